@@ -1,0 +1,35 @@
+# What a builder can choose, and the defaults.
+
+option(PYRDMA_PYTHON "Build the Python module pyrdma._core" ON)
+option(PYRDMA_TESTS "Build native_tests; needs GoogleTest" OFF)
+option(PYRDMA_WERROR "Turn warnings into errors" OFF)
+option(PYRDMA_PCH "Precompile common headers; off shows a missing include" OFF)
+set(PYRDMA_SANITIZE "" CACHE STRING "Sanitizers: empty, address;undefined, or thread")
+set_property(CACHE PYRDMA_SANITIZE PROPERTY STRINGS "" "address;undefined" "thread")
+
+if(NOT PYRDMA_SANITIZE STREQUAL ""
+   AND NOT PYRDMA_SANITIZE STREQUAL "address;undefined"
+   AND NOT PYRDMA_SANITIZE STREQUAL "thread")
+  message(FATAL_ERROR "PYRDMA_SANITIZE is '${PYRDMA_SANITIZE}'; "
+                      "it takes nothing, 'address;undefined' or 'thread'")
+endif()
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(PYRDMA_CCACHE ccache)
+  mark_as_advanced(PYRDMA_CCACHE)
+  if(PYRDMA_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${PYRDMA_CCACHE}")
+  endif()
+endif()

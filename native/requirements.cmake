@@ -1,0 +1,90 @@
+# Finds what the build needs. Everything that is missing is named at once, with the one command
+# that installs it on Debian and Ubuntu.
+
+set(PYRDMA_GCC_MINIMUM 11)
+set(PYRDMA_CLANG_MINIMUM 14)
+
+function(pyrdma_stop_if_missing)
+  if(NOT PYRDMA_MISSING)
+    return()
+  endif()
+  set(packages "")
+  set(lines "")
+  foreach(entry IN LISTS PYRDMA_MISSING)
+    string(REPLACE "|" ";" parts "${entry}")
+    list(GET parts 0 package)
+    list(GET parts 1 what)
+    string(APPEND packages " ${package}")
+    string(APPEND lines "  - ${what}\n")
+  endforeach()
+  message(FATAL_ERROR "pyrdma cannot be built here. Missing:\n${lines}"
+                      "Install with:\n\n    sudo apt-get install -y${packages}\n")
+endfunction()
+
+macro(pyrdma_missing package what)
+  list(APPEND PYRDMA_MISSING "${package}|${what}")
+endmacro()
+
+macro(pyrdma_find_compiler)
+  include(CheckLanguage)
+  check_language(CXX)
+  if(NOT CMAKE_CXX_COMPILER)
+    pyrdma_missing(g++ "a C++20 compiler (GCC ${PYRDMA_GCC_MINIMUM} or Clang ${PYRDMA_CLANG_MINIMUM}, or newer)")
+    pyrdma_stop_if_missing()
+  endif()
+endmacro()
+
+macro(pyrdma_find_requirements)
+  if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS PYRDMA_GCC_MINIMUM)
+     OR (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS
+                                                    PYRDMA_CLANG_MINIMUM))
+    pyrdma_missing(
+      "g++-${PYRDMA_GCC_MINIMUM}"
+      "GCC ${PYRDMA_GCC_MINIMUM} or Clang ${PYRDMA_CLANG_MINIMUM} (found ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}; point CXX at the newer one)")
+  endif()
+
+  set(THREADS_PREFER_PTHREAD_FLAG ON)
+  find_package(Threads REQUIRED)
+
+  # Static, so that the module depends on nothing but libc and libstdc++.
+  set(Boost_USE_STATIC_LIBS ON)
+  if(POLICY CMP0167)
+    cmake_policy(SET CMP0167 NEW)
+  endif()
+  find_package(Boost 1.74 QUIET COMPONENTS context)
+  if(NOT TARGET Boost::context)
+    pyrdma_missing(libboost-context-dev "Boost.Context 1.74 or newer (fibers of the simulator)")
+  endif()
+
+  if(PYRDMA_TESTS)
+    find_package(GTest QUIET)
+    if(NOT TARGET GTest::gtest_main)
+      pyrdma_missing(libgtest-dev "GoogleTest (PYRDMA_TESTS is on)")
+    endif()
+  endif()
+
+  if(PYRDMA_PYTHON)
+    find_package(Python 3.10 QUIET COMPONENTS Interpreter Development.Module)
+    if(NOT Python_Development.Module_FOUND)
+      pyrdma_missing(python3-dev "the headers of Python 3.10 or newer (PYRDMA_PYTHON is on)")
+    endif()
+  endif()
+
+  pyrdma_stop_if_missing()
+
+  if(PYRDMA_PYTHON)
+    # A plain CMake build has no pip to bring pybind11 in; the interpreter may have it.
+    if(NOT pybind11_DIR)
+      execute_process(
+        COMMAND "${Python_EXECUTABLE}" -c "import pybind11; print(pybind11.get_cmake_dir())"
+        OUTPUT_VARIABLE pybind11_hint
+        OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    endif()
+    find_package(pybind11 3.0 CONFIG QUIET HINTS "${pybind11_hint}")
+    if(NOT pybind11_FOUND)
+      message(FATAL_ERROR "pybind11 3.0 or newer is not there for ${Python_EXECUTABLE}. Install with:\n\n"
+                          "    ${Python_EXECUTABLE} -m pip install 'pybind11>=3.0'\n\n"
+                          "or build without Python: -DPYRDMA_PYTHON=OFF\n")
+    endif()
+  endif()
+endmacro()
