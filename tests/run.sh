@@ -1,0 +1,151 @@
+#!/bin/sh
+# Sets everything up and runs every test.
+#
+#   sh tests/run.sh                     all: rules, types, native tests plain and under sanitizers,
+#                                       Python tests, notebooks
+#   sh tests/run.sh quick               without sanitizers, notebooks and slow tests
+#   sh tests/run.sh native [FILTER]     native tests (plain), with a GoogleTest filter
+#   sh tests/run.sh asan|tsan [FILTER]  native tests under one sanitizer set
+#   sh tests/run.sh python [ARG...]     pytest with these arguments
+#   sh tests/run.sh lint                rules, types, formats, stubs
+#   sh tests/run.sh tidy                clang-tidy, when it is installed
+#
+# The last line is `N passed, N failed`; the exit code is 0 only when nothing failed.
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+cd "$root"
+. tests/setup_env.sh
+
+reports=$root/build/reports
+jobs=$(nproc 2>/dev/null || echo 2)
+what=${1:-all}
+[ $# -eq 0 ] || shift
+case $what in
+  all | quick | native | asan | tsan | python | lint | tidy) ;;
+  *) die "unknown '$what'; one of: all quick native asan tsan python lint tidy" ;;
+esac
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# --- one kind of test each --------------------------------------------------------------------
+
+check() { # check NAME COMMAND...: a check that passes or fails as a whole
+  name=$1
+  shift
+  say "$name"
+  if "$@"; then result=passed; else result=failed; fi
+  printf '%s %s\n' "$result" "$name" >>"$reports/checks.txt"
+}
+
+report_from() { # report_from NAME COMMAND...: a command that writes NAME.xml; none is a failure
+  name=$1
+  shift
+  if "$@"; then status=0; else status=$?; fi
+  if [ ! -s "$reports/$name.xml" ]; then
+    printf 'failed %s (ended with status %s and no report)\n' "$name" "$status" >>"$reports/checks.txt"
+  elif [ "$status" -ne 0 ]; then
+    printf 'status %s %s\n' "$status" "$name" >>"$reports/checks.txt"
+  fi
+}
+
+fixed_addresses() { # the thread sanitizer needs the address layout of older kernels
+  if setarch "$(uname -m)" -R true 2>/dev/null; then setarch "$(uname -m)" -R "$@"; else "$@"; fi
+}
+
+native() { # native PRESET FILTER: builds native_tests and runs it
+  if [ "$1" = release ]; then
+    configure="cmake -DPYRDMA_TESTS=ON $build_dir"
+  else
+    configure="cmake --preset $1"
+  fi
+  say "native tests ($1)"
+  # shellcheck disable=SC2086 # words
+  if ! $configure >"$reports/configure-$1.log" 2>&1; then
+    cat "$reports/configure-$1.log" >&2
+    printf 'failed native_%s (configuration)\n' "$1" >>"$reports/checks.txt"
+  elif ! cmake --build "build/$1" --target native_tests --parallel "$jobs" >"$reports/build-$1.log" 2>&1; then
+    grep -v '^\[' "$reports/build-$1.log" | tail -n 60 >&2
+    printf 'failed native_%s (build)\n' "$1" >>"$reports/checks.txt"
+  else
+    report_from "native_$1" fixed_addresses timeout 900 "build/$1/native/native_tests" --gtest_brief=1 \
+      --gtest_color=no --gtest_filter="$2" --gtest_output="xml:$reports/native_$1.xml"
+  fi
+}
+
+python_tests() {
+  say "Python tests"
+  report_from python python -m pytest -q -o junit_family=xunit2 --junitxml="$reports/python.xml" "$@"
+}
+
+notebooks() {
+  [ -d notebooks ] || return 0
+  say "notebooks"
+  rm -rf build/notebooks
+  mkdir -p build/notebooks
+  for source in notebooks/*.py; do
+    [ -e "$source" ] || return 0
+    jupytext --quiet --to ipynb --output "build/notebooks/$(basename "$source" .py).ipynb" "$source"
+  done
+  report_from notebooks python -m pytest -q -p no:cacheprovider --nbmake --nbmake-timeout=600 \
+    -o timeout=900 -o junit_family=xunit2 --junitxml="$reports/notebooks.xml" build/notebooks
+}
+
+clang_format() {
+  find native -name '*.cc' -o -name '*.h' | LC_ALL=C sort | tr '\n' '\0' |
+    xargs -0 clang-format --dry-run -Werror
+}
+
+lint() {
+  check "ruff" ruff check .
+  check "mypy" python -m mypy
+  check "stubs against the module" python -m mypy.stubtest pyrdma._core
+  check "clang-format" clang_format
+}
+
+tidy() {
+  tool=$(command -v clang-tidy || command -v clang-tidy-14) ||
+    die "clang-tidy is not installed: sudo apt-get install -y clang-tidy"
+  find native -name '*.cc' ! -name '*_test.cc' | LC_ALL=C sort | tr '\n' '\0' |
+    xargs -0 -n 1 -P "$jobs" "$tool" --quiet -p "$build_dir"
+}
+
+# --- the run ----------------------------------------------------------------------------------
+
+ensure_system_packages test
+ensure_venv build base controller test notebook dev
+rm -rf "$reports"
+mkdir -p "$reports"
+: >"$reports/checks.txt"
+ensure_package
+
+# Real threads under the thread sanitizer. It knows nothing of fibers, so what runs in the
+# simulated world is left to the other runs, where one thread runs it all.
+threads='*Shm*:*Thread*:-*Sim*'
+case $what in
+  all)
+    lint
+    native release '*'
+    python_tests
+    notebooks
+    native asan '*'
+    native tsan "$threads"
+    ;;
+  quick)
+    lint
+    native release '*'
+    python_tests -m 'not slow'
+    ;;
+  native) native release "${1:-*}" ;;
+  asan) native asan "${1:-*}" ;;
+  tsan) native tsan "${1:-$threads}" ;;
+  python) python_tests "$@" ;;
+  lint)
+    lint
+    python_tests tests/tidy
+    ;;
+  tidy) check "clang-tidy" tidy ;;
+esac
+
+printf '\n'
+exec python tests/summary.py "$reports"

@@ -1,0 +1,76 @@
+"""Add up the reports of one test run: skips with their reasons, failures, and a closing line."""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ET
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Totals:
+    """What a run amounts to."""
+
+    passed: int = 0
+    failed: list[str] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+def add_report(totals: Totals, path: Path) -> None:
+    """Add a JUnit report, as GoogleTest and pytest write it."""
+    for case in ET.parse(path).getroot().iter("testcase"):
+        if case.get("status") == "notrun":  # GoogleTest: left out by the filter, or disabled
+            continue
+        name = f"{path.stem}: {case.get('classname', '')}.{case.get('name', '')}"
+        skip = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            totals.failed.append(name)
+        elif skip is not None:
+            reason = skip.get("message") or (skip.text or "").strip() or "no reason given"
+            totals.skipped[f"{path.stem}: {reason.splitlines()[-1]}"] += 1
+        else:
+            totals.passed += 1
+
+
+def add_checks(totals: Totals, path: Path) -> None:
+    """Add the checks that pass or fail as a whole, one a line.
+
+    A `status` line says that a command ended badly although it wrote its report: it counts as a
+    failure unless that report has failures already.
+    """
+    for line in path.read_text().splitlines():
+        result, name = line.split(" ", 1)
+        if result == "passed":
+            totals.passed += 1
+        elif result == "failed":
+            totals.failed.append(name)
+        else:
+            status, report = name.split(" ", 1)
+            if not any(row.startswith(f"{report}: ") for row in totals.failed):
+                totals.failed.append(f"{report}: ended with status {status} though no test failed")
+
+
+def summarize(folder: Path) -> Totals:
+    """Add up all reports in a folder."""
+    totals = Totals()
+    for path in sorted(folder.glob("*.xml")):
+        add_report(totals, path)
+    add_checks(totals, folder / "checks.txt")
+    return totals
+
+
+def main(folder: str) -> int:
+    """Print the summary; return 0 only when something ran and nothing failed."""
+    totals = summarize(Path(folder))
+    for reason, count in sorted(totals.skipped.items()):
+        print(f"skipped {count}: {reason}")
+    for name in totals.failed:
+        print(f"FAILED {name}")
+    print(f"{totals.passed} passed, {len(totals.failed)} failed")
+    return 1 if totals.failed or not totals.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,155 @@
+"""What pip installs is complete, and a machine that lacks something is told what to install."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build" / "release"
+
+WORKLOAD = """
+#include "measure/workload.h"
+
+namespace {
+struct Nothing : pyrdma::measure::Workload {
+  void run(pyrdma::Env&, const pyrdma::measure::Params&, pyrdma::measure::Recorder&) override {}
+};
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) pyrdma::measure::Workload* pyrdma_make_workload(
+    const char*) {
+  return new Nothing;
+}
+"""
+PROJECT = """
+cmake_minimum_required(VERSION 3.22)
+project(mine LANGUAGES CXX)
+find_package(pyrdma REQUIRED)
+add_library(mine MODULE mine.cc)
+target_link_libraries(mine PRIVATE pyrdma::native)
+"""
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(word) for word in command], cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the build folder that is there, unpacked."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = run(
+        *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps"),
+        *(f"--config-settings=build-dir={BUILD}", "--wheel-dir", folder, ROOT),
+    )
+    assert build.returncode == 0, build.stdout + build.stderr
+    (wheel,) = folder.glob("*.whl")
+    site = folder / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return site
+
+
+@pytest.mark.slow
+def test_wheel_holds_data_and_headers(installed: Path) -> None:
+    package = installed / "pyrdma"
+
+    def files_of(folder: Path, pattern: str) -> set[str]:
+        return {path.relative_to(folder).as_posix() for path in folder.rglob(pattern)}
+
+    assert (package / "py.typed").exists()
+    assert len(list(package.glob("_core.*.so"))) == 1
+    assert files_of(package / "_core", "*.pyi") == files_of(ROOT / "pyrdma/_core", "*.pyi")
+    assert files_of(package / "profiles", "*.toml") == files_of(ROOT / "pyrdma/profiles", "*.toml")
+    assert files_of(package, "*.mplstyle") == files_of(ROOT / "pyrdma", "*.mplstyle")
+    for pattern in ("*.py", "*.yaml", "*.cc", "*.c"):
+        assert files_of(package / "experiments", pattern) == files_of(ROOT / "experiments", pattern)
+    headers = files_of(package / "include" / "pyrdma", "*.h")
+    assert {"env/env.h", "fabric/fabric.h", "measure/workload.h"} <= headers
+    assert not {name for name in headers if name.startswith("bindings/")}
+
+
+@pytest.mark.slow
+def test_wheel_runs_alone(installed: Path, tmp_path: Path) -> None:
+    # -S leaves the hook of the editable installation out: the unpacked wheel is imported.
+    libraries = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    script = (
+        f"import sys; sys.path[:0] = {[str(installed)]!r}; sys.path += {libraries!r}\n"
+        "import pyrdma, pyrdma._core; print(pyrdma.__file__, pyrdma._core.__file__)\n"
+    )
+    result = run(sys.executable, "-S", "-c", script, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert all(path.startswith(str(installed)) for path in result.stdout.split())
+
+
+@pytest.mark.slow
+def test_own_workload_builds_against_the_wheel(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(PROJECT)
+    (tmp_path / "mine.cc").write_text(WORKLOAD)
+    configure = run(
+        *("cmake", "-G", "Ninja", "-B", "build", "."),
+        f"-Dpyrdma_DIR={installed}/pyrdma/lib/cmake/pyrdma",
+        cwd=tmp_path,
+    )
+    assert configure.returncode == 0, configure.stdout + configure.stderr
+    build = run("cmake", "--build", "build", cwd=tmp_path)
+    assert build.returncode == 0, build.stdout + build.stderr
+    assert (tmp_path / "build" / "libmine.so").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "package"),
+    [
+        (["-DCMAKE_DISABLE_FIND_PACKAGE_Boost=ON"], "libboost-context-dev"),
+        (["-DPYRDMA_TESTS=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON"], "libgtest-dev"),
+        (
+            ["-DPYRDMA_PYTHON=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_Python=ON"],
+            "python3-dev",
+        ),
+        (["-DCMAKE_CXX_COMPILER=CMAKE_CXX_COMPILER-NOTFOUND"], "g++"),
+    ],
+)
+def test_missing_package_is_named_with_its_command(
+    flags: list[str], package: str, tmp_path: Path
+) -> None:
+    result = run("cmake", "-G", "Ninja", "-S", ROOT, "-B", tmp_path, "-DPYRDMA_PYTHON=OFF", *flags)
+    assert result.returncode != 0
+    assert f"sudo apt-get install -y {package}" in result.stderr
+
+
+def test_all_missing_packages_are_named_at_once(tmp_path: Path) -> None:
+    result = run(
+        *("cmake", "-G", "Ninja", "-S", ROOT, "-B", tmp_path, "-DPYRDMA_PYTHON=OFF"),
+        *("-DPYRDMA_TESTS=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON"),
+        "-DCMAKE_DISABLE_FIND_PACKAGE_Boost=ON",
+    )
+    assert "sudo apt-get install -y libboost-context-dev libgtest-dev" in result.stderr
+
+
+def test_unknown_sanitizer_is_refused(tmp_path: Path) -> None:
+    result = run("cmake", "-S", ROOT, "-B", tmp_path, "-DPYRDMA_SANITIZE=memory")
+    assert result.returncode != 0
+    assert "'memory'" in result.stderr
+
+
+def test_scripts_are_posix() -> None:
+    shell = shutil.which("dash")
+    if shell is None:
+        pytest.skip("dash is not installed")
+    for script in (*ROOT.glob("tests/*.sh"), *ROOT.glob("experiments/*.sh")):
+        result = run(shell, "-n", script)
+        assert result.returncode == 0, result.stderr
+
+
+def test_run_refuses_an_unknown_word() -> None:
+    result = run("sh", "tests/run.sh", "everything")
+    assert result.returncode != 0
+    assert "unknown 'everything'" in result.stderr

@@ -1,0 +1,52 @@
+"""The closing line of a test run counts what ran, and a crash is never a pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.summary import main
+
+GTEST = """<testsuites><testsuite name="A">
+<testcase name="one" status="run" classname="A"/>
+<testcase name="two" status="run" classname="A"><failure message="m"/></testcase>
+<testcase name="three" status="run" classname="A"><skipped message="a.cc:3&#x0A;no DC"/></testcase>
+<testcase name="four" status="notrun" classname="A"/>
+</testsuite></testsuites>"""
+PASSED = (
+    '<testsuite><testcase classname="t" name="a"/><testcase classname="t" name="b"/></testsuite>'
+)
+
+
+def closing(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
+    code = main(str(folder))
+    return code, capsys.readouterr().out.splitlines()
+
+
+def test_counts_all_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "native.xml").write_text(GTEST)
+    (tmp_path / "python.xml").write_text(PASSED)
+    (tmp_path / "checks.txt").write_text("passed ruff\nstatus 1 native\n")
+    code, lines = closing(tmp_path, capsys)
+    assert lines == ["skipped 1: native: no DC", "FAILED native: A.two", "4 passed, 1 failed"]
+    assert code == 1
+
+
+def test_all_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "python.xml").write_text(PASSED)
+    (tmp_path / "checks.txt").write_text("")
+    assert closing(tmp_path, capsys) == (0, ["2 passed, 0 failed"])
+
+
+@pytest.mark.parametrize("row", ["failed native (ended with status 139)", "status 66 python"])
+def test_crash_is_a_failure(row: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "python.xml").write_text(PASSED)
+    (tmp_path / "checks.txt").write_text(row + "\n")
+    code, lines = closing(tmp_path, capsys)
+    assert (code, lines[-1]) == (1, "2 passed, 1 failed")
+
+
+def test_nothing_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "checks.txt").write_text("")
+    assert closing(tmp_path, capsys) == (1, ["0 passed, 0 failed"])

@@ -1,0 +1,218 @@
+"""The rules of the tree. Each takes sources and returns complaints, `path:line: what to do`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from tests.tidy.tree import Source
+
+# An upper layer may include a lower one.
+LAYERS = ("base", "env", "fabric", "systems", "measure", "bindings")
+MAX_LINES = 450
+# Files that were longer when the rule came: they may shrink, never grow.
+LONGER: dict[str, int] = {}
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
+
+BANNED_IN_SYSTEMS: Sequence[tuple[str, str]] = (
+    (r"\bstd::(?:recursive_|shared_|timed_)*mutex\b", "Mutex of env/sync.h"),
+    (r"\bstd::(?:lock_guard|unique_lock|scoped_lock|shared_lock)\b", "MutexLock of env/sync.h"),
+    (r"\bstd::(?:condition_variable\w*|counting_semaphore|latch|barrier)\b", "env/sync.h"),
+    (r"\bstd::(?:j?thread|async|future|promise)\b|\bpthread_\w+", "Env::spawn"),
+    (r"\bthread_local\b", "a member of the object that the thread owns"),
+    (r"\bstd::chrono\b|\bclock_gettime\b|\bgettimeofday\b", "Env::now"),
+    (r"\b_*rdtscp?\b", "Env::now"),
+    (r"\b(?:std::)?s?rand\s*\(|\bstd::(?:random_device|mt19937\w*)\b", "Env::rng"),
+    (r"\b(?:u|nano)?sleep\s*\(|\bsleep_for\b|\bsched_yield\b", "Env::sleep_until or poll_until"),
+    (r"\b(?:secure_)?getenv\b", "a parameter given to the constructor"),
+    (r"\bibv_\w+|\brdma_cm_\w+", "fabric/fabric.h"),
+    (r"\bis_simulated\b", "a verb of Env for what the two worlds do differently"),
+)
+
+
+def include_rule(files: Iterable[Source]) -> list[str]:
+    """base <- env <- fabric <- systems <- measure <- bindings; check stands on base."""
+    complaints = []
+    for file in files:
+        if len(file.parts) < 3 or file.parts[0] != "native":
+            continue
+        layer = file.parts[1]
+        for number, line in enumerate(file.text.splitlines(), 1):
+            match = _INCLUDE.match(line)
+            if not match:
+                continue
+            target = match.group(1)
+            problem = _include_problem(layer, target)
+            if problem:
+                complaints.append(f'{file.path}:{number}: includes "{target}": {problem}')
+    return complaints
+
+
+def _include_problem(layer: str, target: str) -> str:
+    head = target.split("/")[0]
+    if head not in (*LAYERS, "check") or "/" not in target:
+        return 'write it from native/, as in "base/units.h"; system headers take <>'
+    if layer == head:
+        return ""
+    if layer == "check":
+        return "" if head == "base" else "check stands on base alone"
+    if layer not in LAYERS:
+        return f"native/{layer} is not a layer; the layers are {', '.join(LAYERS)} and check"
+    if head == "check":
+        above = LAYERS.index(layer) > LAYERS.index("systems")
+        return "" if above else "only measure and bindings use check"
+    if LAYERS.index(head) > LAYERS.index(layer):
+        return f"{layer} stands below {head}; turn it round or move the shared part down"
+    return ""
+
+
+def includes_exist(files: Sequence[Source]) -> list[str]:
+    """Every quoted include names a file, and every header is included by another file."""
+    paths = {file.path for file in files}
+    used: set[str] = set()
+    complaints = []
+    for file in files:
+        if file.parts[0] != "native" or not file.path.endswith((".h", ".cc")):
+            continue
+        for number, line in enumerate(file.text.splitlines(), 1):
+            match = _INCLUDE.match(line)
+            if not match:
+                continue
+            target = f"native/{match.group(1)}"
+            if target != file.path:
+                used.add(target)
+            if target not in paths:
+                complaints.append(f"{file.path}:{number}: {target} does not exist")
+    complaints += [
+        f"{path}: no file includes it; delete it"
+        for path in sorted(paths)
+        if path.startswith("native/") and path.endswith(".h") and path not in used
+        if path != "native/precompiled.h"  # given to the compiler by CMake
+    ]
+    return complaints
+
+
+def banned_in_systems(files: Iterable[Source]) -> list[str]:
+    """Protocol code reaches the world through Env alone, so that it runs in all worlds."""
+    rules = [(re.compile(pattern), instead) for pattern, instead in BANNED_IN_SYSTEMS]
+    complaints = []
+    for file in files:
+        if not file.path.startswith("native/systems/"):
+            continue
+        code = file.code
+        for pattern, instead in rules:
+            for number, text in file.matches(pattern, code):
+                complaints.append(f"{file.path}:{number}: {text.strip()}: use {instead}")
+    return complaints
+
+
+def unordered_iteration(files: Sequence[Source]) -> list[str]:
+    """The order of a hash table differs between runs and libraries: systems must not walk one."""
+    declared = re.compile(r"\bunordered_\w+\s*<[^;{}]*>\s*&?\s*(\w+)\s*[;{=,)]")
+    systems = [file for file in files if file.path.startswith("native/systems/")]
+    names_of: dict[str, set[str]] = {}
+    for file in systems:  # a member declared in x.h is walked in x.cc
+        stem = file.path.rsplit(".", 1)[0]
+        names_of.setdefault(stem, set()).update(declared.findall(file.code))
+    complaints = []
+    for file in systems:
+        names = names_of[file.path.rsplit(".", 1)[0]]
+        if not names:
+            continue
+        any_name = "|".join(sorted(names))
+        walk = re.compile(
+            rf"for\s*\([^;]*:\s*(?:{any_name})\s*\)|\b(?:{any_name})\s*\.\s*c?begin\b"
+        )
+        for number, text in file.matches(walk, file.code):
+            complaints.append(
+                f"{file.path}:{number}: {text}: walks an unordered container; "
+                "use a sorted vector or std::map"
+            )
+    return complaints
+
+
+def catch_all(files: Iterable[Source]) -> list[str]:
+    """A killed node unwinds by an exception that only env ends; bindings translate for Python."""
+    pattern = re.compile(r"\bcatch\s*\(\s*\.\.\.\s*\)")
+    return [
+        f"{file.path}:{number}: {text}: name what is caught; a killed node must unwind"
+        for file in files
+        if file.parts[0] == "native" and len(file.parts) > 2
+        if file.parts[1] not in ("env", "bindings") and file.path.endswith((".h", ".cc"))
+        for number, text in file.matches(pattern, file.code)
+    ]
+
+
+def thread_local_state(files: Iterable[Source]) -> list[str]:
+    """A fiber moves between threads and a node is not a process: no thread_local anywhere."""
+    pattern = re.compile(r"\bthread_local\b")
+    return [
+        f"{file.path}:{number}: thread_local: keep it in the object that the thread owns"
+        for file in files
+        if file.parts[0] == "native" and file.path.endswith((".h", ".cc"))
+        for number, _ in file.matches(pattern, file.code)
+    ]
+
+
+def pragma_once(files: Iterable[Source]) -> list[str]:
+    """Headers guard themselves, all in one way."""
+    return [
+        f"{file.path}:1: a header begins with #pragma once (after its comment)"
+        for file in files
+        if file.parts[0] == "native" and file.path.endswith(".h")
+        if not re.search(r"^#pragma once$", file.text, re.MULTILINE)
+    ]
+
+
+def leftovers(files: Iterable[Source]) -> list[str]:
+    """Finish it, or write it into the issue."""
+    pattern = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
+    return [
+        f"{file.path}:{number}: {text}: finish it or write it into the issue"
+        for file in files
+        if not file.path.startswith("tests/tidy/")
+        for number, text in file.matches(pattern)
+    ]
+
+
+def machine_names(files: Iterable[Source]) -> list[str]:
+    """Paths of one machine are nobody else's."""
+    pattern = re.compile(r"(?<![\w.>])/(?:root|work|home/\w+|Users/\w+)(?=/|\b)")
+    return [
+        f"{file.path}:{number}: {text}: name it relative to the tree, or not at all"
+        for file in files
+        for number, text in file.matches(pattern)
+    ]
+
+
+def file_length(files: Iterable[Source], longer: dict[str, int] | None = None) -> list[str]:
+    """Files of code stay short enough for a reader to find the way."""
+    allowed = LONGER if longer is None else longer
+    complaints = []
+    for file in files:
+        if not file.path.endswith((".cc", ".h", ".c", ".py", ".pyi", ".sh")):
+            continue
+        limit = allowed.get(file.path, MAX_LINES)
+        lines = file.text.count("\n")
+        if lines > limit:
+            complaints.append(f"{file.path}:{lines}: {lines} lines, at most {limit}: split it")
+        elif file.path in allowed and lines < limit:
+            complaints.append(f"{file.path}:1: {lines} lines now; lower its entry in LONGER")
+    return complaints
+
+
+def system_readmes(files: Sequence[Source]) -> list[str]:
+    """Each system's folder has a README.md that maps the paper's sections to files."""
+    paths = {file.path for file in files}
+    folders = {
+        file.parts[2]
+        for file in files
+        if file.path.startswith("native/systems/")
+        if len(file.parts) > 3
+    }
+    return [
+        f"native/systems/{folder}: has no README.md that maps paper sections to files"
+        for folder in sorted(folders)
+        if f"native/systems/{folder}/README.md" not in paths
+    ]

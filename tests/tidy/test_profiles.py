@@ -1,0 +1,87 @@
+"""Every profile names unit and source of every parameter; the rule itself is tried on bad ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tidy.profile_rules import claim_roles, profile_sources
+from tests.tidy.tree import Source, sources
+
+ROLES = {"erpc/rate": "calibration", "erpc/peak": "validation"}
+HEADER = """
+name = "a"
+title = "A"
+testbed = "a"
+nodes = 2
+cores_per_node = 8
+cpu = "c"
+nic = "n"
+"""
+
+
+def profile(body: str, name: str = "a") -> Source:
+    return Source(f"pyrdma/profiles/{name}.toml", HEADER + body)
+
+
+def test_profiles_of_the_tree() -> None:
+    files = sources()
+    profiles = [file for file in files if file.path.startswith("pyrdma/profiles/")]
+    assert profiles, "no profiles found"
+    complaints = profile_sources(profiles, claim_roles(files))
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.mark.parametrize(
+    ("entry", "word"),
+    [
+        ("25", "write { value"),
+        ('{ value = 25, unit = "Gbps" }', "write { value"),
+        ('{ value = 25, source = "erpc/rate" }', "write { value"),
+        ('{ value = "25", unit = "Gbps", source = "erpc/rate" }', "not a number"),
+        ('{ value = true, unit = "Gbps", source = "erpc/rate" }', "not a number"),
+        ('{ value = 25, unit = "", source = "erpc/rate" }', "names no unit"),
+        ('{ value = 25, unit = "ns", source = "erpc/rate" }', "the name says 'Gbps'"),
+        ('{ value = 25, unit = "Gbps", source = "" }', "names no source"),
+        ('{ value = 25, unit = "Gbps", source = "erpc/gone" }', "is no claim"),
+        ('{ value = 25, unit = "Gbps", source = "a guess" }', "is no claim"),
+        ('{ value = 25, unit = "Gbps", source = "estimate: " }', "says nothing"),
+        ('{ value = 25, unit = "Gbps", source = "erpc/peak" }', "only calibration claims"),
+    ],
+)
+def test_bad_parameter(entry: str, word: str) -> None:
+    complaints = profile_sources([profile(f"[link]\nrate_gbps = {entry}\n")], ROLES)
+    assert len(complaints) == 1, complaints
+    assert word in complaints[0]
+    assert "link.rate_gbps" in complaints[0]
+
+
+def test_good_parameters() -> None:
+    body = """
+[link]
+rate_gbps = { value = 25, unit = "Gbps", source = "erpc/rate" }
+mtu_bytes = { value = 1024, unit = "B", source = "standard: InfiniBand path MTU" }
+"""
+    assert profile_sources([profile(body)], ROLES) == []
+
+
+def test_missing_header_key_and_missing_parameter() -> None:
+    body = '[link]\nrate_gbps = { value = 1, unit = "Gbps", source = "erpc/rate" }\n'
+    assert (
+        "`cpu`"
+        in profile_sources(
+            [Source("pyrdma/profiles/a.toml", HEADER.replace("cpu =", "x ="))], ROLES
+        )[0]
+    )
+    complaints = profile_sources([profile(body), profile("", "b")], ROLES)
+    assert complaints == ["pyrdma/profiles/b.toml: has no link.rate_gbps, which others have"]
+
+
+def test_file_that_is_not_toml() -> None:
+    assert "not TOML" in profile_sources([Source("pyrdma/profiles/a.toml", "name = ")], ROLES)[0]
+
+
+def test_roles_come_from_the_claims_files() -> None:
+    text = "paper: {key: erpc}\nclaims:\n  - {id: rate, role: calibration}\n"
+    assert claim_roles([Source("experiments/claims/erpc.yaml", text)]) == {
+        "erpc/rate": "calibration"
+    }
