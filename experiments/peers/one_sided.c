@@ -1,0 +1,159 @@
+/* One-sided operations of MPI between two ranks of one machine, each rank pinned to a CPU of its
+ * own.
+ *
+ *   one_sided SECONDS NAME...
+ *
+ * prints "NAME VALUE" per measurement, in operations per second or in seconds. Rank 0 is the
+ * origin, rank 1 the target; while rank 0 measures, rank 1 waits in a barrier, as MPI programs do.
+ * Requests go out in windows of kWindow, each ended by MPI_Win_flush, which is MPI's completion: an
+ * operation is counted once it is known to be complete at the target, exactly as a work request is
+ * counted once its completion has been polled.
+ */
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { kWindow = 64, kTarget = 1, kRegionBytes = 4096 };
+
+static MPI_Win window;
+static char* base;
+static char local[64 * kWindow];
+
+static void pin(int rank) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed) || seen++ != rank) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    return;
+  }
+}
+
+static void puts_of(int bytes) {
+  for (int i = 0; i < kWindow; ++i) {
+    MPI_Put(local, bytes, MPI_BYTE, kTarget, 0, bytes, MPI_BYTE, window);
+  }
+  MPI_Win_flush(kTarget, window);
+}
+
+static void put_8(void) { puts_of(8); }
+static void put_64(void) { puts_of(64); }
+
+static void get_8(void) {
+  for (int i = 0; i < kWindow; ++i) {
+    MPI_Get(local + 8 * i, 8, MPI_BYTE, kTarget, 0, 8, MPI_BYTE, window);
+  }
+  MPI_Win_flush(kTarget, window);
+}
+
+static void fetch_add_8(void) {
+  const uint64_t one = 1;
+  for (int i = 0; i < kWindow; ++i) {
+    MPI_Fetch_and_op(&one, local + 8 * i, MPI_UINT64_T, kTarget, 0, MPI_SUM, window);
+  }
+  MPI_Win_flush(kTarget, window);
+}
+
+/* One operation per flush: the latency that a dependent chain of operations sees. */
+static void get_8_flushed(void) {
+  MPI_Get(local, 8, MPI_BYTE, kTarget, 0, 8, MPI_BYTE, window);
+  MPI_Win_flush(kTarget, window);
+}
+
+static void lock_unlock(void) {
+  MPI_Win_lock(MPI_LOCK_EXCLUSIVE, kTarget, 0, window);
+  MPI_Win_unlock(kTarget, window);
+}
+
+struct Measurement {
+  const char* name;
+  void (*turn)(void);
+  int operations; /* of one turn */
+  int needs_epoch;
+  int is_latency;
+};
+
+static const struct Measurement kMeasurements[] = {
+    {"put_rate_8", put_8, kWindow, 1, 0},      {"put_rate_64", put_64, kWindow, 1, 0},
+    {"get_rate_8", get_8, kWindow, 1, 0},      {"fetch_add_rate_8", fetch_add_8, kWindow, 1, 0},
+    {"get_latency_8", get_8_flushed, 1, 1, 1}, {"lock_rate", lock_unlock, 1, 0, 0},
+};
+
+static void measure(const struct Measurement* what, int rank, double seconds) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) {
+    if (what->needs_epoch) MPI_Win_lock_all(0, window);
+    for (int i = 0; i < 1000; ++i) what->turn();
+    double turns = 0;
+    const double start = MPI_Wtime();
+    double elapsed = 0;
+    while (elapsed < seconds) {
+      for (int i = 0; i < 200; ++i) what->turn();
+      turns += 200;
+      elapsed = MPI_Wtime() - start;
+    }
+    if (what->needs_epoch) MPI_Win_unlock_all(window);
+    const double operations = turns * what->operations;
+    printf("%s %.9g\n", what->name, what->is_latency ? elapsed / operations : operations / elapsed);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* Both ranks take part, so the number of rounds must be agreed on beforehand. */
+static void measure_barrier(int rank, double seconds) {
+  const int kTrial = 500;
+  int rounds = kTrial;
+  double elapsed = 0;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double start = MPI_Wtime();
+    for (int i = 0; i < rounds; ++i) MPI_Barrier(MPI_COMM_WORLD);
+    elapsed = MPI_Wtime() - start;
+    if (attempt == 0) {
+      rounds = (int)(kTrial * seconds / elapsed) + kTrial;
+      MPI_Bcast(&rounds, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+  }
+  if (rank == 0) printf("barrier_latency %.9g\n", elapsed / rounds);
+}
+
+static void measure_named(const char* name, int rank, double seconds) {
+  if (strcmp(name, "barrier_latency") == 0) {
+    measure_barrier(rank, seconds);
+    return;
+  }
+  for (size_t i = 0; i < sizeof kMeasurements / sizeof *kMeasurements; ++i) {
+    if (strcmp(name, kMeasurements[i].name) == 0) {
+      measure(&kMeasurements[i], rank, seconds);
+      return;
+    }
+  }
+  fprintf(stderr, "one_sided: there is no measurement '%s'\n", name);
+  MPI_Abort(MPI_COMM_WORLD, 2);
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank = 0;
+  int ranks = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (ranks != 2 || argc < 3) {
+    fprintf(stderr, "one_sided: needs 2 ranks, a duration and names; got %d ranks\n", ranks);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  pin(rank);
+  MPI_Win_allocate(kRegionBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window);
+  memset(base, 0, kRegionBytes);
+  for (int i = 2; i < argc; ++i) measure_named(argv[i], rank, strtod(argv[1], NULL));
+  MPI_Win_free(&window);
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,53 @@
+"""SimGrid's messages per second of wall time, from a ping-pong of actors.
+
+``ping_pong.cc``, beside this file, is the program. A message is counted as one simulated operation,
+though a one-sided operation of ours is two messages on the wire, a request and an acknowledgement
+or a response. SimGrid runs with its default network model, LV08 with cross-traffic, on one thread.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyrdma.bench.peer import (
+    Availability,
+    chosen,
+    compiled,
+    missing_tools,
+    named_values,
+    output_of,
+)
+
+NAME = "SimGrid"
+INSTALL_COMMAND = "apt-get install libsimgrid-dev g++"
+
+MEASUREMENTS = {"message_rate_16": "op/s", "message_rate_1000": "op/s"}
+_TYPICAL_RATE = 0.3e6
+
+
+def available() -> Availability:
+    """Return whether a compiler and SimGrid's headers are there."""
+    tools = missing_tools(["g++", "timeout"], INSTALL_COMMAND)
+    if not tools.ok:
+        return tools
+    probe = "#if !__has_include(<simgrid/s4u.hpp>)\n#error missing\n#endif\n"
+    command = ["g++", "-std=c++17", "-x", "c++", "-E", "-o", "/dev/null", "-"]
+    found = subprocess.run(command, input=probe, text=True, capture_output=True, check=False)
+    if found.returncode != 0:
+        return Availability(False, "no header simgrid/s4u.hpp", INSTALL_COMMAND)
+    return Availability(True, "", INSTALL_COMMAND)
+
+
+def run(measurements: Sequence[str] | None = None, seconds: float = 0.5) -> dict[str, float]:
+    """Compile the program if need be and measure; see the module for what is measured."""
+    source = Path(__file__).with_name("ping_pong.cc")
+    program = compiled(source, ["g++", "-std=c++17", "-O2"], ["-lsimgrid"])
+    values: dict[str, float] = {}
+    for name in chosen(measurements, MEASUREMENTS):
+        hosts = int(name.rpartition("_")[2])
+        round_trips = max(10, int(_TYPICAL_RATE * seconds / hosts))
+        command = [str(program), str(hosts), str(round_trips)]
+        values[name] = named_values(output_of(command), ["message_rate"])["message_rate"]
+    return values

@@ -1,0 +1,147 @@
+"""Our side of the benchmarks, measured through the public Python API."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from pyrdma.errors import Error, Unavailable
+
+__all__ = [
+    "build_seconds",
+    "import_seconds",
+    "node_bytes",
+    "shm_latency_us",
+    "shm_rate",
+    "simulated_rate",
+]
+
+
+def simulated_rate(nodes: int, operations: float, nanoseconds: int) -> float:
+    """Return simulated one-sided operations per second of wall time, on one core.
+
+    Every node keeps 16 writes of 64 bytes in flight to its neighbour. A first, short run estimates
+    the speed and the cost of connecting; what it took is subtracted, as SimGrid's platform is not
+    in its time either.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of the cluster.
+    operations
+        About how many operations to simulate; fixes the length of the measured run.
+    nanoseconds
+        Virtual time of the first run.
+    """
+    import pyrdma as rd
+
+    load = rd.workload.VerbsLoad(op="write", size=64, depth=16, pattern="pair", warmup_ns=0)
+
+    def timed(virtual_s: float) -> tuple[float, float]:
+        start = time.perf_counter()
+        result = cluster.run(load, duration_s=virtual_s)
+        return float(result.value("ops")), time.perf_counter() - start
+
+    with rd.Cluster.sim(nodes=nodes, profile="cx5", seed=1) as cluster:
+        short_s = nanoseconds * 1e-9
+        few, short_wall_s = timed(short_s)
+        many, wall_s = timed(short_s * max(2.0, operations / few))
+    if wall_s <= short_wall_s:
+        raise Error(f"{many:g} operations took no longer than {few:g}; the machine is too busy")
+    return (many - few) / (wall_s - short_wall_s)
+
+
+def _shm(duration_s: float, **axes: Any) -> Any:
+    import pyrdma as rd
+
+    load = rd.workload.VerbsLoad(servers=1, warmup_ns=20_000_000, **axes)
+    with rd.Cluster.local(nodes=2, fabric="shm", mode="process") as cluster:
+        return cluster.run(load, duration_s=duration_s)
+
+
+def shm_rate(op: str, size: int, duration_s: float = 0.4) -> float:
+    """Return requests per second from one thread of one process to another process.
+
+    Windows of 64 requests, posted 16 at a time, one completion in 16; a request counts once a
+    completion that covers it has been polled.
+    """
+    result = _shm(duration_s, op=op, size=size, depth=64, batch=16, signal_every=16, mode="rate")
+    return float(result.value("rate"))
+
+
+def shm_latency_us(size: int, duration_s: float = 0.4) -> float:
+    """Return half the mean round trip of writes between two processes that poll their memory."""
+    result = _shm(
+        duration_s, op="write", size=size, depth=1, mode="latency", measure="pingpong", inline=1
+    )
+    return float(result.latency("write").mean()) * 1e-3
+
+
+def _printed_number(code: str, *arguments: str) -> float:
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    if done.returncode != 0:
+        raise Error(f"a new interpreter failed:\n{done.stderr.strip()}")
+    return float(done.stdout)
+
+
+_IMPORT = "import time; s = time.perf_counter(); import pyrdma; print(time.perf_counter() - s)"
+
+
+def import_seconds() -> float:
+    """Return how long ``import pyrdma`` takes in a new interpreter, in seconds."""
+    return _printed_number(_IMPORT)
+
+
+_RESIDENT = """
+import gc, sys
+import pyrdma as rd
+
+def resident():
+    gc.collect()
+    with open("/proc/self/smaps_rollup") as lines:
+        return sum(int(l.split()[1]) for l in lines if l.startswith(("Private_", "Swap:"))) * 1024
+
+def run(nodes):
+    cluster = rd.Cluster.sim(nodes=nodes, profile="cx5", seed=1)
+    cluster.run(rd.workload.Idle(), duration_s=1e-6)
+    return cluster
+
+warm = run(2)
+before = resident()
+cluster = run(int(sys.argv[1]))
+print(resident() - before)
+"""
+
+
+def node_bytes(nodes: int = 1000) -> float:
+    """Return private memory per simulated node after each has run one idle thread, in bytes."""
+    return _printed_number(_RESIDENT, str(nodes)) / nodes
+
+
+def build_seconds() -> float:
+    """Return how long a clean build of the wheel takes, in seconds, with no compiler cache.
+
+    Raises
+    ------
+    Unavailable
+        The package was installed without its source tree.
+    """
+    tree = Path(__file__).resolve().parent.parent.parent
+    if not (tree / "CMakeLists.txt").is_file():
+        raise Unavailable(f"no source tree at {tree}; run it from a clone")
+    with tempfile.TemporaryDirectory(prefix="pyrdma-build-") as folder:
+        command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-cache-dir"]
+        command += ["--wheel-dir", folder, str(tree)]
+        env = {**os.environ, "CCACHE_DISABLE": "1"}
+        start = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+        elapsed = time.perf_counter() - start
+    if done.returncode != 0:
+        raise Error(f"`{' '.join(command)}` failed:\n{done.stderr.strip()[-2000:]}")
+    return elapsed

@@ -1,0 +1,240 @@
+"""What a peer is, and what running somebody else's program safely takes.
+
+A *peer* is another project's software that does the same job as a part of this one. Each peer is
+one file in ``experiments/peers``, a module that satisfies `Peer`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pyrdma.errors import Error, InvalidArgument, nearest
+
+
+class PeerError(Error):
+    """A peer is there but did not run, or printed something else than expected."""
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a peer can run on this machine.
+
+    Attributes
+    ----------
+    ok : bool
+        It can.
+    reason : str
+        Why it cannot; empty when it can.
+    install_command : str
+        What to type to get it.
+    """
+
+    ok: bool
+    reason: str
+    install_command: str
+
+
+class Peer(Protocol):
+    """The interface of the modules in ``experiments/peers``.
+
+    Attributes
+    ----------
+    NAME : str
+        The peer's name, as tables show it.
+    MEASUREMENTS : mapping of str to str
+        What `run` can measure, and in which unit: ``s``, ``op/s``.
+    """
+
+    NAME: str
+    MEASUREMENTS: Mapping[str, str]
+
+    def available(self) -> Availability:
+        """Say whether the peer can run here; cheap, and runs nothing of the peer."""
+        ...
+
+    def run(
+        self, measurements: Sequence[str] | None = None, seconds: float = 0.5
+    ) -> dict[str, float]:
+        """Measure the named things, or all, each for about `seconds`.
+
+        Raises
+        ------
+        PeerError
+            The peer failed; the message has its command and its last words.
+        """
+        ...
+
+
+def missing_tools(tools: Sequence[str], install_command: str) -> Availability:
+    """Return whether all `tools` are on ``PATH``."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if missing:
+        return Availability(False, f"not on PATH: {', '.join(missing)}", install_command)
+    return Availability(True, "", install_command)
+
+
+def two_cpus(install_command: str) -> Availability:
+    """Return whether two spinning processes can each have a CPU of their own."""
+    count = len(os.sched_getaffinity(0))
+    if count < 2:
+        reason = f"two processes that spin need 2 CPUs; this process may use {count}"
+        return Availability(False, reason, install_command)
+    return Availability(True, "", install_command)
+
+
+def cpu_pair() -> tuple[int, int]:
+    """Return the two CPUs that peers, and our own processes, are pinned to."""
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    return first, second
+
+
+@contextlib.contextmanager
+def shared_memory_folder() -> Iterator[Path]:
+    """Yield a private folder on ``/dev/shm``; it is gone afterwards with all that a peer left."""
+    prefix = f"pyrdma-peer-{os.getpid()}-"
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir="/dev/shm"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    # The group outlives its leader when the leader is a launcher such as mpirun or timeout.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+@contextlib.contextmanager
+def started(
+    command: Sequence[str], env: Mapping[str, str] | None = None, limit_s: float = 60
+) -> Iterator[subprocess.Popen[str]]:
+    """Run `command` in a process group of its own, all of which is dead on leaving.
+
+    ``timeout`` of the coreutils is put in front, so that it ends even if this process is killed.
+    """
+    process = subprocess.Popen(
+        ["timeout", "--kill-after=1", f"{limit_s:g}", *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "LC_ALL": "C", **(env or {})},
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        _kill_group(process)
+
+
+def output_of(
+    command: Sequence[str], env: Mapping[str, str] | None = None, limit_s: float = 60
+) -> str:
+    """Run `command` to its end and return what it printed.
+
+    Raises
+    ------
+    PeerError
+        It failed, or took more than `limit_s`.
+    """
+    with started(command, env, limit_s) as process:
+        out, err = process.communicate()
+    if process.returncode != 0:
+        why = f"exit status {process.returncode}"
+        if process.returncode == 124:
+            why = f"no end within {limit_s:g} s"
+        last_words = "\n".join((err.strip() or out.strip()).splitlines()[-8:])
+        raise PeerError(f"`{' '.join(command)}`: {why}\n{last_words}")
+    return out
+
+
+def named_values(text: str, wanted: Sequence[str]) -> dict[str, float]:
+    """Parse the ``NAME VALUE`` lines that our own measuring programs print.
+
+    Raises
+    ------
+    PeerError
+        A wanted name is not there.
+    """
+    values: dict[str, float] = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(" ")
+        if name in wanted:
+            values[name] = float(value)
+    missing = [name for name in wanted if name not in values]
+    if missing:
+        raise PeerError(f"no value for {', '.join(missing)} in the output:\n{text}")
+    return {name: values[name] for name in wanted}
+
+
+def chosen(measurements: Sequence[str] | None, known: Mapping[str, str]) -> list[str]:
+    """Return the measurements to take, in order; all when `measurements` is None.
+
+    Raises
+    ------
+    InvalidArgument
+        One is not known.
+    """
+    names = list(known) if measurements is None else list(measurements)
+    for name in names:
+        if name not in known:
+            raise InvalidArgument(f"there is no measurement {name!r}{nearest(name, known)}")
+    return names
+
+
+def cache_folder() -> Path:
+    """Return the folder for programs compiled at run time, creating it for this user only."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    folder = Path(base) / "pyrdma" / "peers"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise PeerError(
+            f"cannot create {folder}: {error.strerror}; point XDG_CACHE_HOME at a writable folder"
+        ) from error
+    return folder
+
+
+def compiled(source: Path, compiler: Sequence[str], libraries: Sequence[str] = ()) -> Path:
+    """Return `source` as a program, compiled now unless the same was compiled before.
+
+    The key is a hash of the source, of the command, and of the compiler's version. It is built in a
+    new folder that is renamed into place, so that two builds at once do not meet.
+
+    Raises
+    ------
+    PeerError
+        The compiler's own message.
+    """
+    text = source.read_bytes()
+    version = output_of([compiler[0], "--version"])
+    recipe = "\0".join([version, *compiler, *libraries]).encode()
+    key = hashlib.sha256(text + b"\0" + recipe).hexdigest()[:32]
+    cache = cache_folder()
+    program = cache / f"{source.stem}-{key}" / source.stem
+    if program.is_file() and program.parent.stat().st_uid == os.getuid():
+        return program
+    building = Path(tempfile.mkdtemp(prefix=".building-", dir=cache))
+    try:
+        built = building / source.stem
+        output_of([*compiler, str(source), "-o", str(built), *libraries], limit_s=120)
+        # Loses against another process that was faster: then that one's program is as good.
+        with contextlib.suppress(FileExistsError, OSError):
+            building.rename(program.parent)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    if not program.is_file():
+        raise PeerError(f"cannot put {program} in place; remove {program.parent} and run again")
+    return program

@@ -1,0 +1,158 @@
+"""The peers: what is read out of their output, and what is said when they are not there."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pyrdma import InvalidArgument
+from pyrdma.bench import peer, peers
+from pyrdma.bench.peer import PeerError
+
+# The columns that ucx_perftest prints with -f -v; the numbers are made up.
+UCX_HEADER = (
+    "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr"
+)
+ALL_PEERS = ("ucx", "openmpi", "simgrid")
+
+
+def parse_ucx(text: str) -> float:
+    parse = vars(peers.load("ucx"))["parse_rate"]
+    return float(parse(text))
+
+
+def test_ucx_rate_is_the_overall_one_of_the_last_row() -> None:
+    first = "1000,0.070,0.070,0.070,1.00,2.00,14000000,13000000"
+    last = "2000,0.070,0.070,0.070,1.00,2.00,14500000,12500000"
+    assert parse_ucx("\n".join([UCX_HEADER, first, last, ""])) == 12_500_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", UCX_HEADER, "iterations,overall_lat\n10,0.1\n", f"{UCX_HEADER}\n10,0,0,0,0,0,0,0\n"],
+    ids=["nothing", "no row", "no such column", "zero"],
+)
+def test_ucx_output_without_a_rate_is_shown(text: str) -> None:
+    with pytest.raises(PeerError, match="message rate"):
+        parse_ucx(text)
+
+
+def test_named_values_takes_what_is_asked_for() -> None:
+    text = "get_rate_8 3.5e7\nsomething else entirely\nlock_rate 12\n"
+    assert peer.named_values(text, ["lock_rate", "get_rate_8"]) == {
+        "lock_rate": 12,
+        "get_rate_8": 3.5e7,
+    }
+    with pytest.raises(PeerError, match="no value for put_rate_8"):
+        peer.named_values(text, ["put_rate_8"])
+
+
+@pytest.mark.parametrize("name", ALL_PEERS)
+def test_a_peer_off_the_path_says_how_to_get_it(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    there = peers.load(name).available()
+    assert not there.ok
+    assert "not on PATH" in there.reason
+    assert there.install_command.startswith("apt-get install ")
+
+
+@pytest.mark.parametrize("name", ALL_PEERS)
+def test_an_unknown_measurement_names_the_nearest(name: str) -> None:
+    module = peers.load(name)
+    known = next(iter(module.MEASUREMENTS))
+    with pytest.raises(InvalidArgument, match=f"did you mean .*{known}"):
+        peer.chosen([known + "x"], module.MEASUREMENTS)
+
+
+@pytest.mark.parametrize("name", ALL_PEERS)
+def test_a_peer_measures_and_leaves_nothing(name: str) -> None:
+    module = peers.load(name)
+    there = module.available()
+    if not there.ok:
+        pytest.skip(f"{module.NAME}: {there.reason}; to get it: {there.install_command}")
+    values = module.run(seconds=0.02)
+    assert set(values) == set(module.MEASUREMENTS)
+    for measurement, unit in module.MEASUREMENTS.items():
+        low, high = (1e-9, 1e-2) if unit == "s" else (1e2, 1e10)
+        assert low < values[measurement] < high, measurement
+    assert list(Path("/dev/shm").glob(f"pyrdma-peer-{os.getpid()}-*")) == []
+
+
+def test_failure_shows_the_command_and_its_last_words() -> None:
+    with pytest.raises(PeerError, match=r"exit status 3\nout of luck"):
+        peer.output_of(["sh", "-c", "echo out of luck >&2; exit 3"])
+
+
+def test_a_program_that_does_not_end_is_killed_with_its_children() -> None:
+    start = time.monotonic()
+    with pytest.raises(PeerError, match=r"no end within 0\.3 s"):
+        peer.output_of(["sh", "-c", "sleep 60 & sleep 60"], limit_s=0.3)
+    assert time.monotonic() - start < 10
+
+
+def test_leaving_kills_the_whole_group() -> None:
+    with peer.started(["sh", "-c", "sleep 60 & echo $!; wait"]) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+    deadline = time.monotonic() + 5
+    while _runs(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not _runs(child)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "pyrdma" / "peers"
+
+
+def test_a_source_is_compiled_once_into_a_private_folder(cache: Path, tmp_path: Path) -> None:
+    source = tmp_path / "answer.c"
+    source.write_text("int main(void) { return 42; }\n", encoding="ascii")
+    program = peer.compiled(source, ["gcc"])
+    assert subprocess.run([program], check=False).returncode == 42
+    assert stat.S_IMODE(program.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    written = program.stat().st_mtime_ns
+    assert peer.compiled(source, ["gcc"]) == program
+    assert program.stat().st_mtime_ns == written
+    assert peer.compiled(source, ["gcc", "-O2"]) != program
+    assert not list(cache.glob(".building-*"))
+
+
+def test_a_source_that_does_not_compile_shows_why(cache: Path, tmp_path: Path) -> None:
+    source = tmp_path / "broken.c"
+    source.write_text("int main(void) { return nonsense; }\n", encoding="ascii")
+    with pytest.raises(PeerError, match="nonsense"):
+        peer.compiled(source, ["gcc"])
+    assert list(cache.iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_made_names_the_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("", encoding="ascii")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(PeerError, match="XDG_CACHE_HOME"):
+        peer.cache_folder()
+
+
+def test_importing_the_bench_loads_no_peer() -> None:
+    code = "import sys, pyrdma.bench; sys.exit(any('peer' in m for m in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
