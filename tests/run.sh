@@ -92,8 +92,14 @@ notebooks() {
 }
 
 clang_format() {
-  find native -name '*.cc' -o -name '*.h' | LC_ALL=C sort | tr '\n' '\0' |
-    xargs -0 clang-format --dry-run -Werror
+  clang-format --version >&2 || return 1
+  files=$(find native -name '*.cc' -o -name '*.h' | LC_ALL=C sort)
+  # shellcheck disable=SC2086 # no path of the tree holds a space
+  unformatted=$(clang-format --dry-run -Werror $files 2>&1 |
+    sed -n 's/:[0-9]*:[0-9]*: error: code should be.*//p' | uniq)
+  [ -n "$unformatted" ] || return 0
+  printf '%s\n' "$unformatted" "format them: .venv/bin/clang-format -i FILE..." >&2
+  return 1
 }
 
 lint() {

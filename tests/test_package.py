@@ -135,7 +135,7 @@ def test_all_missing_packages_are_named_at_once(tmp_path: Path) -> None:
 
 
 def test_unknown_sanitizer_is_refused(tmp_path: Path) -> None:
-    result = run("cmake", "-S", ROOT, "-B", tmp_path, "-DPYRDMA_SANITIZE=memory")
+    result = run("cmake", "-G", "Ninja", "-S", ROOT, "-B", tmp_path, "-DPYRDMA_SANITIZE=memory")
     assert result.returncode != 0
     assert "'memory'" in result.stderr
 
