@@ -20,9 +20,12 @@ class Totals:
 
 def add_report(totals: Totals, path: Path) -> None:
     """Add a JUnit report, as GoogleTest and pytest write it."""
-    for case in ET.parse(path).getroot().iter("testcase"):
-        if case.get("status") == "notrun":  # GoogleTest: left out by the filter, or disabled
-            continue
+    # GoogleTest lists what its filter left out, and disabled tests, as not run.
+    cases = ET.parse(path).getroot().iter("testcase")
+    ran = [case for case in cases if case.get("status") != "notrun"]
+    if not ran:
+        totals.failed.append(f"{path.stem}: no test ran; does the filter match any?")
+    for case in ran:
         name = f"{path.stem}: {case.get('classname', '')}.{case.get('name', '')}"
         skip = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None:

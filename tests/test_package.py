@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import shutil
 import subprocess
 import sys
@@ -147,6 +148,12 @@ def test_scripts_are_posix() -> None:
     for script in (*ROOT.glob("tests/*.sh"), *ROOT.glob("experiments/*.sh")):
         result = run(shell, "-n", script)
         assert result.returncode == 0, result.stderr
+
+
+def test_version_is_told_alike() -> None:
+    import pyrdma
+
+    assert importlib.metadata.version("pyrdma") == pyrdma.__version__
 
 
 def test_run_refuses_an_unknown_word() -> None:

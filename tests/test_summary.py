@@ -50,3 +50,14 @@ def test_crash_is_a_failure(row: str, tmp_path: Path, capsys: pytest.CaptureFixt
 def test_nothing_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "checks.txt").write_text("")
     assert closing(tmp_path, capsys) == (1, ["0 passed, 0 failed"])
+
+
+def test_report_without_tests_is_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "native.xml").write_text('<testsuites><testcase status="notrun"/></testsuites>')
+    (tmp_path / "python.xml").write_text(PASSED)
+    (tmp_path / "checks.txt").write_text("")
+    code, lines = closing(tmp_path, capsys)
+    assert (code, lines[-1]) == (1, "2 passed, 1 failed")
+    assert "no test ran" in lines[0]
