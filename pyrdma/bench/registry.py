@@ -65,7 +65,7 @@ def _shared_memory() -> list[Benchmark]:
             better=Better.HIGHER,
             ours=partial(ours.shm_rate, "write", 64),
             about=(
-                "64-byte RC writes to one address, windows of 64, one completion in 16; the peer: "
+                "64-byte RC writes to one address, windows of 64, one completion in 32; the peer: "
                 "put_bw, copies that are complete on return, with one flush at the end."
             ),
             peer=PeerRun.of(ucx, "write_rate_64"),
@@ -76,7 +76,7 @@ def _shared_memory() -> list[Benchmark]:
             better=Better.HIGHER,
             ours=partial(ours.shm_rate, "read", 8),
             about=(
-                "8-byte RC reads, windows of 64, one completion in 16; the peer: windows of 64 "
+                "8-byte RC reads, windows of 64, one completion in 32; the peer: windows of 64 "
                 "MPI_Get and a flush, one-sided component sm."
             ),
             peer=PeerRun.of(openmpi, "get_rate_8"),
