@@ -15,26 +15,21 @@ ensure_system_packages run
 ensure_venv build base controller
 ensure_package
 
-simulated='
-fabric/latency fabric/bandwidth fabric/rate
-spindle/fig1 spindle/fig14
-erpc/fig1 erpc/table2 erpc/fig6
-krcore/fig3a krcore/fig3b krcore/fig8a krcore/fig10a krcore/fig10b krcore/fig10c krcore/fig10d
-loco/nic_facts
-'
-measured='fabric/latency fabric/bandwidth fabric/rate'
-
 started=$(date +%s)
 failed=
-run() { # run FABRIC ID: one failure does not take the others along
-  say "$2 on $1"
-  pyrdma run "$2" --fabric "$1" --quick --out "$results" || failed="$failed $2($1)"
+attempt() { # attempt WHAT COMMAND...: one failure does not take the rest along
+  what=$1
+  shift
+  say "$what"
+  "$@" || failed="$failed, $what"
 }
-for id in $simulated; do run sim "$id"; done
-for id in $measured; do run shm "$id"; done
 
-say "claims"
-pyrdma claims --results "$results" || failed="$failed claims"
+attempt "every experiment on the simulated fabric" \
+  pyrdma run all --fabric sim --quick --out "$results"
+attempt "the same, for real, over shared memory" \
+  pyrdma run all --fabric shm --quick --out "$results"
+attempt "published numbers beside the simulated ones" \
+  pyrdma claims --out "$results"
 
 say "done in $(($(date +%s) - started)) s; results and figures are in $results"
-[ -z "$failed" ] || die "failed:$failed"
+[ -z "$failed" ] || die "failed: ${failed#, }"
