@@ -1,0 +1,70 @@
+"""Benchmarks and experiments for RDMA systems: simulated, over shared memory, on real NICs.
+
+>>> import pyrdma as rd
+>>> with rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster:
+...     result = cluster.run(rd.workload.VerbsLoad(op="read", size=8), duration_s=0.001)
+>>> result.value("rate")  # doctest: +SKIP
+
+Importing is cheap: the native module, tables and figures are loaded when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .errors import CompletionError, Error, Exhausted, InvalidArgument, Timeout, Unavailable
+from .experiment import Axis, Experiment, Point, Row
+
+if TYPE_CHECKING:
+    from . import claims, data, decide, figures, profiles, units, verbs, workload
+    from .cluster import Cluster
+    from .data import Data
+    from .profiles import Profile
+    from .result import Result
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Axis",
+    "Cluster",
+    "CompletionError",
+    "Data",
+    "Error",
+    "Exhausted",
+    "Experiment",
+    "InvalidArgument",
+    "Point",
+    "Profile",
+    "Result",
+    "Row",
+    "Timeout",
+    "Unavailable",
+    "__version__",
+    "claims",
+    "data",
+    "decide",
+    "figures",
+    "profiles",
+    "units",
+    "verbs",
+    "workload",
+]
+
+_MODULES = ("claims", "data", "decide", "figures", "profiles", "units", "verbs", "workload")
+_CLASSES = {"Cluster": "cluster", "Data": "data", "Profile": "profiles", "Result": "result"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the part of the package that `name` is in, when it is first asked for."""
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _CLASSES:
+        found = getattr(importlib.import_module(f"{__name__}.{_CLASSES[name]}"), name)
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,286 @@
+"""The papers' claims and what the results that are there say of them.
+
+A claim is never edited to make it hold. Numbers are judged here, by one set of tolerances; ranks,
+trends and crossovers by the code that the experiment declares (`Experiment.decides`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import registry
+from .data import Data, NotEvaluated
+from .decide import Decision, ProfileValue
+from .errors import Error, InvalidArgument, nearest
+
+if TYPE_CHECKING:
+    from .experiment import Experiment
+
+__all__ = ["TOLERANCES", "VERDICTS", "Claim", "Verdict", "evaluate", "judge", "load", "undecided"]
+
+TOLERANCES = {"exact": 0.10, "approx": 0.25, "average-over-sweep": 0.25, "peak-only": 0.15}
+"""How far a measured number may be from the paper's, as a fraction, by the claim's hint."""
+
+VERDICTS = ("missed", "held", "not evaluated")
+"""In the order in which they are shown."""
+
+_BOUND = re.compile(r"^(?:an? )?(upper|lower) bound|^(more than|at least|at most)\b")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One number, ranking, trend or crossover of a paper; ids are ``<paper>/<id>``."""
+
+    id: str
+    paper: str
+    experiment: str
+    kind: str
+    role: str
+    series: str
+    params: Mapping[str, Any]
+    metric: str
+    value: Any
+    unit: str
+    tolerance_hint: str
+    where: str
+    note: str = ""
+
+    @property
+    def tolerance(self) -> float:
+        """Fraction by which a measured number may differ."""
+        return TOLERANCES[self.tolerance_hint]
+
+    @property
+    def bound(self) -> str | None:
+        """``upper`` or ``lower`` where the paper states a bound, not a value."""
+        found = _BOUND.match(self.note)
+        if not found:
+            return None
+        if found[1]:
+            return found[1]
+        return "upper" if found[2] == "at most" else "lower"
+
+    @property
+    def number(self) -> float | None:
+        """The value where it is one number; the middle of a range; None for text."""
+        if isinstance(self.value, list):
+            return sum(self.value) / len(self.value)
+        return None if isinstance(self.value, str) else float(self.value)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim's verdict, with the fields of ``pyrdma claims --json``."""
+
+    claim: str
+    paper: str
+    experiment: str
+    kind: str
+    role: str
+    verdict: str
+    expected: Any
+    measured: float | str | None
+    unit: str
+    reason: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+def load(folder: str | Path | None = None) -> dict[str, Claim]:
+    """Return all claims by id, from ``experiments/claims/*.yaml`` or another folder."""
+    return _load(Path(folder) if folder is not None else registry.root() / "claims")
+
+
+@cache
+def _load(folder: Path) -> dict[str, Claim]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found: dict[str, Claim] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+        paper = document["paper"]["key"]
+        for entry in document["claims"]:
+            fields = {**entry, "id": f"{paper}/{entry['id']}", "paper": paper}
+            fields["experiment"] = f"{paper}/{entry['experiment']}"
+            if entry["tolerance_hint"] not in TOLERANCES:
+                raise Error(f"{path}: {entry['id']}: unknown tolerance {entry['tolerance_hint']!r}")
+            found[fields["id"]] = Claim(**fields)
+    return found
+
+
+def judge(claim: Claim, outcome: Decision | float | bool) -> tuple[str, float | str | None, str]:
+    """Return verdict, measured value and reason of what a decider returned."""
+    if isinstance(outcome, bool):
+        decision = Decision(outcome)
+    elif isinstance(outcome, Decision):
+        decision = outcome
+    else:
+        decision = Decision(None, float(outcome))
+    holds, reason = decision.holds, decision.reason
+    if holds is None:
+        if not isinstance(decision.measured, (int, float)):
+            raise NotEvaluated("the decider gave neither a number nor an answer")
+        holds, rule = _within(claim, float(decision.measured))
+        reason = f"{rule}; {reason}" if reason else rule
+    return ("held" if holds else "missed"), decision.measured, reason
+
+
+def _within(claim: Claim, measured: float) -> tuple[bool, str]:
+    """Hold a number against the claim's value, range or bound."""
+    if isinstance(claim.value, str):
+        raise NotEvaluated("a number cannot decide a claim whose value is text")
+    share = claim.tolerance
+    if isinstance(claim.value, list):
+        low, high = min(claim.value), max(claim.value)
+        slack = share * max(abs(low), abs(high))
+        holds = low - share * abs(low) <= measured <= high + share * abs(high)
+        return holds, f"range {low:g} to {high:g}, within {slack:.3g}"
+    expected = float(claim.value)
+    if claim.bound == "upper":
+        return measured <= expected, "upper bound"
+    if claim.bound == "lower":
+        return measured >= expected, "lower bound"
+    if expected == 0:
+        return abs(measured) <= share, f"zero, within {share:g} {claim.unit}"
+    error = measured / expected - 1
+    return abs(error) <= share, f"{error:+.1%} of the paper's, {share:.0%} allowed"
+
+
+def deciders(experiments: Iterable[str] | None = None) -> dict[str, Experiment]:
+    """Return for each claim id the experiment that decides it."""
+    known = load()
+    found: dict[str, Experiment] = {}
+    for name in experiments if experiments is not None else registry.ids():
+        experiment = registry.load(name)
+        for claim in experiment.decides:
+            if claim not in known:
+                raise Error(f"{name} decides an unknown claim {claim!r}{nearest(claim, known)}")
+            if claim in found:
+                raise Error(f"{claim} is decided by both {found[claim].id} and {name}")
+            found[claim] = experiment
+    return found
+
+
+def papers() -> list[str]:
+    """Return the keys of the papers, which name the systems too."""
+    return sorted({claim.paper for claim in load().values()})
+
+
+def evaluate(
+    out: str | Path = "results", system: str | None = None, fabric: str = "sim"
+) -> list[Verdict]:
+    """Judge every claim (of one system) from the results under `out`; misses come first."""
+    if system is not None and system not in papers():
+        raise InvalidArgument(
+            f"unknown system {system!r}{nearest(system, papers())}; one of {', '.join(papers())}"
+        )
+    by_claim = deciders()
+    results = _Results(Path(out), fabric)
+    verdicts = [
+        _evaluate(claim, by_claim.get(claim.id), results)
+        for claim in load().values()
+        if system is None or claim.paper == system
+    ]
+    return sorted(verdicts, key=lambda v: VERDICTS.index(v.verdict))
+
+
+def undecided(out: str | Path, system: str | None = None, fabric: str = "sim") -> list[str]:
+    """Return ids of the experiments that decide claims (of a system) and have no results."""
+    results = _Results(Path(out), fabric)
+    missing = []
+    for claim, experiment in deciders().items():
+        if system is not None and not claim.startswith(f"{system}/"):
+            continue
+        if isinstance(experiment.decides[claim], ProfileValue) or experiment.measure is None:
+            continue
+        if experiment.id not in missing and results.path(experiment) is None:
+            missing.append(experiment.id)
+    return missing
+
+
+class _Results:
+    """Results under one folder, each read once."""
+
+    def __init__(self, out: Path, fabric: str) -> None:
+        self._out = out
+        self._fabric = fabric
+        self._data: dict[str, Data] = {}
+
+    def path(self, experiment: Experiment) -> Path | None:
+        folder = self._out / experiment.id / self._fabric
+        return folder if (folder / "results.parquet").is_file() else None
+
+    def data(self, experiment: Experiment) -> Data:
+        if experiment.id in self._data:
+            return self._data[experiment.id]
+        folder = self.path(experiment)
+        if folder is None:
+            raise NotEvaluated(f"no {self._fabric} results yet; pyrdma run {experiment.id}")
+        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        changed = [str(key) for key in run.get("overrides", {})]
+        if run.get("profile") not in (None, experiment.profile):
+            changed.append(f"profile {run['profile']}")
+        if changed:
+            raise NotEvaluated(
+                f"the results in {folder} were measured with {', '.join(changed)} changed"
+            )
+        import pandas as pd
+
+        self._data[experiment.id] = Data(pd.read_parquet(folder / "results.parquet"))
+        return self._data[experiment.id]
+
+
+def _evaluate(claim: Claim, experiment: Experiment | None, results: _Results) -> Verdict:
+    verdict, measured, reason = "not evaluated", None, ""
+    try:
+        if experiment is None:
+            built = {i.split("/")[0] for i in registry.ids()}
+            missing = "no experiment decides it yet"
+            if claim.experiment not in registry.ids() and claim.paper not in built:
+                missing = f"no experiment of {claim.paper} is built yet"
+            raise NotEvaluated(missing)
+        verdict, measured, reason = judge(claim, _outcome(claim, experiment, results))
+        if experiment.id != claim.experiment:
+            reason = f"{reason}; by {experiment.id}" if reason else f"by {experiment.id}"
+    except NotEvaluated as why:
+        reason = str(why)
+    return Verdict(
+        claim=claim.id,
+        paper=claim.paper,
+        experiment=claim.experiment,
+        kind=claim.kind,
+        role=claim.role,
+        verdict=verdict,
+        expected=claim.value,
+        measured=measured,
+        unit=claim.unit,
+        reason=reason,
+    )
+
+
+def _outcome(claim: Claim, experiment: Experiment, results: _Results) -> Decision | float | bool:
+    decider = experiment.decides[claim.id]
+    if isinstance(decider, ProfileValue):
+        name = decider.name or experiment.profile
+        return Decision(None, decider.read(experiment.profile, claim), f"profile {name}")
+    data = results.data(experiment)
+    try:
+        return decider(data, claim)
+    except (NotEvaluated, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise NotEvaluated(f"its decider failed: {type(error).__name__}: {error}") from error
+
+
+def select(verdicts: Sequence[Verdict], verdict: str) -> list[Verdict]:
+    """Return the claims with this verdict."""
+    return [v for v in verdicts if v.verdict == verdict]

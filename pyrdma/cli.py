@@ -1,0 +1,352 @@
+"""The command line. ``--json`` puts JSON alone on standard output; all else goes to the other."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .errors import Error, InvalidArgument
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from .claims import Verdict
+    from .run import Options, Report
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Benchmarks and experiments for RDMA systems: simulated, over shared memory, on NICs.",
+)
+
+Out = Annotated[Path, typer.Option("--out", "--results", help="Folder of the results.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
+
+
+def main() -> None:
+    """Run the command line; errors end as one line and status 1, Ctrl-C as 130."""
+    try:
+        app(standalone_mode=False)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except KeyboardInterrupt:
+        _say("interrupted; what was measured stays, the same command goes on from there")
+        sys.exit(130)
+    except typer.Abort:
+        sys.exit(130)
+    except Error as error:
+        _say(f"pyrdma: {error}")
+        sys.exit(2 if isinstance(error, InvalidArgument) else 1)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except Exception as error:
+        # Typer's usage errors know how to show themselves.
+        show = getattr(error, "show", None)
+        if show is None:
+            raise
+        show()
+        sys.exit(getattr(error, "exit_code", 2))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _print_json(document: Any) -> None:
+    print(json.dumps(document, indent=1, default=str))
+
+
+def _print_table(table: Table) -> None:
+    """Print a table as wide as the terminal; where there is none, as wide as it needs."""
+    from rich.console import Console
+
+    wide = None if sys.stdout.isatty() else 400
+    Console(width=wide, highlight=False).print(table)
+
+
+def _table(*columns: str, last_wraps: bool = True) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns[:-1]:
+        table.add_column(column, overflow="fold")
+    table.add_column(columns[-1], overflow="fold", no_wrap=not last_wraps)
+    return table
+
+
+@app.command("list")
+def list_experiments(as_json: Json = False) -> None:
+    """List the experiments: id, fabrics, points of a quick and of a full run, title."""
+    from . import registry
+
+    found = [registry.load(name) for name in registry.ids()]
+    rows: list[dict[str, Any]] = [
+        {
+            "id": e.id,
+            "fabrics": list(e.fabrics) if e.measure else [],
+            "profile": e.profile,
+            "quick": len(list(e.points(quick=True))) if e.measure else 0,
+            "full": len(list(e.points(quick=False))) if e.measure else 0,
+            "claims": len(e.decides),
+            "title": e.title,
+        }
+        for e in found
+    ]
+    if as_json:
+        _print_json(rows)
+        return
+    table = _table("id", "fabrics", "quick", "full", "claims", "title")
+    for row in rows:
+        table.add_row(
+            row["id"],
+            " ".join(row["fabrics"]) or "-",
+            *(str(row[name]) for name in ("quick", "full", "claims", "title")),
+        )
+    _print_table(table)
+
+
+@app.command("run")
+def run_experiments(
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="ID...", help="Ids, patterns (krcore/*), papers, paths, or all."),
+    ],
+    fabric: Annotated[str | None, typer.Option(help="sim, shm or verbs.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Name of a profile, or a TOML file.")] = None,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="All points and durations, or few and short.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 1,
+    out: Out = Path("results"),
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Fix an axis, or a profile's table.key."),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes of a simulated sweep; all cores.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option(help="Measure again what was measured already.")] = False,
+) -> None:
+    """Measure experiments: tables, figures and provenance under OUT/<id>/<fabric>/.
+
+    A run that was ended goes on where it was when the same command is given again.
+    """
+    from . import registry
+    from .run import Options
+
+    options = Options(
+        out=out,
+        fabric=fabric,
+        profile=profile,
+        quick=not full,
+        seed=seed,
+        settings=dict(_setting(text) for text in setting or []),
+        jobs=jobs,
+        fresh=fresh,
+    )
+    chosen = registry.find(names)
+    ended_badly = [name for name in chosen if not _run_one(name, options, alone=len(chosen) == 1)]
+    if ended_badly:
+        if len(chosen) > 1:
+            _say(f"pyrdma: {len(ended_badly)} of {len(chosen)} failed: {', '.join(ended_badly)}")
+        raise typer.Exit(1)
+
+
+def _setting(text: str) -> tuple[str, bool | int | float | str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key or not value:
+        raise InvalidArgument(f"--set {text!r} is not KEY=VALUE, as link.rate_gbps=100")
+    if value.lower() in ("true", "false"):
+        return key, value.lower() == "true"
+    for kind in (int, float):
+        try:
+            return key, kind(value)
+        except ValueError:
+            continue
+    return key, value
+
+
+def _run_one(name: str, options: Options, alone: bool) -> bool:
+    """Run one of several experiments; return whether it ended well."""
+    from . import registry
+    from .errors import Exhausted, Unavailable
+    from .run import run
+
+    if not alone:
+        experiment = registry.load(name)
+        fabric = options.fabric or experiment.fabrics[0]
+        if experiment.measure is None or fabric not in experiment.fabrics:
+            why = experiment.why_not.get(fabric, "it has nothing to measure there")
+            _say(f"{name}: skipped on {fabric}: {why}")
+            return True
+    try:
+        with _progress(name) as progress:
+            report = run(name, options, progress=progress)
+    except (Unavailable, Exhausted):
+        raise
+    except Error as error:
+        if alone:
+            raise
+        _say(f"pyrdma: {name}: {error}")
+        return False
+    _show(report)
+    return not report.outcome.failed and not report.figure_failed
+
+
+def _show(report: Report) -> None:
+    outcome = report.outcome
+    reused = f", {outcome.reused} were there" if outcome.reused else ""
+    print(f"{report.experiment}: {outcome.measured} points measured{reused}; in {report.folder}")
+    for path in report.figures:
+        print(f"  {path}")
+    if report.figure_skipped:
+        print(f"  no figure: {report.figure_skipped}")
+    if report.figure_failed:
+        _say(f"  no figure: {report.figure_failed}")
+    reasons = sorted(set(outcome.failed.values()))
+    for reason in reasons[:5]:
+        count = sum(1 for r in outcome.failed.values() if r == reason)
+        _say(f"  {count} points failed: {reason}")
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[int, int, str], None] | None]:
+    """Show a bar on a terminal; say nothing where there is none."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[last]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(name, total=None, last="")
+
+        def advance(done: int, total: int, last: str) -> None:
+            bars.update(task, completed=done, total=total, last=last)
+
+        yield advance
+
+
+@app.command("claims")
+def show_claims(
+    system: Annotated[str | None, typer.Argument(help="Paper, as krcore; all if left out.")] = None,
+    as_json: Json = False,
+    run_missing: Annotated[
+        bool, typer.Option("--run", help="First run, quickly, what has no results yet.")
+    ] = False,
+    out: Out = Path("results"),
+    fabric: Annotated[str, typer.Option(help="Fabric whose results decide.")] = "sim",
+) -> None:
+    """Judge the papers' claims by the results that are there; misses first."""
+    from . import claims
+    from .run import Options
+
+    if run_missing:
+        options = Options(out=out, fabric=fabric)
+        for name in claims.undecided(out, system, fabric):
+            _say(f"running {name}")
+            _run_quietly(name, options)
+    verdicts = claims.evaluate(out, system, fabric)
+    if as_json:
+        _print_json([verdict.as_dict() for verdict in verdicts])
+        return
+    table = _table("claim", "role", "verdict", "expected", "measured", "unit", "reason")
+    for v in verdicts:
+        table.add_row(
+            v.claim, v.role, v.verdict, _cell(v.expected), _cell(v.measured), v.unit, v.reason
+        )
+    _print_table(table)
+    counts = ", ".join(f"{len(claims.select(verdicts, name))} {name}" for name in claims.VERDICTS)
+    print(f"{len(verdicts)} claims: {counts}")
+    _say_calibration(verdicts)
+
+
+def _say_calibration(verdicts: list[Verdict]) -> None:
+    """Name calibration claims that are missed: their profile is wrong."""
+    wrong = [v.claim for v in verdicts if v.role == "calibration" and v.verdict == "missed"]
+    if wrong:
+        print(f"calibration missed, so the profile needs work: {', '.join(wrong)}")
+
+
+def _run_quietly(name: str, options: Options) -> None:
+    from .run import run
+
+    try:
+        with _progress(name) as progress:
+            report = run(name, options, progress=progress)
+        for reason in sorted(set(report.outcome.failed.values())):
+            _say(f"  {name}: {reason}")
+    except Error as error:
+        _say(f"  {name}: {error}")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return " to ".join(_cell(v) for v in value)
+    return str(value)
+
+
+@app.command("bench")
+def bench(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Names, or how they begin.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure this project's own speed beside its peers, in one run."""
+    from .bench import command
+
+    raise typer.Exit(command(names or [], as_json))
+
+
+@app.command("calibrate")
+def calibrate(as_json: Json = False) -> None:
+    """Measure what memory copies and clocks cost on this CPU, as lines of a profile."""
+    from .calibrate import measure
+
+    found = measure()
+    if as_json:
+        _print_json([entry.as_dict() for entry in found])
+        return
+    for entry in found:
+        print(entry.line())
+
+
+@app.command("doctor")
+def doctor(as_json: Json = False) -> None:
+    """Say what this machine can do, and how to get what it cannot."""
+    from .doctor import checks
+
+    found = checks()
+    if as_json:
+        _print_json([vars(check) for check in found])
+        return
+    table = _table("subject", "", "found", "to get it")
+    for check in found:
+        table.add_row(check.name, "yes" if check.ok else "no", check.found, check.remedy)
+    _print_table(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Results of an experiment as its figure and its deciders see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .units import convert
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["COLUMNS", "Data", "NotEvaluated"]
+
+COLUMNS = (
+    "experiment",
+    "profile",
+    "fabric",
+    "clock",
+    "seed",
+    "repetition",
+    "node",
+    "thread",
+    "metric",
+    "value",
+    "unit",
+    "flags",
+)
+"""Columns that every table of results has; all others are parameters and labels."""
+
+
+class NotEvaluated(Exception):
+    """The data do not say whether a claim holds; the text is the reason shown."""
+
+
+class Data:
+    """Tidy rows of one experiment on one fabric, with the questions that figures ask.
+
+    Parameters
+    ----------
+    frame
+        Tidy rows as in ``results.parquet``: one column per parameter, then ``repetition``,
+        ``node``, ``thread``, ``metric``, ``value``, ``unit``, ``fabric``, ``clock``, ``seed``,
+        ``flags``. Rows of a whole point have node and thread -1; only they answer here, the
+        rows of single nodes and threads are in `frame`.
+    """
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self.frame = frame
+        self.parameters = [str(c) for c in frame.columns if c not in COLUMNS]
+        self.fabric: str = str(frame["fabric"].iloc[0]) if len(frame) else ""
+
+    def select(self, metric: str, **where: Any) -> pd.DataFrame:
+        """Return the whole-point rows of `metric` that match; lists match any of their values.
+
+        Raises
+        ------
+        NotEvaluated
+            No row matches: the metric or the values have not been measured.
+        """
+        frame = self.frame
+        if not len(frame):
+            raise NotEvaluated("nothing was measured")
+        mask = (frame["metric"] == metric) & (frame["node"] == -1) & (frame["thread"] == -1)
+        if not mask.any():
+            known = ", ".join(sorted(frame.loc[frame["node"] == -1, "metric"].unique()))
+            raise NotEvaluated(f"no metric {metric!r} was measured; there are: {known}")
+        for name, wanted in where.items():
+            if name not in frame.columns:
+                raise NotEvaluated(f"no parameter {name!r} in the results")
+            values = wanted if isinstance(wanted, (list, tuple, set)) else [wanted]
+            mask &= frame[name].isin(list(values))
+        if not mask.any():
+            asked = ", ".join(f"{k}={v}" for k, v in where.items())
+            raise NotEvaluated(f"{metric} was not measured at {asked}")
+        return frame[mask]
+
+    def value(self, metric: str, unit: str | None = None, **where: Any) -> float:
+        """Return the median of `metric` over repetitions at exactly one point, in `unit`.
+
+        Raises
+        ------
+        NotEvaluated
+            Nothing matches, or more than one point does: name the parameter that tells them
+            apart.
+        """
+        rows = self.select(metric, **where)
+        self._one_point(rows, metric, set(where))
+        value = float(rows["value"].median())
+        return value if unit is None else convert(value, str(rows["unit"].iloc[0]), unit)
+
+    def _one_point(self, rows: pd.DataFrame, metric: str, chosen: set[str]) -> None:
+        for name in self.parameters:
+            if name not in chosen and rows[name].nunique(dropna=False) > 1:
+                found = ", ".join(str(v) for v in rows[name].unique()[:5])
+                raise NotEvaluated(f"{metric} was measured at several {name}: {found}; choose one")
+
+    def unit(self, metric: str) -> str:
+        """Return the unit that `metric` was recorded in."""
+        return str(self.select(metric)["unit"].iloc[0])
+
+    def series(self, metric: str, over: str, unit: str | None = None, **where: Any) -> pd.Series:
+        """Return the median of `metric` for each value of the parameter `over`, ascending."""
+        rows = self.select(metric, **where)
+        if over not in rows.columns:
+            raise NotEvaluated(f"no parameter {over!r} in the results")
+        self._one_point(rows, metric, {*where, over})
+        medians = rows.groupby(over)["value"].median().sort_index()
+        if unit is not None:
+            factor = convert(1.0, str(rows["unit"].iloc[0]), unit)
+            medians = medians * factor
+        return medians
+
+    def values_of(self, parameter: str) -> list[Any]:
+        """Return the values of `parameter` that were measured, ascending."""
+        if parameter not in self.frame.columns:
+            return []
+        return sorted(self.frame[parameter].dropna().unique().tolist())

@@ -1,0 +1,281 @@
+"""How an experiment's data decide a claim.
+
+Each helper returns a decider for `Experiment.decides`. ``**where`` fixes parameters by name; a
+list matches any of its values. Where the data lack what is asked, the verdict is
+``not evaluated`` with the reason. A function of one's own does as well::
+
+    def onset(data: Data, claim: Claim) -> decide.Decision:
+        rate = data.series("rate", over="clients", series="verbs")
+        return decide.Decision(holds=rate.idxmax() > 100, measured=float(rate.idxmax()))
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+from .data import Data, NotEvaluated
+from .units import convert
+
+if TYPE_CHECKING:
+    from .claims import Claim
+
+__all__ = [
+    "Decider",
+    "Decision",
+    "NotEvaluated",
+    "ProfileValue",
+    "best",
+    "crossover",
+    "extreme",
+    "flat",
+    "profile",
+    "rank",
+    "ratio",
+    "trend",
+    "value",
+]
+
+Point = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the data say of a claim.
+
+    Parameters
+    ----------
+    holds
+        Whether it holds; None leaves it to the claim's value, bound and tolerance.
+    measured
+        The number in the claim's unit, or a short text such as an order.
+    reason
+        One line shown beside the verdict.
+    """
+
+    holds: bool | None
+    measured: float | str | None = None
+    reason: str = ""
+
+
+Decider = Callable[[Data, "Claim"], Decision | float | bool]
+
+
+def value(metric: str, **where: Any) -> Decider:
+    """Hold one point's `metric` against the claim's number."""
+
+    def decide(data: Data, claim: Claim) -> float:
+        return data.value(metric, claim.unit, **where)
+
+    return decide
+
+
+def extreme(metric: str, over: str, pick: Literal["max", "min"] = "max", **where: Any) -> Decider:
+    """Hold the largest (or smallest) `metric` along the parameter `over` against the claim."""
+
+    def decide(data: Data, claim: Claim) -> Decision:
+        series = data.series(metric, over, claim.unit, **where)
+        at = series.idxmax() if pick == "max" else series.idxmin()
+        return Decision(None, float(series[at]), f"at {over} {at}")
+
+    return decide
+
+
+_FORMS: dict[str, Callable[[float, float], float]] = {
+    "ratio": lambda a, b: a / b,
+    "excess": lambda a, b: a / b - 1,
+    "loss": lambda a, b: 1 - a / b,
+}
+
+
+def ratio(
+    metric: str,
+    of: Point,
+    to: Point,
+    form: Literal["ratio", "excess", "loss"] = "ratio",
+    to_metric: str | None = None,
+    **where: Any,
+) -> Decider:
+    """Hold two points of `metric` against each other.
+
+    Parameters
+    ----------
+    of, to
+        Parameters of the numerator and of the denominator, beside `where`.
+    form
+        ``ratio`` is a/b, ``excess`` a/b - 1, ``loss`` 1 - a/b; converted to the claim's unit
+        (percent, x).
+    to_metric
+        Metric of the denominator when it is another one.
+    """
+
+    def decide(data: Data, claim: Claim) -> Decision:
+        a = data.value(metric, **where, **of)
+        other = to_metric or metric
+        b = data.value(other, **where, **to)
+        b = convert(b, data.unit(other), data.unit(metric))
+        if b == 0:
+            raise NotEvaluated(f"{other} is zero at {dict(to)}")
+        measured = convert(_FORMS[form](a, b), "x", claim.unit)
+        return Decision(None, measured, f"{a:.4g} to {b:.4g} {data.unit(metric)}")
+
+    return decide
+
+
+def rank(metric: str, order: Sequence[Point], slack: float = 0.0, **where: Any) -> Decider:
+    """Check that `metric` falls from each point of `order` to the next (largest first).
+
+    `slack` lets a later one exceed its predecessor by that fraction (for "at least as good").
+    """
+
+    def decide(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+        found = [data.value(metric, **where, **point) for point in order]
+        holds = all(
+            b < a * (1 + slack) if slack == 0 else b <= a * (1 + slack) for a, b in pairwise(found)
+        )
+        unit = data.unit(metric)
+        names = [" ".join(str(v) for v in point.values()) for point in order]
+        text = "; ".join(f"{n} {v:.4g}" for n, v in zip(names, found, strict=True))
+        return Decision(holds, f"{text} {unit}")
+
+    return decide
+
+
+def best(metric: str, by: str, winner: Any, pick: Literal["max", "min"], **where: Any) -> Decider:
+    """Check that among the values of the parameter `by`, `winner` has the best `metric`."""
+
+    def decide(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+        series = data.series(metric, by, **where)
+        if winner not in series.index:
+            raise NotEvaluated(f"{metric} was not measured at {by}={winner}")
+        found = series.idxmax() if pick == "max" else series.idxmin()
+        return Decision(found == winner, f"{found} {series[found]:.4g} {data.unit(metric)}")
+
+    return decide
+
+
+def trend(
+    metric: str,
+    over: str,
+    direction: Literal["rises", "falls"],
+    slack: float = 0.05,
+    by: float = 0.0,
+    **where: Any,
+) -> Decider:
+    """Check that `metric` rises (falls) along the parameter `over`.
+
+    Parameters
+    ----------
+    slack
+        Fraction by which a step may go against the direction.
+    by
+        Least change from the first to the last value, as a fraction of the first.
+    """
+
+    def decide(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+        series = data.series(metric, over, **where)
+        if len(series) < 2:
+            raise NotEvaluated(f"{metric} was measured at one {over} only")
+        numbers = [float(v) for v in series]
+        steps = list(pairwise(numbers))
+        first, last = numbers[0], numbers[-1]
+        if direction == "rises":
+            holds = all(b >= a * (1 - slack) for a, b in steps) and last > first * (1 + by)
+        else:
+            holds = all(b <= a * (1 + slack) for a, b in steps) and last < first * (1 - by)
+        unit = data.unit(metric)
+        return Decision(holds, f"{first:.4g} to {last:.4g} {unit} over {len(series)} {over}")
+
+    return decide
+
+
+def flat(metric: str, over: str, within: float = 0.25, **where: Any) -> Decider:
+    """Check that `metric` stays within the fraction `within` of its first value."""
+
+    def decide(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+        series = data.series(metric, over, **where)
+        if len(series) < 2:
+            raise NotEvaluated(f"{metric} was measured at one {over} only")
+        first = float(series.iloc[0])
+        spread = max(abs(float(v) / first - 1) for v in series)
+        return Decision(spread <= within, f"within {spread:.0%} of {first:.4g} {data.unit(metric)}")
+
+    return decide
+
+
+def crossover(
+    metric: str,
+    over: str,
+    a: Point,
+    b: Point,
+    when: Literal["above", "below"] = "above",
+    **where: Any,
+) -> Decider:
+    """Find where `metric` of `a` first gets `when` (above or below) that of `b`, along `over`.
+
+    The measured value is that value of `over`, which the claim's number is held against;
+    values of `over` are taken to be in the claim's unit.
+    """
+    compare = operator.gt if when == "above" else operator.lt
+
+    def decide(data: Data, claim: Claim) -> Decision | float:  # noqa: ARG001 - as above
+        first = data.series(metric, over, **where, **a)
+        second = data.series(metric, over, **where, **b)
+        shared = [x for x in first.index if x in second.index]
+        if not shared:
+            raise NotEvaluated(f"the two have no {over} in common")
+        for x in shared:
+            if compare(float(first[x]), float(second[x])):
+                return float(x)
+        return Decision(False, None, f"never {when} up to {over} {shared[-1]}")
+
+    return decide
+
+
+@dataclass(frozen=True)
+class ProfileValue:
+    """A decider that needs no measurement: the profile itself holds the paper's number."""
+
+    key: str
+    unit: str | None = None
+    name: str | None = None
+    scale: float = 1.0
+
+    def read(self, profile_name: str, claim: Claim) -> float:
+        """Return the profile's value in the claim's unit."""
+        from .profiles import Profile
+
+        loaded = Profile.load(self.name or profile_name)
+        if self.key in ("nodes", "cores_per_node"):
+            return float(getattr(loaded, self.key)) * self.scale
+        parameter = loaded.parameters[self.key]
+        return convert(parameter.value * self.scale, self.unit or parameter.unit, claim.unit)
+
+    def __call__(self, data: Data, claim: Claim) -> float:
+        """Return the value for the profile that the data were measured with."""
+        names = data.frame["profile"].unique().tolist()
+        if len(names) != 1:
+            raise NotEvaluated("the data are of several profiles; name one")
+        return self.read(str(names[0]), claim)
+
+
+def profile(
+    key: str, *, unit: str | None = None, profile: str | None = None, scale: float = 1.0
+) -> ProfileValue:
+    """Hold a parameter of the profile against the claim's number.
+
+    Parameters
+    ----------
+    key
+        ``table.parameter``, or ``nodes`` or ``cores_per_node``.
+    unit
+        Unit to read the value in when the profile's is not one of `pyrdma.units`.
+    profile
+        Name of the profile; the experiment's when left out.
+    scale
+        Factor applied first, for example 2 for both directions.
+    """
+    return ProfileValue(key, unit, profile, scale)

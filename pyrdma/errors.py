@@ -1,0 +1,68 @@
+"""The package's errors; the native module raises the same classes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "CompletionError",
+    "Error",
+    "Exhausted",
+    "InvalidArgument",
+    "Timeout",
+    "Unavailable",
+    "nearest",
+]
+
+
+class Error(RuntimeError):
+    """A set-up, a measurement or a request failed; the message says what to change.
+
+    Attributes
+    ----------
+    definite : bool
+        Whether what failed certainly had no effect.
+    """
+
+    definite: bool = True
+
+
+class InvalidArgument(Error, ValueError):
+    """A value is outside what is allowed; the message names the value, the bound and the fix."""
+
+
+class Unavailable(Error):
+    """The machine or the build cannot do it; the message says what to install."""
+
+
+class Exhausted(Error):
+    """A resource (memory, queue slots, disk) ran out; the message names it."""
+
+
+class Timeout(Error, TimeoutError):
+    """A deadline passed."""
+
+
+class CompletionError(Error):
+    """A request completed with an error.
+
+    Attributes
+    ----------
+    status : str
+        Name of the completion status.
+    wr_id : int
+        Identifier given to the request when it was posted.
+    qp_num : int
+        Number of the queue pair.
+    """
+
+    status: str = ""
+    wr_id: int = 0
+    qp_num: int = 0
+
+
+def nearest(name: str, known: Iterable[str], limit: int = 3) -> str:
+    """Return ``; did you mean ...?`` with the known names nearest to `name`, or nothing."""
+    matches = difflib.get_close_matches(name, list(known), n=limit, cutoff=0.5)
+    return f"; did you mean {' or '.join(matches)}?" if matches else ""

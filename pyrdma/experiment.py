@@ -1,0 +1,247 @@
+"""What an experiment file says: its axes, how to measure a point, its figure and its claims.
+
+One Python file under ``experiments/<paper>/`` declares one experiment::
+
+    from pyrdma import Axis, Experiment, Point, decide, workload
+
+    def measure(point: Point):
+        with point.cluster(nodes=2) as cluster:
+            load = workload.VerbsLoad(op="read", size=point["size"], mode="latency")
+            return cluster.run(load, duration_s=point.duration(0.001, full_s=0.01))
+
+    def figure(data, claims):
+        fig, ax = figures.new()
+        figures.line(ax, data, "read_latency_p50", over="size", series=None, unit="us")
+        figures.overlay(ax, [(claims["spindle/cal_write_latency_1b"], 1)])
+        return fig
+
+    experiment = Experiment(
+        id="spindle/fig1",
+        title="Latency of one write against its size",
+        profile="spindle",
+        axes={"size": Axis([1, 4096], full=[1, 64, 1024, 4096, 16384], unit="B")},
+        measure=measure,
+        figure=figure,
+        decides={"spindle/cal_write_latency_1b": decide.value("write_latency_p50", size=1)},
+    )
+
+A file holds one module-level name ``experiment``. Nothing is measured on import.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .errors import InvalidArgument, nearest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from .claims import Claim
+    from .cluster import Cluster
+    from .data import Data
+    from .decide import Decision
+
+__all__ = ["FABRICS", "Axis", "Experiment", "Point", "Row", "Value"]
+
+FABRICS = ("sim", "shm", "verbs")
+
+Value = bool | int | float | str
+"""A parameter's value: what JSON and a table's cell can hold."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The values that one parameter takes.
+
+    Parameters
+    ----------
+    quick
+        Values of a quick run, which must show the figure's shape within seconds.
+    full
+        Values of a full run; those of the quick run when left out.
+    unit
+        Unit of the values, for labels and error messages.
+    """
+
+    quick: Sequence[Value]
+    full: Sequence[Value] = ()
+    unit: str = ""
+
+    def values(self, quick: bool) -> Sequence[Value]:
+        """Return the values of a quick or of a full run."""
+        return self.quick if quick or not self.full else self.full
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured number, when a point yields more than one per metric.
+
+    Parameters
+    ----------
+    metric, value, unit
+        The number. Units as in `pyrdma.units`: prefer ``ns``, ``op/s``, ``byte/s``, ``B``.
+    labels
+        Further columns of this row, as ``{"phase": "handshake"}``.
+    """
+
+    metric: str
+    value: float
+    unit: str = ""
+    labels: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of an experiment's sweep: its parameters and the world to measure it in.
+
+    ``point["size"]`` is a parameter. Parameters named ``profile`` and ``series`` are ordinary
+    axes, but a ``profile`` axis also chooses the profile that `cluster` uses.
+    """
+
+    experiment: str
+    params: Mapping[str, Value]
+    fabric: str = "sim"
+    profile: str = ""
+    overrides: Mapping[str, float] = field(default_factory=dict)
+    seed: int = 1
+    repetition: int = 0
+    quick: bool = True
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.params:
+            known = ", ".join(self.params)
+            raise InvalidArgument(
+                f"{self.experiment}: no parameter {name!r}; the axes are {known}"
+                + nearest(name, self.params)
+            )
+        return self.params[name]
+
+    def duration(self, quick_s: float, full_s: float | None = None) -> float:
+        """Return how long to measure, in seconds of the fabric's clock."""
+        return quick_s if self.quick or full_s is None else full_s
+
+    def cluster(self, nodes: int, **options: Any) -> Cluster:
+        """Open a cluster of `nodes` nodes on this point's fabric, profile and seed.
+
+        `options` go to `Cluster.sim` or `Cluster.local`, except that those which only the
+        other one understands are left out: ``mode`` means nothing to ``sim``, and
+        ``overrides`` and ``synthetic`` nothing to ``shm``.
+        """
+        from .cluster import Cluster
+
+        if self.fabric == "sim":
+            options.pop("mode", None)
+            overrides = {**dict(options.pop("overrides", {})), **self.overrides}
+            return Cluster.sim(
+                nodes=nodes, profile=self.profile, seed=self.seed, overrides=overrides, **options
+            )
+        for name in ("overrides", "synthetic"):
+            options.pop(name, None)
+        return Cluster.local(nodes=nodes, fabric=self.fabric, seed=self.seed, **options)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One figure or table of a paper, or a micro-benchmark of the fabric.
+
+    Parameters
+    ----------
+    id
+        ``<paper>/<figure>`` as in the claims files; also the file's path under ``experiments``.
+    title
+        One line for ``pyrdma list`` and the figure's title.
+    profile
+        Profile of the paper's testbed. Claims are decided on results of this profile (or of
+        the ``profile`` axis) only.
+    measure
+        Function of a `Point` that returns a `Result`, ``{metric: value}``,
+        ``{metric: (value, unit)}``, or a list of `Row`. None for an inventory (a table of the
+        testbed) whose claims the profile decides.
+    axes
+        Parameters and their values, slowest first: a sweep is their product.
+    where
+        Predicate on the parameters that leaves out points of the product.
+    figure
+        Function of `Data` and of the paper's claims by id that returns a Matplotlib figure.
+    decides
+        Claim id -> decider: one of `pyrdma.decide`'s, or a function of `Data` and `Claim` that
+        returns a number in the claim's unit, a bool, or a `decide.Decision`. It raises
+        `decide.NotEvaluated` (the helpers do) where the data do not say.
+    fabrics
+        Fabrics it can run on, the first is the default. On others `why_not` is printed.
+    why_not
+        Reasons by fabric, as ``{"shm": "no simulated switch to congest"}``.
+    max_repetitions
+        Most repetitions of a point on a real-time fabric; one in ``sim``.
+    target
+        Repeat on a real-time fabric until the 95 % confidence interval of the median of this
+        metric is within 5 % of it, or `max_repetitions` is reached. None: two repetitions when
+        quick, `max_repetitions` when full.
+    """
+
+    id: str
+    title: str
+    profile: str
+    measure: Callable[[Point], Any] | None
+    axes: Mapping[str, Axis] = field(default_factory=dict)
+    where: Callable[[Mapping[str, Value]], bool] | None = None
+    figure: Callable[[Data, Mapping[str, Claim]], Figure] | None = None
+    decides: Mapping[str, Callable[[Data, Claim], Decision | float | bool]] = field(
+        default_factory=dict
+    )
+    fabrics: Sequence[str] = FABRICS
+    why_not: Mapping[str, str] = field(default_factory=dict)
+    max_repetitions: int = 10
+    target: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.id.count("/") != 1:
+            raise InvalidArgument(f"experiment id {self.id!r} is not <paper>/<figure>")
+        for fabric in self.fabrics:
+            if fabric not in FABRICS:
+                raise InvalidArgument(f"{self.id}: unknown fabric {fabric!r}; one of {FABRICS}")
+        for name, axis in self.axes.items():
+            if not axis.quick:
+                raise InvalidArgument(f"{self.id}: axis {name!r} has no values")
+
+    def points(
+        self,
+        *,
+        quick: bool = True,
+        fabric: str | None = None,
+        profile: str | None = None,
+        overrides: Mapping[str, float] | None = None,
+        seed: int = 1,
+        settings: Mapping[str, Value] | None = None,
+    ) -> Iterator[Point]:
+        """Yield the points of a sweep in the order of the axes.
+
+        `settings` fixes parameters: an axis named in it takes that one value.
+        """
+        fixed = dict(settings or {})
+        for name in fixed:
+            if name not in self.axes:
+                known = ", ".join(self.axes) or "none"
+                raise InvalidArgument(
+                    f"{self.id}: no parameter {name!r}{nearest(name, self.axes)}; axes: {known}"
+                )
+        names = list(self.axes)
+        lists = [[fixed[n]] if n in fixed else self.axes[n].values(quick) for n in names]
+        for values in itertools.product(*lists):
+            params = dict(zip(names, values, strict=True))
+            if self.where is not None and not self.where(params):
+                continue
+            axis_profile = params.get("profile")
+            yield Point(
+                experiment=self.id,
+                params=params,
+                fabric=fabric or self.fabrics[0],
+                profile=profile or (str(axis_profile) if axis_profile else self.profile),
+                overrides=dict(overrides or {}),
+                seed=seed,
+                quick=quick,
+            )

@@ -1,0 +1,239 @@
+"""Figures in one house style: readable in grey, and by the colour-blind.
+
+Series differ by colour, marker and line style at once. What a paper states is drawn over them
+with hollow markers in black, named in the legend.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .data import Data
+from .result import write_atomically
+from .units import convert
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from .claims import Claim
+
+__all__ = ["STYLE", "band", "bars", "line", "new", "overlay", "save", "style_of"]
+
+STYLE = Path(__file__).with_name("styles") / "paper.mplstyle"
+
+# Paul Tol's "high-contrast" and "bright" hues, ordered so that lightness alternates.
+_COLOURS = ("#004488", "#BB5566", "#228833", "#DDAA33", "#66CCEE", "#AA3377", "#777777", "#000000")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_LINES: tuple[Any, ...] = (
+    "-",
+    "--",
+    "-.",
+    ":",
+    (0, (5, 1)),
+    (0, (3, 1, 1, 1)),
+    (0, (1, 1)),
+    (0, (7, 2, 1, 2)),
+)
+_HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
+_PAPER_MARKERS = ("o", "s", "^", "D", "v", "p", "h", "*")
+
+
+def new(rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
+    """Return a figure and its axes (one, or an array) in the house style."""
+    import matplotlib.pyplot as plt
+
+    plt.style.use(STYLE)
+    width, height = plt.rcParams["figure.figsize"]
+    options.setdefault("figsize", (width * columns, height * rows))
+    return plt.subplots(rows, columns, **options)
+
+
+def style_of(number: int) -> dict[str, Any]:
+    """Return colour, marker and line style of the series with this number."""
+    n = number % len(_COLOURS)
+    return {"color": _COLOURS[n], "marker": _MARKERS[n], "linestyle": _LINES[n]}
+
+
+def line(
+    ax: Axes,
+    data: Data,
+    metric: str,
+    over: str,
+    *,
+    by: str | None = None,
+    unit: str | None = None,
+    names: Mapping[Any, str] | None = None,
+    label: str | None = None,
+    first: int = 0,
+    **where: Any,
+) -> None:
+    """Draw `metric` against the parameter `over`, one line for each value of `by`.
+
+    Repetitions appear as their median with a band from the least to the largest.
+
+    Parameters
+    ----------
+    unit
+        Unit to draw in; the recorded one when left out.
+    names
+        Legend text by value of `by`.
+    label
+        Legend text of a single line.
+    first
+        Number of the first style, to go on where another call stopped.
+    """
+    groups = data.select(metric, **where)[by].unique().tolist() if by else [None]
+    for number, group in enumerate(groups):
+        chosen = {**where, by: group} if by else where
+        series = data.series(metric, over, unit, **chosen)
+        text = (names or {}).get(group, str(group)) if by else (label or metric)
+        style = style_of(first + number)
+        ax.plot(series.index.to_list(), series.to_list(), label=text, **style)
+        band(ax, data, metric, over, unit=unit, color=style["color"], **chosen)
+
+
+def band(
+    ax: Axes,
+    data: Data,
+    metric: str,
+    over: str,
+    *,
+    unit: str | None = None,
+    color: str = "#777777",
+    **where: Any,
+) -> None:
+    """Shade from the least to the largest repetition, where there are several."""
+    rows = data.select(metric, **where)
+    if rows["repetition"].nunique() < 2:
+        return
+    factor = convert(1.0, str(rows["unit"].iloc[0]), unit) if unit else 1.0
+    spread = rows.groupby(over)["value"].agg(["min", "max"]).sort_index() * factor
+    ax.fill_between(
+        spread.index.to_list(),
+        spread["min"].to_list(),
+        spread["max"].to_list(),
+        color=color,
+        alpha=0.2,
+        linewidth=0,
+    )
+
+
+def bars(
+    ax: Axes,
+    names: Sequence[str],
+    groups: Mapping[str, Sequence[float]],
+    *,
+    stacked: bool = False,
+    values: str | None = None,
+) -> None:
+    """Draw bars at `names`, one set per group, beside each other or stacked.
+
+    Groups differ by colour and hatch. `values` is a format as ``"{:.1f}"`` that writes each
+    bar's height above it.
+    """
+    import numpy as np
+
+    positions = np.arange(len(names), dtype=float)
+    width = 0.8 if stacked else 0.8 / max(1, len(groups))
+    bottom = np.zeros(len(names))
+    for number, (group, heights) in enumerate(groups.items()):
+        style = style_of(number)
+        shift = 0.0 if stacked else (number - (len(groups) - 1) / 2) * width
+        drawn = ax.bar(
+            positions + shift,
+            heights,
+            width * 0.95,
+            bottom=bottom if stacked else None,
+            color=style["color"],
+            hatch=_HATCHES[number % len(_HATCHES)],
+            edgecolor="white",
+            linewidth=0.5,
+            label=group,
+        )
+        if values:
+            ax.bar_label(drawn, fmt=values, padding=1, fontsize=7)
+        if stacked:
+            bottom = bottom + np.asarray(heights, dtype=float)
+    ax.set_xticks(positions, list(names))
+    ax.grid(visible=False, axis="x")
+
+
+def overlay(
+    ax: Axes,
+    numbers: Sequence[tuple[Claim, Any]],
+    *,
+    unit: str | None = None,
+    names: Mapping[str, str] | None = None,
+    first: int = 0,
+) -> None:
+    """Draw the paper's numbers: pairs of a claim and its place on the x axis.
+
+    A range is drawn as a bar between its ends, a bound with an arrow. Claims of one series
+    share a marker and an entry of the legend.
+    """
+    series: list[str] = []
+    for claim, _ in numbers:
+        if claim.series not in series:
+            series.append(claim.series)
+    for claim, x in numbers:
+        middle = claim.number
+        if middle is None:
+            continue
+        factor = convert(1.0, claim.unit, unit) if unit else 1.0
+        index = series.index(claim.series)
+        name = (names or {}).get(claim.series, claim.series)
+        error = None
+        if isinstance(claim.value, list):
+            error = (max(claim.value) - min(claim.value)) / 2 * factor
+        ax.errorbar(
+            [x],
+            [middle * factor],
+            yerr=error,
+            fmt=_PAPER_MARKERS[(first + index) % len(_PAPER_MARKERS)],
+            color="black",
+            markerfacecolor="none",
+            markersize=9,
+            markeredgewidth=1.3,
+            capsize=4,
+            linestyle="none",
+            label=f"paper: {name}",
+            zorder=5,
+        )
+        if claim.bound:
+            tip = -18 if claim.bound == "upper" else 18
+            ax.annotate(
+                "",
+                xy=(x, middle * factor),
+                xytext=(0, tip),
+                textcoords="offset points",
+                arrowprops={"arrowstyle": "<-", "color": "black", "linewidth": 1.0},
+            )
+    _drop_repeated_labels(ax)
+
+
+def _drop_repeated_labels(ax: Axes) -> None:
+    seen: set[str] = set()
+    for container in ax.containers:
+        label = str(container.get_label())
+        if label in seen:
+            container.set_label("_nolegend_")
+        seen.add(label)
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write a figure as PNG and PDF, atomically, and close it. The same input, the same bytes."""
+    import matplotlib.pyplot as plt
+
+    written = []
+    for suffix, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
+        stream = io.BytesIO()
+        figure.savefig(stream, format=suffix, metadata=metadata)
+        path = folder / f"{name}.{suffix}"
+        write_atomically(path, stream.getvalue())
+        written.append(path)
+    plt.close(figure)
+    return written

@@ -1,0 +1,296 @@
+"""Profiles: what a testbed's nodes, NICs, links and switches cost, each number with its source.
+
+A profile is a TOML file. Its head names the testbed; every parameter is
+``key = { value = 25, unit = "Gbps", source = "erpc/cx4_link_rate" }`` in one of the tables
+``topology link switch pcie nic cpu control storage``. A source is ``<paper>/<claim>`` of a
+calibration claim, or begins with one of `SOURCES`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import InvalidArgument, nearest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["PARAMETERS", "SOURCES", "Parameter", "Profile", "names", "parse_overrides"]
+
+FOLDER = Path(__file__).with_name("profiles")
+
+SOURCES = ("vendor:", "standard:", "calibrated:", "measured:", "estimate:")
+"""How a source that is not a claim begins."""
+
+_HEAD: dict[str, type] = {
+    "name": str,
+    "title": str,
+    "testbed": str,
+    "nodes": int,
+    "cores_per_node": int,
+    "cpu_model": str,
+    "nic_model": str,
+}
+
+PARAMETERS: dict[str, tuple[str, float, float]] = {
+    "topology.two_tier": ("bool", 0, 1),
+    "topology.nodes_per_tor": ("count", 1, 4096),
+    "topology.uplinks_per_tor": ("count", 1, 1024),
+    "topology.uplink_gbps": ("Gbps", 0.001, 10000),
+    "link.rate_gbps": ("Gbps", 0.001, 10000),
+    "link.mtu_bytes": ("B", 64, 65536),
+    "link.overhead_bytes": ("B", 0, 1024),
+    "link.datagram_overhead_bytes": ("B", 0, 1024),
+    "link.ack_bytes": ("B", 1, 1024),
+    "link.propagation_ns": ("ns", 0, 1e6),
+    "link.lossless": ("bool", 0, 1),
+    "switch.latency_ns": ("ns", 0, 1e6),
+    "switch.buffer_bytes": ("B", 1024, 1e12),
+    "switch.ecn_threshold_bytes": ("B", 0, 1e12),
+    "switch.pfc_xoff_bytes": ("B", 0, 1e12),
+    "pcie.doorbell_ns": ("ns", 0, 1e5),
+    "pcie.read_ns": ("ns", 0, 1e5),
+    "pcie.write_ns": ("ns", 0, 1e5),
+    "pcie.bandwidth_gbps": ("Gbps", 0.1, 100000),
+    "nic.tx_latency_ns": ("ns", 0, 1e5),
+    "nic.rx_latency_ns": ("ns", 0, 1e5),
+    "nic.tx_message_ns": ("ns", 0, 1e5),
+    "nic.rx_write_ns": ("ns", 0, 1e5),
+    "nic.rx_read_ns": ("ns", 0, 1e5),
+    "nic.rx_send_ns": ("ns", 0, 1e5),
+    "nic.rx_atomic_ns": ("ns", 0, 1e5),
+    "nic.rx_ack_ns": ("ns", 0, 1e5),
+    "nic.completion_ns": ("ns", 0, 1e5),
+    "nic.dma_read_ns": ("ns", 0, 1e5),
+    "nic.max_inline_bytes": ("B", 0, 4096),
+    "nic.cache_bytes": ("B", 0, 1e12),
+    "nic.qp_state_bytes": ("B", 0, 65536),
+    "nic.qp_miss_ns": ("ns", 0, 1e5),
+    "nic.mr_state_bytes": ("B", 0, 65536),
+    "nic.page_state_bytes": ("B", 0, 65536),
+    "nic.mr_miss_ns": ("ns", 0, 1e5),
+    "nic.page_bytes": ("B", 4096, 1e12),
+    "nic.max_outstanding_reads": ("count", 1, 1024),
+    "nic.device_memory_bytes": ("B", 0, 1e12),
+    "nic.device_memory_saving_ns": ("ns", 0, 1e5),
+    "nic.has_dc": ("bool", 0, 1),
+    "nic.dc_message_ns": ("ns", 0, 1e5),
+    "nic.dc_reconnect_ns": ("ns", 0, 1e6),
+    "cpu.post_ns": ("ns", 0, 1e6),
+    "cpu.post_request_ns": ("ns", 0, 1e6),
+    "cpu.poll_ns": ("ns", 0, 1e6),
+    "cpu.empty_poll_ns": ("ns", 1, 1e6),
+    "cpu.clock_read_ns": ("ns", 0, 1e6),
+    "cpu.lock_ns": ("ns", 0, 1e6),
+    "cpu.lock_handoff_ns": ("ns", 0, 1e6),
+    "cpu.predicate_ns": ("ns", 1, 1e6),
+    "cpu.handler_ns": ("ns", 0, 1e6),
+    "cpu.memcpy_call_ns": ("ns", 0, 1e6),
+    "cpu.memcpy_gbps": ("Gbps", 0.1, 1e5),
+    "cpu.memcpy_far_gbps": ("Gbps", 0.1, 1e5),
+    "cpu.memcpy_cache_bytes": ("B", 0, 1e12),
+    "cpu.system_call_ns": ("ns", 0, 1e6),
+    "cpu.context_switch_ns": ("ns", 0, 1e6),
+    "cpu.timeslice_us": ("us", 1, 1e6),
+    "control.open_us": ("us", 0, 1e7),
+    "control.create_pd_us": ("us", 0, 1e7),
+    "control.create_cq_us": ("us", 0, 1e7),
+    "control.create_cq_nic_us": ("us", 0, 1e7),
+    "control.create_qp_us": ("us", 0, 1e7),
+    "control.create_qp_nic_us": ("us", 0, 1e7),
+    "control.modify_init_us": ("us", 0, 1e7),
+    "control.modify_rtr_us": ("us", 0, 1e7),
+    "control.modify_rts_us": ("us", 0, 1e7),
+    "control.modify_nic_us": ("us", 0, 1e7),
+    "control.handshake_us": ("us", 0, 1e7),
+    "control.register_us": ("us", 0, 1e7),
+    "control.register_page_us": ("us", 0, 1e7),
+    "control.destroy_us": ("us", 0, 1e7),
+    "storage.write_us": ("us", 0, 1e7),
+    "storage.sync_us": ("us", 0, 1e7),
+    "storage.rate_gbps": ("Gbps", 0.001, 1e5),
+}
+"""Every parameter: its unit and the least and largest value allowed. All are required."""
+
+_UNIT_NAMES = {
+    "B": {"B", "byte", "bytes"},
+    "bool": {"bool", "0/1", "flag"},
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One number of a profile."""
+
+    value: float
+    unit: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A validated profile.
+
+    Attributes
+    ----------
+    parameters
+        ``table.key`` -> parameter, in the order of `PARAMETERS`.
+    overrides
+        Values that replaced the file's, for provenance.
+    """
+
+    name: str
+    title: str
+    testbed: str
+    nodes: int
+    cores_per_node: int
+    cpu_model: str
+    nic_model: str
+    path: Path
+    parameters: Mapping[str, Parameter]
+    overrides: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def load(
+        cls, name_or_path: str | Path, overrides: Mapping[str, float] | None = None
+    ) -> Profile:
+        """Load a profile by its name or from a file, and check it.
+
+        Raises
+        ------
+        InvalidArgument
+            The file, the key, the unit and the allowed range are named.
+        """
+        path = find(name_or_path)
+        try:
+            document = tomllib.loads(path.read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidArgument(f"{path}: not valid TOML: {error}") from None
+        except OSError as error:
+            raise InvalidArgument(f"{path}: cannot be read: {error.strerror}") from None
+        head = {key: _head(path, document, key, kind) for key, kind in _HEAD.items()}
+        parameters = _parameters(path, document)
+        for key, value in (overrides or {}).items():
+            parameters[key] = Parameter(
+                _checked(key, value, "override"),
+                PARAMETERS[key][0],
+                "override",
+            )
+        return cls(path=path, parameters=parameters, overrides=dict(overrides or {}), **head)
+
+    def values(self) -> dict[str, float]:
+        """Return ``table.key`` -> value, as the native simulator takes it."""
+        return {key: parameter.value for key, parameter in self.parameters.items()}
+
+    def digest(self) -> str:
+        """Return a hash of the values, which names the profile in provenance."""
+        text = json.dumps(self.values(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def names() -> list[str]:
+    """Return the names of the profiles that come with the package."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def find(name_or_path: str | Path) -> Path:
+    """Return the file of a profile given by name or path."""
+    path = Path(name_or_path)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise InvalidArgument(f"{path}: no such profile file")
+        return path
+    found = FOLDER / f"{name_or_path}.toml"
+    if not found.is_file():
+        raise InvalidArgument(
+            f"unknown profile {str(name_or_path)!r}{nearest(str(name_or_path), names())}; "
+            f"there are: {', '.join(names())}; or give the path of a .toml file"
+        )
+    return found
+
+
+def parse_overrides(settings: Mapping[str, Any]) -> dict[str, float]:
+    """Return those of `settings` that name profile parameters (``table.key``), checked."""
+    found = {}
+    for key, value in settings.items():
+        if "." in key:
+            found[key] = _checked(key, value, "--set")
+    return found
+
+
+def _range(key: str) -> str:
+    unit, low, high = PARAMETERS[key]
+    return f"{low:g} to {high:g} {unit}"
+
+
+def _checked(key: str, value: Any, where: str | Path) -> float:
+    if key not in PARAMETERS:
+        raise InvalidArgument(f"{where}: unknown parameter {key!r}{nearest(key, PARAMETERS)}")
+    unit, low, high = PARAMETERS[key]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidArgument(f"{where}: {key} = {value!r} is not a number; allowed: {_range(key)}")
+    if not low <= value <= high:
+        raise InvalidArgument(
+            f"{where}: {key} = {value:g} {unit} is outside the allowed range {_range(key)}"
+        )
+    return float(value)
+
+
+def _head(path: Path, document: Mapping[str, Any], key: str, kind: type) -> Any:
+    if key not in document:
+        raise InvalidArgument(f"{path}: head key {key!r} ({kind.__name__}) is missing")
+    value = document[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise InvalidArgument(f"{path}: {key} = {value!r} must be of type {kind.__name__}")
+    if isinstance(value, int) and value < 1:
+        raise InvalidArgument(f"{path}: {key} = {value} must be at least 1")
+    return value
+
+
+def _entries(path: Path, document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    tables = {key.split(".")[0] for key in PARAMETERS}
+    for table, body in document.items():
+        if table in _HEAD:
+            continue
+        if table not in tables or not isinstance(body, dict):
+            hint = nearest(table, [*tables, *_HEAD])
+            raise InvalidArgument(f"{path}: unknown key {table!r}{hint}")
+        for key, entry in body.items():
+            yield f"{table}.{key}", entry
+
+
+def _parameters(path: Path, document: Mapping[str, Any]) -> dict[str, Parameter]:
+    found: dict[str, Parameter] = {}
+    for key, entry in _entries(path, document):
+        if key not in PARAMETERS:
+            raise InvalidArgument(f"{path}: unknown parameter {key!r}{nearest(key, PARAMETERS)}")
+        unit = PARAMETERS[key][0]
+        example = f'{{ value = ..., unit = "{unit}", source = "..." }}'
+        if not isinstance(entry, dict) or set(entry) != {"value", "unit", "source"}:
+            raise InvalidArgument(f"{path}: {key} must be {example}; allowed values: {_range(key)}")
+        if entry["unit"] not in _UNIT_NAMES.get(unit, {unit}):
+            raise InvalidArgument(
+                f"{path}: {key} has unit {entry['unit']!r}; it must be {unit!r}, "
+                f"allowed values: {_range(key)}"
+            )
+        source = entry["source"]
+        if not isinstance(source, str) or not (source.startswith(SOURCES) or "/" in source):
+            raise InvalidArgument(
+                f"{path}: {key} has source {source!r}; it must be <paper>/<claim> or begin with "
+                f"one of {', '.join(SOURCES)}"
+            )
+        found[key] = Parameter(_checked(key, entry["value"], path), unit, source)
+    missing = [key for key in PARAMETERS if key not in found]
+    if missing:
+        key = missing[0]
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise InvalidArgument(f"{path}: parameter {key}{more} missing; allowed: {_range(key)}")
+    return {key: found[key] for key in PARAMETERS}

@@ -1,0 +1,137 @@
+"""Finding experiments by id, pattern or path."""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+import importlib.util
+import re
+import sys
+import types
+from functools import cache
+from pathlib import Path
+
+from .errors import Error, InvalidArgument, Unavailable, nearest
+from .experiment import Experiment
+
+__all__ = ["find", "ids", "load", "root", "source"]
+
+_DECLARES = re.compile(r"^experiment\b", re.MULTILINE)
+_PACKAGE = "experiments"
+
+
+@cache
+def root() -> Path:
+    """Return the folder of the experiments: the working tree's, else the installed one."""
+    here = Path.cwd()
+    package = Path(__file__).parent
+    candidates = [
+        *(folder / "experiments" for folder in (here, *here.parents)),
+        package.parent / "experiments",
+        package / "experiments",
+    ]
+    for candidate in candidates:
+        if (candidate / "claims").is_dir():
+            return candidate
+    raise Unavailable(
+        "no experiments found: run from within the source tree, or install the package with them"
+    )
+
+
+@cache
+def ids() -> tuple[str, ...]:
+    """Return the ids of all experiments, sorted."""
+    found = []
+    for path in sorted(root().glob("*/*.py")):
+        if path.name.startswith("_"):
+            continue
+        if _DECLARES.search(path.read_text(encoding="utf-8")):
+            found.append(f"{path.parent.name}/{path.stem}")
+    return tuple(found)
+
+
+def find(names: list[str]) -> list[str]:
+    """Return the ids or paths that `names` mean, in order, each once.
+
+    A name is an id, a pattern (``krcore/*``), a paper (``krcore``), ``all``, or the path of a
+    Python file.
+
+    Raises
+    ------
+    InvalidArgument
+        A name means nothing; the nearest ids are named.
+    """
+    known = ids()
+    found: list[str] = []
+    for name in names:
+        if name == "all":
+            matches = list(known)
+        elif name.endswith(".py"):
+            matches = [_path_id(Path(name))]
+        else:
+            matches = [i for i in known if fnmatch.fnmatchcase(i, name) or i.startswith(f"{name}/")]
+        if not matches:
+            candidates = [*known, *{i.split("/")[0] for i in known}]
+            raise InvalidArgument(
+                f"unknown experiment {name!r}{nearest(name, candidates)}; `pyrdma list` shows all"
+            )
+        found += [match for match in matches if match not in found]
+    return found
+
+
+def _path_id(path: Path) -> str:
+    """Return the id of a file below the root, or the path itself of one elsewhere."""
+    if not path.is_file():
+        raise InvalidArgument(f"no such experiment file: {path}")
+    resolved = path.resolve()
+    if resolved.parent.parent == root().resolve():
+        return f"{resolved.parent.name}/{resolved.stem}"
+    return str(resolved)
+
+
+def source(name: str) -> Path:
+    """Return the file of an experiment given by id or path."""
+    return Path(name) if name.endswith(".py") else root() / f"{name}.py"
+
+
+def load(name: str) -> Experiment:
+    """Return the experiment of an id or a path; its module is imported."""
+    if name.endswith(".py"):
+        module = _import_file(Path(name))
+    else:
+        _expose_root()
+        try:
+            module = importlib.import_module(f"{_PACKAGE}.{name.replace('/', '.')}")
+        except ModuleNotFoundError as error:
+            if error.name is not None and error.name.startswith(_PACKAGE):
+                known = ids()
+                raise InvalidArgument(
+                    f"unknown experiment {name!r}{nearest(name, known)}; `pyrdma list` shows all"
+                ) from None
+            raise Unavailable(
+                f"experiment {name} needs the package {error.name}; "
+                f"install it with: pip install {error.name}"
+            ) from error
+    found = getattr(module, "experiment", None)
+    if not isinstance(found, Experiment):
+        raise Error(f"{source(name)}: `experiment` is not a pyrdma.Experiment")
+    if not name.endswith(".py") and found.id != name:
+        raise Error(f"{source(name)}: its id is {found.id!r}, its path says {name!r}")
+    return found
+
+
+def _expose_root() -> None:
+    """Let experiments import helpers beside them as ``experiments.<paper>._helper``."""
+    if _PACKAGE not in sys.modules:
+        package = types.ModuleType(_PACKAGE)
+        package.__path__ = [str(root())]
+        sys.modules[_PACKAGE] = package
+
+
+def _import_file(path: Path) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(f"pyrdma_experiment_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InvalidArgument(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,306 @@
+"""What a run measured: rows and latency histograms, kept apart from how they are shown."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import Error, Exhausted, InvalidArgument, nearest
+from .experiment import Row, Value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["SCHEMA", "DiskFull", "Latency", "Result", "Sample", "write_atomically"]
+
+SCHEMA = 1
+"""Version of the tables and of ``run.json``; raised when a column changes its meaning."""
+
+PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
+_LOWEST_NS, _HIGHEST_NS, _DIGITS = 1, 3_600_000_000_000, 3
+
+# Units whose values of several threads add up; all others have no total.
+_ADDITIVE = {"op/s", "byte/s", "op", "byte", "B", "count"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One recorded number; thread -1 stands for the whole node, node -1 for the cluster."""
+
+    node: int
+    thread: int
+    metric: str
+    value: float
+    unit: str = ""
+
+
+class DiskFull(Exhausted):
+    """The disk is full; what was measured before stays."""
+
+
+class Latency:
+    """Latencies of one operation, merged from all threads' histograms.
+
+    Percentiles come from the merged counts: those of single threads are never averaged.
+    Three significant digits, 1 ns to 1 h.
+    """
+
+    def __init__(self, encoded: Iterable[bytes]) -> None:
+        from hdrh.histogram import HdrHistogram
+
+        self._merged: Any = HdrHistogram(_LOWEST_NS, _HIGHEST_NS, _DIGITS)
+        for payload in encoded:
+            self._merged.add(HdrHistogram.decode(wrap(payload)))
+
+    def percentile(self, percentile: float) -> float:
+        """Return the latency in ns that `percentile` percent of operations do not exceed."""
+        if not 0 <= percentile <= 100:
+            raise InvalidArgument(f"percentile {percentile} is not between 0 and 100")
+        return float(self._merged.get_value_at_percentile(percentile))
+
+    @property
+    def count(self) -> int:
+        """Number of operations."""
+        return int(self._merged.total_count)
+
+    @property
+    def mean(self) -> float:
+        """Mean in ns, over all operations."""
+        return float(self._merged.get_mean_value())
+
+    @property
+    def max(self) -> float:
+        """Largest in ns."""
+        return float(self._merged.get_max_value())
+
+    def encode(self) -> str:
+        """Return the merged histogram as an HdrHistogram V2 text, as its own tools read it."""
+        return str(self._merged.encode().decode())
+
+
+def wrap(payload: bytes) -> bytes:
+    """Compress a histogram's V2 payload into the text that HdrHistogram's tools exchange."""
+    compressed = zlib.compress(payload)
+    head = (0x1C849304 | 0x10).to_bytes(4, "big") + len(compressed).to_bytes(4, "big")
+    return base64.b64encode(head + compressed)
+
+
+@dataclass
+class Result:
+    """Rows and histograms of one run of one workload on a cluster.
+
+    Attributes
+    ----------
+    samples
+        Numbers per node and thread.
+    histograms
+        Name of an operation -> V2 payloads of its threads' latency histograms, in order.
+    fabric, clock, seed, flags
+        Where it was measured: clock is ``virtual`` or ``real``; flags as ``synthetic``.
+    params
+        What the workload was asked to do.
+    rows
+        Numbers of the whole cluster that were computed, not recorded.
+    """
+
+    samples: list[Sample] = field(default_factory=list)
+    histograms: dict[str, list[bytes]] = field(default_factory=dict)
+    fabric: str = ""
+    clock: str = ""
+    seed: int = 0
+    flags: Sequence[str] = ()
+    params: Mapping[str, Value] = field(default_factory=dict)
+    rows: Sequence[Row] = ()
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """Tidy rows: metric, value, unit, node, thread, then where it was measured."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "metric": [s.metric for s in self.samples],
+                "value": [s.value for s in self.samples],
+                "unit": [s.unit for s in self.samples],
+                "node": [s.node for s in self.samples],
+                "thread": [s.thread for s in self.samples],
+                "fabric": self.fabric,
+                "clock": self.clock,
+                "seed": self.seed,
+                "flags": ",".join(self.flags),
+            }
+        )
+
+    def value(self, metric: str) -> float:
+        """Return `metric` of the whole cluster.
+
+        Rates (``rate``, ``bandwidth``: each thread's, over its own measured time), counts and sizes
+        add up; of others there must be one row.
+        """
+        found = [s for s in self.samples if s.metric == metric]
+        if not found:
+            known = sorted({s.metric for s in self.samples})
+            raise InvalidArgument(
+                f"no metric {metric!r}{nearest(metric, known)}; there are: {', '.join(known)}"
+            )
+        if len(found) > 1 and found[0].unit not in _ADDITIVE:
+            raise InvalidArgument(
+                f"{metric} ({found[0].unit}) has {len(found)} rows, which do not add up; "
+                "use frame for them, or latency() for percentiles"
+            )
+        return sum(s.value for s in found)
+
+    def latency(self, operation: str) -> Latency:
+        """Return the merged latencies of `operation`, as ``read``."""
+        if operation not in self.histograms:
+            known = ", ".join(sorted(self.histograms)) or "none; ask for mode='latency'"
+            raise InvalidArgument(
+                f"no latencies of {operation!r}{nearest(operation, self.histograms)}; "
+                f"there are: {known}"
+            )
+        return Latency(self.histograms[operation])
+
+    def summary(self) -> list[Row]:
+        """Return the whole cluster's numbers: totals, and percentiles of each histogram."""
+        rows = list(self.rows)
+        by_metric: dict[str, list[Sample]] = {}
+        for sample in self.samples:
+            by_metric.setdefault(sample.metric, []).append(sample)
+        for metric, found in by_metric.items():
+            if len(found) == 1 or found[0].unit in _ADDITIVE:
+                rows.append(Row(metric, sum(s.value for s in found), found[0].unit))
+        for name in self.histograms:
+            merged = self.latency(name)
+            for suffix, percentile in PERCENTILES.items():
+                rows.append(Row(f"{name}_latency_{suffix}", merged.percentile(percentile), "ns"))
+            rows.append(Row(f"{name}_latency_mean", merged.mean, "ns"))
+            rows.append(Row(f"{name}_latency_max", merged.max, "ns"))
+            rows.append(Row(f"{name}_latency_count", float(merged.count), "count"))
+        return rows
+
+    def save(self, folder: str | Path) -> Path:
+        """Write ``results.parquet``, ``hist.parquet`` and ``run.json`` into `folder`."""
+        from . import provenance
+
+        target = Path(folder)
+        write_table(target / "results.parquet", self.frame)
+        write_histograms(target / "hist.parquet", [({}, 0, self.histograms)])
+        document = {
+            "schema": SCHEMA,
+            "fabric": self.fabric,
+            "clock": self.clock,
+            "seed": self.seed,
+            "flags": list(self.flags),
+            "params": dict(self.params),
+            "provenance": provenance.collect(),
+        }
+        write_json(target / "run.json", document)
+        return target
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Result:
+        """Read what `save` wrote."""
+        import pandas as pd
+
+        source = Path(folder)
+        document = json.loads((source / "run.json").read_text(encoding="utf-8"))
+        if document.get("schema") != SCHEMA:
+            raise InvalidArgument(
+                f"{source}/run.json has schema {document.get('schema')!r}, this version reads "
+                f"{SCHEMA}; measure again"
+            )
+        frame = pd.read_parquet(source / "results.parquet")
+        names = ["node", "thread", "metric", "value", "unit"]
+        samples = [
+            Sample(int(node), int(thread), str(metric), float(value), str(unit))
+            for node, thread, metric, value, unit in zip(*(frame[n] for n in names), strict=True)
+        ]
+        histograms: dict[str, list[bytes]] = {}
+        for row in pd.read_parquet(source / "hist.parquet").itertuples():
+            histograms.setdefault(str(row.operation), []).append(bytes(row.payload))
+        fields = ("fabric", "clock", "seed", "flags", "params")
+        return cls(samples, histograms, **{name: document[name] for name in fields})
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a crash, finds the old content or the new, whole.
+
+    Raises
+    ------
+    DiskFull
+        The disk is full.
+    Error
+        The folder cannot be written.
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).replace(path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise disk_error(path, error) from error
+
+
+def disk_error(path: Path, error: OSError) -> Error:
+    """Return the error to raise where `path` could not be written."""
+    import errno
+
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(
+            f"{path}: no space left on the disk; what was measured before stays, free some space "
+            "and run the same command to go on"
+        )
+    return Error(f"{path}: cannot be written: {error.strerror}; choose another folder with --out")
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON document atomically, readable by people."""
+    write_atomically(path, (json.dumps(document, indent=2, default=str) + "\n").encode())
+
+
+def write_table(path: Path, frame: pd.DataFrame) -> None:
+    """Write a table as Parquet, atomically."""
+    import io
+
+    stream = io.BytesIO()
+    frame.to_parquet(stream, index=False)
+    write_atomically(path, stream.getvalue())
+
+
+def write_histograms(
+    path: Path,
+    entries: Iterable[tuple[Mapping[str, Value], int, Mapping[str, Sequence[bytes]]]],
+) -> None:
+    """Write ``(params, repetition, histograms)`` as rows of one histogram each."""
+    import pandas as pd
+
+    rows = [
+        {
+            "params": json.dumps(dict(params), sort_keys=True),
+            "repetition": repetition,
+            "operation": operation,
+            "part": part,
+            "payload": payload,
+        }
+        for params, repetition, histograms in entries
+        for operation, payloads in histograms.items()
+        for part, payload in enumerate(payloads)
+    ]
+    columns = ["params", "repetition", "operation", "part", "payload"]
+    write_table(path, pd.DataFrame(rows, columns=columns))

@@ -1,0 +1,352 @@
+"""Measuring an experiment's points: resumable, on all cores in virtual time, one by one in real.
+
+Workers get plain values (an experiment's name, a point's parameters), so any
+`concurrent.futures.Executor` will do: the default pool, Dask's, Slurm's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import multiprocessing
+import os
+import random
+import signal
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import wait as wait_for_any
+from pathlib import Path
+from typing import Any
+
+from . import provenance, registry
+from .data import COLUMNS
+from .errors import Error
+from .experiment import Experiment, Point
+from .profiles import Profile
+from .result import DiskFull
+from .store import Store, Task, normalise, read_point, write_point
+
+__all__ = ["Outcome", "Sweep", "median_interval"]
+
+CONFIDENCE = 0.95
+NARROW = 0.05
+"""A real-time point is repeated until half the interval of its median is below this share."""
+
+Report = Callable[[int, int, str], None]
+"""Called with the points done, the points in all, and a line about the last one."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a sweep ended."""
+
+    tasks: list[Task]
+    measured: int
+    reused: int
+    failed: dict[str, str]
+
+
+def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
+    """Return the 95 % confidence interval of the median, from order statistics.
+
+    Needs no assumption on the distribution; None below six values, where none has that level.
+    """
+    ordered = sorted(values)
+    count = len(ordered)
+    tail, below = 0.0, 0
+    for k in range(count // 2):
+        tail += math.comb(count, k) / 2**count
+        if 2 * tail > 1 - CONFIDENCE:
+            break
+        below = k + 1
+    if below == 0:
+        return None
+    return ordered[below - 1], ordered[count - below]
+
+
+class Sweep:
+    """One experiment's sweep into one folder.
+
+    Parameters
+    ----------
+    name
+        Id or path of the experiment, as `registry.load` takes it.
+    points
+        What to measure, from `Experiment.points`.
+    folder
+        Where its state and its measurements are kept.
+    """
+
+    def __init__(self, name: str, experiment: Experiment, points: list[Point], folder: Path):
+        self.name = name
+        self.experiment = experiment
+        self.points = points
+        self.folder = folder
+        self.code = _code(name, points)
+
+    def tasks(self, repetition: int = 0) -> list[Task]:
+        """Return a task per point for one repetition."""
+        return [Task.of(replace(p, repetition=repetition), self.code) for p in self.points]
+
+    def run(
+        self,
+        *,
+        executor: Executor | None = None,
+        jobs: int | None = None,
+        fresh: bool = False,
+        report: Report | None = None,
+    ) -> Outcome:
+        """Measure what is not done yet.
+
+        Parameters
+        ----------
+        executor
+            Where to measure points of virtual time; a pool of `jobs` processes if None.
+        jobs
+            Processes of that pool; all cores if None.
+        fresh
+            Measure again what is done.
+        report
+            Called after every point.
+        """
+        store = Store(self.folder)
+        try:
+            if self.points and self.points[0].fabric != "sim":
+                return _RealTime(self, store, report, fresh).run()
+            return self._virtual(store, executor, jobs, report, fresh)
+        finally:
+            store.close()
+
+    def _virtual(
+        self,
+        store: Store,
+        executor: Executor | None,
+        jobs: int | None,
+        report: Report | None,
+        fresh: bool,
+    ) -> Outcome:
+        tasks = self.tasks()
+        if fresh:
+            store.forget(tasks)
+        waiting = store.pending(tasks)
+        reused = len(tasks) - len(waiting)
+        workers = min(jobs or provenance.usable_cores(), max(1, len(waiting)))
+        failed: dict[str, str] = {}
+        # A worker that dies takes its pool along, so the rest is tried again; what is lost twice is
+        # tried alone, to tell the culprit from its neighbours.
+        lost = waiting
+        for _ in range(2):
+            done = len(tasks) - len(lost)
+            lost = self._pool_round(store, lost, executor, workers, report, done, failed)
+        for task in lost:
+            if self._pool_round(store, [task], executor, 1, report, len(tasks) - 1, failed):
+                failed[task.key] = "its worker process died each time (killed, or out of memory)"
+                store.mark(task.key, "failed", failed[task.key])
+        return Outcome(tasks, len(waiting) - len(failed), reused, failed)
+
+    def _pool_round(
+        self,
+        store: Store,
+        waiting: list[Task],
+        executor: Executor | None,
+        workers: int,
+        report: Report | None,
+        done: int,
+        failed: dict[str, str],
+    ) -> list[Task]:
+        """Measure `waiting`; return the tasks that a dying pool lost."""
+        if not waiting:
+            return []
+        total = len(waiting) + done
+        lost: list[Task] = []
+        pool = executor or _pool(workers)
+        futures: dict[Future[float], Task] = {}
+        try:
+            for task in waiting:
+                try:
+                    futures[pool.submit(_measure, *self.arguments(store, task))] = task
+                except BrokenProcessPool:
+                    lost.append(task)
+                    continue
+                store.mark(task.key, "running")
+            pending = set(futures)
+            while pending:
+                ready, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for future in ready:
+                    task = futures[future]
+                    if not _settle(store, task, future, failed):
+                        lost.append(task)
+                        continue
+                    done += 1
+                    if report is not None:
+                        report(done, total, _describe(task.point))
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            if executor is None:
+                _kill(pool)
+            raise
+        if executor is None:
+            pool.shutdown()
+        return lost
+
+    def arguments(self, store: Store, task: Task) -> tuple[Any, ...]:
+        """Return what a worker needs to measure `task`."""
+        return self.name, asdict(task.point), task.key, str(store.path(task.key))
+
+
+class _RealTime:
+    """Points of a real-time fabric: one at a time, in random order, repeated."""
+
+    def __init__(self, sweep: Sweep, store: Store, report: Report | None, fresh: bool) -> None:
+        self._sweep = sweep
+        self._store = store
+        self._report = report
+        self._fresh = fresh
+        self._failed: dict[str, str] = {}
+
+    def run(self) -> Outcome:
+        limit = self._sweep.experiment.max_repetitions
+        quick = self._sweep.points[0].quick
+        if self._sweep.experiment.target is None and quick:
+            limit = min(2, limit)
+        every: list[Task] = []
+        measured = 0
+        open_points = list(range(len(self._sweep.points)))
+        for repetition in range(limit):
+            tasks = self._sweep.tasks(repetition)
+            if self._fresh:
+                self._store.forget(tasks)
+            tasks = [tasks[i] for i in open_points]
+            every += tasks
+            waiting = self._store.pending(tasks)
+            random.Random(repetition).shuffle(waiting)
+            for number, task in enumerate(waiting):
+                self._measure(task)
+                if self._report is not None:
+                    text = f"repetition {repetition + 1}: {_describe(task.point)}"
+                    self._report(number + 1, len(waiting), text)
+            measured += len(waiting)
+            open_points = [i for i in open_points if not self._settled(i, repetition)]
+            if not open_points:
+                break
+        return Outcome(every, measured - len(self._failed), len(every) - measured, self._failed)
+
+    def _measure(self, task: Task) -> None:
+        future: Future[float] = Future()
+        self._store.mark(task.key, "running")
+        try:
+            future.set_result(_measure(*self._sweep.arguments(self._store, task)))
+        except Exception as error:
+            future.set_exception(error)
+        _settle(self._store, task, future, self._failed)
+
+    def _settled(self, index: int, repetition: int) -> bool:
+        """Return whether a point needs no further repetition."""
+        keys = [
+            Task.of(replace(self._sweep.points[index], repetition=r), self._sweep.code).key
+            for r in range(repetition + 1)
+        ]
+        if any(key in self._failed for key in keys):
+            return True
+        target = self._sweep.experiment.target
+        if target is None:
+            return False
+        values: dict[str, list[float]] = {}
+        for key in keys:
+            rows, _, _ = read_point(self._store.path(key))
+            for row in rows:
+                if row["metric"] == target and row["node"] == -1:
+                    labels = {k: v for k, v in row.items() if k not in COLUMNS}
+                    values.setdefault(str(labels), []).append(row["value"])
+        return all(_narrow(found) for found in values.values())
+
+
+def _narrow(values: list[float]) -> bool:
+    interval = median_interval(values)
+    if interval is None:
+        return False
+    return (interval[1] - interval[0]) / 2 <= NARROW * abs(statistics.median(values))
+
+
+def _settle(store: Store, task: Task, future: Future[float], failed: dict[str, str]) -> bool:
+    """Record how a task ended; return False when its process died.
+
+    A full disk ends the sweep: every further point would fail alike.
+    """
+    error = future.exception()
+    if error is None:
+        store.mark(task.key, "done", seconds=future.result())
+        return True
+    if isinstance(error, BrokenProcessPool):
+        store.mark(task.key, "todo")
+        return False
+    if isinstance(error, DiskFull):
+        raise error
+    reason = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+    failed[task.key] = reason
+    store.mark(task.key, "failed", reason)
+    return True
+
+
+def _measure(name: str, point: dict[str, Any], key: str, path: str) -> float:
+    """Measure one point and write it; runs in a worker. Return the seconds it took."""
+    started = time.monotonic()
+    experiment = registry.load(name)
+    task = Task(Point(**point), key)
+    if experiment.measure is None:
+        raise Error(f"{name} has nothing to measure")
+    write_point(Path(path), task, normalise(experiment.measure(task.point)))
+    return time.monotonic() - started
+
+
+def _describe(point: Point) -> str:
+    return ", ".join(f"{key}={value}" for key, value in point.params.items())
+
+
+def _code(name: str, points: list[Point]) -> str:
+    """Hash what decides the numbers beside a point's parameters: code and profiles."""
+    digest = hashlib.sha256(provenance.code_digest().encode())
+    source = registry.source(name)
+    for path in [source, *sorted(source.parent.glob("_*.py"))]:
+        digest.update(path.read_bytes())
+    for profile in sorted({p.profile for p in points if p.fabric == "sim"}):
+        digest.update(Profile.load(profile).digest().encode())
+    return digest.hexdigest()[:16]
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(
+        max_workers=workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_start_worker,
+    )
+
+
+def _start_worker() -> None:
+    """Leave Ctrl-C to the parent, and end with it even if it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    sentinel = parent.sentinel
+
+    def follow() -> None:
+        wait_for_any([sentinel])
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _kill(pool: Executor) -> None:
+    """End the pool's processes now; a simulation does not watch for cancellation."""
+    for process in list((getattr(pool, "_processes", None) or {}).values()):
+        process.kill()
+    pool.shutdown(wait=True, cancel_futures=True)
+    sys.stderr.flush()

@@ -1,0 +1,102 @@
+"""Units of measured values and of the papers' numbers, and conversion between them.
+
+A measured value carries the unit it was recorded in (``ns``, ``op/s``, ``byte/s``); a claim
+carries the paper's (``us``, ``M req/s``, ``Gbps``). Both are compared in the claim's unit.
+"""
+
+from __future__ import annotations
+
+from .errors import InvalidArgument, nearest
+
+__all__ = ["convert", "known"]
+
+# unit -> (dimension, factor to the dimension's base). Counts of things keep one dimension, so
+# that a rate in messages can be held against one in requests: the claim's series says which.
+_UNITS: dict[str, tuple[str, float]] = {
+    "ns": ("time", 1e-9),
+    "us": ("time", 1e-6),
+    "ms": ("time", 1e-3),
+    "s": ("time", 1.0),
+    "min": ("time", 60.0),
+    "op/s": ("rate", 1.0),
+    "Kop/s": ("rate", 1e3),
+    "KOp/s": ("rate", 1e3),
+    "Mop/s": ("rate", 1e6),
+    "M req/s": ("rate", 1e6),
+    "req/s": ("rate", 1.0),
+    "Mrps": ("rate", 1e6),
+    "Mpps": ("rate", 1e6),
+    "msg/s": ("rate", 1.0),
+    "QP/s": ("rate", 1.0),
+    "connections/s": ("rate", 1.0),
+    "packets/s/node": ("rate", 1.0),
+    "million GET/s": ("rate", 1e6),
+    "byte/s": ("bandwidth", 1.0),
+    "B/s": ("bandwidth", 1.0),
+    "KB/s": ("bandwidth", 1e3),
+    "MB/s": ("bandwidth", 1e6),
+    "GB/s": ("bandwidth", 1e9),
+    "Mbps": ("bandwidth", 0.125e6),
+    "Gbps": ("bandwidth", 0.125e9),
+    "B": ("size", 1.0),
+    "byte": ("size", 1.0),
+    "kB": ("size", 1e3),
+    "KB": ("size", 1e3),
+    "MB": ("size", 1e6),
+    "GB": ("size", 1e9),
+    "KiB": ("size", 1024.0),
+    "MiB": ("size", 1024.0**2),
+    "us/B": ("time/size", 1e-6),
+    "ns/B": ("time/size", 1e-9),
+    "x": ("number", 1.0),
+    "": ("number", 1.0),
+    "none": ("number", 1.0),
+    "fraction": ("number", 1.0),
+    "probability": ("number", 1.0),
+    "percent": ("number", 0.01),
+    "%": ("number", 0.01),
+    "qualitative": ("number", 1.0),
+    "count": ("number", 1.0),
+    "million": ("number", 1e6),
+    "flows": ("number", 1.0),
+    "threads": ("number", 1.0),
+    "clients": ("number", 1.0),
+    "nodes": ("number", 1.0),
+    "cores": ("number", 1.0),
+    "cores per machine": ("number", 1.0),
+    "messages": ("number", 1.0),
+    "messages per delay": ("number", 1.0),
+    "objects": ("number", 1.0),
+    "rounds": ("number", 1.0),
+    "slots": ("number", 1.0),
+    "locks": ("number", 1.0),
+    "RTT": ("number", 1.0),
+}
+
+
+def known(unit: str) -> bool:
+    """Return whether `unit` can be converted."""
+    return unit in _UNITS
+
+
+def convert(value: float, unit: str, to: str) -> float:
+    """Convert `value` from `unit` to the unit `to`.
+
+    Raises
+    ------
+    InvalidArgument
+        A unit is not known, or the two measure different things.
+    """
+    if unit == to:
+        return value
+    for name in (unit, to):
+        if name not in _UNITS:
+            raise InvalidArgument(f"unknown unit {name!r}{nearest(name, _UNITS)}")
+    dimension, factor = _UNITS[unit]
+    target, target_factor = _UNITS[to]
+    if dimension != target:
+        raise InvalidArgument(
+            f"cannot convert {value:g} {unit} ({dimension}) to {to} ({target}); "
+            "record the metric in a unit of the same dimension"
+        )
+    return value * factor / target_factor
