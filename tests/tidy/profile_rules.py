@@ -15,7 +15,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-HEADER = ("name", "title", "testbed", "nodes", "cores_per_node", "cpu", "nic")
+HEADER = ("name", "title", "testbed", "nodes", "cores_per_node", "cpu_model", "nic_model")
 FIELDS = {"value", "unit", "source"}
 SOURCE_KINDS = ("vendor", "standard", "calibrated", "measured", "estimate")
 # The last word of a name is its unit.

@@ -14,8 +14,8 @@ title = "A"
 testbed = "a"
 nodes = 2
 cores_per_node = 8
-cpu = "c"
-nic = "n"
+cpu_model = "c"
+nic_model = "n"
 """
 
 
@@ -67,9 +67,9 @@ mtu_bytes = { value = 1024, unit = "B", source = "standard: InfiniBand path MTU"
 def test_missing_header_key_and_missing_parameter() -> None:
     body = '[link]\nrate_gbps = { value = 1, unit = "Gbps", source = "erpc/rate" }\n'
     assert (
-        "`cpu`"
+        "`cpu_model`"
         in profile_sources(
-            [Source("pyrdma/profiles/a.toml", HEADER.replace("cpu =", "x ="))], ROLES
+            [Source("pyrdma/profiles/a.toml", HEADER.replace("cpu_model =", "x ="))], ROLES
         )[0]
     )
     complaints = profile_sources([profile(body), profile("", "b")], ROLES)

@@ -1,0 +1,115 @@
+"""RDMA read rate against the number of connections of a ConnectX-5 (section 4.1.2).
+
+Every node reads 16 B from all others, each time on a random one of its connections. The rate falls
+once the connections' state exceeds the NIC's memory. Priority flow control is on, as in the paper.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from experiments._needs import needs
+from pyrdma import Axis, Experiment, Point, decide, figures, workload
+from pyrdma.claims import Claim
+from pyrdma.data import Data
+from pyrdma.decide import Decision
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NODES = 8
+THREADS = 8  # per node: more than enough to keep the link busy
+READ_BYTES = 16
+
+
+def measure(point: Point) -> Any:
+    """Measure all nodes; a connection carries both ends' reads, so each NIC has `connections`."""
+    load = workload.VerbsLoad(
+        op="read",
+        size=READ_BYTES,
+        threads=THREADS,
+        qps=point["connections"] // THREADS,
+        servers=0,
+        pattern="random",
+        depth=32,
+        batch=1,
+        warmup_ns=50_000,
+    )
+    with point.cluster(nodes=NODES, overrides={"link.lossless": 1}) as cluster:
+        result = cluster.run(load, duration_s=point.duration(100e-6, 500e-6))
+    return {"read_rate_per_node": (result.value("rate") / NODES, "op/s")}
+
+
+def falls(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Decide whether the rate falls with every step once it has left its peak."""
+    rate = data.series("read_rate_per_node", "connections", "Mop/s")
+    peak = float(rate.max())
+    beyond = [float(v) for v in rate[rate < 0.95 * peak]]
+    holds = len(beyond) > 1 and all(b < a * 1.02 for a, b in itertools.pairwise(beyond))
+    return Decision(
+        holds, f"peak {peak:.1f}, then " + ", ".join(f"{v:.1f}" for v in beyond) + " Mop/s"
+    )
+
+
+def loss(data: Data, claim: Claim) -> Decision:
+    """Hold the loss at 5,000 connections against the few-connection peak."""
+    rate = data.series("read_rate_per_node", "connections", "Mop/s")
+    if 5000 not in rate.index:
+        raise decide.NotEvaluated("5000 connections were not measured")
+    lost = 100 * (1 - float(rate[5000]) / float(rate.max()))
+    return Decision(None, lost, f"{rate.max():.1f} to {rate[5000]:.1f} Mop/s ({claim.unit})")
+
+
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
+    """Draw the rate per node; the paper gives the loss at 5,000 connections only."""
+    fig, ax = figures.new()
+    figures.line(ax, data, "read_rate_per_node", "connections", unit="Mop/s", label="16 B reads")
+    peak = float(data.series("read_rate_per_node", "connections", "Mop/s").max())
+    share = claims["erpc/fig1_loss_at_5000"].number
+    if share is not None:
+        ax.plot(
+            [5000],
+            [peak * (1 - share / 100)],
+            "o",
+            color="black",
+            mfc="none",
+            ms=9,
+            mew=1.3,
+            label=f"paper: {share:.0f} % below the peak",
+        )
+    ax.set(xlabel="Connections per NIC", ylabel="Read rate per node (M/s)", ylim=(0, None))
+    ax.legend()
+    return fig
+
+
+experiment = Experiment(
+    id="erpc/fig1",
+    title="RDMA read rate of ConnectX-5 against number of connections",
+    profile="cx5",
+    axes={
+        "connections": Axis(
+            [64, 2000, 3000, 4000, 5000],
+            full=[64, 504, 1000, 1504, 2000, 2504, 3000, 3504, 4000, 4504, 5000, 6000, 8000],
+        )
+    },
+    measure=measure,
+    figure=figure,
+    fabrics=("sim", "verbs"),
+    why_not={"shm": "shared memory has no NIC that caches connections"},
+    decides={
+        "erpc/fig1_loss_at_5000": loss,
+        "erpc/fig1_decreasing": falls,
+        "erpc/nic_state_per_connection": decide.profile("nic.qp_state_bytes"),
+        "erpc/nic_state_5000": decide.profile("nic.qp_state_bytes", scale=5000),
+        # The other half holds the NIC's other structures and buffers.
+        "erpc/nic_sram": decide.profile("nic.cache_bytes", scale=2),
+        "erpc/fig1_erpc_flat": needs("eRPC, which is not built yet"),
+        "erpc/connectx5_not_better": needs("a Connect-IB, which no testbed has"),
+        "erpc/qp_sharing_loss": needs(
+            "threads that share a queue pair, which no workload does yet"
+        ),
+        "erpc/multihost_sharing": needs("a NIC shared by several hosts, which is not simulated"),
+    },
+)

@@ -1,0 +1,86 @@
+"""What signaled requests and payload fetches cost a NIC's message rate (sections 4.2.1, 4.2.2).
+
+The paper quotes both losses without naming a cluster. Unacknowledged writes of 8 B from one node on
+100 Gbps InfiniBand keep the requester's engine, and nothing else, busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from experiments._needs import needs
+from pyrdma import Axis, Experiment, Point, decide, figures, workload
+from pyrdma.claims import Claim
+from pyrdma.data import Data
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SENDS = {
+    "inline, unsignaled": (1, 64),
+    "inline, signaled": (1, 1),
+    "fetched, unsignaled": (0, 64),
+}
+
+
+def measure(point: Point) -> Any:
+    """Measure eight threads of one node."""
+    inline, signal_every = SENDS[point["series"]]
+    load = workload.VerbsLoad(
+        op="write",
+        transport="uc",
+        size=8,
+        threads=8,
+        depth=256,
+        batch=32,
+        inline=inline,
+        signal_every=signal_every,
+    )
+    with point.cluster(nodes=2) as cluster:
+        return cluster.run(load, duration_s=point.duration(100e-6, 1e-3))
+
+
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
+    """Draw the three rates and where the quoted losses put the last two."""
+    fig, ax = figures.new()
+    rates = [data.value("rate", "Mop/s", series=name) for name in SENDS]
+    figures.bars(ax, list(SENDS), {"8 B writes": rates}, values="{:.0f}")
+    quoted = {1: "erpc/signaled_rate_loss", 2: "erpc/extra_dma_rate_loss"}
+    for x, claim in quoted.items():
+        share = claims[claim].number or 0.0
+        ax.plot(
+            [x],
+            [rates[0] * (1 - share / 100)],
+            "o",
+            color="black",
+            mfc="none",
+            ms=9,
+            mew=1.3,
+            ls="none",
+            label="paper: rate after the quoted loss" if x == 1 else "_nolegend_",
+        )
+    ax.set(ylabel="Rate (M requests/s)", ylim=(0, 1.3 * max(rates)))
+    ax.legend(loc="upper right")
+    return fig
+
+
+experiment = Experiment(
+    id="erpc/sec4_2_dma_costs",
+    title="Cost of signaled requests and of payload fetches",
+    profile="cx5_ib100",
+    axes={"series": Axis(list(SENDS))},
+    measure=measure,
+    figure=figure,
+    fabrics=("sim", "verbs"),
+    why_not={"shm": "shared memory has neither a NIC's engine nor PCIe"},
+    decides={
+        "erpc/signaled_rate_loss": decide.ratio(
+            "rate", {"series": "inline, signaled"}, {"series": "inline, unsignaled"}, "loss"
+        ),
+        "erpc/extra_dma_rate_loss": decide.ratio(
+            "rate", {"series": "fetched, unsignaled"}, {"series": "inline, unsignaled"}, "loss"
+        ),
+        "erpc/tx_flush_cost": needs("eRPC's transmit queue, which is not built yet"),
+    },
+)

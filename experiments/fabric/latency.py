@@ -1,0 +1,82 @@
+"""Latency of one request against its size, for every operation and transport."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from experiments.fabric import _perftest
+from pyrdma import Axis, Experiment, Point, figures, workload
+from pyrdma.claims import Claim
+from pyrdma.data import Data
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+OPS = ("write", "read", "send", "write_imm", "fetch_add", "compare_swap")
+
+
+def measure(point: Point) -> Any:
+    """Measure one client and one server; the time is until the completion."""
+    load = workload.VerbsLoad(
+        op=point["op"], transport=point["transport"], size=point["size"], mode="latency"
+    )
+    with point.cluster(nodes=2) as cluster:
+        seconds = 300e-6 if point.fabric == "sim" else 0.02
+        result = cluster.run(load, duration_s=point.duration(seconds, 10 * seconds))
+    # One name for all operations, so that they can share an axis.
+    found = result.latency(point["op"])
+    return {
+        "latency_p50": (found.percentile(50), "ns"),
+        "latency_p99": (found.percentile(99), "ns"),
+        "latency_p999": (found.percentile(99.9), "ns"),
+        "latency_mean": (found.mean, "ns"),
+        "latency_count": (float(found.count), "count"),
+    }
+
+
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no claims here
+    """Draw the median with its way to the 99th percentile, one panel per transport."""
+    transports = [t for t in _perftest.CARRIED if t in data.values_of("transport")]
+    fig, panels = figures.new(1, len(transports), squeeze=False, sharey=True)
+    for ax, transport in zip(panels[0], transports, strict=True):
+        drawn = [
+            op for op in OPS if op in set(data.select("latency_p50", transport=transport)["op"])
+        ]
+        for op in drawn:
+            where = {"op": op, "transport": transport}
+            median = data.series("latency_p50", "size", "us", **where)
+            tail = data.series("latency_p99", "size", "us", **where)
+            style = figures.style_of(OPS.index(op))
+            sizes = median.index.to_list()
+            ax.plot(sizes, median.to_list(), label=op, **style)
+            ax.fill_between(
+                sizes,
+                median.to_list(),
+                tail.to_list(),
+                color=style["color"],
+                alpha=0.15,
+                linewidth=0,
+            )
+            figures.band(ax, data, "latency_p50", "size", unit="us", color=style["color"], **where)
+        ax.set_xscale("log", base=2)
+        ax.set(title=transport.upper(), xlabel="Size (B)")
+        ax.legend(title="median; shaded to p99")
+    panels[0][0].set_ylabel("Latency until completion (µs)")
+    panels[0][0].set_ylim(0, None)
+    return fig
+
+
+experiment = Experiment(
+    id="fabric/latency",
+    title="Latency of one request against its size",
+    profile="d6515",
+    axes={
+        "transport": Axis(["rc", "uc", "ud"]),
+        "op": Axis(["write", "read", "send", "fetch_add"], full=OPS),
+        "size": Axis([8, 512, 4096, 65536], full=_perftest.sizes(1 << 20), unit="B"),
+    },
+    where=_perftest.possible,
+    measure=measure,
+    figure=figure,
+)

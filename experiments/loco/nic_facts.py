@@ -1,0 +1,155 @@
+"""NIC facts that LOCO's design rests on: many small regions, device memory (7.1, A.2).
+
+The paper states them without numbers, so ranks and trends decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from experiments._needs import needs
+from pyrdma import Axis, Experiment, Point, decide, figures, workload
+from pyrdma.claims import Claim
+from pyrdma.data import Data
+from pyrdma.decide import Decision
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+REGION = 4096  # bytes of a small region
+READ = 64
+CLIENT_NODES, THREADS = 2, 8  # enough to fill the server's link
+SERIES = ("small regions", "one region", "host memory", "device memory", "registration")
+
+
+def where(params: Mapping[str, Any]) -> bool:
+    """Sweep the number of regions only where it is the point."""
+    return params["series"] in SERIES[:2] or params["regions"] == 1
+
+
+def measure(point: Point) -> Any:
+    """Measure the rate over the same bytes cut differently, or the latency of one read."""
+    if point["series"] == "registration":
+        return registration(point)
+    if point["series"] in SERIES[2:4]:
+        return latency(point)
+    many = point["series"] == "small regions"
+    load = workload.VerbsLoad(
+        op="read",
+        size=READ,
+        threads=THREADS,
+        depth=32,
+        batch=1,
+        regions=point["regions"] if many else 1,
+        region_bytes=REGION if many else REGION * point["regions"],
+        addresses="random",
+    )
+    with point.cluster(nodes=1 + CLIENT_NODES) as cluster:
+        return {
+            "read_rate": (
+                cluster.run(load, duration_s=point.duration(200e-6, 1e-3)).value("rate"),
+                "op/s",
+            )
+        }
+
+
+def latency(point: Point) -> Any:
+    """Measure one read at a time from memory of the server's host or of its NIC."""
+    on_nic = point["series"] == "device memory"
+    load = workload.VerbsLoad(op="read", size=READ, mode="latency", device_memory=on_nic)
+    with point.cluster(nodes=2) as cluster:
+        found = cluster.run(load, duration_s=point.duration(300e-6, 1e-3))
+    return {"latency_p50": (found.latency("read").percentile(50), "ns")}
+
+
+def registration(point: Point) -> Any:
+    """Measure the registration of one small region, as a part of connecting."""
+    load = workload.ControlPath(clients=1, iterations=5)
+    with point.cluster(nodes=2) as cluster:
+        found = cluster.run(load, duration_s=10.0).latency("register")
+    return {"register_time": (found.mean, "ns")}
+
+
+def small_regions_slower(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Decide at the largest number of regions that was measured."""
+    most = max(data.values_of("regions"))
+    many = data.value("read_rate", "Mop/s", series="small regions", regions=most)
+    one = data.value("read_rate", "Mop/s", series="one region", regions=most)
+    return Decision(many < 0.95 * one, f"{most} regions {many:.1f}, one region {one:.1f} Mop/s")
+
+
+def device_memory_faster(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Decide by the median latency of a read."""
+    host = data.value("latency_p50", "us", series="host memory")
+    device = data.value("latency_p50", "us", series="device memory")
+    return Decision(device < host, f"host memory {host:.2f}, device memory {device:.2f} us")
+
+
+def registration_slow(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - as above
+    """Decide: registering a region takes many times one access to it."""
+    register = data.value("register_time", "us", series="registration")
+    read = data.value("latency_p50", "us", series="host memory")
+    return Decision(register > 10 * read, f"{register:.0f} us against {read:.2f} us of a read")
+
+
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - the text has no numbers
+    """Draw the rate against the number of regions, and the two latencies."""
+    fig, (left, right) = figures.new(1, 2)
+    names = {
+        "small regions": f"regions of {REGION // 1024} KiB",
+        "one region": "one region of the same bytes",
+    }
+    figures.line(
+        left,
+        data,
+        "read_rate",
+        "regions",
+        unit="Mop/s",
+        by="series",
+        names=names,
+        series=list(SERIES[:2]),
+    )
+    left.set_xscale("log", base=2)
+    left.set(
+        xlabel=f"Bytes of the server, in units of {REGION // 1024} KiB",
+        ylabel="Rate of 64 B reads (M/s)",
+        ylim=(0, None),
+    )
+    left.legend()
+    places = [s for s in SERIES[2:4] if s in data.values_of("series")]
+    found = [data.value("latency_p50", "us", series=s) for s in places]
+    figures.bars(right, places, {"64 B read": found}, values="{:.2f}")
+    right.set(ylabel="Median latency (µs)", ylim=(0, 1.2 * max(found)))
+    return fig
+
+
+experiment = Experiment(
+    id="loco/nic_facts",
+    title="NIC facts: many small regions, device memory",
+    profile="c6525-25g",
+    axes={
+        "series": Axis(SERIES),
+        "regions": Axis([1, 1024, 8192, 32768], full=[2**n for n in range(0, 17, 2)]),
+    },
+    where=where,
+    measure=measure,
+    figure=figure,
+    fabrics=("sim", "verbs"),
+    why_not={"shm": "shared memory has no NIC with caches or memory of its own"},
+    decides={
+        "loco/cal_link_rate": decide.profile("link.rate_gbps"),
+        "loco/cal_many_small_regions_slower": small_regions_slower,
+        "loco/cal_device_memory_faster": device_memory_faster,
+        "loco/cal_registration_latency": registration_slow,
+        "loco/cal_huge_pages_tlb": needs(
+            "the CPU's translation buffer, which the simulator leaves out"
+        ),
+        "loco/cal_same_qp_write_order": needs(
+            "weak memory in the simulated NIC, which has an issue of its own"
+        ),
+        "loco/cal_completion_before_placement": needs(
+            "weak memory in the simulated NIC, which has an issue of its own"
+        ),
+    },
+)

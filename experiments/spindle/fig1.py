@@ -1,0 +1,108 @@
+"""Latency of one RDMA write against its size, and what posting it costs (sections 1 and 3.2)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from experiments._needs import needs
+from pyrdma import Axis, Experiment, Point, decide, figures, workload
+from pyrdma.claims import Claim
+from pyrdma.data import Data
+from pyrdma.decide import Decision
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+METRIC = "write_latency_p50"
+
+
+def measure(point: Point) -> Any:
+    """Measure two nodes, one write at a time until its completion."""
+    load = workload.VerbsLoad(op="write", size=point["size"], mode="latency", record_post=True)
+    with point.cluster(nodes=2) as cluster:
+        seconds = 300e-6 if point.fabric == "sim" else 0.02
+        return cluster.run(load, duration_s=point.duration(seconds, 10 * seconds))
+
+
+def per_byte_falls(data: Data, claim: Claim) -> Decision:
+    """Decide whether a byte costs less the larger the write."""
+    latency = data.series(METRIC, "size", "us")
+    per_byte = [float(v) / float(size) for size, v in latency.items()]
+    falls = all(b < a for a, b in itertools.pairwise(per_byte))
+    return Decision(falls, f"{per_byte[0]:.3g} to {per_byte[-1]:.3g} {claim.unit}")
+
+
+def ack_like_message(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Decide whether 4 KB takes less than twice an acknowledgement's time."""
+    small = data.value(METRIC, "us", size=1)
+    large = data.value(METRIC, "us", size=4096)
+    return Decision(large < 2 * small, f"1 B {small:.2f}, 4 KB {large:.2f} us")
+
+
+def near_network_latency(data: Data, claim: Claim) -> Decision:
+    """Decide whether the write takes about as long as the delay that the text compares with it.
+
+    "Close to" is read as less than twice, either way.
+    """
+    latency = data.value(METRIC, claim.unit, size=1)
+    ratio = latency / float(claim.value)
+    return Decision(0.5 < ratio < 2, latency, "read as less than twice, either way")
+
+
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
+    """Draw median latency against size with the two values of the text."""
+    fig, ax = figures.new()
+    figures.line(ax, data, METRIC, "size", unit="us", label="write until completion")
+    figures.line(
+        ax, data, "post_time_p50", "size", unit="us", label="CPU time of the post", first=1
+    )
+    figures.overlay(
+        ax,
+        [
+            (claims["spindle/cal_write_latency_1b"], 1),
+            (claims["spindle/cal_write_latency_4kb"], 4096),
+        ],
+        unit="us",
+        names={"raw_rdma_write": "write latency"},
+    )
+    post = claims["spindle/cal_post_cost"]
+    if post.number is not None:
+        ax.plot(
+            [1],
+            [post.number],
+            "s",
+            color="black",
+            mfc="none",
+            ms=9,
+            mew=1.3,
+            ls="none",
+            label="paper: post",
+        )
+    ax.set_xscale("log", base=2)
+    ax.set(xlabel="Size (B)", ylabel="Time (µs)", ylim=(0, None))
+    ax.legend()
+    return fig
+
+
+experiment = Experiment(
+    id="spindle/fig1",
+    title="Latency of one RDMA write against data size",
+    profile="spindle",
+    axes={"size": Axis([1, 64, 512, 4096, 16384], full=[2**n for n in range(21)], unit="B")},
+    measure=measure,
+    figure=figure,
+    decides={
+        "spindle/cal_write_latency_1b": decide.value(METRIC, size=1),
+        "spindle/cal_write_latency_4kb": decide.value(METRIC, size=4096),
+        "spindle/cal_write_latency_flat": decide.ratio(METRIC, {"size": 4096}, {"size": 1}),
+        "spindle/cal_control_vs_data_latency": ack_like_message,
+        "spindle/cal_large_write_scaling": per_byte_falls,
+        "spindle/cal_post_cost": decide.value("post_time_p50", size=1),
+        "spindle/cal_rdma_latency_range": decide.value(METRIC, size=1),
+        "spindle/cal_net_latency_order_1us": near_network_latency,
+        "spindle/cal_rdma_bandwidth_general": needs("a 200 Gbps network; this cluster has 100"),
+        "spindle/cal_link_rate": decide.profile("link.rate_gbps"),
+    },
+)

@@ -1,0 +1,16 @@
+"""Cluster configuration (table 1): nothing to measure, the profile holds it."""
+
+from __future__ import annotations
+
+from pyrdma import Experiment, decide
+
+experiment = Experiment(
+    id="tailwind/table1",
+    title="Cluster configuration",
+    profile="r320",
+    measure=None,
+    decides={
+        "tailwind/cal_link_rate": decide.profile("link.rate_gbps"),
+        "tailwind/cal_cores": decide.profile("cores_per_node"),
+    },
+)

@@ -1,0 +1,89 @@
+"""Profiles load, name a source for every parameter, and hold the claims they are calibrated by."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pyrdma import claims, profiles
+from pyrdma.profiles import Profile
+
+TESTBEDS = {
+    "cx3": "erpc/cx3",
+    "cx4": "erpc/cx4",
+    "cx5": "erpc/cx5",
+    "cx5_ib100": "erpc/cx5_ib100",
+    "krcore": "krcore/ib10",
+    "c6525-25g": "loco/cloudlab_c6525_25g",
+    "spindle": "spindle/spindle_local",
+    "r320": "tailwind/cloudlab_r320",
+    "d6515": "cloudlab/d6515",
+}
+CLAIM = re.compile(rf"\b({'|'.join(claims.papers())})/([a-z0-9_]+)")
+TESTBED_NAMES = set(TESTBEDS.values()) | {"erpc/cx5_pfc", "erpc/fig1"}
+
+
+def test_each_testbed_has_its_profile() -> None:
+    assert set(profiles.names()) == set(TESTBEDS)
+    for name, testbed in TESTBEDS.items():
+        profile = Profile.load(name)
+        assert profile.name == name
+        assert profile.testbed == testbed
+
+
+@pytest.mark.parametrize("name", TESTBEDS)
+def test_sources_name_calibration_claims_only(name: str) -> None:
+    """A parameter may come from a calibration claim, never from one that is to be predicted."""
+    known = claims.load()
+    for key, parameter in Profile.load(name).parameters.items():
+        assert parameter.source.strip(), f"{name}: {key} has no source"
+        found = [
+            match.group()
+            for match in CLAIM.finditer(parameter.source)
+            if match.group() not in TESTBED_NAMES
+        ]
+        if not parameter.source.startswith(profiles.SOURCES):
+            assert parameter.source in known, f"{name}: {key}: {parameter.source} is not a claim"
+        if parameter.source.startswith("calibrated:"):
+            assert found, f"{name}: {key} is calibrated by no claim"
+        for claim in found:
+            assert claim in known, f"{name}: {key} names an unknown claim {claim}"
+            assert known[claim].role == "calibration", f"{name}: {key} is set by {claim}"
+
+
+@pytest.mark.parametrize("name", TESTBEDS)
+def test_estimates_and_documents_say_more_than_their_kind(name: str) -> None:
+    for key, parameter in Profile.load(name).parameters.items():
+        for kind in profiles.SOURCES:
+            if parameter.source.startswith(kind):
+                assert len(parameter.source.removeprefix(kind).split()) >= 3, f"{name}: {key}"
+
+
+@pytest.mark.parametrize("name", TESTBEDS)
+def test_native_simulator_takes_the_profile(name: str) -> None:
+    from pyrdma import Cluster
+
+    with Cluster.sim(nodes=2, profile=name, seed=1) as cluster:
+        assert len(cluster.devices) == 2
+
+
+def test_control_path_adds_up_to_the_measured_rates() -> None:
+    """The NIC's share of a connection is 1/712 s; LITE's takes 2 ms, verbs' 15.7 ms."""
+    v = {k.removeprefix("control."): x for k, x in Profile.load("krcore").values().items()}
+    nic = v["create_cq_nic_us"] + v["create_qp_nic_us"] + 3 * v["modify_nic_us"]
+    assert nic == pytest.approx(1e6 / 712, rel=0.01)
+    modify = v["modify_init_us"] + v["modify_rtr_us"] + v["modify_rts_us"]
+    lite = v["create_cq_us"] + v["create_qp_us"] + v["handshake_us"] + modify
+    assert lite == pytest.approx(2000, rel=0.01)
+    verbs = v["open_us"] + v["create_pd_us"] + v["register_us"] + v["register_page_us"] + lite
+    assert verbs == pytest.approx(15700, rel=0.01)
+
+
+def test_engine_costs_follow_from_the_quoted_losses() -> None:
+    """A signaled request costs 25 % of the rate, a payload fetch 20 % (eRPC 4.2)."""
+    for name in TESTBEDS:
+        v = Profile.load(name).values()
+        base = v["nic.tx_message_ns"]
+        assert base / (base + v["nic.completion_ns"]) == pytest.approx(0.75, rel=0.01)
+        assert base / (base + v["nic.dma_read_ns"]) == pytest.approx(0.80, rel=0.01)
