@@ -30,18 +30,21 @@ app = typer.Typer(
 Out = Annotated[Path, typer.Option("--out", "--results", help="Folder of the results.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
 
 def main() -> None:
     """Run the command line; errors end as one line and status 1, Ctrl-C as 130."""
     try:
-        app(standalone_mode=False)
-    except typer.Exit as done:
-        sys.exit(done.exit_code)
-    except KeyboardInterrupt:
+        # Typer returns the status of an Exit; of Ctrl-C it makes 130 or Abort, by its version.
+        status = app(standalone_mode=False)
+        if status == INTERRUPTED:
+            raise KeyboardInterrupt
+        sys.exit(status or 0)
+    except (KeyboardInterrupt, typer.Abort):
         _say("interrupted; what was measured stays, the same command goes on from there")
-        sys.exit(130)
-    except typer.Abort:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except Error as error:
         _say(f"pyrdma: {error}")
         sys.exit(2 if isinstance(error, InvalidArgument) else 1)

@@ -1,0 +1,75 @@
+"""Costs of this machine's CPU, measured, as lines of a profile.
+
+Only what a program on any machine can measure: copies and the clock. What a NIC costs (doorbells,
+posts, polls of its queues) cannot be measured without one, and is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from . import provenance
+from .cluster import Cluster
+from .workload import Memcpy
+
+__all__ = ["Measured", "measure"]
+
+SMALL, LARGE, FAR = 64, 16384, 1 << 26
+"""Bytes of a copy: a call with next to none, one within the cache, one far beyond it."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One parameter of a profile, measured here."""
+
+    key: str
+    value: float
+    unit: str
+    source: str
+
+    def line(self) -> str:
+        """Return it as a line of the profile's table."""
+        name = self.key.split(".")[1]
+        return f'{name} = {{ value = {self.value:.4g}, unit = "{self.unit}", source = "{self.source}" }}'
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+def measure() -> list[Measured]:
+    """Measure for about a second."""
+    model = provenance.collect()["cpu"]["model"]
+    source = f"measured: pyrdma calibrate on {model}"
+    small, near, far = (_copy_ns(size) for size in (SMALL, LARGE, FAR))
+    return [
+        Measured("cpu.memcpy_call_ns", small, "ns", source),
+        Measured("cpu.memcpy_gbps", LARGE * 8 / max(near - small, 0.1), "Gbps", source),
+        Measured("cpu.memcpy_far_gbps", FAR * 8 / far, "Gbps", source),
+        Measured("cpu.clock_read_ns", _clock_read_ns(), "ns", source),
+    ]
+
+
+def _copy_ns(size: int) -> float:
+    """Return the median time of one native copy of `size` bytes."""
+    with Cluster.local(nodes=1, fabric="shm", mode="thread") as cluster:
+        result = cluster.run(Memcpy(size=size), duration_s=0.1)
+    return 1e9 / result.value("rate")
+
+
+def _clock_read_ns() -> float:
+    """Return what reading the monotonic clock costs, less the cost of the loop around it."""
+
+    def per_turn(call: Callable[[], object]) -> float:
+        turns = 20_000
+        begin = time.perf_counter_ns()
+        for _ in range(turns):
+            call()
+        return (time.perf_counter_ns() - begin) / turns
+
+    nothing = (0).__hash__
+    return max(1.0, median(per_turn(time.monotonic_ns) - per_turn(nothing) for _ in range(9)))

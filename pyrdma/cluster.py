@@ -1,0 +1,273 @@
+"""Clusters: simulated in this process, or of real nodes on this machine."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from .doctor import fabric_problem, native
+from .errors import InvalidArgument, Unavailable
+from .profiles import Profile
+from .result import Result, Sample
+from .workload import Parameters, Workload
+
+__all__ = ["Cluster"]
+
+Report = Mapping[str, Any]
+"""What one node measured: ``rows`` of (metric, unit, value, thread), and ``histograms``."""
+
+
+class Cluster(ABC):
+    """Some nodes and what connects them; a context manager that leaves nothing behind.
+
+    Made by `Cluster.sim` or `Cluster.local`.
+
+    Attributes
+    ----------
+    nodes
+        Number of nodes.
+    fabric, clock, seed
+        What results say of where they were measured.
+    """
+
+    fabric = ""
+    clock = "real"
+
+    def __init__(self, nodes: int, seed: int) -> None:
+        self.nodes = nodes
+        self.seed = seed
+
+    @staticmethod
+    def sim(
+        nodes: int,
+        profile: str | Path | Profile,
+        seed: int = 1,
+        overrides: Mapping[str, float] | None = None,
+        cores_per_node: int | None = None,
+    ) -> SimulatedCluster:
+        """Make a simulated cluster: virtual time, equal results for equal seeds.
+
+        Parameters
+        ----------
+        nodes
+            How many, 1 to 65535.
+        profile
+            Name (``cx5``), TOML file, or a loaded profile: what everything costs.
+        overrides
+            Profile values to change, as ``{"link.rate_gbps": 100}``.
+        cores_per_node
+            The profile's if None; threads of a node take turns on them.
+
+        Raises
+        ------
+        InvalidArgument
+            A number is out of its range, or the profile is wrong.
+        """
+        if isinstance(profile, Profile):
+            loaded = Profile.load(profile.path, {**profile.overrides, **(overrides or {})})
+        else:
+            loaded = Profile.load(profile, overrides)
+        return SimulatedCluster(nodes, loaded, seed, cores_per_node or loaded.cores_per_node)
+
+    @staticmethod
+    def local(
+        nodes: int,
+        fabric: Literal["shm"] = "shm",
+        mode: Literal["process", "thread"] = "process",
+        seed: int = 1,
+    ) -> Cluster:
+        """Make a cluster of real nodes on this machine, in real time.
+
+        Parameters
+        ----------
+        nodes
+            How many, 1 to 256; with more than cores they take turns.
+        fabric
+            ``shm``: memory that the nodes share.
+        mode
+            ``process``: each node a process of its own, as for measuring; ``thread``: all in
+            this process, whose devices are then at hand.
+
+        Raises
+        ------
+        Unavailable
+            The fabric is not there; the message says what to install.
+        """
+        problem = fabric_problem(fabric)
+        if problem:
+            raise Unavailable(f"fabric {fabric}: {problem}")
+        if fabric != "shm":
+            raise InvalidArgument(f"fabric {fabric!r} has no local clusters; use fabric='shm'")
+        if mode == "thread":
+            return ThreadCluster(nodes, seed)
+        if mode == "process":
+            from .processes import ProcessCluster
+
+            return ProcessCluster(nodes, seed)
+        raise InvalidArgument(f"mode {mode!r} is neither 'process' nor 'thread'")
+
+    def run(
+        self,
+        workload: Workload,
+        duration_s: float | None = None,
+        timeout_s: float | None = None,
+    ) -> Result:
+        """Run a workload on every node, wait for all, and return what they measured.
+
+        Parameters
+        ----------
+        duration_s
+            Time to measure after the warm-up, in the cluster's clock; the workload's default,
+            or its ``iterations``, if None.
+        timeout_s
+            Real time after which the run is given up; 60 s more than the duration if None.
+            Simulations have none.
+
+        Raises
+        ------
+        InvalidArgument
+            A parameter is wrong: key, value and bound are named.
+        Error
+            A node failed or was killed; it is named, and the cluster is closed.
+        Timeout
+            The run did not end in time.
+        """
+        parameters = workload.parameters(duration_s)
+        limit = timeout_s if timeout_s is not None else 60.0 + 2 * (duration_s or 0.0)
+        reports = self._run(workload.name, parameters, limit)
+        return self._result(parameters, reports)
+
+    def _result(self, parameters: Parameters, reports: Sequence[Report]) -> Result:
+        samples: list[Sample] = []
+        histograms: dict[str, list[bytes]] = {}
+        for node, report in enumerate(reports):
+            samples += [
+                Sample(node, thread, metric, value, unit)
+                for metric, unit, value, thread in report["rows"]
+            ]
+            for name, payload in report["histograms"].items():
+                histograms.setdefault(name, []).append(payload)
+        params = {k: v for k, v in parameters.items() if not isinstance(v, list)}
+        return Result(
+            samples,
+            histograms,
+            fabric=self.fabric,
+            clock=self.clock,
+            seed=self.seed,
+            params=params,
+        )
+
+    @abstractmethod
+    def _run(self, name: str, parameters: Parameters, timeout_s: float) -> Sequence[Report]:
+        """Run a native workload on all nodes; return their reports in order."""
+
+    @property
+    def devices(self) -> Sequence[Any]:
+        """The nodes' devices, for experiments of one's own; see `pyrdma.verbs`."""
+        raise Unavailable(
+            "the nodes of this cluster are other processes; for their devices use "
+            "Cluster.sim(...) or Cluster.local(..., mode='thread')"
+        )
+
+    @abstractmethod
+    def kill(self, node: int) -> None:
+        """End a node as if its power went; its peers get retry-exceeded and flushes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all nodes. Idempotent."""
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check_node(self, node: int) -> int:
+        if not 0 <= node < self.nodes:
+            raise InvalidArgument(f"node {node} is not one of 0 to {self.nodes - 1}")
+        return node
+
+
+class _InProcess(Cluster):
+    """A cluster whose nodes live in this process."""
+
+    def __init__(self, nodes: int, seed: int, cluster: Any) -> None:
+        super().__init__(nodes, seed)
+        self._native = cluster
+
+    def _run(self, name: str, parameters: Parameters, timeout_s: float) -> Sequence[Report]:
+        return self._open.run(name, parameters)  # type: ignore[no-any-return]
+
+    @property
+    def _open(self) -> Any:
+        if self._native is None:
+            raise InvalidArgument("the cluster is closed; make a new one")
+        return self._native
+
+    @property
+    def devices(self) -> Sequence[Any]:
+        """The nodes' devices; see `pyrdma.verbs`."""
+        return self._open.devices  # type: ignore[no-any-return]
+
+    @property
+    def now_ns(self) -> int:
+        """The cluster's clock."""
+        return int(self._open.now_ns)
+
+    def kill(self, node: int) -> None:
+        """End a node as if its power went; its peers get retry-exceeded and flushes."""
+        self._open.kill(self._check_node(node))
+
+    def close(self) -> None:
+        """Let the native cluster go."""
+        self._native = None
+
+
+class SimulatedCluster(_InProcess):
+    """Nodes, NICs and a network in virtual time; see `Cluster.sim`."""
+
+    fabric = "sim"
+    clock = "virtual"
+
+    def __init__(self, nodes: int, profile: Profile, seed: int, cores_per_node: int) -> None:
+        self.profile = profile
+        core: Any = native()
+        cluster = core.sim.SimCluster(
+            nodes=nodes, cores_per_node=cores_per_node, profile=profile.values(), seed=seed
+        )
+        super().__init__(nodes, seed, cluster)
+
+    def __enter__(self) -> SimulatedCluster:
+        return self
+
+    @property
+    def events(self) -> int:
+        """Events that have happened in the simulation."""
+        return int(self._open.events)
+
+    @property
+    def fingerprint(self) -> int:
+        """A hash of all event times and orders; equal runs have equal ones."""
+        return int(self._open.fingerprint)
+
+
+class ThreadCluster(_InProcess):
+    """Nodes as threads of this process over shared memory; see `Cluster.local`."""
+
+    fabric = "shm"
+
+    def __init__(self, nodes: int, seed: int) -> None:
+        core: Any = native()
+        super().__init__(nodes, seed, core.shm.ShmCluster(nodes=nodes, seed=seed))
+
+    def __enter__(self) -> ThreadCluster:
+        return self

@@ -1,0 +1,188 @@
+"""Verdicts, and the machine-readable output."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from pyrdma import claims, decide
+from pyrdma.claims import Claim
+from pyrdma.data import Data, NotEvaluated
+from tests.harness.support import pyrdma
+
+FIELDS = [
+    "claim",
+    "paper",
+    "experiment",
+    "kind",
+    "role",
+    "verdict",
+    "expected",
+    "measured",
+    "unit",
+    "reason",
+]
+
+
+def claim(value: Any, unit: str = "us", hint: str = "exact", note: str = "") -> Claim:
+    return Claim(
+        id="p/c",
+        paper="p",
+        experiment="p/e",
+        kind="absolute",
+        role="validation",
+        series="s",
+        params={},
+        metric="m",
+        value=value,
+        unit=unit,
+        tolerance_hint=hint,
+        where="1",
+        note=note,
+    )
+
+
+def data() -> Data:
+    rows = [
+        {"series": series, "n": n, "metric": metric, "value": value, "unit": unit}
+        for metric, unit, values in (
+            ("rate", "op/s", {"a": (1e6, 2e6, 4e6), "b": (2e6, 2.5e6, 3e6)}),
+            ("latency", "ns", {"a": (1500.0, 1600.0, 1700.0), "b": (1e3, 2e3, 3e3)}),
+        )
+        for series, found in values.items()
+        for n, value in zip((1, 2, 4), found, strict=True)
+    ]
+    frame = pd.DataFrame(rows)
+    common = {"experiment": "p/e", "profile": "cx5", "fabric": "sim", "clock": "virtual"}
+    for name, value in {**common, "seed": 1, "repetition": 0, "flags": ""}.items():
+        frame[name] = value
+    frame["node"] = frame["thread"] = -1
+    return Data(frame)
+
+
+@pytest.mark.parametrize(
+    ("measured", "expected", "hint", "note", "verdict"),
+    [
+        (1.09, 1, "exact", "", "held"),
+        (1.11, 1, "exact", "", "missed"),
+        (0.76, 1, "approx", "", "held"),
+        (0.74, 1, "average-over-sweep", "", "missed"),
+        (1.14, 1, "peak-only", "", "held"),
+        (1.16, 1, "peak-only", "", "missed"),
+        (5, [1, 4], "approx", "", "held"),
+        (5.1, [1, 4], "approx", "", "missed"),
+        (0.74, [1, 4], "approx", "", "missed"),
+        (3, 10, "exact", "upper bound; typical is less", "held"),
+        (10.5, 10, "exact", "upper bound", "missed"),
+        (99, 10, "exact", "more than; see table 5", "held"),
+        (9.9, 10, "exact", "lower bound over large sizes", "missed"),
+        (11.5, 10, "exact", "cited, up to", "missed"),
+        (0, 0, "exact", "", "held"),
+    ],
+)
+def test_tolerances_ranges_and_bounds(
+    measured: float, expected: Any, hint: str, note: str, verdict: str
+) -> None:
+    assert claims.judge(claim(expected, hint=hint, note=note), measured)[0] == verdict
+
+
+def test_text_is_decided_by_code_alone() -> None:
+    text = claim("a is faster than b")
+    assert claims.judge(text, True)[0] == "held"
+    assert claims.judge(text, decide.Decision(False, "b a"))[:2] == ("missed", "b a")
+    with pytest.raises(NotEvaluated):
+        claims.judge(text, 1.0)
+
+
+def outcome(decider: decide.Decider, unit: str = "x") -> Any:
+    found = decider(data(), claim(1, unit=unit))
+    if isinstance(found, decide.Decision):
+        return found.measured if found.holds is None else found.holds
+    return found
+
+
+def test_deciders_convert_and_compare() -> None:
+    a, b = {"series": "a"}, {"series": "b"}
+    assert outcome(decide.value("latency", series="a", n=1), "us") == pytest.approx(1.5)
+    assert outcome(decide.value("rate", series="a", n=4), "M req/s") == pytest.approx(4)
+    assert outcome(decide.ratio("rate", a, b, n=4)) == pytest.approx(4 / 3)
+    assert outcome(decide.ratio("rate", a, b, "loss", n=1), "percent") == pytest.approx(50)
+    assert outcome(decide.extreme("rate", "n", series="b"), "Mrps") == pytest.approx(3)
+    assert outcome(decide.rank("rate", [b, a], n=1)) is True
+    assert outcome(decide.rank("rate", [b, a], n=4)) is False
+    assert outcome(decide.best("rate", "series", "a", "max", n=4)) is True
+    assert outcome(decide.trend("latency", "n", "rises", series="b")) is True
+    assert outcome(decide.trend("latency", "n", "falls", series="b")) is False
+    assert outcome(decide.flat("latency", "n", within=0.2, series="a")) is True
+    assert outcome(decide.flat("latency", "n", within=0.1, series="a")) is False
+    assert outcome(decide.crossover("rate", "n", a, b)) == 4
+    assert outcome(decide.crossover("latency", "n", a, {"series": "b"}, "above")) == 1
+
+
+@pytest.mark.parametrize(
+    ("decider", "reason"),
+    [
+        (decide.value("speed"), "no metric 'speed'"),
+        (decide.value("rate", series="c", n=1), "not measured at series=c"),
+        (decide.value("rate", n=1), "several series: a, b; choose one"),
+        (decide.trend("rate", "n", "rises", series="a", n=1), "one n only"),
+    ],
+)
+def test_what_the_data_do_not_say_is_not_evaluated(decider: decide.Decider, reason: str) -> None:
+    with pytest.raises(NotEvaluated, match=reason):
+        decider(data(), claim(1, unit="op/s"))
+
+
+def test_all_claims_are_listed_as_json(tmp_path: Path) -> None:
+    done = pyrdma("claims", "--json", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found) == len(claims.load()) == 604
+    assert all(list(entry) == FIELDS for entry in found)
+    assert {entry["verdict"] for entry in found} <= {"held", "missed", "not evaluated"}
+    order = [claims.VERDICTS.index(entry["verdict"]) for entry in found]
+    assert order == sorted(order)
+    empty = [e for e in found if e["verdict"] == "not evaluated"]
+    assert all(e["reason"] and e["measured"] is None for e in empty)
+    one = json.loads(pyrdma("claims", "loco", "--json", "--out", str(tmp_path)).stdout)
+    assert {entry["paper"] for entry in one} == {"loco"}
+    assert len(one) == 34
+
+
+def test_every_claim_that_is_decided_exists_and_once() -> None:
+    assert claims.deciders()
+
+
+def test_results_of_another_profile_decide_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "krcore/fig10b/sim"
+    folder.mkdir(parents=True)
+    frame = pd.DataFrame(
+        [{"metric": "rate", "value": 138e6, "unit": "op/s", "node": -1, "thread": -1}]
+    )
+    frame = frame.assign(
+        clients=240,
+        fabric="sim",
+        profile="krcore",
+        experiment="krcore/fig10b",
+        repetition=0,
+        seed=1,
+        clock="virtual",
+        flags="",
+    )
+    frame.to_parquet(folder / "results.parquet")
+
+    def verdict(run: dict[str, Any]) -> claims.Verdict:
+        (folder / "run.json").write_text(json.dumps(run))
+        found = {v.claim: v for v in claims.evaluate(tmp_path, "krcore")}
+        return found["krcore/f10b_verbs_peak"]
+
+    assert verdict({"profile": None, "overrides": {}}).verdict == "held"
+    assert verdict({"profile": "krcore", "overrides": {}}).measured == pytest.approx(138)
+    other = verdict({"profile": "cx5", "overrides": {}})
+    assert (other.verdict, "profile cx5" in other.reason) == ("not evaluated", True)
+    changed = verdict({"profile": None, "overrides": {"link.rate_gbps": 1}})
+    assert (changed.verdict, "link.rate_gbps" in changed.reason) == ("not evaluated", True)

@@ -1,0 +1,175 @@
+"""Wrong input: each message names the value, what is allowed, and what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyrdma import Axis, Experiment, InvalidArgument, registry, units
+from pyrdma.profiles import FOLDER, Profile, names
+from tests.harness.support import FAKE, environment, pyrdma
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "krcore/fig10z"], ["unknown experiment 'krcore/fig10z'", "krcore/fig10"]),
+        (["run", FAKE, "--fabric", "smh"], ["unknown fabric 'smh'", "sim, shm, verbs"]),
+        (["run", FAKE, "--fabric", "verbs"], ["cannot run on verbs: there is nothing to send"]),
+        (["run", FAKE, "--set", "m=1"], ["no parameter 'm'", "axes: behaviour, n"]),
+        (["run", FAKE, "--set", "n"], ["is not KEY=VALUE"]),
+        (["run", FAKE, "--profile", "cx55"], ["unknown profile 'cx55'", "cx5"]),
+        (
+            ["run", FAKE, "--set", "link.rate_gbps=-1"],
+            ["link.rate_gbps = -1 Gbps", "0.001 to 10000 Gbps"],
+        ),
+        (
+            ["run", FAKE, "--set", "link.rate=1"],
+            ["unknown parameter 'link.rate'", "link.rate_gbps"],
+        ),
+        (["run", "no/such/file.py"], ["no such experiment file: no/such/file.py"]),
+        (["claims", "krcor"], ["unknown system 'krcor'; did you mean krcore?"]),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], words: list[str], tmp_path: Path) -> None:
+    done = pyrdma(*arguments, *(["--out", str(tmp_path)] if arguments[0] != "list" else []))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+def test_verbs_says_why_not_and_what_to_install(tmp_path: Path) -> None:
+    done = pyrdma("run", "fabric/latency", "--fabric", "verbs", "--out", str(tmp_path))
+    assert done.returncode == 1
+    assert "no provider for real NICs" in done.stderr
+    assert not (tmp_path / "fabric").exists()
+
+
+def change(text: str, pattern: str, replacement: str) -> str:
+    changed, count = re.subn(pattern, replacement, text, count=1, flags=re.MULTILINE)
+    assert count == 1
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "words"),
+    [
+        (r"^mtu_bytes = .*$", "", ["link.mtu_bytes", "missing", "B"]),
+        (
+            r"^mtu_bytes = \{ value = \d+",
+            "mtu_bytes = { value = 1",
+            ["link.mtu_bytes = 1 B", "64 to"],
+        ),
+        (r"^mtu_bytes = \{ value = \d+", 'mtu_bytes = { value = "big"', ["'big' is not a number"]),
+        (
+            r"^mtu_bytes = (.*)unit = \"B\"",
+            r'mtu_bytes = \1unit = "KB"',
+            ["unit 'KB'", "must be 'B'"],
+        ),
+        (r"^mtu_bytes", "mtu_byte", ["unknown parameter 'link.mtu_byte'", "link.mtu_bytes"]),
+        (r"^mtu_bytes = .*$", "mtu_bytes = 4096", ["link.mtu_bytes must be {", "source"]),
+        (r"^(mtu_bytes = .*)source = .*$", r'\1source = "a friend" }', ["source 'a friend'"]),
+        (r"^\[link\]$", "[lnk]", ["unknown key 'lnk'", "link"]),
+        (r"^nodes = .*$", "nodes = 0", ["nodes = 0 must be at least 1"]),
+        (r"^nodes = .*$", "", ["head key 'nodes' (int) is missing"]),
+        (r"^nodes = .*$", "nodes 3", ["not valid TOML"]),
+    ],
+)
+def test_a_wrong_profile_names_file_key_unit_and_range(
+    pattern: str, replacement: str, words: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(change((FOLDER / "cx5.toml").read_text(), pattern, replacement))
+    with pytest.raises(InvalidArgument) as caught:
+        Profile.load(path)
+    for word in [str(path), *words]:
+        assert word in str(caught.value)
+
+
+def test_profiles_that_come_along_load_and_overrides_change_the_hash() -> None:
+    for name in names():
+        profile = Profile.load(name)
+        assert profile.name == name
+        changed = Profile.load(name, {"link.rate_gbps": 1234.5})
+        assert changed.values()["link.rate_gbps"] == 1234.5
+        assert changed.digest() != profile.digest()
+
+
+def test_experiments_are_found_by_id_pattern_paper_and_path() -> None:
+    assert registry.find(["krcore/fig10b"]) == ["krcore/fig10b"]
+    assert set(registry.find(["krcore/fig10*"])) >= {"krcore/fig10a", "krcore/fig10d"}
+    assert registry.find(["krcore"]) == [i for i in registry.ids() if i.startswith("krcore/")]
+    assert registry.find(["all"]) == list(registry.ids())
+    path = str(registry.root() / "krcore/fig10b.py")
+    assert registry.find([path, "krcore/fig10b"]) == ["krcore/fig10b"]
+
+
+def test_every_experiment_declares_what_it_must() -> None:
+    for name in registry.ids():
+        experiment = registry.load(name)
+        assert experiment.title
+        Profile.load(experiment.profile)
+        if experiment.measure is not None:
+            assert list(experiment.points(quick=True))
+            assert len(list(experiment.points(quick=False))) >= len(list(experiment.points()))
+            left_out = set(("sim", "shm")) - set(experiment.fabrics)
+            assert left_out <= set(experiment.why_not), f"{name} does not say why not {left_out}"
+
+
+def test_a_sweep_is_the_product_of_its_axes_less_what_where_leaves_out() -> None:
+    experiment = Experiment(
+        id="a/b",
+        title="",
+        profile="cx5",
+        measure=None,
+        axes={"x": Axis([1, 2]), "y": Axis([1, 2], full=[1, 2, 3])},
+        where=lambda p: p["x"] <= p["y"],
+    )
+    assert [dict(p.params) for p in experiment.points()] == [
+        {"x": 1, "y": 1},
+        {"x": 1, "y": 2},
+        {"x": 2, "y": 2},
+    ]
+    assert len(list(experiment.points(quick=False))) == 5
+    assert [p["y"] for p in experiment.points(settings={"x": 1})] == [1, 2]
+    with pytest.raises(InvalidArgument, match="no parameter 'z'"):
+        next(experiment.points())["z"]
+
+
+def test_units_convert_within_a_dimension_only() -> None:
+    assert units.convert(1.5, "us", "ns") == pytest.approx(1500)
+    assert units.convert(12.5, "GB/s", "Gbps") == pytest.approx(100)
+    assert units.convert(0.14, "x", "percent") == pytest.approx(14)
+    with pytest.raises(InvalidArgument, match="cannot convert"):
+        units.convert(1, "us", "Gbps")
+    with pytest.raises(InvalidArgument, match="unknown unit 'usec'"):
+        units.convert(1, "usec", "ns")
+
+
+def test_json_is_alone_on_standard_output() -> None:
+    for command in (["list", "--json"], ["doctor", "--json"]):
+        done = pyrdma(*command)
+        assert done.returncode == 0, done.stderr
+        assert isinstance(json.loads(done.stdout), list)
+
+
+def test_importing_loads_neither_tables_nor_figures_nor_the_native_module() -> None:
+    code = (
+        "import sys, time; s = time.perf_counter(); import pyrdma;"
+        "t = time.perf_counter() - s;"
+        "heavy = {'pandas', 'matplotlib', 'yaml', 'scipy', 'numpy', 'pyrdma._core'};"
+        "print(t, *sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment()
+    )
+    seconds, *loaded = done.stdout.split()
+    assert loaded == []
+    assert float(seconds) < 0.3

@@ -1,0 +1,257 @@
+"""Sweeps: what is kept, what is measured again, and what happens when things go wrong."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from pyrdma import Error, registry
+from pyrdma.result import DiskFull, write_atomically
+from pyrdma.run import Options, run
+from pyrdma.sweep import Sweep, median_interval
+from tests.harness.support import COMMAND, FAKE, environment, pyrdma
+
+
+def canonical(out: Path) -> str:
+    """Return a hash of the results as text, every digit of them."""
+    frame = pd.read_parquet(out / "fake/numbers/sim/results.parquet")
+    return hashlib.sha256(frame.to_csv(index=False, float_format="%.17g").encode()).hexdigest()
+
+
+def marks(folder: Path) -> list[str]:
+    return sorted(path.name.split("-")[0] for path in folder.iterdir())
+
+
+def test_equal_with_one_and_two_workers_and_other_with_another_seed(tmp_path: Path) -> None:
+    for name, jobs, seed in (("one", 1, 7), ("two", 2, 7), ("other", 2, 8)):
+        run(FAKE, Options(out=tmp_path / name, jobs=jobs, seed=seed))
+    assert canonical(tmp_path / "one") == canonical(tmp_path / "two")
+    assert canonical(tmp_path / "one") != canonical(tmp_path / "other")
+
+
+def test_writes_the_table_the_histograms_the_figures_and_the_provenance(tmp_path: Path) -> None:
+    report = run(FAKE, Options(out=tmp_path))
+    folder = tmp_path / "fake/numbers/sim"
+    assert [p.name for p in report.figures] == ["numbers.png", "numbers.pdf"]
+    frame = pd.read_parquet(folder / "results.parquet")
+    assert {"experiment", "series", "n", "metric", "value", "unit", "seed"} <= set(frame.columns)
+    assert (frame["clock"] == "virtual").all()
+    document = json.loads((folder / "run.json").read_text())
+    digest = hashlib.sha256((folder / "results.parquet").read_bytes()).hexdigest()
+    assert document["files"]["results.parquet"] == digest
+    assert document["provenance"]["cpu"]["level"].startswith("x86-64-v")
+    assert document["profiles"]["cx5"]["digest"]
+
+
+def test_what_is_done_is_not_measured_again(tmp_path: Path, monkeypatch: Any) -> None:
+    log = tmp_path / "marks"
+    log.mkdir()
+    monkeypatch.setenv("FAKE_MARKS", str(log))
+    assert run(FAKE, Options(out=tmp_path)).outcome.measured == 4
+    again = run(FAKE, Options(out=tmp_path)).outcome
+    assert (again.measured, again.reused) == (0, 4)
+    more = run(FAKE, Options(out=tmp_path, settings={"n": 9})).outcome
+    assert (more.measured, more.reused) == (1, 0)
+    assert marks(log) == ["1", "2", "3", "4", "9"]
+    assert run(FAKE, Options(out=tmp_path, fresh=True)).outcome.measured == 4
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    log = tmp_path / "marks"
+    log.mkdir()
+    arguments = ["run", FAKE, "--out", str(tmp_path / "out"), "--set", "behaviour=slow", "--full"]
+    with subprocess.Popen(
+        [*COMMAND, *arguments, "--jobs", "1"],
+        env=environment(FAKE_MARKS=str(log)),
+        stdout=subprocess.DEVNULL,
+    ) as process:
+        points = tmp_path / "out/fake/numbers/sim/points"
+        deadline = time.monotonic() + 60
+        while len(list(points.glob("*.json"))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.kill()
+    done = len(list(points.glob("*.json")))
+    assert 3 <= done < 12
+    workers = {int(path.name.split("-")[1]) for path in log.iterdir()}
+    assert _gone(workers), "a worker outlived the killed run"
+    finished = pyrdma(*arguments, FAKE_MARKS=str(log))
+    assert finished.returncode == 0, finished.stderr
+    assert f"{12 - done} points measured, {done} were there" in finished.stdout
+    frame = pd.read_parquet(tmp_path / "out/fake/numbers/sim/results.parquet")
+    assert sorted(frame["n"].unique()) == list(range(1, 13))
+
+
+def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path: Path) -> None:
+    log = tmp_path / "marks"
+    log.mkdir()
+    arguments = ["run", FAKE, "--out", str(tmp_path / "out"), "--set", "behaviour=slow", "--full"]
+    process = subprocess.Popen(
+        [*COMMAND, *arguments, "--jobs", "2"],
+        env=environment(FAKE_MARKS=str(log)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    points = tmp_path / "out/fake/numbers/sim/points"
+    deadline = time.monotonic() + 60
+    while len(list(points.glob("*.json"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, complaints = process.communicate(timeout=30)
+    assert process.returncode == 130, complaints
+    assert "interrupted" in complaints
+    assert "Traceback" not in complaints
+    assert _gone({int(path.name.split("-")[1]) for path in log.iterdir()})
+    finished = pyrdma(*arguments)
+    assert finished.returncode == 0, finished.stderr
+    assert "were there" in finished.stdout
+
+
+def _gone(processes: set[int]) -> bool:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if not any(_lives(p) for p in processes):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _lives(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_a_point_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
+    outcome = run(FAKE, Options(out=tmp_path, settings={"behaviour": "dies"})).outcome
+    assert outcome.measured == 3
+    assert list(outcome.failed.values()) == [
+        "its worker process died each time (killed, or out of memory)"
+    ]
+
+
+def test_a_point_that_fails_is_named_and_the_others_stay(tmp_path: Path) -> None:
+    done = pyrdma("run", FAKE, "--out", str(tmp_path), "--set", "behaviour=fails")
+    assert done.returncode == 1
+    assert "1 points failed: n = 3 is not possible; choose another" in done.stderr
+    document = json.loads((tmp_path / "fake/numbers/sim/run.json").read_text())
+    assert [entry["params"]["n"] for entry in document["failed"]] == [3]
+    frame = pd.read_parquet(tmp_path / "fake/numbers/sim/results.parquet")
+    assert sorted(frame["n"].unique()) == [1, 2, 4]
+
+
+def test_a_full_disk_ends_the_run_and_keeps_what_was_measured(tmp_path: Path) -> None:
+    arguments = ["run", FAKE, "--out", str(tmp_path), "--jobs", "1"]
+    done = pyrdma(*arguments, "--set", "behaviour=full disk")
+    assert done.returncode == 1
+    assert "no space left on the disk" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(list((tmp_path / "fake/numbers/sim/points").glob("*.json"))) == 2
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may mount a small file system")
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if mounted.returncode:
+        pytest.skip(f"no small file system here: {mounted.stderr.strip()}")
+    try:
+        done = pyrdma("run", FAKE, "--out", str(small), "--full")
+        assert done.returncode == 1
+        assert "no space left on the disk" in done.stderr
+        assert "Traceback" not in done.stderr
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: Any) -> None:
+    target = tmp_path / "table"
+    write_atomically(target, b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DiskFull, match="table: no space left on the disk"):
+        write_atomically(target, b"new")
+    assert target.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
+
+
+def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
+    # Root may write anywhere but below what is no folder, and to /proc.
+    folder = Path("/proc/nowhere") if os.getuid() == 0 else tmp_path / "locked"
+    if os.getuid() != 0:
+        folder.mkdir(mode=0o500)
+    done = pyrdma("run", FAKE, "--out", str(folder))
+    assert done.returncode == 1
+    assert f"{folder}/fake/numbers/sim" in done.stderr
+    assert "--out" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_two_runs_do_not_measure_into_one_folder(tmp_path: Path) -> None:
+    experiment = registry.load(FAKE)
+    folder = tmp_path / "shared"
+    sweep = Sweep(FAKE, experiment, list(experiment.points()), folder)
+    code = (
+        "import sys, time; from pathlib import Path; from pyrdma.store import Store;"
+        "store = Store(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, env=environment()
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(Error, match=f"process {holder.pid}"):
+            sweep.run()
+        holder.kill()
+    assert sweep.run().measured == 4
+
+
+def test_any_executor_will_do(tmp_path: Path) -> None:
+    executor: Executor
+    with ThreadPoolExecutor(2) as executor:
+        assert run(FAKE, Options(out=tmp_path), executor=executor).outcome.measured == 4
+
+
+def test_real_time_points_repeat_until_their_median_is_known(tmp_path: Path) -> None:
+    run(FAKE, Options(out=tmp_path, fabric="shm"))
+    frame = pd.read_parquet(tmp_path / "fake/numbers/shm/results.parquet")
+    assert (frame["clock"] == "real").all()
+    repetitions = frame.groupby(["n", "series"])["repetition"].nunique()
+    # Six values are the least that bound a median at 95 %; the fake's noise is 0.01 %.
+    assert (repetitions == 6).all()
+
+
+def test_the_interval_of_a_median_against_the_binomial() -> None:
+    from scipy.stats import binom
+
+    assert median_interval(range(5)) is None
+    for count in (6, 9, 15, 40):
+        low, high = median_interval(range(1, count + 1)) or (0, 0)
+        rank = int(low)
+        assert high == count + 1 - rank
+        assert 1 - 2 * binom.cdf(rank - 1, count, 0.5) >= 0.95
+        assert 1 - 2 * binom.cdf(rank, count, 0.5) < 0.95
