@@ -1,0 +1,133 @@
+// The event queue of the simulator, ordered by (time, ticket). Tickets count pushes, so that equal times
+// keep the order of their making on every machine.
+//
+// A calendar: near events lie unsorted in buckets, of which only the current one is sorted; far events (timers)
+// wait in a heap and move in as the calendar advances. Most events are less than some microseconds ahead, so
+// that a push is an append and a pop takes the last of a short array. The more nodes, the narrower the buckets.
+#pragma once
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace pyrdma {
+
+using Picos = std::int64_t;  // picoseconds of virtual time
+inline constexpr Picos kNever = std::numeric_limits<Picos>::max();
+
+/// Something that happens at a time. Owned by whoever schedules it, and alive until it has fired.
+class SimEvent {
+ public:
+  enum class Kind : std::uint8_t { kCallback, kThread };
+  explicit SimEvent(Kind kind = Kind::kCallback) : kind_(kind) {}
+  virtual ~SimEvent() = default;
+  virtual void fire(Picos now) = 0;
+  Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+class EventHeap {
+ public:
+  struct Entry {
+    Picos time;
+    std::uint64_t ticket;
+    SimEvent* event;
+  };
+  explicit EventHeap(std::uint32_t nodes = 1)
+      : width_bits_(std::max(10, 14 - (static_cast<int>(std::bit_width(nodes)) - 4) / 2)), buckets_(kBuckets), occupied_(kBuckets / 64) {}
+
+  bool empty() const { return size_ == 0; }
+  std::size_t size() const { return size_; }
+  /// Time of the next event; kNever when there is none.
+  Picos next_time() {
+    if (size_ == 0) return kNever;
+    if (current_.empty()) advance();
+    return current_.back().time;
+  }
+
+  std::uint64_t push(Picos time, SimEvent* event) {
+    const Entry entry{time, ++tickets_, event};
+    ++size_;
+    const Picos slot = time >> width_bits_;
+    if (slot <= slot_) {
+      insert_sorted(entry);
+    } else if (slot < slot_ + kBuckets) {
+      put(entry, slot);
+    } else {
+      far_.push_back(entry);
+      std::push_heap(far_.begin(), far_.end(), Later{});
+    }
+    return entry.ticket;
+  }
+
+  Entry pop() {
+    if (current_.empty()) advance();
+    --size_;
+    const Entry next = current_.back();
+    current_.pop_back();
+    return next;
+  }
+
+ private:
+  static constexpr Picos kBuckets = 1 << 9;
+
+  struct Later {
+    bool operator()(const Entry& a, const Entry& b) const {
+      return a.time > b.time || (a.time == b.time && a.ticket > b.ticket);
+    }
+  };
+  void insert_sorted(const Entry& entry) {
+    current_.push_back(entry);
+    std::size_t i = current_.size() - 1;
+    for (; i > 0 && Later{}(entry, current_[i - 1]); --i) current_[i] = current_[i - 1];
+    current_[i] = entry;
+  }
+  void put(const Entry& entry, Picos slot) {
+    const auto index = static_cast<std::size_t>(slot & (kBuckets - 1));
+    buckets_[index].push_back(entry);
+    occupied_[index / 64] |= 1ULL << (index % 64);
+    ++near_;
+  }
+
+  // Makes the next slot with events the current one. There is at least one event.
+  void advance() {
+    slot_ = near_ > 0 ? next_occupied() : far_.front().time >> width_bits_;
+    while (!far_.empty() && far_.front().time >> width_bits_ < slot_ + kBuckets) {
+      const Entry entry = far_.front();
+      std::pop_heap(far_.begin(), far_.end(), Later{});
+      far_.pop_back();
+      put(entry, entry.time >> width_bits_);
+    }
+    const auto index = static_cast<std::size_t>(slot_ & (kBuckets - 1));
+    std::swap(current_, buckets_[index]);
+    occupied_[index / 64] &= ~(1ULL << (index % 64));
+    near_ -= current_.size();
+    std::sort(current_.begin(), current_.end(), Later{});
+  }
+
+  Picos next_occupied() const {
+    const auto start = static_cast<std::size_t>((slot_ + 1) & (kBuckets - 1));
+    std::size_t word = start / 64;
+    std::uint64_t bits = occupied_[word] & (~0ULL << (start % 64));
+    while (bits == 0) {
+      word = (word + 1) % occupied_.size();
+      bits = occupied_[word];
+    }
+    const std::size_t index = word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
+    return slot_ + 1 + static_cast<Picos>((index - start) & static_cast<std::size_t>(kBuckets - 1));
+  }
+
+  int width_bits_;              // of a bucket, in picoseconds: 16 ns for a few nodes, 1 ns for thousands
+  std::vector<Entry> current_;  // of slot_ and before, the next one last
+  std::vector<std::vector<Entry>> buckets_;
+  std::vector<std::uint64_t> occupied_;
+  std::vector<Entry> far_;  // a heap
+  Picos slot_ = 0;
+  std::size_t near_ = 0, size_ = 0;
+  std::uint64_t tickets_ = 0;
+};
+
+}  // namespace pyrdma

@@ -1,0 +1,71 @@
+#include "env/sim/fiber.h"
+
+#include <boost/context/protected_fixedsize_stack.hpp>
+#include <utility>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define PYRDMA_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define PYRDMA_ASAN 1
+#endif
+#endif
+#ifdef PYRDMA_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace __cxxabiv1 {
+struct __cxa_eh_globals;
+extern "C" __cxa_eh_globals* __cxa_get_globals() noexcept;
+}  // namespace __cxxabiv1
+
+namespace pyrdma {
+
+void Fiber::leave([[maybe_unused]] void** fake_stack, [[maybe_unused]] const Fiber& to) {
+#ifdef PYRDMA_ASAN
+  __sanitizer_start_switch_fiber(fake_stack, to.stack_bottom_, to.stack_size_);
+#endif
+}
+
+void Fiber::arrive([[maybe_unused]] void* fake_stack, Fiber* left, boost::context::fiber&& context) {
+#ifdef PYRDMA_ASAN
+  const void* bottom = nullptr;
+  std::size_t size = 0;
+  __sanitizer_finish_switch_fiber(fake_stack, &bottom, &size);
+  if (left != nullptr) {
+    left->stack_bottom_ = bottom;
+    left->stack_size_ = size;
+  }
+#endif
+  if (left != nullptr) left->context_ = std::move(context);
+}
+
+void Fiber::create(std::function<Fiber*()> entry, Fiber*& left) {
+  boost::context::protected_fixedsize_stack allocator(kStackBytes);
+  const boost::context::stack_context stack = allocator.allocate();
+  stack_bottom_ = static_cast<const char*>(stack.sp) - stack.size;
+  stack_size_ = stack.size;
+  context_ = boost::context::fiber(
+      std::allocator_arg, boost::context::preallocated(stack.sp, stack.size, stack), allocator,
+      [entry = std::move(entry), &left](boost::context::fiber&& from) {
+        arrive(nullptr, left, std::move(from));
+        Fiber* next = entry();
+        left = nullptr;
+        leave(nullptr, *next);
+        return std::move(next->context_);
+      });
+}
+
+void Fiber::switch_between(Fiber& from, Fiber& to, Fiber*& left) {
+  // An exception that is being handled belongs to its stack, but the runtime keeps it per OS thread.
+  auto* runtime = reinterpret_cast<ExceptionState*>(__cxxabiv1::__cxa_get_globals());
+  from.exceptions_ = std::exchange(*runtime, to.exceptions_);
+  left = &from;
+  leave(&from.fake_stack_, to);
+  boost::context::fiber context = std::move(to.context_).resume();
+  arrive(from.fake_stack_, left, std::move(context));
+  runtime = reinterpret_cast<ExceptionState*>(__cxxabiv1::__cxa_get_globals());
+  *runtime = from.exceptions_;
+}
+
+}  // namespace pyrdma

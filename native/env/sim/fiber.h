@@ -1,0 +1,42 @@
+// A stack with a guard page that can be switched to (Boost.Context), with the annotations that the
+// address sanitizer needs to follow the switch, and with its own state of C++ exception handling.
+#pragma once
+#include <boost/context/fiber.hpp>
+#include <cstddef>
+#include <functional>
+
+namespace pyrdma {
+
+class Fiber {
+ public:
+  static constexpr std::size_t kStackBytes = 256 * 1024;  // address space; only touched pages are resident
+
+  /// An empty fiber stands for the stack that first switches away from it (the external thread).
+  Fiber() = default;
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  /// Prepares `entry` to run at the first switch here. It returns the fiber that runs on when it is done.
+  /// `left` is where the leaver of a switch notes itself: only the one that arrives can store the
+  /// leaver's context. One per scheduler.
+  void create(std::function<Fiber*()> entry, Fiber*& left);
+
+  /// Leaves the running stack, `from`, and continues `to`; returns when something switches back to `from`.
+  static void switch_between(Fiber& from, Fiber& to, Fiber*& left);
+
+ private:
+  struct ExceptionState {  // the Itanium C++ ABI's __cxa_eh_globals
+    void* caught = nullptr;
+    unsigned int uncaught = 0;
+  };
+  static void leave(void** fake_stack, const Fiber& to);
+  static void arrive(void* fake_stack, Fiber* left, boost::context::fiber&& context);
+
+  boost::context::fiber context_;
+  const void* stack_bottom_ = nullptr;
+  std::size_t stack_size_ = 0;
+  void* fake_stack_ = nullptr;
+  ExceptionState exceptions_;
+};
+
+}  // namespace pyrdma

@@ -1,0 +1,314 @@
+#include "env/sim/scheduler.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "base/error.h"
+
+namespace pyrdma {
+
+SimScheduler::SimScheduler(std::uint32_t nodes) : heap_(nodes) { external_.name = "external"; }
+SimScheduler::~SimScheduler() = default;
+
+void SimDeadline::fire(Picos now) {
+  if (armed_for != now) return;  // superseded by an earlier one
+  armed_for = kNever;
+  if (!thread.parked) return;
+  if (thread.deadline <= now) {
+    thread.scheduler.wake_at(thread, now);
+  } else if (thread.deadline != kNever) {
+    armed_for = thread.deadline;
+    thread.scheduler.schedule(*this, armed_for);
+  }
+}
+
+// ---- the event loop ----
+
+// Runs events, on whatever stack calls it, until a thread is due; returns that thread.
+SimThread& SimScheduler::next_thread() {
+  in_event_ = true;
+  for (;;) {
+    if (heap_.empty()) {
+      interrupt_ = Interrupt::kDeadlock;
+      break;
+    }
+    const EventHeap::Entry entry = heap_.pop();
+    now_ = entry.time;
+    ++events_;
+    fingerprint_ = (fingerprint_ ^ static_cast<std::uint64_t>(now_)) * 0x9e3779b97f4a7c15ULL + entry.ticket;
+    if (entry.event->kind() == SimEvent::Kind::kThread) {
+      auto& thread = static_cast<SimThread&>(*entry.event);
+      if (entry.ticket == thread.wake_ticket && take_core(thread)) {
+        thread.wake_time = kNever;
+        thread.clock = std::max(thread.clock, now_);
+        in_event_ = false;
+        return thread;
+      }
+    } else {
+      entry.event->fire(now_);
+    }
+    if ((events_ & 1023) == 0) {
+      if (stop_.load(std::memory_order_relaxed)) {
+        interrupt_ = Interrupt::kStopped;
+        break;
+      }
+      if (now_ > time_limit_) {
+        interrupt_ = Interrupt::kTimeLimit;
+        break;
+      }
+    }
+  }
+  in_event_ = false;
+  external_.wake_time = kNever;
+  external_.wake_ticket = 0;
+  external_.clock = std::max(external_.clock, now_);
+  return external_;
+}
+
+void SimScheduler::wait_for_wake(SimThread& self) {
+  if (self.core != nullptr) self.core->free_at = std::max(self.core->free_at, self.clock);
+  SimThread& due = next_thread();
+  if (&due != &self) {
+    current_ = &due;
+    Fiber::switch_between(self.fiber, due.fiber, left_);
+  }
+  current_ = &self;
+  if (interrupt_ != Interrupt::kNone && &self == &external_) throw_interrupt();
+  if (self.kill_pending) {
+    self.kill_pending = false;
+    self.unwinding = true;
+    throw NodeKilled{};
+  }
+}
+
+void SimScheduler::throw_interrupt() {
+  const Interrupt cause = interrupt_;
+  interrupt_ = Interrupt::kNone;
+  if (cause == Interrupt::kStopped) {
+    stop_.store(false, std::memory_order_relaxed);
+    throw Error(ErrorCode::kTimeout, "the simulation was stopped on request", false);
+  }
+  std::string waiting;
+  for (const SimNodeThreads* node : nodes_)
+    for (const auto& thread : node->threads)
+      if (!thread->finished && waiting.size() < 400) waiting += " " + thread->name;
+  if (cause == Interrupt::kTimeLimit)
+    throw Error(ErrorCode::kTimeout,
+                "the simulation passed its time limit; still running:" + waiting, false);
+  throw Error(ErrorCode::kInternal,
+              "deadlock: nothing can happen any more, and these threads wait without a deadline:" + waiting,
+              false);
+}
+
+// True when the thread may run on its core now; otherwise it has been queued for later.
+bool SimScheduler::take_core(SimThread& thread) {
+  SimCore* core = thread.core;
+  if (core == nullptr || core->threads <= 1) return true;
+  Picos start = std::max(now_, core->free_at);
+  if (start <= now_ && core->last_thread != &thread) {
+    start = now_ + thread.node->context_switch;
+    core->last_thread = &thread;
+    core->free_at = start;
+  }
+  if (start <= now_) {
+    core->waiting -= thread.waits_for_core;
+    thread.waits_for_core = false;
+    return true;
+  }
+  core->waiting += !thread.waits_for_core;
+  thread.waits_for_core = true;
+  thread.wake_time = start;
+  thread.wake_ticket = heap_.push(start, &thread);
+  return false;
+}
+
+void SimScheduler::wake_at(SimThread& thread, Picos when) {
+  if (thread.wake_time <= when || thread.finished) return;
+  thread.wake_time = when;
+  thread.wake_ticket = heap_.push(when, &thread);
+}
+
+// ---- what a thread calls ----
+
+void SimScheduler::sync() {
+  SimThread& self = *current_;
+  if (self.unwinding) return;
+  if (heap_.next_time() >= self.clock) {
+    now_ = std::max(now_, self.clock);
+    return;
+  }
+  wake_at(self, self.clock);
+  wait_for_wake(self);
+}
+
+void SimScheduler::work(Picos duration) {
+  SimThread& self = *current_;
+  while (self.core != nullptr && self.core->threads > 1 && duration > 0 && !self.unwinding) {
+    const Picos slice = std::min(duration, self.node->timeslice);
+    self.clock += slice;
+    duration -= slice;
+    sync();
+    if (duration > 0 && self.core->waiting > 0) {  // the slice is over: go behind the waiting ones
+      self.core->last_thread = nullptr;
+      wake_at(self, self.clock);
+      wait_for_wake(self);
+    }
+  }
+  self.clock += duration;
+}
+
+void SimScheduler::sleep_until(Picos when) {
+  SimThread& self = *current_;
+  if (self.unwinding) return;
+  self.clock = std::max(self.clock, when);
+  sync();
+}
+
+bool SimScheduler::poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, Picos deadline, Watch* only,
+                              Picos least_turn) {
+  SimThread& self = *current_;
+  Watch& target = only != nullptr ? *only : is_external() ? anything_ : node.touched;
+  for (bool first = true;; first = false) {
+    const Picos start = self.clock;
+    if (ready()) return true;
+    if (self.unwinding || self.clock >= deadline) return false;
+    if (self.clock == start) self.clock += least_turn;
+    if (first && self.node != nullptr) touch(*self.node);  // others may wait for what this thread did
+    self.grid_start = self.clock;
+    self.grid_step = self.clock - start;
+    self.deadline = deadline;
+    if (deadline != kNever && self.deadline_timer.armed_for > deadline) {
+      self.deadline_timer.armed_for = deadline;
+      schedule(self.deadline_timer, deadline);
+    }
+    watch(self, target);
+    self.parked = true;
+    struct Unpark {
+      SimThread& thread;
+      ~Unpark() {
+        thread.parked = false;
+        unwatch(thread);
+      }
+    } unpark{self};
+    wait_for_wake(self);
+  }
+}
+
+void SimScheduler::watch(SimThread& thread, Watch& watch) {
+  auto* first = static_cast<SimThread*>(watch.first_);
+  thread.next_watcher = first;
+  thread.watcher_link = reinterpret_cast<SimThread**>(&watch.first_);
+  if (first != nullptr) first->watcher_link = &thread.next_watcher;
+  watch.first_ = &thread;
+}
+
+void SimScheduler::unwatch(SimThread& thread) {
+  if (thread.watcher_link == nullptr) return;
+  *thread.watcher_link = thread.next_watcher;
+  if (thread.next_watcher != nullptr) thread.next_watcher->watcher_link = thread.watcher_link;
+  thread.watcher_link = nullptr;
+}
+
+void SimScheduler::notify(Watch& watch) {
+  const Picos when = clock();
+  while (watch.first_ != nullptr) {
+    SimThread& thread = *static_cast<SimThread*>(watch.first_);
+    unwatch(thread);
+    Picos turn = thread.grid_start;
+    if (when > turn) turn += (when - turn + thread.grid_step - 1) / thread.grid_step * thread.grid_step;
+    wake_at(thread, turn);
+  }
+}
+
+// ---- threads ----
+
+SimThread* SimScheduler::spawn(SimNodeThreads& node, std::string name, std::function<void()> body) {
+  if (std::find(nodes_.begin(), nodes_.end(), &node) == nodes_.end()) nodes_.push_back(&node);
+  auto owned = std::make_unique<SimThread>(*this);
+  SimThread& thread = *owned;
+  thread.name = std::move(name);
+  thread.node = &node;
+  thread.body = std::move(body);
+  thread.clock = clock();
+  if (!node.cores.empty()) {
+    thread.core = &node.cores[node.next_core++ % node.cores.size()];
+    ++thread.core->threads;
+  }
+  thread.fiber.create([this, &thread] { return thread_main(thread); }, left_);
+  node.threads.push_back(std::move(owned));
+  wake_at(thread, thread.clock);
+  return &thread;
+}
+
+Fiber* SimScheduler::thread_main(SimThread& thread) {
+  current_ = &thread;
+  try {
+    if (!thread.kill_pending) thread.body();
+  } catch (const NodeKilled&) {
+    // The node's power is gone: nothing of the thread remains.
+  } catch (...) {
+    thread.failure = std::current_exception();
+  }
+  thread.body = nullptr;
+  thread.finished = true;
+  if (thread.core != nullptr) {
+    --thread.core->threads;
+    thread.core->free_at = std::max(thread.core->free_at, thread.clock);
+  }
+  notify(thread.finish_watch);
+  notify(any_finish_);
+  touch(*thread.node);
+  SimThread& next = next_thread();
+  current_ = &next;
+  return &next.fiber;
+}
+
+void SimScheduler::await_finish(SimThread& thread) {
+  if (thread.finished || current_->unwinding) return;
+  poll_until(*thread.node, [&thread] { return thread.finished; }, kNever, &thread.finish_watch, 1000);
+}
+
+void SimScheduler::await_all(const std::vector<SimThread*>& threads) {
+  if (threads.empty()) return;
+  poll_until(
+      *threads.front()->node,
+      [&threads] {
+        bool all = true;
+        for (const SimThread* thread : threads) {
+          if (thread->failure) return true;
+          all = all && thread->finished;
+        }
+        return all;
+      },
+      kNever, &any_finish_, 1000);
+}
+
+void SimScheduler::kill(SimNodeThreads& node) {
+  node.killed = true;
+  bool self = false;
+  for (auto it = node.threads.rbegin(); it != node.threads.rend(); ++it) {
+    SimThread& thread = **it;
+    if (thread.finished || thread.unwinding) continue;
+    if (&thread == current_ && !in_event_) {
+      self = true;
+      continue;
+    }
+    thread.kill_pending = true;
+    if (thread.core != nullptr) --thread.core->threads;
+    thread.core = nullptr;  // a dead thread needs no core to unwind on
+    thread.wake_time = kNever;
+    wake_at(thread, clock());
+  }
+  if (self) {
+    current_->unwinding = true;
+    throw NodeKilled{};
+  }
+}
+
+void SimScheduler::unwind(SimNodeThreads& node) {
+  PYRDMA_ASSERT(is_external());
+  kill(node);
+  for (const auto& thread : node.threads) await_finish(*thread);
+}
+
+}  // namespace pyrdma

@@ -1,0 +1,159 @@
+// Deterministic virtual time: an event heap, fibers with their own CPU clocks, and the parking of pollers.
+//
+// A thread runs ahead of global time by what it has charged, and catches up (sync) before anything whose
+// order others can observe: clock readings, waiting, sleeping. Work handed to a NIC is stamped with the
+// thread's clock. So code between two syncs may see memory that is a little old, never younger than its
+// own clock, and equal seeds give equal runs.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "base/units.h"
+#include "env/env.h"
+#include "env/sim/event_heap.h"
+#include "env/sim/fiber.h"
+
+namespace pyrdma {
+
+/// One core of a simulated node, shared by the threads that are pinned to it.
+struct SimCore {
+  std::uint32_t threads = 0;
+  std::uint32_t waiting = 0;
+  Picos free_at = 0;
+  const void* last_thread = nullptr;
+};
+
+struct SimThread;
+
+/// What a node's threads have in common.
+struct SimNodeThreads {
+  Watch touched;  // pollers without a Watch of their own
+  std::vector<SimCore> cores;
+  std::uint32_t next_core = 0;
+  Picos context_switch = 0;
+  Picos timeslice = kNever;
+  std::vector<std::unique_ptr<SimThread>> threads;
+  bool killed = false;
+};
+
+/// Fires at a parked thread's deadline. At most one is live per thread, however often it waits.
+struct SimDeadline final : SimEvent {
+  explicit SimDeadline(SimThread& owner) : thread(owner) {}
+  void fire(Picos now) override;
+  SimThread& thread;
+  Picos armed_for = kNever;
+};
+
+class SimScheduler;
+
+/// A simulated thread: a fiber with a CPU clock, at or ahead of global time while it runs.
+struct SimThread final : SimEvent {
+  explicit SimThread(SimScheduler& owner) : SimEvent(Kind::kThread), scheduler(owner) {}
+  void fire(Picos) override {}
+
+  SimScheduler& scheduler;
+  std::string name;
+  SimNodeThreads* node = nullptr;  // null: the external thread, that is, the caller of the simulation
+  SimCore* core = nullptr;
+  std::function<void()> body;
+  Fiber fiber;
+  Picos clock = 0;
+  std::uint64_t wake_ticket = 0;  // of the wake that counts; earlier ones in the heap are stale
+  Picos wake_time = kNever;
+  bool waits_for_core = false;
+  bool finished = false;
+  bool unwinding = false;  // killed: blocking calls return at once, so that destructors can run
+  bool kill_pending = false;
+  std::exception_ptr failure;
+  Watch finish_watch;
+  // Parking of poll_until.
+  Picos grid_start = 0, grid_step = 1, deadline = kNever;
+  bool parked = false;
+  SimThread* next_watcher = nullptr;
+  SimThread** watcher_link = nullptr;  // the pointer that points here; null when on no watch
+  SimDeadline deadline_timer{*this};
+};
+
+class SimScheduler {
+ public:
+  /// `nodes` is a hint for the event queue.
+  explicit SimScheduler(std::uint32_t nodes = 1);
+  ~SimScheduler();
+  SimScheduler(const SimScheduler&) = delete;
+  SimScheduler& operator=(const SimScheduler&) = delete;
+
+  Picos global_time() const { return now_; }
+  /// The running thread's clock; inside an event, the event's time.
+  Picos clock() const { return in_event_ ? now_ : current_->clock; }
+  void charge(Picos cost) { current_->clock += cost; }
+  /// Lets everything that happens before the running thread's clock happen.
+  void sync();
+  void work(Picos duration);
+  void sleep_until(Picos when);
+  /// Env::poll_until. An empty turn lasts what ready() charged, or `least_turn` when that was nothing.
+  bool poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, Picos deadline, Watch* only,
+                  Picos least_turn);
+
+  /// Wakes the pollers of `watch`: each resumes at its first turn that begins at clock() or later.
+  void notify(Watch& watch);
+  /// Wakes the node's pollers that wait for anything.
+  void touch(SimNodeThreads& node) {
+    if (node.touched.first_ != nullptr) notify(node.touched);
+    if (anything_.first_ != nullptr) notify(anything_);
+  }
+
+  SimThread* spawn(SimNodeThreads& node, std::string name, std::function<void()> body);
+  /// Blocks until `thread` has finished.
+  void await_finish(SimThread& thread);
+  /// Blocks until all have finished, or one of them has failed.
+  void await_all(const std::vector<SimThread*>& threads);
+  /// Unwinds all of the node's threads with NodeKilled, at this moment, youngest first.
+  void kill(SimNodeThreads& node);
+  /// Unwinds them all and runs until they are gone. For destruction.
+  void unwind(SimNodeThreads& node);
+
+  void schedule(SimEvent& event, Picos when) { heap_.push(when, &event); }
+
+  /// Ends the running call of the external thread with Error. Any OS thread, or a signal handler.
+  void request_stop() { stop_.store(true, std::memory_order_relaxed); }
+  void set_time_limit(Picos limit) { time_limit_ = limit; }
+  std::uint64_t fingerprint() const { return fingerprint_; }
+  std::uint64_t events() const { return events_; }
+  bool is_external() const { return current_ == &external_; }
+
+ private:
+  friend struct SimDeadline;
+  enum class Interrupt : std::uint8_t { kNone, kDeadlock, kStopped, kTimeLimit };
+
+  void wait_for_wake(SimThread& self);
+  SimThread& next_thread();
+  bool take_core(SimThread& thread);
+  void wake_at(SimThread& thread, Picos when);
+  static void watch(SimThread& thread, Watch& watch);
+  static void unwatch(SimThread& thread);
+  Fiber* thread_main(SimThread& thread);
+  [[noreturn, gnu::cold]] void throw_interrupt();
+
+  EventHeap heap_;
+  Picos now_ = 0;
+  Picos time_limit_ = kNever;
+  SimThread external_{*this};
+  SimThread* current_ = &external_;
+  Fiber* left_ = nullptr;
+  bool in_event_ = false;
+  Interrupt interrupt_ = Interrupt::kNone;
+  Watch any_finish_;
+  Watch anything_;  // external pollers: their predicates may look at any node
+  std::uint64_t fingerprint_ = 0;
+  std::uint64_t events_ = 0;
+  std::vector<const SimNodeThreads*> nodes_;
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace pyrdma

@@ -1,0 +1,64 @@
+#include "env/sim/sim_env.h"
+
+#include "env/sim/sim_storage.h"
+
+namespace pyrdma {
+namespace {
+
+class SimThreadHandle final : public Thread {
+ public:
+  SimThreadHandle(SimScheduler& scheduler, SimThread& thread) : scheduler_(scheduler), thread_(thread) {}
+  ~SimThreadHandle() override { scheduler_.await_finish(thread_); }
+  void join() override {
+    scheduler_.await_finish(thread_);
+    if (thread_.failure) std::rethrow_exception(std::exchange(thread_.failure, nullptr));
+  }
+
+ private:
+  SimScheduler& scheduler_;
+  SimThread& thread_;
+};
+
+}  // namespace
+
+void SimTrace::event(Time when, std::string_view what, std::string_view details) {
+  std::string line = std::to_string(when) + " ns  node " + std::to_string(node_) + "  ";
+  line.append(what).append("  ").append(details);
+  lines_.push_back(std::move(line));
+}
+
+SimEnv::SimEnv(SimScheduler& scheduler, NodeId node, NodeId nodes, std::uint32_t cores, std::uint64_t seed,
+               const SimCpuCosts& costs, Picos context_switch, Picos timeslice,
+               std::vector<std::string>& trace_lines)
+    : scheduler_(scheduler), node_(node), nodes_(nodes), seed_(seed), costs_(costs),
+      storage_(std::make_unique<SimStorage>(*this)), trace_(node, trace_lines) {
+  threads_.cores.resize(cores);
+  threads_.context_switch = context_switch;
+  threads_.timeslice = timeslice;
+}
+
+SimEnv::~SimEnv() = default;
+
+Time SimEnv::now() {
+  charge(Cost::kClockRead, 1);
+  scheduler_.sync();
+  return scheduler_.clock() / kPicosPerNano;
+}
+
+bool SimEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* only) {
+  return scheduler_.poll_until(threads_, ready, to_picos(deadline), only,
+                               costs_.named[static_cast<std::size_t>(Cost::kPredicate)]);
+}
+
+void SimEnv::charge_copy(std::size_t bytes) {
+  const double rate =
+      bytes > costs_.copy_cache_bytes ? costs_.far_copy_picos_per_byte : costs_.copy_picos_per_byte;
+  scheduler_.charge(costs_.copy_call + static_cast<Picos>(static_cast<double>(bytes) * rate));
+}
+
+std::unique_ptr<Thread> SimEnv::spawn(std::string name, std::function<void()> body) {
+  SimThread* thread = scheduler_.spawn(threads_, std::move(name), std::move(body));
+  return std::make_unique<SimThreadHandle>(scheduler_, *thread);
+}
+
+}  // namespace pyrdma

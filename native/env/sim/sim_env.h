@@ -1,0 +1,80 @@
+// Env of a simulated node: virtual time, fibers, the profile's CPU costs.
+#pragma once
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "env/env.h"
+#include "env/sim/scheduler.h"
+#include "env/storage.h"
+#include "env/trace.h"
+
+namespace pyrdma {
+
+inline constexpr Picos kPicosPerNano = 1000;
+inline constexpr Picos to_picos(Time ns) { return ns >= kNever / kPicosPerNano ? kNever : ns * kPicosPerNano; }
+inline constexpr Picos to_picos(double ns) { return static_cast<Picos>(ns * 1000.0 + 0.5); }
+
+/// CPU costs of a simulated node, in picoseconds.
+struct SimCpuCosts {
+  std::array<Picos, static_cast<std::size_t>(Cost::kCount)> named{};
+  Picos copy_call = 0;
+  double copy_picos_per_byte = 0, far_copy_picos_per_byte = 0;
+  std::size_t copy_cache_bytes = 0;
+  Picos storage_write = 0, storage_sync = 0;
+  double storage_picos_per_byte = 0;
+};
+
+/// Keeps what was enabled, in order of occurrence over all nodes: golden traces.
+class SimTrace final : public Trace {
+ public:
+  SimTrace(NodeId node, std::vector<std::string>& lines) : node_(node), lines_(lines) {}
+  void event(Time when, std::string_view what, std::string_view details) override;
+
+ private:
+  NodeId node_;
+  std::vector<std::string>& lines_;
+};
+
+class SimEnv final : public Env {
+ public:
+  SimEnv(SimScheduler& scheduler, NodeId node, NodeId nodes, std::uint32_t cores, std::uint64_t seed,
+         const SimCpuCosts& costs, Picos context_switch, Picos timeslice, std::vector<std::string>& trace_lines);
+  ~SimEnv() override;
+
+  NodeId node() const override { return node_; }
+  NodeId nodes() const override { return nodes_; }
+  Time now() override;
+  bool poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* only) override;
+  void notify(Watch& watch) override { scheduler_.notify(watch); }
+  void sleep_until(Time t) override { scheduler_.sleep_until(to_picos(t)); }
+  void work(Time duration) override { scheduler_.work(to_picos(duration)); }
+  void charge(Cost cost, std::uint64_t count) override {
+    scheduler_.charge(costs_.named[static_cast<std::size_t>(cost)] * static_cast<Picos>(count));
+  }
+  void charge_copy(std::size_t bytes) override;
+  std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body) override;
+  Rng rng(std::string_view purpose) override { return Rng(seed_, node_, purpose); }
+  fabric::Device& device() override { return *device_; }
+  Storage& storage() override { return *storage_; }
+  Trace& trace() override { return trace_; }
+
+  void set_device(fabric::Device* device) { device_ = device; }
+  SimScheduler& scheduler() { return scheduler_; }
+  SimNodeThreads& threads() { return threads_; }
+  const SimCpuCosts& costs() const { return costs_; }
+
+ private:
+  SimScheduler& scheduler_;
+  NodeId node_, nodes_;
+  std::uint64_t seed_;
+  const SimCpuCosts& costs_;
+  SimNodeThreads threads_;
+  fabric::Device* device_ = nullptr;
+  std::unique_ptr<Storage> storage_;
+  SimTrace trace_;
+};
+
+}  // namespace pyrdma

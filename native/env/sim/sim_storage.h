@@ -1,0 +1,26 @@
+// The simulated disk: bytes in memory, with the profile's latencies. Faults come with the fault model.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "env/storage.h"
+
+namespace pyrdma {
+
+class SimEnv;
+
+class SimStorage final : public Storage {
+ public:
+  explicit SimStorage(SimEnv& env) : env_(env) {}
+  std::unique_ptr<File> open(std::string_view name) override;
+  bool exists(std::string_view name) override;
+  void remove(std::string_view name) override;
+
+ private:
+  SimEnv& env_;
+  std::map<std::string, std::shared_ptr<std::vector<std::byte>>, std::less<>> files_;
+};
+
+}  // namespace pyrdma

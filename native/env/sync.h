@@ -1,0 +1,92 @@
+// Locks for protocol code, for real threads and simulated ones alike: they stand on Env::poll_until, so
+// that contention costs virtual time in the simulated world.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "env/env.h"
+
+namespace pyrdma {
+
+/// Mutual exclusion between threads of one node. Not recursive, not fair. unlock() releases, lock() acquires.
+class Mutex {
+ public:
+  explicit Mutex(Env& env) : env_(env) {}
+  void lock() {
+    env_.charge(Cost::kLock);
+    if (try_acquire()) [[likely]] return;
+    env_.poll_until([this] { return try_acquire(); }, kForever, &watch_);
+    env_.charge(Cost::kLockHandoff);
+  }
+  bool try_lock() {
+    env_.charge(Cost::kLock);
+    return try_acquire();
+  }
+  void unlock() {
+    env_.charge(Cost::kLock);
+    held_.store(false, std::memory_order_release);
+    env_.notify(watch_);
+  }
+
+ private:
+  bool try_acquire() {
+    return !held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire);
+  }
+  Env& env_;
+  std::atomic<bool> held_{false};
+  Watch watch_;
+};
+
+/// Set once by set(); every wait() after it returns at once, and sees what was written before set().
+class Event {
+ public:
+  explicit Event(Env& env) : env_(env) {}
+  void set() {
+    is_set_.store(true, std::memory_order_release);
+    env_.notify(watch_);
+  }
+  bool is_set() const { return is_set_.load(std::memory_order_acquire); }
+  /// False when `deadline` passed first.
+  bool wait(Time deadline = kForever) {
+    return env_.poll_until(
+        [this] {
+          env_.charge(Cost::kPredicate);
+          return is_set();
+        },
+        deadline, &watch_);
+  }
+
+ private:
+  Env& env_;
+  std::atomic<bool> is_set_{false};
+  Watch watch_;
+};
+
+/// Reusable barrier for `threads` threads of one node.
+class Barrier {
+ public:
+  Barrier(Env& env, std::uint32_t threads) : env_(env), threads_(threads) {}
+  /// False when `deadline` passed before all arrived; the barrier is then broken for good.
+  bool arrive_and_wait(Time deadline = kForever) {
+    const std::uint64_t ticket = arrived_.fetch_add(1, std::memory_order_acq_rel);
+    const std::uint64_t full = (ticket / threads_ + 1) * threads_;
+    if (ticket + 1 == full) {
+      env_.notify(watch_);
+      return true;
+    }
+    return env_.poll_until(
+        [this, full] {
+          env_.charge(Cost::kPredicate);
+          return arrived_.load(std::memory_order_acquire) >= full;
+        },
+        deadline, &watch_);
+  }
+
+ private:
+  Env& env_;
+  std::uint32_t threads_;
+  std::atomic<std::uint64_t> arrived_{0};
+  Watch watch_;
+};
+
+}  // namespace pyrdma

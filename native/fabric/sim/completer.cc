@@ -1,0 +1,101 @@
+// From the response to the completion: data is scattered, the send queue advances, polling threads wake.
+#include <algorithm>
+
+#include "fabric/sim/nic.h"
+#include "fabric/sim/queue_pair.h"
+
+namespace pyrdma::fabric::sim {
+
+void Message::fire(Picos now) { owner->on_message(*this, now); }
+
+void Nic::on_message(Message& message, Picos now) {
+  switch (message.stage) {
+    case Message::Stage::kRequestArrives: return request_arrives(message, now);
+    case Message::Stage::kRequestExecutes: return request_executes(message, now);
+    case Message::Stage::kReadContinues: return continue_read(message, now);
+    case Message::Stage::kResponseArrives: return response_arrives(message, now);
+    case Message::Stage::kResponseCompletes:
+    case Message::Stage::kLocalCompletes: return response_completes(message, now);
+  }
+}
+
+void Nic::release(Message& message) {
+  drop_reference(message.initiator);
+  message.initiator = nullptr;
+  fabric_.pool.give_back(message);
+}
+
+void Nic::response_arrives(Message& message, Picos now) {
+  if (dead_) return release(message);
+  QueuePairCore& qp = *message.initiator;
+  const Picos cost = (message.last ? times().rx_ack : 0) + (message.last ? touch_state(qp) : 0);
+  const Passage passage = pass_port(message, now, cost, qp.last_completion);
+  if (passage.dropped) return lost(message, now, false);
+  qp.last_completion = passage.due;
+  message.stage = Message::Stage::kResponseCompletes;
+  if (passage.due > now)
+    fabric_.scheduler.schedule(message, passage.due);
+  else
+    response_completes(message, now);
+}
+
+void Nic::response_completes(Message& message, Picos) {
+  QueuePairCore& qp = *message.initiator;
+  const bool local = message.stage == Message::Stage::kLocalCompletes;
+  if (qp.destroyed || dead_ || qp.state != QpState::kReadyToSend ||
+      (!local && message.sequence < qp.completed))
+    return release(message);
+  const SendEntry& entry = qp.entry(message.sequence);
+  const bool data_back = entry.needs_data_back();
+  if (message.status != Status::kSuccess) {
+    fail(qp, message.sequence, message.status);
+    return release(message);
+  }
+  if (data_back && message.length > 0 && !scatter(qp, message.sequence, message)) {
+    fail(qp, message.sequence, Status::kLocalProtection);
+    return release(message);
+  }
+  if (!message.last && !local) return release(message);
+  qp.completed = std::max(qp.completed, message.sequence + 1);
+  qp.retries = 0;
+  if (data_back) --qp.outstanding_reads;
+  if ((entry.flags & kSignaled) != 0) {
+    Completion completion;
+    completion.wr_id = entry.wr_id;
+    completion.opcode = entry.opcode;
+    completion.qp_num = qp.number;
+    completion.byte_count = data_back ? entry.length : 0;
+    qp.send_queue->push(completion, &qp, message.sequence + 1);
+  } else if (data_back) {
+    fabric_.scheduler.touch(env_.threads());
+  }
+  if (qp.pending_failure != Status::kSuccess) fail_pending(qp);
+  if (qp.blocked && qp.state == QpState::kReadyToSend) {
+    qp.blocked = false;
+    activate(qp, fabric_.scheduler.clock());
+  }
+  release(message);
+}
+
+bool Nic::scatter(const QueuePairCore& qp, std::uint64_t sequence, Message& message) {
+  const SendEntry& entry = qp.entry(sequence);
+  if (check_local(qp, sequence) != Status::kSuccess) return false;  // deregistered meanwhile
+  if (!message.has_payload) return true;
+  std::uint64_t skip = message.offset;
+  std::uint32_t copied = 0;
+  const Sge* sges = qp.entry_sges(sequence);
+  for (std::uint32_t i = 0; i < entry.sge_count && copied < message.length; ++i) {
+    if (skip >= sges[i].length) {
+      skip -= sges[i].length;
+      continue;
+    }
+    const Region* region = regions.find(sges[i].lkey);
+    const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(sges[i].length - skip, message.length - copied));
+    place(region->data + (sges[i].addr + skip - region->addr), message.payload() + copied, bytes);
+    copied += bytes;
+    skip = 0;
+  }
+  return true;
+}
+
+}  // namespace pyrdma::fabric::sim

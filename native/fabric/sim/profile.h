@@ -1,0 +1,111 @@
+// What the simulator knows about a testbed: every number of a TOML profile, in one table. The TOML
+// carries each value's unit and source; units and bounds are checked here.
+#pragma once
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace pyrdma::fabric::sim {
+
+// clang-format off
+//      table, key, unit, min, max, meaning
+#define PYRDMA_SIM_PARAMETERS(X)                                                                          \
+  X(topology, two_tier, "bool", 0, 1, "racks behind a spine instead of one switch")                       \
+  X(topology, nodes_per_tor, "count", 1, 4096, "nodes below one top-of-rack switch")                      \
+  X(topology, uplinks_per_tor, "count", 1, 1024, "links from one rack to the spine")                      \
+  X(topology, uplink_gbps, "Gbps", 0.001, 10000, "rate of one such link")                                 \
+  X(link, rate_gbps, "Gbps", 0.001, 10000, "node link, data rate after line coding")                      \
+  X(link, mtu_bytes, "B", 64, 65536, "payload of a full packet")                                          \
+  X(link, overhead_bytes, "B", 0, 1024, "headers and framing of a packet on a connected transport")       \
+  X(link, datagram_overhead_bytes, "B", 0, 1024, "headers and framing of a datagram")                     \
+  X(link, ack_bytes, "B", 1, 1024, "an acknowledgement or read request on the wire")                      \
+  X(link, propagation_ns, "ns", 0, 1e6, "one cable")                                                      \
+  X(link, lossless, "bool", 0, 1, "flow control instead of drops")                                        \
+  X(switch_, latency_ns, "ns", 0, 1e6, "port to port")                                                    \
+  X(switch_, buffer_bytes, "B", 1024, 1e12, "dynamic buffer that all ports share")                        \
+  X(switch_, ecn_threshold_bytes, "B", 0, 1e12, "backlog of a port above which packets are marked")       \
+  X(switch_, pfc_xoff_bytes, "B", 0, 1e12, "backlog of a port above which senders are paused")            \
+  X(pcie, doorbell_ns, "ns", 0, 1e5, "from the CPU's store until the NIC has the request")                \
+  X(pcie, read_ns, "ns", 0, 1e5, "DMA read, round trip")                                                  \
+  X(pcie, write_ns, "ns", 0, 1e5, "DMA write, until visible to the CPU")                                  \
+  X(pcie, bandwidth_gbps, "Gbps", 0.1, 100000, "payload rate each way")                                   \
+  X(nic, tx_latency_ns, "ns", 0, 1e5, "fixed latency of the sending pipeline")                            \
+  X(nic, rx_latency_ns, "ns", 0, 1e5, "fixed latency of the receiving pipeline")                          \
+  X(nic, tx_message_ns, "ns", 0, 1e5, "requester engine, per request")                                    \
+  X(nic, rx_write_ns, "ns", 0, 1e5, "responder engine, per write")                                        \
+  X(nic, rx_read_ns, "ns", 0, 1e5, "responder engine, per read")                                          \
+  X(nic, rx_send_ns, "ns", 0, 1e5, "responder engine, per send")                                          \
+  X(nic, rx_atomic_ns, "ns", 0, 1e5, "responder engine, per atomic")                                      \
+  X(nic, rx_ack_ns, "ns", 0, 1e5, "requester engine, per response")                                       \
+  X(nic, completion_ns, "ns", 0, 1e5, "requester engine, extra for a signaled request")                   \
+  X(nic, dma_read_ns, "ns", 0, 1e5, "requester engine, extra for each payload fetch")                     \
+  X(nic, max_inline_bytes, "B", 0, 4096, "longest inline payload")                                        \
+  X(nic, cache_bytes, "B", 0, 1e12, "on-NIC memory for queue-pair contexts and translations")             \
+  X(nic, qp_state_bytes, "B", 0, 65536, "context of one queue pair in it")                                \
+  X(nic, qp_miss_ns, "ns", 0, 1e5, "engine time of a context miss")                                       \
+  X(nic, mr_state_bytes, "B", 0, 65536, "state of one memory region in it")                               \
+  X(nic, page_state_bytes, "B", 0, 65536, "translation of one page in it")                                \
+  X(nic, mr_miss_ns, "ns", 0, 1e5, "engine time of a translation miss")                                   \
+  X(nic, page_bytes, "B", 4096, 1e12, "page size of registered memory")                                   \
+  X(nic, max_outstanding_reads, "count", 1, 1024, "reads and atomics in flight per queue pair")           \
+  X(nic, device_memory_bytes, "B", 0, 1e12, "memory on the NIC; 0 where there is none")                   \
+  X(nic, device_memory_saving_ns, "ns", 0, 1e5, "what an access saves over host memory")                  \
+  X(nic, has_dc, "bool", 0, 1, "dynamically connected transport")                                         \
+  X(nic, dc_message_ns, "ns", 0, 1e5, "both engines, extra for a dynamically connected request")          \
+  X(nic, dc_reconnect_ns, "ns", 0, 1e6, "switching a dynamically connected queue pair to another target") \
+  X(cpu, post_ns, "ns", 0, 1e6, "one doorbell")                                                           \
+  X(cpu, post_request_ns, "ns", 0, 1e6, "each request behind it")                                         \
+  X(cpu, poll_ns, "ns", 0, 1e6, "taking one completion")                                                  \
+  X(cpu, empty_poll_ns, "ns", 1, 1e6, "finding no completion")                                            \
+  X(cpu, clock_read_ns, "ns", 0, 1e6, "reading the clock")                                                \
+  X(cpu, lock_ns, "ns", 0, 1e6, "an uncontended lock or unlock")                                          \
+  X(cpu, lock_handoff_ns, "ns", 0, 1e6, "from an unlock until the waiter runs on")                        \
+  X(cpu, predicate_ns, "ns", 1, 1e6, "a poll turn over plain memory")                                     \
+  X(cpu, handler_ns, "ns", 0, 1e6, "dispatching a message to its handler")                                \
+  X(cpu, memcpy_call_ns, "ns", 0, 1e6, "fixed part of a copy")                                            \
+  X(cpu, memcpy_gbps, "Gbps", 0.1, 1e5, "copying within the cache")                                       \
+  X(cpu, memcpy_far_gbps, "Gbps", 0.1, 1e5, "copying beyond the cache")                                   \
+  X(cpu, memcpy_cache_bytes, "B", 0, 1e12, "size up to which a copy stays in the cache")                  \
+  X(cpu, system_call_ns, "ns", 0, 1e6, "user to kernel and back")                                         \
+  X(cpu, context_switch_ns, "ns", 0, 1e6, "between threads that share a core")                            \
+  X(cpu, timeslice_us, "us", 1, 1e6, "longest run of a thread that shares a core")                        \
+  X(control, open_us, "us", 0, 1e7, "opening the device: driver context")                                 \
+  X(control, create_pd_us, "us", 0, 1e7, "creating a protection domain")                                  \
+  X(control, create_cq_us, "us", 0, 1e7, "creating a completion queue")                                   \
+  X(control, create_cq_nic_us, "us", 0, 1e7, "part of it that the NIC executes")                          \
+  X(control, create_qp_us, "us", 0, 1e7, "creating a queue pair")                                         \
+  X(control, create_qp_nic_us, "us", 0, 1e7, "part of it that the NIC executes")                          \
+  X(control, modify_init_us, "us", 0, 1e7, "RESET to INIT")                                               \
+  X(control, modify_rtr_us, "us", 0, 1e7, "INIT to RTR")                                                  \
+  X(control, modify_rts_us, "us", 0, 1e7, "RTR to RTS")                                                   \
+  X(control, modify_nic_us, "us", 0, 1e7, "part of each transition that the NIC executes")                \
+  X(control, handshake_us, "us", 0, 1e7, "exchanging addresses with a peer")                              \
+  X(control, register_us, "us", 0, 1e7, "registering memory, fixed part")                                 \
+  X(control, register_page_us, "us", 0, 1e7, "registering memory, per page")                              \
+  X(control, destroy_us, "us", 0, 1e7, "destroying any object")                                           \
+  X(storage, write_us, "us", 0, 1e7, "writing to a file, fixed part")                                     \
+  X(storage, sync_us, "us", 0, 1e7, "making a file durable")                                              \
+  X(storage, rate_gbps, "Gbps", 0.001, 1e5, "disk bandwidth")
+// clang-format on
+
+struct ParameterInfo {
+  std::string_view name;  // "link.rate_gbps"
+  std::string_view unit;
+  double min, max;
+  std::string_view meaning;
+};
+
+struct SimProfile {
+#define PYRDMA_FIELD(table, key, unit, min, max, meaning) double table##_##key = 0;
+  PYRDMA_SIM_PARAMETERS(PYRDMA_FIELD)
+#undef PYRDMA_FIELD
+
+  /// Every parameter with unit and bounds.
+  static std::span<const ParameterInfo> parameters();
+  /// Builds from flat names; all must be there. Throws Error(kInvalidArgument) naming the key, the unit and
+  /// the range for a missing, unknown or out-of-range one.
+  static SimProfile from_values(const std::map<std::string, double>& values);
+};
+
+}  // namespace pyrdma::fabric::sim

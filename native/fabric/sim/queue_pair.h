@@ -1,0 +1,197 @@
+// Queue pairs, completion queues and shared receive queues of the simulated fabric.
+#pragma once
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "fabric/sim/nic.h"
+
+namespace pyrdma::fabric::sim {
+
+class SimCompletionQueue;
+
+struct SimProtectionDomain final : ProtectionDomain {};
+
+struct SimAddressHandle final : AddressHandle {
+  explicit SimAddressHandle(Nic* nic) : target(nic) {}
+  Nic* target;
+};
+
+/// Receives of one queue pair, or shared by many: a ring of requests with their scatter lists.
+class ReceiveQueue {
+ public:
+  struct Entry {
+    std::uint64_t wr_id = 0;
+    std::uint32_t sge_count = 0;
+  };
+  ReceiveQueue(std::uint32_t entries, std::uint32_t max_sges)
+      : limit_(entries), entries_(std::bit_ceil(entries)), sges_(entries_.size() * max_sges), max_sges_(max_sges) {}
+  PostResult post(std::span<const ReceiveRequest> requests);
+  bool empty() const { return head_ == tail_; }
+  Entry take(std::vector<Sge>& sges);  // not empty()
+
+ private:
+  std::size_t limit_;
+  std::vector<Entry> entries_;  // a power of two of them
+  std::vector<Sge> sges_;
+  std::uint32_t max_sges_;
+  std::uint64_t head_ = 0, tail_ = 0;
+};
+
+class SimSharedReceiveQueue final : public SharedReceiveQueue {
+ public:
+  SimSharedReceiveQueue(Nic& nic, std::uint32_t entries, std::uint32_t max_sges)
+      : nic_(nic), queue(entries, max_sges) {}
+  PostResult post_receive(std::span<const ReceiveRequest> requests) override;
+
+ private:
+  Nic& nic_;
+
+ public:
+  ReceiveQueue queue;
+};
+
+// One slot of a send queue. Small, because a ring is walked from end to end and a big one leaves the cache.
+struct SendEntry {
+  std::uint64_t wr_id = 0, remote_addr = 0;
+  std::uint64_t compare_add = 0, swap = 0;  // after execution `swap` holds the old value, for retransmissions
+  const SimAddressHandle* address_handle = nullptr;
+  Picos visible_at = 0;  // when the doorbell has reached the NIC
+  Sge first_sge;
+  std::uint32_t rkey = 0, remote_qpn = 0, remote_qkey = 0, immediate = 0, length = 0;
+  Opcode opcode = Opcode::kWrite;
+  std::uint8_t flags = 0;
+  std::uint8_t sge_count = 0;
+  bool executed = false;  // an atomic that a retransmission must not repeat
+
+  bool needs_data_back() const {
+    return opcode == Opcode::kRead || opcode == Opcode::kCompareSwap || opcode == Opcode::kFetchAdd;
+  }
+};
+
+/// The NIC's side of a queue pair. It outlives the QueuePair object while messages still refer to it.
+class QueuePairCore final : public SimEvent {
+ public:
+  QueuePairCore(Nic& nic, const QpOptions& options, const SimProtectionDomain& pd, SimCompletionQueue& send,
+                SimCompletionQueue& receive, ReceiveQueue* shared);
+  /// The retry timer.
+  void fire(Picos now) override;
+
+  Nic& nic;
+  QpOptions options;
+  const SimProtectionDomain& domain;
+  SimCompletionQueue* send_queue;
+  SimCompletionQueue* receive_queue;
+  std::uint32_t number = 0, psn = 0;
+  std::uint64_t serial = 0;
+  QpState state = QpState::kReset;
+  Nic* peer_nic = nullptr;
+  std::uint32_t peer_number = 0;
+
+  // Send queue: sequence numbers count requests; retired <= completed <= next <= posted.
+  std::vector<SendEntry> entries;  // a power of two of them, at least options.send_entries
+  std::uint64_t slot_of(std::uint64_t sequence) const { return sequence & (entries.size() - 1); }
+  std::vector<Sge> sges;             // entries x max_sges, for requests with more than one
+  std::vector<std::byte> inline_data;  // entries x max_inline
+  std::uint64_t retired = 0;    // slots given back by polling
+  std::uint64_t completed = 0;  // all before have completed
+  std::uint64_t next = 0;       // the next to send
+  std::uint64_t posted = 0;
+  std::uint32_t chunk_offset = 0;  // progress within `next`
+  SendEntry& entry(std::uint64_t sequence) { return entries[slot_of(sequence)]; }
+  const SendEntry& entry(std::uint64_t sequence) const { return entries[slot_of(sequence)]; }
+  const Sge* entry_sges(std::uint64_t sequence) const {
+    const SendEntry& at = entry(sequence);
+    return at.sge_count <= 1 ? &at.first_sge : &sges[slot_of(sequence) * options.max_sges];
+  }
+  std::byte* entry_inline(std::uint64_t sequence) {
+    return &inline_data[slot_of(sequence) * options.max_inline];
+  }
+
+  // Requester engine.
+  bool active = false;
+  Picos ready_at = 0;
+  QueuePairCore* next_active = nullptr;
+  std::uint32_t outstanding_reads = 0;
+  bool blocked = false;  // by a fence, or by too many reads: a response reactivates
+  const Nic* dc_target = nullptr;
+  Picos last_completion = 0;
+  std::uint64_t awaited = 0;  // completed must reach this before a local error may be reported
+  Status pending_failure = Status::kSuccess;  // of the request `next`
+
+  // Retransmission. The responder's half of the connection state stands here too, because a simulated
+  // connection has exactly one initiator: what the responder expects next, and since when.
+  std::uint32_t epoch = 0;
+  std::uint64_t expected = 0;
+  std::uint32_t expected_offset = 0;
+  Picos last_execution = 0;
+  std::uint32_t retries = 0, rnr_retries = 0;
+  bool retry_pending = false, retry_is_rnr = false;
+  std::uint64_t retry_from = 0;
+
+  // Receiving.
+  std::unique_ptr<ReceiveQueue> own_receives;
+  ReceiveQueue* receives;
+  bool receiving = false;  // a message of several chunks has taken `current_receive`
+  ReceiveQueue::Entry current_receive;
+  std::vector<Sge> current_sges;
+
+  bool destroyed = false;
+  std::uint32_t references = 0;  // messages and completions that name this
+
+  bool ordered() const { return options.transport == Transport::kRc || options.transport == Transport::kDc; }
+};
+
+class SimCompletionQueue final : public CompletionQueue {
+ public:
+  SimCompletionQueue(Nic& nic, std::uint32_t entries);
+  ~SimCompletionQueue() override;
+  std::size_t poll(std::span<Completion> out) override;
+  std::uint32_t entries() const override { return entries_; }
+  bool overrun() const override { return overrun_; }
+
+  /// `qp` non-null: polling this gives the send-queue slots before `retire` back.
+  void push(const Completion& completion, QueuePairCore* qp, std::uint64_t retire);
+  /// Forgets the completions of a destroyed queue pair.
+  void purge(const QueuePairCore& qp);
+
+ private:
+  struct Entry {
+    Completion completion;
+    QueuePairCore* qp = nullptr;
+    std::uint64_t retire = 0;
+  };
+  Entry& at(std::uint64_t i) { return ring_[i & (ring_.size() - 1)]; }
+  Nic& nic_;
+  std::uint32_t entries_;
+  std::vector<Entry> ring_;  // a power of two of them
+  std::uint64_t head_ = 0, tail_ = 0;
+  bool overrun_ = false;
+};
+
+class SimQueuePair final : public QueuePair {
+ public:
+  SimQueuePair(Nic& nic, std::unique_ptr<QueuePairCore> core);
+  ~SimQueuePair() override;
+  Transport transport() const override { return core_->options.transport; }
+  std::uint32_t qp_num() const override { return core_->number; }
+  QpState state() const override { return core_->state; }
+  QpAddress address() const override;
+  PostResult post(std::span<const WorkRequest> requests) override;
+  PostResult post_receive(std::span<const ReceiveRequest> requests) override;
+  void connect(const QpAddress& peer) override;
+  void modify(QpState next, const QpAddress* peer) override;
+
+ private:
+  PostError check(const WorkRequest& request) const;
+  void enqueue(const WorkRequest& request);
+  Nic& nic_;
+  std::unique_ptr<QueuePairCore> core_;
+};
+
+/// Deletes the core once nothing refers to it any more.
+void drop_reference(QueuePairCore* core);
+
+}  // namespace pyrdma::fabric::sim

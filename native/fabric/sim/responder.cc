@@ -1,0 +1,307 @@
+// From the port to the memory: a request passes the switch port and the responder engine, is checked as a
+// NIC checks it, takes effect, and is answered.
+#include <algorithm>
+
+#include "fabric/sim/nic.h"
+#include "fabric/sim/queue_pair.h"
+
+namespace pyrdma::fabric::sim {
+
+Nic::Passage Nic::pass_port(Message& message, Picos now, Picos engine_cost, Picos not_before) {
+  Picos arrival = now - message.lead;
+  Nic& sender = message.stage == Message::Stage::kResponseArrives ? *message.target : message.initiator->nic;
+  if (&sender != this) {
+    const Network::PortResult port = fabric_.network.enter_port(node_, arrival, message.wire_bytes);
+    if (port.dropped) {
+      ++counters_.dropped;
+      return {true, 0};
+    }
+    arrival += port.delay;
+    if (port.ecn_marked) {
+      message.ecn_marked = true;
+      ++counters_.ecn_marked;
+    }
+    if (port.pause_sender > sender.paused_until_) {
+      ++sender.counters_.paused;
+      sender.paused_until_ = port.pause_sender;
+    }
+  }
+  responder_free_ = std::max(responder_free_, arrival + times().rx_latency) + engine_cost;
+  return {false, std::max({now, responder_free_ + message.placement, not_before})};
+}
+
+void Nic::request_arrives(Message& message, Picos now) {
+  QueuePairCore& qp = *message.initiator;
+  if (dead_) return lost(message, now, false);
+  Picos cost = message.lead - message.placement - times().rx_latency;
+  if (message.first && cache.overflows()) {
+    if (const QueuePairCore* target = find_target(message)) cost += touch_state(*target);
+    if (const Region* region = message.rkey != 0 ? regions.find(message.rkey) : nullptr)
+      cost += touch_translation(*region, message.remote_addr);
+  }
+  const Passage passage = pass_port(message, now, cost, qp.last_execution);
+  if (passage.dropped) return lost(message, now, qp.next > message.sequence + 1);
+  qp.last_execution = passage.due;
+  message.stage = Message::Stage::kRequestExecutes;
+  if (passage.due > now)
+    fabric_.scheduler.schedule(message, passage.due);
+  else
+    request_executes(message, now);
+}
+
+// The queue pair that a request reaches, or null.
+QueuePairCore* Nic::find_target(const Message& message) const {
+  QueuePairCore* target = queue_pairs.find(message.remote_qpn);
+  const QueuePairCore& qp = *message.initiator;
+  if (target == nullptr || target->options.transport != qp.options.transport || target->destroyed)
+    return nullptr;
+  if (target->state != QpState::kReadyToReceive && target->state != QpState::kReadyToSend &&
+      target->state != QpState::kSendQueueError)
+    return nullptr;
+  switch (qp.options.transport) {
+    case Transport::kRc:
+    case Transport::kUc:
+      return target->peer_nic == &qp.nic && target->peer_number == qp.number ? target : nullptr;
+    case Transport::kUd: return target->options.qkey == message.remote_qkey ? target : nullptr;
+    case Transport::kDc:
+      return target->options.dc_target && target->options.qkey == message.remote_qkey ? target : nullptr;
+  }
+  return nullptr;
+}
+
+void Nic::request_executes(Message& message, Picos now) {
+  QueuePairCore& qp = *message.initiator;
+  if (dead_) return lost(message, now, false);
+  QueuePairCore* target = find_target(message);
+  if (!qp.ordered()) {
+    if (target != nullptr) execute(message, *target, now, false);
+    return release(message);
+  }
+  if (message.epoch != qp.epoch) return release(message);  // it was sent again
+  if (target == nullptr) return lost(message, now, false);
+  const bool duplicate = message.sequence < qp.expected;
+  if (!duplicate && (message.sequence != qp.expected || message.offset != qp.expected_offset))
+    return release(message);  // behind a gap: the retransmission brings it again
+  const Status status = execute(message, *target, now, duplicate);
+  if (status == Status::kRnrRetryExceeded) return release(message);  // not ready: retry is scheduled
+  message.status = status;
+  if (status == Status::kSuccess && !duplicate) {
+    qp.expected_offset = message.last ? 0 : message.offset + message.length;
+    qp.expected += message.last;
+    qp.rnr_retries = 0;
+  }
+  if (status != Status::kSuccess) {
+    if (qp.options.transport == Transport::kRc) enter_error(*target);
+    return respond(message, now - message.placement, now);
+  }
+  const bool is_read = message.opcode == Opcode::kRead;
+  if (is_read && message.total > fabric_.network.chunk_bytes()) {
+    message.offset = 0;
+    return continue_read(message, now);
+  }
+  if (is_read || message.opcode == Opcode::kCompareSwap || message.opcode == Opcode::kFetchAdd)
+    return respond(message, now, now);
+  if (message.last && message.signaled) return respond(message, now - message.placement, now);
+  // The acknowledgement of an unsignaled request is not followed, but it uses the link.
+  if (message.last) link_free_ = std::max(link_free_, now - message.placement) +
+                                 fabric_.network.wire_time(fabric_.network.control().bytes);
+  release(message);
+}
+
+const Region* Nic::accessible(const Message& message, const QueuePairCore& target, std::uint64_t addr,
+                              std::uint64_t bytes, std::uint32_t access) const {
+  const Region* region = regions.find(message.rkey);
+  if (region == nullptr || region->domain != &target.domain || (region->access & access) == 0 ||
+      (target.options.access & access) == 0)
+    return nullptr;
+  if (addr < region->addr || bytes > region->size || addr - region->addr > region->size - bytes) return nullptr;
+  return region;
+}
+
+Status Nic::execute(Message& message, QueuePairCore& target, Picos now, bool duplicate) {
+  const std::uint64_t addr = message.remote_addr + message.offset;
+  switch (message.opcode) {
+    case Opcode::kWrite:
+    case Opcode::kWriteImm: {
+      if (duplicate) return Status::kSuccess;
+      if (message.total > 0) {  // a write of nothing is not checked
+        const Region* region = accessible(message, target, addr, message.length, kRemoteWrite);
+        if (region == nullptr) return Status::kRemoteAccess;
+        if (message.has_payload) place(region->data + (addr - region->addr), message.payload(), message.length);
+      }
+      if (message.opcode == Opcode::kWriteImm && message.last) break;
+      fabric_.scheduler.touch(env_.threads());
+      return Status::kSuccess;
+    }
+    case Opcode::kRead: {
+      if (message.total == 0) return Status::kSuccess;
+      const Region* region = accessible(message, target, message.remote_addr, message.total, kRemoteRead);
+      return region == nullptr ? Status::kRemoteAccess : execute_read(message, *region);
+    }
+    case Opcode::kCompareSwap:
+    case Opcode::kFetchAdd: {
+      if (message.remote_addr % 8 != 0) return Status::kRemoteInvalidRequest;
+      const Region* region = accessible(message, target, message.remote_addr, 8, kRemoteAtomic);
+      return region == nullptr ? Status::kRemoteAccess : execute_atomic(message, *region, duplicate);
+    }
+    default: if (duplicate) return Status::kSuccess; break;
+  }
+  switch (deliver(message, target, message.opcode != Opcode::kWriteImm)) {
+    case Delivery::kDone: return Status::kSuccess;
+    case Delivery::kTooLong: return Status::kRemoteInvalidRequest;
+    case Delivery::kBadBuffer: return Status::kRemoteOperation;
+    case Delivery::kNotReady: break;
+  }
+  ++counters_.rnr_naks;
+  QueuePairCore& qp = *message.initiator;
+  if (qp.ordered())
+    schedule_retry(qp, message.sequence, now + to_picos(Time{target.options.rnr_timer_us} * kMicrosecond), true);
+  return Status::kRnrRetryExceeded;
+}
+
+// Samples the target's memory; long reads do it chunk by chunk (continue_read).
+Status Nic::execute_read(Message& message, const Region& region) {
+  if (message.total > fabric_.network.chunk_bytes()) return Status::kSuccess;
+  message.length = message.total;
+  message.has_payload = !region.synthetic;
+  message.reserve_payload();
+  if (message.has_payload)
+    std::memcpy(message.payload(), region.data + (message.remote_addr - region.addr), message.length);
+  return Status::kSuccess;
+}
+
+Status Nic::execute_atomic(Message& message, const Region& region, bool duplicate) {
+  SendEntry& entry = message.initiator->entry(message.sequence);
+  message.length = 8;
+  message.has_payload = true;
+  if (!duplicate || !entry.executed) {
+    auto* word = reinterpret_cast<std::uint64_t*>(region.data + (message.remote_addr - region.addr));
+    entry.swap = *word;
+    entry.executed = true;
+    if (message.opcode == Opcode::kFetchAdd) *word += message.compare_add;
+    else if (*word == message.compare_add) *word = message.swap;
+    fabric_.scheduler.touch(env_.threads());
+  }
+  std::memcpy(message.payload(), &entry.swap, 8);
+  return Status::kSuccess;
+}
+
+// A send, or the immediate of a write, meets a posted receive.
+Nic::Delivery Nic::deliver(Message& message, QueuePairCore& target, bool with_data) {
+  if (!target.receiving) {
+    if (target.receives->empty()) return Delivery::kNotReady;
+    target.current_receive = target.receives->take(target.current_sges);
+    target.receiving = true;
+  }
+  const std::uint32_t grh = target.options.transport == Transport::kUd ? kGrhBytes : 0;
+  if (with_data) {
+    std::uint64_t room = 0;
+    for (const Sge& sge : target.current_sges) room += sge.length;
+    if (room < std::uint64_t{message.total} + grh) {
+      fail_receive(target, Status::kLocalLength);
+      return Delivery::kTooLong;
+    }
+    std::uint64_t skip = std::uint64_t{message.offset} + grh;
+    std::uint32_t copied = 0;
+    for (const Sge& sge : target.current_sges) {
+      if (copied == message.length) break;
+      if (skip >= sge.length) {
+        skip -= sge.length;
+        continue;
+      }
+      const Region* region = regions.find(sge.lkey);
+      if (region == nullptr || region->domain != &target.domain || (region->access & kLocalWrite) == 0 ||
+          sge.addr < region->addr || sge.length > region->size || sge.addr - region->addr > region->size - sge.length) {
+        fail_receive(target, Status::kLocalProtection);
+        return Delivery::kBadBuffer;
+      }
+      const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(sge.length - skip, message.length - copied));
+      if (message.has_payload)
+        place(region->data + (sge.addr + skip - region->addr), message.payload() + copied, bytes);
+      copied += bytes;
+      skip = 0;
+    }
+  }
+  if (!message.last) return Delivery::kDone;
+  target.receiving = false;
+  Completion completion;
+  completion.wr_id = target.current_receive.wr_id;
+  completion.opcode = with_data ? Opcode::kReceive : Opcode::kReceiveWriteImm;
+  completion.qp_num = target.number;
+  completion.byte_count = message.total + grh;
+  if (message.opcode == Opcode::kSendImm || message.opcode == Opcode::kWriteImm) {
+    completion.flags |= kHasImmediate;
+    completion.immediate = message.immediate;
+  }
+  if (grh != 0) {
+    completion.flags |= kHasGrh;
+    completion.source_qpn = message.source_number;
+    completion.source_node = message.initiator->nic.node();
+  }
+  target.receive_queue->push(completion, nullptr, 0);
+  return Delivery::kDone;
+}
+
+void Nic::fail_receive(QueuePairCore& target, Status status) {
+  target.receiving = false;
+  Completion completion;
+  completion.wr_id = target.current_receive.wr_id;
+  completion.status = status;
+  completion.qp_num = target.number;
+  target.receive_queue->push(completion, nullptr, 0);
+  enter_error(target);
+}
+
+// Sends the message back as a response: data, acknowledgement or error.
+void Nic::respond(Message& message, Picos at, Picos now) {
+  const NicTimes& t = times();
+  Nic& initiator = message.initiator->nic;
+  const bool data = message.status == Status::kSuccess && message.length > 0 &&
+                    message.initiator->entry(message.sequence).needs_data_back();
+  message.wire_bytes = data ? fabric_.network.connected(message.length).bytes : fabric_.network.control().bytes;
+  counters_.wire_bytes += static_cast<std::uint64_t>(message.wire_bytes);
+  message.placement = t.dma_write;
+  message.lead = t.rx_latency + (message.last ? t.rx_ack : 0) + t.dma_write;
+  Picos arrival = at;
+  if (&initiator != this) {
+    link_free_ = std::max(link_free_, at) + fabric_.network.wire_time(message.wire_bytes);
+    const std::uint64_t flow = (std::uint64_t{message.source_number} << 32) ^ initiator.node() ^ (1ULL << 31);
+    arrival = fabric_.network.cross(node_, initiator.node(), link_free_, message.wire_bytes, flow);
+  }
+  message.target = this;
+  message.owner = &initiator;
+  message.stage = Message::Stage::kResponseArrives;
+  fabric_.scheduler.schedule(message, std::max(now, arrival + message.lead));
+}
+
+void Nic::continue_read(Message& message, Picos now) {
+  if (dead_) return lost(message, now, false);
+  const Region* region = regions.find(message.rkey);
+  Message& piece = fabric_.pool.take(*this);
+  piece.initiator = message.initiator;
+  ++piece.initiator->references;
+  piece.sequence = message.sequence;
+  piece.epoch = message.epoch;
+  piece.opcode = message.opcode;
+  piece.signaled = message.signaled;
+  piece.source_number = message.source_number;
+  piece.total = message.total;
+  piece.offset = message.offset;
+  piece.length = std::min(message.total - message.offset, fabric_.network.chunk_bytes());
+  piece.first = piece.offset == 0;
+  piece.last = piece.offset + piece.length == message.total;
+  piece.status = region == nullptr ? Status::kRemoteAccess : Status::kSuccess;
+  piece.has_payload = region != nullptr && !region->synthetic;
+  if (piece.has_payload) {
+    piece.reserve_payload();
+    std::memcpy(piece.payload(), region->data + (message.remote_addr + piece.offset - region->addr), piece.length);
+  }
+  message.offset += piece.length;
+  const bool done = piece.last || region == nullptr;
+  respond(piece, now, now);
+  if (done) return release(message);
+  message.stage = Message::Stage::kReadContinues;
+  fabric_.scheduler.schedule(message, std::max(now, link_free_ - 1000 * kPicosPerNano));
+}
+
+}  // namespace pyrdma::fabric::sim

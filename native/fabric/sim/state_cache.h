@@ -1,0 +1,51 @@
+// The NIC's memory for queue-pair contexts and address translations: random replacement, consulted only
+// while the node's whole working set does not fit (else everything hits).
+#pragma once
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace pyrdma::fabric::sim {
+
+class StateCache {
+ public:
+  StateCache(double capacity_bytes, Rng rng) : capacity_(capacity_bytes), rng_(rng) {}
+
+  /// The node's objects changed by `bytes` of state that the NIC may be asked for.
+  void change_footprint(double bytes) { footprint_ += bytes; }
+  bool overflows() const { return footprint_ > capacity_; }
+
+  /// True on a hit; a miss brings the entry in and evicts random others. `key` names the entry.
+  bool access(std::uint64_t key, double bytes) {
+    if (index_.find(key) != index_.end()) return true;
+    used_ += bytes;
+    while (used_ > capacity_ && !entries_.empty()) evict(rng_.below(entries_.size()));
+    index_.emplace(key, entries_.size());
+    entries_.push_back({key, bytes});
+    return false;
+  }
+
+ private:
+  struct Entry {
+    std::uint64_t key;
+    double bytes;
+  };
+  void evict(std::size_t victim) {
+    used_ -= entries_[victim].bytes;
+    index_.erase(entries_[victim].key);
+    if (victim + 1 != entries_.size()) {
+      entries_[victim] = entries_.back();
+      index_[entries_[victim].key] = victim;
+    }
+    entries_.pop_back();
+  }
+  double capacity_;
+  double footprint_ = 0, used_ = 0;
+  Rng rng_;
+  std::unordered_map<std::uint64_t, std::size_t> index_;  // looked up only, never iterated
+  std::vector<Entry> entries_;
+};
+
+}  // namespace pyrdma::fabric::sim
