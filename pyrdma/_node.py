@@ -26,7 +26,7 @@ def main() -> None:
     first = messages.get()
     try:
         core: Any = native()
-        node = core.shm.ShmNode(
+        node = core.shm.Node(
             session=first["session"],
             node=first["node"],
             nodes=first["nodes"],
@@ -37,7 +37,7 @@ def main() -> None:
         return
     _answer(answers, {"attached": first["node"]})
     while True:
-        _answer(answers, _run(node, messages.get()))
+        _answer(answers, _run(core, node, messages.get()))
 
 
 def _listen(messages: queue.SimpleQueue[dict[str, Any]]) -> None:
@@ -47,15 +47,19 @@ def _listen(messages: queue.SimpleQueue[dict[str, Any]]) -> None:
     os._exit(0)
 
 
-def _run(node: Any, message: dict[str, Any]) -> dict[str, Any]:
+def _run(core: Any, node: Any, message: dict[str, Any]) -> dict[str, Any]:
     try:
-        report = node.run(message["workload"], message["parameters"])
+        columns = core.measure.run_workload(node, message["workload"], message["parameters"])
     except Exception as error:
         return _failure(error)
+    plain = {name: list(columns[name]) for name in ("metric", "unit")}
+    numbers = {name: columns[name].tolist() for name in ("value", "node", "thread")}
+    encoded = columns["histograms"]
     histograms = {
-        name: base64.b64encode(payload).decode() for name, payload in report["histograms"].items()
+        "metric": list(encoded["metric"]),
+        "encoded": [base64.b64encode(payload).decode() for payload in encoded["encoded"]],
     }
-    return {"rows": report["rows"], "histograms": histograms}
+    return {**plain, **numbers, "histograms": histograms}
 
 
 def _failure(error: Exception) -> dict[str, Any]:

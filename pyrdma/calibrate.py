@@ -34,7 +34,8 @@ class Measured:
     def line(self) -> str:
         """Return it as a line of the profile's table."""
         name = self.key.split(".")[1]
-        return f'{name} = {{ value = {self.value:.4g}, unit = "{self.unit}", source = "{self.source}" }}'
+        value = f'value = {self.value:.4g}, unit = "{self.unit}", source = "{self.source}"'
+        return f"{name} = {{ {value} }}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields by name."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from .doctor import fabric_problem, native
 from .errors import InvalidArgument, Unavailable
@@ -16,8 +16,11 @@ from .workload import Parameters, Workload
 
 __all__ = ["Cluster"]
 
-Report = Mapping[str, Any]
-"""What one node measured: ``rows`` of (metric, unit, value, thread), and ``histograms``."""
+Columns = Mapping[str, Any]
+"""What nodes measured: lists ``metric``, ``unit``, ``value``, ``node``, ``thread``, and the same of
+``histograms``: ``metric``, ``node``, ``encoded``."""
+
+Self = TypeVar("Self", bound="Cluster")
 
 
 class Cluster(ABC):
@@ -75,7 +78,7 @@ class Cluster(ABC):
     @staticmethod
     def local(
         nodes: int,
-        fabric: Literal["shm"] = "shm",
+        fabric: str = "shm",
         mode: Literal["process", "thread"] = "process",
         seed: int = 1,
     ) -> Cluster:
@@ -137,19 +140,16 @@ class Cluster(ABC):
         """
         parameters = workload.parameters(duration_s)
         limit = timeout_s if timeout_s is not None else 60.0 + 2 * (duration_s or 0.0)
-        reports = self._run(workload.name, parameters, limit)
-        return self._result(parameters, reports)
+        return self._result(parameters, self._run(workload.name, parameters, limit))
 
-    def _result(self, parameters: Parameters, reports: Sequence[Report]) -> Result:
-        samples: list[Sample] = []
+    def _result(self, parameters: Parameters, columns: Columns) -> Result:
+        names = ("node", "thread", "metric", "value", "unit")
+        rows = zip(*(columns[name] for name in names), strict=True)
+        samples = [Sample(int(n), int(t), m, float(v), u) for n, t, m, v, u in rows]
         histograms: dict[str, list[bytes]] = {}
-        for node, report in enumerate(reports):
-            samples += [
-                Sample(node, thread, metric, value, unit)
-                for metric, unit, value, thread in report["rows"]
-            ]
-            for name, payload in report["histograms"].items():
-                histograms.setdefault(name, []).append(payload)
+        encoded = columns["histograms"]
+        for name, payload in zip(encoded["metric"], encoded["encoded"], strict=True):
+            histograms.setdefault(name, []).append(payload)
         params = {k: v for k, v in parameters.items() if not isinstance(v, list)}
         return Result(
             samples,
@@ -161,8 +161,8 @@ class Cluster(ABC):
         )
 
     @abstractmethod
-    def _run(self, name: str, parameters: Parameters, timeout_s: float) -> Sequence[Report]:
-        """Run a native workload on all nodes; return their reports in order."""
+    def _run(self, name: str, parameters: Parameters, timeout_s: float) -> Columns:
+        """Run a native workload on all nodes; return what they measured."""
 
     @property
     def devices(self) -> Sequence[Any]:
@@ -180,7 +180,7 @@ class Cluster(ABC):
     def close(self) -> None:
         """End all nodes. Idempotent."""
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self: Self) -> Self:  # noqa: PYI019 - typing.Self is of Python 3.11
         return self
 
     def __exit__(
@@ -204,8 +204,14 @@ class _InProcess(Cluster):
         super().__init__(nodes, seed)
         self._native = cluster
 
-    def _run(self, name: str, parameters: Parameters, timeout_s: float) -> Sequence[Report]:
-        return self._open.run(name, parameters)  # type: ignore[no-any-return]
+    def _run(
+        self,
+        name: str,
+        parameters: Parameters,
+        timeout_s: float,  # noqa: ARG002 - nothing here can hang alone; Ctrl-C stops a run
+    ) -> Columns:
+        core: Any = native()
+        return core.measure.run_workload(self._open, name, parameters)  # type: ignore[no-any-return]
 
     @property
     def _open(self) -> Any:
@@ -218,18 +224,15 @@ class _InProcess(Cluster):
         """The nodes' devices; see `pyrdma.verbs`."""
         return self._open.devices  # type: ignore[no-any-return]
 
-    @property
-    def now_ns(self) -> int:
-        """The cluster's clock."""
-        return int(self._open.now_ns)
-
     def kill(self, node: int) -> None:
         """End a node as if its power went; its peers get retry-exceeded and flushes."""
         self._open.kill(self._check_node(node))
 
     def close(self) -> None:
-        """Let the native cluster go."""
-        self._native = None
+        """Free the native cluster. Arrays keep their memory. Idempotent."""
+        native_cluster, self._native = self._native, None
+        if native_cluster is not None:
+            native_cluster.close()
 
 
 class SimulatedCluster(_InProcess):
@@ -241,13 +244,19 @@ class SimulatedCluster(_InProcess):
     def __init__(self, nodes: int, profile: Profile, seed: int, cores_per_node: int) -> None:
         self.profile = profile
         core: Any = native()
-        cluster = core.sim.SimCluster(
+        cluster = core.sim.Cluster(
             nodes=nodes, cores_per_node=cores_per_node, profile=profile.values(), seed=seed
         )
         super().__init__(nodes, seed, cluster)
 
-    def __enter__(self) -> SimulatedCluster:
-        return self
+    @property
+    def now_ns(self) -> int:
+        """Virtual time."""
+        return int(self._open.now_ns)
+
+    def counters(self, node: int) -> dict[str, int]:
+        """Return what the NIC of `node` counted, by name, since the cluster was made."""
+        return dict(self._open.counters(self._check_node(node)))
 
     @property
     def events(self) -> int:
@@ -267,7 +276,4 @@ class ThreadCluster(_InProcess):
 
     def __init__(self, nodes: int, seed: int) -> None:
         core: Any = native()
-        super().__init__(nodes, seed, core.shm.ShmCluster(nodes=nodes, seed=seed))
-
-    def __enter__(self) -> ThreadCluster:
-        return self
+        super().__init__(nodes, seed, core.shm.Cluster(nodes=nodes, seed=seed))

@@ -66,7 +66,7 @@ def fabric_problem(fabric: str) -> str:
 
 def _verbs_problem() -> str:
     """Return what is missing for real NICs, first of all the provider itself."""
-    missing = []
+    missing = ["this version has no provider for real NICs; use --fabric sim or shm"]
     try:
         ctypes.CDLL("libibverbs.so.1")
     except OSError:
@@ -76,8 +76,6 @@ def _verbs_problem() -> str:
             "no RDMA device here (a software one: modprobe rdma_rxe, then "
             "rdma link add rxe0 type rxe netdev <interface>)"
         )
-    if importlib.util.find_spec(f"{__package__}._core") and not hasattr(native(), "verbs_provider"):
-        missing.insert(0, "this version has no provider for real NICs; use --fabric sim or shm")
     return "; ".join(missing)
 
 

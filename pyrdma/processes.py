@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from . import errors
-from .cluster import Cluster
+from .cluster import Cluster, Columns
 from .doctor import native
 from .errors import Error, Timeout
 from .workload import Parameters
@@ -40,7 +40,7 @@ class _Node:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.complaints: IO[bytes] = tempfile.TemporaryFile()
+        self.complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - end() closes it
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pyrdma._node"],
             stdin=subprocess.PIPE,
@@ -127,28 +127,22 @@ class ProcessCluster(Cluster):
             self.close()
             raise
 
-    def __enter__(self) -> ProcessCluster:
-        return self
-
     @property
     def process_ids(self) -> list[int]:
         """Process ids of the nodes, in order."""
         return [node.process.pid for node in self._nodes]
 
-    def _run(self, name: str, parameters: Parameters, timeout_s: float) -> Sequence[Any]:
+    def _run(self, name: str, parameters: Parameters, timeout_s: float) -> Columns:
         if not self._nodes:
             raise errors.InvalidArgument("the cluster is closed; make a new one")
         try:
             for node in self._nodes:
                 node.send({"workload": name, "parameters": parameters})
-            reports = self._collect(timeout_s, f"workload {name}")
+            answers = self._collect(timeout_s, f"workload {name}")
         except BaseException:
             self.close()
             raise
-        for report in reports:
-            encoded = report["histograms"]
-            report["histograms"] = {k: base64.b64decode(v) for k, v in encoded.items()}
-        return reports
+        return _merge(answers)
 
     def _collect(self, timeout_s: float, what: str) -> list[dict[str, Any]]:
         """Wait for one message of every node; raise for the first that fails or ends."""
@@ -207,4 +201,16 @@ def _rebuild(number: int, message: Mapping[str, Any]) -> Error:
     kind = getattr(errors, str(message.get("kind", "")), Error)
     if not (isinstance(kind, type) and issubclass(kind, Error)):
         kind = Error
-    return kind(f"node {number}: {message['error']}")  # type: ignore[no-any-return]
+    return kind(f"node {number}: {message['error']}")
+
+
+def _merge(answers: Sequence[Mapping[str, Any]]) -> Columns:
+    """Append the nodes' columns to each other, in order."""
+    names = ("metric", "unit", "value", "node", "thread")
+    merged: dict[str, Any] = {name: [v for a in answers for v in a[name]] for name in names}
+    found = [answer["histograms"] for answer in answers]
+    merged["histograms"] = {
+        "metric": [name for h in found for name in h["metric"]],
+        "encoded": [base64.b64decode(text) for h in found for text in h["encoded"]],
+    }
+    return merged

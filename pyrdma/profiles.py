@@ -13,9 +13,11 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from .doctor import native
 from .errors import InvalidArgument, nearest
 
 if sys.version_info >= (3, 11):
@@ -23,7 +25,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["PARAMETERS", "SOURCES", "Parameter", "Profile", "names", "parse_overrides"]
+__all__ = ["SOURCES", "Parameter", "Profile", "names", "parameters", "parse_overrides"]
 
 FOLDER = Path(__file__).with_name("profiles")
 
@@ -40,85 +42,16 @@ _HEAD: dict[str, type] = {
     "nic_model": str,
 }
 
-PARAMETERS: dict[str, tuple[str, float, float]] = {
-    "topology.two_tier": ("bool", 0, 1),
-    "topology.nodes_per_tor": ("count", 1, 4096),
-    "topology.uplinks_per_tor": ("count", 1, 1024),
-    "topology.uplink_gbps": ("Gbps", 0.001, 10000),
-    "link.rate_gbps": ("Gbps", 0.001, 10000),
-    "link.mtu_bytes": ("B", 64, 65536),
-    "link.overhead_bytes": ("B", 0, 1024),
-    "link.datagram_overhead_bytes": ("B", 0, 1024),
-    "link.ack_bytes": ("B", 1, 1024),
-    "link.propagation_ns": ("ns", 0, 1e6),
-    "link.lossless": ("bool", 0, 1),
-    "switch.latency_ns": ("ns", 0, 1e6),
-    "switch.buffer_bytes": ("B", 1024, 1e12),
-    "switch.ecn_threshold_bytes": ("B", 0, 1e12),
-    "switch.pfc_xoff_bytes": ("B", 0, 1e12),
-    "pcie.doorbell_ns": ("ns", 0, 1e5),
-    "pcie.read_ns": ("ns", 0, 1e5),
-    "pcie.write_ns": ("ns", 0, 1e5),
-    "pcie.bandwidth_gbps": ("Gbps", 0.1, 100000),
-    "nic.tx_latency_ns": ("ns", 0, 1e5),
-    "nic.rx_latency_ns": ("ns", 0, 1e5),
-    "nic.tx_message_ns": ("ns", 0, 1e5),
-    "nic.rx_write_ns": ("ns", 0, 1e5),
-    "nic.rx_read_ns": ("ns", 0, 1e5),
-    "nic.rx_send_ns": ("ns", 0, 1e5),
-    "nic.rx_atomic_ns": ("ns", 0, 1e5),
-    "nic.rx_ack_ns": ("ns", 0, 1e5),
-    "nic.completion_ns": ("ns", 0, 1e5),
-    "nic.dma_read_ns": ("ns", 0, 1e5),
-    "nic.max_inline_bytes": ("B", 0, 4096),
-    "nic.cache_bytes": ("B", 0, 1e12),
-    "nic.qp_state_bytes": ("B", 0, 65536),
-    "nic.qp_miss_ns": ("ns", 0, 1e5),
-    "nic.mr_state_bytes": ("B", 0, 65536),
-    "nic.page_state_bytes": ("B", 0, 65536),
-    "nic.mr_miss_ns": ("ns", 0, 1e5),
-    "nic.page_bytes": ("B", 4096, 1e12),
-    "nic.max_outstanding_reads": ("count", 1, 1024),
-    "nic.device_memory_bytes": ("B", 0, 1e12),
-    "nic.device_memory_saving_ns": ("ns", 0, 1e5),
-    "nic.has_dc": ("bool", 0, 1),
-    "nic.dc_message_ns": ("ns", 0, 1e5),
-    "nic.dc_reconnect_ns": ("ns", 0, 1e6),
-    "cpu.post_ns": ("ns", 0, 1e6),
-    "cpu.post_request_ns": ("ns", 0, 1e6),
-    "cpu.poll_ns": ("ns", 0, 1e6),
-    "cpu.empty_poll_ns": ("ns", 1, 1e6),
-    "cpu.clock_read_ns": ("ns", 0, 1e6),
-    "cpu.lock_ns": ("ns", 0, 1e6),
-    "cpu.lock_handoff_ns": ("ns", 0, 1e6),
-    "cpu.predicate_ns": ("ns", 1, 1e6),
-    "cpu.handler_ns": ("ns", 0, 1e6),
-    "cpu.memcpy_call_ns": ("ns", 0, 1e6),
-    "cpu.memcpy_gbps": ("Gbps", 0.1, 1e5),
-    "cpu.memcpy_far_gbps": ("Gbps", 0.1, 1e5),
-    "cpu.memcpy_cache_bytes": ("B", 0, 1e12),
-    "cpu.system_call_ns": ("ns", 0, 1e6),
-    "cpu.context_switch_ns": ("ns", 0, 1e6),
-    "cpu.timeslice_us": ("us", 1, 1e6),
-    "control.open_us": ("us", 0, 1e7),
-    "control.create_pd_us": ("us", 0, 1e7),
-    "control.create_cq_us": ("us", 0, 1e7),
-    "control.create_cq_nic_us": ("us", 0, 1e7),
-    "control.create_qp_us": ("us", 0, 1e7),
-    "control.create_qp_nic_us": ("us", 0, 1e7),
-    "control.modify_init_us": ("us", 0, 1e7),
-    "control.modify_rtr_us": ("us", 0, 1e7),
-    "control.modify_rts_us": ("us", 0, 1e7),
-    "control.modify_nic_us": ("us", 0, 1e7),
-    "control.handshake_us": ("us", 0, 1e7),
-    "control.register_us": ("us", 0, 1e7),
-    "control.register_page_us": ("us", 0, 1e7),
-    "control.destroy_us": ("us", 0, 1e7),
-    "storage.write_us": ("us", 0, 1e7),
-    "storage.sync_us": ("us", 0, 1e7),
-    "storage.rate_gbps": ("Gbps", 0.001, 1e5),
-}
-"""Every parameter: its unit and the least and largest value allowed. All are required."""
+
+@cache
+def parameters() -> Mapping[str, tuple[str, float, float]]:
+    """Return every parameter: its unit, and the least and largest value allowed.
+
+    The native simulator has the table; all of it is required of a profile.
+    """
+    core: Any = native()
+    return {p["name"]: (p["unit"], p["min"], p["max"]) for p in core.sim.parameters()}
+
 
 _UNIT_NAMES = {
     "B": {"B", "byte", "bytes"},
@@ -142,7 +75,7 @@ class Profile:
     Attributes
     ----------
     parameters
-        ``table.key`` -> parameter, in the order of `PARAMETERS`.
+        ``table.key`` -> parameter, in the order of the native table.
     overrides
         Values that replaced the file's, for provenance.
     """
@@ -177,14 +110,14 @@ class Profile:
         except OSError as error:
             raise InvalidArgument(f"{path}: cannot be read: {error.strerror}") from None
         head = {key: _head(path, document, key, kind) for key, kind in _HEAD.items()}
-        parameters = _parameters(path, document)
+        found = _parameters(path, document)
         for key, value in (overrides or {}).items():
-            parameters[key] = Parameter(
+            found[key] = Parameter(
                 _checked(key, value, "override"),
-                PARAMETERS[key][0],
+                parameters()[key][0],
                 "override",
             )
-        return cls(path=path, parameters=parameters, overrides=dict(overrides or {}), **head)
+        return cls(path=path, parameters=found, overrides=dict(overrides or {}), **head)
 
     def values(self) -> dict[str, float]:
         """Return ``table.key`` -> value, as the native simulator takes it."""
@@ -227,14 +160,14 @@ def parse_overrides(settings: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _range(key: str) -> str:
-    unit, low, high = PARAMETERS[key]
+    unit, low, high = parameters()[key]
     return f"{low:g} to {high:g} {unit}"
 
 
 def _checked(key: str, value: Any, where: str | Path) -> float:
-    if key not in PARAMETERS:
-        raise InvalidArgument(f"{where}: unknown parameter {key!r}{nearest(key, PARAMETERS)}")
-    unit, low, high = PARAMETERS[key]
+    if key not in parameters():
+        raise InvalidArgument(f"{where}: unknown parameter {key!r}{nearest(key, parameters())}")
+    unit, low, high = parameters()[key]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidArgument(f"{where}: {key} = {value!r} is not a number; allowed: {_range(key)}")
     if not low <= value <= high:
@@ -256,7 +189,7 @@ def _head(path: Path, document: Mapping[str, Any], key: str, kind: type) -> Any:
 
 
 def _entries(path: Path, document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    tables = {key.split(".")[0] for key in PARAMETERS}
+    tables = {key.split(".")[0] for key in parameters()}
     for table, body in document.items():
         if table in _HEAD:
             continue
@@ -270,9 +203,9 @@ def _entries(path: Path, document: Mapping[str, Any]) -> Iterator[tuple[str, Any
 def _parameters(path: Path, document: Mapping[str, Any]) -> dict[str, Parameter]:
     found: dict[str, Parameter] = {}
     for key, entry in _entries(path, document):
-        if key not in PARAMETERS:
-            raise InvalidArgument(f"{path}: unknown parameter {key!r}{nearest(key, PARAMETERS)}")
-        unit = PARAMETERS[key][0]
+        if key not in parameters():
+            raise InvalidArgument(f"{path}: unknown parameter {key!r}{nearest(key, parameters())}")
+        unit = parameters()[key][0]
         example = f'{{ value = ..., unit = "{unit}", source = "..." }}'
         if not isinstance(entry, dict) or set(entry) != {"value", "unit", "source"}:
             raise InvalidArgument(f"{path}: {key} must be {example}; allowed values: {_range(key)}")
@@ -288,9 +221,9 @@ def _parameters(path: Path, document: Mapping[str, Any]) -> dict[str, Parameter]
                 f"one of {', '.join(SOURCES)}"
             )
         found[key] = Parameter(_checked(key, entry["value"], path), unit, source)
-    missing = [key for key in PARAMETERS if key not in found]
+    missing = [key for key in parameters() if key not in found]
     if missing:
         key = missing[0]
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InvalidArgument(f"{path}: parameter {key}{more} missing; allowed: {_range(key)}")
-    return {key: found[key] for key in PARAMETERS}
+    return {key: found[key] for key in parameters()}

@@ -49,6 +49,7 @@ def _no_space(self: Path, target: Path) -> Path:
 
 def draw(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw both series and one number of a paper."""
+    figure: Figure
     figure, ax = figures.new()
     figures.line(ax, data, "rate", "n", by="series", unit="M req/s")
     figures.overlay(ax, [(claims["krcore/f10b_verbs_peak"], 4)], unit="M req/s")

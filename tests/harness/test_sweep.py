@@ -189,7 +189,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: Any) -> No
     target = tmp_path / "table"
     write_atomically(target, b"old")
 
-    def full(descriptor: int) -> None:
+    def full(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
