@@ -63,6 +63,8 @@ class Store:
         try:
             self._table = sqlite3.connect(folder / "sweep.db", isolation_level=None)
             self._table.execute("PRAGMA journal_mode=WAL")
+            # What is lost with the power is found again by the points' files.
+            self._table.execute("PRAGMA synchronous=NORMAL")
             self._table.execute(_SCHEMA)
             # Whoever ran these is gone: the lock is ours.
             self._table.execute("UPDATE points SET state = 'todo' WHERE state = 'running'")

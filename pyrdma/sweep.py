@@ -265,6 +265,8 @@ class _RealTime:
                 if row["metric"] == target and row["node"] == -1:
                     labels = {k: v for k, v in row.items() if k not in COLUMNS}
                     values.setdefault(str(labels), []).append(row["value"])
+        if not values:
+            raise Error(f"{self._sweep.name}: its target {target!r} is not among what it measures")
         return all(_narrow(found) for found in values.values())
 
 

@@ -1,0 +1,203 @@
+"""Clusters in virtual time and of real processes, through the public interface."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyrdma as rd
+from pyrdma import workload
+from pyrdma.processes import ProcessCluster
+from tests.harness.support import environment
+
+READS = workload.VerbsLoad(op="read", size=8, depth=4, mode="rate", record_latency=True)
+
+
+def simulate(seed: int, nodes: int = 4) -> tuple[rd.Result, int]:
+    load = workload.VerbsLoad(op="write", size=64, servers=0, pattern="random", qps=2)
+    with rd.Cluster.sim(nodes=nodes, profile="cx5", seed=seed) as cluster:
+        return cluster.run(load, duration_s=50e-6), cluster.fingerprint
+
+
+def test_equal_seeds_give_equal_columns_and_events() -> None:
+    first, events = simulate(3)
+    second, same_events = simulate(3)
+    assert first.samples == second.samples
+    assert first.histograms == second.histograms
+    assert events == same_events
+    assert simulate(4)[1] != events
+
+
+def test_a_simulated_result_adds_up(tmp_path: Path) -> None:
+    with rd.Cluster.sim(nodes=3, profile="cx5", seed=1) as cluster:
+        result = cluster.run(READS, duration_s=100e-6)
+    frame = result.frame
+    rates = frame[frame["metric"] == "rate"]["value"]
+    assert len(rates) == 2  # two clients, one server
+    assert result.value("rate") == pytest.approx(rates.sum())
+    assert result.value("bandwidth") == pytest.approx(8 * result.value("rate"))
+    latency = result.latency("read")
+    assert 0 < latency.percentile(50) <= latency.percentile(99) <= latency.max
+    # A closed loop: the window over the rate is the time that a request takes.
+    each = 4 / (result.value("rate") / 2) * 1e9
+    assert latency.mean == pytest.approx(each, rel=0.25)
+    loaded = rd.Result.load(result.save(tmp_path / "saved"))
+    assert loaded.samples == result.samples
+    assert loaded.latency("read").percentile(99) == latency.percentile(99)
+
+
+def test_overrides_change_what_is_simulated() -> None:
+    def latency(**overrides: float) -> float:
+        changes = {name.replace("__", "."): value for name, value in overrides.items()}
+        load = workload.VerbsLoad(op="write", size=8, mode="latency")
+        with rd.Cluster.sim(nodes=2, profile="cx5", seed=1, overrides=changes) as cluster:
+            return cluster.run(load, duration_s=50e-6).latency("write").mean
+
+    # A cable's delay is met four times: node, switch, node and back.
+    assert latency(link__propagation_ns=1000) - latency(link__propagation_ns=0) == pytest.approx(
+        4000, rel=0.05
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        (workload.VerbsLoad(size=0), ["size", "0", "1"]),
+        (workload.VerbsLoad(op="reed"), ["op", "reed", "read"]),  # type: ignore[arg-type]
+        (workload.VerbsLoad(depth=1, batch=2), ["batch", "depth"]),
+        (workload.Custom("/nowhere/lib.so:x"), ["/nowhere/lib.so"]),
+    ],
+)
+def test_a_wrong_parameter_is_named_with_its_bound(load: Any, words: list[str]) -> None:
+    with (
+        rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster,
+        pytest.raises(rd.Error) as caught,
+    ):
+        cluster.run(load, duration_s=1e-5)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: rd.Cluster.sim(nodes=0, profile="cx5", seed=1),
+        lambda: rd.Cluster.local(nodes=0, mode="thread"),
+        lambda: rd.Cluster.local(nodes=100_000, mode="process"),
+        lambda: rd.Cluster.local(nodes=2, mode="fiber"),  # type: ignore[arg-type]
+        lambda: rd.Cluster.sim(nodes=2, profile="cx5", seed=1, overrides={"link.rate_gbps": 0}),
+    ],
+)
+def test_wrong_clusters_are_refused(make: Any) -> None:
+    with pytest.raises(rd.InvalidArgument):
+        make()
+
+
+def test_a_closed_cluster_says_so() -> None:
+    cluster = rd.Cluster.sim(nodes=2, profile="cx5", seed=1)
+    cluster.close()
+    cluster.close()
+    with pytest.raises(rd.Error, match="closed"):
+        cluster.run(READS, duration_s=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_nodes_of_this_machine_measure(mode: Any) -> None:
+    before = shared_memory()
+    with rd.Cluster.local(nodes=2, fabric="shm", mode=mode) as cluster:
+        result = cluster.run(READS, duration_s=0.02)
+        again = cluster.run(READS, duration_s=0.02)
+    assert result.clock == "real"
+    assert result.value("rate") > 1e4
+    assert again.value("rate") > 1e4
+    assert result.latency("read").count > 100
+    assert shared_memory() == before
+
+
+def shared_memory() -> list[str]:
+    return sorted(path.name for path in Path("/dev/shm").iterdir())
+
+
+def test_a_killed_node_is_named_and_the_others_end() -> None:
+    before = shared_memory()
+    cluster = rd.Cluster.local(nodes=3, fabric="shm", mode="process")
+    assert isinstance(cluster, ProcessCluster)
+    processes = cluster.process_ids
+    threading.Timer(0.5, lambda: cluster.kill(2)).start()
+    begin = time.monotonic()
+    with pytest.raises(rd.Error, match=rf"node 2 \(process {processes[2]}\) was killed by SIGKILL"):
+        cluster.run(READS, duration_s=30)
+    assert time.monotonic() - begin < 10
+    assert not any(Path(f"/proc/{process}").exists() for process in processes)
+    assert shared_memory() == before
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_an_ended_controller(how: signal.Signals) -> None:
+    before = shared_memory()
+    code = (
+        "import pyrdma as rd\n"
+        "with rd.Cluster.local(nodes=2, fabric='shm', mode='process') as cluster:\n"
+        "    print(*cluster.process_ids, flush=True)\n"
+        "    cluster.run(rd.workload.VerbsLoad(op='read'), duration_s=60)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        nodes = [int(number) for number in process.stdout.readline().split()]
+        assert len(nodes) == 2
+        time.sleep(0.5)
+        os.killpg(process.pid, how)
+        assert process.wait(timeout=10) != 0
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{node}").exists() for node in nodes):
+        assert time.monotonic() < deadline, "a node outlived its controller"
+        time.sleep(0.05)
+    assert shared_memory() == before
+
+
+def test_ctrl_c_stops_a_simulation() -> None:
+    code = (
+        "import pyrdma as rd\n"
+        "with rd.Cluster.sim(nodes=2, profile='cx5', seed=1) as cluster:\n"
+        "    print('running', flush=True)\n"
+        "    cluster.run(rd.workload.VerbsLoad(op='read'), duration_s=1000)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        _, complaints = process.communicate(timeout=10)
+    assert "KeyboardInterrupt" in complaints
+
+
+def test_the_token_is_not_in_sight_of_other_users() -> None:
+    with rd.Cluster.local(nodes=2, fabric="shm", mode="process") as cluster:
+        assert isinstance(cluster, ProcessCluster)
+        token = cluster._session.token
+        assert len(token) >= 16
+        for process in cluster.process_ids:
+            for file in ("cmdline", "environ"):
+                assert token.encode() not in Path(f"/proc/{process}/{file}").read_bytes()

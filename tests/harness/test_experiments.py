@@ -1,0 +1,39 @@
+"""Experiments of the tree, run for real on the simulated fabric."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pyrdma import claims, registry
+from pyrdma.run import Options, run
+
+
+def tables(out: Path, name: str) -> str:
+    frame = pd.read_parquet(out / name / "sim/results.parquet")
+    return str(frame.to_csv(index=False, float_format="%.17g"))
+
+
+@pytest.mark.parametrize("name", ["spindle/fig1", "krcore/fig10b"])
+def test_sweeps_are_bit_identical_with_one_and_two_workers(name: str, tmp_path: Path) -> None:
+    for out, jobs in ((tmp_path / "one", 1), (tmp_path / "two", 2)):
+        report = run(name, Options(out=out, jobs=jobs, seed=5))
+        assert not report.outcome.failed
+        assert [path.suffix for path in report.figures] == [".png", ".pdf"], report.figure_failed
+    assert tables(tmp_path / "one", name) == tables(tmp_path / "two", name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in registry.ids() if registry.load(n).measure])
+def test_every_experiment_runs_quickly_draws_and_decides(name: str, tmp_path: Path) -> None:
+    report = run(name, Options(out=tmp_path))
+    assert not report.outcome.failed
+    assert not report.figure_failed
+    assert json.loads((report.folder / "run.json").read_text())["quick"] is True
+    decided = {c for c, e in claims.deciders().items() if e.id == name}
+    for verdict in claims.evaluate(tmp_path):
+        if verdict.claim in decided:
+            assert "its decider failed" not in verdict.reason, verdict
