@@ -1,0 +1,227 @@
+// The low-level face: a cluster's devices and what they make.
+#include <pybind11/stl.h>
+
+#include "bindings/bind.h"
+#include "bindings/waiting.h"
+
+namespace pyrdma::bindings {
+
+namespace {
+
+using DomainPtr = std::shared_ptr<PyDomain>;
+using QueuePtr = std::shared_ptr<PyCompletionQueue>;
+using SharedPtr = std::shared_ptr<PySharedReceiveQueue>;
+
+fabric::Transport transport_of(const std::string& name) {
+  if (name == "rc") return fabric::Transport::kRc;
+  if (name == "uc") return fabric::Transport::kUc;
+  if (name == "ud") return fabric::Transport::kUd;
+  if (name == "dc") return fabric::Transport::kDc;
+  throw Error(ErrorCode::kInvalidArgument, "transport is '" + name + "'; give rc, uc, ud or dc");
+}
+
+py::dict capabilities_of(const PyDevice& self) {
+  const fabric::Capabilities c =
+      self.session->call([&] { return self.session->env(self.node).device().capabilities(); });
+  using namespace py::literals;
+  return py::dict("rc"_a = c.rc, "uc"_a = c.uc, "ud"_a = c.ud, "dc"_a = c.dc,
+                  "atomics"_a = c.atomics, "srq"_a = c.srq, "device_memory"_a = c.device_memory,
+                  "max_queue_entries"_a = c.max_queue_entries, "max_sges"_a = c.max_sges,
+                  "max_inline"_a = c.max_inline,
+                  "max_outstanding_reads"_a = c.max_outstanding_reads,
+                  "max_datagram"_a = c.max_datagram, "max_message"_a = c.max_message,
+                  "device_memory_bytes"_a = c.device_memory_bytes);
+}
+
+std::shared_ptr<PyRegion> allocate(const DomainPtr& self, std::size_t bytes, std::uint32_t access,
+                                   bool on_device) {
+  return self->session().call([&] {
+    fabric::Device& device = self->env().device();
+    auto native = on_device ? device.allocate_device_memory(self->native(), bytes, access)
+                            : device.allocate(self->native(), bytes, access);
+    return make_owned<PyRegion>(self, std::move(native));
+  });
+}
+
+std::shared_ptr<PyQueuePair> queue_pair(const DomainPtr& self, const QueuePtr& sends,
+                                        const QueuePtr& receives, const std::string& transport,
+                                        std::uint32_t send_entries, std::uint32_t receive_entries,
+                                        std::uint32_t max_sges, std::uint32_t max_inline,
+                                        const SharedPtr& shared, bool dc_target,
+                                        std::uint32_t retry_count, std::uint32_t rnr_retry,
+                                        std::uint32_t timeout_us) {
+  same_node(*self, *sends, "send completion queue");
+  const QueuePtr& other = receives ? receives : sends;
+  same_node(*self, *other, "receive completion queue");
+  if (shared) same_node(*self, *shared, "shared receive queue");
+  fabric::QpOptions options;
+  options.transport = transport_of(transport);
+  options.send_entries = send_entries;
+  options.receive_entries = receive_entries;
+  options.max_sges = max_sges;
+  options.max_inline = max_inline;
+  options.dc_target = dc_target;
+  options.retry_count = retry_count;
+  options.rnr_retry = rnr_retry;
+  options.timeout_us = timeout_us;
+  return self->session().call([&] {
+    auto native =
+        self->env().device().create_queue_pair(self->native(), sends->native(), other->native(),
+                                               options, shared ? &shared->native() : nullptr);
+    return make_owned<PyQueuePair>(self, sends, other, shared, std::move(native));
+  });
+}
+
+std::vector<PyDevice> devices(const std::shared_ptr<Session>& session) {
+  std::vector<PyDevice> found;
+  for (const NodeId node : session->call([&] { return session->world().local_nodes(); }))
+    found.push_back({session, node});
+  return found;
+}
+
+void kill(Session& session, NodeId node) {
+  session.call([&] { session.env(node); });
+  const py::gil_scoped_release release;
+  session.exclusively([&] { session.world().kill(node); });
+}
+
+void bind_cluster(py::module_& module) {
+  py::class_<Session, std::shared_ptr<Session>>(module, "Cluster",
+                                                "The nodes of a cluster that live in this process.")
+      .def_property_readonly(
+          "fabric",
+          [](Session& s) { return std::string(s.call([&] { return s.world().fabric(); })); })
+      .def_property_readonly(
+          "nodes", [](Session& s) { return s.call([&] { return s.world().nodes(); }); },
+          "Nodes of the whole cluster.")
+      .def_property_readonly("devices", &devices, "One per node of this process.")
+      .def_property_readonly("closed", &Session::closed)
+      .def("kill", &kill, py::arg("node"), "End a node, as if its power went.")
+      .def(
+          "close", &Session::close,
+          "Free everything. Arrays keep their memory; other objects raise Unavailable from now on.")
+      .def("__enter__", [](const std::shared_ptr<Session>& self) { return self; })
+      .def("__exit__", [](Session& self, const py::args& /*exception*/) { self.close(); });
+}
+
+void bind_device(py::module_& verbs) {
+  py::class_<PyDevice>(verbs, "Device", "A node's RDMA device.")
+      .def_readonly("node", &PyDevice::node)
+      .def_property_readonly(
+          "name",
+          [](const PyDevice& d) {
+            return d.session->call([&] { return d.session->env(d.node).device().name(); });
+          })
+      .def_property_readonly("capabilities", &capabilities_of)
+      .def_property_readonly(
+          "now_ns",
+          [](const PyDevice& d) {
+            return d.session->call([&] { return d.session->env(d.node).now(); });
+          },
+          "The node's clock; virtual in the simulated world.")
+      .def(
+          "open",
+          [](const PyDevice& d) {
+            d.session->call([&] { d.session->env(d.node).device().open(); });
+          },
+          "Allocate the device's context. In the simulated world it takes the driver's time.")
+      .def(
+          "sleep",
+          [](const PyDevice& d, double seconds) {
+            wait_sliced(*d.session, d.node, duration_of(seconds, "seconds"),
+                        [](Env& env, Time until) {
+                          env.sleep_until(until);
+                          return false;
+                        });
+          },
+          py::arg("seconds"), "Let time pass; virtual time in the simulated world.")
+      .def("protection_domain",
+           [](const PyDevice& d) {
+             return d.session->call([&] {
+               return make_owned<PyDomain>(
+                   d.session, d.node, d.session->env(d.node).device().create_protection_domain());
+             });
+           })
+      .def(
+          "completion_queue",
+          [](const PyDevice& d, std::uint32_t entries) {
+            return d.session->call([&] {
+              return make_owned<PyCompletionQueue>(
+                  d.session, d.node,
+                  d.session->env(d.node).device().create_completion_queue(entries));
+            });
+          },
+          py::arg("entries"));
+}
+
+void bind_domain(py::module_& verbs) {
+  py::class_<PyDomain, DomainPtr>(verbs, "ProtectionDomain",
+                                  "What memory and queue pairs belong to.")
+      .def(
+          "allocate",
+          [](const DomainPtr& self, std::size_t bytes, std::uint32_t access) {
+            return allocate(self, bytes, access, false);
+          },
+          py::arg("bytes"), py::arg("access") = static_cast<std::uint32_t>(fabric::kAllAccess),
+          "Zeroed, registered memory.")
+      .def(
+          "allocate_device_memory",
+          [](const DomainPtr& self, std::size_t bytes, std::uint32_t access) {
+            return allocate(self, bytes, access, true);
+          },
+          py::arg("bytes"), py::arg("access") = static_cast<std::uint32_t>(fabric::kAllAccess),
+          "Memory on the NIC.")
+      .def("queue_pair", &queue_pair, py::arg("send_queue"), py::arg("receive_queue") = nullptr,
+           py::arg("transport") = "rc", py::arg("send_entries") = 128,
+           py::arg("receive_entries") = 128, py::arg("max_sges") = 4, py::arg("max_inline") = 0,
+           py::arg("shared_receives") = nullptr, py::arg("dc_target") = false,
+           py::arg("retry_count") = 7, py::arg("rnr_retry") = fabric::kInfiniteRetry,
+           py::arg("timeout_us") = 1000)
+      .def(
+          "shared_receive_queue",
+          [](const DomainPtr& self, std::uint32_t entries, std::uint32_t max_sges) {
+            return self->session().call([&] {
+              return make_owned<PySharedReceiveQueue>(
+                  self, self->env().device().create_shared_receive_queue(self->native(), entries,
+                                                                         max_sges));
+            });
+          },
+          py::arg("entries"), py::arg("max_sges") = 4)
+      .def(
+          "address_handle",
+          [](const DomainPtr& self, const fabric::QpAddress& peer) {
+            return self->session().call([&] {
+              return make_owned<PyAddressHandle>(
+                  self, self->env().device().create_address_handle(self->native(), peer), peer);
+            });
+          },
+          py::arg("peer"));
+}
+
+void bind_region(py::module_& verbs) {
+  py::class_<PyRegion, std::shared_ptr<PyRegion>>(verbs, "MemoryRegion", "Registered memory.")
+      .def_property_readonly(
+          "array", &PyRegion::array,
+          "The bytes as a NumPy array of uint8, without a copy. It keeps the memory.")
+      .def_property_readonly("remote", &PyRegion::remote)
+      .def_property_readonly("lkey", &PyRegion::lkey)
+      .def_property_readonly(
+          "size", [](const PyRegion& self) { return self.remote().length; }, "Bytes.")
+      .def("sge", &PyRegion::sge, py::arg("offset"), py::arg("length"))
+      .def("close", &PyRegion::close, "Deregister. Raises BufferError while arrays show it.");
+}
+
+}  // namespace
+
+void bind_fabric(py::module_& module) {
+  bind_cluster(module);
+  py::module_ verbs =
+      module.def_submodule("verbs", "Low-level verbs; pyrdma.verbs is their documented face.");
+  bind_requests(verbs);
+  bind_region(verbs);
+  bind_queues(verbs);
+  bind_domain(verbs);
+  bind_device(verbs);
+}
+
+}  // namespace pyrdma::bindings

@@ -1,0 +1,170 @@
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <map>
+
+#include "bindings/bind.h"
+#include "bindings/session.h"
+#include "measure/workload.h"
+#include "measure/zipf.h"
+
+namespace pyrdma::bindings {
+
+namespace {
+
+using measure::Histogram;
+using namespace py::literals;
+
+std::span<const std::byte> bytes_of(const std::string_view& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+measure::ParamMap read_params(const py::dict& given) {
+  measure::ParamMap params;
+  for (const auto& [key, value] : given) {
+    const auto name = py::str(key).cast<std::string>();
+    if (py::isinstance<py::bool_>(value))
+      params[name] = std::int64_t{value.cast<bool>()};
+    else if (py::isinstance<py::int_>(value))
+      params[name] = value.cast<std::int64_t>();
+    else if (py::isinstance<py::float_>(value))
+      params[name] = value.cast<double>();
+    else if (py::isinstance<py::str>(value))
+      params[name] = value.cast<std::string>();
+    else if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value))
+      params[name] = value.cast<std::vector<std::int64_t>>();
+    else
+      throw Error(ErrorCode::kInvalidArgument,
+                  name + " is " + py::repr(value).cast<std::string>() +
+                      "; give a number, text or a list of whole numbers");
+  }
+  return params;
+}
+
+template <class T>
+py::array_t<T> column(const std::vector<T>& values) {
+  return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+py::dict to_columns(const std::map<NodeId, measure::Recorder>& recorders) {
+  py::list metrics, units, names, encoded;
+  std::vector<double> values;
+  std::vector<std::int32_t> nodes, threads, histogram_nodes;
+  for (const auto& [node, recorder] : recorders) {
+    for (const measure::Row& row : recorder.rows()) {
+      metrics.append(row.metric);
+      units.append(row.unit);
+      values.push_back(row.value);
+      nodes.push_back(static_cast<std::int32_t>(node));
+      threads.push_back(row.thread);
+    }
+    for (const auto& [name, histogram] : recorder.histograms()) {
+      names.append(name);
+      histogram_nodes.push_back(static_cast<std::int32_t>(node));
+      encoded.append(py::bytes(histogram.encode()));
+    }
+  }
+  return py::dict("metric"_a = metrics, "unit"_a = units, "value"_a = column(values),
+                  "node"_a = column(nodes), "thread"_a = column(threads),
+                  "histograms"_a = py::dict("metric"_a = names, "node"_a = column(histogram_nodes),
+                                            "encoded"_a = encoded));
+}
+
+py::dict run_workload(Session& session, const std::string& name, const py::dict& given) {
+  const measure::ParamMap values = read_params(given);
+  const auto probe = measure::make_workload(name);
+  measure::ParamMap with_run = values;
+  with_run.try_emplace("run", session.next_run());
+  const measure::Params params = measure::Params::resolve(probe->parameters(), with_run, name);
+  std::map<NodeId, measure::Recorder> recorders;
+  std::map<NodeId, std::unique_ptr<measure::Workload>> workloads;
+  session.run_interruptibly([&](World& world) {
+    for (const NodeId node : world.local_nodes()) {
+      recorders[node];
+      workloads[node] = measure::make_workload(name);
+    }
+    world.run(
+        [&](Env& env) { workloads.at(env.node())->run(env, params, recorders.at(env.node())); });
+  });
+  return to_columns(recorders);
+}
+
+py::object to_python(const measure::ParamValue& value) {
+  return std::visit([](const auto& v) -> py::object { return py::cast(v); }, value);
+}
+
+py::list parameters_of(const std::string& name) {
+  const auto workload = measure::make_workload(name);
+  py::list all;
+  for (const measure::ParameterSpec& spec : workload->parameters()) {
+    all.append(py::dict("name"_a = spec.name, "default"_a = to_python(spec.fallback),
+                        "unit"_a = spec.unit, "description"_a = spec.description,
+                        "min"_a = spec.min, "max"_a = spec.max, "choices"_a = spec.choices));
+  }
+  return all;
+}
+
+py::array_t<std::uint64_t> zipf_sample(std::uint64_t elements, double exponent, std::size_t count,
+                                       std::uint64_t seed) {
+  const measure::Zipf zipf(elements, exponent);
+  py::array_t<std::uint64_t> sample(static_cast<py::ssize_t>(count));
+  Rng rng(seed, -1, "zipf");
+  std::uint64_t* out = sample.mutable_data();
+  const py::gil_scoped_release release;
+  for (std::size_t i = 0; i < count; ++i) out[i] = zipf(rng);
+  return sample;
+}
+
+void record_array(
+    Histogram& self,
+    const py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>& values) {
+  const std::int64_t* data = values.data();
+  for (py::ssize_t i = 0; i < values.size(); ++i) self.record(data[i]);
+}
+
+void bind_histogram(py::module_& module) {
+  py::class_<Histogram>(module, "Histogram",
+                        "Latencies in ns: 1 ns to 1 h, three significant digits.")
+      .def(py::init<>())
+      .def(
+          "record",
+          [](Histogram& self, Time value, std::uint64_t times) { self.record(value, times); },
+          py::arg("value"), py::arg("times") = 1)
+      .def("record_array", &record_array, py::arg("values"), "Record every element.")
+      .def("merge", &Histogram::merge, py::arg("other"))
+      .def_property_readonly("total", &Histogram::total, "Values recorded.")
+      .def_property_readonly("min", &Histogram::min)
+      .def_property_readonly("max", &Histogram::max)
+      .def("mean", &Histogram::mean)
+      .def("percentile", &Histogram::percentile, py::arg("percent"),
+           "Value (ns) that `percent` of the values do not exceed.")
+      .def(
+          "encode", [](const Histogram& self) { return py::bytes(self.encode()); },
+          "HdrHistogram V2 encoding, not compressed.")
+      .def_static(
+          "decode",
+          [](const py::bytes& encoded) {
+            return Histogram::decode(bytes_of(std::string_view(encoded)));
+          },
+          py::arg("encoded"));
+}
+
+}  // namespace
+
+void bind_measure(py::module_& module) {
+  py::module_ measure_module =
+      module.def_submodule("measure", "Workloads, histograms, distributions.");
+  bind_histogram(measure_module);
+  measure_module.def(
+      "run_workload", &run_workload, py::arg("cluster"), py::arg("name"), py::arg("params"),
+      "Run a workload on every node of the cluster in this process and return its columns.");
+  measure_module.def("workload_names", &measure::workload_names, "Built-in workloads.");
+  measure_module.def("workload_parameters", &parameters_of, py::arg("name"),
+                     "What a workload takes.");
+  measure_module.def(
+      "zipf_sample", &zipf_sample, py::arg("elements"), py::arg("exponent"), py::arg("count"),
+      py::arg("seed") = 1,
+      "Ranks (0 is the most frequent) with probability proportional to 1/(rank+1)^exponent.");
+}
+
+}  // namespace pyrdma::bindings

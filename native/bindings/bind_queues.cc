@@ -1,0 +1,155 @@
+// Posting and polling from Python.
+#include <pybind11/stl.h>
+
+#include "bindings/bind.h"
+#include "bindings/errors.h"
+#include "bindings/requests.h"
+#include "bindings/waiting.h"
+
+namespace pyrdma::bindings {
+
+namespace {
+
+py::array_t<CompletionRow> poll(PyCompletionQueue& self, std::size_t max, double timeout_s,
+                                bool check) {
+  if (max == 0 || max > (1U << 20))
+    throw Error(ErrorCode::kInvalidArgument,
+                "max is " + std::to_string(max) + "; give 1 to 1048576");
+  std::vector<fabric::Completion> found(max);
+  std::size_t count = 0;
+  wait_sliced(self.session(), self.node(), duration_of(timeout_s, "timeout_s"),
+              [&](Env& env, Time deadline) {
+                const std::lock_guard<std::mutex> lock(self.mutex());
+                fabric::CompletionQueue& queue = self.native();
+                if (queue.overrun())
+                  throw Error(ErrorCode::kExhausted,
+                              "the completion queue overran its " +
+                                  std::to_string(queue.entries()) +
+                                  " entries and is dead; make it larger or poll more often");
+                return env.poll_until([&] { return (count = queue.poll(found)) != 0; }, deadline,
+                                      &queue.watch());
+              });
+  found.resize(count);
+  for (const fabric::Completion& completion : found) {
+    if (check && completion.status != fabric::Status::kSuccess) throw CompletionFailed(completion);
+  }
+  return to_rows(found);
+}
+
+// Inline payloads are copied without a look at keys, so here the address is what counts.
+void check_inline(PyQueuePair& self, const Batch& batch) {
+  for (const fabric::WorkRequest& request : batch.requests) {
+    if ((request.flags & fabric::kInline) == 0) continue;
+    for (std::uint32_t i = 0; i < request.sge_count; ++i) {
+      const fabric::Sge& sge = request.sges[i];
+      if (sge.length == 0 || self.session().covered(self.node(), sge.addr, sge.length)) continue;
+      throw Error(ErrorCode::kInvalidArgument,
+                  "request " + std::to_string(request.wr_id) +
+                      ": its inline payload lies in no open memory region of its node");
+    }
+  }
+}
+
+void accept(const fabric::PostResult& result, std::size_t wanted, const char* what) {
+  if (result.accepted == wanted || result.error == fabric::PostError::kQueueFull) return;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      std::string(what) + ' ' + std::to_string(result.accepted) +
+          " was refused: " + fabric::to_string(result.error) +
+          (result.error == fabric::PostError::kInvalidState
+               ? " (connect the queue pair first)"
+               : " (operation, number of buffers or inline length do not fit the queue pair)") +
+          "; those before it were posted");
+}
+
+std::uint32_t post(PyQueuePair& self, const py::object& requests,
+                   const std::shared_ptr<PyAddressHandle>& handle) {
+  if (handle) {
+    same_node(self, *handle, "address handle");
+    self.keep(handle);
+  }
+  Batch batch = read_requests(requests, handle);
+  for (const PyRequest& kept : batch.kept) {
+    if (!kept.handle) continue;
+    same_node(self, *kept.handle, "address handle");
+    self.keep(kept.handle);
+  }
+  const fabric::PostResult result = self.session().call([&] {
+    const std::lock_guard<std::mutex> lock(self.mutex());
+    fabric::QueuePair& qp = self.native();
+    check_inline(self, batch);
+    for (std::size_t i = 0; i < batch.requests.size(); ++i) {
+      const auto& own = batch.kept.empty() ? handle : batch.kept[i].handle;
+      batch.requests[i].address_handle = own ? &own->native() : nullptr;
+    }
+    return qp.post(batch.requests);
+  });
+  accept(result, batch.requests.size(), "request");
+  return result.accepted;
+}
+
+template <class Queue>
+std::uint32_t post_receive(Queue& self, const std::vector<PyReceive>& receives) {
+  std::vector<fabric::ReceiveRequest> requests;
+  for (const PyReceive& receive : receives) {
+    requests.push_back(
+        {receive.wr_id, receive.sges.data(), static_cast<std::uint32_t>(receive.sges.size())});
+  }
+  const fabric::PostResult result = self.session().call([&] {
+    const std::lock_guard<std::mutex> lock(self.mutex());
+    return self.native().post_receive(requests);
+  });
+  accept(result, requests.size(), "receive");
+  return result.accepted;
+}
+
+}  // namespace
+
+void bind_queues(py::module_& verbs) {
+  py::class_<PyCompletionQueue, std::shared_ptr<PyCompletionQueue>>(
+      verbs, "CompletionQueue", "Where outcomes of requests arrive.")
+      .def_property_readonly("entries",
+                             [](PyCompletionQueue& self) {
+                               return self.session().call([&] { return self.native().entries(); });
+                             })
+      .def("poll", &poll, py::arg("max") = 16, py::arg("timeout_s") = 0.0, py::arg("check") = true);
+  py::class_<PySharedReceiveQueue, std::shared_ptr<PySharedReceiveQueue>>(
+      verbs, "SharedReceiveQueue", "Receives for many queue pairs.")
+      .def("post_receive", &post_receive<PySharedReceiveQueue>, py::arg("receives"));
+  py::class_<PyQueuePair, std::shared_ptr<PyQueuePair>>(verbs, "QueuePair", "A connection's end.")
+      .def_property_readonly("qp_num",
+                             [](PyQueuePair& self) {
+                               return self.session().call([&] { return self.native().qp_num(); });
+                             })
+      .def_property_readonly("state",
+                             [](PyQueuePair& self) {
+                               return self.session().call([&] { return self.native().state(); });
+                             })
+      .def_property_readonly("address",
+                             [](PyQueuePair& self) {
+                               return self.session().call([&] { return self.native().address(); });
+                             })
+      .def(
+          "connect",
+          [](PyQueuePair& self, const fabric::QpAddress* peer) {
+            self.session().call([&] {
+              const std::lock_guard<std::mutex> lock(self.mutex());
+              self.native().connect(peer != nullptr ? *peer : fabric::QpAddress{});
+            });
+          },
+          py::arg("peer") = nullptr)
+      .def(
+          "modify",
+          [](PyQueuePair& self, fabric::QpState state, const fabric::QpAddress* peer) {
+            self.session().call([&] {
+              const std::lock_guard<std::mutex> lock(self.mutex());
+              self.native().modify(state, peer);
+            });
+          },
+          py::arg("state"), py::arg("peer") = nullptr)
+      .def("post", &post, py::arg("requests"), py::arg("address_handle") = nullptr)
+      .def("post_receive", &post_receive<PyQueuePair>, py::arg("receives"))
+      .def("close", &PyQueuePair::close);
+}
+
+}  // namespace pyrdma::bindings

@@ -1,0 +1,106 @@
+#include <pybind11/stl.h>
+
+#include <numeric>
+
+#include "bindings/bind.h"
+#include "bindings/session.h"
+#include "fabric/shm/cluster.h"
+
+namespace pyrdma::bindings {
+
+namespace {
+
+namespace shm = fabric::shm;
+
+/// All nodes as threads of this process.
+class ShmWorld final : public World {
+ public:
+  explicit ShmWorld(const shm::ShmOptions& options) : cluster_(options) {}
+  const char* fabric() const override { return "shm"; }
+  NodeId nodes() const override { return cluster_.nodes(); }
+  std::vector<NodeId> local_nodes() const override {
+    std::vector<NodeId> all(cluster_.nodes());
+    std::iota(all.begin(), all.end(), NodeId{0});
+    return all;
+  }
+  Env& env(NodeId node) override { return cluster_.env(node); }
+  void run(FunctionRef<void(Env&)> per_node) override { cluster_.run(per_node); }
+  void request_stop() override { cluster_.request_stop(); }
+  void kill(NodeId node) override { cluster_.kill(node); }
+  bool simulated() const override { return false; }
+
+ private:
+  shm::ShmCluster cluster_;
+};
+
+/// This process is one node.
+class NodeWorld final : public World {
+ public:
+  NodeWorld(const std::string& session, NodeId node, std::uint32_t nodes, const std::string& token)
+      : node_(node), nodes_(nodes), native_(session, node, nodes, token) {}
+  const char* fabric() const override { return "shm"; }
+  NodeId nodes() const override { return nodes_; }
+  std::vector<NodeId> local_nodes() const override { return {node_}; }
+  Env& env(NodeId /*node*/) override { return native_.env(); }
+  void run(FunctionRef<void(Env&)> per_node) override { per_node(native_.env()); }
+  void request_stop() override { native_.request_stop(); }
+  void kill(NodeId /*node*/) override {
+    throw Error(ErrorCode::kInvalidArgument,
+                "a node process is killed from outside: end the process");
+  }
+  bool simulated() const override { return false; }
+
+ private:
+  NodeId node_, nodes_;
+  shm::ShmNode native_;
+};
+
+class ShmClusterSession final : public Session {
+ public:
+  using Session::Session;
+};
+
+class ShmNodeSession final : public Session {
+ public:
+  using Session::Session;
+};
+
+}  // namespace
+
+void bind_shm(py::module_& module) {
+  py::module_ shm_module =
+      module.def_submodule("shm", "Clusters over memory shared on this machine.");
+  shm_module.attr("MAX_NODES") = shm::kMaxNodes;
+  py::class_<ShmClusterSession, Session, std::shared_ptr<ShmClusterSession>>(
+      shm_module, "Cluster", "All nodes as threads of this process.")
+      .def(py::init([](std::uint32_t nodes, std::uint64_t seed) {
+             const py::gil_scoped_release release;
+             return std::make_shared<ShmClusterSession>(
+                 std::make_unique<ShmWorld>(shm::ShmOptions{nodes, seed}));
+           }),
+           py::arg("nodes"), py::arg("seed") = 1);
+  py::class_<ShmNodeSession, Session, std::shared_ptr<ShmNodeSession>>(
+      shm_module, "Node", "This process as one node of a session.")
+      .def(py::init([](const std::string& session, NodeId node, std::uint32_t nodes,
+                       const std::string& token) {
+             const py::gil_scoped_release release;
+             return std::make_shared<ShmNodeSession>(
+                 std::make_unique<NodeWorld>(session, node, nodes, token));
+           }),
+           py::arg("session"), py::arg("node"), py::arg("nodes"), py::arg("token"));
+  py::class_<shm::Session>(shm_module, "Session",
+                           "The controller's end of a run whose nodes are processes.")
+      .def(py::init([](std::uint32_t nodes, std::uint64_t seed) {
+             return shm::create_session(nodes, seed);
+           }),
+           py::arg("nodes"), py::arg("seed") = 1)
+      .def_property_readonly("name", &shm::Session::name)
+      .def_property_readonly("token", &shm::Session::token)
+      .def_property_readonly("nodes", &shm::Session::nodes)
+      .def_property_readonly("dead_nodes", &shm::Session::dead_nodes,
+                             "Nodes whose process ended without leaving.")
+      .def_property_readonly("all_attached", &shm::Session::all_attached)
+      .def("request_stop", &shm::Session::request_stop);
+}
+
+}  // namespace pyrdma::bindings

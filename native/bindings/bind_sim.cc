@@ -1,0 +1,106 @@
+#include <pybind11/stl.h>
+
+#include <numeric>
+
+#include "bindings/bind.h"
+#include "bindings/session.h"
+#include "fabric/sim/cluster.h"
+
+namespace pyrdma::bindings {
+
+namespace {
+
+namespace sim = fabric::sim;
+using namespace py::literals;
+
+class SimWorld final : public World {
+ public:
+  explicit SimWorld(sim::SimOptions options) : cluster(std::move(options)) {}
+  const char* fabric() const override { return "sim"; }
+  NodeId nodes() const override { return cluster.nodes(); }
+  std::vector<NodeId> local_nodes() const override {
+    std::vector<NodeId> all(cluster.nodes());
+    std::iota(all.begin(), all.end(), NodeId{0});
+    return all;
+  }
+  Env& env(NodeId node) override { return cluster.env(node); }
+  void run(FunctionRef<void(Env&)> per_node) override { cluster.run(per_node); }
+  void request_stop() override { cluster.request_stop(); }
+  void kill(NodeId node) override { cluster.kill(node); }
+  bool simulated() const override { return true; }
+
+  sim::SimCluster cluster;
+};
+
+class SimSession final : public Session {
+ public:
+  using Session::Session;
+  sim::SimCluster& cluster() { return static_cast<SimWorld&>(world()).cluster; }
+};
+
+std::shared_ptr<SimSession> make_cluster(std::uint32_t nodes,
+                                         const std::map<std::string, double>& profile,
+                                         std::uint64_t seed, std::uint32_t cores_per_node,
+                                         Time time_limit_ns) {
+  if (nodes == 0 || nodes > 65536)
+    throw Error(ErrorCode::kInvalidArgument,
+                "nodes is " + std::to_string(nodes) + "; give 1 to 65536");
+  if (cores_per_node == 0)
+    throw Error(ErrorCode::kInvalidArgument, "cores_per_node is 0; give at least 1");
+  const py::gil_scoped_release release;
+  sim::SimOptions options;
+  options.nodes = nodes;
+  options.cores_per_node = cores_per_node;
+  options.profile = sim::SimProfile::from_values(profile);
+  options.seed = seed;
+  options.time_limit = time_limit_ns > 0 ? time_limit_ns : kForever;
+  return std::make_shared<SimSession>(std::make_unique<SimWorld>(std::move(options)));
+}
+
+py::list parameters() {
+  py::list all;
+  for (const sim::ParameterInfo& info : sim::SimProfile::parameters()) {
+    all.append(py::dict("name"_a = std::string(info.name), "unit"_a = std::string(info.unit),
+                        "min"_a = info.min, "max"_a = info.max,
+                        "meaning"_a = std::string(info.meaning)));
+  }
+  return all;
+}
+
+py::dict counters(SimSession& self, NodeId node) {
+  const sim::NicCounters c = self.call([&] {
+    self.env(node);
+    return self.cluster().counters(node);
+  });
+  return py::dict("requests"_a = c.requests, "packets"_a = c.packets, "wire_bytes"_a = c.wire_bytes,
+                  "dropped"_a = c.dropped, "retransmitted"_a = c.retransmitted,
+                  "ecn_marked"_a = c.ecn_marked, "paused"_a = c.paused,
+                  "cache_hits"_a = c.cache_hits, "cache_misses"_a = c.cache_misses,
+                  "doorbells"_a = c.doorbells, "payload_dma_reads"_a = c.payload_dma_reads,
+                  "rnr_naks"_a = c.rnr_naks);
+}
+
+}  // namespace
+
+void bind_sim(py::module_& module) {
+  py::module_ sim_module = module.def_submodule("sim", "Clusters in virtual time.");
+  sim_module.def("parameters", &parameters,
+                 "Every parameter of a profile: name, unit, min, max, meaning.");
+  py::class_<SimSession, Session, std::shared_ptr<SimSession>>(sim_module, "Cluster",
+                                                               "A simulated cluster.")
+      .def(py::init(&make_cluster), py::arg("nodes"), py::arg("profile"), py::arg("seed") = 1,
+           py::arg("cores_per_node") = 16, py::arg("time_limit_ns") = 0)
+      .def_property_readonly(
+          "now_ns", [](SimSession& s) { return s.call([&] { return s.cluster().now(); }); },
+          "Virtual time.")
+      .def_property_readonly(
+          "events", [](SimSession& s) { return s.call([&] { return s.cluster().events(); }); },
+          "Events so far.")
+      .def_property_readonly(
+          "fingerprint",
+          [](SimSession& s) { return s.call([&] { return s.cluster().fingerprint(); }); },
+          "Of all event times and orders: equal runs have equal ones.")
+      .def("counters", &counters, py::arg("node"), "What the node's NIC counted.");
+}
+
+}  // namespace pyrdma::bindings

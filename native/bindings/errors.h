@@ -1,0 +1,24 @@
+// Errors that only the Python face has.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "fabric/types.h"
+
+namespace pyrdma::bindings {
+
+/// A request completed with an error. Becomes pyrdma.CompletionError with status, wr_id, qp_num.
+class CompletionFailed : public Error {
+ public:
+  explicit CompletionFailed(const fabric::Completion& completion);
+  fabric::Completion completion;
+};
+
+/// Becomes BufferError: memory is still shown by arrays.
+class StillExported : public Error {
+ public:
+  explicit StillExported(const std::string& what) : Error(ErrorCode::kInvalidArgument, what) {}
+};
+
+}  // namespace pyrdma::bindings

@@ -1,0 +1,127 @@
+// The fabric's objects as Python holds them. Each keeps alive what it uses.
+#pragma once
+#include <pybind11/numpy.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "bindings/session.h"
+#include "fabric/fabric.h"
+
+namespace pyrdma::bindings {
+
+/// A native object of one node, until it is closed or its session is.
+template <class Native>
+class Held : public Owned {
+ public:
+  Held(std::shared_ptr<Session> session, NodeId node, std::unique_ptr<Native> native)
+      : Owned(std::move(session)), node_(node), native_(std::move(native)) {}
+  void drop() override { native_.reset(); }
+  NodeId node() const { return node_; }
+  /// Inside Session::call only. Throws Error when it is closed.
+  Native& native() const {
+    session().world();
+    if (!native_) throw Error(ErrorCode::kUnavailable, "this object is closed");
+    return *native_;
+  }
+  Env& env() const { return session().env(node_); }
+  /// For calls that one thread at a time may make.
+  std::mutex& mutex() { return mutex_; }
+
+ protected:
+  NodeId node_;
+  std::unique_ptr<Native> native_;
+  std::mutex mutex_;
+};
+
+class PyDomain final : public Held<fabric::ProtectionDomain> {
+ public:
+  using Held::Held;
+  ~PyDomain() override { leave(); }
+  int rank() const override { return 5; }
+};
+
+class PyRegion final : public Held<fabric::MemoryRegion>,
+                       public std::enable_shared_from_this<PyRegion> {
+ public:
+  PyRegion(std::shared_ptr<PyDomain> domain, std::unique_ptr<fabric::MemoryRegion> region);
+  ~PyRegion() override { leave(); }
+  int rank() const override { return 4; }
+  void drop() override;
+  bool covers(NodeId node, std::uint64_t addr, std::uint64_t length) const override;
+  /// The bytes, without a copy; keeps the region. Throws Error for device memory.
+  py::array_t<std::uint8_t> array();
+  /// Deregisters. Raises BufferError while arrays show it.
+  void close();
+  fabric::Sge sge(std::size_t offset, std::size_t length) const;
+  fabric::RemoteRegion remote() const { return remote_; }
+  std::uint32_t lkey() const { return lkey_; }
+  int exports() const { return exports_; }
+
+ private:
+  std::shared_ptr<PyDomain> domain_;
+  fabric::RemoteRegion remote_;
+  std::byte* data_;
+  std::uint32_t lkey_;
+  std::atomic<int> exports_{0};
+};
+
+class PyCompletionQueue final : public Held<fabric::CompletionQueue> {
+ public:
+  using Held::Held;
+  ~PyCompletionQueue() override { leave(); }
+  int rank() const override { return 3; }
+};
+
+class PySharedReceiveQueue final : public Held<fabric::SharedReceiveQueue> {
+ public:
+  PySharedReceiveQueue(std::shared_ptr<PyDomain> domain,
+                       std::unique_ptr<fabric::SharedReceiveQueue> queue);
+  ~PySharedReceiveQueue() override { leave(); }
+  int rank() const override { return 2; }
+
+ private:
+  std::shared_ptr<PyDomain> domain_;
+};
+
+class PyAddressHandle final : public Held<fabric::AddressHandle> {
+ public:
+  PyAddressHandle(std::shared_ptr<PyDomain> domain, std::unique_ptr<fabric::AddressHandle> handle,
+                  const fabric::QpAddress& peer);
+  ~PyAddressHandle() override { leave(); }
+  int rank() const override { return 1; }
+  const fabric::QpAddress& peer() const { return peer_; }
+
+ private:
+  std::shared_ptr<PyDomain> domain_;
+  fabric::QpAddress peer_;
+};
+
+class PyQueuePair final : public Held<fabric::QueuePair> {
+ public:
+  PyQueuePair(std::shared_ptr<PyDomain> domain, std::shared_ptr<PyCompletionQueue> sends,
+              std::shared_ptr<PyCompletionQueue> receives,
+              std::shared_ptr<PySharedReceiveQueue> shared, std::unique_ptr<fabric::QueuePair> qp);
+  ~PyQueuePair() override { leave(); }
+  int rank() const override { return 0; }
+  void close();
+  /// A request in flight may still look at the handle: it lives as long as the queue pair.
+  void keep(std::shared_ptr<PyAddressHandle> handle) { handles_.insert(std::move(handle)); }
+
+ private:
+  std::shared_ptr<PyDomain> domain_;
+  std::shared_ptr<PyCompletionQueue> sends_, receives_;
+  std::shared_ptr<PySharedReceiveQueue> shared_;
+  std::set<std::shared_ptr<PyAddressHandle>> handles_;
+};
+
+/// One node's device.
+struct PyDevice {
+  std::shared_ptr<Session> session;
+  NodeId node;
+};
+
+}  // namespace pyrdma::bindings

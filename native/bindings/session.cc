@@ -1,0 +1,131 @@
+#include "bindings/session.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <thread>
+
+namespace pyrdma::bindings {
+
+void Owned::leave() noexcept {
+  try {
+    const py::gil_scoped_release release;
+    session_->exclusively([this] {
+      session_->remove(this);
+      drop();
+    });
+  } catch (const NodeKilled&) {      // its memory is gone already
+  } catch (const std::exception&) {  // a destructor has nobody to tell
+  }
+}
+
+Session::~Session() = default;
+
+World& Session::world() {
+  if (closed_) throw Error(ErrorCode::kUnavailable, "the cluster is closed; open another one");
+  return *world_;
+}
+
+Env& Session::env(NodeId node) {
+  World& open = world();
+  const std::vector<NodeId> local = open.local_nodes();
+  if (std::find(local.begin(), local.end(), node) == local.end()) {
+    throw Error(ErrorCode::kInvalidArgument, "node is " + std::to_string(node) +
+                                                 "; give one of this process's, up to " +
+                                                 std::to_string(local.back()));
+  }
+  return open.env(node);
+}
+
+void Session::add(Owned* object) {
+  const std::lock_guard<std::mutex> lock(objects_mutex_);
+  objects_.push_back(object);
+}
+
+void Session::remove(Owned* object) {
+  const std::lock_guard<std::mutex> lock(objects_mutex_);
+  objects_.erase(std::remove(objects_.begin(), objects_.end(), object), objects_.end());
+}
+
+bool Session::covered(NodeId node, std::uint64_t addr, std::uint64_t length) {
+  const std::lock_guard<std::mutex> lock(objects_mutex_);
+  return std::any_of(objects_.begin(), objects_.end(),
+                     [&](const Owned* o) { return o->covers(node, addr, length); });
+}
+
+void Session::exclusively(FunctionRef<void()> work) {
+  ++waiting_;
+  const std::unique_lock<std::shared_mutex> alone(mutex_);
+  --waiting_;
+  work();
+}
+
+void Session::close() {
+  const py::gil_scoped_release release;
+  exclusively([this] {
+    if (closed_.exchange(true)) return;
+    std::vector<Owned*> objects;
+    {
+      const std::lock_guard<std::mutex> lock(objects_mutex_);
+      objects = objects_;
+    }
+    std::stable_sort(objects.begin(), objects.end(),
+                     [](const Owned* a, const Owned* b) { return a->rank() < b->rank(); });
+    for (Owned* object : objects) {
+      try {
+        object->drop();
+      } catch (const NodeKilled&) {  // gone with its node
+      }
+    }
+    if (exports_ == 0) world_.reset();
+  });
+}
+
+void Session::remove_export() {
+  if (--exports_ != 0 || !closed_) return;
+  const py::gil_scoped_release release;
+  exclusively([this] { world_.reset(); });
+}
+
+void Session::run_interruptibly(FunctionRef<void(World&)> work) {
+  std::exception_ptr failure, interrupt;
+  const std::shared_ptr<World> kept = call([this] {
+    world();
+    return world_;
+  });  // however the session fares
+  {
+    const py::gil_scoped_release release;
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+    std::thread runner([&] {
+      try {
+        exclusively([&] { guarded([&] { work(world()); }); });
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      const std::lock_guard<std::mutex> lock(mutex);
+      done = true;
+      changed.notify_one();
+    });
+    std::unique_lock<std::mutex> lock(mutex);
+    while (!changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return done; })) {
+      lock.unlock();
+      {
+        const py::gil_scoped_acquire acquire;
+        if (!interrupt && PyErr_CheckSignals() != 0) {
+          interrupt = std::make_exception_ptr(py::error_already_set());
+        }
+      }
+      // Again and again: the work may not have begun when it was first asked to stop.
+      if (interrupt) kept->request_stop();
+      lock.lock();
+    }
+    lock.unlock();
+    runner.join();
+  }
+  if (interrupt) std::rethrow_exception(interrupt);
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace pyrdma::bindings

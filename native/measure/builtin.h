@@ -1,0 +1,14 @@
+// Makers of the built-in workloads, for the registry's table.
+#pragma once
+#include <memory>
+
+#include "measure/workload.h"
+
+namespace pyrdma::measure {
+
+std::unique_ptr<Workload> make_control_path();
+std::unique_ptr<Workload> make_idle();
+std::unique_ptr<Workload> make_memcpy();
+std::unique_ptr<Workload> make_verbs_load();
+
+}  // namespace pyrdma::measure

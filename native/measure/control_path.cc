@@ -1,0 +1,190 @@
+// control_path: setting connections up from scratch (KRCore, sections 2.3.1 and 5.1).
+//
+// Every client repeats the whole sequence with one server. The server creates its end of the next
+// connection while the client creates its own, so a client's time is that of its own steps until
+// the server's NIC, which executes one command at a time, becomes the limit.
+#include <string>
+
+#include "fabric/fabric.h"
+#include "measure/builtin.h"
+#include "measure/load.h"
+#include "measure/rally.h"
+
+namespace pyrdma::measure {
+
+namespace {
+
+using Int = std::int64_t;
+
+struct Hello {
+  fabric::QpAddress address;
+  std::uint32_t last;  // from a client: no connection follows
+};
+
+/// Times the steps of one connection after another into histograms of their names.
+class Steps {
+ public:
+  Steps(Env& env, ThreadRecorder& recorder, bool open)
+      : env_(env), recorder_(recorder), open_(open), last_(env.now()) {}
+  void done(const char* name) {
+    const Time now = env_.now();
+    if (open_) recorder_.histogram(name).record(now - last_);
+    last_ = now;
+  }
+
+ private:
+  Env& env_;
+  ThreadRecorder& recorder_;
+  bool open_;
+  Time last_;
+};
+
+class ControlPath final : public Workload {
+ public:
+  std::span<const ParameterSpec> parameters() const override {
+    static const std::vector<ParameterSpec> specs = {
+        {"clients", Int{1}, "count",
+         "connecting threads in all, dealt to the nodes but the first, which serves", 1, 1 << 16},
+        {"skip_open", Int{0}, "bool",
+         "keep device, protection domain and memory, as a kernel module does", 0, 1},
+        {"region_bytes", Int{4096}, "B", "memory that a client registers", 1, 1LL << 40},
+        {"queue_entries", Int{128}, "count", "of the send, receive and completion queues", 1,
+         1 << 15},
+        {"warmup_ns", Int{0}, "ns", "not measured, at the beginning", 0, 1e15},
+        {"duration_ns", Int{0}, "ns", "measured time; 0: by iterations", 0, 1e15},
+        {"iterations", Int{1}, "count", "connections per client, at most; 0: by time", 0, 1e9},
+    };
+    return specs;
+  }
+
+  void run(Env& env, const Params& params, Recorder& recorder) override {
+    Side side(env, params);
+    if (env.nodes() < 2)
+      throw_parameter(params, "nodes", "of the cluster is 1; give it at least 2");
+    if (side.duration == 0 && side.iterations == 0)
+      throw_parameter(params, "duration_ns", "and iterations are both 0; give one of them");
+    const std::uint32_t threads = env.node() == 0 ? side.clients : side.clients_of(env.node());
+    recorder.prepare_threads(env.node() == 0 ? 0 : threads);
+    side.device.open();
+    rally(env, params, "start");
+    std::vector<std::unique_ptr<Thread>> running;
+    const auto body = [&](std::uint32_t i) {
+      if (env.node() == 0)
+        serve(side, i);
+      else
+        connect(side, i, recorder.thread(i));
+    };
+    for (std::uint32_t i = 1; i < threads; ++i) {
+      running.push_back(env.spawn("control" + std::to_string(i), [&, i] { body(i); }));
+    }
+    if (threads != 0) body(0);
+    for (auto& thread : running) thread->join();
+    rally(env, params, "done", side.window(0).patience() + kSetupPatience);
+  }
+
+ private:
+  struct Side {
+    Side(Env& e, const Params& p)
+        : env(e),
+          params(p),
+          device(e.device()),
+          clients(p.count("clients")),
+          entries(p.count("queue_entries")),
+          region_bytes(static_cast<std::size_t>(p.integer("region_bytes"))),
+          skip_open(p.flag("skip_open")),
+          warmup(p.integer("warmup_ns")),
+          duration(p.integer("duration_ns")),
+          iterations(static_cast<std::uint64_t>(p.integer("iterations"))) {}
+    std::uint32_t clients_of(NodeId node) const {
+      const std::uint32_t nodes = env.nodes() - 1;
+      return clients / nodes + (node - 1 < clients % nodes ? 1 : 0);
+    }
+    Window window(Time start) const { return Window(start, warmup, duration, iterations); }
+    std::string key(const char* from, std::uint32_t client, std::uint64_t attempt) const {
+      return params.key(std::string(from) + '/' + std::to_string(client) + '/' +
+                        std::to_string(attempt));
+    }
+    std::unique_ptr<fabric::QueuePair> queue_pair(fabric::ProtectionDomain& pd,
+                                                  fabric::CompletionQueue& cq) const {
+      fabric::QpOptions options;
+      options.send_entries = options.receive_entries = entries;
+      return device.create_queue_pair(pd, cq, cq, options);
+    }
+    Env& env;
+    const Params& params;
+    fabric::Device& device;
+    std::uint32_t clients, entries;
+    std::size_t region_bytes;
+    bool skip_open;
+    Time warmup, duration;
+    std::uint64_t iterations;
+  };
+
+  static void serve(const Side& side, std::uint32_t client) {
+    fabric::Rendezvous& rendezvous = side.device.rendezvous();
+    const auto pd = side.device.create_protection_domain();
+    const Time patience = side.window(side.env.now()).patience();
+    std::unique_ptr<fabric::CompletionQueue> cq, old_cq;
+    std::unique_ptr<fabric::QueuePair> qp, old_qp;
+    for (std::uint64_t attempt = 0;; ++attempt) {
+      cq = side.device.create_completion_queue(side.entries);
+      qp = side.queue_pair(*pd, *cq);
+      rendezvous.publish_value(side.key("server", client, attempt), Hello{qp->address(), 0});
+      const Hello hello =
+          rendezvous.await_value<Hello>(side.key("client", client, attempt), patience);
+      if (hello.last != 0) return;
+      qp->connect(hello.address);
+      old_qp = std::move(qp);  // the one before goes, queue pair first
+      old_cq = std::move(cq);
+    }
+  }
+
+  static void connect(const Side& side, std::uint32_t thread, ThreadRecorder& recorder) {
+    Env& env = side.env;
+    fabric::Device& device = side.device;
+    const std::uint32_t client = thread * (env.nodes() - 1) + env.node() - 1;
+    std::unique_ptr<fabric::ProtectionDomain> pd;
+    std::unique_ptr<fabric::MemoryRegion> region;
+    if (side.skip_open) {
+      pd = device.create_protection_domain();
+      region = device.allocate(*pd, side.region_bytes);
+    }
+    Window window = side.window(env.now());
+    const Time patience = window.patience();
+    std::uint64_t attempt = 0;
+    for (; !window.over(env.now(), attempt); ++attempt) {
+      const Time begin = env.now();
+      Steps steps(env, recorder, window.open());
+      if (!side.skip_open) {
+        region.reset();
+        pd.reset();
+        device.open();
+        steps.done("open");
+        pd = device.create_protection_domain();
+        steps.done("create_pd");
+        region = device.allocate(*pd, side.region_bytes);
+        steps.done("register");
+      }
+      const auto cq = device.create_completion_queue(side.entries);
+      steps.done("create_cq");
+      const auto qp = side.queue_pair(*pd, *cq);
+      steps.done("create_qp");
+      device.rendezvous().publish_value(side.key("client", client, attempt),
+                                        Hello{qp->address(), 0});
+      const Hello hello =
+          device.rendezvous().await_value<Hello>(side.key("server", client, attempt), patience);
+      steps.done("handshake");
+      qp->connect(hello.address);
+      steps.done("configure");
+      if (window.open()) recorder.histogram("connect").record(env.now() - begin);
+    }
+    device.rendezvous().publish_value(side.key("client", client, attempt), Hello{{}, 1});
+    add_rates(recorder, window, 0);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Workload> make_control_path() { return std::make_unique<ControlPath>(); }
+
+}  // namespace pyrdma::measure

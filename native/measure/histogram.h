@@ -1,0 +1,80 @@
+// Latency histogram in the layout of HdrHistogram (Tene; hdrhistogram.org): buckets whose width
+// doubles, each split in 1,024 equal parts, so that a value keeps three significant digits.
+#pragma once
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/units.h"
+
+namespace pyrdma::measure {
+
+/// Counts of nanosecond values from 1 ns to 1 h; greater ones count as 1 h. 270 KB of address
+/// space, of which only pages that hold counts are resident. One writer.
+class Histogram {
+ public:
+  static constexpr std::int64_t kHighest = 3600 * kSecond;
+  static constexpr int kSignificantDigits = 3;
+
+  Histogram();
+  Histogram(const Histogram& other);
+  Histogram& operator=(const Histogram& other);
+  Histogram(Histogram&&) noexcept = default;
+  Histogram& operator=(Histogram&&) noexcept = default;
+
+  /// Negative values count as 0. No allocation.
+  void record(Time value, std::uint64_t times = 1) {
+    if (value < 0) [[unlikely]]
+      value = 0;
+    if (value > kHighest) [[unlikely]]
+      value = kHighest;
+    counts_[index_of(static_cast<std::uint64_t>(value))] += times;
+    total_ += times;
+    if (value > max_) max_ = value;
+    if (value < min_) min_ = value;
+  }
+  void merge(const Histogram& other);
+
+  std::uint64_t total() const { return total_; }
+  /// The extremes, up to the precision of a bucket; 0 when empty.
+  Time min() const;
+  Time max() const;
+  /// Mean of the buckets' middles, as HdrHistogram defines it; 0 when empty.
+  double mean() const;
+  /// Greatest value of the bucket below or in which `percent` (0..100) of the values are; 0 when
+  /// empty.
+  Time percentile(double percent) const;
+
+  /// The uncompressed V2 encoding of HdrHistogram, which its readers in other languages decode.
+  std::string encode() const;
+  /// Throws Error(kInvalidArgument) for anything but an encoded histogram of this range and
+  /// precision.
+  static Histogram decode(std::span<const std::byte> encoded);
+
+ private:
+  static constexpr int kSubBucketBits = 11;  // 2,048 sub-buckets: three digits
+  static constexpr std::uint32_t kSubBucketHalf = 1U << (kSubBucketBits - 1);
+  static constexpr std::uint32_t kBuckets = 32;  // 2,048 << 31 > kHighest
+  static constexpr std::uint32_t kCounts = (kBuckets + 1) * kSubBucketHalf;
+
+  static std::uint32_t index_of(std::uint64_t value) {
+    const std::uint64_t mask = (1ULL << kSubBucketBits) - 1;
+    const auto bucket = static_cast<std::uint32_t>(std::bit_width(value | mask)) - kSubBucketBits;
+    return bucket * kSubBucketHalf + static_cast<std::uint32_t>(value >> bucket);
+  }
+  static Time lowest_at(std::uint32_t index);
+  static Time width_at(std::uint32_t index);
+
+  struct Free {
+    void operator()(std::uint64_t* counts) const { std::free(counts); }
+  };
+  std::unique_ptr<std::uint64_t[], Free> counts_;  // calloc: untouched pages cost nothing
+  std::uint64_t total_ = 0;
+  Time max_ = 0;
+  Time min_ = kHighest;
+};
+
+}  // namespace pyrdma::measure

@@ -1,0 +1,219 @@
+#include "measure/verbs_load/connections.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "measure/rally.h"
+
+namespace pyrdma::measure::verbs_load {
+
+namespace {
+
+constexpr std::uint32_t kIdleEntries = 16;
+constexpr std::uint32_t kSpareEntries = 16;    // of a completion queue, above what can be in flight
+constexpr std::uint32_t kMostReceives = 1024;  // per queue pair
+constexpr std::uint32_t kLocalBytes =
+    256 * 1024;  // of a sender's buffer, where requests share places beyond it
+
+}  // namespace
+
+Connections::Connections(Env& env, const Params& params, const Load& load)
+    : env_(env),
+      params_(params),
+      load_(load),
+      device_(env.device()),
+      deadline_(env.now() + kSetupPatience),
+      links_(plan_links(load, env.node())) {
+  device_.open();
+  pd_ = device_.create_protection_domain();
+  idle_cq_ = device_.create_completion_queue(kIdleEntries);
+  make_regions();
+  make_senders();
+  make_receivers();
+  if (load_.connected()) {
+    connect_links();
+  } else {
+    make_targets();
+    publish_targets();
+    address_targets();
+  }
+}
+
+std::string Connections::key(const char* what, NodeId a) const {
+  return params_.key(std::string(what) + '/' + std::to_string(a));
+}
+
+std::string Connections::key(const char* what, NodeId a, NodeId b) const {
+  return key(what, a) + '-' + std::to_string(b);
+}
+
+std::uint64_t Connections::place_of(const Load& load, std::uint32_t client) {
+  const std::uint64_t places = std::max<std::uint64_t>(1, load.region_bytes / load.stride());
+  return client % places * load.stride();
+}
+
+void Connections::make_regions() {
+  const bool pingpong = load_.measure == Measure::kPingPong;
+  if (load_.op == fabric::Opcode::kSend || (!load_.is_server(env_.node()) && !pingpong)) return;
+  std::vector<fabric::RemoteRegion> remotes;
+  for (std::uint32_t i = 0; i < load_.regions; ++i) {
+    regions_.push_back(load_.device_memory
+                           ? device_.allocate_device_memory(*pd_, load_.region_bytes)
+                           : device_.allocate(*pd_, load_.region_bytes));
+    remotes.push_back(regions_.back()->remote());
+  }
+  publish_list(device_.rendezvous(), key("regions", env_.node()), remotes);
+}
+
+const std::vector<fabric::RemoteRegion>& Connections::regions_of(NodeId peer) {
+  const auto [at, fresh] = peer_regions_.try_emplace(peer);
+  if (fresh && load_.op != fabric::Opcode::kSend) {
+    at->second =
+        await_list<fabric::RemoteRegion>(device_.rendezvous(), key("regions", peer), deadline_);
+  }
+  return at->second;
+}
+
+void Connections::make_senders() {
+  const bool pingpong = load_.measure == Measure::kPingPong;
+  std::uint32_t count = load_.senders(env_.node());
+  if (pingpong && load_.servers != 0 && load_.is_server(env_.node())) {
+    for (Link& link : links_) link.sender = count++;  // each answers on its own
+  }
+  senders_.resize(count);
+  for (Sender& sender : senders_) {
+    const std::uint64_t slots =
+        std::clamp<std::uint64_t>(kLocalBytes / load_.stride(), 1, load_.batch);
+    sender.local = device_.allocate(*pd_, slots * load_.stride() + (pingpong ? load_.stride() : 0));
+    sender.cq = device_.create_completion_queue(load_.depth + kSpareEntries);
+    if (pingpong) sender.receives = device_.create_completion_queue(kIdleEntries);
+  }
+}
+
+void Connections::make_receivers() {
+  if (!load_.two_sided() || !load_.is_server(env_.node()) || load_.measure == Measure::kPingPong)
+    return;
+  receivers_.resize(load_.server_threads);
+  const std::uint32_t most = device_.capabilities().max_queue_entries;
+  const std::size_t inlets = load_.connected() ? links_.size() / receivers_.size() + 1 : 1;
+  for (Receiver& receiver : receivers_) {
+    const std::uint32_t wanted = std::clamp<std::uint32_t>(2 * load_.depth, 64, kMostReceives);
+    receiver.depth = std::max<std::uint32_t>(
+        1, std::min<std::uint32_t>(wanted, static_cast<std::uint32_t>(most / inlets)));
+    receiver.local = device_.allocate(*pd_, load_.stride() + fabric::kGrhBytes);
+    receiver.cq =
+        device_.create_completion_queue(receiver.depth * static_cast<std::uint32_t>(inlets));
+  }
+}
+
+fabric::QpOptions Connections::options() const {
+  fabric::QpOptions options;
+  options.transport = load_.transport;
+  options.send_entries =
+      std::max(load_.depth + 1, 64U);  // one more to end an unsignaled run; a ping-pong takes some
+  options.receive_entries = receivers_.empty() ? kIdleEntries : receivers_.front().depth;
+  options.max_sges = 1;
+  options.max_inline = load_.inlined ? load_.size : 0;
+  options.max_outstanding_reads = device_.capabilities().max_outstanding_reads;
+  return options;
+}
+
+fabric::CompletionQueue& Connections::receive_queue(const Link& link, std::size_t position) {
+  if (load_.measure == Measure::kPingPong) return *senders_[link.sender].receives;
+  return receivers_.empty() ? *idle_cq_ : *receivers_[position % receivers_.size()].cq;
+}
+
+void Connections::connect_links() {
+  std::map<NodeId, std::vector<fabric::QpAddress>> ours, theirs;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    const Link& link = links_[i];
+    fabric::CompletionQueue& sends =
+        link.sender == kNoThread ? *idle_cq_ : *senders_[link.sender].cq;
+    qps_.push_back(device_.create_queue_pair(*pd_, sends, receive_queue(link, i), options()));
+    ours[link.peer].push_back(qps_.back()->address());
+    if (!receivers_.empty())
+      receivers_[i % receivers_.size()].inlets.push_back({qps_.back().get(), nullptr});
+  }
+  for (const auto& [peer, addresses] : ours) {
+    publish_list(device_.rendezvous(), key("qps", env_.node(), peer), addresses);
+  }
+  for (const auto& [peer, addresses] : ours) {
+    theirs[peer] = await_list<fabric::QpAddress>(device_.rendezvous(),
+                                                 key("qps", peer, env_.node()), deadline_);
+    if (theirs[peer].size() != addresses.size()) {
+      throw Error(ErrorCode::kInternal,
+                  "verbs_load: nodes " + std::to_string(env_.node()) + " and " +
+                      std::to_string(peer) +
+                      " plan different connections: give them the same parameters");
+    }
+  }
+  std::map<NodeId, std::size_t> used;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    const Link& link = links_[i];
+    qps_[i]->connect(theirs[link.peer][used[link.peer]++]);
+    if (link.sender == kNoThread) continue;
+    senders_[link.sender].routes.push_back(
+        {qps_[i].get(), nullptr, 0, 0, &regions_of(link.peer), link.peer, link.client});
+  }
+}
+
+// Connectionless: the ends that requests go to. UD: a queue pair per receiving thread. DC: a target
+// each.
+void Connections::make_targets() {
+  if (!load_.is_server(env_.node())) return;
+  const bool dc = load_.transport == fabric::Transport::kDc;
+  const std::size_t count = receivers_.empty() ? 1 : receivers_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    fabric::CompletionQueue& receives = receivers_.empty() ? *idle_cq_ : *receivers_[i].cq;
+    fabric::QpOptions wanted = options();
+    wanted.dc_target = dc;
+    fabric::SharedReceiveQueue* shared = nullptr;
+    if (dc) {
+      shared_receives_.push_back(
+          device_.create_shared_receive_queue(*pd_, wanted.receive_entries, 1));
+      shared = shared_receives_.back().get();
+    }
+    qps_.push_back(device_.create_queue_pair(*pd_, *idle_cq_, receives, wanted, shared));
+    qps_.back()->connect({});
+    if (!receivers_.empty()) receivers_[i].inlets.push_back({qps_.back().get(), shared});
+  }
+}
+
+void Connections::publish_targets() {
+  if (qps_.empty()) return;
+  std::vector<fabric::QpAddress> addresses;
+  for (const auto& qp : qps_) addresses.push_back(qp->address());
+  publish_list(device_.rendezvous(), key("targets", env_.node()), addresses);
+}
+
+void Connections::address_targets() {
+  std::map<NodeId, std::vector<fabric::QpAddress>> targets;
+  std::map<NodeId, std::vector<const fabric::AddressHandle*>> handles;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, fabric::QueuePair*> own;
+  for (const Link& link : links_) {
+    fabric::QueuePair*& qp = own[{link.sender, link.qp}];
+    if (qp == nullptr) {
+      qps_.push_back(
+          device_.create_queue_pair(*pd_, *senders_[link.sender].cq, *idle_cq_, options()));
+      qp = qps_.back().get();
+      qp->connect({});
+    }
+    const auto [at, fresh] = targets.try_emplace(link.peer);
+    if (fresh) {
+      at->second =
+          await_list<fabric::QpAddress>(device_.rendezvous(), key("targets", link.peer), deadline_);
+      for (const fabric::QpAddress& address : at->second) {
+        handles_.push_back(device_.create_address_handle(*pd_, address));
+        handles[link.peer].push_back(handles_.back().get());
+      }
+    }
+    const std::size_t which = link.client % at->second.size();
+    const fabric::QpAddress& address = at->second[which];
+    senders_[link.sender].routes.push_back({qp, handles[link.peer][which], address.qp_num,
+                                            address.qkey, &regions_of(link.peer), link.peer,
+                                            link.client});
+  }
+}
+
+}  // namespace pyrdma::measure::verbs_load

@@ -1,0 +1,90 @@
+// Set-up of a node's part: regions, queues, and the exchange that connects them.
+#pragma once
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "measure/verbs_load/plan.h"
+
+namespace pyrdma::measure::verbs_load {
+
+/// A way for a sender's requests to go.
+struct Route {
+  fabric::QueuePair* qp = nullptr;
+  const fabric::AddressHandle* handle = nullptr;  // UD, DC
+  std::uint32_t remote_qpn = 0, remote_qkey = 0;
+  const std::vector<fabric::RemoteRegion>* regions = nullptr;
+  NodeId peer = 0;
+  std::uint32_t client = 0;
+};
+
+/// What one sending thread, or one end of a ping-pong, owns.
+struct Sender {
+  std::unique_ptr<fabric::MemoryRegion> local;
+  std::unique_ptr<fabric::CompletionQueue> cq;
+  std::unique_ptr<fabric::CompletionQueue> receives;  // ping-pong only
+  std::vector<Route> routes;
+};
+
+/// Where a receiving thread posts its buffers.
+struct Inlet {
+  fabric::QueuePair* qp = nullptr;
+  fabric::SharedReceiveQueue* shared = nullptr;  // DC targets
+};
+
+struct Receiver {
+  std::unique_ptr<fabric::MemoryRegion> local;
+  std::unique_ptr<fabric::CompletionQueue> cq;
+  std::vector<Inlet> inlets;
+  std::uint32_t depth = 0;  // receives posted per inlet
+};
+
+/// Everything of one node, connected when the constructor returns. Threads take their Sender or
+/// Receiver.
+class Connections {
+ public:
+  Connections(Env& env, const Params& params, const Load& load);
+  std::vector<Sender>& senders() { return senders_; }
+  std::vector<Receiver>& receivers() { return receivers_; }
+  /// This node's own target region, in which a ping-pong sees the peer's writes; nullptr for sends.
+  const fabric::MemoryRegion* inbox() const {
+    return regions_.empty() ? nullptr : regions_.front().get();
+  }
+  /// Offset of a client's own place in a region.
+  static std::uint64_t place_of(const Load& load, std::uint32_t client);
+
+ private:
+  void make_regions();
+  void make_senders();
+  void make_receivers();
+  void connect_links();
+  void address_targets();
+  void make_targets();
+  void publish_targets();
+  fabric::QpOptions options() const;
+  fabric::CompletionQueue& receive_queue(const Link& link, std::size_t position);
+  const std::vector<fabric::RemoteRegion>& regions_of(NodeId peer);
+  std::string key(const char* what, NodeId a) const;
+  std::string key(const char* what, NodeId a, NodeId b) const;
+
+  Env& env_;
+  const Params& params_;
+  const Load& load_;
+  fabric::Device& device_;
+  Time deadline_;
+  std::vector<Link> links_;
+
+  // In the order in which they are made: each needs only what stands before it.
+  std::unique_ptr<fabric::ProtectionDomain> pd_;
+  std::vector<std::unique_ptr<fabric::MemoryRegion>> regions_;
+  std::map<NodeId, std::vector<fabric::RemoteRegion>> peer_regions_;
+  std::unique_ptr<fabric::CompletionQueue> idle_cq_;  // of queue ends that nothing completes on
+  std::vector<Sender> senders_;
+  std::vector<Receiver> receivers_;
+  std::vector<std::unique_ptr<fabric::SharedReceiveQueue>> shared_receives_;
+  std::vector<std::unique_ptr<fabric::AddressHandle>> handles_;
+  std::vector<std::unique_ptr<fabric::QueuePair>> qps_;
+};
+
+}  // namespace pyrdma::measure::verbs_load

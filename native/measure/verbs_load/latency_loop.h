@@ -1,0 +1,20 @@
+// One request at a time.
+#pragma once
+#include "measure/load.h"
+#include "measure/verbs_load/connections.h"
+
+namespace pyrdma::measure::verbs_load {
+
+/// mode=latency, measure=completion: from before the post until the completion is polled. Rows as
+/// run_rate's, a histogram named as the operation, and with record_post one named "post".
+void run_latency(Env& env, const Load& load, Sender& sender, ThreadRecorder& recorder, Rng rng);
+
+/// mode=latency, measure=pingpong: perftest's write and send latency. The two ends send one message
+/// to and fro; the receiver polls the message's last byte in memory (write) or its receive queue
+/// (send). The histogram holds halves of round trips.
+void run_ping(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox,
+              ThreadRecorder& recorder);
+/// The answering end. Returns when the peer says so.
+void run_pong(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox);
+
+}  // namespace pyrdma::measure::verbs_load

@@ -1,0 +1,172 @@
+#include <string>
+
+#include "base/error.h"
+#include "base/remote_word.h"
+#include "measure/verbs_load/latency_loop.h"
+
+namespace pyrdma::measure::verbs_load {
+
+namespace {
+
+// A message's last byte: 1 to kLast in turn, then again; 0 is what the memory holds at first.
+constexpr std::uint8_t kLast = 200, kStop = 255;
+constexpr std::uint32_t kSignalEvery = 32;  // of the 64 and more entries of a send queue
+
+std::uint8_t after(std::uint8_t ball) {
+  return ball == kLast ? 1 : static_cast<std::uint8_t>(ball + 1);
+}
+
+/// One end of the game.
+class Player {
+ public:
+  Player(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox)
+      : env_(env), load_(load), sender_(sender), route_(sender.routes.front()) {
+    sge_ = sender.local->sge(0, load.size);
+    last_byte_ = reinterpret_cast<std::uint8_t*>(sender.local->data()) + load.size - 1;
+    request_.sges = &sge_;
+    request_.sge_count = 1;
+    request_.opcode = load.op;
+    if (inbox != nullptr) {
+      const fabric::RemoteRegion& region = route_.regions->front();
+      const std::uint64_t place = Connections::place_of(load, route_.client);
+      request_.remote_addr = region.addr + place;
+      request_.rkey = region.rkey;
+      arriving_ = reinterpret_cast<const std::uint8_t*>(inbox->data()) + place + load.size - 1;
+    } else {
+      buffer_ = sender.local->sge(load.stride(), load.size);
+      arriving_ = reinterpret_cast<const std::uint8_t*>(sender.local->data()) + load.stride() +
+                  load.size - 1;
+      for (int i = 0; i < 4; ++i) post_receive();
+    }
+  }
+
+  void send(std::uint8_t ball) {
+    *last_byte_ = ball;
+    // Unsignaled but for some, which keep the send queue from filling. Not inline: the NIC reads
+    // the payload before the answer can come, so the next change of it is safe.
+    const bool signaled = ++sent_ % kSignalEvery == 0;
+    request_.flags = static_cast<std::uint8_t>((load_.inlined ? fabric::kInline : 0) |
+                                               (signaled ? fabric::kSignaled : 0));
+    if (route_.qp->post({&request_, 1}).accepted != 1) [[unlikely]]
+      fail("the device refused a request");
+    if (signaled) signals_ += 1;
+    if (signals_ != 0) collect();
+  }
+
+  /// The next ball that is not `old`. False when none came by `deadline`.
+  bool receive(std::uint8_t old, Time deadline, std::uint8_t& ball) {
+    if (buffer_.length != 0) return take_message(deadline, ball);
+    return env_.poll_until(
+        [&] {
+          env_.charge(Cost::kPredicate);
+          return (ball = load_acquire(arriving_)) != old;
+        },
+        deadline);
+  }
+
+  /// Waits for the completions of signaled requests, so that the buffers may go.
+  void finish(Time deadline) {
+    env_.poll_until(
+        [&] {
+          collect();
+          return signals_ == 0;
+        },
+        deadline, &sender_.cq->watch());
+  }
+
+ private:
+  void post_receive() {
+    const fabric::ReceiveRequest request{0, &buffer_, 1};
+    if (route_.qp->post_receive({&request, 1}).accepted != 1) [[unlikely]]
+      fail("the device refused a receive");
+  }
+
+  void collect() {
+    fabric::Completion completion;
+    if (sender_.cq->poll({&completion, 1}) == 0) return;
+    if (completion.status != fabric::Status::kSuccess) [[unlikely]]
+      fail(fabric::to_string(completion.status));
+    signals_ -= 1;
+  }
+
+  bool take_message(Time deadline, std::uint8_t& ball) {
+    fabric::Completion completion;
+    if (!env_.poll_until(
+            [&] {
+              return sender_.receives->poll({&completion, 1}) != 0;
+            },
+            deadline, &sender_.receives->watch())) {
+      return false;
+    }
+    if (completion.status != fabric::Status::kSuccess) [[unlikely]]
+      fail(fabric::to_string(completion.status));
+    ball = load_acquire(arriving_);
+    post_receive();
+    return true;
+  }
+
+  [[noreturn]] void fail(const char* why) const {
+    throw Error(ErrorCode::kUnavailable,
+                std::string("verbs_load: ping-pong with node ") + std::to_string(route_.peer) +
+                    " failed: " + why,
+                false);
+  }
+
+  Env& env_;
+  const Load& load_;
+  Sender& sender_;
+  const Route& route_;
+  fabric::Sge sge_, buffer_;
+  fabric::WorkRequest request_;
+  std::uint8_t* last_byte_;
+  const std::uint8_t* arriving_;
+  std::uint64_t sent_ = 0;
+  std::uint32_t signals_ = 0;
+};
+
+[[noreturn]] void throw_silent(NodeId peer) {
+  throw Error(ErrorCode::kTimeout,
+              "verbs_load: node " + std::to_string(peer) +
+                  " did not answer in a ping-pong: it has ended or lost the message",
+              false);
+}
+
+}  // namespace
+
+void run_ping(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox,
+              ThreadRecorder& recorder) {
+  Player player(env, load, sender, inbox);
+  const NodeId peer = sender.routes.front().peer;
+  Histogram& latency = recorder.histogram(fabric::to_string(load.op));
+  Time now = env.now();
+  Window window(now, load.warmup, load.duration, load.iterations);
+  const Time patience = window.patience();
+  std::uint8_t ball = 0, answer = 0;
+  for (std::uint64_t trips = 0; !window.over(now, trips); trips += load.clock_every) {
+    const Time begin = now;
+    for (std::uint32_t i = 0; i < load.clock_every; ++i) {
+      ball = after(ball);
+      player.send(ball);
+      if (!player.receive(answer, patience, answer)) throw_silent(peer);
+    }
+    now = env.now();
+    if (window.open()) latency.record((now - begin) / (2 * load.clock_every), load.clock_every);
+  }
+  player.send(kStop);
+  player.finish(patience);
+  add_rates(recorder, window, load.size);
+}
+
+void run_pong(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox) {
+  Player player(env, load, sender, inbox);
+  const Time patience = Window(env.now(), load.warmup, load.duration, load.iterations).patience();
+  std::uint8_t ball = 0;
+  for (;;) {
+    if (!player.receive(ball, patience, ball)) throw_silent(sender.routes.front().peer);
+    if (ball == kStop) break;
+    player.send(ball);
+  }
+  player.finish(patience);
+}
+
+}  // namespace pyrdma::measure::verbs_load
