@@ -160,8 +160,9 @@ void SimScheduler::work(Picos duration) {
 void SimScheduler::sleep_until(Picos when) {
   SimThread& self = *current_;
   if (self.unwinding) return;
-  self.clock = std::max(self.clock, when);
-  sync();
+  if (when <= self.clock) return sync();
+  wake_at(self, when);  // its core is free meanwhile
+  wait_for_wake(self);
 }
 
 bool SimScheduler::poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, Picos deadline, Watch* only,

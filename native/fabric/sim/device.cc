@@ -75,6 +75,7 @@ void SimRendezvous::publish(std::string_view key, std::span<const std::byte> val
     throw Error(ErrorCode::kInvalidArgument,
                 "rendezvous key of " + std::to_string(key.size()) + " and value of " + std::to_string(value.size()) +
                     " bytes: at most " + std::to_string(kMaxKey) + " and " + std::to_string(kMaxValue));
+  nic_.fabric().scheduler.sync();  // nobody may find it before this thread's time
   const auto [at, inserted] = table_.values.try_emplace(std::string(key), value.begin(), value.end());
   if (!inserted && !std::equal(value.begin(), value.end(), at->second.begin(), at->second.end()))
     throw Error(ErrorCode::kInvalidArgument,
