@@ -28,7 +28,7 @@ void Nic::release(Message& message) {
 void Nic::response_arrives(Message& message, Picos now) {
   if (dead_) return release(message);
   QueuePairCore& qp = *message.initiator;
-  const Picos cost = (message.last ? times().rx_ack : 0) + (message.last ? touch_state(qp) : 0);
+  const Picos cost = message.engine + (message.last ? touch_state(qp) : 0);
   const Passage passage = pass_port(message, now, cost, qp.last_completion);
   if (passage.dropped) return lost(message, now, false);
   qp.last_completion = passage.due;

@@ -39,6 +39,7 @@ struct Message final : SimEvent {
   bool signaled = false;
   bool ecn_marked = false;
   Picos lead = 0;        // from the port's last byte to the scheduled time
+  Picos engine = 0;      // part of `lead` in the receiving engine
   Picos placement = 0;   // part of `lead` after the engine
   double wire_bytes = 0;
   std::uint32_t source_number = 0;  // of the initiator

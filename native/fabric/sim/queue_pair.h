@@ -118,6 +118,8 @@ class QueuePairCore final : public SimEvent {
   bool blocked = false;  // by a fence, or by too many reads: a response reactivates
   const Nic* dc_target = nullptr;
   Picos last_completion = 0;
+  // Requests of a queue pair reach the target in order, and so do their responses, whatever each one costs there.
+  Picos last_request_due = 0, last_response_due = 0;
   std::uint64_t awaited = 0;  // completed must reach this before a local error may be reported
   Status pending_failure = Status::kSuccess;  // of the request `next`
 
@@ -128,7 +130,9 @@ class QueuePairCore final : public SimEvent {
   std::uint32_t expected_offset = 0;
   Picos last_execution = 0;
   std::uint32_t retries = 0, rnr_retries = 0;
-  bool retry_pending = false, retry_is_rnr = false;
+  bool retry_is_rnr = false;
+  Picos retry_at = kNever;  // nothing is sent until then
+  bool retry_pending() const { return retry_at != kNever; }
   std::uint64_t retry_from = 0;
 
   // Receiving.

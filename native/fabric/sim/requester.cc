@@ -93,7 +93,7 @@ Status Nic::check_local(const QueuePairCore& qp, std::uint64_t sequence) const {
 }
 
 Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
-  if (qp.next == qp.posted || qp.pending_failure != Status::kSuccess || qp.retry_pending || qp.destroyed)
+  if (qp.next == qp.posted || qp.pending_failure != Status::kSuccess || qp.retry_pending() || qp.destroyed)
     return Step::kBlocked;
   SendEntry& entry = qp.entry(qp.next);
   const NicTimes& t = times();
@@ -227,7 +227,7 @@ void Nic::transmit(Message& message, Picos ready) {
   counters_.wire_bytes += static_cast<std::uint64_t>(message.wire_bytes);
   message.stage = Message::Stage::kRequestArrives;
   message.placement = t.dma_write;
-  Picos engine = 0;
+  Picos& engine = message.engine;
   switch (message.opcode) {
     case Opcode::kWrite: engine = t.rx_write; break;
     case Opcode::kRead: engine = t.rx_read; message.placement = t.dma_read; break;
@@ -242,7 +242,6 @@ void Nic::transmit(Message& message, Picos ready) {
     if (region != nullptr && region->on_device)
       message.placement = std::max<Picos>(0, message.placement - t.device_memory_saving);
   }
-  message.lead = t.rx_latency + engine + message.placement;
   Picos arrival = ready;
   if (message.target != this) {
     link_free_ = std::max(link_free_, ready) + fabric_.network.wire_time(message.wire_bytes);
@@ -250,7 +249,10 @@ void Nic::transmit(Message& message, Picos ready) {
     arrival = fabric_.network.cross(node_, message.target->node(), link_free_, message.wire_bytes, flow);
   }
   message.owner = message.target;
-  fabric_.scheduler.schedule(message, arrival + message.lead);
+  Picos& due = message.initiator->last_request_due;
+  due = std::max(due, arrival + t.rx_latency + engine + message.placement);
+  message.lead = due - arrival;
+  fabric_.scheduler.schedule(message, due);
 }
 
 // Unconnected transports are done when the packet has left.

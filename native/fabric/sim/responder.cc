@@ -33,7 +33,7 @@ Nic::Passage Nic::pass_port(Message& message, Picos now, Picos engine_cost, Pico
 void Nic::request_arrives(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
   if (dead_) return lost(message, now, false);
-  Picos cost = message.lead - message.placement - times().rx_latency;
+  Picos cost = message.engine;
   if (message.first && cache.overflows()) {
     if (const QueuePairCore* target = find_target(message)) cost += touch_state(*target);
     if (const Region* region = message.rkey != 0 ? regions.find(message.rkey) : nullptr)
@@ -261,7 +261,7 @@ void Nic::respond(Message& message, Picos at, Picos now) {
   message.wire_bytes = data ? fabric_.network.connected(message.length).bytes : fabric_.network.control().bytes;
   counters_.wire_bytes += static_cast<std::uint64_t>(message.wire_bytes);
   message.placement = t.dma_write;
-  message.lead = t.rx_latency + (message.last ? t.rx_ack : 0) + t.dma_write;
+  message.engine = message.last ? t.rx_ack : 0;
   Picos arrival = at;
   if (&initiator != this) {
     link_free_ = std::max(link_free_, at) + fabric_.network.wire_time(message.wire_bytes);
@@ -271,7 +271,10 @@ void Nic::respond(Message& message, Picos at, Picos now) {
   message.target = this;
   message.owner = &initiator;
   message.stage = Message::Stage::kResponseArrives;
-  fabric_.scheduler.schedule(message, std::max(now, arrival + message.lead));
+  Picos& due = message.initiator->last_response_due;
+  due = std::max({now, due, arrival + t.rx_latency + message.engine + t.dma_write});
+  message.lead = due - arrival;
+  fabric_.scheduler.schedule(message, due);
 }
 
 void Nic::continue_read(Message& message, Picos now) {

@@ -21,11 +21,11 @@ void Nic::lost(Message& message, Picos now, bool later_packets_tell) {
 }
 
 void Nic::schedule_retry(QueuePairCore& qp, std::uint64_t from, Picos when, bool rnr) {
-  if (qp.retry_pending) {
+  if (qp.retry_pending()) {
     qp.retry_from = std::min(qp.retry_from, from);
     return;
   }
-  qp.retry_pending = true;
+  qp.retry_at = when;
   qp.retry_is_rnr = rnr;
   qp.retry_from = from;
   ++qp.references;
@@ -33,14 +33,15 @@ void Nic::schedule_retry(QueuePairCore& qp, std::uint64_t from, Picos when, bool
 }
 
 void QueuePairCore::fire(Picos now) {
-  retry_pending = false;
-  if (!destroyed && state == QpState::kReadyToSend && !nic.dead()) nic.retry(*this, now);
+  const bool due = now == retry_at;  // else an error or a reset has made it void
+  if (due) retry_at = kNever;
+  if (due && !destroyed && state == QpState::kReadyToSend && !nic.dead()) nic.retry(*this, now);
   drop_reference(this);
 }
 
 void Nic::retry(QueuePairCore& qp, Picos now) {
   const std::uint64_t from = std::max(qp.retry_from, qp.completed);
-  if (from >= qp.next && qp.chunk_offset == 0) return;  // answered meanwhile
+  if (from >= qp.next && qp.chunk_offset == 0) return activate(qp, now);  // answered meanwhile
   if (qp.retry_is_rnr) {
     if (qp.options.rnr_retry != kInfiniteRetry && ++qp.rnr_retries > qp.options.rnr_retry)
       return fail(qp, from, Status::kRnrRetryExceeded);
@@ -86,6 +87,7 @@ void Nic::fail(QueuePairCore& qp, std::uint64_t sequence, Status status) {
 void Nic::enter_error(QueuePairCore& qp) {
   if (qp.state == QpState::kError || qp.state == QpState::kReset) return;
   qp.state = QpState::kError;
+  qp.retry_at = kNever;
   ++qp.epoch;
   Completion completion;
   completion.status = Status::kFlushed;

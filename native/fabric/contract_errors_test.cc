@@ -1,0 +1,344 @@
+// The fabric's contract: what fails, how, and what still works afterwards.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "fabric/contract_worlds_test.h"
+
+namespace pyrdma::fabric {
+namespace {
+
+class FabricErrors : public FabricContract {};
+INSTANTIATE_TEST_SUITE_P(Worlds, FabricErrors, testing::Values("sim", "shm"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(FabricErrors, AWrongRemoteKeyFailsAndFlushesTheRest) {
+  connect();
+  RemoteRegion wrong = b->memory->remote();
+  wrong.rkey ^= 1;
+  ASSERT_TRUE(qb->receive(b->memory->sge(0, 8), 50));
+  ASSERT_TRUE(qa->receive(a->memory->sge(0, 8), 60));
+  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 1));
+  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), wrong, 0, 2));
+  expect_send(1);
+  expect_send(2, Status::kRemoteAccess);
+  EXPECT_EQ(qa->state(), QpState::kError);
+  EXPECT_EQ(qb->state(), QpState::kError) << "a reliable responder reports a class C error";
+  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 3)) << "posting stays possible";
+  expect_send(3, Status::kFlushed);
+  EXPECT_EQ(a->await_receive().status, Status::kFlushed);
+  EXPECT_EQ(b->await_receive().status, Status::kFlushed);
+}
+
+TEST_P(FabricErrors, BoundsOfTheRemoteRegion) {
+  const std::uint64_t size = 1 << 17;
+  struct Case {
+    std::uint64_t offset;
+    std::uint32_t length;
+    bool good;
+  };
+  for (const Case& c : {Case{size - 8, 8, true}, Case{size - 7, 8, false}, Case{size, 8, false},
+                        Case{~0ULL - 3, 8, false}, Case{0 - std::uint64_t{8}, 8, false}, Case{size + 100, 0, true}}) {
+    for (const Opcode opcode : {Opcode::kWrite, Opcode::kRead}) {
+      connect();
+      const Sge sge = a->memory->sge(0, c.length);
+      WorkRequest request;
+      request.sges = &sge;
+      request.sge_count = 1;
+      request.opcode = opcode;
+      request.remote_addr = b->memory->addr() + c.offset;
+      request.rkey = b->memory->rkey();
+      ASSERT_EQ(qa->post({&request, 1}).accepted, 1u);
+      expect_send(0, c.good ? Status::kSuccess : Status::kRemoteAccess);
+    }
+  }
+}
+
+TEST_P(FabricErrors, AccessRightsOfRegionAndQueuePair) {
+  struct Case {
+    std::uint32_t region, queue_pair;
+    bool write, read, atomic;
+  };
+  for (const Case& c : {Case{kLocalWrite | kRemoteRead, kAllAccess, false, true, false},
+                        Case{kLocalWrite | kRemoteWrite, kAllAccess, true, false, false},
+                        Case{kLocalWrite | kRemoteAtomic, kAllAccess, false, false, true},
+                        Case{kAllAccess, kRemoteRead, false, true, false},
+                        Case{kLocalWrite, kAllAccess, false, false, false}}) {
+    for (int op = 0; op < 3; ++op) {
+      QpOptions options;
+      options.access = c.queue_pair;
+      connect(options);
+      auto region = b->device.allocate(*b->pd, 4096, c.region);
+      const Sge sge = a->memory->sge(0, 8);
+      ASSERT_TRUE(op == 0   ? qa->write(sge, region->remote(), 0)
+                  : op == 1 ? qa->read(sge, region->remote(), 0)
+                            : qa->fetch_add(sge, region->remote(), 0, 1));
+      const bool good = op == 0 ? c.write : op == 1 ? c.read : c.atomic;
+      expect_send(0, good ? Status::kSuccess : Status::kRemoteAccess);
+    }
+  }
+}
+
+TEST_P(FabricErrors, LocalKeysAndBounds) {
+  for (int variant = 0; variant < 4; ++variant) {
+    connect();
+    auto read_only = a->device.allocate(*a->pd, 4096, kRemoteRead);
+    auto other_domain = a->device.create_protection_domain();
+    auto foreign = a->device.allocate(*other_domain, 4096);
+    Sge sge = a->memory->sge(0, 8);
+    if (variant == 0) sge.lkey ^= 0x40000000;
+    if (variant == 1) sge.addr = a->memory->addr() + a->memory->size() - 4;
+    if (variant == 2) sge = foreign->sge(0, 8);
+    ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 1));
+    if (variant == 3)
+      ASSERT_TRUE(qa->read(read_only->sge(0, 8), b->memory->remote(), 0, 2));
+    else
+      ASSERT_TRUE(qa->write(sge, b->memory->remote(), 0, 2));
+    expect_send(1);
+    expect_send(2, Status::kLocalProtection);
+    EXPECT_EQ(qa->state(), QpState::kError);
+  }
+}
+
+TEST_P(FabricErrors, AtomicsMustBeAligned) {
+  connect();
+  ASSERT_TRUE(qa->fetch_add(a->memory->sge(0, 8), b->memory->remote(), 4, 1, 1));
+  expect_send(1, Status::kRemoteInvalidRequest);
+}
+
+TEST_P(FabricErrors, ADeregisteredRegionIsGone) {
+  connect();
+  auto region = b->device.allocate(*b->pd, 4096);
+  const RemoteRegion remote = region->remote();
+  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), remote, 0, 1));
+  expect_send(1);
+  region.reset();
+  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), remote, 0, 2));
+  expect_send(2, Status::kRemoteAccess);
+}
+
+TEST_P(FabricErrors, AReceiveThatIsTooShort) {
+  connect();
+  ASSERT_TRUE(qb->receive(b->memory->sge(0, 8), 7));
+  ASSERT_TRUE(qa->send(a->memory->sge(0, 9), 1));
+  expect_send(1, Status::kRemoteInvalidRequest);
+  const Completion completion = b->await_receive();
+  EXPECT_EQ(completion.wr_id, 7u);
+  EXPECT_EQ(completion.status, Status::kLocalLength);
+}
+
+TEST_P(FabricErrors, AReceiverThatIsNotReadyIsRetried) {
+  connect();
+  *a->word(0) = 5;
+  ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 1));
+  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 64, 2));
+  EXPECT_TRUE(a->quiet(*a->sends)) << "nothing overtakes the send";
+  EXPECT_EQ(b->load_word(64), 0u);
+  ASSERT_TRUE(qb->receive(b->memory->sge(0, 8), 3));
+  expect_send(1);
+  expect_send(2);
+  EXPECT_EQ(b->await_receive().wr_id, 3u);
+}
+
+TEST_P(FabricErrors, AReceiverThatNeverGetsReady) {
+  QpOptions options;
+  options.rnr_retry = 2;
+  connect(options);
+  ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 1));
+  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 64, 2));
+  expect_send(1, Status::kRnrRetryExceeded);
+  expect_send(2, Status::kFlushed);
+}
+
+TEST_P(FabricErrors, AKilledPeerExceedsTheRetries) {
+  connect();
+  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 1));
+  expect_send(1);
+  world->kill(1);
+  const Time start = a->env.now();
+  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 2));
+  ASSERT_TRUE(qa->read(a->memory->sge(0, 8), b->memory->remote(), 0, 3));
+  expect_send(2, Status::kRetryExceeded);
+  expect_send(3, Status::kFlushed);
+  EXPECT_LT(a->env.now() - start, kSecond);
+}
+
+TEST_P(FabricErrors, ADestroyedPeerQueuePairExceedsTheRetries) {
+  connect();
+  qb.reset();
+  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 2));
+  expect_send(2, Status::kRetryExceeded);
+}
+
+TEST_P(FabricErrors, StatesOfAQueuePair) {
+  start();
+  Side x(*world, 0), y(*world, 1);
+  auto q = x.queue_pair(), p = y.queue_pair();
+  EXPECT_EQ(q->state(), QpState::kReset);
+  const Sge sge = x.memory->sge(0, 8);
+  WorkRequest request;
+  request.sges = &sge;
+  request.sge_count = 1;
+  request.remote_addr = y.memory->addr();
+  request.rkey = y.memory->rkey();
+  EXPECT_EQ(q->post({&request, 1}).error, PostError::kInvalidState);
+  const ReceiveRequest receive{1, &sge, 1};
+  EXPECT_EQ(q->post_receive({&receive, 1}).error, PostError::kInvalidState);
+  const QpAddress peer = p->address();
+  EXPECT_THROW(q->modify(QpState::kReadyToReceive, &peer), Error);
+  EXPECT_THROW(q->modify(QpState::kReadyToSend), Error);
+  q->modify(QpState::kInit);
+  EXPECT_EQ(q->post_receive({&receive, 1}).accepted, 1u);
+  EXPECT_THROW(q->modify(QpState::kReadyToReceive, nullptr), Error);
+  q->modify(QpState::kReadyToReceive, &peer);
+  EXPECT_EQ(q->post({&request, 1}).error, PostError::kInvalidState);
+  q->modify(QpState::kReadyToSend);
+  EXPECT_EQ(q->state(), QpState::kReadyToSend);
+  EXPECT_THROW(q->connect(peer), Error);
+  q->modify(QpState::kError);
+  EXPECT_EQ(x.await_receive().status, Status::kFlushed);
+  q->modify(QpState::kReset);
+  q->connect(peer);
+  p->connect(q->address());
+  EXPECT_EQ(q->post({&request, 1}).accepted, 1u);
+  EXPECT_EQ(x.await_send().status, Status::kSuccess) << "a reset queue pair works again";
+}
+
+TEST_P(FabricErrors, RequestsThatCannotBePosted) {
+  QpOptions options;
+  options.max_sges = 2;
+  options.max_inline = 16;
+  connect(options);
+  const Sge sges[3] = {a->memory->sge(0, 8), a->memory->sge(8, 8), a->memory->sge(16, 8)};
+  std::vector<WorkRequest> requests(3);
+  for (auto& request : requests) {
+    request.sges = sges;
+    request.sge_count = 1;
+    request.remote_addr = b->memory->addr();
+    request.rkey = b->memory->rkey();
+  }
+  requests[1].sge_count = 3;
+  PostResult result = qa->post(requests);
+  EXPECT_EQ(result.accepted, 1u);
+  EXPECT_EQ(result.error, PostError::kInvalid);
+  expect_send(0);
+  const Sge big = a->memory->sge(0, 17);
+  requests[0].sges = &big;
+  requests[0].flags = kSignaled | kInline;
+  EXPECT_EQ(qa->post({requests.data(), 1}).error, PostError::kInvalid) << "longer than max_inline";
+  requests[0].flags = kSignaled;
+  requests[0].opcode = Opcode::kReceive;
+  EXPECT_EQ(qa->post({requests.data(), 1}).error, PostError::kInvalid);
+  QpOptions datagram;
+  datagram.transport = Transport::kUd;
+  auto ud = a->queue_pair(datagram);
+  ud->connect({});
+  requests[0].opcode = Opcode::kWrite;
+  EXPECT_EQ(ud->post({requests.data(), 1}).error, PostError::kInvalid) << "UD only sends";
+  requests[0].opcode = Opcode::kSend;
+  EXPECT_EQ(ud->post({requests.data(), 1}).error, PostError::kInvalid) << "no address handle";
+}
+
+TEST_P(FabricErrors, AnOverrunKillsTheCompletionQueue) {
+  start();
+  Side x(*world, 0, 4096, 4), y(*world, 1);
+  auto q = x.queue_pair(), p = y.queue_pair();
+  q->connect(p->address());
+  p->connect(q->address());
+  for (int i = 0; i < 8; ++i) q->write(x.memory->sge(0, 8), y.memory->remote(), 0);
+  x.env.sleep_until(x.env.now() + kMillisecond);
+  EXPECT_TRUE(x.sends->overrun());
+  Completion completion;
+  EXPECT_EQ(x.sends->poll({&completion, 1}), 0u);
+}
+
+TEST_P(FabricErrors, SetUpChecksItsArguments) {
+  start();
+  Side x(*world, 0);
+  EXPECT_THROW(x.device.create_completion_queue(0), Error);
+  EXPECT_THROW(x.device.create_completion_queue(x.device.capabilities().max_queue_entries + 1), Error);
+  QpOptions options;
+  options.max_sges = x.device.capabilities().max_sges + 1;
+  EXPECT_THROW(x.queue_pair(options), Error);
+  options = {};
+  options.max_inline = x.device.capabilities().max_inline + 1;
+  EXPECT_THROW(x.queue_pair(options), Error);
+  QpAddress nowhere;
+  nowhere.node = 99;
+  EXPECT_THROW(x.queue_pair()->connect(nowhere), Error);
+  EXPECT_THROW(x.device.create_address_handle(*x.pd, nowhere), Error);
+}
+
+TEST_P(FabricErrors, KeysAreSparse) {
+  start();
+  Side x(*world, 0);
+  std::vector<std::unique_ptr<MemoryRegion>> regions;
+  std::vector<std::uint32_t> keys;
+  for (int i = 0; i < 100; ++i) {
+    regions.push_back(x.device.allocate(*x.pd, 64));
+    keys.push_back(regions.back()->rkey());
+  }
+  std::sort(keys.begin(), keys.end());
+  EXPECT_EQ(std::adjacent_find(keys.begin(), keys.end()), keys.end());
+  int neighbours = 0;
+  for (std::size_t i = 1; i < keys.size(); ++i) neighbours += keys[i] - keys[i - 1] < 16;
+  EXPECT_LT(neighbours, 5);
+}
+
+// 10^5 requests of arbitrary bytes: each completes, with success or an error; nothing else happens.
+TEST_P(FabricErrors, RandomRequestsCrashNothing) {
+  start();
+  Side x(*world, 0), y(*world, 1);
+  auto healthy_x = x.queue_pair(), healthy_y = y.queue_pair();
+  healthy_x->connect(healthy_y->address());
+  healthy_y->connect(healthy_x->address());
+  Rng rng(7);
+  std::uint64_t accepted = 0, errors = 0;
+  auto q = x.queue_pair(), p = y.queue_pair();
+  auto fresh = [&] {
+    for (auto* queue_pair : {q.get(), p.get()}) {
+      queue_pair->modify(QpState::kError);
+      queue_pair->modify(QpState::kReset);
+    }
+    q->connect(p->address());
+    p->connect(q->address());
+  };
+  fresh();
+  std::vector<Completion> drained(64);
+  for (int i = 0; i < 100000; ++i) {
+    auto pick = [&](std::initializer_list<std::uint64_t> values) { return values.begin()[rng.below(values.size())]; };
+    Sge sges[4];
+    for (Sge& sge : sges)
+      sge = {pick({x.memory->addr(), x.memory->addr() + 8, rng(), 0}),
+             static_cast<std::uint32_t>(pick({0, 8, 64, rng.below(1 << 18)})),
+             static_cast<std::uint32_t>(pick({x.memory->lkey(), x.memory->lkey(), rng()}))};
+    WorkRequest request;
+    request.wr_id = static_cast<std::uint64_t>(i);
+    request.sges = sges;
+    request.sge_count = static_cast<std::uint32_t>(pick({0, 1, 1, 2, 5}));
+    request.opcode = static_cast<Opcode>(rng.below(9));
+    request.flags = static_cast<std::uint8_t>(kSignaled | (rng.below(4) == 0 ? kFence : 0));
+    request.remote_addr = pick({y.memory->addr(), y.memory->addr() + 4, y.memory->addr() + y.memory->size() - 8, rng()});
+    request.rkey = static_cast<std::uint32_t>(pick({y.memory->rkey(), y.memory->rkey(), rng()}));
+    if (request.opcode == Opcode::kSend || request.opcode == Opcode::kSendImm || request.opcode == Opcode::kWriteImm)
+      p->receive(y.memory->sge(0, 128), 1);
+    if (q->post({&request, 1}).accepted == 0) continue;
+    ++accepted;
+    const Completion completion = x.await_send();
+    ASSERT_EQ(completion.wr_id, request.wr_id)
+        << to_string(request.opcode) << ", " << request.sge_count << " pieces, " << sges[0].length << " bytes";
+    if (completion.status != Status::kSuccess) {
+      ++errors;
+      fresh();
+    }
+    while (y.receives->poll(drained) > 0) {
+    }
+  }
+  EXPECT_GT(accepted, 50000u);
+  EXPECT_GT(errors, 10000u);
+  ASSERT_TRUE(healthy_x->write(x.memory->sge(0, 8), y.memory->remote(), 0, 1));
+  EXPECT_EQ(x.await_send().status, Status::kSuccess) << "a neighbour is unharmed";
+}
+
+}  // namespace
+}  // namespace pyrdma::fabric
