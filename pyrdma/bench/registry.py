@@ -38,7 +38,7 @@ def _simulator() -> list[Benchmark]:
             unit="byte",
             better=Better.LOWER,
             ours=ours.node_bytes,
-            about="Private memory per node of a simulated cluster, one idle thread in each.",
+            about="Growth of the peak memory per simulated node with one idle thread.",
             rounds=1,
         ),
     ]
