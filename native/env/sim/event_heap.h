@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace pyrdma {
@@ -37,7 +38,7 @@ class EventHeap {
     SimEvent* event;
   };
   explicit EventHeap(std::uint32_t nodes = 1)
-      : width_bits_(std::max(10, 14 - (static_cast<int>(std::bit_width(nodes)) - 4) / 2)), buckets_(kBuckets), occupied_(kBuckets / 64) {}
+      : width_bits_(std::max(10, 14 - (static_cast<int>(std::bit_width(nodes)) - 4) / 2)), buckets_(kBuckets, kNone), occupied_(kBuckets / 64) {}
 
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
@@ -85,9 +86,18 @@ class EventHeap {
     for (; i > 0 && Later{}(entry, current_[i - 1]); --i) current_[i] = current_[i - 1];
     current_[i] = entry;
   }
+  // A bucket is a list of nodes from one pool: the node freed last is taken first, so that it is in the cache.
   void put(const Entry& entry, Picos slot) {
     const auto index = static_cast<std::size_t>(slot & (kBuckets - 1));
-    buckets_[index].push_back(entry);
+    std::uint32_t node = free_;
+    if (node == kNone) {
+      node = static_cast<std::uint32_t>(nodes_.size());
+      nodes_.emplace_back();
+    } else {
+      free_ = nodes_[node].next;
+    }
+    nodes_[node] = {entry, buckets_[index]};
+    buckets_[index] = node;
     occupied_[index / 64] |= 1ULL << (index % 64);
     ++near_;
   }
@@ -102,9 +112,17 @@ class EventHeap {
       put(entry, entry.time >> width_bits_);
     }
     const auto index = static_cast<std::size_t>(slot_ & (kBuckets - 1));
-    std::swap(current_, buckets_[index]);
     occupied_[index / 64] &= ~(1ULL << (index % 64));
+    std::uint32_t last = kNone;
+    for (std::uint32_t node = buckets_[index]; node != kNone; node = nodes_[node].next) {
+      current_.push_back(nodes_[node].entry);
+      last = node;
+    }
     near_ -= current_.size();
+    if (last != kNone) {
+      nodes_[last].next = free_;
+      free_ = std::exchange(buckets_[index], kNone);
+    }
     std::sort(current_.begin(), current_.end(), Later{});
   }
 
@@ -122,7 +140,14 @@ class EventHeap {
 
   int width_bits_;              // of a bucket, in picoseconds: 16 ns for a few nodes, 1 ns for thousands
   std::vector<Entry> current_;  // of slot_ and before, the next one last
-  std::vector<std::vector<Entry>> buckets_;
+  static constexpr std::uint32_t kNone = ~0u;
+  struct Node {
+    Entry entry;
+    std::uint32_t next;
+  };
+  std::vector<Node> nodes_;
+  std::uint32_t free_ = kNone;
+  std::vector<std::uint32_t> buckets_;  // first node
   std::vector<std::uint64_t> occupied_;
   std::vector<Entry> far_;  // a heap
   Picos slot_ = 0;

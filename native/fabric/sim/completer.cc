@@ -79,7 +79,6 @@ void Nic::response_completes(Message& message, Picos) {
 
 bool Nic::scatter(const QueuePairCore& qp, std::uint64_t sequence, Message& message) {
   const SendEntry& entry = qp.entry(sequence);
-  if (check_local(qp, sequence) != Status::kSuccess) return false;  // deregistered meanwhile
   if (!message.has_payload) return true;
   std::uint64_t skip = message.offset;
   std::uint32_t copied = 0;
@@ -90,6 +89,7 @@ bool Nic::scatter(const QueuePairCore& qp, std::uint64_t sequence, Message& mess
       continue;
     }
     const Region* region = regions.find(sges[i].lkey);
+    if (region == nullptr) return false;  // deregistered since the request was checked
     const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(sges[i].length - skip, message.length - copied));
     place(region->data + (sges[i].addr + skip - region->addr), message.payload() + copied, bytes);
     copied += bytes;

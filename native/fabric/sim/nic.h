@@ -74,6 +74,8 @@ class Nic final : public SimEvent {
   KeyTable<QueuePairCore> queue_pairs;
   StateCache cache;
 
+  /// The CPU has posted requests that reach the NIC at `when`.
+  void doorbell(QueuePairCore& qp, Picos when);
   /// A queue pair has requests that the NIC may process from `when` on.
   void activate(QueuePairCore& qp, Picos when);
   /// The requester engine's turn.

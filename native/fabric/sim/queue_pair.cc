@@ -215,7 +215,7 @@ PostResult SimQueuePair::post(std::span<const WorkRequest> requests) {
   if (result.accepted == 0) return result;
   ++nic_.counters().doorbells;
   if (qp.state == QpState::kReadyToSend) {
-    if (!qp.blocked) nic_.activate(qp, visible);
+    if (!qp.blocked) nic_.doorbell(qp, visible);
     return result;
   }
   for (qp.next = qp.posted; qp.completed < qp.posted; ++qp.completed) {
