@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from experiments import _axes
 from experiments._needs import needs
 from pyrdma import Axis, Experiment, Point, decide, figures, workload
 from pyrdma.claims import Claim
@@ -69,17 +70,10 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     peak = float(data.series("read_rate_per_node", "connections", "Mop/s").max())
     share = claims["erpc/fig1_loss_at_5000"].number
     if share is not None:
-        ax.plot(
-            [5000],
-            [peak * (1 - share / 100)],
-            "o",
-            color="black",
-            mfc="none",
-            ms=9,
-            mew=1.3,
-            label=f"paper: {share:.0f} % below the peak",
-        )
-    ax.set(xlabel="Connections per NIC", ylabel="Read rate per node (M/s)", ylim=(0, None))
+        left = peak * (1 - share / 100)
+        _axes.hollow(ax, 5000, left, f"paper: {share:.0f} % below the peak")
+    ax.set(xlabel="Connections per NIC", ylabel="Read rate per node (M/s)")
+    _axes.from_zero(ax)
     ax.legend()
     return fig
 

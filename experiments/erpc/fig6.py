@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from experiments import _axes
 from experiments._needs import each, needs
 from pyrdma import Axis, Experiment, Point, decide, figures, workload
 from pyrdma.claims import Claim
@@ -37,7 +38,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         link = Profile.load("cx5_ib100").values()["link.rate_gbps"]
         ax.axhline(link, color="black", linewidth=1, linestyle="--", label=f"link, {link:g} Gbps")
     ax.set_xscale("log", base=2)
-    ax.set(xlabel="Request size (B)", ylabel="Goodput (Gbps)", ylim=(0, None))
+    ax.set(xlabel="Request size (B)", ylabel="Goodput (Gbps)")
+    _axes.from_zero(ax)
     ax.legend(loc="lower right")
     return fig
 

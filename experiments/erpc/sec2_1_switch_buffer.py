@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from experiments import _axes
 from pyrdma import Axis, Experiment, Point, decide, figures, workload
 from pyrdma.claims import Claim
 from pyrdma.data import Data
@@ -46,18 +47,15 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw round trip and goodput for one rack and for two."""
     fig, (left, right) = figures.new(1, 2)
     places = ["one rack", "two racks"]
-    figures.bars(
-        left,
-        places,
-        {"32 B read": [data.value("rtt", "us", series=s) for s in places]},
-        values="{:.2f}",
-    )
+    figures.bars(left, places, {"32 B read": [data.value("rtt", "us", series=s) for s in places]})
+    _axes.write_values(left)
     figures.overlay(
         left, [(claims["erpc/cx4_cross_tor_rtt"], 1)], unit="us", names={"CX4": "round trip"}
     )
     left.set(ylabel="Round trip (µs)", ylim=(0, 7.5))
     goodput = [data.value("bandwidth", "Gbps", series=s) for s in places]
-    figures.bars(right, places, {"64 KiB writes": goodput}, values="{:.1f}")
+    figures.bars(right, places, {"64 KiB writes": goodput})
+    _axes.write_values(right, "{:.1f}")
     figures.overlay(
         right, [(claims["erpc/cx4_achievable_rate"], 0)], unit="Gbps", names={"CX4": "achievable"}
     )

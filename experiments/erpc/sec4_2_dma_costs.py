@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from experiments import _axes
 from experiments._needs import needs
 from pyrdma import Axis, Experiment, Point, decide, figures, workload
 from pyrdma.claims import Claim
@@ -45,21 +46,12 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the three rates and where the quoted losses put the last two."""
     fig, ax = figures.new()
     rates = [data.value("rate", "Mop/s", series=name) for name in SENDS]
-    figures.bars(ax, list(SENDS), {"8 B writes": rates}, values="{:.0f}")
+    figures.bars(ax, list(SENDS), {"8 B writes": rates})
+    _axes.write_values(ax, "{:.0f}")
     quoted = {1: "erpc/signaled_rate_loss", 2: "erpc/extra_dma_rate_loss"}
     for x, claim in quoted.items():
-        share = claims[claim].number or 0.0
-        ax.plot(
-            [x],
-            [rates[0] * (1 - share / 100)],
-            "o",
-            color="black",
-            mfc="none",
-            ms=9,
-            mew=1.3,
-            ls="none",
-            label="paper: rate after the quoted loss" if x == 1 else "_nolegend_",
-        )
+        left = rates[0] * (1 - (claims[claim].number or 0.0) / 100)
+        _axes.hollow(ax, x, left, "paper: rate after the quoted loss" if x == 1 else "_nolegend_")
     ax.set(ylabel="Rate (M requests/s)", ylim=(0, 1.3 * max(rates)))
     ax.legend(loc="upper right")
     return fig

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from experiments import _axes
 from experiments._needs import each, needs
 from pyrdma import Axis, Experiment, Point, decide, figures, workload
 from pyrdma.claims import Claim
@@ -29,7 +30,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     fig, ax = figures.new()
     clusters = [c for c in CLUSTERS if c in data.values_of("profile")]
     found = [data.value("read_latency_p50", "us", profile=c) for c in clusters]
-    figures.bars(ax, [c.upper() for c in clusters], {"RDMA read": found}, values="{:.2f}")
+    figures.bars(ax, [c.upper() for c in clusters], {"RDMA read": found})
+    _axes.write_values(ax)
     numbers = [(claims[f"erpc/t2_rdma_{c}"], x) for x, c in enumerate(clusters)]
     figures.overlay(ax, numbers, unit="us", names={"RDMA_read": "RDMA read"})
     ax.set(ylabel="Median latency of 32 B (µs)", ylim=(0, 1.25 * max(found)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from experiments import _axes
 from experiments.fabric import _perftest
 from pyrdma import Axis, Experiment, Point, figures, workload
 from pyrdma.claims import Claim
@@ -56,9 +57,9 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
             )
         ax.set_xscale("log", base=2)
         ax.set(title=f"{depth} in flight", xlabel="Size (B)")
-        ax.legend()
+        ax.legend(loc="upper left")
     panels[0][0].set_ylabel("Bandwidth (GB/s)")
-    panels[0][0].set_ylim(0, None)
+    _axes.from_zero(panels[0][0])
     return fig
 
 

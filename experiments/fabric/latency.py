@@ -60,10 +60,10 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
             )
             figures.band(ax, data, "latency_p50", "size", unit="us", color=style["color"], **where)
         ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
         ax.set(title=transport.upper(), xlabel="Size (B)")
-        ax.legend(title="median; shaded to p99")
+        ax.legend(title="median, shaded to p99", loc="upper left")
     panels[0][0].set_ylabel("Latency until completion (µs)")
-    panels[0][0].set_ylim(0, None)
     return fig
 
 

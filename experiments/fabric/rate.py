@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from experiments import _axes
 from experiments.fabric import _perftest
 from pyrdma import Axis, Experiment, Point, figures, workload
 from pyrdma.claims import Claim
@@ -83,13 +84,14 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
             ax.minorticks_off()
         else:
             ax.set_xticks([0, 1])
+        ax.set_yscale("log")
         ax.set_xlabel(LABELS[name])
     for ax in panels.flat[len(swept) :]:
         ax.set_visible(False)
     for row in panels:
         row[0].set_ylabel("Rate (M requests/s)")
-        row[0].set_ylim(0, None)
-    panels.flat[0].legend()
+    used = panels.flat[: len(swept)]
+    _axes.joint_legend(used, used[0], loc="lower left")
     return fig
 
 

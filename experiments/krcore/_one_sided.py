@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from experiments import _axes
 from pyrdma import Axis, Point, figures, workload
 from pyrdma.claims import Claim
 from pyrdma.data import Data
@@ -21,6 +22,7 @@ CLIENTS = Axis(
 # The size of a client's batch is not stated (ambiguity unreported_workload). 16 requests of each of
 # 240 clients keep the server's NIC busy many times over.
 BATCH = 16
+NAMES = {"KRCore(RC)": "KRCore(RC), not built yet", "KRCore(DC)": "KRCore(DC), not built yet"}
 REGION = 64 << 20  # bytes at random addresses of which the clients read and write
 
 
@@ -48,7 +50,7 @@ def measure(op: Literal["read", "write"], batch: int) -> Callable[[Point], Any]:
 
 
 def figure(
-    op: Literal["read", "write"], title: str
+    name: str, op: Literal["read", "write"], title: str
 ) -> Callable[[Data, Mapping[str, Claim]], Figure]:
     """Return what draws latency against throughput, and throughput against clients."""
 
@@ -59,12 +61,13 @@ def figure(
         style = figures.style_of(0)
         left.plot(rate.to_list(), latency.to_list(), label="verbs (RC)", **style)
         _label_ends(left, rate.to_list(), latency.to_list(), rate.index.to_list())
-        left.set(xlabel="Throughput (M requests/s)", ylabel="Mean latency (µs)", ylim=(0, None))
+        left.set(xlabel="Throughput (M requests/s)", ylabel="Mean latency (µs)")
         right.plot(rate.index.to_list(), rate.to_list(), label="verbs (RC)", **style)
-        right.set(xlabel="Clients", ylabel="Throughput (M requests/s)", ylim=(0, None))
-        _overlay(left, right, list(claims.values()))
-        for ax in (left, right):
-            ax.legend()
+        right.set(xlabel="Clients", ylabel="Throughput (M requests/s)")
+        _overlay(left, right, [c for c in claims.values() if c.experiment == name])
+        _axes.from_zero(left, right)
+        left.legend(loc="lower right")
+        right.legend()
         fig.suptitle(title)
         return fig
 
@@ -88,5 +91,7 @@ def _overlay(left: Any, right: Any, claims: Sequence[Claim]) -> None:
     latencies = [c for c in claims if c.metric == "latency" and c.kind == "absolute"]
     peaks = [c for c in claims if c.metric == "throughput" and c.kind == "absolute"]
     # One client in a closed loop: its rate follows from its latency.
-    figures.overlay(left, [(c, 1 / c.number) for c in latencies if c.number], unit="us")
-    figures.overlay(right, [(c, 240) for c in peaks], unit="M req/s")
+    figures.overlay(
+        left, [(c, 1 / c.number) for c in latencies if c.number], unit="us", names=NAMES
+    )
+    figures.overlay(right, [(c, 240) for c in peaks], unit="M req/s", names=NAMES)

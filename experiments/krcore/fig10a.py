@@ -12,7 +12,7 @@ experiment = Experiment(
     profile="krcore",
     axes={"clients": _one_sided.CLIENTS},
     measure=_one_sided.measure("read", batch=1),
-    figure=_one_sided.figure("read", "One-sided READ of 8 B, one at a time"),
+    figure=_one_sided.figure("krcore/fig10a", "read", "One-sided READ of 8 B, one at a time"),
     fabrics=("sim", "verbs"),
     why_not={"shm": "240 clients need 240 cores; fabric/rate measures this machine's own rates"},
     decides={

@@ -12,7 +12,9 @@ experiment = Experiment(
     profile="krcore",
     axes={"clients": _one_sided.CLIENTS},
     measure=_one_sided.measure("read", batch=_one_sided.BATCH),
-    figure=_one_sided.figure("read", f"One-sided READ of 8 B, batches of {_one_sided.BATCH}"),
+    figure=_one_sided.figure(
+        "krcore/fig10b", "read", f"One-sided READ of 8 B, batches of {_one_sided.BATCH}"
+    ),
     fabrics=("sim", "verbs"),
     why_not={"shm": "240 clients need 240 cores; fabric/rate measures this machine's own rates"},
     decides={

@@ -12,7 +12,7 @@ experiment = Experiment(
     profile="krcore",
     axes={"clients": _one_sided.CLIENTS},
     measure=_one_sided.measure("write", batch=1),
-    figure=_one_sided.figure("write", "One-sided WRITE of 8 B, one at a time"),
+    figure=_one_sided.figure("krcore/fig10c", "write", "One-sided WRITE of 8 B, one at a time"),
     fabrics=("sim", "verbs"),
     why_not={"shm": "240 clients need 240 cores; fabric/rate measures this machine's own rates"},
     decides={"krcore/f10c_like_read": needs("KRCore, which is not built yet")},

@@ -12,7 +12,9 @@ experiment = Experiment(
     profile="krcore",
     axes={"clients": _one_sided.CLIENTS},
     measure=_one_sided.measure("write", batch=_one_sided.BATCH),
-    figure=_one_sided.figure("write", f"One-sided WRITE of 8 B, batches of {_one_sided.BATCH}"),
+    figure=_one_sided.figure(
+        "krcore/fig10d", "write", f"One-sided WRITE of 8 B, batches of {_one_sided.BATCH}"
+    ),
     fabrics=("sim", "verbs"),
     why_not={"shm": "240 clients need 240 cores; fabric/rate measures this machine's own rates"},
     decides={

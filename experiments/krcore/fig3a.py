@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from experiments import _axes
 from experiments.krcore import _control
 from pyrdma import Axis, Experiment, Point, decide, figures, workload
 from pyrdma.claims import Claim
@@ -32,7 +33,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the three times on one logarithmic axis."""
     fig, ax = figures.new()
     found = [data.value("latency", "us", series=s) for s in SERIES]
-    figures.bars(ax, list(SERIES), {"measured": found}, values="{:.4g}")
+    figures.bars(ax, list(SERIES), {"measured": found})
+    _axes.write_values(ax, "{:,.1f}")
     figures.overlay(
         ax,
         [
@@ -41,7 +43,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
             (claims["krcore/f10a_verbs_1"], 2),
         ],
         unit="us",
-        names={"verbs": "text", "LITE_optimized": "text"},
+        names={"verbs": "verbs", "LITE_optimized": "LITE"},
     )
     ax.set_yscale("log")
     ax.set(ylabel="Time (µs)", ylim=(1, 1e5))

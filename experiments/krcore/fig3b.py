@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from experiments import _axes
 from experiments.krcore import _control
 from pyrdma import Experiment, Point, Row, decide, figures
 from pyrdma.claims import Claim
@@ -60,12 +61,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the steps, and their shares as the paper groups them."""
     fig, (left, right) = figures.new(1, 2)
     phases = list(_control.PHASES)
-    figures.bars(
-        left,
-        phases,
-        {"verbs": [data.value("time", "us", phase=p) for p in phases]},
-        values="{:.4g}",
-    )
+    figures.bars(left, phases, {"verbs": [data.value("time", "us", phase=p) for p in phases]})
+    _axes.write_values(left, "{:,.0f}")
     figures.overlay(
         left,
         [(claims["krcore/fig3b_create_qp"], phases.index("create_qp"))],
@@ -77,11 +74,9 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     left.tick_params(axis="x", rotation=30)
     groups = list(_control.PAPER_PHASES)
     figures.bars(
-        right,
-        groups,
-        {"verbs": [data.value("share", "percent", phase=g) for g in groups]},
-        values="{:.1f}",
+        right, groups, {"verbs": [data.value("share", "percent", phase=g) for g in groups]}
     )
+    _axes.write_values(right, "{:.1f}")
     figures.overlay(
         right,
         [(claims["krcore/fig3b_handshake_share"], groups.index("Handshake"))],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from experiments import _axes
 from experiments._needs import needs
 from pyrdma import Axis, Experiment, Point, figures, workload
 from pyrdma.claims import Claim
@@ -80,16 +81,18 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         name: [data.value(metric, "us", series=s) for s in SERIES]
         for name, metric in (("median", "latency_p50"), ("p99.9", "latency_p999"))
     }
-    figures.bars(left, [s.replace(", ", "\n") for s in SERIES], groups, values="{:.2f}")
+    figures.bars(left, [s.replace(", ", "\n") for s in SERIES], groups)
+    _axes.write_values(left)
     left.set(ylabel="Latency of one 8 B READ (µs)", ylim=(0, 1.35 * max(groups["p99.9"])))
     left.legend(ncols=2, loc="upper left")
     rates = [data.value("rate", "M req/s", series=f"{t}, one target") for t in ("RC", "DC")]
-    figures.bars(right, ["RC", "DC"], {"8 B READ, all clients": rates}, values="{:.0f}")
+    figures.bars(right, ["RC", "DC"], {"8 B READ, all clients": rates})
+    _axes.write_values(right, "{:.0f}")
     figures.overlay(
         right,
         [(claims["krcore/f10b_verbs_peak"], 0), (claims["krcore/f10b_dc_peak"], 1)],
         unit="M req/s",
-        names={"verbs": "verbs", "KRCore(DC)": "KRCore on DC"},
+        names={"verbs": "verbs", "KRCore(DC)": "KRCore on DC, not built yet"},
     )
     right.set(ylabel="Rate at one server (M requests/s)", ylim=(0, 1.4 * max(rates)))
     right.legend(loc="upper right")

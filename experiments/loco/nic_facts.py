@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from experiments import _axes
 from experiments._needs import needs
 from pyrdma import Axis, Experiment, Point, decide, figures, workload
 from pyrdma.claims import Claim
@@ -112,15 +113,13 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         series=list(SERIES[:2]),
     )
     left.set_xscale("log", base=2)
-    left.set(
-        xlabel=f"Bytes of the server, in units of {REGION // 1024} KiB",
-        ylabel="Rate of 64 B reads (M/s)",
-        ylim=(0, None),
-    )
+    left.set(xlabel="Regions of 4 KiB, or their bytes in one", ylabel="Rate of 64 B reads (M/s)")
+    _axes.from_zero(left)
     left.legend()
     places = [s for s in SERIES[2:4] if s in data.values_of("series")]
     found = [data.value("latency_p50", "us", series=s) for s in places]
-    figures.bars(right, places, {"64 B read": found}, values="{:.2f}")
+    figures.bars(right, places, {"64 B read": found})
+    _axes.write_values(right)
     right.set(ylabel="Median latency (µs)", ylim=(0, 1.2 * max(found)))
     return fig
 

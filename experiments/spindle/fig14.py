@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from experiments import _axes
 from pyrdma import Axis, Experiment, Point, figures, workload
 from pyrdma.claims import Claim
 from pyrdma.data import Data
@@ -63,7 +64,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         right.axhline(
             link, color="black", linewidth=1, linestyle="--", label=f"link, {link:g} GB/s"
         )
-    right.set_ylim(0, None)
+    _axes.from_zero(right)
     right.set_ylabel("Bandwidth (GB/s)")
     for ax in (left, right):
         ax.set_xscale("log", base=2)
