@@ -162,16 +162,16 @@ void bind_domain(py::module_& verbs) {
           [](const DomainPtr& self, std::size_t bytes, std::uint32_t access) {
             return allocate(self, bytes, access, false);
           },
-          py::arg("bytes"), py::arg("access") = static_cast<std::uint32_t>(fabric::kAllAccess),
+          py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kAllAccess),
           "Zeroed, registered memory.")
       .def(
           "allocate_device_memory",
           [](const DomainPtr& self, std::size_t bytes, std::uint32_t access) {
             return allocate(self, bytes, access, true);
           },
-          py::arg("bytes"), py::arg("access") = static_cast<std::uint32_t>(fabric::kAllAccess),
+          py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kAllAccess),
           "Memory on the NIC.")
-      .def("queue_pair", &queue_pair, py::arg("send_queue"), py::arg("receive_queue") = nullptr,
+      .def("queue_pair", &queue_pair, py::arg("send_queue").none(false), py::arg("receive_queue") = nullptr,
            py::arg("transport") = "rc", py::arg("send_entries") = 128,
            py::arg("receive_entries") = 128, py::arg("max_sges") = 4, py::arg("max_inline") = 0,
            py::arg("shared_receives") = nullptr, py::arg("dc_target") = false,

@@ -1,0 +1,344 @@
+"""Low-level verbs: devices, registered memory as NumPy arrays, queue pairs, batches.
+
+For experiments that no workload covers. The objects are native and the same on every fabric;
+this module names them and makes requests.
+
+>>> import pyrdma as rd
+>>> with rd.Cluster.sim(nodes=2, profile="cx5") as cluster:
+...     a, b = cluster.devices
+...     here, there = a.protection_domain(), b.protection_domain()
+...     source, target = here.allocate(4096), there.allocate(4096)
+...     cq, other = a.completion_queue(64), b.completion_queue(64)
+...     qp, peer = here.queue_pair(cq), there.queue_pair(other)
+...     qp.connect(peer.address)
+...     peer.connect(qp.address)
+...     source.array[:64] = 7
+...     qp.post([rd.verbs.write(source.sge(0, 64), target.remote, wr_id=1)])
+...     len(cq.poll(timeout_s=1.0))
+1
+
+What the objects do
+-------------------
+``cluster.devices``
+    One `Device` per node of this process: ``protection_domain()``, ``completion_queue(entries)``,
+    ``capabilities``, ``now_ns``, ``sleep(seconds)``.
+``ProtectionDomain``
+    ``allocate(size)`` gives a `MemoryRegion`; ``queue_pair(send_queue, receive_queue=None,
+    transport="rc", ...)`` a `QueuePair`; also ``shared_receive_queue`` and ``address_handle``.
+``MemoryRegion``
+    ``array`` is the memory itself, shape ``(size,)`` of uint8, without a copy: it keeps the memory
+    even after the cluster is closed. ``sge(offset, length)`` names a part for a request, ``remote``
+    the whole for a peer. ``close()`` raises BufferError while an array shows the region.
+``QueuePair``
+    ``connect(peer_address)``, then ``post(requests)``: a list of requests, or a structured array
+    (`requests`), in one call with one doorbell. Returns how many were accepted: fewer when the
+    send queue is full. ``post_receive(receives)`` likewise.
+``CompletionQueue``
+    ``poll(max=16, timeout_s=0.0, check=True)`` returns a structured array (`COMPLETION_DTYPE`) of
+    0 to `max` completions, waiting up to `timeout_s` seconds of the cluster's clock for the first.
+    With `check`, a failed request raises `pyrdma.CompletionError`.
+
+Errors: `pyrdma.InvalidArgument` for what cannot be asked, `pyrdma.Unavailable` for objects of a
+closed cluster or a killed node, `pyrdma.Exhausted` for resources. No misuse from Python crashes
+the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ._core.verbs import (
+    ALL_ACCESS,
+    COMPLETION_DTYPE,
+    FENCE,
+    GRH_BYTES,
+    HAS_GRH,
+    HAS_IMMEDIATE,
+    INLINE,
+    LOCAL_WRITE,
+    RELAXED_ORDERING,
+    REMOTE_ATOMIC,
+    REMOTE_READ,
+    REMOTE_WRITE,
+    REQUEST_DTYPE,
+    SIGNALED,
+    AddressHandle,
+    CompletionQueue,
+    Device,
+    MemoryRegion,
+    Opcode,
+    ProtectionDomain,
+    QpAddress,
+    QpState,
+    QueuePair,
+    Receive,
+    RemoteRegion,
+    Request,
+    Sge,
+    SharedReceiveQueue,
+    Status,
+)
+
+__all__ = [
+    "ALL_ACCESS",
+    "COMPLETION_DTYPE",
+    "FENCE",
+    "GRH_BYTES",
+    "HAS_GRH",
+    "HAS_IMMEDIATE",
+    "INLINE",
+    "LOCAL_WRITE",
+    "RELAXED_ORDERING",
+    "REMOTE_ATOMIC",
+    "REMOTE_READ",
+    "REMOTE_WRITE",
+    "REQUEST_DTYPE",
+    "SIGNALED",
+    "AddressHandle",
+    "CompletionQueue",
+    "Device",
+    "MemoryRegion",
+    "Opcode",
+    "ProtectionDomain",
+    "QpAddress",
+    "QpState",
+    "QueuePair",
+    "Receive",
+    "RemoteRegion",
+    "Request",
+    "Sge",
+    "SharedReceiveQueue",
+    "Status",
+    "compare_swap",
+    "fetch_add",
+    "read",
+    "receive",
+    "requests",
+    "send",
+    "write",
+]
+
+Buffers = Sequence[Sge]
+
+
+def _list(buffers: Sge | Buffers) -> Buffers:
+    return [buffers] if isinstance(buffers, Sge) else buffers
+
+
+def _remote(remote: RemoteRegion, offset: int) -> int:
+    if not 0 <= offset <= remote.length:
+        from .errors import InvalidArgument
+
+        raise InvalidArgument(f"offset {offset} leaves the remote region of {remote.length} B")
+    return remote.addr + offset
+
+
+def write(
+    source: Sge | Buffers,
+    target: RemoteRegion,
+    offset: int = 0,
+    *,
+    immediate: int | None = None,
+    wr_id: int = 0,
+    flags: int = SIGNALED,
+    to: AddressHandle | None = None,
+) -> Request:
+    """Make a request that writes local buffers to a peer's memory.
+
+    Parameters
+    ----------
+    source
+        Local buffers, gathered in order. They belong to the NIC until the completion, unless
+        `flags` has `INLINE`.
+    target, offset
+        Region of the peer, and bytes from its beginning.
+    immediate
+        32 bits that the peer gets in a completion of one of its receives.
+    wr_id
+        Comes back in the completion.
+    flags
+        Any of `SIGNALED`, `INLINE`, `FENCE`.
+    to
+        Destination on a DC queue pair.
+    """
+    opcode = Opcode.WRITE if immediate is None else Opcode.WRITE_IMM
+    return Request(
+        opcode,
+        _list(source),
+        wr_id=wr_id,
+        flags=flags,
+        remote_addr=_remote(target, offset),
+        rkey=target.rkey,
+        immediate=immediate or 0,
+        address_handle=to,
+    )
+
+
+def read(
+    target: Sge | Buffers,
+    source: RemoteRegion,
+    offset: int = 0,
+    *,
+    wr_id: int = 0,
+    flags: int = SIGNALED,
+    to: AddressHandle | None = None,
+) -> Request:
+    """Make a request that reads a peer's memory into local buffers.
+
+    Parameters
+    ----------
+    target
+        Local buffers, filled in order; their lengths say how many bytes are read.
+    source, offset
+        Region of the peer, and bytes from its beginning.
+    wr_id, flags, to
+        As of `write`.
+    """
+    return Request(
+        Opcode.READ,
+        _list(target),
+        wr_id=wr_id,
+        flags=flags,
+        remote_addr=_remote(source, offset),
+        rkey=source.rkey,
+        address_handle=to,
+    )
+
+
+def send(
+    source: Sge | Buffers,
+    *,
+    immediate: int | None = None,
+    wr_id: int = 0,
+    flags: int = SIGNALED,
+    to: AddressHandle | None = None,
+) -> Request:
+    """Make a request that sends local buffers into the peer's next receive.
+
+    Parameters
+    ----------
+    source, immediate, wr_id, flags
+        As of `write`.
+    to
+        Destination on a UD or DC queue pair. A UD receive begins with `GRH_BYTES` bytes of header.
+    """
+    return Request(
+        Opcode.SEND if immediate is None else Opcode.SEND_IMM,
+        _list(source),
+        wr_id=wr_id,
+        flags=flags,
+        immediate=immediate or 0,
+        address_handle=to,
+    )
+
+
+def fetch_add(
+    old: Sge,
+    target: RemoteRegion,
+    offset: int,
+    addend: int,
+    *,
+    wr_id: int = 0,
+    flags: int = SIGNALED,
+    to: AddressHandle | None = None,
+) -> Request:
+    """Make a request that adds to 8 aligned bytes of a peer, atomically among its NIC's atomics.
+
+    Parameters
+    ----------
+    old
+        Local buffer of 8 bytes for the value before.
+    target, offset
+        Region of the peer, and bytes from its beginning.
+    addend
+        Added modulo 2**64.
+    wr_id, flags, to
+        As of `write`.
+    """
+    return Request(
+        Opcode.FETCH_ADD,
+        [old],
+        wr_id=wr_id,
+        flags=flags,
+        remote_addr=_remote(target, offset),
+        rkey=target.rkey,
+        compare_add=addend % 2**64,
+        address_handle=to,
+    )
+
+
+def compare_swap(
+    old: Sge,
+    target: RemoteRegion,
+    offset: int,
+    expected: int,
+    desired: int,
+    *,
+    wr_id: int = 0,
+    flags: int = SIGNALED,
+    to: AddressHandle | None = None,
+) -> Request:
+    """Make a request that replaces 8 aligned bytes of a peer if they are `expected`.
+
+    Parameters
+    ----------
+    old
+        Local buffer of 8 bytes for the value before.
+    target, offset
+        Region of the peer, and bytes from its beginning.
+    expected, desired
+        Unsigned 64-bit values.
+    wr_id, flags, to
+        As of `write`.
+    """
+    return Request(
+        Opcode.COMPARE_SWAP,
+        [old],
+        wr_id=wr_id,
+        flags=flags,
+        remote_addr=_remote(target, offset),
+        rkey=target.rkey,
+        compare_add=expected % 2**64,
+        swap=desired % 2**64,
+        address_handle=to,
+    )
+
+
+def receive(target: Sge | Buffers, *, wr_id: int = 0) -> Receive:
+    """Make a receive: where the next message goes.
+
+    Parameters
+    ----------
+    target
+        Local buffers, filled in order. On UD 40 bytes (`GRH_BYTES`) more than the message.
+    wr_id
+        Comes back in the completion.
+    """
+    return Receive(_list(target), wr_id=wr_id)
+
+
+def requests(
+    count: int, opcode: Opcode = Opcode.WRITE, flags: int = SIGNALED
+) -> npt.NDArray[np.void]:
+    """Make an array of requests with one local buffer each, to fill by columns and post at once.
+
+    Parameters
+    ----------
+    count
+        How many.
+    opcode, flags
+        Of all.
+
+    Returns
+    -------
+    array, shape (count,), dtype REQUEST_DTYPE
+        Columns ``wr_id, opcode, flags, length, lkey, rkey, local_addr, remote_addr, immediate,
+        remote_qpn, remote_qkey, compare_add, swap``; those not named above are zero.
+    """
+    rows = np.zeros(count, dtype=REQUEST_DTYPE)
+    rows["opcode"] = int(opcode)
+    rows["flags"] = flags
+    return rows

@@ -1,0 +1,230 @@
+"""The native workloads in the simulated world and over shared memory."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyrdma as rd
+from pyrdma._core import measure
+
+Make = Callable[[int], rd.Cluster]
+
+
+@pytest.fixture(params=["sim", "shm"])
+def make(request: pytest.FixtureRequest) -> Make:
+    if request.param == "sim":
+        return lambda nodes: rd.Cluster.sim(nodes=nodes, profile="cx5", seed=1)
+    return lambda nodes: rd.Cluster.local(nodes=nodes, mode="thread")
+
+
+def run(make: Make, nodes: int, name: str, **params: Any) -> dict[str, Any]:
+    """Run and return the native columns."""
+    with make(nodes) as cluster:
+        return measure.run_workload(cluster._open, name, params)  # type: ignore[attr-defined]
+
+
+def values(columns: dict[str, Any], metric: str) -> list[float]:
+    pairs = zip(columns["metric"], columns["value"], strict=True)
+    return [float(value) for name, value in pairs if name == metric]
+
+
+def histogram(columns: dict[str, Any], metric: str) -> measure.Histogram:
+    merged = measure.Histogram()
+    found = columns["histograms"]
+    for name, encoded in zip(found["metric"], found["encoded"], strict=True):
+        if name == metric:
+            merged.merge(measure.Histogram.decode(encoded))
+    return merged
+
+
+LOADS: list[dict[str, Any]] = [
+    {"op": "write"},
+    {"op": "write", "depth": 1},
+    {"op": "write", "batch": 8, "signal_every": 3},
+    {"op": "write", "depth": 256, "batch": 4, "signal_every": 64},
+    {"op": "read", "size": 8},
+    {"op": "read", "size": 1},
+    {"op": "fetch_add"},
+    {"op": "compare_swap"},
+    {"op": "send"},
+    {"op": "write_imm", "inline": 0},
+    {"op": "write", "transport": "uc"},
+    {"op": "send", "transport": "uc", "inline": 1},
+    {"op": "send", "transport": "ud"},
+    {"op": "read", "threads": 2, "qps": 3, "pattern": "random"},
+    {"op": "read", "regions": 9, "region_bytes": 4096, "addresses": "random"},
+    {"op": "write", "size": 1 << 20, "depth": 4},
+    {"op": "read", "size": 8, "record_latency": 1},
+]
+
+
+@pytest.mark.parametrize("load", LOADS, ids=lambda load: "-".join(map(str, load.values())))
+def test_rate_counts_what_it_says(make: Make, load: dict[str, Any]) -> None:
+    columns = run(make, 2, "verbs_load", duration_ns=0, iterations=300, **load)
+    threads = load.get("threads", 1)
+    assert len(values(columns, "ops")) == threads
+    size = 8 if load["op"] in ("fetch_add", "compare_swap") else load.get("size", 64)
+    for ops, sent, elapsed, rate in zip(
+        *(values(columns, name) for name in ("ops", "bytes", "elapsed", "rate")), strict=True
+    ):
+        assert ops >= 300
+        assert sent == ops * size
+        assert rate == pytest.approx(ops / elapsed * 1e9)
+    if load.get("record_latency"):
+        assert histogram(columns, "read").total > 0
+
+
+@pytest.mark.parametrize("op", ["write", "read", "fetch_add", "send"])
+def test_latency_is_recorded_for_each_request(make: Make, op: str) -> None:
+    columns = run(
+        make, 2, "verbs_load", op=op, size=8, mode="latency", duration_ns=0, iterations=200,
+        record_post=1,
+    )  # fmt: skip
+    seen, posts = histogram(columns, op), histogram(columns, "post")
+    assert seen.total == posts.total >= 200
+    assert 0 < posts.percentile(50) < seen.percentile(50)
+    assert values(columns, "elapsed")[0] >= seen.mean() * 200 * 0.99
+
+
+@pytest.mark.parametrize("op", ["write", "send"])
+@pytest.mark.parametrize("clock_every", [1, 16])
+def test_ping_pong_halves_round_trips(make: Make, op: str, clock_every: int) -> None:
+    columns = run(
+        make, 2, "verbs_load", op=op, measure="pingpong", size=32, duration_ns=0, iterations=600,
+        clock_every=clock_every,
+    )  # fmt: skip
+    seen = histogram(columns, op)
+    assert seen.total >= 600
+    assert values(columns, "elapsed")[0] == pytest.approx(2 * seen.mean() * seen.total, rel=0.05)
+
+
+def test_every_node_can_be_both(make: Make) -> None:
+    columns = run(
+        make, 4, "verbs_load", op="read", servers=0, qps=6, threads=2, pattern="random",
+        duration_ns=0, iterations=100,
+    )  # fmt: skip
+    assert len(values(columns, "ops")) == 8
+    assert {int(node) for node in columns["node"]} == {0, 1, 2, 3}
+
+
+def test_clients_are_dealt_to_nodes(make: Make) -> None:
+    columns = run(make, 4, "verbs_load", op="read", clients=7, duration_ns=0, iterations=50)
+    nodes = [
+        int(node)
+        for node, metric in zip(columns["node"], columns["metric"], strict=True)
+        if metric == "ops"
+    ]
+    assert [nodes.count(node) for node in range(4)] == [0, 3, 2, 2]
+
+
+def test_open_loop_keeps_its_rate() -> None:
+    columns = run(
+        lambda n: rd.Cluster.sim(nodes=n, profile="cx5"), 2, "verbs_load", op="read", size=8,
+        mode="open", interval_ns=5000, duration_ns=5_000_000,
+    )  # fmt: skip
+    assert values(columns, "rate")[0] == pytest.approx(200_000, rel=0.1)
+    assert histogram(columns, "read").total == values(columns, "ops")[0]
+
+
+def test_receivers_see_what_was_sent(make: Make) -> None:
+    columns = run(make, 2, "verbs_load", op="send", duration_ns=0, iterations=500, warmup_ns=0)
+    assert values(columns, "received")[0] >= values(columns, "ops")[0]
+
+
+def test_two_runs_on_one_cluster(make: Make) -> None:
+    with make(2) as cluster:
+        for _ in range(2):
+            result = cluster.run(rd.workload.VerbsLoad(op="read", iterations=100))
+            assert result.value("ops") >= 100
+
+
+def test_dynamically_connected_queue_pairs() -> None:
+    for op in ("read", "send"):
+        columns = run(
+            lambda n: rd.Cluster.sim(nodes=n, profile="krcore"), 4, "verbs_load", op=op,
+            transport="dc", servers=2, duration_ns=0, iterations=200,
+        )  # fmt: skip
+        assert len(values(columns, "ops")) == 2
+
+
+def test_control_path_times_its_steps(make: Make) -> None:
+    columns = run(make, 3, "control_path", clients=3, iterations=4)
+    steps = ["open", "create_pd", "register", "create_cq", "create_qp", "handshake", "configure"]
+    for step in [*steps, "connect"]:
+        assert histogram(columns, step).total == 12, step
+    total = sum(histogram(columns, step).mean() for step in steps)
+    assert histogram(columns, "connect").mean() == pytest.approx(total, rel=0.05, abs=3000)
+    kept = run(make, 2, "control_path", skip_open=1, iterations=4)
+    assert histogram(kept, "open").total == 0
+    assert histogram(kept, "connect").total == 4
+
+
+def test_control_path_of_krcore() -> None:
+    """One verbs connection takes 15.7 ms, and one server's NIC makes 712 a second (fig. 8a)."""
+
+    def make(nodes: int) -> rd.Cluster:
+        return rd.Cluster.sim(nodes=nodes, profile="krcore")
+
+    one = histogram(run(make, 2, "control_path"), "connect")
+    assert one.mean() == pytest.approx(15.7e6, rel=0.1)
+    many = run(
+        make, 10, "control_path", clients=60, iterations=0, warmup_ns=200_000_000,
+        duration_ns=400_000_000,
+    )  # fmt: skip
+    assert sum(values(many, "rate")) == pytest.approx(712, rel=0.1)
+
+
+def test_memcpy_costs_more_for_more_bytes(make: Make) -> None:
+    small = run(make, 1, "memcpy", size=64, duration_ns=200_000)
+    large = run(make, 1, "memcpy", size=1 << 20, duration_ns=2_000_000)
+    assert values(small, "rate")[0] > 10 * values(large, "rate")[0]
+    assert histogram(large, "memcpy").percentile(50) > histogram(small, "memcpy").percentile(50)
+
+
+def test_idle_waits(make: Make) -> None:
+    columns = run(make, 2, "idle", threads=3, duration_ns=500_000)
+    assert all(elapsed >= 500_000 for elapsed in values(columns, "elapsed"))
+
+
+def test_simulated_columns_are_equal_for_equal_seeds() -> None:
+    def once(seed: int) -> dict[str, Any]:
+        return run(
+            lambda n: rd.Cluster.sim(nodes=n, profile="cx5", seed=seed), 5, "verbs_load",
+            op="read", servers=0, qps=4, pattern="random", record_latency=1, duration_ns=50_000,
+        )  # fmt: skip
+
+    first, second = once(1), once(1)
+    assert first["value"].tobytes() == second["value"].tobytes()
+    assert first["histograms"]["encoded"] == second["histograms"]["encoded"]
+    assert once(2)["histograms"]["encoded"] != first["histograms"]["encoded"]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"size": 0}, r"size is 0; give 1 to .* B"),
+        ({"op": "rite"}, "did you mean 'write'"),
+        ({"siz": 1}, "did you mean 'size'"),
+        ({"batch": 64, "depth": 8}, "batch is 64, above depth; give at most 8"),
+        ({"servers": 2}, "leave at least one client node"),
+        ({"op": "read", "transport": "ud"}, "op must be send"),
+        ({"op": "read", "inline": 1}, "inline is 1, but"),
+        ({"duration_ns": 0}, "duration_ns and iterations are both 0"),
+        ({"depth": 64, "batch": 32, "signal_every": 64}, "signal_every is too near to depth"),
+        ({"size": 4096, "region_bytes": 64}, "region_bytes is below size"),
+    ],
+)
+def test_wrong_parameters_name_key_value_and_bound(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(rd.InvalidArgument, match=message):
+        run(lambda n: rd.Cluster.sim(nodes=n, profile="cx5"), 2, "verbs_load", **params)
+
+
+def test_unknown_workloads_name_the_nearest(tmp_path: Path) -> None:
+    with rd.Cluster.sim(nodes=2, profile="cx5") as cluster:
+        native: Any = cluster._open
+        with pytest.raises(rd.InvalidArgument, match="did you mean 'memcpy'"):
+            measure.run_workload(native, "memcopy", {})
+        with pytest.raises(rd.Unavailable, match="cannot load the workload library"):
+            measure.run_workload(native, f"{tmp_path}/no.so:mine", {})
