@@ -71,7 +71,7 @@ class Chaos:
 
     def rows(self) -> Any:
         rows = verbs.requests(self.random.randrange(6))
-        for name in rows.dtype.names:
+        for name in rows.dtype.names or ():
             width = 8 * rows.dtype[name].itemsize
             rows[name] = [self.random.getrandbits(width) for _ in range(len(rows))]
         if len(rows) and self.random.random() < 0.8:
