@@ -1,0 +1,38 @@
+// The real world's clock: the time-stamp counter where it is invariant (8 ns a reading), else clock_gettime.
+#pragma once
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace pyrdma {
+
+/// Plain data, calibrated once per run and copied to all nodes of the machine, whose times then agree.
+class Clock {
+ public:
+  Clock() = default;
+  /// Takes about 10 ms.
+  static Clock calibrate();
+
+  /// Nanoseconds since calibrate(). Monotonic.
+  Time now() const {
+#if defined(__x86_64__)
+    if (ticks_to_ns_ != 0) [[likely]] {
+      const std::uint64_t ticks = __builtin_ia32_rdtsc() - start_ticks_;
+      return static_cast<Time>((static_cast<unsigned __int128>(ticks) * ticks_to_ns_) >> kShift);
+    }
+#endif
+    return monotonic() - start_;
+  }
+  bool uses_ticks() const { return ticks_to_ns_ != 0; }
+  /// CLOCK_MONOTONIC of the reading `t` of now(), for system calls that take absolute times.
+  Time to_monotonic(Time t) const { return start_ + t; }
+
+ private:
+  static Time monotonic();
+  static constexpr int kShift = 40;  // 24 bits of integer part: counters down to 1 kHz
+  std::uint64_t start_ticks_ = 0;
+  std::uint64_t ticks_to_ns_ = 0;  // fixed point; 0: no usable counter
+  Time start_ = 0;
+};
+
+}  // namespace pyrdma

@@ -1,0 +1,170 @@
+#include "env/thread/thread_env.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <ctime>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace pyrdma {
+namespace {
+
+constexpr std::uint32_t kTurnsPerCheck = 64;     // clock, host and yield
+constexpr std::uint32_t kTurnsBeforeRelax = 512;  // the first turns spin tightly: a round trip lasts 0.1 us
+constexpr Time kSpinInsteadOfSleep = 60 * kMicrosecond;  // the kernel's timer slack
+constexpr Time kLongestSleep = 20 * kMillisecond;        // between checks for a stop
+
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Counts the running thread of this scope in or out.
+class CoreWish {
+ public:
+  CoreWish(ThreadHost& host, int change) : host_(host), change_(change) { host_.thread_runs(change_); }
+  ~CoreWish() { host_.thread_runs(-change_); }
+  CoreWish(const CoreWish&) = delete;
+  CoreWish& operator=(const CoreWish&) = delete;
+
+ private:
+  ThreadHost& host_;
+  int change_;
+};
+
+class RealThread final : public Thread {
+ public:
+  RealThread(ThreadHost& host, std::function<void()> body) : host_(host) {
+    host_.thread_runs(1);
+    thread_ = std::thread([this, body = std::move(body)] {
+      try {
+        body();
+      } catch (...) {  // NOLINT: carried to join()
+        error_ = std::current_exception();
+      }
+      host_.thread_runs(-1);
+    });
+  }
+  ~RealThread() override {
+    if (thread_.joinable()) wait();
+  }
+  void join() override {
+    if (thread_.joinable()) wait();
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+  pthread_t handle() { return thread_.native_handle(); }
+
+ private:
+  void wait() {
+    const CoreWish blocked(host_, -1);
+    thread_.join();
+  }
+  ThreadHost& host_;
+  std::thread thread_;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+std::vector<int> usable_cores() {
+  std::vector<int> cores;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(static_cast<std::size_t>(core), &set)) cores.push_back(core);
+    }
+  }
+  if (cores.empty()) cores.push_back(0);
+  return cores;
+}
+
+ThreadEnv::ThreadEnv(const ThreadEnvOptions& options, ThreadHost& host)
+    : options_(options),
+      host_(host),
+      cores_(usable_cores()),
+      threads_(options.threads_before),
+      trace_(options.node) {}
+
+ThreadEnv::~ThreadEnv() = default;
+
+bool ThreadEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* /*only*/) {
+  // The count starts so that a deadline that has passed already costs few turns.
+  for (std::uint32_t turn = kTurnsPerCheck - 8;; ++turn) {
+    if (ready()) return true;
+    if (turn % kTurnsPerCheck == 0) [[unlikely]] {
+      host_.on_slow_turn();
+      if (deadline != kForever && now() >= deadline) return ready();
+      if (host_.crowded()) sched_yield();
+    } else if (turn > kTurnsBeforeRelax) {
+      relax();
+    }
+    if (turn == ~0U) turn = kTurnsBeforeRelax;
+  }
+}
+
+void ThreadEnv::notify(Watch& /*watch*/) {}  // pollers look by themselves
+void ThreadEnv::charge(Cost /*cost*/, std::uint64_t /*count*/) {}
+void ThreadEnv::charge_copy(std::size_t /*bytes*/) {}
+
+void ThreadEnv::sleep_until(Time t) {
+  for (;;) {
+    host_.on_slow_turn();
+    const Time left = t - now();
+    if (left <= 0) return;
+    if (left <= kSpinInsteadOfSleep) {
+      if (host_.crowded()) sched_yield();
+      else relax();
+      continue;
+    }
+    const CoreWish asleep(host_, -1);
+    const Time until = options_.clock.to_monotonic(
+        now() + std::min(left - kSpinInsteadOfSleep, kLongestSleep));
+    const timespec wake{until / kSecond, until % kSecond};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, nullptr);
+  }
+}
+
+void ThreadEnv::work(Time duration) {
+  const Time end = now() + duration;
+  for (std::uint32_t turn = 1; now() < end; ++turn) {
+    if (turn % 4096 == 0) host_.on_slow_turn();
+  }
+}
+
+std::unique_ptr<Thread> ThreadEnv::spawn(std::string name, std::function<void()> body) {
+  const std::uint32_t index = threads_.fetch_add(1, std::memory_order_relaxed);
+  auto thread = std::make_unique<RealThread>(host_, std::move(body));
+  pthread_setname_np(thread->handle(), name.substr(0, 15).c_str());  // the kernel's limit
+  // Node n's k-th thread, so that the nodes' first threads lie on different cores; any core where cores are
+  // short, because the scheduler knows better then (and the mask of a pinned creator is inherited). Best effort.
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const std::size_t slot = options_.node + std::size_t{index} * options_.nodes;
+  for (std::size_t i = 0; i < cores_.size(); ++i) {
+    if (host_.crowded() || i == slot % cores_.size()) CPU_SET(static_cast<std::size_t>(cores_[i]), &set);
+  }
+  pthread_setaffinity_np(thread->handle(), sizeof set, &set);
+  return thread;
+}
+
+Rng ThreadEnv::rng(std::string_view purpose) { return Rng(options_.seed, options_.node, purpose); }
+
+fabric::Device& ThreadEnv::device() {
+  PYRDMA_ASSERT(device_ != nullptr);
+  return *device_;
+}
+
+Storage& ThreadEnv::storage() {
+  std::call_once(storage_once_, [this] { storage_ = std::make_unique<ThreadStorage>(); });
+  return *storage_;
+}
+
+}  // namespace pyrdma

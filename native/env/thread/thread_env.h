@@ -1,0 +1,72 @@
+// The real world's Env: threads of the operating system, the machine's clock and files.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "env/env.h"
+#include "env/thread/clock.h"
+#include "env/thread/thread_storage.h"
+#include "env/thread/thread_trace.h"
+
+namespace pyrdma {
+
+/// What a ThreadEnv asks of the fabric provider that owns it. All functions: any thread.
+class ThreadHost {
+ public:
+  virtual ~ThreadHost() = default;
+  /// Called now and then by waiting threads. Throws Error("stopped") or NodeKilled out of their blocking call.
+  virtual void on_slow_turn() = 0;
+  /// More threads of the run want a core than there are cores: pollers then yield.
+  virtual bool crowded() const = 0;
+  /// A thread of the run starts or stops wanting a core.
+  virtual void thread_runs(int change) = 0;
+};
+
+struct ThreadEnvOptions {
+  NodeId node = 0;
+  NodeId nodes = 1;
+  std::uint64_t seed = 1;
+  Clock clock;
+  std::uint32_t threads_before = 0;  // threads of this node that exist already, for the choice of cores
+};
+
+class ThreadEnv final : public Env {
+ public:
+  ThreadEnv(const ThreadEnvOptions& options, ThreadHost& host);
+  ~ThreadEnv() override;
+  /// Before the first device(). `device` outlives this.
+  void attach(fabric::Device& device) { device_ = &device; }
+
+  NodeId node() const override { return options_.node; }
+  NodeId nodes() const override { return options_.nodes; }
+  Time now() override { return options_.clock.now(); }
+  bool poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* only) override;
+  void notify(Watch& watch) override;
+  void sleep_until(Time t) override;
+  void work(Time duration) override;
+  void charge(Cost cost, std::uint64_t count) override;
+  void charge_copy(std::size_t bytes) override;
+  std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body) override;
+  Rng rng(std::string_view purpose) override;
+  fabric::Device& device() override;
+  Storage& storage() override;
+  Trace& trace() override { return trace_; }
+
+ private:
+  ThreadEnvOptions options_;
+  ThreadHost& host_;
+  fabric::Device* device_ = nullptr;
+  std::vector<int> cores_;  // that this process may use
+  std::atomic<std::uint32_t> threads_;
+  std::once_flag storage_once_;
+  std::unique_ptr<ThreadStorage> storage_;
+  ThreadTrace trace_;
+};
+
+/// Cores that this process may use.
+std::vector<int> usable_cores();
+
+}  // namespace pyrdma

@@ -1,0 +1,152 @@
+#include "env/thread/thread_env.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <ctime>
+#include <filesystem>
+#include <stdexcept>
+
+#include "base/error.h"
+
+namespace pyrdma {
+namespace {
+
+class Host final : public ThreadHost {
+ public:
+  void on_slow_turn() override {
+    if (stopped) throw Error(ErrorCode::kUnavailable, "stopped");
+  }
+  bool crowded() const override { return is_crowded; }
+  void thread_runs(int change) override { running += change; }
+  std::atomic<bool> stopped{false};
+  bool is_crowded = false;
+  std::atomic<int> running{0};
+};
+
+struct World {
+  World() : env(options(), host) {}
+  static ThreadEnvOptions options() {
+    ThreadEnvOptions options;
+    options.clock = Clock::calibrate();
+    return options;
+  }
+  Host host;
+  ThreadEnv env;
+};
+
+Time monotonic() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return Time{now.tv_sec} * kSecond + now.tv_nsec;
+}
+
+TEST(ThreadEnv, ClockAgreesWithTheSystems) {
+  World world;
+  const Time ours = world.env.now();
+  const Time system = monotonic();
+  usleep(100000);
+  const Time our_span = world.env.now() - ours;
+  const Time system_span = monotonic() - system;
+  EXPECT_NEAR(static_cast<double>(our_span), static_cast<double>(system_span), 1e-3 * static_cast<double>(system_span));
+}
+
+TEST(ThreadEnv, PollUntilKeepsItsDeadline) {
+  World world;
+  for (const bool crowded : {false, true}) {
+    world.host.is_crowded = crowded;
+    const Time start = world.env.now();
+    EXPECT_FALSE(world.env.poll_until([] { return false; }, start + 2 * kMillisecond));
+    EXPECT_GE(world.env.now(), start + 2 * kMillisecond);
+    EXPECT_TRUE(world.env.poll_until([] { return true; }, start));
+    EXPECT_FALSE(world.env.poll_until([] { return false; }, start));
+  }
+}
+
+TEST(ThreadEnv, StopEndsEveryBlockingCall) {
+  World world;
+  world.host.stopped = true;
+  EXPECT_THROW(world.env.poll_until([] { return false; }, kForever), Error);
+  EXPECT_THROW(world.env.sleep_until(world.env.now() + 100 * kSecond), Error);
+}
+
+TEST(ThreadEnv, SleepAndWorkLastAsLongAsAsked) {
+  World world;
+  const Time start = world.env.now();
+  world.env.sleep_until(start + 3 * kMillisecond);
+  EXPECT_GE(world.env.now(), start + 3 * kMillisecond);
+  const Time before = world.env.now();
+  world.env.work(kMillisecond);
+  EXPECT_GE(world.env.now(), before + kMillisecond);
+}
+
+TEST(ThreadEnv, ThreadsRunAndRethrowOnce) {
+  World world;
+  int value = 0;
+  auto good = world.env.spawn("good", [&] { value = 7; });
+  good->join();
+  EXPECT_EQ(value, 7);
+  auto bad = world.env.spawn("a name longer than the kernel's", [] { throw std::runtime_error("mine"); });
+  EXPECT_THROW(bad->join(), std::runtime_error);
+  bad->join();
+  EXPECT_EQ(world.host.running, 0);
+}
+
+TEST(ThreadEnv, RandomStreamsAreTheirPurposes) {
+  World world;
+  EXPECT_EQ(world.env.rng("a")(), world.env.rng("a")());
+  EXPECT_NE(world.env.rng("a")(), world.env.rng("b")());
+}
+
+TEST(ThreadStorage, KeepsFilesInAPrivateFolderAndRemovesIt) {
+  std::string folder;
+  {
+    ThreadStorage storage;
+    folder = storage.folder();
+    struct stat info {};
+    ASSERT_EQ(stat(folder.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777U, 0700U);
+    auto file = storage.open("log");
+    const std::byte data[3] = {std::byte{1}, std::byte{2}, std::byte{3}};
+    file->write(5, data);
+    file->sync();
+    EXPECT_EQ(file->size(), 8U);
+    std::byte back[16] = {};
+    EXPECT_EQ(storage.open("log")->read(4, back), 4U);
+    EXPECT_EQ(back[3], std::byte{3});
+    EXPECT_TRUE(storage.exists("log"));
+    storage.remove("log");
+    storage.remove("log");
+    EXPECT_FALSE(storage.exists("log"));
+    for (const char* name : {"", "..", "../x", "/etc/passwd", "a/b", ".hidden"}) {
+      EXPECT_THROW(storage.open(name), Error) << name;
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(ThreadStorage, FullDiskSaysSoAndKeepsWhatWasThere) {
+  ThreadStorage storage;
+  auto file = storage.open("big");
+  const std::byte one[1] = {std::byte{9}};
+  file->write(0, one);
+  // A file size limit stands for the disk's end.
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{4096, before.rlim_max};
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::vector<std::byte> much(10000);
+  EXPECT_THROW(file->write(1, much), Error);
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  std::byte back[1] = {};
+  EXPECT_EQ(file->read(0, back), 1U);
+  EXPECT_EQ(back[0], std::byte{9});
+}
+
+}  // namespace
+}  // namespace pyrdma

@@ -1,0 +1,36 @@
+// Files of one node in a private folder, which goes when the node goes. A node killed with -9 leaves its
+// folder behind; the next ThreadStorage of the same user removes it.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "env/storage.h"
+
+namespace pyrdma {
+
+class ThreadStorage final : public Storage {
+ public:
+  /// Makes a folder of mode 0700 under $TMPDIR or /tmp. Throws Error(kUnavailable) when it cannot.
+  ThreadStorage();
+  ~ThreadStorage() override;
+  ThreadStorage(const ThreadStorage&) = delete;
+  ThreadStorage& operator=(const ThreadStorage&) = delete;
+
+  std::unique_ptr<File> open(std::string_view name) override;
+  bool exists(std::string_view name) override;
+  void remove(std::string_view name) override;
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+  int folder_fd_ = -1;
+};
+
+/// Removes the storage folders in `parent` that belong to this user and to processes that have ended.
+void remove_stale_storage(const std::string& parent);
+
+/// Start time of process `pid` in the kernel's ticks, which with the pid names it for good; 0: no such process.
+std::uint64_t process_start(int pid);
+
+}  // namespace pyrdma

@@ -1,0 +1,79 @@
+// The open ends of one call of post: the receiver's rings, locked from the first send on, and the
+// completions owed to the requester's own queue, which are written when the receiver's are closed. Never
+// two completion rings are held at a time, so nodes that post to each other cannot lock each other out.
+#pragma once
+#include "fabric/shm/completion_queue.h"
+#include "fabric/shm/queue_pair.h"
+
+namespace pyrdma::fabric::shm {
+
+class Batch {
+ public:
+  explicit Batch(ShmQueuePair& qp) : qp_(qp) {}
+  ~Batch() { finish(); }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  /// False when the receiver's rings are not to be had.
+  bool open(Path& path) {
+    if (path_ == &path) [[likely]] return true;
+    close();
+    const Node& node = qp_.node_;
+    if (!taker_.open(path.receives(), node.self(), node.session())) return false;
+    if (!writer_.open(path.completions(), node.self(), node.session())) {
+      taker_.close();
+      return false;
+    }
+    path_ = &path;
+    return true;
+  }
+  ReceiveTaker& taker() { return taker_; }
+  CompletionWriter& writer() { return writer_; }
+  void close() {
+    if (path_ == nullptr) return;
+    writer_.close();
+    taker_.close();
+    path_ = nullptr;
+  }
+
+  /// A signaled request is done.
+  void complete(const WorkRequest& request, std::uint32_t position) {
+    if (count_ == kMost) finish();
+    done_[count_++] = {request.wr_id, position, request.opcode};
+  }
+  void finish() {
+    close();
+    if (count_ != 0) write_completions();
+  }
+
+ private:
+  static constexpr std::uint32_t kMost = 32;
+  struct Done {
+    std::uint64_t wr_id;
+    std::uint32_t position;
+    Opcode opcode;
+  };
+  void write_completions() {
+    const Node& node = qp_.node_;
+    if (writer_.open(qp_.send_queue_.view(), node.self(), node.session())) {
+      Completion completion;
+      completion.qp_num = qp_.qp_num_;
+      for (std::uint32_t i = 0; i < count_; ++i) {
+        completion.wr_id = done_[i].wr_id;
+        completion.opcode = done_[i].opcode;
+        if (!writer_.push(completion, CompletionKind::kSend, done_[i].position)) break;
+      }
+      writer_.close();
+    }
+    count_ = 0;
+  }
+
+  ShmQueuePair& qp_;
+  Path* path_ = nullptr;
+  ReceiveTaker taker_;
+  CompletionWriter writer_;
+  std::uint32_t count_ = 0;
+  Done done_[kMost];
+};
+
+}  // namespace pyrdma::fabric::shm

@@ -1,0 +1,128 @@
+#include "fabric/shm/cluster.h"
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "fabric/shm/device.h"
+#include "fabric/shm/monitor.h"
+#include "fabric/shm/node.h"
+
+namespace pyrdma::fabric::shm {
+
+// ---- the controller's end ----
+
+struct Session::State {
+  std::shared_ptr<Mapping> mapping;
+  std::string name, token;
+  std::unique_ptr<Monitor> monitor;
+};
+
+Session::Session(const SessionOptions& options) : state_(std::make_unique<State>()) {
+  state_->mapping = create_session_block(options.nodes, options.seed);
+  state_->name = session_name(*state_->mapping);
+  state_->token = session_token(*state_->mapping);
+  state_->monitor = std::make_unique<Monitor>(state_->mapping, std::vector<Node*>{}, false);
+}
+
+Session::~Session() = default;
+const std::string& Session::name() const { return state_->name; }
+const std::string& Session::token() const { return state_->token; }
+std::uint32_t Session::nodes() const { return session_block(*state_->mapping).nodes; }
+
+std::vector<NodeId> Session::dead_nodes() const {
+  std::vector<NodeId> dead;
+  for (NodeId node = 0; node < nodes(); ++node) {
+    if (session_block(*state_->mapping).is_dead(node)) dead.push_back(node);
+  }
+  return dead;
+}
+
+bool Session::all_attached() const {
+  for (NodeId node = 0; node < nodes(); ++node) {
+    const NodeState state = session_block(*state_->mapping).state(node);
+    if (state == NodeState::kFree || state == NodeState::kAttaching) return false;
+  }
+  return true;
+}
+
+void Session::request_stop() { session_block(*state_->mapping).stop.store(1, std::memory_order_release); }
+
+// ---- one node ----
+
+struct ShmNode::State {
+  State(const std::string& session, NodeId self, std::uint32_t nodes, const std::string& token)
+      : mapping(open_session_block(session, token, nodes)),
+        node(mapping, self, mappings, 1),
+        monitor(mapping, {&node}, true) {
+    node.thread_runs(1);
+  }
+  ~State() { node.thread_runs(-1); }
+  MappingTable mappings;
+  std::shared_ptr<Mapping> mapping;
+  Node node;
+  Monitor monitor;
+};
+
+ShmNode::ShmNode(const std::string& session_name, NodeId node, std::uint32_t nodes, const std::string& token)
+    : state_(std::make_unique<State>(session_name, node, nodes, token)) {}
+ShmNode::~ShmNode() = default;
+Env& ShmNode::env() { return state_->node.env(); }
+void ShmNode::request_stop() { state_->node.stop(); }
+
+// ---- all nodes in one process ----
+
+struct ShmCluster::State {
+  explicit State(const ShmOptions& options) : session(create_session_block(options.nodes, options.seed)) {
+    std::vector<Node*> local;
+    for (NodeId node = 0; node < options.nodes; ++node) {
+      nodes.push_back(std::make_unique<Node>(session, node, mappings, 0));
+      local.push_back(nodes.back().get());
+    }
+    monitor = std::make_unique<Monitor>(session, std::move(local), false);
+  }
+  void stop_all() {
+    for (auto& node : nodes) node->stop();
+  }
+
+  MappingTable mappings;
+  std::shared_ptr<Mapping> session;
+  std::vector<std::unique_ptr<Node>> nodes;
+  std::unique_ptr<Monitor> monitor;
+};
+
+ShmCluster::ShmCluster(const ShmOptions& options) : state_(std::make_unique<State>(options)) {}
+ShmCluster::~ShmCluster() = default;
+std::uint32_t ShmCluster::nodes() const { return static_cast<std::uint32_t>(state_->nodes.size()); }
+Env& ShmCluster::env(NodeId node) { return state_->nodes.at(node)->env(); }
+Time ShmCluster::now() const { return state_->nodes.front()->env().now(); }
+void ShmCluster::kill(NodeId node) { state_->nodes.at(node)->kill(); }
+void ShmCluster::request_stop() { session_block(*state_->session).stop.store(1, std::memory_order_release); }
+
+void ShmCluster::run(FunctionRef<void(Env&)> per_node) {
+  std::mutex mutex;
+  std::exception_ptr first;
+  std::vector<std::unique_ptr<Thread>> threads;
+  for (auto& node : state_->nodes) {
+    if (session_block(*state_->session).state(node->self()) == NodeState::kKilled) continue;
+    threads.push_back(node->env().spawn("node" + std::to_string(node->self()), [&, this, at = node.get()] {
+      try {
+        per_node(at->env());
+      } catch (const NodeKilled&) {
+        return;
+      } catch (...) {  // NOLINT: rethrown below
+        const std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
+        state_->stop_all();
+      }
+    }));
+  }
+  threads.clear();
+  for (auto& node : state_->nodes) node->clear_stop();
+  const bool stopped = session_block(*state_->session).stop.exchange(0) != 0;
+  if (first) std::rethrow_exception(first);
+  if (stopped) throw Error(ErrorCode::kUnavailable, "stopped");
+}
+
+}  // namespace pyrdma::fabric::shm

@@ -1,0 +1,69 @@
+#include "fabric/shm/completion_queue.h"
+
+#include <algorithm>
+
+#include "fabric/shm/rings.h"
+
+namespace pyrdma::fabric::shm {
+namespace {
+
+/// An enumerator that a peer wrote.
+template <class Enum>
+Enum checked(std::uint8_t value, Enum last) {
+  return static_cast<Enum>(std::min(value, static_cast<std::uint8_t>(last)));
+}
+
+}  // namespace
+
+ShmCompletionQueue::ShmCompletionQueue(ShmDevice& device, std::uint32_t entries)
+    : device_(device), view_(device.make_completion_ring(entries, &offset_)) {}
+
+ShmCompletionQueue::~ShmCompletionQueue() { device_.retire_completion_ring(view_, offset_); }
+
+std::size_t ShmCompletionQueue::poll(std::span<Completion> out) {
+  Node& node = device_.node();
+  if (!node.waiting().empty()) [[unlikely]] node.waiting().retry(node.env().now());
+  CompletionRing& ring = *view_.ring;
+  std::size_t count = 0;
+  const std::uint64_t before = consumed_;
+  while (count < out.size()) {
+    const CompletionEntry& entry = view_.entry(consumed_);
+    if (entry.sequence.load(std::memory_order_acquire) != consumed_ + 1) break;
+    if (consumed_ == before && relaxed(ring.overrun) != 0) [[unlikely]] return 0;
+    const auto kind = checked(relaxed(entry.kind), CompletionKind::kPurged);
+    Completion& c = out[count];
+    c.wr_id = entry.wr_id;
+    c.qp_num = entry.qp_num;
+    c.byte_count = entry.byte_count;
+    c.immediate = entry.immediate;
+    c.source_qpn = entry.source_qpn;
+    c.source_node = entry.source_node;
+    c.vendor_error = entry.vendor_error;
+    c.status = checked(entry.status, Status::kGeneral);
+    c.opcode = checked(entry.opcode, Opcode::kReceiveWriteImm);
+    c.flags = entry.flags;
+    const std::uint32_t position = entry.send_position;
+    ++consumed_;
+    if (kind == CompletionKind::kPurged) [[unlikely]] continue;
+    if (kind == CompletionKind::kSend) device_.release(c.qp_num, position);
+    ++count;
+  }
+  if (consumed_ != before) ring.consumed.store(consumed_, std::memory_order_release);
+  return count;
+}
+
+void ShmCompletionQueue::purge(std::uint32_t qp_num) {
+  Node& node = device_.node();
+  CompletionWriter writer;
+  if (!writer.open(view_, node.self(), node.session())) return;
+  CompletionRing& ring = *view_.ring;
+  const std::uint64_t consumed = ring.consumed.load(std::memory_order_acquire);
+  const std::uint64_t produced = std::min(relaxed(ring.produced), consumed + view_.capacity);
+  for (std::uint64_t at = consumed; at < produced; ++at) {
+    CompletionEntry& entry = view_.entry(at);
+    if (entry.qp_num == qp_num) set_relaxed(entry.kind, static_cast<std::uint8_t>(CompletionKind::kPurged));
+  }
+  writer.close();
+}
+
+}  // namespace pyrdma::fabric::shm

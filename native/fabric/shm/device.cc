@@ -1,0 +1,328 @@
+#include "fabric/shm/device.h"
+
+#include <bit>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "fabric/shm/completion_queue.h"
+#include "fabric/shm/queue_pair.h"
+#include "fabric/shm/rings.h"
+#include "fabric/shm/shared_receive_queue.h"
+
+namespace pyrdma::fabric::shm {
+namespace {
+
+constexpr std::uint64_t kArenaBytes = 256 * kMiB;
+constexpr std::uint64_t kArenaMost = 16 * kMiB;  // larger regions have a file of their own
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kMaxRegion = 1ULL << 40;
+
+class ShmMemoryRegion final : public MemoryRegion {
+ public:
+  ShmMemoryRegion(ShmDevice& device, std::uint32_t pd, std::uint64_t bytes, std::uint32_t access)
+      : device_(device), piece_(device.memory().take(bytes)) {
+    data_ = piece_.mapping->data() + piece_.offset;
+    size_ = bytes;
+    addr_ = reinterpret_cast<std::uint64_t>(data_);
+    node_ = device.node().self();
+    lkey_ = rkey_ = device.add_region(pd, access, piece_, bytes);
+  }
+  ~ShmMemoryRegion() override {
+    device_.remove_region(rkey_);
+    device_.memory().give_back(piece_);
+  }
+
+ private:
+  ShmDevice& device_;
+  RegionMemory::Piece piece_;
+};
+
+}  // namespace
+
+// ---- room ----
+
+std::uint64_t RingPool::take(Kind kind, std::uint64_t bytes) {
+  bytes = std::bit_ceil(bytes);
+  const std::lock_guard lock(mutex_);
+  std::vector<std::uint64_t>& known = free_[{kind, bytes}];
+  if (!known.empty()) {
+    const std::uint64_t offset = known.back();
+    known.pop_back();
+    return offset;
+  }
+  if (bytes > kControlBytes - next_) {
+    throw Error(ErrorCode::kExhausted, "shm: no room for another queue; the queues of one node have " +
+                                           std::to_string((kControlBytes - kRingsBegin) / kMiB) +
+                                           " MiB in all; use fewer or shorter ones");
+  }
+  const std::uint64_t offset = next_;
+  next_ += bytes;
+  return offset;
+}
+
+void RingPool::give_back(Kind kind, std::uint64_t bytes, std::uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  free_[{kind, std::bit_ceil(bytes)}].push_back(offset);
+}
+
+std::uint32_t RegionMemory::publish(const Mapping& mapping) {
+  for (std::uint32_t index = 0; index < kMaxSegments; ++index) {
+    SegmentEntry& entry = control_.segments[index];
+    if (relaxed(entry.inode) != 0) continue;
+    set_relaxed(entry.descriptor, static_cast<std::uint32_t>(mapping.descriptor()));
+    set_relaxed(entry.size, mapping.size());
+    entry.inode.store(mapping.inode(), std::memory_order_release);
+    return index;
+  }
+  throw Error(ErrorCode::kExhausted, "shm: a node has at most " + std::to_string(kMaxSegments) +
+                                         " regions of more than " + std::to_string(kArenaMost / kMiB) + " MiB");
+}
+
+RegionMemory::Piece RegionMemory::take(std::uint64_t bytes) {
+  const std::uint64_t rounded = (bytes + kPage - 1) / kPage * kPage;
+  const std::lock_guard lock(mutex_);
+  const auto fresh = [this](std::uint64_t size) {
+    Piece piece;
+    piece.mapping = Mapping::create(size);
+    mappings_.add(piece.mapping);
+    piece.segment = publish(*piece.mapping);
+    piece.bytes = size;
+    return piece;
+  };
+  if (rounded > kArenaMost) return fresh(rounded);
+  if (!arena_.mapping || rounded > kArenaBytes - arena_used_) {
+    arena_ = fresh(kArenaBytes);
+    arena_used_ = 0;
+  }
+  Piece piece = arena_;
+  piece.offset = arena_used_;
+  piece.bytes = rounded;
+  arena_used_ += rounded;
+  return piece;
+}
+
+void RegionMemory::give_back(const Piece& piece) {
+  piece.mapping->discard(piece.offset, piece.bytes);
+  if (piece.bytes <= kArenaMost) return;
+  const std::lock_guard lock(mutex_);
+  control_.segments[piece.segment].inode.store(0, std::memory_order_release);
+}
+
+// ---- device ----
+
+ShmDevice::ShmDevice(Node& node)
+    : node_(node),
+      name_("shm" + std::to_string(node.self())),
+      rendezvous_(node),
+      memory_(node.control(), node.mappings()),
+      released_(new std::atomic<std::uint64_t>[kQpSlots]()) {
+  capabilities_.uc = capabilities_.ud = capabilities_.atomics = capabilities_.srq = true;
+  capabilities_.max_queue_entries = kMaxQueueEntries;
+  capabilities_.max_sges = kMaxSges;
+  capabilities_.max_inline = kMaxInline;
+  capabilities_.max_outstanding_reads = kMaxQueueEntries;  // each is done when post returns
+  capabilities_.max_datagram = kMaxDatagram;
+  capabilities_.max_message = kMaxMessage;
+}
+
+void ShmDevice::check_count(const char* what, std::uint64_t value, std::uint64_t least,
+                            std::uint64_t most) const {
+  if (value >= least && value <= most) return;
+  throw Error(ErrorCode::kInvalidArgument, std::string(what) + " is " + std::to_string(value) +
+                                               "; this device allows " + std::to_string(least) + " to " +
+                                               std::to_string(most));
+}
+
+std::unique_ptr<ProtectionDomain> ShmDevice::create_protection_domain() {
+  const std::lock_guard lock(mutex_);
+  return std::make_unique<ShmProtectionDomain>(next_pd_++);
+}
+
+std::unique_ptr<MemoryRegion> ShmDevice::allocate(ProtectionDomain& pd, std::size_t bytes,
+                                                  std::uint32_t access) {
+  check_count("region bytes", bytes, 1, kMaxRegion);
+  if ((access & (kRemoteWrite | kRemoteAtomic)) != 0 && (access & kLocalWrite) == 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "region access " + std::to_string(access) +
+                    " has remote write or atomic without local write; add kLocalWrite");
+  }
+  return std::make_unique<ShmMemoryRegion>(*this, static_cast<ShmProtectionDomain&>(pd).id, bytes, access);
+}
+
+std::unique_ptr<MemoryRegion> ShmDevice::register_memory(ProtectionDomain& /*pd*/, void* /*data*/,
+                                                         std::size_t /*bytes*/, std::uint32_t /*access*/) {
+  throw Error(ErrorCode::kUnavailable,
+              "shm cannot register memory of the caller's, which peers could not map; use allocate()");
+}
+
+std::unique_ptr<MemoryRegion> ShmDevice::allocate_device_memory(ProtectionDomain& /*pd*/, std::size_t /*bytes*/,
+                                                                std::uint32_t /*access*/) {
+  throw Error(ErrorCode::kUnavailable, "shm has no memory on the NIC; use allocate()");
+}
+
+std::unique_ptr<CompletionQueue> ShmDevice::create_completion_queue(std::uint32_t entries) {
+  check_count("completion queue entries", entries, 1, kMaxQueueEntries);
+  return std::make_unique<ShmCompletionQueue>(*this, entries);
+}
+
+std::unique_ptr<SharedReceiveQueue> ShmDevice::create_shared_receive_queue(ProtectionDomain& pd,
+                                                                           std::uint32_t entries,
+                                                                           std::uint32_t max_sges) {
+  check_count("shared receive queue entries", entries, 1, kMaxQueueEntries);
+  check_count("shared receive queue max_sges", max_sges, 1, kMaxSges);
+  return std::make_unique<ShmSharedReceiveQueue>(*this, static_cast<ShmProtectionDomain&>(pd).id, entries,
+                                                 max_sges);
+}
+
+std::unique_ptr<QueuePair> ShmDevice::create_queue_pair(ProtectionDomain& pd, CompletionQueue& send_queue,
+                                                        CompletionQueue& receive_queue, const QpOptions& options,
+                                                        SharedReceiveQueue* shared_receives) {
+  if (options.transport == Transport::kDc || options.dc_target) {
+    throw Error(ErrorCode::kUnavailable, "shm has no DC transport; use RC, or the sim fabric");
+  }
+  check_count("send_entries", options.send_entries, 1, kMaxQueueEntries);
+  if (shared_receives == nullptr) check_count("receive_entries", options.receive_entries, 1, kMaxQueueEntries);
+  check_count("max_sges", options.max_sges, 1, kMaxSges);
+  check_count("max_inline", options.max_inline, 0, kMaxInline);
+  check_count("max_outstanding_reads", options.max_outstanding_reads, 1, kMaxQueueEntries);
+  check_count("retry_count", options.retry_count, 0, 7);
+  check_count("rnr_retry", options.rnr_retry, 0, kInfiniteRetry);
+  return std::make_unique<ShmQueuePair>(*this, static_cast<ShmProtectionDomain&>(pd).id,
+                                        static_cast<ShmCompletionQueue&>(send_queue),
+                                        static_cast<ShmCompletionQueue&>(receive_queue), options,
+                                        static_cast<ShmSharedReceiveQueue*>(shared_receives));
+}
+
+std::unique_ptr<AddressHandle> ShmDevice::create_address_handle(ProtectionDomain& /*pd*/, const QpAddress& peer) {
+  if (peer.node >= node_.session().nodes) {
+    throw Error(ErrorCode::kInvalidArgument, "address handle: node is " + std::to_string(peer.node) +
+                                                 "; the nodes are 0 to " +
+                                                 std::to_string(node_.session().nodes - 1));
+  }
+  return std::make_unique<ShmAddressHandle>(peer.node);
+}
+
+// ---- tables of the control segment ----
+
+ReceiveView ShmDevice::make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges, std::uint64_t* offset) {
+  const std::uint32_t slots = std::bit_ceil(capacity);
+  *offset = rings_.take(RingPool::Kind::kReceive, receive_ring_bytes(slots, max_sges));
+  auto* ring = reinterpret_cast<ReceiveRing*>(reinterpret_cast<std::byte*>(&node_.control()) + *offset);
+  // Nobody else reads a ring before a queue pair names it with its new id.
+  set_relaxed(ring->slots, slots);
+  set_relaxed(ring->max_sges, max_sges);
+  set_relaxed(ring->head.capacity, capacity);
+  set_relaxed(ring->taken, std::uint64_t{0});
+  set_relaxed(ring->posted, std::uint64_t{0});
+  const std::lock_guard lock(mutex_);
+  ring->head.id.store(next_ring_id_, std::memory_order_release);
+  return {ring, next_ring_id_++, slots - 1, max_sges};
+}
+
+CompletionView ShmDevice::make_completion_ring(std::uint32_t capacity, std::uint64_t* offset) {
+  const std::uint32_t slots = std::bit_ceil(capacity);
+  *offset = rings_.take(RingPool::Kind::kCompletion, completion_ring_bytes(slots));
+  auto* ring = reinterpret_cast<CompletionRing*>(reinterpret_cast<std::byte*>(&node_.control()) + *offset);
+  set_relaxed(ring->slots, slots);
+  set_relaxed(ring->head.capacity, capacity);
+  set_relaxed(ring->produced, std::uint64_t{0});
+  set_relaxed(ring->consumed_seen, std::uint64_t{0});
+  set_relaxed(ring->consumed, std::uint64_t{0});
+  set_relaxed(ring->overrun, 0U);
+  for (std::uint32_t i = 0; i < slots; ++i) set_relaxed(ring->entries[i].sequence, std::uint64_t{0});
+  const std::lock_guard lock(mutex_);
+  ring->head.id.store(next_ring_id_, std::memory_order_release);
+  return {ring, next_ring_id_++, slots - 1, capacity};
+}
+
+void ShmDevice::retire_receive_ring(const ReceiveView& view, std::uint64_t offset) {
+  RingHead& head = view.ring->head;
+  const bool locked = lock(head.lock, node_.self(), node_.session());
+  head.id.store(0, std::memory_order_release);
+  if (!locked) return;  // its holder hangs: the room is not used again
+  unlock(head.lock);
+  rings_.give_back(RingPool::Kind::kReceive, receive_ring_bytes(view.mask + 1, view.max_sges), offset);
+}
+
+void ShmDevice::retire_completion_ring(const CompletionView& view, std::uint64_t offset) {
+  RingHead& head = view.ring->head;
+  const bool locked = lock(head.lock, node_.self(), node_.session());
+  head.id.store(0, std::memory_order_release);
+  if (!locked) return;
+  unlock(head.lock);
+  rings_.give_back(RingPool::Kind::kCompletion, completion_ring_bytes(view.mask + 1), offset);
+}
+
+std::uint32_t ShmDevice::add_region(std::uint32_t pd, std::uint32_t access, const RegionMemory::Piece& piece,
+                                    std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  check_count("regions of a node", region_count_ + 1ULL, 1, kRegionSlots / 2);
+  RegionEntry* regions = node_.control().regions;
+  for (;;) {
+    // Random, so that a key cannot be guessed from another; never one in use.
+    std::uint32_t key = 0;
+    fill_random(&key, sizeof key);
+    if (key < kFirstKey) continue;
+    RegionEntry* place = nullptr;
+    bool taken = false;
+    for (std::uint32_t probe = 0; probe < kRegionSlots; ++probe) {
+      RegionEntry& entry = regions[(region_slot(key) + probe) % kRegionSlots];
+      const std::uint32_t seen = relaxed(entry.key);
+      taken = seen == key;
+      if (place == nullptr && seen < kFirstKey) place = &entry;
+      if (taken || seen == kFreeKey) break;
+    }
+    if (taken) continue;
+    PYRDMA_ASSERT(place != nullptr);
+    set_relaxed(place->access, access);
+    set_relaxed(place->pd, pd);
+    set_relaxed(place->segment, piece.segment);
+    set_relaxed(place->addr, reinterpret_cast<std::uint64_t>(piece.mapping->data() + piece.offset));
+    set_relaxed(place->length, bytes);
+    set_relaxed(place->offset, piece.offset);
+    place->key.store(key, std::memory_order_release);
+    ++region_count_;
+    return key;
+  }
+}
+
+void ShmDevice::remove_region(std::uint32_t key) {
+  const std::lock_guard lock(mutex_);
+  RegionEntry* regions = node_.control().regions;
+  for (std::uint32_t probe = 0; probe < kRegionSlots; ++probe) {
+    const std::uint32_t at = (region_slot(key) + probe) % kRegionSlots;
+    const std::uint32_t seen = relaxed(regions[at].key);
+    if (seen == kFreeKey) return;
+    if (seen != key) continue;
+    // A chain that ends here needs no mark: without this, churn would fill the table with marks.
+    const bool last = relaxed(regions[(at + 1) % kRegionSlots].key) == kFreeKey;
+    regions[at].key.store(last ? kFreeKey : kRemovedKey, std::memory_order_release);
+    --region_count_;
+    break;
+  }
+  node_.change_epoch();
+}
+
+std::uint32_t ShmDevice::take_qp_number() {
+  const std::lock_guard lock(mutex_);
+  if (next_qp_slot_ < kQpSlots) {
+    // The upper byte tells the incarnations of a slot apart, and starts at random.
+    std::uint8_t first = 0;
+    fill_random(&first, sizeof first);
+    return next_qp_slot_++ + kQpSlots * (1U + first % 255U);
+  }
+  if (free_qp_numbers_.empty()) {
+    throw Error(ErrorCode::kExhausted,
+                "shm: a node has at most " + std::to_string(kQpSlots - 1) + " queue pairs; destroy some");
+  }
+  const std::uint32_t old = free_qp_numbers_.front();
+  free_qp_numbers_.pop_front();
+  return qp_slot(old) + kQpSlots * (1U + old / kQpSlots % 255U);
+}
+
+void ShmDevice::give_back_qp_number(std::uint32_t qp_num) {
+  const std::lock_guard lock(mutex_);
+  free_qp_numbers_.push_back(qp_num);
+}
+
+}  // namespace pyrdma::fabric::shm

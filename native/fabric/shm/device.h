@@ -1,0 +1,130 @@
+// The device of one node: regions, queues and queue pairs in its control segment and its memory files.
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "fabric/shm/node.h"
+#include "fabric/shm/rendezvous.h"
+
+namespace pyrdma::fabric::shm {
+
+struct ShmProtectionDomain final : ProtectionDomain {
+  explicit ShmProtectionDomain(std::uint32_t number) : id(number) {}
+  std::uint32_t id;
+};
+
+struct ShmAddressHandle final : AddressHandle {
+  explicit ShmAddressHandle(std::uint32_t to) : node(to) {}
+  std::uint32_t node;
+};
+
+/// Room for rings in the control segment. Rings of one kind and size are recycled among themselves only.
+class RingPool {
+ public:
+  enum class Kind : std::uint8_t { kReceive, kCompletion };
+  /// Offset of a ring of at least `bytes` bytes. Throws Error(kExhausted).
+  std::uint64_t take(Kind kind, std::uint64_t bytes);
+  void give_back(Kind kind, std::uint64_t bytes, std::uint64_t offset);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<Kind, std::uint64_t>, std::vector<std::uint64_t>> free_;
+  std::uint64_t next_ = kRingsBegin;
+};
+
+/// Memory for regions. Addresses are never used twice: a request that passed its checks just before a
+/// deregistration then meets zeros that nobody owns, not another region.
+class RegionMemory {
+ public:
+  RegionMemory(Control& control, MappingTable& mappings) : control_(control), mappings_(mappings) {}
+  struct Piece {
+    std::shared_ptr<Mapping> mapping;
+    std::uint32_t segment = 0;
+    std::uint64_t offset = 0, bytes = 0;
+  };
+  Piece take(std::uint64_t bytes);
+  void give_back(const Piece& piece);
+
+ private:
+  std::uint32_t publish(const Mapping& mapping);
+  Control& control_;
+  MappingTable& mappings_;
+  std::mutex mutex_;
+  Piece arena_;                // small regions are cut from it
+  std::uint64_t arena_used_ = 0;
+};
+
+class ShmDevice final : public Device {
+ public:
+  explicit ShmDevice(Node& node);
+  const Capabilities& capabilities() const override { return capabilities_; }
+  const std::string& name() const override { return name_; }
+  void open() override {}
+  Rendezvous& rendezvous() override { return rendezvous_; }
+
+  std::unique_ptr<ProtectionDomain> create_protection_domain() override;
+  std::unique_ptr<MemoryRegion> allocate(ProtectionDomain& pd, std::size_t bytes, std::uint32_t access) override;
+  std::unique_ptr<MemoryRegion> register_memory(ProtectionDomain& pd, void* data, std::size_t bytes,
+                                                std::uint32_t access) override;
+  std::unique_ptr<MemoryRegion> allocate_device_memory(ProtectionDomain& pd, std::size_t bytes,
+                                                       std::uint32_t access) override;
+  std::unique_ptr<CompletionQueue> create_completion_queue(std::uint32_t entries) override;
+  std::unique_ptr<SharedReceiveQueue> create_shared_receive_queue(ProtectionDomain& pd, std::uint32_t entries,
+                                                                  std::uint32_t max_sges) override;
+  std::unique_ptr<QueuePair> create_queue_pair(ProtectionDomain& pd, CompletionQueue& send_queue,
+                                               CompletionQueue& receive_queue, const QpOptions& options,
+                                               SharedReceiveQueue* shared_receives) override;
+  std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd, const QpAddress& peer) override;
+
+  // For the objects that it made.
+  Node& node() { return node_; }
+  RingPool& rings() { return rings_; }
+  RegionMemory& memory() { return memory_; }
+  /// A ring with its checked view; `id` is new.
+  ReceiveView make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges, std::uint64_t* offset);
+  CompletionView make_completion_ring(std::uint32_t capacity, std::uint64_t* offset);
+  /// Waits for requesters that are at the ring and sends later ones away.
+  void retire_receive_ring(const ReceiveView& view, std::uint64_t offset);
+  void retire_completion_ring(const CompletionView& view, std::uint64_t offset);
+  std::uint32_t add_region(std::uint32_t pd, std::uint32_t access, const RegionMemory::Piece& piece,
+                           std::uint64_t bytes);
+  void remove_region(std::uint32_t key);
+  std::uint32_t take_qp_number();
+  void give_back_qp_number(std::uint32_t qp_num);
+  /// Send-queue position up to which the requests of `qp_num` are done; set by polls.
+  std::uint32_t released(std::uint32_t qp_num) const {
+    return static_cast<std::uint32_t>(released_[qp_slot(qp_num)].load(std::memory_order_acquire));
+  }
+  void set_released(std::uint32_t qp_num, std::uint32_t position) {
+    released_[qp_slot(qp_num)].store((std::uint64_t{qp_num} << 32) | position, std::memory_order_release);
+  }
+  void release(std::uint32_t qp_num, std::uint32_t position) {
+    const std::uint64_t now = released_[qp_slot(qp_num)].load(std::memory_order_relaxed);
+    const bool later = static_cast<std::int32_t>(position - static_cast<std::uint32_t>(now)) > 0;
+    if (now >> 32 == qp_num && later) set_released(qp_num, position);
+  }
+
+ private:
+  void check_count(const char* what, std::uint64_t value, std::uint64_t least, std::uint64_t most) const;
+
+  Node& node_;
+  std::string name_;
+  Capabilities capabilities_;
+  ShmRendezvous rendezvous_;
+  RingPool rings_;
+  RegionMemory memory_;
+  std::mutex mutex_;  // tables below and in the control segment
+  std::uint32_t next_pd_ = 1;
+  std::uint64_t next_ring_id_ = 1;
+  std::uint32_t region_count_ = 0;
+  std::deque<std::uint32_t> free_qp_numbers_;  // oldest first: numbers come back late
+  std::uint32_t next_qp_slot_ = 1;
+  std::unique_ptr<std::atomic<std::uint64_t>[]> released_;  // qp number and position, by slot
+};
+
+}  // namespace pyrdma::fabric::shm

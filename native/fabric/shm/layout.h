@@ -1,0 +1,156 @@
+// What lies in a node's control segment, which all nodes of the run map: regions by key, queue pairs, rings.
+// Every word here may be written by a hostile peer at any time: readers copy it once, check the copy and
+// use the copy. Nothing in it is a pointer.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/units.h"
+#include "fabric/types.h"
+
+namespace pyrdma::fabric::shm {
+
+template <class T>
+using Word = std::atomic<T>;
+static_assert(Word<std::uint64_t>::is_always_lock_free && sizeof(Word<std::uint64_t>) == 8);
+
+template <class T>
+T relaxed(const Word<T>& word) {
+  return word.load(std::memory_order_relaxed);
+}
+template <class T>
+void set_relaxed(Word<T>& word, T value) {
+  word.store(value, std::memory_order_relaxed);
+}
+
+inline constexpr std::uint64_t kControlMagic = 0x70797264'6d61'0001ULL;
+
+struct ControlHeader {
+  std::uint64_t magic;
+  std::uint32_t node;
+  // Changes with everything that makes cached knowledge of this node stale: a deregistration, a queue
+  // pair leaving service, the node's end. Requesters compare it before each request.
+  alignas(kCacheLine) Word<std::uint64_t> epoch;
+  Word<std::uint32_t> gone;  // the node has left or was killed
+};
+
+/// A memory file of the node. Peers map it through the node's descriptor.
+struct SegmentEntry {
+  Word<std::uint64_t> inode;  // 0: free
+  Word<std::uint64_t> size;
+  Word<std::uint32_t> descriptor;
+  std::uint32_t unused;
+};
+
+/// Open addressing by key. Fields are valid while `key` reads the same before and after.
+struct alignas(kCacheLine) RegionEntry {
+  Word<std::uint32_t> key;  // kFreeKey, kRemovedKey or a key
+  Word<std::uint32_t> access;
+  Word<std::uint32_t> pd;
+  Word<std::uint32_t> segment;
+  Word<std::uint64_t> addr;    // in the owner's process
+  Word<std::uint64_t> length;
+  Word<std::uint64_t> offset;  // in the segment
+};
+inline constexpr std::uint32_t kFreeKey = 0, kRemovedKey = 1, kFirstKey = 2;
+
+/// A queue pair as its peers see it.
+struct alignas(kCacheLine) QpEntry {
+  Word<std::uint32_t> qp_num;  // 0: free
+  Word<std::uint8_t> state;    // QpState; a responder's fault makes a peer set kError
+  Word<std::uint8_t> transport;
+  Word<std::uint32_t> access, pd, receive_pd, qkey, rnr_timer_us, peer_node, peer_qpn;
+  Word<std::uint32_t> has_own_receives;  // 0: a shared receive queue
+  Word<std::uint64_t> receives;          // offset of the ReceiveRing
+  Word<std::uint64_t> receives_id;
+  Word<std::uint64_t> completions;  // offset of the receive side's CompletionRing
+  Word<std::uint64_t> completions_id;
+};
+
+/// Held by the node `holder - 1`, over one batch of requests. A dead holder's lock is taken over.
+struct SharedLock {
+  Word<std::uint32_t> holder;
+};
+
+/// Rings are recycled only as rings of the same kind, so that a late peer finds a lock and an id that has
+/// changed, never foreign data.
+struct RingHead {
+  SharedLock lock;
+  Word<std::uint32_t> capacity;  // entries in use
+  Word<std::uint64_t> id;
+};
+
+struct ReceiveEntry {
+  std::uint64_t wr_id;
+  Sge first;  // the others lie behind all entries
+  std::uint32_t sge_count;
+  std::uint32_t unused;
+};
+static_assert(sizeof(ReceiveEntry) == 32);
+
+/// Posted receives: the owner appends, requesters take under the lock. Followed by `slots` entries, and then by
+/// slots * (max_sges - 1) further Sge.
+struct ReceiveRing {
+  RingHead head;
+  Word<std::uint32_t> slots;  // power of two
+  Word<std::uint32_t> max_sges;
+  Word<std::uint64_t> taken;
+  alignas(kCacheLine) Word<std::uint64_t> posted;  // the owner's line
+  alignas(kCacheLine) ReceiveEntry entries[1];
+};
+
+struct CompletionEntry {
+  Word<std::uint64_t> sequence;  // position + 1 once valid
+  std::uint64_t wr_id;
+  std::uint32_t qp_num, byte_count, immediate, source_qpn, source_node, vendor_error;
+  std::uint32_t send_position;  // of a send-queue completion: the queue pair's requests up to this are done
+  std::uint8_t status, opcode, flags;
+  Word<std::uint8_t> kind;  // CompletionKind
+  std::uint64_t unused[2];
+};
+static_assert(sizeof(CompletionEntry) == kCacheLine);
+
+/// Completions: producers of any node append under the lock, the owner consumes.
+struct CompletionRing {
+  RingHead head;
+  Word<std::uint32_t> slots;  // power of two
+  Word<std::uint64_t> produced;
+  Word<std::uint64_t> consumed_seen;  // the producers' copy of `consumed`
+  alignas(kCacheLine) Word<std::uint64_t> consumed;  // the owner's line
+  Word<std::uint32_t> overrun;
+  alignas(kCacheLine) CompletionEntry entries[1];
+};
+
+inline constexpr std::uint32_t kMaxQueueEntries = 32768;
+inline constexpr std::uint32_t kMaxSges = 16;
+inline constexpr std::uint32_t kMaxInline = 1024;
+inline constexpr std::uint32_t kMaxDatagram = 4096;
+inline constexpr std::uint64_t kMaxMessage = 1ULL << 31;
+inline constexpr std::uint32_t kMaxSegments = 4096;
+inline constexpr std::uint32_t kQpSlots = 1U << 16;
+inline constexpr std::uint32_t kRegionSlots = 1U << 17;  // at most half of them used
+
+/// The control segment is sparse: only pages that were touched cost memory.
+struct Control {
+  ControlHeader header;
+  SegmentEntry segments[kMaxSegments];
+  RegionEntry regions[kRegionSlots];
+  QpEntry queue_pairs[kQpSlots];
+};
+inline constexpr std::uint64_t kControlBytes = 1ULL << 30;
+inline constexpr std::uint64_t kRingsBegin = (sizeof(Control) + 4095) / 4096 * 4096;
+
+inline std::uint64_t receive_ring_bytes(std::uint32_t slots, std::uint32_t max_sges) {
+  return offsetof(ReceiveRing, entries) + std::uint64_t{slots} * sizeof(ReceiveEntry) +
+         std::uint64_t{slots} * (max_sges - 1) * sizeof(Sge);
+}
+inline std::uint64_t completion_ring_bytes(std::uint32_t slots) {
+  return offsetof(CompletionRing, entries) + std::uint64_t{slots} * sizeof(CompletionEntry);
+}
+
+inline std::uint32_t qp_slot(std::uint32_t qp_num) { return qp_num % kQpSlots; }
+inline std::uint32_t region_slot(std::uint32_t key) { return (key * 0x9e3779b1U) >> 15; }
+static_assert((0xffffffffU >> 15) == kRegionSlots - 1);
+
+}  // namespace pyrdma::fabric::shm

@@ -1,0 +1,30 @@
+#include "fabric/shm/lock.h"
+
+#include <sched.h>
+
+namespace pyrdma::fabric::shm {
+
+bool lock_contended(SharedLock& lock, NodeId self, const SessionBlock& session) {
+  const Time give_up = session.clock.now() + kLockPatience;
+  for (std::uint32_t turn = 1;; ++turn) {
+    std::uint32_t holder = relaxed(lock.holder);
+    if (holder == 0) {
+      if (lock.holder.compare_exchange_weak(holder, self + 1, std::memory_order_acquire)) return true;
+      continue;
+    }
+    if (turn % 64 != 0) {
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+      continue;
+    }
+    const bool orphaned = holder > session.nodes || session.is_dead(holder - 1);
+    if (orphaned && lock.holder.compare_exchange_strong(holder, self + 1, std::memory_order_acquire)) {
+      return true;
+    }
+    if (session.clock.now() > give_up) return false;
+    sched_yield();  // the holder may have lost its core
+  }
+}
+
+}  // namespace pyrdma::fabric::shm

@@ -1,0 +1,26 @@
+// A lock in shared memory, held over one batch of requests. It survives its holder: the lock of a dead
+// node is taken over, and a holder that does not let go within kLockPatience is taken for unreachable.
+#pragma once
+#include "fabric/shm/layout.h"
+#include "fabric/shm/session_block.h"
+
+namespace pyrdma::fabric::shm {
+
+inline constexpr Time kLockPatience = 4 * kSecond;
+
+/// The rest of lock(): waits, takes over, gives up.
+[[gnu::cold, gnu::noinline]] bool lock_contended(SharedLock& lock, NodeId self, const SessionBlock& session);
+
+/// False when the holder did not let go in time.
+inline bool lock(SharedLock& lock, NodeId self, const SessionBlock& session) {
+  std::uint32_t nobody = 0;
+  if (lock.holder.compare_exchange_strong(nobody, self + 1, std::memory_order_acquire,
+                                          std::memory_order_relaxed)) [[likely]] {
+    return true;
+  }
+  return lock_contended(lock, self, session);
+}
+
+inline void unlock(SharedLock& lock) { lock.holder.store(0, std::memory_order_release); }
+
+}  // namespace pyrdma::fabric::shm

@@ -1,0 +1,87 @@
+// One node in this process: its control segment, its view of the others, its Env and its device.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "env/thread/thread_env.h"
+#include "fabric/shm/peer.h"
+#include "fabric/shm/session_block.h"
+
+namespace pyrdma::fabric::shm {
+
+class Node;
+class ShmDevice;
+
+/// A queue pair whose oldest request waits for the peer (no receive posted, no answer).
+class Waiter {
+ public:
+  virtual ~Waiter() = default;
+  /// Tries again what is due. True when nothing waits any more. Does nothing when another thread is at it.
+  virtual bool retry(Time now) = 0;
+};
+
+/// Waiters of one node. Posts add, pollers and the monitor retry.
+class WaitingList {
+ public:
+  bool empty() const { return count_.load(std::memory_order_relaxed) == 0; }
+  void add(Waiter& waiter);
+  void remove(Waiter& waiter);
+  void retry(Time now);
+
+ private:
+  std::mutex mutex_;
+  std::vector<Waiter*> waiters_;
+  std::atomic<std::size_t> count_{0};
+};
+
+class Node final : public ThreadHost {
+ public:
+  /// Takes the place `self` of the session. Throws Error(kInvalidArgument) when it is taken.
+  Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings, std::uint32_t threads_before);
+  ~Node() override;
+
+  SessionBlock& session() const { return session_block(*session_); }
+  NodeId self() const { return self_; }
+  Control& control() const { return *reinterpret_cast<Control*>(control_->data()); }
+  std::uint64_t epoch() const { return control().header.epoch.load(std::memory_order_acquire); }
+  /// Tells peers to look again at what they know of this node.
+  void change_epoch() { control().header.epoch.fetch_add(1, std::memory_order_acq_rel); }
+  Peer& peer(NodeId node) { return *peers_[node]; }
+  MappingTable& mappings() { return mappings_; }
+  ThreadEnv& env() { return env_; }
+  WaitingList& waiting() { return waiting_; }
+  /// Whoever wakes the monitor, when requests have begun to wait.
+  void set_wake(std::function<void()> wake) { wake_ = std::move(wake); }
+  void wake_monitor() {
+    if (wake_) wake_();
+  }
+
+  void stop() { stop_.store(true, std::memory_order_release); }
+  void clear_stop() { stop_.store(false, std::memory_order_release); }
+  /// As seen by its peers; what its own threads do ends at their next blocking call.
+  void kill();
+
+  void on_slow_turn() override;
+  bool crowded() const override;
+  void thread_runs(int change) override { session().add_running(self_, change); }
+
+ private:
+  void leave(NodeState state);
+
+  std::shared_ptr<Mapping> session_;
+  NodeId self_;
+  MappingTable& mappings_;
+  std::shared_ptr<Mapping> control_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::size_t cores_;
+  std::atomic<bool> stop_{false};
+  WaitingList waiting_;
+  std::function<void()> wake_;
+  ThreadEnv env_;
+  std::unique_ptr<ShmDevice> device_;
+};
+
+}  // namespace pyrdma::fabric::shm

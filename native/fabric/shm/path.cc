@@ -1,0 +1,79 @@
+#include "fabric/shm/path.h"
+
+namespace pyrdma::fabric::shm {
+
+Reach Path::refresh(Transport transport, NodeId self, std::uint32_t own_qpn) {
+  epoch_ = 0;
+  if (!peer_->attach()) return Reach::kGone;
+  Control& control = *peer_->control();
+  header_ = &control.header;
+  const std::uint64_t epoch = header_->epoch.load(std::memory_order_acquire);
+  if (header_->gone.load(std::memory_order_acquire) != 0) return Reach::kGone;
+  const QpEntry& entry = control.queue_pairs[qp_slot(qpn_)];
+  if (entry.qp_num.load(std::memory_order_acquire) != qpn_) return Reach::kSilent;
+  const auto state = static_cast<QpState>(entry.state.load(std::memory_order_acquire));
+  if (state != QpState::kReadyToReceive && state != QpState::kReadyToSend && state != QpState::kSendQueueError) {
+    return Reach::kSilent;
+  }
+  if (static_cast<Transport>(relaxed(entry.transport)) != transport) return Reach::kSilent;
+  if (transport != Transport::kUd && (relaxed(entry.peer_node) != self || relaxed(entry.peer_qpn) != own_qpn)) {
+    return Reach::kSilent;
+  }
+  access_ = relaxed(entry.access);
+  pd_ = relaxed(entry.pd);
+  receive_pd_ = relaxed(entry.receive_pd);
+  qkey_ = relaxed(entry.qkey);
+  rnr_timer_ = Time{relaxed(entry.rnr_timer_us)} * kMicrosecond;
+  receives_ = peer_->receive_view(relaxed(entry.receives), relaxed(entry.receives_id));
+  completions_ = peer_->completion_view(relaxed(entry.completions), relaxed(entry.completions_id));
+  regions_.clear();
+  epoch_ = epoch;
+  return Reach::kReady;
+}
+
+const Translation* Path::find_region(std::uint32_t key) {
+  Translation found;
+  std::uint32_t pd = 0;
+  if (!peer_->find_region(key, found, pd)) return nullptr;
+  const bool may_receive = pd == receive_pd_ && (found.rights & kLocalWrite) != 0;
+  found.rights = (pd == pd_ ? found.rights & access_ : 0) | (may_receive ? kMayReceive : 0);
+  return regions_.insert(found);
+}
+
+void Path::fail_responder(NodeId self, const SessionBlock& session) {
+  Control& control = *peer_->control();
+  QpEntry& entry = control.queue_pairs[qp_slot(qpn_)];
+  if (relaxed(entry.qp_num) != qpn_) return;
+  const bool own = relaxed(entry.has_own_receives) != 0;
+  enter_error(control, entry, qpn_, own ? receives_ : ReceiveView{}, completions_, self, session);
+}
+
+void enter_error(Control& control, QpEntry& entry, std::uint32_t qp_num, const ReceiveView& receives,
+                 const CompletionView& completions, NodeId self, const SessionBlock& session) {
+  entry.state.store(static_cast<std::uint8_t>(QpState::kError));  // before the receives: see post_receive
+  control.header.epoch.fetch_add(1, std::memory_order_acq_rel);
+  flush_receives(qp_num, receives, completions, self, session);
+}
+
+void flush_receives(std::uint32_t qp_num, const ReceiveView& receives, const CompletionView& completions,
+                    NodeId self, const SessionBlock& session) {
+  ReceiveTaker taker;
+  if (!taker.open(receives, self, session)) return;
+  CompletionWriter writer;
+  if (writer.open(completions, self, session)) {
+    TakenReceive receive;
+    for (std::uint32_t n = 0; n <= receives.mask && taker.peek(receive); ++n) {
+      taker.take();
+      Completion flushed;
+      flushed.wr_id = receive.wr_id;
+      flushed.status = Status::kFlushed;
+      flushed.qp_num = qp_num;
+      flushed.vendor_error = static_cast<std::uint32_t>(Status::kFlushed);
+      if (!writer.push(flushed, CompletionKind::kReceive, 0)) break;
+    }
+    writer.close();
+  }
+  taker.close();
+}
+
+}  // namespace pyrdma::fabric::shm

@@ -1,0 +1,72 @@
+// What a requester knows of a peer's queue pair: its rights, its rings, the regions used lately. Valid
+// while the peer's epoch stands still.
+#pragma once
+#include "fabric/shm/node.h"
+#include "fabric/shm/rings.h"
+
+namespace pyrdma::fabric::shm {
+
+enum class Reach : std::uint8_t {
+  kReady,
+  kSilent,  // no such queue pair, or not in service: a NIC would not answer
+  kGone,    // the node has left or was killed
+};
+
+class Path {
+ public:
+  /// `qpn` 0: not used yet.
+  void aim(Peer& peer, std::uint32_t qpn) {
+    peer_ = &peer;
+    qpn_ = qpn;
+    epoch_ = 0;
+  }
+  bool aims_at(NodeId node, std::uint32_t qpn) const {
+    return peer_ != nullptr && qpn_ == qpn && peer_->node() == node;
+  }
+  NodeId node() const { return peer_->node(); }
+
+  bool is_current() const {
+    return epoch_ != 0 && header_->epoch.load(std::memory_order_acquire) == epoch_;
+  }
+  /// One load when nothing has changed. A connected requester gives its own number.
+  Reach reach(Transport transport, NodeId self, std::uint32_t own_qpn) {
+    if (is_current()) [[likely]] return Reach::kReady;
+    return refresh(transport, self, own_qpn);
+  }
+  const Translation* region(std::uint32_t key) {
+    const Translation* known = regions_.find(key);
+    return known != nullptr ? known : find_region(key);
+  }
+  const Translation* known_region(std::uint32_t key) const { return regions_.find(key); }
+  std::uint32_t qkey() const { return qkey_; }
+  std::uint32_t qpn() const { return qpn_; }
+  Time rnr_timer() const { return rnr_timer_; }
+  const ReceiveView& receives() const { return receives_; }
+  const CompletionView& completions() const { return completions_; }
+
+  /// The responder's part of a failed request: its queue pair goes to error and flushes its receives.
+  void fail_responder(NodeId self, const SessionBlock& session);
+
+ private:
+  [[gnu::cold, gnu::noinline]] Reach refresh(Transport transport, NodeId self, std::uint32_t own_qpn);
+  [[gnu::noinline]] const Translation* find_region(std::uint32_t key);
+
+  Peer* peer_ = nullptr;
+  const ControlHeader* header_ = nullptr;
+  std::uint64_t epoch_ = 0;
+  std::uint32_t qpn_ = 0, access_ = 0, pd_ = 0, receive_pd_ = 0, qkey_ = 0;
+  Time rnr_timer_ = 0;
+  ReceiveView receives_;
+  CompletionView completions_;
+  KeyCache regions_;
+};
+
+/// Takes a queue pair out of service: state, epoch, and its own receives as flushed. By its owner or by a
+/// requester whose request it could not serve.
+void enter_error(Control& control, QpEntry& entry, std::uint32_t qp_num, const ReceiveView& receives,
+                 const CompletionView& completions, NodeId self, const SessionBlock& session);
+/// The receives of a queue pair in error, completed as flushed.
+void flush_receives(std::uint32_t qp_num, const ReceiveView& receives, const CompletionView& completions,
+                    NodeId self, const SessionBlock& session);
+
+}  // namespace pyrdma::fabric::shm

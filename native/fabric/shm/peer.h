@@ -1,0 +1,113 @@
+// Another node (or this one) as seen from here: its control segment, its regions' memory. Mapped when first
+// needed and kept until this node ends, because requesters hold raw pointers into the mappings.
+#pragma once
+#include <array>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "fabric/shm/layout.h"
+#include "fabric/shm/segment.h"
+#include "fabric/shm/session_block.h"
+
+namespace pyrdma::fabric::shm {
+
+/// A region that requests may name by key, with its memory mapped here.
+struct Translation {
+  std::uint32_t key = kFreeKey;
+  std::uint32_t rights = 0;  // Access of the region, and the two below; after the domain has been checked
+  std::uint64_t addr = 0;    // in the owner's process
+  std::uint64_t length = 0;
+  std::byte* data = nullptr;  // in this process
+
+  /// Bytes [at, at + bytes) for a requester that needs `wanted`; null when that is not allowed.
+  std::byte* find(std::uint64_t at, std::uint64_t bytes, std::uint32_t wanted) const {
+    const std::uint64_t offset = at - addr;
+    const bool inside = offset <= length && bytes <= length - offset;
+    if (!inside || (rights & wanted) != wanted) [[unlikely]] return nullptr;
+    return data + offset;
+  }
+};
+inline constexpr std::uint32_t kMayGather = 1U << 30;   // its owner may send from it
+inline constexpr std::uint32_t kMayReceive = 1U << 31;  // sends may land in it
+
+/// Direct-mapped. Owned by one queue pair; cleared when the region's node changes its epoch.
+class KeyCache {
+ public:
+  const Translation* find(std::uint32_t key) const {
+    const Translation& entry = entries_[key % kEntries];
+    return entry.key == key && key >= kFirstKey ? &entry : nullptr;
+  }
+  const Translation* insert(const Translation& translation) {
+    Translation& entry = entries_[translation.key % kEntries];
+    entry = translation;
+    return &entry;
+  }
+  void clear() {
+    for (Translation& entry : entries_) entry.key = kFreeKey;
+  }
+
+ private:
+  static constexpr std::size_t kEntries = 32;
+  std::array<Translation, kEntries> entries_;
+};
+
+/// A peer's ring after its description has been checked: all indices stay inside whatever the peer writes.
+struct ReceiveView {
+  ReceiveRing* ring = nullptr;
+  std::uint64_t id = 0;
+  std::uint32_t mask = 0;
+  std::uint32_t max_sges = 0;
+
+  ReceiveEntry& entry(std::uint64_t position) const { return ring->entries[position & mask]; }
+  Sge* more_sges(std::uint64_t position) const {
+    auto* begin = reinterpret_cast<Sge*>(ring->entries + std::size_t{mask} + 1);
+    return begin + (position & mask) * (max_sges - 1);
+  }
+};
+
+struct CompletionView {
+  CompletionRing* ring = nullptr;
+  std::uint64_t id = 0;
+  std::uint32_t mask = 0;
+  std::uint32_t capacity = 0;
+
+  CompletionEntry& entry(std::uint64_t position) const { return ring->entries[position & mask]; }
+};
+
+class Peer {
+ public:
+  /// `own` is the control segment of the node itself; other nodes' are mapped by attach().
+  Peer(const SessionBlock& session, NodeId node, MappingTable& mappings, std::shared_ptr<Mapping> own = nullptr);
+
+  NodeId node() const { return node_; }
+  /// Maps the control segment unless it is mapped. False when the node is gone or not there yet.
+  bool attach();
+  /// Null before attach() has succeeded.
+  Control* control() const { return control_.load(std::memory_order_acquire); }
+  /// Tells all requesters of this process that the node is gone.
+  void mark_gone();
+
+  /// Finds a region by key and maps its memory. False for an unknown key. `rights` are the region's, `pd` its domain.
+  bool find_region(std::uint32_t key, Translation& found, std::uint32_t& pd);
+  ReceiveView receive_view(std::uint64_t offset, std::uint64_t id) const;
+  CompletionView completion_view(std::uint64_t offset, std::uint64_t id) const;
+
+ private:
+  struct MappedSegment {
+    std::uint64_t inode = 0;
+    std::shared_ptr<Mapping> mapping;
+  };
+  std::shared_ptr<Mapping> segment(std::uint32_t index);
+
+  const SessionBlock& session_;
+  NodeId node_;
+  MappingTable& mappings_;
+  std::atomic<Control*> control_{nullptr};
+  std::mutex mutex_;
+  std::shared_ptr<Mapping> control_mapping_;
+  std::vector<MappedSegment> segments_;
+  std::vector<std::shared_ptr<Mapping>> retired_;  // requesters may still hold pointers
+};
+
+}  // namespace pyrdma::fabric::shm

@@ -1,0 +1,358 @@
+// The data path: what both NICs would do for a request, by the requester's CPU.
+#include <algorithm>
+
+#include "fabric/shm/batch.h"
+#include "fabric/shm/copy.h"
+#include "fabric/shm/queue_pair.h"
+
+namespace pyrdma::fabric::shm {
+namespace {
+
+constexpr std::uint32_t bit(Opcode opcode) { return 1U << static_cast<unsigned>(opcode); }
+constexpr std::uint32_t kSends = bit(Opcode::kSend) | bit(Opcode::kSendImm);
+constexpr std::uint32_t kWrites = bit(Opcode::kWrite) | bit(Opcode::kWriteImm);
+constexpr std::uint32_t kReturning = bit(Opcode::kRead) | bit(Opcode::kCompareSwap) | bit(Opcode::kFetchAdd);
+
+constexpr std::uint32_t kSimple = bit(Opcode::kWrite) | bit(Opcode::kRead);
+
+bool is_one_of(Opcode opcode, std::uint32_t set) {
+  return static_cast<unsigned>(opcode) < 32 && (bit(opcode) & set) != 0;
+}
+
+/// The global routing header that leads a datagram in the receiver's buffer.
+void write_grh(std::array<std::byte, kGrhBytes>& grh, std::uint64_t bytes, NodeId from, NodeId to) {
+  grh.fill(std::byte{0});
+  const auto put = [&grh](std::size_t at, std::uint64_t value, int count) {
+    for (int i = 0; i < count; ++i) grh[at + static_cast<std::size_t>(i)] = static_cast<std::byte>(value >> 8 * (count - 1 - i));
+  };
+  put(0, 0x60, 1);      // version 6
+  put(4, bytes, 2);     // payload
+  put(6, 0x1b, 1);      // next header: InfiniBand transport
+  put(7, 64, 1);        // hops
+  put(20, from, 4);     // low end of the source GID
+  put(36, to, 4);       // and of the destination's
+}
+
+}  // namespace
+
+std::uint32_t allowed_opcodes(Transport transport) {
+  switch (transport) {
+    case Transport::kRc: return kSends | kWrites | kReturning;
+    case Transport::kUc: return kSends | kWrites;
+    case Transport::kUd: return kSends;
+    case Transport::kDc: break;
+  }
+  return 0;
+}
+
+bool ShmQueuePair::is_postable(const WorkRequest& request) const {
+  if (!is_one_of(request.opcode, allowed_) || request.sge_count > options_.max_sges ||
+      (request.sges == nullptr && request.sge_count != 0)) [[unlikely]] {
+    return false;
+  }
+  if (options_.transport == Transport::kUd && request.address_handle == nullptr) return false;
+  if ((request.flags & kInline) == 0) return true;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;
+  return bytes <= options_.max_inline && !is_one_of(request.opcode, kReturning);
+}
+
+// True when the send queue takes another request. Polls give room; it is asked for when the last is used up.
+inline bool ShmQueuePair::has_room() {
+  if (room_ != 0) [[likely]] return true;
+  const auto used = static_cast<std::int32_t>(posted_ - device_.released(qp_num_));
+  const auto entries = static_cast<std::int32_t>(options_.send_entries);
+  room_ = static_cast<std::uint32_t>(std::clamp(entries - used, 0, entries));
+  return room_ != 0;
+}
+
+inline void ShmQueuePair::use_room() {
+  --room_;
+  ++posted_;
+}
+
+// A write or read of one buffer through regions used lately, which is most of all requests. False when it
+// is anything else, or wrong: execute() then finds out what.
+inline bool ShmQueuePair::execute_simple(const WorkRequest& request) {
+  if (!is_one_of(request.opcode, kSimple & allowed_) || request.sge_count != 1 || request.sges == nullptr ||
+      (request.flags & kInline) != 0 ||      epoch_.load(std::memory_order_acquire) != local_epoch_ || !path_.is_current()) [[unlikely]] {
+    return false;
+  }
+  const Sge& sge = *request.sges;
+  const Translation* local = local_regions_.find(sge.lkey);
+  const Translation* remote = path_.known_region(request.rkey);
+  if (local == nullptr || remote == nullptr) [[unlikely]] return false;
+  const bool is_read = request.opcode == Opcode::kRead;
+  std::byte* here = local->find(sge.addr, sge.length, is_read ? kMayGather | kLocalWrite : kMayGather);
+  std::byte* there = remote->find(request.remote_addr, sge.length, is_read ? kRemoteRead : kRemoteWrite);
+  if (here == nullptr || there == nullptr || sge.length > kMaxMessage) [[unlikely]] return false;
+  if (is_read) copy_in(here, there, sge.length);
+  else copy_out(there, here, sge.length);
+  return true;
+}
+
+PostResult ShmQueuePair::post(std::span<const WorkRequest> requests) {
+  if (is_waiting_.load(std::memory_order_acquire) || state() != QpState::kReadyToSend) [[unlikely]] {
+    return post_slow(requests);
+  }
+  std::uint32_t done = 0;
+  for (const WorkRequest& request : requests) {
+    if ((request.flags & kSignaled) != 0 || !has_room() || !execute_simple(request)) break;
+    use_room();
+    ++done;
+  }
+  if (done == requests.size()) return {done, PostError::kNone};
+  return post_now(requests, done);
+}
+
+PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::uint32_t begin) {
+  Batch batch(*this);
+  for (std::uint32_t i = begin; i < requests.size(); ++i) {
+    const WorkRequest& request = requests[i];
+    if (!has_room()) [[unlikely]] return {i, PostError::kQueueFull};
+    if (execute_simple(request)) {
+      use_room();
+    } else {
+      if (!is_postable(request)) [[unlikely]] return {i, PostError::kInvalid};
+      use_room();
+      const Outcome outcome = execute(request, batch);
+      if (outcome != Outcome::kDone) [[unlikely]] return post_broken(requests, i, outcome, batch);
+    }
+    if ((request.flags & kSignaled) != 0) batch.complete(request, posted_);
+  }
+  return {static_cast<std::uint32_t>(requests.size()), PostError::kNone};
+}
+
+PostResult ShmQueuePair::post_broken(std::span<const WorkRequest> requests, std::uint32_t at, Outcome outcome,
+                                     Batch& batch) {
+  batch.finish();
+  lock_waiting();
+  if (must_wait(outcome)) {
+    keep(requests[at], posted_);
+    begin_waiting(outcome, node_.env().now());
+  } else {
+    fail(requests[at].wr_id, outcome, posted_);
+  }
+  const PostResult result = append(requests, at + 1);
+  unlock_waiting();
+  return result;
+}
+
+// Accepts what cannot start now: behind waiting requests, or on a queue pair in error.
+PostResult ShmQueuePair::append(std::span<const WorkRequest> requests, std::uint32_t accepted) {
+  for (; accepted < requests.size(); ++accepted) {
+    const WorkRequest& request = requests[accepted];
+    if (!has_room()) return {accepted, PostError::kQueueFull};
+    if (!is_postable(request)) return {accepted, PostError::kInvalid};
+    use_room();
+    if (waiting_.empty()) complete(request.wr_id, Status::kFlushed, posted_);
+    else keep(request, posted_);
+  }
+  return {accepted, PostError::kNone};
+}
+
+// Local addresses of a request's buffers; a NIC checks them when it fetches.
+Outcome ShmQueuePair::gather(const WorkRequest& request, std::uint32_t rights, Pieces& pieces) {
+  std::uint64_t bytes = 0;
+  std::uint32_t count = 0;
+  const bool is_inline = (request.flags & kInline) != 0;
+  for (std::uint32_t i = 0; i < request.sge_count; ++i) {
+    const Sge sge = request.sges[i];
+    if (sge.length == 0) continue;
+    std::byte* data = reinterpret_cast<std::byte*>(sge.addr);
+    if (!is_inline) {
+      const Translation* region = local_regions_.find(sge.lkey);
+      if (region == nullptr) [[unlikely]] region = find_local(sge.lkey);
+      data = region == nullptr ? nullptr : region->find(sge.addr, sge.length, rights);
+      if (data == nullptr) [[unlikely]] return Outcome::kLocalProtection;
+    }
+    pieces.at[count++] = {data, sge.length};
+    bytes += sge.length;
+  }
+  pieces.count = count;
+  pieces.bytes = bytes;
+  return bytes <= kMaxMessage ? Outcome::kDone : Outcome::kLocalLength;
+}
+
+const Translation* ShmQueuePair::find_local(std::uint32_t key) {
+  Translation found;
+  std::uint32_t pd = 0;
+  if (!node_.peer(node_.self()).find_region(key, found, pd) || pd != pd_) return nullptr;
+  found.rights |= kMayGather;
+  return local_regions_.insert(found);
+}
+
+std::byte* ShmQueuePair::remote(const WorkRequest& request, std::uint64_t bytes, std::uint32_t right) {
+  const Translation* region = path_.region(request.rkey);
+  return region == nullptr ? nullptr : region->find(request.remote_addr, bytes, right);
+}
+
+Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
+  if (const std::uint64_t epoch = epoch_.load(std::memory_order_acquire); epoch != local_epoch_) [[unlikely]] {
+    local_regions_.clear();
+    local_epoch_ = epoch;
+  }
+  Pieces pieces;
+  const bool returning = is_one_of(request.opcode, kReturning);
+  const Outcome local = gather(request, returning ? kMayGather | kLocalWrite : kMayGather, pieces);
+  if (local != Outcome::kDone) [[unlikely]] return local;
+  if (options_.transport == Transport::kUd) return execute_datagram(request, pieces, batch);
+
+  const Reach reach = path_.reach(options_.transport, node_.self(), qp_num_);
+  if (reach != Reach::kReady) [[unlikely]] {
+    if (options_.transport == Transport::kUc) return Outcome::kDone;  // lost, and nobody tells
+    return reach == Reach::kGone ? Outcome::kUnreachable : Outcome::kSilent;
+  }
+  switch (request.opcode) {
+    case Opcode::kWrite:
+    case Opcode::kWriteImm: {
+      std::byte* to = nullptr;
+      if (pieces.bytes != 0) {  // a write of nothing is not checked
+        to = remote(request, pieces.bytes, kRemoteWrite);
+        if (to == nullptr) [[unlikely]] return remote_fault(Outcome::kRemoteAccess, batch);
+      }
+      if (request.opcode == Opcode::kWriteImm) return deliver(request, pieces, to, path_, batch);
+      for (std::uint32_t i = 0; i < pieces.count; to += pieces.at[i++].length) {
+        copy_out(to, pieces.at[i].data, pieces.at[i].length);
+      }
+      return Outcome::kDone;
+    }
+    case Opcode::kRead: {
+      if (pieces.bytes == 0) return Outcome::kDone;
+      const std::byte* from = remote(request, pieces.bytes, kRemoteRead);
+      if (from == nullptr) [[unlikely]] return remote_fault(Outcome::kRemoteAccess, batch);
+      for (std::uint32_t i = 0; i < pieces.count; from += pieces.at[i++].length) {
+        copy_in(pieces.at[i].data, from, pieces.at[i].length);
+      }
+      return Outcome::kDone;
+    }
+    case Opcode::kCompareSwap:
+    case Opcode::kFetchAdd: {
+      if (pieces.bytes != 8) [[unlikely]] return Outcome::kLocalLength;
+      if (request.remote_addr % 8 != 0) [[unlikely]] return remote_fault(Outcome::kRemoteInvalidRequest, batch);
+      auto* word = reinterpret_cast<std::uint64_t*>(remote(request, 8, kRemoteAtomic));
+      if (word == nullptr) [[unlikely]] return remote_fault(Outcome::kRemoteAccess, batch);
+      std::uint64_t old = request.compare_add;
+      if (request.opcode == Opcode::kFetchAdd) {
+        old = __atomic_fetch_add(word, request.compare_add, __ATOMIC_ACQ_REL);
+      } else {
+        __atomic_compare_exchange_n(word, &old, request.swap, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+      }
+      const auto* from = reinterpret_cast<const std::byte*>(&old);
+      for (std::uint32_t i = 0; i < pieces.count; from += pieces.at[i++].length) {
+        copy_out(pieces.at[i].data, from, pieces.at[i].length);
+      }
+      return Outcome::kDone;
+    }
+    default: return deliver(request, pieces, nullptr, path_, batch);
+  }
+}
+
+// What a failed check at the responder does: RC tells both sides, UC drops.
+Outcome ShmQueuePair::remote_fault(Outcome fault, Batch& batch) {
+  if (options_.transport != Transport::kRc) return Outcome::kDone;
+  batch.close();
+  path_.fail_responder(node_.self(), node_.session());
+  return fault;
+}
+
+Outcome ShmQueuePair::execute_datagram(const WorkRequest& request, Pieces& pieces, Batch& batch) {
+  if (pieces.bytes > kMaxDatagram) return Outcome::kLocalLength;
+  const NodeId to = static_cast<const ShmAddressHandle*>(request.address_handle)->node;
+  Path& path = datagram_path(to, request.remote_qpn, batch);
+  if (path.reach(Transport::kUd, node_.self(), 0) != Reach::kReady || path.qkey() != request.remote_qkey) {
+    return Outcome::kDone;  // dropped
+  }
+  std::array<std::byte, kGrhBytes> grh;
+  write_grh(grh, pieces.bytes, node_.self(), to);
+  std::copy_backward(pieces.at.begin(), pieces.at.begin() + pieces.count, pieces.at.begin() + pieces.count + 1);
+  pieces.at[0] = {grh.data(), kGrhBytes};
+  ++pieces.count;
+  pieces.bytes += kGrhBytes;
+  deliver(request, pieces, nullptr, path, batch);
+  return Outcome::kDone;
+}
+
+Path& ShmQueuePair::datagram_path(NodeId node, std::uint32_t qpn, Batch& batch) {
+  std::unique_ptr<Path>& path = datagram_paths_[mix64((std::uint64_t{node} << 32) | qpn) % datagram_paths_.size()];
+  if (path == nullptr) path = std::make_unique<Path>();  // once per destination, as a NIC resolves it
+  if (!path->aims_at(node, qpn)) {
+    batch.close();  // it may be open towards this path's former destination
+    path->aim(node_.peer(node), qpn);
+  }
+  return *path;
+}
+
+// A send into the oldest posted receive, or (with `write_to`) a write that takes one for its immediate.
+Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to, Path& path,
+                              Batch& batch) {
+  const bool is_send = is_one_of(request.opcode, kSends);
+  const bool reliable = options_.transport == Transport::kRc;
+  if (!batch.open(path)) [[unlikely]] return reliable ? Outcome::kSilent : Outcome::kDone;
+  if (!batch.taker().peek(receive_)) [[unlikely]] return reliable ? Outcome::kNoReceive : Outcome::kDone;
+  Completion completion;
+  completion.wr_id = receive_.wr_id;
+  completion.qp_num = path.qpn();
+  if (!is_send) {
+    for (std::uint32_t i = 0; i < pieces.count; write_to += pieces.at[i++].length) {
+      copy_out(write_to, pieces.at[i].data, pieces.at[i].length);
+    }
+  } else if (const Status status = scatter(pieces, path); status != Status::kSuccess) [[unlikely]] {
+    completion.status = status;
+    completion.vendor_error = static_cast<std::uint32_t>(status);
+    batch.taker().take();
+    batch.writer().push(completion, CompletionKind::kReceive, 0);
+    batch.close();
+    path.fail_responder(node_.self(), node_.session());
+    if (!reliable) return Outcome::kDone;
+    return status == Status::kLocalLength ? Outcome::kRemoteInvalidRequest : Outcome::kRemoteOperation;
+  }
+  completion.opcode = is_send ? Opcode::kReceive : Opcode::kReceiveWriteImm;
+  completion.byte_count = static_cast<std::uint32_t>(pieces.bytes);
+  if (request.opcode == Opcode::kSendImm || request.opcode == Opcode::kWriteImm) {
+    completion.flags = kHasImmediate;
+    completion.immediate = request.immediate;
+  }
+  if (options_.transport == Transport::kUd) {
+    completion.flags = static_cast<std::uint8_t>(completion.flags | kHasGrh);
+    completion.source_qpn = qp_num_;
+    completion.source_node = node_.self();
+  }
+  batch.taker().take();
+  if (!batch.writer().push(completion, CompletionKind::kReceive, 0)) [[unlikely]] {
+    batch.close();  // the receiver's queue has overrun: nobody answers any more
+    path.fail_responder(node_.self(), node_.session());
+  }
+  return Outcome::kDone;
+}
+
+// Copies the pieces into the taken receive's buffers; the peer's keys and lengths are checked here.
+Status ShmQueuePair::scatter(const Pieces& pieces, Path& path) {
+  std::uint64_t room = 0;
+  for (std::uint32_t i = 0; i < receive_.sge_count; ++i) room += receive_.sges[i].length;
+  if (room < pieces.bytes) return Status::kLocalLength;
+  std::uint32_t target = 0;
+  std::uint32_t filled = 0;  // of the target
+  for (std::uint32_t i = 0; i < pieces.count; ++i) {
+    Piece piece = pieces.at[i];
+    while (piece.length != 0) {
+      const Sge& sge = receive_.sges[target];
+      if (filled == sge.length) {
+        ++target;
+        filled = 0;
+        continue;
+      }
+      const Translation* region = path.region(sge.lkey);
+      std::byte* to = region == nullptr ? nullptr : region->find(sge.addr, sge.length, kMayReceive);
+      if (to == nullptr) return Status::kLocalProtection;
+      const std::uint32_t bytes = std::min(piece.length, sge.length - filled);
+      copy_out(to + filled, piece.data, bytes);
+      filled += bytes;
+      piece.data += bytes;
+      piece.length -= bytes;
+    }
+  }
+  return Status::kSuccess;
+}
+
+}  // namespace pyrdma::fabric::shm

@@ -1,0 +1,284 @@
+#include "fabric/shm/queue_pair.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "fabric/shm/batch.h"
+#include "fabric/shm/shared_receive_queue.h"
+
+namespace pyrdma::fabric::shm {
+namespace {
+
+constexpr std::size_t kDatagramPaths = 64;
+constexpr Time kSilentRetry = 20 * kMicrosecond;
+
+Status status_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kDone: return Status::kSuccess;
+    case Outcome::kNoReceive: return Status::kRnrRetryExceeded;
+    case Outcome::kSilent:
+    case Outcome::kUnreachable: return Status::kRetryExceeded;
+    case Outcome::kLocalLength: return Status::kLocalLength;
+    case Outcome::kLocalProtection: return Status::kLocalProtection;
+    case Outcome::kRemoteInvalidRequest: return Status::kRemoteInvalidRequest;
+    case Outcome::kRemoteAccess: return Status::kRemoteAccess;
+    case Outcome::kRemoteOperation: return Status::kRemoteOperation;
+  }
+  return Status::kGeneral;
+}
+
+}  // namespace
+
+ShmQueuePair::ShmQueuePair(ShmDevice& device, std::uint32_t pd, ShmCompletionQueue& send_queue,
+                           ShmCompletionQueue& receive_queue, const QpOptions& options,
+                           ShmSharedReceiveQueue* shared)
+    : device_(device),
+      node_(device.node()),
+      options_(options),
+      pd_(pd),
+      allowed_(allowed_opcodes(options.transport)),
+      epoch_(node_.control().header.epoch),
+      qp_num_(device.take_qp_number()),
+      entry_(node_.control().queue_pairs[qp_slot(qp_num_)]),
+      send_queue_(send_queue),
+      receive_queue_(receive_queue),
+      shared_(shared) {
+  fill_random(&psn_, sizeof psn_);
+  psn_ &= 0xffffff;
+  if (shared == nullptr) {
+    receives_ = ReceivePoster(device.make_receive_ring(options.receive_entries, options.max_sges, &ring_offset_),
+                              options.receive_entries);
+  }
+  if (options.transport == Transport::kUd) datagram_paths_.resize(kDatagramPaths);
+  device.set_released(qp_num_, 0);
+  const ReceiveView& receives = shared == nullptr ? receives_.view() : shared->view();
+  set_relaxed(entry_.state, static_cast<std::uint8_t>(QpState::kReset));
+  set_relaxed(entry_.transport, static_cast<std::uint8_t>(options.transport));
+  set_relaxed(entry_.access, options.access);
+  set_relaxed(entry_.pd, pd);
+  set_relaxed(entry_.receive_pd, shared == nullptr ? pd : shared->pd());
+  set_relaxed(entry_.qkey, options.qkey);
+  set_relaxed(entry_.rnr_timer_us, options.rnr_timer_us);
+  set_relaxed(entry_.peer_node, kNoNode);
+  set_relaxed(entry_.has_own_receives, shared == nullptr ? 1U : 0U);
+  set_relaxed(entry_.receives, shared == nullptr ? ring_offset_ : shared->offset());
+  set_relaxed(entry_.receives_id, receives.id);
+  set_relaxed(entry_.completions, receive_queue.offset());
+  set_relaxed(entry_.completions_id, receive_queue.view().id);
+  entry_.qp_num.store(qp_num_, std::memory_order_release);
+}
+
+ShmQueuePair::~ShmQueuePair() {
+  entry_.state.store(static_cast<std::uint8_t>(QpState::kReset));
+  entry_.qp_num.store(0, std::memory_order_release);
+  node_.change_epoch();
+  node_.waiting().remove(*this);
+  if (shared_ == nullptr) {
+    device_.retire_receive_ring(receives_.view(), ring_offset_);
+  } else {
+    ReceiveTaker last;  // once it is ours, no peer is at work for this queue pair any more
+    if (last.open(shared_->view(), node_.self(), node_.session())) last.close();
+  }
+  send_queue_.purge(qp_num_);
+  receive_queue_.purge(qp_num_);
+  device_.give_back_qp_number(qp_num_);
+}
+
+QpAddress ShmQueuePair::address() const {
+  QpAddress address;
+  address.node = node_.self();
+  address.qp_num = qp_num_;
+  address.psn = psn_;
+  address.qkey = options_.qkey;
+  return address;
+}
+
+PostResult ShmQueuePair::post_receive(std::span<const ReceiveRequest> requests) {
+  if (shared_ != nullptr) return {0, PostError::kInvalid};
+  if (state() == QpState::kReset) return {0, PostError::kInvalidState};
+  const PostResult result = receives_.post(requests);
+  // Whoever sets kError flushes what is posted then; what is posted later is flushed here.
+  if (entry_.state.load() == static_cast<std::uint8_t>(QpState::kError)) [[unlikely]] {
+    flush_receives(qp_num_, receives_.view(), receive_queue_.view(), node_.self(), node_.session());
+  }
+  return result;
+}
+
+// ---- states ----
+
+void ShmQueuePair::connect(const QpAddress& peer) {
+  modify(QpState::kInit, nullptr);
+  modify(QpState::kReadyToReceive, &peer);
+  modify(QpState::kReadyToSend, nullptr);
+}
+
+void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
+  const QpState from = state();
+  const bool allowed =
+      next == QpState::kError || next == QpState::kReset ||
+      (next == QpState::kInit && from == QpState::kReset) ||
+      (next == QpState::kReadyToReceive && from == QpState::kInit) ||
+      (next == QpState::kReadyToSend && (from == QpState::kReadyToReceive || from == QpState::kSendQueueError));
+  if (!allowed) {
+    throw Error(ErrorCode::kInvalidArgument, std::string("queue pair cannot go from ") + to_string(from) + " to " +
+                                                 to_string(next) + "; the order is RESET, INIT, RTR, RTS");
+  }
+  const bool connected = options_.transport == Transport::kRc || options_.transport == Transport::kUc;
+  if (next == QpState::kReadyToReceive && connected) {
+    if (peer == nullptr || peer->node >= node_.session().nodes) {
+      throw Error(ErrorCode::kInvalidArgument, "connecting needs the peer's address, of a node below " +
+                                                   std::to_string(node_.session().nodes));
+    }
+    path_.aim(node_.peer(peer->node), peer->qp_num);
+    set_relaxed(entry_.peer_node, peer->node);
+    set_relaxed(entry_.peer_qpn, peer->qp_num);
+  }
+  if (next != QpState::kError && next != QpState::kReset) {
+    entry_.state.store(static_cast<std::uint8_t>(next), std::memory_order_release);
+    return;
+  }
+  lock_waiting();
+  enter_own_error();
+  flush_waiting();
+  if (next == QpState::kReset) {
+    send_queue_.purge(qp_num_);
+    receive_queue_.purge(qp_num_);
+    device_.set_released(qp_num_, posted_);
+    room_ = 0;
+    entry_.state.store(static_cast<std::uint8_t>(QpState::kReset), std::memory_order_release);
+  }
+  unlock_waiting();
+}
+
+void ShmQueuePair::enter_own_error() {
+  enter_error(node_.control(), entry_, qp_num_, receives_.view(), receive_queue_.view(), node_.self(),
+              node_.session());
+}
+
+void ShmQueuePair::complete(std::uint64_t wr_id, Status status, std::uint32_t position) {
+  CompletionWriter writer;
+  if (!writer.open(send_queue_.view(), node_.self(), node_.session())) return;
+  Completion completion;
+  completion.wr_id = wr_id;
+  completion.status = status;
+  completion.qp_num = qp_num_;
+  completion.vendor_error = static_cast<std::uint32_t>(status);
+  writer.push(completion, CompletionKind::kSend, position);
+  writer.close();
+}
+
+void ShmQueuePair::fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t position) {
+  complete(wr_id, status_of(outcome), position);
+  if (options_.transport == Transport::kRc) return enter_own_error();
+  auto sending = static_cast<std::uint8_t>(QpState::kReadyToSend);
+  entry_.state.compare_exchange_strong(sending, static_cast<std::uint8_t>(QpState::kSendQueueError));
+}
+
+// ---- waiting ----
+
+void ShmQueuePair::lock_waiting() {
+  while (busy_.exchange(true, std::memory_order_acquire)) sched_yield();
+}
+
+PostResult ShmQueuePair::post_slow(std::span<const WorkRequest> requests) {
+  const QpState now = state();
+  if (now == QpState::kReset || now == QpState::kInit || now == QpState::kReadyToReceive) {
+    return {0, PostError::kInvalidState};
+  }
+  lock_waiting();
+  retry_locked(node_.env().now());
+  if (waiting_.empty() && state() == QpState::kReadyToSend) {
+    unlock_waiting();
+    return post_now(requests, 0);
+  }
+  const PostResult result = append(requests, 0);
+  unlock_waiting();
+  return result;
+}
+
+void ShmQueuePair::keep(const WorkRequest& request, std::uint32_t position) {
+  Waiting& kept = waiting_.emplace_back();
+  kept.request = request;
+  kept.position = position;
+  kept.sges.assign(request.sges, request.sges + request.sge_count);
+  if ((request.flags & kInline) != 0) {
+    for (Sge& sge : kept.sges) {
+      const auto* data = reinterpret_cast<const std::byte*>(sge.addr);
+      kept.inline_data.insert(kept.inline_data.end(), data, data + sge.length);
+    }
+    std::size_t offset = 0;
+    for (Sge& sge : kept.sges) {
+      sge.addr = reinterpret_cast<std::uint64_t>(kept.inline_data.data() + offset);
+      offset += sge.length;
+    }
+  }
+  kept.request.sges = kept.sges.data();
+}
+
+void ShmQueuePair::begin_waiting(Outcome reason, Time now) {
+  is_waiting_.store(true, std::memory_order_release);
+  wait_reason_ = Outcome::kDone;
+  wait_over(reason, now);
+  if (listed_) return;
+  listed_ = true;
+  node_.waiting().add(*this);
+  node_.wake_monitor();
+}
+
+// Notes a fruitless attempt; true when it was the last.
+bool ShmQueuePair::wait_over(Outcome reason, Time now) {
+  if (reason != wait_reason_) {
+    wait_reason_ = reason;
+    attempts_ = 0;
+    silent_until_ = now + Time{options_.timeout_us} * kMicrosecond * (options_.retry_count + 1);
+  }
+  ++attempts_;
+  if (reason == Outcome::kNoReceive) {
+    next_attempt_ = now + std::max<Time>(path_.rnr_timer(), kMicrosecond);
+    return options_.rnr_retry != kInfiniteRetry && attempts_ > options_.rnr_retry;
+  }
+  next_attempt_ = now + kSilentRetry;
+  return now >= silent_until_;
+}
+
+bool ShmQueuePair::retry(Time now) {
+  if (busy_.exchange(true, std::memory_order_acquire)) return false;
+  retry_locked(now);
+  const bool done = waiting_.empty();
+  if (done) listed_ = false;
+  unlock_waiting();
+  return done;
+}
+
+void ShmQueuePair::retry_locked(Time now) {
+  while (!waiting_.empty()) {
+    if (state() != QpState::kReadyToSend) return flush_waiting();
+    if (wait_reason_ != Outcome::kDone && now < next_attempt_) return;
+    const Waiting& first = waiting_.front();
+    Outcome outcome = Outcome::kDone;
+    {
+      Batch batch(*this);
+      outcome = execute(first.request, batch);
+      if (outcome == Outcome::kDone && (first.request.flags & kSignaled) != 0) {
+        batch.complete(first.request, first.position);
+      }
+    }
+    if (must_wait(outcome) && !wait_over(outcome, now)) return;
+    if (outcome != Outcome::kDone) fail(first.request.wr_id, outcome, first.position);
+    wait_reason_ = Outcome::kDone;
+    waiting_.pop_front();
+  }
+  is_waiting_.store(false, std::memory_order_release);
+}
+
+void ShmQueuePair::flush_waiting() {
+  for (; !waiting_.empty(); waiting_.pop_front()) {
+    complete(waiting_.front().request.wr_id, Status::kFlushed, waiting_.front().position);
+  }
+  is_waiting_.store(false, std::memory_order_release);
+}
+
+}  // namespace pyrdma::fabric::shm

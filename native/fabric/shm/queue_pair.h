@@ -1,0 +1,146 @@
+// A queue pair. post() carries each request out at once: the requester's CPU checks it as both NICs would
+// and copies. Only a request that must wait for the peer (no receive posted, no answer) is kept, with all
+// behind it, and retried by later posts and polls of the node and by the monitor.
+//   queue_pair.cc  control path: states, receives, retries
+//   post.cc        data path
+#pragma once
+#include <array>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "fabric/shm/device.h"
+#include "fabric/shm/path.h"
+
+namespace pyrdma::fabric::shm {
+
+class ShmCompletionQueue;
+class ShmSharedReceiveQueue;
+
+/// What became of one request.
+enum class Outcome : std::uint8_t {
+  kDone,
+  kNoReceive,  // try again: the peer posted no receive
+  kSilent,     // try again: the peer does not answer
+  kLocalLength,
+  kLocalProtection,
+  kRemoteInvalidRequest,
+  kRemoteAccess,
+  kRemoteOperation,
+  kUnreachable,  // the peer is gone
+};
+
+class Batch;
+
+inline bool must_wait(Outcome outcome) {
+  return outcome == Outcome::kNoReceive || outcome == Outcome::kSilent;
+}
+
+/// Opcodes that a transport carries, a bit each.
+std::uint32_t allowed_opcodes(Transport transport);
+
+class ShmQueuePair final : public QueuePair, public Waiter {
+ public:
+  ShmQueuePair(ShmDevice& device, std::uint32_t pd, ShmCompletionQueue& send_queue,
+               ShmCompletionQueue& receive_queue, const QpOptions& options, ShmSharedReceiveQueue* shared);
+  ~ShmQueuePair() override;
+
+  Transport transport() const override { return options_.transport; }
+  std::uint32_t qp_num() const override { return qp_num_; }
+  QpState state() const override {
+    return static_cast<QpState>(entry_.state.load(std::memory_order_acquire));
+  }
+  QpAddress address() const override;
+  PostResult post(std::span<const WorkRequest> requests) override;
+  PostResult post_receive(std::span<const ReceiveRequest> requests) override;
+  void connect(const QpAddress& peer) override;
+  void modify(QpState next, const QpAddress* peer) override;
+  bool retry(Time now) override;
+
+ private:
+  friend class Batch;
+  struct Piece {
+    std::byte* data;
+    std::uint32_t length;
+  };
+  /// The local side of a request.
+  struct Pieces {
+    std::array<Piece, kMaxSges + 1> at;  // and a datagram's header
+    std::uint32_t count;
+    std::uint64_t bytes;
+  };
+  /// A request that waits, with copies of what it pointed to.
+  struct Waiting {
+    WorkRequest request;
+    std::vector<Sge> sges;
+    std::vector<std::byte> inline_data;
+    std::uint32_t position;
+  };
+
+  // Data path (post.cc).
+  PostResult post_now(std::span<const WorkRequest> requests, std::uint32_t begin);
+  [[gnu::cold, gnu::noinline]] PostResult post_broken(std::span<const WorkRequest> requests, std::uint32_t at,
+                                                      Outcome outcome, Batch& batch);
+  bool execute_simple(const WorkRequest& request);
+  bool is_postable(const WorkRequest& request) const;
+  bool has_room();
+  void use_room();
+  PostResult append(std::span<const WorkRequest> requests, std::uint32_t accepted);
+  Outcome execute(const WorkRequest& request, Batch& batch);
+  Outcome execute_datagram(const WorkRequest& request, Pieces& pieces, Batch& batch);
+  Outcome gather(const WorkRequest& request, std::uint32_t rights, Pieces& pieces);
+  [[gnu::noinline]] const Translation* find_local(std::uint32_t key);
+  std::byte* remote(const WorkRequest& request, std::uint64_t bytes, std::uint32_t right);
+  [[gnu::cold, gnu::noinline]] Outcome remote_fault(Outcome fault, Batch& batch);
+  Outcome deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to, Path& path, Batch& batch);
+  Status scatter(const Pieces& pieces, Path& path);
+  Path& datagram_path(NodeId node, std::uint32_t qpn, Batch& batch);
+
+  // Control path (queue_pair.cc).
+  PostResult post_slow(std::span<const WorkRequest> requests);
+  void keep(const WorkRequest& request, std::uint32_t position);
+  void begin_waiting(Outcome reason, Time now);
+  bool wait_over(Outcome reason, Time now);
+  void retry_locked(Time now);
+  void flush_waiting();
+  void complete(std::uint64_t wr_id, Status status, std::uint32_t position);
+  void fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t position);
+  void enter_own_error();
+  void lock_waiting();
+  void unlock_waiting() { busy_.store(false, std::memory_order_release); }
+
+  ShmDevice& device_;
+  Node& node_;
+  QpOptions options_;
+  std::uint32_t pd_;
+  std::uint32_t allowed_;  // opcodes, a bit each
+  const Word<std::uint64_t>& epoch_;  // this node's
+  std::uint32_t qp_num_;
+  QpEntry& entry_;
+  ShmCompletionQueue& send_queue_;
+  ShmCompletionQueue& receive_queue_;
+  ShmSharedReceiveQueue* shared_;
+  std::uint64_t ring_offset_ = 0;
+  ReceivePoster receives_;
+  std::uint32_t psn_ = 0;
+
+  std::uint32_t posted_ = 0;  // position of the latest request
+  std::uint32_t room_ = 0;    // requests that are known to fit
+  Path path_;                 // RC, UC
+  TakenReceive receive_;      // scratch of deliver()
+  KeyCache local_regions_;
+  std::uint64_t local_epoch_ = 0;
+  std::vector<std::unique_ptr<Path>> datagram_paths_;
+
+  std::atomic<bool> is_waiting_{false};
+  std::atomic<bool> busy_{false};  // guards what follows, and all of the data path while is_waiting_
+  std::deque<Waiting> waiting_;
+  bool listed_ = false;
+  Outcome wait_reason_ = Outcome::kDone;
+  std::uint32_t attempts_ = 0;
+  Time next_attempt_ = 0, silent_until_ = 0;
+};
+
+}  // namespace pyrdma::fabric::shm

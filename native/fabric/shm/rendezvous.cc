@@ -1,0 +1,124 @@
+#include "fabric/shm/rendezvous.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "fabric/shm/lock.h"
+#include "fabric/shm/node.h"
+
+namespace pyrdma::fabric::shm {
+namespace {
+
+constexpr std::uint64_t kUnit = 64;  // the log is written in these
+constexpr Time kGrace = 500 * kMillisecond;
+
+struct EntryHead {
+  std::uint32_t key_bytes, value_bytes;
+};
+
+}  // namespace
+
+bool ShmRendezvous::find(std::string_view key, std::vector<std::byte>& value) const {
+  const SessionBlock& session = node_.session();
+  const std::uint64_t start = hash_text(key);
+  for (std::uint32_t probe = 0; probe < kIndexSlots; ++probe) {
+    const std::uint32_t position =
+        session.index[(start + probe) % kIndexSlots].load(std::memory_order_acquire);
+    if (position == 0) return false;
+    const std::uint64_t offset = (std::uint64_t{position} - 1) * kUnit;
+    if (offset > kLogBytes - kMaxKey - kMaxValue - sizeof(EntryHead)) continue;  // a peer's nonsense
+    EntryHead head{};
+    std::memcpy(&head, session.log + offset, sizeof head);
+    if (head.key_bytes != key.size() || head.value_bytes > kMaxValue) continue;
+    const std::byte* text = session.log + offset + sizeof head;
+    if (std::memcmp(text, key.data(), key.size()) != 0) continue;
+    value.assign(text + key.size(), text + key.size() + head.value_bytes);
+    return true;
+  }
+  return false;
+}
+
+void ShmRendezvous::publish(std::string_view key, std::span<const std::byte> value) {
+  if (key.empty() || key.size() > kMaxKey || value.size() > kMaxValue) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "rendezvous: key of " + std::to_string(key.size()) + " and value of " +
+                    std::to_string(value.size()) + " bytes; 1 to " + std::to_string(kMaxKey) + " and at most " +
+                    std::to_string(kMaxValue) + " are allowed");
+  }
+  SessionBlock& session = node_.session();
+  if (!lock(session.publish_lock, node_.self(), session)) {
+    throw Error(ErrorCode::kUnavailable, "rendezvous: another node holds the table and does not run");
+  }
+  std::vector<std::byte> known;
+  const bool exists = find(key, known);
+  const std::uint64_t end = relaxed(session.log_end);
+  const std::uint64_t bytes =
+      (sizeof(EntryHead) + key.size() + value.size() + kUnit - 1) / kUnit * kUnit;
+  bool stored = exists;
+  // The reader's bound leaves room for the largest entry behind every position.
+  if (!exists && end <= kLogBytes - kMaxKey - kMaxValue - sizeof(EntryHead)) {
+    const std::uint64_t start = hash_text(key);
+    for (std::uint32_t probe = 0; probe < kIndexSlots && !stored; ++probe) {
+      Word<std::uint32_t>& slot = session.index[(start + probe) % kIndexSlots];
+      if (relaxed(slot) != 0) continue;
+      const EntryHead head{static_cast<std::uint32_t>(key.size()), static_cast<std::uint32_t>(value.size())};
+      std::memcpy(session.log + end, &head, sizeof head);
+      std::memcpy(session.log + end + sizeof head, key.data(), key.size());
+      if (!value.empty()) std::memcpy(session.log + end + sizeof head + key.size(), value.data(), value.size());
+      set_relaxed(session.log_end, end + bytes);
+      slot.store(static_cast<std::uint32_t>(end / kUnit + 1), std::memory_order_release);
+      stored = true;
+    }
+  }
+  unlock(session.publish_lock);
+  if (!stored) {
+    throw Error(ErrorCode::kExhausted, "rendezvous: the table of this run is full (" +
+                                           std::to_string(kLogBytes / kMiB) + " MiB); start a new cluster");
+  }
+  if (exists && !std::equal(known.begin(), known.end(), value.begin(), value.end())) {
+    throw Error(ErrorCode::kInvalidArgument, "rendezvous: key '" + std::string(key) +
+                                                 "' was published before with another value; choose another name");
+  }
+}
+
+std::string ShmRendezvous::dead_nodes() const {
+  const SessionBlock& session = node_.session();
+  std::string names;
+  for (NodeId node = 0; node < session.nodes; ++node) {
+    if (session.is_gone(node)) names += (names.empty() ? "" : ", ") + std::to_string(node);
+  }
+  return names;
+}
+
+std::vector<std::byte> ShmRendezvous::await(std::string_view key, Time deadline) {
+  ThreadEnv& env = node_.env();
+  std::vector<std::byte> value;
+  Time dead_since = kForever;
+  for (std::uint32_t turn = 0; !find(key, value); ++turn) {
+    node_.on_slow_turn();
+    const Time now = env.now();
+    if (now >= deadline) {
+      throw Error(ErrorCode::kTimeout, "rendezvous: nobody published key '" + std::string(key) +
+                                           "' before the deadline; is the peer running, and the same program?");
+    }
+    const std::string dead = dead_nodes();
+    dead_since = dead.empty() ? kForever : std::min(dead_since, now);
+    if (!dead.empty() && now >= dead_since + kGrace) {
+      throw Error(ErrorCode::kUnavailable, "rendezvous: nobody published key '" + std::string(key) +
+                                               "', and these nodes have ended: " + dead);
+    }
+    if (turn < 200) {
+      sched_yield();
+    } else {
+      env.sleep_until(std::min(deadline, now + (turn < 1000 ? 100 * kMicrosecond : kMillisecond)));
+    }
+  }
+  return value;
+}
+
+}  // namespace pyrdma::fabric::shm

@@ -1,0 +1,170 @@
+// Both ends of the rings of layout.h. A writer or taker is open over one batch of requests and holds the
+// ring's lock meanwhile. At most one ring of each kind is held at a time, receives before completions.
+#pragma once
+#include <array>
+#include <atomic>
+#include <span>
+
+#include "fabric/shm/lock.h"
+#include "fabric/shm/peer.h"
+#include "fabric/types.h"
+
+namespace pyrdma::fabric::shm {
+
+enum class CompletionKind : std::uint8_t { kReceive, kSend, kPurged };
+
+/// Producer of completions, of any node.
+class CompletionWriter {
+ public:
+  bool open(const CompletionView& view, NodeId self, const SessionBlock& session) {
+    if (view.ring == nullptr || !lock(view.ring->head.lock, self, session)) return false;
+    view_ = view;
+    if (relaxed(view.ring->head.id) != view.id) {  // the queue has been destroyed
+      close();
+      return false;
+    }
+    produced_ = relaxed(view.ring->produced);
+    // A writer that died between publishing and counting.
+    for (std::uint32_t n = 0; n <= view_.mask; ++n, ++produced_) {
+      if (relaxed(view_.entry(produced_).sequence) != produced_ + 1) break;
+    }
+    return true;
+  }
+  bool is_open() const { return view_.ring != nullptr; }
+
+  /// False when the queue has overrun, which kills it.
+  bool push(const Completion& c, CompletionKind kind, std::uint32_t send_position) {
+    CompletionRing& ring = *view_.ring;
+    if (produced_ - relaxed(ring.consumed_seen) >= view_.capacity) [[unlikely]] {
+      const std::uint64_t consumed = ring.consumed.load(std::memory_order_acquire);
+      set_relaxed(ring.consumed_seen, consumed);
+      if (produced_ - consumed >= view_.capacity) {
+        ring.overrun.store(1, std::memory_order_release);
+        return false;
+      }
+    }
+    CompletionEntry& entry = view_.entry(produced_);
+    entry.wr_id = c.wr_id;
+    entry.qp_num = c.qp_num;
+    entry.byte_count = c.byte_count;
+    entry.immediate = c.immediate;
+    entry.source_qpn = c.source_qpn;
+    entry.source_node = c.source_node;
+    entry.vendor_error = c.vendor_error;
+    entry.send_position = send_position;
+    entry.status = static_cast<std::uint8_t>(c.status);
+    entry.opcode = static_cast<std::uint8_t>(c.opcode);
+    entry.flags = c.flags;
+    set_relaxed(entry.kind, static_cast<std::uint8_t>(kind));
+    entry.sequence.store(++produced_, std::memory_order_release);
+    set_relaxed(ring.produced, produced_);
+#if defined(__x86_64__)
+    __builtin_prefetch(&view_.entry(produced_ + 3), 1);
+#endif
+    return true;
+  }
+  void close() {
+    unlock(view_.ring->head.lock);
+    view_.ring = nullptr;
+  }
+
+ private:
+  CompletionView view_;
+  std::uint64_t produced_ = 0;
+};
+
+/// A receive as taken: the copy is ours, whatever the peer does to the ring.
+struct TakenReceive {
+  std::uint64_t wr_id = 0;
+  std::uint32_t sge_count = 0;
+  std::array<Sge, kMaxSges> sges;
+};
+
+/// Taker of posted receives: the requester's side.
+class ReceiveTaker {
+ public:
+  bool open(const ReceiveView& view, NodeId self, const SessionBlock& session) {
+    if (view.ring == nullptr || !lock(view.ring->head.lock, self, session)) return false;
+    view_ = view;
+    if (relaxed(view.ring->head.id) != view.id) {
+      close();
+      return false;
+    }
+    taken_ = relaxed(view.ring->taken);
+    posted_ = view.ring->posted.load(std::memory_order_acquire);
+    return true;
+  }
+  bool is_open() const { return view_.ring != nullptr; }
+
+  /// Copies the oldest receive into `receive`; false when there is none.
+  bool peek(TakenReceive& receive) {
+    if (taken_ == posted_) [[unlikely]] {
+      posted_ = view_.ring->posted.load(std::memory_order_acquire);
+      if (taken_ == posted_) return false;
+    }
+    const ReceiveEntry& entry = view_.entry(taken_);
+    receive.wr_id = entry.wr_id;
+    receive.sges[0] = entry.first;
+    std::uint32_t count = entry.sge_count;
+    std::atomic_signal_fence(std::memory_order_acq_rel);  // the copy is not read again from the ring
+    if (count > view_.max_sges) count = view_.max_sges;
+    receive.sge_count = count;
+    const Sge* more = view_.more_sges(taken_);
+    for (std::uint32_t i = 1; i < count; ++i) receive.sges[i] = more[i - 1];
+    return true;
+  }
+  /// Before the completion is written, so that a requester's death never completes a receive twice.
+  void take() { view_.ring->taken.store(++taken_, std::memory_order_release); }
+  void close() {
+    unlock(view_.ring->head.lock);
+    view_.ring = nullptr;
+  }
+
+ private:
+  ReceiveView view_;
+  std::uint64_t taken_ = 0, posted_ = 0;
+};
+
+/// The owner's end of a receive ring.
+class ReceivePoster {
+ public:
+  ReceivePoster() = default;
+  ReceivePoster(const ReceiveView& view, std::uint32_t capacity) : view_(view), capacity_(capacity) {}
+  const ReceiveView& view() const { return view_; }
+
+  PostResult post(std::span<const ReceiveRequest> requests) {
+    PostResult result;
+    for (const ReceiveRequest& request : requests) {
+      if (request.sge_count > view_.max_sges || (request.sge_count != 0 && request.sges == nullptr)) {
+        result.error = PostError::kInvalid;
+        break;
+      }
+      if (posted_ - taken_seen_ >= capacity_) {
+        taken_seen_ = view_.ring->taken.load(std::memory_order_acquire);
+        // A peer's nonsense in `taken` costs this queue its receives, nothing else.
+        if (posted_ - taken_seen_ >= capacity_) {
+          result.error = PostError::kQueueFull;
+          break;
+        }
+      }
+      ReceiveEntry& entry = view_.entry(posted_);
+      entry.wr_id = request.wr_id;
+      entry.sge_count = request.sge_count;
+      if (request.sge_count != 0) entry.first = request.sges[0];
+      Sge* more = view_.more_sges(posted_);
+      for (std::uint32_t i = 1; i < request.sge_count; ++i) more[i - 1] = request.sges[i];
+      ++posted_;
+      ++result.accepted;
+    }
+    // Sequentially consistent against the state of the queue pair, see ShmQueuePair::post_receive.
+    if (result.accepted != 0) view_.ring->posted.store(posted_);
+    return result;
+  }
+
+ private:
+  ReceiveView view_;
+  std::uint32_t capacity_ = 0;
+  std::uint64_t posted_ = 0, taken_seen_ = 0;
+};
+
+}  // namespace pyrdma::fabric::shm

@@ -1,0 +1,102 @@
+#include "fabric/shm/session_block.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "base/error.h"
+#include "env/thread/thread_storage.h"
+
+namespace pyrdma::fabric::shm {
+namespace {
+
+std::string to_hex(const std::byte* data, std::size_t bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (std::size_t i = 0; i < bytes; ++i) {
+    const auto value = std::to_integer<unsigned>(data[i]);
+    text += kDigits[value >> 4];
+    text += kDigits[value & 15];
+  }
+  return text;
+}
+
+/// In constant time for equal lengths.
+bool equal_secrets(const std::string& a, const std::string& b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+}  // namespace
+
+bool SessionBlock::declare_dead(NodeId node) {
+  NodeEntry& entry = entries[node];
+  for (;;) {
+    std::uint32_t seen = entry.state.load(std::memory_order_acquire);
+    const auto state = static_cast<NodeState>(seen);
+    if (state != NodeState::kAttaching && state != NodeState::kAttached) return false;
+    if (entry.state.compare_exchange_strong(seen, static_cast<std::uint32_t>(NodeState::kDead))) {
+      running.fetch_sub(relaxed(entry.running), std::memory_order_relaxed);
+      return true;
+    }
+  }
+}
+
+std::shared_ptr<Mapping> create_session_block(std::uint32_t nodes, std::uint64_t seed) {
+  if (nodes < 1 || nodes > kMaxNodes) {
+    throw Error(ErrorCode::kInvalidArgument, "shm: nodes is " + std::to_string(nodes) + "; it must be 1 to " +
+                                                 std::to_string(kMaxNodes));
+  }
+  auto mapping = Mapping::create(kSessionBytes);
+  SessionBlock& block = session_block(*mapping);
+  block.nodes = nodes;
+  block.seed = seed;
+  block.controller_pid = static_cast<std::uint32_t>(::getpid());
+  block.controller_start = process_start(::getpid());
+  fill_random(block.token, sizeof block.token);
+  block.clock = Clock::calibrate();
+  block.magic = kSessionMagic;
+  return mapping;
+}
+
+std::string session_name(const Mapping& mapping) {
+  return "shm-" + std::to_string(session_block(mapping).controller_pid) + "-" +
+         std::to_string(mapping.descriptor()) + "-" + std::to_string(mapping.inode());
+}
+
+std::string session_token(const Mapping& mapping) {
+  return to_hex(session_block(mapping).token, kTokenBytes);
+}
+
+std::shared_ptr<Mapping> open_session_block(const std::string& name, const std::string& token,
+                                            std::uint32_t nodes) {
+  int pid = 0;
+  int descriptor = 0;
+  unsigned long long inode = 0;
+  int end = 0;
+  if (std::sscanf(name.c_str(), "shm-%d-%d-%llu%n", &pid, &descriptor, &inode, &end) != 3 ||
+      static_cast<std::size_t>(end) != name.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "shm: '" + name + "' is not the name of a session; take Session::name()");
+  }
+  auto mapping = Mapping::open(pid, descriptor, inode, kSessionBytes);
+  if (!mapping || session_block(*mapping).magic != kSessionMagic) {
+    throw Error(ErrorCode::kUnavailable, "shm: session " + name +
+                                             " is not there: its controller has ended, runs as another user, or "
+                                             "was built from another version");
+  }
+  SessionBlock& block = session_block(*mapping);
+  if (!equal_secrets(session_token(*mapping), token)) {
+    throw Error(ErrorCode::kInvalidArgument, "shm: the token does not belong to session " + name);
+  }
+  if (block.nodes != nodes || nodes > kMaxNodes) {
+    throw Error(ErrorCode::kInvalidArgument, "shm: nodes is " + std::to_string(nodes) + ", but session " +
+                                                 name + " was made for " + std::to_string(block.nodes));
+  }
+  return mapping;
+}
+
+}  // namespace pyrdma::fabric::shm

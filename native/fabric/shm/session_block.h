@@ -1,0 +1,88 @@
+// The session's shared control segment: who takes part, who lives, and the rendezvous. Made by the
+// controller; every node maps it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "env/thread/clock.h"
+#include "fabric/shm/cluster.h"
+#include "fabric/shm/layout.h"
+#include "fabric/shm/segment.h"
+
+namespace pyrdma::fabric::shm {
+
+enum class NodeState : std::uint32_t {
+  kFree,
+  kAttaching,
+  kAttached,
+  kLeft,
+  kKilled,  // by ShmCluster::kill: its threads still run for a moment
+  kDead,    // its process has ended without leaving
+};
+
+struct alignas(kCacheLine) NodeEntry {
+  Word<std::uint32_t> state;
+  Word<std::uint32_t> pid;
+  Word<std::uint64_t> start;  // of the process, see process_start()
+  Word<std::uint64_t> control_inode;
+  Word<std::uint32_t> control_descriptor;
+  Word<std::int32_t> running;  // threads that want a core
+};
+
+inline constexpr std::uint64_t kSessionMagic = 0x70797264'6d61'5301ULL;
+inline constexpr std::size_t kTokenBytes = 32;
+inline constexpr std::uint32_t kIndexSlots = 1U << 17;
+inline constexpr std::uint64_t kLogBytes = 64 * kMiB;
+
+struct SessionBlock {
+  std::uint64_t magic;
+  std::uint32_t nodes;
+  std::uint32_t controller_pid;
+  std::uint64_t controller_start;
+  std::uint64_t seed;
+  std::byte token[kTokenBytes];
+  Clock clock;
+  alignas(kCacheLine) Word<std::uint32_t> stop;
+  Word<std::int32_t> running;  // sum over the nodes that live
+  alignas(kCacheLine) SharedLock publish_lock;
+  Word<std::uint64_t> log_end;
+  NodeEntry entries[kMaxNodes];
+  Word<std::uint32_t> index[kIndexSlots];  // log position / 64 + 1, by key
+  alignas(kCacheLine) std::byte log[kLogBytes];
+
+  NodeState state(NodeId node) const {
+    return static_cast<NodeState>(entries[node].state.load(std::memory_order_acquire));
+  }
+  /// Present for its peers.
+  bool is_attached(NodeId node) const { return state(node) == NodeState::kAttached; }
+  bool is_gone(NodeId node) const {
+    const NodeState now = state(node);
+    return now == NodeState::kLeft || now == NodeState::kKilled || now == NodeState::kDead;
+  }
+  /// Nothing of it runs any more, so that what it held may be taken.
+  bool is_dead(NodeId node) const { return state(node) == NodeState::kDead; }
+  /// Marks a node whose process has ended. Any process; false when it was marked or had left before.
+  bool declare_dead(NodeId node);
+  void add_running(NodeId node, int change) {
+    entries[node].running.fetch_add(change, std::memory_order_relaxed);
+    running.fetch_add(change, std::memory_order_relaxed);
+  }
+};
+inline constexpr std::uint64_t kSessionBytes = (sizeof(SessionBlock) + 4095) / 4096 * 4096;
+
+std::shared_ptr<Mapping> create_session_block(std::uint32_t nodes, std::uint64_t seed);
+inline SessionBlock& session_block(const Mapping& mapping) {
+  return *reinterpret_cast<SessionBlock*>(mapping.data());
+}
+
+/// What nodes need to find a session, in words: name for the public, token for its nodes.
+std::string session_name(const Mapping& mapping);
+std::string session_token(const Mapping& mapping);
+/// Throws Error as ShmNode's constructor does.
+std::shared_ptr<Mapping> open_session_block(const std::string& name, const std::string& token,
+                                            std::uint32_t nodes);
+
+}  // namespace pyrdma::fabric::shm
