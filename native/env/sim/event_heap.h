@@ -4,6 +4,8 @@
 // A calendar: near events lie unsorted in buckets, of which only the current one is sorted; far events (timers)
 // wait in a heap and move in as the calendar advances. Most events are less than some microseconds ahead, so
 // that a push is an append and a pop takes the last of a short array. The more nodes, the narrower the buckets.
+// Events that come for the current bucket, or for before it, are inserted while it is short and go to a
+// second heap when it is long: many nodes that wake at one instant fill it with thousands.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -45,8 +47,8 @@ class EventHeap {
   /// Time of the next event; kNever when there is none.
   Picos next_time() {
     if (size_ == 0) return kNever;
-    if (current_.empty()) advance();
-    return current_.back().time;
+    if (current_.empty() && early_.empty()) advance();
+    return early_is_next() ? early_.front().time : current_.back().time;
   }
 
   std::uint64_t push(Picos time, SimEvent* event) {
@@ -54,7 +56,7 @@ class EventHeap {
     ++size_;
     const Picos slot = time >> width_bits_;
     if (slot <= slot_) {
-      insert_sorted(entry);
+      insert(entry);
     } else if (slot < slot_ + kBuckets) {
       put(entry, slot);
     } else {
@@ -65,8 +67,14 @@ class EventHeap {
   }
 
   Entry pop() {
-    if (current_.empty()) advance();
+    if (current_.empty() && early_.empty()) advance();
     --size_;
+    if (early_is_next()) {
+      const Entry next = early_.front();
+      std::pop_heap(early_.begin(), early_.end(), Later{});
+      early_.pop_back();
+      return next;
+    }
     const Entry next = current_.back();
     current_.pop_back();
     return next;
@@ -74,13 +82,22 @@ class EventHeap {
 
  private:
   static constexpr Picos kBuckets = 1 << 9;
+  static constexpr std::size_t kShort = 32;  // entries that are cheaper to move than to keep in a heap
 
   struct Later {
     bool operator()(const Entry& a, const Entry& b) const {
       return a.time > b.time || (a.time == b.time && a.ticket > b.ticket);
     }
   };
-  void insert_sorted(const Entry& entry) {
+  bool early_is_next() const {
+    return !early_.empty() && (current_.empty() || Later{}(current_.back(), early_.front()));
+  }
+  void insert(const Entry& entry) {
+    if (current_.size() >= kShort) {
+      early_.push_back(entry);
+      std::push_heap(early_.begin(), early_.end(), Later{});
+      return;
+    }
     current_.push_back(entry);
     std::size_t i = current_.size() - 1;
     for (; i > 0 && Later{}(entry, current_[i - 1]); --i) current_[i] = current_[i - 1];
@@ -140,6 +157,7 @@ class EventHeap {
 
   int width_bits_;              // of a bucket, in picoseconds: 16 ns for a few nodes, 1 ns for thousands
   std::vector<Entry> current_;  // of slot_ and before, the next one last
+  std::vector<Entry> early_;  // heap
   static constexpr std::uint32_t kNone = ~0u;
   struct Node {
     Entry entry;
