@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["from_zero", "hollow", "joint_legend", "write_values"]
+__all__ = ["from_zero", "hollow", "joint_legend", "layer", "logarithmic", "write_values"]
 
 
 def from_zero(*panels: Any) -> None:
@@ -15,17 +15,31 @@ def from_zero(*panels: Any) -> None:
 
 
 def write_values(ax: Any, form: str = "{:.2f}") -> None:
-    """Write each bar's height into its middle, clear of the paper's markers at its end."""
+    """Write each bar's height above it, clear of a paper's marker at its end."""
     for container in ax.containers:
-        if not hasattr(container, "patches"):
-            continue
-        ax.bar_label(
-            container,
-            labels=[form.format(patch.get_height()) for patch in container.patches],
-            label_type="center",
-            fontsize=8,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.2, "alpha": 0.9},
-        )
+        if hasattr(container, "patches"):
+            texts = [form.format(patch.get_height()) for patch in container.patches]
+            ax.bar_label(container, labels=texts, padding=7, fontsize=8)
+
+
+def logarithmic(*panels: Any) -> None:
+    """Make the y axis logarithmic, with plain numbers at 1, 2 and 5, or at 1 alone."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    for ax in panels:
+        ax.set_yscale("log")
+        low, high = ax.get_ylim()
+        few = high / low < 1000
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+        ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        ax.yaxis.set_minor_formatter(NullFormatter())
+
+
+def layer(ax: Any) -> None:
+    """Draw earlier lines wider, so that lines on top of each other can all be seen."""
+    for number, line in enumerate(reversed(ax.lines)):
+        line.set_linewidth(line.get_linewidth() + 1.0 * number)
+        line.set_markersize(line.get_markersize() + 1.2 * number)
 
 
 def hollow(ax: Any, x: float, y: float, label: str, marker: str = "o") -> None:

@@ -55,6 +55,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
                 qps=1,
                 transport="rc",
             )
+        _axes.layer(ax)
         ax.set_xscale("log", base=2)
         ax.set(title=f"{depth} in flight", xlabel="Size (B)")
         ax.legend(loc="upper left")

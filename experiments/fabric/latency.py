@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from experiments import _axes
 from experiments.fabric import _perftest
 from pyrdma import Axis, Experiment, Point, figures, workload
 from pyrdma.claims import Claim
@@ -60,7 +61,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
             )
             figures.band(ax, data, "latency_p50", "size", unit="us", color=style["color"], **where)
         ax.set_xscale("log", base=2)
-        ax.set_yscale("log")
+        _axes.logarithmic(ax)
+        _axes.layer(ax)
         ax.set(title=transport.upper(), xlabel="Size (B)")
         ax.legend(title="median, shaded to p99", loc="upper left")
     panels[0][0].set_ylabel("Latency until completion (µs)")

@@ -84,7 +84,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
             ax.minorticks_off()
         else:
             ax.set_xticks([0, 1])
-        ax.set_yscale("log")
+        _axes.logarithmic(ax)
+        _axes.layer(ax)
         ax.set_xlabel(LABELS[name])
     for ax in panels.flat[len(swept) :]:
         ax.set_visible(False)

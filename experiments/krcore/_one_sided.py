@@ -67,7 +67,7 @@ def figure(
         _overlay(left, right, [c for c in claims.values() if c.experiment == name])
         _axes.from_zero(left, right)
         left.legend(loc="lower right")
-        right.legend()
+        right.legend(loc="lower right")
         fig.suptitle(title)
         return fig
 

@@ -115,6 +115,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
     left.set_xscale("log", base=2)
     left.set(xlabel="Regions of 4 KiB, or their bytes in one", ylabel="Rate of 64 B reads (M/s)")
     _axes.from_zero(left)
+    _axes.layer(left)
     left.legend()
     places = [s for s in SERIES[2:4] if s in data.values_of("series")]
     found = [data.value("latency_p50", "us", series=s) for s in places]

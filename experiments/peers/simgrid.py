@@ -1,4 +1,4 @@
-"""SimGrid's messages per second of wall time, from a ping-pong of actors.
+"""SimGrid's messages per second of CPU time, from a ping-pong of actors.
 
 ``ping_pong.cc``, beside this file, is the program. A message is counted as one simulated operation,
 though a one-sided operation of ours is two messages on the wire, a request and an acknowledgement
