@@ -201,3 +201,12 @@ def test_the_token_is_not_in_sight_of_other_users() -> None:
         for process in cluster.process_ids:
             for file in ("cmdline", "environ"):
                 assert token.encode() not in Path(f"/proc/{process}/{file}").read_bytes()
+
+
+def test_the_native_module_loads_after_tables() -> None:
+    # pyarrow loads libstdc++ first; nothing of ours may then need its thread-local storage statically.
+    code = "import pyarrow.parquet, pyrdma as rd; rd.Cluster.sim(nodes=2, profile='cx5').close()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False
+    )
+    assert done.returncode == 0, done.stderr

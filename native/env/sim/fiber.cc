@@ -1,6 +1,10 @@
 #include "env/sim/fiber.h"
 
-#include <boost/context/protected_fixedsize_stack.hpp>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <boost/context/stack_context.hpp>
+#include <new>
 #include <utility>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -20,6 +24,29 @@ extern "C" __cxa_eh_globals* __cxa_get_globals() noexcept;
 }  // namespace __cxxabiv1
 
 namespace pyrdma {
+
+namespace {
+
+/// A mapping with an inaccessible page below it. Boost's own allocator will not do: the static library that
+/// Debian ships reaches for libstdc++'s thread-local storage in a way that fails once a Python process has
+/// loaded libstdc++ with another module (pyarrow).
+struct GuardedStack {
+  boost::context::stack_context allocate() const {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    boost::context::stack_context stack;
+    stack.size = Fiber::kStackBytes + page;
+    void* bottom = mmap(nullptr, stack.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (bottom == MAP_FAILED) throw std::bad_alloc();
+    mprotect(bottom, page, PROT_NONE);
+    stack.sp = static_cast<char*>(bottom) + stack.size;
+    return stack;
+  }
+  void deallocate(boost::context::stack_context& stack) const {
+    munmap(static_cast<char*>(stack.sp) - stack.size, stack.size);
+  }
+};
+
+}  // namespace
 
 void Fiber::leave([[maybe_unused]] void** fake_stack, [[maybe_unused]] const Fiber& to) {
 #ifdef PYRDMA_ASAN
@@ -41,7 +68,7 @@ void Fiber::arrive([[maybe_unused]] void* fake_stack, Fiber* left, boost::contex
 }
 
 void Fiber::create(std::function<Fiber*()> entry, Fiber*& left) {
-  boost::context::protected_fixedsize_stack allocator(kStackBytes);
+  const GuardedStack allocator;
   const boost::context::stack_context stack = allocator.allocate();
   stack_bottom_ = static_cast<const char*>(stack.sp) - stack.size;
   stack_size_ = stack.size;
