@@ -152,7 +152,8 @@ def _within(claim: Claim, measured: float) -> tuple[bool, str]:
     if expected == 0:
         return abs(measured) <= share, f"zero, within {share:g} {claim.unit}"
     error = measured / expected - 1
-    return abs(error) <= share, f"{error:+.1%} of the paper's, {share:.0%} allowed"
+    side = "above" if error > 0 else "below"
+    return abs(error) <= share, f"{abs(error):.1%} {side} the paper's, {share:.0%} allowed"
 
 
 def deciders(experiments: Iterable[str] | None = None) -> dict[str, Experiment]:

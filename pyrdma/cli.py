@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,21 +69,22 @@ def _print_json(document: Any) -> None:
 
 
 def _print_table(table: Table) -> None:
-    """Print a table as wide as the terminal; where there is none, as wide as it needs."""
+    """Print a table as wide as the terminal; where there is none, as a wide one."""
     from rich.console import Console
 
-    wide = None if sys.stdout.isatty() else 400
+    wide = None if sys.stdout.isatty() else 200
     Console(width=wide, highlight=False).print(table)
 
 
-def _table(*columns: str, last_wraps: bool = True) -> Table:
+def _table(*columns: str, widest: Mapping[str, int] | None = None) -> Table:
+    """Return an empty table; columns in `widest` fold at that width, the others never."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns[:-1]:
-        table.add_column(column, overflow="fold")
-    table.add_column(columns[-1], overflow="fold", no_wrap=not last_wraps)
+    for column in columns:
+        width = (widest or {}).get(column)
+        table.add_column(column, overflow="fold", max_width=width, no_wrap=width is None)
     return table
 
 
@@ -108,7 +109,7 @@ def list_experiments(as_json: Json = False) -> None:
     if as_json:
         _print_json(rows)
         return
-    table = _table("id", "fabrics", "quick", "full", "claims", "title")
+    table = _table("id", "fabrics", "quick", "full", "claims", "title", widest={"title": 90})
     for row in rows:
         table.add_row(
             row["id"],
@@ -270,7 +271,8 @@ def show_claims(
     if as_json:
         _print_json([verdict.as_dict() for verdict in verdicts])
         return
-    table = _table("claim", "role", "verdict", "expected", "measured", "unit", "reason")
+    columns = ("claim", "role", "verdict", "expected", "measured", "unit", "reason")
+    table = _table(*columns, widest={"expected": 34, "measured": 30, "reason": 52})
     for v in verdicts:
         table.add_row(
             v.claim, v.role, v.verdict, _cell(v.expected), _cell(v.measured), v.unit, v.reason
@@ -332,6 +334,7 @@ def calibrate(as_json: Json = False) -> None:
     if as_json:
         _print_json([entry.as_dict() for entry in found])
         return
+    print("[cpu]")
     for entry in found:
         print(entry.line())
 
@@ -345,7 +348,7 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         _print_json([vars(check) for check in found])
         return
-    table = _table("subject", "", "found", "to get it")
+    table = _table("subject", "", "found", "to get it", widest={"found": 70, "to get it": 70})
     for check in found:
         table.add_row(check.name, "yes" if check.ok else "no", check.found, check.remedy)
     _print_table(table)
