@@ -204,7 +204,7 @@ def test_the_token_is_not_in_sight_of_other_users() -> None:
 
 
 def test_the_native_module_loads_after_tables() -> None:
-    # pyarrow loads libstdc++ first; nothing of ours may then need its thread-local storage statically.
+    # pyarrow loads libstdc++; nothing of ours may then want its thread-local storage to be static.
     code = "import pyarrow.parquet, pyrdma as rd; rd.Cluster.sim(nodes=2, profile='cx5').close()"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False
