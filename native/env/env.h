@@ -19,6 +19,7 @@ class Device;
 }
 class Storage;
 class Trace;
+struct SimThread;
 
 using NodeId = std::uint32_t;
 
@@ -45,7 +46,7 @@ class Watch {
 
  private:
   friend class SimScheduler;
-  void* first_ = nullptr;
+  SimThread* first_ = nullptr;
 };
 
 /// Thrown out of every blocking Env call of a killed node, so that its threads unwind. Never catch it.

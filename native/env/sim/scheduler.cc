@@ -32,9 +32,18 @@ SimThread& SimScheduler::next_thread() {
       interrupt_ = Interrupt::kDeadlock;
       break;
     }
+    if ((++events_ & 1023) == 0) {
+      if (stop_.load(std::memory_order_relaxed)) {
+        interrupt_ = Interrupt::kStopped;
+        break;
+      }
+      if (now_ > time_limit_) {
+        interrupt_ = Interrupt::kTimeLimit;
+        break;
+      }
+    }
     const EventHeap::Entry entry = heap_.pop();
     now_ = entry.time;
-    ++events_;
     fingerprint_ = (fingerprint_ ^ static_cast<std::uint64_t>(now_)) * 0x9e3779b97f4a7c15ULL + entry.ticket;
     if (entry.event->kind() == SimEvent::Kind::kThread) {
       auto& thread = static_cast<SimThread&>(*entry.event);
@@ -46,16 +55,6 @@ SimThread& SimScheduler::next_thread() {
       }
     } else {
       entry.event->fire(now_);
-    }
-    if ((events_ & 1023) == 0) {
-      if (stop_.load(std::memory_order_relaxed)) {
-        interrupt_ = Interrupt::kStopped;
-        break;
-      }
-      if (now_ > time_limit_) {
-        interrupt_ = Interrupt::kTimeLimit;
-        break;
-      }
     }
   }
   in_event_ = false;
@@ -196,9 +195,9 @@ bool SimScheduler::poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, P
 }
 
 void SimScheduler::watch(SimThread& thread, Watch& watch) {
-  auto* first = static_cast<SimThread*>(watch.first_);
+  SimThread* first = watch.first_;
   thread.next_watcher = first;
-  thread.watcher_link = reinterpret_cast<SimThread**>(&watch.first_);
+  thread.watcher_link = &watch.first_;
   if (first != nullptr) first->watcher_link = &thread.next_watcher;
   watch.first_ = &thread;
 }
@@ -213,7 +212,7 @@ void SimScheduler::unwatch(SimThread& thread) {
 void SimScheduler::notify(Watch& watch) {
   const Picos when = clock();
   while (watch.first_ != nullptr) {
-    SimThread& thread = *static_cast<SimThread*>(watch.first_);
+    SimThread& thread = *watch.first_;
     unwatch(thread);
     Picos turn = thread.grid_start;
     if (when > turn) turn += (when - turn + thread.grid_step - 1) / thread.grid_step * thread.grid_step;
@@ -308,8 +307,10 @@ void SimScheduler::kill(SimNodeThreads& node) {
 
 void SimScheduler::unwind(SimNodeThreads& node) {
   PYRDMA_ASSERT(is_external());
+  const bool was_killed = node.killed;
   kill(node);
   for (const auto& thread : node.threads) await_finish(*thread);
+  node.killed = was_killed;
 }
 
 }  // namespace pyrdma

@@ -115,7 +115,7 @@ class SimScheduler {
   void await_all(const std::vector<SimThread*>& threads);
   /// Unwinds all of the node's threads with NodeKilled, at this moment, youngest first.
   void kill(SimNodeThreads& node);
-  /// Unwinds them all and runs until they are gone. For destruction.
+  /// Unwinds them all and runs until they are gone; the node itself can run new ones.
   void unwind(SimNodeThreads& node);
 
   void schedule(SimEvent& event, Picos when) { heap_.push(when, &event); }

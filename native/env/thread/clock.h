@@ -1,4 +1,5 @@
-// The real world's clock: the time-stamp counter where it is invariant (8 ns a reading), else clock_gettime.
+// The real world's clock: the time-stamp counter where it is invariant (8 ns a reading), else
+// clock_gettime.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +7,8 @@
 
 namespace pyrdma {
 
-/// Plain data, calibrated once per run and copied to all nodes of the machine, whose times then agree.
+/// Plain data, calibrated once per run and copied to all nodes of the machine, whose times then
+/// agree.
 class Clock {
  public:
   Clock() = default;

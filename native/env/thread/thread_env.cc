@@ -13,8 +13,9 @@
 namespace pyrdma {
 namespace {
 
-constexpr std::uint32_t kTurnsPerCheck = 64;     // clock, host and yield
-constexpr std::uint32_t kTurnsBeforeRelax = 512;  // the first turns spin tightly: a round trip lasts 0.1 us
+constexpr std::uint32_t kTurnsPerCheck = 64;  // clock, host and yield
+constexpr std::uint32_t kTurnsBeforeRelax =
+    512;  // the first turns spin tightly: a round trip lasts 0.1 us
 constexpr Time kSpinInsteadOfSleep = 60 * kMicrosecond;  // the kernel's timer slack
 constexpr Time kLongestSleep = 20 * kMillisecond;        // between checks for a stop
 
@@ -29,7 +30,9 @@ inline void relax() {
 /// Counts the running thread of this scope in or out.
 class CoreWish {
  public:
-  CoreWish(ThreadHost& host, int change) : host_(host), change_(change) { host_.thread_runs(change_); }
+  CoreWish(ThreadHost& host, int change) : host_(host), change_(change) {
+    host_.thread_runs(change_);
+  }
   ~CoreWish() { host_.thread_runs(-change_); }
   CoreWish(const CoreWish&) = delete;
   CoreWish& operator=(const CoreWish&) = delete;
@@ -120,13 +123,15 @@ void ThreadEnv::sleep_until(Time t) {
     const Time left = t - now();
     if (left <= 0) return;
     if (left <= kSpinInsteadOfSleep) {
-      if (host_.crowded()) sched_yield();
-      else relax();
+      if (host_.crowded())
+        sched_yield();
+      else
+        relax();
       continue;
     }
     const CoreWish asleep(host_, -1);
-    const Time until = options_.clock.to_monotonic(
-        now() + std::min(left - kSpinInsteadOfSleep, kLongestSleep));
+    const Time until =
+        options_.clock.to_monotonic(now() + std::min(left - kSpinInsteadOfSleep, kLongestSleep));
     const timespec wake{until / kSecond, until % kSecond};
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, nullptr);
   }
@@ -143,13 +148,15 @@ std::unique_ptr<Thread> ThreadEnv::spawn(std::string name, std::function<void()>
   const std::uint32_t index = threads_.fetch_add(1, std::memory_order_relaxed);
   auto thread = std::make_unique<RealThread>(host_, std::move(body));
   pthread_setname_np(thread->handle(), name.substr(0, 15).c_str());  // the kernel's limit
-  // Node n's k-th thread, so that the nodes' first threads lie on different cores; any core where cores are
-  // short, because the scheduler knows better then (and the mask of a pinned creator is inherited). Best effort.
+  // Node n's k-th thread, so that the nodes' first threads lie on different cores; any core where
+  // cores are short, because the scheduler knows better then (and the mask of a pinned creator is
+  // inherited). Best effort.
   cpu_set_t set;
   CPU_ZERO(&set);
   const std::size_t slot = options_.node + std::size_t{index} * options_.nodes;
   for (std::size_t i = 0; i < cores_.size(); ++i) {
-    if (host_.crowded() || i == slot % cores_.size()) CPU_SET(static_cast<std::size_t>(cores_[i]), &set);
+    if (host_.crowded() || i == slot % cores_.size())
+      CPU_SET(static_cast<std::size_t>(cores_[i]), &set);
   }
   pthread_setaffinity_np(thread->handle(), sizeof set, &set);
   return thread;

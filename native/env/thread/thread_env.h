@@ -17,7 +17,8 @@ namespace pyrdma {
 class ThreadHost {
  public:
   virtual ~ThreadHost() = default;
-  /// Called now and then by waiting threads. Throws Error("stopped") or NodeKilled out of their blocking call.
+  /// Called now and then by waiting threads. Throws Error("stopped") or NodeKilled out of their
+  /// blocking call.
   virtual void on_slow_turn() = 0;
   /// More threads of the run want a core than there are cores: pollers then yield.
   virtual bool crowded() const = 0;
@@ -30,7 +31,8 @@ struct ThreadEnvOptions {
   NodeId nodes = 1;
   std::uint64_t seed = 1;
   Clock clock;
-  std::uint32_t threads_before = 0;  // threads of this node that exist already, for the choice of cores
+  std::uint32_t threads_before =
+      0;  // threads of this node that exist already, for the choice of cores
 };
 
 class ThreadEnv final : public Env {

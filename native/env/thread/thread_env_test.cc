@@ -51,7 +51,8 @@ TEST(ThreadEnv, ClockAgreesWithTheSystems) {
   usleep(100000);
   const Time our_span = world.env.now() - ours;
   const Time system_span = monotonic() - system;
-  EXPECT_NEAR(static_cast<double>(our_span), static_cast<double>(system_span), 1e-3 * static_cast<double>(system_span));
+  EXPECT_NEAR(static_cast<double>(our_span), static_cast<double>(system_span),
+              1e-3 * static_cast<double>(system_span));
 }
 
 TEST(ThreadEnv, PollUntilKeepsItsDeadline) {
@@ -89,7 +90,8 @@ TEST(ThreadEnv, ThreadsRunAndRethrowOnce) {
   auto good = world.env.spawn("good", [&] { value = 7; });
   good->join();
   EXPECT_EQ(value, 7);
-  auto bad = world.env.spawn("a name longer than the kernel's", [] { throw std::runtime_error("mine"); });
+  auto bad =
+      world.env.spawn("a name longer than the kernel's", [] { throw std::runtime_error("mine"); });
   EXPECT_THROW(bad->join(), std::runtime_error);
   bad->join();
   EXPECT_EQ(world.host.running, 0);

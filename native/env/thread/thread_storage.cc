@@ -22,18 +22,22 @@ namespace {
 constexpr std::string_view kPrefix = "pyrdma-storage-";
 
 [[noreturn]] void fail(const std::string& what, int error) {
-  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG || error == EMFILE || error == ENFILE;
+  const bool full =
+      error == ENOSPC || error == EDQUOT || error == EFBIG || error == EMFILE || error == ENFILE;
   std::string text = what + ": " + std::system_category().message(error);
-  if (error == ENOSPC || error == EDQUOT) text += "; free space there, or set TMPDIR to another disk";
+  if (error == ENOSPC || error == EDQUOT)
+    text += "; free space there, or set TMPDIR to another disk";
   throw Error(full ? ErrorCode::kExhausted : ErrorCode::kUnavailable, text, false);
 }
 
 std::string checked_name(std::string_view name) {
   const bool bad = name.empty() || name.size() > 200 || name.front() == '.' ||
-                   name.find('/') != std::string_view::npos || name.find('\0') != std::string_view::npos;
+                   name.find('/') != std::string_view::npos ||
+                   name.find('\0') != std::string_view::npos;
   if (bad) {
-    throw Error(ErrorCode::kInvalidArgument, "storage: file name '" + std::string(name) +
-                                                 "' must be 1 to 200 bytes without '/', NUL or a leading '.'");
+    throw Error(ErrorCode::kInvalidArgument,
+                "storage: file name '" + std::string(name) +
+                    "' must be 1 to 200 bytes without '/', NUL or a leading '.'");
   }
   return std::string(name);
 }
@@ -106,8 +110,8 @@ void remove_stale_storage(const std::string& parent) {
       continue;
     }
     struct stat info {};
-    if (::fstatat(::dirfd(dir), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(info.st_mode) ||
-        info.st_uid != ::geteuid() || process_start(pid) == start) {
+    if (::fstatat(::dirfd(dir), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || process_start(pid) == start) {
       continue;
     }
     std::error_code ignored;  // another janitor may be faster
@@ -123,7 +127,8 @@ ThreadStorage::ThreadStorage() {
   const int pid = ::getpid();
   folder_ = parent + "/" + std::string(kPrefix) + std::to_string(pid) + "-" +
             std::to_string(process_start(pid)) + "-XXXXXX";
-  if (::mkdtemp(folder_.data()) == nullptr) fail("cannot make a storage folder in " + parent, errno);
+  if (::mkdtemp(folder_.data()) == nullptr)
+    fail("cannot make a storage folder in " + parent, errno);
   folder_fd_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder_fd_ < 0) fail("cannot open " + folder_, errno);
 }
@@ -136,7 +141,8 @@ ThreadStorage::~ThreadStorage() {
 
 std::unique_ptr<File> ThreadStorage::open(std::string_view name) {
   const std::string file = checked_name(name);
-  const int fd = ::openat(folder_fd_, file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int fd =
+      ::openat(folder_fd_, file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) fail("cannot open " + folder_ + "/" + file, errno);
   return std::make_unique<RealFile>(fd, folder_ + "/" + file);
 }

@@ -1,5 +1,5 @@
-// Files of one node in a private folder, which goes when the node goes. A node killed with -9 leaves its
-// folder behind; the next ThreadStorage of the same user removes it.
+// Files of one node in a private folder, which goes when the node goes. A node killed with -9
+// leaves its folder behind; the next ThreadStorage of the same user removes it.
 #pragma once
 #include <memory>
 #include <string>
@@ -27,10 +27,12 @@ class ThreadStorage final : public Storage {
   int folder_fd_ = -1;
 };
 
-/// Removes the storage folders in `parent` that belong to this user and to processes that have ended.
+/// Removes the storage folders in `parent` that belong to this user and to processes that have
+/// ended.
 void remove_stale_storage(const std::string& parent);
 
-/// Start time of process `pid` in the kernel's ticks, which with the pid names it for good; 0: no such process.
+/// Start time of process `pid` in the kernel's ticks, which with the pid names it for good; 0: no
+/// such process.
 std::uint64_t process_start(int pid);
 
 }  // namespace pyrdma

@@ -14,8 +14,9 @@ class ThreadTrace final : public Trace {
   void event(Time when, std::string_view what, std::string_view details) override {
     if (!enabled()) return;
     // One call, so that lines of several threads do not mix.
-    std::fprintf(stderr, "%" PRId64 " %" PRIu32 " %.*s %.*s\n", when, node_, static_cast<int>(what.size()),
-                 what.data(), static_cast<int>(details.size()), details.data());
+    std::fprintf(stderr, "%" PRId64 " %" PRIu32 " %.*s %.*s\n", when, node_,
+                 static_cast<int>(what.size()), what.data(), static_cast<int>(details.size()),
+                 details.data());
   }
 
  private:

@@ -1,6 +1,7 @@
 // The open ends of one call of post: the receiver's rings, locked from the first send on, and the
-// completions owed to the requester's own queue, which are written when the receiver's are closed. Never
-// two completion rings are held at a time, so nodes that post to each other cannot lock each other out.
+// completions owed to the requester's own queue, which are written when the receiver's are closed.
+// Never two completion rings are held at a time, so nodes that post to each other cannot lock each
+// other out.
 #pragma once
 #include "fabric/shm/completion_queue.h"
 #include "fabric/shm/queue_pair.h"
@@ -16,7 +17,8 @@ class Batch {
 
   /// False when the receiver's rings are not to be had.
   bool open(Path& path) {
-    if (path_ == &path) [[likely]] return true;
+    if (path_ == &path) [[likely]]
+      return true;
     close();
     const Node& node = qp_.node_;
     if (!taker_.open(path.receives(), node.self(), node.session())) return false;

@@ -47,7 +47,9 @@ bool Session::all_attached() const {
   return true;
 }
 
-void Session::request_stop() { session_block(*state_->mapping).stop.store(1, std::memory_order_release); }
+void Session::request_stop() {
+  session_block(*state_->mapping).stop.store(1, std::memory_order_release);
+}
 
 // ---- one node ----
 
@@ -65,7 +67,8 @@ struct ShmNode::State {
   Monitor monitor;
 };
 
-ShmNode::ShmNode(const std::string& session_name, NodeId node, std::uint32_t nodes, const std::string& token)
+ShmNode::ShmNode(const std::string& session_name, NodeId node, std::uint32_t nodes,
+                 const std::string& token)
     : state_(std::make_unique<State>(session_name, node, nodes, token)) {}
 ShmNode::~ShmNode() = default;
 Env& ShmNode::env() { return state_->node.env(); }
@@ -74,7 +77,8 @@ void ShmNode::request_stop() { state_->node.stop(); }
 // ---- all nodes in one process ----
 
 struct ShmCluster::State {
-  explicit State(const ShmOptions& options) : session(create_session_block(options.nodes, options.seed)) {
+  explicit State(const ShmOptions& options)
+      : session(create_session_block(options.nodes, options.seed)) {
     std::vector<Node*> local;
     for (NodeId node = 0; node < options.nodes; ++node) {
       nodes.push_back(std::make_unique<Node>(session, node, mappings, 0));
@@ -98,7 +102,9 @@ std::uint32_t ShmCluster::nodes() const { return static_cast<std::uint32_t>(stat
 Env& ShmCluster::env(NodeId node) { return state_->nodes.at(node)->env(); }
 Time ShmCluster::now() const { return state_->nodes.front()->env().now(); }
 void ShmCluster::kill(NodeId node) { state_->nodes.at(node)->kill(); }
-void ShmCluster::request_stop() { session_block(*state_->session).stop.store(1, std::memory_order_release); }
+void ShmCluster::request_stop() {
+  session_block(*state_->session).stop.store(1, std::memory_order_release);
+}
 
 void ShmCluster::run(FunctionRef<void(Env&)> per_node) {
   std::mutex mutex;
@@ -106,17 +112,18 @@ void ShmCluster::run(FunctionRef<void(Env&)> per_node) {
   std::vector<std::unique_ptr<Thread>> threads;
   for (auto& node : state_->nodes) {
     if (session_block(*state_->session).state(node->self()) == NodeState::kKilled) continue;
-    threads.push_back(node->env().spawn("node" + std::to_string(node->self()), [&, this, at = node.get()] {
-      try {
-        per_node(at->env());
-      } catch (const NodeKilled&) {
-        return;
-      } catch (...) {  // NOLINT: rethrown below
-        const std::lock_guard lock(mutex);
-        if (!first) first = std::current_exception();
-        state_->stop_all();
-      }
-    }));
+    threads.push_back(
+        node->env().spawn("node" + std::to_string(node->self()), [&, this, at = node.get()] {
+          try {
+            per_node(at->env());
+          } catch (const NodeKilled&) {
+            return;
+          } catch (...) {  // NOLINT: rethrown below
+            const std::lock_guard lock(mutex);
+            if (!first) first = std::current_exception();
+            state_->stop_all();
+          }
+        }));
   }
   threads.clear();
   for (auto& node : state_->nodes) node->clear_stop();

@@ -1,10 +1,10 @@
-// Nodes that share the memory of one machine. The initiator's CPU plays the NIC, so one-sided requests need
-// nothing of the target's threads. Three entry points:
-//   Session     the controller's end of a run whose nodes are processes: keeps the shared control segment alive
-//   ShmNode     one node, in its own process
-//   ShmCluster  all nodes as threads of this process (tests, thread sanitizer); same face as sim::SimCluster
-// Nothing here has a name in the file system: segments are memory files that die with the last process that
-// maps them, whatever killed it.
+// Nodes that share the memory of one machine. The initiator's CPU plays the NIC, so one-sided
+// requests need nothing of the target's threads. Three entry points:
+//   Session     the controller's end of a run whose nodes are processes: keeps the shared control
+//   segment alive ShmNode     one node, in its own process ShmCluster  all nodes as threads of this
+//   process (tests, thread sanitizer); same face as sim::SimCluster
+// Nothing here has a name in the file system: segments are memory files that die with the last
+// process that maps them, whatever killed it.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -23,11 +23,12 @@ struct SessionOptions {
   std::uint64_t seed = 1;
 };
 
-/// Owned by the controller until all nodes have ended. name() and token() go to the node processes by a
-/// pipe or the environment; the token is a secret of this run.
+/// Owned by the controller until all nodes have ended. name() and token() go to the node processes
+/// by a pipe or the environment; the token is a secret of this run.
 class Session {
  public:
-  /// Throws Error(kInvalidArgument) for a bad node count, Error(kUnavailable) when the system has no memory files.
+  /// Throws Error(kInvalidArgument) for a bad node count, Error(kUnavailable) when the system has
+  /// no memory files.
   explicit Session(const SessionOptions& options);
   ~Session();
   Session(const Session&) = delete;
@@ -40,7 +41,8 @@ class Session {
   std::vector<NodeId> dead_nodes() const;
   /// True once every node has attached.
   bool all_attached() const;
-  /// Makes the blocking Env calls of all nodes throw Error("stopped"). Safe from any thread and signal handlers.
+  /// Makes the blocking Env calls of all nodes throw Error("stopped"). Safe from any thread and
+  /// signal handlers.
   void request_stop();
 
  private:
@@ -55,16 +57,19 @@ inline std::unique_ptr<Session> create_session(std::uint32_t nodes, std::uint64_
 /// One node, in this process. A process may hold several nodes of several sessions.
 class ShmNode {
  public:
-  /// Attaches as node `node` of `nodes`. Throws Error(kUnavailable) when the session is gone or belongs to
-  /// somebody else, Error(kInvalidArgument) for a wrong token, count, or a node that is taken.
-  ShmNode(const std::string& session_name, NodeId node, std::uint32_t nodes, const std::string& token);
+  /// Attaches as node `node` of `nodes`. Throws Error(kUnavailable) when the session is gone or
+  /// belongs to somebody else, Error(kInvalidArgument) for a wrong token, count, or a node that is
+  /// taken.
+  ShmNode(const std::string& session_name, NodeId node, std::uint32_t nodes,
+          const std::string& token);
   ~ShmNode();
   ShmNode(const ShmNode&) = delete;
   ShmNode& operator=(const ShmNode&) = delete;
 
   /// For the constructing thread and those that it spawns.
   Env& env();
-  /// Makes this node's blocking Env calls throw Error("stopped"). Safe from any thread and signal handlers.
+  /// Makes this node's blocking Env calls throw Error("stopped"). Safe from any thread and signal
+  /// handlers.
   void request_stop();
 
  private:
@@ -87,10 +92,11 @@ class ShmCluster {
   std::uint32_t nodes() const;
   Env& env(NodeId node);
 
-  /// Runs `per_node` in one thread per node until all have returned. Rethrows the first error of a node, which
-  /// also stops the others; a killed node is no error.
+  /// Runs `per_node` in one thread per node until all have returned. Rethrows the first error of a
+  /// node, which also stops the others; a killed node is no error.
   void run(FunctionRef<void(Env&)> per_node);
-  /// Ends node `node` for its peers, as if its process were gone; its own blocking calls throw NodeKilled.
+  /// Ends node `node` for its peers, as if its process were gone; its own blocking calls throw
+  /// NodeKilled.
   void kill(NodeId node);
   /// Makes a running run() throw Error("stopped"). Safe from any thread and from signal handlers.
   void request_stop();

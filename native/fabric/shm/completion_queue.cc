@@ -22,14 +22,16 @@ ShmCompletionQueue::~ShmCompletionQueue() { device_.retire_completion_ring(view_
 
 std::size_t ShmCompletionQueue::poll(std::span<Completion> out) {
   Node& node = device_.node();
-  if (!node.waiting().empty()) [[unlikely]] node.waiting().retry(node.env().now());
+  if (!node.waiting().empty()) [[unlikely]]
+    node.waiting().retry(node.env().now());
   CompletionRing& ring = *view_.ring;
   std::size_t count = 0;
   const std::uint64_t before = consumed_;
   while (count < out.size()) {
     const CompletionEntry& entry = view_.entry(consumed_);
     if (entry.sequence.load(std::memory_order_acquire) != consumed_ + 1) break;
-    if (consumed_ == before && relaxed(ring.overrun) != 0) [[unlikely]] return 0;
+    if (consumed_ == before && relaxed(ring.overrun) != 0) [[unlikely]]
+      return 0;
     const auto kind = checked(relaxed(entry.kind), CompletionKind::kPurged);
     Completion& c = out[count];
     c.wr_id = entry.wr_id;
@@ -44,7 +46,8 @@ std::size_t ShmCompletionQueue::poll(std::span<Completion> out) {
     c.flags = entry.flags;
     const std::uint32_t position = entry.send_position;
     ++consumed_;
-    if (kind == CompletionKind::kPurged) [[unlikely]] continue;
+    if (kind == CompletionKind::kPurged) [[unlikely]]
+      continue;
     if (kind == CompletionKind::kSend) device_.release(c.qp_num, position);
     ++count;
   }
@@ -61,7 +64,8 @@ void ShmCompletionQueue::purge(std::uint32_t qp_num) {
   const std::uint64_t produced = std::min(relaxed(ring.produced), consumed + view_.capacity);
   for (std::uint64_t at = consumed; at < produced; ++at) {
     CompletionEntry& entry = view_.entry(at);
-    if (entry.qp_num == qp_num) set_relaxed(entry.kind, static_cast<std::uint8_t>(CompletionKind::kPurged));
+    if (entry.qp_num == qp_num)
+      set_relaxed(entry.kind, static_cast<std::uint8_t>(CompletionKind::kPurged));
   }
   writer.close();
 }

@@ -1,6 +1,7 @@
-// Copies between a node's own memory and a peer's. An aligned word of up to 8 bytes on the side named by
-// the function is never torn, and the last word is stored last, so that a poller of the last word who
-// loads it with acquire finds everything before it (x86 keeps stores in order; elsewhere a fence does).
+// Copies between a node's own memory and a peer's. An aligned word of up to 8 bytes on the side
+// named by the function is never torn, and the last word is stored last, so that a poller of the
+// last word who loads it with acquire finds everything before it (x86 keeps stores in order;
+// elsewhere a fence does).
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -28,7 +29,9 @@ struct Unaligned {
   typedef T Type __attribute__((may_alias, aligned(1)));
 };
 
-inline bool is_aligned(const void* at, std::size_t to) { return reinterpret_cast<std::uintptr_t>(at) % to == 0; }
+inline bool is_aligned(const void* at, std::size_t to) {
+  return reinterpret_cast<std::uintptr_t>(at) % to == 0;
+}
 
 /// One word. Volatile keeps the compiler from splitting or merging it.
 template <class T>
@@ -36,17 +39,22 @@ inline void copy_word(std::byte* to, const std::byte* from) {
 #if defined(PYRDMA_THREAD_SANITIZER)
   // The sanitizer must see the accesses that hardware makes atomic by themselves.
   T value{};
-  if (is_aligned(from, sizeof(T))) value = __atomic_load_n(reinterpret_cast<const T*>(from), __ATOMIC_RELAXED);
-  else std::memcpy(&value, from, sizeof(T));
-  if (is_aligned(to, sizeof(T))) __atomic_store_n(reinterpret_cast<T*>(to), value, __ATOMIC_RELEASE);
-  else std::memcpy(to, &value, sizeof(T));
+  if (is_aligned(from, sizeof(T)))
+    value = __atomic_load_n(reinterpret_cast<const T*>(from), __ATOMIC_RELAXED);
+  else
+    std::memcpy(&value, from, sizeof(T));
+  if (is_aligned(to, sizeof(T)))
+    __atomic_store_n(reinterpret_cast<T*>(to), value, __ATOMIC_RELEASE);
+  else
+    std::memcpy(to, &value, sizeof(T));
 #else
   using Raw = typename Unaligned<T>::Type;
   *reinterpret_cast<volatile Raw*>(to) = *reinterpret_cast<const volatile Raw*>(from);
 #endif
 }
 
-inline constexpr std::size_t kStringCopyBytes = 4096;  // from here on the CPU's string copy is faster
+inline constexpr std::size_t kStringCopyBytes =
+    4096;  // from here on the CPU's string copy is faster
 
 /// Whole words; the last one apart from the others.
 inline void copy_words(std::byte* to, const std::byte* from, std::size_t bytes) {

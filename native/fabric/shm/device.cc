@@ -51,9 +51,10 @@ std::uint64_t RingPool::take(Kind kind, std::uint64_t bytes) {
     return offset;
   }
   if (bytes > kControlBytes - next_) {
-    throw Error(ErrorCode::kExhausted, "shm: no room for another queue; the queues of one node have " +
-                                           std::to_string((kControlBytes - kRingsBegin) / kMiB) +
-                                           " MiB in all; use fewer or shorter ones");
+    throw Error(ErrorCode::kExhausted,
+                "shm: no room for another queue; the queues of one node have " +
+                    std::to_string((kControlBytes - kRingsBegin) / kMiB) +
+                    " MiB in all; use fewer or shorter ones");
   }
   const std::uint64_t offset = next_;
   next_ += bytes;
@@ -75,7 +76,8 @@ std::uint32_t RegionMemory::publish(const Mapping& mapping) {
     return index;
   }
   throw Error(ErrorCode::kExhausted, "shm: a node has at most " + std::to_string(kMaxSegments) +
-                                         " regions of more than " + std::to_string(kArenaMost / kMiB) + " MiB");
+                                         " regions of more than " +
+                                         std::to_string(kArenaMost / kMiB) + " MiB");
 }
 
 RegionMemory::Piece RegionMemory::take(std::uint64_t bytes) {
@@ -129,8 +131,8 @@ void ShmDevice::check_count(const char* what, std::uint64_t value, std::uint64_t
                             std::uint64_t most) const {
   if (value >= least && value <= most) return;
   throw Error(ErrorCode::kInvalidArgument, std::string(what) + " is " + std::to_string(value) +
-                                               "; this device allows " + std::to_string(least) + " to " +
-                                               std::to_string(most));
+                                               "; this device allows " + std::to_string(least) +
+                                               " to " + std::to_string(most));
 }
 
 std::unique_ptr<ProtectionDomain> ShmDevice::create_protection_domain() {
@@ -146,16 +148,20 @@ std::unique_ptr<MemoryRegion> ShmDevice::allocate(ProtectionDomain& pd, std::siz
                 "region access " + std::to_string(access) +
                     " has remote write or atomic without local write; add kLocalWrite");
   }
-  return std::make_unique<ShmMemoryRegion>(*this, static_cast<ShmProtectionDomain&>(pd).id, bytes, access);
+  return std::make_unique<ShmMemoryRegion>(*this, static_cast<ShmProtectionDomain&>(pd).id, bytes,
+                                           access);
 }
 
 std::unique_ptr<MemoryRegion> ShmDevice::register_memory(ProtectionDomain& /*pd*/, void* /*data*/,
-                                                         std::size_t /*bytes*/, std::uint32_t /*access*/) {
-  throw Error(ErrorCode::kUnavailable,
-              "shm cannot register memory of the caller's, which peers could not map; use allocate()");
+                                                         std::size_t /*bytes*/,
+                                                         std::uint32_t /*access*/) {
+  throw Error(
+      ErrorCode::kUnavailable,
+      "shm cannot register memory of the caller's, which peers could not map; use allocate()");
 }
 
-std::unique_ptr<MemoryRegion> ShmDevice::allocate_device_memory(ProtectionDomain& /*pd*/, std::size_t /*bytes*/,
+std::unique_ptr<MemoryRegion> ShmDevice::allocate_device_memory(ProtectionDomain& /*pd*/,
+                                                                std::size_t /*bytes*/,
                                                                 std::uint32_t /*access*/) {
   throw Error(ErrorCode::kUnavailable, "shm has no memory on the NIC; use allocate()");
 }
@@ -170,18 +176,21 @@ std::unique_ptr<SharedReceiveQueue> ShmDevice::create_shared_receive_queue(Prote
                                                                            std::uint32_t max_sges) {
   check_count("shared receive queue entries", entries, 1, kMaxQueueEntries);
   check_count("shared receive queue max_sges", max_sges, 1, kMaxSges);
-  return std::make_unique<ShmSharedReceiveQueue>(*this, static_cast<ShmProtectionDomain&>(pd).id, entries,
-                                                 max_sges);
+  return std::make_unique<ShmSharedReceiveQueue>(*this, static_cast<ShmProtectionDomain&>(pd).id,
+                                                 entries, max_sges);
 }
 
-std::unique_ptr<QueuePair> ShmDevice::create_queue_pair(ProtectionDomain& pd, CompletionQueue& send_queue,
-                                                        CompletionQueue& receive_queue, const QpOptions& options,
+std::unique_ptr<QueuePair> ShmDevice::create_queue_pair(ProtectionDomain& pd,
+                                                        CompletionQueue& send_queue,
+                                                        CompletionQueue& receive_queue,
+                                                        const QpOptions& options,
                                                         SharedReceiveQueue* shared_receives) {
   if (options.transport == Transport::kDc || options.dc_target) {
     throw Error(ErrorCode::kUnavailable, "shm has no DC transport; use RC, or the sim fabric");
   }
   check_count("send_entries", options.send_entries, 1, kMaxQueueEntries);
-  if (shared_receives == nullptr) check_count("receive_entries", options.receive_entries, 1, kMaxQueueEntries);
+  if (shared_receives == nullptr)
+    check_count("receive_entries", options.receive_entries, 1, kMaxQueueEntries);
   check_count("max_sges", options.max_sges, 1, kMaxSges);
   check_count("max_inline", options.max_inline, 0, kMaxInline);
   check_count("max_outstanding_reads", options.max_outstanding_reads, 1, kMaxQueueEntries);
@@ -193,21 +202,24 @@ std::unique_ptr<QueuePair> ShmDevice::create_queue_pair(ProtectionDomain& pd, Co
                                         static_cast<ShmSharedReceiveQueue*>(shared_receives));
 }
 
-std::unique_ptr<AddressHandle> ShmDevice::create_address_handle(ProtectionDomain& /*pd*/, const QpAddress& peer) {
+std::unique_ptr<AddressHandle> ShmDevice::create_address_handle(ProtectionDomain& /*pd*/,
+                                                                const QpAddress& peer) {
   if (peer.node >= node_.session().nodes) {
-    throw Error(ErrorCode::kInvalidArgument, "address handle: node is " + std::to_string(peer.node) +
-                                                 "; the nodes are 0 to " +
-                                                 std::to_string(node_.session().nodes - 1));
+    throw Error(ErrorCode::kInvalidArgument,
+                "address handle: node is " + std::to_string(peer.node) + "; the nodes are 0 to " +
+                    std::to_string(node_.session().nodes - 1));
   }
   return std::make_unique<ShmAddressHandle>(peer.node);
 }
 
 // ---- tables of the control segment ----
 
-ReceiveView ShmDevice::make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges, std::uint64_t* offset) {
+ReceiveView ShmDevice::make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges,
+                                         std::uint64_t* offset) {
   const std::uint32_t slots = std::bit_ceil(capacity);
   *offset = rings_.take(RingPool::Kind::kReceive, receive_ring_bytes(slots, max_sges));
-  auto* ring = reinterpret_cast<ReceiveRing*>(reinterpret_cast<std::byte*>(&node_.control()) + *offset);
+  auto* ring =
+      reinterpret_cast<ReceiveRing*>(reinterpret_cast<std::byte*>(&node_.control()) + *offset);
   // Nobody else reads a ring before a queue pair names it with its new id.
   set_relaxed(ring->slots, slots);
   set_relaxed(ring->max_sges, max_sges);
@@ -222,14 +234,16 @@ ReceiveView ShmDevice::make_receive_ring(std::uint32_t capacity, std::uint32_t m
 CompletionView ShmDevice::make_completion_ring(std::uint32_t capacity, std::uint64_t* offset) {
   const std::uint32_t slots = std::bit_ceil(capacity);
   *offset = rings_.take(RingPool::Kind::kCompletion, completion_ring_bytes(slots));
-  auto* ring = reinterpret_cast<CompletionRing*>(reinterpret_cast<std::byte*>(&node_.control()) + *offset);
+  auto* ring =
+      reinterpret_cast<CompletionRing*>(reinterpret_cast<std::byte*>(&node_.control()) + *offset);
   set_relaxed(ring->slots, slots);
   set_relaxed(ring->head.capacity, capacity);
   set_relaxed(ring->produced, std::uint64_t{0});
   set_relaxed(ring->consumed_seen, std::uint64_t{0});
   set_relaxed(ring->consumed, std::uint64_t{0});
   set_relaxed(ring->overrun, 0U);
-  for (std::uint32_t i = 0; i < slots; ++i) set_relaxed(ring->entries[i].sequence, std::uint64_t{0});
+  for (std::uint32_t i = 0; i < slots; ++i)
+    set_relaxed(ring->entries[i].sequence, std::uint64_t{0});
   const std::lock_guard lock(mutex_);
   ring->head.id.store(next_ring_id_, std::memory_order_release);
   return {ring, next_ring_id_++, slots - 1, capacity};
@@ -241,7 +255,8 @@ void ShmDevice::retire_receive_ring(const ReceiveView& view, std::uint64_t offse
   head.id.store(0, std::memory_order_release);
   if (!locked) return;  // its holder hangs: the room is not used again
   unlock(head.lock);
-  rings_.give_back(RingPool::Kind::kReceive, receive_ring_bytes(view.mask + 1, view.max_sges), offset);
+  rings_.give_back(RingPool::Kind::kReceive, receive_ring_bytes(view.mask + 1, view.max_sges),
+                   offset);
 }
 
 void ShmDevice::retire_completion_ring(const CompletionView& view, std::uint64_t offset) {
@@ -253,8 +268,8 @@ void ShmDevice::retire_completion_ring(const CompletionView& view, std::uint64_t
   rings_.give_back(RingPool::Kind::kCompletion, completion_ring_bytes(view.mask + 1), offset);
 }
 
-std::uint32_t ShmDevice::add_region(std::uint32_t pd, std::uint32_t access, const RegionMemory::Piece& piece,
-                                    std::uint64_t bytes) {
+std::uint32_t ShmDevice::add_region(std::uint32_t pd, std::uint32_t access,
+                                    const RegionMemory::Piece& piece, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   check_count("regions of a node", region_count_ + 1ULL, 1, kRegionSlots / 2);
   RegionEntry* regions = node_.control().regions;
@@ -312,8 +327,8 @@ std::uint32_t ShmDevice::take_qp_number() {
     return next_qp_slot_++ + kQpSlots * (1U + first % 255U);
   }
   if (free_qp_numbers_.empty()) {
-    throw Error(ErrorCode::kExhausted,
-                "shm: a node has at most " + std::to_string(kQpSlots - 1) + " queue pairs; destroy some");
+    throw Error(ErrorCode::kExhausted, "shm: a node has at most " + std::to_string(kQpSlots - 1) +
+                                           " queue pairs; destroy some");
   }
   const std::uint32_t old = free_qp_numbers_.front();
   free_qp_numbers_.pop_front();

@@ -1,4 +1,5 @@
-// The device of one node: regions, queues and queue pairs in its control segment and its memory files.
+// The device of one node: regions, queues and queue pairs in its control segment and its memory
+// files.
 #pragma once
 #include <deque>
 #include <map>
@@ -23,7 +24,8 @@ struct ShmAddressHandle final : AddressHandle {
   std::uint32_t node;
 };
 
-/// Room for rings in the control segment. Rings of one kind and size are recycled among themselves only.
+/// Room for rings in the control segment. Rings of one kind and size are recycled among themselves
+/// only.
 class RingPool {
  public:
   enum class Kind : std::uint8_t { kReceive, kCompletion };
@@ -37,8 +39,8 @@ class RingPool {
   std::uint64_t next_ = kRingsBegin;
 };
 
-/// Memory for regions. Addresses are never used twice: a request that passed its checks just before a
-/// deregistration then meets zeros that nobody owns, not another region.
+/// Memory for regions. Addresses are never used twice: a request that passed its checks just before
+/// a deregistration then meets zeros that nobody owns, not another region.
 class RegionMemory {
  public:
   RegionMemory(Control& control, MappingTable& mappings) : control_(control), mappings_(mappings) {}
@@ -55,7 +57,7 @@ class RegionMemory {
   Control& control_;
   MappingTable& mappings_;
   std::mutex mutex_;
-  Piece arena_;                // small regions are cut from it
+  Piece arena_;  // small regions are cut from it
   std::uint64_t arena_used_ = 0;
 };
 
@@ -68,25 +70,30 @@ class ShmDevice final : public Device {
   Rendezvous& rendezvous() override { return rendezvous_; }
 
   std::unique_ptr<ProtectionDomain> create_protection_domain() override;
-  std::unique_ptr<MemoryRegion> allocate(ProtectionDomain& pd, std::size_t bytes, std::uint32_t access) override;
+  std::unique_ptr<MemoryRegion> allocate(ProtectionDomain& pd, std::size_t bytes,
+                                         std::uint32_t access) override;
   std::unique_ptr<MemoryRegion> register_memory(ProtectionDomain& pd, void* data, std::size_t bytes,
                                                 std::uint32_t access) override;
   std::unique_ptr<MemoryRegion> allocate_device_memory(ProtectionDomain& pd, std::size_t bytes,
                                                        std::uint32_t access) override;
   std::unique_ptr<CompletionQueue> create_completion_queue(std::uint32_t entries) override;
-  std::unique_ptr<SharedReceiveQueue> create_shared_receive_queue(ProtectionDomain& pd, std::uint32_t entries,
+  std::unique_ptr<SharedReceiveQueue> create_shared_receive_queue(ProtectionDomain& pd,
+                                                                  std::uint32_t entries,
                                                                   std::uint32_t max_sges) override;
   std::unique_ptr<QueuePair> create_queue_pair(ProtectionDomain& pd, CompletionQueue& send_queue,
-                                               CompletionQueue& receive_queue, const QpOptions& options,
+                                               CompletionQueue& receive_queue,
+                                               const QpOptions& options,
                                                SharedReceiveQueue* shared_receives) override;
-  std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd, const QpAddress& peer) override;
+  std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd,
+                                                       const QpAddress& peer) override;
 
   // For the objects that it made.
   Node& node() { return node_; }
   RingPool& rings() { return rings_; }
   RegionMemory& memory() { return memory_; }
   /// A ring with its checked view; `id` is new.
-  ReceiveView make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges, std::uint64_t* offset);
+  ReceiveView make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges,
+                                std::uint64_t* offset);
   CompletionView make_completion_ring(std::uint32_t capacity, std::uint64_t* offset);
   /// Waits for requesters that are at the ring and sends later ones away.
   void retire_receive_ring(const ReceiveView& view, std::uint64_t offset);
@@ -101,7 +108,8 @@ class ShmDevice final : public Device {
     return static_cast<std::uint32_t>(released_[qp_slot(qp_num)].load(std::memory_order_acquire));
   }
   void set_released(std::uint32_t qp_num, std::uint32_t position) {
-    released_[qp_slot(qp_num)].store((std::uint64_t{qp_num} << 32) | position, std::memory_order_release);
+    released_[qp_slot(qp_num)].store((std::uint64_t{qp_num} << 32) | position,
+                                     std::memory_order_release);
   }
   void release(std::uint32_t qp_num, std::uint32_t position) {
     const std::uint64_t now = released_[qp_slot(qp_num)].load(std::memory_order_relaxed);
@@ -110,7 +118,8 @@ class ShmDevice final : public Device {
   }
 
  private:
-  void check_count(const char* what, std::uint64_t value, std::uint64_t least, std::uint64_t most) const;
+  void check_count(const char* what, std::uint64_t value, std::uint64_t least,
+                   std::uint64_t most) const;
 
   Node& node_;
   std::string name_;

@@ -1,5 +1,6 @@
-// Peers that lie: random requests, and random words in the shared segments. Whatever they hold, requests end with
-// a status and nobody touches memory outside regions (the address sanitizer watches).
+// Peers that lie: random requests, and random words in the shared segments. Whatever they hold,
+// requests end with a status and nobody touches memory outside regions (the address sanitizer
+// watches).
 #include <gtest/gtest.h>
 
 #include <random>
@@ -26,14 +27,17 @@ class Malformed {
     request.sges = pick(50) == 0 ? nullptr : sges_;
     request.opcode = static_cast<Opcode>(pick(12));
     request.flags = static_cast<std::uint8_t>(random_() & ~std::uint64_t{kInline});
-    if (pick(8) == 0) {  // inline buffers are the caller's own: they must exist, whatever their length
+    if (pick(8) ==
+        0) {  // inline buffers are the caller's own: they must exist, whatever their length
       request.flags |= kInline;
-      for (Sge& sge : sges_) sge = {reinterpret_cast<std::uint64_t>(sges_), static_cast<std::uint32_t>(pick(33)), 0};
+      for (Sge& sge : sges_)
+        sge = {reinterpret_cast<std::uint64_t>(sges_), static_cast<std::uint32_t>(pick(33)), 0};
     }
     request.remote_addr = pick(4) == 0 ? random_() : pair_.b.region->addr() + pick(1 << 17);
     request.rkey = pick(4) == 0 ? static_cast<std::uint32_t>(random_()) : pair_.b.region->rkey();
     request.remote_qkey = pick(2) == 0 ? 0x0205 : static_cast<std::uint32_t>(random_());
-    request.remote_qpn = pick(2) == 0 ? pair_.b.qp->qp_num() : static_cast<std::uint32_t>(random_());
+    request.remote_qpn =
+        pick(2) == 0 ? pair_.b.qp->qp_num() : static_cast<std::uint32_t>(random_());
     if (transport == Transport::kUd && pick(8) != 0) request.address_handle = handle;
     return request;
   }
@@ -81,7 +85,8 @@ TEST_P(ShmMalformed, HundredThousandRequestsCrashNothing) {
     if (malformed.pick(2) == 0) malformed.receive();
     const WorkRequest request = malformed.request(GetParam(), handle.get());
     accepted += pair.a.qp->post({&request, 1}).accepted;
-    if (pair.a.qp->state() != QpState::kReadyToSend || pair.b.qp->state() != QpState::kReadyToSend || i % 64 == 0) {
+    if (pair.a.qp->state() != QpState::kReadyToSend ||
+        pair.b.qp->state() != QpState::kReadyToSend || i % 64 == 0) {
       completed += drain(pair.a);
       drain(pair.b);
       pair.reconnect();
@@ -100,7 +105,8 @@ TEST_P(ShmMalformed, HundredThousandRequestsCrashNothing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, ShmMalformed, testing::Values(Transport::kRc, Transport::kUc, Transport::kUd),
+INSTANTIATE_TEST_SUITE_P(Transports, ShmMalformed,
+                         testing::Values(Transport::kRc, Transport::kUc, Transport::kUd),
                          [](const auto& param) { return std::string(to_string(param.param)); });
 
 // Random 32-bit words over the parts of node 1's control segment that node 0 believes.
@@ -127,16 +133,25 @@ TEST(ShmHostile, RandomWordsInThePeersSegmentCrashNothing) {
     const std::uint64_t completions = relaxed(entry.completions);
     // Not the locks: a lock that a living node never lets go costs its waiters kLockPatience each.
     switch (round % 5) {
-      case 0: scribble(reinterpret_cast<std::byte*>(&entry) + 4, sizeof entry - 4); break;
-      case 1: scribble(base + receives + 8, sizeof(ReceiveRing) - 8); break;
-      case 2: scribble(base + completions + 8, sizeof(CompletionRing) - 8); break;
+      case 0:
+        scribble(reinterpret_cast<std::byte*>(&entry) + 4, sizeof entry - 4);
+        break;
+      case 1:
+        scribble(base + receives + 8, sizeof(ReceiveRing) - 8);
+        break;
+      case 2:
+        scribble(base + completions + 8, sizeof(CompletionRing) - 8);
+        break;
       case 3: {
         for (RegionEntry& region : victim.control().regions) {
-          if (relaxed(region.key) == pair.b.region->rkey()) scribble(reinterpret_cast<std::byte*>(&region) + 4, 60);
+          if (relaxed(region.key) == pair.b.region->rkey())
+            scribble(reinterpret_cast<std::byte*>(&region) + 4, 60);
         }
         break;
       }
-      default: scribble(reinterpret_cast<std::byte*>(&victim.control().segments[0]), sizeof(SegmentEntry)); break;
+      default:
+        scribble(reinterpret_cast<std::byte*>(&victim.control().segments[0]), sizeof(SegmentEntry));
+        break;
     }
     victim.change_epoch();
     for (int i = 0; i < 4; ++i) {

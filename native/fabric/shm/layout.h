@@ -1,6 +1,6 @@
-// What lies in a node's control segment, which all nodes of the run map: regions by key, queue pairs, rings.
-// Every word here may be written by a hostile peer at any time: readers copy it once, check the copy and
-// use the copy. Nothing in it is a pointer.
+// What lies in a node's control segment, which all nodes of the run map: regions by key, queue
+// pairs, rings. Every word here may be written by a hostile peer at any time: readers copy it once,
+// check the copy and use the copy. Nothing in it is a pointer.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -29,8 +29,8 @@ inline constexpr std::uint64_t kControlMagic = 0x70797264'6d61'0001ULL;
 struct ControlHeader {
   std::uint64_t magic;
   std::uint32_t node;
-  // Changes with everything that makes cached knowledge of this node stale: a deregistration, a queue
-  // pair leaving service, the node's end. Requesters compare it before each request.
+  // Changes with everything that makes cached knowledge of this node stale: a deregistration, a
+  // queue pair leaving service, the node's end. Requesters compare it before each request.
   alignas(kCacheLine) Word<std::uint64_t> epoch;
   Word<std::uint32_t> gone;  // the node has left or was killed
 };
@@ -49,7 +49,7 @@ struct alignas(kCacheLine) RegionEntry {
   Word<std::uint32_t> access;
   Word<std::uint32_t> pd;
   Word<std::uint32_t> segment;
-  Word<std::uint64_t> addr;    // in the owner's process
+  Word<std::uint64_t> addr;  // in the owner's process
   Word<std::uint64_t> length;
   Word<std::uint64_t> offset;  // in the segment
 };
@@ -73,8 +73,8 @@ struct SharedLock {
   Word<std::uint32_t> holder;
 };
 
-/// Rings are recycled only as rings of the same kind, so that a late peer finds a lock and an id that has
-/// changed, never foreign data.
+/// Rings are recycled only as rings of the same kind, so that a late peer finds a lock and an id
+/// that has changed, never foreign data.
 struct RingHead {
   SharedLock lock;
   Word<std::uint32_t> capacity;  // entries in use
@@ -89,8 +89,8 @@ struct ReceiveEntry {
 };
 static_assert(sizeof(ReceiveEntry) == 32);
 
-/// Posted receives: the owner appends, requesters take under the lock. Followed by `slots` entries, and then by
-/// slots * (max_sges - 1) further Sge.
+/// Posted receives: the owner appends, requesters take under the lock. Followed by `slots` entries,
+/// and then by slots * (max_sges - 1) further Sge.
 struct ReceiveRing {
   RingHead head;
   Word<std::uint32_t> slots;  // power of two
@@ -104,7 +104,8 @@ struct CompletionEntry {
   Word<std::uint64_t> sequence;  // position + 1 once valid
   std::uint64_t wr_id;
   std::uint32_t qp_num, byte_count, immediate, source_qpn, source_node, vendor_error;
-  std::uint32_t send_position;  // of a send-queue completion: the queue pair's requests up to this are done
+  std::uint32_t
+      send_position;  // of a send-queue completion: the queue pair's requests up to this are done
   std::uint8_t status, opcode, flags;
   Word<std::uint8_t> kind;  // CompletionKind
   std::uint64_t unused[2];
@@ -116,7 +117,7 @@ struct CompletionRing {
   RingHead head;
   Word<std::uint32_t> slots;  // power of two
   Word<std::uint64_t> produced;
-  Word<std::uint64_t> consumed_seen;  // the producers' copy of `consumed`
+  Word<std::uint64_t> consumed_seen;                 // the producers' copy of `consumed`
   alignas(kCacheLine) Word<std::uint64_t> consumed;  // the owner's line
   Word<std::uint32_t> overrun;
   alignas(kCacheLine) CompletionEntry entries[1];

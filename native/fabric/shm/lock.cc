@@ -9,7 +9,8 @@ bool lock_contended(SharedLock& lock, NodeId self, const SessionBlock& session) 
   for (std::uint32_t turn = 1;; ++turn) {
     std::uint32_t holder = relaxed(lock.holder);
     if (holder == 0) {
-      if (lock.holder.compare_exchange_weak(holder, self + 1, std::memory_order_acquire)) return true;
+      if (lock.holder.compare_exchange_weak(holder, self + 1, std::memory_order_acquire))
+        return true;
       continue;
     }
     if (turn % 64 != 0) {
@@ -19,7 +20,8 @@ bool lock_contended(SharedLock& lock, NodeId self, const SessionBlock& session) 
       continue;
     }
     const bool orphaned = holder > session.nodes || session.is_dead(holder - 1);
-    if (orphaned && lock.holder.compare_exchange_strong(holder, self + 1, std::memory_order_acquire)) {
+    if (orphaned &&
+        lock.holder.compare_exchange_strong(holder, self + 1, std::memory_order_acquire)) {
       return true;
     }
     if (session.clock.now() > give_up) return false;

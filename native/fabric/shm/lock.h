@@ -1,5 +1,6 @@
-// A lock in shared memory, held over one batch of requests. It survives its holder: the lock of a dead
-// node is taken over, and a holder that does not let go within kLockPatience is taken for unreachable.
+// A lock in shared memory, held over one batch of requests. It survives its holder: the lock of a
+// dead node is taken over, and a holder that does not let go within kLockPatience is taken for
+// unreachable.
 #pragma once
 #include "fabric/shm/layout.h"
 #include "fabric/shm/session_block.h"
@@ -9,7 +10,8 @@ namespace pyrdma::fabric::shm {
 inline constexpr Time kLockPatience = 4 * kSecond;
 
 /// The rest of lock(): waits, takes over, gives up.
-[[gnu::cold, gnu::noinline]] bool lock_contended(SharedLock& lock, NodeId self, const SessionBlock& session);
+[[gnu::cold, gnu::noinline]] bool lock_contended(SharedLock& lock, NodeId self,
+                                                 const SessionBlock& session);
 
 /// False when the holder did not let go in time.
 inline bool lock(SharedLock& lock, NodeId self, const SessionBlock& session) {

@@ -17,7 +17,8 @@ namespace pyrdma::fabric::shm {
 namespace {
 
 constexpr NodeId kController = kMaxNodes;
-constexpr int kLookMs = 100;  // for nodes that have attached since, and for processes without a descriptor
+constexpr int kLookMs =
+    100;  // for nodes that have attached since, and for processes without a descriptor
 constexpr int kRetryMs = 1;
 
 int open_process(int pid) {
@@ -36,7 +37,8 @@ Monitor::Monitor(std::shared_ptr<Mapping> session, std::vector<Node*> local, boo
       local_(std::move(local)),
       watch_controller_(watch_controller),
       event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (event_ < 0) throw Error(ErrorCode::kExhausted, "shm: no event descriptor; raise the limit of open files");
+  if (event_ < 0)
+    throw Error(ErrorCode::kExhausted, "shm: no event descriptor; raise the limit of open files");
   for (Node* node : local_) node->set_wake([this] { wake(); });
   if (watch_controller_) {
     const SessionBlock& block = session_block(*session_);
@@ -63,7 +65,10 @@ void Monitor::wake() {
 }
 
 void Monitor::watch(NodeId node, int pid, std::uint64_t start) {
-  if (pid == ::getpid()) return;
+  if (pid == ::getpid()) {
+    watched_.push_back({node, pid, start, -1, true});
+    return;
+  }
   watched_.push_back({node, pid, start, open_process(pid), false});
   // The process may have ended, and its pid been given away, before the descriptor was made.
   if (process_start(pid) != start) check(watched_.back());
@@ -72,10 +77,17 @@ void Monitor::watch(NodeId node, int pid, std::uint64_t start) {
 void Monitor::find_processes() {
   SessionBlock& block = session_block(*session_);
   for (NodeId node = 0; node < std::min(block.nodes, kMaxNodes); ++node) {
-    if (!block.is_attached(node)) continue;
-    const bool known = std::any_of(watched_.begin(), watched_.end(),
-                                   [node](const Watched& watched) { return watched.node == node; });
-    if (!known) watch(node, static_cast<int>(relaxed(block.entries[node].pid)), relaxed(block.entries[node].start));
+    const bool known =
+        std::any_of(watched_.begin(), watched_.end(),
+                    [node](const Watched& watched) { return watched.node == node; });
+    if (known) continue;
+    if (block.is_gone(node)) {  // somebody else was faster
+      watched_.push_back({node, 0, 0, -1, true});
+      for (Node* local : local_) local->peer(node).mark_gone();
+    } else if (block.is_attached(node)) {
+      watch(node, static_cast<int>(relaxed(block.entries[node].pid)),
+            relaxed(block.entries[node].start));
+    }
   }
 }
 
@@ -114,7 +126,7 @@ void Monitor::run() {
   while (!stop_.load(std::memory_order_acquire)) {
     find_processes();
     queries.assign(1, {event_, POLLIN, 0});
-    bool settled = watched_.size() + local_.size() >= block.nodes + (watch_controller_ ? 1U : 0U);
+    bool settled = watched_.size() == block.nodes + (watch_controller_ ? 1U : 0U);
     for (Watched& watched : watched_) {
       if (watched.ended) continue;
       if (watched.descriptor < 0) {

@@ -1,5 +1,6 @@
-// One thread per process: learns of the death of other nodes' processes, and retries requests that wait while
-// the node's own threads neither post nor poll. It sleeps when there is nothing to watch or retry.
+// One thread per process: learns of the death of other nodes' processes, and retries requests that
+// wait while the node's own threads neither post nor poll. It sleeps when there is nothing to watch
+// or retry.
 #pragma once
 #include <memory>
 #include <thread>
@@ -11,8 +12,8 @@ namespace pyrdma::fabric::shm {
 
 class Monitor {
  public:
-  /// Watches all nodes of `session` that are other processes, and serves `local` nodes, which outlive it.
-  /// With `watch_controller`, the controller's end stops the local nodes.
+  /// Watches all nodes of `session` that are other processes, and serves `local` nodes, which
+  /// outlive it. With `watch_controller`, the controller's end stops the local nodes.
   Monitor(std::shared_ptr<Mapping> session, std::vector<Node*> local, bool watch_controller);
   ~Monitor();
   Monitor(const Monitor&) = delete;
@@ -26,7 +27,7 @@ class Monitor {
     int pid;
     std::uint64_t start;
     int descriptor;  // of the process; -1 where the kernel has none, then it is asked for regularly
-    bool ended;
+    bool ended;  // or of this process, which needs no watching
   };
   void run();
   void find_processes();

@@ -31,7 +31,8 @@ void WaitingList::retry(Time now) {
 
 namespace {
 
-ThreadEnvOptions env_options(const SessionBlock& session, NodeId self, std::uint32_t threads_before) {
+ThreadEnvOptions env_options(const SessionBlock& session, NodeId self,
+                             std::uint32_t threads_before) {
   ThreadEnvOptions options;
   options.node = self;
   options.nodes = session.nodes;
@@ -43,7 +44,8 @@ ThreadEnvOptions env_options(const SessionBlock& session, NodeId self, std::uint
 
 }  // namespace
 
-Node::Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings, std::uint32_t threads_before)
+Node::Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings,
+           std::uint32_t threads_before)
     : session_(std::move(session)),
       self_(self),
       mappings_(mappings),
@@ -62,16 +64,18 @@ Node::Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings
   control().header.epoch.store(1, std::memory_order_relaxed);
   NodeEntry& entry = block.entries[self];
   auto free = static_cast<std::uint32_t>(NodeState::kFree);
-  if (!entry.state.compare_exchange_strong(free, static_cast<std::uint32_t>(NodeState::kAttaching))) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "shm: node " + std::to_string(self) + " of this session is taken; a node attaches once");
+  if (!entry.state.compare_exchange_strong(free,
+                                           static_cast<std::uint32_t>(NodeState::kAttaching))) {
+    throw Error(ErrorCode::kInvalidArgument, "shm: node " + std::to_string(self) +
+                                                 " of this session is taken; a node attaches once");
   }
   set_relaxed(entry.start, process_start(::getpid()));
   set_relaxed(entry.control_inode, control_->inode());
   set_relaxed(entry.control_descriptor, static_cast<std::uint32_t>(control_->descriptor()));
   set_relaxed(entry.pid, static_cast<std::uint32_t>(::getpid()));
   for (NodeId node = 0; node < block.nodes; ++node) {
-    peers_.push_back(std::make_unique<Peer>(block, node, mappings_, node == self ? control_ : nullptr));
+    peers_.push_back(
+        std::make_unique<Peer>(block, node, mappings_, node == self ? control_ : nullptr));
   }
   device_ = std::make_unique<ShmDevice>(*this);
   env_.attach(*device_);
@@ -84,14 +88,16 @@ void Node::kill() { leave(NodeState::kKilled); }
 
 void Node::leave(NodeState state) {
   auto attached = static_cast<std::uint32_t>(NodeState::kAttached);
-  session().entries[self_].state.compare_exchange_strong(attached, static_cast<std::uint32_t>(state));
+  session().entries[self_].state.compare_exchange_strong(attached,
+                                                         static_cast<std::uint32_t>(state));
   peers_[self_]->mark_gone();
 }
 
 void Node::on_slow_turn() {
   if (!waiting_.empty()) waiting_.retry(env_.now());
   if (session().state(self_) == NodeState::kKilled) throw NodeKilled{};
-  if (stop_.load(std::memory_order_acquire) || session().stop.load(std::memory_order_acquire) != 0) {
+  if (stop_.load(std::memory_order_acquire) ||
+      session().stop.load(std::memory_order_acquire) != 0) {
     throw Error(ErrorCode::kUnavailable, "stopped");
   }
 }

@@ -19,7 +19,8 @@ class ShmDevice;
 class Waiter {
  public:
   virtual ~Waiter() = default;
-  /// Tries again what is due. True when nothing waits any more. Does nothing when another thread is at it.
+  /// Tries again what is due. True when nothing waits any more. Does nothing when another thread is
+  /// at it.
   virtual bool retry(Time now) = 0;
 };
 
@@ -40,7 +41,8 @@ class WaitingList {
 class Node final : public ThreadHost {
  public:
   /// Takes the place `self` of the session. Throws Error(kInvalidArgument) when it is taken.
-  Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings, std::uint32_t threads_before);
+  Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings,
+       std::uint32_t threads_before);
   ~Node() override;
 
   SessionBlock& session() const { return session_block(*session_); }

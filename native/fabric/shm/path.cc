@@ -12,11 +12,13 @@ Reach Path::refresh(Transport transport, NodeId self, std::uint32_t own_qpn) {
   const QpEntry& entry = control.queue_pairs[qp_slot(qpn_)];
   if (entry.qp_num.load(std::memory_order_acquire) != qpn_) return Reach::kSilent;
   const auto state = static_cast<QpState>(entry.state.load(std::memory_order_acquire));
-  if (state != QpState::kReadyToReceive && state != QpState::kReadyToSend && state != QpState::kSendQueueError) {
+  if (state != QpState::kReadyToReceive && state != QpState::kReadyToSend &&
+      state != QpState::kSendQueueError) {
     return Reach::kSilent;
   }
   if (static_cast<Transport>(relaxed(entry.transport)) != transport) return Reach::kSilent;
-  if (transport != Transport::kUd && (relaxed(entry.peer_node) != self || relaxed(entry.peer_qpn) != own_qpn)) {
+  if (transport != Transport::kUd &&
+      (relaxed(entry.peer_node) != self || relaxed(entry.peer_qpn) != own_qpn)) {
     return Reach::kSilent;
   }
   access_ = relaxed(entry.access);
@@ -48,15 +50,17 @@ void Path::fail_responder(NodeId self, const SessionBlock& session) {
   enter_error(control, entry, qpn_, own ? receives_ : ReceiveView{}, completions_, self, session);
 }
 
-void enter_error(Control& control, QpEntry& entry, std::uint32_t qp_num, const ReceiveView& receives,
-                 const CompletionView& completions, NodeId self, const SessionBlock& session) {
-  entry.state.store(static_cast<std::uint8_t>(QpState::kError));  // before the receives: see post_receive
+void enter_error(Control& control, QpEntry& entry, std::uint32_t qp_num,
+                 const ReceiveView& receives, const CompletionView& completions, NodeId self,
+                 const SessionBlock& session) {
+  entry.state.store(
+      static_cast<std::uint8_t>(QpState::kError));  // before the receives: see post_receive
   control.header.epoch.fetch_add(1, std::memory_order_acq_rel);
   flush_receives(qp_num, receives, completions, self, session);
 }
 
-void flush_receives(std::uint32_t qp_num, const ReceiveView& receives, const CompletionView& completions,
-                    NodeId self, const SessionBlock& session) {
+void flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
+                    const CompletionView& completions, NodeId self, const SessionBlock& session) {
   ReceiveTaker taker;
   if (!taker.open(receives, self, session)) return;
   CompletionWriter writer;

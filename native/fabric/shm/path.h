@@ -1,5 +1,5 @@
-// What a requester knows of a peer's queue pair: its rights, its rings, the regions used lately. Valid
-// while the peer's epoch stands still.
+// What a requester knows of a peer's queue pair: its rights, its rings, the regions used lately.
+// Valid while the peer's epoch stands still.
 #pragma once
 #include "fabric/shm/node.h"
 #include "fabric/shm/rings.h"
@@ -30,7 +30,8 @@ class Path {
   }
   /// One load when nothing has changed. A connected requester gives its own number.
   Reach reach(Transport transport, NodeId self, std::uint32_t own_qpn) {
-    if (is_current()) [[likely]] return Reach::kReady;
+    if (is_current()) [[likely]]
+      return Reach::kReady;
     return refresh(transport, self, own_qpn);
   }
   const Translation* region(std::uint32_t key) {
@@ -44,11 +45,13 @@ class Path {
   const ReceiveView& receives() const { return receives_; }
   const CompletionView& completions() const { return completions_; }
 
-  /// The responder's part of a failed request: its queue pair goes to error and flushes its receives.
+  /// The responder's part of a failed request: its queue pair goes to error and flushes its
+  /// receives.
   void fail_responder(NodeId self, const SessionBlock& session);
 
  private:
-  [[gnu::cold, gnu::noinline]] Reach refresh(Transport transport, NodeId self, std::uint32_t own_qpn);
+  [[gnu::cold, gnu::noinline]] Reach refresh(Transport transport, NodeId self,
+                                             std::uint32_t own_qpn);
   [[gnu::noinline]] const Translation* find_region(std::uint32_t key);
 
   Peer* peer_ = nullptr;
@@ -61,12 +64,13 @@ class Path {
   KeyCache regions_;
 };
 
-/// Takes a queue pair out of service: state, epoch, and its own receives as flushed. By its owner or by a
-/// requester whose request it could not serve.
-void enter_error(Control& control, QpEntry& entry, std::uint32_t qp_num, const ReceiveView& receives,
-                 const CompletionView& completions, NodeId self, const SessionBlock& session);
+/// Takes a queue pair out of service: state, epoch, and its own receives as flushed. By its owner
+/// or by a requester whose request it could not serve.
+void enter_error(Control& control, QpEntry& entry, std::uint32_t qp_num,
+                 const ReceiveView& receives, const CompletionView& completions, NodeId self,
+                 const SessionBlock& session);
 /// The receives of a queue pair in error, completed as flushed.
-void flush_receives(std::uint32_t qp_num, const ReceiveView& receives, const CompletionView& completions,
-                    NodeId self, const SessionBlock& session);
+void flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
+                    const CompletionView& completions, NodeId self, const SessionBlock& session);
 
 }  // namespace pyrdma::fabric::shm

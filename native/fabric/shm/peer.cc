@@ -4,7 +4,8 @@
 
 namespace pyrdma::fabric::shm {
 
-Peer::Peer(const SessionBlock& session, NodeId node, MappingTable& mappings, std::shared_ptr<Mapping> own)
+Peer::Peer(const SessionBlock& session, NodeId node, MappingTable& mappings,
+           std::shared_ptr<Mapping> own)
     : session_(session), node_(node), mappings_(mappings), control_mapping_(std::move(own)) {
   if (control_mapping_) control_ = reinterpret_cast<Control*>(control_mapping_->data());
 }
@@ -45,8 +46,9 @@ std::shared_ptr<Mapping> Peer::segment(std::uint32_t index) {
   if (segments_.size() <= index) segments_.resize(index + 1);
   MappedSegment& mapped = segments_[index];
   if (mapped.mapping && mapped.inode == inode) return mapped.mapping;
-  auto fresh = mappings_.open(static_cast<int>(relaxed(session_.entries[node_].pid)),
-                              static_cast<int>(relaxed(entry.descriptor)), inode, relaxed(entry.size));
+  auto fresh =
+      mappings_.open(static_cast<int>(relaxed(session_.entries[node_].pid)),
+                     static_cast<int>(relaxed(entry.descriptor)), inode, relaxed(entry.size));
   if (!fresh) return nullptr;
   if (mapped.mapping) retired_.push_back(std::move(mapped.mapping));
   mapped = {inode, fresh};
@@ -79,19 +81,24 @@ bool Peer::find_region(std::uint32_t key, Translation& found, std::uint32_t& pd)
 
 ReceiveView Peer::receive_view(std::uint64_t offset, std::uint64_t id) const {
   ReceiveView view;
-  if (offset < kRingsBegin || offset % kCacheLine != 0 || offset > kControlBytes - sizeof(ReceiveRing)) return view;
+  if (offset < kRingsBegin || offset % kCacheLine != 0 ||
+      offset > kControlBytes - sizeof(ReceiveRing))
+    return view;
   auto* ring = reinterpret_cast<ReceiveRing*>(reinterpret_cast<std::byte*>(control()) + offset);
   const std::uint32_t slots = relaxed(ring->slots);
   const std::uint32_t max_sges = relaxed(ring->max_sges);
-  const bool sound = slots != 0 && (slots & (slots - 1)) == 0 && slots <= kMaxQueueEntries && max_sges >= 1 &&
-                     max_sges <= kMaxSges && receive_ring_bytes(slots, max_sges) <= kControlBytes - offset;
+  const bool sound = slots != 0 && (slots & (slots - 1)) == 0 && slots <= kMaxQueueEntries &&
+                     max_sges >= 1 && max_sges <= kMaxSges &&
+                     receive_ring_bytes(slots, max_sges) <= kControlBytes - offset;
   if (sound) view = {ring, id, slots - 1, max_sges};
   return view;
 }
 
 CompletionView Peer::completion_view(std::uint64_t offset, std::uint64_t id) const {
   CompletionView view;
-  if (offset < kRingsBegin || offset % kCacheLine != 0 || offset > kControlBytes - sizeof(CompletionRing)) return view;
+  if (offset < kRingsBegin || offset % kCacheLine != 0 ||
+      offset > kControlBytes - sizeof(CompletionRing))
+    return view;
   auto* ring = reinterpret_cast<CompletionRing*>(reinterpret_cast<std::byte*>(control()) + offset);
   const std::uint32_t slots = relaxed(ring->slots);
   const std::uint32_t capacity = relaxed(ring->head.capacity);

@@ -1,5 +1,6 @@
-// Another node (or this one) as seen from here: its control segment, its regions' memory. Mapped when first
-// needed and kept until this node ends, because requesters hold raw pointers into the mappings.
+// Another node (or this one) as seen from here: its control segment, its regions' memory. Mapped
+// when first needed and kept until this node ends, because requesters hold raw pointers into the
+// mappings.
 #pragma once
 #include <array>
 #include <memory>
@@ -15,8 +16,9 @@ namespace pyrdma::fabric::shm {
 /// A region that requests may name by key, with its memory mapped here.
 struct Translation {
   std::uint32_t key = kFreeKey;
-  std::uint32_t rights = 0;  // Access of the region, and the two below; after the domain has been checked
-  std::uint64_t addr = 0;    // in the owner's process
+  std::uint32_t rights =
+      0;  // Access of the region, and the two below; after the domain has been checked
+  std::uint64_t addr = 0;  // in the owner's process
   std::uint64_t length = 0;
   std::byte* data = nullptr;  // in this process
 
@@ -24,7 +26,8 @@ struct Translation {
   std::byte* find(std::uint64_t at, std::uint64_t bytes, std::uint32_t wanted) const {
     const std::uint64_t offset = at - addr;
     const bool inside = offset <= length && bytes <= length - offset;
-    if (!inside || (rights & wanted) != wanted) [[unlikely]] return nullptr;
+    if (!inside || (rights & wanted) != wanted) [[unlikely]]
+      return nullptr;
     return data + offset;
   }
 };
@@ -52,7 +55,8 @@ class KeyCache {
   std::array<Translation, kEntries> entries_;
 };
 
-/// A peer's ring after its description has been checked: all indices stay inside whatever the peer writes.
+/// A peer's ring after its description has been checked: all indices stay inside whatever the peer
+/// writes.
 struct ReceiveView {
   ReceiveRing* ring = nullptr;
   std::uint64_t id = 0;
@@ -78,7 +82,8 @@ struct CompletionView {
 class Peer {
  public:
   /// `own` is the control segment of the node itself; other nodes' are mapped by attach().
-  Peer(const SessionBlock& session, NodeId node, MappingTable& mappings, std::shared_ptr<Mapping> own = nullptr);
+  Peer(const SessionBlock& session, NodeId node, MappingTable& mappings,
+       std::shared_ptr<Mapping> own = nullptr);
 
   NodeId node() const { return node_; }
   /// Maps the control segment unless it is mapped. False when the node is gone or not there yet.
@@ -88,7 +93,8 @@ class Peer {
   /// Tells all requesters of this process that the node is gone.
   void mark_gone();
 
-  /// Finds a region by key and maps its memory. False for an unknown key. `rights` are the region's, `pd` its domain.
+  /// Finds a region by key and maps its memory. False for an unknown key. `rights` are the
+  /// region's, `pd` its domain.
   bool find_region(std::uint32_t key, Translation& found, std::uint32_t& pd);
   ReceiveView receive_view(std::uint64_t offset, std::uint64_t id) const;
   CompletionView completion_view(std::uint64_t offset, std::uint64_t id) const;

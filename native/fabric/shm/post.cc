@@ -11,7 +11,8 @@ namespace {
 constexpr std::uint32_t bit(Opcode opcode) { return 1U << static_cast<unsigned>(opcode); }
 constexpr std::uint32_t kSends = bit(Opcode::kSend) | bit(Opcode::kSendImm);
 constexpr std::uint32_t kWrites = bit(Opcode::kWrite) | bit(Opcode::kWriteImm);
-constexpr std::uint32_t kReturning = bit(Opcode::kRead) | bit(Opcode::kCompareSwap) | bit(Opcode::kFetchAdd);
+constexpr std::uint32_t kReturning =
+    bit(Opcode::kRead) | bit(Opcode::kCompareSwap) | bit(Opcode::kFetchAdd);
 
 constexpr std::uint32_t kSimple = bit(Opcode::kWrite) | bit(Opcode::kRead);
 
@@ -23,24 +24,29 @@ bool is_one_of(Opcode opcode, std::uint32_t set) {
 void write_grh(std::array<std::byte, kGrhBytes>& grh, std::uint64_t bytes, NodeId from, NodeId to) {
   grh.fill(std::byte{0});
   const auto put = [&grh](std::size_t at, std::uint64_t value, int count) {
-    for (int i = 0; i < count; ++i) grh[at + static_cast<std::size_t>(i)] = static_cast<std::byte>(value >> 8 * (count - 1 - i));
+    for (int i = 0; i < count; ++i)
+      grh[at + static_cast<std::size_t>(i)] = static_cast<std::byte>(value >> 8 * (count - 1 - i));
   };
-  put(0, 0x60, 1);      // version 6
-  put(4, bytes, 2);     // payload
-  put(6, 0x1b, 1);      // next header: InfiniBand transport
-  put(7, 64, 1);        // hops
-  put(20, from, 4);     // low end of the source GID
-  put(36, to, 4);       // and of the destination's
+  put(0, 0x60, 1);   // version 6
+  put(4, bytes, 2);  // payload
+  put(6, 0x1b, 1);   // next header: InfiniBand transport
+  put(7, 64, 1);     // hops
+  put(20, from, 4);  // low end of the source GID
+  put(36, to, 4);    // and of the destination's
 }
 
 }  // namespace
 
 std::uint32_t allowed_opcodes(Transport transport) {
   switch (transport) {
-    case Transport::kRc: return kSends | kWrites | kReturning;
-    case Transport::kUc: return kSends | kWrites;
-    case Transport::kUd: return kSends;
-    case Transport::kDc: break;
+    case Transport::kRc:
+      return kSends | kWrites | kReturning;
+    case Transport::kUc:
+      return kSends | kWrites;
+    case Transport::kUd:
+      return kSends;
+    case Transport::kDc:
+      break;
   }
   return 0;
 }
@@ -57,9 +63,11 @@ bool ShmQueuePair::is_postable(const WorkRequest& request) const {
   return bytes <= options_.max_inline && !is_one_of(request.opcode, kReturning);
 }
 
-// True when the send queue takes another request. Polls give room; it is asked for when the last is used up.
+// True when the send queue takes another request. Polls give room; it is asked for when the last is
+// used up.
 inline bool ShmQueuePair::has_room() {
-  if (room_ != 0) [[likely]] return true;
+  if (room_ != 0) [[likely]]
+    return true;
   const auto used = static_cast<std::int32_t>(posted_ - device_.released(qp_num_));
   const auto entries = static_cast<std::int32_t>(options_.send_entries);
   room_ = static_cast<std::uint32_t>(std::clamp(entries - used, 0, entries));
@@ -71,28 +79,36 @@ inline void ShmQueuePair::use_room() {
   ++posted_;
 }
 
-// A write or read of one buffer through regions used lately, which is most of all requests. False when it
-// is anything else, or wrong: execute() then finds out what.
+// A write or read of one buffer through regions used lately, which is most of all requests. False
+// when it is anything else, or wrong: execute() then finds out what.
 inline bool ShmQueuePair::execute_simple(const WorkRequest& request) {
-  if (!is_one_of(request.opcode, kSimple & allowed_) || request.sge_count != 1 || request.sges == nullptr ||
-      (request.flags & kInline) != 0 ||      epoch_.load(std::memory_order_acquire) != local_epoch_ || !path_.is_current()) [[unlikely]] {
+  if (!is_one_of(request.opcode, kSimple & allowed_) || request.sge_count != 1 ||
+      request.sges == nullptr || (request.flags & kInline) != 0 ||
+      epoch_.load(std::memory_order_acquire) != local_epoch_ || !path_.is_current()) [[unlikely]] {
     return false;
   }
   const Sge& sge = *request.sges;
   const Translation* local = local_regions_.find(sge.lkey);
   const Translation* remote = path_.known_region(request.rkey);
-  if (local == nullptr || remote == nullptr) [[unlikely]] return false;
+  if (local == nullptr || remote == nullptr) [[unlikely]]
+    return false;
   const bool is_read = request.opcode == Opcode::kRead;
-  std::byte* here = local->find(sge.addr, sge.length, is_read ? kMayGather | kLocalWrite : kMayGather);
-  std::byte* there = remote->find(request.remote_addr, sge.length, is_read ? kRemoteRead : kRemoteWrite);
-  if (here == nullptr || there == nullptr || sge.length > kMaxMessage) [[unlikely]] return false;
-  if (is_read) copy_in(here, there, sge.length);
-  else copy_out(there, here, sge.length);
+  std::byte* here =
+      local->find(sge.addr, sge.length, is_read ? kMayGather | kLocalWrite : kMayGather);
+  std::byte* there =
+      remote->find(request.remote_addr, sge.length, is_read ? kRemoteRead : kRemoteWrite);
+  if (here == nullptr || there == nullptr || sge.length > kMaxMessage) [[unlikely]]
+    return false;
+  if (is_read)
+    copy_in(here, there, sge.length);
+  else
+    copy_out(there, here, sge.length);
   return true;
 }
 
 PostResult ShmQueuePair::post(std::span<const WorkRequest> requests) {
-  if (is_waiting_.load(std::memory_order_acquire) || state() != QpState::kReadyToSend) [[unlikely]] {
+  if (is_waiting_.load(std::memory_order_acquire) || state() != QpState::kReadyToSend)
+      [[unlikely]] {
     return post_slow(requests);
   }
   std::uint32_t done = 0;
@@ -109,22 +125,25 @@ PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::ui
   Batch batch(*this);
   for (std::uint32_t i = begin; i < requests.size(); ++i) {
     const WorkRequest& request = requests[i];
-    if (!has_room()) [[unlikely]] return {i, PostError::kQueueFull};
+    if (!has_room()) [[unlikely]]
+      return {i, PostError::kQueueFull};
     if (execute_simple(request)) {
       use_room();
     } else {
-      if (!is_postable(request)) [[unlikely]] return {i, PostError::kInvalid};
+      if (!is_postable(request)) [[unlikely]]
+        return {i, PostError::kInvalid};
       use_room();
       const Outcome outcome = execute(request, batch);
-      if (outcome != Outcome::kDone) [[unlikely]] return post_broken(requests, i, outcome, batch);
+      if (outcome != Outcome::kDone) [[unlikely]]
+        return post_broken(requests, i, outcome, batch);
     }
     if ((request.flags & kSignaled) != 0) batch.complete(request, posted_);
   }
   return {static_cast<std::uint32_t>(requests.size()), PostError::kNone};
 }
 
-PostResult ShmQueuePair::post_broken(std::span<const WorkRequest> requests, std::uint32_t at, Outcome outcome,
-                                     Batch& batch) {
+PostResult ShmQueuePair::post_broken(std::span<const WorkRequest> requests, std::uint32_t at,
+                                     Outcome outcome, Batch& batch) {
   batch.finish();
   lock_waiting();
   if (must_wait(outcome)) {
@@ -145,8 +164,10 @@ PostResult ShmQueuePair::append(std::span<const WorkRequest> requests, std::uint
     if (!has_room()) return {accepted, PostError::kQueueFull};
     if (!is_postable(request)) return {accepted, PostError::kInvalid};
     use_room();
-    if (waiting_.empty()) complete(request.wr_id, Status::kFlushed, posted_);
-    else keep(request, posted_);
+    if (waiting_.empty())
+      complete(request.wr_id, Status::kFlushed, posted_);
+    else
+      keep(request, posted_);
   }
   return {accepted, PostError::kNone};
 }
@@ -162,9 +183,11 @@ Outcome ShmQueuePair::gather(const WorkRequest& request, std::uint32_t rights, P
     std::byte* data = reinterpret_cast<std::byte*>(sge.addr);
     if (!is_inline) {
       const Translation* region = local_regions_.find(sge.lkey);
-      if (region == nullptr) [[unlikely]] region = find_local(sge.lkey);
+      if (region == nullptr) [[unlikely]]
+        region = find_local(sge.lkey);
       data = region == nullptr ? nullptr : region->find(sge.addr, sge.length, rights);
-      if (data == nullptr) [[unlikely]] return Outcome::kLocalProtection;
+      if (data == nullptr) [[unlikely]]
+        return Outcome::kLocalProtection;
     }
     pieces.at[count++] = {data, sge.length};
     bytes += sge.length;
@@ -182,20 +205,23 @@ const Translation* ShmQueuePair::find_local(std::uint32_t key) {
   return local_regions_.insert(found);
 }
 
-std::byte* ShmQueuePair::remote(const WorkRequest& request, std::uint64_t bytes, std::uint32_t right) {
+std::byte* ShmQueuePair::remote(const WorkRequest& request, std::uint64_t bytes,
+                                std::uint32_t right) {
   const Translation* region = path_.region(request.rkey);
   return region == nullptr ? nullptr : region->find(request.remote_addr, bytes, right);
 }
 
 Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
-  if (const std::uint64_t epoch = epoch_.load(std::memory_order_acquire); epoch != local_epoch_) [[unlikely]] {
+  if (const std::uint64_t epoch = epoch_.load(std::memory_order_acquire); epoch != local_epoch_)
+      [[unlikely]] {
     local_regions_.clear();
     local_epoch_ = epoch;
   }
   Pieces pieces;
   const bool returning = is_one_of(request.opcode, kReturning);
   const Outcome local = gather(request, returning ? kMayGather | kLocalWrite : kMayGather, pieces);
-  if (local != Outcome::kDone) [[unlikely]] return local;
+  if (local != Outcome::kDone) [[unlikely]]
+    return local;
   if (options_.transport == Transport::kUd) return execute_datagram(request, pieces, batch);
 
   const Reach reach = path_.reach(options_.transport, node_.self(), qp_num_);
@@ -209,7 +235,8 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
       std::byte* to = nullptr;
       if (pieces.bytes != 0) {  // a write of nothing is not checked
         to = remote(request, pieces.bytes, kRemoteWrite);
-        if (to == nullptr) [[unlikely]] return remote_fault(Outcome::kRemoteAccess, batch);
+        if (to == nullptr) [[unlikely]]
+          return remote_fault(Outcome::kRemoteAccess, batch);
       }
       if (request.opcode == Opcode::kWriteImm) return deliver(request, pieces, to, path_, batch);
       for (std::uint32_t i = 0; i < pieces.count; to += pieces.at[i++].length) {
@@ -220,7 +247,8 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
     case Opcode::kRead: {
       if (pieces.bytes == 0) return Outcome::kDone;
       const std::byte* from = remote(request, pieces.bytes, kRemoteRead);
-      if (from == nullptr) [[unlikely]] return remote_fault(Outcome::kRemoteAccess, batch);
+      if (from == nullptr) [[unlikely]]
+        return remote_fault(Outcome::kRemoteAccess, batch);
       for (std::uint32_t i = 0; i < pieces.count; from += pieces.at[i++].length) {
         copy_in(pieces.at[i].data, from, pieces.at[i].length);
       }
@@ -228,15 +256,19 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
     }
     case Opcode::kCompareSwap:
     case Opcode::kFetchAdd: {
-      if (pieces.bytes != 8) [[unlikely]] return Outcome::kLocalLength;
-      if (request.remote_addr % 8 != 0) [[unlikely]] return remote_fault(Outcome::kRemoteInvalidRequest, batch);
+      if (pieces.bytes != 8) [[unlikely]]
+        return Outcome::kLocalLength;
+      if (request.remote_addr % 8 != 0) [[unlikely]]
+        return remote_fault(Outcome::kRemoteInvalidRequest, batch);
       auto* word = reinterpret_cast<std::uint64_t*>(remote(request, 8, kRemoteAtomic));
-      if (word == nullptr) [[unlikely]] return remote_fault(Outcome::kRemoteAccess, batch);
+      if (word == nullptr) [[unlikely]]
+        return remote_fault(Outcome::kRemoteAccess, batch);
       std::uint64_t old = request.compare_add;
       if (request.opcode == Opcode::kFetchAdd) {
         old = __atomic_fetch_add(word, request.compare_add, __ATOMIC_ACQ_REL);
       } else {
-        __atomic_compare_exchange_n(word, &old, request.swap, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        __atomic_compare_exchange_n(word, &old, request.swap, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE);
       }
       const auto* from = reinterpret_cast<const std::byte*>(&old);
       for (std::uint32_t i = 0; i < pieces.count; from += pieces.at[i++].length) {
@@ -244,7 +276,8 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
       }
       return Outcome::kDone;
     }
-    default: return deliver(request, pieces, nullptr, path_, batch);
+    default:
+      return deliver(request, pieces, nullptr, path_, batch);
   }
 }
 
@@ -260,12 +293,14 @@ Outcome ShmQueuePair::execute_datagram(const WorkRequest& request, Pieces& piece
   if (pieces.bytes > kMaxDatagram) return Outcome::kLocalLength;
   const NodeId to = static_cast<const ShmAddressHandle*>(request.address_handle)->node;
   Path& path = datagram_path(to, request.remote_qpn, batch);
-  if (path.reach(Transport::kUd, node_.self(), 0) != Reach::kReady || path.qkey() != request.remote_qkey) {
+  if (path.reach(Transport::kUd, node_.self(), 0) != Reach::kReady ||
+      path.qkey() != request.remote_qkey) {
     return Outcome::kDone;  // dropped
   }
   std::array<std::byte, kGrhBytes> grh;
   write_grh(grh, pieces.bytes, node_.self(), to);
-  std::copy_backward(pieces.at.begin(), pieces.at.begin() + pieces.count, pieces.at.begin() + pieces.count + 1);
+  std::copy_backward(pieces.at.begin(), pieces.at.begin() + pieces.count,
+                     pieces.at.begin() + pieces.count + 1);
   pieces.at[0] = {grh.data(), kGrhBytes};
   ++pieces.count;
   pieces.bytes += kGrhBytes;
@@ -274,8 +309,10 @@ Outcome ShmQueuePair::execute_datagram(const WorkRequest& request, Pieces& piece
 }
 
 Path& ShmQueuePair::datagram_path(NodeId node, std::uint32_t qpn, Batch& batch) {
-  std::unique_ptr<Path>& path = datagram_paths_[mix64((std::uint64_t{node} << 32) | qpn) % datagram_paths_.size()];
-  if (path == nullptr) path = std::make_unique<Path>();  // once per destination, as a NIC resolves it
+  std::unique_ptr<Path>& path =
+      datagram_paths_[mix64((std::uint64_t{node} << 32) | qpn) % datagram_paths_.size()];
+  if (path == nullptr)
+    path = std::make_unique<Path>();  // once per destination, as a NIC resolves it
   if (!path->aims_at(node, qpn)) {
     batch.close();  // it may be open towards this path's former destination
     path->aim(node_.peer(node), qpn);
@@ -283,13 +320,16 @@ Path& ShmQueuePair::datagram_path(NodeId node, std::uint32_t qpn, Batch& batch) 
   return *path;
 }
 
-// A send into the oldest posted receive, or (with `write_to`) a write that takes one for its immediate.
-Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to, Path& path,
-                              Batch& batch) {
+// A send into the oldest posted receive, or (with `write_to`) a write that takes one for its
+// immediate.
+Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to,
+                              Path& path, Batch& batch) {
   const bool is_send = is_one_of(request.opcode, kSends);
   const bool reliable = options_.transport == Transport::kRc;
-  if (!batch.open(path)) [[unlikely]] return reliable ? Outcome::kSilent : Outcome::kDone;
-  if (!batch.taker().peek(receive_)) [[unlikely]] return reliable ? Outcome::kNoReceive : Outcome::kDone;
+  if (!batch.open(path)) [[unlikely]]
+    return reliable ? Outcome::kSilent : Outcome::kDone;
+  if (!batch.taker().peek(receive_)) [[unlikely]]
+    return reliable ? Outcome::kNoReceive : Outcome::kDone;
   Completion completion;
   completion.wr_id = receive_.wr_id;
   completion.qp_num = path.qpn();
@@ -305,7 +345,8 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
     batch.close();
     path.fail_responder(node_.self(), node_.session());
     if (!reliable) return Outcome::kDone;
-    return status == Status::kLocalLength ? Outcome::kRemoteInvalidRequest : Outcome::kRemoteOperation;
+    return status == Status::kLocalLength ? Outcome::kRemoteInvalidRequest
+                                          : Outcome::kRemoteOperation;
   }
   completion.opcode = is_send ? Opcode::kReceive : Opcode::kReceiveWriteImm;
   completion.byte_count = static_cast<std::uint32_t>(pieces.bytes);

@@ -1,4 +1,5 @@
-// Nodes as processes: this test program starts itself again for the others (ShmChild), and kills them.
+// Nodes as processes: this test program starts itself again for the others (ShmChild), and kills
+// them.
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -39,7 +40,9 @@ class Child {
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
-    EXPECT_EQ(posix_spawn(&pid_, "/proc/self/exe", nullptr, nullptr, arguments.data(), environment.data()), 0);
+    EXPECT_EQ(posix_spawn(&pid_, "/proc/self/exe", nullptr, nullptr, arguments.data(),
+                          environment.data()),
+              0);
   }
   ~Child() { kill(); }
   void kill() {
@@ -94,19 +97,22 @@ struct Objects {
   RemoteRegion remote;
 };
 
-// The peer of PingPong and of the victims. Under load: it writes to node 0 without end, from a real folder's files.
+// The peer of PingPong and of the victims. Under load: it writes to node 0 without end, from a real
+// folder's files.
 void echo(Env& env, bool forever) {
   Objects objects(env);
   std::uint64_t round = 0;
   while (forever || round < 1000) {
     ++round;
     if (!forever) {
-      ASSERT_TRUE(env.poll_until([&] { return load_acquire(&objects.words()[0]) == round; }, objects.deadline));
+      ASSERT_TRUE(env.poll_until([&] { return load_acquire(&objects.words()[0]) == round; },
+                                 objects.deadline));
       objects.words()[8] = round;
     }
     ASSERT_TRUE(objects.qp->write(objects.region->sge(64, 8), objects.remote, forever ? 4096 : 0));
     ASSERT_EQ(objects.complete(env).status, Status::kSuccess);
-    if (forever && round == 1) env.storage().open("left behind")->write(0, std::as_bytes(std::span("data")));
+    if (forever && round == 1)
+      env.storage().open("left behind")->write(0, std::as_bytes(std::span("data")));
   }
 }
 
@@ -142,7 +148,8 @@ TEST(ShmProcess, PingPong) {
     objects.words()[8] = round;
     ASSERT_TRUE(objects.qp->write(objects.region->sge(64, 8), objects.remote, 0));
     ASSERT_EQ(objects.complete(env).status, Status::kSuccess);
-    ASSERT_TRUE(env.poll_until([&] { return load_acquire(&objects.words()[0]) == round; }, objects.deadline));
+    ASSERT_TRUE(env.poll_until([&] { return load_acquire(&objects.words()[0]) == round; },
+                               objects.deadline));
   }
   EXPECT_EQ(child.wait(), 0);
   EXPECT_TRUE(session.dead_nodes().empty());  // it left
@@ -158,8 +165,10 @@ TEST(ShmProcess, KilledPeerIsUnreachableWithinASecond) {
   ASSERT_TRUE(objects.qp->write(objects.region->sge(64, 8), objects.remote, 0));
   ASSERT_EQ(objects.complete(env).status, Status::kSuccess);
   const auto folder = [&] {
-    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::temp_directory_path())) {
-      if (entry.path().filename().string().find("pyrdma-storage-" + std::to_string(child.pid()) + "-") == 0) {
+    for (const auto& entry :
+         std::filesystem::directory_iterator(std::filesystem::temp_directory_path())) {
+      if (entry.path().filename().string().find("pyrdma-storage-" + std::to_string(child.pid()) +
+                                                "-") == 0) {
         return entry.path();
       }
     }
@@ -190,7 +199,8 @@ TEST(ShmProcess, KilledPeerIsUnreachableWithinASecond) {
   ASSERT_TRUE(env.poll_until([&] { return !session.dead_nodes().empty(); }, objects.deadline));
   EXPECT_EQ(session.dead_nodes(), std::vector<NodeId>{1});
 
-  // Nothing is left: no shared memory has a name, and the next storage of this user removes the folder.
+  // Nothing is left: no shared memory has a name, and the next storage of this user removes the
+  // folder.
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
     EXPECT_EQ(entry.path().filename().string().find("pyrdma"), std::string::npos);
   }
@@ -199,7 +209,8 @@ TEST(ShmProcess, KilledPeerIsUnreachableWithinASecond) {
 }
 
 TEST(ShmProcess, TheEndOfTheControllerStopsTheNodes) {
-  const std::string file = std::filesystem::temp_directory_path() / ("pyrdma-test-" + std::to_string(::getpid()));
+  const std::string file =
+      std::filesystem::temp_directory_path() / ("pyrdma-test-" + std::to_string(::getpid()));
   Child controller("controller " + file);
   std::string name, token;
   for (int i = 0; i < 2000 && token.empty(); ++i) {

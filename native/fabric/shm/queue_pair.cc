@@ -17,15 +17,23 @@ constexpr Time kSilentRetry = 20 * kMicrosecond;
 
 Status status_of(Outcome outcome) {
   switch (outcome) {
-    case Outcome::kDone: return Status::kSuccess;
-    case Outcome::kNoReceive: return Status::kRnrRetryExceeded;
+    case Outcome::kDone:
+      return Status::kSuccess;
+    case Outcome::kNoReceive:
+      return Status::kRnrRetryExceeded;
     case Outcome::kSilent:
-    case Outcome::kUnreachable: return Status::kRetryExceeded;
-    case Outcome::kLocalLength: return Status::kLocalLength;
-    case Outcome::kLocalProtection: return Status::kLocalProtection;
-    case Outcome::kRemoteInvalidRequest: return Status::kRemoteInvalidRequest;
-    case Outcome::kRemoteAccess: return Status::kRemoteAccess;
-    case Outcome::kRemoteOperation: return Status::kRemoteOperation;
+    case Outcome::kUnreachable:
+      return Status::kRetryExceeded;
+    case Outcome::kLocalLength:
+      return Status::kLocalLength;
+    case Outcome::kLocalProtection:
+      return Status::kLocalProtection;
+    case Outcome::kRemoteInvalidRequest:
+      return Status::kRemoteInvalidRequest;
+    case Outcome::kRemoteAccess:
+      return Status::kRemoteAccess;
+    case Outcome::kRemoteOperation:
+      return Status::kRemoteOperation;
   }
   return Status::kGeneral;
 }
@@ -49,8 +57,9 @@ ShmQueuePair::ShmQueuePair(ShmDevice& device, std::uint32_t pd, ShmCompletionQue
   fill_random(&psn_, sizeof psn_);
   psn_ &= 0xffffff;
   if (shared == nullptr) {
-    receives_ = ReceivePoster(device.make_receive_ring(options.receive_entries, options.max_sges, &ring_offset_),
-                              options.receive_entries);
+    receives_ = ReceivePoster(
+        device.make_receive_ring(options.receive_entries, options.max_sges, &ring_offset_),
+        options.receive_entries);
   }
   if (options.transport == Transport::kUd) datagram_paths_.resize(kDatagramPaths);
   device.set_released(qp_num_, 0);
@@ -117,20 +126,23 @@ void ShmQueuePair::connect(const QpAddress& peer) {
 
 void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
   const QpState from = state();
-  const bool allowed =
-      next == QpState::kError || next == QpState::kReset ||
-      (next == QpState::kInit && from == QpState::kReset) ||
-      (next == QpState::kReadyToReceive && from == QpState::kInit) ||
-      (next == QpState::kReadyToSend && (from == QpState::kReadyToReceive || from == QpState::kSendQueueError));
+  const bool allowed = next == QpState::kError || next == QpState::kReset ||
+                       (next == QpState::kInit && from == QpState::kReset) ||
+                       (next == QpState::kReadyToReceive && from == QpState::kInit) ||
+                       (next == QpState::kReadyToSend &&
+                        (from == QpState::kReadyToReceive || from == QpState::kSendQueueError));
   if (!allowed) {
-    throw Error(ErrorCode::kInvalidArgument, std::string("queue pair cannot go from ") + to_string(from) + " to " +
-                                                 to_string(next) + "; the order is RESET, INIT, RTR, RTS");
+    throw Error(ErrorCode::kInvalidArgument, std::string("queue pair cannot go from ") +
+                                                 to_string(from) + " to " + to_string(next) +
+                                                 "; the order is RESET, INIT, RTR, RTS");
   }
-  const bool connected = options_.transport == Transport::kRc || options_.transport == Transport::kUc;
+  const bool connected =
+      options_.transport == Transport::kRc || options_.transport == Transport::kUc;
   if (next == QpState::kReadyToReceive && connected) {
     if (peer == nullptr || peer->node >= node_.session().nodes) {
-      throw Error(ErrorCode::kInvalidArgument, "connecting needs the peer's address, of a node below " +
-                                                   std::to_string(node_.session().nodes));
+      throw Error(ErrorCode::kInvalidArgument,
+                  "connecting needs the peer's address, of a node below " +
+                      std::to_string(node_.session().nodes));
     }
     path_.aim(node_.peer(peer->node), peer->qp_num);
     set_relaxed(entry_.peer_node, peer->node);
@@ -154,8 +166,8 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
 }
 
 void ShmQueuePair::enter_own_error() {
-  enter_error(node_.control(), entry_, qp_num_, receives_.view(), receive_queue_.view(), node_.self(),
-              node_.session());
+  enter_error(node_.control(), entry_, qp_num_, receives_.view(), receive_queue_.view(),
+              node_.self(), node_.session());
 }
 
 void ShmQueuePair::complete(std::uint64_t wr_id, Status status, std::uint32_t position) {
@@ -174,7 +186,8 @@ void ShmQueuePair::fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t posi
   complete(wr_id, status_of(outcome), position);
   if (options_.transport == Transport::kRc) return enter_own_error();
   auto sending = static_cast<std::uint8_t>(QpState::kReadyToSend);
-  entry_.state.compare_exchange_strong(sending, static_cast<std::uint8_t>(QpState::kSendQueueError));
+  entry_.state.compare_exchange_strong(sending,
+                                       static_cast<std::uint8_t>(QpState::kSendQueueError));
 }
 
 // ---- waiting ----

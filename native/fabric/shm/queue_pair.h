@@ -1,6 +1,6 @@
-// A queue pair. post() carries each request out at once: the requester's CPU checks it as both NICs would
-// and copies. Only a request that must wait for the peer (no receive posted, no answer) is kept, with all
-// behind it, and retried by later posts and polls of the node and by the monitor.
+// A queue pair. post() carries each request out at once: the requester's CPU checks it as both NICs
+// would and copies. Only a request that must wait for the peer (no receive posted, no answer) is
+// kept, with all behind it, and retried by later posts and polls of the node and by the monitor.
 //   queue_pair.cc  control path: states, receives, retries
 //   post.cc        data path
 #pragma once
@@ -44,7 +44,8 @@ std::uint32_t allowed_opcodes(Transport transport);
 class ShmQueuePair final : public QueuePair, public Waiter {
  public:
   ShmQueuePair(ShmDevice& device, std::uint32_t pd, ShmCompletionQueue& send_queue,
-               ShmCompletionQueue& receive_queue, const QpOptions& options, ShmSharedReceiveQueue* shared);
+               ShmCompletionQueue& receive_queue, const QpOptions& options,
+               ShmSharedReceiveQueue* shared);
   ~ShmQueuePair() override;
 
   Transport transport() const override { return options_.transport; }
@@ -81,8 +82,9 @@ class ShmQueuePair final : public QueuePair, public Waiter {
 
   // Data path (post.cc).
   PostResult post_now(std::span<const WorkRequest> requests, std::uint32_t begin);
-  [[gnu::cold, gnu::noinline]] PostResult post_broken(std::span<const WorkRequest> requests, std::uint32_t at,
-                                                      Outcome outcome, Batch& batch);
+  [[gnu::cold, gnu::noinline]] PostResult post_broken(std::span<const WorkRequest> requests,
+                                                      std::uint32_t at, Outcome outcome,
+                                                      Batch& batch);
   bool execute_simple(const WorkRequest& request);
   bool is_postable(const WorkRequest& request) const;
   bool has_room();
@@ -94,7 +96,8 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   [[gnu::noinline]] const Translation* find_local(std::uint32_t key);
   std::byte* remote(const WorkRequest& request, std::uint64_t bytes, std::uint32_t right);
   [[gnu::cold, gnu::noinline]] Outcome remote_fault(Outcome fault, Batch& batch);
-  Outcome deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to, Path& path, Batch& batch);
+  Outcome deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to, Path& path,
+                  Batch& batch);
   Status scatter(const Pieces& pieces, Path& path);
   Path& datagram_path(NodeId node, std::uint32_t qpn, Batch& batch);
 
@@ -115,7 +118,7 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   Node& node_;
   QpOptions options_;
   std::uint32_t pd_;
-  std::uint32_t allowed_;  // opcodes, a bit each
+  std::uint32_t allowed_;             // opcodes, a bit each
   const Word<std::uint64_t>& epoch_;  // this node's
   std::uint32_t qp_num_;
   QpEntry& entry_;
@@ -135,7 +138,8 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   std::vector<std::unique_ptr<Path>> datagram_paths_;
 
   std::atomic<bool> is_waiting_{false};
-  std::atomic<bool> busy_{false};  // guards what follows, and all of the data path while is_waiting_
+  std::atomic<bool> busy_{
+      false};  // guards what follows, and all of the data path while is_waiting_
   std::deque<Waiting> waiting_;
   bool listed_ = false;
   Outcome wait_reason_ = Outcome::kDone;

@@ -31,7 +31,8 @@ bool ShmRendezvous::find(std::string_view key, std::vector<std::byte>& value) co
         session.index[(start + probe) % kIndexSlots].load(std::memory_order_acquire);
     if (position == 0) return false;
     const std::uint64_t offset = (std::uint64_t{position} - 1) * kUnit;
-    if (offset > kLogBytes - kMaxKey - kMaxValue - sizeof(EntryHead)) continue;  // a peer's nonsense
+    if (offset > kLogBytes - kMaxKey - kMaxValue - sizeof(EntryHead))
+      continue;  // a peer's nonsense
     EntryHead head{};
     std::memcpy(&head, session.log + offset, sizeof head);
     if (head.key_bytes != key.size() || head.value_bytes > kMaxValue) continue;
@@ -47,12 +48,13 @@ void ShmRendezvous::publish(std::string_view key, std::span<const std::byte> val
   if (key.empty() || key.size() > kMaxKey || value.size() > kMaxValue) {
     throw Error(ErrorCode::kInvalidArgument,
                 "rendezvous: key of " + std::to_string(key.size()) + " and value of " +
-                    std::to_string(value.size()) + " bytes; 1 to " + std::to_string(kMaxKey) + " and at most " +
-                    std::to_string(kMaxValue) + " are allowed");
+                    std::to_string(value.size()) + " bytes; 1 to " + std::to_string(kMaxKey) +
+                    " and at most " + std::to_string(kMaxValue) + " are allowed");
   }
   SessionBlock& session = node_.session();
   if (!lock(session.publish_lock, node_.self(), session)) {
-    throw Error(ErrorCode::kUnavailable, "rendezvous: another node holds the table and does not run");
+    throw Error(ErrorCode::kUnavailable,
+                "rendezvous: another node holds the table and does not run");
   }
   std::vector<std::byte> known;
   const bool exists = find(key, known);
@@ -66,10 +68,12 @@ void ShmRendezvous::publish(std::string_view key, std::span<const std::byte> val
     for (std::uint32_t probe = 0; probe < kIndexSlots && !stored; ++probe) {
       Word<std::uint32_t>& slot = session.index[(start + probe) % kIndexSlots];
       if (relaxed(slot) != 0) continue;
-      const EntryHead head{static_cast<std::uint32_t>(key.size()), static_cast<std::uint32_t>(value.size())};
+      const EntryHead head{static_cast<std::uint32_t>(key.size()),
+                           static_cast<std::uint32_t>(value.size())};
       std::memcpy(session.log + end, &head, sizeof head);
       std::memcpy(session.log + end + sizeof head, key.data(), key.size());
-      if (!value.empty()) std::memcpy(session.log + end + sizeof head + key.size(), value.data(), value.size());
+      if (!value.empty())
+        std::memcpy(session.log + end + sizeof head + key.size(), value.data(), value.size());
       set_relaxed(session.log_end, end + bytes);
       slot.store(static_cast<std::uint32_t>(end / kUnit + 1), std::memory_order_release);
       stored = true;
@@ -78,11 +82,13 @@ void ShmRendezvous::publish(std::string_view key, std::span<const std::byte> val
   unlock(session.publish_lock);
   if (!stored) {
     throw Error(ErrorCode::kExhausted, "rendezvous: the table of this run is full (" +
-                                           std::to_string(kLogBytes / kMiB) + " MiB); start a new cluster");
+                                           std::to_string(kLogBytes / kMiB) +
+                                           " MiB); start a new cluster");
   }
   if (exists && !std::equal(known.begin(), known.end(), value.begin(), value.end())) {
-    throw Error(ErrorCode::kInvalidArgument, "rendezvous: key '" + std::string(key) +
-                                                 "' was published before with another value; choose another name");
+    throw Error(ErrorCode::kInvalidArgument,
+                "rendezvous: key '" + std::string(key) +
+                    "' was published before with another value; choose another name");
   }
 }
 
@@ -103,8 +109,9 @@ std::vector<std::byte> ShmRendezvous::await(std::string_view key, Time deadline)
     node_.on_slow_turn();
     const Time now = env.now();
     if (now >= deadline) {
-      throw Error(ErrorCode::kTimeout, "rendezvous: nobody published key '" + std::string(key) +
-                                           "' before the deadline; is the peer running, and the same program?");
+      throw Error(ErrorCode::kTimeout,
+                  "rendezvous: nobody published key '" + std::string(key) +
+                      "' before the deadline; is the peer running, and the same program?");
     }
     const std::string dead = dead_nodes();
     dead_since = dead.empty() ? kForever : std::min(dead_since, now);

@@ -1,5 +1,6 @@
-// Both ends of the rings of layout.h. A writer or taker is open over one batch of requests and holds the
-// ring's lock meanwhile. At most one ring of each kind is held at a time, receives before completions.
+// Both ends of the rings of layout.h. A writer or taker is open over one batch of requests and
+// holds the ring's lock meanwhile. At most one ring of each kind is held at a time, receives before
+// completions.
 #pragma once
 #include <array>
 #include <atomic>
@@ -106,7 +107,8 @@ class ReceiveTaker {
     receive.wr_id = entry.wr_id;
     receive.sges[0] = entry.first;
     std::uint32_t count = entry.sge_count;
-    std::atomic_signal_fence(std::memory_order_acq_rel);  // the copy is not read again from the ring
+    std::atomic_signal_fence(
+        std::memory_order_acq_rel);  // the copy is not read again from the ring
     if (count > view_.max_sges) count = view_.max_sges;
     receive.sge_count = count;
     const Sge* more = view_.more_sges(taken_);
@@ -129,13 +131,15 @@ class ReceiveTaker {
 class ReceivePoster {
  public:
   ReceivePoster() = default;
-  ReceivePoster(const ReceiveView& view, std::uint32_t capacity) : view_(view), capacity_(capacity) {}
+  ReceivePoster(const ReceiveView& view, std::uint32_t capacity)
+      : view_(view), capacity_(capacity) {}
   const ReceiveView& view() const { return view_; }
 
   PostResult post(std::span<const ReceiveRequest> requests) {
     PostResult result;
     for (const ReceiveRequest& request : requests) {
-      if (request.sge_count > view_.max_sges || (request.sge_count != 0 && request.sges == nullptr)) {
+      if (request.sge_count > view_.max_sges ||
+          (request.sge_count != 0 && request.sges == nullptr)) {
         result.error = PostError::kInvalid;
         break;
       }

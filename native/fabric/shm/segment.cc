@@ -25,7 +25,8 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
               "shm: " + what + ": " + std::system_category().message(error));
 }
 
-/// Descriptors are one per region of more than a few MiB: the soft limit of 1024 would be the first to be hit.
+/// Descriptors are one per region of more than a few MiB: the soft limit of 1024 would be the first
+/// to be hit.
 int create_file() {
   int fd = ::memfd_create("pyrdma", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0 && errno == EMFILE) {
@@ -79,14 +80,16 @@ std::shared_ptr<Mapping> Mapping::create(std::uint64_t bytes) {
   return mapping;
 }
 
-std::shared_ptr<Mapping> Mapping::open(int pid, int descriptor, std::uint64_t inode, std::uint64_t bytes) {
+std::shared_ptr<Mapping> Mapping::open(int pid, int descriptor, std::uint64_t inode,
+                                       std::uint64_t bytes) {
   if (pid <= 0 || descriptor < 0 || bytes == 0 || bytes > (1ULL << 46)) return nullptr;
   const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(descriptor);
   const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
   if (file.get() < 0 || ::fstat(file.get(), &info) != 0) return nullptr;
-  const bool ours = S_ISREG(info.st_mode) && (info.st_mode & 07777) == 0600 && info.st_uid == ::geteuid() &&
-                    info.st_ino == inode && static_cast<std::uint64_t>(info.st_size) == bytes &&
+  const bool ours = S_ISREG(info.st_mode) && (info.st_mode & 07777) == 0600 &&
+                    info.st_uid == ::geteuid() && info.st_ino == inode &&
+                    static_cast<std::uint64_t>(info.st_size) == bytes &&
                     (::fcntl(file.get(), F_GET_SEALS) & kSeals) == kSeals;
   if (!ours) return nullptr;
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);

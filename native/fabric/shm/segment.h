@@ -13,9 +13,10 @@ class Mapping {
  public:
   /// A new file of `bytes` zeros (sparse), mode 0600. Throws Error(kUnavailable or kExhausted).
   static std::shared_ptr<Mapping> create(std::uint64_t bytes);
-  /// Maps descriptor `descriptor` of process `pid` after checking owner, mode, kind, seals, `inode` and that it is of
-  /// `bytes` bytes. Null when it is not there or not what it should be.
-  static std::shared_ptr<Mapping> open(int pid, int descriptor, std::uint64_t inode, std::uint64_t bytes);
+  /// Maps descriptor `descriptor` of process `pid` after checking owner, mode, kind, seals, `inode`
+  /// and that it is of `bytes` bytes. Null when it is not there or not what it should be.
+  static std::shared_ptr<Mapping> open(int pid, int descriptor, std::uint64_t inode,
+                                       std::uint64_t bytes);
   ~Mapping();
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -35,8 +36,8 @@ class Mapping {
   int descriptor_ = -1;  // only the creator keeps one
 };
 
-/// The mappings of one process by inode: nodes that are threads of one process then share addresses, as the thread
-/// sanitizer needs, and a node talking to itself maps nothing twice.
+/// The mappings of one process by inode: nodes that are threads of one process then share
+/// addresses, as the thread sanitizer needs, and a node talking to itself maps nothing twice.
 class MappingTable {
  public:
   void add(const std::shared_ptr<Mapping>& mapping);

@@ -47,8 +47,8 @@ bool SessionBlock::declare_dead(NodeId node) {
 
 std::shared_ptr<Mapping> create_session_block(std::uint32_t nodes, std::uint64_t seed) {
   if (nodes < 1 || nodes > kMaxNodes) {
-    throw Error(ErrorCode::kInvalidArgument, "shm: nodes is " + std::to_string(nodes) + "; it must be 1 to " +
-                                                 std::to_string(kMaxNodes));
+    throw Error(ErrorCode::kInvalidArgument, "shm: nodes is " + std::to_string(nodes) +
+                                                 "; it must be 1 to " + std::to_string(kMaxNodes));
   }
   auto mapping = Mapping::create(kSessionBytes);
   SessionBlock& block = session_block(*mapping);
@@ -84,17 +84,19 @@ std::shared_ptr<Mapping> open_session_block(const std::string& name, const std::
   }
   auto mapping = Mapping::open(pid, descriptor, inode, kSessionBytes);
   if (!mapping || session_block(*mapping).magic != kSessionMagic) {
-    throw Error(ErrorCode::kUnavailable, "shm: session " + name +
-                                             " is not there: its controller has ended, runs as another user, or "
-                                             "was built from another version");
+    throw Error(ErrorCode::kUnavailable,
+                "shm: session " + name +
+                    " is not there: its controller has ended, runs as another user, or "
+                    "was built from another version");
   }
   SessionBlock& block = session_block(*mapping);
   if (!equal_secrets(session_token(*mapping), token)) {
     throw Error(ErrorCode::kInvalidArgument, "shm: the token does not belong to session " + name);
   }
   if (block.nodes != nodes || nodes > kMaxNodes) {
-    throw Error(ErrorCode::kInvalidArgument, "shm: nodes is " + std::to_string(nodes) + ", but session " +
-                                                 name + " was made for " + std::to_string(block.nodes));
+    throw Error(ErrorCode::kInvalidArgument, "shm: nodes is " + std::to_string(nodes) +
+                                                 ", but session " + name + " was made for " +
+                                                 std::to_string(block.nodes));
   }
   return mapping;
 }

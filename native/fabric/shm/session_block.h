@@ -64,7 +64,8 @@ struct SessionBlock {
   }
   /// Nothing of it runs any more, so that what it held may be taken.
   bool is_dead(NodeId node) const { return state(node) == NodeState::kDead; }
-  /// Marks a node whose process has ended. Any process; false when it was marked or had left before.
+  /// Marks a node whose process has ended. Any process; false when it was marked or had left
+  /// before.
   bool declare_dead(NodeId node);
   void add_running(NodeId node, int change) {
     entries[node].running.fetch_add(change, std::memory_order_relaxed);

@@ -10,8 +10,11 @@ namespace pyrdma::fabric::shm {
 
 class ShmSharedReceiveQueue final : public SharedReceiveQueue {
  public:
-  ShmSharedReceiveQueue(ShmDevice& device, std::uint32_t pd, std::uint32_t entries, std::uint32_t max_sges)
-      : device_(device), pd_(pd), poster_(device.make_receive_ring(entries, max_sges, &offset_), entries) {}
+  ShmSharedReceiveQueue(ShmDevice& device, std::uint32_t pd, std::uint32_t entries,
+                        std::uint32_t max_sges)
+      : device_(device),
+        pd_(pd),
+        poster_(device.make_receive_ring(entries, max_sges, &offset_), entries) {}
   ~ShmSharedReceiveQueue() override { device_.retire_receive_ring(poster_.view(), offset_); }
   PostResult post_receive(std::span<const ReceiveRequest> requests) override {
     const std::lock_guard lock(mutex_);  // of this process: several threads may post

@@ -1,4 +1,5 @@
-// What the contract suite cannot know: hostile peers, keys, locks of the dead, threads at one queue.
+// What the contract suite cannot know: hostile peers, keys, locks of the dead, threads at one
+// queue.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +19,8 @@ namespace {
 TEST(ShmCopy, CopiesEveryAlignmentAndLength) {
   std::vector<std::byte> from(9000), to(9000);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
-  for (const std::size_t length : {1, 2, 3, 7, 8, 9, 12, 15, 16, 17, 24, 31, 63, 64, 65, 128, 200, 4095, 4096, 4103, 8200}) {
+  for (const std::size_t length :
+       {1, 2, 3, 7, 8, 9, 12, 15, 16, 17, 24, 31, 63, 64, 65, 128, 200, 4095, 4096, 4103, 8200}) {
     for (std::size_t source = 0; source < 9; ++source) {
       for (std::size_t target = 0; target < 9; ++target) {
         for (const bool out : {true, false}) {
@@ -26,32 +28,39 @@ TEST(ShmCopy, CopiesEveryAlignmentAndLength) {
           (out ? copy_out : copy_in)(to.data() + 16 + target, from.data() + source, length);
           ASSERT_EQ(std::memcmp(to.data() + 16 + target, from.data() + source, length), 0);
           ASSERT_EQ(to[15 + target], std::byte{0});
-          ASSERT_EQ(to[16 + target + length], std::byte{0}) << length << " " << source << " " << target;
+          ASSERT_EQ(to[16 + target + length], std::byte{0})
+              << length << " " << source << " " << target;
         }
       }
     }
   }
 }
 
-// The last word arrives last, and no word is torn: the reader checks every word against the last one.
+// The last word arrives last, and no word is torn: the reader checks every word against the last
+// one.
 TEST(ShmCopy, WordsAreWholeAndTheLastIsLast) {
   Pair pair;
   constexpr std::uint64_t kWords = 24;
   constexpr std::uint64_t kRounds = 20000;
   pair.cluster.run([&](Env& env) {
-    auto* words = reinterpret_cast<std::uint64_t*>((env.node() == 0 ? pair.a : pair.b).region->data());
+    auto* words =
+        reinterpret_cast<std::uint64_t*>((env.node() == 0 ? pair.a : pair.b).region->data());
     for (std::uint64_t round = 1; round <= kRounds; ++round) {
       const std::uint64_t value = round * 0x0101010101010101ULL;
       if (env.node() == 0) {
         for (std::uint64_t i = 0; i < kWords; ++i) words[100 + i] = value;
-        ASSERT_TRUE(pair.a.qp->write(pair.a.region->sge(800, kWords * 8), pair.b.region->remote(), 8));
+        ASSERT_TRUE(
+            pair.a.qp->write(pair.a.region->sge(800, kWords * 8), pair.b.region->remote(), 8));
         ASSERT_EQ(pair.a.wait(1).size(), 1U);
-        ASSERT_TRUE(env.poll_until([&] { return load_acquire(&words[0]) == value; }, env.now() + 10 * kSecond));
+        ASSERT_TRUE(env.poll_until([&] { return load_acquire(&words[0]) == value; },
+                                   env.now() + 10 * kSecond));
       } else {
-        ASSERT_TRUE(env.poll_until([&] { return load_acquire(&words[kWords]) == value; }, env.now() + 10 * kSecond));
+        ASSERT_TRUE(env.poll_until([&] { return load_acquire(&words[kWords]) == value; },
+                                   env.now() + 10 * kSecond));
         for (std::uint64_t i = 1; i <= kWords; ++i) ASSERT_EQ(load_acquire(&words[i]), value);
         words[200] = value;
-        ASSERT_TRUE(pair.b.qp->write(pair.b.region->sge(1600, 8), pair.a.region->remote(), 0, 1, 0));
+        ASSERT_TRUE(
+            pair.b.qp->write(pair.b.region->sge(1600, 8), pair.a.region->remote(), 0, 1, 0));
         if (round % 32 == 0) {
           ASSERT_TRUE(pair.b.qp->write(pair.b.region->sge(1600, 8), pair.a.region->remote(), 2000));
           ASSERT_EQ(pair.b.wait(1).size(), 1U);
@@ -64,7 +73,8 @@ TEST(ShmCopy, WordsAreWholeAndTheLastIsLast) {
 TEST(ShmKeys, AreSparse) {
   Pair pair;
   std::vector<std::unique_ptr<MemoryRegion>> regions;
-  for (int i = 0; i < 1000; ++i) regions.push_back(pair.b.device().allocate(*pair.b.pd, 64, kAllAccess));
+  for (int i = 0; i < 1000; ++i)
+    regions.push_back(pair.b.device().allocate(*pair.b.pd, 64, kAllAccess));
   Peer& peer = pair.a.node().peer(1);
   ASSERT_TRUE(peer.attach());
   Translation found;
@@ -72,10 +82,12 @@ TEST(ShmKeys, AreSparse) {
   for (const auto& region : regions) ASSERT_TRUE(peer.find_region(region->rkey(), found, pd));
   std::mt19937 random(1);
   int guessed = 0;
-  for (int i = 0; i < 200000; ++i) guessed += peer.find_region(static_cast<std::uint32_t>(random()), found, pd) ? 1 : 0;
+  for (int i = 0; i < 200000; ++i)
+    guessed += peer.find_region(static_cast<std::uint32_t>(random()), found, pd) ? 1 : 0;
   EXPECT_LE(guessed, 2);  // expected 0.05
   int near = 0;
-  for (const auto& region : regions) near += peer.find_region(region->rkey() + 1, found, pd) ? 1 : 0;
+  for (const auto& region : regions)
+    near += peer.find_region(region->rkey() + 1, found, pd) ? 1 : 0;
   EXPECT_EQ(near, 0);
 }
 
@@ -121,7 +133,8 @@ TEST(ShmWaiting, ManyRequestsKeepTheirOrder) {
     const Sge from{reinterpret_cast<std::uint64_t>(&i), 8, 0};
     ASSERT_TRUE(pair.a.qp->send(from, i, kSignaled | kInline));
   }
-  for (std::uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(pair.b.qp->receive(pair.b.region->sge(i * 8, 8), i));
+  for (std::uint64_t i = 0; i < 100; ++i)
+    ASSERT_TRUE(pair.b.qp->receive(pair.b.region->sge(i * 8, 8), i));
   const auto received = pair.b.wait(100);
   const auto sent = pair.a.wait(100);
   ASSERT_EQ(received.size(), 100U);
@@ -232,8 +245,10 @@ TEST(ShmCluster, StopEndsARun) {
   EXPECT_THROW(cluster.run([&](Env& env) {
     if (env.node() == 0) cluster.request_stop();
     env.poll_until([] { return false; }, kForever);
-  }), Error);
-  cluster.run([](Env& env) { env.sleep_until(env.now() + kMillisecond); });  // and the next one runs
+  }),
+               Error);
+  cluster.run(
+      [](Env& env) { env.sleep_until(env.now() + kMillisecond); });  // and the next one runs
 }
 
 TEST(ShmRendezvous, NamesDeadNodesAndKeepsFirstValues) {

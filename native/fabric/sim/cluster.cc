@@ -65,6 +65,14 @@ void Nic::control_path(double total_us, double nic_us) {
   scheduler.sleep_until(control_free_);
 }
 
+void Nic::write_trace(const char* what, const Message& message, Picos now) {
+  std::string details = to_string(message.opcode);
+  details += " " + std::to_string(message.sequence) + ", " + std::to_string(message.total) + " bytes";
+  if (message.offset > 0) details += " from " + std::to_string(message.offset);
+  if (message.status != Status::kSuccess) details += std::string(", ") + to_string(message.status);
+  env_.trace().event(now / kPicosPerNano, what, details);
+}
+
 void Nic::charge_registration(std::size_t bytes) {
   const SimProfile& p = fabric_.profile;
   const double pages = std::max(1.0, static_cast<double>(bytes) / p.nic_page_bytes);

@@ -39,7 +39,7 @@ void Nic::response_arrives(Message& message, Picos now) {
     response_completes(message, now);
 }
 
-void Nic::response_completes(Message& message, Picos) {
+void Nic::response_completes(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
   const bool local = message.stage == Message::Stage::kLocalCompletes;
   if (qp.destroyed || dead_ || qp.state != QpState::kReadyToSend ||
@@ -47,6 +47,7 @@ void Nic::response_completes(Message& message, Picos) {
     return release(message);
   const SendEntry& entry = qp.entry(message.sequence);
   const bool data_back = entry.needs_data_back();
+  if (!local) trace("completes", message, now);
   if (message.status != Status::kSuccess) {
     fail(qp, message.sequence, message.status);
     return release(message);
@@ -56,9 +57,13 @@ void Nic::response_completes(Message& message, Picos) {
     return release(message);
   }
   if (!message.last && !local) return release(message);
-  qp.completed = std::max(qp.completed, message.sequence + 1);
+  for (; qp.completed <= message.sequence; ++qp.completed)
+    if (qp.completed < qp.next) qp.outstanding_reads -= qp.entry(qp.completed).needs_data_back();
+  if (qp.next < qp.completed) {  // it was about to be sent again
+    qp.next = qp.completed;
+    qp.chunk_offset = 0;
+  }
   qp.retries = 0;
-  if (data_back) --qp.outstanding_reads;
   if ((entry.flags & kSignaled) != 0) {
     Completion completion;
     completion.wr_id = entry.wr_id;

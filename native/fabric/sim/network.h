@@ -37,6 +37,12 @@ class Network {
   /// Passes `bytes` through the port towards `to`; they would have arrived at `arrival` on an idle port.
   PortResult enter_port(std::uint32_t to, Picos arrival, double bytes);
 
+  /// How long the port towards `to` still sends what it holds.
+  Picos port_backlog(std::uint32_t to, Picos now) const { return port_free_[to] > now ? port_free_[to] - now : 0; }
+
+  /// Two empty crossings of the nearest switch.
+  Picos round_trip() const { return 2 * (propagation_ + hop_); }
+
   /// Longest piece that reserves a link at once: a few packets, so that long messages share links.
   std::uint32_t chunk_bytes() const { return chunk_bytes_; }
 

@@ -96,10 +96,16 @@ class Nic final : public SimEvent {
   void enter_error(QueuePairCore& qp);
   void fail_pending(QueuePairCore& qp);
 
+  /// A line in the node's trace, when it is on.
+  void trace(const char* what, const Message& message, Picos now) {
+    if (env_.trace().enabled()) [[unlikely]] write_trace(what, message, now);
+  }
   /// Gives a message back to the pool.
   void release(Message& message);
 
  private:
+  [[gnu::cold]] void write_trace(const char* what, const Message& message, Picos now);
+
   // requester.cc
   enum class Step { kSent, kWaits, kBlocked };
   Step send_chunk(QueuePairCore& qp, Picos now);

@@ -114,7 +114,7 @@ class QueuePairCore final : public SimEvent {
   bool active = false;
   Picos ready_at = 0;
   QueuePairCore* next_active = nullptr;
-  std::uint32_t outstanding_reads = 0;
+  std::uint32_t outstanding_reads = 0;  // reads and atomics from `completed` up to `next`
   bool blocked = false;  // by a fence, or by too many reads: a response reactivates
   const Nic* dc_target = nullptr;
   Picos last_completion = 0;
@@ -130,7 +130,7 @@ class QueuePairCore final : public SimEvent {
   std::uint32_t expected_offset = 0;
   Picos last_execution = 0;
   std::uint32_t retries = 0, rnr_retries = 0;
-  bool retry_is_rnr = false;
+  bool retry_is_rnr = false, retry_after_timeout = false;
   Picos retry_at = kNever;  // nothing is sent until then
   bool retry_pending() const { return retry_at != kNever; }
   std::uint64_t retry_from = 0;

@@ -38,13 +38,12 @@ void Nic::doorbell(QueuePairCore& qp, Picos when) {
 }
 
 void Nic::activate(QueuePairCore& qp, Picos when) {
-  if (!qp.active) {
-    qp.active = true;
-    qp.ready_at = when;
-    ++qp.references;
-    append_active(qp);
-  }
-  schedule_engine(qp.ready_at);
+  if (qp.active) return;  // the engine will come to it
+  qp.active = true;
+  qp.ready_at = when;
+  ++qp.references;
+  append_active(qp);
+  schedule_engine(when);
 }
 
 void Nic::schedule_engine(Picos when) {
@@ -196,6 +195,7 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
     ready = std::max(ready, pcie_free_ + t.tx_latency + fetch - fabric_.network.wire_time(message.wire_bytes));
   }
   const bool last = message.last, signaled = message.signaled;
+  trace("sends", message, engine_free_);
   transmit(message, ready);
   if (!last) {
     qp.chunk_offset += message.length;

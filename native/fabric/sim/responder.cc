@@ -40,6 +40,7 @@ void Nic::request_arrives(Message& message, Picos now) {
       cost += touch_translation(*region, message.remote_addr);
   }
   const Passage passage = pass_port(message, now, cost, qp.last_execution);
+  if (passage.dropped) trace("never gets", message, now);
   if (passage.dropped) return lost(message, now, qp.next > message.sequence + 1);
   qp.last_execution = passage.due;
   message.stage = Message::Stage::kRequestExecutes;
@@ -83,12 +84,16 @@ void Nic::request_executes(Message& message, Picos now) {
   if (!duplicate && (message.sequence != qp.expected || message.offset != qp.expected_offset))
     return release(message);  // behind a gap: the retransmission brings it again
   const Status status = execute(message, *target, now, duplicate);
-  if (status == Status::kRnrRetryExceeded) return release(message);  // not ready: retry is scheduled
+  if (status == Status::kRnrRetryExceeded) {  // a retry is scheduled
+    trace("is not ready for", message, now);
+    return release(message);
+  }
   message.status = status;
+  trace("executes", message, now);
   if (status == Status::kSuccess && !duplicate) {
     qp.expected_offset = message.last ? 0 : message.offset + message.length;
     qp.expected += message.last;
-    qp.rnr_retries = 0;
+    qp.retries = qp.rnr_retries = 0;
   }
   if (status != Status::kSuccess) {
     if (qp.options.transport == Transport::kRc) enter_error(*target);

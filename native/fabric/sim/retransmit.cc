@@ -12,9 +12,12 @@ void Nic::lost(Message& message, Picos now, bool later_packets_tell) {
   QueuePairCore& qp = *message.initiator;
   if (qp.ordered() && message.epoch == qp.epoch) {
     const bool response = message.stage == Message::Stage::kResponseArrives;
-    // A later packet makes the responder ask for the lost one; else the initiator's timer must notice.
-    const Picos wait = later_packets_tell ? 2 * (times().rx_latency + times().tx_latency) + to_picos(1000.0)
+    // A later packet, behind what the port still holds, makes the responder ask for the lost one; else the
+    // initiator's timer must notice.
+    const Picos wait = later_packets_tell ? fabric_.network.port_backlog(node_, now) + fabric_.network.round_trip() +
+                                                2 * (times().rx_latency + times().tx_latency)
                                           : to_picos(Time{qp.options.timeout_us} * kMicrosecond);
+    if (!qp.retry_pending()) qp.retry_after_timeout = !later_packets_tell;
     qp.nic.schedule_retry(qp, response ? qp.completed : std::min(qp.expected, message.sequence), now + wait, false);
   }
   release(message);
@@ -45,7 +48,9 @@ void Nic::retry(QueuePairCore& qp, Picos now) {
   if (qp.retry_is_rnr) {
     if (qp.options.rnr_retry != kInfiniteRetry && ++qp.rnr_retries > qp.options.rnr_retry)
       return fail(qp, from, Status::kRnrRetryExceeded);
-  } else if (++qp.retries > qp.options.retry_count) {
+  } else if (qp.retry_after_timeout && ++qp.retries > qp.options.retry_count) {
+    // Deviation: negative acknowledgements do not count, since a chunk stands for several packets, of which
+    // some would have got through.
     return fail(qp, from, Status::kRetryExceeded);
   }
   counters_.retransmitted += qp.next - from;

@@ -1,0 +1,311 @@
+// What only the simulated fabric has: determinism, virtual time, congestion, NIC caches, control-path time.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <numeric>
+
+#include "base/error.h"
+#include "env/trace.h"
+#include "fabric/contract_worlds_test.h"
+
+namespace pyrdma::fabric::sim {
+namespace {
+
+SimOptions options(std::uint32_t nodes, std::map<std::string, double> changes = {}, std::uint64_t seed = 1) {
+  auto values = test_profile_values();
+  for (const auto& [name, value] : changes) values.at(name) = value;
+  SimOptions result;
+  result.nodes = nodes;
+  result.profile = SimProfile::from_values(values);
+  result.seed = seed;
+  return result;
+}
+
+/// Set-up of a node that talks to `peer`, and a way to end together.
+struct Endpoint {
+  Endpoint(Env& node_env, NodeId to, std::size_t bytes, QpOptions qp_options = {})
+      : env(node_env), device(env.device()), pd(device.create_protection_domain()),
+        memory(device.allocate(*pd, bytes)), completions(device.create_completion_queue(1024)) {
+    qp_options.send_entries = 512;
+    queue_pair = device.create_queue_pair(*pd, *completions, *completions, qp_options);
+    Rendezvous& r = device.rendezvous();
+    r.publish_value(name("qp", env.node(), to), queue_pair->address());
+    r.publish_value(name("mr", env.node(), to), memory->remote());
+    remote = r.await_value<RemoteRegion>(name("mr", to, env.node()), kForever);
+    queue_pair->connect(r.await_value<QpAddress>(name("qp", to, env.node()), kForever));
+    meet("start", to);
+  }
+  static std::string name(const char* what, NodeId from, NodeId to) {
+    return std::string(what) + std::to_string(from) + "-" + std::to_string(to);
+  }
+  void meet(const char* what, NodeId to) {
+    device.rendezvous().publish_value(name(what, env.node(), to), 1);
+    device.rendezvous().await_value<int>(name(what, to, env.node()), kForever);
+  }
+  Completion next() {
+    Completion completion;
+    env.poll_until([&] { return completions->poll({&completion, 1}) == 1; }, kForever, &completions->watch());
+    return completion;
+  }
+  Env& env;
+  Device& device;
+  std::unique_ptr<ProtectionDomain> pd;
+  std::unique_ptr<MemoryRegion> memory;
+  std::unique_ptr<CompletionQueue> completions;
+  std::unique_ptr<QueuePair> queue_pair;
+  RemoteRegion remote;
+};
+
+std::uint64_t random_traffic(std::uint64_t seed) {
+  SimCluster cluster(options(6, {{"link.lossless", 0}, {"switch.buffer_bytes", 20000}}, seed));
+  cluster.run([](Env& env) {
+    const NodeId peer = env.node() ^ 1;
+    Endpoint end(env, peer, 1 << 16);
+    Rng rng = env.rng("traffic");
+    for (int i = 0; i < 300; ++i) {
+      const auto size = static_cast<std::uint32_t>(rng.below(20000));
+      if (rng.below(2) == 0)
+        end.queue_pair->write(end.memory->sge(0, size), end.remote, 0);
+      else
+        end.queue_pair->read(end.memory->sge(0, size), end.remote, 0);
+      if (rng.below(3) > 0) {
+        EXPECT_EQ(end.next().status, Status::kSuccess);
+      }
+      env.work(static_cast<Time>(rng.below(2000)));
+    }
+    env.sleep_until(env.now() + kMillisecond);
+    end.meet("end", peer);
+  });
+  return cluster.fingerprint();
+}
+
+TEST(Simulation, EqualSeedsGiveEqualRuns) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const std::uint64_t first = random_traffic(seed);
+    EXPECT_EQ(first, random_traffic(seed)) << "seed " << seed;
+    EXPECT_NE(first, random_traffic(seed + 1000)) << "the fingerprint must tell runs apart";
+  }
+}
+
+// The sum that native/README.md gives, with the test profile's numbers.
+TEST(Simulation, LatencyOfAReadIsTheSumOfItsSteps) {
+  SimCluster cluster(options(2));
+  double latency = 0;
+  cluster.run([&](Env& env) {
+    Endpoint end(env, 1 - env.node(), 4096);
+    if (env.node() == 0) {
+      const Time start = env.now();
+      end.queue_pair->read(end.memory->sge(0, 8), end.remote, 0);
+      end.next();
+      latency = static_cast<double>(env.now() - start);
+    }
+    end.meet("end", 1 - env.node());
+  });
+  const double wire = 60 * 0.08 + 68 * 0.08;           // request and response at 100 Gb/s
+  const double path = 2 * (20 + 150 + 20);             // cable, switch, cable, both ways
+  const double requester = 50 + 15 + 150 + 7 + 50;     // post, request, doorbell, engine, pipeline
+  const double responder = 50 + 7 + 400;               // pipeline, engine, payload over PCIe
+  const double completion = 50 + 5 + 200 + 20 + 8;     // pipeline, engine, write, poll, clock
+  EXPECT_NEAR(latency, wire + path + requester + responder + completion, 11) << "within one empty poll and rounding";
+}
+
+double goodput_gbps(std::map<std::string, double> changes, std::uint32_t size, int senders, NicCounters* at_target) {
+  SimCluster cluster(options(static_cast<std::uint32_t>(senders) + 1, changes));
+  const int count = 200;
+  Time begin = kForever, end_time = 0;
+  cluster.run([&](Env& env) {
+    const auto body = [&](NodeId peer, bool sends) {
+      Endpoint end(env, peer, 1 << 20);
+      if (sends) {
+        begin = std::min(begin, env.now());
+        for (int i = 0; i < count; ++i) end.queue_pair->write(end.memory->sge(0, size), end.remote, 0, 0, i + 1 == count ? kSignaled : 0);
+        EXPECT_EQ(end.next().status, Status::kSuccess);
+        end_time = std::max(end_time, env.now());
+      }
+      end.meet("end", peer);
+    };
+    if (env.node() > 0) return body(0, true);
+    std::vector<std::unique_ptr<Thread>> threads;
+    for (int s = 1; s <= senders; ++s)
+      threads.push_back(env.spawn("target", [&body, s] { body(static_cast<NodeId>(s), false); }));
+    for (auto& thread : threads) thread->join();
+  });
+  if (at_target != nullptr) *at_target = cluster.counters(0);
+  return 8.0 * size * count * senders / static_cast<double>(end_time - begin);
+}
+
+TEST(Simulation, LongWritesFillTheLink) {
+  const double header_share = 4096.0 / (4096 + 60);
+  EXPECT_NEAR(goodput_gbps({}, 65536, 1, nullptr), 100 * header_share, 2);
+  EXPECT_NEAR(goodput_gbps({}, 65536, 4, nullptr), 100 * header_share, 2) << "incast shares one link";
+}
+
+TEST(Simulation, ALossySwitchDropsAndTheConnectionRecovers) {
+  NicCounters counters;
+  const double gbps = goodput_gbps({{"link.lossless", 0}, {"switch.buffer_bytes", 100000}}, 32768, 4, &counters);
+  EXPECT_GT(counters.dropped, 0u);
+  EXPECT_GT(gbps, 1);
+}
+
+TEST(Simulation, ALosslessSwitchPausesInsteadOfDropping) {
+  NicCounters counters;
+  goodput_gbps({{"switch.pfc_xoff_bytes", 50000}, {"switch.ecn_threshold_bytes", 20000}}, 32768, 4, &counters);
+  EXPECT_EQ(counters.dropped, 0u);
+  EXPECT_GT(counters.ecn_marked, 0u);
+}
+
+TEST(Simulation, ControlWorkIsSerialOnTheNic) {
+  SimCluster cluster(options(1, {{"control.create_qp_us", 100}, {"control.create_qp_nic_us", 90}}));
+  Time took = 0;
+  cluster.run([&](Env& env) {
+    const Time start = env.now();
+    std::vector<std::unique_ptr<Thread>> threads;
+    for (int t = 0; t < 10; ++t)
+      threads.push_back(env.spawn("creator", [&env] {
+        Device& device = env.device();
+        auto pd = device.create_protection_domain();
+        auto cq = device.create_completion_queue(4);
+        auto qp = device.create_queue_pair(*pd, *cq, *cq);
+      }));
+    for (auto& thread : threads) thread->join();
+    took = env.now() - start;
+  });
+  EXPECT_NEAR(static_cast<double>(took), 910e3, 2e3) << "10 us in parallel, then 10 times 90 us on the NIC";
+}
+
+TEST(Simulation, ThreadsShareCores) {
+  for (const std::uint32_t cores : {1u, 2u}) {
+    SimOptions wanted = options(1);
+    wanted.cores_per_node = cores;
+    SimCluster cluster(wanted);
+    Time took = 0;
+
+    cluster.run([&](Env& env) {
+      auto thread = env.spawn("worker", [&env] { env.work(10 * kMillisecond); });
+      env.work(10 * kMillisecond);
+      thread->join();
+      took = env.now();
+    });
+    EXPECT_NEAR(static_cast<double>(took), cores == 1 ? 20e6 : 10e6, 0.2e6) << cores << " cores";
+  }
+}
+
+TEST(Simulation, AKilledNodeEndsAndItsPeersGoOn) {
+  SimCluster cluster(options(2));
+  Status status = Status::kSuccess;
+  cluster.run([&](Env& env) {
+    Endpoint end(env, 1 - env.node(), 4096);
+    if (env.node() == 1) {
+      env.poll_until([] { return false; }, kForever);
+      ADD_FAILURE() << "a killed node went on";
+    }
+    env.sleep_until(env.now() + kMillisecond);
+    cluster.kill(1);
+    end.queue_pair->write(end.memory->sge(0, 8), end.remote, 0);
+    status = end.next().status;
+  });
+  EXPECT_EQ(status, Status::kRetryExceeded);
+}
+
+TEST(Simulation, ErrorsEndTheRun) {
+  SimCluster cluster(options(3));
+  const auto message = [&](FunctionRef<void(Env&)> body) {
+    try {
+      cluster.run(body);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_NE(message([](Env& env) { env.poll_until([] { return false; }, kForever); }).find("node2"), std::string::npos)
+      << "a deadlock names who waits";
+  EXPECT_EQ(message([](Env& env) {
+              if (env.node() == 1) throw Error(ErrorCode::kInternal, "on purpose");
+              env.poll_until([] { return false; }, kForever);
+            }),
+            "on purpose");
+  cluster.request_stop();
+  EXPECT_NE(message([](Env& env) {
+              for (;;) env.sleep_until(env.now() + 1);
+            }).find("stopped"),
+            std::string::npos);
+  EXPECT_EQ(message([](Env& env) { env.work(5); }), "no error") << "the cluster is usable afterwards";
+}
+
+TEST(Simulation, AnIdleNodeIsSmall) {
+  const auto resident = [] {
+    long pages = 0, ignored = 0;
+    FILE* file = std::fopen("/proc/self/statm", "r");
+    EXPECT_EQ(std::fscanf(file, "%ld %ld", &ignored, &pages), 2);
+    std::fclose(file);
+    return pages * sysconf(_SC_PAGESIZE);
+  };
+  const long before = resident();
+  SimCluster cluster(options(500));
+  long during = 0;
+  cluster.run([&](Env& env) {
+    env.sleep_until(kMicrosecond);
+    if (env.node() == 0) during = resident();
+  });
+  EXPECT_LT((during - before) / 500, 128 * 1024) << "bytes per node";
+}
+
+TEST(Simulation, ProfilesAreChecked) {
+  auto values = test_profile_values();
+  values["link.rate_gbps"] = -1;
+  try {
+    SimProfile::from_values(values);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("link.rate_gbps"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("Gbps"), std::string::npos);
+  }
+  values = test_profile_values();
+  values.erase("cpu.post_ns");
+  EXPECT_THROW(SimProfile::from_values(values), Error);
+  values = test_profile_values();
+  values["link.colour"] = 1;
+  EXPECT_THROW(SimProfile::from_values(values), Error);
+}
+
+// The complete effect of a small program. A change that alters it must be one that was meant.
+TEST(Simulation, GoldenTraceOfAWriteAReadAndAMissingReceive) {
+  SimCluster cluster(options(2));
+  for (NodeId node = 0; node < 2; ++node) cluster.env(node).trace().enable(true);
+  cluster.run([&](Env& env) {
+    Endpoint end(env, 1 - env.node(), 1 << 16);
+    if (env.node() == 0) {
+      end.queue_pair->write(end.memory->sge(0, 20000), end.remote, 0, 1);
+      end.queue_pair->read(end.memory->sge(0, 8), end.remote, 0, 2);
+      end.queue_pair->send(end.memory->sge(0, 64), 3);
+      for (int i = 0; i < 3; ++i) end.next();
+    } else {
+      env.sleep_until(env.now() + 15 * kMicrosecond);
+      end.queue_pair->receive(end.memory->sge(0, 64));
+    }
+    end.meet("end", 1 - env.node());
+  });
+  std::string text = "\n";
+  for (const std::string& line : cluster.trace()) text += line + "\n";
+  EXPECT_EQ(text, R"(
+40227 ns  node 0  sends  write 0, 20000 bytes
+40227 ns  node 0  sends  write 0, 20000 bytes from 16384
+40308 ns  node 0  sends  read 1, 8 bytes
+40357 ns  node 0  sends  send 2, 64 bytes
+42453 ns  node 1  executes  write 0, 20000 bytes
+42741 ns  node 1  executes  write 0, 20000 bytes from 16384
+42952 ns  node 1  executes  read 1, 8 bytes
+42952 ns  node 1  is not ready for  send 2, 64 bytes
+42990 ns  node 0  completes  write 0, 20000 bytes from 16384
+43403 ns  node 0  completes  read 1, 8 bytes
+52959 ns  node 0  sends  send 2, 64 bytes
+53866 ns  node 1  is not ready for  send 2, 64 bytes
+63873 ns  node 0  sends  send 2, 64 bytes
+64780 ns  node 1  executes  send 2, 64 bytes
+65030 ns  node 0  completes  send 2, 64 bytes
+)");
+}
+
+}  // namespace
+}  // namespace pyrdma::fabric::sim
