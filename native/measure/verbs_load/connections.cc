@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kIdleEntries = 16;
 constexpr std::uint32_t kSpareEntries = 16;    // of a completion queue, above what can be in flight
-constexpr std::uint32_t kMostReceives = 1024;  // per queue pair
+constexpr std::uint32_t kMostReceives = 2048;  // per queue pair
 constexpr std::uint32_t kLocalBytes =
     256 * 1024;  // of a sender's buffer, where requests share places beyond it
 
@@ -98,7 +98,7 @@ void Connections::make_receivers() {
   const std::uint32_t most = device_.capabilities().max_queue_entries;
   const std::size_t inlets = load_.connected() ? links_.size() / receivers_.size() + 1 : 1;
   for (Receiver& receiver : receivers_) {
-    const std::uint32_t wanted = std::clamp<std::uint32_t>(2 * load_.depth, 64, kMostReceives);
+    const std::uint32_t wanted = std::clamp<std::uint32_t>(8 * load_.depth, 64, kMostReceives);
     receiver.depth = std::max<std::uint32_t>(
         1, std::min<std::uint32_t>(wanted, static_cast<std::uint32_t>(most / inlets)));
     receiver.local = device_.allocate(*pd_, load_.stride() + fabric::kGrhBytes);
