@@ -7,6 +7,7 @@ trends and crossovers by the code that the experiment declares (`Experiment.deci
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -129,6 +130,8 @@ def judge(claim: Claim, outcome: Decision | float | bool) -> tuple[str, float | 
     if holds is None:
         if not isinstance(decision.measured, (int, float)):
             raise NotEvaluated("the decider gave neither a number nor an answer")
+        if not math.isfinite(decision.measured):
+            raise NotEvaluated(f"what was measured is no number: {decision.measured}")
         holds, rule = _within(claim, float(decision.measured))
         reason = f"{rule}; {reason}" if reason else rule
     return ("held" if holds else "missed"), decision.measured, reason
@@ -152,6 +155,8 @@ def _within(claim: Claim, measured: float) -> tuple[bool, str]:
     if expected == 0:
         return abs(measured) <= share, f"zero, within {share:g} {claim.unit}"
     error = measured / expected - 1
+    if abs(error) < 5e-4:
+        return True, "as the paper's"
     side = "above" if error > 0 else "below"
     return abs(error) <= share, f"{abs(error):.1%} {side} the paper's, {share:.0%} allowed"
 

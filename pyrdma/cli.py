@@ -48,6 +48,13 @@ def main() -> None:
     except Error as error:
         _say(f"pyrdma: {error}")
         sys.exit(2 if isinstance(error, InvalidArgument) else 1)
+    except ModuleNotFoundError as error:
+        from .doctor import CONTROLLER
+
+        if error.name is None or error.name.split(".")[0] not in CONTROLLER:
+            raise
+        _say(f"pyrdma: {error.name} is missing; install it with: pip install 'pyrdma[controller]'")
+        sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)

@@ -18,7 +18,7 @@ from .experiment import FABRICS
 
 __all__ = ["Check", "checks", "fabric_problem", "native"]
 
-_CONTROLLER = ("pandas", "pyarrow", "matplotlib", "scipy", "hdrh")
+CONTROLLER = ("pandas", "pyarrow", "matplotlib", "scipy", "hdrh")
 _PEERS = {
     "ucx_perftest": "ucx-utils",
     "mpicc": "libopenmpi-dev",
@@ -94,7 +94,7 @@ def _fabric(name: str) -> Check:
 
 
 def _controller() -> Check:
-    missing = [name for name in _CONTROLLER if importlib.util.find_spec(name) is None]
+    missing = [name for name in CONTROLLER if importlib.util.find_spec(name) is None]
     if not missing:
         return Check("tables and figures", True, "ready")
     return Check(

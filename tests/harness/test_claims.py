@@ -90,6 +90,11 @@ def test_tolerances_ranges_and_bounds(
     assert claims.judge(claim(expected, hint=hint, note=note), measured)[0] == verdict
 
 
+def test_what_is_no_number_is_not_evaluated() -> None:
+    with pytest.raises(NotEvaluated, match="nan"):
+        claims.judge(claim(1), float("nan"))
+
+
 def test_text_is_decided_by_code_alone() -> None:
     text = claim("a is faster than b")
     assert claims.judge(text, True)[0] == "held"

@@ -160,6 +160,19 @@ def test_json_is_alone_on_standard_output() -> None:
         assert isinstance(json.loads(done.stdout), list)
 
 
+def test_a_missing_package_is_named_with_its_remedy(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['pandas'] = None; from pyrdma.cli import main;"
+        f"sys.argv = ['pyrdma', 'run', {FAKE!r}, '--out', {str(tmp_path)!r}]; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False
+    )
+    assert done.returncode == 1
+    assert "pandas is missing; install it with: pip install 'pyrdma[controller]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_importing_loads_neither_tables_nor_figures_nor_the_native_module() -> None:
     code = (
         "import sys, time; s = time.perf_counter(); import pyrdma;"
