@@ -106,7 +106,7 @@ TEST(WorkloadsSim, AFailedRequestIsAnErrorThatNamesThePeer) {
       std::unique_ptr<Thread> end;
       if (env.node() == 1) {
         end = env.spawn("end", [&] {
-          env.sleep_until(env.now() + 100 * kMillisecond);
+          env.sleep_until(env.now() + 2 * kMillisecond);
           cluster.kill(0);
         });
       }
