@@ -16,6 +16,7 @@ namespace {
 constexpr std::uint32_t kTurnsPerCheck = 64;  // clock, host and yield
 constexpr std::uint32_t kTurnsBeforeRelax =
     512;  // the first turns spin tightly: a round trip lasts 0.1 us
+constexpr std::uint32_t kTurnsBeforeYield = 8192;        // some tens of microseconds
 constexpr Time kSpinInsteadOfSleep = 60 * kMicrosecond;  // the kernel's timer slack
 constexpr Time kLongestSleep = 20 * kMillisecond;        // between checks for a stop
 
@@ -105,11 +106,13 @@ bool ThreadEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* 
     if (turn % kTurnsPerCheck == 0) [[unlikely]] {
       host_.on_slow_turn();
       if (deadline != kForever && now() >= deadline) return ready();
-      if (host_.crowded()) sched_yield();
+      // A long wait yields even so: what it waits for may want this core, for all that other
+      // programs run.
+      if (turn > kTurnsBeforeYield || host_.crowded()) sched_yield();
     } else if (turn > kTurnsBeforeRelax) {
       relax();
     }
-    if (turn == ~0U) turn = kTurnsBeforeRelax;
+    if (turn == ~0U) turn = kTurnsBeforeYield;
   }
 }
 

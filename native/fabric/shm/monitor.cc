@@ -77,9 +77,8 @@ void Monitor::watch(NodeId node, int pid, std::uint64_t start) {
 void Monitor::find_processes() {
   SessionBlock& block = session_block(*session_);
   for (NodeId node = 0; node < std::min(block.nodes, kMaxNodes); ++node) {
-    const bool known =
-        std::any_of(watched_.begin(), watched_.end(),
-                    [node](const Watched& watched) { return watched.node == node; });
+    const bool known = std::any_of(watched_.begin(), watched_.end(),
+                                   [node](const Watched& watched) { return watched.node == node; });
     if (known) continue;
     if (block.is_gone(node)) {  // somebody else was faster
       watched_.push_back({node, 0, 0, -1, true});

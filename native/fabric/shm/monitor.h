@@ -27,7 +27,7 @@ class Monitor {
     int pid;
     std::uint64_t start;
     int descriptor;  // of the process; -1 where the kernel has none, then it is asked for regularly
-    bool ended;  // or of this process, which needs no watching
+    bool ended;      // or of this process, which needs no watching
   };
   void run();
   void find_processes();

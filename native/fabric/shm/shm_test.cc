@@ -41,7 +41,7 @@ TEST(ShmCopy, CopiesEveryAlignmentAndLength) {
 TEST(ShmCopy, WordsAreWholeAndTheLastIsLast) {
   Pair pair;
   constexpr std::uint64_t kWords = 24;
-  constexpr std::uint64_t kRounds = 20000;
+  constexpr std::uint64_t kRounds = 3000;
   pair.cluster.run([&](Env& env) {
     auto* words =
         reinterpret_cast<std::uint64_t*>((env.node() == 0 ? pair.a : pair.b).region->data());
