@@ -133,15 +133,38 @@ def unordered_iteration(files: Sequence[Source]) -> list[str]:
 
 
 def catch_all(files: Iterable[Source]) -> list[str]:
-    """A killed node unwinds by an exception that only env ends; bindings translate for Python."""
-    pattern = re.compile(r"\bcatch\s*\(\s*\.\.\.\s*\)")
-    return [
-        f"{file.path}:{number}: {text}: name what is caught; a killed node must unwind"
-        for file in files
-        if file.parts[0] == "native" and len(file.parts) > 2
-        if file.parts[1] not in ("env", "bindings") and file.path.endswith((".h", ".cc"))
-        for number, text in file.matches(pattern, file.code)
-    ]
+    """A killed node unwinds by an exception, which nobody may swallow.
+
+    A handler may catch everything only to hand it on: by `throw;`, or kept for another thread by
+    `std::current_exception()`. Env ends the unwinding; bindings translate for Python.
+    """
+    pattern = re.compile(r"\bcatch\s*\(\s*\.\.\.\s*\)\s*\{")
+    complaints = []
+    for file in files:
+        if file.parts[0] != "native" or not file.path.endswith((".h", ".cc")):
+            continue
+        if file.parts[1] in ("env", "bindings"):
+            continue
+        code = file.code
+        for match in pattern.finditer(code):
+            block = code[match.end() : _closing_brace(code, match.end())]
+            if not re.search(r"\bthrow;|\bcurrent_exception\(\)", block):
+                number = code.count("\n", 0, match.start()) + 1
+                complaints.append(
+                    f"{file.path}:{number}: catch (...) that ends the exception: "
+                    "name what is caught, or hand it on; a killed node must unwind"
+                )
+    return complaints
+
+
+def _closing_brace(code: str, start: int) -> int:
+    """Return where the block that is open at `start` closes."""
+    depth = 1
+    for position in range(start, len(code)):
+        depth += {"{": 1, "}": -1}.get(code[position], 0)
+        if depth == 0:
+            return position
+    return len(code)
 
 
 def thread_local_state(files: Iterable[Source]) -> list[str]:

@@ -77,6 +77,12 @@ BAD = [
     ),
     ("catch_all", "native/systems/x/a.cc", "try { f(); } catch (...) {}", "must unwind"),
     ("catch_all", "native/fabric/shm/a.cc", "try { f(); } catch(...) {}", "must unwind"),
+    (
+        "catch_all",
+        "native/fabric/shm/a.cc",
+        "try { f(); } catch (...) { if (a) { g(); } }\nvoid h() { throw; }\n",
+        "hand it on",
+    ),
     ("thread_local_state", "native/base/a.cc", "static thread_local int n;", "thread owns"),
     ("pragma_once", "native/base/a.h", "#ifndef A\n#define A\n#endif\n", "#pragma once"),
     ("leftovers", "pyrdma/a.py", "x = 1  # TODO: more\n", "finish it"),
@@ -110,6 +116,8 @@ GOOD = [
         "std::unordered_map<int, int> slots_;\nauto f() { return slots_.find(3); }\n",
     ),
     ("catch_all", "native/env/thread/a.cc", "try { f(); } catch (...) {}"),
+    ("catch_all", "native/fabric/sim/a.cc", "try { f(); } catch (...) { if (a) { g(); } throw; }"),
+    ("catch_all", "native/fabric/shm/a.cc", "catch (...) { e = std::current_exception(); }"),
     ("machine_names", "README.md", "the folder framework/ and a.out/work\n"),
     ("file_length", "native/base/a.cc", "\n" * 450),
 ]
