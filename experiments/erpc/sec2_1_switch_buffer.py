@@ -43,6 +43,14 @@ def product(data: Data, claim: Claim) -> Decision:
     return Decision(None, rate * rtt / 8, f"{rate:g} Gbps x {rtt:.2f} us, in {claim.unit}")
 
 
+def oversubscription(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Hold a rack's downlinks against its uplinks, as the profile has them."""
+    values = Profile.load("cx4").values()
+    down = values["topology.nodes_per_tor"] * values["link.rate_gbps"]
+    up = values["topology.uplinks_per_tor"] * values["topology.uplink_gbps"]
+    return Decision(None, down / up, f"{down:g} Gbps down, {up:g} Gbps up")
+
+
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw round trip and goodput for one rack and for two."""
     fig, (left, right) = figures.new(1, 2)
@@ -77,6 +85,7 @@ experiment = Experiment(
     decides={
         "erpc/cx4_cross_tor_rtt": decide.value("rtt", series="two racks"),
         "erpc/cx4_bdp": product,
+        "erpc/cx4_oversubscription": oversubscription,
         "erpc/cx4_achievable_rate": decide.value("bandwidth", series="one rack"),
     },
 )

@@ -62,7 +62,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
     fig, panels = figures.new(rows, columns, squeeze=False, sharey=True)
     ops = [op for op in ("write", "read", "send", "fetch_add") if op in data.values_of("op")]
     for ax, name in zip(panels.flat, swept, strict=False):
-        fixed = {key: value for key, value in BASE.items() if key != name}
+        fixed: dict[str, Any] = {key: v for key, v in BASE.items() if key != name}
         for number, op in enumerate(ops):
             rows_here = data.select("rate", op=op, transport="rc", **fixed)
             if rows_here[name].nunique() > 1:
