@@ -89,7 +89,7 @@ class Data:
         return value if unit is None else convert(value, str(rows["unit"].iloc[0]), unit)
 
     def _one_point(self, rows: pd.DataFrame, metric: str, chosen: set[str]) -> None:
-        for name in self.parameters:
+        for name in [*self.parameters, "profile"]:
             if name not in chosen and rows[name].nunique(dropna=False) > 1:
                 found = ", ".join(str(v) for v in rows[name].unique()[:5])
                 raise NotEvaluated(f"{metric} was measured at several {name}: {found}; choose one")

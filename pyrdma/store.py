@@ -108,11 +108,6 @@ class Store:
             (state, error, seconds, key),
         )
 
-    def counts(self) -> dict[str, int]:
-        """Return how many points are in each state."""
-        rows = self._table.execute("SELECT state, count(*) FROM points GROUP BY state")
-        return {str(state): int(count) for state, count in rows}
-
     def forget(self, tasks: Iterable[Task]) -> None:
         """Drop the measurements of `tasks`, so that they are taken afresh."""
         for task in tasks:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .errors import InvalidArgument, nearest
 
-__all__ = ["convert", "known"]
+__all__ = ["convert"]
 
 # unit -> (dimension, factor to the dimension's base). Counts of things keep one dimension, so
 # that a rate in messages can be held against one in requests: the claim's series says which.
@@ -72,11 +72,6 @@ _UNITS: dict[str, tuple[str, float]] = {
     "locks": ("number", 1.0),
     "RTT": ("number", 1.0),
 }
-
-
-def known(unit: str) -> bool:
-    """Return whether `unit` can be converted."""
-    return unit in _UNITS
 
 
 def convert(value: float, unit: str, to: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 import pyrdma as rd
 from pyrdma import workload
+from pyrdma.doctor import native
 from pyrdma.processes import ProcessCluster
 from tests.harness.support import environment
 
@@ -84,6 +86,15 @@ def test_a_wrong_parameter_is_named_with_its_bound(load: Any, words: list[str]) 
         cluster.run(load, duration_s=1e-5)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kind", [workload.VerbsLoad, workload.ControlPath, workload.Memcpy, workload.Idle]
+)
+def test_workloads_have_the_native_parameters(kind: type[workload.Workload]) -> None:
+    core: Any = native()
+    known = {entry["name"] for entry in core.measure.workload_parameters(kind.native)}
+    assert {field.name for field in dataclasses.fields(kind)} == known - {"duration_ns"}
 
 
 @pytest.mark.parametrize(
