@@ -4,6 +4,8 @@ import random
 import signal
 import subprocess
 import sys
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -152,6 +154,44 @@ def test_random_wrong_calls_crash_nothing(fabric: str) -> None:
             except AttributeError:  # a call on None
                 refused += 1
     assert CALLS * 0.1 < refused < CALLS * 0.95
+
+
+@pytest.mark.parametrize("fabric", ["sim", "shm"])
+def test_threads_may_misuse_one_cluster_until_it_is_closed(fabric: str) -> None:
+    made: rd.Cluster = (
+        rd.Cluster.sim(nodes=2, profile="cx5", seed=1)
+        if fabric == "sim"
+        else rd.Cluster.local(nodes=2, mode="thread")
+    )
+    stop = threading.Event()
+    calls = [0, 0, 0]
+    wrong: list[BaseException] = []
+    together = Chaos(made, seed=3)
+
+    def misuse(index: int) -> None:
+        chaos = together if index < 2 else Chaos(made, seed=index)
+        while not stop.is_set():
+            calls[index] += 1
+            try:
+                chaos.call()
+            except (*ERRORS, AttributeError, LookupError):
+                pass  # lists of `together` change between two lines of another thread
+            except BaseException as error:
+                wrong.append(error)
+                raise
+
+    threads = [threading.Thread(target=misuse, args=(index,)) for index in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.7)
+    made.close()
+    time.sleep(0.2)
+    stop.set()
+    for thread in threads:
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+    assert not wrong
+    assert min(calls) > 10
 
 
 @pytest.mark.parametrize("fabric", ["sim", "shm"])
