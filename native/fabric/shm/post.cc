@@ -83,20 +83,25 @@ inline void ShmQueuePair::use_room() {
 // when it is anything else, or wrong: execute() then finds out what.
 inline bool ShmQueuePair::execute_simple(const WorkRequest& request) {
   if (!is_one_of(request.opcode, kSimple & allowed_) || request.sge_count != 1 ||
-      request.sges == nullptr || (request.flags & kInline) != 0 ||
-      epoch_.load(std::memory_order_acquire) != local_epoch_ || !path_.is_current()) [[unlikely]] {
+      request.sges == nullptr || epoch_.load(std::memory_order_acquire) != local_epoch_ ||
+      !path_.is_current()) [[unlikely]] {
     return false;
   }
   const Sge& sge = *request.sges;
-  const Translation* local = local_regions_.find(sge.lkey);
   const Translation* remote = path_.known_region(request.rkey);
-  if (local == nullptr || remote == nullptr) [[unlikely]]
+  if (remote == nullptr) [[unlikely]]
     return false;
   const bool is_read = request.opcode == Opcode::kRead;
-  std::byte* here =
-      local->find(sge.addr, sge.length, is_read ? kMayGather | kLocalWrite : kMayGather);
   std::byte* there =
       remote->find(request.remote_addr, sge.length, is_read ? kRemoteRead : kRemoteWrite);
+  std::byte* here = nullptr;
+  if ((request.flags & kInline) != 0) {
+    if (is_read || sge.length > options_.max_inline) [[unlikely]]
+      return false;
+    here = reinterpret_cast<std::byte*>(sge.addr);
+  } else if (const Translation* local = local_regions_.find(sge.lkey)) [[likely]] {
+    here = local->find(sge.addr, sge.length, is_read ? kMayGather | kLocalWrite : kMayGather);
+  }
   if (here == nullptr || there == nullptr || sge.length > kMaxMessage) [[unlikely]]
     return false;
   if (is_read)
