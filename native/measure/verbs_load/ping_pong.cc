@@ -41,7 +41,7 @@ class Player {
   }
 
   void send(std::uint8_t ball) {
-    *last_byte_ = ball;
+    if (*last_byte_ != ball) *last_byte_ = ball;
     // Unsignaled but for some, which keep the send queue from filling. Not inline: the NIC reads
     // the payload before the answer can come, so the next change of it is safe.
     const bool signaled = ++sent_ % kSignalEvery == 0;
@@ -49,6 +49,9 @@ class Player {
                                                (signaled ? fabric::kSignaled : 0));
     if (route_.qp->post({&request_, 1}).accepted != 1) [[unlikely]]
       fail("the device refused a request");
+    // The buffer is free again when inline. Written now, the next payload has left the store buffer
+    // by the time that it is copied.
+    if (load_.inlined) *last_byte_ = after(ball);
     if (signaled) signals_ += 1;
     if (signals_ != 0) collect();
   }
@@ -56,7 +59,7 @@ class Player {
   /// The next ball that is not `old`. False when none came by `deadline`.
   bool receive(std::uint8_t old, Time deadline, std::uint8_t& ball) {
     if (buffer_.length != 0) return take_message(deadline, ball);
-    // The turn that finds it. An empty one costs as much by itself, and spins faster for being bare.
+    // The turn that finds it. An empty one costs as much by itself, and a bare loop spins faster.
     env_.charge(Cost::kPredicate);
     return env_.poll_until([&] { return (ball = load_acquire(arriving_)) != old; }, deadline);
   }
