@@ -16,6 +16,8 @@ endif()
 
 set(cmake_dir "${install_root}${CMAKE_INSTALL_LIBDIR}/cmake/pyrdma")
 
+target_include_directories(pyrdma_native
+                           PUBLIC $<INSTALL_INTERFACE:${install_root}include/pyrdma>)
 install(
   TARGETS pyrdma_native
   EXPORT pyrdmaTargets

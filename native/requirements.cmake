@@ -48,10 +48,7 @@ macro(pyrdma_find_requirements)
 
   # Static, so that the module depends on nothing but libc and libstdc++.
   set(Boost_USE_STATIC_LIBS ON)
-  if(POLICY CMP0167)
-    cmake_policy(SET CMP0167 NEW)
-  endif()
-  find_package(Boost 1.74 QUIET COMPONENTS context)
+  find_package(Boost 1.74 CONFIG QUIET COMPONENTS context)
   if(NOT TARGET Boost::context)
     pyrdma_missing(libboost-context-dev "Boost.Context 1.74 or newer (fibers of the simulator)")
   endif()
