@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
+import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +21,11 @@ WORKLOAD = """
 
 namespace {
 struct Nothing : pyrdma::measure::Workload {
-  void run(pyrdma::Env&, const pyrdma::measure::Params&, pyrdma::measure::Recorder&) override {}
+  std::span<const pyrdma::measure::ParameterSpec> parameters() const override { return {}; }
+  void run(pyrdma::Env&, const pyrdma::measure::Params&,
+           pyrdma::measure::Recorder& recorder) override {
+    recorder.histogram("nothing").record(1);
+  }
 };
 }  // namespace
 
@@ -103,7 +109,8 @@ def test_own_workload_builds_against_the_wheel(installed: Path, tmp_path: Path) 
     assert configure.returncode == 0, configure.stdout + configure.stderr
     build = run("cmake", "--build", "build", cwd=tmp_path)
     assert build.returncode == 0, build.stdout + build.stderr
-    assert (tmp_path / "build" / "libmine.so").exists()
+    library = ctypes.CDLL(str(tmp_path / "build" / "libmine.so"), mode=os.RTLD_NOW)
+    assert library.pyrdma_make_workload
 
 
 @pytest.mark.parametrize(
