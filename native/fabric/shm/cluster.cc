@@ -125,7 +125,10 @@ void ShmCluster::run(FunctionRef<void(Env&)> per_node) {
           }
         }));
   }
+  Node& any = *state_->nodes.front();
+  any.thread_runs(1);  // the caller, which a join counts out while it waits
   threads.clear();
+  any.thread_runs(-1);
   for (auto& node : state_->nodes) node->clear_stop();
   const bool stopped = session_block(*state_->session).stop.exchange(0) != 0;
   if (first) std::rethrow_exception(first);

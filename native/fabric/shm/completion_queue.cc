@@ -29,22 +29,23 @@ std::size_t ShmCompletionQueue::poll(std::span<Completion> out) {
   const std::uint64_t before = consumed_;
   while (count < out.size()) {
     const CompletionEntry& entry = view_.entry(consumed_);
-    if (entry.sequence.load(std::memory_order_acquire) != consumed_ + 1) break;
+    if (entry.sequence.load(std::memory_order_acquire) != sequence_of(consumed_)) break;
     if (consumed_ == before && relaxed(ring.overrun) != 0) [[unlikely]]
       return 0;
     const auto kind = checked(relaxed(entry.kind), CompletionKind::kPurged);
     Completion& c = out[count];
     c.wr_id = entry.wr_id;
     c.qp_num = entry.qp_num;
-    c.byte_count = entry.byte_count;
     c.immediate = entry.immediate;
-    c.source_qpn = entry.source_qpn;
-    c.source_node = entry.source_node;
-    c.vendor_error = entry.vendor_error;
     c.status = checked(entry.status, Status::kGeneral);
     c.opcode = checked(entry.opcode, Opcode::kReceiveWriteImm);
     c.flags = entry.flags;
-    const std::uint32_t position = entry.send_position;
+    c.vendor_error = static_cast<std::uint32_t>(c.status);
+    const bool datagram = (c.flags & kHasGrh) != 0;
+    c.source_qpn = datagram ? entry.source & 0xffffff : 0;
+    c.source_node = datagram ? entry.source >> 24 : kNoNode;
+    const std::uint32_t position = entry.bytes_or_position;
+    c.byte_count = kind == CompletionKind::kReceive ? position : 0;
     ++consumed_;
     if (kind == CompletionKind::kPurged) [[unlikely]]
       continue;

@@ -242,8 +242,7 @@ CompletionView ShmDevice::make_completion_ring(std::uint32_t capacity, std::uint
   set_relaxed(ring->consumed_seen, std::uint64_t{0});
   set_relaxed(ring->consumed, std::uint64_t{0});
   set_relaxed(ring->overrun, 0U);
-  for (std::uint32_t i = 0; i < slots; ++i)
-    set_relaxed(ring->entries[i].sequence, std::uint64_t{0});
+  for (std::uint32_t i = 0; i < slots; ++i) set_relaxed(ring->entries[i].sequence, 0U);
   const std::lock_guard lock(mutex_);
   ring->head.id.store(next_ring_id_, std::memory_order_release);
   return {ring, next_ring_id_++, slots - 1, capacity};

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/units.h"
+#include "fabric/shm/cluster.h"
 #include "fabric/types.h"
 
 namespace pyrdma::fabric::shm {
@@ -100,17 +101,20 @@ struct ReceiveRing {
   alignas(kCacheLine) ReceiveEntry entries[1];
 };
 
-struct CompletionEntry {
-  Word<std::uint64_t> sequence;  // position + 1 once valid
+/// Half a cache line: completions are most of what crosses between cores for a small send.
+struct alignas(32) CompletionEntry {
+  Word<std::uint32_t> sequence;  // low bits of position + 1 once valid; never twice in a ring
+  std::uint32_t qp_num;
   std::uint64_t wr_id;
-  std::uint32_t qp_num, byte_count, immediate, source_qpn, source_node, vendor_error;
-  std::uint32_t
-      send_position;  // of a send-queue completion: the queue pair's requests up to this are done
+  // Of a receive its bytes. Of a send-queue completion: the requests up to this position are done.
+  std::uint32_t bytes_or_position;
+  std::uint32_t immediate;
+  std::uint32_t source;  // of a datagram: node << 24 | queue pair
   std::uint8_t status, opcode, flags;
   Word<std::uint8_t> kind;  // CompletionKind
-  std::uint64_t unused[2];
 };
-static_assert(sizeof(CompletionEntry) == kCacheLine);
+static_assert(sizeof(CompletionEntry) == kCacheLine / 2);
+static_assert(kMaxNodes <= 256);
 
 /// Completions: producers of any node append under the lock, the owner consumes.
 struct CompletionRing {

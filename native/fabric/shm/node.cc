@@ -49,7 +49,6 @@ Node::Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings
     : session_(std::move(session)),
       self_(self),
       mappings_(mappings),
-      cores_(usable_cores().size()),
       env_(env_options(session_block(*session_), self, threads_before), *this) {
   SessionBlock& block = this->session();
   if (self >= block.nodes) {
@@ -77,6 +76,7 @@ Node::Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings
     peers_.push_back(
         std::make_unique<Peer>(block, node, mappings_, node == self ? control_ : nullptr));
   }
+  block.add_cores(usable_cores());
   device_ = std::make_unique<ShmDevice>(*this);
   env_.attach(*device_);
   entry.state.store(static_cast<std::uint32_t>(NodeState::kAttached), std::memory_order_release);
@@ -102,8 +102,6 @@ void Node::on_slow_turn() {
   }
 }
 
-bool Node::crowded() const {
-  return relaxed(session().running) > static_cast<std::int32_t>(cores_);
-}
+bool Node::crowded() const { return relaxed(session().running) > relaxed(session().cores); }
 
 }  // namespace pyrdma::fabric::shm

@@ -78,7 +78,6 @@ class Node final : public ThreadHost {
   MappingTable& mappings_;
   std::shared_ptr<Mapping> control_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  std::size_t cores_;
   std::atomic<bool> stop_{false};
   WaitingList waiting_;
   std::function<void()> wake_;

@@ -72,7 +72,6 @@ void flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
       flushed.wr_id = receive.wr_id;
       flushed.status = Status::kFlushed;
       flushed.qp_num = qp_num;
-      flushed.vendor_error = static_cast<std::uint32_t>(Status::kFlushed);
       if (!writer.push(flushed, CompletionKind::kReceive, 0)) break;
     }
     writer.close();

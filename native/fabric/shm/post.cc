@@ -16,6 +16,8 @@ constexpr std::uint32_t kReturning =
 
 constexpr std::uint32_t kSimple = bit(Opcode::kWrite) | bit(Opcode::kRead);
 
+constexpr std::uint64_t kReceivesAhead = 6;
+
 bool is_one_of(Opcode opcode, std::uint32_t set) {
   return static_cast<unsigned>(opcode) < 32 && (bit(opcode) & set) != 0;
 }
@@ -335,6 +337,7 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
     return reliable ? Outcome::kSilent : Outcome::kDone;
   if (!batch.taker().peek(receive_)) [[unlikely]]
     return reliable ? Outcome::kNoReceive : Outcome::kDone;
+  prefetch_receive(path, batch);
   Completion completion;
   completion.wr_id = receive_.wr_id;
   completion.qp_num = path.qpn();
@@ -344,7 +347,6 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
     }
   } else if (const Status status = scatter(pieces, path); status != Status::kSuccess) [[unlikely]] {
     completion.status = status;
-    completion.vendor_error = static_cast<std::uint32_t>(status);
     batch.taker().take();
     batch.writer().push(completion, CompletionKind::kReceive, 0);
     batch.close();
@@ -370,6 +372,14 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
     path.fail_responder(node_.self(), node_.session());
   }
   return Outcome::kDone;
+}
+
+// The lines of a later receive's buffer lie in the receiver's cache: they are called over in time.
+inline void ShmQueuePair::prefetch_receive(const Path& path, Batch& batch) {
+  const Sge later = batch.taker().ahead(kReceivesAhead);
+  const Translation* region = path.known_region(later.lkey);
+  const std::byte* to = region == nullptr ? nullptr : region->find(later.addr, 1, kMayReceive);
+  if (to != nullptr) __builtin_prefetch(to, 1);
 }
 
 // Copies the pieces into the taken receive's buffers; the peer's keys and lengths are checked here.

@@ -177,7 +177,6 @@ void ShmQueuePair::complete(std::uint64_t wr_id, Status status, std::uint32_t po
   completion.wr_id = wr_id;
   completion.status = status;
   completion.qp_num = qp_num_;
-  completion.vendor_error = static_cast<std::uint32_t>(status);
   writer.push(completion, CompletionKind::kSend, position);
   writer.close();
 }

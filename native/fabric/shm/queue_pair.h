@@ -98,6 +98,7 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   [[gnu::cold, gnu::noinline]] Outcome remote_fault(Outcome fault, Batch& batch);
   Outcome deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to, Path& path,
                   Batch& batch);
+  void prefetch_receive(const Path& path, Batch& batch);
   Status scatter(const Pieces& pieces, Path& path);
   Path& datagram_path(NodeId node, std::uint32_t qpn, Batch& batch);
 

@@ -12,6 +12,11 @@
 
 namespace pyrdma::fabric::shm {
 
+/// What marks the entry at `position` as written.
+inline std::uint32_t sequence_of(std::uint64_t position) {
+  return static_cast<std::uint32_t>(position + 1);
+}
+
 enum class CompletionKind : std::uint8_t { kReceive, kSend, kPurged };
 
 /// Producer of completions, of any node.
@@ -27,7 +32,7 @@ class CompletionWriter {
     produced_ = relaxed(view.ring->produced);
     // A writer that died between publishing and counting.
     for (std::uint32_t n = 0; n <= view_.mask; ++n, ++produced_) {
-      if (relaxed(view_.entry(produced_).sequence) != produced_ + 1) break;
+      if (relaxed(view_.entry(produced_).sequence) != sequence_of(produced_)) break;
     }
     return true;
   }
@@ -45,22 +50,19 @@ class CompletionWriter {
       }
     }
     CompletionEntry& entry = view_.entry(produced_);
-    entry.wr_id = c.wr_id;
     entry.qp_num = c.qp_num;
-    entry.byte_count = c.byte_count;
+    entry.wr_id = c.wr_id;
+    entry.bytes_or_position = kind == CompletionKind::kSend ? send_position : c.byte_count;
     entry.immediate = c.immediate;
-    entry.source_qpn = c.source_qpn;
-    entry.source_node = c.source_node;
-    entry.vendor_error = c.vendor_error;
-    entry.send_position = send_position;
+    entry.source = c.source_node << 24 | c.source_qpn;
     entry.status = static_cast<std::uint8_t>(c.status);
     entry.opcode = static_cast<std::uint8_t>(c.opcode);
     entry.flags = c.flags;
     set_relaxed(entry.kind, static_cast<std::uint8_t>(kind));
-    entry.sequence.store(++produced_, std::memory_order_release);
+    entry.sequence.store(sequence_of(produced_++), std::memory_order_release);
     set_relaxed(ring.produced, produced_);
 #if defined(__x86_64__)
-    __builtin_prefetch(&view_.entry(produced_ + 3), 1);
+    __builtin_prefetch(&view_.entry(produced_ + 8), 1);
 #endif
     return true;
   }
@@ -114,6 +116,10 @@ class ReceiveTaker {
     const Sge* more = view_.more_sges(taken_);
     for (std::uint32_t i = 1; i < count; ++i) receive.sges[i] = more[i - 1];
     return true;
+  }
+  /// The first buffer of the receive `count` further on, if there is one: a hint, not checked.
+  Sge ahead(std::uint64_t count) const {
+    return posted_ - taken_ > count ? view_.entry(taken_ + count).first : Sge{};
   }
   /// Before the completion is written, so that a requester's death never completes a receive twice.
   void take() { view_.ring->taken.store(++taken_, std::memory_order_release); }

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <bit>
 #include <cstdio>
 #include <cstring>
 
@@ -43,6 +44,16 @@ bool SessionBlock::declare_dead(NodeId node) {
       return true;
     }
   }
+}
+
+void SessionBlock::add_cores(const std::vector<int>& core_list) {
+  for (const int core : core_list) {
+    const auto at = static_cast<std::size_t>(core) % kMaxCores;
+    core_bits[at / 64].fetch_or(1ULL << (at % 64));
+  }
+  int count = 0;
+  for (const Word<std::uint64_t>& bits : core_bits) count += std::popcount(relaxed(bits));
+  set_relaxed(cores, count);
 }
 
 std::shared_ptr<Mapping> create_session_block(std::uint32_t nodes, std::uint64_t seed) {

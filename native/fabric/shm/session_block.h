@@ -34,6 +34,7 @@ struct alignas(kCacheLine) NodeEntry {
 
 inline constexpr std::uint64_t kSessionMagic = 0x70797264'6d61'5301ULL;
 inline constexpr std::size_t kTokenBytes = 32;
+inline constexpr std::size_t kMaxCores = 1024;
 inline constexpr std::uint32_t kIndexSlots = 1U << 17;
 inline constexpr std::uint64_t kLogBytes = 64 * kMiB;
 
@@ -47,8 +48,10 @@ struct SessionBlock {
   Clock clock;
   alignas(kCacheLine) Word<std::uint32_t> stop;
   Word<std::int32_t> running;  // sum over the nodes that live
+  Word<std::int32_t> cores;    // that any of the nodes may use
   alignas(kCacheLine) SharedLock publish_lock;
   Word<std::uint64_t> log_end;
+  Word<std::uint64_t> core_bits[kMaxCores / 64];
   NodeEntry entries[kMaxNodes];
   Word<std::uint32_t> index[kIndexSlots];  // log position / 64 + 1, by key
   alignas(kCacheLine) std::byte log[kLogBytes];
@@ -67,6 +70,8 @@ struct SessionBlock {
   /// Marks a node whose process has ended. Any process; false when it was marked or had left
   /// before.
   bool declare_dead(NodeId node);
+  /// A node may use `core_list`; nodes that are pinned apart have more cores together than each.
+  void add_cores(const std::vector<int>& core_list);
   void add_running(NodeId node, int change) {
     entries[node].running.fetch_add(change, std::memory_order_relaxed);
     running.fetch_add(change, std::memory_order_relaxed);
