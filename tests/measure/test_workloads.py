@@ -149,13 +149,17 @@ def test_dynamically_connected_queue_pairs() -> None:
         assert len(values(columns, "ops")) == 2
 
 
-def test_control_path_times_its_steps(make: Make) -> None:
+def test_control_path_times_its_steps(make: Make, request: pytest.FixtureRequest) -> None:
     columns = run(make, 3, "control_path", clients=3, iterations=4)
     steps = ["open", "create_pd", "register", "create_cq", "create_qp", "handshake", "configure"]
     for step in [*steps, "connect"]:
         assert histogram(columns, step).total == 12, step
     total = sum(histogram(columns, step).mean() for step in steps)
-    assert histogram(columns, "connect").mean() == pytest.approx(total, rel=0.05, abs=3000)
+    whole = histogram(columns, "connect").mean()
+    # On a real clock a thread may lose its core between two steps; the histograms round by 0.1 %.
+    assert whole >= 0.998 * total
+    if request.node.callspec.params["make"] == "sim":
+        assert whole == pytest.approx(total, rel=0.05, abs=3000)
     kept = run(make, 2, "control_path", skip_open=1, iterations=4)
     assert histogram(kept, "open").total == 0
     assert histogram(kept, "connect").total == 4
