@@ -1,4 +1,5 @@
-// The error of a failed set-up. Outcomes of operations are values (fabric::Status), never exceptions.
+// The error of a failed set-up. Outcomes of operations are values (fabric::Status), never
+// exceptions.
 #pragma once
 #include <stdexcept>
 #include <string>
@@ -13,7 +14,8 @@ enum class ErrorCode {
   kInternal,
 };
 
-/// Thrown on the control path only. `definite()` says that the failed request certainly had no effect.
+/// Thrown on the control path only. `definite()` says that the failed request certainly had no
+/// effect.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& what, bool definite = true)

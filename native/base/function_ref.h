@@ -1,4 +1,5 @@
-// A non-owning reference to a callable: two words, no allocation. The callable must outlive the call.
+// A non-owning reference to a callable: two words, no allocation. The callable must outlive the
+// call.
 #pragma once
 #include <memory>
 #include <type_traits>
@@ -13,8 +14,10 @@ template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, Args...>)
-  FunctionRef(F&& f)  // NOLINT(google-explicit-constructor): a parameter type, like std::function
+  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> &&
+           std::is_invocable_r_v<R, F&, Args...>)
+      FunctionRef(
+          F&& f)  // NOLINT(google-explicit-constructor): a parameter type, like std::function
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         call_([](void* object, Args... args) -> R {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);

@@ -1,6 +1,6 @@
-// Words in registered memory that a NIC, or another process playing the NIC, may change at any time.
-// Aligned words of up to 8 bytes are never torn. An acquire load orders all later reads of this thread
-// after it; a release store makes all earlier writes of this thread visible before it.
+// Words in registered memory that a NIC, or another process playing the NIC, may change at any
+// time. Aligned words of up to 8 bytes are never torn. An acquire load orders all later reads of
+// this thread after it; a release store makes all earlier writes of this thread visible before it.
 #pragma once
 #include <atomic>
 #include <cstdint>

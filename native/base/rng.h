@@ -1,6 +1,6 @@
-// Deterministic random numbers: xoshiro256** streams (Blackman and Vigna 2018), seeded by splitmix64.
-// Streams are derived from (seed, node, purpose), so that a new draw in one place does not reshuffle
-// the draws of another.
+// Deterministic random numbers: xoshiro256** streams (Blackman and Vigna 2018), seeded by
+// splitmix64. Streams are derived from (seed, node, purpose), so that a new draw in one place does
+// not reshuffle the draws of another.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -46,7 +46,8 @@ class Rng {
     state_[3] = rotl(state_[3], 45);
     return result;
   }
-  /// Uniform in [0, bound), bound > 0, by multiplication (Lemire 2019; bias below 2^-32 for bounds below 2^32).
+  /// Uniform in [0, bound), bound > 0, by multiplication (Lemire 2019; bias below 2^-32 for bounds
+  /// below 2^32).
   std::uint64_t below(std::uint64_t bound) {
     return static_cast<std::uint64_t>((static_cast<unsigned __int128>((*this)()) * bound) >> 64);
   }

@@ -171,12 +171,12 @@ void bind_domain(py::module_& verbs) {
           },
           py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kAllAccess),
           "Memory on the NIC.")
-      .def("queue_pair", &queue_pair, py::arg("send_queue").none(false), py::arg("receive_queue") = nullptr,
-           py::arg("transport") = "rc", py::arg("send_entries") = 128,
-           py::arg("receive_entries") = 128, py::arg("max_sges") = 4, py::arg("max_inline") = 0,
-           py::arg("shared_receives") = nullptr, py::arg("dc_target") = false,
-           py::arg("retry_count") = 7, py::arg("rnr_retry") = fabric::kInfiniteRetry,
-           py::arg("timeout_us") = 1000)
+      .def("queue_pair", &queue_pair, py::arg("send_queue").none(false),
+           py::arg("receive_queue") = nullptr, py::arg("transport") = "rc",
+           py::arg("send_entries") = 128, py::arg("receive_entries") = 128, py::arg("max_sges") = 4,
+           py::arg("max_inline") = 0, py::arg("shared_receives") = nullptr,
+           py::arg("dc_target") = false, py::arg("retry_count") = 7,
+           py::arg("rnr_retry") = fabric::kInfiniteRetry, py::arg("timeout_us") = 1000)
       .def(
           "shared_receive_queue",
           [](const DomainPtr& self, std::uint32_t entries, std::uint32_t max_sges) {

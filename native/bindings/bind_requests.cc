@@ -224,9 +224,9 @@ void bind_requests(py::module_& verbs) {
   py::class_<PyRequest>(verbs, "Request",
                         "One send-queue request; pyrdma.verbs.write, read, send, ... make them.")
       .def(py::init(&make_request), py::arg("opcode"), py::arg("sges"), py::arg("wr_id") = 0,
-           py::arg("flags") = static_cast<int>(fabric::kSignaled), py::arg("remote_addr") = 0, py::arg("rkey") = 0,
-           py::arg("immediate") = 0, py::arg("compare_add") = 0, py::arg("swap") = 0,
-           py::arg("address_handle") = nullptr)
+           py::arg("flags") = static_cast<int>(fabric::kSignaled), py::arg("remote_addr") = 0,
+           py::arg("rkey") = 0, py::arg("immediate") = 0, py::arg("compare_add") = 0,
+           py::arg("swap") = 0, py::arg("address_handle") = nullptr)
       .def_property_readonly("wr_id", [](const PyRequest& self) { return self.request.wr_id; })
       .def_property_readonly("opcode", [](const PyRequest& self) { return self.request.opcode; });
   py::class_<PyReceive>(verbs, "Receive", "One receive request: where the next message goes.")

@@ -1,6 +1,6 @@
-// The seam between protocol code and the world (one Env per node). Protocol code asks the Env for time,
-// threads, waiting, randomness, storage and the fabric, and nothing else. Where code wants to know which
-// world it runs in, a verb is missing here.
+// The seam between protocol code and the world (one Env per node). Protocol code asks the Env for
+// time, threads, waiting, randomness, storage and the fabric, and nothing else. Where code wants to
+// know which world it runs in, a verb is missing here.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -23,8 +23,8 @@ struct SimThread;
 
 using NodeId = std::uint32_t;
 
-/// Named CPU costs. The profile gives each one's time; the real world charges nothing, because there
-/// the operation itself has taken its time.
+/// Named CPU costs. The profile gives each one's time; the real world charges nothing, because
+/// there the operation itself has taken its time.
 enum class Cost : std::uint8_t {
   kClockRead,    // Env::now()
   kLock,         // an uncontended lock or unlock
@@ -49,7 +49,8 @@ class Watch {
   SimThread* first_ = nullptr;
 };
 
-/// Thrown out of every blocking Env call of a killed node, so that its threads unwind. Never catch it.
+/// Thrown out of every blocking Env call of a killed node, so that its threads unwind. Never catch
+/// it.
 struct NodeKilled {};
 
 /// A spawned thread. Destroying the handle joins.
@@ -75,10 +76,11 @@ class Env {
   virtual Time now() = 0;
 
   /// The only polling loop of system code. Returns true as soon as `ready()` does; false when
-  /// `deadline` (absolute) has passed and ready() is still false. In the real world it spins, relaxes, and
-  /// yields when cores are short. In the simulated world the thread parks until its node is
-  /// touched (a placement, a completion, another thread of the node having run, a timer), or, with
-  /// `only`, until that Watch is notified, and then resumes on its poll grid: an empty turn costs what ready() charged.
+  /// `deadline` (absolute) has passed and ready() is still false. In the real world it spins,
+  /// relaxes, and yields when cores are short. In the simulated world the thread parks until its
+  /// node is touched (a placement, a completion, another thread of the node having run, a timer),
+  /// or, with `only`, until that Watch is notified, and then resumes on its poll grid: an empty
+  /// turn costs what ready() charged.
   template <class Ready>
   bool poll_until(Ready&& ready, Time deadline, Watch* only = nullptr) {
     return poll_until_ref(FunctionRef<bool()>(ready), deadline, only);
@@ -89,7 +91,8 @@ class Env {
   virtual void notify(Watch& watch) = 0;
 
   virtual void sleep_until(Time t) = 0;
-  /// Computes for `duration`: burns CPU in the real world, advances this thread's clock in the simulated.
+  /// Computes for `duration`: burns CPU in the real world, advances this thread's clock in the
+  /// simulated.
   virtual void work(Time duration) = 0;
   /// Accounts `count` named operations to this thread's CPU. Free in the real world.
   virtual void charge(Cost cost, std::uint64_t count = 1) = 0;

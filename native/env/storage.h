@@ -12,7 +12,8 @@ namespace pyrdma {
 class File {
  public:
   virtual ~File() = default;
-  /// Writes at `offset`, growing the file. Not durable until sync(). Throws Error(kExhausted) on a full disk; what was there before stays.
+  /// Writes at `offset`, growing the file. Not durable until sync(). Throws Error(kExhausted) on a
+  /// full disk; what was there before stays.
   virtual void write(std::uint64_t offset, std::span<const std::byte> data) = 0;
   /// Reads up to data.size() bytes; returns how many there were.
   virtual std::size_t read(std::uint64_t offset, std::span<std::byte> data) = 0;

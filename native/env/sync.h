@@ -1,5 +1,5 @@
-// Locks for protocol code, for real threads and simulated ones alike: they stand on Env::poll_until, so
-// that contention costs virtual time in the simulated world.
+// Locks for protocol code, for real threads and simulated ones alike: they stand on
+// Env::poll_until, so that contention costs virtual time in the simulated world.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -8,13 +8,15 @@
 
 namespace pyrdma {
 
-/// Mutual exclusion between threads of one node. Not recursive, not fair. unlock() releases, lock() acquires.
+/// Mutual exclusion between threads of one node. Not recursive, not fair. unlock() releases, lock()
+/// acquires.
 class Mutex {
  public:
   explicit Mutex(Env& env) : env_(env) {}
   void lock() {
     env_.charge(Cost::kLock);
-    if (try_acquire()) [[likely]] return;
+    if (try_acquire()) [[likely]]
+      return;
     env_.poll_until([this] { return try_acquire(); }, kForever, &watch_);
     env_.charge(Cost::kLockHandoff);
   }
@@ -30,14 +32,16 @@ class Mutex {
 
  private:
   bool try_acquire() {
-    return !held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire);
+    return !held_.load(std::memory_order_relaxed) &&
+           !held_.exchange(true, std::memory_order_acquire);
   }
   Env& env_;
   std::atomic<bool> held_{false};
   Watch watch_;
 };
 
-/// Set once by set(); every wait() after it returns at once, and sees what was written before set().
+/// Set once by set(); every wait() after it returns at once, and sees what was written before
+/// set().
 class Event {
  public:
   explicit Event(Env& env) : env_(env) {}

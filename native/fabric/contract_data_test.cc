@@ -13,7 +13,8 @@ INSTANTIATE_TEST_SUITE_P(Worlds, FabricContract, testing::Values("sim", "shm"),
 TEST_P(FabricContract, WriteOfAnySizeArrives) {
   connect();
   unsigned seed = 1;
-  for (const std::uint32_t size : {0u, 1u, 7u, 8u, 63u, 64u, 65u, 1000u, 4096u, 5000u, 16385u, 60000u}) {
+  for (const std::uint32_t size :
+       {0u, 1u, 7u, 8u, 63u, 64u, 65u, 1000u, 4096u, 5000u, 16385u, 60000u}) {
     a->fill(0, size, ++seed);
     b->fill(0, size + 8, 0);
     const std::uint64_t after = b->load_word((size + 15) / 8 * 8);
@@ -94,7 +95,8 @@ TEST_P(FabricContract, AtomicsOfManyNodesAreAtomic) {
   std::vector<std::uint64_t> seen;
   for (int round = 0; round < 20; ++round) {
     for (std::size_t i = 0; i < 3; ++i)
-      ASSERT_TRUE(queue_pairs[i]->fetch_add(sides[i]->memory->sge(0, 8), target.memory->remote(), 0, 1));
+      ASSERT_TRUE(
+          queue_pairs[i]->fetch_add(sides[i]->memory->sge(0, 8), target.memory->remote(), 0, 1));
     for (auto& side : sides) {
       ASSERT_EQ(side->await_send().status, Status::kSuccess);
       seen.push_back(*side->word(0));
@@ -107,7 +109,8 @@ TEST_P(FabricContract, AtomicsOfManyNodesAreAtomic) {
 
 TEST_P(FabricContract, SendsMeetReceivesInOrder) {
   connect();
-  for (std::uint64_t i = 0; i < 8; ++i) ASSERT_TRUE(qb->receive(b->memory->sge(i * 64, 64), 100 + i));
+  for (std::uint64_t i = 0; i < 8; ++i)
+    ASSERT_TRUE(qb->receive(b->memory->sge(i * 64, 64), 100 + i));
   for (std::uint64_t i = 0; i < 8; ++i) {
     *a->word(i * 64) = i + 1;
     ASSERT_TRUE(qa->send(a->memory->sge(i * 64, 8 + static_cast<std::uint32_t>(i)), i));

@@ -24,7 +24,8 @@ TEST_P(FabricErrors, AWrongRemoteKeyFailsAndFlushesTheRest) {
   expect_send(2, Status::kRemoteAccess);
   EXPECT_EQ(qa->state(), QpState::kError);
   EXPECT_EQ(qb->state(), QpState::kError) << "a reliable responder reports a class C error";
-  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 3)) << "posting stays possible";
+  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 3))
+      << "posting stays possible";
   expect_send(3, Status::kFlushed);
   EXPECT_EQ(a->await_receive().status, Status::kFlushed);
   EXPECT_EQ(b->await_receive().status, Status::kFlushed);
@@ -38,7 +39,8 @@ TEST_P(FabricErrors, BoundsOfTheRemoteRegion) {
     bool good;
   };
   for (const Case& c : {Case{size - 8, 8, true}, Case{size - 7, 8, false}, Case{size, 8, false},
-                        Case{~0ULL - 3, 8, false}, Case{0 - std::uint64_t{8}, 8, false}, Case{size + 100, 0, true}}) {
+                        Case{~0ULL - 3, 8, false}, Case{0 - std::uint64_t{8}, 8, false},
+                        Case{size + 100, 0, true}}) {
     for (const Opcode opcode : {Opcode::kWrite, Opcode::kRead}) {
       connect();
       const Sge sge = a->memory->sge(0, c.length);
@@ -256,7 +258,8 @@ TEST_P(FabricErrors, SetUpChecksItsArguments) {
   start();
   Side x(*world, 0);
   EXPECT_THROW(x.device.create_completion_queue(0), Error);
-  EXPECT_THROW(x.device.create_completion_queue(x.device.capabilities().max_queue_entries + 1), Error);
+  EXPECT_THROW(x.device.create_completion_queue(x.device.capabilities().max_queue_entries + 1),
+               Error);
   QpOptions options;
   options.max_sges = x.device.capabilities().max_sges + 1;
   EXPECT_THROW(x.queue_pair(options), Error);
@@ -306,7 +309,9 @@ TEST_P(FabricErrors, RandomRequestsCrashNothing) {
   fresh();
   std::vector<Completion> drained(64);
   for (int i = 0; i < 100000; ++i) {
-    auto pick = [&](std::initializer_list<std::uint64_t> values) { return values.begin()[rng.below(values.size())]; };
+    auto pick = [&](std::initializer_list<std::uint64_t> values) {
+      return values.begin()[rng.below(values.size())];
+    };
     Sge sges[4];
     for (Sge& sge : sges)
       sge = {pick({x.memory->addr(), x.memory->addr() + 8, rng(), 0}),
@@ -318,15 +323,18 @@ TEST_P(FabricErrors, RandomRequestsCrashNothing) {
     request.sge_count = static_cast<std::uint32_t>(pick({0, 1, 1, 2, 5}));
     request.opcode = static_cast<Opcode>(rng.below(9));
     request.flags = static_cast<std::uint8_t>(kSignaled | (rng.below(4) == 0 ? kFence : 0));
-    request.remote_addr = pick({y.memory->addr(), y.memory->addr() + 4, y.memory->addr() + y.memory->size() - 8, rng()});
+    request.remote_addr = pick(
+        {y.memory->addr(), y.memory->addr() + 4, y.memory->addr() + y.memory->size() - 8, rng()});
     request.rkey = static_cast<std::uint32_t>(pick({y.memory->rkey(), y.memory->rkey(), rng()}));
-    if (request.opcode == Opcode::kSend || request.opcode == Opcode::kSendImm || request.opcode == Opcode::kWriteImm)
+    if (request.opcode == Opcode::kSend || request.opcode == Opcode::kSendImm ||
+        request.opcode == Opcode::kWriteImm)
       p->receive(y.memory->sge(0, 128), 1);
     if (q->post({&request, 1}).accepted == 0) continue;
     ++accepted;
     const Completion completion = x.await_send();
     ASSERT_EQ(completion.wr_id, request.wr_id)
-        << to_string(request.opcode) << ", " << request.sge_count << " pieces, " << sges[0].length << " bytes";
+        << to_string(request.opcode) << ", " << request.sge_count << " pieces, " << sges[0].length
+        << " bytes";
     if (completion.status != Status::kSuccess) {
       ++errors;
       fresh();

@@ -39,7 +39,8 @@ TEST_P(FabricTransports, DatagramsReachAnyQueuePairAndCarryTheirSource) {
     queue_pairs.push_back(sides.back()->queue_pair(options));
     queue_pairs.back()->connect({});
   }
-  for (std::uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(queue_pairs[0]->receive(sides[0]->memory->sge(i * 128, 128), i));
+  for (std::uint64_t i = 0; i < 2; ++i)
+    ASSERT_TRUE(queue_pairs[0]->receive(sides[0]->memory->sge(i * 128, 128), i));
   for (NodeId node = 1; node < 3; ++node) {
     Side& side = *sides[node];
     auto handle = side.device.create_address_handle(*side.pd, queue_pairs[0]->address());
@@ -53,7 +54,8 @@ TEST_P(FabricTransports, DatagramsReachAnyQueuePairAndCarryTheirSource) {
     request.address_handle = handle.get();
     request.remote_qpn = queue_pairs[0]->qp_num();
     request.remote_qkey = options.qkey + 1;
-    ASSERT_EQ(queue_pairs[node]->post({&request, 1}).accepted, 1u);  // a wrong key: silently dropped
+    ASSERT_EQ(queue_pairs[node]->post({&request, 1}).accepted,
+              1u);  // a wrong key: silently dropped
     EXPECT_EQ(side.await_send().status, Status::kSuccess);
     request.remote_qkey = options.qkey;
     ASSERT_EQ(queue_pairs[node]->post({&request, 1}).accepted, 1u);
@@ -135,7 +137,8 @@ TEST_P(FabricTransports, ADynamicQueuePairReachesManyTargets) {
 
 TEST_P(FabricTransports, DeviceMemoryIsReachedByRequestsOnly) {
   connect();
-  if (!b->device.capabilities().device_memory) GTEST_SKIP() << "the device has no memory of its own";
+  if (!b->device.capabilities().device_memory)
+    GTEST_SKIP() << "the device has no memory of its own";
   auto memory = b->device.allocate_device_memory(*b->pd, 4096);
   EXPECT_EQ(memory->data(), nullptr);
   *a->word(0) = 12;

@@ -55,11 +55,15 @@ inline std::unique_ptr<World> make_world(const std::string& name, std::uint32_t 
 /// What one node has in a test: a domain, a region, a queue for completions of each direction.
 struct Side {
   Side(World& world, NodeId node, std::size_t bytes = 1 << 17, std::uint32_t queue_entries = 256)
-      : env(world.env(node)), device(env.device()), pd(device.create_protection_domain()),
-        memory(device.allocate(*pd, bytes)), sends(device.create_completion_queue(queue_entries)),
+      : env(world.env(node)),
+        device(env.device()),
+        pd(device.create_protection_domain()),
+        memory(device.allocate(*pd, bytes)),
+        sends(device.create_completion_queue(queue_entries)),
         receives(device.create_completion_queue(queue_entries)) {}
 
-  std::unique_ptr<QueuePair> queue_pair(QpOptions options = {}, SharedReceiveQueue* shared = nullptr) {
+  std::unique_ptr<QueuePair> queue_pair(QpOptions options = {},
+                                        SharedReceiveQueue* shared = nullptr) {
     return device.create_queue_pair(*pd, *sends, *receives, options, shared);
   }
   /// The next completion; status kGeneral with wr_id ~0 when none came within `timeout`.
@@ -67,7 +71,11 @@ struct Side {
     Completion completion;
     completion.wr_id = ~0ULL;
     completion.status = Status::kGeneral;
-    env.poll_until([&] { return queue.poll({&completion, 1}) == 1; }, env.now() + timeout, &queue.watch());
+    env.poll_until(
+        [&] {
+          return queue.poll({&completion, 1}) == 1;
+        },
+        env.now() + timeout, &queue.watch());
     return completion;
   }
   Completion await_send() { return await(*sends); }
@@ -75,7 +83,9 @@ struct Side {
   bool quiet(CompletionQueue& queue, Time time = 2 * kMillisecond) {
     return await(queue, time).wr_id == ~0ULL;
   }
-  std::uint64_t* word(std::size_t offset) { return reinterpret_cast<std::uint64_t*>(memory->data() + offset); }
+  std::uint64_t* word(std::size_t offset) {
+    return reinterpret_cast<std::uint64_t*>(memory->data() + offset);
+  }
   bool await_word(std::size_t offset, std::uint64_t value) {
     return env.poll_until(
         [&] {
@@ -84,9 +94,12 @@ struct Side {
         },
         env.now() + 2 * kSecond);
   }
-  std::uint64_t load_word(std::size_t offset) { return __atomic_load_n(word(offset), __ATOMIC_ACQUIRE); }
+  std::uint64_t load_word(std::size_t offset) {
+    return __atomic_load_n(word(offset), __ATOMIC_ACQUIRE);
+  }
   void fill(std::size_t offset, std::size_t bytes, unsigned seed) {
-    for (std::size_t i = 0; i < bytes; ++i) memory->data()[offset + i] = static_cast<std::byte>(seed + i * 7);
+    for (std::size_t i = 0; i < bytes; ++i)
+      memory->data()[offset + i] = static_cast<std::byte>(seed + i * 7);
   }
   bool matches(std::size_t offset, std::size_t bytes, unsigned seed) {
     for (std::size_t i = 0; i < bytes; ++i)
@@ -115,7 +128,8 @@ class FabricContract : public testing::TestWithParam<std::string> {
     start();
     a = std::make_unique<Side>(*world, 0);
     b = std::make_unique<Side>(*world, 1);
-    if (options.max_inline > a->device.capabilities().max_inline) options.max_inline = a->device.capabilities().max_inline;
+    if (options.max_inline > a->device.capabilities().max_inline)
+      options.max_inline = a->device.capabilities().max_inline;
     qa = a->queue_pair(options);
     qb = b->queue_pair(options);
     qa->connect(qb->address());

@@ -2,9 +2,9 @@
 #include <atomic>
 #include <vector>
 
+#include "base/error.h"
 #include "env/storage.h"
 #include "env/sync.h"
-#include "base/error.h"
 #include "fabric/contract_worlds_test.h"
 
 namespace pyrdma::fabric {
@@ -28,7 +28,8 @@ TEST_P(EnvContract, TimeAdvancesByWorkAndSleep) {
 }
 
 TEST_P(EnvContract, PollUntilReturnsWhenReadyOrLate) {
-  EXPECT_TRUE(env.poll_until([] { return true; }, 0)) << "a ready predicate wins over a past deadline";
+  EXPECT_TRUE(env.poll_until([] { return true; }, 0))
+      << "a ready predicate wins over a past deadline";
   const Time deadline = env.now() + 50 * kMicrosecond;
   EXPECT_FALSE(env.poll_until([] { return false; }, deadline));
   EXPECT_GE(env.now(), deadline);

@@ -1,11 +1,11 @@
 // The fabric: a verbs-shaped interface with three providers (sim, shm, verbs). One contract suite
 // (fabric/contract_test.cc) runs unchanged on all of them; native/README.md states the contract.
 //
-// Ownership: a Device outlives all that it made; objects are destroyed in any order otherwise, but a
-// queue pair outlives nothing that it uses (its completion queues and shared receive queue live longer).
-// Threads: every object may be used by any thread of its node, a QueuePair or a CompletionQueue by one
-// thread at a time per direction (post, post_receive, poll); a CompletionQueue may be shared by many queue
-// pairs whose posts come from different threads.
+// Ownership: a Device outlives all that it made; objects are destroyed in any order otherwise, but
+// a queue pair outlives nothing that it uses (its completion queues and shared receive queue live
+// longer). Threads: every object may be used by any thread of its node, a QueuePair or a
+// CompletionQueue by one thread at a time per direction (post, post_receive, poll); a
+// CompletionQueue may be shared by many queue pairs whose posts come from different threads.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -21,7 +21,8 @@
 
 namespace pyrdma::fabric {
 
-/// A registered region. Keys are random and sparse. Destroying it deregisters; later access by peers fails with kRemoteAccess.
+/// A registered region. Keys are random and sparse. Destroying it deregisters; later access by
+/// peers fails with kRemoteAccess.
 class MemoryRegion {
  public:
   virtual ~MemoryRegion() = default;
@@ -33,7 +34,9 @@ class MemoryRegion {
   std::uint32_t rkey() const { return rkey_; }
   std::uint32_t node() const { return node_; }
   RemoteRegion remote() const { return {addr_, size_, rkey_, node_}; }
-  Sge sge(std::size_t offset, std::uint32_t length) const { return {addr_ + offset, length, lkey_}; }
+  Sge sge(std::size_t offset, std::uint32_t length) const {
+    return {addr_ + offset, length, lkey_};
+  }
 
  protected:
   std::byte* data_ = nullptr;
@@ -88,11 +91,11 @@ class QueuePair {
   /// kInvalid on a queue pair with a shared receive queue.
   virtual PostResult post_receive(std::span<const ReceiveRequest> requests) = 0;
 
-  /// RC, UC: through INIT and RTR to RTS towards `peer`. UD, DC: `peer` is ignored. Control path: blocks for the
-  /// time that the NIC takes. Throws Error from a state other than kReset.
+  /// RC, UC: through INIT and RTR to RTS towards `peer`. UD, DC: `peer` is ignored. Control path:
+  /// blocks for the time that the NIC takes. Throws Error from a state other than kReset.
   virtual void connect(const QpAddress& peer) = 0;
-  /// One transition of the state machine (kInit, kReadyToReceive, kReadyToSend, kError, kReset); the
-  /// same checks as ibv_modify_qp. `peer` is read for kReadyToReceive of RC and UC.
+  /// One transition of the state machine (kInit, kReadyToReceive, kReadyToSend, kError, kReset);
+  /// the same checks as ibv_modify_qp. `peer` is read for kReadyToReceive of RC and UC.
   virtual void modify(QpState next, const QpAddress* peer = nullptr) = 0;
 
   // Helpers: one signaled request each. True when accepted.
@@ -100,12 +103,12 @@ class QueuePair {
              std::uint8_t flags = kSignaled) {
     return post_one(make(Opcode::kWrite, from, to, offset, wr_id, flags));
   }
-  bool read(const Sge& into, const RemoteRegion& from, std::uint64_t offset, std::uint64_t wr_id = 0,
-            std::uint8_t flags = kSignaled) {
+  bool read(const Sge& into, const RemoteRegion& from, std::uint64_t offset,
+            std::uint64_t wr_id = 0, std::uint8_t flags = kSignaled) {
     return post_one(make(Opcode::kRead, into, from, offset, wr_id, flags));
   }
-  bool fetch_add(const Sge& old_value, const RemoteRegion& at, std::uint64_t offset, std::uint64_t addend,
-                 std::uint64_t wr_id = 0, std::uint8_t flags = kSignaled) {
+  bool fetch_add(const Sge& old_value, const RemoteRegion& at, std::uint64_t offset,
+                 std::uint64_t addend, std::uint64_t wr_id = 0, std::uint8_t flags = kSignaled) {
     WorkRequest request = make(Opcode::kFetchAdd, old_value, at, offset, wr_id, flags);
     request.compare_add = addend;
     return post_one(request);
@@ -127,8 +130,8 @@ class QueuePair {
   }
 
  private:
-  static WorkRequest make(Opcode opcode, const Sge& local, const RemoteRegion& remote, std::uint64_t offset,
-                          std::uint64_t wr_id, std::uint8_t flags) {
+  static WorkRequest make(Opcode opcode, const Sge& local, const RemoteRegion& remote,
+                          std::uint64_t offset, std::uint64_t wr_id, std::uint8_t flags) {
     WorkRequest request;
     request.wr_id = wr_id;
     request.sges = &local;
@@ -142,16 +145,17 @@ class QueuePair {
   bool post_one(const WorkRequest& request) { return post({&request, 1}).accepted == 1; }
 };
 
-/// Set-up exchange between the nodes of one run: small named blobs, published once, read by anybody.
-/// Stands for the TCP or UD handshake that real systems use; in the simulated world each await of a
-/// peer's blob costs the profile's handshake time.
+/// Set-up exchange between the nodes of one run: small named blobs, published once, read by
+/// anybody. Stands for the TCP or UD handshake that real systems use; in the simulated world each
+/// await of a peer's blob costs the profile's handshake time.
 class Rendezvous {
  public:
   static constexpr std::size_t kMaxKey = 120, kMaxValue = 1024;  // bytes
   virtual ~Rendezvous() = default;
   /// Throws Error(kInvalidArgument) when the key exists with another value or is too long.
   virtual void publish(std::string_view key, std::span<const std::byte> value) = 0;
-  /// Blocks until somebody has published `key`. Throws Error(kTimeout), naming the key, after `deadline`.
+  /// Blocks until somebody has published `key`. Throws Error(kTimeout), naming the key, after
+  /// `deadline`.
   virtual std::vector<std::byte> await(std::string_view key, Time deadline) = 0;
 
   template <class T>
@@ -164,8 +168,10 @@ class Rendezvous {
     static_assert(std::is_trivially_copyable_v<T>);
     const std::vector<std::byte> bytes = await(key, deadline);
     T value{};
-    if (bytes.size() == sizeof(T)) std::memcpy(&value, bytes.data(), sizeof(T));
-    else throw_size(key, bytes.size(), sizeof(T));
+    if (bytes.size() == sizeof(T))
+      std::memcpy(&value, bytes.data(), sizeof(T));
+    else
+      throw_size(key, bytes.size(), sizeof(T));
     return value;
   }
 
@@ -178,31 +184,34 @@ class Device {
   virtual ~Device() = default;
   virtual const Capabilities& capabilities() const = 0;
   virtual const std::string& name() const = 0;
-  /// The real world's "open": allocates the context. In sim it takes the profile's driver-initialisation time, once.
+  /// The real world's "open": allocates the context. In sim it takes the profile's
+  /// driver-initialisation time, once.
   virtual void open() = 0;
   virtual Rendezvous& rendezvous() = 0;
 
-  // Control path. Each blocks for the time that the NIC and driver take, and throws Error on failure.
+  // Control path. Each blocks for the time that the NIC and driver take, and throws Error on
+  // failure.
   virtual std::unique_ptr<ProtectionDomain> create_protection_domain() = 0;
   /// Zeroed, page-aligned memory, registered. `access` is an or of Access.
   virtual std::unique_ptr<MemoryRegion> allocate(ProtectionDomain& pd, std::size_t bytes,
                                                  std::uint32_t access = kAllAccess) = 0;
-  /// Registers memory of the caller's, which outlives the region. Needs Capabilities::register_own_memory.
-  virtual std::unique_ptr<MemoryRegion> register_memory(ProtectionDomain& pd, void* data, std::size_t bytes,
+  /// Registers memory of the caller's, which outlives the region. Needs
+  /// Capabilities::register_own_memory.
+  virtual std::unique_ptr<MemoryRegion> register_memory(ProtectionDomain& pd, void* data,
+                                                        std::size_t bytes,
                                                         std::uint32_t access = kAllAccess) = 0;
   /// Memory on the NIC; reached by work requests only. Needs Capabilities::device_memory.
-  virtual std::unique_ptr<MemoryRegion> allocate_device_memory(ProtectionDomain& pd, std::size_t bytes,
-                                                               std::uint32_t access = kAllAccess) = 0;
+  virtual std::unique_ptr<MemoryRegion> allocate_device_memory(
+      ProtectionDomain& pd, std::size_t bytes, std::uint32_t access = kAllAccess) = 0;
   virtual std::unique_ptr<CompletionQueue> create_completion_queue(std::uint32_t entries) = 0;
-  virtual std::unique_ptr<SharedReceiveQueue> create_shared_receive_queue(ProtectionDomain& pd,
-                                                                          std::uint32_t entries,
-                                                                          std::uint32_t max_sges = 4) = 0;
+  virtual std::unique_ptr<SharedReceiveQueue> create_shared_receive_queue(
+      ProtectionDomain& pd, std::uint32_t entries, std::uint32_t max_sges = 4) = 0;
   /// `shared_receives` may be null.
-  virtual std::unique_ptr<QueuePair> create_queue_pair(ProtectionDomain& pd, CompletionQueue& send_queue,
-                                                       CompletionQueue& receive_queue,
-                                                       const QpOptions& options = {},
-                                                       SharedReceiveQueue* shared_receives = nullptr) = 0;
-  virtual std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd, const QpAddress& peer) = 0;
+  virtual std::unique_ptr<QueuePair> create_queue_pair(
+      ProtectionDomain& pd, CompletionQueue& send_queue, CompletionQueue& receive_queue,
+      const QpOptions& options = {}, SharedReceiveQueue* shared_receives = nullptr) = 0;
+  virtual std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd,
+                                                               const QpAddress& peer) = 0;
 };
 
 }  // namespace pyrdma::fabric

@@ -9,64 +9,98 @@ namespace pyrdma::fabric {
 
 const char* to_string(Status status) {
   switch (status) {
-    case Status::kSuccess: return "success";
-    case Status::kLocalLength: return "local length error";
-    case Status::kLocalQpOperation: return "local queue pair operation error";
-    case Status::kLocalProtection: return "local protection error";
-    case Status::kFlushed: return "flushed";
-    case Status::kRemoteInvalidRequest: return "remote invalid request";
-    case Status::kRemoteAccess: return "remote access error";
-    case Status::kRemoteOperation: return "remote operation error";
-    case Status::kRetryExceeded: return "retry count exceeded";
-    case Status::kRnrRetryExceeded: return "receiver not ready, retry count exceeded";
-    case Status::kGeneral: return "general error";
+    case Status::kSuccess:
+      return "success";
+    case Status::kLocalLength:
+      return "local length error";
+    case Status::kLocalQpOperation:
+      return "local queue pair operation error";
+    case Status::kLocalProtection:
+      return "local protection error";
+    case Status::kFlushed:
+      return "flushed";
+    case Status::kRemoteInvalidRequest:
+      return "remote invalid request";
+    case Status::kRemoteAccess:
+      return "remote access error";
+    case Status::kRemoteOperation:
+      return "remote operation error";
+    case Status::kRetryExceeded:
+      return "retry count exceeded";
+    case Status::kRnrRetryExceeded:
+      return "receiver not ready, retry count exceeded";
+    case Status::kGeneral:
+      return "general error";
   }
   return "unknown status";
 }
 
 const char* to_string(Opcode opcode) {
   switch (opcode) {
-    case Opcode::kWrite: return "write";
-    case Opcode::kWriteImm: return "write_imm";
-    case Opcode::kSend: return "send";
-    case Opcode::kSendImm: return "send_imm";
-    case Opcode::kRead: return "read";
-    case Opcode::kCompareSwap: return "compare_swap";
-    case Opcode::kFetchAdd: return "fetch_add";
-    case Opcode::kReceive: return "receive";
-    case Opcode::kReceiveWriteImm: return "receive_write_imm";
+    case Opcode::kWrite:
+      return "write";
+    case Opcode::kWriteImm:
+      return "write_imm";
+    case Opcode::kSend:
+      return "send";
+    case Opcode::kSendImm:
+      return "send_imm";
+    case Opcode::kRead:
+      return "read";
+    case Opcode::kCompareSwap:
+      return "compare_swap";
+    case Opcode::kFetchAdd:
+      return "fetch_add";
+    case Opcode::kReceive:
+      return "receive";
+    case Opcode::kReceiveWriteImm:
+      return "receive_write_imm";
   }
   return "unknown opcode";
 }
 
 const char* to_string(Transport transport) {
   switch (transport) {
-    case Transport::kRc: return "RC";
-    case Transport::kUc: return "UC";
-    case Transport::kUd: return "UD";
-    case Transport::kDc: return "DC";
+    case Transport::kRc:
+      return "RC";
+    case Transport::kUc:
+      return "UC";
+    case Transport::kUd:
+      return "UD";
+    case Transport::kDc:
+      return "DC";
   }
   return "unknown transport";
 }
 
 const char* to_string(QpState state) {
   switch (state) {
-    case QpState::kReset: return "RESET";
-    case QpState::kInit: return "INIT";
-    case QpState::kReadyToReceive: return "RTR";
-    case QpState::kReadyToSend: return "RTS";
-    case QpState::kSendQueueError: return "SQE";
-    case QpState::kError: return "ERROR";
+    case QpState::kReset:
+      return "RESET";
+    case QpState::kInit:
+      return "INIT";
+    case QpState::kReadyToReceive:
+      return "RTR";
+    case QpState::kReadyToSend:
+      return "RTS";
+    case QpState::kSendQueueError:
+      return "SQE";
+    case QpState::kError:
+      return "ERROR";
   }
   return "unknown state";
 }
 
 const char* to_string(PostError error) {
   switch (error) {
-    case PostError::kNone: return "none";
-    case PostError::kQueueFull: return "queue full";
-    case PostError::kInvalid: return "invalid request";
-    case PostError::kInvalidState: return "invalid queue pair state";
+    case PostError::kNone:
+      return "none";
+    case PostError::kQueueFull:
+      return "queue full";
+    case PostError::kInvalid:
+      return "invalid request";
+    case PostError::kInvalidState:
+      return "invalid queue pair state";
   }
   return "unknown post error";
 }

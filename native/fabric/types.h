@@ -13,31 +13,38 @@ enum class Opcode : std::uint8_t {
   kSend,
   kSendImm,
   kRead,
-  kCompareSwap,  // 8 bytes, aligned; returns the old value into the local buffer
-  kFetchAdd,     // 8 bytes, aligned; returns the old value into the local buffer
-  kReceive,      // completions only: a send arrived
+  kCompareSwap,      // 8 bytes, aligned; returns the old value into the local buffer
+  kFetchAdd,         // 8 bytes, aligned; returns the old value into the local buffer
+  kReceive,          // completions only: a send arrived
   kReceiveWriteImm,  // completions only: a write with immediate arrived
 };
 
 /// Outcome of a work request. The names and meanings are ibv_wc_status's.
 enum class Status : std::uint8_t {
   kSuccess,
-  kLocalLength,       // LOC_LEN_ERR
-  kLocalQpOperation,  // LOC_QP_OP_ERR
-  kLocalProtection,   // LOC_PROT_ERR
-  kFlushed,           // WR_FLUSH_ERR
+  kLocalLength,           // LOC_LEN_ERR
+  kLocalQpOperation,      // LOC_QP_OP_ERR
+  kLocalProtection,       // LOC_PROT_ERR
+  kFlushed,               // WR_FLUSH_ERR
   kRemoteInvalidRequest,  // REM_INV_REQ_ERR
-  kRemoteAccess,      // REM_ACCESS_ERR
-  kRemoteOperation,   // REM_OP_ERR
-  kRetryExceeded,     // RETRY_EXC_ERR: the peer did not answer
-  kRnrRetryExceeded,  // RNR_RETRY_EXC_ERR: the peer posted no receive
+  kRemoteAccess,          // REM_ACCESS_ERR
+  kRemoteOperation,       // REM_OP_ERR
+  kRetryExceeded,         // RETRY_EXC_ERR: the peer did not answer
+  kRnrRetryExceeded,      // RNR_RETRY_EXC_ERR: the peer posted no receive
   kGeneral,
 };
 const char* to_string(Status status);
 const char* to_string(Opcode opcode);
 const char* to_string(Transport transport);
 
-enum class QpState : std::uint8_t { kReset, kInit, kReadyToReceive, kReadyToSend, kSendQueueError, kError };
+enum class QpState : std::uint8_t {
+  kReset,
+  kInit,
+  kReadyToReceive,
+  kReadyToSend,
+  kSendQueueError,
+  kError
+};
 const char* to_string(QpState state);
 
 /// Access rights of a memory region or queue pair; or them together.
@@ -53,8 +60,9 @@ enum Access : std::uint32_t {
 
 enum SendFlags : std::uint8_t {
   kSignaled = 1,  // produce a completion on success (errors always do)
-  kInline = 2,    // copy the payload at the post: buffers may be reused at once, lkeys are not checked
-  kFence = 4,     // start only after all earlier reads and atomics of this queue pair
+  kInline =
+      2,       // copy the payload at the post: buffers may be reused at once, lkeys are not checked
+  kFence = 4,  // start only after all earlier reads and atomics of this queue pair
 };
 
 enum CompletionFlags : std::uint8_t {
@@ -74,8 +82,8 @@ struct Sge {
 
 class AddressHandle;
 
-/// One send-queue request. The scatter-gather array is copied at the post; the buffers that it names
-/// belong to the NIC until the completion, unless inline.
+/// One send-queue request. The scatter-gather array is copied at the post; the buffers that it
+/// names belong to the NIC until the completion, unless inline.
 struct WorkRequest {
   std::uint64_t wr_id = 0;
   const Sge* sges = nullptr;
@@ -85,7 +93,7 @@ struct WorkRequest {
   std::uint32_t immediate = 0;
   std::uint64_t remote_addr = 0;  // write, read, atomics
   std::uint32_t rkey = 0;
-  std::uint32_t remote_qkey = 0;                 // UD: qkey. DC: access key
+  std::uint32_t remote_qkey = 0;                  // UD: qkey. DC: access key
   const AddressHandle* address_handle = nullptr;  // UD and DC: the destination
   std::uint32_t remote_qpn = 0;                   // UD: queue pair. DC: target number
   std::uint64_t compare_add = 0;                  // compare value, or addend
@@ -107,7 +115,7 @@ struct Completion {
   std::uint32_t qp_num = 0;
   std::uint32_t byte_count = 0;  // of a receive; UD: includes kGrhBytes
   std::uint32_t immediate = 0;
-  std::uint32_t source_qpn = 0;  // UD receives
+  std::uint32_t source_qpn = 0;         // UD receives
   std::uint32_t source_node = kNoNode;  // UD receives, where the fabric knows it
   std::uint32_t vendor_error = 0;
 };
@@ -115,8 +123,9 @@ struct Completion {
 /// Why a post accepted fewer requests than it was given.
 enum class PostError : std::uint8_t {
   kNone,
-  kQueueFull,     // back-pressure: poll completions and post the rest
-  kInvalid,       // the request at `accepted` cannot be posted: wrong opcode for the transport, too many SGEs, inline too long
+  kQueueFull,  // back-pressure: poll completions and post the rest
+  kInvalid,  // the request at `accepted` cannot be posted: wrong opcode for the transport, too many
+             // SGEs, inline too long
   kInvalidState,  // the queue pair is not ready to send (or, for receives, still reset)
 };
 const char* to_string(PostError error);
@@ -131,19 +140,20 @@ struct Capabilities {
   bool atomics = false, srq = false, device_memory = false, register_own_memory = false;
   std::uint32_t max_queue_entries = 0;  // send, receive and completion queues
   std::uint32_t max_sges = 0;
-  std::uint32_t max_inline = 0;        // bytes
+  std::uint32_t max_inline = 0;             // bytes
   std::uint32_t max_outstanding_reads = 0;  // reads and atomics in flight per queue pair
-  std::uint32_t max_datagram = 0;      // bytes of UD payload (the MTU)
-  std::uint64_t max_message = 0;       // bytes
+  std::uint32_t max_datagram = 0;           // bytes of UD payload (the MTU)
+  std::uint64_t max_message = 0;            // bytes
   std::uint64_t device_memory_bytes = 0;
 };
 
-/// What a peer must know to connect to a queue pair or to address it. Plain data: it travels out of band.
+/// What a peer must know to connect to a queue pair or to address it. Plain data: it travels out of
+/// band.
 struct QpAddress {
   std::uint32_t node = kNoNode;
   std::uint32_t qp_num = 0;
-  std::uint32_t psn = 0;   // initial packet sequence number, random
-  std::uint32_t qkey = 0;  // UD; for a DC target: its access key
+  std::uint32_t psn = 0;      // initial packet sequence number, random
+  std::uint32_t qkey = 0;     // UD; for a DC target: its access key
   std::uint8_t gid[16] = {};  // verbs: the port's GID; elsewhere zero
   std::uint16_t lid = 0;
   std::uint16_t reserved = 0;
@@ -162,14 +172,14 @@ struct QpOptions {
   std::uint32_t send_entries = 128;
   std::uint32_t receive_entries = 128;  // ignored with a shared receive queue
   std::uint32_t max_sges = 4;
-  std::uint32_t max_inline = 0;  // bytes
+  std::uint32_t max_inline = 0;       // bytes
   std::uint32_t access = kAllAccess;  // what peers may do through this queue pair
   std::uint32_t qkey = 0x0205;        // UD; access key of a DC target
   bool dc_target = false;             // DC: the responder side, which needs a shared receive queue
   std::uint32_t max_outstanding_reads = 16;
-  std::uint32_t retry_count = 7;      // 0..7
+  std::uint32_t retry_count = 7;             // 0..7
   std::uint32_t rnr_retry = kInfiniteRetry;  // 0..7
-  std::uint32_t timeout_us = 1000;    // per attempt, without an answer
+  std::uint32_t timeout_us = 1000;           // per attempt, without an answer
   std::uint32_t rnr_timer_us = 10;
 };
 

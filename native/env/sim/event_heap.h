@@ -1,11 +1,12 @@
-// The event queue of the simulator, ordered by (time, ticket). Tickets count pushes, so that equal times
-// keep the order of their making on every machine.
+// The event queue of the simulator, ordered by (time, ticket). Tickets count pushes, so that equal
+// times keep the order of their making on every machine.
 //
-// A calendar: near events lie unsorted in buckets, of which only the current one is sorted; far events (timers)
-// wait in a heap and move in as the calendar advances. Most events are less than some microseconds ahead, so
-// that a push is an append and a pop takes the last of a short array. The more nodes, the narrower the buckets.
-// Events that come for the current bucket, or for before it, are inserted while it is short and go to a
-// second heap when it is long: many nodes that wake at one instant fill it with thousands.
+// A calendar: near events lie unsorted in buckets, of which only the current one is sorted; far
+// events (timers) wait in a heap and move in as the calendar advances. Most events are less than
+// some microseconds ahead, so that a push is an append and a pop takes the last of a short array.
+// The more nodes, the narrower the buckets. Events that come for the current bucket, or for before
+// it, are inserted while it is short and go to a second heap when it is long: many nodes that wake
+// at one instant fill it with thousands.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -40,7 +41,9 @@ class EventHeap {
     SimEvent* event;
   };
   explicit EventHeap(std::uint32_t nodes = 1)
-      : width_bits_(std::max(10, 14 - (static_cast<int>(std::bit_width(nodes)) - 4) / 2)), buckets_(kBuckets, kNone), occupied_(kBuckets / 64) {}
+      : width_bits_(std::max(10, 14 - (static_cast<int>(std::bit_width(nodes)) - 4) / 2)),
+        buckets_(kBuckets, kNone),
+        occupied_(kBuckets / 64) {}
 
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
@@ -82,7 +85,8 @@ class EventHeap {
 
  private:
   static constexpr Picos kBuckets = 1 << 9;
-  static constexpr std::size_t kShort = 32;  // entries that are cheaper to move than to keep in a heap
+  static constexpr std::size_t kShort =
+      32;  // entries that are cheaper to move than to keep in a heap
 
   struct Later {
     bool operator()(const Entry& a, const Entry& b) const {
@@ -103,7 +107,8 @@ class EventHeap {
     for (; i > 0 && Later{}(entry, current_[i - 1]); --i) current_[i] = current_[i - 1];
     current_[i] = entry;
   }
-  // A bucket is a list of nodes from one pool: the node freed last is taken first, so that it is in the cache.
+  // A bucket is a list of nodes from one pool: the node freed last is taken first, so that it is in
+  // the cache.
   void put(const Entry& entry, Picos slot) {
     const auto index = static_cast<std::size_t>(slot & (kBuckets - 1));
     std::uint32_t node = free_;
@@ -155,9 +160,9 @@ class EventHeap {
     return slot_ + 1 + static_cast<Picos>((index - start) & static_cast<std::size_t>(kBuckets - 1));
   }
 
-  int width_bits_;              // of a bucket, in picoseconds: 16 ns for a few nodes, 1 ns for thousands
+  int width_bits_;  // of a bucket, in picoseconds: 16 ns for a few nodes, 1 ns for thousands
   std::vector<Entry> current_;  // of slot_ and before, the next one last
-  std::vector<Entry> early_;  // heap
+  std::vector<Entry> early_;    // heap
   static constexpr std::uint32_t kNone = ~0u;
   struct Node {
     Entry entry;

@@ -27,15 +27,16 @@ namespace pyrdma {
 
 namespace {
 
-/// A mapping with an inaccessible page below it. Boost's own allocator will not do: the static library that
-/// Debian ships reaches for libstdc++'s thread-local storage in a way that fails once a Python process has
-/// loaded libstdc++ with another module (pyarrow).
+/// A mapping with an inaccessible page below it. Boost's own allocator will not do: the static
+/// library that Debian ships reaches for libstdc++'s thread-local storage in a way that fails once
+/// a Python process has loaded libstdc++ with another module (pyarrow).
 struct GuardedStack {
   boost::context::stack_context allocate() const {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     boost::context::stack_context stack;
     stack.size = Fiber::kStackBytes + page;
-    void* bottom = mmap(nullptr, stack.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* bottom =
+        mmap(nullptr, stack.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (bottom == MAP_FAILED) throw std::bad_alloc();
     mprotect(bottom, page, PROT_NONE);
     stack.sp = static_cast<char*>(bottom) + stack.size;
@@ -54,7 +55,8 @@ void Fiber::leave([[maybe_unused]] void** fake_stack, [[maybe_unused]] const Fib
 #endif
 }
 
-void Fiber::arrive([[maybe_unused]] void* fake_stack, Fiber* left, boost::context::fiber&& context) {
+void Fiber::arrive([[maybe_unused]] void* fake_stack, Fiber* left,
+                   boost::context::fiber&& context) {
 #ifdef PYRDMA_ASAN
   const void* bottom = nullptr;
   std::size_t size = 0;
@@ -84,7 +86,8 @@ void Fiber::create(std::function<Fiber*()> entry, Fiber*& left) {
 }
 
 void Fiber::switch_between(Fiber& from, Fiber& to, Fiber*& left) {
-  // An exception that is being handled belongs to its stack, but the runtime keeps it per OS thread.
+  // An exception that is being handled belongs to its stack, but the runtime keeps it per OS
+  // thread.
   auto* runtime = reinterpret_cast<ExceptionState*>(__cxxabiv1::__cxa_get_globals());
   from.exceptions_ = std::exchange(*runtime, to.exceptions_);
   left = &from;

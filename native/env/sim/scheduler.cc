@@ -44,7 +44,8 @@ SimThread& SimScheduler::next_thread() {
     }
     const EventHeap::Entry entry = heap_.pop();
     now_ = entry.time;
-    fingerprint_ = (fingerprint_ ^ static_cast<std::uint64_t>(now_)) * 0x9e3779b97f4a7c15ULL + entry.ticket;
+    fingerprint_ =
+        (fingerprint_ ^ static_cast<std::uint64_t>(now_)) * 0x9e3779b97f4a7c15ULL + entry.ticket;
     if (entry.event->kind() == SimEvent::Kind::kThread) {
       auto& thread = static_cast<SimThread&>(*entry.event);
       if (entry.ticket == thread.wake_ticket && take_core(thread)) {
@@ -94,9 +95,10 @@ void SimScheduler::throw_interrupt() {
   if (cause == Interrupt::kTimeLimit)
     throw Error(ErrorCode::kTimeout,
                 "the simulation passed its time limit; still running:" + waiting, false);
-  throw Error(ErrorCode::kInternal,
-              "deadlock: nothing can happen any more, and these threads wait without a deadline:" + waiting,
-              false);
+  throw Error(
+      ErrorCode::kInternal,
+      "deadlock: nothing can happen any more, and these threads wait without a deadline:" + waiting,
+      false);
 }
 
 // True when the thread may run on its core now; otherwise it has been queued for later.
@@ -164,8 +166,8 @@ void SimScheduler::sleep_until(Picos when) {
   wait_for_wake(self);
 }
 
-bool SimScheduler::poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, Picos deadline, Watch* only,
-                              Picos least_turn) {
+bool SimScheduler::poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, Picos deadline,
+                              Watch* only, Picos least_turn) {
   SimThread& self = *current_;
   Watch& target = only != nullptr ? *only : is_external() ? anything_ : node.touched;
   for (bool first = true;; first = false) {
@@ -173,7 +175,8 @@ bool SimScheduler::poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, P
     if (ready()) return true;
     if (self.unwinding || self.clock >= deadline) return false;
     if (self.clock == start) self.clock += least_turn;
-    if (first && self.node != nullptr) touch(*self.node);  // others may wait for what this thread did
+    if (first && self.node != nullptr)
+      touch(*self.node);  // others may wait for what this thread did
     self.grid_start = self.clock;
     self.grid_step = self.clock - start;
     self.deadline = deadline;
@@ -215,7 +218,8 @@ void SimScheduler::notify(Watch& watch) {
     SimThread& thread = *watch.first_;
     unwatch(thread);
     Picos turn = thread.grid_start;
-    if (when > turn) turn += (when - turn + thread.grid_step - 1) / thread.grid_step * thread.grid_step;
+    if (when > turn)
+      turn += (when - turn + thread.grid_step - 1) / thread.grid_step * thread.grid_step;
     wake_at(thread, turn);
   }
 }
@@ -265,7 +269,8 @@ Fiber* SimScheduler::thread_main(SimThread& thread) {
 
 void SimScheduler::await_finish(SimThread& thread) {
   if (thread.finished || current_->unwinding) return;
-  poll_until(*thread.node, [&thread] { return thread.finished; }, kNever, &thread.finish_watch, 1000);
+  poll_until(
+      *thread.node, [&thread] { return thread.finished; }, kNever, &thread.finish_watch, 1000);
 }
 
 void SimScheduler::await_all(const std::vector<SimThread*>& threads) {

@@ -1,9 +1,10 @@
-// Deterministic virtual time: an event heap, fibers with their own CPU clocks, and the parking of pollers.
+// Deterministic virtual time: an event heap, fibers with their own CPU clocks, and the parking of
+// pollers.
 //
-// A thread runs ahead of global time by what it has charged, and catches up (sync) before anything whose
-// order others can observe: clock readings, waiting, sleeping. Work handed to a NIC is stamped with the
-// thread's clock. So code between two syncs may see memory that is a little old, never younger than its
-// own clock, and equal seeds give equal runs.
+// A thread runs ahead of global time by what it has charged, and catches up (sync) before anything
+// whose order others can observe: clock readings, waiting, sleeping. Work handed to a NIC is
+// stamped with the thread's clock. So code between two syncs may see memory that is a little old,
+// never younger than its own clock, and equal seeds give equal runs.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -59,7 +60,8 @@ struct SimThread final : SimEvent {
 
   SimScheduler& scheduler;
   std::string name;
-  SimNodeThreads* node = nullptr;  // null: the external thread, that is, the caller of the simulation
+  SimNodeThreads* node =
+      nullptr;  // null: the external thread, that is, the caller of the simulation
   SimCore* core = nullptr;
   std::function<void()> body;
   Fiber fiber;
@@ -96,7 +98,8 @@ class SimScheduler {
   void sync();
   void work(Picos duration);
   void sleep_until(Picos when);
-  /// Env::poll_until. An empty turn lasts what ready() charged, or `least_turn` when that was nothing.
+  /// Env::poll_until. An empty turn lasts what ready() charged, or `least_turn` when that was
+  /// nothing.
   bool poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, Picos deadline, Watch* only,
                   Picos least_turn);
 

@@ -7,7 +7,8 @@ namespace {
 
 class SimThreadHandle final : public Thread {
  public:
-  SimThreadHandle(SimScheduler& scheduler, SimThread& thread) : scheduler_(scheduler), thread_(thread) {}
+  SimThreadHandle(SimScheduler& scheduler, SimThread& thread)
+      : scheduler_(scheduler), thread_(thread) {}
   ~SimThreadHandle() override { scheduler_.await_finish(thread_); }
   void join() override {
     scheduler_.await_finish(thread_);
@@ -27,11 +28,16 @@ void SimTrace::event(Time when, std::string_view what, std::string_view details)
   lines_.push_back(std::move(line));
 }
 
-SimEnv::SimEnv(SimScheduler& scheduler, NodeId node, NodeId nodes, std::uint32_t cores, std::uint64_t seed,
-               const SimCpuCosts& costs, Picos context_switch, Picos timeslice,
+SimEnv::SimEnv(SimScheduler& scheduler, NodeId node, NodeId nodes, std::uint32_t cores,
+               std::uint64_t seed, const SimCpuCosts& costs, Picos context_switch, Picos timeslice,
                std::vector<std::string>& trace_lines)
-    : scheduler_(scheduler), node_(node), nodes_(nodes), seed_(seed), costs_(costs),
-      storage_(std::make_unique<SimStorage>(*this)), trace_(node, trace_lines) {
+    : scheduler_(scheduler),
+      node_(node),
+      nodes_(nodes),
+      seed_(seed),
+      costs_(costs),
+      storage_(std::make_unique<SimStorage>(*this)),
+      trace_(node, trace_lines) {
   threads_.cores.resize(cores);
   threads_.context_switch = context_switch;
   threads_.timeslice = timeslice;

@@ -14,7 +14,9 @@
 namespace pyrdma {
 
 inline constexpr Picos kPicosPerNano = 1000;
-inline constexpr Picos to_picos(Time ns) { return ns >= kNever / kPicosPerNano ? kNever : ns * kPicosPerNano; }
+inline constexpr Picos to_picos(Time ns) {
+  return ns >= kNever / kPicosPerNano ? kNever : ns * kPicosPerNano;
+}
 inline constexpr Picos to_picos(double ns) { return static_cast<Picos>(ns * 1000.0 + 0.5); }
 
 /// CPU costs of a simulated node, in picoseconds.
@@ -40,8 +42,9 @@ class SimTrace final : public Trace {
 
 class SimEnv final : public Env {
  public:
-  SimEnv(SimScheduler& scheduler, NodeId node, NodeId nodes, std::uint32_t cores, std::uint64_t seed,
-         const SimCpuCosts& costs, Picos context_switch, Picos timeslice, std::vector<std::string>& trace_lines);
+  SimEnv(SimScheduler& scheduler, NodeId node, NodeId nodes, std::uint32_t cores,
+         std::uint64_t seed, const SimCpuCosts& costs, Picos context_switch, Picos timeslice,
+         std::vector<std::string>& trace_lines);
   ~SimEnv() override;
 
   NodeId node() const override { return node_; }

@@ -11,7 +11,8 @@ namespace {
 
 class SimFile final : public File {
  public:
-  SimFile(SimEnv& env, std::shared_ptr<std::vector<std::byte>> bytes) : env_(env), bytes_(std::move(bytes)) {}
+  SimFile(SimEnv& env, std::shared_ptr<std::vector<std::byte>> bytes)
+      : env_(env), bytes_(std::move(bytes)) {}
 
   void write(std::uint64_t offset, std::span<const std::byte> data) override {
     if (offset + data.size() > bytes_->size()) bytes_->resize(offset + data.size());
@@ -32,8 +33,9 @@ class SimFile final : public File {
   // The thread sleeps while the disk works.
   void take(Picos fixed, std::size_t bytes) {
     SimScheduler& scheduler = env_.scheduler();
-    scheduler.sleep_until(scheduler.clock() + fixed +
-                          static_cast<Picos>(env_.costs().storage_picos_per_byte * static_cast<double>(bytes)));
+    scheduler.sleep_until(
+        scheduler.clock() + fixed +
+        static_cast<Picos>(env_.costs().storage_picos_per_byte * static_cast<double>(bytes)));
   }
   SimEnv& env_;
   std::shared_ptr<std::vector<std::byte>> bytes_;
@@ -43,8 +45,9 @@ class SimFile final : public File {
 
 std::unique_ptr<File> SimStorage::open(std::string_view name) {
   if (name.empty() || name.find('/') != std::string_view::npos || name == "." || name == "..")
-    throw Error(ErrorCode::kInvalidArgument, "file name '" + std::string(name) +
-                                                 "' is not a plain name: use letters, digits, '.', '-'");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "file name '" + std::string(name) + "' is not a plain name: use letters, digits, '.', '-'");
   auto& bytes = files_[std::string(name)];
   if (!bytes) bytes = std::make_shared<std::vector<std::byte>>();
   return std::make_unique<SimFile>(env_, bytes);

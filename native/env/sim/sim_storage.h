@@ -1,4 +1,5 @@
-// The simulated disk: bytes in memory, with the profile's latencies. Faults come with the fault model.
+// The simulated disk: bytes in memory, with the profile's latencies. Faults come with the fault
+// model.
 #pragma once
 #include <map>
 #include <memory>

@@ -12,7 +12,9 @@ namespace {
 
 SimCpuCosts cpu_costs(const SimProfile& p) {
   SimCpuCosts costs;
-  auto set = [&costs](Cost cost, double ns) { costs.named[static_cast<std::size_t>(cost)] = to_picos(ns); };
+  auto set = [&costs](Cost cost, double ns) {
+    costs.named[static_cast<std::size_t>(cost)] = to_picos(ns);
+  };
   set(Cost::kClockRead, p.cpu_clock_read_ns);
   set(Cost::kLock, p.cpu_lock_ns);
   set(Cost::kLockHandoff, p.cpu_lock_handoff_ns);
@@ -33,28 +35,47 @@ SimCpuCosts cpu_costs(const SimProfile& p) {
 }  // namespace
 
 NicTimes::NicTimes(const SimProfile& p)
-    : doorbell(to_picos(p.pcie_doorbell_ns)), dma_read(to_picos(p.pcie_read_ns)), dma_write(to_picos(p.pcie_write_ns)),
-      pcie_picos_per_byte(8000.0 / p.pcie_bandwidth_gbps), tx_latency(to_picos(p.nic_tx_latency_ns)),
-      rx_latency(to_picos(p.nic_rx_latency_ns)), tx_message(to_picos(p.nic_tx_message_ns)),
-      rx_write(to_picos(p.nic_rx_write_ns)), rx_read(to_picos(p.nic_rx_read_ns)), rx_send(to_picos(p.nic_rx_send_ns)),
-      rx_atomic(to_picos(p.nic_rx_atomic_ns)), rx_ack(to_picos(p.nic_rx_ack_ns)),
-      completion(to_picos(p.nic_completion_ns)), payload_fetch(to_picos(p.nic_dma_read_ns)),
-      qp_miss(to_picos(p.nic_qp_miss_ns)), mr_miss(to_picos(p.nic_mr_miss_ns)),
-      dc_message(to_picos(p.nic_dc_message_ns)), dc_reconnect(to_picos(p.nic_dc_reconnect_ns)),
-      device_memory_saving(to_picos(p.nic_device_memory_saving_ns)), post(to_picos(p.cpu_post_ns)),
-      post_request(to_picos(p.cpu_post_request_ns)), poll(to_picos(p.cpu_poll_ns)),
+    : doorbell(to_picos(p.pcie_doorbell_ns)),
+      dma_read(to_picos(p.pcie_read_ns)),
+      dma_write(to_picos(p.pcie_write_ns)),
+      pcie_picos_per_byte(8000.0 / p.pcie_bandwidth_gbps),
+      tx_latency(to_picos(p.nic_tx_latency_ns)),
+      rx_latency(to_picos(p.nic_rx_latency_ns)),
+      tx_message(to_picos(p.nic_tx_message_ns)),
+      rx_write(to_picos(p.nic_rx_write_ns)),
+      rx_read(to_picos(p.nic_rx_read_ns)),
+      rx_send(to_picos(p.nic_rx_send_ns)),
+      rx_atomic(to_picos(p.nic_rx_atomic_ns)),
+      rx_ack(to_picos(p.nic_rx_ack_ns)),
+      completion(to_picos(p.nic_completion_ns)),
+      payload_fetch(to_picos(p.nic_dma_read_ns)),
+      qp_miss(to_picos(p.nic_qp_miss_ns)),
+      mr_miss(to_picos(p.nic_mr_miss_ns)),
+      dc_message(to_picos(p.nic_dc_message_ns)),
+      dc_reconnect(to_picos(p.nic_dc_reconnect_ns)),
+      device_memory_saving(to_picos(p.nic_device_memory_saving_ns)),
+      post(to_picos(p.cpu_post_ns)),
+      post_request(to_picos(p.cpu_post_request_ns)),
+      poll(to_picos(p.cpu_poll_ns)),
       empty_poll(to_picos(p.cpu_empty_poll_ns)) {}
 
 Fabric::Fabric(const SimOptions& options, SimScheduler& owner)
-    : profile(options.profile), times(options.profile), scheduler(owner), network(profile, options.nodes) {}
+    : profile(options.profile),
+      times(options.profile),
+      scheduler(owner),
+      network(profile, options.nodes) {}
 
 Fabric::~Fabric() {
   for (QueuePairCore* core : orphans) delete core;
 }
 
 Nic::Nic(Fabric& fabric, std::uint32_t node, std::uint64_t seed, SimEnv& env)
-    : regions(Rng(seed, node, "memory keys"), 32), queue_pairs(Rng(seed, node, "queue pair numbers"), 24),
-      cache(fabric.profile.nic_cache_bytes, Rng(seed, node, "nic cache")), fabric_(fabric), node_(node), env_(env) {}
+    : regions(Rng(seed, node, "memory keys"), 32),
+      queue_pairs(Rng(seed, node, "queue pair numbers"), 24),
+      cache(fabric.profile.nic_cache_bytes, Rng(seed, node, "nic cache")),
+      fabric_(fabric),
+      node_(node),
+      env_(env) {}
 
 void Nic::control_path(double total_us, double nic_us) {
   SimScheduler& scheduler = fabric_.scheduler;
@@ -67,7 +88,8 @@ void Nic::control_path(double total_us, double nic_us) {
 
 void Nic::write_trace(const char* what, const Message& message, Picos now) {
   std::string details = to_string(message.opcode);
-  details += " " + std::to_string(message.sequence) + ", " + std::to_string(message.total) + " bytes";
+  details +=
+      " " + std::to_string(message.sequence) + ", " + std::to_string(message.total) + " bytes";
   if (message.offset > 0) details += " from " + std::to_string(message.offset);
   if (message.status != Status::kSuccess) details += std::string(", ") + to_string(message.status);
   env_.trace().event(now / kPicosPerNano, what, details);
@@ -81,7 +103,10 @@ void Nic::charge_registration(std::size_t bytes) {
 
 struct SimCluster::State {
   explicit State(SimOptions wanted)
-      : options(std::move(wanted)), costs(cpu_costs(options.profile)), scheduler(options.nodes), fabric(options, scheduler) {}
+      : options(std::move(wanted)),
+        costs(cpu_costs(options.profile)),
+        scheduler(options.nodes),
+        fabric(options, scheduler) {}
   // The nodes' threads must be gone before the NICs that they use.
   ~State() {
     scheduler.set_time_limit(kNever);
@@ -99,19 +124,20 @@ struct SimCluster::State {
 
 SimCluster::SimCluster(SimOptions options) {
   if (options.nodes == 0 || options.nodes > 100000)
-    throw Error(ErrorCode::kInvalidArgument,
-                "nodes is " + std::to_string(options.nodes) + "; a simulated cluster has 1 to 100000");
+    throw Error(ErrorCode::kInvalidArgument, "nodes is " + std::to_string(options.nodes) +
+                                                 "; a simulated cluster has 1 to 100000");
   if (options.cores_per_node == 0 || options.cores_per_node > 4096)
-    throw Error(ErrorCode::kInvalidArgument,
-                "cores_per_node is " + std::to_string(options.cores_per_node) + "; allowed are 1 to 4096");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "cores_per_node is " + std::to_string(options.cores_per_node) + "; allowed are 1 to 4096");
   state_ = std::make_unique<State>(std::move(options));
   State& s = *state_;
   if (s.options.time_limit != kForever) s.scheduler.set_time_limit(to_picos(s.options.time_limit));
   for (NodeId node = 0; node < s.options.nodes; ++node) {
     s.envs.push_back(std::make_unique<SimEnv>(
         s.scheduler, node, s.options.nodes, s.options.cores_per_node, s.options.seed, s.costs,
-        to_picos(s.options.profile.cpu_context_switch_ns), to_picos(s.options.profile.cpu_timeslice_us * 1000.0),
-        s.trace_lines));
+        to_picos(s.options.profile.cpu_context_switch_ns),
+        to_picos(s.options.profile.cpu_timeslice_us * 1000.0), s.trace_lines));
     s.fabric.nics.push_back(std::make_unique<Nic>(s.fabric, node, s.options.seed, *s.envs.back()));
     s.devices.push_back(std::make_unique<SimDevice>(*s.fabric.nics.back(), s.rendezvous));
     s.envs.back()->set_device(s.devices.back().get());
@@ -124,7 +150,8 @@ std::uint32_t SimCluster::nodes() const { return state_->options.nodes; }
 
 Env& SimCluster::env(NodeId node) {
   if (node >= state_->envs.size())
-    throw Error(ErrorCode::kInvalidArgument, "node " + std::to_string(node) + "; this cluster has nodes 0 to " +
+    throw Error(ErrorCode::kInvalidArgument, "node " + std::to_string(node) +
+                                                 "; this cluster has nodes 0 to " +
                                                  std::to_string(state_->envs.size() - 1));
   return *state_->envs[node];
 }
@@ -166,7 +193,9 @@ void SimCluster::request_stop() { state_->scheduler.request_stop(); }
 Time SimCluster::now() const { return state_->scheduler.clock() / kPicosPerNano; }
 std::uint64_t SimCluster::events() const { return state_->scheduler.events(); }
 std::uint64_t SimCluster::fingerprint() const { return state_->scheduler.fingerprint(); }
-NicCounters SimCluster::counters(NodeId node) const { return state_->fabric.nics.at(node)->counters(); }
+NicCounters SimCluster::counters(NodeId node) const {
+  return state_->fabric.nics.at(node)->counters();
+}
 const std::vector<std::string>& SimCluster::trace() const { return state_->trace_lines; }
 
 }  // namespace pyrdma::fabric::sim

@@ -1,4 +1,5 @@
-// From the response to the completion: data is scattered, the send queue advances, polling threads wake.
+// From the response to the completion: data is scattered, the send queue advances, polling threads
+// wake.
 #include <algorithm>
 
 #include "fabric/sim/nic.h"
@@ -10,12 +11,17 @@ void Message::fire(Picos now) { owner->on_message(*this, now); }
 
 void Nic::on_message(Message& message, Picos now) {
   switch (message.stage) {
-    case Message::Stage::kRequestArrives: return request_arrives(message, now);
-    case Message::Stage::kRequestExecutes: return request_executes(message, now);
-    case Message::Stage::kReadContinues: return continue_read(message, now);
-    case Message::Stage::kResponseArrives: return response_arrives(message, now);
+    case Message::Stage::kRequestArrives:
+      return request_arrives(message, now);
+    case Message::Stage::kRequestExecutes:
+      return request_executes(message, now);
+    case Message::Stage::kReadContinues:
+      return continue_read(message, now);
+    case Message::Stage::kResponseArrives:
+      return response_arrives(message, now);
     case Message::Stage::kResponseCompletes:
-    case Message::Stage::kLocalCompletes: return response_completes(message, now);
+    case Message::Stage::kLocalCompletes:
+      return response_completes(message, now);
   }
 }
 
@@ -95,7 +101,8 @@ bool Nic::scatter(const QueuePairCore& qp, std::uint64_t sequence, Message& mess
     }
     const Region* region = regions.find(sges[i].lkey);
     if (region == nullptr) return false;  // deregistered since the request was checked
-    const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(sges[i].length - skip, message.length - copied));
+    const auto bytes = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(sges[i].length - skip, message.length - copied));
     place(region->data + (sges[i].addr + skip - region->addr), message.payload() + copied, bytes);
     copied += bytes;
     skip = 0;

@@ -15,7 +15,8 @@ namespace {
 class Pages {
  public:
   explicit Pages(std::size_t bytes) : bytes_(std::max<std::size_t>(bytes, 1)) {
-    void* address = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* address = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (address == MAP_FAILED)
       throw Error(ErrorCode::kExhausted, "no memory for a region of " + std::to_string(bytes) +
                                              " bytes: use smaller regions or fewer nodes");
@@ -33,15 +34,23 @@ class Pages {
 
 class SimMemoryRegion final : public MemoryRegion {
  public:
-  SimMemoryRegion(Nic& nic, std::unique_ptr<Pages> pages, void* data, std::size_t bytes, std::uint32_t access,
-                  const void* domain, bool on_device, std::uint64_t* device_memory_used)
+  SimMemoryRegion(Nic& nic, std::unique_ptr<Pages> pages, void* data, std::size_t bytes,
+                  std::uint32_t access, const void* domain, bool on_device,
+                  std::uint64_t* device_memory_used)
       : nic_(nic), pages_(std::move(pages)), device_memory_used_(device_memory_used) {
     auto* bytes_at = static_cast<std::byte*>(data);
     addr_ = reinterpret_cast<std::uint64_t>(data);
     size_ = bytes;
     data_ = on_device ? nullptr : bytes_at;
     node_ = nic.node();
-    region_ = {bytes_at, addr_, bytes, 0, access, domain, nic.fabric().next_serial++, on_device,
+    region_ = {bytes_at,
+               addr_,
+               bytes,
+               0,
+               access,
+               domain,
+               nic.fabric().next_serial++,
+               on_device,
                (access & kSyntheticPayload) != 0};
     region_.key = nic_.regions.insert(&region_);
     lkey_ = rkey_ = region_.key;
@@ -72,24 +81,28 @@ class SimMemoryRegion final : public MemoryRegion {
 
 void SimRendezvous::publish(std::string_view key, std::span<const std::byte> value) {
   if (key.empty() || key.size() > kMaxKey || value.size() > kMaxValue)
-    throw Error(ErrorCode::kInvalidArgument,
-                "rendezvous key of " + std::to_string(key.size()) + " and value of " + std::to_string(value.size()) +
-                    " bytes: at most " + std::to_string(kMaxKey) + " and " + std::to_string(kMaxValue));
+    throw Error(ErrorCode::kInvalidArgument, "rendezvous key of " + std::to_string(key.size()) +
+                                                 " and value of " + std::to_string(value.size()) +
+                                                 " bytes: at most " + std::to_string(kMaxKey) +
+                                                 " and " + std::to_string(kMaxValue));
   nic_.fabric().scheduler.sync();  // nobody may find it before this thread's time
-  const auto [at, inserted] = table_.values.try_emplace(std::string(key), value.begin(), value.end());
+  const auto [at, inserted] =
+      table_.values.try_emplace(std::string(key), value.begin(), value.end());
   if (!inserted && !std::equal(value.begin(), value.end(), at->second.begin(), at->second.end()))
     throw Error(ErrorCode::kInvalidArgument,
-                "rendezvous key '" + std::string(key) + "' was published before with another value: choose another name");
+                "rendezvous key '" + std::string(key) +
+                    "' was published before with another value: choose another name");
   nic_.fabric().scheduler.notify(table_.published);
 }
 
 std::vector<std::byte> SimRendezvous::await(std::string_view key, Time deadline) {
   Env& env = nic_.env();
-  const bool found =
-      env.poll_until([&] { return table_.values.find(key) != table_.values.end(); }, deadline, &table_.published);
+  const bool found = env.poll_until([&] { return table_.values.find(key) != table_.values.end(); },
+                                    deadline, &table_.published);
   if (!found)
-    throw Error(ErrorCode::kTimeout, "nobody published rendezvous key '" + std::string(key) +
-                                         "' before the deadline: is the peer running, and the same program?");
+    throw Error(ErrorCode::kTimeout,
+                "nobody published rendezvous key '" + std::string(key) +
+                    "' before the deadline: is the peer running, and the same program?");
   nic_.control_path(nic_.fabric().profile.control_handshake_us, 0);
   return table_.values.find(key)->second;
 }
@@ -97,7 +110,9 @@ std::vector<std::byte> SimRendezvous::await(std::string_view key, Time deadline)
 // ---- device ----
 
 SimDevice::SimDevice(Nic& nic, RendezvousTable& table)
-    : nic_(nic), rendezvous_(nic, table), name_("sim" + std::to_string(nic.node())),
+    : nic_(nic),
+      rendezvous_(nic, table),
+      name_("sim" + std::to_string(nic.node())),
       psn_(nic.env().rng("packet sequence numbers")) {
   const SimProfile& profile = nic.fabric().profile;
   capabilities_.uc = capabilities_.ud = capabilities_.atomics = capabilities_.srq = true;
@@ -107,7 +122,8 @@ SimDevice::SimDevice(Nic& nic, RendezvousTable& table)
   capabilities_.max_queue_entries = 1 << 16;
   capabilities_.max_sges = 16;
   capabilities_.max_inline = static_cast<std::uint32_t>(profile.nic_max_inline_bytes);
-  capabilities_.max_outstanding_reads = static_cast<std::uint32_t>(profile.nic_max_outstanding_reads);
+  capabilities_.max_outstanding_reads =
+      static_cast<std::uint32_t>(profile.nic_max_outstanding_reads);
   capabilities_.max_datagram = static_cast<std::uint32_t>(profile.link_mtu_bytes);
   capabilities_.max_message = 1ULL << 31;
   capabilities_.device_memory_bytes = static_cast<std::uint64_t>(profile.nic_device_memory_bytes);
@@ -116,7 +132,8 @@ SimDevice::SimDevice(Nic& nic, RendezvousTable& table)
 void SimDevice::check_entries(const char* what, std::uint64_t value, std::uint64_t most) const {
   if (value == 0 || value > most)
     throw Error(ErrorCode::kInvalidArgument, std::string(what) + " is " + std::to_string(value) +
-                                                 "; this device allows 1 to " + std::to_string(most));
+                                                 "; this device allows 1 to " +
+                                                 std::to_string(most));
 }
 
 void SimDevice::open() { nic_.control_path(nic_.fabric().profile.control_open_us, 0); }
@@ -126,32 +143,38 @@ std::unique_ptr<ProtectionDomain> SimDevice::create_protection_domain() {
   return std::make_unique<SimProtectionDomain>();
 }
 
-std::unique_ptr<MemoryRegion> SimDevice::allocate(ProtectionDomain& pd, std::size_t bytes, std::uint32_t access) {
+std::unique_ptr<MemoryRegion> SimDevice::allocate(ProtectionDomain& pd, std::size_t bytes,
+                                                  std::uint32_t access) {
   auto pages = std::make_unique<Pages>(bytes);
   nic_.charge_registration(bytes);
   void* data = pages->data();
-  return std::make_unique<SimMemoryRegion>(nic_, std::move(pages), data, bytes, access, &pd, false, nullptr);
+  return std::make_unique<SimMemoryRegion>(nic_, std::move(pages), data, bytes, access, &pd, false,
+                                           nullptr);
 }
 
-std::unique_ptr<MemoryRegion> SimDevice::register_memory(ProtectionDomain& pd, void* data, std::size_t bytes,
-                                                         std::uint32_t access) {
+std::unique_ptr<MemoryRegion> SimDevice::register_memory(ProtectionDomain& pd, void* data,
+                                                         std::size_t bytes, std::uint32_t access) {
   if (data == nullptr || bytes == 0)
-    throw Error(ErrorCode::kInvalidArgument, "a region needs memory: give an address and at least 1 byte");
+    throw Error(ErrorCode::kInvalidArgument,
+                "a region needs memory: give an address and at least 1 byte");
   nic_.charge_registration(bytes);
   return std::make_unique<SimMemoryRegion>(nic_, nullptr, data, bytes, access, &pd, false, nullptr);
 }
 
-std::unique_ptr<MemoryRegion> SimDevice::allocate_device_memory(ProtectionDomain& pd, std::size_t bytes,
+std::unique_ptr<MemoryRegion> SimDevice::allocate_device_memory(ProtectionDomain& pd,
+                                                                std::size_t bytes,
                                                                 std::uint32_t access) {
   const std::uint64_t free = capabilities_.device_memory_bytes - device_memory_used_;
   if (!capabilities_.device_memory || bytes == 0 || bytes > free)
-    throw Error(ErrorCode::kExhausted, "device memory of " + std::to_string(bytes) + " bytes: this NIC has " +
-                                           std::to_string(free) + " left of " +
+    throw Error(ErrorCode::kExhausted, "device memory of " + std::to_string(bytes) +
+                                           " bytes: this NIC has " + std::to_string(free) +
+                                           " left of " +
                                            std::to_string(capabilities_.device_memory_bytes));
   auto pages = std::make_unique<Pages>(bytes);
   nic_.charge_registration(bytes);
   void* data = pages->data();
-  return std::make_unique<SimMemoryRegion>(nic_, std::move(pages), data, bytes, access, &pd, true, &device_memory_used_);
+  return std::make_unique<SimMemoryRegion>(nic_, std::move(pages), data, bytes, access, &pd, true,
+                                           &device_memory_used_);
 }
 
 std::unique_ptr<CompletionQueue> SimDevice::create_completion_queue(std::uint32_t entries) {
@@ -161,7 +184,8 @@ std::unique_ptr<CompletionQueue> SimDevice::create_completion_queue(std::uint32_
   return std::make_unique<SimCompletionQueue>(nic_, entries);
 }
 
-std::unique_ptr<SharedReceiveQueue> SimDevice::create_shared_receive_queue(ProtectionDomain&, std::uint32_t entries,
+std::unique_ptr<SharedReceiveQueue> SimDevice::create_shared_receive_queue(ProtectionDomain&,
+                                                                           std::uint32_t entries,
                                                                            std::uint32_t max_sges) {
   check_entries("shared receive queue length", entries, capabilities_.max_queue_entries);
   check_entries("max_sges", max_sges, capabilities_.max_sges);
@@ -170,26 +194,35 @@ std::unique_ptr<SharedReceiveQueue> SimDevice::create_shared_receive_queue(Prote
   return std::make_unique<SimSharedReceiveQueue>(nic_, entries, max_sges);
 }
 
-std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd, CompletionQueue& send_queue,
-                                                        CompletionQueue& receive_queue, const QpOptions& options,
+std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
+                                                        CompletionQueue& send_queue,
+                                                        CompletionQueue& receive_queue,
+                                                        const QpOptions& options,
                                                         SharedReceiveQueue* shared_receives) {
   check_entries("send_entries", options.send_entries, capabilities_.max_queue_entries);
   check_entries("max_sges", options.max_sges, capabilities_.max_sges);
-  if (shared_receives == nullptr) check_entries("receive_entries", options.receive_entries, capabilities_.max_queue_entries);
+  if (shared_receives == nullptr)
+    check_entries("receive_entries", options.receive_entries, capabilities_.max_queue_entries);
   if (options.max_inline > capabilities_.max_inline)
     throw Error(ErrorCode::kInvalidArgument, "max_inline is " + std::to_string(options.max_inline) +
-                                                 "; this device allows up to " + std::to_string(capabilities_.max_inline));
-  check_entries("max_outstanding_reads", options.max_outstanding_reads, capabilities_.max_outstanding_reads);
+                                                 "; this device allows up to " +
+                                                 std::to_string(capabilities_.max_inline));
+  check_entries("max_outstanding_reads", options.max_outstanding_reads,
+                capabilities_.max_outstanding_reads);
   if (options.transport == Transport::kDc && !capabilities_.dc)
-    throw Error(ErrorCode::kUnavailable, "this NIC has no dynamically connected transport: use RC, or a profile with nic.has_dc = 1");
+    throw Error(ErrorCode::kUnavailable,
+                "this NIC has no dynamically connected transport: use RC, or a profile with "
+                "nic.has_dc = 1");
   if (options.dc_target && (options.transport != Transport::kDc || shared_receives == nullptr))
-    throw Error(ErrorCode::kInvalidArgument, "a DC target is a queue pair of transport DC with a shared receive queue");
+    throw Error(ErrorCode::kInvalidArgument,
+                "a DC target is a queue pair of transport DC with a shared receive queue");
   const SimProfile& profile = nic_.fabric().profile;
   nic_.control_path(profile.control_create_qp_us, profile.control_create_qp_nic_us);
   auto core = std::make_unique<QueuePairCore>(
-      nic_, options, static_cast<SimProtectionDomain&>(pd), static_cast<SimCompletionQueue&>(send_queue),
-      static_cast<SimCompletionQueue&>(receive_queue),
-      shared_receives != nullptr ? &static_cast<SimSharedReceiveQueue*>(shared_receives)->queue : nullptr);
+      nic_, options, static_cast<SimProtectionDomain&>(pd),
+      static_cast<SimCompletionQueue&>(send_queue), static_cast<SimCompletionQueue&>(receive_queue),
+      shared_receives != nullptr ? &static_cast<SimSharedReceiveQueue*>(shared_receives)->queue
+                                 : nullptr);
   core->number = nic_.queue_pairs.insert(core.get());
   core->psn = static_cast<std::uint32_t>(psn_()) & 0xffffff;
   core->serial = nic_.fabric().next_serial++;
@@ -197,10 +230,12 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd, Co
   return std::make_unique<SimQueuePair>(nic_, std::move(core));
 }
 
-std::unique_ptr<AddressHandle> SimDevice::create_address_handle(ProtectionDomain&, const QpAddress& peer) {
+std::unique_ptr<AddressHandle> SimDevice::create_address_handle(ProtectionDomain&,
+                                                                const QpAddress& peer) {
   const auto& nics = nic_.fabric().nics;
   if (peer.node >= nics.size())
-    throw Error(ErrorCode::kInvalidArgument, "address of node " + std::to_string(peer.node) + "; this cluster has nodes 0 to " +
+    throw Error(ErrorCode::kInvalidArgument, "address of node " + std::to_string(peer.node) +
+                                                 "; this cluster has nodes 0 to " +
                                                  std::to_string(nics.size() - 1));
   return std::make_unique<SimAddressHandle>(nics[peer.node].get());
 }

@@ -34,18 +34,22 @@ class SimDevice final : public Device {
   void open() override;
   Rendezvous& rendezvous() override { return rendezvous_; }
   std::unique_ptr<ProtectionDomain> create_protection_domain() override;
-  std::unique_ptr<MemoryRegion> allocate(ProtectionDomain& pd, std::size_t bytes, std::uint32_t access) override;
+  std::unique_ptr<MemoryRegion> allocate(ProtectionDomain& pd, std::size_t bytes,
+                                         std::uint32_t access) override;
   std::unique_ptr<MemoryRegion> register_memory(ProtectionDomain& pd, void* data, std::size_t bytes,
                                                 std::uint32_t access) override;
   std::unique_ptr<MemoryRegion> allocate_device_memory(ProtectionDomain& pd, std::size_t bytes,
                                                        std::uint32_t access) override;
   std::unique_ptr<CompletionQueue> create_completion_queue(std::uint32_t entries) override;
-  std::unique_ptr<SharedReceiveQueue> create_shared_receive_queue(ProtectionDomain& pd, std::uint32_t entries,
+  std::unique_ptr<SharedReceiveQueue> create_shared_receive_queue(ProtectionDomain& pd,
+                                                                  std::uint32_t entries,
                                                                   std::uint32_t max_sges) override;
   std::unique_ptr<QueuePair> create_queue_pair(ProtectionDomain& pd, CompletionQueue& send_queue,
-                                               CompletionQueue& receive_queue, const QpOptions& options,
+                                               CompletionQueue& receive_queue,
+                                               const QpOptions& options,
                                                SharedReceiveQueue* shared_receives) override;
-  std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd, const QpAddress& peer) override;
+  std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd,
+                                                       const QpAddress& peer) override;
 
  private:
   void check_entries(const char* what, std::uint64_t value, std::uint64_t most) const;

@@ -1,5 +1,5 @@
-// Objects by random sparse keys. The low bits of a key are its slot, so that a look-up is one load and
-// one comparison; the rest is random, so that keys cannot be guessed in sequence.
+// Objects by random sparse keys. The low bits of a key are its slot, so that a look-up is one load
+// and one comparison; the rest is random, so that keys cannot be guessed in sequence.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -11,7 +11,8 @@ namespace pyrdma::fabric::sim {
 template <class T>
 class KeyTable {
  public:
-  explicit KeyTable(Rng rng, std::uint32_t key_bits) : rng_(rng), key_mask_(~0u >> (32 - key_bits)), slots_(64) {}
+  explicit KeyTable(Rng rng, std::uint32_t key_bits)
+      : rng_(rng), key_mask_(~0u >> (32 - key_bits)), slots_(64) {}
 
   T* find(std::uint32_t key) const {
     const Slot& slot = slots_[key & (slots_.size() - 1)];

@@ -26,7 +26,7 @@ struct Message final : SimEvent {
   explicit Message(Nic& first_owner) : owner(&first_owner) {}
   void fire(Picos now) override;
 
-  Nic* owner;         // whose handler runs next
+  Nic* owner;  // whose handler runs next
   Nic* target = nullptr;
   QueuePairCore* initiator = nullptr;  // counted reference
   std::uint64_t sequence = 0;          // of the request in the initiator's send queue
@@ -34,18 +34,18 @@ struct Message final : SimEvent {
   Stage stage = Stage::kRequestArrives;
   Opcode opcode = Opcode::kWrite;
   Status status = Status::kSuccess;
-  bool first = true, last = true;   // chunk of the message
-  bool has_payload = false;         // false: synthetic, or nothing to move
+  bool first = true, last = true;  // chunk of the message
+  bool has_payload = false;        // false: synthetic, or nothing to move
   bool signaled = false;
   bool ecn_marked = false;
-  Picos lead = 0;        // from the port's last byte to the scheduled time
-  Picos engine = 0;      // part of `lead` in the receiving engine
-  Picos placement = 0;   // part of `lead` after the engine
+  Picos lead = 0;       // from the port's last byte to the scheduled time
+  Picos engine = 0;     // part of `lead` in the receiving engine
+  Picos placement = 0;  // part of `lead` after the engine
   double wire_bytes = 0;
   std::uint32_t source_number = 0;  // of the initiator
-  std::uint32_t offset = 0;  // of this chunk
-  std::uint32_t length = 0;  // of this chunk
-  std::uint32_t total = 0;   // of the whole message
+  std::uint32_t offset = 0;         // of this chunk
+  std::uint32_t length = 0;         // of this chunk
+  std::uint32_t total = 0;          // of the whole message
   std::uint32_t immediate = 0;
   std::uint64_t remote_addr = 0;
   std::uint32_t rkey = 0;

@@ -8,21 +8,25 @@
 namespace pyrdma::fabric::sim {
 
 Network::Network(const SimProfile& profile, std::uint32_t nodes)
-    : profile_(profile), nodes_(nodes), two_tier_(profile.topology_two_tier != 0),
+    : profile_(profile),
+      nodes_(nodes),
+      two_tier_(profile.topology_two_tier != 0),
       nodes_per_rack_(static_cast<std::uint32_t>(profile.topology_nodes_per_tor)),
       mtu_(static_cast<std::uint32_t>(profile.link_mtu_bytes)),
       chunk_bytes_(std::max(mtu_, 16384 / mtu_ * mtu_)),
       picos_per_byte_(8000.0 / profile.link_rate_gbps),
       uplink_picos_per_byte_(8000.0 / profile.topology_uplink_gbps),
       hop_(to_picos(profile.switch__latency_ns + profile.link_propagation_ns)),
-      propagation_(to_picos(profile.link_propagation_ns)), port_free_(nodes) {
+      propagation_(to_picos(profile.link_propagation_ns)),
+      port_free_(nodes) {
   if (!two_tier_) return;
   const std::uint32_t racks = (nodes + nodes_per_rack_ - 1) / nodes_per_rack_;
   uplink_free_.resize(racks * static_cast<std::uint32_t>(profile.topology_uplinks_per_tor));
   downlink_free_.resize(uplink_free_.size());
 }
 
-Picos Network::cross(std::uint32_t from, std::uint32_t to, Picos departure, double bytes, std::uint64_t flow) {
+Picos Network::cross(std::uint32_t from, std::uint32_t to, Picos departure, double bytes,
+                     std::uint64_t flow) {
   Picos at = departure + propagation_;
   const std::uint32_t from_rack = rack_of(from), to_rack = rack_of(to);
   if (from_rack != to_rack) {
@@ -43,7 +47,8 @@ double Network::buffered_bytes(std::uint32_t rack, Picos now) const {
   const std::uint32_t first = two_tier_ ? rack * nodes_per_rack_ : 0;
   const std::uint32_t last = two_tier_ ? std::min(nodes_, first + nodes_per_rack_) : nodes_;
   Picos total = 0;
-  for (std::uint32_t node = first; node < last; ++node) total += std::max<Picos>(0, port_free_[node] - now);
+  for (std::uint32_t node = first; node < last; ++node)
+    total += std::max<Picos>(0, port_free_[node] - now);
   return static_cast<double>(total) / picos_per_byte_;
 }
 
@@ -67,7 +72,8 @@ Network::PortResult Network::enter_port(std::uint32_t to, Picos arrival, double 
   result.ecn_marked = result.backlog > profile_.switch__ecn_threshold_bytes;
   if (lossless && result.backlog > profile_.switch__pfc_xoff_bytes)
     result.pause_sender =
-        arrival + static_cast<Picos>((result.backlog - profile_.switch__pfc_xoff_bytes) * picos_per_byte_);
+        arrival +
+        static_cast<Picos>((result.backlog - profile_.switch__pfc_xoff_bytes) * picos_per_byte_);
   return result;
 }
 

@@ -1,6 +1,7 @@
-// Links and switches between the NICs. A message reserves each shared link in the order in which it reaches
-// it; what it must wait is the link's backlog. A star has one switch; two tiers add one rack switch
-// per group of nodes, joined by a spine through `uplinks_per_tor` links each way, chosen per flow (ECMP).
+// Links and switches between the NICs. A message reserves each shared link in the order in which it
+// reaches it; what it must wait is the link's backlog. A star has one switch; two tiers add one
+// rack switch per group of nodes, joined by a spine through `uplinks_per_tor` links each way,
+// chosen per flow (ECMP).
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -18,27 +19,36 @@ class Network {
     std::uint32_t packets;
     double bytes;
   };
-  WireSize connected(std::uint32_t payload) const { return wire(payload, profile_.link_overhead_bytes); }
-  WireSize datagram(std::uint32_t payload) const { return wire(payload, profile_.link_datagram_overhead_bytes); }
+  WireSize connected(std::uint32_t payload) const {
+    return wire(payload, profile_.link_overhead_bytes);
+  }
+  WireSize datagram(std::uint32_t payload) const {
+    return wire(payload, profile_.link_datagram_overhead_bytes);
+  }
   WireSize control() const { return {1, profile_.link_ack_bytes}; }
   Picos wire_time(double bytes) const { return static_cast<Picos>(bytes * picos_per_byte_); }
 
-  /// When the last byte of a message that left `from` at `departure` reaches `to`'s port of the last switch
-  /// plus the cable behind it, if that port is idle. Reserves the links between racks. `flow` picks the path.
-  Picos cross(std::uint32_t from, std::uint32_t to, Picos departure, double bytes, std::uint64_t flow);
+  /// When the last byte of a message that left `from` at `departure` reaches `to`'s port of the
+  /// last switch plus the cable behind it, if that port is idle. Reserves the links between racks.
+  /// `flow` picks the path.
+  Picos cross(std::uint32_t from, std::uint32_t to, Picos departure, double bytes,
+              std::uint64_t flow);
 
   struct PortResult {
-    Picos delay;        // behind the port's backlog
-    double backlog;     // bytes before this message
-    bool dropped;       // the shared buffer is full (lossy networks)
+    Picos delay;     // behind the port's backlog
+    double backlog;  // bytes before this message
+    bool dropped;    // the shared buffer is full (lossy networks)
     bool ecn_marked;
-    Picos pause_sender; // 0, or until when flow control stops the sender
+    Picos pause_sender;  // 0, or until when flow control stops the sender
   };
-  /// Passes `bytes` through the port towards `to`; they would have arrived at `arrival` on an idle port.
+  /// Passes `bytes` through the port towards `to`; they would have arrived at `arrival` on an idle
+  /// port.
   PortResult enter_port(std::uint32_t to, Picos arrival, double bytes);
 
   /// How long the port towards `to` still sends what it holds.
-  Picos port_backlog(std::uint32_t to, Picos now) const { return port_free_[to] > now ? port_free_[to] - now : 0; }
+  Picos port_backlog(std::uint32_t to, Picos now) const {
+    return port_free_[to] > now ? port_free_[to] - now : 0;
+  }
 
   /// Two empty crossings of the nearest switch.
   Picos round_trip() const { return 2 * (propagation_ + hop_); }
@@ -63,7 +73,7 @@ class Network {
   double picos_per_byte_, uplink_picos_per_byte_;
   Picos hop_;  // switch and the cable behind it
   Picos propagation_;
-  std::vector<Picos> port_free_;    // per node: the port of its switch towards it
+  std::vector<Picos> port_free_;                    // per node: the port of its switch towards it
   std::vector<Picos> uplink_free_, downlink_free_;  // per rack and link
 };
 

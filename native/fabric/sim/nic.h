@@ -1,6 +1,7 @@
 // The simulated NIC of one node: a requester engine fed by doorbells, a responder engine, a serial
 // control engine, the link, and the caches. Steps of a request, a file each: requester.cc (queue to
-// link), responder.cc (port to memory), completer.cc (response to completion), retransmit.cc (loss, receiver not ready, dead peers).
+// link), responder.cc (port to memory), completer.cc (response to completion), retransmit.cc (loss,
+// receiver not ready, dead peers).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -55,7 +56,8 @@ struct Fabric {
   MessagePool pool;
   std::vector<std::unique_ptr<Nic>> nics;
   std::uint64_t next_serial = 1;
-  std::unordered_set<QueuePairCore*> orphans;  // destroyed, but still referred to; only ever deleted
+  std::unordered_set<QueuePairCore*>
+      orphans;  // destroyed, but still referred to; only ever deleted
 };
 
 class Nic final : public SimEvent {
@@ -98,7 +100,8 @@ class Nic final : public SimEvent {
 
   /// A line in the node's trace, when it is on.
   void trace(const char* what, const Message& message, Picos now) {
-    if (env_.trace().enabled()) [[unlikely]] write_trace(what, message, now);
+    if (env_.trace().enabled()) [[unlikely]]
+      write_trace(what, message, now);
   }
   /// Gives a message back to the pool.
   void release(Message& message);
@@ -137,7 +140,9 @@ class Nic final : public SimEvent {
   const Region* accessible(const Message& message, const QueuePairCore& target, std::uint64_t addr,
                            std::uint64_t bytes, std::uint32_t access) const;
   /// The moment at which payload reaches this node's memory: the seam for weak memory.
-  static void place(std::byte* to, const std::byte* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+  static void place(std::byte* to, const std::byte* from, std::size_t bytes) {
+    std::memcpy(to, from, bytes);
+  }
   void respond(Message& message, Picos at, Picos now);
   void continue_read(Message& message, Picos now);
 

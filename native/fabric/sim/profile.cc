@@ -53,14 +53,14 @@ SimProfile SimProfile::from_values(const std::map<std::string, double>& values) 
     const ParameterInfo& info = kParameters[i];
     const auto found = values.find(std::string(info.name));
     if (found == values.end())
-      throw Error(ErrorCode::kInvalidArgument, "profile parameter '" + std::string(info.name) +
-                                                   "' is missing: give " + std::string(info.meaning) +
-                                                   ", " + range_text(info));
+      throw Error(ErrorCode::kInvalidArgument,
+                  "profile parameter '" + std::string(info.name) + "' is missing: give " +
+                      std::string(info.meaning) + ", " + range_text(info));
     ++used;
     if (!std::isfinite(found->second) || found->second < info.min || found->second > info.max)
-      throw Error(ErrorCode::kInvalidArgument,
-                  "profile parameter '" + std::string(info.name) + "' is " +
-                      std::to_string(found->second) + "; allowed are " + range_text(info));
+      throw Error(ErrorCode::kInvalidArgument, "profile parameter '" + std::string(info.name) +
+                                                   "' is " + std::to_string(found->second) +
+                                                   "; allowed are " + range_text(info));
     *fields[i] = found->second;
   }
   if (used != values.size())
@@ -71,8 +71,9 @@ SimProfile SimProfile::from_values(const std::map<std::string, double>& values) 
         throw Error(ErrorCode::kInvalidArgument, "profile parameter '" + name + "' is unknown");
     }
   if (profile.pcie_read_ns < profile.pcie_write_ns)
-    throw Error(ErrorCode::kInvalidArgument,
-                "profile parameter 'pcie.read_ns' is a round trip: it cannot be below 'pcie.write_ns'");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "profile parameter 'pcie.read_ns' is a round trip: it cannot be below 'pcie.write_ns'");
   return profile;
 }
 

@@ -103,8 +103,8 @@ struct SimProfile {
 
   /// Every parameter with unit and bounds.
   static std::span<const ParameterInfo> parameters();
-  /// Builds from flat names; all must be there. Throws Error(kInvalidArgument) naming the key, the unit and
-  /// the range for a missing, unknown or out-of-range one.
+  /// Builds from flat names; all must be there. Throws Error(kInvalidArgument) naming the key, the
+  /// unit and the range for a missing, unknown or out-of-range one.
   static SimProfile from_values(const std::map<std::string, double>& values);
 };
 

@@ -1,4 +1,5 @@
-// A small plausible profile for tests of the simulator itself; the testbeds' profiles are TOML files.
+// A small plausible profile for tests of the simulator itself; the testbeds' profiles are TOML
+// files.
 #pragma once
 #include <map>
 #include <string>
@@ -9,25 +10,63 @@ namespace pyrdma::fabric::sim {
 
 inline std::map<std::string, double> test_profile_values() {
   std::map<std::string, double> values;
-  for (const ParameterInfo& info : SimProfile::parameters()) values[std::string(info.name)] = info.min;
-  const std::pair<const char*, double> set[] = {
-      {"topology.nodes_per_tor", 16}, {"topology.uplinks_per_tor", 4}, {"topology.uplink_gbps", 100},
-      {"link.rate_gbps", 100}, {"link.mtu_bytes", 4096}, {"link.overhead_bytes", 60},
-      {"link.datagram_overhead_bytes", 80}, {"link.ack_bytes", 60}, {"link.propagation_ns", 20},
-      {"link.lossless", 1}, {"switch.latency_ns", 150}, {"switch.buffer_bytes", 12e6},
-      {"switch.ecn_threshold_bytes", 1e6}, {"switch.pfc_xoff_bytes", 1e6}, {"pcie.doorbell_ns", 150},
-      {"pcie.read_ns", 400}, {"pcie.write_ns", 200}, {"pcie.bandwidth_gbps", 120}, {"nic.tx_latency_ns", 50},
-      {"nic.rx_latency_ns", 50}, {"nic.tx_message_ns", 7}, {"nic.rx_write_ns", 7}, {"nic.rx_read_ns", 7},
-      {"nic.rx_send_ns", 7}, {"nic.rx_atomic_ns", 20}, {"nic.rx_ack_ns", 5}, {"nic.max_inline_bytes", 220},
-      {"nic.cache_bytes", 2e6}, {"nic.qp_state_bytes", 375}, {"nic.qp_miss_ns", 100}, {"nic.mr_state_bytes", 64},
-      {"nic.page_state_bytes", 8}, {"nic.mr_miss_ns", 100}, {"nic.page_bytes", 2097152},
-      {"nic.max_outstanding_reads", 16}, {"nic.has_dc", 1}, {"nic.dc_reconnect_ns", 900},
-      {"nic.device_memory_bytes", 65536}, {"nic.device_memory_saving_ns", 100}, {"cpu.post_ns", 50},
-      {"cpu.post_request_ns", 15}, {"cpu.poll_ns", 20}, {"cpu.empty_poll_ns", 10}, {"cpu.clock_read_ns", 8},
-      {"cpu.predicate_ns", 5}, {"cpu.lock_ns", 10}, {"cpu.lock_handoff_ns", 60}, {"cpu.memcpy_gbps", 80},
-      {"cpu.memcpy_far_gbps", 40}, {"cpu.context_switch_ns", 1000}, {"cpu.timeslice_us", 1000},
-      {"control.create_qp_us", 10}, {"control.create_qp_nic_us", 5}, {"control.handshake_us", 10},
-      {"storage.rate_gbps", 10}};
+  for (const ParameterInfo& info : SimProfile::parameters())
+    values[std::string(info.name)] = info.min;
+  const std::pair<const char*, double> set[] = {{"topology.nodes_per_tor", 16},
+                                                {"topology.uplinks_per_tor", 4},
+                                                {"topology.uplink_gbps", 100},
+                                                {"link.rate_gbps", 100},
+                                                {"link.mtu_bytes", 4096},
+                                                {"link.overhead_bytes", 60},
+                                                {"link.datagram_overhead_bytes", 80},
+                                                {"link.ack_bytes", 60},
+                                                {"link.propagation_ns", 20},
+                                                {"link.lossless", 1},
+                                                {"switch.latency_ns", 150},
+                                                {"switch.buffer_bytes", 12e6},
+                                                {"switch.ecn_threshold_bytes", 1e6},
+                                                {"switch.pfc_xoff_bytes", 1e6},
+                                                {"pcie.doorbell_ns", 150},
+                                                {"pcie.read_ns", 400},
+                                                {"pcie.write_ns", 200},
+                                                {"pcie.bandwidth_gbps", 120},
+                                                {"nic.tx_latency_ns", 50},
+                                                {"nic.rx_latency_ns", 50},
+                                                {"nic.tx_message_ns", 7},
+                                                {"nic.rx_write_ns", 7},
+                                                {"nic.rx_read_ns", 7},
+                                                {"nic.rx_send_ns", 7},
+                                                {"nic.rx_atomic_ns", 20},
+                                                {"nic.rx_ack_ns", 5},
+                                                {"nic.max_inline_bytes", 220},
+                                                {"nic.cache_bytes", 2e6},
+                                                {"nic.qp_state_bytes", 375},
+                                                {"nic.qp_miss_ns", 100},
+                                                {"nic.mr_state_bytes", 64},
+                                                {"nic.page_state_bytes", 8},
+                                                {"nic.mr_miss_ns", 100},
+                                                {"nic.page_bytes", 2097152},
+                                                {"nic.max_outstanding_reads", 16},
+                                                {"nic.has_dc", 1},
+                                                {"nic.dc_reconnect_ns", 900},
+                                                {"nic.device_memory_bytes", 65536},
+                                                {"nic.device_memory_saving_ns", 100},
+                                                {"cpu.post_ns", 50},
+                                                {"cpu.post_request_ns", 15},
+                                                {"cpu.poll_ns", 20},
+                                                {"cpu.empty_poll_ns", 10},
+                                                {"cpu.clock_read_ns", 8},
+                                                {"cpu.predicate_ns", 5},
+                                                {"cpu.lock_ns", 10},
+                                                {"cpu.lock_handoff_ns", 60},
+                                                {"cpu.memcpy_gbps", 80},
+                                                {"cpu.memcpy_far_gbps", 40},
+                                                {"cpu.context_switch_ns", 1000},
+                                                {"cpu.timeslice_us", 1000},
+                                                {"control.create_qp_us", 10},
+                                                {"control.create_qp_nic_us", 5},
+                                                {"control.handshake_us", 10},
+                                                {"storage.rate_gbps", 10}};
   for (const auto& [name, value] : set) values.at(name) = value;
   return values;
 }

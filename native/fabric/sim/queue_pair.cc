@@ -51,14 +51,16 @@ PostResult SimSharedReceiveQueue::post_receive(std::span<const ReceiveRequest> r
 
 // ---- completion queue ----
 
-SimCompletionQueue::SimCompletionQueue(Nic& nic, std::uint32_t entries) : nic_(nic), entries_(entries), ring_(std::bit_ceil(entries)) {}
+SimCompletionQueue::SimCompletionQueue(Nic& nic, std::uint32_t entries)
+    : nic_(nic), entries_(entries), ring_(std::bit_ceil(entries)) {}
 
 SimCompletionQueue::~SimCompletionQueue() {
   for (; head_ != tail_; ++head_)
     if (QueuePairCore* qp = at(head_).qp) drop_reference(qp);
 }
 
-void SimCompletionQueue::push(const Completion& completion, QueuePairCore* qp, std::uint64_t retire) {
+void SimCompletionQueue::push(const Completion& completion, QueuePairCore* qp,
+                              std::uint64_t retire) {
   if (overrun_) return;
   if (tail_ - head_ == entries_) {
     overrun_ = true;
@@ -103,10 +105,17 @@ void SimCompletionQueue::purge(const QueuePairCore& qp) {
 // ---- queue pair ----
 
 QueuePairCore::QueuePairCore(Nic& owner, const QpOptions& wanted, const SimProtectionDomain& pd,
-                             SimCompletionQueue& send, SimCompletionQueue& receive, ReceiveQueue* shared)
-    : nic(owner), options(wanted), domain(pd), send_queue(&send), receive_queue(&receive),
-      entries(std::bit_ceil(wanted.send_entries)), sges(entries.size() * wanted.max_sges),
-      inline_data(entries.size() * wanted.max_inline), receives(shared) {
+                             SimCompletionQueue& send, SimCompletionQueue& receive,
+                             ReceiveQueue* shared)
+    : nic(owner),
+      options(wanted),
+      domain(pd),
+      send_queue(&send),
+      receive_queue(&receive),
+      entries(std::bit_ceil(wanted.send_entries)),
+      sges(entries.size() * wanted.max_sges),
+      inline_data(entries.size() * wanted.max_inline),
+      receives(shared) {
   if (shared != nullptr) return;
   own_receives = std::make_unique<ReceiveQueue>(wanted.receive_entries, wanted.max_sges);
   receives = own_receives.get();
@@ -118,7 +127,8 @@ void drop_reference(QueuePairCore* core) {
   delete core;
 }
 
-SimQueuePair::SimQueuePair(Nic& nic, std::unique_ptr<QueuePairCore> core) : nic_(nic), core_(std::move(core)) {}
+SimQueuePair::SimQueuePair(Nic& nic, std::unique_ptr<QueuePairCore> core)
+    : nic_(nic), core_(std::move(core)) {}
 
 SimQueuePair::~SimQueuePair() {
   QueuePairCore& qp = *core_;
@@ -143,10 +153,12 @@ QpAddress SimQueuePair::address() const {
 
 PostError SimQueuePair::check(const WorkRequest& request) const {
   const QpOptions& options = core_->options;
-  if (request.opcode >= Opcode::kReceive || request.sge_count > options.max_sges) return PostError::kInvalid;
+  if (request.opcode >= Opcode::kReceive || request.sge_count > options.max_sges)
+    return PostError::kInvalid;
   const bool by_handle = options.transport == Transport::kUd || options.transport == Transport::kDc;
   if (by_handle && request.address_handle == nullptr) return PostError::kInvalid;
-  const bool data_back = request.opcode == Opcode::kRead || request.opcode == Opcode::kCompareSwap ||
+  const bool data_back = request.opcode == Opcode::kRead ||
+                         request.opcode == Opcode::kCompareSwap ||
                          request.opcode == Opcode::kFetchAdd;
   if (options.transport == Transport::kUd && !is_send(request.opcode)) return PostError::kInvalid;
   if (options.transport == Transport::kUc && data_back) return PostError::kInvalid;
@@ -178,7 +190,8 @@ void SimQueuePair::enqueue(const WorkRequest& request) {
   entry.executed = false;
   std::uint64_t length = 0;
   std::byte* inline_to = (request.flags & kInline) != 0 ? qp.entry_inline(sequence) : nullptr;
-  Sge* sges = request.sge_count <= 1 ? &entry.first_sge : &qp.sges[qp.slot_of(sequence) * qp.options.max_sges];
+  Sge* sges = request.sge_count <= 1 ? &entry.first_sge
+                                     : &qp.sges[qp.slot_of(sequence) * qp.options.max_sges];
   for (std::uint32_t i = 0; i < request.sge_count; ++i) {
     sges[i] = request.sges[i];
     if (inline_to != nullptr && sges[i].length > 0)
@@ -256,23 +269,26 @@ void SimQueuePair::connect(const QpAddress& peer) {
 void SimQueuePair::modify(QpState next, const QpAddress* peer) {
   QueuePairCore& qp = *core_;
   const SimProfile& profile = nic_.fabric().profile;
-  const bool connected = qp.options.transport == Transport::kRc || qp.options.transport == Transport::kUc;
+  const bool connected =
+      qp.options.transport == Transport::kRc || qp.options.transport == Transport::kUc;
   const QpState from = qp.state;
-  const bool allowed =
-      next == QpState::kError || next == QpState::kReset ||
-      (next == QpState::kInit && from == QpState::kReset) ||
-      (next == QpState::kReadyToReceive && from == QpState::kInit) ||
-      (next == QpState::kReadyToSend && (from == QpState::kReadyToReceive || from == QpState::kSendQueueError));
+  const bool allowed = next == QpState::kError || next == QpState::kReset ||
+                       (next == QpState::kInit && from == QpState::kReset) ||
+                       (next == QpState::kReadyToReceive && from == QpState::kInit) ||
+                       (next == QpState::kReadyToSend &&
+                        (from == QpState::kReadyToReceive || from == QpState::kSendQueueError));
   if (!allowed)
-    throw Error(ErrorCode::kInvalidArgument, std::string("queue pair cannot go from ") + to_string(from) + " to " +
-                                                 to_string(next) + ": the order is RESET, INIT, RTR, RTS");
+    throw Error(ErrorCode::kInvalidArgument, std::string("queue pair cannot go from ") +
+                                                 to_string(from) + " to " + to_string(next) +
+                                                 ": the order is RESET, INIT, RTR, RTS");
   double total = profile.control_modify_init_us;
   if (next == QpState::kReadyToReceive) {
     total = profile.control_modify_rtr_us;
     if (connected) {
       if (peer == nullptr || peer->node >= nic_.fabric().nics.size())
         throw Error(ErrorCode::kInvalidArgument,
-                    "connecting needs the peer's address, of a node below " + std::to_string(nic_.fabric().nics.size()));
+                    "connecting needs the peer's address, of a node below " +
+                        std::to_string(nic_.fabric().nics.size()));
       qp.peer_nic = nic_.fabric().nics[peer->node].get();
       qp.peer_number = peer->qp_num;
     }

@@ -27,7 +27,10 @@ class ReceiveQueue {
     std::uint32_t sge_count = 0;
   };
   ReceiveQueue(std::uint32_t entries, std::uint32_t max_sges)
-      : limit_(entries), entries_(std::bit_ceil(entries)), sges_(entries_.size() * max_sges), max_sges_(max_sges) {}
+      : limit_(entries),
+        entries_(std::bit_ceil(entries)),
+        sges_(entries_.size() * max_sges),
+        max_sges_(max_sges) {}
   PostResult post(std::span<const ReceiveRequest> requests);
   bool empty() const { return head_ == tail_; }
   Entry take(std::vector<Sge>& sges);  // not empty()
@@ -53,10 +56,12 @@ class SimSharedReceiveQueue final : public SharedReceiveQueue {
   ReceiveQueue queue;
 };
 
-// One slot of a send queue. Small, because a ring is walked from end to end and a big one leaves the cache.
+// One slot of a send queue. Small, because a ring is walked from end to end and a big one leaves
+// the cache.
 struct SendEntry {
   std::uint64_t wr_id = 0, remote_addr = 0;
-  std::uint64_t compare_add = 0, swap = 0;  // after execution `swap` holds the old value, for retransmissions
+  std::uint64_t compare_add = 0,
+                swap = 0;  // after execution `swap` holds the old value, for retransmissions
   const SimAddressHandle* address_handle = nullptr;
   Picos visible_at = 0;  // when the doorbell has reached the NIC
   Sge first_sge;
@@ -71,11 +76,12 @@ struct SendEntry {
   }
 };
 
-/// The NIC's side of a queue pair. It outlives the QueuePair object while messages still refer to it.
+/// The NIC's side of a queue pair. It outlives the QueuePair object while messages still refer to
+/// it.
 class QueuePairCore final : public SimEvent {
  public:
-  QueuePairCore(Nic& nic, const QpOptions& options, const SimProtectionDomain& pd, SimCompletionQueue& send,
-                SimCompletionQueue& receive, ReceiveQueue* shared);
+  QueuePairCore(Nic& nic, const QpOptions& options, const SimProtectionDomain& pd,
+                SimCompletionQueue& send, SimCompletionQueue& receive, ReceiveQueue* shared);
   /// The retry timer.
   void fire(Picos now) override;
 
@@ -93,11 +99,11 @@ class QueuePairCore final : public SimEvent {
   // Send queue: sequence numbers count requests; retired <= completed <= next <= posted.
   std::vector<SendEntry> entries;  // a power of two of them, at least options.send_entries
   std::uint64_t slot_of(std::uint64_t sequence) const { return sequence & (entries.size() - 1); }
-  std::vector<Sge> sges;             // entries x max_sges, for requests with more than one
+  std::vector<Sge> sges;               // entries x max_sges, for requests with more than one
   std::vector<std::byte> inline_data;  // entries x max_inline
-  std::uint64_t retired = 0;    // slots given back by polling
-  std::uint64_t completed = 0;  // all before have completed
-  std::uint64_t next = 0;       // the next to send
+  std::uint64_t retired = 0;           // slots given back by polling
+  std::uint64_t completed = 0;         // all before have completed
+  std::uint64_t next = 0;              // the next to send
   std::uint64_t posted = 0;
   std::uint32_t chunk_offset = 0;  // progress within `next`
   SendEntry& entry(std::uint64_t sequence) { return entries[slot_of(sequence)]; }
@@ -115,16 +121,18 @@ class QueuePairCore final : public SimEvent {
   Picos ready_at = 0;
   QueuePairCore* next_active = nullptr;
   std::uint32_t outstanding_reads = 0;  // reads and atomics from `completed` up to `next`
-  bool blocked = false;  // by a fence, or by too many reads: a response reactivates
+  bool blocked = false;                 // by a fence, or by too many reads: a response reactivates
   const Nic* dc_target = nullptr;
   Picos last_completion = 0;
-  // Requests of a queue pair reach the target in order, and so do their responses, whatever each one costs there.
+  // Requests of a queue pair reach the target in order, and so do their responses, whatever each
+  // one costs there.
   Picos last_request_due = 0, last_response_due = 0;
   std::uint64_t awaited = 0;  // completed must reach this before a local error may be reported
   Status pending_failure = Status::kSuccess;  // of the request `next`
 
-  // Retransmission. The responder's half of the connection state stands here too, because a simulated
-  // connection has exactly one initiator: what the responder expects next, and since when.
+  // Retransmission. The responder's half of the connection state stands here too, because a
+  // simulated connection has exactly one initiator: what the responder expects next, and since
+  // when.
   std::uint32_t epoch = 0;
   std::uint64_t expected = 0;
   std::uint32_t expected_offset = 0;
@@ -145,7 +153,9 @@ class QueuePairCore final : public SimEvent {
   bool destroyed = false;
   std::uint32_t references = 0;  // messages and completions that name this
 
-  bool ordered() const { return options.transport == Transport::kRc || options.transport == Transport::kDc; }
+  bool ordered() const {
+    return options.transport == Transport::kRc || options.transport == Transport::kDc;
+  }
 };
 
 class SimCompletionQueue final : public CompletionQueue {

@@ -1,6 +1,6 @@
-// From the send queue to the link: the requester engine takes requests of the active queue pairs in turn,
-// fetches their payload over PCIe and reserves the link. It never runs far ahead of the link, so that
-// later requests of other queue pairs find their turn.
+// From the send queue to the link: the requester engine takes requests of the active queue pairs in
+// turn, fetches their payload over PCIe and reserves the link. It never runs far ahead of the link,
+// so that later requests of other queue pairs find their turn.
 #include <algorithm>
 
 #include "fabric/sim/nic.h"
@@ -19,16 +19,19 @@ void Nic::append_active(QueuePairCore& qp) {
   active_tail_ = &qp;
 }
 
-// An idle engine's next turn is known when the doorbell rings: it takes requests that fetch no payload at
-// once, which saves an event. A payload is fetched when its time comes, since its bytes may still change.
+// An idle engine's next turn is known when the doorbell rings: it takes requests that fetch no
+// payload at once, which saves an event. A payload is fetched when its time comes, since its bytes
+// may still change.
 void Nic::doorbell(QueuePairCore& qp, Picos when) {
   if (active_head_ == nullptr && !dead_ && !qp.retry_pending()) {
     Step step = Step::kSent;
     for (int i = 0; i < kBurst && step == Step::kSent; ++i) {
-      const Picos free = std::max({engine_free_ - kEngineAhead, link_free_ - kLinkAhead, paused_until_});
+      const Picos free =
+          std::max({engine_free_ - kEngineAhead, link_free_ - kLinkAhead, paused_until_});
       if (qp.next == qp.posted) return;
       const SendEntry& entry = qp.entry(qp.next);
-      const bool fetches = !entry.needs_data_back() && entry.length > 0 && (entry.flags & kInline) == 0;
+      const bool fetches =
+          !entry.needs_data_back() && entry.length > 0 && (entry.flags & kInline) == 0;
       if (fetches || free > when || qp.chunk_offset != 0) break;
       step = send_chunk(qp, when);
     }
@@ -58,7 +61,8 @@ void Nic::fire(Picos now) {
   Picos next_turn = kNever;
   const QueuePairCore* first_waiting = nullptr;
   while (active_head_ != nullptr && !dead_) {
-    const Picos free = std::max({engine_free_ - kEngineAhead, link_free_ - kLinkAhead, paused_until_});
+    const Picos free =
+        std::max({engine_free_ - kEngineAhead, link_free_ - kLinkAhead, paused_until_});
     if (free > now) {
       next_turn = std::min(next_turn, free);
       break;
@@ -102,15 +106,18 @@ Status Nic::check_local(const QueuePairCore& qp, std::uint64_t sequence) const {
     if (sges[i].length == 0) continue;
     const Region* region = regions.find(sges[i].lkey);
     if (region == nullptr || region->domain != &qp.domain || sges[i].addr < region->addr ||
-        sges[i].length > region->size || sges[i].addr - region->addr > region->size - sges[i].length)
+        sges[i].length > region->size ||
+        sges[i].addr - region->addr > region->size - sges[i].length)
       return Status::kLocalProtection;
-    if (entry.needs_data_back() && (region->access & kLocalWrite) == 0) return Status::kLocalProtection;
+    if (entry.needs_data_back() && (region->access & kLocalWrite) == 0)
+      return Status::kLocalProtection;
   }
   return Status::kSuccess;
 }
 
 Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
-  if (qp.next == qp.posted || qp.pending_failure != Status::kSuccess || qp.retry_pending() || qp.destroyed)
+  if (qp.next == qp.posted || qp.pending_failure != Status::kSuccess || qp.retry_pending() ||
+      qp.destroyed)
     return Step::kBlocked;
   SendEntry& entry = qp.entry(qp.next);
   const NicTimes& t = times();
@@ -152,7 +159,8 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
   message.remote_qkey = entry.remote_qkey;
   message.compare_add = entry.compare_add;
   message.swap = entry.swap;
-  const bool by_handle = qp.options.transport == Transport::kUd || qp.options.transport == Transport::kDc;
+  const bool by_handle =
+      qp.options.transport == Transport::kUd || qp.options.transport == Transport::kDc;
   message.target = by_handle ? entry.address_handle->target : qp.peer_nic;
   message.remote_qpn = by_handle ? entry.remote_qpn : qp.peer_number;
   message.offset = qp.chunk_offset;
@@ -169,8 +177,9 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
     message.length = std::min(entry.length - qp.chunk_offset, fabric_.network.chunk_bytes());
     message.last = message.offset + message.length == entry.length;
     message.has_payload = gather(message, qp, sequence);
-    const auto wire = qp.options.transport == Transport::kUd ? fabric_.network.datagram(message.length)
-                                                             : fabric_.network.connected(message.length);
+    const auto wire = qp.options.transport == Transport::kUd
+                          ? fabric_.network.datagram(message.length)
+                          : fabric_.network.connected(message.length);
     message.wire_bytes = wire.bytes;
     counters_.packets += wire.packets - 1;
     if (message.length > 0 && (entry.flags & kInline) == 0) {
@@ -191,8 +200,10 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
   if (fetch != 0) {
     pcie_free_ = std::max(pcie_free_, engine_free_) +
                  static_cast<Picos>(static_cast<double>(message.length) * t.pcie_picos_per_byte);
-    // The message goes out while its end is still being fetched, which cannot leave before it is there.
-    ready = std::max(ready, pcie_free_ + t.tx_latency + fetch - fabric_.network.wire_time(message.wire_bytes));
+    // The message goes out while its end is still being fetched, which cannot leave before it is
+    // there.
+    ready = std::max(
+        ready, pcie_free_ + t.tx_latency + fetch - fabric_.network.wire_time(message.wire_bytes));
   }
   const bool last = message.last, signaled = message.signaled;
   trace("sends", message, engine_free_);
@@ -230,9 +241,11 @@ bool Nic::gather(Message& message, QueuePairCore& qp, std::uint64_t sequence) {
     }
     const Region* region = regions.find(sges[i].lkey);
     if (region == nullptr) return false;  // deregistered while in use
-    const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(sges[i].length - skip, message.length - copied));
+    const auto bytes = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(sges[i].length - skip, message.length - copied));
     if (region->synthetic) return false;
-    std::memcpy(message.payload() + copied, region->data + (sges[i].addr + skip - region->addr), bytes);
+    std::memcpy(message.payload() + copied, region->data + (sges[i].addr + skip - region->addr),
+                bytes);
     copied += bytes;
     skip = 0;
   }
@@ -247,14 +260,26 @@ void Nic::transmit(Message& message, Picos ready) {
   message.placement = t.dma_write;
   Picos& engine = message.engine;
   switch (message.opcode) {
-    case Opcode::kWrite: engine = t.rx_write; break;
-    case Opcode::kRead: engine = t.rx_read; message.placement = t.dma_read; break;
+    case Opcode::kWrite:
+      engine = t.rx_write;
+      break;
+    case Opcode::kRead:
+      engine = t.rx_read;
+      message.placement = t.dma_read;
+      break;
     case Opcode::kCompareSwap:
-    case Opcode::kFetchAdd: engine = t.rx_atomic; message.placement = t.dma_read; break;
-    default: engine = t.rx_send; break;
+    case Opcode::kFetchAdd:
+      engine = t.rx_atomic;
+      message.placement = t.dma_read;
+      break;
+    default:
+      engine = t.rx_send;
+      break;
   }
-  if (!message.first) engine = 0;
-  else if (message.initiator->options.transport == Transport::kDc) engine += t.dc_message;
+  if (!message.first)
+    engine = 0;
+  else if (message.initiator->options.transport == Transport::kDc)
+    engine += t.dc_message;
   if (message.rkey != 0 && times().device_memory_saving > 0) {
     const Region* region = message.target->regions.find(message.rkey);
     if (region != nullptr && region->on_device)
@@ -263,8 +288,10 @@ void Nic::transmit(Message& message, Picos ready) {
   Picos arrival = ready;
   if (message.target != this) {
     link_free_ = std::max(link_free_, ready) + fabric_.network.wire_time(message.wire_bytes);
-    const std::uint64_t flow = (std::uint64_t{message.source_number} << 32) ^ message.target->node();
-    arrival = fabric_.network.cross(node_, message.target->node(), link_free_, message.wire_bytes, flow);
+    const std::uint64_t flow =
+        (std::uint64_t{message.source_number} << 32) ^ message.target->node();
+    arrival =
+        fabric_.network.cross(node_, message.target->node(), link_free_, message.wire_bytes, flow);
   }
   message.owner = message.target;
   Picos& due = message.initiator->last_request_due;
@@ -286,17 +313,21 @@ void Nic::complete_locally(QueuePairCore& qp, std::uint64_t sequence, Picos at) 
 }
 
 Picos Nic::touch_state(const QueuePairCore& qp) {
-  if (!cache.overflows()) [[likely]] return 0;
+  if (!cache.overflows()) [[likely]]
+    return 0;
   const bool hit = cache.access(qp.serial, fabric_.profile.nic_qp_state_bytes);
   ++(hit ? counters_.cache_hits : counters_.cache_misses);
   return hit ? 0 : times().qp_miss;
 }
 
 Picos Nic::touch_translation(const Region& region, std::uint64_t addr) {
-  if (!cache.overflows()) [[likely]] return 0;
-  const std::uint64_t page = (addr - region.addr) / static_cast<std::uint64_t>(fabric_.profile.nic_page_bytes);
-  const bool hit = cache.access((region.serial << 24) ^ page ^ (1ULL << 63),
-                                fabric_.profile.nic_page_state_bytes + fabric_.profile.nic_mr_state_bytes);
+  if (!cache.overflows()) [[likely]]
+    return 0;
+  const std::uint64_t page =
+      (addr - region.addr) / static_cast<std::uint64_t>(fabric_.profile.nic_page_bytes);
+  const bool hit =
+      cache.access((region.serial << 24) ^ page ^ (1ULL << 63),
+                   fabric_.profile.nic_page_state_bytes + fabric_.profile.nic_mr_state_bytes);
   ++(hit ? counters_.cache_hits : counters_.cache_misses);
   return hit ? 0 : times().mr_miss;
 }

@@ -1,5 +1,5 @@
-// From the port to the memory: a request passes the switch port and the responder engine, is checked as a
-// NIC checks it, takes effect, and is answered.
+// From the port to the memory: a request passes the switch port and the responder engine, is
+// checked as a NIC checks it, takes effect, and is answered.
 #include <algorithm>
 
 #include "fabric/sim/nic.h"
@@ -9,7 +9,8 @@ namespace pyrdma::fabric::sim {
 
 Nic::Passage Nic::pass_port(Message& message, Picos now, Picos engine_cost, Picos not_before) {
   Picos arrival = now - message.lead;
-  Nic& sender = message.stage == Message::Stage::kResponseArrives ? *message.target : message.initiator->nic;
+  Nic& sender =
+      message.stage == Message::Stage::kResponseArrives ? *message.target : message.initiator->nic;
   if (&sender != this) {
     const Network::PortResult port = fabric_.network.enter_port(node_, arrival, message.wire_bytes);
     if (port.dropped) {
@@ -63,9 +64,11 @@ QueuePairCore* Nic::find_target(const Message& message) const {
     case Transport::kRc:
     case Transport::kUc:
       return target->peer_nic == &qp.nic && target->peer_number == qp.number ? target : nullptr;
-    case Transport::kUd: return target->options.qkey == message.remote_qkey ? target : nullptr;
+    case Transport::kUd:
+      return target->options.qkey == message.remote_qkey ? target : nullptr;
     case Transport::kDc:
-      return target->options.dc_target && target->options.qkey == message.remote_qkey ? target : nullptr;
+      return target->options.dc_target && target->options.qkey == message.remote_qkey ? target
+                                                                                      : nullptr;
   }
   return nullptr;
 }
@@ -108,18 +111,20 @@ void Nic::request_executes(Message& message, Picos now) {
     return respond(message, now, now);
   if (message.last && message.signaled) return respond(message, now - message.placement, now);
   // The acknowledgement of an unsignaled request is not followed, but it uses the link.
-  if (message.last) link_free_ = std::max(link_free_, now - message.placement) +
-                                 fabric_.network.wire_time(fabric_.network.control().bytes);
+  if (message.last)
+    link_free_ = std::max(link_free_, now - message.placement) +
+                 fabric_.network.wire_time(fabric_.network.control().bytes);
   release(message);
 }
 
-const Region* Nic::accessible(const Message& message, const QueuePairCore& target, std::uint64_t addr,
-                              std::uint64_t bytes, std::uint32_t access) const {
+const Region* Nic::accessible(const Message& message, const QueuePairCore& target,
+                              std::uint64_t addr, std::uint64_t bytes, std::uint32_t access) const {
   const Region* region = regions.find(message.rkey);
   if (region == nullptr || region->domain != &target.domain || (region->access & access) == 0 ||
       (target.options.access & access) == 0)
     return nullptr;
-  if (addr < region->addr || bytes > region->size || addr - region->addr > region->size - bytes) return nullptr;
+  if (addr < region->addr || bytes > region->size || addr - region->addr > region->size - bytes)
+    return nullptr;
   return region;
 }
 
@@ -132,7 +137,8 @@ Status Nic::execute(Message& message, QueuePairCore& target, Picos now, bool dup
       if (message.total > 0) {  // a write of nothing is not checked
         const Region* region = accessible(message, target, addr, message.length, kRemoteWrite);
         if (region == nullptr) return Status::kRemoteAccess;
-        if (message.has_payload) place(region->data + (addr - region->addr), message.payload(), message.length);
+        if (message.has_payload)
+          place(region->data + (addr - region->addr), message.payload(), message.length);
       }
       if (message.opcode == Opcode::kWriteImm && message.last) break;
       fabric_.scheduler.touch(env_.threads());
@@ -140,27 +146,36 @@ Status Nic::execute(Message& message, QueuePairCore& target, Picos now, bool dup
     }
     case Opcode::kRead: {
       if (message.total == 0) return Status::kSuccess;
-      const Region* region = accessible(message, target, message.remote_addr, message.total, kRemoteRead);
+      const Region* region =
+          accessible(message, target, message.remote_addr, message.total, kRemoteRead);
       return region == nullptr ? Status::kRemoteAccess : execute_read(message, *region);
     }
     case Opcode::kCompareSwap:
     case Opcode::kFetchAdd: {
       if (message.remote_addr % 8 != 0) return Status::kRemoteInvalidRequest;
       const Region* region = accessible(message, target, message.remote_addr, 8, kRemoteAtomic);
-      return region == nullptr ? Status::kRemoteAccess : execute_atomic(message, *region, duplicate);
+      return region == nullptr ? Status::kRemoteAccess
+                               : execute_atomic(message, *region, duplicate);
     }
-    default: if (duplicate) return Status::kSuccess; break;
+    default:
+      if (duplicate) return Status::kSuccess;
+      break;
   }
   switch (deliver(message, target, message.opcode != Opcode::kWriteImm)) {
-    case Delivery::kDone: return Status::kSuccess;
-    case Delivery::kTooLong: return Status::kRemoteInvalidRequest;
-    case Delivery::kBadBuffer: return Status::kRemoteOperation;
-    case Delivery::kNotReady: break;
+    case Delivery::kDone:
+      return Status::kSuccess;
+    case Delivery::kTooLong:
+      return Status::kRemoteInvalidRequest;
+    case Delivery::kBadBuffer:
+      return Status::kRemoteOperation;
+    case Delivery::kNotReady:
+      break;
   }
   ++counters_.rnr_naks;
   QueuePairCore& qp = *message.initiator;
   if (qp.ordered())
-    schedule_retry(qp, message.sequence, now + to_picos(Time{target.options.rnr_timer_us} * kMicrosecond), true);
+    schedule_retry(qp, message.sequence,
+                   now + to_picos(Time{target.options.rnr_timer_us} * kMicrosecond), true);
   return Status::kRnrRetryExceeded;
 }
 
@@ -171,7 +186,8 @@ Status Nic::execute_read(Message& message, const Region& region) {
   message.has_payload = !region.synthetic;
   message.reserve_payload();
   if (message.has_payload)
-    std::memcpy(message.payload(), region.data + (message.remote_addr - region.addr), message.length);
+    std::memcpy(message.payload(), region.data + (message.remote_addr - region.addr),
+                message.length);
   return Status::kSuccess;
 }
 
@@ -180,11 +196,14 @@ Status Nic::execute_atomic(Message& message, const Region& region, bool duplicat
   message.length = 8;
   message.has_payload = true;
   if (!duplicate || !entry.executed) {
-    auto* word = reinterpret_cast<std::uint64_t*>(region.data + (message.remote_addr - region.addr));
+    auto* word =
+        reinterpret_cast<std::uint64_t*>(region.data + (message.remote_addr - region.addr));
     entry.swap = *word;
     entry.executed = true;
-    if (message.opcode == Opcode::kFetchAdd) *word += message.compare_add;
-    else if (*word == message.compare_add) *word = message.swap;
+    if (message.opcode == Opcode::kFetchAdd)
+      *word += message.compare_add;
+    else if (*word == message.compare_add)
+      *word = message.swap;
     fabric_.scheduler.touch(env_.threads());
   }
   std::memcpy(message.payload(), &entry.swap, 8);
@@ -215,12 +234,14 @@ Nic::Delivery Nic::deliver(Message& message, QueuePairCore& target, bool with_da
         continue;
       }
       const Region* region = regions.find(sge.lkey);
-      if (region == nullptr || region->domain != &target.domain || (region->access & kLocalWrite) == 0 ||
-          sge.addr < region->addr || sge.length > region->size || sge.addr - region->addr > region->size - sge.length) {
+      if (region == nullptr || region->domain != &target.domain ||
+          (region->access & kLocalWrite) == 0 || sge.addr < region->addr ||
+          sge.length > region->size || sge.addr - region->addr > region->size - sge.length) {
         fail_receive(target, Status::kLocalProtection);
         return Delivery::kBadBuffer;
       }
-      const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(sge.length - skip, message.length - copied));
+      const auto bytes = static_cast<std::uint32_t>(
+          std::min<std::uint64_t>(sge.length - skip, message.length - copied));
       if (message.has_payload)
         place(region->data + (sge.addr + skip - region->addr), message.payload() + copied, bytes);
       copied += bytes;
@@ -263,14 +284,16 @@ void Nic::respond(Message& message, Picos at, Picos now) {
   Nic& initiator = message.initiator->nic;
   const bool data = message.status == Status::kSuccess && message.length > 0 &&
                     message.initiator->entry(message.sequence).needs_data_back();
-  message.wire_bytes = data ? fabric_.network.connected(message.length).bytes : fabric_.network.control().bytes;
+  message.wire_bytes =
+      data ? fabric_.network.connected(message.length).bytes : fabric_.network.control().bytes;
   counters_.wire_bytes += static_cast<std::uint64_t>(message.wire_bytes);
   message.placement = t.dma_write;
   message.engine = message.last ? t.rx_ack : 0;
   Picos arrival = at;
   if (&initiator != this) {
     link_free_ = std::max(link_free_, at) + fabric_.network.wire_time(message.wire_bytes);
-    const std::uint64_t flow = (std::uint64_t{message.source_number} << 32) ^ initiator.node() ^ (1ULL << 31);
+    const std::uint64_t flow =
+        (std::uint64_t{message.source_number} << 32) ^ initiator.node() ^ (1ULL << 31);
     arrival = fabric_.network.cross(node_, initiator.node(), link_free_, message.wire_bytes, flow);
   }
   message.target = this;
@@ -302,7 +325,8 @@ void Nic::continue_read(Message& message, Picos now) {
   piece.has_payload = region != nullptr && !region->synthetic;
   if (piece.has_payload) {
     piece.reserve_payload();
-    std::memcpy(piece.payload(), region->data + (message.remote_addr + piece.offset - region->addr), piece.length);
+    std::memcpy(piece.payload(), region->data + (message.remote_addr + piece.offset - region->addr),
+                piece.length);
   }
   message.offset += piece.length;
   const bool done = piece.last || region == nullptr;

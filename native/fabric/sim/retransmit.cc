@@ -1,6 +1,6 @@
-// What a reliable connection does when something does not get through: go-back-N from what the responder
-// expects, after a negative acknowledgement or a timeout; waiting for a receiver that is not ready; giving
-// up with an error completion and flushing the rest.
+// What a reliable connection does when something does not get through: go-back-N from what the
+// responder expects, after a negative acknowledgement or a timeout; waiting for a receiver that is
+// not ready; giving up with an error completion and flushing the rest.
 #include <algorithm>
 
 #include "fabric/sim/nic.h"
@@ -12,13 +12,15 @@ void Nic::lost(Message& message, Picos now, bool later_packets_tell) {
   QueuePairCore& qp = *message.initiator;
   if (qp.ordered() && message.epoch == qp.epoch) {
     const bool response = message.stage == Message::Stage::kResponseArrives;
-    // A later packet, behind what the port still holds, makes the responder ask for the lost one; else the
-    // initiator's timer must notice.
-    const Picos wait = later_packets_tell ? fabric_.network.port_backlog(node_, now) + fabric_.network.round_trip() +
+    // A later packet, behind what the port still holds, makes the responder ask for the lost one;
+    // else the initiator's timer must notice.
+    const Picos wait = later_packets_tell ? fabric_.network.port_backlog(node_, now) +
+                                                fabric_.network.round_trip() +
                                                 2 * (times().rx_latency + times().tx_latency)
                                           : to_picos(Time{qp.options.timeout_us} * kMicrosecond);
     if (!qp.retry_pending()) qp.retry_after_timeout = !later_packets_tell;
-    qp.nic.schedule_retry(qp, response ? qp.completed : std::min(qp.expected, message.sequence), now + wait, false);
+    qp.nic.schedule_retry(qp, response ? qp.completed : std::min(qp.expected, message.sequence),
+                          now + wait, false);
   }
   release(message);
 }
@@ -49,8 +51,8 @@ void Nic::retry(QueuePairCore& qp, Picos now) {
     if (qp.options.rnr_retry != kInfiniteRetry && ++qp.rnr_retries > qp.options.rnr_retry)
       return fail(qp, from, Status::kRnrRetryExceeded);
   } else if (qp.retry_after_timeout && ++qp.retries > qp.options.retry_count) {
-    // Deviation: negative acknowledgements do not count, since a chunk stands for several packets, of which
-    // some would have got through.
+    // Deviation: negative acknowledgements do not count, since a chunk stands for several packets,
+    // of which some would have got through.
     return fail(qp, from, Status::kRetryExceeded);
   }
   counters_.retransmitted += qp.next - from;
@@ -59,7 +61,8 @@ void Nic::retry(QueuePairCore& qp, Picos now) {
   qp.next = from;
   qp.chunk_offset = 0;
   qp.outstanding_reads = 0;
-  for (std::uint64_t s = qp.completed; s < from; ++s) qp.outstanding_reads += qp.entry(s).needs_data_back();
+  for (std::uint64_t s = qp.completed; s < from; ++s)
+    qp.outstanding_reads += qp.entry(s).needs_data_back();
   qp.blocked = false;
   activate(qp, now);
 }

@@ -1,4 +1,5 @@
-// What only the simulated fabric has: determinism, virtual time, congestion, NIC caches, control-path time.
+// What only the simulated fabric has: determinism, virtual time, congestion, NIC caches,
+// control-path time.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -12,7 +13,8 @@
 namespace pyrdma::fabric::sim {
 namespace {
 
-SimOptions options(std::uint32_t nodes, std::map<std::string, double> changes = {}, std::uint64_t seed = 1) {
+SimOptions options(std::uint32_t nodes, std::map<std::string, double> changes = {},
+                   std::uint64_t seed = 1) {
   auto values = test_profile_values();
   for (const auto& [name, value] : changes) values.at(name) = value;
   SimOptions result;
@@ -25,8 +27,11 @@ SimOptions options(std::uint32_t nodes, std::map<std::string, double> changes = 
 /// Set-up of a node that talks to `peer`, and a way to end together.
 struct Endpoint {
   Endpoint(Env& node_env, NodeId to, std::size_t bytes, QpOptions qp_options = {})
-      : env(node_env), device(env.device()), pd(device.create_protection_domain()),
-        memory(device.allocate(*pd, bytes)), completions(device.create_completion_queue(1024)) {
+      : env(node_env),
+        device(env.device()),
+        pd(device.create_protection_domain()),
+        memory(device.allocate(*pd, bytes)),
+        completions(device.create_completion_queue(1024)) {
     qp_options.send_entries = 512;
     queue_pair = device.create_queue_pair(*pd, *completions, *completions, qp_options);
     Rendezvous& r = device.rendezvous();
@@ -45,7 +50,11 @@ struct Endpoint {
   }
   Completion next() {
     Completion completion;
-    env.poll_until([&] { return completions->poll({&completion, 1}) == 1; }, kForever, &completions->watch());
+    env.poll_until(
+        [&] {
+          return completions->poll({&completion, 1}) == 1;
+        },
+        kForever, &completions->watch());
     return completion;
   }
   Env& env;
@@ -102,15 +111,17 @@ TEST(Simulation, LatencyOfAReadIsTheSumOfItsSteps) {
     }
     end.meet("end", 1 - env.node());
   });
-  const double wire = 60 * 0.08 + 68 * 0.08;           // request and response at 100 Gb/s
-  const double path = 2 * (20 + 150 + 20);             // cable, switch, cable, both ways
-  const double requester = 50 + 15 + 150 + 7 + 50;     // post, request, doorbell, engine, pipeline
-  const double responder = 50 + 7 + 400;               // pipeline, engine, payload over PCIe
-  const double completion = 50 + 5 + 200 + 20 + 8;     // pipeline, engine, write, poll, clock
-  EXPECT_NEAR(latency, wire + path + requester + responder + completion, 11) << "within one empty poll and rounding";
+  const double wire = 60 * 0.08 + 68 * 0.08;        // request and response at 100 Gb/s
+  const double path = 2 * (20 + 150 + 20);          // cable, switch, cable, both ways
+  const double requester = 50 + 15 + 150 + 7 + 50;  // post, request, doorbell, engine, pipeline
+  const double responder = 50 + 7 + 400;            // pipeline, engine, payload over PCIe
+  const double completion = 50 + 5 + 200 + 20 + 8;  // pipeline, engine, write, poll, clock
+  EXPECT_NEAR(latency, wire + path + requester + responder + completion, 11)
+      << "within one empty poll and rounding";
 }
 
-double goodput_gbps(std::map<std::string, double> changes, std::uint32_t size, int senders, NicCounters* at_target) {
+double goodput_gbps(std::map<std::string, double> changes, std::uint32_t size, int senders,
+                    NicCounters* at_target) {
   SimCluster cluster(options(static_cast<std::uint32_t>(senders) + 1, changes));
   const int count = 200;
   Time begin = kForever, end_time = 0;
@@ -119,7 +130,9 @@ double goodput_gbps(std::map<std::string, double> changes, std::uint32_t size, i
       Endpoint end(env, peer, 1 << 20);
       if (sends) {
         begin = std::min(begin, env.now());
-        for (int i = 0; i < count; ++i) end.queue_pair->write(end.memory->sge(0, size), end.remote, 0, 0, i + 1 == count ? kSignaled : 0);
+        for (int i = 0; i < count; ++i)
+          end.queue_pair->write(end.memory->sge(0, size), end.remote, 0, 0,
+                                i + 1 == count ? kSignaled : 0);
         EXPECT_EQ(end.next().status, Status::kSuccess);
         end_time = std::max(end_time, env.now());
       }
@@ -138,19 +151,22 @@ double goodput_gbps(std::map<std::string, double> changes, std::uint32_t size, i
 TEST(Simulation, LongWritesFillTheLink) {
   const double header_share = 4096.0 / (4096 + 60);
   EXPECT_NEAR(goodput_gbps({}, 65536, 1, nullptr), 100 * header_share, 2);
-  EXPECT_NEAR(goodput_gbps({}, 65536, 4, nullptr), 100 * header_share, 2) << "incast shares one link";
+  EXPECT_NEAR(goodput_gbps({}, 65536, 4, nullptr), 100 * header_share, 2)
+      << "incast shares one link";
 }
 
 TEST(Simulation, ALossySwitchDropsAndTheConnectionRecovers) {
   NicCounters counters;
-  const double gbps = goodput_gbps({{"link.lossless", 0}, {"switch.buffer_bytes", 100000}}, 32768, 4, &counters);
+  const double gbps =
+      goodput_gbps({{"link.lossless", 0}, {"switch.buffer_bytes", 100000}}, 32768, 4, &counters);
   EXPECT_GT(counters.dropped, 0u);
   EXPECT_GT(gbps, 1);
 }
 
 TEST(Simulation, ALosslessSwitchPausesInsteadOfDropping) {
   NicCounters counters;
-  goodput_gbps({{"switch.pfc_xoff_bytes", 50000}, {"switch.ecn_threshold_bytes", 20000}}, 32768, 4, &counters);
+  goodput_gbps({{"switch.pfc_xoff_bytes", 50000}, {"switch.ecn_threshold_bytes", 20000}}, 32768, 4,
+               &counters);
   EXPECT_EQ(counters.dropped, 0u);
   EXPECT_GT(counters.ecn_marked, 0u);
 }
@@ -171,7 +187,8 @@ TEST(Simulation, ControlWorkIsSerialOnTheNic) {
     for (auto& thread : threads) thread->join();
     took = env.now() - start;
   });
-  EXPECT_NEAR(static_cast<double>(took), 910e3, 2e3) << "10 us in parallel, then 10 times 90 us on the NIC";
+  EXPECT_NEAR(static_cast<double>(took), 910e3, 2e3)
+      << "10 us in parallel, then 10 times 90 us on the NIC";
 }
 
 TEST(Simulation, ThreadsShareCores) {
@@ -218,7 +235,8 @@ TEST(Simulation, ErrorsEndTheRun) {
     }
     return std::string("no error");
   };
-  EXPECT_NE(message([](Env& env) { env.poll_until([] { return false; }, kForever); }).find("node2"), std::string::npos)
+  EXPECT_NE(message([](Env& env) { env.poll_until([] { return false; }, kForever); }).find("node2"),
+            std::string::npos)
       << "a deadlock names who waits";
   EXPECT_EQ(message([](Env& env) {
               if (env.node() == 1) throw Error(ErrorCode::kInternal, "on purpose");
@@ -230,7 +248,8 @@ TEST(Simulation, ErrorsEndTheRun) {
               for (;;) env.sleep_until(env.now() + 1);
             }).find("stopped"),
             std::string::npos);
-  EXPECT_EQ(message([](Env& env) { env.work(5); }), "no error") << "the cluster is usable afterwards";
+  EXPECT_EQ(message([](Env& env) { env.work(5); }), "no error")
+      << "the cluster is usable afterwards";
 }
 
 TEST(Simulation, AnIdleNodeIsSmall) {

@@ -1,5 +1,5 @@
-// The NIC's memory for queue-pair contexts and address translations: random replacement, consulted only
-// while the node's whole working set does not fit (else everything hits).
+// The NIC's memory for queue-pair contexts and address translations: random replacement, consulted
+// only while the node's whole working set does not fit (else everything hits).
 #pragma once
 #include <cstdint>
 #include <unordered_map>
