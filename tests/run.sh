@@ -30,6 +30,12 @@ trap 'exit 143' TERM
 
 # --- one kind of test each --------------------------------------------------------------------
 
+same_twice() { # every simulated test twice, equal fingerprints: fabric/contract_worlds_test.h compares
+  [ -x build/release/native/native_tests ] || return 1
+  build/release/native/native_tests --gtest_brief=1 --gtest_color=no --gtest_repeat=2 \
+    --gtest_filter='*/sim' >"$reports/same_twice.log" 2>&1 || { cat "$reports/same_twice.log" >&2; return 1; }
+}
+
 check() { # check NAME COMMAND...: a check that passes or fails as a whole
   name=$1
   shift
@@ -129,6 +135,7 @@ case $what in
   all)
     lint
     native release '*'
+    check same_run_twice same_twice
     python_tests
     notebooks
     native asan '*'

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,9 +22,31 @@ class World {
   virtual void kill(NodeId node) = 0;
 };
 
+/// Equal programs on equal seeds give equal runs: under --gtest_repeat=2 each simulated world of
+/// each test must end with the fingerprint that it had the first time.
+inline void expect_same_run(std::uint64_t fingerprint) {
+  static std::map<std::string, std::vector<std::uint64_t>> first_runs;
+  static std::map<std::string, std::size_t> worlds;  // of this repetition
+  static testing::TimeInMillis repetition = 0;
+  const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
+  if (test == nullptr) return;
+  const std::string name = std::string(test->test_suite_name()) + "." + test->name();
+  auto& first = first_runs[name];
+  const testing::TimeInMillis started = testing::UnitTest::GetInstance()->start_timestamp();
+  if (started != repetition) worlds.clear();
+  repetition = started;
+  const std::size_t world = worlds[name]++;
+  if (world == first.size())
+    first.push_back(fingerprint);
+  else
+    EXPECT_EQ(first[world], fingerprint)
+        << "world " << world << " of " << name << " ran differently";
+}
+
 class SimWorld final : public World {
  public:
   explicit SimWorld(std::uint32_t nodes) : cluster_(options(nodes)) {}
+  ~SimWorld() override { expect_same_run(cluster_.fingerprint()); }
   Env& env(NodeId node) override { return cluster_.env(node); }
   void kill(NodeId node) override { cluster_.kill(node); }
 
