@@ -26,16 +26,14 @@ class World {
 /// each test must end with the fingerprint that it had the first time.
 inline void expect_same_run(std::uint64_t fingerprint) {
   static std::map<std::string, std::vector<std::uint64_t>> first_runs;
-  static std::map<std::string, std::size_t> worlds;  // of this repetition
-  static testing::TimeInMillis repetition = 0;
+  static std::string last_name;
+  static std::size_t world = 0;  // within the running test
   const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
   if (test == nullptr) return;
   const std::string name = std::string(test->test_suite_name()) + "." + test->name();
-  auto& first = first_runs[name];
-  const testing::TimeInMillis started = testing::UnitTest::GetInstance()->start_timestamp();
-  if (started != repetition) worlds.clear();
-  repetition = started;
-  const std::size_t world = worlds[name]++;
+  world = name == last_name ? world + 1 : 0;
+  last_name = name;
+  std::vector<std::uint64_t>& first = first_runs[name];
   if (world == first.size())
     first.push_back(fingerprint);
   else
