@@ -56,33 +56,50 @@ inline void copy_word(std::byte* to, const std::byte* from) {
 inline constexpr std::size_t kStringCopyBytes =
     4096;  // from here on the CPU's string copy is faster
 
+#if defined(PYRDMA_COPY_SSE2)
+inline __m128i load_vector(const std::byte* from) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
+inline void store_vector(std::byte* to, __m128i value) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value);
+}
+
+/// Straight through: the first store calls the line over from the other core while the rest is
+/// read.
+inline void copy_line(std::byte* to, const std::byte* from) {
+  store_vector(to, load_vector(from));
+  store_vector(to + 16, load_vector(from + 16));
+  store_vector(to + 32, load_vector(from + 32));
+  asm volatile("" : : : "memory");  // the last one last
+  store_vector(to + 48, load_vector(from + 48));
+}
+
+/// Vectors to an aligned target, where each is stored as one and may be last as well as a word.
+inline void copy_vectors(std::byte* to, const std::byte* from, std::size_t bytes) {
+  std::size_t at = 0;
+  for (; at + 64 <= bytes; at += 64) copy_line(to + at, from + at);
+  for (; at < bytes; at += 16) {
+    asm volatile("" : : : "memory");
+    store_vector(to + at, load_vector(from + at));
+  }
+}
+#endif
+
 /// Whole words; the last one apart from the others.
 inline void copy_words(std::byte* to, const std::byte* from, std::size_t bytes) {
   std::size_t at = 0;
 #if defined(PYRDMA_COPY_SSE2)
-  // An aligned vector is stored as one, so that it may be last as well as a word.
-  const bool by_vectors = is_aligned(to, 16) && bytes % 16 == 0;
-  const std::size_t bulk = bytes - (by_vectors ? 16 : 8);
-  const auto line = [&](std::size_t offset) {
-    const __m128i value = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + offset));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + offset), value);
-  };
   if (bytes >= kStringCopyBytes) [[unlikely]] {
     void* target = to;
     const void* source = from;
-    std::size_t words = bulk / 8;
+    std::size_t words = bytes / 8 - 1;
     asm volatile("rep movsq" : "+D"(target), "+S"(source), "+c"(words) : : "memory");
-    at = bulk;
+    at = bytes - 8;
+  } else if (is_aligned(to, 16) && bytes % 16 == 0) {
+    return copy_vectors(to, from, bytes);
   }
-  for (; at + 64 <= bulk; at += 64) {
-    line(at);
-    line(at + 16);
-    line(at + 32);
-    line(at + 48);
-  }
-  for (; at + 16 <= bulk; at += 16) line(at);
+  for (; at + 16 < bytes; at += 16) store_vector(to + at, load_vector(from + at));
   asm volatile("" : : : "memory");
-  if (by_vectors) return line(at);
 #endif
   for (; at + 8 < bytes; at += 8) copy_word<std::uint64_t>(to + at, from + at);
 #if !defined(__x86_64__)
