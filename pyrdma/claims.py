@@ -29,6 +29,7 @@ TOLERANCES = {"exact": 0.10, "approx": 0.25, "average-over-sweep": 0.25, "peak-o
 """How far a measured number may be from the paper's, as a fraction, by the claim's hint."""
 
 VERDICTS = ("missed", "held", "not evaluated")
+_NO_EXPERIMENT = "no experiment"
 """In the order in which they are shown."""
 
 _BOUND = re.compile(r"^(?:an? )?(upper|lower) bound|^(more than|at least|at most)\b")
@@ -89,6 +90,11 @@ class Verdict:
     measured: float | str | None
     unit: str
     reason: str
+
+    @property
+    def decidable(self) -> bool:
+        """Whether an experiment decides the claim, be it with results or without."""
+        return not self.reason.startswith(_NO_EXPERIMENT)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields by name."""
@@ -250,9 +256,9 @@ def _evaluate(claim: Claim, experiment: Experiment | None, results: _Results) ->
     try:
         if experiment is None:
             built = {i.split("/")[0] for i in registry.ids()}
-            missing = "no experiment decides it yet"
+            missing = f"{_NO_EXPERIMENT} decides it yet"
             if claim.experiment not in registry.ids() and claim.paper not in built:
-                missing = f"no experiment of {claim.paper} is built yet"
+                missing = f"{_NO_EXPERIMENT} of {claim.paper} is built yet"
             raise NotEvaluated(missing)
         verdict, measured, reason = judge(claim, _outcome(claim, experiment, results))
         if experiment.id != claim.experiment:

@@ -264,6 +264,9 @@ def show_claims(
     ] = False,
     out: Out = Path("results"),
     fabric: Annotated[str, typer.Option(help="Fabric whose results decide.")] = "sim",
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Also list claims that no experiment decides yet.")
+    ] = False,
 ) -> None:
     """Judge the papers' claims by the results that are there; misses first."""
     from . import claims
@@ -280,13 +283,16 @@ def show_claims(
         return
     columns = ("claim", "role", "verdict", "expected", "measured", "unit", "reason")
     table = _table(*columns, widest={"expected": 34, "measured": 30, "reason": 52})
-    for v in verdicts:
+    shown = verdicts if show_all else [v for v in verdicts if v.decidable]
+    for v in shown:
         table.add_row(
             v.claim, v.role, v.verdict, _cell(v.expected), _cell(v.measured), v.unit, v.reason
         )
     _print_table(table)
     counts = ", ".join(f"{len(claims.select(verdicts, name))} {name}" for name in claims.VERDICTS)
     print(f"{len(verdicts)} claims: {counts}")
+    if len(shown) < len(verdicts):
+        print(f"{len(verdicts) - len(shown)} that no experiment decides yet: see them with --all")
     _say_calibration(verdicts)
 
 
