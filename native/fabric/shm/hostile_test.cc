@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "fabric/shm/shm_test_pair.h"
+#include "fabric/shm/pair_test.h"
 
 namespace pyrdma::fabric::shm {
 namespace {

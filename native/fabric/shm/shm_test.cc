@@ -10,8 +10,8 @@
 #include "base/remote_word.h"
 #include "fabric/shm/copy.h"
 #include "fabric/shm/lock.h"
+#include "fabric/shm/pair_test.h"
 #include "fabric/shm/rings.h"
-#include "fabric/shm/shm_test_pair.h"
 
 namespace pyrdma::fabric::shm {
 namespace {
