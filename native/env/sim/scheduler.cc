@@ -7,7 +7,7 @@
 
 namespace pyrdma {
 
-SimScheduler::SimScheduler(std::uint32_t nodes) : heap_(nodes) { external_.name = "external"; }
+SimScheduler::SimScheduler(std::uint32_t nodes) : queue_(nodes) { external_.name = "external"; }
 SimScheduler::~SimScheduler() = default;
 
 void SimDeadline::fire(Picos now) {
@@ -28,7 +28,7 @@ void SimDeadline::fire(Picos now) {
 SimThread& SimScheduler::next_thread() {
   in_event_ = true;
   for (;;) {
-    if (heap_.empty()) {
+    if (queue_.empty()) {
       interrupt_ = Interrupt::kDeadlock;
       break;
     }
@@ -42,7 +42,7 @@ SimThread& SimScheduler::next_thread() {
         break;
       }
     }
-    const EventHeap::Entry entry = heap_.pop();
+    const EventQueue::Entry entry = queue_.pop();
     now_ = entry.time;
     fingerprint_ =
         (fingerprint_ ^ static_cast<std::uint64_t>(now_)) * 0x9e3779b97f4a7c15ULL + entry.ticket;
@@ -119,14 +119,14 @@ bool SimScheduler::take_core(SimThread& thread) {
   core->waiting += !thread.waits_for_core;
   thread.waits_for_core = true;
   thread.wake_time = start;
-  thread.wake_ticket = heap_.push(start, &thread);
+  thread.wake_ticket = queue_.push(start, &thread);
   return false;
 }
 
 void SimScheduler::wake_at(SimThread& thread, Picos when) {
   if (thread.wake_time <= when || thread.finished) return;
   thread.wake_time = when;
-  thread.wake_ticket = heap_.push(when, &thread);
+  thread.wake_ticket = queue_.push(when, &thread);
 }
 
 // ---- what a thread calls ----
@@ -134,7 +134,7 @@ void SimScheduler::wake_at(SimThread& thread, Picos when) {
 void SimScheduler::sync() {
   SimThread& self = *current_;
   if (self.unwinding) return;
-  if (heap_.next_time() >= self.clock) {
+  if (queue_.next_time() >= self.clock) {
     now_ = std::max(now_, self.clock);
     return;
   }

@@ -1,4 +1,4 @@
-// Deterministic virtual time: an event heap, fibers with their own CPU clocks, and the parking of
+// Deterministic virtual time: an event queue, fibers with their own CPU clocks, and the parking of
 // pollers.
 //
 // A thread runs ahead of global time by what it has charged, and catches up (sync) before anything
@@ -17,7 +17,7 @@
 #include "base/function_ref.h"
 #include "base/units.h"
 #include "env/env.h"
-#include "env/sim/event_heap.h"
+#include "env/sim/event_queue.h"
 #include "env/sim/fiber.h"
 
 namespace pyrdma {
@@ -66,7 +66,7 @@ struct SimThread final : SimEvent {
   std::function<void()> body;
   Fiber fiber;
   Picos clock = 0;
-  std::uint64_t wake_ticket = 0;  // of the wake that counts; earlier ones in the heap are stale
+  std::uint64_t wake_ticket = 0;  // of the wake that counts; earlier ones in the queue are stale
   Picos wake_time = kNever;
   bool waits_for_core = false;
   bool finished = false;
@@ -121,7 +121,7 @@ class SimScheduler {
   /// Unwinds them all and runs until they are gone; the node itself can run new ones.
   void unwind(SimNodeThreads& node);
 
-  void schedule(SimEvent& event, Picos when) { heap_.push(when, &event); }
+  void schedule(SimEvent& event, Picos when) { queue_.push(when, &event); }
 
   /// Ends the running call of the external thread with Error. Any OS thread, or a signal handler.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
@@ -143,7 +143,7 @@ class SimScheduler {
   Fiber* thread_main(SimThread& thread);
   [[noreturn, gnu::cold]] void throw_interrupt();
 
-  EventHeap heap_;
+  EventQueue queue_;
   Picos now_ = 0;
   Picos time_limit_ = kNever;
   SimThread external_{*this};

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "env/sim/event_heap.h"
+#include "env/sim/event_queue.h"
 #include "fabric/types.h"
 
 namespace pyrdma::fabric::sim {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "env/sim/event_heap.h"
+#include "env/sim/event_queue.h"
 #include "fabric/sim/profile.h"
 
 namespace pyrdma::fabric::sim {

@@ -33,14 +33,14 @@ class SimEvent {
   Kind kind_;
 };
 
-class EventHeap {
+class EventQueue {
  public:
   struct Entry {
     Picos time;
     std::uint64_t ticket;
     SimEvent* event;
   };
-  explicit EventHeap(std::uint32_t nodes = 1)
+  explicit EventQueue(std::uint32_t nodes = 1)
       : width_bits_(std::max(10, 14 - (static_cast<int>(std::bit_width(nodes)) - 4) / 2)),
         buckets_(kBuckets, kNone),
         occupied_(kBuckets / 64) {}
