@@ -19,8 +19,9 @@ namespace {
 TEST(ShmCopy, CopiesEveryAlignmentAndLength) {
   std::vector<std::byte> from(9000), to(9000);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
-  for (const std::size_t length :
-       {1, 2, 3, 7, 8, 9, 12, 15, 16, 17, 24, 31, 63, 64, 65, 128, 200, 4095, 4096, 4103, 8200}) {
+  const std::size_t lengths[] = {1,  2,  3,  7,  8,   9,   12,   15,   16,   17,  24,
+                                 31, 63, 64, 65, 128, 200, 4095, 4096, 4103, 8200};
+  for (const std::size_t length : lengths) {
     for (std::size_t source = 0; source < 9; ++source) {
       for (std::size_t target = 0; target < 9; ++target) {
         for (const bool out : {true, false}) {
