@@ -90,7 +90,6 @@ class SimScheduler {
   SimScheduler(const SimScheduler&) = delete;
   SimScheduler& operator=(const SimScheduler&) = delete;
 
-  Picos global_time() const { return now_; }
   /// The running thread's clock; inside an event, the event's time.
   Picos clock() const { return in_event_ ? now_ : current_->clock; }
   void charge(Picos cost) { current_->clock += cost; }

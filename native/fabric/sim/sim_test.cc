@@ -144,7 +144,11 @@ double goodput_gbps(std::map<std::string, double> changes, std::uint32_t size, i
       threads.push_back(env.spawn("target", [&body, s] { body(static_cast<NodeId>(s), false); }));
     for (auto& thread : threads) thread->join();
   });
-  if (at_target != nullptr) *at_target = cluster.counters(0);
+  if (at_target != nullptr) {
+    *at_target = cluster.counters(0);
+    for (int s = 1; s <= senders; ++s)
+      at_target->paused += cluster.counters(static_cast<NodeId>(s)).paused;
+  }
   return 8.0 * size * count * senders / static_cast<double>(end_time - begin);
 }
 
@@ -169,6 +173,7 @@ TEST(Simulation, ALosslessSwitchPausesInsteadOfDropping) {
                &counters);
   EXPECT_EQ(counters.dropped, 0u);
   EXPECT_GT(counters.ecn_marked, 0u);
+  EXPECT_GT(counters.paused, 0u);
 }
 
 TEST(Simulation, ControlWorkIsSerialOnTheNic) {
