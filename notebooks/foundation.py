@@ -112,8 +112,8 @@ pd.DataFrame(
 # * *eRPC's connections* are counted at the NIC: a connection that two nodes use both ways counts
 #   once at each.
 # * *KRCore's 240 clients* run on ten nodes of 24 cores, with the server as one node more.
-# * *DC requests* cost 1 ns more at each engine. No calibration claim says how much; it is an
-#   estimate.
+# * *DC requests* cost the engines as much as RC requests. No calibration claim says how much more
+#   it is, so the published lower peak of DC is missed.
 
 # %% [markdown]
 # ## Latency of a single request

@@ -66,10 +66,10 @@ def reconnect(data: Data, claim: Claim) -> Decision:
 
 
 def slower_than_rc(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Decide: lower peak rate, and a longer tail over several targets."""
+    """Decide: a peak rate lower by more than 1 %, and a longer tail over several targets."""
     rates = {t: data.value("rate", "M req/s", series=f"{t}, one target") for t in ("RC", "DC")}
     tails = {t: data.value("latency_p999", "us", series=f"{t}, four targets") for t in ("RC", "DC")}
-    holds = rates["DC"] < rates["RC"] and tails["DC"] > tails["RC"]
+    holds = rates["DC"] < 0.99 * rates["RC"] and tails["DC"] > tails["RC"]
     text = ", ".join(f"{t} {rates[t]:.0f} M req/s and {tails[t]:.2f} us at p99.9" for t in rates)
     return Decision(holds, text)
 
