@@ -187,10 +187,11 @@ class Sweep:
                     if report is not None:
                         report(done, total, _describe(task.point))
         except BaseException:
-            for future in futures:
-                future.cancel()
             if executor is None:
                 _kill(pool)
+            else:
+                for future in futures:
+                    future.cancel()
             raise
         if executor is None:
             pool.shutdown()
@@ -347,7 +348,11 @@ def _start_worker() -> None:
 
 
 def _kill(pool: Executor) -> None:
-    """End the pool's processes now; a simulation does not watch for cancellation."""
+    """End the pool's processes now; a simulation does not watch for cancellation.
+
+    Its futures are not cancelled before: a pool whose processes die fails what is pending, and
+    stumbles over a future that somebody else has cancelled.
+    """
     for process in list((getattr(pool, "_processes", None) or {}).values()):
         process.kill()
     pool.shutdown(wait=True, cancel_futures=True)

@@ -10,14 +10,14 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from pyrdma import Error, registry
+from pyrdma import Error, registry, sweep
 from pyrdma.result import DiskFull, write_atomically
 from pyrdma.run import Options, run
 from pyrdma.sweep import Sweep, median_interval
@@ -107,6 +107,7 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path: Path) ->
     )
     points = tmp_path / "out/fake/numbers/sim/points"
     deadline = time.monotonic() + 60
+    # Many points are still pending then: a pool must end without stumbling over them.
     while len(list(points.glob("*.json"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -118,6 +119,27 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path: Path) ->
     finished = pyrdma(*arguments)
     assert finished.returncode == 0, finished.stderr
     assert "were there" in finished.stdout
+
+
+def test_an_interrupted_pool_ends_before_its_points_are_cancelled(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """A pool whose processes die stumbles over futures that are cancelled already."""
+    futures: list[Future[Any]] = []
+    cancelled: list[bool] = []
+
+    class Interrupted(Executor):
+        def submit(self, *_: Any, **__: Any) -> Future[Any]:
+            futures.append(Future())
+            if len(futures) == 4:
+                raise KeyboardInterrupt
+            return futures[-1]
+
+    monkeypatch.setattr(sweep, "_pool", lambda _: Interrupted())
+    monkeypatch.setattr(sweep, "_kill", lambda _: cancelled.extend(f.cancelled() for f in futures))
+    with pytest.raises(KeyboardInterrupt):
+        run(FAKE, Options(out=tmp_path))
+    assert cancelled == [False] * 4
 
 
 def _gone(processes: set[int]) -> bool:
