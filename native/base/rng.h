@@ -44,8 +44,12 @@ class Rng {
     state_[0] ^= state_[3];
     state_[2] ^= t;
     state_[3] = rotl(state_[3], 45);
+    if (fold_ != nullptr) *fold_ = (*fold_ ^ result) * 0x9e3779b97f4a7c15ULL;
     return result;
   }
+  /// Every further draw, of this and of its copies, is folded into `*fold`, which outlives them: a
+  /// simulation's fingerprint covers its draws.
+  void fold_into(std::uint64_t* fold) { fold_ = fold; }
   /// Uniform in [0, bound), bound > 0, by multiplication (Lemire 2019; bias below 2^-32 for bounds
   /// below 2^32).
   std::uint64_t below(std::uint64_t bound) {
@@ -57,6 +61,7 @@ class Rng {
  private:
   static constexpr std::uint64_t rotl(std::uint64_t x, int k) { return (x << k) | (x >> (64 - k)); }
   std::array<std::uint64_t, 4> state_;
+  std::uint64_t* fold_ = nullptr;
 };
 
 }  // namespace pyrdma

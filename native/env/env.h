@@ -70,6 +70,8 @@ class Env {
 
   virtual NodeId node() const = 0;
   virtual NodeId nodes() const = 0;
+  /// How often this node has been restarted after a crash.
+  virtual std::uint32_t incarnation() const { return 0; }
 
   /// Nanoseconds since the start of the run: monotonic; virtual in the simulated world, where a
   /// reading costs Cost::kClockRead.

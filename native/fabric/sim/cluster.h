@@ -7,6 +7,8 @@
 
 #include "base/function_ref.h"
 #include "env/env.h"
+#include "env/faults.h"
+#include "fabric/sim/memory_model.h"
 #include "fabric/sim/profile.h"
 
 namespace pyrdma::fabric::sim {
@@ -17,6 +19,16 @@ struct SimOptions {
   SimProfile profile;
   std::uint64_t seed = 1;
   Time time_limit = kForever;  // virtual; run() throws Error(kTimeout) beyond it
+  MemoryModel memory = MemoryModel::strong();
+  FaultOptions faults;
+};
+
+/// How a node ends. Its threads unwind, its queue pairs and registered memory are gone.
+enum class Crash : std::uint8_t {
+  kProcess,      // the machine stays up: what was written to files is there
+  kHost,         // power is lost: what was not synced is lost, or torn
+  kHostBattery,  // power is lost, a battery saves files and registered memory (files "memory-0",
+                 // "memory-1", ..., in the order of registration)
 };
 
 /// What a node's NIC counted.
@@ -50,9 +62,20 @@ class SimCluster {
   /// error of a node; Error(kInternal) when nothing can happen any more and threads still wait.
   void run(FunctionRef<void(Env&)> per_node);
 
-  /// Ends node `node`, as if its power went: its threads unwind, its memory and queue pairs are
-  /// gone, peers get retry-exceeded.
-  void kill(NodeId node);
+  /// Ends node `node`; peers get retry-exceeded. It stays down until restart().
+  void kill(NodeId node, Crash crash = Crash::kProcess);
+  /// Starts a killed node again at the same address, with the function of the running run() and
+  /// the next Env::incarnation(). No effect on a node that is up.
+  void restart(NodeId node);
+  /// Stops the node's threads for `duration`; its NIC goes on serving peers.
+  void pause(NodeId node, Time duration);
+  /// Makes the node's CPU, NIC and PCIe 2^shift times slower for `duration`.
+  void slow_down(NodeId node, std::uint32_t shift, Time duration);
+  /// Loses everything that `from` sends to `to` for `duration`.
+  void block(NodeId from, NodeId to, Time duration);
+  /// Ends all faults now: see FaultOptions::heal_at.
+  void heal();
+  const FaultCounters& fault_counters() const;
   /// Makes a running run() throw Error("stopped"). Safe from any thread and from signal handlers.
   void request_stop();
 
