@@ -183,7 +183,7 @@ void SimCluster::run(FunctionRef<void(Env&)> per_node) {
     }
 }
 
-void SimCluster::kill(NodeId node) {
+void SimCluster::kill(NodeId node, Crash) {
   env(node);
   state_->fabric.nics[node]->die();
   state_->scheduler.kill(state_->envs[node]->threads());
