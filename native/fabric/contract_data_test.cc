@@ -7,7 +7,7 @@
 namespace pyrdma::fabric {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Worlds, FabricContract, testing::Values("sim", "shm"),
+INSTANTIATE_TEST_SUITE_P(Worlds, FabricContract, contract_worlds(),
                          [](const auto& info) { return info.param; });
 
 TEST_P(FabricContract, WriteOfAnySizeArrives) {

@@ -9,7 +9,7 @@ namespace pyrdma::fabric {
 namespace {
 
 class FabricErrors : public FabricContract {};
-INSTANTIATE_TEST_SUITE_P(Worlds, FabricErrors, testing::Values("sim", "shm"),
+INSTANTIATE_TEST_SUITE_P(Worlds, FabricErrors, contract_worlds(),
                          [](const auto& info) { return info.param; });
 
 TEST_P(FabricErrors, AWrongRemoteKeyFailsAndFlushesTheRest) {

@@ -6,7 +6,7 @@ namespace pyrdma::fabric {
 namespace {
 
 class FabricTransports : public FabricContract {};
-INSTANTIATE_TEST_SUITE_P(Worlds, FabricTransports, testing::Values("sim", "shm"),
+INSTANTIATE_TEST_SUITE_P(Worlds, FabricTransports, contract_worlds(),
                          [](const auto& info) { return info.param; });
 
 TEST_P(FabricTransports, UnreliableConnectionsWriteAndSend) {

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "env/faults.h"
 #include "fabric/fabric.h"
+#include "fabric/hooks/faulty_device.h"
 #include "fabric/shm/cluster.h"
 #include "fabric/sim/cluster.h"
 #include "fabric/sim/profile_test.h"
@@ -68,10 +70,73 @@ class ShmWorld final : public World {
   shm::ShmCluster cluster_;
 };
 
+/// An Env whose device is another one.
+class EnvWithDevice final : public Env {
+ public:
+  EnvWithDevice(Env& inner, Device& device) : inner_(inner), device_(device) {}
+  NodeId node() const override { return inner_.node(); }
+  NodeId nodes() const override { return inner_.nodes(); }
+  std::uint32_t incarnation() const override { return inner_.incarnation(); }
+  Time now() override { return inner_.now(); }
+  bool poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* only) override {
+    return inner_.poll_until_ref(ready, deadline, only);
+  }
+  void notify(Watch& watch) override { inner_.notify(watch); }
+  void sleep_until(Time t) override { inner_.sleep_until(t); }
+  void work(Time duration) override { inner_.work(duration); }
+  void charge(Cost cost, std::uint64_t count) override { inner_.charge(cost, count); }
+  void charge_copy(std::size_t bytes) override { inner_.charge_copy(bytes); }
+  std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body) override {
+    return inner_.spawn(std::move(name), std::move(body));
+  }
+  Rng rng(std::string_view purpose) override { return inner_.rng(purpose); }
+  Device& device() override { return device_; }
+  Storage& storage() override { return inner_.storage(); }
+  Trace& trace() override { return inner_.trace(); }
+
+ private:
+  Env& inner_;
+  Device& device_;
+};
+
+/// A world whose devices are decorated.
+class HookedWorld final : public World {
+ public:
+  HookedWorld(std::unique_ptr<World> inner, std::uint32_t nodes, const FaultOptions& faults)
+      : inner_(std::move(inner)), options_(faults) {
+    for (NodeId node = 0; node < nodes; ++node)
+      nodes_.push_back(std::make_unique<Node>(inner_->env(node), options_, node));
+  }
+  Env& env(NodeId node) override { return nodes_[node]->env; }
+  void kill(NodeId node) override { inner_->kill(node); }
+  const FaultCounters& counters(NodeId node) const { return nodes_[node]->counters; }
+
+ private:
+  struct Node {
+    Node(Env& inner, const FaultOptions& options, NodeId node)
+        : faults(options, 7, node, counters),
+          device(wrap_with_faults(inner.device(), inner, faults, kHookFaults)),
+          env(inner, *device) {}
+    FaultCounters counters;
+    FaultStream faults;
+    std::unique_ptr<Device> device;
+    EnvWithDevice env;
+  };
+  std::unique_ptr<World> inner_;
+  FaultOptions options_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+/// "sim" or "shm"; with "_hooked" behind decorators whose faults are on and never fire.
 inline std::unique_ptr<World> make_world(const std::string& name, std::uint32_t nodes) {
   if (name == "sim") return std::make_unique<SimWorld>(nodes);
-  return std::make_unique<ShmWorld>(nodes);
+  if (name == "shm") return std::make_unique<ShmWorld>(nodes);
+  FaultOptions faults;
+  for (std::size_t i = 0; i < kFaults; ++i)
+    if (kHookFaults.has(static_cast<Fault>(i))) faults.settings[i].rate = 1e-18;
+  return std::make_unique<HookedWorld>(make_world(name.substr(0, 3), nodes), nodes, faults);
 }
+inline auto contract_worlds() { return testing::Values("sim", "shm", "sim_hooked", "shm_hooked"); }
 
 /// What one node has in a test: a domain, a region, a queue for completions of each direction.
 struct Side {

@@ -65,7 +65,7 @@ class CompletionQueue {
   virtual std::uint32_t entries() const = 0;
   /// True after an overrun: the queue is dead and polls return nothing more.
   virtual bool overrun() const = 0;
-  Watch& watch() { return watch_; }
+  virtual Watch& watch() { return watch_; }
 
  protected:
   Watch watch_;
