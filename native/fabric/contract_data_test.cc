@@ -252,10 +252,11 @@ TEST_P(FabricContract, ALaterReadSeesEarlierWritesAndAtomics) {
 TEST_P(FabricContract, AReadIsNotOvertakenByALaterWrite) {
   connect();
   for (std::uint64_t round = 1; round <= 50; ++round) {
-    *b->word(0) = round;
+    const std::uint64_t at = round * 8;  // an earlier round's write may still be on its way
+    *b->word(at) = round;
     *a->word(0) = 0;
-    ASSERT_TRUE(qa->read(a->memory->sge(8, 8), b->memory->remote(), 0, 1));
-    ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 2));
+    ASSERT_TRUE(qa->read(a->memory->sge(8, 8), b->memory->remote(), at, 1));
+    ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), at, 2));
     expect_send(1);
     expect_send(2);
     EXPECT_EQ(*a->word(8), round);

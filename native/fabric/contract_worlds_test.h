@@ -45,16 +45,17 @@ inline void expect_same_run(std::uint64_t fingerprint) {
 
 class SimWorld final : public World {
  public:
-  explicit SimWorld(std::uint32_t nodes) : cluster_(options(nodes)) {}
+  SimWorld(std::uint32_t nodes, sim::MemoryModel memory) : cluster_(options(nodes, memory)) {}
   ~SimWorld() override { expect_same_run(cluster_.fingerprint()); }
   Env& env(NodeId node) override { return cluster_.env(node); }
   void kill(NodeId node) override { cluster_.kill(node); }
 
  private:
-  static sim::SimOptions options(std::uint32_t nodes) {
+  static sim::SimOptions options(std::uint32_t nodes, sim::MemoryModel memory) {
     sim::SimOptions result;
     result.nodes = nodes;
     result.profile = sim::test_profile();
+    result.memory = memory;
     return result;
   }
   sim::SimCluster cluster_;
@@ -127,16 +128,20 @@ class HookedWorld final : public World {
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 
-/// "sim" or "shm"; with "_hooked" behind decorators whose faults are on and never fire.
+/// "sim" (with weak memory), "sim_strong" or "shm"; with "_hooked" behind decorators whose faults
+/// are on and never fire.
 inline std::unique_ptr<World> make_world(const std::string& name, std::uint32_t nodes) {
-  if (name == "sim") return std::make_unique<SimWorld>(nodes);
+  if (name == "sim") return std::make_unique<SimWorld>(nodes, sim::MemoryModel::weak());
+  if (name == "sim_strong") return std::make_unique<SimWorld>(nodes, sim::MemoryModel::strong());
   if (name == "shm") return std::make_unique<ShmWorld>(nodes);
   FaultOptions faults;
   for (std::size_t i = 0; i < kFaults; ++i)
     if (kHookFaults.has(static_cast<Fault>(i))) faults.settings[i].rate = 1e-18;
   return std::make_unique<HookedWorld>(make_world(name.substr(0, 3), nodes), nodes, faults);
 }
-inline auto contract_worlds() { return testing::Values("sim", "shm", "sim_hooked", "shm_hooked"); }
+inline auto contract_worlds() {
+  return return testing::Values("sim", "sim_strong", "shm", "sim_hooked", "shm_hooked");
+}
 
 /// What one node has in a test: a domain, a region, a queue for completions of each direction.
 struct Side {

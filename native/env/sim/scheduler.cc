@@ -48,7 +48,7 @@ SimThread& SimScheduler::next_thread() {
         (fingerprint_ ^ static_cast<std::uint64_t>(now_)) * 0x9e3779b97f4a7c15ULL + entry.ticket;
     if (entry.event->kind() == SimEvent::Kind::kThread) {
       auto& thread = static_cast<SimThread&>(*entry.event);
-      if (entry.ticket == thread.wake_ticket && take_core(thread)) {
+      if (entry.ticket == thread.wake_ticket && !hold_back(thread) && take_core(thread)) {
         thread.wake_time = kNever;
         thread.clock = std::max(thread.clock, now_);
         in_event_ = false;
@@ -101,6 +101,32 @@ void SimScheduler::throw_interrupt() {
       false);
 }
 
+// True while the thread's node is paused: it will be due after that.
+bool SimScheduler::hold_back(SimThread& thread) {
+  thread.held_back = false;
+  if (thread.node == nullptr || thread.node->paused_until <= now_ || thread.kill_pending) [[likely]]
+    return false;
+  thread.held_back = true;
+  thread.wake_time = thread.node->paused_until;
+  thread.wake_ticket = queue_.push(thread.wake_time, &thread);
+  return true;
+}
+
+void SimScheduler::pause(SimNodeThreads& node, Picos when) {
+  node.paused_until = std::max(node.paused_until, when);
+}
+
+void SimScheduler::resume(SimNodeThreads& node) {
+  node.paused_until = 0;
+  for (const auto& thread : node.threads)
+    if (thread->held_back) wake_at(*thread, clock());
+}
+
+void SimScheduler::set_slow(SimNodeThreads& node, std::uint32_t shift) {
+  node.slow_shift = shift;
+  for (const auto& thread : node.threads) thread->slow_shift = shift;
+}
+
 // True when the thread may run on its core now; otherwise it has been queued for later.
 bool SimScheduler::take_core(SimThread& thread) {
   SimCore* core = thread.core;
@@ -144,6 +170,7 @@ void SimScheduler::sync() {
 
 void SimScheduler::work(Picos duration) {
   SimThread& self = *current_;
+  duration <<= self.slow_shift;
   while (self.core != nullptr && self.core->threads > 1 && duration > 0 && !self.unwinding) {
     const Picos slice = std::min(duration, self.node->timeslice);
     self.clock += slice;
@@ -232,6 +259,7 @@ SimThread* SimScheduler::spawn(SimNodeThreads& node, std::string name, std::func
   SimThread& thread = *owned;
   thread.name = std::move(name);
   thread.node = &node;
+  thread.slow_shift = node.slow_shift;
   thread.body = std::move(body);
   thread.clock = clock();
   if (!node.cores.empty()) {
@@ -273,12 +301,12 @@ void SimScheduler::await_finish(SimThread& thread) {
       *thread.node, [&thread] { return thread.finished; }, kNever, &thread.finish_watch, 1000);
 }
 
-void SimScheduler::await_all(const std::vector<SimThread*>& threads) {
+void SimScheduler::await_all(const std::vector<SimThread*>& threads, const std::uint32_t& coming) {
   if (threads.empty()) return;
   poll_until(
       *threads.front()->node,
-      [&threads] {
-        bool all = true;
+      [&threads, &coming] {
+        bool all = coming == 0;
         for (const SimThread* thread : threads) {
           if (thread->failure) return true;
           all = all && thread->finished;

@@ -41,6 +41,8 @@ struct SimNodeThreads {
   Picos timeslice = kNever;
   std::vector<std::unique_ptr<SimThread>> threads;
   bool killed = false;
+  Picos paused_until = 0;        // the threads stop until then
+  std::uint32_t slow_shift = 0;  // CPU work takes 2^slow_shift times as long
 };
 
 /// Fires at a parked thread's deadline. At most one is live per thread, however often it waits.
@@ -68,6 +70,8 @@ struct SimThread final : SimEvent {
   Picos clock = 0;
   std::uint64_t wake_ticket = 0;  // of the wake that counts; earlier ones in the queue are stale
   Picos wake_time = kNever;
+  std::uint32_t slow_shift = 0;  // the node's
+  bool held_back = false;        // by a pause of its node
   bool waits_for_core = false;
   bool finished = false;
   bool unwinding = false;  // killed: blocking calls return at once, so that destructors can run
@@ -92,7 +96,7 @@ class SimScheduler {
 
   /// The running thread's clock; inside an event, the event's time.
   Picos clock() const { return in_event_ ? now_ : current_->clock; }
-  void charge(Picos cost) { current_->clock += cost; }
+  void charge(Picos cost) { current_->clock += cost << current_->slow_shift; }
   /// Lets everything that happens before the running thread's clock happen.
   void sync();
   void work(Picos duration);
@@ -114,9 +118,15 @@ class SimScheduler {
   /// Blocks until `thread` has finished.
   void await_finish(SimThread& thread);
   /// Blocks until all have finished, or one of them has failed.
-  void await_all(const std::vector<SimThread*>& threads);
+  /// `coming`: so many more are to be added to `threads` before the end.
+  void await_all(const std::vector<SimThread*>& threads, const std::uint32_t& coming);
   /// Unwinds all of the node's threads with NodeKilled, at this moment, youngest first.
   void kill(SimNodeThreads& node);
+  /// Stops the node's threads until `when`; what they have begun in their own time is done.
+  void pause(SimNodeThreads& node, Picos when);
+  /// Ends a pause.
+  void resume(SimNodeThreads& node);
+  void set_slow(SimNodeThreads& node, std::uint32_t shift);
   /// Unwinds them all and runs until they are gone; the node itself can run new ones.
   void unwind(SimNodeThreads& node);
 
@@ -126,6 +136,8 @@ class SimScheduler {
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
   void set_time_limit(Picos limit) { time_limit_ = limit; }
   std::uint64_t fingerprint() const { return fingerprint_; }
+  /// Draws fold into it too: Rng::fold_into.
+  std::uint64_t* fingerprint_fold() { return &fingerprint_; }
   std::uint64_t events() const { return events_; }
   bool is_external() const { return current_ == &external_; }
 
@@ -136,6 +148,7 @@ class SimScheduler {
   void wait_for_wake(SimThread& self);
   SimThread& next_thread();
   bool take_core(SimThread& thread);
+  bool hold_back(SimThread& thread);
   void wake_at(SimThread& thread, Picos when);
   static void watch(SimThread& thread, Watch& watch);
   static void unwatch(SimThread& thread);

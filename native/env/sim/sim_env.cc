@@ -48,11 +48,28 @@ SimEnv::~SimEnv() = default;
 Time SimEnv::now() {
   charge(Cost::kClockRead, 1);
   scheduler_.sync();
-  return scheduler_.clock() / kPicosPerNano;
+  return to_local(scheduler_.clock()) / kPicosPerNano;
+}
+
+// The first moment at which the node's clock shows `local`.
+Picos SimEnv::to_global(Picos local) const {
+  if ((clock_offset_ == 0 && clock_drift_ == 0) || local == kNever) [[likely]]
+    return local;
+  const Picos behind = local - clock_offset_;
+  Picos global = static_cast<Picos>(static_cast<__int128>(behind) * kPicosPerMicro /
+                                    (kPicosPerMicro + clock_drift_));
+  while (to_local(global) < local) global += local - to_local(global);
+  return global;
+}
+
+Rng SimEnv::rng(std::string_view purpose) {
+  Rng stream(incarnation_ == 0 ? seed_ : mix64(seed_ + incarnation_), node_, purpose);
+  stream.fold_into(scheduler_.fingerprint_fold());
+  return stream;
 }
 
 bool SimEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* only) {
-  return scheduler_.poll_until(threads_, ready, to_picos(deadline), only,
+  return scheduler_.poll_until(threads_, ready, to_global(to_picos(deadline)), only,
                                costs_.named[static_cast<std::size_t>(Cost::kPredicate)]);
 }
 

@@ -8,12 +8,13 @@
 
 #include "env/env.h"
 #include "env/sim/scheduler.h"
+#include "env/sim/sim_storage.h"
 #include "env/storage.h"
 #include "env/trace.h"
 
 namespace pyrdma {
 
-inline constexpr Picos kPicosPerNano = 1000;
+inline constexpr Picos kPicosPerNano = 1000, kPicosPerMicro = 1'000'000;
 inline constexpr Picos to_picos(Time ns) {
   return ns >= kNever / kPicosPerNano ? kNever : ns * kPicosPerNano;
 }
@@ -49,34 +50,50 @@ class SimEnv final : public Env {
 
   NodeId node() const override { return node_; }
   NodeId nodes() const override { return nodes_; }
+  std::uint32_t incarnation() const override { return incarnation_; }
   Time now() override;
   bool poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* only) override;
   void notify(Watch& watch) override { scheduler_.notify(watch); }
-  void sleep_until(Time t) override { scheduler_.sleep_until(to_picos(t)); }
+  void sleep_until(Time t) override { scheduler_.sleep_until(to_global(to_picos(t))); }
   void work(Time duration) override { scheduler_.work(to_picos(duration)); }
   void charge(Cost cost, std::uint64_t count) override {
     scheduler_.charge(costs_.named[static_cast<std::size_t>(cost)] * static_cast<Picos>(count));
   }
   void charge_copy(std::size_t bytes) override;
   std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body) override;
-  Rng rng(std::string_view purpose) override { return Rng(seed_, node_, purpose); }
+  Rng rng(std::string_view purpose) override;
   fabric::Device& device() override { return *device_; }
   Storage& storage() override { return *storage_; }
   Trace& trace() override { return trace_; }
 
   void set_device(fabric::Device* device) { device_ = device; }
+  void restarted() { ++incarnation_; }
+  /// The node's clock is `offset` ahead of virtual time and gains `drift` picoseconds in each
+  /// microsecond.
+  void skew_clock(Picos offset, Picos drift) {
+    clock_offset_ = offset;
+    clock_drift_ = drift;
+  }
+  void jump_clock(Picos by) { clock_offset_ += by; }
   SimScheduler& scheduler() { return scheduler_; }
   SimNodeThreads& threads() { return threads_; }
+  SimStorage& disk() { return *storage_; }
   const SimCpuCosts& costs() const { return costs_; }
 
  private:
   SimScheduler& scheduler_;
   NodeId node_, nodes_;
   std::uint64_t seed_;
+  Picos to_local(Picos global) const {
+    return global + clock_offset_ + global / kPicosPerMicro * clock_drift_;
+  }
+  Picos to_global(Picos local) const;
   const SimCpuCosts& costs_;
+  std::uint32_t incarnation_ = 0;
+  Picos clock_offset_ = 0, clock_drift_ = 0;
   SimNodeThreads threads_;
   fabric::Device* device_ = nullptr;
-  std::unique_ptr<Storage> storage_;
+  std::unique_ptr<SimStorage> storage_;
   SimTrace trace_;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "env/sim/event_queue.h"
 #include "env/storage.h"
 
 namespace pyrdma {
@@ -18,6 +19,9 @@ class SimStorage final : public Storage {
   std::unique_ptr<File> open(std::string_view name) override;
   bool exists(std::string_view name) override;
   void remove(std::string_view name) override;
+  void crash(bool) {}
+  void set_full_until(Picos) {}
+  void preserve(const std::string&, std::span<const std::byte>) {}
 
  private:
   SimEnv& env_;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "fabric/sim/device.h"
+#include "fabric/sim/fault_driver.h"
 #include "fabric/sim/queue_pair.h"
 
 namespace pyrdma::fabric::sim {
@@ -63,19 +64,28 @@ Fabric::Fabric(const SimOptions& options, SimScheduler& owner)
     : profile(options.profile),
       times(options.profile),
       scheduler(owner),
-      network(profile, options.nodes) {}
+      network(profile, options.nodes),
+      reachability(options.nodes) {}
 
 Fabric::~Fabric() {
   for (QueuePairCore* core : orphans) delete core;
 }
 
-Nic::Nic(Fabric& fabric, std::uint32_t node, std::uint64_t seed, SimEnv& env)
-    : regions(Rng(seed, node, "memory keys"), 32),
-      queue_pairs(Rng(seed, node, "queue pair numbers"), 24),
-      cache(fabric.profile.nic_cache_bytes, Rng(seed, node, "nic cache")),
+Nic::Nic(Fabric& fabric, std::uint32_t node, const SimOptions& options, SimEnv& env)
+    : regions(Rng(options.seed, node, kKeys), 32),
+      queue_pairs(Rng(options.seed, node, kNumbers), 24),
+      cache(fabric.profile.nic_cache_bytes, Rng(options.seed, node, "nic cache")),
       fabric_(fabric),
       node_(node),
-      env_(env) {}
+      env_(env),
+      seed_(options.seed),
+      memory_(options.memory),
+      orders_writes_(options.memory.mutation != MemoryMutation::kUnorderedWrites),
+      memory_draws_(options.seed, node, "memory model") {
+  memory_draws_.fold_into(fabric.scheduler.fingerprint_fold());
+  if (memory_.mutation == MemoryMutation::kNoDelay)
+    memory_.late_placement = memory_.late_source = memory_.torn_read = memory_.split_atomic = 0;
+}
 
 void Nic::control_path(double total_us, double nic_us) {
   SimScheduler& scheduler = fabric_.scheduler;
@@ -120,6 +130,17 @@ struct SimCluster::State {
   Fabric fabric;
   RendezvousTable rendezvous;
   std::vector<std::unique_ptr<SimDevice>> devices;
+  std::optional<FaultDriver> driver;
+  // Of the running run().
+  const FunctionRef<void(Env&)>* program = nullptr;
+  std::vector<SimThread*> threads;
+  std::vector<bool> restart_expected;
+  std::uint32_t restarts_expected = 0;
+
+  void start(SimEnv& env) {
+    threads.push_back(scheduler.spawn(env.threads(), "node" + std::to_string(env.node()),
+                                      [this, &env] { (*program)(env); }));
+  }
 };
 
 SimCluster::SimCluster(SimOptions options) {
@@ -138,10 +159,12 @@ SimCluster::SimCluster(SimOptions options) {
         s.scheduler, node, s.options.nodes, s.options.cores_per_node, s.options.seed, s.costs,
         to_picos(s.options.profile.cpu_context_switch_ns),
         to_picos(s.options.profile.cpu_timeslice_us * 1000.0), s.trace_lines));
-    s.fabric.nics.push_back(std::make_unique<Nic>(s.fabric, node, s.options.seed, *s.envs.back()));
+    s.fabric.nics.push_back(std::make_unique<Nic>(s.fabric, node, s.options, *s.envs.back()));
     s.devices.push_back(std::make_unique<SimDevice>(*s.fabric.nics.back(), s.rendezvous));
     s.envs.back()->set_device(s.devices.back().get());
   }
+  s.restart_expected.resize(s.options.nodes);
+  s.driver.emplace(*this, s.fabric, s.envs, s.options);
 }
 
 SimCluster::~SimCluster() = default;
@@ -158,24 +181,22 @@ Env& SimCluster::env(NodeId node) {
 
 void SimCluster::run(FunctionRef<void(Env&)> per_node) {
   State& s = *state_;
-  std::vector<SimThread*> threads;
+  s.threads.clear();
+  s.program = &per_node;
   auto end_all = [&s] {  // stopped, deadlocked or failed: the other nodes must not run on
     s.scheduler.set_time_limit(kNever);
     for (auto& env : s.envs) s.scheduler.unwind(env->threads());
   };
   try {
-    for (auto& env : s.envs) {
-      if (env->threads().killed) continue;
-      Env& node_env = *env;
-      threads.push_back(s.scheduler.spawn(env->threads(), "node" + std::to_string(node_env.node()),
-                                          [&node_env, per_node] { per_node(node_env); }));
-    }
-    s.scheduler.await_all(threads);
+    for (auto& env : s.envs)
+      if (!env->threads().killed) s.start(*env);
+    s.scheduler.await_all(s.threads, s.restarts_expected);
   } catch (...) {
     end_all();
     throw;
   }
-  for (SimThread* thread : threads)
+  s.program = nullptr;
+  for (SimThread* thread : s.threads)
     if (thread->failure) {
       const std::exception_ptr failure = std::exchange(thread->failure, nullptr);
       end_all();
@@ -183,11 +204,66 @@ void SimCluster::run(FunctionRef<void(Env&)> per_node) {
     }
 }
 
-void SimCluster::kill(NodeId node, Crash) {
+void SimCluster::kill(NodeId node, Crash crash) {
   env(node);
-  state_->fabric.nics[node]->die();
-  state_->scheduler.kill(state_->envs[node]->threads());
+  SimEnv& dying = *state_->envs[node];
+  if (dying.threads().killed) return;
+  Nic& nic = *state_->fabric.nics[node];
+  nic.die(crash == Crash::kHostBattery);
+  if (crash == Crash::kHostBattery) nic.save_memory();
+  dying.disk().crash(crash == Crash::kHost);
+  state_->scheduler.resume(dying.threads());
+  state_->scheduler.kill(dying.threads());
 }
+
+void SimCluster::expect_restart(NodeId node) {
+  State& s = *state_;
+  if (s.restart_expected[node]) return;
+  s.restart_expected[node] = true;
+  ++s.restarts_expected;
+}
+
+void SimCluster::restart(NodeId node) {
+  env(node);
+  State& s = *state_;
+  SimEnv& env = *s.envs[node];
+  if (!env.threads().killed) return;
+  for (const auto& thread : env.threads().threads)
+    if (!thread->finished) return s.driver->restart_later(node, kPicosPerMicro);
+  env.threads().killed = false;
+  env.restarted();
+  s.fabric.nics[node]->revive();
+  if (s.program != nullptr) s.start(env);
+  if (s.restart_expected[node]) {
+    s.restart_expected[node] = false;
+    --s.restarts_expected;
+  }
+}
+
+void SimCluster::pause(NodeId node, Time duration) {
+  env(node);
+  State& s = *state_;
+  s.scheduler.pause(s.envs[node]->threads(), s.scheduler.clock() + to_picos(duration));
+}
+
+void SimCluster::slow_down(NodeId node, std::uint32_t shift, Time duration) {
+  env(node);
+  if (shift > 20)
+    throw Error(ErrorCode::kInvalidArgument,
+                "slow_down by 2^" + std::to_string(shift) + "; allowed is up to 2^20");
+  state_->driver->slow_down(node, shift, state_->scheduler.clock() + to_picos(duration));
+}
+
+void SimCluster::block(NodeId from, NodeId to, Time duration) {
+  env(from);
+  env(to);
+  state_->fabric.reachability.block(from, to, Fault::partition_one_way,
+                                    state_->scheduler.clock() + to_picos(duration));
+}
+
+void SimCluster::heal() { state_->driver->heal(); }
+
+const FaultCounters& SimCluster::fault_counters() const { return state_->fabric.fault_counters; }
 
 void SimCluster::request_stop() { state_->scheduler.request_stop(); }
 Time SimCluster::now() const { return state_->scheduler.clock() / kPicosPerNano; }

@@ -67,6 +67,8 @@ class SimCluster {
   /// Starts a killed node again at the same address, with the function of the running run() and
   /// the next Env::incarnation(). No effect on a node that is up.
   void restart(NodeId node);
+  /// run() does not end before the node has been restarted.
+  void expect_restart(NodeId node);
   /// Stops the node's threads for `duration`; its NIC goes on serving peers.
   void pause(NodeId node, Time duration);
   /// Makes the node's CPU, NIC and PCIe 2^shift times slower for `duration`.

@@ -33,10 +33,17 @@ void Nic::release(Message& message) {
 
 void Nic::response_arrives(Message& message, Picos now) {
   if (dead_) return release(message);
+  if (meddle(message, now)) return;
   QueuePairCore& qp = *message.initiator;
   const Picos cost = message.engine + (message.last ? touch_state(qp) : 0);
-  const Passage passage = pass_port(message, now, cost, qp.last_completion);
+  Passage passage = pass_port(message, now, cost, qp.last_completion);
   if (passage.dropped) return lost(message, now, false);
+  if (faults_ != nullptr && faults_->stream.fire(Fault::late_completion)) {
+    faults_->stream.reach(Fault::late_completion);
+    passage.due += to_picos(faults_->stream.duration(Fault::late_completion));
+  }
+  if (memory_.late_placement > 0 && message.has_payload && draws(memory_.late_placement))
+    passage.due += land_early(qp, message);
   qp.last_completion = passage.due;
   message.stage = Message::Stage::kResponseCompletes;
   if (passage.due > now)
@@ -58,6 +65,7 @@ void Nic::response_completes(Message& message, Picos now) {
     fail(qp, message.sequence, message.status);
     return release(message);
   }
+  if (!qp.placements.empty() && !data_back) fabric_.count_reached(Fault::late_placement);
   if (data_back && message.length > 0 && !scatter(qp, message.sequence, message)) {
     fail(qp, message.sequence, Status::kLocalProtection);
     return release(message);
@@ -88,7 +96,8 @@ void Nic::response_completes(Message& message, Picos now) {
   release(message);
 }
 
-bool Nic::scatter(const QueuePairCore& qp, std::uint64_t sequence, Message& message) {
+bool Nic::scatter(const QueuePairCore& qp, std::uint64_t sequence, Message& message,
+                  std::uint64_t mask) {
   const SendEntry& entry = qp.entry(sequence);
   if (!message.has_payload) return true;
   std::uint64_t skip = message.offset;
@@ -103,7 +112,11 @@ bool Nic::scatter(const QueuePairCore& qp, std::uint64_t sequence, Message& mess
     if (region == nullptr) return false;  // deregistered since the request was checked
     const auto bytes = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(sges[i].length - skip, message.length - copied));
-    place(region->data + (sges[i].addr + skip - region->addr), message.payload() + copied, bytes);
+    std::byte* to = region->data + (sges[i].addr + skip - region->addr);
+    if (mask == ~0ULL)
+      std::memcpy(to, message.payload() + copied, bytes);
+    else if (bytes > 0)
+      Pieces(to, bytes, least_unit(bytes)).copy(to, message.payload() + copied, mask);
     copied += bytes;
     skip = 0;
   }

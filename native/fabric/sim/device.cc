@@ -58,7 +58,8 @@ class SimMemoryRegion final : public MemoryRegion {
     if (device_memory_used_ != nullptr) *device_memory_used_ += bytes;
   }
   ~SimMemoryRegion() override {
-    nic_.regions.erase(region_.key);
+    for (PlacementQueue* queue : nic_.fabric().placing) queue->settle(region_, false);
+    nic_.regions.erase(region_.key, &region_);
     nic_.cache.change_footprint(-state_bytes());
     if (device_memory_used_ != nullptr) *device_memory_used_ -= size_;
   }

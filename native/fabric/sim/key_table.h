@@ -30,12 +30,24 @@ class KeyTable {
       return key;
     }
   }
-  void erase(std::uint32_t key) {
+  /// Without effect when the key has gone to another object since.
+  void erase(std::uint32_t key, const T* object) {
     Slot& slot = slots_[key & (slots_.size() - 1)];
-    if (slot.key != key || slot.object == nullptr) return;
+    if (slot.key != key || slot.object != object) return;
     slot = {};
     --used_;
   }
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (const Slot& slot : slots_)
+      if (slot.object != nullptr) visit(*slot.object);
+  }
+  void clear() {
+    slots_.assign(64, {});
+    used_ = 0;
+  }
+  /// What is inserted from now on gets the keys that `rng` draws.
+  void reseed(Rng rng) { rng_ = rng; }
 
  private:
   struct Slot {

@@ -38,9 +38,13 @@ struct Message final : SimEvent {
   bool has_payload = false;        // false: synthetic, or nothing to move
   bool signaled = false;
   bool ecn_marked = false;
-  Picos lead = 0;       // from the port's last byte to the scheduled time
-  Picos engine = 0;     // part of `lead` in the receiving engine
-  Picos placement = 0;  // part of `lead` after the engine
+  bool late_source = false;   // the payload is read at the target's port
+  bool meddled = false;       // faults have had their chance
+  bool torn = false;          // by the crash of its sender
+  std::uint64_t sampled = 0;  // pieces of a read's payload that are there already
+  Picos lead = 0;             // from the port's last byte to the scheduled time
+  Picos engine = 0;           // part of `lead` in the receiving engine
+  Picos placement = 0;        // part of `lead` after the engine
   double wire_bytes = 0;
   std::uint32_t source_number = 0;  // of the initiator
   std::uint32_t offset = 0;         // of this chunk
@@ -59,6 +63,8 @@ struct Message final : SimEvent {
   void reserve_payload() {
     if (length > kSmall && large.size() < length) large.resize(length);
   }
+  /// The same packet once more; the payload's memory is not shared.
+  void copy_from(const Message& other);
   Message* next_free = nullptr;
 };
 

@@ -52,7 +52,8 @@ double Network::buffered_bytes(std::uint32_t rack, Picos now) const {
   return static_cast<double>(total) / picos_per_byte_;
 }
 
-Network::PortResult Network::enter_port(std::uint32_t to, Picos arrival, double bytes) {
+Network::PortResult Network::enter_port(std::uint32_t to, Picos arrival, double bytes,
+                                        bool no_buffer) {
   Picos& free = port_free_[to];
   const Picos start = arrival - wire_time(bytes);
   if (free <= start) [[likely]] {
@@ -62,6 +63,10 @@ Network::PortResult Network::enter_port(std::uint32_t to, Picos arrival, double 
   PortResult result{};
   result.backlog = static_cast<double>(free - start) / picos_per_byte_;
   const bool lossless = profile_.link_lossless != 0;
+  if (no_buffer) {
+    result.dropped = true;
+    return result;
+  }
   if (!lossless && result.backlog > profile_.switch__buffer_bytes / nodes_ &&
       buffered_bytes(rack_of(to), start) + bytes > profile_.switch__buffer_bytes) {
     result.dropped = true;

@@ -42,8 +42,8 @@ class Network {
     Picos pause_sender;  // 0, or until when flow control stops the sender
   };
   /// Passes `bytes` through the port towards `to`; they would have arrived at `arrival` on an idle
-  /// port.
-  PortResult enter_port(std::uint32_t to, Picos arrival, double bytes);
+  /// port. `no_buffer`: what would have to wait is dropped.
+  PortResult enter_port(std::uint32_t to, Picos arrival, double bytes, bool no_buffer = false);
 
   /// How long the port towards `to` still sends what it holds.
   Picos port_backlog(std::uint32_t to, Picos now) const {

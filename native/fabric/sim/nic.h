@@ -10,9 +10,11 @@
 
 #include "env/sim/sim_env.h"
 #include "fabric/sim/cluster.h"
+#include "fabric/sim/faults.h"
 #include "fabric/sim/key_table.h"
 #include "fabric/sim/message.h"
 #include "fabric/sim/network.h"
+#include "fabric/sim/placement.h"
 #include "fabric/sim/state_cache.h"
 #include "fabric/types.h"
 
@@ -55,6 +57,11 @@ struct Fabric {
   Network network;
   MessagePool pool;
   std::vector<std::unique_ptr<Nic>> nics;
+  FaultCounters fault_counters;
+  void count_fired(Fault fault) { ++fault_counters.fired[static_cast<std::size_t>(fault)]; }
+  void count_reached(Fault fault) { ++fault_counters.reached[static_cast<std::size_t>(fault)]; }
+  std::vector<PlacementQueue*> placing;  // those that hold something back
+  Reachability reachability;
   std::uint64_t next_serial = 1;
   std::unordered_set<QueuePairCore*>
       orphans;  // destroyed, but still referred to; only ever deleted
@@ -62,7 +69,8 @@ struct Fabric {
 
 class Nic final : public SimEvent {
  public:
-  Nic(Fabric& fabric, std::uint32_t node, std::uint64_t seed, SimEnv& env);
+  static constexpr std::string_view kKeys = "memory keys", kNumbers = "queue pair numbers";
+  Nic(Fabric& fabric, std::uint32_t node, const SimOptions& options, SimEnv& env);
 
   std::uint32_t node() const { return node_; }
   Fabric& fabric() { return fabric_; }
@@ -70,7 +78,31 @@ class Nic final : public SimEvent {
   const NicTimes& times() const { return fabric_.times; }
   NicCounters& counters() { return counters_; }
   bool dead() const { return dead_; }
-  void die() { dead_ = true; }
+  /// The node crashes. `torn`: its memory is saved, with some of what was on its way.
+  void die(bool torn);
+  /// The node is up again, with nothing registered.
+  void revive();
+  /// Saves all registered memory to the node's disk (Crash::kHostBattery).
+  void save_memory();
+  /// All queue pairs fail; the node lives on.
+  void fail_all();
+  /// Flow control stops this NIC's sending until then; 0: it may go on.
+  void storm(Picos until);
+  /// Queue pair numbers and keys are drawn as those of `node` were from the start.
+  void reseed_numbers(std::uint32_t node);
+  /// Writes of one connection are placed in any order.
+  void place_in_any_order();
+  NicFaults* faults() { return faults_.get(); }
+  void set_faults(std::unique_ptr<NicFaults> faults);
+  void set_slow(std::uint32_t shift) { slow_ = shift; }
+
+  const MemoryModel& memory() const { return memory_; }
+  Rng& memory_draws() { return memory_draws_; }
+  bool tears_at_crash();
+  void settle_atomics(const std::byte* at, std::uint64_t bytes);
+  /// Wakes the pollers of the node's memory.
+  void touch() { fabric_.scheduler.touch(env_.threads()); }
+  std::uint32_t split_atomics = 0;  // whose write-back is not visible yet
 
   KeyTable<Region> regions;
   KeyTable<QueuePairCore> queue_pairs;
@@ -93,6 +125,8 @@ class Nic final : public SimEvent {
   void lost(Message& message, Picos now, bool later_packets_tell);
   void schedule_retry(QueuePairCore& qp, std::uint64_t from, Picos when, bool rnr);
   void retry(QueuePairCore& qp, Picos now);
+  /// The responder has noticed a gap.
+  void ask_again(QueuePairCore& qp, Picos now);
   /// Completes request `sequence` with an error and flushes the rest.
   void fail(QueuePairCore& qp, std::uint64_t sequence, Status status);
   void enter_error(QueuePairCore& qp);
@@ -116,6 +150,7 @@ class Nic final : public SimEvent {
   Status check_local(const QueuePairCore& qp, std::uint64_t sequence) const;
   bool gather(Message& message, QueuePairCore& qp, std::uint64_t sequence);
   void transmit(Message& message, Picos ready);
+  void gather_late(Message& message);
   void complete_locally(QueuePairCore& qp, std::uint64_t sequence, Picos at);
   void append_active(QueuePairCore& qp);
   void schedule_engine(Picos when);
@@ -131,25 +166,36 @@ class Nic final : public SimEvent {
   void request_arrives(Message& message, Picos now);
   void request_executes(Message& message, Picos now);
   QueuePairCore* find_target(const Message& message) const;
+  static bool follows(QueuePairCore& qp, const Message& message);
   Status execute(Message& message, QueuePairCore& target, Picos now, bool duplicate);
   Status execute_read(Message& message, const Region& region);
-  Status execute_atomic(Message& message, const Region& region, bool duplicate);
+  Status execute_atomic(Message& message, const Region& region, bool duplicate, Picos now);
   enum class Delivery { kDone, kNotReady, kTooLong, kBadBuffer };
   Delivery deliver(Message& message, QueuePairCore& target, bool with_data);
   void fail_receive(QueuePairCore& target, Status status);
   const Region* accessible(const Message& message, const QueuePairCore& target, std::uint64_t addr,
                            std::uint64_t bytes, std::uint32_t access) const;
-  /// The moment at which payload reaches this node's memory: the seam for weak memory.
-  static void place(std::byte* to, const std::byte* from, std::size_t bytes) {
-    std::memcpy(to, from, bytes);
+  void place_write(Message& message, const Region& region, std::byte* to, Picos now);
+  void drain(QueuePairCore& initiator);
+  bool draws(double probability) {
+    return probability > 0 && memory_draws_.uniform() < probability;
   }
+  Picos sample_early(Message& message, const QueuePairCore& qp);
+  Picos land_early(const QueuePairCore& qp, Message& message);
+
+  // meddle.cc
+  /// True when a fault has taken the packet off its way.
+  bool meddle(Message& message, Picos now);
+  void arrive_again(const Message& message, Picos when);
+  Fault cut_off(const Nic& sender, Picos now) const;
   void respond(Message& message, Picos at, Picos now);
   void continue_read(Message& message, Picos now);
 
   // completer.cc
   void response_arrives(Message& message, Picos now);
   void response_completes(Message& message, Picos now);
-  bool scatter(const QueuePairCore& qp, std::uint64_t sequence, Message& message);
+  bool scatter(const QueuePairCore& qp, std::uint64_t sequence, Message& message,
+               std::uint64_t mask = ~0ULL);
 
   Fabric& fabric_;
   std::uint32_t node_;
@@ -159,6 +205,12 @@ class Nic final : public SimEvent {
   Picos paused_until_ = 0;
   Picos engine_due_ = kNever;
   bool dead_ = false;
+  std::uint32_t slow_ = 0;  // engines take 2^slow_ times as long
+  std::uint64_t seed_;
+  MemoryModel memory_;
+  bool orders_writes_ = true;
+  Rng memory_draws_;
+  std::unique_ptr<NicFaults> faults_;  // null: none can happen
   QueuePairCore* active_head_ = nullptr;
   QueuePairCore* active_tail_ = nullptr;
 };

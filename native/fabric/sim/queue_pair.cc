@@ -62,9 +62,12 @@ SimCompletionQueue::~SimCompletionQueue() {
 void SimCompletionQueue::push(const Completion& completion, QueuePairCore* qp,
                               std::uint64_t retire) {
   if (overrun_) return;
-  if (tail_ - head_ == entries_) {
+  NicFaults* faults = nic_.faults();
+  const bool forced = faults != nullptr && faults->stream.fire(Fault::cq_overrun);
+  if (forced || tail_ - head_ == entries_) {
     overrun_ = true;
-    return;
+    if (forced) faults->stream.reach(Fault::cq_overrun);
+    return nic_.fabric().scheduler.notify(watch_);
   }
   at(tail_++) = {completion, qp, retire};
   if (qp != nullptr) ++qp->references;
@@ -132,7 +135,7 @@ SimQueuePair::SimQueuePair(Nic& nic, std::unique_ptr<QueuePairCore> core)
 
 SimQueuePair::~SimQueuePair() {
   QueuePairCore& qp = *core_;
-  nic_.queue_pairs.erase(qp.number);
+  nic_.queue_pairs.erase(qp.number, &qp);
   nic_.cache.change_footprint(-nic_.fabric().profile.nic_qp_state_bytes);
   ++qp.references;  // keeps it while its completions go
   qp.send_queue->purge(qp);
@@ -291,6 +294,7 @@ void SimQueuePair::modify(QpState next, const QpAddress* peer) {
                         std::to_string(nic_.fabric().nics.size()));
       qp.peer_nic = nic_.fabric().nics[peer->node].get();
       qp.peer_number = peer->qp_num;
+      qp.peer_psn = peer->psn;
     }
   } else if (next == QpState::kReadyToSend) {
     total = profile.control_modify_rts_us;

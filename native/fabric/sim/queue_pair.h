@@ -94,7 +94,7 @@ class QueuePairCore final : public SimEvent {
   std::uint64_t serial = 0;
   QpState state = QpState::kReset;
   Nic* peer_nic = nullptr;
-  std::uint32_t peer_number = 0;
+  std::uint32_t peer_number = 0, peer_psn = 0;
 
   // Send queue: sequence numbers count requests; retired <= completed <= next <= posted.
   std::vector<SendEntry> entries;  // a power of two of them, at least options.send_entries
@@ -143,6 +143,8 @@ class QueuePairCore final : public SimEvent {
   bool retry_pending() const { return retry_at != kNever; }
   std::uint64_t retry_from = 0;
 
+  PlacementQueue placements{*this};  // weak memory, at the target
+
   // Receiving.
   std::unique_ptr<ReceiveQueue> own_receives;
   ReceiveQueue* receives;
@@ -151,6 +153,7 @@ class QueuePairCore final : public SimEvent {
   std::vector<Sge> current_sges;
 
   bool destroyed = false;
+  bool crashed = false;          // with its node
   std::uint32_t references = 0;  // messages and completions that name this
 
   bool ordered() const {

@@ -64,6 +64,8 @@ void Nic::fire(Picos now) {
     const Picos free =
         std::max({engine_free_ - kEngineAhead, link_free_ - kLinkAhead, paused_until_});
     if (free > now) {
+      if (faults_ != nullptr && faults_->stormed_until == free)
+        faults_->stream.reach(Fault::pause_storm);
       next_turn = std::min(next_turn, free);
       break;
     }
@@ -150,6 +152,8 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
   message.opcode = entry.opcode;
   message.status = Status::kSuccess;
   message.signaled = (entry.flags & kSignaled) != 0;
+  message.meddled = message.late_source = message.torn = false;
+  message.sampled = 0;
   message.ecn_marked = false;
   message.total = entry.length;
   message.immediate = entry.immediate;
@@ -176,7 +180,9 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
   } else {
     message.length = std::min(entry.length - qp.chunk_offset, fabric_.network.chunk_bytes());
     message.last = message.offset + message.length == entry.length;
-    message.has_payload = gather(message, qp, sequence);
+    message.late_source = memory_.late_source > 0 && qp.ordered() && message.length > 0 &&
+                          (entry.flags & kInline) == 0 && draws(memory_.late_source);
+    message.has_payload = message.late_source || gather(message, qp, sequence);
     const auto wire = qp.options.transport == Transport::kUd
                           ? fabric_.network.datagram(message.length)
                           : fabric_.network.connected(message.length);
@@ -190,12 +196,14 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
   }
   if (qp.options.transport == Transport::kDc && first) {
     cost += t.dc_message;
-    if (qp.dc_target != message.target) {
+    const bool storm = faults_ != nullptr && faults_->dc_storm_until > now;
+    if (storm) faults_->stream.reach(Fault::dc_storm);
+    if (qp.dc_target != message.target || storm) {
       if (qp.dc_target != nullptr) cost += t.dc_reconnect;
       qp.dc_target = message.target;
     }
   }
-  engine_free_ = std::max(engine_free_, now) + cost;
+  engine_free_ = std::max(engine_free_, now) + (cost << slow_);
   Picos ready = engine_free_ + t.tx_latency + fetch;
   if (fetch != 0) {
     pcie_free_ = std::max(pcie_free_, engine_free_) +
@@ -220,6 +228,17 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
   else if (signaled || entry.needs_data_back())
     qp.awaited = qp.next;
   return Step::kSent;
+}
+
+// Weak memory: the source is read as late as the completion allows.
+void Nic::gather_late(Message& message) {
+  QueuePairCore& qp = *message.initiator;
+  message.late_source = false;
+  message.has_payload = false;
+  if (qp.destroyed || message.epoch != qp.epoch || message.sequence < qp.completed) return;
+  message.has_payload = qp.nic.gather(message, qp, message.sequence);
+  fabric_.count_fired(Fault::late_source);
+  if (message.has_payload) fabric_.count_reached(Fault::late_source);
 }
 
 // Copies the chunk's bytes, as they are now, into the message. False when nobody reads them.
@@ -313,6 +332,16 @@ void Nic::complete_locally(QueuePairCore& qp, std::uint64_t sequence, Picos at) 
 }
 
 Picos Nic::touch_state(const QueuePairCore& qp) {
+  if (faults_ != nullptr) [[unlikely]] {
+    if (faults_->stream.fire(Fault::cache_miss)) {
+      faults_->stream.reach(Fault::cache_miss);
+      return to_picos(faults_->stream.duration(Fault::cache_miss));
+    }
+    if (faults_->noisy_until > fabric_.scheduler.clock()) {
+      faults_->stream.reach(Fault::noisy_neighbour);
+      return 8 * std::max(times().qp_miss, times().tx_message);
+    }
+  }
   if (!cache.overflows()) [[likely]]
     return 0;
   const bool hit = cache.access(qp.serial, fabric_.profile.nic_qp_state_bytes);

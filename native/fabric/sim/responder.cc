@@ -12,8 +12,11 @@ Nic::Passage Nic::pass_port(Message& message, Picos now, Picos engine_cost, Pico
   Nic& sender =
       message.stage == Message::Stage::kResponseArrives ? *message.target : message.initiator->nic;
   if (&sender != this) {
-    const Network::PortResult port = fabric_.network.enter_port(node_, arrival, message.wire_bytes);
+    const bool no_buffer = faults_ != nullptr && faults_->no_buffer_until > now;
+    const Network::PortResult port =
+        fabric_.network.enter_port(node_, arrival, message.wire_bytes, no_buffer);
     if (port.dropped) {
+      if (no_buffer) faults_->stream.reach(Fault::buffer_overflow);
       ++counters_.dropped;
       return {true, 0};
     }
@@ -27,22 +30,28 @@ Nic::Passage Nic::pass_port(Message& message, Picos now, Picos engine_cost, Pico
       sender.paused_until_ = port.pause_sender;
     }
   }
-  responder_free_ = std::max(responder_free_, arrival + times().rx_latency) + engine_cost;
+  responder_free_ =
+      std::max(responder_free_, arrival + times().rx_latency) + (engine_cost << slow_);
   return {false, std::max({now, responder_free_ + message.placement, not_before})};
 }
 
 void Nic::request_arrives(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
+  if (message.late_source) gather_late(message);
   if (dead_) return lost(message, now, false);
+  if (meddle(message, now)) return;
   Picos cost = message.engine;
-  if (message.first && cache.overflows()) {
+  if (message.first && (cache.overflows() || faults_ != nullptr)) {
     if (const QueuePairCore* target = find_target(message)) cost += touch_state(*target);
     if (const Region* region = message.rkey != 0 ? regions.find(message.rkey) : nullptr)
       cost += touch_translation(*region, message.remote_addr);
   }
-  const Passage passage = pass_port(message, now, cost, qp.last_execution);
+  const bool idle = qp.last_execution <= now;
+  Passage passage = pass_port(message, now, cost, qp.last_execution);
   if (passage.dropped) trace("never gets", message, now);
   if (passage.dropped) return lost(message, now, qp.next > message.sequence + 1);
+  if (idle && memory_.torn_read > 0 && message.opcode == Opcode::kRead)
+    passage.due += sample_early(message, qp);
   qp.last_execution = passage.due;
   message.stage = Message::Stage::kRequestExecutes;
   if (passage.due > now)
@@ -63,7 +72,10 @@ QueuePairCore* Nic::find_target(const Message& message) const {
   switch (qp.options.transport) {
     case Transport::kRc:
     case Transport::kUc:
-      return target->peer_nic == &qp.nic && target->peer_number == qp.number ? target : nullptr;
+      return target->peer_nic == &qp.nic && target->peer_number == qp.number &&
+                     target->peer_psn == qp.psn
+                 ? target
+                 : nullptr;
     case Transport::kUd:
       return target->options.qkey == message.remote_qkey ? target : nullptr;
     case Transport::kDc:
@@ -73,19 +85,35 @@ QueuePairCore* Nic::find_target(const Message& message) const {
   return nullptr;
 }
 
+// Unreliable connections drop what is old, and messages with a hole (IBA 9.8.2). Datagrams follow
+// nothing.
+bool Nic::follows(QueuePairCore& qp, const Message& message) {
+  if (qp.options.transport != Transport::kUc) return true;
+  if (message.sequence < qp.expected) return false;
+  if (!message.first && (message.sequence != qp.expected || message.offset != qp.expected_offset))
+    return false;
+  qp.expected = message.sequence + message.last;
+  qp.expected_offset = message.last ? 0 : message.offset + message.length;
+  return true;
+}
+
 void Nic::request_executes(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
   if (dead_) return lost(message, now, false);
   QueuePairCore* target = find_target(message);
   if (!qp.ordered()) {
-    if (target != nullptr) execute(message, *target, now, false);
+    if (target != nullptr && follows(qp, message)) execute(message, *target, now, false);
     return release(message);
   }
   if (message.epoch != qp.epoch) return release(message);  // it was sent again
   if (target == nullptr) return lost(message, now, false);
   const bool duplicate = message.sequence < qp.expected;
-  if (!duplicate && (message.sequence != qp.expected || message.offset != qp.expected_offset))
-    return release(message);  // behind a gap: the retransmission brings it again
+  if (!duplicate && (message.sequence != qp.expected || message.offset != qp.expected_offset)) {
+    // Behind a gap: a negative acknowledgement asks for what is missing. A chunk that came twice
+    // is dropped.
+    if (message.sequence != qp.expected || message.offset > qp.expected_offset) ask_again(qp, now);
+    return release(message);
+  }
   const Status status = execute(message, *target, now, duplicate);
   if (status == Status::kRnrRetryExceeded) {  // a retry is scheduled
     trace("is not ready for", message, now);
@@ -129,6 +157,10 @@ const Region* Nic::accessible(const Message& message, const QueuePairCore& targe
 }
 
 Status Nic::execute(Message& message, QueuePairCore& target, Picos now, bool duplicate) {
+  if (faults_ != nullptr && message.rkey != 0 && faults_->stream.fire(Fault::region_revoked)) {
+    faults_->stream.reach(Fault::region_revoked);
+    return Status::kRemoteAccess;
+  }
   const std::uint64_t addr = message.remote_addr + message.offset;
   switch (message.opcode) {
     case Opcode::kWrite:
@@ -138,7 +170,7 @@ Status Nic::execute(Message& message, QueuePairCore& target, Picos now, bool dup
         const Region* region = accessible(message, target, addr, message.length, kRemoteWrite);
         if (region == nullptr) return Status::kRemoteAccess;
         if (message.has_payload)
-          place(region->data + (addr - region->addr), message.payload(), message.length);
+          place_write(message, *region, region->data + (addr - region->addr), now);
       }
       if (message.opcode == Opcode::kWriteImm && message.last) break;
       fabric_.scheduler.touch(env_.threads());
@@ -148,14 +180,16 @@ Status Nic::execute(Message& message, QueuePairCore& target, Picos now, bool dup
       if (message.total == 0) return Status::kSuccess;
       const Region* region =
           accessible(message, target, message.remote_addr, message.total, kRemoteRead);
-      return region == nullptr ? Status::kRemoteAccess : execute_read(message, *region);
+      if (region == nullptr) return Status::kRemoteAccess;
+      if (memory_.mutation != MemoryMutation::kReadsDoNotDrain) drain(*message.initiator);
+      return execute_read(message, *region);
     }
     case Opcode::kCompareSwap:
     case Opcode::kFetchAdd: {
       if (message.remote_addr % 8 != 0) return Status::kRemoteInvalidRequest;
       const Region* region = accessible(message, target, message.remote_addr, 8, kRemoteAtomic);
       return region == nullptr ? Status::kRemoteAccess
-                               : execute_atomic(message, *region, duplicate);
+                               : execute_atomic(message, *region, duplicate, now);
     }
     default:
       if (duplicate) return Status::kSuccess;
@@ -185,26 +219,44 @@ Status Nic::execute_read(Message& message, const Region& region) {
   message.length = message.total;
   message.has_payload = !region.synthetic;
   message.reserve_payload();
-  if (message.has_payload)
-    std::memcpy(message.payload(), region.data + (message.remote_addr - region.addr),
-                message.length);
+  if (!message.has_payload) return Status::kSuccess;
+  const std::byte* from = region.data + (message.remote_addr - region.addr);
+  settle_atomics(from, message.length);
+  if (message.sampled == 0) {
+    std::memcpy(message.payload(), from, message.length);
+    return Status::kSuccess;
+  }
+  Pieces(from, message.length, least_unit(message.length))
+      .copy(message.payload(), from, ~message.sampled);
+  if (std::memcmp(message.payload(), from, message.length) != 0)
+    fabric_.count_reached(Fault::torn_read);
   return Status::kSuccess;
 }
 
-Status Nic::execute_atomic(Message& message, const Region& region, bool duplicate) {
+Status Nic::execute_atomic(Message& message, const Region& region, bool duplicate, Picos now) {
+  QueuePairCore& qp = *message.initiator;
+  drain(qp);
   SendEntry& entry = message.initiator->entry(message.sequence);
   message.length = 8;
   message.has_payload = true;
   if (!duplicate || !entry.executed) {
-    auto* word =
-        reinterpret_cast<std::uint64_t*>(region.data + (message.remote_addr - region.addr));
+    std::byte* at = region.data + (message.remote_addr - region.addr);
+    settle_atomics(at, 8);
+    auto* word = reinterpret_cast<std::uint64_t*>(at);
     entry.swap = *word;
     entry.executed = true;
+    std::uint64_t next = *word;
     if (message.opcode == Opcode::kFetchAdd)
-      *word += message.compare_add;
-    else if (*word == message.compare_add)
-      *word = message.swap;
-    fabric_.scheduler.touch(env_.threads());
+      next += message.compare_add;
+    else if (next == message.compare_add)
+      next = message.swap;
+    if (next != *word && draws(memory_.split_atomic)) {
+      std::memcpy(message.small, &next, 8);
+      qp.placements.add(*this, region, at, message.large, message.small, 8, now, true, true);
+    } else {
+      *word = next;
+      touch();
+    }
   }
   std::memcpy(message.payload(), &entry.swap, 8);
   return Status::kSuccess;
@@ -212,8 +264,13 @@ Status Nic::execute_atomic(Message& message, const Region& region, bool duplicat
 
 // A send, or the immediate of a write, meets a posted receive.
 Nic::Delivery Nic::deliver(Message& message, QueuePairCore& target, bool with_data) {
+  drain(*message.initiator);
   if (!target.receiving) {
     if (target.receives->empty()) return Delivery::kNotReady;
+    if (faults_ != nullptr && message.first && faults_->stream.fire(Fault::rnr)) {
+      faults_->stream.reach(Fault::rnr);
+      return Delivery::kNotReady;
+    }
     target.current_receive = target.receives->take(target.current_sges);
     target.receiving = true;
   }
@@ -243,7 +300,8 @@ Nic::Delivery Nic::deliver(Message& message, QueuePairCore& target, bool with_da
       const auto bytes = static_cast<std::uint32_t>(
           std::min<std::uint64_t>(sge.length - skip, message.length - copied));
       if (message.has_payload)
-        place(region->data + (sge.addr + skip - region->addr), message.payload() + copied, bytes);
+        std::memcpy(region->data + (sge.addr + skip - region->addr), message.payload() + copied,
+                    bytes);
       copied += bytes;
       skip = 0;
     }
@@ -296,6 +354,7 @@ void Nic::respond(Message& message, Picos at, Picos now) {
         (std::uint64_t{message.source_number} << 32) ^ initiator.node() ^ (1ULL << 31);
     arrival = fabric_.network.cross(node_, initiator.node(), link_free_, message.wire_bytes, flow);
   }
+  message.meddled = false;
   message.target = this;
   message.owner = &initiator;
   message.stage = Message::Stage::kResponseArrives;
@@ -323,8 +382,12 @@ void Nic::continue_read(Message& message, Picos now) {
   piece.last = piece.offset + piece.length == message.total;
   piece.status = region == nullptr ? Status::kRemoteAccess : Status::kSuccess;
   piece.has_payload = region != nullptr && !region->synthetic;
+  piece.meddled = piece.late_source = piece.torn = false;
+  piece.sampled = 0;
   if (piece.has_payload) {
     piece.reserve_payload();
+    settle_atomics(region->data + (message.remote_addr + piece.offset - region->addr),
+                   piece.length);
     std::memcpy(piece.payload(), region->data + (message.remote_addr + piece.offset - region->addr),
                 piece.length);
   }

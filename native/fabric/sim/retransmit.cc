@@ -25,6 +25,13 @@ void Nic::lost(Message& message, Picos now, bool later_packets_tell) {
   release(message);
 }
 
+void Nic::ask_again(QueuePairCore& qp, Picos now) {
+  if (qp.retry_pending() || qp.state != QpState::kReadyToSend) return;
+  qp.retry_after_timeout = false;
+  schedule_retry(qp, qp.expected, now + fabric_.network.round_trip() / 2 + times().rx_latency,
+                 false);
+}
+
 void Nic::schedule_retry(QueuePairCore& qp, std::uint64_t from, Picos when, bool rnr) {
   if (qp.retry_pending()) {
     qp.retry_from = std::min(qp.retry_from, from);

@@ -1,0 +1,229 @@
+#include "fabric/sim/fault_driver.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pyrdma::fabric::sim {
+namespace {
+
+constexpr Picos kMilli = 1000 * kPicosPerMicro;
+// Clocks of one rack differ by some microseconds, and drift by up to 200 parts in a million.
+constexpr std::uint64_t kMostOffset = 50'000'000, kMostDrift = 200;
+constexpr std::uint32_t kLeastSlow = 3, kMostSlow = 10;  // 8 to 1024 times
+
+Crash crash_of(Fault fault) {
+  return fault == Fault::crash        ? Crash::kProcess
+         : fault == Fault::host_crash ? Crash::kHost
+                                      : Crash::kHostBattery;
+}
+
+}  // namespace
+
+FaultDriver::FaultDriver(SimCluster& cluster, Fabric& fabric,
+                         std::vector<std::unique_ptr<SimEnv>>& envs, const SimOptions& options)
+    : cluster_(cluster),
+      fabric_(fabric),
+      envs_(envs),
+      options_(options),
+      stream_(options.faults, options.seed, -1, fabric.fault_counters,
+              fabric.scheduler.fingerprint_fold()) {
+  if (!options.faults.any()) return;
+  for (NodeId node = 0; node < options.nodes; ++node) {
+    fabric.nics[node]->set_faults(std::make_unique<NicFaults>(options.faults, options.seed, node,
+                                                              options.nodes, fabric.fault_counters,
+                                                              fabric.scheduler.fingerprint_fold()));
+    draw_for_the_run(node);
+  }
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    const auto fault = static_cast<Fault>(i);
+    if (fault_info(fault).draw != FaultDraw::kWindow || options.faults[fault].rate <= 0) continue;
+    Timer& window = timer(Timer::What::kWindow);
+    window.fault = fault;
+    schedule_window(window, 0);
+  }
+  if (options.faults.heal_at != kForever)
+    fabric.scheduler.schedule(timer(Timer::What::kHeal), to_picos(options.faults.heal_at));
+}
+
+FaultDriver::Timer& FaultDriver::timer(Timer::What what) {
+  timers_.push_back(std::make_unique<Timer>(*this));
+  timers_.back()->what = what;
+  return *timers_.back();
+}
+
+void FaultDriver::draw_for_the_run(NodeId node) {
+  NicFaults& faults = *fabric_.nics[node]->faults();
+  if (faults.stream.fire(Fault::clock_skew)) {
+    Rng& rng = faults.stream.stream(Fault::clock_skew);
+    const auto offset = static_cast<Picos>(rng.below(kMostOffset));
+    envs_[node]->skew_clock(
+        offset, static_cast<Picos>(rng.below(2 * kMostDrift + 1)) - static_cast<Picos>(kMostDrift));
+    faults.stream.reach(Fault::clock_skew);
+  }
+  if (faults.stream.fire(Fault::placement_reorder)) fabric_.nics[node]->place_in_any_order();
+  if (faults.stream.fire(Fault::number_collision)) {
+    faults.stream.reach(Fault::number_collision);
+    fabric_.nics[node]->reseed_numbers(0);
+  }
+}
+
+// Windows come like a Poisson process.
+void FaultDriver::schedule_window(Timer& window, Picos now) {
+  const double rate = options_.faults[window.fault].rate;
+  const double wait = -std::log(1 - stream_.stream(window.fault).uniform()) / rate;
+  fabric_.scheduler.schedule(window, now + static_cast<Picos>(wait * static_cast<double>(kMilli)));
+}
+
+void FaultDriver::due(Timer& timer, Picos now) {
+  switch (timer.what) {
+    case Timer::What::kWindow:
+      if (stream_.healed()) return;
+      open(timer.fault, now);
+      return schedule_window(timer, now);
+    case Timer::What::kHeal:
+      return cluster_.heal();
+    case Timer::What::kRestart:
+      return cluster_.restart(timer.node);
+    case Timer::What::kNormalSpeed:
+      fabric_.scheduler.set_slow(envs_[timer.node]->threads(), 0);
+      return fabric_.nics[timer.node]->set_slow(0);
+  }
+}
+
+NodeId FaultDriver::any_node(Fault fault) {
+  return static_cast<NodeId>(stream_.stream(fault).below(options_.nodes));
+}
+
+void FaultDriver::open(Fault fault, Picos now) {
+  const Picos until = now + to_picos(stream_.duration(fault));
+  stream_.count_fired(fault);
+  switch (fault) {
+    case Fault::partition:
+    case Fault::partition_partial:
+    case Fault::partition_one_way:
+      return open_ways(fault, until);
+    case Fault::crash:
+    case Fault::host_crash:
+    case Fault::battery_crash:
+      return crash(fault, any_node(fault), until);
+    case Fault::coordinator_down:
+      return open_at(fault, std::min(options_.faults.coordinator, options_.nodes - 1), until);
+    default:
+      return open_at(fault, any_node(fault), until);
+  }
+}
+
+// What hits one node.
+void FaultDriver::open_at(Fault fault, NodeId node, Picos until) {
+  Nic& nic = *fabric_.nics[node];
+  NicFaults& faults = *nic.faults();
+  SimEnv& env = *envs_[node];
+  const Picos now = fabric_.scheduler.clock();
+  switch (fault) {
+    case Fault::loss_burst:
+      faults.lost_until = until;
+      return;
+    case Fault::clog:
+      faults.clogged_until = until;
+      return;
+    case Fault::clock_jump:
+      env.jump_clock(until - now);
+      return stream_.reach(fault);
+    case Fault::pause:
+      fabric_.scheduler.pause(env.threads(), until);
+      return stream_.reach(fault);
+    case Fault::disk_full:
+      return env.disk().set_full_until(until);
+    case Fault::coordinator_down:
+      fabric_.scheduler.pause(env.threads(), until);
+      [[fallthrough]];
+    case Fault::isolation:
+      for (NodeId other = 0; other < options_.nodes; ++other) {
+        fabric_.reachability.block(node, other, fault, until);
+        fabric_.reachability.block(other, node, fault, until);
+      }
+      return;
+    case Fault::partition_flapping:
+      faults.flapping_until = until;
+      return;
+    case Fault::slow_node:
+      stream_.reach(fault);
+      return slow_down(node,
+                       kLeastSlow + static_cast<std::uint32_t>(
+                                        stream_.stream(fault).below(kMostSlow - kLeastSlow + 1)),
+                       until);
+    case Fault::buffer_overflow:
+      faults.no_buffer_until = until;
+      return;
+    case Fault::pause_storm:
+      for (const auto& each : fabric_.nics) each->storm(until);
+      return;
+    case Fault::dc_storm:
+      faults.dc_storm_until = until;
+      return;
+    case Fault::nic_failure:
+      faults.failed_until = until;
+      return nic.fail_all();
+    case Fault::noisy_neighbour:
+      faults.noisy_until = until;
+      return;
+    default:
+      return;
+  }
+}
+
+// What comes between nodes.
+void FaultDriver::open_ways(Fault fault, Picos until) {
+  Reachability& ways = fabric_.reachability;
+  Rng& rng = stream_.stream(fault);
+  const NodeId a = any_node(fault), b = any_node(fault);
+  if (fault == Fault::partition_partial) {
+    ways.block(a, b, fault, until);
+    return ways.block(b, a, fault, until);
+  }
+  if (fault == Fault::partition_one_way) return ways.block(a, b, fault, until);
+  std::vector<bool> side(options_.nodes);
+  for (NodeId node = 0; node < options_.nodes; ++node) side[node] = rng.below(2) == 0;
+  for (NodeId from = 0; from < options_.nodes; ++from)
+    for (NodeId to = 0; to < options_.nodes; ++to)
+      if (side[from] != side[to]) ways.block(from, to, fault, until);
+}
+
+void FaultDriver::crash(Fault fault, NodeId node, Picos until) {
+  if (envs_[node]->threads().killed) return;
+  stream_.reach(fault);
+  restart_later(node, until - fabric_.scheduler.clock());
+  cluster_.kill(node, crash_of(fault));
+}
+
+void FaultDriver::restart_later(NodeId node, Picos delay) {
+  Timer& restart = timer(Timer::What::kRestart);
+  restart.node = node;
+  cluster_.expect_restart(node);
+  fabric_.scheduler.schedule(restart, fabric_.scheduler.clock() + delay);
+}
+
+void FaultDriver::slow_down(NodeId node, std::uint32_t shift, Picos until) {
+  fabric_.scheduler.set_slow(envs_[node]->threads(), shift);
+  fabric_.nics[node]->set_slow(shift);
+  Timer& normal = timer(Timer::What::kNormalSpeed);
+  normal.node = node;
+  fabric_.scheduler.schedule(normal, until);
+}
+
+void FaultDriver::heal() {
+  stream_.heal();
+  fabric_.reachability.heal();
+  for (NodeId node = 0; node < options_.nodes; ++node) {
+    SimEnv& env = *envs_[node];
+    if (NicFaults* faults = fabric_.nics[node]->faults()) faults->heal();
+    fabric_.scheduler.resume(env.threads());
+    fabric_.scheduler.set_slow(env.threads(), 0);
+    fabric_.nics[node]->set_slow(0);
+    fabric_.nics[node]->storm(0);
+    env.disk().set_full_until(0);
+    if (env.threads().killed) cluster_.restart(node);
+  }
+}
+
+}  // namespace pyrdma::fabric::sim

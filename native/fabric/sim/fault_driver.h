@@ -1,0 +1,51 @@
+// Opens the faults' windows: at random moments something breaks for a while, somewhere, until all
+// heals (FaultOptions::heal_at). What a window does while it is open stands where it has its
+// effect: NicFaults, Reachability, the scheduler, the simulated disk.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "fabric/sim/cluster.h"
+#include "fabric/sim/nic.h"
+
+namespace pyrdma::fabric::sim {
+
+class FaultDriver {
+ public:
+  /// Draws the faults of the whole run, and arms the others. All references outlive it.
+  FaultDriver(SimCluster& cluster, Fabric& fabric, std::vector<std::unique_ptr<SimEnv>>& envs,
+              const SimOptions& options);
+  /// The node comes back after `delay`.
+  void restart_later(NodeId node, Picos delay);
+  void slow_down(NodeId node, std::uint32_t shift, Picos until);
+  void heal();
+
+ private:
+  /// Something that happens once.
+  struct Timer final : SimEvent {
+    explicit Timer(FaultDriver& owner) : driver(owner) {}
+    void fire(Picos now) override { driver.due(*this, now); }
+    FaultDriver& driver;
+    enum class What : std::uint8_t { kWindow, kHeal, kRestart, kNormalSpeed } what = What::kWindow;
+    Fault fault = Fault::kCount;
+    NodeId node = 0;
+  };
+  void due(Timer& timer, Picos now);
+  Timer& timer(Timer::What what);
+  void schedule_window(Timer& timer, Picos now);
+  void draw_for_the_run(NodeId node);
+  void open(Fault fault, Picos now);
+  void open_at(Fault fault, NodeId node, Picos until);
+  void open_ways(Fault fault, Picos until);
+  void crash(Fault fault, NodeId node, Picos until);
+  NodeId any_node(Fault fault);
+
+  SimCluster& cluster_;
+  Fabric& fabric_;
+  std::vector<std::unique_ptr<SimEnv>>& envs_;
+  const SimOptions& options_;
+  FaultStream stream_;
+  std::vector<std::unique_ptr<Timer>> timers_;
+};
+
+}  // namespace pyrdma::fabric::sim
