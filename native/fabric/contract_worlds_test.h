@@ -140,7 +140,7 @@ inline std::unique_ptr<World> make_world(const std::string& name, std::uint32_t 
   return std::make_unique<HookedWorld>(make_world(name.substr(0, 3), nodes), nodes, faults);
 }
 inline auto contract_worlds() {
-  return return testing::Values("sim", "sim_strong", "shm", "sim_hooked", "shm_hooked");
+  return testing::Values("sim", "sim_strong", "shm", "sim_hooked", "shm_hooked");
 }
 
 /// What one node has in a test: a domain, a region, a queue for completions of each direction.
