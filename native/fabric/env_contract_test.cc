@@ -108,8 +108,29 @@ TEST_P(EnvContract, FilesKeepWhatWasWritten) {
   EXPECT_EQ(file->read(8, read), 0u);
   storage.remove("log");
   EXPECT_FALSE(storage.exists("log"));
-  EXPECT_THROW(storage.open("../log"), Error);
-  EXPECT_THROW(storage.open(""), Error);
+  for (const char* name : {"../log", "", ".", ".hidden"}) {
+    EXPECT_THROW(storage.open(name), Error) << name;
+    EXPECT_THROW(storage.exists(name), Error) << name;
+    EXPECT_THROW(storage.remove(name), Error) << name;
+  }
+}
+
+TEST_P(EnvContract, ARenamedFileTakesTheOthersPlace) {
+  Storage& storage = env.storage();
+  const std::byte old_data[1] = {std::byte{1}}, new_data[2] = {std::byte{2}, std::byte{3}};
+  auto opened = storage.open("state");
+  opened->write(0, old_data);
+  storage.open("state.new")->write(0, new_data);
+  storage.rename("state.new", "state");
+  storage.sync();
+  EXPECT_FALSE(storage.exists("state.new"));
+  EXPECT_EQ(storage.open("state")->size(), 2u);
+  EXPECT_EQ(opened->size(), 1u) << "who has it open keeps the old one";
+  storage.rename("state", "state");
+  EXPECT_TRUE(storage.exists("state"));
+  EXPECT_THROW(storage.rename("absent", "state"), Error);
+  EXPECT_THROW(storage.rename("state", "../state"), Error);
+  storage.remove("absent");
 }
 
 TEST_P(EnvContract, AKilledNodeUnwindsItsThreads) {

@@ -1,62 +1,141 @@
 #include "env/sim/sim_storage.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "base/error.h"
+#include "env/sim/disk_file.h"
 #include "env/sim/sim_env.h"
 
 namespace pyrdma {
-namespace {
 
 class SimFile final : public File {
  public:
-  SimFile(SimEnv& env, std::shared_ptr<std::vector<std::byte>> bytes)
-      : env_(env), bytes_(std::move(bytes)) {}
+  SimFile(SimStorage& storage, std::shared_ptr<DiskFile> file)
+      : storage_(storage), file_(std::move(file)) {}
 
   void write(std::uint64_t offset, std::span<const std::byte> data) override {
-    if (offset + data.size() > bytes_->size()) bytes_->resize(offset + data.size());
-    if (!data.empty()) std::memcpy(bytes_->data() + offset, data.data(), data.size());
-    take(env_.costs().storage_write, data.size());
+    file_->write(offset, data, storage_.faults_, storage_.is_full());
+    storage_.take(storage_.env_.costs().storage_write, data.size());
   }
   std::size_t read(std::uint64_t offset, std::span<std::byte> data) override {
-    if (offset >= bytes_->size()) return 0;
-    const std::size_t count = std::min<std::size_t>(data.size(), bytes_->size() - offset);
-    if (count > 0) std::memcpy(data.data(), bytes_->data() + offset, count);
-    take(env_.costs().storage_write, count);
+    const std::size_t count = file_->read(offset, data, storage_.faults_);
+    if (count != 0) storage_.take(storage_.env_.costs().storage_write, count);
     return count;
   }
-  void sync() override { take(env_.costs().storage_sync, 0); }
-  std::uint64_t size() override { return bytes_->size(); }
+  void sync() override { storage_.sync(*file_); }
+  std::uint64_t size() override { return file_->size(); }
 
  private:
-  // The thread sleeps while the disk works.
-  void take(Picos fixed, std::size_t bytes) {
-    SimScheduler& scheduler = env_.scheduler();
-    scheduler.sleep_until(
-        scheduler.clock() + fixed +
-        static_cast<Picos>(env_.costs().storage_picos_per_byte * static_cast<double>(bytes)));
-  }
-  SimEnv& env_;
-  std::shared_ptr<std::vector<std::byte>> bytes_;
+  SimStorage& storage_;
+  std::shared_ptr<DiskFile> file_;
 };
+
+namespace {
+
+std::string checked_name(std::string_view name) {
+  const bool bad = name.empty() || name.size() > 200 || name.front() == '.' ||
+                   name.find('/') != std::string_view::npos ||
+                   name.find('\0') != std::string_view::npos;
+  if (bad)
+    throw Error(ErrorCode::kInvalidArgument,
+                "storage: file name '" + std::string(name) +
+                    "' must be 1 to 200 bytes without '/', NUL or a leading '.'");
+  return std::string(name);
+}
 
 }  // namespace
 
 std::unique_ptr<File> SimStorage::open(std::string_view name) {
-  if (name.empty() || name.find('/') != std::string_view::npos || name == "." || name == "..")
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        "file name '" + std::string(name) + "' is not a plain name: use letters, digits, '.', '-'");
-  auto& bytes = files_[std::string(name)];
-  if (!bytes) bytes = std::make_shared<std::vector<std::byte>>();
-  return std::make_unique<SimFile>(env_, bytes);
+  const std::string key = checked_name(name);
+  if (const auto found = names_.find(key); found != names_.end())
+    return std::make_unique<SimFile>(*this, found->second);
+  auto file = std::make_shared<DiskFile>(key);
+  change({{}, key, file});
+  return std::make_unique<SimFile>(*this, std::move(file));
 }
 
-bool SimStorage::exists(std::string_view name) { return files_.find(name) != files_.end(); }
+bool SimStorage::exists(std::string_view name) {
+  return names_.find(checked_name(name)) != names_.end();
+}
 
 void SimStorage::remove(std::string_view name) {
-  if (const auto found = files_.find(name); found != files_.end()) files_.erase(found);
+  const std::string key = checked_name(name);
+  if (names_.find(key) != names_.end()) change({key, {}, nullptr});
+}
+
+void SimStorage::rename(std::string_view from, std::string_view to) {
+  const std::string key = checked_name(from), target = checked_name(to);
+  const auto found = names_.find(key);
+  if (found == names_.end())
+    throw Error(ErrorCode::kUnavailable,
+                "storage: cannot rename '" + key + "', which does not exist");
+  if (key != target) change({key, target, found->second});
+  take(env_.costs().storage_write, 0);
+}
+
+void SimStorage::apply(const NameChange& change, Names& names) {
+  if (!change.from.empty()) names.erase(change.from);
+  if (!change.to.empty()) names[change.to] = change.file;
+}
+
+void SimStorage::change(NameChange change) {
+  apply(change, names_);
+  changes_.push_back(std::move(change));
+}
+
+void SimStorage::take(Picos fixed, std::size_t bytes) {
+  SimScheduler& scheduler = env_.scheduler();
+  scheduler.sleep_until(
+      scheduler.clock() + fixed +
+      static_cast<Picos>(env_.costs().storage_picos_per_byte * static_cast<double>(bytes)));
+}
+
+bool SimStorage::is_full() const { return env_.scheduler().clock() < full_until_; }
+
+void SimStorage::sync(DiskFile& file) {
+  const std::uint64_t mark = file.mark();
+  Picos time = env_.costs().storage_sync;
+  if (faults_ != nullptr && faults_->fire(Fault::disk_slow)) {
+    time += to_picos(faults_->duration(Fault::disk_slow));
+    faults_->reach(Fault::disk_slow);
+  }
+  take(time, 0);
+  if (faults_ != nullptr && faults_->fire(Fault::disk_io_error)) {
+    file.sync_in_part(mark, *faults_);
+    throw Error(ErrorCode::kUnavailable,
+                "file '" + file.name() + "': a sync failed (I/O error); what was not synced " +
+                    "before may never be: write it again",
+                false);
+  }
+  if (faults_ != nullptr && faults_->fire(Fault::disk_lies)) return file.lie(mark);
+  file.sync(mark);
+}
+
+void SimStorage::sync() {
+  const std::size_t count = changes_.size();
+  take(env_.costs().storage_sync, 0);
+  // Another thread's sync may have been faster.
+  for (std::size_t i = 0; i < count && !changes_.empty(); ++i) {
+    apply(changes_.front(), durable_names_);
+    changes_.pop_front();
+  }
+}
+
+void SimStorage::crash(bool lose_unsynced) {
+  if (!lose_unsynced) return;
+  // Metadata is journaled: of the changes, some first ones are there.
+  for (const NameChange& change : changes_) {
+    if (faults_ == nullptr || !faults_->fire(Fault::disk_torn)) break;
+    apply(change, durable_names_);
+    faults_->reach(Fault::disk_torn);
+  }
+  changes_.clear();
+  names_ = durable_names_;
+  for (const auto& [name, file] : names_) file->crash(faults_);
+}
+
+void SimStorage::save() {
+  changes_.clear();
+  durable_names_ = names_;
+  for (const auto& [name, file] : names_) file->sync(file->mark());
 }
 
 }  // namespace pyrdma

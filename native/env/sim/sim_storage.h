@@ -1,16 +1,19 @@
-// The simulated disk: bytes in memory, with the profile's latencies. Faults come with the fault
-// model.
+// The simulated disk of a node: files in memory with the profile's latencies, that lose at a power
+// failure what was not synced, and fail as the fault model F24 says. Without a FaultStream nothing
+// fails, and a power failure still loses what was not synced.
 #pragma once
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "env/sim/event_queue.h"
+#include "env/faults.h"
+#include "env/sim/scheduler.h"
 #include "env/storage.h"
 
 namespace pyrdma {
 
+class DiskFile;
 class SimEnv;
 
 class SimStorage final : public Storage {
@@ -19,13 +22,39 @@ class SimStorage final : public Storage {
   std::unique_ptr<File> open(std::string_view name) override;
   bool exists(std::string_view name) override;
   void remove(std::string_view name) override;
-  void crash(bool) {}
-  void set_full_until(Picos) {}
-  void preserve(const std::string&, std::span<const std::byte>) {}
+  void rename(std::string_view from, std::string_view to) override;
+  void sync() override;
+
+  /// Null: no faults.
+  void set_faults(FaultStream* faults) { faults_ = faults; }
+  /// Until then writes that grow a file find no space.
+  void set_full_until(Picos when) { full_until_ = when; }
+  /// The node has ended. A process leaves its files as they are; with the power goes what was not
+  /// synced. Names whose change was not synced are as before it, or some of the changes are there.
+  void crash(bool lose_unsynced);
+  /// A battery has saved everything: all of it is durable.
+  void save();
 
  private:
+  friend class SimFile;
+  using Names = std::map<std::string, std::shared_ptr<DiskFile>, std::less<>>;
+  struct NameChange {
+    std::string from, to;  // from empty: created; to empty: removed
+    std::shared_ptr<DiskFile> file;
+  };
+  static void apply(const NameChange& change, Names& names);
+  void change(NameChange change);
+  /// The thread sleeps while the disk works.
+  void take(Picos fixed, std::size_t bytes);
+  bool is_full() const;
+  /// Sleeps, then makes the file's earlier writes durable, unless a fault prevents it.
+  void sync(DiskFile& file);
+
   SimEnv& env_;
-  std::map<std::string, std::shared_ptr<std::vector<std::byte>>, std::less<>> files_;
+  FaultStream* faults_ = nullptr;
+  Picos full_until_ = 0;
+  Names names_, durable_names_;
+  std::deque<NameChange> changes_;  // not durable
 };
 
 }  // namespace pyrdma

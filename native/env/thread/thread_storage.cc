@@ -158,4 +158,14 @@ void ThreadStorage::remove(std::string_view name) {
   }
 }
 
+void ThreadStorage::rename(std::string_view from, std::string_view to) {
+  const std::string file = checked_name(from), target = checked_name(to);
+  if (::renameat(folder_fd_, file.c_str(), folder_fd_, target.c_str()) != 0)
+    fail("cannot rename " + folder_ + "/" + file + " to " + target, errno);
+}
+
+void ThreadStorage::sync() {
+  if (::fsync(folder_fd_) != 0) fail("cannot sync " + folder_, errno);
+}
+
 }  // namespace pyrdma

@@ -20,6 +20,8 @@ class ThreadStorage final : public Storage {
   std::unique_ptr<File> open(std::string_view name) override;
   bool exists(std::string_view name) override;
   void remove(std::string_view name) override;
+  void rename(std::string_view from, std::string_view to) override;
+  void sync() override;
   const std::string& folder() const { return folder_; }
 
  private:

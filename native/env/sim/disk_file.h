@@ -1,0 +1,67 @@
+// One file of the simulated disk: what the node sees, and what a power failure leaves of it. Reads
+// and writes go to the disk itself (direct I/O), whose own cache is lost with the power: a write is
+// durable after a sync, before it nothing is promised. No clock in here.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "env/faults.h"
+
+namespace pyrdma {
+
+class DiskFile {
+ public:
+  static constexpr std::uint64_t kSector = 512;
+  static constexpr std::uint64_t kCacheBytes = std::uint64_t{64} << 20;
+
+  explicit DiskFile(std::string name) : name_(std::move(name)) {}
+  const std::string& name() const { return name_; }
+  std::uint64_t size() const { return content_.size(); }
+
+  /// `full`: writes that grow the file throw Error(kExhausted), definite. A failed write throws
+  /// Error(kUnavailable), not definite: some of its first sectors are written. `faults` may be
+  /// null.
+  void write(std::uint64_t offset, std::span<const std::byte> data, FaultStream* faults, bool full);
+  /// Throws Error(kUnavailable) for a sector that cannot be read, until it is written as a whole.
+  std::size_t read(std::uint64_t offset, std::span<std::byte> data, FaultStream* faults);
+
+  /// Names the writes so far, for the calls below.
+  std::uint64_t mark() const { return next_; }
+  /// Makes the writes before `mark` durable.
+  void sync(std::uint64_t mark);
+  /// A failed sync: some of the writes before `mark` are durable, the others never will be, though
+  /// reads see them until a crash (as after a failed fsync on Linux).
+  void sync_in_part(std::uint64_t mark, FaultStream& faults);
+  /// The user was told that the writes before `mark` are durable.
+  void lie(std::uint64_t mark);
+  /// Power is lost: what was not durable is gone, or torn.
+  void crash(FaultStream* faults);
+
+ private:
+  struct Write {
+    std::uint64_t number, offset;
+    std::vector<std::byte> data;
+    bool lied = false;
+  };
+  void store(std::uint64_t offset, std::span<const std::byte> data);
+  void make_durable(std::uint64_t offset, std::span<const std::byte> data);
+  void write_back_oldest();
+  bool is_cached(std::uint64_t sector) const;
+  void check_readable(std::uint64_t first, std::uint64_t last, FaultStream* faults);
+  void rot(std::uint64_t offset, std::uint64_t bytes, FaultStream& faults);
+  std::uint64_t misdirected(std::uint64_t offset, std::uint64_t bytes, FaultStream& faults) const;
+
+  std::string name_;
+  std::vector<std::byte> content_, durable_;
+  std::deque<Write> cached_;  // not durable, oldest first
+  std::uint64_t cached_bytes_ = 0;
+  std::uint64_t next_ = 0;
+  std::set<std::uint64_t> unreadable_;  // sectors
+};
+
+}  // namespace pyrdma
