@@ -138,4 +138,11 @@ void SimStorage::save() {
   for (const auto& [name, file] : names_) file->sync(file->mark());
 }
 
+void SimStorage::preserve(const std::string& name, std::span<const std::byte> data) {
+  auto file = std::make_shared<DiskFile>(name);
+  file->write(0, data, nullptr, false);
+  file->sync(file->mark());
+  names_[name] = durable_names_[name] = std::move(file);
+}
+
 }  // namespace pyrdma

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "env/faults.h"
@@ -34,6 +35,8 @@ class SimStorage final : public Storage {
   void crash(bool lose_unsynced);
   /// A battery has saved everything: all of it is durable.
   void save();
+  /// And so is memory, as a file that replaces one of that name.
+  void preserve(const std::string& name, std::span<const std::byte> data);
 
  private:
   friend class SimFile;

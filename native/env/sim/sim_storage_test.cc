@@ -89,8 +89,10 @@ TEST(SimStorage, ABatterySavesAll) {
   Disk disk;
   disk.storage.open("log")->write(0, bytes(100, 1));
   disk.storage.save();
+  disk.storage.preserve("memory-0", bytes(5000, 3));
   disk.storage.crash(true);
   EXPECT_EQ(disk.content("log"), bytes(100, 1));
+  EXPECT_EQ(disk.content("memory-0"), bytes(5000, 3));
 }
 
 TEST(SimStorage, NamesAreDurableAfterTheirSync) {
