@@ -29,6 +29,7 @@ class ThreadHost {
 struct ThreadEnvOptions {
   NodeId node = 0;
   NodeId nodes = 1;
+  std::uint32_t incarnation = 0;
   std::uint64_t seed = 1;
   Clock clock;
   std::uint32_t threads_before =
@@ -44,6 +45,7 @@ class ThreadEnv final : public Env {
 
   NodeId node() const override { return options_.node; }
   NodeId nodes() const override { return options_.nodes; }
+  std::uint32_t incarnation() const override { return options_.incarnation; }
   Time now() override { return options_.clock.now(); }
   bool poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* only) override;
   void notify(Watch& watch) override;

@@ -21,8 +21,8 @@ class Batch {
       return true;
     close();
     const Node& node = qp_.node_;
-    if (!taker_.open(path.receives(), node.self(), node.session())) return false;
-    if (!writer_.open(path.completions(), node.self(), node.session())) {
+    if (!taker_.open(path.receives(), node.holder(), node.session())) return false;
+    if (!writer_.open(path.completions(), node.holder(), node.session())) {
       taker_.close();
       return false;
     }
@@ -57,7 +57,7 @@ class Batch {
   };
   void write_completions() {
     const Node& node = qp_.node_;
-    if (writer_.open(qp_.send_queue_.view(), node.self(), node.session())) {
+    if (writer_.open(qp_.send_queue_.view(), node.holder(), node.session())) {
       Completion completion;
       completion.qp_num = qp_.qp_num_;
       for (std::uint32_t i = 0; i < count_; ++i) {

@@ -39,6 +39,17 @@ std::vector<NodeId> Session::dead_nodes() const {
   return dead;
 }
 
+void Session::end(NodeId node) {
+  SessionBlock& block = session_block(*state_->mapping);
+  block.declare_dead(node, block.status(node).incarnation);
+}
+
+std::uint32_t Session::incarnation(NodeId node) const {
+  return session_block(*state_->mapping).status(node).incarnation;
+}
+
+Time Session::now() const { return session_block(*state_->mapping).clock.now(); }
+
 bool Session::all_attached() const {
   for (NodeId node = 0; node < nodes(); ++node) {
     const NodeState state = session_block(*state_->mapping).state(node);

@@ -39,6 +39,14 @@ class Session {
   std::uint32_t nodes() const;
   /// Nodes that attached and whose process has ended without leaving.
   std::vector<NodeId> dead_nodes() const;
+  /// The controller knows that the process of `node` has ended, however far it had come: it is
+  /// dead for its peers at once, and another process may attach in its place, as the next
+  /// incarnation.
+  void end(NodeId node);
+  /// How often `node` has been taken over from an ended process.
+  std::uint32_t incarnation(NodeId node) const;
+  /// Time of the run, as all Env::now() of it.
+  Time now() const;
   /// True once every node has attached.
   bool all_attached() const;
   /// Makes the blocking Env calls of all nodes throw Error("stopped"). Safe from any thread and
@@ -59,7 +67,8 @@ class ShmNode {
  public:
   /// Attaches as node `node` of `nodes`. Throws Error(kUnavailable) when the session is gone or
   /// belongs to somebody else, Error(kInvalidArgument) for a wrong token, count, or a node that is
-  /// taken.
+  /// taken. A node whose process has ended may be taken again: Env::incarnation() is one more then,
+  /// nothing else is left of it, and peers connect to it anew.
   ShmNode(const std::string& session_name, NodeId node, std::uint32_t nodes,
           const std::string& token);
   ~ShmNode();

@@ -59,7 +59,7 @@ std::size_t ShmCompletionQueue::poll(std::span<Completion> out) {
 void ShmCompletionQueue::purge(std::uint32_t qp_num) {
   Node& node = device_.node();
   CompletionWriter writer;
-  if (!writer.open(view_, node.self(), node.session())) return;
+  if (!writer.open(view_, node.holder(), node.session())) return;
   CompletionRing& ring = *view_.ring;
   const std::uint64_t consumed = ring.consumed.load(std::memory_order_acquire);
   const std::uint64_t produced = std::min(relaxed(ring.produced), consumed + view_.capacity);

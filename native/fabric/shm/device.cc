@@ -250,7 +250,7 @@ CompletionView ShmDevice::make_completion_ring(std::uint32_t capacity, std::uint
 
 void ShmDevice::retire_receive_ring(const ReceiveView& view, std::uint64_t offset) {
   RingHead& head = view.ring->head;
-  const bool locked = lock(head.lock, node_.self(), node_.session());
+  const bool locked = lock(head.lock, node_.holder(), node_.session());
   head.id.store(0, std::memory_order_release);
   if (!locked) return;  // its holder hangs: the room is not used again
   unlock(head.lock);
@@ -260,7 +260,7 @@ void ShmDevice::retire_receive_ring(const ReceiveView& view, std::uint64_t offse
 
 void ShmDevice::retire_completion_ring(const CompletionView& view, std::uint64_t offset) {
   RingHead& head = view.ring->head;
-  const bool locked = lock(head.lock, node_.self(), node_.session());
+  const bool locked = lock(head.lock, node_.holder(), node_.session());
   head.id.store(0, std::memory_order_release);
   if (!locked) return;
   unlock(head.lock);

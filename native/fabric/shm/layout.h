@@ -69,9 +69,9 @@ struct alignas(kCacheLine) QpEntry {
   Word<std::uint64_t> completions_id;
 };
 
-/// Held by the node `holder - 1`, over one batch of requests. A dead holder's lock is taken over.
+/// Held over one batch of requests. A dead holder's lock is taken over.
 struct SharedLock {
-  Word<std::uint32_t> holder;
+  Word<std::uint32_t> holder;  // 0: nobody; else a holder_word()
 };
 
 /// Rings are recycled only as rings of the same kind, so that a late peer finds a lock and an id

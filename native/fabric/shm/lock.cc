@@ -4,13 +4,12 @@
 
 namespace pyrdma::fabric::shm {
 
-bool lock_contended(SharedLock& lock, NodeId self, const SessionBlock& session) {
+bool lock_contended(SharedLock& lock, std::uint32_t self, const SessionBlock& session) {
   const Time give_up = session.clock.now() + kLockPatience;
   for (std::uint32_t turn = 1;; ++turn) {
     std::uint32_t holder = relaxed(lock.holder);
     if (holder == 0) {
-      if (lock.holder.compare_exchange_weak(holder, self + 1, std::memory_order_acquire))
-        return true;
+      if (lock.holder.compare_exchange_weak(holder, self, std::memory_order_acquire)) return true;
       continue;
     }
     if (turn % 64 != 0) {
@@ -19,9 +18,9 @@ bool lock_contended(SharedLock& lock, NodeId self, const SessionBlock& session) 
 #endif
       continue;
     }
-    const bool orphaned = holder > session.nodes || session.is_dead(holder - 1);
-    if (orphaned &&
-        lock.holder.compare_exchange_strong(holder, self + 1, std::memory_order_acquire)) {
+    const std::uint32_t node = (holder & 0x1ff) - 1;
+    const bool orphaned = node >= session.nodes || session.status(node).has_ended(holder >> 9);
+    if (orphaned && lock.holder.compare_exchange_strong(holder, self, std::memory_order_acquire)) {
       return true;
     }
     if (session.clock.now() > give_up) return false;

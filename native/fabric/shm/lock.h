@@ -9,14 +9,20 @@ namespace pyrdma::fabric::shm {
 
 inline constexpr Time kLockPatience = 4 * kSecond;
 
+/// Node and incarnation: the lock of a process that was killed is not taken for its successor's.
+inline std::uint32_t holder_word(NodeId node, std::uint32_t incarnation) {
+  return incarnation << 9 | (node + 1);
+}
+static_assert(kMaxNodes < (1U << 9) && kMaxIncarnation < (1U << 23));
+
 /// The rest of lock(): waits, takes over, gives up.
-[[gnu::cold, gnu::noinline]] bool lock_contended(SharedLock& lock, NodeId self,
+[[gnu::cold, gnu::noinline]] bool lock_contended(SharedLock& lock, std::uint32_t self,
                                                  const SessionBlock& session);
 
-/// False when the holder did not let go in time.
-inline bool lock(SharedLock& lock, NodeId self, const SessionBlock& session) {
+/// `self` is the caller's holder_word(). False when the holder did not let go in time.
+inline bool lock(SharedLock& lock, std::uint32_t self, const SessionBlock& session) {
   std::uint32_t nobody = 0;
-  if (lock.holder.compare_exchange_strong(nobody, self + 1, std::memory_order_acquire,
+  if (lock.holder.compare_exchange_strong(nobody, self, std::memory_order_acquire,
                                           std::memory_order_relaxed)) [[likely]] {
     return true;
   }

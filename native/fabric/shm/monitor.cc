@@ -18,7 +18,7 @@ namespace {
 
 constexpr NodeId kController = kMaxNodes;
 constexpr int kLookMs =
-    100;  // for nodes that have attached since, and for processes without a descriptor
+    100;  // for nodes that have attached (again) since, and for processes without a descriptor
 constexpr int kRetryMs = 1;
 
 int open_process(int pid) {
@@ -42,7 +42,7 @@ Monitor::Monitor(std::shared_ptr<Mapping> session, std::vector<Node*> local, boo
   for (Node* node : local_) node->set_wake([this] { wake(); });
   if (watch_controller_) {
     const SessionBlock& block = session_block(*session_);
-    watch(kController, static_cast<int>(block.controller_pid), block.controller_start);
+    watch(kController, 0, static_cast<int>(block.controller_pid), block.controller_start);
   }
   thread_ = std::thread([this] { run(); });
 }
@@ -64,28 +64,49 @@ void Monitor::wake() {
   if (::write(event_, &one, sizeof one) < 0 && errno != EAGAIN) std::abort();
 }
 
-void Monitor::watch(NodeId node, int pid, std::uint64_t start) {
+void Monitor::watch(NodeId node, std::uint32_t incarnation, int pid, std::uint64_t start) {
   if (pid == ::getpid()) {
-    watched_.push_back({node, pid, start, -1, true});
+    watched_.push_back({node, incarnation, pid, start, -1, true});
     return;
   }
-  watched_.push_back({node, pid, start, open_process(pid), false});
+  watched_.push_back({node, incarnation, pid, start, open_process(pid), false});
   // The process may have ended, and its pid been given away, before the descriptor was made.
   if (process_start(pid) != start) check(watched_.back());
+}
+
+void Monitor::forget(NodeId node) {
+  std::erase_if(watched_, [this, node](const Watched& watched) {
+    if (watched.node != node) return false;
+    if (watched.descriptor >= 0) ::close(watched.descriptor);
+    for (Node* local : local_) local->mark_gone(node, watched.incarnation);
+    return true;
+  });
 }
 
 void Monitor::find_processes() {
   SessionBlock& block = session_block(*session_);
   for (NodeId node = 0; node < std::min(block.nodes, kMaxNodes); ++node) {
-    const bool known = std::any_of(watched_.begin(), watched_.end(),
-                                   [node](const Watched& watched) { return watched.node == node; });
-    if (known) continue;
-    if (block.is_gone(node)) {  // somebody else was faster
-      watched_.push_back({node, 0, 0, -1, true});
-      for (Node* local : local_) local->peer(node).mark_gone();
-    } else if (block.is_attached(node)) {
-      watch(node, static_cast<int>(relaxed(block.entries[node].pid)),
-            relaxed(block.entries[node].start));
+    const NodeStatus status = block.status(node);
+    const auto known =
+        std::find_if(watched_.begin(), watched_.end(),
+                     [node](const Watched& watched) { return watched.node == node; });
+    if (known != watched_.end() && known->incarnation == status.incarnation) {
+      if (!status.is_gone() || known->ended) continue;
+      known->ended = true;  // somebody else was faster
+      for (Node* local : local_) local->mark_gone(node, status.incarnation);
+    } else if (status.is_attached()) {
+      forget(node);
+      const int pid = static_cast<int>(relaxed(block.entries[node].pid));
+      const std::uint64_t start = relaxed(block.entries[node].start);
+      std::atomic_thread_fence(std::memory_order_acquire);
+      // Else the words are its successor's, which is looked for again.
+      if (block.status(node).incarnation == status.incarnation) {
+        watch(node, status.incarnation, pid, start);
+      }
+    } else if (status.is_gone()) {
+      forget(node);
+      watched_.push_back({node, status.incarnation, 0, 0, -1, true});
+      for (Node* local : local_) local->mark_gone(node, status.incarnation);
     }
   }
 }
@@ -105,8 +126,8 @@ void Monitor::check(Watched& watched) {
     block.stop.store(1, std::memory_order_release);
     return;
   }
-  block.declare_dead(watched.node);
-  for (Node* node : local_) node->peer(watched.node).mark_gone();
+  block.declare_dead(watched.node, watched.incarnation);
+  for (Node* node : local_) node->mark_gone(watched.node, watched.incarnation);
 }
 
 bool Monitor::retry() {
@@ -124,8 +145,12 @@ void Monitor::run() {
   std::vector<pollfd> queries;
   while (!stop_.load(std::memory_order_acquire)) {
     find_processes();
+    // A node that is gone may come back; one that is watched cannot go unseen.
+    bool settled = true;
+    for (NodeId node = 0; node < std::min(block.nodes, kMaxNodes); ++node) {
+      settled &= block.status(node).is_attached();
+    }
     queries.assign(1, {event_, POLLIN, 0});
-    bool settled = watched_.size() == block.nodes + (watch_controller_ ? 1U : 0U);
     for (Watched& watched : watched_) {
       if (watched.ended) continue;
       if (watched.descriptor < 0) {

@@ -24,6 +24,7 @@ class Monitor {
  private:
   struct Watched {
     NodeId node;  // kController for the controller
+    std::uint32_t incarnation;
     int pid;
     std::uint64_t start;
     int descriptor;  // of the process; -1 where the kernel has none, then it is asked for regularly
@@ -31,7 +32,8 @@ class Monitor {
   };
   void run();
   void find_processes();
-  void watch(NodeId node, int pid, std::uint64_t start);
+  void forget(NodeId node);
+  void watch(NodeId node, std::uint32_t incarnation, int pid, std::uint64_t start);
   void check(Watched& watched);
   bool retry();
 

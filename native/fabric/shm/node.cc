@@ -31,12 +31,23 @@ void WaitingList::retry(Time now) {
 
 namespace {
 
-ThreadEnvOptions env_options(const SessionBlock& session, NodeId self,
+/// Takes the place of `self` in the session.
+std::uint32_t claim(SessionBlock& session, NodeId self) {
+  if (self >= session.nodes) {
+    throw Error(ErrorCode::kInvalidArgument, "shm: node is " + std::to_string(self) +
+                                                 "; the session's nodes are 0 to " +
+                                                 std::to_string(session.nodes - 1));
+  }
+  return session.claim(self);
+}
+
+ThreadEnvOptions env_options(const SessionBlock& session, NodeId self, std::uint32_t incarnation,
                              std::uint32_t threads_before) {
   ThreadEnvOptions options;
   options.node = self;
   options.nodes = session.nodes;
-  options.seed = session.seed;
+  options.incarnation = incarnation;
+  options.seed = incarnation == 0 ? session.seed : mix64(session.seed + incarnation);
   options.clock = session.clock;
   options.threads_before = threads_before;
   return options;
@@ -48,38 +59,32 @@ Node::Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings
            std::uint32_t threads_before)
     : session_(std::move(session)),
       self_(self),
+      incarnation_(claim(session_block(*session_), self)),
       mappings_(mappings),
-      env_(env_options(session_block(*session_), self, threads_before), *this) {
+      env_(env_options(session_block(*session_), self, incarnation_, threads_before), *this) {
   SessionBlock& block = this->session();
-  if (self >= block.nodes) {
-    throw Error(ErrorCode::kInvalidArgument, "shm: node is " + std::to_string(self) +
-                                                 "; the session's nodes are 0 to " +
-                                                 std::to_string(block.nodes - 1));
+  try {
+    control_ = Mapping::create(kControlBytes);
+    mappings_.add(control_);
+    control().header.magic = kControlMagic;
+    control().header.node = self;
+    control().header.epoch.store(1, std::memory_order_relaxed);
+    NodeEntry& entry = block.entries[self];
+    set_relaxed(entry.start, process_start(::getpid()));
+    set_relaxed(entry.control_inode, control_->inode());
+    set_relaxed(entry.control_descriptor, static_cast<std::uint32_t>(control_->descriptor()));
+    set_relaxed(entry.pid, static_cast<std::uint32_t>(::getpid()));
+    own_peer_ = std::make_shared<Peer>(block, self, incarnation_, mappings_, control_);
+    peers_.resize(block.nodes);
+    peers_[self] = own_peer_;
+    block.add_cores(usable_cores());
+    device_ = std::make_unique<ShmDevice>(*this);
+  } catch (...) {
+    block.declare_dead(self, incarnation_);
+    throw;
   }
-  control_ = Mapping::create(kControlBytes);
-  mappings_.add(control_);
-  control().header.magic = kControlMagic;
-  control().header.node = self;
-  control().header.epoch.store(1, std::memory_order_relaxed);
-  NodeEntry& entry = block.entries[self];
-  auto free = static_cast<std::uint32_t>(NodeState::kFree);
-  if (!entry.state.compare_exchange_strong(free,
-                                           static_cast<std::uint32_t>(NodeState::kAttaching))) {
-    throw Error(ErrorCode::kInvalidArgument, "shm: node " + std::to_string(self) +
-                                                 " of this session is taken; a node attaches once");
-  }
-  set_relaxed(entry.start, process_start(::getpid()));
-  set_relaxed(entry.control_inode, control_->inode());
-  set_relaxed(entry.control_descriptor, static_cast<std::uint32_t>(control_->descriptor()));
-  set_relaxed(entry.pid, static_cast<std::uint32_t>(::getpid()));
-  for (NodeId node = 0; node < block.nodes; ++node) {
-    peers_.push_back(
-        std::make_unique<Peer>(block, node, mappings_, node == self ? control_ : nullptr));
-  }
-  block.add_cores(usable_cores());
-  device_ = std::make_unique<ShmDevice>(*this);
   env_.attach(*device_);
-  entry.state.store(static_cast<std::uint32_t>(NodeState::kAttached), std::memory_order_release);
+  block.change(self, incarnation_, NodeState::kAttaching, NodeState::kAttached);
 }
 
 Node::~Node() { leave(NodeState::kLeft); }
@@ -87,15 +92,33 @@ Node::~Node() { leave(NodeState::kLeft); }
 void Node::kill() { leave(NodeState::kKilled); }
 
 void Node::leave(NodeState state) {
-  auto attached = static_cast<std::uint32_t>(NodeState::kAttached);
-  session().entries[self_].state.compare_exchange_strong(attached,
-                                                         static_cast<std::uint32_t>(state));
-  peers_[self_]->mark_gone();
+  session().change(self_, incarnation_, NodeState::kAttached, state);
+  own_peer_->mark_gone();
+}
+
+std::shared_ptr<Peer> Node::peer(NodeId node) {
+  const std::lock_guard lock(peers_mutex_);
+  std::shared_ptr<Peer>& known = peers_[node];
+  const std::uint32_t incarnation = session().status(node).incarnation;
+  if (known == nullptr || (node != self_ && known->incarnation() != incarnation)) {
+    if (known != nullptr) known->mark_gone();  // some requesters may still take it for present
+    known = std::make_shared<Peer>(session(), node, incarnation, mappings_);
+  }
+  return known;
+}
+
+void Node::mark_gone(NodeId node, std::uint32_t incarnation) {
+  const std::lock_guard lock(peers_mutex_);
+  if (const std::shared_ptr<Peer>& known = peers_[node];
+      known != nullptr && known->incarnation() == incarnation) {
+    known->mark_gone();
+  }
 }
 
 void Node::on_slow_turn() {
   if (!waiting_.empty()) waiting_.retry(env_.now());
-  if (session().state(self_) == NodeState::kKilled) throw NodeKilled{};
+  const NodeStatus status = session().status(self_);
+  if (status.state == NodeState::kKilled || status.has_ended(incarnation_)) throw NodeKilled{};
   if (stop_.load(std::memory_order_acquire) ||
       session().stop.load(std::memory_order_acquire) != 0) {
     throw Error(ErrorCode::kUnavailable, "stopped");

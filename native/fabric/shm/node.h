@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "env/thread/thread_env.h"
+#include "fabric/shm/lock.h"
 #include "fabric/shm/peer.h"
 #include "fabric/shm/session_block.h"
 
@@ -47,11 +48,18 @@ class Node final : public ThreadHost {
 
   SessionBlock& session() const { return session_block(*session_); }
   NodeId self() const { return self_; }
+  std::uint32_t incarnation() const { return incarnation_; }
+  /// What locks in shared memory know this node by.
+  std::uint32_t holder() const { return holder_word(self_, incarnation_); }
   Control& control() const { return *reinterpret_cast<Control*>(control_->data()); }
   std::uint64_t epoch() const { return control().header.epoch.load(std::memory_order_acquire); }
   /// Tells peers to look again at what they know of this node.
   void change_epoch() { control().header.epoch.fetch_add(1, std::memory_order_acq_rel); }
-  Peer& peer(NodeId node) { return *peers_[node]; }
+  Peer& own_peer() { return *own_peer_; }
+  /// The present incarnation of `node`, or the last one. Any thread.
+  std::shared_ptr<Peer> peer(NodeId node);
+  /// That incarnation of `node` has ended. Any thread.
+  void mark_gone(NodeId node, std::uint32_t incarnation);
   MappingTable& mappings() { return mappings_; }
   ThreadEnv& env() { return env_; }
   WaitingList& waiting() { return waiting_; }
@@ -75,9 +83,12 @@ class Node final : public ThreadHost {
 
   std::shared_ptr<Mapping> session_;
   NodeId self_;
+  std::uint32_t incarnation_;
   MappingTable& mappings_;
   std::shared_ptr<Mapping> control_;
-  std::vector<std::unique_ptr<Peer>> peers_;
+  std::shared_ptr<Peer> own_peer_;
+  std::mutex peers_mutex_;
+  std::vector<std::shared_ptr<Peer>> peers_;
   std::atomic<bool> stop_{false};
   WaitingList waiting_;
   std::function<void()> wake_;

@@ -42,7 +42,7 @@ const Translation* Path::find_region(std::uint32_t key) {
   return regions_.insert(found);
 }
 
-void Path::fail_responder(NodeId self, const SessionBlock& session) {
+void Path::fail_responder(std::uint32_t self, const SessionBlock& session) {
   Control& control = *peer_->control();
   QpEntry& entry = control.queue_pairs[qp_slot(qpn_)];
   if (relaxed(entry.qp_num) != qpn_) return;
@@ -51,7 +51,7 @@ void Path::fail_responder(NodeId self, const SessionBlock& session) {
 }
 
 void enter_error(Control& control, QpEntry& entry, std::uint32_t qp_num,
-                 const ReceiveView& receives, const CompletionView& completions, NodeId self,
+                 const ReceiveView& receives, const CompletionView& completions, std::uint32_t self,
                  const SessionBlock& session) {
   entry.state.store(
       static_cast<std::uint8_t>(QpState::kError));  // before the receives: see post_receive
@@ -60,7 +60,8 @@ void enter_error(Control& control, QpEntry& entry, std::uint32_t qp_num,
 }
 
 void flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
-                    const CompletionView& completions, NodeId self, const SessionBlock& session) {
+                    const CompletionView& completions, std::uint32_t self,
+                    const SessionBlock& session) {
   ReceiveTaker taker;
   if (!taker.open(receives, self, session)) return;
   CompletionWriter writer;

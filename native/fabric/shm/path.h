@@ -15,8 +15,8 @@ enum class Reach : std::uint8_t {
 class Path {
  public:
   /// `qpn` 0: not used yet.
-  void aim(Peer& peer, std::uint32_t qpn) {
-    peer_ = &peer;
+  void aim(std::shared_ptr<Peer> peer, std::uint32_t qpn) {
+    peer_ = std::move(peer);
     qpn_ = qpn;
     epoch_ = 0;
   }
@@ -24,6 +24,7 @@ class Path {
     return peer_ != nullptr && qpn_ == qpn && peer_->node() == node;
   }
   NodeId node() const { return peer_->node(); }
+  std::uint32_t incarnation() const { return peer_->incarnation(); }
 
   bool is_current() const {
     return epoch_ != 0 && header_->epoch.load(std::memory_order_acquire) == epoch_;
@@ -47,14 +48,14 @@ class Path {
 
   /// The responder's part of a failed request: its queue pair goes to error and flushes its
   /// receives.
-  void fail_responder(NodeId self, const SessionBlock& session);
+  void fail_responder(std::uint32_t self, const SessionBlock& session);
 
  private:
   [[gnu::cold, gnu::noinline]] Reach refresh(Transport transport, NodeId self,
                                              std::uint32_t own_qpn);
   [[gnu::noinline]] const Translation* find_region(std::uint32_t key);
 
-  Peer* peer_ = nullptr;
+  std::shared_ptr<Peer> peer_;
   const ControlHeader* header_ = nullptr;
   std::uint64_t epoch_ = 0;
   std::uint32_t qpn_ = 0, access_ = 0, pd_ = 0, receive_pd_ = 0, qkey_ = 0;
@@ -65,12 +66,13 @@ class Path {
 };
 
 /// Takes a queue pair out of service: state, epoch, and its own receives as flushed. By its owner
-/// or by a requester whose request it could not serve.
+/// or by a requester whose request it could not serve. `self` is the caller's holder_word().
 void enter_error(Control& control, QpEntry& entry, std::uint32_t qp_num,
-                 const ReceiveView& receives, const CompletionView& completions, NodeId self,
+                 const ReceiveView& receives, const CompletionView& completions, std::uint32_t self,
                  const SessionBlock& session);
 /// The receives of a queue pair in error, completed as flushed.
 void flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
-                    const CompletionView& completions, NodeId self, const SessionBlock& session);
+                    const CompletionView& completions, std::uint32_t self,
+                    const SessionBlock& session);
 
 }  // namespace pyrdma::fabric::shm

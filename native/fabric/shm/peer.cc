@@ -1,24 +1,41 @@
 #include "fabric/shm/peer.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 namespace pyrdma::fabric::shm {
 
-Peer::Peer(const SessionBlock& session, NodeId node, MappingTable& mappings,
-           std::shared_ptr<Mapping> own)
-    : session_(session), node_(node), mappings_(mappings), control_mapping_(std::move(own)) {
-  if (control_mapping_) control_ = reinterpret_cast<Control*>(control_mapping_->data());
+Peer::Peer(const SessionBlock& session, NodeId node, std::uint32_t incarnation,
+           MappingTable& mappings, std::shared_ptr<Mapping> own)
+    : session_(session),
+      node_(node),
+      incarnation_(incarnation),
+      mappings_(mappings),
+      control_mapping_(std::move(own)) {
+  if (!control_mapping_) return;
+  pid_ = ::getpid();
+  control_ = reinterpret_cast<Control*>(control_mapping_->data());
+}
+
+bool Peer::is_present() const {
+  const NodeStatus status = session_.status(node_);
+  return status.is_attached() && status.incarnation == incarnation_;
 }
 
 bool Peer::attach() {
-  if (control() != nullptr) return !session_.is_gone(node_);
+  if (control() != nullptr) return is_present();
   const std::lock_guard lock(mutex_);
-  if (control() != nullptr) return !session_.is_gone(node_);
-  if (!session_.is_attached(node_)) return false;
+  if (control() != nullptr) return is_present();
+  if (!is_present()) return false;
   const NodeEntry& entry = session_.entries[node_];
-  control_mapping_ = mappings_.open(static_cast<int>(relaxed(entry.pid)),
-                                    static_cast<int>(relaxed(entry.control_descriptor)),
-                                    relaxed(entry.control_inode), kControlBytes);
+  const auto pid = static_cast<int>(relaxed(entry.pid));
+  const auto descriptor = static_cast<int>(relaxed(entry.control_descriptor));
+  const std::uint64_t inode = relaxed(entry.control_inode);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (!is_present()) return false;  // the words above may be those of its successor
+  pid_ = pid;
+  control_mapping_ = mappings_.open(pid, descriptor, inode, kControlBytes);
   if (!control_mapping_) return false;
   auto* control = reinterpret_cast<Control*>(control_mapping_->data());
   if (control->header.magic != kControlMagic || control->header.node != node_) {
@@ -27,8 +44,8 @@ bool Peer::attach() {
   }
   control_.store(control, std::memory_order_release);
   // The monitor may have passed between the check above and now.
-  if (session_.is_gone(node_)) mark_gone();
-  return !session_.is_gone(node_);
+  if (!is_present()) mark_gone();
+  return is_present();
 }
 
 void Peer::mark_gone() {
@@ -47,8 +64,7 @@ std::shared_ptr<Mapping> Peer::segment(std::uint32_t index) {
   MappedSegment& mapped = segments_[index];
   if (mapped.mapping && mapped.inode == inode) return mapped.mapping;
   auto fresh =
-      mappings_.open(static_cast<int>(relaxed(session_.entries[node_].pid)),
-                     static_cast<int>(relaxed(entry.descriptor)), inode, relaxed(entry.size));
+      mappings_.open(pid_, static_cast<int>(relaxed(entry.descriptor)), inode, relaxed(entry.size));
   if (!fresh) return nullptr;
   if (mapped.mapping) retired_.push_back(std::move(mapped.mapping));
   mapped = {inode, fresh};

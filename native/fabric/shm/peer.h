@@ -1,6 +1,6 @@
 // Another node (or this one) as seen from here: its control segment, its regions' memory. Mapped
-// when first needed and kept until this node ends, because requesters hold raw pointers into the
-// mappings.
+// when first needed and kept while a requester holds the peer, because requesters have raw pointers
+// into the mappings. A node that is restarted is another peer.
 #pragma once
 #include <array>
 #include <memory>
@@ -82,10 +82,11 @@ struct CompletionView {
 class Peer {
  public:
   /// `own` is the control segment of the node itself; other nodes' are mapped by attach().
-  Peer(const SessionBlock& session, NodeId node, MappingTable& mappings,
+  Peer(const SessionBlock& session, NodeId node, std::uint32_t incarnation, MappingTable& mappings,
        std::shared_ptr<Mapping> own = nullptr);
 
   NodeId node() const { return node_; }
+  std::uint32_t incarnation() const { return incarnation_; }
   /// Maps the control segment unless it is mapped. False when the node is gone or not there yet.
   bool attach();
   /// Null before attach() has succeeded.
@@ -105,12 +106,16 @@ class Peer {
     std::shared_ptr<Mapping> mapping;
   };
   std::shared_ptr<Mapping> segment(std::uint32_t index);
+  /// Attached, and not yet another incarnation.
+  bool is_present() const;
 
   const SessionBlock& session_;
   NodeId node_;
+  std::uint32_t incarnation_;
   MappingTable& mappings_;
   std::atomic<Control*> control_{nullptr};
   std::mutex mutex_;
+  int pid_ = 0;
   std::shared_ptr<Mapping> control_mapping_;
   std::vector<MappedSegment> segments_;
   std::vector<std::shared_ptr<Mapping>> retired_;  // requesters may still hold pointers

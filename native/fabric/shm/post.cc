@@ -207,7 +207,7 @@ Outcome ShmQueuePair::gather(const WorkRequest& request, std::uint32_t rights, P
 const Translation* ShmQueuePair::find_local(std::uint32_t key) {
   Translation found;
   std::uint32_t pd = 0;
-  if (!node_.peer(node_.self()).find_region(key, found, pd) || pd != pd_) return nullptr;
+  if (!node_.own_peer().find_region(key, found, pd) || pd != pd_) return nullptr;
   found.rights |= kMayGather;
   return local_regions_.insert(found);
 }
@@ -292,7 +292,7 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
 Outcome ShmQueuePair::remote_fault(Outcome fault, Batch& batch) {
   if (options_.transport != Transport::kRc) return Outcome::kDone;
   batch.close();
-  path_.fail_responder(node_.self(), node_.session());
+  path_.fail_responder(node_.holder(), node_.session());
   return fault;
 }
 
@@ -300,8 +300,13 @@ Outcome ShmQueuePair::execute_datagram(const WorkRequest& request, Pieces& piece
   if (pieces.bytes > kMaxDatagram) return Outcome::kLocalLength;
   const NodeId to = static_cast<const ShmAddressHandle*>(request.address_handle)->node;
   Path& path = datagram_path(to, request.remote_qpn, batch);
-  if (path.reach(Transport::kUd, node_.self(), 0) != Reach::kReady ||
-      path.qkey() != request.remote_qkey) {
+  Reach reach = path.reach(Transport::kUd, node_.self(), 0);
+  if (reach == Reach::kGone && path.incarnation() != node_.peer(to)->incarnation()) [[unlikely]] {
+    batch.close();  // it may be open towards the node that was there before
+    path.aim(node_.peer(to), request.remote_qpn);
+    reach = path.reach(Transport::kUd, node_.self(), 0);
+  }
+  if (reach != Reach::kReady || path.qkey() != request.remote_qkey) {
     return Outcome::kDone;  // dropped
   }
   std::array<std::byte, kGrhBytes> grh;
@@ -350,7 +355,7 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
     batch.taker().take();
     batch.writer().push(completion, CompletionKind::kReceive, 0);
     batch.close();
-    path.fail_responder(node_.self(), node_.session());
+    path.fail_responder(node_.holder(), node_.session());
     if (!reliable) return Outcome::kDone;
     return status == Status::kLocalLength ? Outcome::kRemoteInvalidRequest
                                           : Outcome::kRemoteOperation;
@@ -369,7 +374,7 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
   batch.taker().take();
   if (!batch.writer().push(completion, CompletionKind::kReceive, 0)) [[unlikely]] {
     batch.close();  // the receiver's queue has overrun: nobody answers any more
-    path.fail_responder(node_.self(), node_.session());
+    path.fail_responder(node_.holder(), node_.session());
   }
   return Outcome::kDone;
 }

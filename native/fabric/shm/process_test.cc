@@ -1,12 +1,6 @@
-// Nodes as processes: this test program starts itself again for the others (ShmChild), and kills
-// them.
-#include <gtest/gtest.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
+// Nodes as processes that meet, die and are refused.
+#include "fabric/shm/process_test.h"
 
-#include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -17,85 +11,9 @@
 #include "base/remote_word.h"
 #include "env/storage.h"
 #include "env/thread/thread_storage.h"
-#include "fabric/fabric.h"
-#include "fabric/shm/cluster.h"
-
-extern char** environ;
 
 namespace pyrdma::fabric::shm {
 namespace {
-
-constexpr char kRole[] = "PYRDMA_TEST_SHM_CHILD";
-
-/// A child process; killed with -9 at the latest when the test ends.
-class Child {
- public:
-  explicit Child(const std::string& role) {
-    const std::string variable = std::string(kRole) + "=" + role;
-    std::vector<char*> environment{const_cast<char*>(variable.c_str())};
-    for (char** entry = environ; *entry != nullptr; ++entry) environment.push_back(*entry);
-    environment.push_back(nullptr);
-    std::vector<std::string> words{"native_tests", "--gtest_filter=ShmChild.DISABLED_Runs",
-                                   "--gtest_also_run_disabled_tests", "--gtest_brief=1"};
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    EXPECT_EQ(posix_spawn(&pid_, "/proc/self/exe", nullptr, nullptr, arguments.data(),
-                          environment.data()),
-              0);
-  }
-  ~Child() { kill(); }
-  void kill() {
-    if (pid_ == 0) return;
-    ::kill(pid_, SIGKILL);
-    wait();
-  }
-  int wait() {
-    int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
-    pid_ = 0;
-    return status;
-  }
-  pid_t pid() const { return pid_; }
-
- private:
-  pid_t pid_ = 0;
-};
-
-struct Objects {
-  explicit Objects(Env& env) : device(env.device()) {
-    pd = device.create_protection_domain();
-    region = device.allocate(*pd, 1 << 16, kAllAccess);
-    completions = device.create_completion_queue(256);
-    qp = device.create_queue_pair(*pd, *completions, *completions);
-    deadline = env.now() + 20 * kSecond;
-    self = std::to_string(env.node());
-    peer = std::to_string(1 - env.node());
-    device.rendezvous().publish_value("qp" + self, qp->address());
-    device.rendezvous().publish_value("region" + self, region->remote());
-    qp->connect(device.rendezvous().await_value<QpAddress>("qp" + peer, deadline));
-    remote = device.rendezvous().await_value<RemoteRegion>("region" + peer, deadline);
-    device.rendezvous().publish_value("ready" + self, 1);
-    device.rendezvous().await_value<int>("ready" + peer, deadline);
-  }
-  Completion complete(Env& env) {
-    Completion c;
-    c.status = Status::kGeneral;
-    EXPECT_TRUE(env.poll_until([&] { return completions->poll({&c, 1}) == 1; }, deadline));
-    return c;
-  }
-  std::uint64_t* words() { return reinterpret_cast<std::uint64_t*>(region->data()); }
-
-  Device& device;
-  std::unique_ptr<ProtectionDomain> pd;
-  std::unique_ptr<MemoryRegion> region;
-  std::unique_ptr<CompletionQueue> completions;
-  std::unique_ptr<QueuePair> qp;
-  Time deadline;
-  std::string self, peer;
-  RemoteRegion remote;
-};
 
 // The peer of PingPong and of the victims. Under load: it writes to node 0 without end, from a real
 // folder's files.
@@ -116,6 +34,22 @@ void echo(Env& env, bool forever) {
   }
 }
 
+// Answers each message with its first word plus one.
+void serve(Env& env) {
+  Objects objects(env);
+  const Sge buffer = objects.region->sge(8192, 8);
+  auto* word = reinterpret_cast<std::uint64_t*>(objects.region->data() + 8192);
+  ASSERT_TRUE(objects.qp->receive(buffer));
+  objects.device.rendezvous().publish_value("serving", 1);
+  for (;;) {
+    ASSERT_EQ(objects.complete(env).opcode, Opcode::kReceive);
+    ++*word;
+    ASSERT_TRUE(objects.qp->send(buffer));
+    ASSERT_EQ(objects.complete(env).status, Status::kSuccess);
+    ASSERT_TRUE(objects.qp->receive(buffer));
+  }
+}
+
 TEST(ShmChild, DISABLED_Runs) {
   const char* role = std::getenv(kRole);
   ASSERT_NE(role, nullptr);
@@ -130,11 +64,8 @@ TEST(ShmChild, DISABLED_Runs) {
     for (;;) ::pause();
   }
   ShmNode self(name, node, 2, token);
+  if (what == "server") return serve(self.env());
   echo(self.env(), what == "victim");
-}
-
-std::string role(const std::string& what, const Session& session, NodeId node) {
-  return what + " " + session.name() + " " + session.token() + " " + std::to_string(node);
 }
 
 TEST(ShmProcess, PingPong) {

@@ -89,7 +89,7 @@ ShmQueuePair::~ShmQueuePair() {
     device_.retire_receive_ring(receives_.view(), ring_offset_);
   } else {
     ReceiveTaker last;  // once it is ours, no peer is at work for this queue pair any more
-    if (last.open(shared_->view(), node_.self(), node_.session())) last.close();
+    if (last.open(shared_->view(), node_.holder(), node_.session())) last.close();
   }
   send_queue_.purge(qp_num_);
   receive_queue_.purge(qp_num_);
@@ -111,7 +111,8 @@ PostResult ShmQueuePair::post_receive(std::span<const ReceiveRequest> requests) 
   const PostResult result = receives_.post(requests);
   // Whoever sets kError flushes what is posted then; what is posted later is flushed here.
   if (entry_.state.load() == static_cast<std::uint8_t>(QpState::kError)) [[unlikely]] {
-    flush_receives(qp_num_, receives_.view(), receive_queue_.view(), node_.self(), node_.session());
+    flush_receives(qp_num_, receives_.view(), receive_queue_.view(), node_.holder(),
+                   node_.session());
   }
   return result;
 }
@@ -167,12 +168,12 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
 
 void ShmQueuePair::enter_own_error() {
   enter_error(node_.control(), entry_, qp_num_, receives_.view(), receive_queue_.view(),
-              node_.self(), node_.session());
+              node_.holder(), node_.session());
 }
 
 void ShmQueuePair::complete(std::uint64_t wr_id, Status status, std::uint32_t position) {
   CompletionWriter writer;
-  if (!writer.open(send_queue_.view(), node_.self(), node_.session())) return;
+  if (!writer.open(send_queue_.view(), node_.holder(), node_.session())) return;
   Completion completion;
   completion.wr_id = wr_id;
   completion.status = status;

@@ -52,7 +52,7 @@ void ShmRendezvous::publish(std::string_view key, std::span<const std::byte> val
                     " and at most " + std::to_string(kMaxValue) + " are allowed");
   }
   SessionBlock& session = node_.session();
-  if (!lock(session.publish_lock, node_.self(), session)) {
+  if (!lock(session.publish_lock, node_.holder(), session)) {
     throw Error(ErrorCode::kUnavailable,
                 "rendezvous: another node holds the table and does not run");
   }

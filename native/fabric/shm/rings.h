@@ -1,6 +1,6 @@
 // Both ends of the rings of layout.h. A writer or taker is open over one batch of requests and
 // holds the ring's lock meanwhile. At most one ring of each kind is held at a time, receives before
-// completions.
+// completions. `self` is the holder_word() of the caller's node.
 #pragma once
 #include <array>
 #include <atomic>
@@ -22,7 +22,7 @@ enum class CompletionKind : std::uint8_t { kReceive, kSend, kPurged };
 /// Producer of completions, of any node.
 class CompletionWriter {
  public:
-  bool open(const CompletionView& view, NodeId self, const SessionBlock& session) {
+  bool open(const CompletionView& view, std::uint32_t self, const SessionBlock& session) {
     if (view.ring == nullptr || !lock(view.ring->head.lock, self, session)) return false;
     view_ = view;
     if (relaxed(view.ring->head.id) != view.id) {  // the queue has been destroyed
@@ -86,7 +86,7 @@ struct TakenReceive {
 /// Taker of posted receives: the requester's side.
 class ReceiveTaker {
  public:
-  bool open(const ReceiveView& view, NodeId self, const SessionBlock& session) {
+  bool open(const ReceiveView& view, std::uint32_t self, const SessionBlock& session) {
     if (view.ring == nullptr || !lock(view.ring->head.lock, self, session)) return false;
     view_ = view;
     if (relaxed(view.ring->head.id) != view.id) {

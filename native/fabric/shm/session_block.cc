@@ -33,17 +33,41 @@ bool equal_secrets(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-bool SessionBlock::declare_dead(NodeId node) {
-  NodeEntry& entry = entries[node];
+std::uint32_t SessionBlock::claim(NodeId node) {
+  Word<std::uint32_t>& word = entries[node].status;
+  std::uint32_t seen = word.load(std::memory_order_acquire);
   for (;;) {
-    std::uint32_t seen = entry.state.load(std::memory_order_acquire);
-    const auto state = static_cast<NodeState>(seen);
-    if (state != NodeState::kAttaching && state != NodeState::kAttached) return false;
-    if (entry.state.compare_exchange_strong(seen, static_cast<std::uint32_t>(NodeState::kDead))) {
-      running.fetch_sub(relaxed(entry.running), std::memory_order_relaxed);
-      return true;
+    NodeStatus status = NodeStatus::of(seen);
+    const bool left = status.state == NodeState::kDead || status.state == NodeState::kLeft;
+    if (left) ++status.incarnation;
+    if ((!left && status.state != NodeState::kFree) || status.incarnation > kMaxIncarnation) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "shm: node " + std::to_string(node) +
+              " of this session is taken; a node attaches again once its process has ended");
+    }
+    status.state = NodeState::kAttaching;
+    if (word.compare_exchange_weak(seen, status.word())) {
+      // Whoever reads what the new process writes into the entry then reads its incarnation, too.
+      std::atomic_thread_fence(std::memory_order_release);
+      return status.incarnation;
     }
   }
+}
+
+bool SessionBlock::change(NodeId node, std::uint32_t incarnation, NodeState from, NodeState to) {
+  std::uint32_t expected = NodeStatus{from, incarnation}.word();
+  return entries[node].status.compare_exchange_strong(expected, NodeStatus{to, incarnation}.word());
+}
+
+bool SessionBlock::declare_dead(NodeId node, std::uint32_t incarnation) {
+  if (!change(node, incarnation, NodeState::kAttached, NodeState::kDead) &&
+      !change(node, incarnation, NodeState::kAttaching, NodeState::kDead) &&
+      !change(node, incarnation, NodeState::kAttached, NodeState::kDead)) {
+    return false;
+  }
+  running.fetch_sub(entries[node].running.exchange(0), std::memory_order_relaxed);
+  return true;
 }
 
 void SessionBlock::add_cores(const std::vector<int>& core_list) {

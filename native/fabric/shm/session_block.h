@@ -23,8 +23,29 @@ enum class NodeState : std::uint32_t {
   kDead,    // its process has ended without leaving
 };
 
+/// A node's state with the number of its restarts, in one word: what is said of a process that has
+/// ended never hits the one that took its place.
+struct NodeStatus {
+  NodeState state = NodeState::kFree;
+  std::uint32_t incarnation = 0;
+
+  static NodeStatus of(std::uint32_t word) {
+    return {static_cast<NodeState>(word & 0xff), word >> 8};
+  }
+  std::uint32_t word() const { return incarnation << 8 | static_cast<std::uint32_t>(state); }
+  /// Present for its peers.
+  bool is_attached() const { return state == NodeState::kAttached; }
+  bool is_gone() const {
+    return state == NodeState::kLeft || state == NodeState::kKilled || state == NodeState::kDead;
+  }
+  /// Nothing of this incarnation runs any more.
+  bool has_ended(std::uint32_t of_incarnation) const {
+    return incarnation != of_incarnation || state == NodeState::kDead;
+  }
+};
+
 struct alignas(kCacheLine) NodeEntry {
-  Word<std::uint32_t> state;
+  Word<std::uint32_t> status;  // NodeStatus
   Word<std::uint32_t> pid;
   Word<std::uint64_t> start;  // of the process, see process_start()
   Word<std::uint64_t> control_inode;
@@ -32,7 +53,8 @@ struct alignas(kCacheLine) NodeEntry {
   Word<std::int32_t> running;  // threads that want a core
 };
 
-inline constexpr std::uint64_t kSessionMagic = 0x70797264'6d61'5301ULL;
+inline constexpr std::uint64_t kSessionMagic = 0x70797264'6d61'5302ULL;
+inline constexpr std::uint32_t kMaxIncarnation = (1U << 22) - 1;  // fits a lock's word, too
 inline constexpr std::size_t kTokenBytes = 32;
 inline constexpr std::size_t kMaxCores = 1024;
 inline constexpr std::uint32_t kIndexSlots = 1U << 17;
@@ -56,20 +78,20 @@ struct SessionBlock {
   Word<std::uint32_t> index[kIndexSlots];  // log position / 64 + 1, by key
   alignas(kCacheLine) std::byte log[kLogBytes];
 
-  NodeState state(NodeId node) const {
-    return static_cast<NodeState>(entries[node].state.load(std::memory_order_acquire));
+  NodeStatus status(NodeId node) const {
+    return NodeStatus::of(entries[node].status.load(std::memory_order_acquire));
   }
-  /// Present for its peers.
-  bool is_attached(NodeId node) const { return state(node) == NodeState::kAttached; }
-  bool is_gone(NodeId node) const {
-    const NodeState now = state(node);
-    return now == NodeState::kLeft || now == NodeState::kKilled || now == NodeState::kDead;
-  }
-  /// Nothing of it runs any more, so that what it held may be taken.
+  NodeState state(NodeId node) const { return status(node).state; }
+  bool is_gone(NodeId node) const { return status(node).is_gone(); }
   bool is_dead(NodeId node) const { return state(node) == NodeState::kDead; }
+  /// Takes the place of node `node`, free or left by an ended process, and returns the incarnation.
+  /// Throws Error(kInvalidArgument) when it is taken.
+  std::uint32_t claim(NodeId node);
+  /// From one state to another of the same incarnation; false when it is not in the first.
+  bool change(NodeId node, std::uint32_t incarnation, NodeState from, NodeState to);
   /// Marks a node whose process has ended. Any process; false when it was marked or had left
-  /// before.
-  bool declare_dead(NodeId node);
+  /// before, or has been restarted since.
+  bool declare_dead(NodeId node, std::uint32_t incarnation);
   /// A node may use `core_list`; nodes that are pinned apart have more cores together than each.
   void add_cores(const std::vector<int>& core_list);
   void add_running(NodeId node, int change) {

@@ -76,7 +76,8 @@ TEST(ShmKeys, AreSparse) {
   std::vector<std::unique_ptr<MemoryRegion>> regions;
   for (int i = 0; i < 1000; ++i)
     regions.push_back(pair.b.device().allocate(*pair.b.pd, 64, kAllAccess));
-  Peer& peer = pair.a.node().peer(1);
+  const std::shared_ptr<Peer> known = pair.a.node().peer(1);
+  Peer& peer = *known;
   ASSERT_TRUE(peer.attach());
   Translation found;
   std::uint32_t pd = 0;
@@ -151,10 +152,28 @@ TEST(ShmLock, OfADeadNodeIsTakenOver) {
   Pair pair({}, 3);
   SessionBlock& session = pair.a.node().session();
   SharedLock held{};
-  held.holder = 2 + 1;
-  ASSERT_TRUE(session.declare_dead(2));
-  EXPECT_TRUE(lock(held, 0, session));
-  EXPECT_EQ(held.holder.load(), 1U);
+  const std::uint32_t self = pair.a.node().holder();
+  held.holder = holder_word(2, 0);
+  EXPECT_FALSE(session.declare_dead(2, 1));  // news of another incarnation
+  ASSERT_TRUE(session.declare_dead(2, 0));
+  EXPECT_FALSE(session.declare_dead(2, 0));
+  EXPECT_TRUE(lock(held, self, session));
+  EXPECT_EQ(held.holder.load(), self);
+}
+
+TEST(ShmLock, OfADeadNodeIsNotItsSuccessors) {
+  Pair pair({}, 3);
+  SessionBlock& session = pair.a.node().session();
+  ASSERT_TRUE(session.declare_dead(2, 0));
+  EXPECT_EQ(session.claim(2), 1U);
+  EXPECT_THROW(session.claim(2), Error);
+  ASSERT_TRUE(session.change(2, 1, NodeState::kAttaching, NodeState::kAttached));
+  SharedLock held{};
+  held.holder = holder_word(2, 0);
+  const Time begin = pair.a.env->now();
+  EXPECT_TRUE(lock(held, pair.a.node().holder(), session));
+  EXPECT_LT(pair.a.env->now(), begin + kLockPatience);
+  ASSERT_TRUE(session.declare_dead(2, 1));
 }
 
 TEST(ShmCluster, NodesOfOneProcessSendToOneSharedQueue) {
