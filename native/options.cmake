@@ -2,6 +2,7 @@
 
 option(PYRDMA_PYTHON "Build the Python module pyrdma._core" ON)
 option(PYRDMA_TESTS "Build native_tests; needs GoogleTest" OFF)
+option(PYRDMA_VERBS "Build the provider for real NICs where the headers of rdma-core are" ON)
 option(PYRDMA_WERROR "Turn warnings into errors" OFF)
 option(PYRDMA_PCH "Precompile common headers; off shows a missing include" OFF)
 set(PYRDMA_SANITIZE "" CACHE STRING "Sanitizers: empty, address;undefined, or thread")

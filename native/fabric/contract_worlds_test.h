@@ -2,6 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "fabric/shm/cluster.h"
 #include "fabric/sim/cluster.h"
 #include "fabric/sim/profile_test.h"
+#include "fabric/verbs/cluster.h"
 
 namespace pyrdma::fabric {
 
@@ -128,19 +130,34 @@ class HookedWorld final : public World {
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 
-/// "sim" (with weak memory), "sim_strong" or "shm"; with "_hooked" behind decorators whose faults
-/// are on and never fire.
+/// Over a real RDMA device, loopback included. Several nodes open it once each.
+class VerbsWorld final : public World {
+ public:
+  explicit VerbsWorld(std::uint32_t nodes) : cluster_(verbs::VerbsOptions{nodes, 1, {}}) {}
+  Env& env(NodeId node) override { return cluster_.env(node); }
+  void kill(NodeId node) override { cluster_.kill(node); }
+
+ private:
+  verbs::VerbsCluster cluster_;
+};
+
+/// "sim" (with weak memory), "sim_strong", "shm" or "verbs"; with "_hooked" behind decorators whose
+/// faults are on and never fire.
 inline std::unique_ptr<World> make_world(const std::string& name, std::uint32_t nodes) {
   if (name == "sim") return std::make_unique<SimWorld>(nodes, sim::MemoryModel::weak());
   if (name == "sim_strong") return std::make_unique<SimWorld>(nodes, sim::MemoryModel::strong());
+  if (name == "verbs") return std::make_unique<VerbsWorld>(nodes);
   if (name == "shm") return std::make_unique<ShmWorld>(nodes);
   FaultOptions faults;
   for (std::size_t i = 0; i < kFaults; ++i)
     if (kHookFaults.has(static_cast<Fault>(i))) faults.settings[i].rate = 1e-18;
   return std::make_unique<HookedWorld>(make_world(name.substr(0, 3), nodes), nodes, faults);
 }
+/// A real device is used only when PYRDMA_TEST_VERBS is set, as tests/softroce does.
 inline auto contract_worlds() {
-  return testing::Values("sim", "sim_strong", "shm", "sim_hooked", "shm_hooked");
+  std::vector<std::string> names = {"sim", "sim_strong", "shm", "sim_hooked", "shm_hooked"};
+  if (std::getenv("PYRDMA_TEST_VERBS") != nullptr) names.emplace_back("verbs");
+  return testing::ValuesIn(names);
 }
 
 /// What one node has in a test: a domain, a region, a queue for completions of each direction.

@@ -1,0 +1,21 @@
+// Built where the headers of rdma-core are not (see native/CMakeLists.txt): everything else works.
+#include "base/error.h"
+#include "fabric/verbs/choice.h"
+#include "fabric/verbs/node.h"
+
+namespace pyrdma::fabric::verbs {
+
+std::string provider_problem() {
+  return "verbs: this build has no provider for real NICs, since the headers of rdma-core were not "
+         "there; apt install libibverbs-dev librdmacm-dev, and build again";
+}
+
+std::vector<Candidate> find_candidates() {
+  throw Error(ErrorCode::kUnavailable, provider_problem());
+}
+
+std::unique_ptr<NodeDevice> open_device(Node& /*node*/, const Wish& /*wish*/) {
+  throw Error(ErrorCode::kUnavailable, provider_problem());
+}
+
+}  // namespace pyrdma::fabric::verbs

@@ -1,0 +1,90 @@
+#include "fabric/verbs/choice.h"
+
+#include "base/error.h"
+
+namespace pyrdma::fabric::verbs {
+namespace {
+
+bool is_ipv4(const Candidate& candidate) {
+  return !candidate.address.empty() && candidate.address.find(':') == std::string::npos;
+}
+
+bool is_link_local(const Candidate& candidate) { return candidate.gid.rfind("fe80:", 0) == 0; }
+
+/// Lower is better. RoCEv2 goes through routers and switches; both ends must use one version.
+int rank(const Candidate& candidate) {
+  if (candidate.type == GidType::kRoceV2) {
+    return is_ipv4(candidate) ? 0 : is_link_local(candidate) ? 3 : 1;
+  }
+  return candidate.type == GidType::kInfiniBand ? 2 : 4;
+}
+
+std::string describe(const Candidate& c) {
+  return c.device + " port " + std::to_string(c.port) + " GID " + std::to_string(c.gid_index) +
+         " (" + to_string(c.type) + (c.address.empty() ? "" : ", " + c.address) +
+         (c.interface.empty() ? "" : ", " + c.interface) + (c.active ? "" : ", port down") +
+         (c.login ? ", login network" : "") + ")";
+}
+
+bool fits(const Candidate& candidate, const Wish& wish) {
+  return (wish.device.empty() || candidate.device == wish.device) &&
+         (wish.port == 0 || candidate.port == wish.port) &&
+         (wish.gid_index < 0 || candidate.gid_index == wish.gid_index) &&
+         (wish.address.empty() || candidate.address == wish.address);
+}
+
+std::string describe(const Wish& wish) {
+  std::string text;
+  if (!wish.device.empty()) text += " device " + wish.device;
+  if (wish.port != 0) text += " port " + std::to_string(wish.port);
+  if (wish.gid_index >= 0) text += " GID " + std::to_string(wish.gid_index);
+  if (!wish.address.empty()) text += " address " + wish.address;
+  return text.empty() ? " any device" : text;
+}
+
+[[noreturn]] void throw_nothing(const std::vector<Candidate>& candidates, const Wish& wish) {
+  if (candidates.empty()) {
+    throw Error(ErrorCode::kUnavailable,
+                "verbs: no RDMA device here; a software one: modprobe rdma_rxe, then "
+                "rdma link add rxe0 type rxe netdev INTERFACE");
+  }
+  std::string text = "verbs: nothing here can be used for" + describe(wish) + "; there is: ";
+  for (const Candidate& candidate : candidates) {
+    text += (&candidate == &candidates.front() ? "" : "; ") + describe(candidate);
+  }
+  text += ". A port must be up, and a device on the login network is used only when it is named";
+  throw Error(ErrorCode::kUnavailable, text);
+}
+
+}  // namespace
+
+const char* to_string(GidType type) {
+  switch (type) {
+    case GidType::kInfiniBand:
+      return "InfiniBand";
+    case GidType::kRoceV1:
+      return "RoCE v1";
+    case GidType::kRoceV2:
+      return "RoCE v2";
+  }
+  return "unknown";
+}
+
+Choice choose(const std::vector<Candidate>& candidates, const Wish& wish) {
+  const Candidate* best = nullptr;
+  for (const Candidate& candidate : candidates) {
+    const bool named = !wish.device.empty();
+    if (!fits(candidate, wish) || !candidate.active || (candidate.login && !named)) continue;
+    if (best == nullptr || rank(candidate) < rank(*best)) best = &candidate;
+  }
+  if (best == nullptr) throw_nothing(candidates, wish);
+  Choice choice;
+  choice.device = best->device;
+  choice.port = best->port;
+  choice.gid_index = best->gid_index;
+  choice.address = best->address;
+  choice.reason = describe(*best) + ", chosen for" + describe(wish);
+  return choice;
+}
+
+}  // namespace pyrdma::fabric::verbs

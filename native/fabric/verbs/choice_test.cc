@@ -1,0 +1,102 @@
+#include "fabric/verbs/choice.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace pyrdma::fabric::verbs {
+namespace {
+
+Candidate entry(const char* device, int gid_index, GidType type, const char* address,
+                const char* interface) {
+  Candidate candidate;
+  candidate.device = device;
+  candidate.gid_index = gid_index;
+  candidate.type = type;
+  candidate.address = address;
+  const bool v4 = candidate.address.find(':') == std::string::npos;
+  candidate.gid = v4 ? "::ffff:" + candidate.address : candidate.address;
+  candidate.interface = interface;
+  candidate.active = true;
+  return candidate;
+}
+
+// A node of two NICs, as the table of mlx5 has it: v1 and v2 of IPv6, then of IPv4.
+std::vector<Candidate> two_nics() {
+  std::vector<Candidate> all;
+  for (const char* device : {"mlx5_0", "mlx5_2"}) {
+    const bool login = device[5] == '0';
+    const char* interface = login ? "eno1" : "ens1";
+    const char* v4 = login ? "128.105.144.1" : "10.10.1.1";
+    all.push_back(entry(device, 0, GidType::kRoceV1, "fe80::1", interface));
+    all.push_back(entry(device, 1, GidType::kRoceV2, "fe80::1", interface));
+    all.push_back(entry(device, 2, GidType::kRoceV1, v4, interface));
+    all.push_back(entry(device, 3, GidType::kRoceV2, v4, interface));
+    for (Candidate& candidate : all) candidate.login = candidate.interface == "eno1";
+  }
+  return all;
+}
+
+std::string refusal(const std::vector<Candidate>& candidates, const Wish& wish) {
+  try {
+    choose(candidates, wish);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+    return error.what();
+  }
+  return "chosen";
+}
+
+TEST(VerbsChoice, TakesRoceV2OverIpv4OfTheExperimentsNetwork) {
+  const Choice choice = choose(two_nics(), {});
+  EXPECT_EQ(choice.device, "mlx5_2");
+  EXPECT_EQ(choice.gid_index, 3);
+  EXPECT_EQ(choice.address, "10.10.1.1");
+  EXPECT_NE(choice.reason.find("RoCE v2"), std::string::npos) << choice.reason;
+}
+
+TEST(VerbsChoice, AnAddressDecides) {
+  Wish wish;
+  wish.address = "10.10.1.1";
+  EXPECT_EQ(choose(two_nics(), wish).gid_index, 3);
+  wish.address = "10.10.1.9";
+  const std::string why = refusal(two_nics(), wish);
+  EXPECT_NE(why.find("10.10.1.9"), std::string::npos) << why;
+  EXPECT_NE(why.find("10.10.1.1"), std::string::npos) << "says what is there: " << why;
+}
+
+TEST(VerbsChoice, TheLoginNetworkMustBeNamed) {
+  Wish wish;
+  wish.address = "128.105.144.1";
+  EXPECT_NE(refusal(two_nics(), wish).find("login network"), std::string::npos);
+  wish.device = "mlx5_0";
+  EXPECT_EQ(choose(two_nics(), wish).gid_index, 3);
+}
+
+TEST(VerbsChoice, AGidMayBeAskedFor) {
+  Wish wish;
+  wish.gid_index = 2;
+  EXPECT_EQ(choose(two_nics(), wish).gid_index, 2);
+  EXPECT_EQ(choose(two_nics(), wish).device, "mlx5_2");
+  wish.gid_index = 7;
+  EXPECT_NE(refusal(two_nics(), wish).find("GID 7"), std::string::npos);
+}
+
+TEST(VerbsChoice, APortThatIsDownIsNotUsed) {
+  std::vector<Candidate> all = two_nics();
+  for (Candidate& candidate : all) candidate.active = false;
+  EXPECT_NE(refusal(all, {}).find("port down"), std::string::npos);
+}
+
+TEST(VerbsChoice, WithoutADeviceItSaysHowToGetOne) {
+  EXPECT_NE(refusal({}, {}).find("rdma_rxe"), std::string::npos);
+}
+
+TEST(VerbsChoice, InfiniBandNeedsNoAddress) {
+  Candidate port = entry("mlx4_0", 0, GidType::kInfiniBand, "", "");
+  port.gid = "fe80::2";
+  EXPECT_EQ(choose({port}, {}).device, "mlx4_0");
+}
+
+}  // namespace
+}  // namespace pyrdma::fabric::verbs

@@ -1,0 +1,235 @@
+#include "fabric/verbs/exchange.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "fabric/fabric.h"
+
+namespace pyrdma::fabric::verbs {
+namespace {
+
+constexpr std::size_t kMaxBlobBytes = std::size_t{256} << 20;  // of all blobs
+
+std::string random_token() {
+  unsigned char bytes[32];
+  if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+    throw Error(ErrorCode::kUnavailable, "verbs: the system gives no random bytes");
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const unsigned char byte : bytes) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+/// In constant time for equal lengths.
+bool equal_secrets(const std::string& a, const std::string& b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+Bytes failure(ErrorCode code, const std::string& text) {
+  return Writer(MessageKind::kError).put(static_cast<std::uint8_t>(code)).put_text(text).bytes();
+}
+
+}  // namespace
+
+ExchangeServer::ExchangeServer(const SessionOptions& options)
+    : options_(options), token_(random_token()) {
+  if (options.nodes < 1 || options.nodes > kMaxNodes) {
+    throw Error(ErrorCode::kInvalidArgument, "verbs: nodes is " + std::to_string(options.nodes) +
+                                                 "; it must be 1 to " + std::to_string(kMaxNodes));
+  }
+  states_.resize(options.nodes, State::kFree);
+  events_.resize(options.nodes, nullptr);
+  listener_ = listen_on(options.address, &name_);
+  clock_ = Clock::calibrate();
+  stop_event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (stop_event_ < 0)
+    throw Error(ErrorCode::kExhausted, "verbs: no event descriptor; raise the limit of open files");
+  acceptor_ = std::thread([this] { accept_all(); });
+}
+
+ExchangeServer::~ExchangeServer() {
+  closing_.store(true);
+  request_stop();
+  acceptor_.join();
+  {
+    const std::lock_guard lock(mutex_);
+    for (Connection& connection : connections_)
+      ::shutdown(connection.socket.descriptor(), SHUT_RDWR);
+  }
+  for (Connection& connection : connections_) connection.thread.join();
+  ::close(stop_event_);
+}
+
+std::vector<NodeId> ExchangeServer::dead_nodes() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<NodeId> dead;
+  for (NodeId node = 0; node < states_.size(); ++node) {
+    if (states_[node] == State::kDead) dead.push_back(node);
+  }
+  return dead;
+}
+
+bool ExchangeServer::all_attached() const {
+  const std::lock_guard lock(mutex_);
+  return std::none_of(states_.begin(), states_.end(),
+                      [](State state) { return state == State::kFree; });
+}
+
+void ExchangeServer::request_stop() {
+  const std::uint64_t one = 1;
+  if (::write(stop_event_, &one, sizeof one) < 0 && errno != EAGAIN) std::abort();
+}
+
+void ExchangeServer::tell_stop() {
+  const std::lock_guard lock(mutex_);
+  for (const Socket* socket : events_) {
+    if (socket != nullptr) send_message(*socket, Writer(MessageKind::kStop).bytes());
+  }
+}
+
+void ExchangeServer::accept_all() {
+  pollfd queries[2] = {{listener_.descriptor(), POLLIN, 0}, {stop_event_, POLLIN, 0}};
+  while (!closing_.load()) {
+    if (::poll(queries, 2, -1) <= 0) continue;
+    if (queries[1].revents != 0) {
+      std::uint64_t count = 0;
+      if (::read(stop_event_, &count, sizeof count) == sizeof count && !closing_.load())
+        tell_stop();
+    }
+    if (queries[0].revents == 0) continue;
+    const int descriptor = ::accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC);
+    if (descriptor < 0) continue;
+    const std::lock_guard lock(mutex_);
+    Connection& connection = connections_.emplace_back();
+    connection.socket = Socket(descriptor);
+    connection.thread = std::thread([this, &connection] { serve(connection.socket); });
+  }
+}
+
+void ExchangeServer::serve(const Socket& socket) {
+  NodeId node = 0;
+  Channel channel = Channel::kCalls;
+  if (!greet(socket, &node, &channel)) {
+    ::shutdown(socket.descriptor(), SHUT_RDWR);
+    return;
+  }
+  Bytes message;
+  while (receive_message(socket, &message) && answer(socket, node, message)) {
+  }
+  if (channel == Channel::kEvents) end(node, socket);
+  ::shutdown(socket.descriptor(), SHUT_RDWR);
+}
+
+bool ExchangeServer::greet(const Socket& socket, NodeId* node, Channel* channel) {
+  Bytes message;
+  if (!receive_message(socket, &message)) return false;
+  Reader reader(message);
+  const auto kind = reader.get<MessageKind>();
+  const auto magic = reader.get<std::uint64_t>();
+  const std::string token = reader.get_text();
+  *node = reader.get<NodeId>();
+  const auto nodes = reader.get<std::uint32_t>();
+  *channel = reader.get<Channel>();
+  const std::string boot = reader.get_text();
+  const auto refuse = [&socket](const std::string& text) {
+    send_message(socket, failure(ErrorCode::kInvalidArgument, "verbs: " + text));
+    return false;
+  };
+  if (kind != MessageKind::kHello || magic != kHelloMagic || !reader.good())
+    return refuse("the node was built from another version than the controller");
+  if (!equal_secrets(token, token_)) return refuse("the token does not belong to session " + name_);
+  if (nodes != options_.nodes || *node >= options_.nodes) {
+    return refuse("node " + std::to_string(*node) + " of " + std::to_string(nodes) + "; session " +
+                  name_ + " was made for " + std::to_string(options_.nodes));
+  }
+  const std::lock_guard lock(mutex_);
+  if (*channel == Channel::kEvents) {
+    if (states_[*node] != State::kFree) {
+      return refuse("node " + std::to_string(*node) +
+                    " of this session is taken; a node attaches once");
+    }
+    states_[*node] = State::kAttached;
+    events_[*node] = &socket;
+  }
+  const bool same_machine = boot == boot_id();
+  Writer welcome(MessageKind::kWelcome);
+  welcome.put(options_.seed).put(same_machine).put(clock_);
+  welcome.put(same_machine ? options_.nodes - 1 : 0U);
+  return send_message(socket, welcome.bytes());
+}
+
+bool ExchangeServer::answer(const Socket& socket, NodeId node, const Bytes& message) {
+  Reader reader(message);
+  switch (reader.get<MessageKind>()) {
+    case MessageKind::kPublish:
+      return send_message(socket, publish(reader));
+    case MessageKind::kGet:
+      return send_message(socket, find(reader));
+    case MessageKind::kLeave: {
+      const std::lock_guard lock(mutex_);
+      if (states_[node] == State::kAttached) states_[node] = State::kLeft;
+      return send_message(socket, Writer(MessageKind::kDone).bytes());
+    }
+    default:
+      return false;
+  }
+}
+
+Bytes ExchangeServer::publish(Reader& reader) {
+  const std::string key = reader.get_text();
+  const auto value = reader.get_bytes();
+  if (!reader.good())
+    return failure(ErrorCode::kInvalidArgument, "rendezvous: a message that is cut off");
+  const std::lock_guard lock(mutex_);
+  const auto [at, is_new] = blobs_.try_emplace(key, value.begin(), value.end());
+  if (!is_new && !std::equal(at->second.begin(), at->second.end(), value.begin(), value.end())) {
+    return failure(ErrorCode::kInvalidArgument,
+                   "rendezvous: key '" + key +
+                       "' was published before with another value; choose another name");
+  }
+  if (blobs_.size() > kMaxBlobBytes / Rendezvous::kMaxValue) {
+    return failure(ErrorCode::kExhausted,
+                   "rendezvous: the table of this run is full; start a new cluster");
+  }
+  return Writer(MessageKind::kDone).bytes();
+}
+
+Bytes ExchangeServer::find(Reader& reader) const {
+  const std::string key = reader.get_text();
+  const std::lock_guard lock(mutex_);
+  const auto at = blobs_.find(key);
+  if (at != blobs_.end()) return Writer(MessageKind::kValue).put_bytes(at->second).bytes();
+  const std::string left = list(State::kLeft), dead = list(State::kDead);
+  const std::string both = left + (left.empty() || dead.empty() ? "" : ", ") + dead;
+  return Writer(MessageKind::kNothing).put_text(both).bytes();
+}
+
+std::string ExchangeServer::list(State state) const {
+  std::string names;
+  for (std::size_t node = 0; node < states_.size(); ++node) {
+    if (states_[node] == state) names += (names.empty() ? "" : ", ") + std::to_string(node);
+  }
+  return names;
+}
+
+void ExchangeServer::end(NodeId node, const Socket& socket) {
+  const std::lock_guard lock(mutex_);
+  if (events_[node] != &socket) return;
+  events_[node] = nullptr;
+  if (states_[node] == State::kAttached) states_[node] = State::kDead;
+}
+
+}  // namespace pyrdma::fabric::verbs

@@ -1,0 +1,76 @@
+// The set-up exchange of a run: named blobs and who lives, kept by the controller. Each node has
+// two connections: one for its calls, one that tells it of a stop and whose end tells the
+// controller that the node has ended.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "env/thread/clock.h"
+#include "fabric/verbs/cluster.h"
+#include "fabric/verbs/socket.h"
+
+namespace pyrdma::fabric::verbs {
+
+inline constexpr std::uint64_t kHelloMagic = 0x70797264'6d61'7602ULL;
+
+enum class Channel : std::uint8_t { kCalls, kEvents };
+
+/// What a node learns when it attaches.
+struct Welcome {
+  std::uint64_t seed = 1;
+  Clock clock;                   // the run's, where controller and node share a machine
+  std::uint32_t neighbours = 0;  // other nodes on the same machine, as far as it is known
+};
+
+class ExchangeServer {
+ public:
+  explicit ExchangeServer(const SessionOptions& options);
+  ~ExchangeServer();
+  ExchangeServer(const ExchangeServer&) = delete;
+  ExchangeServer& operator=(const ExchangeServer&) = delete;
+
+  const std::string& name() const { return name_; }
+  const std::string& token() const { return token_; }
+  std::uint32_t nodes() const { return options_.nodes; }
+  std::vector<NodeId> dead_nodes() const;
+  bool all_attached() const;
+  void request_stop();
+
+ private:
+  enum class State : std::uint8_t { kFree, kAttached, kLeft, kDead };
+  struct Connection {
+    Socket socket;
+    std::thread thread;
+  };
+
+  void accept_all();
+  void tell_stop();
+  void serve(const Socket& socket);
+  bool greet(const Socket& socket, NodeId* node, Channel* channel);
+  bool answer(const Socket& socket, NodeId node, const Bytes& message);
+  Bytes publish(Reader& reader);
+  Bytes find(Reader& reader) const;
+  void end(NodeId node, const Socket& socket);
+  std::string list(State state) const;
+
+  SessionOptions options_;
+  std::string name_, token_;
+  Clock clock_;
+  Socket listener_;
+  int stop_event_ = -1;  // written by request_stop, which signal handlers may call
+  std::atomic<bool> closing_{false};
+  mutable std::mutex mutex_;  // what follows
+  std::vector<State> states_;
+  std::vector<const Socket*> events_;  // by node
+  std::map<std::string, Bytes, std::less<>> blobs_;
+  std::list<Connection> connections_;
+  std::thread acceptor_;
+};
+
+}  // namespace pyrdma::fabric::verbs

@@ -1,0 +1,263 @@
+#include "fabric/verbs/ib/device.h"
+
+#include <fcntl.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "env/trace.h"
+#include "fabric/verbs/ib/completion_queue.h"
+#include "fabric/verbs/ib/memory.h"
+#include "fabric/verbs/ib/queue_pair.h"
+#include "fabric/verbs/ib/shared_receive_queue.h"
+#include "fabric/verbs/ib/translate.h"
+
+namespace pyrdma::fabric::verbs {
+namespace {
+
+constexpr std::uint32_t kMostEntries = 1U << 20;
+constexpr std::uint32_t kInlineSizes[] = {1024, 512, 256, 192, 128, 64, 32, 0};
+
+ibv_context* open_by_name(const std::string& name) {
+  const Library& ib = Library::get();
+  int count = 0;
+  ibv_device** devices = (ib.get_device_list)(&count);
+  ibv_context* context = nullptr;
+  int error = ENODEV;
+  for (int i = 0; i < count; ++i) {
+    if (name != ib.get_device_name(devices[i])) continue;
+    context = ib.open_device(devices[i]);
+    error = errno;
+  }
+  if (devices != nullptr) ib.free_device_list(devices);
+  if (context == nullptr)
+    throw_failed("open device " + name, error, "may this user read /dev/infiniband/uverbs*?");
+  return context;
+}
+
+}  // namespace
+
+void throw_failed(const std::string& what, int error, const std::string& remedy) {
+  const ErrorCode code = error == ENOMEM || error == EMFILE || error == ENOSPC
+                             ? ErrorCode::kExhausted
+                         : error == EINVAL ? ErrorCode::kInvalidArgument
+                                           : ErrorCode::kUnavailable;
+  throw Error(code, "verbs: could not " + what + ": " + std::strerror(error) +
+                        (remedy.empty() ? "" : "; " + remedy));
+}
+
+std::unique_ptr<NodeDevice> open_device(Node& node, const Wish& wish) {
+  return std::make_unique<VerbsDevice>(node, choose(find_candidates(), wish));
+}
+
+// ---- what a device makes without further ado ----
+
+VerbsDomain::VerbsDomain(ibv_context* context) : pd_(Library::get().alloc_pd(context)) {
+  if (pd_ == nullptr) throw_failed("allocate a protection domain", errno);
+}
+VerbsDomain::~VerbsDomain() { Library::get().dealloc_pd(pd_); }
+
+VerbsAddressHandle::VerbsAddressHandle(ibv_pd* pd, ibv_ah_attr attributes)
+    : handle_(Library::get().create_ah(pd, &attributes)) {
+  if (handle_ == nullptr)
+    throw_failed("create an address handle", errno, "is the peer's address reachable from here?");
+}
+VerbsAddressHandle::~VerbsAddressHandle() { Library::get().destroy_ah(handle_); }
+
+// ---- the device ----
+
+VerbsDevice::VerbsDevice(Node& node, const Choice& choice)
+    : node_(node), choice_(choice), context_(open_by_name(choice.device)) {
+  node_.env().trace().event(node_.env().now(), "verbs_device", choice_.reason);
+  try {
+    read_capabilities();
+  } catch (...) {
+    Library::get().close_device(context_);
+    throw;
+  }
+  ::fcntl(context_->async_fd, F_SETFL, ::fcntl(context_->async_fd, F_GETFL) | O_NONBLOCK);
+}
+
+VerbsDevice::~VerbsDevice() { Library::get().close_device(context_); }
+
+void VerbsDevice::read_capabilities() {
+  const Library& ib = Library::get();
+  int failure = ib.query_device(context_, &attributes_);
+  if (failure == 0) {
+    failure = (ib.query_port)(context_, port(), reinterpret_cast<_compat_ibv_port_attr*>(&port_));
+  }
+  if (failure == 0) failure = ib.query_gid(context_, port(), choice_.gid_index, &gid_);
+  if (failure != 0) throw_failed("query device " + choice_.device, failure);
+  const auto limit = [](int value) {
+    return std::min(static_cast<std::uint32_t>(std::max(value, 0)), kMostEntries);
+  };
+  Capabilities& c = capabilities_;
+  c.rc = c.uc = c.ud = c.register_own_memory = true;
+  c.atomics = attributes_.atomic_cap != IBV_ATOMIC_NONE;
+  c.srq = attributes_.max_srq > 0;
+  c.max_queue_entries = std::min(limit(attributes_.max_qp_wr), limit(attributes_.max_cqe));
+  if (c.srq) c.max_queue_entries = std::min(c.max_queue_entries, limit(attributes_.max_srq_wr));
+  c.max_sges = limit(attributes_.max_sge);
+  if (c.srq) c.max_sges = std::min(c.max_sges, limit(attributes_.max_srq_sge));
+  c.max_outstanding_reads =
+      std::min({limit(attributes_.max_qp_rd_atom), limit(attributes_.max_qp_init_rd_atom), 255U});
+  c.max_datagram = bytes_of(port_.active_mtu);
+  c.max_message = port_.max_msg_sz;
+  probe_inline();
+}
+
+// No query tells how much a queue pair takes inline: queue pairs are made until one can be.
+void VerbsDevice::probe_inline() {
+  const Library& ib = Library::get();
+  const VerbsDomain domain(context_);
+  ibv_cq* cq = ib.create_cq(context_, 1, nullptr, nullptr, 0);
+  if (cq == nullptr) throw_failed("create a completion queue", errno);
+  for (const std::uint32_t bytes : kInlineSizes) {
+    ibv_qp_init_attr attributes{};
+    attributes.send_cq = attributes.recv_cq = cq;
+    attributes.cap = {1, 1, QpOptions{}.max_sges, 1, bytes};
+    attributes.qp_type = IBV_QPT_RC;
+    ibv_qp* qp = ib.create_qp(domain.pd(), &attributes);
+    if (qp == nullptr) continue;
+    capabilities_.max_inline = bytes;
+    ib.destroy_qp(qp);
+    break;
+  }
+  ib.destroy_cq(cq);
+}
+
+void VerbsDevice::check_count(const char* what, std::uint64_t value, std::uint64_t least,
+                              std::uint64_t most) const {
+  if (value >= least && value <= most) return;
+  throw Error(ErrorCode::kInvalidArgument, std::string(what) + " is " + std::to_string(value) +
+                                               "; this device allows " + std::to_string(least) +
+                                               " to " + std::to_string(most));
+}
+
+std::unique_ptr<ProtectionDomain> VerbsDevice::create_protection_domain() {
+  return std::make_unique<VerbsDomain>(context_);
+}
+
+std::unique_ptr<MemoryRegion> VerbsDevice::allocate(ProtectionDomain& pd, std::size_t bytes,
+                                                    std::uint32_t access) {
+  return register_memory(pd, nullptr, bytes, access);
+}
+
+std::unique_ptr<MemoryRegion> VerbsDevice::register_memory(ProtectionDomain& pd, void* data,
+                                                           std::size_t bytes,
+                                                           std::uint32_t access) {
+  check_count("region bytes", bytes, 1, attributes_.max_mr_size);
+  if ((access & (kRemoteWrite | kRemoteAtomic)) != 0 && (access & kLocalWrite) == 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "region access " + std::to_string(access) +
+                    " has remote write or atomic without local write; add kLocalWrite");
+  }
+  return std::make_unique<VerbsRegion>(*this, static_cast<VerbsDomain&>(pd), data, bytes, access);
+}
+
+std::unique_ptr<MemoryRegion> VerbsDevice::allocate_device_memory(ProtectionDomain& /*pd*/,
+                                                                  std::size_t /*bytes*/,
+                                                                  std::uint32_t /*access*/) {
+  throw Error(ErrorCode::kUnavailable,
+              "verbs: device " + choice_.device + " has no memory of its own; use allocate()");
+}
+
+std::unique_ptr<CompletionQueue> VerbsDevice::create_completion_queue(std::uint32_t entries) {
+  check_count("completion queue entries", entries, 1, capabilities_.max_queue_entries);
+  return std::make_unique<VerbsCompletionQueue>(*this, entries);
+}
+
+std::unique_ptr<SharedReceiveQueue> VerbsDevice::create_shared_receive_queue(
+    ProtectionDomain& pd, std::uint32_t entries, std::uint32_t max_sges) {
+  if (!capabilities_.srq) {
+    throw Error(ErrorCode::kUnavailable,
+                "verbs: device " + choice_.device + " has no shared receive queues");
+  }
+  check_count("shared receive queue entries", entries, 1, capabilities_.max_queue_entries);
+  check_count("shared receive queue max_sges", max_sges, 1, capabilities_.max_sges);
+  return std::make_unique<VerbsSharedReceiveQueue>(*this, static_cast<VerbsDomain&>(pd), entries,
+                                                   max_sges);
+}
+
+std::unique_ptr<QueuePair> VerbsDevice::create_queue_pair(ProtectionDomain& pd,
+                                                          CompletionQueue& send_queue,
+                                                          CompletionQueue& receive_queue,
+                                                          const QpOptions& options,
+                                                          SharedReceiveQueue* shared_receives) {
+  if (options.transport == Transport::kDc || options.dc_target) {
+    throw Error(
+        ErrorCode::kUnavailable,
+        "verbs: device " + choice_.device + " has no DC transport here; use RC, or the sim fabric");
+  }
+  check_count("send_entries", options.send_entries, 1, capabilities_.max_queue_entries);
+  if (shared_receives == nullptr)
+    check_count("receive_entries", options.receive_entries, 1, capabilities_.max_queue_entries);
+  check_count("max_sges", options.max_sges, 1, capabilities_.max_sges);
+  check_count("max_inline", options.max_inline, 0, capabilities_.max_inline);
+  check_count("max_outstanding_reads", options.max_outstanding_reads, 1,
+              capabilities_.max_outstanding_reads);
+  check_count("retry_count", options.retry_count, 0, 7);
+  check_count("rnr_retry", options.rnr_retry, 0, kInfiniteRetry);
+  return std::make_unique<VerbsQueuePair>(
+      *this, static_cast<VerbsDomain&>(pd), static_cast<VerbsCompletionQueue&>(send_queue),
+      static_cast<VerbsCompletionQueue&>(receive_queue), options,
+      static_cast<VerbsSharedReceiveQueue*>(shared_receives));
+}
+
+std::unique_ptr<AddressHandle> VerbsDevice::create_address_handle(ProtectionDomain& pd,
+                                                                  const QpAddress& peer) {
+  return std::make_unique<VerbsAddressHandle>(static_cast<VerbsDomain&>(pd).pd(), route_to(peer));
+}
+
+ibv_ah_attr VerbsDevice::route_to(const QpAddress& peer) const {
+  if (peer.node >= node_.nodes()) {
+    throw Error(ErrorCode::kInvalidArgument, "the peer's node is " + std::to_string(peer.node) +
+                                                 "; the nodes are 0 to " +
+                                                 std::to_string(node_.nodes() - 1));
+  }
+  ibv_ah_attr route{};
+  route.port_num = port();
+  route.dlid = peer.lid;
+  route.is_global = port_.link_layer == IBV_LINK_LAYER_ETHERNET || peer.lid == 0 ? 1 : 0;
+  std::memcpy(route.grh.dgid.raw, peer.gid, sizeof peer.gid);
+  route.grh.sgid_index = static_cast<std::uint8_t>(choice_.gid_index);
+  route.grh.hop_limit = 64;
+  return route;
+}
+
+// ---- life ----
+
+void VerbsDevice::add(VerbsQueuePair& queue_pair) {
+  const std::lock_guard lock(mutex_);
+  queue_pairs_.insert(&queue_pair);
+}
+
+void VerbsDevice::remove(VerbsQueuePair& queue_pair) {
+  const std::lock_guard lock(mutex_);
+  queue_pairs_.erase(&queue_pair);
+}
+
+void VerbsDevice::kill() {
+  const std::lock_guard lock(mutex_);
+  for (VerbsQueuePair* queue_pair : queue_pairs_) queue_pair->silence();
+}
+
+void VerbsDevice::take_events() {
+  const Library& ib = Library::get();
+  const std::lock_guard lock(events_mutex_);
+  pollfd query{context_->async_fd, POLLIN, 0};
+  ibv_async_event event{};
+  while (::poll(&query, 1, 0) > 0 && ib.get_async_event(context_, &event) == 0) {
+    // The queue is there until its event is acknowledged: destroying it waits for that.
+    if (event.event_type == IBV_EVENT_CQ_ERR && event.element.cq->cq_context != nullptr)
+      static_cast<VerbsCompletionQueue*>(event.element.cq->cq_context)->mark_overrun();
+    node_.env().trace().event(node_.env().now(), "verbs_event",
+                              ib.event_type_str(event.event_type));
+    ib.ack_async_event(&event);
+  }
+}
+
+}  // namespace pyrdma::fabric::verbs

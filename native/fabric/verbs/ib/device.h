@@ -1,0 +1,108 @@
+// A device opened for one node.
+#pragma once
+#include <atomic>
+#include <mutex>
+#include <set>
+
+#include "fabric/verbs/ib/library.h"
+#include "fabric/verbs/ib/records.h"
+#include "fabric/verbs/node.h"
+
+namespace pyrdma::fabric::verbs {
+
+class VerbsQueuePair;
+
+class VerbsDomain final : public ProtectionDomain {
+ public:
+  explicit VerbsDomain(ibv_context* context);
+  ~VerbsDomain() override;
+  ibv_pd* pd() const { return pd_; }
+
+ private:
+  ibv_pd* pd_;
+};
+
+class VerbsAddressHandle final : public AddressHandle {
+ public:
+  VerbsAddressHandle(ibv_pd* pd, ibv_ah_attr attributes);
+  ~VerbsAddressHandle() override;
+  ibv_ah* handle() const { return handle_; }
+
+ private:
+  ibv_ah* handle_;
+};
+
+class VerbsDevice final : public NodeDevice {
+ public:
+  VerbsDevice(Node& node, const Choice& choice);
+  ~VerbsDevice() override;
+
+  const Capabilities& capabilities() const override { return capabilities_; }
+  const std::string& name() const override { return choice_.device; }
+  void open() override {}  // the constructor has done it: capabilities need the context
+  Rendezvous& rendezvous() override { return node_.rendezvous(); }
+
+  std::unique_ptr<ProtectionDomain> create_protection_domain() override;
+  std::unique_ptr<MemoryRegion> allocate(ProtectionDomain& pd, std::size_t bytes,
+                                         std::uint32_t access) override;
+  std::unique_ptr<MemoryRegion> register_memory(ProtectionDomain& pd, void* data, std::size_t bytes,
+                                                std::uint32_t access) override;
+  std::unique_ptr<MemoryRegion> allocate_device_memory(ProtectionDomain& pd, std::size_t bytes,
+                                                       std::uint32_t access) override;
+  std::unique_ptr<CompletionQueue> create_completion_queue(std::uint32_t entries) override;
+  std::unique_ptr<SharedReceiveQueue> create_shared_receive_queue(ProtectionDomain& pd,
+                                                                  std::uint32_t entries,
+                                                                  std::uint32_t max_sges) override;
+  std::unique_ptr<QueuePair> create_queue_pair(ProtectionDomain& pd, CompletionQueue& send_queue,
+                                               CompletionQueue& receive_queue,
+                                               const QpOptions& options,
+                                               SharedReceiveQueue* shared_receives) override;
+  std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd,
+                                                       const QpAddress& peer) override;
+
+  int event_descriptor() const override { return context_->async_fd; }
+  void take_events() override;
+  void kill() override;
+  const Choice& choice() const override { return choice_; }
+
+  // For the objects that it made.
+  Node& node() { return node_; }
+  ibv_context* context() const { return context_; }
+  RecordTable& records() { return records_; }
+  std::uint8_t port() const { return static_cast<std::uint8_t>(choice_.port); }
+  ibv_mtu mtu() const { return port_.active_mtu; }
+  const ibv_gid& gid() const { return gid_; }
+  std::uint16_t lid() const { return port_.lid; }
+  /// The way to a peer. Throws Error(kInvalidArgument) for a node that the run does not have.
+  ibv_ah_attr route_to(const QpAddress& peer) const;
+  void add(VerbsQueuePair& queue_pair);
+  void remove(VerbsQueuePair& queue_pair);
+  /// Counts registered bytes against the limit of locked memory. Throws Error(kExhausted), with the
+  /// remedy, when they cannot be locked.
+  void lock_bytes(std::size_t bytes);
+  void unlock_bytes(std::size_t bytes) { locked_.fetch_sub(bytes); }
+
+ private:
+  void read_capabilities();
+  void probe_inline();
+  void check_count(const char* what, std::uint64_t value, std::uint64_t least,
+                   std::uint64_t most) const;
+
+  Node& node_;
+  Choice choice_;
+  ibv_context* context_ = nullptr;
+  ibv_device_attr attributes_{};
+  ibv_port_attr port_{};
+  ibv_gid gid_{};
+  Capabilities capabilities_;
+  RecordTable records_;
+  std::atomic<std::size_t> locked_{0};
+  std::mutex events_mutex_;
+  std::mutex mutex_;  // the set
+  std::set<VerbsQueuePair*> queue_pairs_;
+};
+
+/// The error of a call of libibverbs that failed: what it was to do, errno in words.
+[[noreturn]] void throw_failed(const std::string& what, int error, const std::string& remedy = "");
+
+}  // namespace pyrdma::fabric::verbs

@@ -1,0 +1,111 @@
+#include "fabric/verbs/ib/memory.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "base/error.h"
+#include "fabric/verbs/ib/translate.h"
+
+namespace pyrdma::fabric::verbs {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr int kIpcLock = 14;  // CAP_IPC_LOCK
+
+/// Whether the limit of locked memory does not apply.
+bool may_lock_anything() {
+  std::ifstream status("/proc/self/status");
+  std::string name;
+  while (status >> name) {
+    if (name == "CapEff:") {
+      std::uint64_t capabilities = 0;
+      status >> std::hex >> capabilities;
+      return (capabilities >> kIpcLock & 1) != 0;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+void VerbsDevice::lock_bytes(std::size_t bytes) {
+  const std::size_t all = locked_.fetch_add(bytes) + bytes;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      all <= limit.rlim_cur || may_lock_anything()) {
+    return;
+  }
+  locked_.fetch_sub(bytes);
+  throw Error(ErrorCode::kExhausted,
+              "verbs: registering " + std::to_string(bytes) + " bytes makes " +
+                  std::to_string(all) + ", but this process may lock " +
+                  std::to_string(limit.rlim_cur) +
+                  "; raise the limit: '* - memlock unlimited' in /etc/security/limits.conf and a "
+                  "new login, or ulimit -l unlimited");
+}
+
+VerbsRegion::VerbsRegion(VerbsDevice& device, VerbsDomain& domain, void* data, std::size_t bytes,
+                         std::uint32_t access)
+    : device_(device) {
+  device_.lock_bytes(bytes);
+  size_ = bytes;
+  data_ = static_cast<std::byte*>(data);
+  if (data == nullptr) map(bytes);
+  const Library& ib = Library::get();
+  const bool relaxed = (access & kRelaxedOrdering) != 0 && ib.reg_mr_iova2 != nullptr;
+  const int rights = access_to(access);
+  mr_ = relaxed ? ib.reg_mr_iova2(domain.pd(), data_, bytes, reinterpret_cast<std::uint64_t>(data_),
+                                  static_cast<unsigned>(rights) | IBV_ACCESS_RELAXED_ORDERING)
+                : (ib.reg_mr)(domain.pd(), data_, bytes, rights);
+  if (mr_ == nullptr) {
+    const int error = errno;
+    unmap();
+    device_.unlock_bytes(bytes);
+    throw_failed("register " + std::to_string(bytes) + " bytes", error,
+                 error == ENOMEM ? "is 'ulimit -l' too low, or the memory full?" : "");
+  }
+  addr_ = reinterpret_cast<std::uint64_t>(data_);
+  lkey_ = mr_->lkey;
+  rkey_ = mr_->rkey;
+  node_ = device_.node().self();
+}
+
+VerbsRegion::~VerbsRegion() {
+  Library::get().dereg_mr(mr_);
+  device_.unlock_bytes(size_);
+  unmap();
+}
+
+// Huge pages when there are any reserved: fewer translations for the NIC to cache. Else the kernel
+// is asked to make some of ordinary memory.
+void VerbsRegion::map(std::size_t bytes) {
+  void* data = MAP_FAILED;
+  if (bytes >= kHugePage) {
+    mapped_ = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+    data = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+  }
+  if (data == MAP_FAILED) {
+    mapped_ = (bytes + kPage - 1) / kPage * kPage;
+    data = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data != MAP_FAILED && bytes >= kHugePage) ::madvise(data, mapped_, MADV_HUGEPAGE);
+  }
+  if (data == MAP_FAILED) {
+    mapped_ = 0;
+    device_.unlock_bytes(bytes);
+    throw Error(ErrorCode::kExhausted,
+                "verbs: no memory for a region of " + std::to_string(bytes) + " bytes");
+  }
+  data_ = static_cast<std::byte*>(data);
+}
+
+void VerbsRegion::unmap() {
+  if (mapped_ != 0) ::munmap(data_, mapped_);
+}
+
+}  // namespace pyrdma::fabric::verbs

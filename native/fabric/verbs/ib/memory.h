@@ -1,0 +1,23 @@
+// Registered memory.
+#pragma once
+#include "fabric/fabric.h"
+#include "fabric/verbs/ib/device.h"
+
+namespace pyrdma::fabric::verbs {
+
+class VerbsRegion final : public MemoryRegion {
+ public:
+  /// `data` of the caller's, or null for memory of its own.
+  VerbsRegion(VerbsDevice& device, VerbsDomain& domain, void* data, std::size_t bytes,
+              std::uint32_t access);
+  ~VerbsRegion() override;
+
+ private:
+  void map(std::size_t bytes);
+  void unmap();
+  VerbsDevice& device_;
+  std::size_t mapped_ = 0;  // bytes; 0: the caller's memory
+  ibv_mr* mr_ = nullptr;
+};
+
+}  // namespace pyrdma::fabric::verbs

@@ -1,0 +1,206 @@
+// The data path: requests into the device's, in one call per batch.
+#include <endian.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "fabric/verbs/ib/queue_pair.h"
+#include "fabric/verbs/ib/shared_receive_queue.h"
+#include "fabric/verbs/ib/translate.h"
+
+namespace pyrdma::fabric::verbs {
+namespace {
+
+constexpr std::size_t kBatch = 64;  // requests per call of the library
+
+constexpr std::uint32_t bit(Opcode opcode) { return 1U << static_cast<unsigned>(opcode); }
+constexpr std::uint32_t kSends = bit(Opcode::kSend) | bit(Opcode::kSendImm);
+constexpr std::uint32_t kWrites = bit(Opcode::kWrite) | bit(Opcode::kWriteImm);
+constexpr std::uint32_t kReturning =
+    bit(Opcode::kRead) | bit(Opcode::kCompareSwap) | bit(Opcode::kFetchAdd);
+
+bool is_one_of(Opcode opcode, std::uint32_t set) {
+  return static_cast<unsigned>(opcode) < 32 && (bit(opcode) & set) != 0;
+}
+
+// Pieces are handed over as they are.
+static_assert(sizeof(Sge) == sizeof(ibv_sge) && offsetof(Sge, addr) == offsetof(ibv_sge, addr) &&
+              offsetof(Sge, length) == offsetof(ibv_sge, length) &&
+              offsetof(Sge, lkey) == offsetof(ibv_sge, lkey));
+ibv_sge* pieces(const Sge* sges) {
+  return reinterpret_cast<ibv_sge*>(const_cast<Sge*>(sges));  // which the library only reads
+}
+
+}  // namespace
+
+std::uint32_t allowed_opcodes(Transport transport) {
+  switch (transport) {
+    case Transport::kRc:
+    case Transport::kDc:
+      return kSends | kWrites | kReturning;
+    case Transport::kUc:
+      return kSends | kWrites;
+    case Transport::kUd:
+      return kSends;
+  }
+  return 0;
+}
+
+// Libraries check little of this, and not all alike.
+bool VerbsQueuePair::is_postable(const WorkRequest& request) const {
+  if (!is_one_of(request.opcode, allowed_) || request.sge_count > options_.max_sges ||
+      (request.sges == nullptr && request.sge_count != 0)) [[unlikely]] {
+    return false;
+  }
+  if (options_.transport == Transport::kUd && request.address_handle == nullptr) return false;
+  if ((request.flags & kInline) == 0) return true;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;
+  return bytes <= options_.max_inline && !is_one_of(request.opcode, kReturning);
+}
+
+inline void VerbsQueuePair::fill(const WorkRequest& request, ibv_send_wr* to) {
+  to->sg_list = pieces(request.sges);
+  to->num_sge = static_cast<int>(request.sge_count);
+  to->opcode = opcode_to(request.opcode);
+  to->send_flags = ((request.flags & kSignaled) != 0 ? unsigned{IBV_SEND_SIGNALED} : 0U) |
+                   ((request.flags & kInline) != 0 ? unsigned{IBV_SEND_INLINE} : 0U) |
+                   ((request.flags & kFence) != 0 ? unsigned{IBV_SEND_FENCE} : 0U);
+  to->imm_data = htobe32(request.immediate);
+  switch (request.opcode) {
+    case Opcode::kCompareSwap:
+    case Opcode::kFetchAdd:
+      to->wr.atomic.remote_addr = request.remote_addr;
+      to->wr.atomic.rkey = request.rkey;
+      to->wr.atomic.compare_add = request.compare_add;
+      to->wr.atomic.swap = request.swap;
+      break;
+    case Opcode::kSend:
+    case Opcode::kSendImm:
+      if (options_.transport == Transport::kUd) {
+        to->wr.ud.ah = static_cast<const VerbsAddressHandle*>(request.address_handle)->handle();
+        to->wr.ud.remote_qpn = request.remote_qpn;
+        to->wr.ud.remote_qkey = request.remote_qkey;
+      }
+      break;
+    default:
+      to->wr.rdma.remote_addr = request.remote_addr;
+      to->wr.rdma.rkey = request.rkey;
+  }
+}
+
+PostResult VerbsQueuePair::post(std::span<const WorkRequest> requests) {
+  const QpState now = state_.load(std::memory_order_relaxed);
+  if (now < QpState::kReadyToSend) [[unlikely]]
+    return {0, PostError::kInvalidState};
+  std::array<ibv_send_wr, kBatch> batch;
+  std::uint32_t accepted = 0;
+  PostError error = PostError::kNone;
+  while (accepted < requests.size() && error == PostError::kNone) {
+    const std::uint32_t used = sent_ - record_.sends_done.load(std::memory_order_acquire);
+    const std::size_t room = options_.send_entries - std::min(used, options_.send_entries);
+    const std::size_t wanted = std::min({kBatch, room, requests.size() - accepted});
+    std::size_t count = 0;
+    if (wanted == 0) error = PostError::kQueueFull;
+    for (; count < wanted; ++count) {
+      const WorkRequest& request = requests[accepted + count];
+      if (!is_postable(request)) [[unlikely]] {
+        error = PostError::kInvalid;
+        break;
+      }
+      const std::uint32_t position = sent_ + static_cast<std::uint32_t>(count);
+      record_.sends[position & record_.send_mask] = {request.wr_id, request.opcode};
+      ibv_send_wr& wr = batch[count];
+      wr.wr_id = Ticket{false, false, record_.generation.load(std::memory_order_relaxed),
+                        record_.slot, position}
+                     .packed();
+      wr.next = &wr + 1;
+      fill(request, &wr);
+    }
+    if (count == 0) break;
+    batch[count - 1].next = nullptr;
+    ibv_send_wr* bad = nullptr;
+    const int failure = ibv_post_send(qp_, batch.data(), &bad);
+    if (failure != 0) [[unlikely]] {
+      count = bad != nullptr ? static_cast<std::size_t>(bad - batch.data()) : 0;
+      error = failure == ENOMEM ? PostError::kQueueFull : PostError::kInvalid;
+    }
+    sent_ += static_cast<std::uint32_t>(count);
+    accepted += static_cast<std::uint32_t>(count);
+  }
+  return {accepted, error};
+}
+
+PostResult VerbsQueuePair::post_receive(std::span<const ReceiveRequest> requests) {
+  if (shared_) return {0, PostError::kInvalid};
+  if (state_.load(std::memory_order_relaxed) == QpState::kReset)
+    return {0, PostError::kInvalidState};
+  std::array<ibv_recv_wr, kBatch> batch;
+  std::uint32_t accepted = 0;
+  PostError error = PostError::kNone;
+  while (accepted < requests.size() && error == PostError::kNone) {
+    const std::uint32_t used = received_ - record_.receives_done.load(std::memory_order_acquire);
+    const std::size_t room = options_.receive_entries - std::min(used, options_.receive_entries);
+    const std::size_t wanted = std::min({kBatch, room, requests.size() - accepted});
+    std::size_t count = 0;
+    if (wanted == 0) error = PostError::kQueueFull;
+    for (; count < wanted; ++count) {
+      const ReceiveRequest& request = requests[accepted + count];
+      if (request.sge_count > options_.max_sges ||
+          (request.sges == nullptr && request.sge_count != 0)) {
+        error = PostError::kInvalid;
+        break;
+      }
+      const std::uint32_t position = received_ + static_cast<std::uint32_t>(count);
+      record_.receives[position & record_.receive_mask] = request.wr_id;
+      ibv_recv_wr& wr = batch[count];
+      wr.wr_id = Ticket{true, false, record_.generation.load(std::memory_order_relaxed),
+                        record_.slot, position}
+                     .packed();
+      wr.next = &wr + 1;
+      wr.sg_list = pieces(request.sges);
+      wr.num_sge = static_cast<int>(request.sge_count);
+    }
+    if (count == 0) break;
+    batch[count - 1].next = nullptr;
+    ibv_recv_wr* bad = nullptr;
+    const int failure = ibv_post_recv(qp_, batch.data(), &bad);
+    if (failure != 0) [[unlikely]] {
+      count = bad != nullptr ? static_cast<std::size_t>(bad - batch.data()) : 0;
+      error = failure == ENOMEM ? PostError::kQueueFull : PostError::kInvalid;
+    }
+    received_ += static_cast<std::uint32_t>(count);
+    accepted += static_cast<std::uint32_t>(count);
+  }
+  return {accepted, error};
+}
+
+// ---- shared receives ----
+
+PostResult VerbsSharedReceiveQueue::post_receive(std::span<const ReceiveRequest> requests) {
+  const std::lock_guard lock(record_.mutex);
+  std::uint32_t accepted = 0;
+  for (const ReceiveRequest& request : requests) {
+    if (request.sge_count > max_sges_ || (request.sges == nullptr && request.sge_count != 0))
+      return {accepted, PostError::kInvalid};
+    if (record_.free.empty()) return {accepted, PostError::kQueueFull};
+    const std::uint32_t position = record_.free.back();
+    record_.receives[position] = request.wr_id;
+    ibv_recv_wr wr{};
+    wr.wr_id = Ticket{true, true, record_.generation.load(std::memory_order_relaxed), record_.slot,
+                      position}
+                   .packed();
+    wr.sg_list = pieces(request.sges);
+    wr.num_sge = static_cast<int>(request.sge_count);
+    ibv_recv_wr* bad = nullptr;
+    const int failure = ibv_post_srq_recv(srq_, &wr, &bad);
+    if (failure != 0)
+      return {accepted, failure == ENOMEM ? PostError::kQueueFull : PostError::kInvalid};
+    record_.free.pop_back();
+    ++accepted;
+  }
+  return {accepted, PostError::kNone};
+}
+
+}  // namespace pyrdma::fabric::verbs

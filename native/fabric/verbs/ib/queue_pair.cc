@@ -1,0 +1,242 @@
+#include "fabric/verbs/ib/queue_pair.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "fabric/verbs/ib/completion_queue.h"
+#include "fabric/verbs/ib/shared_receive_queue.h"
+#include "fabric/verbs/ib/translate.h"
+
+namespace pyrdma::fabric::verbs {
+namespace {
+
+ibv_qp_type type_of(Transport transport) {
+  switch (transport) {
+    case Transport::kUc:
+      return IBV_QPT_UC;
+    case Transport::kUd:
+      return IBV_QPT_UD;
+    default:
+      return IBV_QPT_RC;
+  }
+}
+
+std::uint32_t random_psn() {
+  std::uint32_t psn = 0;
+  if (::getrandom(&psn, sizeof psn, 0) != sizeof psn)
+    throw Error(ErrorCode::kUnavailable, "verbs: the system gives no random bytes");
+  return psn & 0xffffff;
+}
+
+}  // namespace
+
+// ---- shared receives ----
+
+VerbsSharedReceiveQueue::VerbsSharedReceiveQueue(VerbsDevice& device, VerbsDomain& domain,
+                                                 std::uint32_t entries, std::uint32_t max_sges)
+    : device_(device), max_sges_(max_sges), record_(device.records().take(0, entries)) {
+  ibv_srq_init_attr attributes{};
+  attributes.attr.max_wr = entries;
+  attributes.attr.max_sge = max_sges;
+  srq_ = Library::get().create_srq(domain.pd(), &attributes);
+  if (srq_ == nullptr) {
+    const int error = errno;
+    device_.records().give_back(record_);
+    throw_failed("create a shared receive queue of " + std::to_string(entries) + " entries", error);
+  }
+  record_.free.clear();
+  for (std::uint32_t position = entries; position > 0; --position)
+    record_.free.push_back(position - 1);
+}
+
+VerbsSharedReceiveQueue::~VerbsSharedReceiveQueue() {
+  Library::get().destroy_srq(srq_);
+  device_.records().give_back(record_);
+}
+
+// ---- queue pairs ----
+
+VerbsQueuePair::VerbsQueuePair(VerbsDevice& device, VerbsDomain& domain,
+                               VerbsCompletionQueue& send_queue,
+                               VerbsCompletionQueue& receive_queue, const QpOptions& options,
+                               VerbsSharedReceiveQueue* shared)
+    : device_(device),
+      options_(options),
+      allowed_(allowed_opcodes(options.transport)),
+      shared_(shared != nullptr),
+      record_(device.records().take(options.send_entries, shared_ ? 0 : options.receive_entries)),
+      psn_(random_psn()) {
+  record_.datagram = options.transport == Transport::kUd;
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = send_queue.cq();
+  attributes.recv_cq = receive_queue.cq();
+  attributes.srq = shared_ ? shared->srq() : nullptr;
+  attributes.cap.max_send_wr = options.send_entries;
+  attributes.cap.max_recv_wr = shared_ ? 0 : options.receive_entries;
+  attributes.cap.max_send_sge = options.max_sges;
+  attributes.cap.max_recv_sge = shared_ ? 0 : options.max_sges;
+  attributes.cap.max_inline_data = options.max_inline;
+  attributes.qp_type = type_of(options.transport);
+  qp_ = Library::get().create_qp(domain.pd(), &attributes);
+  if (qp_ == nullptr) {
+    const int error = errno;
+    device_.records().give_back(record_);
+    throw_failed(std::string("create a ") + to_string(options.transport) + " queue pair with " +
+                     std::to_string(options.send_entries) + " send and " +
+                     std::to_string(options.receive_entries) + " receive entries, " +
+                     std::to_string(options.max_sges) + " pieces and " +
+                     std::to_string(options.max_inline) + " inline bytes",
+                 error, "each is within the device's limits, but not all together; ask for less");
+  }
+  device_.add(*this);
+}
+
+VerbsQueuePair::~VerbsQueuePair() {
+  device_.remove(*this);
+  Library::get().destroy_qp(qp_);
+  device_.records().give_back(record_);
+}
+
+QpAddress VerbsQueuePair::address() const {
+  QpAddress address;
+  address.node = device_.node().self();
+  address.qp_num = qp_->qp_num;
+  address.psn = psn_;
+  address.qkey = options_.qkey;
+  std::memcpy(address.gid, device_.gid().raw, sizeof address.gid);
+  address.lid = device_.lid();
+  address.reserved = static_cast<std::uint16_t>(device_.mtu());
+  return address;
+}
+
+QpState VerbsQueuePair::state() const {
+  const QpState known = state_.load(std::memory_order_relaxed);
+  if (known < QpState::kReadyToReceive || known == QpState::kError) return known;
+  ibv_qp_attr attributes{};
+  ibv_qp_init_attr unused{};
+  const int failure = Library::get().query_qp(qp_, &attributes, IBV_QP_STATE, &unused);
+  if (failure != 0) throw_failed("query a queue pair", failure);
+  return state_of(attributes.qp_state);
+}
+
+void VerbsQueuePair::connect(const QpAddress& peer) {
+  modify(QpState::kInit, nullptr);
+  modify(QpState::kReadyToReceive, &peer);
+  modify(QpState::kReadyToSend, nullptr);
+}
+
+void VerbsQueuePair::modify(QpState next, const QpAddress* peer) {
+  const QpState from = state();
+  const bool allowed = next == QpState::kError || next == QpState::kReset ||
+                       (next == QpState::kInit && from == QpState::kReset) ||
+                       (next == QpState::kReadyToReceive && from == QpState::kInit) ||
+                       (next == QpState::kReadyToSend &&
+                        (from == QpState::kReadyToReceive || from == QpState::kSendQueueError));
+  if (!allowed) {
+    throw Error(ErrorCode::kInvalidArgument, std::string("queue pair cannot go from ") +
+                                                 to_string(from) + " to " + to_string(next) +
+                                                 "; the order is RESET, INIT, RTR, RTS");
+  }
+  ibv_qp_attr attributes{};
+  switch (next) {
+    case QpState::kInit:
+      to_init();
+      break;
+    case QpState::kReadyToReceive:
+      to_ready_to_receive(peer);
+      break;
+    case QpState::kReadyToSend:
+      if (from == QpState::kSendQueueError) {
+        attributes.qp_state = IBV_QPS_RTS;
+        change(attributes, IBV_QP_STATE);
+      } else {
+        to_ready_to_send();
+      }
+      break;
+    default:
+      attributes.qp_state = state_to(next);
+      change(attributes, IBV_QP_STATE);
+  }
+  if (next == QpState::kReset) {
+    record_.forget();
+    record_.sends_done.store(sent_, std::memory_order_release);
+    record_.receives_done.store(received_, std::memory_order_release);
+  }
+  state_.store(next, std::memory_order_release);
+}
+
+void VerbsQueuePair::change(ibv_qp_attr& attributes, unsigned mask) {
+  const int failure = Library::get().modify_qp(qp_, &attributes, static_cast<int>(mask));
+  if (failure != 0) {
+    throw_failed(std::string("bring queue pair ") + std::to_string(qp_->qp_num) + " to " +
+                     to_string(state_of(attributes.qp_state)),
+                 failure);
+  }
+}
+
+void VerbsQueuePair::to_init() {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = device_.port();
+  unsigned mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+  if (options_.transport == Transport::kUd) {
+    attributes.qkey = options_.qkey;
+    mask |= IBV_QP_QKEY;
+  } else {
+    attributes.qp_access_flags = static_cast<unsigned>(access_to(options_.access));
+    mask |= IBV_QP_ACCESS_FLAGS;
+  }
+  change(attributes, mask);
+}
+
+void VerbsQueuePair::to_ready_to_receive(const QpAddress* peer) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTR;
+  unsigned mask = IBV_QP_STATE;
+  if (options_.transport != Transport::kUd) {
+    if (peer == nullptr) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "connecting needs the peer's address; give it to the step to RTR");
+    }
+    attributes.ah_attr = device_.route_to(*peer);
+    const auto theirs = static_cast<ibv_mtu>(peer->reserved);
+    attributes.path_mtu = theirs == 0 ? device_.mtu() : std::min(theirs, device_.mtu());
+    attributes.dest_qp_num = peer->qp_num;
+    attributes.rq_psn = peer->psn;
+    mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+  }
+  if (options_.transport == Transport::kRc) {
+    attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(options_.max_outstanding_reads);
+    attributes.min_rnr_timer = rnr_timer_code(options_.rnr_timer_us);
+    mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  }
+  change(attributes, mask);
+}
+
+void VerbsQueuePair::to_ready_to_send() {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.sq_psn = psn_;
+  unsigned mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+  if (options_.transport == Transport::kRc) {
+    attributes.timeout = timeout_exponent(options_.timeout_us);
+    attributes.retry_cnt = static_cast<std::uint8_t>(options_.retry_count);
+    attributes.rnr_retry = static_cast<std::uint8_t>(options_.rnr_retry);
+    attributes.max_rd_atomic = static_cast<std::uint8_t>(options_.max_outstanding_reads);
+    mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+  }
+  change(attributes, mask);
+}
+
+void VerbsQueuePair::silence() {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RESET;
+  if (Library::get().modify_qp(qp_, &attributes, IBV_QP_STATE) == 0)
+    state_.store(QpState::kReset, std::memory_order_release);
+}
+
+}  // namespace pyrdma::fabric::verbs

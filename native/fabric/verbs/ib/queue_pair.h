@@ -1,0 +1,55 @@
+// A queue pair of the device. queue_pair.cc: control path; post.cc: data path.
+#pragma once
+#include <atomic>
+
+#include "fabric/fabric.h"
+#include "fabric/verbs/ib/device.h"
+
+namespace pyrdma::fabric::verbs {
+
+class VerbsCompletionQueue;
+class VerbsSharedReceiveQueue;
+
+/// Opcodes that a transport carries, a bit each.
+std::uint32_t allowed_opcodes(Transport transport);
+
+class VerbsQueuePair final : public QueuePair {
+ public:
+  VerbsQueuePair(VerbsDevice& device, VerbsDomain& domain, VerbsCompletionQueue& send_queue,
+                 VerbsCompletionQueue& receive_queue, const QpOptions& options,
+                 VerbsSharedReceiveQueue* shared);
+  ~VerbsQueuePair() override;
+
+  Transport transport() const override { return options_.transport; }
+  std::uint32_t qp_num() const override { return qp_->qp_num; }
+  QpState state() const override;
+  QpAddress address() const override;
+  PostResult post(std::span<const WorkRequest> requests) override;
+  PostResult post_receive(std::span<const ReceiveRequest> requests) override;
+  void connect(const QpAddress& peer) override;
+  void modify(QpState next, const QpAddress* peer) override;
+
+  /// Stops answering, for VerbsDevice::kill.
+  void silence();
+
+ private:
+  bool is_postable(const WorkRequest& request) const;
+  void fill(const WorkRequest& request, ibv_send_wr* to);
+  void change(ibv_qp_attr& attributes, unsigned mask);
+  void to_init();
+  void to_ready_to_receive(const QpAddress* peer);
+  void to_ready_to_send();
+
+  VerbsDevice& device_;
+  QpOptions options_;
+  std::uint32_t allowed_;  // opcodes, a bit each
+  bool shared_;
+  Record& record_;
+  ibv_qp* qp_ = nullptr;
+  std::uint32_t psn_ = 0;
+  std::atomic<QpState> state_{QpState::kReset};  // as set; the device may have gone on to an error
+  std::uint32_t sent_ = 0;                       // position of the next send
+  std::uint32_t received_ = 0;                   // and of the next receive
+};
+
+}  // namespace pyrdma::fabric::verbs

@@ -1,0 +1,26 @@
+// Between the fabric's words and libibverbs'.
+#pragma once
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+#include "fabric/types.h"
+
+namespace pyrdma::fabric::verbs {
+
+/// `receive`: of a receive. Some devices report a receive that was too short in the requester's
+/// words.
+Status status_of(ibv_wc_status status, bool receive);
+QpState state_of(ibv_qp_state state);
+ibv_qp_state state_to(QpState state);
+/// Or of IBV_ACCESS_*.
+int access_to(std::uint32_t access);
+ibv_wr_opcode opcode_to(Opcode opcode);
+/// Bytes of an enumerated MTU, and back (the largest that is not larger).
+std::uint32_t bytes_of(ibv_mtu mtu);
+/// The exponent whose time, 4.096 us * 2^n, is at least this.
+std::uint8_t timeout_exponent(std::uint32_t microseconds);
+/// The code of the least receiver-not-ready time that is at least this (IBTA 9.7.5.2.8, table 46).
+std::uint8_t rnr_timer_code(std::uint32_t microseconds);
+
+}  // namespace pyrdma::fabric::verbs

@@ -1,0 +1,83 @@
+#include "fabric/verbs/node.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace pyrdma::fabric::verbs {
+namespace {
+
+ThreadEnvOptions env_options(const NodeOptions& options, const Welcome& welcome) {
+  ThreadEnvOptions result;
+  result.node = options.self;
+  result.nodes = options.nodes;
+  result.seed = welcome.seed;
+  result.clock = welcome.clock;
+  result.threads_before = options.alone_in_process ? 1 : 0;
+  return result;
+}
+
+}  // namespace
+
+Node::Node(const NodeOptions& options)
+    : options_(options), cores_(static_cast<int>(usable_cores().size())) {
+  events_ = attach(options.session, options.self, options.nodes, options.token, Channel::kEvents,
+                   &welcome_);
+  rendezvous_ =
+      std::make_unique<VerbsRendezvous>(*this, attach(options.session, options.self, options.nodes,
+                                                      options.token, Channel::kCalls, &welcome_));
+  env_ = std::make_unique<ThreadEnv>(env_options(options, welcome_), *this);
+  device_ = open_device(*this, options.wish);
+  env_->attach(*device_);
+  wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_ < 0)
+    throw Error(ErrorCode::kExhausted, "verbs: no event descriptor; raise the limit of open files");
+  listener_ = std::thread([this] { listen(); });
+}
+
+Node::~Node() {
+  ending_.store(true, std::memory_order_release);
+  const std::uint64_t one = 1;
+  if (::write(wake_, &one, sizeof one) < 0 && errno != EAGAIN) std::abort();
+  listener_.join();
+  ::close(wake_);
+  if (!is_killed()) rendezvous_->leave();
+}
+
+void Node::kill() {
+  if (killed_.exchange(true)) return;
+  device_->kill();
+  ::shutdown(events_.descriptor(), SHUT_RDWR);  // the controller learns of it as of a dead process
+}
+
+void Node::on_slow_turn() {
+  if (is_killed()) throw NodeKilled{};
+  if (stop_.load(std::memory_order_acquire)) throw Error(ErrorCode::kUnavailable, "stopped");
+}
+
+bool Node::crowded() const {
+  const int neighbours = options_.alone_in_process ? static_cast<int>(welcome_.neighbours) : 0;
+  return running().load(std::memory_order_relaxed) + neighbours > cores_;
+}
+
+void Node::listen() {
+  pollfd queries[3] = {{wake_, POLLIN, 0},
+                       {device_->event_descriptor(), POLLIN, 0},
+                       {events_.descriptor(), POLLIN, 0}};
+  while (!ending_.load(std::memory_order_acquire)) {
+    if (::poll(queries, 3, -1) <= 0) continue;
+    if (queries[1].revents != 0) device_->take_events();
+    if (queries[2].revents == 0) continue;
+    // A message is a stop; an end is the controller's, and stops too. Killed: nobody is meant.
+    Bytes message;
+    if (!receive_message(events_, &message)) queries[2].fd = -1;
+    if (!is_killed()) stop();
+  }
+}
+
+}  // namespace pyrdma::fabric::verbs

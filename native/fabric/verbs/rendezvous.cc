@@ -1,0 +1,100 @@
+#include "fabric/verbs/rendezvous.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "fabric/verbs/node.h"
+
+namespace pyrdma::fabric::verbs {
+namespace {
+
+constexpr Time kGrace = 500 * kMillisecond;
+constexpr Time kFirstPause = 50 * kMicrosecond;
+constexpr Time kLongestPause = 2 * kMillisecond;
+
+[[noreturn]] void throw_failure(Reader& reader) {
+  const auto code = static_cast<ErrorCode>(reader.get<std::uint8_t>());
+  throw Error(code, reader.get_text());
+}
+
+}  // namespace
+
+Socket attach(const std::string& session_name, NodeId node, std::uint32_t nodes,
+              const std::string& token, Channel channel, Welcome* welcome) {
+  Socket socket = connect_to(session_name);
+  Writer hello(MessageKind::kHello);
+  hello.put(kHelloMagic).put_text(token).put(node).put(nodes).put(channel).put_text(boot_id());
+  Bytes message;
+  if (!send_message(socket, hello.bytes()) || !receive_message(socket, &message)) {
+    throw Error(ErrorCode::kUnavailable,
+                "verbs: session " + session_name + " hung up; has its controller ended?");
+  }
+  Reader reader(message);
+  if (reader.get<MessageKind>() != MessageKind::kWelcome) throw_failure(reader);
+  welcome->seed = reader.get<std::uint64_t>();
+  const bool same_machine = reader.get<bool>();
+  welcome->clock = reader.get<Clock>();
+  if (!same_machine) welcome->clock = Clock::calibrate();
+  welcome->neighbours = reader.get<std::uint32_t>();
+  return socket;
+}
+
+Bytes VerbsRendezvous::call(const Bytes& request) {
+  const std::lock_guard lock(mutex_);
+  Bytes reply;
+  if (!calls_.is_open() || !send_message(calls_, request) || !receive_message(calls_, &reply)) {
+    throw Error(ErrorCode::kUnavailable, "rendezvous: the controller of this run is gone");
+  }
+  return reply;
+}
+
+void VerbsRendezvous::publish(std::string_view key, std::span<const std::byte> value) {
+  if (key.empty() || key.size() > kMaxKey || value.size() > kMaxValue) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "rendezvous: key of " + std::to_string(key.size()) + " and value of " +
+                    std::to_string(value.size()) + " bytes; 1 to " + std::to_string(kMaxKey) +
+                    " and at most " + std::to_string(kMaxValue) + " are allowed");
+  }
+  const Bytes reply = call(Writer(MessageKind::kPublish).put_text(key).put_bytes(value).bytes());
+  Reader reader(reply);
+  if (reader.get<MessageKind>() != MessageKind::kDone) throw_failure(reader);
+}
+
+std::vector<std::byte> VerbsRendezvous::await(std::string_view key, Time deadline) {
+  Env& env = node_.env();
+  const Bytes request = Writer(MessageKind::kGet).put_text(key).bytes();
+  Time gone_since = kForever;
+  for (Time pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    node_.on_slow_turn();
+    const Bytes reply = call(request);
+    Reader reader(reply);
+    if (reader.get<MessageKind>() == MessageKind::kValue) {
+      const auto value = reader.get_bytes();
+      return {value.begin(), value.end()};
+    }
+    const Time now = env.now();
+    if (now >= deadline) {
+      throw Error(ErrorCode::kTimeout,
+                  "rendezvous: nobody published key '" + std::string(key) +
+                      "' before the deadline; is the peer running, and the same program?");
+    }
+    const std::string gone = reader.get_text();
+    gone_since = gone.empty() ? kForever : std::min(gone_since, now);
+    if (!gone.empty() && now >= gone_since + kGrace) {
+      throw Error(ErrorCode::kUnavailable, "rendezvous: nobody published key '" + std::string(key) +
+                                               "', and these nodes have ended: " + gone);
+    }
+    env.sleep_until(std::min(deadline, now + pause));
+  }
+}
+
+void VerbsRendezvous::leave() {
+  try {
+    call(Writer(MessageKind::kLeave).bytes());
+  } catch (const Error&) {  // the controller went first: nobody is left to tell
+  }
+  const std::lock_guard lock(mutex_);
+  calls_.close();
+}
+
+}  // namespace pyrdma::fabric::verbs
