@@ -106,14 +106,27 @@ inline bool ShmQueuePair::execute_simple(const WorkRequest& request) {
   }
   if (here == nullptr || there == nullptr || sge.length > kMaxMessage) [[unlikely]]
     return false;
-  if (is_read)
+  if (is_read) {
+    drain_stores();
     copy_in(here, there, sge.length);
-  else
+  } else {
     copy_out(there, here, sge.length);
+    stores_drained_ = false;
+  }
   return true;
 }
 
+// A read takes effect after what this thread has stored before its post, and after the writes
+// before it. A NIC learns of a request through memory, behind those stores; a CPU's load would pass
+// them (x86-TSO, store buffering).
+inline void ShmQueuePair::drain_stores() {
+  if (stores_drained_) return;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  stores_drained_ = true;
+}
+
 PostResult ShmQueuePair::post(std::span<const WorkRequest> requests) {
+  stores_drained_ = false;
   if (is_waiting_.load(std::memory_order_acquire) || state() != QpState::kReadyToSend)
       [[unlikely]] {
     return post_slow(requests);
@@ -219,6 +232,7 @@ std::byte* ShmQueuePair::remote(const WorkRequest& request, std::uint64_t bytes,
 }
 
 Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
+  stores_drained_ = false;
   if (const std::uint64_t epoch = epoch_.load(std::memory_order_acquire); epoch != local_epoch_)
       [[unlikely]] {
     local_regions_.clear();
@@ -256,6 +270,7 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
       const std::byte* from = remote(request, pieces.bytes, kRemoteRead);
       if (from == nullptr) [[unlikely]]
         return remote_fault(Outcome::kRemoteAccess, batch);
+      std::atomic_thread_fence(std::memory_order_seq_cst);  // see drain_stores
       for (std::uint32_t i = 0; i < pieces.count; from += pieces.at[i++].length) {
         copy_in(pieces.at[i].data, from, pieces.at[i].length);
       }

@@ -86,6 +86,7 @@ class ShmQueuePair final : public QueuePair, public Waiter {
                                                       std::uint32_t at, Outcome outcome,
                                                       Batch& batch);
   bool execute_simple(const WorkRequest& request);
+  void drain_stores();
   bool is_postable(const WorkRequest& request) const;
   bool has_room();
   void use_room();
@@ -130,10 +131,11 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   ReceivePoster receives_;
   std::uint32_t psn_ = 0;
 
-  std::uint32_t posted_ = 0;  // position of the latest request
-  std::uint32_t room_ = 0;    // requests that are known to fit
-  Path path_;                 // RC, UC
-  TakenReceive receive_;      // scratch of deliver()
+  std::uint32_t posted_ = 0;     // position of the latest request
+  std::uint32_t room_ = 0;       // requests that are known to fit
+  bool stores_drained_ = false;  // of the running post
+  Path path_;                    // RC, UC
+  TakenReceive receive_;         // scratch of deliver()
   KeyCache local_regions_;
   std::uint64_t local_epoch_ = 0;
   std::vector<std::unique_ptr<Path>> datagram_paths_;
