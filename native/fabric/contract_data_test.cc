@@ -263,6 +263,23 @@ TEST_P(FabricContract, AReadIsNotOvertakenByALaterWrite) {
   }
 }
 
+TEST_P(FabricContract, ALongReadIsNotOvertakenByTheAnswersBehindIt) {
+  connect();
+  b->fill(0, 60000, 3);
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    a->fill(0, 60000, 0);
+    ASSERT_TRUE(qa->read(a->memory->sge(0, 60000), b->memory->remote(), 0, 1,
+                         static_cast<std::uint8_t>(i == 0 ? kSignaled : 0)));
+    ASSERT_TRUE(qa->read(a->memory->sge(65536, 30000), b->memory->remote(), 0, 2));
+    ASSERT_TRUE(qa->write(a->memory->sge(0, 0), b->memory->remote(), 0, 3));
+    if (i == 0) expect_send(1);
+    expect_send(2);
+    EXPECT_TRUE(a->matches(0, 60000, 3));
+    EXPECT_TRUE(a->matches(65536, 30000, 3));
+    expect_send(3);
+  }
+}
+
 TEST_P(FabricContract, ManyReadsBeyondTheOutstandingLimitComplete) {
   QpOptions options;
   options.max_outstanding_reads = 2;

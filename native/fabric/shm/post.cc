@@ -11,8 +11,8 @@ namespace {
 constexpr std::uint32_t bit(Opcode opcode) { return 1U << static_cast<unsigned>(opcode); }
 constexpr std::uint32_t kSends = bit(Opcode::kSend) | bit(Opcode::kSendImm);
 constexpr std::uint32_t kWrites = bit(Opcode::kWrite) | bit(Opcode::kWriteImm);
-constexpr std::uint32_t kReturning =
-    bit(Opcode::kRead) | bit(Opcode::kCompareSwap) | bit(Opcode::kFetchAdd);
+constexpr std::uint32_t kAtomics = bit(Opcode::kCompareSwap) | bit(Opcode::kFetchAdd);
+constexpr std::uint32_t kReturning = bit(Opcode::kRead) | kAtomics;
 
 constexpr std::uint32_t kSimple = bit(Opcode::kWrite) | bit(Opcode::kRead);
 
@@ -243,6 +243,8 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
   const Outcome local = gather(request, returning ? kMayGather | kLocalWrite : kMayGather, pieces);
   if (local != Outcome::kDone) [[unlikely]]
     return local;
+  if (is_one_of(request.opcode, kAtomics) && pieces.bytes != 8) [[unlikely]]
+    return Outcome::kLocalLength;
   if (options_.transport == Transport::kUd) return execute_datagram(request, pieces, batch);
 
   const Reach reach = path_.reach(options_.transport, node_.self(), qp_num_);
@@ -278,8 +280,6 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
     }
     case Opcode::kCompareSwap:
     case Opcode::kFetchAdd: {
-      if (pieces.bytes != 8) [[unlikely]]
-        return Outcome::kLocalLength;
       if (request.remote_addr % 8 != 0) [[unlikely]]
         return remote_fault(Outcome::kRemoteInvalidRequest, batch);
       auto* word = reinterpret_cast<std::uint64_t*>(remote(request, 8, kRemoteAtomic));

@@ -126,7 +126,7 @@ SimDevice::SimDevice(Nic& nic, RendezvousTable& table)
   capabilities_.max_outstanding_reads =
       static_cast<std::uint32_t>(profile.nic_max_outstanding_reads);
   capabilities_.max_datagram = static_cast<std::uint32_t>(profile.link_mtu_bytes);
-  capabilities_.max_message = 1ULL << 31;
+  capabilities_.max_message = kMaxMessage;
   capabilities_.device_memory_bytes = static_cast<std::uint64_t>(profile.nic_device_memory_bytes);
 }
 

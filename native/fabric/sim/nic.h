@@ -148,6 +148,7 @@ class Nic final : public SimEvent {
   Step send_chunk(QueuePairCore& qp, Picos now);
   bool may_start(QueuePairCore& qp) const;
   Status check_local(const QueuePairCore& qp, std::uint64_t sequence) const;
+  Status check_length(const QueuePairCore& qp, std::uint64_t sequence) const;
   bool gather(Message& message, QueuePairCore& qp, std::uint64_t sequence);
   void transmit(Message& message, Picos ready);
   void gather_late(Message& message);
@@ -189,7 +190,9 @@ class Nic final : public SimEvent {
   void arrive_again(const Message& message, Picos when);
   Fault cut_off(const Nic& sender, Picos now) const;
   void respond(Message& message, Picos at, Picos now);
+  void answer(Message& message, Picos at, Picos now);
   void continue_read(Message& message, Picos now);
+  void end_long_read(QueuePairCore& qp, Picos now);
 
   // completer.cc
   void response_arrives(Message& message, Picos now);

@@ -9,8 +9,6 @@
 namespace pyrdma::fabric::sim {
 namespace {
 
-constexpr std::uint64_t kMaxMessage = 1ULL << 31;
-
 bool is_send(Opcode opcode) { return opcode == Opcode::kSend || opcode == Opcode::kSendImm; }
 
 }  // namespace
@@ -20,7 +18,7 @@ bool is_send(Opcode opcode) { return opcode == Opcode::kSend || opcode == Opcode
 PostResult ReceiveQueue::post(std::span<const ReceiveRequest> requests) {
   PostResult result;
   for (const ReceiveRequest& request : requests) {
-    if (request.sge_count > max_sges_) {
+    if (request.sge_count > max_sges_ || (request.sges == nullptr && request.sge_count > 0)) {
       result.error = PostError::kInvalid;
       break;
     }
@@ -30,7 +28,7 @@ PostResult ReceiveQueue::post(std::span<const ReceiveRequest> requests) {
     }
     const std::size_t slot = tail_++ & (entries_.size() - 1);
     entries_[slot] = {request.wr_id, request.sge_count};
-    std::copy_n(request.sges, request.sge_count, &sges_[slot * max_sges_]);
+    std::copy_n(request.sges, request.sge_count, sges_.data() + slot * max_sges_);
     ++result.accepted;
   }
   return result;
@@ -156,7 +154,8 @@ QpAddress SimQueuePair::address() const {
 
 PostError SimQueuePair::check(const WorkRequest& request) const {
   const QpOptions& options = core_->options;
-  if (request.opcode >= Opcode::kReceive || request.sge_count > options.max_sges)
+  if (request.opcode >= Opcode::kReceive || request.sge_count > options.max_sges ||
+      (request.sges == nullptr && request.sge_count > 0))
     return PostError::kInvalid;
   const bool by_handle = options.transport == Transport::kUd || options.transport == Transport::kDc;
   if (by_handle && request.address_handle == nullptr) return PostError::kInvalid;

@@ -10,6 +10,8 @@
 
 namespace pyrdma::fabric::sim {
 
+inline constexpr std::uint64_t kMaxMessage = 1ULL << 31;  // bytes
+
 class SimCompletionQueue;
 
 struct SimProtectionDomain final : ProtectionDomain {};
@@ -113,7 +115,7 @@ class QueuePairCore final : public SimEvent {
     return at.sge_count <= 1 ? &at.first_sge : &sges[slot_of(sequence) * options.max_sges];
   }
   std::byte* entry_inline(std::uint64_t sequence) {
-    return &inline_data[slot_of(sequence) * options.max_inline];
+    return inline_data.data() + slot_of(sequence) * options.max_inline;
   }
 
   // Requester engine.
@@ -137,6 +139,9 @@ class QueuePairCore final : public SimEvent {
   std::uint64_t expected = 0;
   std::uint32_t expected_offset = 0;
   Picos last_execution = 0;
+  Message* long_read = nullptr;     // being answered, piece by piece
+  Message* first_behind = nullptr;  // answers that wait for it
+  Message* last_behind = nullptr;
   std::uint32_t retries = 0, rnr_retries = 0;
   bool retry_is_rnr = false, retry_after_timeout = false;
   Picos retry_at = kNever;  // nothing is sent until then

@@ -117,6 +117,17 @@ Status Nic::check_local(const QueuePairCore& qp, std::uint64_t sequence) const {
   return Status::kSuccess;
 }
 
+// What a request may carry, after its keys have been checked.
+Status Nic::check_length(const QueuePairCore& qp, std::uint64_t sequence) const {
+  const SendEntry& entry = qp.entry(sequence);
+  const bool atomic = entry.opcode == Opcode::kCompareSwap || entry.opcode == Opcode::kFetchAdd;
+  const std::uint64_t most = qp.options.transport == Transport::kUd
+                                 ? static_cast<std::uint64_t>(fabric_.profile.link_mtu_bytes)
+                                 : kMaxMessage;
+  return entry.length > most || (atomic && entry.length != 8) ? Status::kLocalLength
+                                                              : Status::kSuccess;
+}
+
 Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
   if (qp.next == qp.posted || qp.pending_failure != Status::kSuccess || qp.retry_pending() ||
       qp.destroyed)
@@ -135,7 +146,8 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
       qp.blocked = true;
       return Step::kBlocked;
     }
-    const Status status = check_local(qp, sequence);
+    Status status = check_local(qp, sequence);
+    if (status == Status::kSuccess) status = check_length(qp, sequence);
     if (status != Status::kSuccess) {
       qp.pending_failure = status;
       fail_pending(qp);
@@ -327,6 +339,7 @@ void Nic::complete_locally(QueuePairCore& qp, std::uint64_t sequence, Picos at) 
   done.initiator = &qp;
   ++qp.references;
   done.sequence = sequence;
+  done.status = Status::kSuccess;  // a message of the pool still has its last one
   done.stage = Message::Stage::kLocalCompletes;
   fabric_.scheduler.schedule(done, at);
 }

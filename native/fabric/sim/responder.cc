@@ -128,16 +128,12 @@ void Nic::request_executes(Message& message, Picos now) {
   }
   if (status != Status::kSuccess) {
     if (qp.options.transport == Transport::kRc) enter_error(*target);
-    return respond(message, now - message.placement, now);
+    return answer(message, now - message.placement, now);
   }
-  const bool is_read = message.opcode == Opcode::kRead;
-  if (is_read && message.total > fabric_.network.chunk_bytes()) {
-    message.offset = 0;
-    return continue_read(message, now);
-  }
-  if (is_read || message.opcode == Opcode::kCompareSwap || message.opcode == Opcode::kFetchAdd)
-    return respond(message, now, now);
-  if (message.last && message.signaled) return respond(message, now - message.placement, now);
+  if (message.opcode == Opcode::kRead || message.opcode == Opcode::kCompareSwap ||
+      message.opcode == Opcode::kFetchAdd)
+    return answer(message, now, now);
+  if (message.last && message.signaled) return answer(message, now - message.placement, now);
   // The acknowledgement of an unsignaled request is not followed, but it uses the link.
   if (message.last)
     link_free_ = std::max(link_free_, now - message.placement) +
@@ -167,7 +163,9 @@ Status Nic::execute(Message& message, QueuePairCore& target, Picos now, bool dup
     case Opcode::kWriteImm: {
       if (duplicate) return Status::kSuccess;
       if (message.total > 0) {  // a write of nothing is not checked
-        const Region* region = accessible(message, target, addr, message.length, kRemoteWrite);
+        // The first packet tells the length of all (IBA 9.4.3), so nothing is placed of a bad one.
+        const Region* region =
+            accessible(message, target, message.remote_addr, message.total, kRemoteWrite);
         if (region == nullptr) return Status::kRemoteAccess;
         if (message.has_payload)
           place_write(message, *region, region->data + (addr - region->addr), now);
@@ -285,8 +283,9 @@ Nic::Delivery Nic::deliver(Message& message, QueuePairCore& target, bool with_da
     std::uint64_t skip = std::uint64_t{message.offset} + grh;
     std::uint32_t copied = 0;
     for (const Sge& sge : target.current_sges) {
-      if (copied == message.length) break;
-      if (skip >= sge.length) {
+      if (copied == message.length && skip == 0) break;
+      const bool before = skip >= sge.length;
+      if (before && (grh == 0 || sge.length == 0)) {  // the header's own place is checked
         skip -= sge.length;
         continue;
       }
@@ -296,6 +295,10 @@ Nic::Delivery Nic::deliver(Message& message, QueuePairCore& target, bool with_da
           sge.length > region->size || sge.addr - region->addr > region->size - sge.length) {
         fail_receive(target, Status::kLocalProtection);
         return Delivery::kBadBuffer;
+      }
+      if (before) {
+        skip -= sge.length;
+        continue;
       }
       const auto bytes = static_cast<std::uint32_t>(
           std::min<std::uint64_t>(sge.length - skip, message.length - copied));
@@ -364,8 +367,44 @@ void Nic::respond(Message& message, Picos at, Picos now) {
   fabric_.scheduler.schedule(message, due);
 }
 
+// Answers leave in the order of the requests: behind a long read they wait for its last piece.
+void Nic::answer(Message& message, Picos at, Picos now) {
+  QueuePairCore& qp = *message.initiator;
+  if (qp.long_read != nullptr) {
+    message.next_free = nullptr;
+    (qp.first_behind == nullptr ? qp.first_behind : qp.last_behind->next_free) = &message;
+    qp.last_behind = &message;
+    return;
+  }
+  const bool long_read = message.opcode == Opcode::kRead && message.status == Status::kSuccess &&
+                         message.total > fabric_.network.chunk_bytes();
+  if (!long_read) return respond(message, at, now);
+  qp.long_read = &message;
+  message.offset = 0;
+  continue_read(message, now);
+}
+
+void Nic::end_long_read(QueuePairCore& qp, Picos now) {
+  qp.long_read = nullptr;
+  while (qp.first_behind != nullptr && qp.long_read == nullptr) {
+    Message& next = *qp.first_behind;
+    qp.first_behind = next.next_free;
+    Nic& responder = *next.owner;
+    if (responder.dead_)
+      responder.lost(next, now, false);
+    else
+      responder.answer(next, now, now);
+  }
+}
+
 void Nic::continue_read(Message& message, Picos now) {
-  if (dead_) return lost(message, now, false);
+  QueuePairCore& qp = *message.initiator;
+  if (dead_) {
+    ++qp.references;  // until its other messages are gone, too
+    lost(message, now, false);
+    end_long_read(qp, now);
+    return drop_reference(&qp);
+  }
   const Region* region = regions.find(message.rkey);
   Message& piece = fabric_.pool.take(*this);
   piece.initiator = message.initiator;
@@ -394,7 +433,10 @@ void Nic::continue_read(Message& message, Picos now) {
   message.offset += piece.length;
   const bool done = piece.last || region == nullptr;
   respond(piece, now, now);
-  if (done) return release(message);
+  if (done) {
+    end_long_read(qp, now);
+    return release(message);
+  }
   message.stage = Message::Stage::kReadContinues;
   fabric_.scheduler.schedule(message, std::max(now, link_free_ - 1000 * kPicosPerNano));
 }

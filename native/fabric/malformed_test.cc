@@ -1,0 +1,474 @@
+// A million work requests for each provider, most of them wrong in some field. The model
+// (malformed_model_test.h) says what each must end with; meanwhile a neighbour's queue pair on the
+// same nodes does its work and must notice nothing, and memory that no request may touch is
+// compared.
+#include "base/error.h"
+#include "base/rng.h"
+#include "fabric/contract_worlds_test.h"
+#include "fabric/malformed_model_test.h"
+
+namespace pyrdma::fabric::malformed {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kRequests = 50'000;
+#else
+constexpr int kRequests = 1'000'000;
+#endif
+
+/// A node's device with good, weak and forbidden regions.
+struct Party {
+  Party(World& world, NodeId node)
+      : env(world.env(node)),
+        device(env.device()),
+        pd(device.create_protection_domain()),
+        foreign(device.create_protection_domain()) {
+    add(*pd, 40000, kAllAccess);
+    add(*pd, 4096, kAllAccess);
+    add(*pd, 4096, kRemoteRead);
+    add(*pd, 4096, kLocalWrite | kRemoteWrite);
+    add(*pd, 4096, kLocalWrite | kRemoteAtomic);
+    add(*pd, 4096, kLocalWrite);
+    add(*foreign, 4096, kAllAccess);
+    {
+      const auto gone = device.allocate(*pd, 4096);
+      memory.regions.push_back({gone->addr(), 4096, gone->lkey(), kAllAccess, false, nullptr, {}});
+    }
+    // Large enough for several pieces of it to be longer than a message may be; never touched.
+    big = device.allocate(*pd, std::size_t{1} << 28);
+    memory.regions.push_back(
+        {big->addr(), big->size(), big->lkey(), kAllAccess, true, nullptr, {}});
+  }
+  void add(ProtectionDomain& domain, std::size_t size, std::uint32_t access) {
+    owned.push_back(device.allocate(domain, size, access));
+    const MemoryRegion& region = *owned.back();
+    for (std::size_t i = 0; i < size; ++i)
+      region.data()[i] = static_cast<std::byte>(mix64(i ^ region.rkey()));
+    memory.regions.push_back({region.addr(),
+                              size,
+                              region.lkey(),
+                              access,
+                              &domain == pd.get(),
+                              region.data(),
+                              {region.data(), region.data() + size}});
+  }
+  Env& env;
+  Device& device;
+  std::unique_ptr<ProtectionDomain> pd, foreign;
+  std::vector<std::unique_ptr<MemoryRegion>> owned;
+  std::unique_ptr<MemoryRegion> big;
+  ModelMemory memory;
+};
+
+/// A queue pair at each party, with queues of its own.
+struct Link {
+  Link(Party& a, Party& b, const QpOptions& wanted, std::uint32_t responder_access)
+      : options(wanted),
+        sends(a.device.create_completion_queue(64)),
+        receives(b.device.create_completion_queue(64)),
+        unused_a(a.device.create_completion_queue(64)),
+        unused_b(b.device.create_completion_queue(64)) {
+    options.retry_count = options.rnr_retry = 0;
+    options.timeout_us = options.rnr_timer_us = 1;
+    qa = a.device.create_queue_pair(*a.pd, *sends, *unused_a, options);
+    options.access = responder_access;
+    qb = b.device.create_queue_pair(*b.pd, *unused_b, *receives, options);
+    model.transport = options.transport;
+    model.max_sges = options.max_sges;
+    model.max_inline = options.max_inline;
+    model.max_datagram = a.device.capabilities().max_datagram;
+    model.responder_access = responder_access;
+    model.responder_qpn = qb->qp_num();
+    model.responder_qkey = options.qkey;
+    handle = a.device.create_address_handle(*a.pd, qb->address());
+    renew();
+  }
+  void renew() {
+    qa->modify(QpState::kReset);
+    qb->modify(QpState::kReset);
+    qa->connect(qb->address());
+    qb->connect(qa->address());
+    model.requester = model.responder = QpState::kReadyToSend;
+    model.receive.reset();
+  }
+  QpOptions options;
+  std::unique_ptr<CompletionQueue> sends, receives, unused_a, unused_b;
+  std::unique_ptr<QueuePair> qa, qb;
+  std::unique_ptr<AddressHandle> handle;
+  ModelLink model;
+};
+
+QpOptions options_of(Transport transport, std::uint32_t max_sges, std::uint32_t max_inline) {
+  QpOptions options;
+  options.transport = transport;
+  options.max_sges = max_sges;
+  options.max_inline = max_inline;
+  options.send_entries = 16;
+  options.receive_entries = 16;
+  return options;
+}
+
+/// Good traffic beside the bad.
+class Neighbour {
+ public:
+  Neighbour(World& world) : a_(world, 0, 4096), b_(world, 1, 4096) {
+    qa_ = a_.queue_pair();
+    qb_ = b_.queue_pair();
+    qa_->connect(qb_->address());
+    qb_->connect(qa_->address());
+  }
+  void begin() {
+    *a_.word(0) = ++number_;
+    ASSERT_TRUE(qa_->write(a_.memory->sge(0, 8), b_.memory->remote(), 64, number_));
+    ASSERT_TRUE(qa_->read(a_.memory->sge(8, 8), b_.memory->remote(), 64, number_));
+  }
+  void end() {
+    for (int i = 0; i < 2; ++i) {
+      const Completion completion = a_.await_send();
+      ASSERT_EQ(completion.wr_id, number_);
+      ASSERT_EQ(completion.status, Status::kSuccess);
+    }
+    ASSERT_EQ(*a_.word(8), number_);
+  }
+
+ private:
+  Side a_, b_;
+  std::unique_ptr<QueuePair> qa_, qb_;
+  std::uint64_t number_ = 0;
+};
+
+/// Draws requests whose fields are each right most of the time.
+class Generator {
+ public:
+  Generator(Party& a, Party& b, std::uint64_t seed) : a_(a), b_(b), rng_(seed) {}
+  bool one_in(std::uint64_t n) { return rng_.below(n) == 0; }
+  std::uint64_t below(std::uint64_t n) { return rng_.below(n); }
+
+  const WorkRequest& request(Link& link) {
+    WorkRequest& r = request_;
+    r = {};
+    r.wr_id = rng_();
+    r.opcode = one_in(40) ? static_cast<Opcode>(rng_.below(256)) : opcode(link);
+    r.flags = static_cast<std::uint8_t>(rng_() & (one_in(16) ? 0xf8 | kFence : kFence));
+    if (!one_in(8)) r.flags |= kSignaled;
+    if (one_in(6)) r.flags |= kInline;
+    r.immediate = static_cast<std::uint32_t>(rng_());
+    pieces(link, r);
+    target(r);
+    r.compare_add = one_in(2) ? rng_() : 0;
+    r.swap = rng_();
+    if (link.model.transport == Transport::kUd) {
+      r.address_handle = one_in(20) ? nullptr : link.handle.get();
+      r.remote_qpn =
+          one_in(12) ? static_cast<std::uint32_t>(rng_()) & 0xffffff : link.model.responder_qpn;
+      r.remote_qkey = one_in(12) ? static_cast<std::uint32_t>(rng_()) : link.model.responder_qkey;
+    }
+    return r;
+  }
+
+  const ReceiveRequest& receive(const Link& link) {
+    ReceiveRequest& r = receive_;
+    r = {rng_(), receive_sges_, 0};
+    if (one_in(20)) {  // cannot be posted
+      r.sge_count = link.model.max_sges + 1 + static_cast<std::uint32_t>(rng_.below(3));
+      if (one_in(4)) r.sge_count = ~0U;
+      if (one_in(2)) r = {r.wr_id, nullptr, 1};
+      return r;
+    }
+    r.sge_count = one_in(16) ? 0 : one_in(3) ? some_sges(link) : 1;
+    const std::uint64_t least = one_in(4) ? 8 : 600;
+    for (std::uint32_t i = 0; i < r.sge_count; ++i)
+      receive_sges_[i] = piece(b_, one_in(12) ? 0 : least + rng_.below(1000));
+    return r;
+  }
+
+ private:
+  Opcode opcode(const Link& link) {
+    const bool only_sends = link.model.transport == Transport::kUd && !one_in(10);
+    return static_cast<Opcode>(only_sends ? 2 + rng_.below(2) : rng_.below(7));
+  }
+  std::uint32_t some_sges(const Link& link) {
+    return 1 + static_cast<std::uint32_t>(rng_.below(link.model.max_sges));
+  }
+  const ModelRegion& region(Party& party) {
+    const auto& all = party.memory.regions;
+    return one_in(8) ? all[rng_.below(all.size() - 1)] : all[rng_.below(2)];
+  }
+  /// A place in a region, or at its edges, or in nobody's memory.
+  std::uint64_t place(const ModelRegion& region, std::uint64_t length) {
+    switch (rng_.below(32)) {
+      case 0:
+        return region.addr + region.size - length / 2;
+      case 1:
+        return region.addr - 1 - rng_.below(16);
+      case 2:
+        return ~std::uint64_t{0} - rng_.below(64);
+      case 3:
+        return rng_();
+      case 4:
+        return region.addr + region.size;
+      default:
+        return region.addr + rng_.below(region.size - std::min(length, region.size) + 1);
+    }
+  }
+  Sge piece(Party& party, std::uint64_t length) {
+    const ModelRegion& from = region(party);
+    Sge sge{place(from, length), static_cast<std::uint32_t>(length), from.key};
+    if (one_in(32)) sge.lkey = static_cast<std::uint32_t>(rng_());
+    if (one_in(64)) sge.length = ~0U - static_cast<std::uint32_t>(rng_.below(3));
+    return sge;
+  }
+
+  void pieces(const Link& link, WorkRequest& r) {
+    r.sges = sges_;
+    const bool atomic = is_atomic(r.opcode) && !one_in(4);
+    r.sge_count = one_in(2) || atomic ? 1 : one_in(8) ? 0 : some_sges(link);
+    std::uint64_t length = one_in(4) ? rng_.below(9) : rng_.below(300);
+    if (one_in(50)) length = 5000 + rng_.below(35000);
+    if (atomic) length = 8;
+    if (atomic && link.model.max_sges > 1 && one_in(2)) {
+      r.sge_count = 2;
+      length = 4;
+    }
+    if (one_in(40)) {
+      r.sge_count = one_in(4) ? ~0U : link.model.max_sges + 1;
+      if (one_in(4)) r.sges = nullptr;
+    }
+    if (one_in(60)) r.sges = nullptr;
+    const std::uint32_t written = std::min<std::uint32_t>(r.sge_count, kMostSges);
+    if ((r.flags & kInline) != 0) {  // the caller's own memory, which need not be registered
+      for (std::uint32_t i = 0; i < written; ++i)
+        sges_[i] = {reinterpret_cast<std::uint64_t>(own_) + rng_.below(64),
+                    one_in(60) ? ~0U : static_cast<std::uint32_t>(rng_.below(40)),
+                    static_cast<std::uint32_t>(rng_())};
+      return;
+    }
+    for (std::uint32_t i = 0; i < written; ++i) sges_[i] = piece(a_, length);
+    if (link.model.max_sges == kMostSges && one_in(40)) {  // each allowed, too long together
+      r.sge_count = 9 + static_cast<std::uint32_t>(rng_.below(8));
+      for (Sge& sge : sges_) sge = a_.big->sge(0, 1U << 28);
+    }
+  }
+
+  void target(WorkRequest& r) {
+    std::uint64_t length = 0;
+    for (std::uint32_t i = 0;
+         r.sges != nullptr && i < std::min<std::uint32_t>(r.sge_count, kMostSges); ++i)
+      length += r.sges[i].length;
+    const ModelRegion& to = region(b_);
+    r.remote_addr = place(to, length);
+    if (is_atomic(r.opcode) && !one_in(8)) r.remote_addr &= ~std::uint64_t{7};
+    r.rkey = one_in(24) ? static_cast<std::uint32_t>(rng_()) : to.key;
+  }
+
+  static constexpr std::uint32_t kMostSges = 16;
+  Party& a_;
+  Party& b_;
+  Rng rng_;
+  WorkRequest request_;
+  ReceiveRequest receive_;
+  Sge sges_[kMostSges], receive_sges_[kMostSges];
+  std::byte own_[256] = {};
+};
+
+class Malformed : public testing::TestWithParam<std::string> {
+ protected:
+  void start() {
+    world = make_world(GetParam(), 2);
+    a = std::make_unique<Party>(*world, 0);
+    b = std::make_unique<Party>(*world, 1);
+    neighbour = std::make_unique<Neighbour>(*world);
+    const auto link = [this](Transport transport, std::uint32_t max_sges, std::uint32_t max_inline,
+                             std::uint32_t access) {
+      links.push_back(
+          std::make_unique<Link>(*a, *b, options_of(transport, max_sges, max_inline), access));
+    };
+    link(Transport::kRc, 16, 64, kAllAccess);
+    link(Transport::kRc, 2, 0, kRemoteRead);
+    if (a->device.capabilities().uc) link(Transport::kUc, 4, 64, kAllAccess);
+    if (a->device.capabilities().ud) link(Transport::kUd, 4, 64, kAllAccess);
+  }
+  std::optional<Completion> next(Env& env, CompletionQueue& queue, Time timeout) {
+    Completion completion;
+    if (queue.poll({&completion, 1}) == 1) return completion;
+    const bool found = env.poll_until(
+        [&] {
+          return queue.poll({&completion, 1}) == 1;
+        },
+        env.now() + timeout, &queue.watch());
+    return found ? std::optional(completion) : std::nullopt;
+  }
+  void disturb(Link& link, Generator& random);
+  void post_receive(Link& link, Generator& random);
+  void one_request(Link& link, Generator& random);
+  void expect_completion(Link& link, std::uint64_t wr_id, Status status);
+  void expect_receive(Link& link, const WorkRequest& request, const Verdict& verdict);
+
+  std::unique_ptr<World> world;
+  std::unique_ptr<Party> a, b;
+  std::unique_ptr<Neighbour> neighbour;
+  std::vector<std::unique_ptr<Link>> links;
+  std::array<std::uint64_t, 11> statuses{};
+  std::array<std::uint64_t, 4> post_errors{};
+};
+INSTANTIATE_TEST_SUITE_P(Worlds, Malformed, testing::Values("sim_strong", "shm"),
+                         [](const auto& info) { return info.param; });
+
+// Now and then one end is in a state in which it should not be.
+void Malformed::disturb(Link& link, Generator& random) {
+  if (!random.one_in(64)) return;
+  if (random.one_in(4)) {                                                     // the responder's
+    if (link.model.transport == Transport::kRc && !random.one_in(8)) return;  // takes a timeout
+    link.qb->modify(QpState::kError);
+    link.model.responder = QpState::kError;
+    if (link.model.receive) {
+      const auto flushed = next(b->env, *link.receives, kSecond);
+      ASSERT_TRUE(flushed && flushed->status == Status::kFlushed);
+      link.model.receive.reset();
+    }
+    return;
+  }
+  const QpAddress peer = link.qb->address();
+  QpState& state = link.model.requester;
+  link.qa->modify(QpState::kReset);
+  state = static_cast<QpState>(random.below(4));
+  if (state >= QpState::kInit) link.qa->modify(QpState::kInit);
+  if (state >= QpState::kReadyToReceive) link.qa->modify(QpState::kReadyToReceive, &peer);
+  if (state == QpState::kReadyToSend) {
+    link.qa->modify(QpState::kReadyToSend);
+    link.qa->modify(state = QpState::kError);
+  }
+}
+
+void Malformed::post_receive(Link& link, Generator& random) {
+  if (link.model.receive || link.model.responder == QpState::kError || random.one_in(6)) return;
+  const ReceiveRequest& receive = random.receive(link);
+  const bool good = receive.sge_count <= link.model.max_sges &&
+                    (receive.sges != nullptr || receive.sge_count == 0);
+  const PostResult result = link.qb->post_receive({&receive, 1});
+  ASSERT_EQ(result.error, good ? PostError::kNone : PostError::kInvalid);
+  ASSERT_EQ(result.accepted, good ? 1u : 0u);
+  if (good)
+    link.model.receive =
+        ModelReceive{receive.wr_id, {receive.sges, receive.sges + receive.sge_count}};
+}
+
+void Malformed::expect_completion(Link& link, std::uint64_t wr_id, Status status) {
+  const auto completion = next(a->env, *link.sends, 2 * kSecond);
+  ASSERT_TRUE(completion) << "expected " << to_string(status);
+  ASSERT_EQ(completion->wr_id, wr_id);
+  ASSERT_STREQ(to_string(completion->status), to_string(status));
+  ASSERT_EQ(completion->qp_num, link.qa->qp_num());
+}
+
+void Malformed::expect_receive(Link& link, const WorkRequest& request, const Verdict& verdict) {
+  const bool flushes = link.model.receive && !verdict.receives &&
+                       verdict.responder == QpState::kError &&
+                       link.model.responder != QpState::kError;
+  if (!verdict.receives && !flushes) return;
+  const auto completion = next(b->env, *link.receives, 2 * kSecond);
+  ASSERT_TRUE(completion);
+  ASSERT_EQ(completion->wr_id, link.model.receive->wr_id);
+  ASSERT_EQ(completion->qp_num, link.qb->qp_num());
+  ASSERT_STREQ(to_string(completion->status),
+               to_string(flushes ? Status::kFlushed : verdict.receive_status));
+  link.model.receive.reset();
+  if (completion->status != Status::kSuccess) return;
+  const bool write = request.opcode == Opcode::kWriteImm;
+  const bool immediate = write || request.opcode == Opcode::kSendImm;
+  ASSERT_EQ(completion->opcode, write ? Opcode::kReceiveWriteImm : Opcode::kReceive);
+  ASSERT_EQ(completion->byte_count, verdict.receive_bytes);
+  ASSERT_EQ((completion->flags & kHasImmediate) != 0, immediate);
+  if (immediate) {
+    ASSERT_EQ(completion->immediate, request.immediate);
+  }
+}
+
+void Malformed::one_request(Link& link, Generator& random) {
+  disturb(link, random);
+  post_receive(link, random);
+  ASSERT_FALSE(testing::Test::HasFatalFailure());
+  WorkRequest both[2] = {random.request(link), {}};
+  const WorkRequest& request = both[0];
+  Judge judge(link.model, a->memory, b->memory);
+  // Judged first: what the request reads may be what it changes.
+  const Verdict verdict = judge.judge(request);
+  SCOPED_TRACE(testing::Message() << to_string(link.model.transport) << " "
+                                  << to_string(request.opcode) << ", flags " << int{request.flags}
+                                  << ", " << request.sge_count << " pieces; expected "
+                                  << to_string(verdict.post) << ", " << to_string(verdict.status));
+  // A signaled request behind it tells when an unsignaled one is done.
+  const bool signaled = (request.flags & kSignaled) != 0;
+  const std::size_t count = signaled && !random.one_in(8) ? 1 : 2;
+  both[1].wr_id = ~request.wr_id;
+  both[1].opcode = link.model.transport == Transport::kUd ? Opcode::kSend : Opcode::kWrite;
+  both[1].address_handle = link.handle.get();
+  both[1].remote_qkey = ~link.model.responder_qkey;
+  const PostResult result = link.qa->post({both, count});
+  ++post_errors[static_cast<std::size_t>(verdict.post)];
+  ASSERT_STREQ(to_string(result.error), to_string(verdict.post));
+  ASSERT_EQ(result.accepted, verdict.post == PostError::kNone ? count : 0);
+  if (verdict.post == PostError::kNone) {
+    ++statuses[static_cast<std::size_t>(verdict.status)];
+    const bool failed = verdict.status != Status::kSuccess;
+    if (failed || signaled) {
+      ASSERT_NO_FATAL_FAILURE(expect_completion(link, request.wr_id, verdict.status));
+    }
+    if (count == 2) {
+      ASSERT_NO_FATAL_FAILURE(
+          expect_completion(link, both[1].wr_id, failed ? Status::kFlushed : Status::kSuccess));
+    }
+  }
+  ASSERT_NO_FATAL_FAILURE(expect_receive(link, request, verdict));
+  // Over a network nobody tells when an unreliable request has arrived.
+  const bool travels = GetParam() != "shm" && link.model.transport != Transport::kRc;
+  if (travels && verdict.post == PostError::kNone)
+    a->env.sleep_until(a->env.now() + 5 * kMicrosecond);
+  judge.adopt();
+  ASSERT_STREQ(to_string(link.qa->state()), to_string(verdict.requester));
+  ASSERT_STREQ(to_string(link.qb->state()), to_string(verdict.responder));
+  link.model.requester = verdict.requester;
+  link.model.responder = verdict.responder;
+  const bool broken =
+      verdict.requester != QpState::kReadyToSend || verdict.responder != QpState::kReadyToSend;
+  if (broken && !random.one_in(4)) link.renew();
+}
+
+TEST_P(Malformed, AMillionRequestsEndAsTheyMust) {
+  start();
+  Generator random(*a, *b, 11);
+  for (int i = 0; i < kRequests; ++i) {
+    const bool beside = i % 16 == 0;
+    if (beside) {
+      ASSERT_NO_FATAL_FAILURE(neighbour->begin());
+    }
+    Link& link = *links[random.below(links.size())];
+    ASSERT_NO_FATAL_FAILURE(one_request(link, random)) << "request " << i;
+    if (beside) {
+      ASSERT_NO_FATAL_FAILURE(neighbour->end());
+    }
+    if (i % 64 != 0) continue;
+    ASSERT_TRUE(a->memory.matches()) << "the requester's memory, after request " << i;
+    ASSERT_TRUE(b->memory.matches()) << "the responder's memory, after request " << i;
+  }
+  // Each outcome has been met often.
+  for (const Status status :
+       {Status::kSuccess, Status::kLocalLength, Status::kLocalProtection, Status::kFlushed,
+        Status::kRemoteInvalidRequest, Status::kRemoteAccess, Status::kRemoteOperation,
+        Status::kRnrRetryExceeded, Status::kRetryExceeded})
+    EXPECT_GT(statuses[static_cast<std::size_t>(status)], kRequests / 20000u) << to_string(status);
+  EXPECT_GT(statuses[0], kRequests / 5u);
+  EXPECT_LT(statuses[0], kRequests * 3u / 5);
+  EXPECT_GT(post_errors[static_cast<std::size_t>(PostError::kInvalid)], kRequests / 50u);
+  EXPECT_GT(post_errors[static_cast<std::size_t>(PostError::kInvalidState)], kRequests / 1000u);
+  for (const auto& link : links) {
+    Completion none;
+    EXPECT_EQ(link->sends->poll({&none, 1}), 0u);
+    EXPECT_EQ(link->receives->poll({&none, 1}), 0u);
+    EXPECT_EQ(link->unused_a->poll({&none, 1}), 0u);
+    EXPECT_EQ(link->unused_b->poll({&none, 1}), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace pyrdma::fabric::malformed
