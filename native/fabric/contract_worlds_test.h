@@ -24,6 +24,8 @@ class World {
   virtual ~World() = default;
   virtual Env& env(NodeId node) = 0;
   virtual void kill(NodeId node) = 0;
+  /// Soft-RoCE, whose known differences from NICs fabric/verbs/README.md lists.
+  virtual bool soft_roce() { return false; }
 };
 
 /// Equal programs on equal seeds give equal runs: under --gtest_repeat=2 each simulated world of
@@ -136,6 +138,7 @@ class VerbsWorld final : public World {
   explicit VerbsWorld(std::uint32_t nodes) : cluster_(verbs::VerbsOptions{nodes, 1, {}}) {}
   Env& env(NodeId node) override { return cluster_.env(node); }
   void kill(NodeId node) override { cluster_.kill(node); }
+  bool soft_roce() override { return env(0).device().name().rfind("rxe", 0) == 0; }
 
  private:
   verbs::VerbsCluster cluster_;

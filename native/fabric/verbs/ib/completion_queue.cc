@@ -52,7 +52,7 @@ bool VerbsCompletionQueue::translate(const ibv_wc& from, Completion* to) {
     return false;
   Completion completion;
   completion.qp_num = from.qp_num;
-  completion.status = status_of(from.status, ticket.receive);
+  completion.status = status_of(from.status, ticket.receive, device_.is_soft_roce());
   completion.vendor_error = from.vendor_err;
   if (!ticket.receive) {
     const Record::Sent& sent = record->sends[ticket.position & record->send_mask];

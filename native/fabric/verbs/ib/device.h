@@ -73,6 +73,8 @@ class VerbsDevice final : public NodeDevice {
   ibv_mtu mtu() const { return port_.active_mtu; }
   const ibv_gid& gid() const { return gid_; }
   std::uint16_t lid() const { return port_.lid; }
+  /// The kernel's software device, which differs from NICs in the ways that README.md lists.
+  bool is_soft_roce() const { return attributes_.vendor_id == 0xffffff; }
   /// The way to a peer. Throws Error(kInvalidArgument) for a node that the run does not have.
   ibv_ah_attr route_to(const QpAddress& peer) const;
   void add(VerbsQueuePair& queue_pair);

@@ -158,6 +158,8 @@ void VerbsQueuePair::modify(QpState next, const QpAddress* peer) {
       }
       break;
     default:
+      // The kernel knows no way from RESET to ERROR but this.
+      if (next == QpState::kError && from == QpState::kReset) to_init();
       attributes.qp_state = state_to(next);
       change(attributes, IBV_QP_STATE);
   }
@@ -224,7 +226,9 @@ void VerbsQueuePair::to_ready_to_send() {
   unsigned mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
   if (options_.transport == Transport::kRc) {
     attributes.timeout = timeout_exponent(options_.timeout_us);
-    attributes.retry_cnt = static_cast<std::uint8_t>(options_.retry_count);
+    // Soft-RoCE takes 7 for "for ever", which IBTA has for receivers that are not ready alone.
+    const std::uint32_t most = device_.is_soft_roce() ? 6 : 7;
+    attributes.retry_cnt = static_cast<std::uint8_t>(std::min(options_.retry_count, most));
     attributes.rnr_retry = static_cast<std::uint8_t>(options_.rnr_retry);
     attributes.max_rd_atomic = static_cast<std::uint8_t>(options_.max_outstanding_reads);
     mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;

@@ -4,13 +4,14 @@
 
 namespace pyrdma::fabric::verbs {
 
-Status status_of(ibv_wc_status status, bool receive) {
+Status status_of(ibv_wc_status status, bool receive, bool soft_roce) {
   switch (status) {
     case IBV_WC_SUCCESS:
       return Status::kSuccess;
     case IBV_WC_LOC_LEN_ERR:
       return Status::kLocalLength;
     case IBV_WC_LOC_QP_OP_ERR:
+      return soft_roce && !receive ? Status::kLocalProtection : Status::kLocalQpOperation;
     case IBV_WC_LOC_EEC_OP_ERR:
     case IBV_WC_MW_BIND_ERR:
       return Status::kLocalQpOperation;
@@ -21,9 +22,7 @@ Status status_of(ibv_wc_status status, bool receive) {
       return Status::kFlushed;
     case IBV_WC_REM_INV_REQ_ERR:
     case IBV_WC_REM_INV_RD_REQ_ERR:
-      // rxe completes a receive that was too short with the status that the requester gets; IBTA
-      // 10.10.3 has it as a local length error, and so have NICs.
-      return receive ? Status::kLocalLength : Status::kRemoteInvalidRequest;
+      return Status::kRemoteInvalidRequest;
     case IBV_WC_REM_ACCESS_ERR:
       return Status::kRemoteAccess;
     case IBV_WC_REM_OP_ERR:

@@ -8,9 +8,9 @@
 
 namespace pyrdma::fabric::verbs {
 
-/// `receive`: of a receive. Some devices report a receive that was too short in the requester's
-/// words.
-Status status_of(ibv_wc_status status, bool receive);
+/// `receive`: of a receive. `soft_roce`: Soft-RoCE says it, which reports a local key or bound that
+/// is wrong as an operation that the queue pair cannot do.
+Status status_of(ibv_wc_status status, bool receive, bool soft_roce);
 QpState state_of(ibv_qp_state state);
 ibv_qp_state state_to(QpState state);
 /// Or of IBV_ACCESS_*.
