@@ -144,8 +144,17 @@ std::unique_ptr<ProtectionDomain> SimDevice::create_protection_domain() {
   return std::make_unique<SimProtectionDomain>();
 }
 
+void SimDevice::check_region(std::size_t bytes, std::uint32_t access) const {
+  if (bytes == 0) throw Error(ErrorCode::kInvalidArgument, "a region of 0 bytes: give at least 1");
+  if ((access & (kRemoteWrite | kRemoteAtomic)) != 0 && (access & kLocalWrite) == 0)
+    throw Error(ErrorCode::kInvalidArgument,
+                "region access " + std::to_string(access) +
+                    " has remote write or atomic without local write; add kLocalWrite");
+}
+
 std::unique_ptr<MemoryRegion> SimDevice::allocate(ProtectionDomain& pd, std::size_t bytes,
                                                   std::uint32_t access) {
+  check_region(bytes, access);
   auto pages = std::make_unique<Pages>(bytes);
   nic_.charge_registration(bytes);
   void* data = pages->data();
@@ -158,6 +167,7 @@ std::unique_ptr<MemoryRegion> SimDevice::register_memory(ProtectionDomain& pd, v
   if (data == nullptr || bytes == 0)
     throw Error(ErrorCode::kInvalidArgument,
                 "a region needs memory: give an address and at least 1 byte");
+  check_region(bytes, access);
   nic_.charge_registration(bytes);
   return std::make_unique<SimMemoryRegion>(nic_, nullptr, data, bytes, access, &pd, false, nullptr);
 }
@@ -171,6 +181,7 @@ std::unique_ptr<MemoryRegion> SimDevice::allocate_device_memory(ProtectionDomain
                                            " bytes: this NIC has " + std::to_string(free) +
                                            " left of " +
                                            std::to_string(capabilities_.device_memory_bytes));
+  check_region(bytes, access);
   auto pages = std::make_unique<Pages>(bytes);
   nic_.charge_registration(bytes);
   void* data = pages->data();
@@ -210,6 +221,11 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
                                                  std::to_string(capabilities_.max_inline));
   check_entries("max_outstanding_reads", options.max_outstanding_reads,
                 capabilities_.max_outstanding_reads);
+  for (const auto& [name, value] :
+       {std::pair("retry_count", options.retry_count), {"rnr_retry", options.rnr_retry}})
+    if (value > 7)
+      throw Error(ErrorCode::kInvalidArgument,
+                  std::string(name) + " is " + std::to_string(value) + "; allowed are 0 to 7");
   if (options.transport == Transport::kDc && !capabilities_.dc)
     throw Error(ErrorCode::kUnavailable,
                 "this NIC has no dynamically connected transport: use RC, or a profile with "

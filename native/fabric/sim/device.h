@@ -53,6 +53,7 @@ class SimDevice final : public Device {
 
  private:
   void check_entries(const char* what, std::uint64_t value, std::uint64_t most) const;
+  void check_region(std::size_t bytes, std::uint32_t access) const;
   Nic& nic_;
   SimRendezvous rendezvous_;
   Capabilities capabilities_;
