@@ -15,12 +15,16 @@ namespace pyrdma::fabric::shm {
 
 struct Session::State {
   std::shared_ptr<Mapping> mapping;
+  std::uint32_t nodes = 0;
+  Clock clock;
   std::string name, token;
   std::unique_ptr<Monitor> monitor;
 };
 
 Session::Session(const SessionOptions& options) : state_(std::make_unique<State>()) {
   state_->mapping = create_session_block(options.nodes, options.seed);
+  state_->nodes = options.nodes;
+  state_->clock = session_block(*state_->mapping).clock;
   state_->name = session_name(*state_->mapping);
   state_->token = session_token(*state_->mapping);
   state_->monitor = std::make_unique<Monitor>(state_->mapping, std::vector<Node*>{}, false);
@@ -29,7 +33,7 @@ Session::Session(const SessionOptions& options) : state_(std::make_unique<State>
 Session::~Session() = default;
 const std::string& Session::name() const { return state_->name; }
 const std::string& Session::token() const { return state_->token; }
-std::uint32_t Session::nodes() const { return session_block(*state_->mapping).nodes; }
+std::uint32_t Session::nodes() const { return state_->nodes; }
 
 std::vector<NodeId> Session::dead_nodes() const {
   std::vector<NodeId> dead;
@@ -39,16 +43,29 @@ std::vector<NodeId> Session::dead_nodes() const {
   return dead;
 }
 
+namespace {
+
+void check_node(NodeId node, std::uint32_t nodes) {
+  if (node < nodes) return;
+  throw Error(ErrorCode::kInvalidArgument, "shm: node is " + std::to_string(node) +
+                                               "; the session's nodes are 0 to " +
+                                               std::to_string(nodes - 1));
+}
+
+}  // namespace
+
 void Session::end(NodeId node) {
+  check_node(node, nodes());
   SessionBlock& block = session_block(*state_->mapping);
   block.declare_dead(node, block.status(node).incarnation);
 }
 
 std::uint32_t Session::incarnation(NodeId node) const {
+  check_node(node, nodes());
   return session_block(*state_->mapping).status(node).incarnation;
 }
 
-Time Session::now() const { return session_block(*state_->mapping).clock.now(); }
+Time Session::now() const { return state_->clock.now(); }
 
 bool Session::all_attached() const {
   for (NodeId node = 0; node < nodes(); ++node) {

@@ -204,10 +204,10 @@ std::unique_ptr<QueuePair> ShmDevice::create_queue_pair(ProtectionDomain& pd,
 
 std::unique_ptr<AddressHandle> ShmDevice::create_address_handle(ProtectionDomain& /*pd*/,
                                                                 const QpAddress& peer) {
-  if (peer.node >= node_.session().nodes) {
+  if (peer.node >= node_.nodes()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "address handle: node is " + std::to_string(peer.node) + "; the nodes are 0 to " +
-                    std::to_string(node_.session().nodes - 1));
+                    std::to_string(node_.nodes() - 1));
   }
   return std::make_unique<ShmAddressHandle>(peer.node);
 }

@@ -2,10 +2,13 @@
 
 #include <sched.h>
 
+#include <chrono>
+
 namespace pyrdma::fabric::shm {
 
 bool lock_contended(SharedLock& lock, std::uint32_t self, const SessionBlock& session) {
-  const Time give_up = session.clock.now() + kLockPatience;
+  using Clock = std::chrono::steady_clock;  // not the session's, which a peer could set
+  const auto give_up = Clock::now() + std::chrono::nanoseconds(kLockPatience);
   for (std::uint32_t turn = 1;; ++turn) {
     std::uint32_t holder = relaxed(lock.holder);
     if (holder == 0) {
@@ -19,11 +22,12 @@ bool lock_contended(SharedLock& lock, std::uint32_t self, const SessionBlock& se
       continue;
     }
     const std::uint32_t node = (holder & 0x1ff) - 1;
-    const bool orphaned = node >= session.nodes || session.status(node).has_ended(holder >> 9);
+    const bool orphaned =
+        node >= session.node_count() || session.status(node).has_ended(holder >> 9);
     if (orphaned && lock.holder.compare_exchange_strong(holder, self, std::memory_order_acquire)) {
       return true;
     }
-    if (session.clock.now() > give_up) return false;
+    if (Clock::now() > give_up) return false;
     sched_yield();  // the holder may have lost its core
   }
 }

@@ -85,7 +85,7 @@ void Monitor::forget(NodeId node) {
 
 void Monitor::find_processes() {
   SessionBlock& block = session_block(*session_);
-  for (NodeId node = 0; node < std::min(block.nodes, kMaxNodes); ++node) {
+  for (NodeId node = 0; node < block.node_count(); ++node) {
     const NodeStatus status = block.status(node);
     const auto known =
         std::find_if(watched_.begin(), watched_.end(),
@@ -147,7 +147,7 @@ void Monitor::run() {
     find_processes();
     // A node that is gone may come back; one that is watched cannot go unseen.
     bool settled = true;
-    for (NodeId node = 0; node < std::min(block.nodes, kMaxNodes); ++node) {
+    for (NodeId node = 0; node < block.node_count(); ++node) {
       settled &= block.status(node).is_attached();
     }
     queries.assign(1, {event_, POLLIN, 0});

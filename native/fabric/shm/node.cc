@@ -32,20 +32,20 @@ void WaitingList::retry(Time now) {
 namespace {
 
 /// Takes the place of `self` in the session.
-std::uint32_t claim(SessionBlock& session, NodeId self) {
-  if (self >= session.nodes) {
+std::uint32_t claim(SessionBlock& session, NodeId self, std::uint32_t nodes) {
+  if (self >= nodes) {
     throw Error(ErrorCode::kInvalidArgument, "shm: node is " + std::to_string(self) +
                                                  "; the session's nodes are 0 to " +
-                                                 std::to_string(session.nodes - 1));
+                                                 std::to_string(nodes - 1));
   }
   return session.claim(self);
 }
 
-ThreadEnvOptions env_options(const SessionBlock& session, NodeId self, std::uint32_t incarnation,
-                             std::uint32_t threads_before) {
+ThreadEnvOptions env_options(const SessionBlock& session, NodeId self, std::uint32_t nodes,
+                             std::uint32_t incarnation, std::uint32_t threads_before) {
   ThreadEnvOptions options;
   options.node = self;
-  options.nodes = session.nodes;
+  options.nodes = nodes;
   options.incarnation = incarnation;
   options.seed = incarnation == 0 ? session.seed : mix64(session.seed + incarnation);
   options.clock = session.clock;
@@ -59,9 +59,11 @@ Node::Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings
            std::uint32_t threads_before)
     : session_(std::move(session)),
       self_(self),
-      incarnation_(claim(session_block(*session_), self)),
+      nodes_(session_block(*session_).node_count()),
+      incarnation_(claim(session_block(*session_), self, nodes_)),
       mappings_(mappings),
-      env_(env_options(session_block(*session_), self, incarnation_, threads_before), *this) {
+      env_(env_options(session_block(*session_), self, nodes_, incarnation_, threads_before),
+           *this) {
   SessionBlock& block = this->session();
   try {
     control_ = Mapping::create(kControlBytes);
@@ -75,7 +77,7 @@ Node::Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings
     set_relaxed(entry.control_descriptor, static_cast<std::uint32_t>(control_->descriptor()));
     set_relaxed(entry.pid, static_cast<std::uint32_t>(::getpid()));
     own_peer_ = std::make_shared<Peer>(block, self, incarnation_, mappings_, control_);
-    peers_.resize(block.nodes);
+    peers_.resize(nodes_);
     peers_[self] = own_peer_;
     block.add_cores(usable_cores());
     device_ = std::make_unique<ShmDevice>(*this);
@@ -108,6 +110,7 @@ std::shared_ptr<Peer> Node::peer(NodeId node) {
 }
 
 void Node::mark_gone(NodeId node, std::uint32_t incarnation) {
+  if (node >= nodes_) return;
   const std::lock_guard lock(peers_mutex_);
   if (const std::shared_ptr<Peer>& known = peers_[node];
       known != nullptr && known->incarnation() == incarnation) {

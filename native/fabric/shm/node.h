@@ -48,6 +48,8 @@ class Node final : public ThreadHost {
 
   SessionBlock& session() const { return session_block(*session_); }
   NodeId self() const { return self_; }
+  /// Of the session, as it was when this node attached.
+  std::uint32_t nodes() const { return nodes_; }
   std::uint32_t incarnation() const { return incarnation_; }
   /// What locks in shared memory know this node by.
   std::uint32_t holder() const { return holder_word(self_, incarnation_); }
@@ -56,7 +58,7 @@ class Node final : public ThreadHost {
   /// Tells peers to look again at what they know of this node.
   void change_epoch() { control().header.epoch.fetch_add(1, std::memory_order_acq_rel); }
   Peer& own_peer() { return *own_peer_; }
-  /// The present incarnation of `node`, or the last one. Any thread.
+  /// The present incarnation of `node` below nodes(), or the last one. Any thread.
   std::shared_ptr<Peer> peer(NodeId node);
   /// That incarnation of `node` has ended. Any thread.
   void mark_gone(NodeId node, std::uint32_t incarnation);
@@ -83,6 +85,7 @@ class Node final : public ThreadHost {
 
   std::shared_ptr<Mapping> session_;
   NodeId self_;
+  std::uint32_t nodes_;
   std::uint32_t incarnation_;
   MappingTable& mappings_;
   std::shared_ptr<Mapping> control_;

@@ -140,10 +140,10 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
   const bool connected =
       options_.transport == Transport::kRc || options_.transport == Transport::kUc;
   if (next == QpState::kReadyToReceive && connected) {
-    if (peer == nullptr || peer->node >= node_.session().nodes) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "connecting needs the peer's address, of a node below " +
-                      std::to_string(node_.session().nodes));
+    if (peer == nullptr || peer->node >= node_.nodes()) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "connecting needs the peer's address, of a node below " + std::to_string(node_.nodes()));
     }
     path_.aim(node_.peer(peer->node), peer->qp_num);
     set_relaxed(entry_.peer_node, peer->node);

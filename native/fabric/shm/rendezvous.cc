@@ -95,7 +95,7 @@ void ShmRendezvous::publish(std::string_view key, std::span<const std::byte> val
 std::string ShmRendezvous::dead_nodes() const {
   const SessionBlock& session = node_.session();
   std::string names;
-  for (NodeId node = 0; node < session.nodes; ++node) {
+  for (NodeId node = 0; node < node_.nodes(); ++node) {
     if (session.is_gone(node)) names += (names.empty() ? "" : ", ") + std::to_string(node);
   }
   return names;

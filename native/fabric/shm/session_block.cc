@@ -87,7 +87,7 @@ std::shared_ptr<Mapping> create_session_block(std::uint32_t nodes, std::uint64_t
   }
   auto mapping = Mapping::create(kSessionBytes);
   SessionBlock& block = session_block(*mapping);
-  block.nodes = nodes;
+  set_relaxed(block.nodes, nodes);
   block.seed = seed;
   block.controller_pid = static_cast<std::uint32_t>(::getpid());
   block.controller_start = process_start(::getpid());
@@ -128,10 +128,11 @@ std::shared_ptr<Mapping> open_session_block(const std::string& name, const std::
   if (!equal_secrets(session_token(*mapping), token)) {
     throw Error(ErrorCode::kInvalidArgument, "shm: the token does not belong to session " + name);
   }
-  if (block.nodes != nodes || nodes > kMaxNodes) {
+  const std::uint32_t made_for = relaxed(block.nodes);
+  if (made_for != nodes || nodes > kMaxNodes) {
     throw Error(ErrorCode::kInvalidArgument, "shm: nodes is " + std::to_string(nodes) +
                                                  ", but session " + name + " was made for " +
-                                                 std::to_string(block.nodes));
+                                                 std::to_string(made_for));
   }
   return mapping;
 }

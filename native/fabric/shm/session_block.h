@@ -1,6 +1,7 @@
 // The session's shared control segment: who takes part, who lives, and the rendezvous. Made by the
 // controller; every node maps it.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -62,7 +63,7 @@ inline constexpr std::uint64_t kLogBytes = 64 * kMiB;
 
 struct SessionBlock {
   std::uint64_t magic;
-  std::uint32_t nodes;
+  Word<std::uint32_t> nodes;  // read it through node_count()
   std::uint32_t controller_pid;
   std::uint64_t controller_start;
   std::uint64_t seed;
@@ -78,6 +79,8 @@ struct SessionBlock {
   Word<std::uint32_t> index[kIndexSlots];  // log position / 64 + 1, by key
   alignas(kCacheLine) std::byte log[kLogBytes];
 
+  /// However a peer has spoilt it, never beyond the entries.
+  std::uint32_t node_count() const { return std::min(relaxed(nodes), kMaxNodes); }
   NodeStatus status(NodeId node) const {
     return NodeStatus::of(entries[node].status.load(std::memory_order_acquire));
   }
