@@ -1,0 +1,139 @@
+// Hostile input: a target, which takes any bytes, runs on mutations of good ones for a bounded
+// time, under the sanitizers as well. It must return; its own expectations say what else must hold.
+// The same file builds as a libFuzzer program (tests/fuzz/libfuzzer.sh).
+#pragma once
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#if defined(PYRDMA_LIBFUZZER)
+#include <cstdio>
+#define PYRDMA_MUST(condition)                                             \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
+      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                        \
+    }                                                                      \
+  } while (false)
+#define PYRDMA_HOSTILE(name, seeds, target)                                            \
+  extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) { \
+    target(std::string_view(reinterpret_cast<const char*>(data), bytes));              \
+    return 0;                                                                          \
+  }
+#else
+#include <gtest/gtest.h>
+#define PYRDMA_MUST(condition) ASSERT_TRUE(condition)
+#define PYRDMA_HOSTILE(name, seeds, target) \
+  TEST(HostileInput, name) { ::pyrdma::hostile::run(seeds, target); }
+#endif
+
+namespace pyrdma::hostile {
+
+/// Good inputs, and inputs made from them by a few random edits. Equal runs give equal inputs.
+class Mutator {
+ public:
+  explicit Mutator(std::vector<std::string> seeds) : seeds_(std::move(seeds)) {}
+
+  std::string next() {
+    if (given_ < seeds_.size()) return seeds_[given_++];
+    std::string text = seeds_[pick(seeds_.size())];
+    for (std::uint64_t edits = 1 + pick(8); edits != 0; --edits) edit(text);
+    return text;
+  }
+
+ private:
+  std::uint64_t pick(std::uint64_t bound) { return random_() % bound; }
+  std::string any_bytes(std::uint64_t most) {
+    std::string bytes(pick(most) + 1, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random_());
+    return bytes;
+  }
+  void edit(std::string& text) {
+    const std::size_t at = pick(text.size() + 1);
+    switch (pick(8)) {
+      case 0:
+        text.insert(at, any_bytes(8));
+        break;
+      case 1:
+        text.erase(at, 1 + pick(8));
+        break;
+      case 2:
+        text.resize(at);
+        break;
+      case 3: {  // splice
+        const std::string& other = seeds_[pick(seeds_.size())];
+        text = text.substr(0, at) + other.substr(pick(other.size() + 1));
+        break;
+      }
+      case 4:
+        text.insert(at, text.substr(pick(text.size() + 1), pick(64)));
+        break;
+      case 5: {  // numbers at the edges
+        static constexpr std::uint64_t kEdges[] = {
+            0, 1, 0x7f, 0x80, 0xff, 0x7fffffff, 0x80000000, 0xffffffff, ~0ULL >> 1, ~0ULL};
+        std::uint64_t edge = kEdges[pick(std::size(kEdges))];
+        for (std::size_t i = at; i < text.size() && i < at + (std::size_t{1} << pick(4)); ++i) {
+          text[i] = static_cast<char>(edge);
+          edge >>= 8;
+        }
+        break;
+      }
+      default:
+        if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << pick(8)));
+    }
+  }
+
+  std::vector<std::string> seeds_;
+  std::size_t given_ = 0;
+  std::mt19937_64 random_{1};
+};
+
+#if !defined(PYRDMA_LIBFUZZER)
+/// For PYRDMA_HOSTILE_S seconds, one if that is not set; at least all seeds and a hundred more.
+inline void run(const std::vector<std::string>& seeds, void (*target)(std::string_view)) {
+  const char* given = std::getenv("PYRDMA_HOSTILE_S");
+  const double seconds = given == nullptr ? 1.0 : std::atof(given);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  Mutator mutator(seeds);
+  std::uint64_t inputs = 0;
+  while (inputs < seeds.size() + 100 || std::chrono::steady_clock::now() < end) {
+    const std::string input = mutator.next();
+    target(input);
+    ++inputs;
+    if (testing::Test::HasFatalFailure()) {
+      FAIL() << "input " << inputs << ": " << testing::PrintToString(input);
+    }
+  }
+  testing::Test::RecordProperty("inputs", std::to_string(inputs));
+}
+#endif
+
+/// Takes an input apart into numbers, for targets whose input is no text. Zeros when it has ended.
+class Reader {
+ public:
+  explicit Reader(std::string_view input) : input_(input) {}
+  bool done() const { return input_.empty(); }
+  std::uint64_t number(std::size_t bytes) {
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < bytes && !input_.empty(); ++i, input_.remove_prefix(1)) {
+      value |= std::uint64_t{static_cast<unsigned char>(input_.front())} << 8 * i;
+    }
+    return value;
+  }
+  std::string_view text(std::size_t most) {
+    const std::string_view taken = input_.substr(0, number(1) % (most + 1));
+    input_.remove_prefix(std::min(taken.size(), input_.size()));
+    return taken;
+  }
+
+ private:
+  std::string_view input_;
+};
+
+}  // namespace pyrdma::hostile
