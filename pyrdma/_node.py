@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import queue
 import signal
@@ -11,6 +10,7 @@ import sys
 import threading
 from typing import Any
 
+from ._frames import FRAME_TO_CONTROLLER, FRAME_TO_NODE, Frames, Message, encode
 from .doctor import native
 from .errors import Error
 
@@ -21,7 +21,7 @@ def main() -> None:
     # Standard output belongs to the messages: whatever else is printed goes to the other.
     answers = os.dup(1)
     os.dup2(2, 1)
-    messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(messages,), daemon=True).start()
     first = messages.get()
     try:
@@ -33,25 +33,34 @@ def main() -> None:
             token=first["token"],
         )
     except Exception as error:
-        _answer(answers, _failure(error))
+        _answer(answers, _failure(error, 0))
         return
-    _answer(answers, {"attached": first["node"]})
+    _answer(answers, {"kind": "attached", "node": first["node"]})
     while True:
         _answer(answers, _run(core, node, messages.get()))
 
 
-def _listen(messages: queue.SimpleQueue[dict[str, Any]]) -> None:
+def _listen(messages: queue.SimpleQueue[Message]) -> None:
     """Pass messages on; when the pipe ends the controller is gone, and so is this node's use."""
-    for line in sys.stdin:
-        messages.put(json.loads(line))
+    frames = Frames(FRAME_TO_NODE)
+    try:
+        while chunk := os.read(0, 1 << 16):
+            frames.feed(chunk)
+            while (message := frames.next()) is not None:
+                messages.put(message)
+    except Error as error:
+        print(error, file=sys.stderr, flush=True)
     os._exit(0)
 
 
-def _run(core: Any, node: Any, message: dict[str, Any]) -> dict[str, Any]:
+def _run(core: Any, node: Any, message: Message) -> Message:
+    run = message["run"]
     try:
-        columns = core.measure.run_workload(node, message["workload"], message["parameters"])
+        # Numbered by the controller, since a restarted node has not seen the earlier runs.
+        parameters = {**message["parameters"], "run": run}
+        columns = core.measure.run_workload(node, message["workload"], parameters)
     except Exception as error:
-        return _failure(error)
+        return _failure(error, run)
     plain = {name: list(columns[name]) for name in ("metric", "unit")}
     numbers = {name: columns[name].tolist() for name in ("value", "node", "thread")}
     encoded = columns["histograms"]
@@ -59,17 +68,20 @@ def _run(core: Any, node: Any, message: dict[str, Any]) -> dict[str, Any]:
         "metric": list(encoded["metric"]),
         "encoded": [base64.b64encode(payload).decode() for payload in encoded["encoded"]],
     }
-    return {**plain, **numbers, "histograms": histograms}
+    return {"kind": "measured", "run": run, **plain, **numbers, "histograms": histograms}
 
 
-def _failure(error: Exception) -> dict[str, Any]:
+def _failure(error: Exception, run: int) -> Message:
     kind = type(error).__name__ if isinstance(error, Error) else "Error"
     text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
-    return {"error": text, "kind": kind}
+    return {"kind": "failed", "error": text[: 1 << 12], "error_kind": kind, "run": run}
 
 
-def _answer(descriptor: int, message: dict[str, Any]) -> None:
-    data = json.dumps(message).encode() + b"\n"
+def _answer(descriptor: int, message: Message) -> None:
+    try:
+        data = encode(message, FRAME_TO_CONTROLLER)
+    except Error as error:
+        data = encode(_failure(error, int(message["run"])), FRAME_TO_CONTROLLER)
     while data:
         data = data[os.write(descriptor, data) :]
 

@@ -1,30 +1,32 @@
 """A cluster of node processes on this machine: starting, talking to, and ending them.
 
-Each node is ``python -m pyrdma._node``, spawned, never forked. Controller and node exchange lines
-of JSON over the node's standard input and output; the run's secret goes through that pipe too.
+Each node is ``python -m pyrdma._node``, spawned, never forked. Controller and node exchange
+bounded frames of JSON (`pyrdma._frames`) over the node's standard input and output, which nobody
+else has; the run's secret goes through that pipe too, never over a command line or environment.
 A node ends when its pipe does, so none outlives a killed controller.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import os
 import selectors
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
-from . import errors
+from . import _frames, errors
 from .cluster import Cluster, Columns
 from .doctor import native
-from .errors import Error, Timeout
-from .workload import Parameters
+from .errors import Error, InvalidArgument, Timeout
+from .result import Result
+from .workload import Parameters, Workload
 
 __all__ = ["ProcessCluster"]
 
@@ -34,12 +36,16 @@ START_S = 60.0
 GRACE_S = 2.0
 """How long the others may still report once a node has failed: their words tell why."""
 
+_LOOK_S = 0.1
+"""Between looks for nodes that were restarted during a run."""
+
 
 class _Node:
     """One node process, its pipes, and the file that keeps what it says on standard error."""
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.killed = False
         self.complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - end() closes it
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pyrdma._node"],
@@ -49,13 +55,13 @@ class _Node:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             start_new_session=True,  # Ctrl-C is the controller's
         )
-        self._unread = b""
+        self._frames = _frames.Frames(_frames.FRAME_TO_CONTROLLER)
 
     def send(self, message: Mapping[str, Any]) -> None:
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # its end is noticed on the other pipe
-            self.process.stdin.write(json.dumps(message).encode() + b"\n")
-            self.process.stdin.flush()
+            descriptor = self.process.stdin.fileno()
+            _frames.send(descriptor, message, _frames.FRAME_TO_NODE, START_S)
 
     @property
     def descriptor(self) -> int:
@@ -67,13 +73,8 @@ class _Node:
         chunk = os.read(self.descriptor, 1 << 20)
         if not chunk:
             raise EOFError
-        self._unread += chunk
-        line, separator, rest = self._unread.partition(b"\n")
-        if not separator:
-            return None
-        self._unread = rest
-        message: dict[str, Any] = json.loads(line)
-        return message
+        self._frames.feed(chunk)
+        return self._frames.next()
 
     def describe_end(self) -> str:
         """Say how the process ended, with the last that it said."""
@@ -101,7 +102,12 @@ class _Node:
 
 
 class ProcessCluster(Cluster):
-    """Nodes as processes over shared memory; see `Cluster.local`."""
+    """Nodes as processes over shared memory; see `Cluster.local`.
+
+    `kill`, `restart`, `stop` and `resume` may be called by another thread while a workload runs.
+    One that survives deaths (`pyrdma.workload.Soak`) goes on; a restarted node then takes part
+    again. Any other ends with an `Error` that names the node.
+    """
 
     fabric = "shm"
 
@@ -110,87 +116,231 @@ class ProcessCluster(Cluster):
         core: Any = native()
         self._session: Any = core.shm.Session(nodes=nodes, seed=seed)
         self._nodes: list[_Node] = []
+        self._ended: list[_Node] = []  # their pipes stay open until a run has let go of them
+        self._lock = threading.RLock()
+        self._runs = 0
+        self._survives = False
+        self._running: Mapping[str, Any] | None = None
         try:
             for number in range(nodes):
                 self._nodes.append(_Node(number))
             for node in self._nodes:
-                node.send(
-                    {
-                        "session": self._session.name,
-                        "token": self._session.token,
-                        "node": node.number,
-                        "nodes": nodes,
-                    }
-                )
-            self._collect(START_S, "starting the nodes")
+                self._attach(node)
+            self._collect(START_S, "starting the nodes", 0)
         except BaseException:
             self.close()
             raise
+
+    def _attach(self, node: _Node) -> None:
+        node.send(
+            {
+                "kind": "attach",
+                "session": self._session.name,
+                "token": self._session.token,
+                "node": node.number,
+                "nodes": self.nodes,
+            }
+        )
 
     @property
     def process_ids(self) -> list[int]:
         """Process ids of the nodes, in order."""
         return [node.process.pid for node in self._nodes]
 
+    @property
+    def now_ns(self) -> int:
+        """Time of the run, as the nodes' own clocks have it."""
+        return int(self._open.now_ns)
+
+    @property
+    def _open(self) -> Any:
+        if self._session is None:
+            raise InvalidArgument("the cluster is closed; make a new one")
+        return self._session
+
+    def incarnation(self, node: int) -> int:
+        """Return how often `node` has been restarted."""
+        return int(self._open.incarnation(self._check_node(node)))
+
+    def run(
+        self,
+        workload: Workload,
+        duration_s: float | None = None,
+        timeout_s: float | None = None,
+    ) -> Result:
+        """Run a workload on every node; see `Cluster.run`."""
+        self._survives = workload.survives
+        return super().run(workload, duration_s, timeout_s)
+
     def _run(self, name: str, parameters: Parameters, timeout_s: float) -> Columns:
-        if not self._nodes:
-            raise errors.InvalidArgument("the cluster is closed; make a new one")
+        assert self._open is not None
+        down = [node.number for node in self._nodes if node.killed]
+        if down and not self._survives:
+            raise Error(f"node {', '.join(map(str, down))} is down; restart() it first")
         try:
-            for node in self._nodes:
-                node.send({"workload": name, "parameters": parameters})
-            answers = self._collect(timeout_s, f"workload {name}")
+            with self._lock:
+                self._runs += 1
+                message = {
+                    "kind": "run",
+                    "workload": name,
+                    "parameters": parameters,
+                    "run": self._runs,
+                }
+                for node in self._nodes:
+                    node.send(message)
+                self._running = message
+            answers = self._collect(timeout_s, f"workload {name}", self._runs)
         except BaseException:
             self.close()
             raise
+        finally:
+            with self._lock:
+                self._running = None
+                for node in self._ended:
+                    node.end()
+                self._ended.clear()
         return _merge(answers)
 
-    def _collect(self, timeout_s: float, what: str) -> list[dict[str, Any]]:
+    def _collect(self, timeout_s: float, what: str, run: int) -> list[dict[str, Any]]:
         """Wait for one message of every node; raise for the first that fails or ends."""
         deadline = time.monotonic() + timeout_s
         answers: dict[int, dict[str, Any]] = {}
         failures: list[tuple[int, Error]] = []
+        gone: set[_Node] = set()  # that need not be waited for any more
         with selectors.DefaultSelector() as selector:
-            for node in self._nodes:
-                selector.register(node.descriptor, selectors.EVENT_READ, node)
-            while len(answers) < len(self._nodes) and selector.get_map():
-                ready = selector.select(max(0.0, deadline - time.monotonic()))
-                if not ready:
+            while True:
+                with self._lock:
+                    waiting = [
+                        node
+                        for node in self._nodes
+                        if node.number not in answers and node not in gone
+                    ]
+                    for node in gone.intersection(self._ended):
+                        self._ended.remove(node)
+                        node.end()
+                for node in waiting:
+                    if node.descriptor not in selector.get_map():
+                        selector.register(node.descriptor, selectors.EVENT_READ, node)
+                left = deadline - time.monotonic()
+                if not waiting or left <= 0:
                     break
-                for key, _ in ready:
+                for key, _ in selector.select(min(left, _LOOK_S)):
                     node = key.data
                     try:
                         message = node.receive()
                     except EOFError:
                         selector.unregister(key.fd)
-                        failures.append((0, Error(f"{what}: {node.describe_end()}")))
-                    else:
-                        if message is None:
-                            continue
+                        gone.add(node)
+                        if not (self._survives and node.killed):
+                            failures.append((0, Error(f"{what}: {node.describe_end()}")))
+                        continue
+                    except _frames.ProtocolError as error:
                         selector.unregister(key.fd)
-                        if "error" in message:
-                            failures.append((1, _rebuild(node.number, message)))
-                        else:
-                            answers[node.number] = message
+                        gone.add(node)
+                        failures.append((1, Error(f"{what}: node {node.number} sent {error}")))
+                        continue
+                    if message is None or message.get("run", run) != run:
+                        continue
+                    selector.unregister(key.fd)
+                    if message["kind"] == "failed":
+                        gone.add(node)
+                        failures.append((1, _rebuild(node.number, message)))
+                    else:
+                        answers[node.number] = message
                 if failures:
                     deadline = min(deadline, time.monotonic() + GRACE_S)
         if failures:
             # A node that died is the cause; what its peers met is the consequence.
             raise min(failures, key=lambda failure: failure[0])[1]
-        missing = [node.number for node in self._nodes if node.number not in answers]
+        missing = [node.number for node in waiting]
         if missing:
             raise Timeout(
                 f"{what}: node {', '.join(map(str, missing))} did not answer within "
                 f"{timeout_s:.0f} s; give run() a longer timeout_s, or fewer nodes than cores"
             )
-        return [answers[node.number] for node in self._nodes]
+        return [answers[number] for number in sorted(answers)]
 
     def kill(self, node: int) -> None:
-        """Kill a node's process; its peers get retry-exceeded and flushes."""
-        self._nodes[self._check_node(node)].process.kill()
+        """Kill a node's process (SIGKILL); its peers get retry-exceeded and flushes."""
+        with self._lock:
+            assert self._open is not None
+            target = self._nodes[self._check_node(node)]
+            target.killed = True
+            target.process.kill()
+            target.process.wait()
+            self._session.end(node)
+
+    def restart(self, node: int) -> None:
+        """Start a new process for a node, in place of its present one, which is killed.
+
+        Nothing of the old process is left to the new one. Its `Env.incarnation` is one more, and
+        peers connect to it anew: queue pairs to the old one stay in error. Blocks until it has
+        attached.
+
+        Raises
+        ------
+        Error
+            It did not start; the message holds its last words.
+        Timeout
+            It did not start in time.
+        """
+        self.kill(node)
+        fresh = _Node(node)
+        try:
+            self._attach(fresh)
+            self._await_attached(fresh)
+        except BaseException:
+            fresh.end()
+            raise
+        with self._lock:
+            old, self._nodes[node] = self._nodes[node], fresh
+            if self._running is None:
+                old.end()
+            else:
+                self._ended.append(old)
+                fresh.send(self._running)
+
+    def _await_attached(self, node: _Node) -> None:
+        deadline = time.monotonic() + START_S
+        message = None
+        with selectors.DefaultSelector() as selector:
+            selector.register(node.descriptor, selectors.EVENT_READ)
+            while message is None:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise Timeout(f"restarting: node {node.number} did not attach in {START_S} s")
+                try:
+                    message = node.receive()
+                except EOFError:
+                    raise Error(f"restarting: {node.describe_end()}") from None
+        if message["kind"] == "failed":
+            raise _rebuild(node.number, message)
+
+    def stop(self, node: int) -> None:
+        """Stop a node's process (SIGSTOP): its threads stand still until `resume`.
+
+        Its memory still answers one-sided requests, as a NIC's would: peers take it for slow, not
+        for dead. What it held at that moment, it keeps: a peer that needs a queue which the stopped
+        process was just filling waits for it, at most 4 s.
+        """
+        self._signal(node, signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        """Let a stopped node go on (SIGCONT)."""
+        self._signal(node, signal.SIGCONT)
+
+    def _signal(self, node: int, number: signal.Signals) -> None:
+        with self._lock:
+            assert self._open is not None
+            target = self._nodes[self._check_node(node)]
+            if target.process.poll() is not None:
+                raise Error(f"node {node} is down; restart() it first")
+            target.process.send_signal(number)
 
     def close(self) -> None:
         """End all node processes and the session. Idempotent."""
-        nodes, self._nodes = self._nodes, []
+        with self._lock:
+            nodes, self._nodes = self._nodes + self._ended, []
+            self._ended = []
         for node in nodes:
             node.end()
         self._session = None
@@ -198,7 +348,7 @@ class ProcessCluster(Cluster):
 
 def _rebuild(number: int, message: Mapping[str, Any]) -> Error:
     """Return the error that a node reported, of the same class."""
-    kind = getattr(errors, str(message.get("kind", "")), Error)
+    kind = getattr(errors, message["error_kind"], Error)
     if not (isinstance(kind, type) and issubclass(kind, Error)):
         kind = Error
     return kind(f"node {number}: {message['error']}")

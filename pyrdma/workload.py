@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from .errors import InvalidArgument
 from .experiment import Value
 
-__all__ = ["ControlPath", "Custom", "Idle", "Memcpy", "VerbsLoad", "Workload"]
+__all__ = ["ControlPath", "Custom", "Idle", "Memcpy", "Soak", "VerbsLoad", "Workload"]
 
 Parameters = dict[str, Value | list[int]]
 
@@ -22,6 +22,8 @@ class Workload:
     """A named native workload with its parameters; fields left None are not sent."""
 
     native: ClassVar[str] = ""
+    survives: ClassVar[bool] = False
+    """Whether it goes on when nodes are killed on purpose while it runs."""
 
     @property
     def name(self) -> str:
@@ -164,6 +166,28 @@ class Idle(Workload):
 
     native: ClassVar[str] = "idle"
     threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Soak(Workload):
+    """Checked data from every node to every other, while nodes are killed and started again.
+
+    Metrics: ``rounds`` exchanged, peers ``met`` and ``lost``, ``wrong``: words, counters, messages
+    or statuses that cannot be, 0 unless the fabric is broken; and of node 0, for each end of a
+    node that a peer noticed, ``lost/KILLED/PEER`` (node.incarnation): when, in ns of the run.
+
+    Parameters
+    ----------
+    size
+        Bytes that a round writes, reads back and compares.
+    interval_ns
+        Pause between two rounds with one peer.
+    """
+
+    native: ClassVar[str] = "soak"
+    survives: ClassVar[bool] = True
+    size: int | None = None
+    interval_ns: int | None = None
 
 
 @dataclass(frozen=True)

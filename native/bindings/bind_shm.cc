@@ -99,6 +99,11 @@ void bind_shm(py::module_& module) {
       .def_property_readonly("nodes", &shm::Session::nodes)
       .def_property_readonly("dead_nodes", &shm::Session::dead_nodes,
                              "Nodes whose process ended without leaving.")
+      .def_property_readonly("now_ns", &shm::Session::now, "Time of the run.")
+      .def("incarnation", &shm::Session::incarnation, py::arg("node"),
+           "How often the node has been taken over from an ended process.")
+      .def("end", &shm::Session::end, py::arg("node"),
+           "The node's process has ended: another may take its place.")
       .def_property_readonly("all_attached", &shm::Session::all_attached)
       .def("request_stop", &shm::Session::request_stop);
 }

@@ -1,0 +1,109 @@
+// soak: every node exchanges checked data with every other, for as long as asked, while nodes are
+// killed and started again. A restarted node runs the same workload and is met by its peers.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "measure/builtin.h"
+#include "measure/soak/link.h"
+
+namespace pyrdma::measure {
+
+namespace {
+
+using fabric::Completion;
+using soak::Link;
+using soak::name_of;
+using soak::Shared;
+using Int = std::int64_t;
+
+/// The end of the run, which the first node to come sets for all, restarted ones as well.
+Time agree_on_end(const Shared& shared, Time duration) {
+  Env& env = shared.env;
+  if (env.node() == 0 && !shared.find<Time>("end")) {
+    shared.publish("end", env.now() + duration);
+  }
+  const std::string key = shared.params.key("soak/end");
+  return env.device().rendezvous().await_value<Time>(key, env.now() + 120 * kSecond);
+}
+
+/// When each node noticed the end of each that was killed: "lost/<killed>/<who noticed>".
+void report_lost(const Shared& shared, const std::vector<std::uint32_t>& incarnations,
+                 Recorder& recorder) {
+  for (NodeId peer = 0; peer < incarnations.size(); ++peer) {
+    for (std::uint32_t i = 0; i <= incarnations[peer]; ++i) {
+      for (NodeId node = 0; node < incarnations.size(); ++node) {
+        for (std::uint32_t k = 0; k <= incarnations[node]; ++k) {
+          const std::string name = "lost/" + name_of(peer, i) + "/" + name_of(node, k);
+          if (const auto when = shared.find<Time>(name)) {
+            recorder.add(name, "ns", static_cast<double>(*when));
+          }
+        }
+      }
+    }
+  }
+}
+
+class Soak final : public Workload {
+ public:
+  std::span<const ParameterSpec> parameters() const override {
+    static const std::vector<ParameterSpec> specs = {
+        {"size", Int{4096}, "bytes", "payload of a round; a multiple of 8", 8, 1 << 20},
+        {"interval_ns", Int{100'000}, "ns", "pause between two rounds with one peer", 0, 1e10},
+        {"duration_ns", Int{1'000'000}, "ns", "how long, from node 0's start", 0, 1e15},
+    };
+    return specs;
+  }
+
+  void run(Env& env, const Params& params, Recorder& recorder) override {
+    if (params.integer("size") % 8 != 0) throw_parameter(params, "size", "give a multiple of 8");
+    Shared shared{env, params, params.count("size"), params.integer("interval_ns"), {}, {}, {}};
+    fabric::Device& device = env.device();
+    shared.pd = device.create_protection_domain();
+    shared.completions = device.create_completion_queue(
+        std::min(env.nodes() * Link::kOutstanding, device.capabilities().max_queue_entries));
+    shared.region = device.allocate(*shared.pd, env.nodes() * Link::room(shared.bytes));
+    shared.publish("hello/" + name_of(env.node(), env.incarnation()), shared.region->remote());
+    const Time end = agree_on_end(shared, params.integer("duration_ns"));
+
+    std::vector<std::unique_ptr<Link>> links(env.nodes());
+    for (NodeId peer = 0; peer < env.nodes(); ++peer) {
+      if (peer != env.node()) links[peer] = std::make_unique<Link>(shared, peer);
+    }
+    Completion batch[32];
+    for (Time now = env.now(); now < end; now = env.now()) {
+      Time due = end;
+      for (const auto& link : links) {
+        if (link) due = std::min(due, link->turn(now));
+      }
+      std::size_t count = 0;
+      env.poll_until([&] { return (count = shared.completions->poll(batch)) != 0; }, due);
+      if (env.now() >= end) break;  // from here on peers leave
+      for (std::size_t i = 0; i < count; ++i)
+        links[Link::peer_of(batch[i].wr_id)]->complete(batch[i]);
+    }
+    soak::Counts sum;
+    std::vector<std::uint32_t> incarnations(env.nodes(), env.incarnation());
+    for (NodeId peer = 0; peer < env.nodes(); ++peer) {
+      if (!links[peer]) continue;
+      const soak::Counts& counts = links[peer]->counts();
+      sum.rounds += counts.rounds;
+      sum.met += counts.met;
+      sum.lost += counts.lost;
+      sum.wrong += counts.wrong;
+      incarnations[peer] = links[peer]->incarnation();
+    }
+    recorder.add("rounds", "count", static_cast<double>(sum.rounds));
+    recorder.add("met", "count", static_cast<double>(sum.met));
+    recorder.add("lost", "count", static_cast<double>(sum.lost));
+    recorder.add("wrong", "count", static_cast<double>(sum.wrong));
+    if (env.node() == 0) report_lost(shared, incarnations, recorder);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Workload> make_soak() { return std::make_unique<Soak>(); }
+
+}  // namespace pyrdma::measure

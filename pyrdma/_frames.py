@@ -1,0 +1,236 @@
+"""Messages between a controller and its node processes: bounded frames of checked JSON.
+
+A frame is four bytes of length, big-endian, and so many bytes of one JSON object in UTF-8. What
+is longer than its bound, or does not have exactly the fields of a known kind, is refused before
+anything uses it. Nothing that arrives is ever executed or unpickled.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import struct
+import time
+from collections.abc import Callable, Mapping
+from select import PIPE_BUF, select
+from typing import Any
+
+from .errors import Error, Timeout
+
+__all__ = ["FRAME_TO_CONTROLLER", "FRAME_TO_NODE", "Frames", "ProtocolError", "check", "send"]
+
+Message = dict[str, Any]
+
+FRAME_TO_NODE = 60 * 1024
+"""Most bytes of a message to a node: one always fits into an empty pipe."""
+
+FRAME_TO_CONTROLLER = 64 * 1024 * 1024
+"""Most bytes of a message to the controller: histograms of many threads."""
+
+_LENGTH = struct.Struct(">I")
+_DIGITS = 20
+_NODES = 256
+
+
+class ProtocolError(Error):
+    """The other end sent what is no message."""
+
+
+def encode(message: Mapping[str, Any], most: int) -> bytes:
+    """Return the frame of a message.
+
+    Raises
+    ------
+    ProtocolError
+        It is longer than `most` bytes.
+    """
+    body = json.dumps(message, separators=(",", ":")).encode()
+    if len(body) > most:
+        raise ProtocolError(
+            f"a message of {len(body)} bytes is longer than the bound of {most}; "
+            "give fewer or shorter parameters, or measure with fewer threads"
+        )
+    return _LENGTH.pack(len(body)) + body
+
+
+def send(descriptor: int, message: Mapping[str, Any], most: int, timeout_s: float) -> None:
+    """Write a message to a pipe, whole.
+
+    Raises
+    ------
+    BrokenPipeError
+        The other end is gone.
+    Timeout
+        It does not read.
+    """
+    data = encode(message, most)
+    deadline = time.monotonic() + timeout_s
+    while data:
+        _, ready, _ = select([], [descriptor], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise Timeout(f"the other process has not read its messages for {timeout_s:.0f} s")
+        data = data[os.write(descriptor, data[:PIPE_BUF]) :]  # so much never blocks when ready
+
+
+class Frames:
+    """Puts bytes together to messages.
+
+    Parameters
+    ----------
+    most
+        Bytes of the longest message.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._unread = bytearray()
+
+    def feed(self, chunk: bytes) -> None:
+        """Take bytes as they arrive."""
+        self._unread += chunk
+
+    def next(self) -> Message | None:
+        """Return the next whole message, checked, or None before it has come.
+
+        Raises
+        ------
+        ProtocolError
+            The bytes are no message; the stream is of no use any more.
+        """
+        if len(self._unread) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._unread)
+        if length > self._most:
+            raise ProtocolError(f"a frame of {length} bytes; at most {self._most} are allowed")
+        end = _LENGTH.size + length
+        if len(self._unread) < end:
+            return None
+        body = bytes(self._unread[_LENGTH.size : end])
+        del self._unread[:end]
+        return check(decode(body))
+
+
+def decode(body: bytes) -> object:
+    """Return the JSON value of a frame.
+
+    Raises
+    ------
+    ProtocolError
+        It is not JSON, or has a number of too many digits.
+    """
+    try:
+        value: object = json.loads(body.decode(), parse_int=_integer)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"a frame that is not JSON: {error}") from error
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise ValueError(f"a number of {len(text)} digits; at most {_DIGITS} are allowed")
+    return int(text)
+
+
+def _is_int(low: int, high: int) -> Callable[[object], bool]:
+    return lambda v: isinstance(v, int) and not isinstance(v, bool) and low <= v <= high
+
+
+def _is_text(most: int) -> Callable[[object], bool]:
+    return lambda v: isinstance(v, str) and len(v) <= most
+
+
+def _is_number(v: object) -> bool:
+    return isinstance(v, (int, float)) and not isinstance(v, bool)
+
+
+def _list_of(item: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda v: isinstance(v, list) and all(map(item, v))
+
+
+def _is_hex(v: object) -> bool:
+    return isinstance(v, str) and len(v) == 64 and all(c in "0123456789abcdef" for c in v)
+
+
+def _is_base64(v: object) -> bool:
+    if not isinstance(v, str):
+        return False
+    try:
+        base64.b64decode(v, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True
+
+
+_SMALL = _is_int(-(2**31), 2**31 - 1)
+_WIDE = _is_int(-(2**63), 2**63 - 1)
+
+
+def _is_parameters(v: object) -> bool:
+    def is_value(item: object) -> bool:
+        if isinstance(item, list):
+            return all(map(_WIDE, item))
+        return _WIDE(item) or isinstance(item, (float, str))
+
+    return isinstance(v, dict) and len(v) <= 256 and all(map(is_value, v.values()))
+
+
+def _is_histograms(v: object) -> bool:
+    fields = {"metric": _list_of(_is_text(256)), "encoded": _list_of(_is_base64)}
+    return _has(v, fields) and len(v["metric"]) == len(v["encoded"])  # type: ignore[index]
+
+
+def _has(value: object, fields: Mapping[str, Callable[[object], bool]]) -> bool:
+    return (
+        isinstance(value, dict)
+        and value.keys() == fields.keys()
+        and all(holds(value[name]) for name, holds in fields.items())
+    )
+
+
+_COLUMNS = ("metric", "unit", "value", "node", "thread")
+_KINDS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
+    "attach": {
+        "session": _is_text(200),
+        "token": _is_hex,
+        "node": _is_int(0, _NODES - 1),
+        "nodes": _is_int(1, _NODES),
+    },
+    "attached": {"node": _is_int(0, _NODES - 1)},
+    "run": {"workload": _is_text(4096), "parameters": _is_parameters, "run": _WIDE},
+    "failed": {"error": _is_text(1 << 16), "error_kind": _is_text(64), "run": _WIDE},
+    "measured": {
+        "metric": _list_of(_is_text(256)),
+        "unit": _list_of(_is_text(256)),
+        "value": _list_of(_is_number),
+        "node": _list_of(_SMALL),
+        "thread": _list_of(_SMALL),
+        "histograms": _is_histograms,
+        "run": _WIDE,
+    },
+}
+
+
+def check(value: object) -> Message:
+    """Return a message that has exactly the fields of its kind.
+
+    Raises
+    ------
+    ProtocolError
+        Naming the kind and the field that is wrong.
+    """
+    if not isinstance(value, dict):
+        raise ProtocolError(f"a message that is a {type(value).__name__}, not an object")
+    kind = value.get("kind")
+    fields = _KINDS.get(kind) if isinstance(kind, str) else None
+    if fields is None:
+        raise ProtocolError(f"a message of unknown kind {str(kind)[:40]!r}")
+    wrong = value.keys() ^ fields.keys() ^ {"kind"}
+    wrong |= {name for name in fields if name in value and not fields[name](value[name])}
+    if kind == "measured" and not wrong and len({len(value[name]) for name in _COLUMNS}) != 1:
+        wrong = set(_COLUMNS)
+    if wrong:
+        names = ", ".join(sorted(str(name)[:40] for name in wrong))
+        raise ProtocolError(f"a message {kind!r} whose {names} is not as it must be")
+    return value

@@ -1,0 +1,134 @@
+"""Node processes that are killed, restarted, stopped and resumed through the public interface."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import pyrdma as rd
+from pyrdma import workload
+from pyrdma.processes import ProcessCluster
+
+READS = workload.VerbsLoad(op="read", size=8, depth=4, mode="rate")
+SOAK = workload.Soak(size=256, interval_ns=200_000)
+
+
+@contextmanager
+def processes(nodes: int) -> Iterator[ProcessCluster]:
+    with rd.Cluster.local(nodes=nodes, fabric="shm", mode="process") as cluster:
+        assert isinstance(cluster, ProcessCluster)
+        yield cluster
+
+
+@contextmanager
+def later(seconds: float, do: Callable[[], object]) -> Iterator[list[BaseException]]:
+    """Call `do` in another thread; what it raises is in the list after the block."""
+    raised: list[BaseException] = []
+
+    def call() -> None:
+        time.sleep(seconds)
+        try:
+            do()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    yield raised
+    thread.join()
+    assert not raised
+
+
+def test_a_restarted_node_measures_with_the_others() -> None:
+    with processes(3) as cluster:
+        assert cluster.run(READS, duration_s=0.02).value("rate") > 0
+        old = cluster.process_ids[1]
+        cluster.kill(1)
+        with pytest.raises(rd.Error, match=r"node 1 is down; restart\(\)"):
+            cluster.run(READS, duration_s=0.02)
+        cluster.restart(1)
+        assert cluster.incarnation(1) == 1
+        assert cluster.process_ids[1] != old
+        assert not Path(f"/proc/{old}").exists()
+        assert cluster.run(READS, duration_s=0.02).value("rate") > 0
+        cluster.restart(1)  # also while it lives
+        assert cluster.incarnation(1) == 2
+        assert cluster.run(READS, duration_s=0.02).value("rate") > 0
+
+
+def test_a_soak_goes_on_without_a_killed_node_and_meets_the_restarted_one() -> None:
+    killed: list[int] = []
+
+    def hurt() -> None:
+        killed.append(cluster.now_ns)
+        cluster.kill(2)
+        cluster.restart(2)
+
+    with processes(3) as cluster:
+        with later(1.0, hurt):
+            result = cluster.run(SOAK, duration_s=4)
+        assert cluster.incarnation(2) == 1
+    assert result.value("wrong") == 0
+    values = {(s.metric, s.node): s.value for s in result.samples}
+    for peer in (0, 1):
+        assert values[("lost", peer)] == 1
+        assert values[("met", peer)] == 3  # each other twice, once again
+        noticed = values[(f"lost/2.0/{peer}.0", 0)]
+        assert killed[0] <= noticed <= killed[0] + 1e9
+    assert values[("met", 2)] == 2
+    assert values[("rounds", 2)] > 10
+
+
+def test_a_stopped_node_is_slow_and_not_dead() -> None:
+    def pause() -> None:
+        cluster.stop(1)
+        time.sleep(0.5)
+        cluster.resume(1)
+
+    with processes(3) as cluster:
+        with later(0.5, pause):
+            result = cluster.run(SOAK, duration_s=2)
+        assert cluster.run(READS, duration_s=0.02).value("rate") > 0
+    assert result.value("wrong") == 0
+    assert {s.value for s in result.samples if s.metric == "lost"} == {0}
+    assert min(s.value for s in result.samples if s.metric == "rounds") > 10
+
+
+def test_a_stopped_node_fails_a_run_in_time_and_is_ended() -> None:
+    with processes(2) as cluster:
+        cluster.stop(1)
+        with pytest.raises(rd.Timeout, match=r"node (0, )?1 did not answer"):
+            cluster.run(READS, duration_s=0.02, timeout_s=1)
+
+
+@pytest.mark.parametrize("what", ["kill", "restart", "stop", "resume"])
+def test_what_is_not_there_cannot_be_hurt(what: str) -> None:
+    with processes(2) as cluster:
+        with pytest.raises(rd.InvalidArgument, match="node 2 is not one of 0 to 1"):
+            getattr(cluster, what)(2)
+        if what in ("stop", "resume"):
+            cluster.kill(1)
+            with pytest.raises(rd.Error, match="node 1 is down"):
+                getattr(cluster, what)(1)
+    with pytest.raises(rd.InvalidArgument, match="closed"):
+        getattr(cluster, what)(0)
+
+
+def test_the_soak_is_clean_in_every_world() -> None:
+    for cluster in (
+        rd.Cluster.sim(nodes=4, profile="cx5", seed=1),
+        rd.Cluster.local(nodes=3, fabric="shm", mode="thread"),
+    ):
+        with cluster:
+            result = cluster.run(
+                workload.Soak(interval_ns=10_000),
+                duration_s=0.05 if cluster.fabric == "sim" else 0.2,
+            )
+        assert result.value("wrong") == 0
+        assert result.value("lost") == 0
+        assert min(s.value for s in result.samples if s.metric == "rounds") > 10
