@@ -17,7 +17,7 @@ from .errors import CompletionError, Error, Exhausted, InvalidArgument, Timeout,
 from .experiment import Axis, Experiment, Point, Row
 
 if TYPE_CHECKING:
-    from . import claims, data, decide, figures, profiles, units, verbs, workload
+    from . import claims, data, decide, faults, figures, profiles, units, verbs, workload
     from .cluster import Cluster
     from .data import Data
     from .profiles import Profile
@@ -44,6 +44,7 @@ __all__ = [
     "claims",
     "data",
     "decide",
+    "faults",
     "figures",
     "profiles",
     "units",
@@ -51,7 +52,17 @@ __all__ = [
     "workload",
 ]
 
-_MODULES = ("claims", "data", "decide", "figures", "profiles", "units", "verbs", "workload")
+_MODULES = (
+    "claims",
+    "data",
+    "decide",
+    "faults",
+    "figures",
+    "profiles",
+    "units",
+    "verbs",
+    "workload",
+)
 _CLASSES = {"Cluster": "cluster", "Data": "data", "Profile": "profiles", "Result": "result"}
 
 

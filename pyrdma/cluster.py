@@ -50,6 +50,8 @@ class Cluster(ABC):
         seed: int = 1,
         overrides: Mapping[str, float] | None = None,
         cores_per_node: int | None = None,
+        memory: Literal["strong", "weak"] = "strong",
+        faults: Mapping[str, float] | None = None,
     ) -> SimulatedCluster:
         """Make a simulated cluster: virtual time, equal results for equal seeds.
 
@@ -63,6 +65,12 @@ class Cluster(ABC):
             Profile values to change, as ``{"link.rate_gbps": 100}``.
         cores_per_node
             The profile's if None; threads of a node take turns on them.
+        memory
+            ``strong``: a write is placed whole, in order, before its completion; ``weak``: late,
+            in pieces, in all the ways that verbs permit. Correctness is tested with ``weak``.
+        faults
+            What may go wrong, as ``{"loss": 0.01, "crash": 0.5, "heal_at_ns": 2e6}``; nothing if
+            None. See `pyrdma.faults`.
 
         Raises
         ------
@@ -73,7 +81,8 @@ class Cluster(ABC):
             loaded = Profile.load(profile.path, {**profile.overrides, **(overrides or {})})
         else:
             loaded = Profile.load(profile, overrides)
-        return SimulatedCluster(nodes, loaded, seed, cores_per_node or loaded.cores_per_node)
+        cores = cores_per_node or loaded.cores_per_node
+        return SimulatedCluster(nodes, loaded, seed, cores, memory, faults or {})
 
     @staticmethod
     def local(
@@ -197,6 +206,12 @@ class Cluster(ABC):
         return node
 
 
+def _nanoseconds(duration_s: float) -> int:
+    if not 0 <= duration_s <= 1e9:
+        raise InvalidArgument(f"duration_s is {duration_s}; allowed is 0 to 1e9 seconds")
+    return round(duration_s * 1e9)
+
+
 class _InProcess(Cluster):
     """A cluster whose nodes live in this process."""
 
@@ -241,11 +256,24 @@ class SimulatedCluster(_InProcess):
     fabric = "sim"
     clock = "virtual"
 
-    def __init__(self, nodes: int, profile: Profile, seed: int, cores_per_node: int) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        profile: Profile,
+        seed: int,
+        cores_per_node: int,
+        memory: str,
+        faults: Mapping[str, float],
+    ) -> None:
         self.profile = profile
         core: Any = native()
         cluster = core.sim.Cluster(
-            nodes=nodes, cores_per_node=cores_per_node, profile=profile.values(), seed=seed
+            nodes=nodes,
+            cores_per_node=cores_per_node,
+            profile=profile.values(),
+            seed=seed,
+            memory=memory,
+            faults=dict(faults),
         )
         super().__init__(nodes, seed, cluster)
 
@@ -253,6 +281,42 @@ class SimulatedCluster(_InProcess):
     def now_ns(self) -> int:
         """Virtual time."""
         return int(self._open.now_ns)
+
+    def fault_counters(self) -> dict[str, tuple[int, int]]:
+        """Return how often each fault fired, and how often it reached what it aims at."""
+        return dict(self._open.fault_counters())
+
+    def kill(self, node: int, crash: Literal["process", "host", "battery"] = "process") -> None:
+        """End a node; its peers get retry-exceeded and flushes.
+
+        Parameters
+        ----------
+        crash
+            ``process``: the machine stays up, files are whole; ``host``: power is lost, with what
+            was not synced; ``battery``: power is lost, files and registered memory are saved.
+        """
+        self._open.crash(self._check_node(node), crash)
+
+    def restart(self, node: int) -> None:
+        """Start a killed node again, at the same address."""
+        self._open.restart(self._check_node(node))
+
+    def pause(self, node: int, duration_s: float) -> None:
+        """Stop a node's threads for a while of virtual time; its NIC goes on serving peers."""
+        self._open.pause(self._check_node(node), _nanoseconds(duration_s))
+
+    def slow_down(self, node: int, shift: int, duration_s: float) -> None:
+        """Make a node's CPU and NIC ``2**shift`` times slower for a while of virtual time."""
+        self._open.slow_down(self._check_node(node), shift, _nanoseconds(duration_s))
+
+    def block(self, source: int, target: int, duration_s: float) -> None:
+        """Lose all that `source` sends to `target` for a while of virtual time."""
+        ends = self._check_node(source), self._check_node(target)
+        self._open.block(*ends, _nanoseconds(duration_s))
+
+    def heal(self) -> None:
+        """End all faults now: partitions, pauses and slowness; dead nodes come back."""
+        self._open.heal()
 
     def counters(self, node: int) -> dict[str, int]:
         """Return what the NIC of `node` counted, by name, since the cluster was made."""
@@ -265,7 +329,7 @@ class SimulatedCluster(_InProcess):
 
     @property
     def fingerprint(self) -> int:
-        """A hash of all event times and orders; equal runs have equal ones."""
+        """A hash of all event times, orders and random draws; equal runs have equal ones."""
         return int(self._open.fingerprint)
 
 

@@ -38,10 +38,26 @@ class SimSession final : public Session {
   sim::SimCluster& cluster() { return static_cast<SimWorld&>(world()).cluster; }
 };
 
+sim::MemoryModel memory_model(const std::string& name) {
+  if (name == "strong") return sim::MemoryModel::strong();
+  if (name == "weak") return sim::MemoryModel::weak();
+  throw Error(ErrorCode::kInvalidArgument,
+              "memory is '" + name + "'; the models are 'strong' and 'weak'");
+}
+
+sim::Crash crash_named(const std::string& name) {
+  if (name == "process") return sim::Crash::kProcess;
+  if (name == "host") return sim::Crash::kHost;
+  if (name == "battery") return sim::Crash::kHostBattery;
+  throw Error(ErrorCode::kInvalidArgument,
+              "crash is '" + name + "'; a node can crash as 'process', 'host' or 'battery'");
+}
+
 std::shared_ptr<SimSession> make_cluster(std::uint32_t nodes,
                                          const std::map<std::string, double>& profile,
                                          std::uint64_t seed, std::uint32_t cores_per_node,
-                                         Time time_limit_ns) {
+                                         Time time_limit_ns, const std::string& memory,
+                                         const std::map<std::string, double>& faults) {
   if (nodes == 0 || nodes > 65536)
     throw Error(ErrorCode::kInvalidArgument,
                 "nodes is " + std::to_string(nodes) + "; give 1 to 65536");
@@ -54,6 +70,8 @@ std::shared_ptr<SimSession> make_cluster(std::uint32_t nodes,
   options.profile = sim::SimProfile::from_values(profile);
   options.seed = seed;
   options.time_limit = time_limit_ns > 0 ? time_limit_ns : kForever;
+  options.memory = memory_model(memory);
+  options.faults = FaultOptions::from_values(faults);
   return std::make_shared<SimSession>(std::make_unique<SimWorld>(std::move(options)));
 }
 
@@ -64,6 +82,40 @@ py::list parameters() {
                         "min"_a = info.min, "max"_a = info.max,
                         "meaning"_a = std::string(info.meaning)));
   }
+  return all;
+}
+
+py::list faults() {
+  const char* draws[] = {"draw", "window", "run", "memory"};
+  py::list all;
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    const FaultInfo& info = fault_info(static_cast<Fault>(i));
+    all.append(py::dict("key"_a = std::string(info.key), "number"_a = std::string(info.number),
+                        "draw"_a = draws[static_cast<int>(info.draw)], "rate"_a = info.rate,
+                        "min_ns"_a = info.min, "max_ns"_a = info.max,
+                        "meaning"_a = std::string(info.meaning)));
+  }
+  return all;
+}
+
+std::map<std::string, double> random_faults(std::uint64_t seed, double probability) {
+  if (!(probability >= 0 && probability <= 1))
+    throw Error(ErrorCode::kInvalidArgument,
+                "probability is " + std::to_string(probability) + "; allowed is 0 to 1");
+  const FaultOptions drawn = FaultOptions::draw(seed, probability);
+  std::map<std::string, double> rates;
+  for (std::size_t i = 0; i < kFaults; ++i)
+    if (drawn.settings[i].rate > 0)
+      rates[std::string(fault_info(static_cast<Fault>(i)).key) + ".rate"] = drawn.settings[i].rate;
+  return rates;
+}
+
+py::dict fault_counters(SimSession& self) {
+  const FaultCounters counters = self.call([&] { return self.cluster().fault_counters(); });
+  py::dict all;
+  for (std::size_t i = 0; i < kFaults; ++i)
+    all[py::str(std::string(fault_info(static_cast<Fault>(i)).key))] =
+        py::make_tuple(counters.fired[i], counters.reached[i]);
   return all;
 }
 
@@ -86,10 +138,15 @@ void bind_sim(py::module_& module) {
   py::module_ sim_module = module.def_submodule("sim", "Clusters in virtual time.");
   sim_module.def("parameters", &parameters,
                  "Every parameter of a profile: name, unit, min, max, meaning.");
+  sim_module.def("faults", &faults,
+                 "Every fault: key, number, how it is drawn, rate and duration when on, meaning.");
+  sim_module.def("random_faults", &random_faults, py::arg("seed"), py::arg("probability") = 0.25,
+                 "The random subset of a seed: the rates of what is on.");
   py::class_<SimSession, Session, std::shared_ptr<SimSession>>(sim_module, "Cluster",
                                                                "A simulated cluster.")
       .def(py::init(&make_cluster), py::arg("nodes"), py::arg("profile"), py::arg("seed") = 1,
-           py::arg("cores_per_node") = 16, py::arg("time_limit_ns") = 0)
+           py::arg("cores_per_node") = 16, py::arg("time_limit_ns") = 0,
+           py::arg("memory") = "strong", py::arg("faults") = std::map<std::string, double>{})
       .def_property_readonly(
           "now_ns", [](SimSession& s) { return s.call([&] { return s.cluster().now(); }); },
           "Virtual time.")
@@ -100,7 +157,38 @@ void bind_sim(py::module_& module) {
           "fingerprint",
           [](SimSession& s) { return s.call([&] { return s.cluster().fingerprint(); }); },
           "Of all event times and orders: equal runs have equal ones.")
-      .def("counters", &counters, py::arg("node"), "What the node's NIC counted.");
+      .def("counters", &counters, py::arg("node"), "What the node's NIC counted.")
+      .def("fault_counters", &fault_counters, "How often each fault fired, and had its effect.")
+      .def(
+          "crash",
+          [](SimSession& s, NodeId node, const std::string& how) {
+            s.call([&] { s.cluster().kill(node, crash_named(how)); });
+          },
+          py::arg("node"), py::arg("how"), "Ends a node: 'process', 'host' or 'battery'.")
+      .def(
+          "restart", [](SimSession& s, NodeId node) { s.call([&] { s.cluster().restart(node); }); },
+          py::arg("node"), "Starts a crashed node again.")
+      .def(
+          "pause",
+          [](SimSession& s, NodeId node, Time ns) { s.call([&] { s.cluster().pause(node, ns); }); },
+          py::arg("node"), py::arg("duration_ns"), "Stops a node's threads; its NIC goes on.")
+      .def(
+          "slow_down",
+          [](SimSession& s, NodeId node, std::uint32_t shift, Time ns) {
+            s.call([&] { s.cluster().slow_down(node, shift, ns); });
+          },
+          py::arg("node"), py::arg("shift"), py::arg("duration_ns"),
+          "Makes a node 2^shift times slower.")
+      .def(
+          "block",
+          [](SimSession& s, NodeId from, NodeId to, Time ns) {
+            s.call([&] { s.cluster().block(from, to, ns); });
+          },
+          py::arg("source"), py::arg("target"), py::arg("duration_ns"),
+          "Loses what one node sends to another.")
+      .def(
+          "heal", [](SimSession& s) { s.call([&] { s.cluster().heal(); }); },
+          "Ends all faults now.");
 }
 
 }  // namespace pyrdma::bindings

@@ -1,9 +1,11 @@
 #include "fabric/sim/cluster.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
 #include "base/error.h"
+#include "fabric/hooks/faulty_device.h"
 #include "fabric/sim/device.h"
 #include "fabric/sim/fault_driver.h"
 #include "fabric/sim/queue_pair.h"
@@ -130,6 +132,7 @@ struct SimCluster::State {
   Fabric fabric;
   RendezvousTable rendezvous;
   std::vector<std::unique_ptr<SimDevice>> devices;
+  std::vector<std::unique_ptr<Device>> decorated;  // the same with faults at the interface
   std::optional<FaultDriver> driver;
   // Of the running run().
   const FunctionRef<void(Env&)>* program = nullptr;
@@ -165,6 +168,15 @@ SimCluster::SimCluster(SimOptions options) {
   }
   s.restart_expected.resize(s.options.nodes);
   s.driver.emplace(*this, s.fabric, s.envs, s.options);
+  bool decorate = false;
+  for (std::size_t i = 0; i < kFaults; ++i)
+    decorate = decorate || (kHookFaultsOfSim.has(static_cast<Fault>(i)) &&
+                            s.options.faults.settings[i].rate > 0);
+  for (NodeId node = 0; decorate && node < s.options.nodes; ++node) {
+    s.decorated.push_back(wrap_with_faults(
+        *s.devices[node], *s.envs[node], s.fabric.nics[node]->faults()->stream, kHookFaultsOfSim));
+    s.envs[node]->set_device(s.decorated.back().get());
+  }
 }
 
 SimCluster::~SimCluster() = default;
@@ -210,7 +222,10 @@ void SimCluster::kill(NodeId node, Crash crash) {
   if (dying.threads().killed) return;
   Nic& nic = *state_->fabric.nics[node];
   nic.die(crash == Crash::kHostBattery);
-  if (crash == Crash::kHostBattery) nic.save_memory();
+  if (crash == Crash::kHostBattery) {
+    nic.save_memory();
+    dying.disk().save();
+  }
   dying.disk().crash(crash == Crash::kHost);
   state_->scheduler.resume(dying.threads());
   state_->scheduler.kill(dying.threads());

@@ -52,6 +52,40 @@ void Nic::response_arrives(Message& message, Picos now) {
     response_completes(message, now);
 }
 
+// A response also acknowledges what was sent before it, unless that waits for data: then a response
+// has been lost, and the request is sent again (IBA 9.9.2.4).
+bool Nic::answers_in_order(QueuePairCore& qp, const Message& message, Picos now) {
+  while (qp.completed < message.sequence && !qp.entry(qp.completed).needs_data_back()) {
+    if ((qp.entry(qp.completed).flags & kSignaled) != 0) complete(qp, qp.completed);
+    ++qp.completed;
+  }
+  if (qp.next < qp.completed) {  // it was about to be sent again
+    qp.next = qp.completed;
+    qp.chunk_offset = 0;
+  }
+  const bool data_back = qp.entry(message.sequence).needs_data_back();
+  if (qp.completed < message.sequence || (data_back && message.offset > qp.response_offset)) {
+    if (qp.retry_pending() || message.epoch != qp.epoch) return false;  // it has been asked for
+    qp.retry_after_timeout = false;
+    schedule_retry(qp, qp.completed, now + times().tx_message, false);
+    return false;
+  }
+  if (!data_back) return true;
+  if (message.offset < qp.response_offset) return false;  // it came twice
+  if (!message.last) qp.response_offset = message.offset + message.length;
+  return true;
+}
+
+void Nic::complete(QueuePairCore& qp, std::uint64_t sequence) {
+  const SendEntry& entry = qp.entry(sequence);
+  Completion completion;
+  completion.wr_id = entry.wr_id;
+  completion.opcode = entry.opcode;
+  completion.qp_num = qp.number;
+  completion.byte_count = entry.needs_data_back() ? entry.length : 0;
+  qp.send_queue->push(completion, &qp, sequence + 1);
+}
+
 void Nic::response_completes(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
   const bool local = message.stage == Message::Stage::kLocalCompletes;
@@ -60,6 +94,7 @@ void Nic::response_completes(Message& message, Picos now) {
     return release(message);
   const SendEntry& entry = qp.entry(message.sequence);
   const bool data_back = entry.needs_data_back();
+  if (!local && !answers_in_order(qp, message, now)) return release(message);
   if (!local) trace("completes", message, now);
   if (message.status != Status::kSuccess) {
     fail(qp, message.sequence, message.status);
@@ -71,6 +106,7 @@ void Nic::response_completes(Message& message, Picos now) {
     return release(message);
   }
   if (!message.last && !local) return release(message);
+  qp.response_offset = 0;
   for (; qp.completed <= message.sequence; ++qp.completed)
     if (qp.completed < qp.next) qp.outstanding_reads -= qp.entry(qp.completed).needs_data_back();
   if (qp.next < qp.completed) {  // it was about to be sent again
@@ -79,12 +115,7 @@ void Nic::response_completes(Message& message, Picos now) {
   }
   qp.retries = 0;
   if ((entry.flags & kSignaled) != 0) {
-    Completion completion;
-    completion.wr_id = entry.wr_id;
-    completion.opcode = entry.opcode;
-    completion.qp_num = qp.number;
-    completion.byte_count = data_back ? entry.length : 0;
-    qp.send_queue->push(completion, &qp, message.sequence + 1);
+    complete(qp, message.sequence);
   } else if (data_back) {
     fabric_.scheduler.touch(env_.threads());
   }

@@ -15,7 +15,10 @@ void Reachability::block(std::uint32_t from, std::uint32_t to, Fault why, Picos 
   if (until > way.until) way = {until, why};
 }
 
-void Nic::set_faults(std::unique_ptr<NicFaults> faults) { faults_ = std::move(faults); }
+void Nic::set_faults(std::unique_ptr<NicFaults> faults) {
+  faults_ = std::move(faults);
+  env_.disk().set_faults(&faults_->stream);
+}
 
 void Nic::die(bool torn) {
   dead_ = true;

@@ -197,6 +197,8 @@ class Nic final : public SimEvent {
   // completer.cc
   void response_arrives(Message& message, Picos now);
   void response_completes(Message& message, Picos now);
+  bool answers_in_order(QueuePairCore& qp, const Message& message, Picos now);
+  static void complete(QueuePairCore& qp, std::uint64_t sequence);
   bool scatter(const QueuePairCore& qp, std::uint64_t sequence, Message& message,
                std::uint64_t mask = ~0ULL);
 

@@ -305,7 +305,8 @@ void SimQueuePair::modify(QpState next, const QpAddress* peer) {
     qp.send_queue->purge(qp);
     qp.receive_queue->purge(qp);
     qp.retired = qp.completed = qp.next = qp.posted = qp.expected = qp.awaited = 0;
-    qp.expected_offset = qp.outstanding_reads = qp.retries = qp.rnr_retries = 0;
+    qp.expected_offset = qp.response_offset = qp.outstanding_reads = qp.retries = qp.rnr_retries =
+        0;
     qp.blocked = false;
     qp.dc_target = nullptr;
   }

@@ -138,6 +138,7 @@ class QueuePairCore final : public SimEvent {
   std::uint32_t epoch = 0;
   std::uint64_t expected = 0;
   std::uint32_t expected_offset = 0;
+  std::uint32_t response_offset = 0;  // of the read that is being answered in pieces
   Picos last_execution = 0;
   Message* long_read = nullptr;     // being answered, piece by piece
   Message* first_behind = nullptr;  // answers that wait for it

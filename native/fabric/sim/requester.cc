@@ -186,6 +186,8 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
   if (entry.needs_data_back()) {
     message.length = 0;
     message.last = true;
+    // A read that is sent again goes on where its response broke off.
+    if (sequence == qp.completed) message.offset = qp.response_offset;
     message.has_payload = false;
     message.wire_bytes = fabric_.network.control().bytes;
     ++qp.outstanding_reads;

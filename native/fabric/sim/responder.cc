@@ -380,7 +380,6 @@ void Nic::answer(Message& message, Picos at, Picos now) {
                          message.total > fabric_.network.chunk_bytes();
   if (!long_read) return respond(message, at, now);
   qp.long_read = &message;
-  message.offset = 0;
   continue_read(message, now);
 }
 

@@ -1,0 +1,29 @@
+"""The faults of simulated clusters: what there is, and random subsets of it.
+
+``Cluster.sim(..., faults={"loss": 0.01, "crash.rate": 0.5, "heal_at_ns": 2e6})`` turns kinds on.
+A kind's rate is a probability for each opportunity (``draw``) or node (``run``), or a mean number
+in the cluster and virtual millisecond (``window``); what lasts has ``.min_ns`` and ``.max_ns``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .doctor import native
+
+__all__ = ["random", "table"]
+
+
+def table() -> list[dict[str, Any]]:
+    """Return every kind: key, number, draw, rate and durations when on, meaning."""
+    core: Any = native()
+    return list(core.sim.faults())
+
+
+def random(seed: int, probability: float = 0.25) -> dict[str, float]:
+    """Return the random subset of `seed`, as `Cluster.sim` takes it.
+
+    Each kind is on with `probability`, at 1/4 to 4 times the table's rate.
+    """
+    core: Any = native()
+    return dict(core.sim.random_faults(seed, probability))
