@@ -154,7 +154,8 @@ void Link::begin_round() {
   env.charge_copy(shared_.bytes);
   const std::size_t there = env.node() * Link::room(shared_.bytes);
   const RemoteRegion& to = remote_;
-  bool posted = qp_->write(sge(room.outbox, shared_.bytes), to, there + room.inbox, 0, 0);
+  bool posted = qp_->write(sge(room.outbox, shared_.bytes), to, there + room.inbox,
+                           wr_id(Kind::kWrite, 0), 0);
   posted &= qp_->read(sge(room.back, shared_.bytes), to, there + room.inbox, wr_id(Kind::kRead, 0));
   posted &= qp_->fetch_add(sge(room.old, 8), to, there + room.counter, 1, wr_id(Kind::kAdd, 0));
   posted &= qp_->send(sge(room.message, kMessage), wr_id(Kind::kSend, 0));
@@ -177,6 +178,8 @@ void Link::complete(const Completion& completion) {
       break;
     case Kind::kSend:
       break;
+    case Kind::kWrite:
+      return expect(false);  // it was not asked to complete
     case Kind::kReceive:
       return check_message(static_cast<std::uint32_t>(completion.wr_id >> 24 & 0xff));
   }

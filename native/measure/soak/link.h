@@ -70,7 +70,7 @@ class Link {
 
  private:
   enum class State : std::uint8_t { kAbsent, kMeeting, kUp };
-  enum class Kind : std::uint8_t { kRead, kAdd, kSend, kReceive };
+  enum class Kind : std::uint8_t { kWrite, kRead, kAdd, kSend, kReceive };
 
   std::uint64_t wr_id(Kind kind, std::uint32_t slot) const;
   std::uint64_t word(NodeId from, std::uint32_t incarnation, std::uint64_t round,
