@@ -105,7 +105,7 @@ class Profile:
         path = find(name_or_path)
         try:
             document = tomllib.loads(path.read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidArgument(f"{path}: not valid TOML: {error}") from None
         except OSError as error:
             raise InvalidArgument(f"{path}: cannot be read: {error.strerror}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import struct
 import tempfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ SCHEMA = 1
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
 _LOWEST_NS, _HIGHEST_NS, _DIGITS = 1, 3_600_000_000_000, 3
+_HEADER = struct.Struct(">IIIIQQd")  # of a V2 histogram
 
 # Units whose values of several threads add up; all others have no total.
 _ADDITIVE = {"op/s", "byte/s", "op", "byte", "B", "count"}
@@ -57,7 +59,11 @@ class Latency:
 
         self._merged: Any = HdrHistogram(_LOWEST_NS, _HIGHEST_NS, _DIGITS)
         for payload in encoded:
-            self._merged.add(HdrHistogram.decode(wrap(payload)))
+            check_payload(payload)
+            try:
+                self._merged.add(HdrHistogram.decode(wrap(payload)))
+            except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+                raise InvalidArgument(f"a histogram cannot be decoded: {error}") from None
 
     def percentile(self, percentile: float) -> float:
         """Return the latency in ns that `percentile` percent of operations do not exceed."""
@@ -83,6 +89,22 @@ class Latency:
     def encode(self) -> str:
         """Return the merged histogram as an HdrHistogram V2 text, as its own tools read it."""
         return str(self._merged.encode().decode())
+
+
+def check_payload(payload: bytes) -> None:
+    """Refuse what is no V2 histogram of our range before a decoder makes room for its range.
+
+    Raises
+    ------
+    InvalidArgument
+        Cookie, length or range are others.
+    """
+    ours = (0x1C849313, len(payload) - _HEADER.size, 0, _DIGITS, _LOWEST_NS, _HIGHEST_NS)
+    if len(payload) < _HEADER.size or _HEADER.unpack_from(payload)[:6] != ours:
+        raise InvalidArgument(
+            f"{len(payload)} bytes that are no histogram of {_LOWEST_NS} ns to 1 h with "
+            f"{_DIGITS} digits"
+        )
 
 
 def wrap(payload: bytes) -> bytes:
@@ -206,10 +228,29 @@ class Result:
 
     @classmethod
     def load(cls, folder: str | Path) -> Result:
-        """Read what `save` wrote."""
-        import pandas as pd
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        InvalidArgument
+            A file is missing or damaged, or another version wrote it.
+        """
+        from pyarrow.lib import ArrowException
 
         source = Path(folder)
+        try:
+            return cls._load(source)
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+            if isinstance(error, InvalidArgument):
+                raise
+            raise InvalidArgument(f"{source} holds no result: {error}; measure again") from None
+        except (OSError, MemoryError, RecursionError, ArrowException) as error:
+            raise InvalidArgument(f"{source} cannot be read: {error}; measure again") from None
+
+    @classmethod
+    def _load(cls, source: Path) -> Result:
+        import pandas as pd
+
         document = json.loads((source / "run.json").read_text(encoding="utf-8"))
         if document.get("schema") != SCHEMA:
             raise InvalidArgument(
@@ -224,6 +265,7 @@ class Result:
         ]
         histograms: dict[str, list[bytes]] = {}
         for row in pd.read_parquet(source / "hist.parquet").itertuples():
+            check_payload(row.payload)
             histograms.setdefault(str(row.operation), []).append(bytes(row.payload))
         fields = ("fabric", "clock", "seed", "flags", "params")
         return cls(samples, histograms, **{name: document[name] for name in fields})

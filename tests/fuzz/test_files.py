@@ -1,0 +1,64 @@
+"""Damaged files: refused by name, never a traceback of the parser's, never executed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import pyrdma as rd
+from pyrdma import workload
+from pyrdma.profiles import FOLDER, Profile
+from tests.fuzz.hostile import inputs
+
+
+def test_any_profile_is_read_or_refused(tmp_path: Path) -> None:
+    good = (FOLDER / "cx5.toml").read_bytes()
+    lines = good.splitlines(keepends=True)
+    file = tmp_path / "some.toml"
+    refusals = []
+    for content in inputs([good, b"".join(lines[:20]), b""]):
+        file.write_bytes(content)
+        try:
+            profile = Profile.load(file)
+        except rd.InvalidArgument as error:
+            refusals.append(str(error))
+        else:
+            assert len(profile.values()) == len(profile.parameters)
+    assert len(refusals) > 50
+    assert all(str(file) in refusal for refusal in refusals)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    load = workload.VerbsLoad(op="read", mode="latency")
+    with rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster:
+        result = cluster.run(load, duration_s=20e-6)
+    return result.save(tmp_path_factory.mktemp("result") / "saved")
+
+
+@pytest.mark.parametrize("name", ["run.json", "results.parquet", "hist.parquet"])
+def test_any_result_is_read_or_refused(saved: Path, tmp_path: Path, name: str) -> None:
+    for file in saved.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    good = (saved / name).read_bytes()
+    refusals = []
+    for content in inputs([good]):
+        (tmp_path / name).write_bytes(content)
+        try:
+            result = rd.Result.load(tmp_path)
+            for operation in result.histograms:
+                result.latency(operation)
+        except rd.Error as error:
+            refusals.append(str(error))
+    assert len(refusals) > 50
+    assert all(str(tmp_path) in text or "histogram" in text for text in refusals)
+
+
+def test_a_result_is_data(saved: Path) -> None:
+    for file in saved.iterdir():
+        content = file.read_bytes()
+        assert not content.startswith((b"\x80\x04", b"\x80\x05")), f"{file.name} is a pickle"
+    document = json.loads((saved / "run.json").read_text(encoding="utf-8"))
+    assert document["schema"]
