@@ -63,9 +63,7 @@ Fault Nic::cut_off(const Nic& sender, Picos now) const {
   return Fault::kCount;
 }
 
-bool Nic::meddle(Message& message, Picos now) {
-  if (faults_ == nullptr && fabric_.reachability.empty()) [[likely]]
-    return false;
+bool Nic::meddle_with(Message& message, Picos now) {
   const bool response = message.stage == Message::Stage::kResponseArrives;
   QueuePairCore& qp = *message.initiator;
   const Nic& sender = response ? *message.target : qp.nic;

@@ -9,7 +9,7 @@ constexpr Picos kLongestGap = 300 * kPicosPerNano;  // between two looks at memo
 }  // namespace
 
 // A write reaches memory: now, or piece by piece later.
-void Nic::place_write(Message& message, const Region& region, std::byte* to, Picos now) {
+void Nic::place_weakly(Message& message, const Region& region, std::byte* to, Picos now) {
   QueuePairCore& qp = *message.initiator;
   if (qp.crashed && faults_ != nullptr && faults_->stream.fire(Fault::torn_crash)) {
     // The sender died while the message was leaving: any of its lines may be there (F14), on a NIC

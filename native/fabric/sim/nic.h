@@ -176,7 +176,11 @@ class Nic final : public SimEvent {
   void fail_receive(QueuePairCore& target, Status status);
   const Region* accessible(const Message& message, const QueuePairCore& target, std::uint64_t addr,
                            std::uint64_t bytes, std::uint32_t access) const;
-  void place_write(Message& message, const Region& region, std::byte* to, Picos now);
+  void place_write(Message& message, const Region& region, std::byte* to, Picos now) {
+    if (memory_.is_weak() || faults_ != nullptr) return place_weakly(message, region, to, now);
+    std::memcpy(to, message.payload(), message.length);
+  }
+  void place_weakly(Message& message, const Region& region, std::byte* to, Picos now);
   void drain(QueuePairCore& initiator);
   bool draws(double probability) {
     return probability > 0 && memory_draws_.uniform() < probability;
@@ -186,7 +190,12 @@ class Nic final : public SimEvent {
 
   // meddle.cc
   /// True when a fault has taken the packet off its way.
-  bool meddle(Message& message, Picos now);
+  bool meddle(Message& message, Picos now) {
+    if (faults_ == nullptr && fabric_.reachability.empty()) [[likely]]
+      return false;
+    return meddle_with(message, now);
+  }
+  bool meddle_with(Message& message, Picos now);
   void arrive_again(const Message& message, Picos when);
   Fault cut_off(const Nic& sender, Picos now) const;
   void respond(Message& message, Picos at, Picos now);
