@@ -1,0 +1,156 @@
+#include "check/history.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace pyrdma::check {
+
+namespace {
+
+struct FunctionName {
+  const char* name;
+  bool point;
+};
+
+constexpr std::array<FunctionName, kFunctions> kNames = {{
+    {"read", false},    {"write", false},   {"cas", false},     {"fetch_add", false},
+    {"add", false},     {"get", false},     {"put", false},     {"insert", false},
+    {"delete", false},  {"enq", false},     {"deq", false},     {"lock", false},
+    {"unlock", false},  {"barrier", false}, {"bcast", false},   {"rpc", false},
+    {"deliver", true},  {"view", true},     {"exec", true},     {"leader", true},
+    {"follower", true}, {"append", true},   {"truncate", true}, {"commit", true},
+    {"apply", true},    {"snapshot", true}, {"recover", true},  {"post", true},
+    {"comp", true},     {"persist", true},
+}};
+
+constexpr std::array<std::pair<std::string_view, Function>, 7> kAliases = {{
+    {"enqueue", Function::kEnq},
+    {"dequeue", Function::kDeq},
+    {"acquire", Function::kLock},
+    {"release", Function::kUnlock},
+    {"fetch-add", Function::kFetchAdd},
+    {"compare-and-set", Function::kCas},
+    {"compare_swap", Function::kCas},
+}};
+
+constexpr std::array<const char*, 4> kTypes = {"invoke", "ok", "fail", "info"};
+
+std::string_view without_colon(std::string_view name) {
+  if (!name.empty() && name.front() == ':') name.remove_prefix(1);
+  return name;
+}
+
+}  // namespace
+
+const char* to_string(EventType type) { return kTypes[static_cast<std::size_t>(type)]; }
+const char* to_string(Function f) { return kNames[static_cast<std::size_t>(f)].name; }
+bool may_be_point(Function f) { return kNames[static_cast<std::size_t>(f)].point; }
+
+std::optional<Function> function_named(std::string_view name) {
+  name = without_colon(name);
+  for (std::size_t i = 0; i < kNames.size(); ++i)
+    if (name == kNames[i].name) return static_cast<Function>(i);
+  for (const auto& [alias, f] : kAliases)
+    if (name == alias) return f;
+  return std::nullopt;
+}
+
+std::optional<EventType> event_type_named(std::string_view name) {
+  name = without_colon(name);
+  for (std::size_t i = 0; i < kTypes.size(); ++i)
+    if (name == kTypes[i]) return static_cast<EventType>(i);
+  return std::nullopt;
+}
+
+Value History::text(std::string_view text) {
+  const auto [found, fresh] =
+      text_ids_.try_emplace(std::string(text), static_cast<std::int64_t>(texts_.size()));
+  if (fresh) texts_.emplace_back(text);
+  return {Value::Kind::kText, found->second, 0};
+}
+
+Value History::list(std::span<const Value> elements) {
+  if (elements.size() == 2 && elements[0].is_integer() && elements[1].is_integer())
+    return Value::pair(elements[0].a, elements[1].a);
+  std::uint64_t hash = elements.size();
+  for (const Value& element : elements) hash = mix64(hash ^ ValueHash{}(element));
+  const auto [begin, end] = list_ids_.equal_range(hash);
+  for (auto i = begin; i != end; ++i)
+    if (std::ranges::equal(lists_[static_cast<std::size_t>(i->second)], elements))
+      return {Value::Kind::kList, i->second, 0};
+  const auto id = static_cast<std::int64_t>(lists_.size());
+  lists_.emplace_back(elements.begin(), elements.end());
+  list_ids_.emplace(hash, id);
+  return {Value::Kind::kList, id, 0};
+}
+
+const std::string& History::text_of(const Value& value) const {
+  PYRDMA_ASSERT(value.kind == Value::Kind::kText);
+  return texts_.at(static_cast<std::size_t>(value.a));
+}
+
+std::size_t History::size_of(const Value& value) const {
+  if (value.kind == Value::Kind::kPair) return 2;
+  if (value.kind == Value::Kind::kList) return lists_.at(static_cast<std::size_t>(value.a)).size();
+  return 0;
+}
+
+Value History::element(const Value& value, std::size_t index) const {
+  if (value.kind == Value::Kind::kPair) return Value::integer(index == 0 ? value.a : value.b);
+  PYRDMA_ASSERT(value.kind == Value::Kind::kList);
+  return lists_.at(static_cast<std::size_t>(value.a)).at(index);
+}
+
+std::string History::show(const Value& value) const {
+  switch (value.kind) {
+    case Value::Kind::kNone:
+      return "nil";
+    case Value::Kind::kBool:
+      return value.a != 0 ? "true" : "false";
+    case Value::Kind::kInteger:
+      return std::to_string(value.a);
+    case Value::Kind::kText:
+      return '"' + text_of(value) + '"';
+    case Value::Kind::kPair:
+    case Value::Kind::kList:
+      break;
+  }
+  std::string shown = "[";
+  for (std::size_t i = 0; i < size_of(value); ++i) {
+    if (i > 0) shown += ' ';
+    shown += show(element(value, i));
+  }
+  return shown + ']';
+}
+
+Value History::adopt(const History& other, const Value& value) {
+  if (value.kind == Value::Kind::kText) return text(other.text_of(value));
+  if (value.kind != Value::Kind::kList) return value;
+  std::vector<Value> elements;
+  for (std::size_t i = 0; i < other.size_of(value); ++i)
+    elements.push_back(adopt(other, other.element(value, i)));
+  return list(elements);
+}
+
+History History::merge(std::span<const History> parts) {
+  History all;
+  for (const History& part : parts) {
+    if (&part == &parts.front()) all.header = part.header;
+    for (Event event : part.events_) {
+      event.key = all.adopt(part, event.key);
+      event.value = all.adopt(part, event.value);
+      all.events_.push_back(event);
+    }
+  }
+  if (!parts.empty()) all.header.initial = all.adopt(parts.front(), all.header.initial);
+  std::stable_sort(all.events_.begin(), all.events_.end(), [](const Event& x, const Event& y) {
+    const bool x_ends = x.type != EventType::kInvoke, y_ends = y.type != EventType::kInvoke;
+    return x.time != y.time ? x.time < y.time : x_ends < y_ends;
+  });
+  return all;
+}
+
+}  // namespace pyrdma::check

@@ -1,0 +1,162 @@
+// A history: what clients asked and were told, and what went on inside, in the order in which it
+// happened. Recording an event is a push_back of a plain structure; text and lists are interned, so
+// that two values are equal exactly when their three fields are.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/units.h"
+
+namespace pyrdma::check {
+
+/// Nothing, a truth value, a whole number, a pair of whole numbers, or a text or list of one
+/// History (`a` is its number there).
+struct Value {
+  enum class Kind : std::uint8_t { kNone, kBool, kInteger, kPair, kText, kList };
+  Kind kind = Kind::kNone;
+  std::int64_t a = 0;
+  std::int64_t b = 0;
+
+  static constexpr Value none() { return {}; }
+  static constexpr Value boolean(bool value) { return {Kind::kBool, value ? 1 : 0, 0}; }
+  static constexpr Value integer(std::int64_t value) { return {Kind::kInteger, value, 0}; }
+  static constexpr Value pair(std::int64_t a, std::int64_t b) { return {Kind::kPair, a, b}; }
+  constexpr bool is_none() const { return kind == Kind::kNone; }
+  constexpr bool is_integer() const { return kind == Kind::kInteger; }
+  constexpr bool is_bool() const { return kind == Kind::kBool; }
+  bool operator==(const Value&) const = default;
+};
+
+struct ValueHash {
+  std::size_t operator()(const Value& value) const {
+    return mix64(
+        static_cast<std::uint64_t>(value.a) ^
+        mix64(static_cast<std::uint64_t>(value.b) ^ static_cast<std::uint64_t>(value.kind)));
+  }
+};
+
+/// ok: it happened, with this result. fail: it certainly did not happen. info: nobody knows.
+enum class EventType : std::uint8_t { kInvoke, kOk, kFail, kInfo };
+
+enum class Function : std::uint8_t {
+  kRead,
+  kWrite,
+  kCas,
+  kFetchAdd,
+  kAdd,  // registers, counters
+  kGet,
+  kPut,
+  kInsert,
+  kDelete,  // maps
+  kEnq,
+  kDeq,
+  kLock,
+  kUnlock,
+  kBarrier,  // objects
+  kBcast,
+  kRpc,  // messages, seen by the client
+  kDeliver,
+  kView,
+  kExec,  // and from inside
+  kLeader,
+  kFollower,
+  kAppend,
+  kTruncate,
+  kCommit,
+  kApply,
+  kSnapshot,  // Raft
+  kRecover,
+  kPost,
+  kComp,
+  kPersist,
+};
+inline constexpr int kFunctions = static_cast<int>(Function::kPersist) + 1;
+
+const char* to_string(EventType type);
+const char* to_string(Function f);
+/// By name, a Jepsen name (`enqueue`, `acquire`, ...) or a Jepsen keyword (`:read`).
+std::optional<Function> function_named(std::string_view name);
+std::optional<EventType> event_type_named(std::string_view name);
+/// White-box events are points: recorded as `info` (or `ok`) without an invocation.
+bool may_be_point(Function f);
+
+struct Event {
+  Time time = 0;
+  Value key;
+  Value value;
+  std::int64_t epoch = -1;  // view, term or incarnation; -1: none
+  std::int64_t op = -1;     // tells the operations of a process apart that has several open
+  std::int32_t process = 0;
+  std::int32_t node = -1;
+  EventType type = EventType::kInvoke;
+  Function f = Function::kRead;
+};
+
+struct Header {
+  std::uint64_t seed = 0;
+  std::string git;
+  std::string config;
+  std::string fault_plan;  // hash of the faults that were planned
+  std::string model;
+  Value initial;  // of every register, counter or key
+};
+
+/// Not thread-safe: threads record into histories of their own, merged afterwards.
+class History {
+ public:
+  Header header;
+
+  /// Returns the event's index.
+  std::size_t append(const Event& event) {
+    events_.push_back(event);
+    return events_.size() - 1;
+  }
+  std::size_t invoke(Time time, std::int32_t process, Function f, Value key, Value value,
+                     std::int64_t op = -1) {
+    return append({time, key, value, -1, op, process, -1, EventType::kInvoke, f});
+  }
+  /// The end of the process's open operation (of the one called `op`, when it has several).
+  std::size_t complete(Time time, std::int32_t process, EventType type, Function f, Value key,
+                       Value value, std::int64_t op = -1) {
+    return append({time, key, value, -1, op, process, -1, type, f});
+  }
+  /// Something seen from inside a node.
+  std::size_t point(Time time, std::int32_t node, Function f, Value key, Value value,
+                    std::int64_t epoch = -1) {
+    return append({time, key, value, epoch, -1, node, node, EventType::kInfo, f});
+  }
+
+  const std::vector<Event>& events() const { return events_; }
+  void reserve(std::size_t events) { events_.reserve(events); }
+  void clear() { events_.clear(); }
+
+  Value text(std::string_view text);
+  /// Two whole numbers become a pair. Elements are scalars: no lists in lists.
+  Value list(std::span<const Value> elements);
+  const std::string& text_of(const Value& value) const;
+  std::size_t size_of(const Value& value) const;               // of a pair or list, else 0
+  Value element(const Value& value, std::size_t index) const;  // of a pair or list
+  std::string show(const Value& value) const;                  // for people: nil, 3, [1 2], "x"
+
+  /// One history from those of several threads, by time. At equal times invocations come first, so
+  /// that a coarse clock never orders operations that overlapped.
+  static History merge(std::span<const History> parts);
+
+ private:
+  Value adopt(const History& other, const Value& value);
+
+  std::vector<Event> events_;
+  std::vector<std::string> texts_;
+  std::unordered_map<std::string, std::int64_t> text_ids_;
+  std::vector<std::vector<Value>> lists_;
+  std::unordered_multimap<std::uint64_t, std::int64_t> list_ids_;  // by hash of the content
+};
+
+}  // namespace pyrdma::check

@@ -1,0 +1,162 @@
+#include "check/history_json.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "check/check.h"
+#include "check/histories_test.h"
+
+namespace pyrdma::check {
+namespace {
+
+TEST(HistoryJson, WhatIsWrittenIsReadAgain) {
+  History history;
+  history.header = {~0ULL, "abc", "nodes = 5 \"x\"\n", "f00", "register", Value::integer(0)};
+  const Value name = history.text("k\\\"\t\xc3\xa9");
+  const std::array elements = {Value::none(), Value::boolean(true), name, Value::integer(-7)};
+  history.invoke(1, 0, Function::kWrite, name, history.list(elements), 9);
+  history.complete(2, 0, EventType::kOk, Function::kWrite, name, Value::none(), 9);
+  history.invoke(3, 1, Function::kCas, Value::integer(3), Value::pair(1, 2));
+  history.complete(4, 1, EventType::kInfo, Function::kCas, Value::integer(3), Value::none());
+  history.point(5, 2, Function::kDeliver, Value::none(), Value::pair(1, 2), 4);
+  const std::string text = to_json(history);
+  const ParsedHistory parsed = parse_history(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.message();
+  EXPECT_EQ(to_json(parsed.history), text);
+  EXPECT_EQ(parsed.history.header.seed, ~0ULL);
+  EXPECT_EQ(parsed.history.header.config, history.header.config);
+  EXPECT_EQ(parsed.history.show(parsed.history.events()[0].value),
+            history.show(history.list(elements)));
+}
+
+TEST(HistoryJson, ReadsWhatJepsenWrites) {
+  const ParsedHistory parsed = parse_history(
+      R"({"type": ":invoke", "f": ":enqueue", "value": 1, "process": 0, "time": 3, "error": {"a": [1.5e3, {}]}})"
+      "\n\n"
+      R"({"type":"info","f":"start-partition","value":{"n1":["n2"]},"process":":nemesis"})"
+      "\r\n"
+      R"({"type":"ok","f":"enqueue","value":1,"process":0,"index":7})");
+  // A value of the nemesis is not of a history's kinds.
+  EXPECT_NE(parsed.message().find("line 3, column"), std::string::npos) << parsed.message();
+  const ParsedHistory good = parse_history(
+      R"({"type":"invoke","f":"enqueue","value":1,"process":0,"index":4})"
+      "\n"
+      R"({"type":"info","f":"start-partition","value":null,"process":"nemesis","index":5})"
+      "\n"
+      R"({"type":"ok","f":"enqueue","value":1,"process":0,"index":7})");
+  ASSERT_TRUE(good.ok()) << good.message();
+  ASSERT_EQ(good.history.events().size(), 2U);
+  EXPECT_EQ(good.history.events()[0].f, Function::kEnq);
+}
+
+struct Bad {
+  const char* text;
+  const char* words;
+};
+
+TEST(HistoryJson, SaysWhatIsWrongAndWhere) {
+  const std::string first = R"({"seed":1,"model":"register"})"
+                            "\n";
+  const std::array<Bad, 22> all = {{
+      {"x", "line 2, column 1: expected '{' to begin an event, found 'x'"},
+      {"{", "expected '\"' to begin a text, found the end of the line"},
+      {R"({"process":0,"type":"invoke"})", "the event has no \"f\""},
+      {R"({"process":0,"type":"maybe","f":"read"})", "type is \"maybe\"; it must be invoke, ok"},
+      {R"({"process":0,"type":"ok","f":"jump"})", "f is \"jump\"; it must be one of read write"},
+      {R"({"process":-1,"type":"ok","f":"read"})", "process is -1; it must be 0 to 2147483647"},
+      {R"({"process":1.5,"type":"ok","f":"read"})", "process is 1.5; it must be a whole number"},
+      {R"({"process":0,"process":0})", "\"process\" is given twice"},
+      {R"({"process":0,"value":[[1]]})", "an element of a list must be null, true, false"},
+      {R"({"process":0,"value":1e99})", "value is 1e99; it must be a whole number of 64 bits"},
+      {R"({"process":0,"value":99999999999999999999})", "it must be a whole number of 64 bits"},
+      {R"({"process":0,"value":01})", "JSON has no leading zeros"},
+      {R"({"process":0,"value":nil})", "expected null"},
+      {R"({"process":0,"value":"\x"})", "unknown escape 'x'"},
+      {R"({"process":0,"value":"\ud800"})", "one half of a surrogate pair"},
+      {"{\"process\":0,\"value\":\"\xff\"}", "not valid UTF-8 at byte 0xff"},
+      {"{\"process\":0,\"value\":\"\x01\"}", "a text holds byte 0x01"},
+      {R"({"process":0,"type":"ok","f":"read"} 1)", "nothing may follow the object; found '1'"},
+      {R"({"process":0,"type":"ok","f":"read"})", "ends a read that it did not invoke"},
+      {R"({"index":3,"process":0,"type":"invoke","f":"read"})"
+       "\n"
+       R"({"index":3,"process":1,"type":"invoke","f":"read"})",
+       "line 3, column 1: index 3 comes after 3"},
+      {R"({"process":0,"type":"invoke","f":"read"})"
+       "\n"
+       R"({"process":0,"type":"invoke","f":"read"})",
+       "line 3, column 1: process 0 invokes read while its read (event 0) is open"},
+      {R"({"process":0,"type":"invoke","f":"read"})"
+       "\n"
+       R"({"process":0,"type":"ok","f":"write"})",
+       "ends a write, but what it invoked is a read"},
+  }};
+  for (const Bad& bad : all) {
+    const ParsedHistory parsed = parse_history(first + bad.text);
+    EXPECT_NE(parsed.message().find(bad.words), std::string::npos) << bad.text << "\n"
+                                                                   << parsed.message();
+  }
+}
+
+TEST(HistoryJson, KeepsItsLimits) {
+  const std::string nested(100, '[');
+  EXPECT_NE(parse_history("{\"process\":0,\"more\":" + nested).error.find("nested more than 32"),
+            std::string::npos);
+  const std::string event = "{\"process\":0,\"type\":\"info\",\"f\":\"view\"}\n";
+  EXPECT_NE(parse_history(event + event + event, {1000, 2}).error.find("more than 2 events"),
+            std::string::npos);
+  EXPECT_NE(parse_history(event, {10, 2}).error.find("longer than 10 bytes"), std::string::npos);
+}
+
+/// Histories cut, mixed and with random bytes: an answer or an error, never more.
+TEST(HistoryJson, SurvivesRandomChanges) {
+  Rng rng(11, 0, "garbage");
+  const std::string syntax = "{}[]\",:0123456789-.eE\\unltrf \n";
+  int read = 0;
+  for (int i = 0; i < 20'000 / testing::kScale; ++i) {
+    testing::Plan plan{static_cast<ModelKind>(rng.below(5)), 5, 3, 3};
+    plan.info_percent = 10;
+    std::string text = to_json(testing::make_history(plan, rng));
+    for (std::uint64_t n = rng.below(4) + 1; n > 0; --n) {
+      const std::size_t at = rng.below(text.size());
+      const std::uint64_t how = rng.below(4);
+      if (how == 0) text[at] = static_cast<char>(rng());
+      if (how == 1) text[at] = syntax[rng.below(syntax.size())];
+      if (how == 2) text.erase(at, rng.below(20));
+      if (how == 3) text.insert(at, text.substr(rng.below(text.size()), rng.below(30)));
+      if (text.empty()) text = "{";
+    }
+    const ParsedHistory parsed = parse_history(text);
+    read += parsed.ok();
+    EXPECT_EQ(parsed.ok(), parsed.line == 0);
+    if (!parsed.ok()) continue;
+    for (const std::string& model : model_names()) {
+      try {
+        check_history(parsed.history, model, {.configurations = 1000});
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      }
+    }
+  }
+  EXPECT_GT(read, 100 / testing::kScale);
+}
+
+TEST(History, MergesByTimeAndBeginningsFirst) {
+  std::array<History, 2> parts;
+  parts[0].invoke(10, 0, Function::kWrite, parts[0].text("x"), Value::integer(1));
+  parts[0].complete(20, 0, EventType::kOk, Function::kWrite, parts[0].text("x"), Value::none());
+  parts[1].text("other");
+  parts[1].invoke(20, 1, Function::kRead, parts[1].text("x"), Value::none());
+  parts[1].complete(30, 1, EventType::kOk, Function::kRead, parts[1].text("x"), Value::none());
+  const History all = History::merge(parts);
+  ASSERT_EQ(all.events().size(), 4U);
+  EXPECT_EQ(all.events()[1].f, Function::kRead);
+  EXPECT_EQ(all.events()[1].key, all.events()[0].key);
+  EXPECT_EQ(check_history(all, "register").answer, Answer::kYes);
+}
+
+}  // namespace
+}  // namespace pyrdma::check

@@ -1,0 +1,192 @@
+#include "check/linearizability.h"
+
+#include <algorithm>
+#include <memory>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "check/search.h"
+#include "check/window.h"
+
+namespace pyrdma::check {
+
+namespace {
+
+struct Object {
+  Value key;
+  std::vector<Operation> ops;
+  std::unique_ptr<Search> search;
+};
+
+std::vector<Object> objects_of(const History& history, ModelKind kind, std::uint64_t& count) {
+  const Operations paired = pair_operations(history);
+  if (!paired.error.empty())
+    throw Error(ErrorCode::kInvalidArgument,
+                "event " + std::to_string(paired.error_event) + ": " + paired.error);
+  std::vector<Object> objects;
+  std::unordered_map<Value, std::size_t, ValueHash> by_key;
+  for (const Operation& op : paired.all) {
+    const std::string wrong = complaint(kind, history, op);
+    if (!wrong.empty()) throw Error(ErrorCode::kInvalidArgument, wrong);
+    ++count;
+    if (!op.known() && !may_change(op)) continue;
+    const auto [at, fresh] = by_key.try_emplace(op.key, objects.size());
+    if (fresh) objects.push_back({op.key, {}, nullptr});
+    objects[at->second].ops.push_back(op);
+  }
+  return objects;
+}
+
+std::string pad(std::string text, std::size_t width) {
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
+
+std::string name_of(const History& history, ModelKind kind, const Value& key) {
+  const std::string model = to_string(kind);
+  return key.is_none() ? "the " + model : model + ", key " + history.show(key);
+}
+
+std::string explain(const History& history, const std::string& name, const Window& window) {
+  const auto& ops = window.operations;
+  std::string text =
+      name + ": " + std::to_string(ops.size()) +
+      (ops.size() == 1 ? " operation that no order explains"
+                       : " operations that no order explains") +
+      (window.from_anywhere ? ", whatever was there before\n" : ", from the initial value on\n");
+  std::size_t width = 0;
+  for (const WindowOperation& w : ops) width = std::max(width, describe(history, w.op).size());
+  std::vector<const WindowOperation*> order;
+  for (const WindowOperation& w : ops) {
+    const std::string end = w.op.known() ? std::to_string(w.op.return_time) : "?";
+    text +=
+        "  " + pad("process " + std::to_string(w.op.process), 12) +
+        pad(describe(history, w.op), width) + "  " +
+        pad(std::to_string(w.op.call_time) + " .. " + end + " ns", 24) + "  " +
+        pad(w.op.known() ? "events " + std::to_string(w.op.call) + ", " + std::to_string(w.op.ret)
+                         : "event " + std::to_string(w.op.call),
+            18) +
+        (w.impossible ? "  <- impossible"
+         : w.optional ? "  (may end later, or not at all)"
+                      : "");
+    while (text.back() == ' ') text.pop_back();
+    text += '\n';
+    if (w.place >= 0) order.push_back(&w);
+  }
+  std::ranges::sort(order, {}, &WindowOperation::place);
+  text += "  longest order: ";
+  for (const WindowOperation* w : order) {
+    if (w != order.front()) text += ", ";
+    text += describe(history, w->op);
+  }
+  text += order.empty() ? "none\n" : "\n";
+  for (const WindowOperation& w : ops)
+    if (w.impossible)
+      text += "  then " + describe(history, w.op) + " (" + where(w.op) +
+              ") would have to come, and cannot\n";
+  return text;
+}
+
+class Rounds {
+ public:
+  Rounds(const History& history, ModelKind kind, const SearchLimits& limits)
+      : history_(history), kind_(kind), limits_(limits) {
+    verdict_.model = to_string(kind);
+    objects_ = objects_of(history, kind, verdict_.operations);
+    verdict_.objects = objects_.size();
+  }
+
+  Verdict run() {
+    std::vector<Object*> left;
+    for (Object& object : objects_) left.push_back(&object);
+    std::uint64_t done = 0;  // configurations that each object left has had
+    for (std::uint64_t budget = 1000; !left.empty(); budget *= 10) {
+      const std::uint64_t total = std::min(budget, limits_.configurations);
+      std::vector<Object*> still;
+      for (Object* object : left) {
+        const Search::Progress progress = go_on(*object, total - done);
+        if (progress == Search::Progress::kIllegal) return violation(*object);
+        if (progress == Search::Progress::kOutOfBudget) still.push_back(object);
+      }
+      left = std::move(still);
+      done = total;
+      if (total == limits_.configurations && !left.empty()) return given_up(*left.front());
+    }
+    return verdict_;
+  }
+
+ private:
+  Search::Progress go_on(Object& object, std::uint64_t budget) {
+    if (!object.search) {
+      auto model = make_model(kind_, history_, object.ops);
+      const StateId start = model->initial();
+      object.search = std::make_unique<Search>(std::move(model), object.ops, start);
+    }
+    const std::size_t before = object.search->configurations();
+    const Search::Progress progress = object.search->run(budget);
+    verdict_.configurations += object.search->configurations() - before;
+    if (progress == Search::Progress::kLegal) object.search.reset();
+    return progress;
+  }
+
+  Verdict violation(Object& object) {
+    const std::uint32_t furthest = object.search->furthest();
+    object.search.reset();
+    verdict_.answer = Answer::kNo;
+    verdict_.key = object.key;
+    if (!limits_.explain) {
+      verdict_.text = name_of(history_, kind_, object.key) + ": not linearizable\n";
+      return verdict_;
+    }
+    Window window = smallest_window(kind_, history_, object.ops, furthest);
+    verdict_.text = explain(history_, name_of(history_, kind_, object.key), window);
+    for (const WindowOperation& w : window.operations) {
+      verdict_.events.push_back(w.op.call);
+      if (w.op.known()) verdict_.events.push_back(w.op.ret);
+    }
+    std::ranges::sort(verdict_.events);
+    verdict_.window = std::move(window.operations);
+    return verdict_;
+  }
+
+  Verdict given_up(const Object& object) {
+    verdict_.answer = Answer::kUnknown;
+    verdict_.key = object.key;
+    verdict_.text = name_of(history_, kind_, object.key) + ": not decided after " +
+                    std::to_string(limits_.configurations) + " configurations of its " +
+                    std::to_string(object.ops.size()) +
+                    " operations: use more keys, fewer clients at a time, or fewer operations of "
+                    "unknown outcome\n";
+    return verdict_;
+  }
+
+  const History& history_;
+  ModelKind kind_;
+  const SearchLimits& limits_;
+  Verdict verdict_;
+  std::vector<Object> objects_;
+};
+
+}  // namespace
+
+std::string describe(const History& history, const Operation& op) {
+  std::string text = to_string(op.f);
+  if (!op.input.is_none()) text += ' ' + history.show(op.input);
+  if (!op.known()) return text + " -> ?";
+  const bool looks = op.f == Function::kRead || op.f == Function::kGet || op.f == Function::kDeq;
+  if (looks || (!op.output.is_none() && op.output != op.input))
+    text += " -> " + history.show(op.output);
+  return text;
+}
+
+std::string where(const Operation& op) {
+  const std::string text = "process " + std::to_string(op.process) + ", ";
+  if (!op.known()) return text + "event " + std::to_string(op.call);
+  return text + "events " + std::to_string(op.call) + " and " + std::to_string(op.ret);
+}
+
+Verdict check_linearizability(const History& history, ModelKind kind, const SearchLimits& limits) {
+  return Rounds(history, kind, limits).run();
+}
+
+}  // namespace pyrdma::check

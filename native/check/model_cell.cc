@@ -1,0 +1,259 @@
+// One word of memory, or one key of a map: null is absence. Every operation is one of "the value
+// is a", "the value is not a" or no requirement, and then "it stays", "it becomes b" or "d is
+// added".
+#include <algorithm>
+#include <unordered_map>
+
+#include "check/models.h"
+
+namespace pyrdma::check {
+
+namespace {
+
+constexpr StateId kAbsent = 0;
+
+struct Effect {
+  enum class Requires : std::uint8_t { kNothing, kEqual, kDifferent };
+  enum class Then : std::uint8_t { kStays, kBecomes, kAdds };
+  Requires needs = Requires::kNothing;
+  Then then = Then::kStays;
+  StateId a = kAbsent;
+  StateId b = kAbsent;
+  std::int64_t d = 0;
+  bool known = true;
+  bool operator==(const Effect&) const = default;
+};
+using Requires = Effect::Requires;
+using Then = Effect::Then;
+
+/// Operations in the order in which one must end or may begin; which is the first not taken yet.
+class Queued {
+ public:
+  void add(std::uint32_t moment, std::uint32_t op) { ops_.push_back({moment, op}); }
+  void sort() { std::sort(ops_.begin(), ops_.end()); }
+  std::uint32_t first(const std::vector<bool>& taken) {
+    while (head_ < ops_.size() && taken[ops_[head_].second]) ++head_;
+    return head_ < ops_.size() ? ops_[head_].first : kNever;
+  }
+  void give_back(std::uint32_t moment) {
+    const auto at = std::lower_bound(ops_.begin(), ops_.end(), std::pair(moment, 0U));
+    head_ = std::min(head_, static_cast<std::size_t>(at - ops_.begin()));
+  }
+
+ private:
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> ops_;
+  std::size_t head_ = 0;
+};
+
+class Cell final : public Model {
+ public:
+  Cell(const History& history, OperationsView ops) : history_(history) {
+    intern(Value::none());
+    initial_ = intern(history.header.initial);
+    for (const Operation& op : ops) effects_.push_back(effect_of(op));
+    expected_.resize(values_.size());
+    expecting_.resize(values_.size());
+    making_.resize(values_.size());
+    taken_.resize(effects_.size());
+    for (std::uint32_t op = 0; op < effects_.size(); ++op) {
+      const Effect& effect = effects_[op];
+      calls_.push_back(ops[op].call);
+      rets_.push_back(ops[op].ret);
+      if (effect.needs == Requires::kEqual && effect.known) expecting_[effect.a].add(rets_[op], op);
+      if (effect.then == Then::kBecomes) making_[effect.b].add(calls_[op], op);
+      count(effect, 1);
+      adders_ = adders_ || effects_[op].then == Then::kAdds;
+      classes_.push_back(class_for(op));
+    }
+    for (Queued& ops_of_value : expecting_) ops_of_value.sort();
+  }
+
+  StateId initial() const override { return initial_; }
+  std::uint32_t class_of(std::uint32_t op) const override { return classes_[op]; }
+
+  // One that requires what nobody makes in time.
+  std::uint32_t impossible_end(StateId start) override {
+    if (!exact() || start == kAnyState) return kNever;
+    for (StateId value = 0; value < expecting_.size(); ++value) {
+      const std::uint32_t end = expecting_[value].first(taken_);
+      if (value != start && end != kNever && making_[value].first(taken_) > end) return end;
+    }
+    return kNever;
+  }
+
+  StateId step(StateId from, std::uint32_t op) override {
+    const Effect& effect = effects_[op];
+    const bool anything = from == kAnyState;
+    if (effect.needs == Requires::kEqual && from != effect.a && !anything) return kNoState;
+    if (effect.needs == Requires::kDifferent && from == effect.a) return kNoState;
+    if (effect.then == Then::kBecomes) return effect.b;
+    const StateId before = effect.needs == Requires::kEqual ? effect.a : from;
+    return effect.then == Then::kStays ? before : added(before, effect.d);
+  }
+
+  void take(std::uint32_t op) override {
+    taken_[op] = true;
+    count(effects_[op], -1);
+  }
+  void give_back(std::uint32_t op) override {
+    taken_[op] = false;
+    const Effect& effect = effects_[op];
+    if (effect.needs == Requires::kEqual && effect.known) expecting_[effect.a].give_back(rets_[op]);
+    if (effect.then == Then::kBecomes) making_[effect.b].give_back(calls_[op]);
+    count(effect, 1);
+  }
+
+  // Looks come at once. A write may come at once if nobody will look at what it overwrites nor at
+  // what it writes: the next that looks comes after another write in any case.
+  bool is_free(StateId from, std::uint32_t op, StateId to) override {
+    const Effect& effect = effects_[op];
+    if (effect.then == Then::kStays) return true;
+    if (effect.needs == Requires::kEqual) return effect.a == effect.b;  // swapped for itself
+    return exact() && different_ == 0 && effect.needs == Requires::kNothing &&
+           expected_[from] == 0 && expected_[to] == 0;
+  }
+
+  bool is_hopeless(StateId from, std::uint32_t op, StateId to) override {
+    if (!exact() || from == to) return false;
+    // What is overwritten is still expected, and nobody will write it again in time.
+    if (from != kAnyState) {
+      const std::uint32_t end = expecting_[from].first(taken_);
+      if (end != kNever && making_[from].first(taken_) > end) return true;
+    }
+    // One that may as well not have happened wrote what nobody expects.
+    return !effects_[op].known && different_ == 0 && expected_[to] == 0;
+  }
+
+ private:
+  // Whether every value that can come up is known beforehand.
+  bool exact() const { return !adders_; }
+
+  StateId intern(const Value& value) {
+    const auto [found, fresh] = ids_.try_emplace(value, static_cast<StateId>(values_.size()));
+    if (fresh) values_.push_back(value);
+    return found->second;
+  }
+
+  static Value sum(std::int64_t value, std::int64_t d) {  // wraps around, as words of memory do
+    return Value::integer(static_cast<std::int64_t>(static_cast<std::uint64_t>(value) +
+                                                    static_cast<std::uint64_t>(d)));
+  }
+
+  StateId added(StateId from, std::int64_t d) {
+    if (from == kAnyState) return kAnyState;
+    const Value value = values_[from];
+    if (!value.is_integer() && !value.is_none()) return kNoState;
+    return intern(sum(value.a, d));
+  }
+
+  Effect effect_of(const Operation& op) {
+    Effect effect;
+    effect.known = op.known();
+    switch (op.f) {
+      case Function::kWrite:
+      case Function::kPut:
+        effect.then = Then::kBecomes;
+        effect.b = intern(op.input);
+        break;
+      case Function::kCas:
+        cas(op, effect);
+        break;
+      case Function::kInsert:
+        if (op.output == Value::boolean(false)) {
+          effect.needs = Requires::kDifferent;
+        } else {
+          effect.needs = Requires::kEqual;
+          effect.then = Then::kBecomes;
+          effect.b = intern(op.input);
+        }
+        break;
+      case Function::kDelete:
+        if (op.output == Value::boolean(false)) {
+          effect.needs = Requires::kEqual;
+        } else {
+          effect.then = Then::kBecomes;
+          if (op.output == Value::boolean(true)) effect.needs = Requires::kDifferent;
+        }
+        break;
+      case Function::kFetchAdd:
+        effect.d = op.input.a;
+        effect.then = Then::kAdds;
+        if (op.known() && !op.output.is_none()) {
+          effect.needs = Requires::kEqual;
+          effect.a = intern(op.output);
+          effect.then = Then::kBecomes;
+          effect.b = intern(sum(op.output.a, effect.d));
+        }
+        break;
+      default:  // read, get
+        effect.needs = Requires::kEqual;
+        effect.a = intern(op.output);
+        break;
+    }
+    return effect;
+  }
+
+  void cas(const Operation& op, Effect& effect) {
+    const StateId expected = intern(history_.element(op.input, 0));
+    const StateId fresh = intern(history_.element(op.input, 1));
+    // A completion may repeat the invocation's pair (Jepsen), which says no more than ok.
+    const bool swapped = !op.known() || op.output.is_none() || op.output == op.input ||
+                         op.output == Value::boolean(true);
+    effect.needs = Requires::kEqual;
+    effect.a = expected;
+    if (!swapped && op.output.is_bool())
+      effect.needs = Requires::kDifferent;
+    else if (!swapped)
+      effect.a = intern(op.output);
+    if (effect.needs == Requires::kEqual && effect.a == expected) {
+      effect.then = Then::kBecomes;
+      effect.b = fresh;
+    }
+  }
+
+  void count(const Effect& effect, int change) {
+    if (effect.needs == Requires::kEqual) expected_[effect.a] += change;
+    if (effect.needs == Requires::kDifferent) different_ += change;
+  }
+
+  std::uint32_t class_for(std::uint32_t op) {
+    Effect effect = effects_[op];
+    effect.known = true;
+    const auto needs = static_cast<std::int64_t>(effect.needs);
+    const auto then = static_cast<std::int64_t>(effect.then);
+    const std::uint64_t hash = mix64(ValueHash{}(Value::pair(needs * 4 + then, effect.d)) ^
+                                     ValueHash{}(Value::pair(effect.a, effect.b)));
+    auto& same = class_ids_[hash];
+    for (const std::uint32_t other : same) {
+      Effect theirs = effects_[other];
+      theirs.known = true;
+      if (theirs == effect) return other;
+    }
+    same.push_back(op);
+    return op;
+  }
+
+  const History& history_;
+  std::vector<Value> values_;
+  std::unordered_map<Value, StateId, ValueHash> ids_;
+  StateId initial_ = kAbsent;
+  std::vector<Effect> effects_;
+  std::vector<std::uint32_t> classes_;
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> class_ids_;
+  std::vector<std::uint32_t> calls_, rets_;
+  std::vector<bool> taken_;
+  // By value: the operations that certainly happened and require it, by their ends; those that make
+  // it, by their beginnings; how many that are not taken require it.
+  std::vector<Queued> expecting_, making_;
+  std::vector<int> expected_;
+  int different_ = 0;
+  bool adders_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_cell(const History& history, OperationsView ops) {
+  return std::make_unique<Cell>(history, ops);
+}
+
+}  // namespace pyrdma::check

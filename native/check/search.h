@@ -1,0 +1,118 @@
+// The search of Wing and Gong (1993) with Lowe's memory of configurations (2017): builds a sequence
+// of the operations that respects their intervals and the model, and comes back to no pair of
+// (operations taken, state) twice. Depth first, resumable, without recursion.
+//
+// What makes it fast, beside the memory:
+// - An operation that is possible now and only looks is taken at once; so is another that the
+//   model calls free. There is no alternative to come back to.
+// - Of several interchangeable operations, the one that returns first goes first.
+// - A sequence that the model calls hopeless is left.
+// - Operations of unknown outcome are tried last.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "check/models.h"
+
+namespace pyrdma::check {
+
+/// Sets of configurations met. A configuration is a string of words.
+class ConfigurationSet {
+ public:
+  /// False if it was there.
+  bool insert(std::span<const std::uint64_t> words);
+  std::size_t size() const { return size_; }
+
+ private:
+  struct Slot {
+    std::uint64_t offset = 0;
+    std::uint32_t hash = 0;
+    std::uint32_t length = 0;  // 0: free
+  };
+  void grow();
+
+  std::vector<Slot> slots_;
+  std::vector<std::uint64_t> words_;
+  std::size_t size_ = 0;
+};
+
+class Search {
+ public:
+  enum class Progress { kLegal, kIllegal, kOutOfBudget };
+
+  /// `ops` by invocation, as the model knows them. With `keep_longest`, remembers the longest
+  /// sequence found.
+  Search(std::unique_ptr<Model> model, OperationsView ops, StateId start,
+         bool keep_longest = false);
+
+  /// Goes on for at most so many new configurations.
+  Progress run(std::uint64_t configurations);
+
+  std::size_t configurations() const { return met_.size(); }
+  /// The latest return (event index) before which something had to be taken, in any sequence tried.
+  std::uint32_t furthest() const { return furthest_; }
+  /// Operation numbers in order, and the one that had to come next and cannot.
+  const std::vector<std::uint32_t>& longest() const { return longest_; }
+  std::uint32_t stuck() const { return stuck_; }
+
+ private:
+  struct Taken {
+    std::uint32_t known;    // its number among the known operations, or kNever
+    std::uint32_t unknown;  // or among the unknown ones
+    StateId before;
+  };
+  struct Frame {
+    std::size_t depth;  // of the sequence
+    std::size_t first_candidate;
+    std::size_t next_candidate;
+  };
+  struct Candidate {
+    std::uint32_t ret;
+    std::uint32_t number;
+    bool known;
+  };
+
+  std::uint32_t op_of(const Candidate& c) const {
+    return c.known ? known_[c.number] : unknown_[c.number];
+  }
+  std::uint32_t op_of(const Taken& t) const {
+    return t.known != kNever ? known_[t.known] : unknown_[t.unknown];
+  }
+  void open_frame();
+  bool advance();  // takes the next candidate of the last frame; false: there is none
+  void take_forced();
+  void gather();
+  void take_known(std::uint32_t k, StateId to);
+  void take_unknown(std::uint32_t u, StateId to);
+  void undo_to(std::size_t depth);
+  bool is_new();
+  void keep_longest_sequence();
+
+  std::unique_ptr<Model> model_;
+  std::vector<std::uint32_t> known_, unknown_;  // operation numbers, by invocation
+  std::vector<std::uint32_t> call_, ret_;       // of the known ones
+  std::vector<std::uint32_t> unknown_call_;
+  std::vector<std::uint32_t> next_, prev_;  // the known ones not taken, linked; the end is a ring
+  std::vector<std::uint64_t> taken_bits_, unknown_bits_;
+  std::vector<std::uint32_t> class_, class_seen_;
+  std::uint32_t class_stamp_ = 0;
+
+  StateId state_;
+  std::size_t known_taken_ = 0;
+  std::vector<Taken> sequence_;
+  std::vector<Frame> frames_;
+  std::vector<Candidate> candidates_;
+  std::vector<std::uint64_t> words_;
+  ConfigurationSet met_;
+  bool started_ = false;
+
+  std::uint32_t furthest_ = 0;
+  bool keep_longest_;
+  std::size_t longest_known_ = 0;
+  std::vector<std::uint32_t> longest_;
+  std::uint32_t stuck_ = kNever;
+};
+
+}  // namespace pyrdma::check
