@@ -20,6 +20,7 @@ struct Entry {
 constexpr Entry kBuiltin[] = {
     {"control_path", make_control_path},
     {"idle", make_idle},
+    {"litmus", make_litmus},
     {"memcpy", make_memcpy},
     {"soak", make_soak},
     {"verbs_load", make_verbs_load},

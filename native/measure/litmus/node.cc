@@ -1,0 +1,125 @@
+#include "measure/litmus/node.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "measure/rally.h"
+
+namespace pyrdma::measure::litmus {
+
+namespace {
+
+constexpr std::uint32_t kSendEntries = 2 * kMaxRequests;
+constexpr std::size_t kPolled = 8;
+
+std::string pair_key(const Params& params, const char* what, NodeId from, NodeId to) {
+  return params.key(std::string(what) + '/' + std::to_string(from) + '-' + std::to_string(to));
+}
+
+}  // namespace
+
+Node::Node(Env& env, const Params& params, std::span<const Layout> layouts) : env_(env) {
+  fabric::Device& device = env.device();
+  device.open();
+  if (device.capabilities().max_inline < kInlineBytes)
+    throw Error(ErrorCode::kUnavailable, "litmus: " + device.name() + " has " +
+                                             std::to_string(device.capabilities().max_inline) +
+                                             " B of inline data; " + std::to_string(kInlineBytes) +
+                                             " are needed");
+  pd_ = device.create_protection_domain();
+  const NodeId self = env.node();
+  std::size_t plain = kWord, relaxed = kWord;
+  std::uint32_t entries = 1;
+  peers_.resize(env.nodes());
+  const auto nodes = static_cast<NodeId>(std::min<std::size_t>(env.nodes(), kMaxNodes));
+  std::vector<std::size_t> control(env.nodes());
+  for (const Layout& layout : layouts) {
+    for (const std::uint32_t receives : layout.receives) entries = std::max(entries, receives);
+    for (NodeId peer = 0; peer < nodes && self < nodes; ++peer) {
+      peers_[peer].channels =
+          std::max<std::size_t>(peers_[peer].channels, layout.channels[self][peer]);
+      if (peer != self && (peer == 0 || self == 0))
+        control[peer] = std::max<std::size_t>(control[peer], layout.agents_on[peer + self]);
+    }
+    if (self < nodes) plain = std::max(plain, layout.plain[self]);
+    if (self < nodes) relaxed = std::max(relaxed, layout.relaxed[self]);
+  }
+  regions_[0] = device.allocate(*pd_, plain);
+  regions_[1] = device.allocate(*pd_, relaxed, fabric::kAllAccess | fabric::kRelaxedOrdering);
+  fabric::Rendezvous& rendezvous = device.rendezvous();
+  const std::array<fabric::RemoteRegion, 2> own = {regions_[0]->remote(), regions_[1]->remote()};
+  rendezvous.publish_value(pair_key(params, "litmus-memory", self, self), own);
+
+  fabric::QpOptions options;
+  options.send_entries = kSendEntries;
+  options.receive_entries = entries;
+  options.max_sges = 1;
+  options.max_inline = kInlineBytes;
+  options.max_outstanding_reads = device.capabilities().max_outstanding_reads;
+  for (NodeId peer = 0; peer < nodes; ++peer) {
+    std::vector<fabric::QpAddress> addresses;
+    Peer& there = peers_[peer];
+    for (std::size_t i = 0; i < there.channels + control[peer]; ++i) {
+      Connection& made = there.connections.emplace_back();
+      made.sends = device.create_completion_queue(2 * kSendEntries);
+      made.receives = device.create_completion_queue(entries);
+      made.qp = device.create_queue_pair(*pd_, *made.sends, *made.receives, options);
+      addresses.push_back(made.qp->address());
+    }
+    if (!addresses.empty())
+      publish_list(rendezvous, pair_key(params, "litmus-qps", self, peer), addresses);
+  }
+  const Time deadline = env.now() + kSetupPatience;
+  for (NodeId peer = 0; peer < nodes; ++peer) {
+    Peer& there = peers_[peer];
+    there.regions = rendezvous.await_value<std::array<fabric::RemoteRegion, 2>>(
+        pair_key(params, "litmus-memory", peer, peer), deadline);
+    if (there.connections.empty()) continue;
+    const std::vector<fabric::QpAddress> addresses = await_list<fabric::QpAddress>(
+        rendezvous, pair_key(params, "litmus-qps", peer, self), deadline);
+    for (std::size_t i = 0; i < there.connections.size(); ++i)
+      there.connections[i].qp->connect(addresses.at(i));
+  }
+  rally(env, params, "litmus-connected");
+}
+
+void Node::await(fabric::CompletionQueue& queue, std::uint32_t count, NodeId peer) {
+  if (count == 0) return;
+  std::array<fabric::Completion, kPolled> done;
+  const Time deadline = env_.now() + kPatience;
+  while (count > 0) {
+    std::size_t got = 0;
+    const bool came = env_.poll_until(
+        [&] {
+          got = queue.poll(std::span(done).first(std::min<std::size_t>(kPolled, count)));
+          return got != 0;
+        },
+        deadline, &queue.watch());
+    if (!came) throw_waited("a completion");
+    for (std::size_t i = 0; i < got; ++i) {
+      if (done[i].status != fabric::Status::kSuccess)
+        throw Error(ErrorCode::kUnavailable,
+                    "litmus: a request to node " + std::to_string(peer) +
+                        " failed: " + fabric::to_string(done[i].status),
+                    false);
+    }
+    count -= static_cast<std::uint32_t>(got);
+  }
+}
+
+void Node::post(fabric::QueuePair& qp, const fabric::WorkRequest& request) {
+  const fabric::PostResult result = qp.post({&request, 1});
+  if (result.accepted != 1)
+    throw Error(ErrorCode::kInternal, std::string("litmus: a request cannot be posted: ") +
+                                          fabric::to_string(result.error));
+}
+
+void Node::throw_waited(const char* what) const {
+  throw Error(failed_.load() ? ErrorCode::kInternal : ErrorCode::kTimeout,
+              std::string("litmus: node ") + std::to_string(env_.node()) + " waited for " + what +
+                  (failed_.load() ? " while another of its threads failed"
+                                  : " for " + std::to_string(kPatience / kSecond) + " s"),
+              false);
+}
+
+}  // namespace pyrdma::measure::litmus

@@ -1,0 +1,112 @@
+// A litmus test: a tiny concurrent program over raw fabric operations, as text.
+//
+//   locations  "x@1 a@0 b@1:64 c@1:relaxed d@2=1"   a word of node 1; 64 bytes, of which the first
+//              and the last word are watched as d.0 and d.1; in relaxed-ordering memory; initially
+//              1
+//   threads    "0: put x 1; put f 1 | 1: load r0 f; load r1 x"    node: instruction; ...
+//   observed   "r0 r1 x"                            registers, and words in the final memory
+//
+// Instructions. X is a location or word of the thread's own node, Y a location of another node, S
+// an X or a number, r a register. `#name` behind an operation chooses one of several queue pairs to
+// the same node, `.fence` and `.inline` set the request's flags:
+//   store X n   load r X   ladd r X n   lcas r X n n   mfence   wait X n    the CPU
+//   put Y S     get X Y    fadd X Y n   cas X Y n n    send N               posted requests
+//   recv N      a send from node N, by the queue pair of that name, has arrived
+//   poll        all requests that the thread has posted so far have completed
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pyrdma::measure::litmus {
+
+using Value = std::uint8_t;
+
+/// An outcome: a byte for each observed register and word, the first one lowest.
+using Outcome = std::uint64_t;
+
+inline constexpr std::size_t kMaxThreads = 4, kMaxNodes = 4, kMaxWords = 16, kMaxRegisters = 8,
+                             kMaxRequests = 12, kMaxObserved = 8;
+inline constexpr Value kMaxValue = 7;
+inline constexpr std::uint32_t kMaxLocationBytes = 64 * 1024;
+
+enum class Op : std::uint8_t {
+  kStore,
+  kLoad,
+  kLocalAdd,
+  kLocalSwap,
+  kLocalFence,
+  kWait,
+  kPut,
+  kGet,
+  kAdd,
+  kSwap,
+  kSend,
+  kReceive,
+  kPoll,
+};
+
+struct Location {
+  std::string name;
+  std::uint8_t node = 0;
+  Value initial = 0;
+  bool relaxed = false;
+  std::uint32_t bytes = 8;
+  std::uint8_t first_word = 0;  // of the program's words
+  std::uint8_t words = 1;       // watched: 1, or 2 of a longer one
+};
+
+struct Instruction {
+  Op op = Op::kPoll;
+  std::uint8_t word = 0;     // of CPU operations
+  std::uint8_t remote = 0;   // location; of put, get, add, swap
+  std::uint8_t local = 0;    // location; of put from memory, get, add, swap
+  std::uint8_t reg = 0;      // of load, ladd, lcas
+  std::uint8_t queue = 0;    // of requests: index in Program::queues; of recv: the sender's
+  std::uint8_t request = 0;  // number of a request in the program
+  bool from_memory = false;  // put
+  bool is_inline = false, fence = false;
+  Value value = 0, expected = 0;
+
+  bool is_request() const { return op >= Op::kPut && op <= Op::kSend; }
+  bool returns_data() const { return op == Op::kGet || op == Op::kAdd || op == Op::kSwap; }
+};
+
+/// A thread's queue pair to a node.
+struct Queue {
+  std::uint8_t thread = 0, from = 0, to = 0;
+  std::string name;
+  std::uint8_t channel = 0;  // number among the connections of the two nodes
+};
+
+struct TestThread {
+  std::uint8_t node = 0;
+  std::vector<Instruction> code;
+};
+
+struct Observed {
+  std::string name;
+  bool is_register = false;
+  std::uint8_t index = 0;   // of the register or word
+  std::uint8_t thread = 0;  // of a register
+};
+
+struct Program {
+  std::vector<Location> locations;
+  std::vector<TestThread> threads;
+  std::vector<Queue> queues;
+  std::vector<Observed> observed;
+  std::uint8_t nodes = 0, words = 0, registers = 0, requests = 0;
+
+  const Location& location_of(std::uint8_t word) const;
+  /// "r0=1 x=0"
+  std::string text(Outcome outcome) const;
+  /// The outcome that text() prints so. Throws Error(kInvalidArgument).
+  Outcome outcome(std::string_view text) const;
+};
+
+/// Throws Error(kInvalidArgument) naming the word that is wrong.
+Program parse(std::string_view locations, std::string_view threads, std::string_view observed);
+
+}  // namespace pyrdma::measure::litmus
