@@ -120,9 +120,13 @@ void remove_stale_storage(const std::string& parent) {
   ::closedir(dir);
 }
 
-ThreadStorage::ThreadStorage() {
+std::string storage_parent() {
   const char* chosen = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): nobody sets it
-  const std::string parent = chosen != nullptr && *chosen != '\0' ? chosen : "/tmp";
+  return chosen != nullptr && *chosen != '\0' ? chosen : "/tmp";
+}
+
+ThreadStorage::ThreadStorage() {
+  const std::string parent = storage_parent();
   remove_stale_storage(parent);
   const int pid = ::getpid();
   folder_ = parent + "/" + std::string(kPrefix) + std::to_string(pid) + "-" +

@@ -1,5 +1,6 @@
 // Files of one node in a private folder, which goes when the node goes. A node killed with -9
-// leaves its folder behind; the next ThreadStorage of the same user removes it.
+// leaves its folder behind; the end of its session, or the next ThreadStorage of the same user,
+// removes it.
 #pragma once
 #include <memory>
 #include <string>
@@ -32,6 +33,8 @@ class ThreadStorage final : public Storage {
 /// Removes the storage folders in `parent` that belong to this user and to processes that have
 /// ended.
 void remove_stale_storage(const std::string& parent);
+/// $TMPDIR, or /tmp.
+std::string storage_parent();
 
 /// Start time of process `pid` in the kernel's ticks, which with the pid names it for good; 0: no
 /// such process.

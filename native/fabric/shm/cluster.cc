@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "env/thread/thread_storage.h"
 #include "fabric/shm/device.h"
 #include "fabric/shm/monitor.h"
 #include "fabric/shm/node.h"
@@ -30,7 +31,9 @@ Session::Session(const SessionOptions& options) : state_(std::make_unique<State>
   state_->monitor = std::make_unique<Monitor>(state_->mapping, std::vector<Node*>{}, false);
 }
 
-Session::~Session() = default;
+Session::~Session() {
+  remove_stale_storage(storage_parent());  // of nodes that were killed
+}
 const std::string& Session::name() const { return state_->name; }
 const std::string& Session::token() const { return state_->token; }
 std::uint32_t Session::nodes() const { return state_->nodes; }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "env/storage.h"
 #include "measure/builtin.h"
 #include "measure/soak/link.h"
 
@@ -65,6 +66,8 @@ class Soak final : public Workload {
         std::min(env.nodes() * Link::kOutstanding, device.capabilities().max_queue_entries));
     shared.region = device.allocate(*shared.pd, env.nodes() * Link::room(shared.bytes));
     shared.publish("hello/" + name_of(env.node(), env.incarnation()), shared.region->remote());
+    // So that a killed process leaves a file behind, which somebody must clear away.
+    env.storage().open("soak")->write(0, std::as_bytes(std::span("here")));
     const Time end = agree_on_end(shared, params.integer("duration_ns"));
 
     std::vector<std::unique_ptr<Link>> links(env.nodes());
