@@ -352,6 +352,24 @@ def calibrate(as_json: Json = False) -> None:
         print(entry.line())
 
 
+@app.command("check")
+def check_history(
+    history: Annotated[Path, typer.Argument(metavar="HISTORY", help="File of JSON Lines.")],
+    model: Annotated[
+        str | None, typer.Option(help="What it is a history of, if not what its header says.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the picture of a violation.")] = Path(),
+    as_json: Json = False,
+) -> None:
+    """Check a history: 0 it is one of its model, 1 a violation, 2 unreadable, 3 given up.
+
+    A violation is shown as the smallest part that cannot be explained, and drawn.
+    """
+    from .check import command
+
+    raise typer.Exit(command(history, model, out, as_json))
+
+
 @app.command("doctor")
 def doctor(as_json: Json = False) -> None:
     """Say what this machine can do, and how to get what it cannot."""

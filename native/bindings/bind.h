@@ -11,5 +11,6 @@ void bind_requests(pybind11::module_& verbs);  // requests, completions, address
 void bind_measure(pybind11::module_& module);
 void bind_sim(pybind11::module_& module);
 void bind_shm(pybind11::module_& module);
+void bind_check(pybind11::module_& module);
 
 }  // namespace pyrdma::bindings

@@ -8,4 +8,5 @@ PYBIND11_MODULE(_core, module) {
   pyrdma::bindings::bind_sim(module);
   pyrdma::bindings::bind_shm(module);
   pyrdma::bindings::bind_measure(module);
+  pyrdma::bindings::bind_check(module);
 }

@@ -247,7 +247,8 @@ void read_header(std::string_view text, History& history) {
 /// Whether the first line is a header: an object without "type".
 bool is_header(std::string_view text) {
   JsonLine line(text);
-  if (!line.take('{') || line.take('}')) return false;
+  if (!line.take('{')) return false;
+  if (line.take('}')) return true;
   do {
     if (line.text() == "type") return false;
     line.expect(':', "after a name");

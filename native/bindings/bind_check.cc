@@ -1,0 +1,97 @@
+// Histories from files, checked: text in, a dictionary out.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "base/error.h"
+#include "bindings/bind.h"
+#include "check/check.h"
+#include "check/history_json.h"
+
+namespace pyrdma::bindings {
+
+namespace py = pybind11;
+using namespace py::literals;
+
+namespace {
+
+const char* to_string(check::Answer answer) {
+  switch (answer) {
+    case check::Answer::kYes:
+      return "yes";
+    case check::Answer::kNo:
+      return "no";
+    case check::Answer::kUnknown:
+      return "unknown";
+  }
+  return "unknown";
+}
+
+/// Lists are shown, so that a value of a history is a scalar or a text.
+py::object to_python(const check::History& history, const check::Value& value) {
+  switch (value.kind) {
+    case check::Value::Kind::kNone:
+      return py::none();
+    case check::Value::Kind::kBool:
+      return py::bool_(value.a != 0);
+    case check::Value::Kind::kInteger:
+      return py::int_(value.a);
+    case check::Value::Kind::kText:
+      return py::str(history.text_of(value));
+    case check::Value::Kind::kPair:
+    case check::Value::Kind::kList:
+      return py::str(history.show(value));
+  }
+  return py::none();
+}
+
+py::dict to_python(const check::History& history, const check::WindowOperation& w) {
+  const check::Operation& op = w.op;
+  const auto event = [](std::uint32_t index) -> py::object {
+    return index == check::kNever ? py::object(py::none()) : py::int_(index);
+  };
+  return py::dict("process"_a = op.process, "text"_a = check::describe(history, op),
+                  "call_ns"_a = op.call_time,
+                  "return_ns"_a = op.known() ? py::object(py::int_(op.return_time)) : py::none(),
+                  "call_event"_a = event(op.call), "return_event"_a = event(op.ret),
+                  "optional"_a = w.optional, "impossible"_a = w.impossible,
+                  "place"_a = w.place < 0 ? py::object(py::none()) : py::int_(w.place));
+}
+
+py::dict check_text(const py::bytes& text, const std::string& model, std::uint64_t configurations) {
+  const std::string_view view = text;
+  check::ParsedHistory parsed;
+  check::Verdict verdict;
+  std::string chosen = model;
+  {
+    const py::gil_scoped_release release;
+    parsed = check::parse_history(view);
+    if (!parsed.ok()) throw Error(ErrorCode::kInvalidArgument, parsed.message());
+    if (chosen.empty()) chosen = parsed.history.header.model;
+    if (chosen.empty())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "line 1: no header names the model; give one with --model");
+    verdict = check::check_history(parsed.history, chosen, {configurations, true});
+  }
+  py::list window;
+  for (const check::WindowOperation& w : verdict.window)
+    window.append(to_python(parsed.history, w));
+  return py::dict("answer"_a = to_string(verdict.answer), "model"_a = verdict.model,
+                  "key"_a = to_python(parsed.history, verdict.key), "text"_a = verdict.text,
+                  "window"_a = window, "events"_a = verdict.events,
+                  "operations"_a = verdict.operations, "objects"_a = verdict.objects,
+                  "configurations"_a = verdict.configurations,
+                  "seed"_a = parsed.history.header.seed);
+}
+
+}  // namespace
+
+void bind_check(py::module_& module) {
+  py::module_ check_module = module.def_submodule("check", "Histories and their checkers.");
+  check_module.def("check_text", &check_text, py::arg("text"), py::arg("model") = "",
+                   py::arg("configurations") = check::SearchLimits{}.configurations,
+                   "Read a history (JSON Lines) and check it; the model is the header's unless one "
+                   "is named.");
+  check_module.def("model_names", &check::model_names, "What a history can be checked against.");
+}
+
+}  // namespace pyrdma::bindings

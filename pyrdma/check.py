@@ -1,0 +1,266 @@
+"""Checking histories: what clients asked and were told, against what an object may do.
+
+A history is a file of JSON Lines, as Jepsen's checkers read it: a header with the model, then one
+event per line. The models ``register``, ``kv``, ``queue``, ``lock`` and ``counter`` are checked
+for linearizability by search; ``fifo``, ``mutex``, ``barrier``, ``multicast``, ``rpc`` and ``raft``
+for their invariants, in one pass.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import InvalidArgument
+
+__all__ = ["Operation", "Verdict", "check", "command", "draw", "models"]
+
+CONFIGURATIONS = 10_000_000
+"""Configurations that the search may meet per object before it gives up."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of the smallest part of a history that cannot be explained.
+
+    Attributes
+    ----------
+    text
+        Such as ``write 3`` or ``read -> 1``; ``-> ?`` where the outcome is unknown.
+    call_ns, return_ns
+        Its interval; without an end where the outcome is unknown.
+    call_event, return_event
+        Numbers of its events, from 0.
+    optional
+        The contradiction does not need its end.
+    impossible
+        It had to come next, and cannot.
+    place
+        Its place in the longest order found, from 0.
+    """
+
+    process: int
+    text: str
+    call_ns: int
+    return_ns: int | None
+    call_event: int
+    return_event: int | None
+    optional: bool
+    impossible: bool
+    place: int | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a checker says of a history.
+
+    Attributes
+    ----------
+    answer
+        ``yes``, ``no``, or ``unknown`` where the search was given up.
+    key
+        Key of the object that is at fault.
+    text
+        The violation, for people; empty for ``yes``.
+    window
+        The smallest set of operations found that no order explains.
+    events
+        Numbers of the events that the violation is about.
+    operations, objects, configurations
+        How much was checked: operations (with points of time), keys, steps of the search.
+    """
+
+    answer: str
+    model: str
+    key: bool | int | str | None
+    text: str
+    window: Sequence[Operation] = field(default_factory=list)
+    events: Sequence[int] = field(default_factory=list)
+    operations: int = 0
+    objects: int = 0
+    configurations: int = 0
+    seed: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the history is one of the model."""
+        return self.answer == "yes"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data, for JSON."""
+        return asdict(self)
+
+
+def models() -> list[str]:
+    """Return what a history can be checked against."""
+    from ._core import check as native
+
+    return native.model_names()
+
+
+def check(
+    path: str | Path, model: str | None = None, *, configurations: int = CONFIGURATIONS
+) -> Verdict:
+    """Check the history in a file.
+
+    Parameters
+    ----------
+    model
+        One of `models()`; the one that the header names when left out.
+    configurations
+        Bound of the search, per object: about 40 bytes of memory each.
+
+    Raises
+    ------
+    InvalidArgument
+        The file cannot be read, is no history, or none of this model; names the line or event.
+    """
+    from ._core import check as native
+
+    if configurations < 1:
+        raise InvalidArgument(f"configurations = {configurations} must be at least 1")
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidArgument(f"{path}: {error.strerror or error}") from None
+    try:
+        found = native.check_text(text, model or "", configurations)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{path}: {error}") from None
+    window = [Operation(**row) for row in found.pop("window")]
+    return Verdict(window=window, **found)
+
+
+MOST_BARS = 60
+"""Operations that a picture shows; of more, those nearest to the impossible one."""
+
+
+def draw(verdict: Verdict, folder: Path, name: str = "violation") -> list[Path]:
+    """Draw the window of a violation as PNG and PDF: operations as bars, a row per process.
+
+    The impossible operation is hatched and framed; one whose outcome is unknown, or whose end
+    does not matter, is open to the right. Numbers in brackets are places in the longest order
+    that was found. Nothing is drawn where there is no window.
+    """
+    from . import figures
+
+    if not verdict.window:
+        return []
+    shown = _nearest(verdict.window)
+    rows = _rows(shown)
+    count = max(rows.values()) + 1
+    figure, ax = figures.new(figsize=(7.2, 0.9 + 0.42 * count))
+    begin = min(o.call_ns for o in shown)
+    end = max([o.return_ns for o in shown if o.return_ns is not None] + [o.call_ns for o in shown])
+    span = max(1, end - begin)
+    for number, operation in enumerate(shown):
+        _bar(ax, operation, rows[number], begin, span)
+    _label_rows(ax, shown, rows)
+    ax.set_ylim(count - 0.4, -0.6)
+    ax.set_xlim(-0.02 * span, 1.14 * span)
+    ax.set_xlabel(f"time after {begin} ns (ns)")
+    ax.grid(visible=False, axis="y")
+    about = "" if verdict.key is None else f", key {verdict.key}"
+    ax.set_title(f"{verdict.model}{about}: no order explains these")
+    return figures.save(figure, folder, name)
+
+
+def _nearest(window: Sequence[Operation]) -> list[Operation]:
+    """Return at most `MOST_BARS` operations, by call, around the impossible one."""
+    ordered = sorted(window, key=lambda o: (o.call_ns, o.call_event))
+    middle = next((n for n, o in enumerate(ordered) if o.impossible), len(ordered) - 1)
+    first = max(0, min(middle - MOST_BARS + 10, len(ordered) - MOST_BARS))
+    return ordered[first : first + MOST_BARS]
+
+
+def _rows(operations: Sequence[Operation]) -> dict[int, int]:
+    """Return a row for each operation: processes in turn, a row more where theirs overlap."""
+    rows: dict[int, int] = {}
+    used = 0
+    for process in sorted({o.process for o in operations}):
+        ends: list[float] = []  # of the last bar in each row of this process
+        for number, operation in enumerate(operations):
+            if operation.process != process:
+                continue
+            is_open = operation.return_ns is None or operation.optional
+            to = float("inf") if is_open or operation.return_ns is None else operation.return_ns
+            row = next((r for r, e in enumerate(ends) if e <= operation.call_ns), len(ends))
+            ends[row : row + 1] = [to]
+            rows[number] = used + row
+        used += len(ends)
+    return rows
+
+
+def _bar(ax: Any, operation: Operation, row: int, begin: int, span: int) -> None:
+    left = operation.call_ns - begin
+    is_open = operation.return_ns is None or operation.optional
+    right = 1.14 * span
+    if operation.return_ns is not None and not operation.optional:
+        right = operation.return_ns - begin
+    width = max(right - left, 0.004 * span)
+    top, height = row - 0.32, 0.64
+    if operation.impossible:
+        style = {"facecolor": "#F4D6DA", "hatch": "////", "edgecolor": "#BB5566", "linewidth": 2.0}
+    elif is_open:
+        style = {"facecolor": "#EEEEEE", "edgecolor": "none", "linewidth": 0.0}
+    else:
+        style = {"facecolor": "#C9D9EA", "edgecolor": "#004488", "linewidth": 1.0}
+    ax.broken_barh([(left, width)], (top, height), **style)
+    if is_open and not operation.impossible:
+        # No right edge: it may end at any time, or never.
+        line = {"color": "#555555", "linewidth": 1.0, "linestyle": (0, (3, 2))}
+        for y in (top, top + height):
+            ax.plot([left, left + width], [y, y], **line, marker="", zorder=3)
+        ax.plot([left, left], [top, top + height], color="#555555", linewidth=1.0, marker="")
+    place = "" if operation.place is None else f"[{operation.place + 1}] "
+    mark = "impossible: " if operation.impossible else place
+    text = ax.annotate(
+        mark + operation.text,
+        (min(left, 0.8 * span), row),
+        xytext=(3, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=7.5,
+        fontweight="bold" if operation.impossible else "normal",
+        zorder=4,
+    )
+    text.set_bbox({"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6})
+
+
+def _label_rows(ax: Any, operations: Sequence[Operation], rows: dict[int, int]) -> None:
+    first: dict[int, int] = {}
+    for number, operation in enumerate(operations):
+        first[operation.process] = min(rows[number], first.get(operation.process, rows[number]))
+    ax.set_yticks(list(first.values()), [f"process {process}" for process in first])
+
+
+STATUS = {"yes": 0, "no": 1, "unknown": 3}
+"""Exit status by answer; 2 is an error."""
+
+
+def command(path: Path, model: str | None, out: Path, as_json: bool) -> int:
+    """Carry ``pyrdma check`` out: print the verdict, draw a violation; return the exit status."""
+    verdict = check(path, model)
+    pictures: list[Path] = []
+    if verdict.window:
+        try:
+            pictures = draw(verdict, out, f"{path.stem}-violation")
+        except ModuleNotFoundError as error:
+            print(f"no picture: {error.name} is missing", file=sys.stderr)
+        except OSError as error:
+            print(f"no picture in {out}: {error.strerror or error}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({**verdict.as_dict(), "pictures": [str(p) for p in pictures]}, indent=1))
+        return STATUS[verdict.answer]
+    objects = "1 object" if verdict.objects == 1 else f"{verdict.objects} objects"
+    checked = f"{path}: {verdict.operations} operations on {objects}"
+    said = {"yes": "is", "no": "is not", "unknown": "may be"}[verdict.answer]
+    print(f"{checked}: it {said} a history of {verdict.model}")
+    print(verdict.text, end="")
+    for picture in pictures:
+        print(f"  {picture}")
+    return STATUS[verdict.answer]

@@ -1,0 +1,146 @@
+"""``pyrdma check``: exit status, text, JSON, picture; and any bytes as a history."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyrdma import InvalidArgument, check
+from pyrdma._core import check as native
+from tests.check.histories import events, write
+from tests.check.test_models import GOOD
+from tests.harness.support import pyrdma
+
+STALE = """
+    0 + write 1
+    0 . write
+    3 + write 5
+    0 + write 2
+    1 + read
+    0 . write
+    1 . read 2
+    2 + read
+    2 . read 1
+"""
+
+
+def test_yes_is_0(tmp_path: Path) -> None:
+    done = pyrdma("check", str(write(tmp_path, GOOD["kv"], model="kv")), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "6 operations on 2 objects" in done.stdout
+    assert "it is a history of kv" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["history.jsonl"]
+
+
+def test_violation_is_1_with_window_and_picture(tmp_path: Path) -> None:
+    path = write(tmp_path, STALE, model="register")
+    done = pyrdma("check", str(path), "--out", str(tmp_path / "out"))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "it is not a history of register" in done.stdout
+    assert "<- impossible" in done.stdout
+    assert "then read -> 1 (process 2, events 7 and 8) would have to come" in done.stdout
+    for suffix in ("png", "pdf"):
+        picture = tmp_path / "out" / f"history-violation.{suffix}"
+        assert str(picture) in done.stdout
+        assert picture.stat().st_size > 3000
+
+
+def test_picture_shows_bars_and_marks_one(tmp_path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    verdict = check.check(write(tmp_path, STALE), "register")
+    png = next(path for path in check.draw(verdict, tmp_path) if path.suffix == ".png")
+    pixels = plt.imread(png)[:, :, :3]
+    assert pixels.shape[0] > 150
+    for colour in ("#004488", "#BB5566"):  # frames of bars, and of the impossible one
+        rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+        assert (np.abs(pixels - rgb).max(axis=2) < 0.02).sum() > 50
+    grey = pixels.mean(axis=2)
+    assert grey.std() > 0.05
+
+
+def test_many_overlapping_operations_are_drawn(tmp_path: Path) -> None:
+    operations = [
+        check.Operation(
+            n % 7, f"write {n}", n, None if n % 3 else n + 40, n, None, False, n == 150, n
+        )
+        for n in range(200)
+    ]
+    paths = check.draw(check.Verdict("no", "register", 3, "", operations), tmp_path, "many")
+    assert all(path.stat().st_size > 3000 for path in paths)
+    assert check.draw(check.Verdict("no", "raft", None, "text"), tmp_path) == []
+
+
+def test_json_alone(tmp_path: Path) -> None:
+    path = write(tmp_path, STALE, model="register")
+    done = pyrdma("check", str(path), "--json", "--out", str(tmp_path))
+    assert done.returncode == 1
+    document = json.loads(done.stdout)
+    assert document["answer"] == "no"
+    assert [row["text"] for row in document["window"] if row["impossible"]] == ["read -> 1"]
+    assert len(document["pictures"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{}\n{]\n", ["line 2, column 2", "expected '\"' to begin a text, found ']'"]),
+        ('{"model":"queue"}\n{"process":0,"type":"ok","f":"enq"}\n', ["line 2", "did not invoke"]),
+        ("", ["no header names the model"]),
+        ('{"model":"heap"}\n', ['unknown model "heap"', "register kv queue"]),
+    ],
+)
+def test_unreadable_is_2_and_names_the_line(text: str, words: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(text, encoding="utf-8")
+    done = pyrdma("check", str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+    for word in [str(path), *words]:
+        assert word in done.stderr
+
+
+EXPECTED = ("yes", "no", "unknown", "line ", "event ", "no event is one", "the header's initial")
+
+
+def attempt(text: bytes, model: str) -> str:
+    """Return the answer, or what is said of an unreadable history."""
+    try:
+        return str(native.check_text(text, model, 1000)["answer"])
+    except InvalidArgument as error:
+        return str(error)
+
+
+@settings(max_examples=400, deadline=None, database=None)
+@given(st.binary(max_size=300), st.sampled_from(sorted(GOOD)))
+def test_any_bytes_are_an_answer_or_an_error(text: bytes, model: str) -> None:
+    assert attempt(text, model).startswith(EXPECTED)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=400, deadline=None, database=None)
+@given(
+    st.sampled_from(sorted(GOOD)),
+    st.lists(st.tuples(st.integers(0, 20), st.sampled_from(
+        ["index", "time", "process", "type", "f", "key", "value", "node", "epoch", "op"]
+    ), json_values | st.sampled_from(["invoke", "ok", "info", "fail", "read", "enq"])), max_size=3),
+)  # fmt: skip
+def test_changed_fields_are_an_answer_or_an_error(
+    model: str, changes: list[tuple[int, str, object]]
+) -> None:
+    lines = events(GOOD[model])
+    for where, field, value in changes:
+        lines[where % len(lines)][field] = value
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    assert attempt(text.encode(), model).startswith(EXPECTED)
