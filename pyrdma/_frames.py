@@ -189,13 +189,21 @@ def _has(value: object, fields: Mapping[str, Callable[[object], bool]]) -> bool:
     )
 
 
+_PLACE: Mapping[str, Callable[[object], bool]] = {
+    "session": _is_text(200),
+    "token": _is_hex,
+    "node": _is_int(0, _NODES - 1),
+    "nodes": _is_int(1, _NODES),
+}
 _COLUMNS = ("metric", "unit", "value", "node", "thread")
 _KINDS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
-    "attach": {
-        "session": _is_text(200),
-        "token": _is_hex,
-        "node": _is_int(0, _NODES - 1),
-        "nodes": _is_int(1, _NODES),
+    "attach": _PLACE,
+    "attach_verbs": {
+        **_PLACE,
+        "device": _is_text(64),
+        "port": _is_int(0, 255),
+        "gid_index": _is_int(-1, 65535),
+        "address": _is_text(64),
     },
     "attached": {"node": _is_int(0, _NODES - 1)},
     "run": {"workload": _is_text(4096), "parameters": _is_parameters, "run": _WIDE},

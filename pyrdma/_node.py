@@ -26,12 +26,12 @@ def main() -> None:
     first = messages.get()
     try:
         core: Any = native()
-        node = core.shm.Node(
-            session=first["session"],
-            node=first["node"],
-            nodes=first["nodes"],
-            token=first["token"],
-        )
+        place = {name: first[name] for name in ("session", "node", "nodes", "token")}
+        if first["kind"] == "attach_verbs":
+            wish = {name: first[name] for name in ("device", "port", "gid_index", "address")}
+            node = core.ibverbs.Node(**place, **wish)
+        else:
+            node = core.shm.Node(**place)
     except Exception as error:
         _answer(answers, _failure(error, 0))
         return

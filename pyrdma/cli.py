@@ -370,6 +370,47 @@ def check_history(
     raise typer.Exit(command(history, model, out, as_json))
 
 
+@app.command("devices")
+def show_devices(
+    wish: Annotated[
+        str, typer.Argument(metavar="[DEVICE[:PORT[:GID]] | ADDRESS]", help="What is wished for.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """List the RDMA devices with their ports and GIDs, and say which would be used, and why."""
+    from . import devices
+    from .errors import Unavailable
+
+    found = devices.entries()
+    try:
+        chosen = devices.choose(devices.Wish.parse(wish))
+        reason = f"would be used: {chosen['reason']}"
+    except Unavailable as error:
+        chosen, reason = None, str(error)
+    if as_json:
+        document = {"devices": [vars(entry) for entry in found], "chosen": chosen, "reason": reason}
+        _print_json(document)
+        return
+    widest = {"address": 40, "state": 20}
+    table = _table(
+        "device", "port", "GID", "type", "address", "interface", "state", "MTU", widest=widest
+    )
+    for e in found:
+        state = ("up" if e.active else "down") + (", login network" if e.login else "")
+        table.add_row(
+            e.device,
+            str(e.port),
+            str(e.gid_index),
+            e.type,
+            e.address or e.gid,
+            e.interface,
+            state,
+            str(e.mtu),
+        )
+    _print_table(table)
+    print(reason)
+
+
 @app.command("doctor")
 def doctor(as_json: Json = False) -> None:
     """Say what this machine can do, and how to get what it cannot."""

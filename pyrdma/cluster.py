@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
+from .devices import Wish
 from .doctor import fabric_problem, native
 from .errors import InvalidArgument, Unavailable
 from .profiles import Profile
@@ -90,6 +92,7 @@ class Cluster(ABC):
         fabric: str = "shm",
         mode: Literal["process", "thread"] = "process",
         seed: int = 1,
+        device: Wish | str = "",
     ) -> Cluster:
         """Make a cluster of real nodes on this machine, in real time.
 
@@ -98,24 +101,35 @@ class Cluster(ABC):
         nodes
             How many, 1 to 256; with more than cores they take turns.
         fabric
-            ``shm``: memory that the nodes share.
+            ``shm``: memory that the nodes share; ``verbs``: a real RDMA device, loopback
+            included.
         mode
             ``process``: each node a process of its own, as for measuring; ``thread``: all in
             this process, whose devices are then at hand.
+        device
+            With ``verbs``: which device, as a `devices.Wish` or in words (``mlx5_0:1:3``, or an
+            IP address); chosen if empty.
 
         Raises
         ------
         Unavailable
             The fabric is not there; the message says what to install.
         """
-        problem = fabric_problem(fabric)
+        if fabric not in ("shm", "verbs"):
+            raise InvalidArgument(
+                f"fabric {fabric!r} has no local clusters; use fabric='shm' or 'verbs'"
+            )
+        wish = Wish.parse(device) if isinstance(device, str) else device
+        problem = "" if wish.device else fabric_problem(fabric)
         if problem:
             raise Unavailable(f"fabric {fabric}: {problem}")
-        if fabric != "shm":
-            raise InvalidArgument(f"fabric {fabric!r} has no local clusters; use fabric='shm'")
         if mode == "thread":
-            return ThreadCluster(nodes, seed)
+            return ThreadCluster(nodes, seed, fabric, wish)
         if mode == "process":
+            if fabric == "verbs":
+                from .verbs_processes import VerbsProcessCluster
+
+                return VerbsProcessCluster(nodes, seed, wish)
             from .processes import ProcessCluster
 
             return ProcessCluster(nodes, seed)
@@ -334,10 +348,13 @@ class SimulatedCluster(_InProcess):
 
 
 class ThreadCluster(_InProcess):
-    """Nodes as threads of this process over shared memory; see `Cluster.local`."""
+    """Nodes as threads of this process, over shared memory or a device; see `Cluster.local`."""
 
-    fabric = "shm"
-
-    def __init__(self, nodes: int, seed: int) -> None:
+    def __init__(self, nodes: int, seed: int, fabric: str, wish: Wish) -> None:
+        self.fabric = fabric
         core: Any = native()
-        super().__init__(nodes, seed, core.shm.Cluster(nodes=nodes, seed=seed))
+        if fabric == "verbs":
+            cluster = core.ibverbs.Cluster(nodes=nodes, seed=seed, **asdict(wish))
+        else:
+            cluster = core.shm.Cluster(nodes=nodes, seed=seed)
+        super().__init__(nodes, seed, cluster)

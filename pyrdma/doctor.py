@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import importlib.util
 import os
@@ -65,18 +64,17 @@ def fabric_problem(fabric: str) -> str:
 
 
 def _verbs_problem() -> str:
-    """Return what is missing for real NICs, first of all the provider itself."""
-    missing = ["this version has no provider for real NICs; use --fabric sim or shm"]
+    """Return what is missing for real NICs: in the build, of rdma-core, or a device."""
+    from . import devices
+
+    missing = devices.problem()
+    if missing:
+        return missing
     try:
-        ctypes.CDLL("libibverbs.so.1")
-    except OSError:
-        missing.append("no libibverbs here (apt install libibverbs1 ibverbs-providers librdmacm1)")
-    if not provenance.rdma_devices():
-        missing.append(
-            "no RDMA device here (a software one: modprobe rdma_rxe, then "
-            "rdma link add rxe0 type rxe netdev <interface>)"
-        )
-    return "; ".join(missing)
+        devices.choose()
+    except Unavailable as error:
+        return str(error)
+    return ""
 
 
 def checks() -> list[Check]:

@@ -113,8 +113,7 @@ class ProcessCluster(Cluster):
 
     def __init__(self, nodes: int, seed: int) -> None:
         super().__init__(nodes, seed)
-        core: Any = native()
-        self._session: Any = core.shm.Session(nodes=nodes, seed=seed)
+        self._session: Any = self._new_session()
         self._nodes: list[_Node] = []
         self._ended: list[_Node] = []  # their pipes stay open until a run has let go of them
         self._lock = threading.RLock()
@@ -131,10 +130,18 @@ class ProcessCluster(Cluster):
             self.close()
             raise
 
+    def _kind(self) -> Mapping[str, Any]:
+        """Return what the first message to a node says beside its place."""
+        return {"kind": "attach"}
+
+    def _new_session(self) -> Any:
+        core: Any = native()
+        return core.shm.Session(nodes=self.nodes, seed=self.seed)
+
     def _attach(self, node: _Node) -> None:
         node.send(
             {
-                "kind": "attach",
+                **self._kind(),
                 "session": self._session.name,
                 "token": self._session.token,
                 "node": node.number,

@@ -11,6 +11,7 @@ void bind_requests(pybind11::module_& verbs);  // requests, completions, address
 void bind_measure(pybind11::module_& module);
 void bind_sim(pybind11::module_& module);
 void bind_shm(pybind11::module_& module);
+void bind_verbs(pybind11::module_& module);  // real devices
 void bind_check(pybind11::module_& module);
 
 }  // namespace pyrdma::bindings

@@ -7,6 +7,7 @@ PYBIND11_MODULE(_core, module) {
   pyrdma::bindings::bind_fabric(module);
   pyrdma::bindings::bind_sim(module);
   pyrdma::bindings::bind_shm(module);
+  pyrdma::bindings::bind_verbs(module);
   pyrdma::bindings::bind_measure(module);
   pyrdma::bindings::bind_check(module);
 }

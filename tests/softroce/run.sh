@@ -138,7 +138,13 @@ rm -f "$share/status.0" "$share/status.1"
 boot() { # boot NUMBER: one guest, its output on standard output
   network="-nic none"
   if [ "$guests" = 2 ]; then
-    [ "$1" = 0 ] && role=server=on || role=server=off,reconnect=1
+    [ "$1" = 0 ] && role=server=on || role=server=off
+    if [ "$1" = 1 ]; then # the wire has an end once the other guest is there
+      for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        [ ! -S "$run/wire" ] || break
+        sleep 0.25
+      done
+    fi
     network="-netdev stream,id=wire,$role,addr.type=unix,addr.path=$run/wire
       -device virtio-net-pci,netdev=wire,mac=52:54:00:00:00:0$1"
   fi

@@ -1,6 +1,7 @@
 // Built where the headers of rdma-core are not (see native/CMakeLists.txt): everything else works.
 #include "base/error.h"
 #include "fabric/verbs/choice.h"
+#include "fabric/verbs/connection.h"
 #include "fabric/verbs/node.h"
 
 namespace pyrdma::fabric::verbs {
@@ -15,6 +16,17 @@ std::vector<Candidate> find_candidates() {
 }
 
 std::unique_ptr<NodeDevice> open_device(Node& /*node*/, const Wish& /*wish*/) {
+  throw Error(ErrorCode::kUnavailable, provider_problem());
+}
+
+std::unique_ptr<Listener> listen(const std::string& /*address*/, std::uint16_t /*port*/) {
+  throw Error(ErrorCode::kUnavailable, provider_problem());
+}
+
+std::unique_ptr<Connection> connect(Env& /*env*/, QueuePair& /*queue_pair*/,
+                                    const std::string& /*address*/, std::uint16_t /*port*/,
+                                    std::span<const std::byte> /*private_data*/,
+                                    Time /*deadline*/) {
   throw Error(ErrorCode::kUnavailable, provider_problem());
 }
 

@@ -23,6 +23,9 @@ const std::string& Session::token() const { return state_->server.token(); }
 std::uint32_t Session::nodes() const { return state_->server.nodes(); }
 std::vector<NodeId> Session::dead_nodes() const { return state_->server.dead_nodes(); }
 bool Session::all_attached() const { return state_->server.all_attached(); }
+std::uint32_t Session::incarnation(NodeId node) const { return state_->server.incarnation(node); }
+void Session::end(NodeId node) { state_->server.declare_dead(node); }
+Time Session::now() const { return state_->server.now(); }
 void Session::request_stop() { state_->server.request_stop(); }
 
 // ---- one node ----

@@ -43,6 +43,12 @@ class Session {
   /// Nodes that attached and whose connection ended without a farewell.
   std::vector<NodeId> dead_nodes() const;
   bool all_attached() const;
+  /// How often `node` has attached again after its process had ended.
+  std::uint32_t incarnation(NodeId node) const;
+  /// Tells that a node's process has ended, which is otherwise noticed by its connection.
+  void end(NodeId node);
+  /// Time of the run.
+  Time now() const;
   /// Makes the blocking Env calls of all nodes throw Error("stopped"). Safe from any thread and
   /// signal handlers.
   void request_stop();

@@ -51,6 +51,7 @@ ExchangeServer::ExchangeServer(const SessionOptions& options)
                                                  "; it must be 1 to " + std::to_string(kMaxNodes));
   }
   states_.resize(options.nodes, State::kFree);
+  incarnations_.resize(options.nodes, 0);
   events_.resize(options.nodes, nullptr);
   listener_ = listen_on(options.address, &name_);
   clock_ = Clock::calibrate();
@@ -86,6 +87,18 @@ bool ExchangeServer::all_attached() const {
   const std::lock_guard lock(mutex_);
   return std::none_of(states_.begin(), states_.end(),
                       [](State state) { return state == State::kFree; });
+}
+
+std::uint32_t ExchangeServer::incarnation(NodeId node) const {
+  const std::lock_guard lock(mutex_);
+  return incarnations_.at(node);
+}
+
+void ExchangeServer::declare_dead(NodeId node) {
+  const std::lock_guard lock(mutex_);
+  if (states_.at(node) != State::kAttached) return;
+  states_[node] = State::kDead;
+  events_[node] = nullptr;
 }
 
 void ExchangeServer::request_stop() {
@@ -157,16 +170,17 @@ bool ExchangeServer::greet(const Socket& socket, NodeId* node, Channel* channel)
   }
   const std::lock_guard lock(mutex_);
   if (*channel == Channel::kEvents) {
-    if (states_[*node] != State::kFree) {
+    if (states_[*node] != State::kFree && states_[*node] != State::kDead) {
       return refuse("node " + std::to_string(*node) +
-                    " of this session is taken; a node attaches once");
+                    " of this session is taken; a node attaches once, or again after its death");
     }
+    if (states_[*node] == State::kDead) ++incarnations_[*node];
     states_[*node] = State::kAttached;
     events_[*node] = &socket;
   }
   const bool same_machine = boot == boot_id();
   Writer welcome(MessageKind::kWelcome);
-  welcome.put(options_.seed).put(same_machine).put(clock_);
+  welcome.put(options_.seed).put(same_machine).put(clock_).put(incarnations_[*node]);
   welcome.put(same_machine ? options_.nodes - 1 : 0U);
   return send_message(socket, welcome.bytes());
 }

@@ -24,7 +24,8 @@ enum class Channel : std::uint8_t { kCalls, kEvents };
 /// What a node learns when it attaches.
 struct Welcome {
   std::uint64_t seed = 1;
-  Clock clock;                   // the run's, where controller and node share a machine
+  Clock clock;  // the run's, where controller and node share a machine
+  std::uint32_t incarnation = 0;
   std::uint32_t neighbours = 0;  // other nodes on the same machine, as far as it is known
 };
 
@@ -40,6 +41,11 @@ class ExchangeServer {
   std::uint32_t nodes() const { return options_.nodes; }
   std::vector<NodeId> dead_nodes() const;
   bool all_attached() const;
+  /// How often `node` has attached again after a death.
+  std::uint32_t incarnation(NodeId node) const;
+  /// The node's process has ended: its place may be taken again.
+  void declare_dead(NodeId node);
+  Time now() const { return clock_.now(); }
   void request_stop();
 
  private:
@@ -67,6 +73,7 @@ class ExchangeServer {
   std::atomic<bool> closing_{false};
   mutable std::mutex mutex_;  // what follows
   std::vector<State> states_;
+  std::vector<std::uint32_t> incarnations_;
   std::vector<const Socket*> events_;  // by node
   std::map<std::string, Bytes, std::less<>> blobs_;
   std::list<Connection> connections_;

@@ -73,6 +73,16 @@ TEST_F(VerbsExchange, AnEndWithoutFarewellIsADeath) {
   EXPECT_TRUE(dies(0));
 }
 
+TEST_F(VerbsExchange, AfterADeathThePlaceIsFreeAgain) {
+  { const Socket events = join(0); }
+  ASSERT_TRUE(dies(0));
+  EXPECT_EQ(server.incarnation(0), 0u);
+  const Socket again = join(0);
+  EXPECT_EQ(welcome.incarnation, 1u);
+  EXPECT_EQ(server.incarnation(0), 1u);
+  EXPECT_TRUE(server.dead_nodes().empty());
+}
+
 TEST_F(VerbsExchange, AFarewellIsNone) {
   Socket events = join(0);
   const Socket calls = join(0, Channel::kCalls);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/rng.h"
 
 namespace pyrdma::fabric::verbs {
 namespace {
@@ -16,7 +17,8 @@ ThreadEnvOptions env_options(const NodeOptions& options, const Welcome& welcome)
   ThreadEnvOptions result;
   result.node = options.self;
   result.nodes = options.nodes;
-  result.seed = welcome.seed;
+  result.incarnation = welcome.incarnation;
+  result.seed = welcome.incarnation == 0 ? welcome.seed : mix64(welcome.seed + welcome.incarnation);
   result.clock = welcome.clock;
   result.threads_before = options.alone_in_process ? 1 : 0;
   return result;

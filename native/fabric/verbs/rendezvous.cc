@@ -35,6 +35,7 @@ Socket attach(const std::string& session_name, NodeId node, std::uint32_t nodes,
   const bool same_machine = reader.get<bool>();
   welcome->clock = reader.get<Clock>();
   if (!same_machine) welcome->clock = Clock::calibrate();
+  welcome->incarnation = reader.get<std::uint32_t>();
   welcome->neighbours = reader.get<std::uint32_t>();
   return socket;
 }

@@ -48,7 +48,7 @@ namespace pyrdma::fabric::verbs {
   X(listen, "RDMACM_1.0")                \
   X(connect, "RDMACM_1.0")               \
   X(accept, "RDMACM_1.0")                \
-  X(reject, "RDMACM_1.0")                \
+  X(migrate_id, "RDMACM_1.0")            \
   X(disconnect, "RDMACM_1.0")            \
   X(get_cm_event, "RDMACM_1.0")          \
   X(ack_cm_event, "RDMACM_1.0")          \

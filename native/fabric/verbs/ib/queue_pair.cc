@@ -225,15 +225,42 @@ void VerbsQueuePair::to_ready_to_send() {
   attributes.sq_psn = psn_;
   unsigned mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
   if (options_.transport == Transport::kRc) {
-    attributes.timeout = timeout_exponent(options_.timeout_us);
-    // Soft-RoCE takes 7 for "for ever", which IBTA has for receivers that are not ready alone.
-    const std::uint32_t most = device_.is_soft_roce() ? 6 : 7;
-    attributes.retry_cnt = static_cast<std::uint8_t>(std::min(options_.retry_count, most));
+    attributes.timeout = timeout();
+    attributes.retry_cnt = retry_count();
     attributes.rnr_retry = static_cast<std::uint8_t>(options_.rnr_retry);
     attributes.max_rd_atomic = static_cast<std::uint8_t>(options_.max_outstanding_reads);
     mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   }
   change(attributes, mask);
+}
+
+void VerbsQueuePair::take_step(QpState next, ibv_qp_attr& attributes, unsigned mask) {
+  if (next == QpState::kInit) {
+    attributes.qp_access_flags = static_cast<unsigned>(access_to(options_.access));
+    mask |= IBV_QP_ACCESS_FLAGS;
+  } else if (next == QpState::kReadyToReceive) {
+    attributes.min_rnr_timer = rnr_timer_code(options_.rnr_timer_us);
+    mask |= IBV_QP_MIN_RNR_TIMER;
+  } else {
+    attributes.timeout = timeout();
+    attributes.retry_cnt = retry_count();
+    mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT;
+  }
+  change(attributes, mask);
+  state_.store(next, std::memory_order_release);
+}
+
+// Soft-RoCE takes 7 for "for ever", which IBTA has for receivers that are not ready alone.
+std::uint8_t VerbsQueuePair::retry_count() const {
+  const std::uint32_t most = device_.is_soft_roce() ? 6 : 7;
+  return static_cast<std::uint8_t>(std::min(options_.retry_count, most));
+}
+
+// The peer of Soft-RoCE answers when its CPU gets to it: attempts last as long as some time slices.
+std::uint8_t VerbsQueuePair::timeout() const {
+  constexpr std::uint32_t kSoftRoceUs = 16000;
+  return timeout_exponent(device_.is_soft_roce() ? std::max(options_.timeout_us, kSoftRoceUs)
+                                                 : options_.timeout_us);
 }
 
 void VerbsQueuePair::silence() {

@@ -29,6 +29,10 @@ class VerbsQueuePair final : public QueuePair {
   void connect(const QpAddress& peer) override;
   void modify(QpState next, const QpAddress* peer) override;
 
+  const QpOptions& options() const { return options_; }
+  const std::string& device_name() const { return device_.name(); }
+  /// One transition with librdmacm's attributes, completed by those of the options.
+  void take_step(QpState next, ibv_qp_attr& attributes, unsigned mask);
   /// Stops answering, for VerbsDevice::kill.
   void silence();
 
@@ -36,6 +40,8 @@ class VerbsQueuePair final : public QueuePair {
   bool is_postable(const WorkRequest& request) const;
   void fill(const WorkRequest& request, ibv_send_wr* to);
   void change(ibv_qp_attr& attributes, unsigned mask);
+  std::uint8_t retry_count() const;
+  std::uint8_t timeout() const;
   void to_init();
   void to_ready_to_receive(const QpAddress* peer);
   void to_ready_to_send();

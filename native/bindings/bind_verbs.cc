@@ -1,0 +1,240 @@
+// Clusters over real RDMA devices, and what devices there are.
+#include <pybind11/stl.h>
+
+#include <numeric>
+
+#include "bindings/bind.h"
+#include "bindings/waiting.h"
+#include "fabric/verbs/cluster.h"
+#include "fabric/verbs/connection.h"
+
+namespace pyrdma::bindings {
+
+namespace {
+
+namespace verbs = fabric::verbs;
+
+/// All nodes as threads of this process.
+class VerbsWorld final : public World {
+ public:
+  explicit VerbsWorld(const verbs::VerbsOptions& options) : cluster_(options) {}
+  const char* fabric() const override { return "verbs"; }
+  NodeId nodes() const override { return cluster_.nodes(); }
+  std::vector<NodeId> local_nodes() const override {
+    std::vector<NodeId> all(cluster_.nodes());
+    std::iota(all.begin(), all.end(), NodeId{0});
+    return all;
+  }
+  Env& env(NodeId node) override { return cluster_.env(node); }
+  void run(FunctionRef<void(Env&)> per_node) override { cluster_.run(per_node); }
+  void request_stop() override { cluster_.request_stop(); }
+  void kill(NodeId node) override { cluster_.kill(node); }
+  bool simulated() const override { return false; }
+
+ private:
+  verbs::VerbsCluster cluster_;
+};
+
+/// This process is one node.
+class VerbsNodeWorld final : public World {
+ public:
+  VerbsNodeWorld(const std::string& session, NodeId node, std::uint32_t nodes,
+                 const std::string& token, const verbs::Wish& wish)
+      : node_(node), nodes_(nodes), native_(session, node, nodes, token, wish) {}
+  const char* fabric() const override { return "verbs"; }
+  NodeId nodes() const override { return nodes_; }
+  std::vector<NodeId> local_nodes() const override { return {node_}; }
+  Env& env(NodeId /*node*/) override { return native_.env(); }
+  void run(FunctionRef<void(Env&)> per_node) override { per_node(native_.env()); }
+  void request_stop() override { native_.request_stop(); }
+  void kill(NodeId /*node*/) override {
+    throw Error(ErrorCode::kInvalidArgument,
+                "a node process is killed from outside: end the process");
+  }
+  bool simulated() const override { return false; }
+  const verbs::Choice& choice() const { return native_.choice(); }
+
+ private:
+  NodeId node_, nodes_;
+  verbs::VerbsNode native_;
+};
+
+class VerbsClusterSession final : public Session {
+ public:
+  using Session::Session;
+};
+
+class VerbsNodeSession final : public Session {
+ public:
+  explicit VerbsNodeSession(std::unique_ptr<VerbsNodeWorld> world) : Session(std::move(world)) {}
+  std::string choice() {
+    return call([this] { return static_cast<VerbsNodeWorld&>(world()).choice().reason; });
+  }
+};
+
+verbs::Wish wish_of(const std::string& device, int port, int gid_index,
+                    const std::string& address) {
+  return {device, port, gid_index, address};
+}
+
+py::dict to_dict(const verbs::Candidate& c) {
+  using namespace py::literals;
+  return py::dict("device"_a = c.device, "firmware"_a = c.firmware, "port"_a = c.port,
+                  "active"_a = c.active, "gid_index"_a = c.gid_index,
+                  "type"_a = verbs::to_string(c.type), "gid"_a = c.gid, "address"_a = c.address,
+                  "interface"_a = c.interface, "login"_a = c.login, "mtu"_a = c.mtu);
+}
+
+/// A connection made by librdmacm, with the queue pair that it leads to.
+class PyConnection {
+ public:
+  PyConnection(std::shared_ptr<PyQueuePair> queue_pair,
+               std::unique_ptr<verbs::Connection> connection)
+      : queue_pair_(std::move(queue_pair)), connection_(std::move(connection)) {}
+  py::bytes private_data() const {
+    const std::vector<std::byte>& data = connection_->private_data();
+    return {reinterpret_cast<const char*>(data.data()), data.size()};
+  }
+  bool is_over() {
+    return queue_pair_->session().call([this] {
+      const std::lock_guard lock(queue_pair_->mutex());
+      queue_pair_->native();  // throws when it is closed
+      return connection_->is_over();
+    });
+  }
+
+ private:
+  std::shared_ptr<PyQueuePair> queue_pair_;
+  std::unique_ptr<verbs::Connection> connection_;
+};
+
+/// Runs `make(env, queue pair, private bytes, deadline)` outside the GIL.
+template <class Make>
+std::unique_ptr<PyConnection> connected(const std::shared_ptr<PyQueuePair>& queue_pair,
+                                        const std::string& data, double timeout_s, Make&& make) {
+  const Time patience = duration_of(timeout_s, "timeout_s");
+  auto connection = queue_pair->session().call([&] {
+    const std::lock_guard lock(queue_pair->mutex());
+    Env& env = queue_pair->env();
+    return make(env, queue_pair->native(), std::as_bytes(std::span(data)), env.now() + patience);
+  });
+  return std::make_unique<PyConnection>(queue_pair, std::move(connection));
+}
+
+void bind_connections(py::module_& here) {
+  py::class_<PyConnection>(here, "Connection", "A connection made by librdmacm.")
+      .def_property_readonly("private_data", &PyConnection::private_data,
+                             "What the peer sent along.")
+      .def_property_readonly("is_over", &PyConnection::is_over,
+                             "Whether the peer hung up; the queue pair is in error then.");
+  py::class_<verbs::Listener>(here, "Listener", "Waits for connections by librdmacm.")
+      .def(py::init([](const std::string& address, std::uint16_t port) {
+             return verbs::listen(address, port);
+           }),
+           py::arg("address"), py::arg("port") = 0)
+      .def_property_readonly("port", &verbs::Listener::port)
+      .def(
+          "accept",
+          [](verbs::Listener& self, const std::shared_ptr<PyQueuePair>& queue_pair,
+             const py::bytes& data, double timeout_s) {
+            return connected(
+                queue_pair, data, timeout_s,
+                [&](Env& env, fabric::QueuePair& native, std::span<const std::byte> bytes,
+                    Time deadline) { return self.accept(env, native, bytes, deadline); });
+          },
+          py::arg("queue_pair"), py::arg("private_data") = py::bytes(),
+          py::arg("timeout_s") = 30.0);
+  here.def(
+      "connect",
+      [](const std::shared_ptr<PyQueuePair>& queue_pair, const std::string& address,
+         std::uint16_t port, const py::bytes& data, double timeout_s) {
+        return connected(queue_pair, data, timeout_s,
+                         [&](Env& env, fabric::QueuePair& native, std::span<const std::byte> bytes,
+                             Time deadline) {
+                           return verbs::connect(env, native, address, port, bytes, deadline);
+                         });
+      },
+      py::arg("queue_pair"), py::arg("address"), py::arg("port"),
+      py::arg("private_data") = py::bytes(), py::arg("timeout_s") = 30.0);
+}
+
+}  // namespace
+
+void bind_verbs(py::module_& module) {
+  py::module_ here = module.def_submodule("ibverbs", "Clusters over real RDMA devices.");
+  here.attr("MAX_NODES") = verbs::kMaxNodes;
+  py::class_<VerbsClusterSession, Session, std::shared_ptr<VerbsClusterSession>>(
+      here, "Cluster", "All nodes as threads of this process, over one device.")
+      .def(py::init([](std::uint32_t nodes, std::uint64_t seed, const std::string& device, int port,
+                       int gid_index, const std::string& address) {
+             const py::gil_scoped_release release;
+             return std::make_shared<VerbsClusterSession>(std::make_unique<VerbsWorld>(
+                 verbs::VerbsOptions{nodes, seed, wish_of(device, port, gid_index, address)}));
+           }),
+           py::arg("nodes"), py::arg("seed") = 1, py::arg("device") = "", py::arg("port") = 0,
+           py::arg("gid_index") = -1, py::arg("address") = "");
+  py::class_<VerbsNodeSession, Session, std::shared_ptr<VerbsNodeSession>>(
+      here, "Node", "This process as one node of a session.")
+      .def(py::init([](const std::string& session, NodeId node, std::uint32_t nodes,
+                       const std::string& token, const std::string& device, int port, int gid_index,
+                       const std::string& address) {
+             const py::gil_scoped_release release;
+             return std::make_shared<VerbsNodeSession>(std::make_unique<VerbsNodeWorld>(
+                 session, node, nodes, token, wish_of(device, port, gid_index, address)));
+           }),
+           py::arg("session"), py::arg("node"), py::arg("nodes"), py::arg("token"),
+           py::arg("device") = "", py::arg("port") = 0, py::arg("gid_index") = -1,
+           py::arg("address") = "")
+      .def_property_readonly("choice", &VerbsNodeSession::choice,
+                             "Which device, port and GID are used, and why.");
+  py::class_<verbs::Session>(here, "Session",
+                             "The controller's end of a run whose nodes are processes.")
+      .def(py::init([](std::uint32_t nodes, std::uint64_t seed, const std::string& address) {
+             return std::make_unique<verbs::Session>(verbs::SessionOptions{nodes, seed, address});
+           }),
+           py::arg("nodes"), py::arg("seed") = 1, py::arg("address") = "127.0.0.1")
+      .def_property_readonly("name", &verbs::Session::name)
+      .def_property_readonly("token", &verbs::Session::token)
+      .def_property_readonly("nodes", &verbs::Session::nodes)
+      .def_property_readonly("dead_nodes", &verbs::Session::dead_nodes,
+                             "Nodes whose process ended without leaving.")
+      .def_property_readonly("all_attached", &verbs::Session::all_attached)
+      .def_property_readonly("now_ns", &verbs::Session::now)
+      .def("incarnation", &verbs::Session::incarnation, py::arg("node"))
+      .def("end", &verbs::Session::end, py::arg("node"), "The node's process has ended.")
+      .def("request_stop", &verbs::Session::request_stop);
+  bind_connections(here);
+  here.def("problem", &verbs::provider_problem,
+           "Why no device can be opened, as far as build and libraries go; empty when none.");
+  here.def(
+      "candidates",
+      [] {
+        std::vector<verbs::Candidate> found;
+        {
+          const py::gil_scoped_release release;
+          found = verbs::find_candidates();
+        }
+        py::list rows;
+        for (const verbs::Candidate& candidate : found) rows.append(to_dict(candidate));
+        return rows;
+      },
+      "Every entry of the GID tables of all devices.");
+  here.def(
+      "choose",
+      [](const std::string& device, int port, int gid_index, const std::string& address) {
+        verbs::Choice choice;
+        {
+          const py::gil_scoped_release release;
+          choice =
+              verbs::choose(verbs::find_candidates(), wish_of(device, port, gid_index, address));
+        }
+        using namespace py::literals;
+        return py::dict("device"_a = choice.device, "port"_a = choice.port,
+                        "gid_index"_a = choice.gid_index, "address"_a = choice.address,
+                        "reason"_a = choice.reason);
+      },
+      py::arg("device") = "", py::arg("port") = 0, py::arg("gid_index") = -1,
+      py::arg("address") = "", "What a node with these wishes would use.");
+}
+
+}  // namespace pyrdma::bindings

@@ -1,0 +1,34 @@
+"""A cluster of node processes over the RDMA device of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from .devices import Wish
+from .doctor import native
+from .processes import ProcessCluster
+
+__all__ = ["VerbsProcessCluster"]
+
+
+class VerbsProcessCluster(ProcessCluster):
+    """Nodes as processes, each with the device opened for itself; see `Cluster.local`.
+
+    They meet through a server of the controller's at 127.0.0.1; their requests go through the
+    device, loopback included.
+    """
+
+    fabric = "verbs"
+
+    def __init__(self, nodes: int, seed: int, wish: Wish) -> None:
+        self._wish = wish
+        super().__init__(nodes, seed)
+
+    def _new_session(self) -> Any:
+        core: Any = native()
+        return core.ibverbs.Session(nodes=self.nodes, seed=self.seed)
+
+    def _kind(self) -> Mapping[str, Any]:
+        return {"kind": "attach_verbs", **asdict(self._wish)}

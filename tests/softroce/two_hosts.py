@@ -1,0 +1,185 @@
+"""Runs in each of two guests: a cluster over the wire between them, then the wire is pulled."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyrdma as rd
+from pyrdma import verbs
+from pyrdma.doctor import native
+
+NUMBER = int(os.environ["PYRDMA_GUEST"])
+SHARE = Path(os.environ["PYRDMA_SHARE"])
+ADDRESSES = ("10.99.0.1", "10.99.0.2")
+PATIENCE_S = 120.0
+OPS = ("read", "write", "send", "fetch_add", "compare_swap")
+
+core: Any = native()
+
+
+def say(text: str) -> None:
+    print(f"guest {NUMBER}, {time.monotonic():.1f} s: {text}", flush=True)
+
+
+def tell(name: str, value: object) -> None:
+    fresh = SHARE / f"{name}.fresh"
+    fresh.write_text(json.dumps(value))
+    fresh.rename(SHARE / name)
+
+
+def hear(name: str) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (SHARE / name).exists():
+        assert time.monotonic() < deadline, f"the other guest never told {name}"
+        time.sleep(0.05)
+    return json.loads((SHARE / name).read_text())
+
+
+def one(queue: Any) -> Any:
+    done = queue.poll(max=1, timeout_s=20.0, check=False)
+    assert len(done) == 1, "no completion"
+    return done[0]
+
+
+def a_cluster_of_two_machines() -> None:
+    """Every operation of the load, by the set-up exchange at guest 0."""
+    session = None
+    if NUMBER == 0:
+        session = core.ibverbs.Session(nodes=2, seed=1, address=ADDRESSES[0])
+        tell("session", [session.name, session.token])
+    name, token = hear("session")
+    node = core.ibverbs.Node(
+        session=name, node=NUMBER, nodes=2, token=token, address=ADDRESSES[NUMBER]
+    )
+    assert ADDRESSES[NUMBER] in node.choice
+    for run, op in enumerate(OPS, 1):
+        parameters = {"op": op, "size": 8, "mode": "latency", "duration_ns": 300_000_000}
+        columns = core.measure.run_workload(node, "verbs_load", {**parameters, "run": run})
+        found = dict(zip(columns["metric"], columns["value"].tolist(), strict=True))
+        if NUMBER == 1:  # node 0 is the server
+            assert found["rate"] > 0, found
+            say(f"{op}: {found['rate']:.0f} a second")
+    node.close()
+    tell(f"left.{NUMBER}", True)
+    hear(f"left.{1 - NUMBER}")
+
+
+def a_connection_by_address() -> None:
+    """One-sided, two-sided and atomic requests over a connection that librdmacm makes."""
+    with rd.Cluster.local(nodes=1, fabric="verbs", mode="thread") as cluster:
+        device = cluster.devices[0]
+        domain = device.protection_domain()
+        queue = device.completion_queue(64)
+        region, pair = domain.allocate(4096), domain.queue_pair(queue)
+        mine = region.remote.to_bytes()
+        if NUMBER == 0:
+            listener = core.ibverbs.Listener(ADDRESSES[0])
+            tell("port", listener.port)
+            connection = listener.accept(pair, mine, timeout_s=PATIENCE_S)
+            pair.post_receive([verbs.Receive([region.sge(1024, 64)], wr_id=9)])
+            tell("ready", True)
+            received = one(queue)
+            assert received["wr_id"] == 9
+            assert received["byte_count"] == 16
+            assert (region.array[1024:1040] == region.array[:16]).all(), "sent what was written"
+            tell("received", True)
+        else:
+            connection = core.ibverbs.connect(
+                pair, ADDRESSES[0], hear("port"), mine, timeout_s=PATIENCE_S
+            )
+            hear("ready")
+            there = verbs.RemoteRegion.from_bytes(connection.private_data[: len(mine)])
+            region.array[:16] = range(16)
+            pair.post([verbs.write(region.sge(0, 16), there, 0)])
+            assert one(queue)["status"] == verbs.Status.SUCCESS
+            pair.post([verbs.read(region.sge(64, 16), there, 0)])
+            assert one(queue)["status"] == verbs.Status.SUCCESS
+            assert (region.array[64:80] == range(16)).all()
+            pair.post([verbs.fetch_add(region.sge(128, 8), there, 512, 5)])
+            pair.post([verbs.compare_swap(region.sge(136, 8), there, 512, 5, 9)])
+            assert [one(queue)["status"] for _ in range(2)] == [verbs.Status.SUCCESS] * 2
+            assert int(region.array[136:144].view("u8")[0]) == 5
+            pair.post([verbs.send(region.sge(0, 16))])
+            assert one(queue)["status"] == verbs.Status.SUCCESS
+            hear("received")
+        say("connected by address, and served")
+        a_process_that_is_killed(device, domain)
+        a_wire_that_is_pulled(pair, queue, region, connection)
+
+
+def a_process_that_is_killed(device: Any, domain: Any) -> None:
+    """Guest 1 runs a process that answers, and kills it with -9 under guest 0's writes."""
+    if NUMBER == 1:
+        victim = subprocess.Popen([sys.executable, __file__, "victim"])
+        hear("served")
+        victim.kill()
+        victim.wait()
+        tell("killed", True)
+        hear("seen")
+        return
+    queue = device.completion_queue(64)
+    region, pair = domain.allocate(4096), domain.queue_pair(queue)
+    tell("asker", pair.address.to_bytes().hex())
+    answer = hear("victim")
+    pair.connect(verbs.QpAddress.from_bytes(bytes.fromhex(answer["address"])))
+    there = verbs.RemoteRegion.from_bytes(bytes.fromhex(answer["region"]))
+    pair.post([verbs.write(region.sge(0, 8), there, 0)])
+    assert one(queue)["status"] == verbs.Status.SUCCESS
+    tell("served", True)
+    hear("killed")
+    start = time.monotonic()
+    pair.post([verbs.write(region.sge(0, 8), there, 0, wr_id=n) for n in (1, 2)])
+    first, second = one(queue), one(queue)
+    assert first["status"] == verbs.Status.RETRY_EXCEEDED, first
+    assert second["status"] == verbs.Status.FLUSHED, second
+    say(f"a killed process: retry exceeded after {time.monotonic() - start:.2f} s, then flushed")
+    tell("seen", True)
+
+
+def victim() -> None:
+    with rd.Cluster.local(nodes=1, fabric="verbs", mode="thread") as cluster:
+        domain = cluster.devices[0].protection_domain()
+        queue = cluster.devices[0].completion_queue(64)
+        region, pair = domain.allocate(4096), domain.queue_pair(queue)
+        pair.connect(verbs.QpAddress.from_bytes(bytes.fromhex(hear("asker"))))
+        address, remote = pair.address.to_bytes().hex(), region.remote.to_bytes().hex()
+        tell("victim", {"address": address, "region": remote})
+        time.sleep(PATIENCE_S)
+
+
+def a_wire_that_is_pulled(pair: Any, queue: Any, region: Any, connection: Any) -> None:
+    """Guest 1's interface goes down under guest 0's requests, which end within their time."""
+    assert not connection.is_over
+    there = verbs.RemoteRegion.from_bytes(connection.private_data[: len(region.remote.to_bytes())])
+    if NUMBER == 1:
+        hear("pull")
+        subprocess.run(["ip", "link", "set", "eth0", "down"], check=True)
+        tell("pulled", True)
+        hear("noticed")
+        return
+    pair.post([verbs.write(region.sge(0, 8), there, 0)])
+    assert one(queue)["status"] == verbs.Status.SUCCESS
+    tell("pull", True)
+    hear("pulled")
+    start = time.monotonic()
+    pair.post([verbs.write(region.sge(0, 8), there, 0, wr_id=n) for n in (1, 2)])
+    first, second = one(queue), one(queue)
+    assert first["status"] == verbs.Status.RETRY_EXCEEDED, first
+    assert second["status"] == verbs.Status.FLUSHED, second
+    say(f"a pulled wire: retry exceeded after {time.monotonic() - start:.2f} s, then flushed")
+    tell("noticed", True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["victim"]:
+        victim()
+    else:
+        a_cluster_of_two_machines()
+        a_connection_by_address()
+        say("all good")
