@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "bindings/bind.h"
+#include "bindings/faults.h"
 #include "bindings/session.h"
 #include "fabric/shm/cluster.h"
 
@@ -28,6 +29,17 @@ class ShmWorld final : public World {
   void request_stop() override { cluster_.request_stop(); }
   void kill(NodeId node) override { cluster_.kill(node); }
   bool simulated() const override { return false; }
+  FaultCounters fault_counters() const {
+    FaultCounters sum;
+    for (NodeId node = 0; node < cluster_.nodes(); ++node) {
+      const FaultCounters& counters = cluster_.fault_counters(node);
+      for (std::size_t i = 0; i < kFaults; ++i) {
+        sum.fired[i] += counters.fired[i];
+        sum.reached[i] += counters.reached[i];
+      }
+    }
+    return sum;
+  }
 
  private:
   shm::ShmCluster cluster_;
@@ -36,8 +48,9 @@ class ShmWorld final : public World {
 /// This process is one node.
 class NodeWorld final : public World {
  public:
-  NodeWorld(const std::string& session, NodeId node, std::uint32_t nodes, const std::string& token)
-      : node_(node), nodes_(nodes), native_(session, node, nodes, token) {}
+  NodeWorld(const std::string& session, NodeId node, std::uint32_t nodes, const std::string& token,
+            const FaultOptions& faults)
+      : node_(node), nodes_(nodes), native_(session, node, nodes, token, faults) {}
   const char* fabric() const override { return "shm"; }
   NodeId nodes() const override { return nodes_; }
   std::vector<NodeId> local_nodes() const override { return {node_}; }
@@ -49,21 +62,24 @@ class NodeWorld final : public World {
                 "a node process is killed from outside: end the process");
   }
   bool simulated() const override { return false; }
+  const FaultCounters& fault_counters() const { return native_.fault_counters(); }
 
  private:
   NodeId node_, nodes_;
   shm::ShmNode native_;
 };
 
-class ShmClusterSession final : public Session {
+template <class Kind>
+class FaultySession final : public Session {
  public:
   using Session::Session;
+  FaultCounters fault_counters() {
+    return call([this] { return static_cast<Kind&>(world()).fault_counters(); });
+  }
 };
-
-class ShmNodeSession final : public Session {
- public:
-  using Session::Session;
-};
+using ShmClusterSession = FaultySession<ShmWorld>;
+using ShmNodeSession = FaultySession<NodeWorld>;
+using FaultValues = std::map<std::string, double>;
 
 }  // namespace
 
@@ -73,21 +89,28 @@ void bind_shm(py::module_& module) {
   shm_module.attr("MAX_NODES") = shm::kMaxNodes;
   py::class_<ShmClusterSession, Session, std::shared_ptr<ShmClusterSession>>(
       shm_module, "Cluster", "All nodes as threads of this process.")
-      .def(py::init([](std::uint32_t nodes, std::uint64_t seed) {
+      .def(py::init([](std::uint32_t nodes, std::uint64_t seed, const FaultValues& faults) {
              const py::gil_scoped_release release;
-             return std::make_shared<ShmClusterSession>(
-                 std::make_unique<ShmWorld>(shm::ShmOptions{nodes, seed}));
+             return std::make_shared<ShmClusterSession>(std::make_unique<ShmWorld>(
+                 shm::ShmOptions{nodes, seed, FaultOptions::from_values(faults)}));
            }),
-           py::arg("nodes"), py::arg("seed") = 1);
+           py::arg("nodes"), py::arg("seed") = 1, py::arg("faults") = FaultValues{})
+      .def(
+          "fault_counters", [](ShmClusterSession& s) { return fault_dict(s.fault_counters()); },
+          "How often each fault fired, and had its effect. Not while a run is on.");
   py::class_<ShmNodeSession, Session, std::shared_ptr<ShmNodeSession>>(
       shm_module, "Node", "This process as one node of a session.")
       .def(py::init([](const std::string& session, NodeId node, std::uint32_t nodes,
-                       const std::string& token) {
+                       const std::string& token, const FaultValues& faults) {
              const py::gil_scoped_release release;
-             return std::make_shared<ShmNodeSession>(
-                 std::make_unique<NodeWorld>(session, node, nodes, token));
+             return std::make_shared<ShmNodeSession>(std::make_unique<NodeWorld>(
+                 session, node, nodes, token, FaultOptions::from_values(faults)));
            }),
-           py::arg("session"), py::arg("node"), py::arg("nodes"), py::arg("token"));
+           py::arg("session"), py::arg("node"), py::arg("nodes"), py::arg("token"),
+           py::arg("faults") = FaultValues{})
+      .def(
+          "fault_counters", [](ShmNodeSession& s) { return fault_dict(s.fault_counters()); },
+          "How often each fault fired, and had its effect. Not while a run is on.");
   py::class_<shm::Session>(shm_module, "Session",
                            "The controller's end of a run whose nodes are processes.")
       .def(py::init([](std::uint32_t nodes, std::uint64_t seed) {

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "bindings/bind.h"
+#include "bindings/faults.h"
 #include "bindings/session.h"
 #include "fabric/sim/cluster.h"
 
@@ -111,12 +112,7 @@ std::map<std::string, double> random_faults(std::uint64_t seed, double probabili
 }
 
 py::dict fault_counters(SimSession& self) {
-  const FaultCounters counters = self.call([&] { return self.cluster().fault_counters(); });
-  py::dict all;
-  for (std::size_t i = 0; i < kFaults; ++i)
-    all[py::str(std::string(fault_info(static_cast<Fault>(i)).key))] =
-        py::make_tuple(counters.fired[i], counters.reached[i]);
-  return all;
+  return fault_dict(self.call([&] { return self.cluster().fault_counters(); }));
 }
 
 py::dict counters(SimSession& self, NodeId node) {

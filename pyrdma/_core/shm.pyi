@@ -1,12 +1,25 @@
+from collections.abc import Mapping
+
 from . import Cluster as _Cluster
 
 MAX_NODES: int
 
 class Cluster(_Cluster):
-    def __init__(self, nodes: int, seed: int = ...) -> None: ...
+    def __init__(
+        self, nodes: int, seed: int = ..., faults: Mapping[str, float] = ...
+    ) -> None: ...
+    def fault_counters(self) -> dict[str, tuple[int, int]]: ...
 
 class Node(_Cluster):
-    def __init__(self, session: str, node: int, nodes: int, token: str) -> None: ...
+    def __init__(
+        self,
+        session: str,
+        node: int,
+        nodes: int,
+        token: str,
+        faults: Mapping[str, float] = ...,
+    ) -> None: ...
+    def fault_counters(self) -> dict[str, tuple[int, int]]: ...
 
 class Session:
     def __init__(self, nodes: int, seed: int = ...) -> None: ...

@@ -85,9 +85,10 @@ void Session::request_stop() {
 // ---- one node ----
 
 struct ShmNode::State {
-  State(const std::string& session, NodeId self, std::uint32_t nodes, const std::string& token)
+  State(const std::string& session, NodeId self, std::uint32_t nodes, const std::string& token,
+        const FaultOptions& faults)
       : mapping(open_session_block(session, token, nodes)),
-        node(mapping, self, mappings, 1),
+        node(mapping, self, mappings, 1, faults),
         monitor(mapping, {&node}, true) {
     node.thread_runs(1);
   }
@@ -99,10 +100,11 @@ struct ShmNode::State {
 };
 
 ShmNode::ShmNode(const std::string& session_name, NodeId node, std::uint32_t nodes,
-                 const std::string& token)
-    : state_(std::make_unique<State>(session_name, node, nodes, token)) {}
+                 const std::string& token, const FaultOptions& faults)
+    : state_(std::make_unique<State>(session_name, node, nodes, token, faults)) {}
 ShmNode::~ShmNode() = default;
 Env& ShmNode::env() { return state_->node.env(); }
+const FaultCounters& ShmNode::fault_counters() const { return state_->node.fault_counters(); }
 void ShmNode::request_stop() { state_->node.stop(); }
 
 // ---- all nodes in one process ----
@@ -112,7 +114,7 @@ struct ShmCluster::State {
       : session(create_session_block(options.nodes, options.seed)) {
     std::vector<Node*> local;
     for (NodeId node = 0; node < options.nodes; ++node) {
-      nodes.push_back(std::make_unique<Node>(session, node, mappings, 0));
+      nodes.push_back(std::make_unique<Node>(session, node, mappings, 0, options.faults));
       local.push_back(nodes.back().get());
     }
     monitor = std::make_unique<Monitor>(session, std::move(local), false);
@@ -133,6 +135,9 @@ std::uint32_t ShmCluster::nodes() const { return static_cast<std::uint32_t>(stat
 Env& ShmCluster::env(NodeId node) { return state_->nodes.at(node)->env(); }
 Time ShmCluster::now() const { return state_->nodes.front()->env().now(); }
 void ShmCluster::kill(NodeId node) { state_->nodes.at(node)->kill(); }
+const FaultCounters& ShmCluster::fault_counters(NodeId node) const {
+  return state_->nodes.at(node)->fault_counters();
+}
 void ShmCluster::request_stop() {
   session_block(*state_->session).stop.store(1, std::memory_order_release);
 }

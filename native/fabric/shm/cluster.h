@@ -13,6 +13,7 @@
 
 #include "base/function_ref.h"
 #include "env/env.h"
+#include "env/faults.h"
 
 namespace pyrdma::fabric::shm {
 
@@ -70,13 +71,15 @@ class ShmNode {
   /// taken. A node whose process has ended may be taken again: Env::incarnation() is one more then,
   /// nothing else is left of it, and peers connect to it anew.
   ShmNode(const std::string& session_name, NodeId node, std::uint32_t nodes,
-          const std::string& token);
+          const std::string& token, const FaultOptions& faults = {});
   ~ShmNode();
   ShmNode(const ShmNode&) = delete;
   ShmNode& operator=(const ShmNode&) = delete;
 
   /// For the constructing thread and those that it spawns.
   Env& env();
+  /// Of this incarnation. Not while the node's threads run.
+  const FaultCounters& fault_counters() const;
   /// Makes this node's blocking Env calls throw Error("stopped"). Safe from any thread and signal
   /// handlers.
   void request_stop();
@@ -89,6 +92,7 @@ class ShmNode {
 struct ShmOptions {
   std::uint32_t nodes = 2;  // 1..kMaxNodes
   std::uint64_t seed = 1;
+  FaultOptions faults = {};  // of the kinds in fabric/hooks; others throw
 };
 
 class ShmCluster {
@@ -110,6 +114,8 @@ class ShmCluster {
   /// Makes a running run() throw Error("stopped"). Safe from any thread and from signal handlers.
   void request_stop();
   Time now() const;
+  /// Not while the node's threads run.
+  const FaultCounters& fault_counters(NodeId node) const;
 
  private:
   struct State;

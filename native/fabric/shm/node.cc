@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "env/thread/thread_storage.h"
+#include "fabric/hooks/faulty_device.h"
 #include "fabric/shm/device.h"
 
 namespace pyrdma::fabric::shm {
@@ -41,6 +42,19 @@ std::uint32_t claim(SessionBlock& session, NodeId self, std::uint32_t nodes) {
   return session.claim(self);
 }
 
+/// Throws for kinds that need a simulated network, disk or machine.
+const FaultOptions& checked(const FaultOptions& faults) {
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    const auto fault = static_cast<Fault>(i);
+    if (faults.settings[i].rate <= 0 || kHookFaults.has(fault)) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                "shm: fault " + std::string(fault_info(fault).key) +
+                    " is of the sim fabric only; shm has loss, duplicate, reorder, delay and "
+                    "corruption of datagrams, queue_full, malformed, qp_error, memory_pressure");
+  }
+  return faults;
+}
+
 ThreadEnvOptions env_options(const SessionBlock& session, NodeId self, std::uint32_t nodes,
                              std::uint32_t incarnation, std::uint32_t threads_before) {
   ThreadEnvOptions options;
@@ -56,7 +70,7 @@ ThreadEnvOptions env_options(const SessionBlock& session, NodeId self, std::uint
 }  // namespace
 
 Node::Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings,
-           std::uint32_t threads_before)
+           std::uint32_t threads_before, const FaultOptions& faults)
     : session_(std::move(session)),
       self_(self),
       nodes_(session_block(*session_).node_count()),
@@ -81,12 +95,23 @@ Node::Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings
     peers_[self] = own_peer_;
     block.add_cores(usable_cores());
     device_ = std::make_unique<ShmDevice>(*this);
+    faults_ = checked(faults);
   } catch (...) {
     block.declare_dead(self, incarnation_);
     throw;
   }
-  env_.attach(*device_);
+  attach_device();
   block.change(self, incarnation_, NodeState::kAttaching, NodeState::kAttached);
+}
+
+// Without faults the device is not decorated at all.
+void Node::attach_device() {
+  env_.attach(*device_);
+  if (!faults_.any()) return;
+  fault_stream_ = std::make_unique<FaultStream>(faults_, mix64(session().seed + incarnation_),
+                                                self_, fault_counters_);
+  faulty_device_ = wrap_with_faults(*device_, env_, *fault_stream_, kHookFaults);
+  env_.attach(*faulty_device_);
 }
 
 Node::~Node() { leave(NodeState::kLeft); }

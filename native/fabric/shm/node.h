@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "env/faults.h"
 #include "env/thread/thread_env.h"
+#include "fabric/fabric.h"
 #include "fabric/shm/lock.h"
 #include "fabric/shm/peer.h"
 #include "fabric/shm/session_block.h"
@@ -43,7 +45,7 @@ class Node final : public ThreadHost {
  public:
   /// Takes the place `self` of the session. Throws Error(kInvalidArgument) when it is taken.
   Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings,
-       std::uint32_t threads_before);
+       std::uint32_t threads_before, const FaultOptions& faults = {});
   ~Node() override;
 
   SessionBlock& session() const { return session_block(*session_); }
@@ -78,9 +80,12 @@ class Node final : public ThreadHost {
 
   void on_slow_turn() override;
   bool crowded() const override;
+  /// Of this incarnation. Not while its threads run.
+  const FaultCounters& fault_counters() const { return fault_counters_; }
   void thread_runs(int change) override { session().add_running(self_, change); }
 
  private:
+  void attach_device();
   void leave(NodeState state);
 
   std::shared_ptr<Mapping> session_;
@@ -97,6 +102,10 @@ class Node final : public ThreadHost {
   std::function<void()> wake_;
   ThreadEnv env_;
   std::unique_ptr<ShmDevice> device_;
+  FaultOptions faults_;
+  FaultCounters fault_counters_;
+  std::unique_ptr<FaultStream> fault_stream_;
+  std::unique_ptr<Device> faulty_device_;  // null without faults
 };
 
 }  // namespace pyrdma::fabric::shm

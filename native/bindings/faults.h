@@ -1,0 +1,20 @@
+// The counters of faults as Python sees them.
+#pragma once
+#include <pybind11/pybind11.h>
+
+#include <string>
+
+#include "env/faults.h"
+
+namespace pyrdma::bindings {
+
+/// By kind: how often it fired, how often it reached what it aims at.
+inline pybind11::dict fault_dict(const FaultCounters& counters) {
+  pybind11::dict all;
+  for (std::size_t i = 0; i < kFaults; ++i)
+    all[pybind11::str(std::string(fault_info(static_cast<Fault>(i)).key))] =
+        pybind11::make_tuple(counters.fired[i], counters.reached[i]);
+  return all;
+}
+
+}  // namespace pyrdma::bindings
