@@ -24,6 +24,11 @@ Columns = Mapping[str, Any]
 
 Self = TypeVar("Self", bound="Cluster")
 
+_THREADS = (
+    "node {} is threads of this process and cannot be {} alone; "
+    "use Cluster.local(..., mode='process') or Cluster.sim(...)"
+)
+
 
 class Cluster(ABC):
     """Some nodes and what connects them; a context manager that leaves nothing behind.
@@ -198,6 +203,26 @@ class Cluster(ABC):
     @abstractmethod
     def kill(self, node: int) -> None:
         """End a node as if its power went; its peers get retry-exceeded and flushes."""
+
+    def restart(self, node: int) -> None:
+        """Start a node again in place of its killed one; peers connect to it anew.
+
+        Raises
+        ------
+        Unavailable
+            Its nodes are threads of this process, which end together.
+        """
+        raise Unavailable(_THREADS.format(self._check_node(node), "started again"))
+
+    def pause(self, node: int, duration_s: float) -> None:  # noqa: ARG002 - as the others have it
+        """Stop a node's threads for a while; its memory goes on serving peers.
+
+        Raises
+        ------
+        Unavailable
+            Its nodes are threads of this process, which stop together.
+        """
+        raise Unavailable(_THREADS.format(self._check_node(node), "paused"))
 
     @abstractmethod
     def close(self) -> None:

@@ -335,6 +335,16 @@ class ProcessCluster(Cluster):
         """Let a stopped node go on (SIGCONT)."""
         self._signal(node, signal.SIGCONT)
 
+    def pause(self, node: int, duration_s: float) -> None:
+        """`stop` a node, wait, and `resume` it."""
+        if not duration_s >= 0:
+            raise InvalidArgument(f"duration_s is {duration_s}; it must be 0 or more")
+        self.stop(node)
+        try:
+            time.sleep(duration_s)
+        finally:
+            self.resume(node)
+
     def _signal(self, node: int, number: signal.Signals) -> None:
         with self._lock:
             assert self._open is not None

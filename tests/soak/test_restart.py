@@ -85,13 +85,8 @@ def test_a_soak_goes_on_without_a_killed_node_and_meets_the_restarted_one() -> N
 
 
 def test_a_stopped_node_is_slow_and_not_dead() -> None:
-    def pause() -> None:
-        cluster.stop(1)
-        time.sleep(0.5)
-        cluster.resume(1)
-
     with processes(3) as cluster:
-        with later(0.5, pause):
+        with later(0.5, lambda: cluster.pause(1, 0.5)):
             result = cluster.run(SOAK, duration_s=2)
         assert cluster.run(READS, duration_s=0.02).value("rate") > 0
     assert result.value("wrong") == 0
@@ -117,6 +112,14 @@ def test_what_is_not_there_cannot_be_hurt(what: str) -> None:
                 getattr(cluster, what)(1)
     with pytest.raises(rd.InvalidArgument, match="closed"):
         getattr(cluster, what)(0)
+
+
+def test_threads_of_one_process_live_together() -> None:
+    with rd.Cluster.local(nodes=2, mode="thread") as cluster:
+        with pytest.raises(rd.Unavailable, match=r"node 1 is threads .* started again alone"):
+            cluster.restart(1)
+        with pytest.raises(rd.Unavailable, match="paused alone; use"):
+            cluster.pause(1, 0.1)
 
 
 def test_the_soak_is_clean_in_every_world() -> None:
