@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from .errors import InvalidArgument
 from .experiment import Value
 
-__all__ = ["ControlPath", "Custom", "Idle", "Memcpy", "Soak", "VerbsLoad", "Workload"]
+__all__ = ["ControlPath", "Custom", "Idle", "Litmus", "Memcpy", "Soak", "VerbsLoad", "Workload"]
 
 Parameters = dict[str, Value | list[int]]
 
@@ -141,6 +141,38 @@ class ControlPath(Workload):
     queue_entries: int | None = None
     warmup_ns: int | None = None
     iterations: int | None = None
+
+
+@dataclass(frozen=True)
+class Litmus(Workload):
+    """Small concurrent programs over raw fabric operations, held to the memory model.
+
+    Metrics of node 0: for each outcome that is allowed or was seen
+    ``outcome|SHAPE|LEVEL|VALUES``, how often it was seen; ``rounds``; ``forbidden``, outcomes
+    seen that no level allows: 0 unless the fabric is broken; ``unseen``, outcomes of late
+    memory that were not seen. Levels, each weaker than the one before: ``sequential``,
+    ``asynchronous`` (both of strong memory), ``late``, ``repeated``, ``store buffer``; then
+    ``forbidden``.
+
+    Parameters
+    ----------
+    shape
+        A built-in test by its name, or ``all``, which needs 4 nodes.
+    rounds, batch
+        Rounds of each test, at least; rounds between two meetings of the nodes.
+    locations, threads, observed
+        A test of one's own instead, in the language of `native/measure/litmus/program.h`:
+        ``Litmus(locations="x@1 f@1", threads="0: put x 1; put f 1 | 1: load r0 f; load r1 x",
+        observed="r0 r1")``.
+    """
+
+    native: ClassVar[str] = "litmus"
+    shape: str | None = None
+    rounds: int | None = None
+    batch: int | None = None
+    locations: str | None = None
+    threads: str | None = None
+    observed: str | None = None
 
 
 @dataclass(frozen=True)

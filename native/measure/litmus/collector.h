@@ -22,7 +22,8 @@ class Collector {
   /// Runs at least `rounds` rounds.
   void run(std::uint64_t rounds);
   std::uint64_t rounds() const { return rounds_; }
-  std::vector<Count> counts() const;
+  /// `levels` are those of the allowed outcomes.
+  std::vector<Count> counts(std::map<Outcome, Level> levels) const;
 
  private:
   void command(std::uint64_t number);

@@ -1,0 +1,111 @@
+"""Which outcomes small concurrent programs have over raw fabric operations, and which they may."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyrdma import Axis, Experiment, Point, Row, figures, workload
+from pyrdma.claims import Claim
+from pyrdma.data import Data
+from pyrdma.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NODES = 4
+CLASSES = {
+    "sequential": "strong",
+    "asynchronous": "strong",
+    "late": "weak",
+    "repeated": "weak",
+    "store buffer": "weak",
+    "forbidden": "forbidden",
+}
+"""Class of an outcome by the level of the model that first allows it."""
+SERIES: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
+    "sequential": (("sequential",), {"marker": "o", "color": "#BBBBBB", "markersize": 5}),
+    "strong": (("asynchronous",), {"marker": "^", "color": "#228833", "markersize": 5}),
+    "weak": (
+        ("late", "repeated", "store buffer"),
+        {"marker": "s", "color": "#004488", "markersize": 5.5, "markerfacecolor": "none"},
+    ),
+    "forbidden": (("forbidden",), {"marker": "X", "color": "#000000", "markersize": 8}),
+}
+"""Levels and look of what the figure tells apart."""
+
+
+def rows_of(result: Result, memory: str) -> list[Row]:
+    """Make tidy rows: ``seen`` for each outcome, then ``forbidden``, ``unseen`` and ``rounds``."""
+    rows = []
+    for sample in result.samples:
+        labels = {"memory": memory, "shape": "all", "level": "", "kind": "", "outcome": ""}
+        metric = sample.metric
+        if metric.startswith("outcome|"):
+            metric = "seen"
+            _, labels["shape"], labels["level"], labels["outcome"] = sample.metric.split("|")
+            labels["kind"] = CLASSES[labels["level"]]
+        rows.append(Row(metric, sample.value, sample.unit, labels))
+    return rows
+
+
+def measure(point: Point) -> list[Row]:
+    """Run all shapes: in the simulator with weak and with strong memory, else as the fabric is."""
+    suite = workload.Litmus(rounds=point["rounds"])
+    rows = []
+    for memory in ("weak", "strong") if point.fabric == "sim" else (point.fabric,):
+        options = {"memory": memory} if point.fabric == "sim" else {}
+        with point.cluster(nodes=NODES, **options) as cluster:
+            rows += rows_of(cluster.run(suite, timeout_s=3600), memory)
+    return rows
+
+
+def draw_half(ax: Any, frame: Any, shapes: list[str]) -> None:
+    """Draw a dot for each kind of outcome of a shape; allowed and never seen stands at the left."""
+    rounds = frame.groupby("shape")["value"].sum()
+    least = 0.3 / rounds.max()
+    for label, (levels, style) in SERIES.items():
+        xs, ys = [], []
+        for y, shape in enumerate(shapes):
+            rows = frame[(frame["shape"] == shape) & frame["level"].isin(levels)]
+            if len(rows):
+                xs.append(max(rows["value"].sum() / rounds[shape], least))
+                ys.append(y)
+        ax.plot(xs, ys, linestyle="none", label=label, **style)
+    ax.axvline(least, color="black", linewidth=0.6, linestyle=":")
+    ax.set_xscale("log")
+    ax.set_xlim(least / 2, 2)
+    ax.set_yticks(range(len(shapes)), shapes, fontsize=6.5)
+    ax.set_ylim(len(shapes) - 0.4, -0.6)
+    ax.set_xlabel("Share of rounds (dotted: allowed, never seen)")
+
+
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no claims here
+    """Draw the shapes in two halves, of weak memory where there is a choice."""
+    seen = data.select("seen")
+    memory = "weak" if "weak" in set(seen["memory"]) else str(seen["memory"].iloc[0])
+    frame = seen[seen["memory"] == memory]
+    shapes = list(dict.fromkeys(frame["shape"]))
+    half = -(-len(shapes) // 2)
+    fig, panels = figures.new(1, 2, figsize=(7.2, 0.145 * half + 1.1))
+    for ax, part in zip(panels, (shapes[:half], shapes[half:]), strict=True):
+        draw_half(ax, frame, part)
+    forbidden = int(frame[frame["kind"] == "forbidden"]["value"].sum())
+    total = int(frame["value"].sum())
+    fig.suptitle(
+        f"{data.fabric}, {memory} memory: {total:,} rounds, {forbidden:,} forbidden", fontsize=9
+    )
+    handles, labels = panels[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=len(SERIES))
+    return fig
+
+
+experiment = Experiment(
+    id="fabric/litmus",
+    title="Outcomes of litmus tests over raw fabric operations",
+    profile="cx5",
+    axes={"rounds": Axis([10_000], full=[100_000])},
+    measure=measure,
+    figure=figure,
+    max_repetitions=1,
+)
