@@ -14,6 +14,7 @@
 
 #if defined(PYRDMA_LIBFUZZER)
 #include <cstdio>
+#include <fstream>
 #define PYRDMA_MUST(condition)                                             \
   do {                                                                     \
     if (!(condition)) {                                                    \
@@ -21,7 +22,16 @@
       std::abort();                                                        \
     }                                                                      \
   } while (false)
+// The good inputs go into the corpus, which is the last argument.
 #define PYRDMA_HOSTILE(name, seeds, target)                                            \
+  extern "C" int LLVMFuzzerInitialize(int* count, char*** words) {                     \
+    int number = 0;                                                                    \
+    for (const std::string& seed : seeds) {                                            \
+      const std::string folder((*words)[*count - 1]);                                  \
+      std::ofstream(folder + "/seed" + std::to_string(number++)) << seed;              \
+    }                                                                                  \
+    return 0;                                                                          \
+  }                                                                                    \
   extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) { \
     target(std::string_view(reinterpret_cast<const char*>(data), bytes));              \
     return 0;                                                                          \
