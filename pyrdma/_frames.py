@@ -181,6 +181,17 @@ def _is_histograms(v: object) -> bool:
     return _has(v, fields) and len(v["metric"]) == len(v["encoded"])  # type: ignore[index]
 
 
+def _is_faults(v: object) -> bool:
+    return isinstance(v, dict) and len(v) <= 256 and all(map(_is_number, v.values()))
+
+
+def _is_counters(v: object) -> bool:
+    def is_pair(item: object) -> bool:
+        return isinstance(item, list) and len(item) == 2 and all(map(_WIDE, item))
+
+    return isinstance(v, dict) and len(v) <= 256 and all(map(is_pair, v.values()))
+
+
 def _has(value: object, fields: Mapping[str, Callable[[object], bool]]) -> bool:
     return (
         isinstance(value, dict)
@@ -198,6 +209,7 @@ _PLACE: Mapping[str, Callable[[object], bool]] = {
 _COLUMNS = ("metric", "unit", "value", "node", "thread")
 _KINDS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
     "attach": _PLACE,
+    "attach_faulty": {**_PLACE, "faults": _is_faults},
     "attach_verbs": {
         **_PLACE,
         "device": _is_text(64),
@@ -206,6 +218,8 @@ _KINDS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
         "address": _is_text(64),
     },
     "attached": {"node": _is_int(0, _NODES - 1)},
+    "count": {},
+    "counted": {"faults": _is_counters},
     "run": {"workload": _is_text(4096), "parameters": _is_parameters, "run": _WIDE},
     "failed": {"error": _is_text(1 << 16), "error_kind": _is_text(64), "run": _WIDE},
     "measured": {

@@ -31,13 +31,15 @@ def main() -> None:
             wish = {name: first[name] for name in ("device", "port", "gid_index", "address")}
             node = core.ibverbs.Node(**place, **wish)
         else:
-            node = core.shm.Node(**place)
+            node = core.shm.Node(**place, faults=first.get("faults", {}))
     except Exception as error:
         _answer(answers, _failure(error, 0))
         return
     _answer(answers, {"kind": "attached", "node": first["node"]})
     while True:
-        _answer(answers, _run(core, node, messages.get()))
+        message = messages.get()
+        counting = message["kind"] == "count"
+        _answer(answers, _count(node) if counting else _run(core, node, message))
 
 
 def _listen(messages: queue.SimpleQueue[Message]) -> None:
@@ -51,6 +53,11 @@ def _listen(messages: queue.SimpleQueue[Message]) -> None:
     except Error as error:
         print(error, file=sys.stderr, flush=True)
     os._exit(0)
+
+
+def _count(node: Any) -> Message:
+    counters = {key: list(counts) for key, counts in node.fault_counters().items() if any(counts)}
+    return {"kind": "counted", "faults": counters}
 
 
 def _run(core: Any, node: Any, message: Message) -> Message:

@@ -98,6 +98,7 @@ class Cluster(ABC):
         mode: Literal["process", "thread"] = "process",
         seed: int = 1,
         device: Wish | str = "",
+        faults: Mapping[str, float] | None = None,
     ) -> Cluster:
         """Make a cluster of real nodes on this machine, in real time.
 
@@ -114,6 +115,10 @@ class Cluster(ABC):
         device
             With ``verbs``: which device, as a `devices.Wish` or in words (``mlx5_0:1:3``, or an
             IP address); chosen if empty.
+        faults
+            With ``shm``: what may go wrong, as ``{"loss": 0.01, "delay.max_ns": 1e6}``; nothing
+            if None. Datagrams are lost, doubled, late and spoilt, posts find full queues,
+            requests are spoilt, queue pairs break, set-up finds no memory: see `pyrdma.faults`.
 
         Raises
         ------
@@ -128,8 +133,13 @@ class Cluster(ABC):
         problem = "" if wish.device else fabric_problem(fabric)
         if problem:
             raise Unavailable(f"fabric {fabric}: {problem}")
+        if faults and fabric != "shm":
+            raise InvalidArgument(
+                f"faults={dict(faults)!r} with fabric {fabric!r}; they are of fabric='shm' and of "
+                "Cluster.sim"
+            )
         if mode == "thread":
-            return ThreadCluster(nodes, seed, fabric, wish)
+            return ThreadCluster(nodes, seed, fabric, wish, faults or {})
         if mode == "process":
             if fabric == "verbs":
                 from .verbs_processes import VerbsProcessCluster
@@ -137,7 +147,7 @@ class Cluster(ABC):
                 return VerbsProcessCluster(nodes, seed, wish)
             from .processes import ProcessCluster
 
-            return ProcessCluster(nodes, seed)
+            return ProcessCluster(nodes, seed, faults or {})
         raise InvalidArgument(f"mode {mode!r} is neither 'process' nor 'thread'")
 
     def run(
@@ -199,6 +209,11 @@ class Cluster(ABC):
             "the nodes of this cluster are other processes; for their devices use "
             "Cluster.sim(...) or Cluster.local(..., mode='thread')"
         )
+
+    def fault_counters(self) -> dict[str, tuple[int, int]]:
+        """Return how often each fault fired, and how often it reached what it aims at."""
+        core: Any = native()
+        return {fault["key"]: (0, 0) for fault in core.sim.faults()}
 
     @abstractmethod
     def kill(self, node: int) -> None:
@@ -375,11 +390,19 @@ class SimulatedCluster(_InProcess):
 class ThreadCluster(_InProcess):
     """Nodes as threads of this process, over shared memory or a device; see `Cluster.local`."""
 
-    def __init__(self, nodes: int, seed: int, fabric: str, wish: Wish) -> None:
+    def __init__(
+        self, nodes: int, seed: int, fabric: str, wish: Wish, faults: Mapping[str, float]
+    ) -> None:
         self.fabric = fabric
         core: Any = native()
         if fabric == "verbs":
             cluster = core.ibverbs.Cluster(nodes=nodes, seed=seed, **asdict(wish))
         else:
-            cluster = core.shm.Cluster(nodes=nodes, seed=seed)
+            cluster = core.shm.Cluster(nodes=nodes, seed=seed, faults=dict(faults))
         super().__init__(nodes, seed, cluster)
+
+    def fault_counters(self) -> dict[str, tuple[int, int]]:
+        """Return how often each fault fired, and how often it reached what it aims at."""
+        if self.fabric != "shm":
+            return super().fault_counters()
+        return dict(self._open.fault_counters())

@@ -111,8 +111,9 @@ class ProcessCluster(Cluster):
 
     fabric = "shm"
 
-    def __init__(self, nodes: int, seed: int) -> None:
+    def __init__(self, nodes: int, seed: int, faults: Mapping[str, float] | None = None) -> None:
         super().__init__(nodes, seed)
+        self._faults = {name: float(value) for name, value in (faults or {}).items()}
         self._session: Any = self._new_session()
         self._nodes: list[_Node] = []
         self._ended: list[_Node] = []  # their pipes stay open until a run has let go of them
@@ -132,6 +133,8 @@ class ProcessCluster(Cluster):
 
     def _kind(self) -> Mapping[str, Any]:
         """Return what the first message to a node says beside its place."""
+        if self._faults:
+            return {"kind": "attach_faulty", "faults": self._faults}
         return {"kind": "attach"}
 
     def _new_session(self) -> Any:
@@ -179,11 +182,38 @@ class ProcessCluster(Cluster):
         self._survives = workload.survives
         return super().run(workload, duration_s, timeout_s)
 
+    def fault_counters(self) -> dict[str, tuple[int, int]]:
+        """Return how often each fault fired, and how often it reached what it aims at.
+
+        Summed over the nodes' present processes; not while a workload runs.
+        """
+        assert self._open is not None
+        counters = super().fault_counters()
+        if not self._faults:
+            return counters
+        with self._lock:
+            if self._running is not None:
+                raise InvalidArgument("faults are counted between runs; wait for the end of this")
+            self._check_up()
+            for node in self._nodes:
+                node.send({"kind": "count"})
+            answers = self._collect(START_S, "counting faults", 0)
+        for key, (fired, reached) in counters.items():
+            for answer in answers:
+                more = answer["faults"].get(key, (0, 0))
+                fired, reached = fired + more[0], reached + more[1]
+            counters[key] = (fired, reached)
+        return counters
+
+    def _check_up(self) -> None:
+        down = [node.number for node in self._nodes if node.killed]
+        if down:
+            raise Error(f"node {', '.join(map(str, down))} is down; restart() it first")
+
     def _run(self, name: str, parameters: Parameters, timeout_s: float) -> Columns:
         assert self._open is not None
-        down = [node.number for node in self._nodes if node.killed]
-        if down and not self._survives:
-            raise Error(f"node {', '.join(map(str, down))} is down; restart() it first")
+        if not self._survives:
+            self._check_up()
         try:
             with self._lock:
                 self._runs += 1

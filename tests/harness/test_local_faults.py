@@ -1,0 +1,56 @@
+"""Faults of clusters on this machine, through the public interface."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+import pyrdma as rd
+from pyrdma import workload
+
+READS = workload.VerbsLoad(op="read", size=8, depth=4, mode="rate")
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_a_feigned_full_queue_is_counted_and_survived(mode: Literal["thread", "process"]) -> None:
+    with rd.Cluster.local(nodes=2, mode=mode, faults={"queue_full": 0.2}) as cluster:
+        assert cluster.run(READS, duration_s=0.05).value("rate") > 0
+        fired, reached = cluster.fault_counters()["queue_full"]
+        assert fired == reached > 10
+        assert cluster.fault_counters()["loss"] == (0, 0)
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+def test_memory_pressure_fails_the_set_up(mode: Literal["thread", "process"]) -> None:
+    with (
+        rd.Cluster.local(nodes=2, mode=mode, faults={"memory_pressure.rate": 1}) as cluster,
+        pytest.raises(rd.Exhausted, match="memory_pressure"),
+    ):
+        cluster.run(READS, duration_s=0.05)
+
+
+def test_no_faults_count_nothing() -> None:
+    with rd.Cluster.local(nodes=2, mode="thread") as cluster:
+        assert set(cluster.fault_counters().values()) == {(0, 0)}
+
+
+@pytest.mark.parametrize("mode", ["thread", "process"])
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        ({"duplicates": 0.1}, "nearest is 'duplicate'"),
+        ({"loss": 2.0}, "a probability, 0 to 1"),
+        ({"partition": 1.0}, "partition is of the sim fabric only"),
+    ],
+)
+def test_wrong_faults_are_refused(
+    mode: Literal["thread", "process"], faults: dict[str, float], words: str
+) -> None:
+    with pytest.raises(rd.InvalidArgument, match=words):
+        rd.Cluster.local(nodes=2, mode=mode, faults=faults)
+
+
+def test_faults_are_of_shared_memory_and_the_simulator() -> None:
+    with pytest.raises(rd.Error, match="verbs"):
+        rd.Cluster.local(nodes=2, fabric="verbs", device="none0", faults={"loss": 0.1})
