@@ -10,6 +10,12 @@
 #   sh tests/run.sh lint                rules, types, formats, stubs
 #   sh tests/run.sh tidy                clang-tidy, when it is installed
 #
+#   PYRDMA_SOAK_S=120 sh tests/run.sh python tests/soak       two minutes of processes killed
+#                                       under load, where a run of all tests has 20 seconds
+#   PYRDMA_HOSTILE_S=60 sh tests/run.sh asan 'HostileInput*'  a minute of hostile input for each
+#   PYRDMA_HOSTILE_S=60 sh tests/run.sh python tests/fuzz     parser, where a run has a second
+#   sh tests/fuzz/libfuzzer.sh          the same under libFuzzer
+#
 # The last line is `N passed, N failed`; the exit code is 0 only when nothing failed.
 set -eu
 
