@@ -106,6 +106,14 @@ void VerbsDevice::read_capabilities() {
       std::min({limit(attributes_.max_qp_rd_atom), limit(attributes_.max_qp_init_rd_atom), 255U});
   c.max_datagram = bytes_of(port_.active_mtu);
   c.max_message = port_.max_msg_sz;
+  // Not by ibv_query_device_ex, whose fallback would need its library when this is loaded.
+  ibv_device_attr_ex more{};
+  const verbs_context* extended = verbs_get_ctx_op(context_, query_device_ex);
+  if (extended != nullptr &&
+      extended->query_device_ex(context_, nullptr, &more, sizeof more) == 0) {
+    c.device_memory_bytes = more.max_dm_size;
+    c.device_memory = more.max_dm_size > 0;
+  }
   probe_inline();
 }
 
@@ -158,11 +166,15 @@ std::unique_ptr<MemoryRegion> VerbsDevice::register_memory(ProtectionDomain& pd,
   return std::make_unique<VerbsRegion>(*this, static_cast<VerbsDomain&>(pd), data, bytes, access);
 }
 
-std::unique_ptr<MemoryRegion> VerbsDevice::allocate_device_memory(ProtectionDomain& /*pd*/,
-                                                                  std::size_t /*bytes*/,
-                                                                  std::uint32_t /*access*/) {
-  throw Error(ErrorCode::kUnavailable,
-              "verbs: device " + choice_.device + " has no memory of its own; use allocate()");
+std::unique_ptr<MemoryRegion> VerbsDevice::allocate_device_memory(ProtectionDomain& pd,
+                                                                  std::size_t bytes,
+                                                                  std::uint32_t access) {
+  if (!capabilities_.device_memory) {
+    throw Error(ErrorCode::kUnavailable,
+                "verbs: device " + choice_.device + " has no memory of its own; use allocate()");
+  }
+  check_count("device memory bytes", bytes, 1, capabilities_.device_memory_bytes);
+  return std::make_unique<DeviceRegion>(*this, static_cast<VerbsDomain&>(pd), bytes, access);
 }
 
 std::unique_ptr<CompletionQueue> VerbsDevice::create_completion_queue(std::uint32_t entries) {

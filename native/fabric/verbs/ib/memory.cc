@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <fstream>
+#include <vector>
 
 #include "base/error.h"
 #include "fabric/verbs/ib/translate.h"
@@ -106,6 +107,33 @@ void VerbsRegion::map(std::size_t bytes) {
 
 void VerbsRegion::unmap() {
   if (mapped_ != 0) ::munmap(data_, mapped_);
+}
+
+DeviceRegion::DeviceRegion(VerbsDevice& device, VerbsDomain& domain, std::size_t bytes,
+                           std::uint32_t access) {
+  ibv_alloc_dm_attr attributes{};
+  attributes.length = (bytes + 7) / 8 * 8;  // copied in words
+  memory_ = ibv_alloc_dm(device.context(), &attributes);
+  if (memory_ == nullptr)
+    throw_failed("allocate " + std::to_string(bytes) + " bytes on the device", errno);
+  const unsigned rights = static_cast<unsigned>(access_to(access)) | IBV_ACCESS_ZERO_BASED;
+  mr_ = ibv_reg_dm_mr(domain.pd(), memory_, 0, bytes, rights);
+  if (mr_ == nullptr) {
+    const int error = errno;
+    ibv_free_dm(memory_);
+    throw_failed("register " + std::to_string(bytes) + " bytes on the device", error);
+  }
+  size_ = bytes;
+  lkey_ = mr_->lkey;
+  rkey_ = mr_->rkey;
+  node_ = device.node().self();
+  const std::vector<std::byte> zeros(attributes.length);  // what was there was somebody else's
+  ibv_memcpy_to_dm(memory_, 0, zeros.data(), zeros.size());
+}
+
+DeviceRegion::~DeviceRegion() {
+  Library::get().dereg_mr(mr_);
+  ibv_free_dm(memory_);
 }
 
 }  // namespace pyrdma::fabric::verbs

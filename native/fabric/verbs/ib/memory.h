@@ -20,4 +20,15 @@ class VerbsRegion final : public MemoryRegion {
   ibv_mr* mr_ = nullptr;
 };
 
+/// Memory on the NIC (ibv_alloc_dm), for devices that have some. Its addresses begin at 0.
+class DeviceRegion final : public MemoryRegion {
+ public:
+  DeviceRegion(VerbsDevice& device, VerbsDomain& domain, std::size_t bytes, std::uint32_t access);
+  ~DeviceRegion() override;
+
+ private:
+  ibv_dm* memory_ = nullptr;
+  ibv_mr* mr_ = nullptr;
+};
+
 }  // namespace pyrdma::fabric::verbs
