@@ -6,12 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pyrdma as rd
 from pyrdma import workload
+from pyrdma.doctor import native
 from pyrdma.processes import ProcessCluster
 
 READS = workload.VerbsLoad(op="read", size=8, depth=4, mode="rate")
@@ -112,6 +115,12 @@ def test_what_is_not_there_cannot_be_hurt(what: str) -> None:
                 getattr(cluster, what)(1)
     with pytest.raises(rd.InvalidArgument, match="closed"):
         getattr(cluster, what)(0)
+
+
+def test_the_soak_has_the_native_parameters() -> None:
+    core: Any = native()
+    known = {entry["name"] for entry in core.measure.workload_parameters("soak")}
+    assert {field.name for field in fields(workload.Soak)} == known - {"duration_ns"}
 
 
 def test_threads_of_one_process_live_together() -> None:

@@ -56,7 +56,7 @@ TEST(ShmRestart, ARestartedNodeIsAnotherPeer) {
     if (incarnation == 1) {
       files = open_files();
       segments = mapped_segments();
-    } else if (incarnation > 1) {  // nothing is kept of those before
+    } else if (incarnation > 1) {          // nothing is kept of those before
       EXPECT_LE(open_files(), files + 2);  // one for each monitor, once it has looked
       EXPECT_EQ(mapped_segments(), segments);
     }
