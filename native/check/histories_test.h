@@ -99,7 +99,8 @@ struct Plan {
 /// Runs clients against the Spec, each operation taking effect at a random moment of its interval.
 class Maker {
  public:
-  Maker(const Plan& plan, Rng& rng) : plan_(plan), rng_(rng), clients_(plan.processes) {
+  Maker(const Plan& plan, Rng& rng)
+      : plan_(plan), rng_(rng), clients_(static_cast<std::size_t>(plan.processes)) {
     for (Client& client : clients_) client.process = processes_++;
     if (plan.kind == ModelKind::kRegister) specs_[0].value = Value::none();
     if (plan.kind == ModelKind::kCounter)
@@ -125,6 +126,9 @@ class Maker {
     bool holds = false;
   };
 
+  std::int64_t below(std::int64_t bound) {
+    return static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(bound)));
+  }
   bool percent(int p) { return static_cast<int>(rng_.below(100)) < p; }
   int busy() const {
     int n = 0;
@@ -179,7 +183,7 @@ class Maker {
 
   Value any_value() {
     if (plan_.values == 0) return Value::integer(++last_value_);
-    return Value::integer(1 + static_cast<std::int64_t>(rng_.below(plan_.values)));
+    return Value::integer(1 + below(plan_.values));
   }
 
   Value lie(const Operation& op) {
@@ -204,7 +208,7 @@ class Maker {
   Operation draw(std::int32_t process, const Client& client) {
     Operation op;
     op.process = process;
-    if (plan_.keys > 1) op.key = Value::integer(static_cast<std::int64_t>(rng_.below(plan_.keys)));
+    if (plan_.keys > 1) op.key = Value::integer(below(plan_.keys));
     op.f = draw_function(client);
     switch (op.f) {
       case Function::kWrite:

@@ -1,6 +1,7 @@
 #include "check/history_json.h"
 
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "check/json.h"
@@ -114,9 +115,21 @@ struct Line {
   bool known_f = true;
   std::string f;
   std::size_t f_column = 0;
+  std::optional<JsonError> bad_value;  // what a client may not have; Jepsen's nemesis may
 
   bool has(Field field) const { return (seen >> field & 1U) != 0; }
 };
+
+void read_any_value(JsonLine& line, History& history, Line& into) {
+  const JsonLine begin = line;
+  try {
+    into.event.value = read_value(line, history, "value");
+  } catch (const JsonError& error) {
+    into.bad_value = error;
+    line = begin;
+    line.skip_value();
+  }
+}
 
 void read_field(JsonLine& line, History& history, Field field, Line& into) {
   Event& event = into.event;
@@ -156,7 +169,7 @@ void read_field(JsonLine& line, History& history, Field field, Line& into) {
       event.key = read_value(line, history, "key");
       break;
     case kValue:
-      event.value = read_value(line, history, "value");
+      read_any_value(line, history, into);
       break;
     case kNode:
       event.node = static_cast<std::int32_t>(line.integer("node", -1, kMost32));
@@ -206,6 +219,7 @@ Line read_event(std::string_view text, History& history) {
     line.expect('}', "after an event");
   }
   line.end();
+  if (found.of_a_client && found.bad_value) throw *found.bad_value;
   for (const Field field : {kProcess, kType, kF})
     if (!found.has(field))
       JsonLine::fail_at(1, std::string("the event has no \"") + kFieldNames[field] + '"');
