@@ -314,7 +314,9 @@ TEST_P(FabricErrors, RandomRequestsCrashNothing) {
   };
   fresh();
   std::vector<Completion> drained(64);
-  for (int i = 0; i < 100000; ++i) {
+  // Under emulation each costs some milliseconds.
+  const int requests = world->soft_roce() ? 3000 : 100000;
+  for (int i = 0; i < requests; ++i) {
     auto pick = [&](std::initializer_list<std::uint64_t> values) {
       return values.begin()[rng.below(values.size())];
     };
@@ -348,8 +350,8 @@ TEST_P(FabricErrors, RandomRequestsCrashNothing) {
     while (y.receives->poll(drained) > 0) {
     }
   }
-  EXPECT_GT(accepted, 50000u);
-  EXPECT_GT(errors, 10000u);
+  EXPECT_GT(accepted, static_cast<std::uint64_t>(requests) / 2);
+  EXPECT_GT(errors, static_cast<std::uint64_t>(requests) / 10);
   ASSERT_TRUE(healthy_x->write(x.memory->sge(0, 8), y.memory->remote(), 0, 1));
   EXPECT_EQ(x.await_send().status, Status::kSuccess) << "a neighbour is unharmed";
 }

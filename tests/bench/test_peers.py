@@ -156,3 +156,21 @@ def test_a_cache_that_cannot_be_made_names_the_variable(
 def test_importing_the_bench_loads_no_peer() -> None:
     code = "import sys, pyrdma.bench; sys.exit(any('peer' in m for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_perftest_values_are_read_by_their_titles() -> None:
+    parse = vars(peers.load("perftest"))["parse"]
+    latency = (
+        " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    "
+        "t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]\n"
+        " 8       4000          15.96          55261.67      16.71          1311.95      4453.00"
+        "      22077.13       38175.19\n---------\n"
+    )
+    assert parse(latency, "t_typical[usec]") == 16.71
+    bandwidth = (
+        " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n"
+        " 4096       5000           35.50              34.25                0.008768\n"
+    )
+    assert parse(bandwidth, "BW average[MB/sec]") == 34.25
+    with pytest.raises(PeerError, match="no t_typical"):
+        parse("", "t_typical[usec]")

@@ -170,6 +170,11 @@ def test_the_registry_has_what_was_promised() -> None:
         "shm/read_rate_8": (Better.HIGHER, "Open MPI"),
         "shm/fetch_add_rate_8": (Better.HIGHER, "Open MPI"),
         "shm/send_rate_64": (Better.HIGHER, "UCX"),
+        "verbs/write_latency_8": (Better.LOWER, "perftest"),
+        "verbs/send_latency_8": (Better.LOWER, "perftest"),
+        "verbs/read_latency_8": (Better.LOWER, "perftest"),
+        "verbs/fetch_add_latency_8": (Better.LOWER, "perftest"),
+        "verbs/write_bandwidth_4096": (Better.HIGHER, "perftest"),
         "python/import": (Better.LOWER, None),
         "build/wheel": (Better.LOWER, None),
     }

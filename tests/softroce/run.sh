@@ -70,27 +70,27 @@ fetch_kernel() {
   [ -n "$name" ] || skip "apt knows no package linux-image-amd64 (try: apt-get update)"
   [ ! -e "$cache/$name/initramfs" ] || return 0
   fresh=$cache/fresh.$$
-  mkdir -p "$fresh/root"
+  mkdir -p "$fresh/unpacked"
   (cd "$fresh" && apt-get download "$name" >&2) || { rm -rf "$fresh"; skip "apt-get could not download $name"; }
-  dpkg -x "$fresh"/*.deb "$fresh/root"
+  dpkg -x "$fresh"/*.deb "$fresh/unpacked"
   build_initramfs
   mkdir -p "$fresh/done"
-  mv "$fresh"/root/boot/vmlinuz-* "$fresh/done/kernel"
+  mv "$fresh"/unpacked/boot/vmlinuz-* "$fresh/done/kernel"
   mv "$fresh/initramfs" "$fresh/done/initramfs"
   mv "$fresh/done" "$cache/$name" 2>/dev/null || true # another run was faster
   rm -rf "$fresh"
 }
 
 build_initramfs() {
-  version=$(basename "$fresh"/root/lib/modules/*)
-  depmod -b "$fresh/root" "$version"
+  version=$(basename "$fresh"/unpacked/lib/modules/*)
+  depmod -b "$fresh/unpacked" "$version"
   image=$fresh/image
   mkdir -p "$image/bin" "$image/modules"
   cp "$(command -v busybox)" "$image/bin/busybox"
   : >"$image/modules/order"
   for module in $modules; do
     # A dependency list is in the order in which modules must go; the last needed stands last.
-    modprobe -d "$fresh/root" -S "$version" --show-depends "$module" 2>/dev/null |
+    modprobe -d "$fresh/unpacked" -S "$version" --show-depends "$module" 2>/dev/null |
       sed -n 's/^insmod \([^ ]*\).*/\1/p' >"$fresh/list"
     while read -r file; do
       name_of=$(basename "$file")
@@ -152,7 +152,7 @@ boot() { # boot NUMBER: one guest, its output on standard output
   exec timeout -k 5 "$limit" qemu-system-x86_64 -accel "${PYRDMA_SOFTROCE_ACCEL:-tcg,thread=multi}" -cpu max \
     -smp 2 -m 2048 -nodefaults -display none -no-reboot \
     -kernel "$kernel/kernel" -initrd "$kernel/initramfs" \
-    -append "console=ttyS0 panic=-1 quiet softroce.guest=$1" \
+    -append "console=ttyS0 panic=-1 quiet no_timer_check softroce.guest=$1" \
     -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
     -device virtio-9p-pci,fsdev=host,mount_tag=host \
     -fsdev "local,id=share,path=$share,security_model=none,multidevs=remap" \
