@@ -66,10 +66,27 @@ Seen simulate(const fabric::sim::SimOptions& options, Int rounds) {
 
 using Names = std::set<std::string>;
 
+#if defined(__SANITIZE_THREAD__)
+#define PYRDMA_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define PYRDMA_THREAD_SANITIZER 1
+#endif
+#endif
+
+class LitmusSim : public testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(PYRDMA_THREAD_SANITIZER)
+    GTEST_SKIP() << "a simulation is one thread, and its fibers are slow under this sanitizer";
+#endif
+  }
+};
+
 // What the simulated hardware cannot show without faults: requests that are posted at one moment on
 // two queue pairs reach a NIC in that order when nothing delays one of them; a source is read at
 // one moment; and simulated CPUs have no store buffers.
-TEST(LitmusSim, WeakMemoryShowsEveryWeakOutcomeAndNoForbiddenOne) {
+TEST_F(LitmusSim, WeakMemoryShowsEveryWeakOutcomeAndNoForbiddenOne) {
   Seen result = simulate(options(MemoryModel::weak()), 10000);
   EXPECT_EQ(result.seen_at(Level::kForbidden), Names{});
   EXPECT_EQ(result.missed_at(Level::kLate), Names{"torn-store-put|b.0=0 b.1=1"});
@@ -81,7 +98,7 @@ TEST(LitmusSim, WeakMemoryShowsEveryWeakOutcomeAndNoForbiddenOne) {
   EXPECT_EQ(result.seen_at(Level::kStoreBuffer), Names{});
 }
 
-TEST(LitmusSim, StrongMemoryShowsOnlyStrongOutcomes) {
+TEST_F(LitmusSim, StrongMemoryShowsOnlyStrongOutcomes) {
   Seen result = simulate(options(MemoryModel::strong()), 2000);
   EXPECT_EQ(result.seen_at(Level::kForbidden), Names{});
   EXPECT_EQ(result.seen_at(Level::kLate), Names{});
@@ -89,7 +106,7 @@ TEST(LitmusSim, StrongMemoryShowsOnlyStrongOutcomes) {
   EXPECT_TRUE(result.seen_at(Level::kAsynchronous).count("put-store|x=2"));
 }
 
-TEST(LitmusSim, FaultsOfTheNetworkShowWhatNothingOrders) {
+TEST_F(LitmusSim, FaultsOfTheNetworkShowWhatNothingOrders) {
   fabric::sim::SimOptions faulty = options(MemoryModel::weak());
   faulty.faults[Fault::loss].rate = faulty.faults[Fault::ack_loss].rate = 0.01;
   faulty.faults[Fault::duplicate].rate = 0.05;
@@ -105,7 +122,7 @@ TEST(LitmusSim, FaultsOfTheNetworkShowWhatNothingOrders) {
   EXPECT_TRUE(result.seen_at(Level::kRepeated).count("LB-get|a=1 r0=1"));
 }
 
-TEST(LitmusSim, FailsOnMemoryThatIsTooStrong) {
+TEST_F(LitmusSim, FailsOnMemoryThatIsTooStrong) {
   MemoryModel memory = MemoryModel::weak();
   memory.mutation = MemoryMutation::kNoDelay;
   Seen result = simulate(options(memory), 2000);
@@ -113,7 +130,7 @@ TEST(LitmusSim, FailsOnMemoryThatIsTooStrong) {
   EXPECT_GT(result.missed_at(Level::kLate).size(), 20u);
 }
 
-TEST(LitmusSim, FailsOnReadsThatDoNotDrain) {
+TEST_F(LitmusSim, FailsOnReadsThatDoNotDrain) {
   MemoryModel memory = MemoryModel::weak();
   memory.mutation = MemoryMutation::kReadsDoNotDrain;
   Seen result = simulate(options(memory), 2000);
@@ -121,7 +138,7 @@ TEST(LitmusSim, FailsOnReadsThatDoNotDrain) {
   EXPECT_TRUE(result.seen_at(Level::kForbidden).count("CoWR|a=0 x=1"));
 }
 
-TEST(LitmusSim, FailsOnUnorderedWrites) {
+TEST_F(LitmusSim, FailsOnUnorderedWrites) {
   MemoryModel memory = MemoryModel::weak();
   memory.mutation = MemoryMutation::kUnorderedWrites;
   Seen result = simulate(options(memory), 2000);
@@ -129,7 +146,7 @@ TEST(LitmusSim, FailsOnUnorderedWrites) {
   EXPECT_TRUE(result.seen_at(Level::kForbidden).count("2+2W|x=1 y=1"));
 }
 
-TEST(LitmusSim, EqualSeedsGiveEqualCounts) {
+TEST_F(LitmusSim, EqualSeedsGiveEqualCounts) {
   const auto once = [](std::uint64_t seed) {
     fabric::sim::SimOptions seeded = options(MemoryModel::weak());
     seeded.seed = seed;
