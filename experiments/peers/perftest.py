@@ -16,10 +16,13 @@ process that spins keeps the kernel thread of a software device from the CPU tha
 
 from __future__ import annotations
 
+import math
 import socket
+import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyrdma import devices
 from pyrdma.bench.peer import (
@@ -91,7 +94,7 @@ def parse(text: str, column: str) -> float:
         elif titles and line.split()[:1] and line.split()[0].isdigit():
             row = dict(zip(titles, line.split(), strict=False))
             value = float(row.get(column.replace("BW ", "BW"), 0))
-    if value <= 0:
+    if not 0 < value < math.inf:
         raise PeerError(f"perftest printed no {column}, but:\n{text}")
     return value
 
@@ -102,17 +105,37 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _listens(port: int) -> bool:
+    # A trial connection would be taken for the client.
+    suffix = f":{port:04X}"
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
+            fields = line.split()
+            if fields[1].endswith(suffix) and fields[3] == "0A":
+                return True
+    return False
+
+
+def _await_listening(server: subprocess.Popen[str], port: int) -> None:
+    deadline = time.monotonic() + 20
+    while not _listens(port):
+        if server.poll() is not None:
+            _, said = server.communicate()
+            raise PeerError(f"the server of perftest ended at once:\n{said[-1000:]}")
+        if time.monotonic() > deadline:
+            raise PeerError("perftest did not listen within 20 s")
+        time.sleep(0.02)
+
+
 def _measure(test: _Test, seconds: float) -> float:
     device = devices.choose()
     iterations = max(1000, int(test.typical_rate * seconds))
     where = f"-d {device['device']} -i {device['port']} -x {device['gid_index']}"
     arguments = [*where.split(), *test.arguments.split(), "-n", str(iterations), "-F"]
-    command = [test.program, *arguments, "-p", str(_free_port())]
+    port = _free_port()
+    command = [test.program, *arguments, "-p", str(port)]
     with started(command) as server:
-        time.sleep(1.0)  # perftest tries to connect once, and says nothing when it listens
-        if server.poll() is not None:
-            _, said = server.communicate()
-            raise PeerError(f"`{' '.join(command)}` ended at once:\n{said[-1000:]}")
+        _await_listening(server, port)
         text = output_of([*command, "127.0.0.1"])
     return parse(text, test.column) * test.scale
 
