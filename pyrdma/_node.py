@@ -33,7 +33,7 @@ def main() -> None:
         else:
             node = core.shm.Node(**place, faults=first.get("faults", {}))
     except Exception as error:
-        _answer(answers, _failure(error, 0))
+        _answer(answers, _failure(error, 0, first.get("token", "")))
         return
     _answer(answers, {"kind": "attached", "node": first["node"]})
     while True:
@@ -78,9 +78,11 @@ def _run(core: Any, node: Any, message: Message) -> Message:
     return {"kind": "measured", "run": run, **plain, **numbers, "histograms": histograms}
 
 
-def _failure(error: Exception, run: int) -> Message:
+def _failure(error: Exception, run: int, secret: str = "") -> Message:
     kind = type(error).__name__ if isinstance(error, Error) else "Error"
     text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+    if secret:  # a wrong call of a native function shows all its arguments
+        text = text.replace(secret, "(token)")
     return {"kind": "failed", "error": text[: 1 << 12], "error_kind": kind, "run": run}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import pyrdma as rd
-from pyrdma import workload
+from pyrdma import _node, workload
 from pyrdma.processes import ProcessCluster
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +98,14 @@ def test_the_token_is_nowhere_but_in_memory(cluster: ProcessCluster, tmp_path: P
     with pytest.raises(rd.Error) as caught:
         cluster.run(workload.VerbsLoad(size=0), duration_s=0.01)
     assert token not in str(caught.value)
+
+
+def test_a_native_complaint_does_not_show_the_token() -> None:
+    secret = "0123456789abcdef" * 4
+    error = TypeError(f"incompatible arguments. Invoked with: token='{secret}', node=0")
+    message = _node._failure(error, 0, secret)
+    assert secret not in message["error"]
+    assert "token='(token)', node=0" in message["error"]
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
