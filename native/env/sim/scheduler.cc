@@ -46,6 +46,8 @@ SimThread& SimScheduler::next_thread() {
     now_ = entry.time;
     fingerprint_ =
         (fingerprint_ ^ static_cast<std::uint64_t>(now_)) * 0x9e3779b97f4a7c15ULL + entry.ticket;
+    if (recorded_ != nullptr) [[unlikely]]
+      record(*entry.event);
     if (entry.event->kind() == SimEvent::Kind::kThread) {
       auto& thread = static_cast<SimThread&>(*entry.event);
       if (entry.ticket == thread.wake_ticket && !hold_back(thread) && take_core(thread)) {
@@ -63,6 +65,12 @@ SimThread& SimScheduler::next_thread() {
   external_.wake_ticket = 0;
   external_.clock = std::max(external_.clock, now_);
   return external_;
+}
+
+void SimScheduler::record(const SimEvent& event) {
+  const bool is_thread = event.kind() == SimEvent::Kind::kThread;
+  recorded_->push_back(
+      {now_, fingerprint_, is_thread ? static_cast<const SimThread&>(event).name : std::string()});
 }
 
 void SimScheduler::wait_for_wake(SimThread& self) {

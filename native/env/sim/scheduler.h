@@ -55,6 +55,13 @@ struct SimDeadline final : SimEvent {
 
 class SimScheduler;
 
+/// One event, as a record of a run keeps it: where two runs differ first, they part.
+struct SimEventRecord {
+  Picos time = 0;
+  std::uint64_t fingerprint = 0;  // of the run, with this event's time and ticket
+  std::string what;               // the thread that is due, or empty
+};
+
 /// A simulated thread: a fiber with a CPU clock, at or ahead of global time while it runs.
 struct SimThread final : SimEvent {
   explicit SimThread(SimScheduler& owner) : SimEvent(Kind::kThread), scheduler(owner) {}
@@ -139,6 +146,8 @@ class SimScheduler {
   /// Draws fold into it too: Rng::fold_into.
   std::uint64_t* fingerprint_fold() { return &fingerprint_; }
   std::uint64_t events() const { return events_; }
+  /// Every further event is added to `*into`, which outlives them; null: no more.
+  void record_events(std::vector<SimEventRecord>* into) { recorded_ = into; }
   bool is_external() const { return current_ == &external_; }
 
  private:
@@ -154,6 +163,7 @@ class SimScheduler {
   static void unwatch(SimThread& thread);
   Fiber* thread_main(SimThread& thread);
   [[noreturn, gnu::cold]] void throw_interrupt();
+  [[gnu::cold]] void record(const SimEvent& event);
 
   EventQueue queue_;
   Picos now_ = 0;
@@ -167,6 +177,7 @@ class SimScheduler {
   Watch anything_;  // external pollers: their predicates may look at any node
   std::uint64_t fingerprint_ = 0;
   std::uint64_t events_ = 0;
+  std::vector<SimEventRecord>* recorded_ = nullptr;
   std::vector<const SimNodeThreads*> nodes_;
   std::atomic<bool> stop_{false};
 };

@@ -284,6 +284,9 @@ void SimCluster::request_stop() { state_->scheduler.request_stop(); }
 Time SimCluster::now() const { return state_->scheduler.clock() / kPicosPerNano; }
 std::uint64_t SimCluster::events() const { return state_->scheduler.events(); }
 std::uint64_t SimCluster::fingerprint() const { return state_->scheduler.fingerprint(); }
+void SimCluster::record_events(std::vector<SimEventRecord>* into) {
+  state_->scheduler.record_events(into);
+}
 NicCounters SimCluster::counters(NodeId node) const {
   return state_->fabric.nics.at(node)->counters();
 }

@@ -11,6 +11,10 @@
 #include "fabric/sim/memory_model.h"
 #include "fabric/sim/profile.h"
 
+namespace pyrdma {
+struct SimEventRecord;
+}
+
 namespace pyrdma::fabric::sim {
 
 struct SimOptions {
@@ -84,6 +88,8 @@ class SimCluster {
   Time now() const;                   // virtual, ns
   std::uint64_t events() const;       // events that have happened
   std::uint64_t fingerprint() const;  // of all event times and orders: equal runs have equal ones
+  /// Adds every further event to `*into`, which outlives the cluster.
+  void record_events(std::vector<SimEventRecord>* into);
   NicCounters counters(NodeId node) const;
   const std::vector<std::string>& trace() const;  // what the nodes' enabled Env::trace()s recorded
 
