@@ -52,13 +52,19 @@ void Nic::response_arrives(Message& message, Picos now) {
     response_completes(message, now);
 }
 
-// A response also acknowledges what was sent before it, unless that waits for data: then a response
-// has been lost, and the request is sent again (IBA 9.9.2.4).
-bool Nic::answers_in_order(QueuePairCore& qp, const Message& message, Picos now) {
-  while (qp.completed < message.sequence && !qp.entry(qp.completed).needs_data_back()) {
+// Completes what needs no data, up to `sequence` or what does. Whether it came so far.
+bool Nic::acknowledge_up_to(QueuePairCore& qp, std::uint64_t sequence) {
+  while (qp.completed < sequence && !qp.entry(qp.completed).needs_data_back()) {
     if ((qp.entry(qp.completed).flags & kSignaled) != 0) complete(qp, qp.completed);
     ++qp.completed;
   }
+  return qp.completed >= sequence;
+}
+
+// A response also acknowledges what was sent before it, unless that waits for data: then a response
+// has been lost, and the request is sent again (IBA 9.9.2.4).
+bool Nic::answers_in_order(QueuePairCore& qp, const Message& message, Picos now) {
+  acknowledge_up_to(qp, message.sequence);
   if (qp.next < qp.completed) {  // it was about to be sent again
     qp.next = qp.completed;
     qp.chunk_offset = 0;
@@ -90,7 +96,8 @@ void Nic::response_completes(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
   const bool local = message.stage == Message::Stage::kLocalCompletes;
   if (qp.destroyed || dead_ || qp.state != QpState::kReadyToSend ||
-      (!local && message.sequence < qp.completed))
+      message.sequence < qp.completed || message.epoch < qp.first_epoch ||
+      (local && message.epoch != qp.epoch))
     return release(message);
   const SendEntry& entry = qp.entry(message.sequence);
   const bool data_back = entry.needs_data_back();

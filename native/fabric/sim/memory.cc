@@ -11,10 +11,12 @@ constexpr Picos kLongestGap = 300 * kPicosPerNano;  // between two looks at memo
 // A write reaches memory: now, or piece by piece later.
 void Nic::place_weakly(Message& message, const Region& region, std::byte* to, Picos now) {
   QueuePairCore& qp = *message.initiator;
-  if (qp.crashed && faults_ != nullptr && faults_->stream.fire(Fault::torn_crash)) {
+  const bool announces = message.opcode == Opcode::kWriteImm && message.last;
+  if (qp.crashed && !announces && faults_ != nullptr && faults_->stream.fire(Fault::torn_crash)) {
     // The sender died while the message was leaving: any of its lines may be there (F14), on a NIC
     // that keeps order the first packets only.
     faults_->stream.reach(Fault::torn_crash);
+    ++qp.epoch;  // nothing leaves after it
     Rng& rng = faults_->stream.stream(Fault::torn_crash);
     const Pieces pieces(to, message.length, memory_.is_weak() ? kCacheLine : std::uint64_t{1024});
     const std::uint64_t mask =
@@ -22,7 +24,6 @@ void Nic::place_weakly(Message& message, const Region& region, std::byte* to, Pi
     return pieces.copy(to, message.payload(), mask);
   }
   const bool ordered = orders_writes_ && (region.access & kRelaxedOrdering) == 0;
-  const bool announces = message.opcode == Opcode::kWriteImm && message.last;
   if (!announces && draws(memory_.late_placement)) {
     fabric_.count_fired(Fault::late_placement);
     return qp.placements.add(*this, region, to, message.large, message.small, message.length, now,

@@ -151,7 +151,7 @@ class Nic final : public SimEvent {
   Status check_length(const QueuePairCore& qp, std::uint64_t sequence) const;
   bool gather(Message& message, QueuePairCore& qp, std::uint64_t sequence);
   void transmit(Message& message, Picos ready);
-  void gather_late(Message& message);
+  bool gather_late(Message& message);
   void complete_locally(QueuePairCore& qp, std::uint64_t sequence, Picos at);
   void append_active(QueuePairCore& qp);
   void schedule_engine(Picos when);
@@ -206,6 +206,7 @@ class Nic final : public SimEvent {
   // completer.cc
   void response_arrives(Message& message, Picos now);
   void response_completes(Message& message, Picos now);
+  bool acknowledge_up_to(QueuePairCore& qp, std::uint64_t sequence);
   bool answers_in_order(QueuePairCore& qp, const Message& message, Picos now);
   static void complete(QueuePairCore& qp, std::uint64_t sequence);
   bool scatter(const QueuePairCore& qp, std::uint64_t sequence, Message& message,

@@ -304,6 +304,7 @@ void SimQueuePair::modify(QpState next, const QpAddress* peer) {
     nic_.enter_error(qp);
     qp.send_queue->purge(qp);
     qp.receive_queue->purge(qp);
+    qp.first_epoch = ++qp.epoch;
     qp.retired = qp.completed = qp.next = qp.posted = qp.expected = qp.awaited = 0;
     qp.expected_offset = qp.response_offset = qp.outstanding_reads = qp.retries = qp.rnr_retries =
         0;

@@ -245,14 +245,16 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
 }
 
 // Weak memory: the source is read as late as the completion allows.
-void Nic::gather_late(Message& message) {
+bool Nic::gather_late(Message& message) {
   QueuePairCore& qp = *message.initiator;
   message.late_source = false;
   message.has_payload = false;
-  if (qp.destroyed || message.epoch != qp.epoch || message.sequence < qp.completed) return;
+  // What it would be read for is over: the message has never left.
+  if (qp.destroyed || message.epoch != qp.epoch || message.sequence < qp.completed) return false;
   message.has_payload = qp.nic.gather(message, qp, message.sequence);
   fabric_.count_fired(Fault::late_source);
   if (message.has_payload) fabric_.count_reached(Fault::late_source);
+  return true;
 }
 
 // Copies the chunk's bytes, as they are now, into the message. False when nobody reads them.
@@ -335,12 +337,16 @@ void Nic::transmit(Message& message, Picos ready) {
 
 // Unconnected transports are done when the packet has left.
 void Nic::complete_locally(QueuePairCore& qp, std::uint64_t sequence, Picos at) {
-  qp.completed = sequence + 1;
-  if ((qp.entry(sequence).flags & kSignaled) == 0) return;
+  if ((qp.entry(sequence).flags & kSignaled) == 0) {
+    if (qp.completed == sequence) ++qp.completed;
+    return;
+  }
+  qp.awaited = sequence + 1;
   Message& done = fabric_.pool.take(*this);
   done.initiator = &qp;
   ++qp.references;
   done.sequence = sequence;
+  done.epoch = qp.epoch;
   done.status = Status::kSuccess;  // a message of the pool still has its last one
   done.stage = Message::Stage::kLocalCompletes;
   fabric_.scheduler.schedule(done, at);

@@ -37,7 +37,7 @@ Nic::Passage Nic::pass_port(Message& message, Picos now, Picos engine_cost, Pico
 
 void Nic::request_arrives(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
-  if (message.late_source) gather_late(message);
+  if (message.late_source && !gather_late(message)) return release(message);
   if (dead_) return lost(message, now, false);
   if (meddle(message, now)) return;
   Picos cost = message.engine;

@@ -52,11 +52,17 @@ void QueuePairCore::fire(Picos now) {
 }
 
 void Nic::retry(QueuePairCore& qp, Picos now) {
-  const std::uint64_t from = std::max(qp.retry_from, qp.completed);
+  // A timer knows only what has been acknowledged.
+  const bool timer = !qp.retry_is_rnr && qp.retry_after_timeout;
+  std::uint64_t from = timer ? qp.completed : std::max(qp.retry_from, qp.completed);
   if (from >= qp.next && qp.chunk_offset == 0) return activate(qp, now);  // answered meanwhile
   if (qp.retry_is_rnr) {
-    if (qp.options.rnr_retry != kInfiniteRetry && ++qp.rnr_retries > qp.options.rnr_retry)
-      return fail(qp, from, Status::kRnrRetryExceeded);
+    if (qp.options.rnr_retry != kInfiniteRetry && ++qp.rnr_retries > qp.options.rnr_retry) {
+      // It fails when all before it have been answered; until then it goes back to the first.
+      if (qp.completed >= from || acknowledge_up_to(qp, from))
+        return fail(qp, from, Status::kRnrRetryExceeded);
+      from = qp.completed;
+    }
   } else if (qp.retry_after_timeout && ++qp.retries > qp.options.retry_count) {
     // Deviation: negative acknowledgements do not count, since a chunk stands for several packets,
     // of which some would have got through.
@@ -67,6 +73,7 @@ void Nic::retry(QueuePairCore& qp, Picos now) {
   qp.expected_offset = 0;
   qp.next = from;
   qp.chunk_offset = 0;
+  qp.pending_failure = Status::kSuccess;  // it is met again
   qp.outstanding_reads = 0;
   for (std::uint64_t s = qp.completed; s < from; ++s)
     qp.outstanding_reads += qp.entry(s).needs_data_back();
