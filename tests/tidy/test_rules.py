@@ -44,6 +44,7 @@ BAD = [
     ("include_rule", "native/fabric/sim/a.cc", '#include "systems/raft/raft.h"\n', "below systems"),
     ("include_rule", "native/systems/raft/a.cc", '#include "measure/recorder.h"\n', "measure"),
     ("include_rule", "native/measure/a.cc", '# include "bindings/x.h"\n', "bindings"),
+    ("include_rule", "native/measure/a.cc", '#include "fuzz/scenario.h"\n', "below fuzz"),
     ("include_rule", "native/check/a.cc", '#include "env/env.h"\n', "base alone"),
     ("include_rule", "native/systems/raft/a.cc", '#include "check/linear.h"\n', "only measure"),
     ("include_rule", "native/env/a.cc", '#include "sync.h"\n', "from native/"),

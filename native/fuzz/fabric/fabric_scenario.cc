@@ -1,0 +1,106 @@
+#include "fuzz/fabric/fabric_scenario.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "check/history_json.h"
+#include "check/linearizability.h"
+#include "fuzz/fabric/node.h"
+#include "fuzz/fabric/word_history.h"
+
+namespace pyrdma::fuzz {
+namespace {
+
+namespace sim = fabric::sim;
+
+// Setting up connections takes as long as on the fastest NICs of the testbeds at most, so that
+// recovery happens within a run: what costs milliseconds there is not what is tested here.
+void hasten_control_path(sim::SimProfile& profile) {
+  constexpr double kMost = 5, kMostOnNic = 0.5;  // us
+  for (double* cost :
+       {&profile.control_open_us, &profile.control_create_pd_us, &profile.control_create_cq_us,
+        &profile.control_create_qp_us, &profile.control_modify_init_us,
+        &profile.control_modify_rtr_us, &profile.control_modify_rts_us,
+        &profile.control_handshake_us, &profile.control_register_us, &profile.control_destroy_us})
+    *cost = std::min(*cost, kMost);
+  for (double* cost : {&profile.control_create_cq_nic_us, &profile.control_create_qp_nic_us,
+                       &profile.control_modify_nic_us, &profile.control_register_page_us})
+    *cost = std::min(*cost, kMostOnNic);
+}
+
+constexpr std::size_t kCheckEvery = 8;  // registers; the others have the cheap checks alone
+
+void check_registers(World& world) {
+  const check::History history = history_of(world.words, kCheckEvery);
+  world.outcome.checked = history.events().size() / 2;
+  check::SearchLimits limits;
+  limits.configurations = 100'000;
+  const check::Verdict verdict =
+      check::check_linearizability(history, check::ModelKind::kRegister, limits);
+  if (verdict.answer == check::Answer::kNo) world.violation("linearizability", verdict.text);
+}
+
+Outcome run_fabric(const Options& wanted) {
+  Outcome outcome;
+  Options options = wanted;
+  hasten_control_path(options.profile);
+  if (options.mutation == "unordered_writes")
+    options.memory.mutation = sim::MemoryMutation::kUnorderedWrites;
+  if (options.mutation == "reads_do_not_drain")
+    options.memory.mutation = sim::MemoryMutation::kReadsDoNotDrain;
+  if (options.faults.heal_at == kForever) {
+    Rng rng(options.seed, -1, "fuzz heal");
+    options.faults.heal_at =
+        500 * kMicrosecond + static_cast<Time>(rng.below(1500 * std::uint64_t{kMicrosecond}));
+  }
+  World world(options, outcome);
+  sim::SimOptions simulation;
+  simulation.nodes = options.nodes;
+  simulation.profile = options.profile;
+  simulation.seed = options.seed;
+  simulation.memory = options.memory;
+  simulation.faults = options.faults;
+  simulation.time_limit = options.faults.heal_at + options.recovery_limit;
+  sim::SimCluster cluster(simulation);
+  world.cluster = &cluster;
+  if (options.events) cluster.record_events(&outcome.recorded);
+  try {
+    cluster.run([&](Env& env) {
+      // As code does that lets addresses decide.
+      if (options.mutation == "nondeterminism" && env.node() == 1)
+        env.work(static_cast<Time>(reinterpret_cast<std::uintptr_t>(&world.nodes[1]) >> 12 & 1023));
+      run_node(world, env);
+    });
+  } catch (const Error& error) {
+    // The fabric must never get a program into this; what it waits for is in the text.
+    world.violation(error.code() == ErrorCode::kTimeout || error.code() == ErrorCode::kInternal
+                        ? "liveness"
+                        : "error",
+                    std::string(error.what()).substr(0, 120) + "; not done:" + world.unfinished());
+  }
+  world.check_words();
+  check_registers(world);
+  world.check_memory();
+  if (options.history) {
+    check::History history = history_of(world.words, 1);
+    history.header.seed = options.seed;
+    outcome.history = check::to_json(history);
+  }
+  outcome.fingerprint = cluster.fingerprint();
+  outcome.virtual_ns = cluster.now();
+  outcome.events = cluster.events();
+  outcome.faults = cluster.fault_counters();
+  outcome.trace = cluster.trace();
+  return outcome;
+}
+
+}  // namespace
+
+Scenario fabric_scenario() {
+  return {"fabric",
+          "one-sided requests, atomics, sends, datagrams and a log, between all nodes",
+          &run_fabric,
+          {"unordered_writes", "reads_do_not_drain", "nondeterminism"}};
+}
+
+}  // namespace pyrdma::fuzz

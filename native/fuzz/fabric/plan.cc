@@ -1,0 +1,202 @@
+#include "fuzz/fabric/plan.h"
+
+#include <algorithm>
+
+#include "fabric/types.h"
+
+namespace pyrdma::fuzz {
+namespace {
+
+constexpr std::uint32_t kNodeShare = 10;  // one operation in so many is a node's, not a link's
+constexpr std::uint32_t kLongestBatch = 16;
+constexpr std::uint32_t kPerWord = 40;
+
+struct Share {
+  Kind kind;
+  std::uint32_t weight;
+};
+constexpr std::array<Share, 10> kLinkShares{{{Kind::kWrite, 24},
+                                             {Kind::kWriteImm, 5},
+                                             {Kind::kRead, 14},
+                                             {Kind::kReadOther, 15},
+                                             {Kind::kFetchAdd, 9},
+                                             {Kind::kCompareSwap, 9},
+                                             {Kind::kSend, 8},
+                                             {Kind::kSendImm, 4},
+                                             {Kind::kUcWrite, 7},
+                                             {Kind::kUcSend, 5}}};
+constexpr std::array<Share, 6> kNodeShares{{{Kind::kDatagram, 45},
+                                            {Kind::kDcWrite, 15},
+                                            {Kind::kDcRead, 15},
+                                            {Kind::kDcFetchAdd, 8},
+                                            {Kind::kDcSend, 7},
+                                            {Kind::kLogAppend, 10}}};
+
+template <std::size_t N>
+Kind pick(const std::array<Share, N>& shares, Rng& rng) {
+  std::uint64_t all = 0;
+  for (const Share& share : shares) all += share.weight;
+  std::uint64_t at = rng.below(all);
+  for (const Share& share : shares) {
+    if (at < share.weight) return share.kind;
+    at -= share.weight;
+  }
+  return shares.back().kind;
+}
+
+struct Numbers {
+  std::uint32_t first, count;
+};
+
+// The operations' numbers: links in order of (from, to), a node's own where from equals to.
+Numbers numbers_of(const Options& options, NodeId from, NodeId to) {
+  const std::uint32_t n = options.nodes, links = n * (n - 1);
+  const std::uint32_t of_nodes = options.operations / kNodeShare;
+  const std::uint32_t of_links = options.operations - of_nodes;
+  auto part = [](std::uint32_t all, std::uint32_t parts, std::uint32_t index) {
+    const auto begin = [&](std::uint64_t i) {
+      return static_cast<std::uint32_t>(std::uint64_t{all} * i / parts);
+    };
+    return Numbers{begin(index), begin(index + 1) - begin(index)};
+  };
+  if (from == to) {
+    Numbers own = part(of_nodes, n, from);
+    own.first += of_links;
+    return own;
+  }
+  return part(of_links, links, from * (n - 1) + to - (to > from));
+}
+
+// Clients use the same words at the same time, and go on to others, so that each word's history
+// stays short.
+std::uint16_t word_at(const Options& options, std::uint32_t index, std::uint32_t count, Rng& rng) {
+  const std::uint32_t words = atomic_words(options);
+  const auto base = static_cast<std::uint32_t>(std::uint64_t{index} * words / std::max(count, 1u));
+  return static_cast<std::uint16_t>(
+      std::min<std::uint32_t>(words - 1, base + static_cast<std::uint32_t>(rng.below(2))));
+}
+
+// `previous`: of the same batch, or null.
+PlannedOperation draw_one(const Options& options, bool of_node, std::uint32_t index,
+                          std::uint32_t count, const PlannedOperation* previous, Rng& rng) {
+  PlannedOperation op;
+  op.kind = of_node ? pick(kNodeShares, rng) : pick(kLinkShares, rng);
+  if (previous != nullptr && route_of(op.kind) != route_of(previous->kind))
+    op.kind = previous->kind;
+  if (options.profile.nic_has_dc == 0 && route_of(op.kind) == Route::kDc) op.kind = Kind::kDatagram;
+  op.flags = rng.below(3) == 0 ? fabric::kSignaled : 0;
+  op.length = static_cast<std::uint16_t>(8 * (1 + rng.below(kMostBytes / 8)));
+  op.target = static_cast<std::uint8_t>(rng.below(options.nodes));
+  if (rng.below(4) == 0) op.flags |= fabric::kFence;
+  const bool is_inline = rng.below(4) == 0;
+  switch (op.kind) {
+    case Kind::kFetchAdd:
+    case Kind::kDcFetchAdd:
+    case Kind::kCompareSwap:
+      op.place = word_at(options, index, count, rng);
+      break;
+    case Kind::kReadOther:
+      op.place = static_cast<std::uint16_t>(rng.below(kRecords));
+      break;
+    case Kind::kUcWrite:
+      op.place = static_cast<std::uint16_t>(kFirstUc + rng.below(kFirstDc - kFirstUc));
+      break;
+    case Kind::kDcWrite:
+    case Kind::kDcRead:
+      op.place = static_cast<std::uint16_t>(kFirstDc + rng.below(kRecords - kFirstDc));
+      break;
+    default:
+      op.place = static_cast<std::uint16_t>(rng.below(kFirstUc));
+  }
+  const bool reads = op.kind == Kind::kRead || op.kind == Kind::kReadOther ||
+                     op.kind == Kind::kFetchAdd || op.kind == Kind::kCompareSwap ||
+                     op.kind == Kind::kDcRead || op.kind == Kind::kDcFetchAdd;
+  if (is_inline && !reads) op.flags |= fabric::kInline;
+  return op;
+}
+
+}  // namespace
+
+const char* to_string(Kind kind) {
+  constexpr std::array<const char*, 16> kNames{
+      "write",   "write_imm",    "read",     "read_other", "fetch_add", "compare_swap",
+      "send",    "send_imm",     "uc_write", "uc_send",    "datagram",  "dc_write",
+      "dc_read", "dc_fetch_add", "dc_send",  "log_append"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+Route route_of(Kind kind) {
+  switch (kind) {
+    case Kind::kUcWrite:
+    case Kind::kUcSend:
+      return Route::kUc;
+    case Kind::kDatagram:
+      return Route::kUd;
+    case Kind::kDcWrite:
+    case Kind::kDcRead:
+    case Kind::kDcFetchAdd:
+    case Kind::kDcSend:
+      return Route::kDc;
+    case Kind::kLogAppend:
+      return Route::kDisk;
+    default:
+      return Route::kRc;
+  }
+}
+
+std::uint32_t atomic_words(const Options& options) {
+  return std::max(1u, options.operations / options.nodes / 10 / kPerWord);
+}
+
+Plan draw_plan(const Options& options, NodeId from, NodeId to, Time span) {
+  const Numbers numbers = numbers_of(options, from, to);
+  Rng rng(options.seed, from * options.nodes + to, "fuzz operations");
+  Plan plan;
+  plan.reserve(numbers.count + 3);
+  std::uint32_t left = 0;
+  for (std::uint32_t i = 0; i < numbers.count; ++i) {
+    PlannedOperation op =
+        draw_one(options, from == to, i, numbers.count, left == 0 ? nullptr : &plan.back(), rng);
+    op.id = numbers.first + i;
+    if (left == 0) {
+      left = 1 + static_cast<std::uint32_t>(rng.below(kLongestBatch));
+      // A batch of (1 + longest) / 2 on average, and twice the mean pause at most.
+      const double mean =
+          static_cast<double>(span) * (1 + kLongestBatch) / 2 / std::max(numbers.count, 1u);
+      op.pause_ns = static_cast<std::uint32_t>(1 + std::min(2 * mean, 4e9) * rng.uniform());
+    }
+    --left;
+    plan.push_back(op);
+  }
+  PlannedOperation probe;
+  probe.probe = true;
+  probe.flags = fabric::kSignaled;
+  probe.id = options.operations;
+  probe.target = static_cast<std::uint8_t>((from + 1) % options.nodes);
+  const auto add = [&](Kind kind, std::uint16_t place) {
+    probe.kind = kind;
+    probe.place = place;
+    plan.push_back(probe);
+  };
+  if (from != to) {
+    add(Kind::kWrite, 2);
+    add(Kind::kRead, 2);
+    add(Kind::kFetchAdd, 0);
+  } else {
+    if (options.profile.nic_has_dc != 0) {
+      add(Kind::kDcWrite, kFirstDc);
+      add(Kind::kDcRead, kFirstDc);
+    }
+    add(Kind::kLogAppend, 0);
+  }
+  if (!options.kept) return plan;
+  std::erase_if(plan, [&](const PlannedOperation& op) {
+    return !op.probe && std::none_of(options.kept->begin(), options.kept->end(),
+                                     [&](const OperationRange& range) {
+                                       return range.first <= op.id && op.id <= range.last;
+                                     });
+  });
+  return plan;
+}
+
+}  // namespace pyrdma::fuzz

@@ -1,0 +1,58 @@
+// Self-certifying words: each says who wrote it, where, in which of its versions, and which word of
+// it it is, with a checksum. So a reader tells a torn, misplaced or invented value from its bits.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "base/remote_word.h"
+#include "base/rng.h"
+
+namespace pyrdma::fuzz {
+
+/// What all words of one record have in common.
+struct Place {
+  std::uint32_t writer = 0;       // client, below 2^10
+  std::uint32_t record = 0;       // below 2^8
+  std::uint32_t incarnation = 0;  // of the node that holds it, modulo 2^6
+};
+inline constexpr std::uint32_t kNoVersion = ~0u;
+inline constexpr std::uint32_t kMostVersions = 1u << 24;
+
+inline std::uint64_t stamp(const Place& place, std::uint32_t version, std::uint32_t word) {
+  const std::uint64_t v = (std::uint64_t{version} << 32) | ((place.incarnation & 63ULL) << 26) |
+                          (std::uint64_t{place.writer} << 16) | (place.record << 8) | (word & 255);
+  return (v << 8) | (mix64(v) & 255);
+}
+/// The version of a word; 0 where nothing was ever written, kNoVersion where it is not of `place`.
+inline std::uint32_t version_of(const Place& place, std::uint64_t value, std::uint32_t word) {
+  if (value == 0) return 0;
+  const auto version = static_cast<std::uint32_t>(value >> 40);
+  return version != 0 && stamp(place, version, word) == value ? version : kNoVersion;
+}
+
+inline void write_stamps(std::byte* to, std::uint32_t bytes, const Place& place,
+                         std::uint32_t version) {
+  for (std::uint32_t i = 0; i < bytes / 8; ++i) {
+    const std::uint64_t word = stamp(place, version, i);
+    std::memcpy(to + std::size_t{i} * 8, &word, 8);
+  }
+}
+
+/// The least and greatest version among the words of a record.
+struct Versions {
+  std::uint32_t least = kNoVersion, most = 0;  // most: kNoVersion when a word is not of `place`
+};
+inline Versions read_stamps(const std::byte* from, std::uint32_t bytes, const Place& place) {
+  Versions seen;
+  for (std::uint32_t i = 0; i < bytes / 8; ++i) {
+    const std::uint64_t word =
+        load_acquire(reinterpret_cast<const std::uint64_t*>(from + std::size_t{i} * 8));
+    const std::uint32_t version = version_of(place, word, i);
+    if (version < seen.least) seen.least = version;
+    if (version > seen.most) seen.most = version;
+  }
+  return seen;
+}
+
+}  // namespace pyrdma::fuzz

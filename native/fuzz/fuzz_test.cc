@@ -1,0 +1,190 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "fabric/sim/profile_test.h"
+#include "fuzz/fabric/words.h"
+#include "fuzz/scenario.h"
+
+namespace pyrdma::fuzz {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t kScenarios = 60;
+#else
+constexpr std::uint64_t kScenarios = 1000;
+#endif
+
+Options small_options(std::uint64_t seed) {
+  Options options;
+  Rng rng(seed, -1, "small scenarios");
+  options.nodes = 3 + static_cast<NodeId>(rng.below(3));
+  options.operations = 100 + static_cast<std::uint32_t>(rng.below(300));
+  options.profile = fabric::sim::test_profile();
+  if (rng.below(4) == 0) options.memory = fabric::sim::MemoryModel::strong();
+  options.seed = seed;
+  options.faults = FaultOptions::draw(seed);
+  return options;
+}
+
+std::string describe(const Outcome& outcome) {
+  std::string text;
+  for (const Violation& violation : outcome.violations)
+    text += violation.kind + ": " + violation.text + "\n";
+  return text;
+}
+
+const Scenario& fabric() { return scenario_named("fabric"); }
+
+TEST(Fuzz, RandomScenariosRunEquallyTwiceAndWithoutViolation) {
+  std::uint64_t operations = 0, restarts = 0, reconnects = 0;
+  for (std::uint64_t seed = 1; seed <= kScenarios; ++seed) {
+    const Options options = small_options(seed);
+    const Outcome first = run(fabric(), options), second = run(fabric(), options);
+    ASSERT_EQ(first.fingerprint, second.fingerprint) << "seed " << seed;
+    ASSERT_EQ(first.events, second.events) << "seed " << seed;
+    EXPECT_TRUE(first.violations.empty()) << "seed " << seed << "\n" << describe(first);
+    operations += first.ok + first.info;
+    restarts += first.restarts;
+    reconnects += first.reconnects;
+  }
+  EXPECT_GT(operations, kScenarios * 100);
+  EXPECT_GT(restarts, kScenarios / 10);
+  EXPECT_GT(reconnects, kScenarios);
+}
+
+// Every build must agree: compilers, optimisation, sanitizers.
+TEST(Fuzz, FingerprintsAreTheSameOfEveryBuild) {
+  constexpr std::array<std::uint64_t, 4> kGolden{15833297156650618449ULL, 5629587130600464373ULL,
+                                                 15086663553627125966ULL, 7467192255552590641ULL};
+  for (std::uint64_t seed = 1; seed <= kGolden.size(); ++seed)
+    EXPECT_EQ(run(fabric(), small_options(seed)).fingerprint, kGolden[seed - 1])
+        << "seed " << seed << ": if the simulation was meant to change, take the new value";
+}
+
+class FuzzFault : public testing::TestWithParam<Fault> {};
+
+TEST_P(FuzzFault, FiresAHundredTimesAndReachesItsTarget) {
+  const Fault fault = GetParam();
+  const auto at = static_cast<std::size_t>(fault);
+  std::uint64_t fired = 0, reached = 0;
+  for (std::uint64_t seed = 1;
+       seed <= 200 && (fired < 100 || (reached == 0 && fault != Fault::placement_reorder));
+       ++seed) {
+    Options options = small_options(seed);
+    options.nodes = 4;
+    options.operations = 600;
+    options.memory = fabric::sim::MemoryModel::weak();
+    options.faults = FaultOptions();
+    const FaultDraw draw = fault_info(fault).draw;
+    const bool of_disk = fault_info(fault).number == "F24";
+    options.faults.enable(fault, draw == FaultDraw::kWindow ? 20 : of_disk ? 100 : 8);
+    if (of_disk && draw == FaultDraw::kDraw) options.faults[fault].rate = 0.3;
+    if (fault == Fault::cq_overrun || fault == Fault::qp_error || fault == Fault::region_revoked)
+      options.faults.enable(fault, 40);
+    if (fault == Fault::queue_full) options.faults.enable(fault, 50);
+    // What happens only where a node dies, or where readers and writers meet.
+    if (fault == Fault::number_reuse) options.faults.enable(Fault::crash, 20);
+    if (fault == Fault::torn_crash) {
+      options.faults[fault].rate = 1;
+      options.faults.enable(Fault::crash, 100);
+      options.operations = 8000;
+    }
+    if (fault == Fault::torn_read) options.operations = 6000;
+    if (of_disk) options.operations = 3000;
+    if (fault == Fault::disk_torn || fault == Fault::disk_lies)
+      options.faults.enable(Fault::host_crash, 20);
+    const Outcome outcome = run(fabric(), options);
+    EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
+    fired += outcome.faults.fired[at];
+    reached += outcome.faults.reached[at];
+  }
+  EXPECT_GE(fired, 100u);
+  // What a NIC reorders shows in the litmus suite, not in a counter.
+  EXPECT_GE(reached, fault == Fault::placement_reorder ? 0u : 1u);
+}
+
+std::vector<Fault> all_faults() {
+  std::vector<Fault> all;
+  for (std::size_t i = 0; i < kFaults; ++i) all.push_back(static_cast<Fault>(i));
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, FuzzFault, testing::ValuesIn(all_faults()),
+                         [](const testing::TestParamInfo<Fault>& info) {
+                           return std::string(fault_info(info.param).key);
+                         });
+
+TEST(Fuzz, DeliberateBugsAreFound) {
+  for (const char* mutation : {"unordered_writes", "reads_do_not_drain"}) {
+    bool found = false;
+    for (std::uint64_t seed = 1; seed <= 50 && !found; ++seed) {
+      Options options = small_options(seed);
+      options.operations = 600;
+      options.memory = fabric::sim::MemoryModel::weak();
+      options.faults = FaultOptions();
+      EXPECT_TRUE(run(fabric(), options).violations.empty()) << "seed " << seed;
+      options.mutation = mutation;
+      found = !run(fabric(), options).violations.empty();
+    }
+    EXPECT_TRUE(found) << mutation;
+  }
+}
+
+TEST(Fuzz, OptionsOutOfRangeAreNamed) {
+  Options options = small_options(1);
+  options.nodes = 1;
+  EXPECT_THROW(run(fabric(), options), Error);
+  options = small_options(1);
+  options.mutation = "no such";
+  EXPECT_THROW(run(fabric(), options), Error);
+  EXPECT_THROW(scenario_named("none"), Error);
+}
+
+AtomicOperation added(Time from, Time to, std::uint64_t old) {
+  AtomicOperation op;
+  op.invoked = from;
+  op.returned = to;
+  op.old = old;
+  return op;
+}
+
+TEST(FuzzWords, CountersThatCannotBeExplained) {
+  AtomicWord word;
+  word.counter = true;
+  word.operations = {added(0, 10, 0), added(5, 15, 1)};
+  word.last = 2;
+  EXPECT_EQ(complaint_of_counter(word), "");
+  word.last = 3;
+  EXPECT_NE(complaint_of_counter(word), "") << "one addition too many";
+  word.operations.push_back(added(0, kForever, 0));
+  EXPECT_EQ(complaint_of_counter(word), "") << "the unknown one may have happened";
+  word.last.reset();
+  word.operations = {added(0, 10, 0), added(5, 15, 0)};
+  EXPECT_NE(complaint_of_counter(word), "") << "twice from the same number";
+  word.operations = {added(0, 10, 1), added(20, 30, 0)};
+  EXPECT_NE(complaint_of_counter(word), "") << "against real time";
+  word.operations = {added(0, 10, 1)};
+  EXPECT_NE(complaint_of_counter(word), "") << "nobody made it 1";
+}
+
+TEST(FuzzWords, RegistersThatCannotBeExplained) {
+  auto swapped = [](std::uint64_t old, std::uint64_t expected, std::uint64_t desired) {
+    AtomicOperation op = added(0, 10, old);
+    op.expected = expected;
+    op.desired = desired;
+    return op;
+  };
+  AtomicWord word;
+  word.operations = {swapped(0, 0, 7), swapped(7, 0, 8), swapped(7, 7, 9)};
+  EXPECT_EQ(complaint_of_register(word), "");
+  word.operations.push_back(swapped(7, 7, 10));
+  EXPECT_NE(complaint_of_register(word), "") << "two swaps of one value";
+  word.operations = {swapped(5, 0, 7)};
+  EXPECT_NE(complaint_of_register(word), "") << "a value from nowhere";
+}
+
+}  // namespace
+}  // namespace pyrdma::fuzz

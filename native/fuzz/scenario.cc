@@ -1,0 +1,50 @@
+#include "fuzz/scenario.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "fuzz/fabric/fabric_scenario.h"
+
+namespace pyrdma::fuzz {
+namespace {
+
+void check_range(const char* what, std::uint64_t value, std::uint64_t least, std::uint64_t most) {
+  if (value < least || value > most)
+    throw Error(ErrorCode::kInvalidArgument, std::string(what) + " is " + std::to_string(value) +
+                                                 "; a scenario takes " + std::to_string(least) +
+                                                 " to " + std::to_string(most));
+}
+
+}  // namespace
+
+const std::vector<Scenario>& scenarios() {
+  static const std::vector<Scenario> all{fabric_scenario()};
+  return all;
+}
+
+const Scenario& scenario_named(std::string_view name) {
+  std::string known;
+  for (const Scenario& scenario : scenarios()) {
+    if (scenario.name == name) return scenario;
+    known += known.empty() ? "" : ", ";
+    known += scenario.name;
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              "no scenario '" + std::string(name) + "'; there are: " + known);
+}
+
+Outcome run(const Scenario& scenario, const Options& options) {
+  check_range("nodes", options.nodes, 2, 32);
+  check_range("operations", options.operations, 1, 1'000'000);
+  const auto& known = scenario.mutations;
+  if (!options.mutation.empty() &&
+      std::find(known.begin(), known.end(), options.mutation) == known.end()) {
+    std::string names;
+    for (const std::string_view each : known) (names += " ") += each;
+    throw Error(ErrorCode::kInvalidArgument,
+                "no mutation '" + options.mutation + "'; there are:" + names);
+  }
+  return scenario.run(options);
+}
+
+}  // namespace pyrdma::fuzz
