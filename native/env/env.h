@@ -47,6 +47,7 @@ class Watch {
  private:
   friend class SimScheduler;
   SimThread* first_ = nullptr;
+  std::uint32_t notices_ = 0;  // so that a poller sees what happens during its turn
 };
 
 /// Thrown out of every blocking Env call of a killed node, so that its threads unwind. Never catch

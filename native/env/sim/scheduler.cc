@@ -207,7 +207,9 @@ bool SimScheduler::poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, P
   Watch& target = only != nullptr ? *only : is_external() ? anything_ : node.touched;
   for (bool first = true;; first = false) {
     const Picos start = self.clock;
+    const std::uint32_t notices = target.notices_;
     if (ready()) return true;
+    const bool missed = target.notices_ != notices;
     if (self.unwinding || self.clock >= deadline) return false;
     if (self.clock == start) self.clock += least_turn;
     if (first && self.node != nullptr)
@@ -220,6 +222,7 @@ bool SimScheduler::poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, P
       schedule(self.deadline_timer, deadline);
     }
     watch(self, target);
+    if (missed) wake_at(self, self.clock);
     self.parked = true;
     struct Unpark {
       SimThread& thread;
@@ -249,6 +252,7 @@ void SimScheduler::unwatch(SimThread& thread) {
 
 void SimScheduler::notify(Watch& watch) {
   const Picos when = clock();
+  ++watch.notices_;
   while (watch.first_ != nullptr) {
     SimThread& thread = *watch.first_;
     unwatch(thread);

@@ -117,6 +117,7 @@ class SimScheduler {
   void notify(Watch& watch);
   /// Wakes the node's pollers that wait for anything.
   void touch(SimNodeThreads& node) {
+    ++node.touched.notices_;
     if (node.touched.first_ != nullptr) notify(node.touched);
     if (anything_.first_ != nullptr) notify(anything_);
   }

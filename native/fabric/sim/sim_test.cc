@@ -230,6 +230,27 @@ TEST(Simulation, AKilledNodeEndsAndItsPeersGoOn) {
   EXPECT_EQ(status, Status::kRetryExceeded);
 }
 
+TEST(Simulation, APollerSeesWhatHappensDuringItsTurn) {
+  SimCluster cluster(options(2));
+  cluster.run([](Env& env) {
+    Endpoint end(env, 1 - env.node(), 4096);
+    end.queue_pair->modify(QpState::kError);
+    // The post flushes at once: its completion is there before the thread waits for it.
+    bool posted = false;
+    Completion completion;
+    const bool came = env.poll_until(
+        [&] {
+          if (end.completions->poll({&completion, 1}) == 1) return true;
+          if (!posted) posted = end.queue_pair->write(end.memory->sge(0, 8), end.remote, 0);
+          return false;
+        },
+        env.now() + kSecond, &end.completions->watch());
+    EXPECT_TRUE(came);
+    EXPECT_LT(env.now(), kSecond / 2);
+    EXPECT_EQ(completion.status, Status::kFlushed);
+  });
+}
+
 TEST(Simulation, ErrorsEndTheRun) {
   SimCluster cluster(options(3));
   const auto message = [&](FunctionRef<void(Env&)> body) {
