@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import fuzz_cli
 from .errors import Error, InvalidArgument
 
 if TYPE_CHECKING:
@@ -425,6 +426,8 @@ def doctor(as_json: Json = False) -> None:
         table.add_row(check.name, "yes" if check.ok else "no", check.found, check.remedy)
     _print_table(table)
 
+
+fuzz_cli.register(app, _progress)
 
 if __name__ == "__main__":
     main()

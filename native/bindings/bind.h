@@ -13,5 +13,6 @@ void bind_sim(pybind11::module_& module);
 void bind_shm(pybind11::module_& module);
 void bind_verbs(pybind11::module_& module);  // real devices
 void bind_check(pybind11::module_& module);
+void bind_fuzz(pybind11::module_& module);
 
 }  // namespace pyrdma::bindings

@@ -10,4 +10,5 @@ PYBIND11_MODULE(_core, module) {
   pyrdma::bindings::bind_verbs(module);
   pyrdma::bindings::bind_measure(module);
   pyrdma::bindings::bind_check(module);
+  pyrdma::bindings::bind_fuzz(module);
 }

@@ -3,6 +3,7 @@ from types import TracebackType
 from typing_extensions import Self
 
 from . import check as check
+from . import fuzz as fuzz
 from . import ibverbs as ibverbs
 from . import measure as measure
 from . import shm as shm

@@ -1,0 +1,109 @@
+#include <pybind11/stl.h>
+
+#include "base/error.h"
+#include "bindings/bind.h"
+#include "fuzz/scenario.h"
+
+namespace pyrdma::bindings {
+
+namespace {
+
+namespace py = pybind11;
+
+using namespace py::literals;
+using Ranges = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+
+FaultOptions faults_of(std::uint64_t seed,
+                       const std::optional<std::map<std::string, double>>& given,
+                       const std::optional<std::vector<std::string>>& kinds) {
+  FaultOptions faults = given ? FaultOptions::from_values(*given) : FaultOptions::draw(seed);
+  if (!kinds) return faults;
+  std::array<bool, kFaults> kept{};
+  for (const std::string& kind : *kinds) kept[static_cast<std::size_t>(fault_named(kind))] = true;
+  for (std::size_t i = 0; i < kFaults; ++i)
+    if (!kept[i]) faults.settings[i].rate = 0;
+  return faults;
+}
+
+py::dict counters(const std::array<std::uint64_t, kFaults>& counts) {
+  py::dict by_kind;
+  for (std::size_t i = 0; i < kFaults; ++i)
+    if (counts[i] > 0)
+      by_kind[py::str(std::string(fault_info(static_cast<Fault>(i)).key))] = counts[i];
+  return by_kind;
+}
+
+py::list kinds_on(const FaultOptions& faults) {
+  py::list on;
+  for (std::size_t i = 0; i < kFaults; ++i)
+    if (faults.settings[i].rate > 0) on.append(std::string(fault_info(static_cast<Fault>(i)).key));
+  return on;
+}
+
+py::dict run_seed(const std::string& system, std::uint64_t seed,
+                  const std::map<std::string, double>& profile, std::uint32_t nodes,
+                  std::uint32_t operations, bool weak,
+                  const std::optional<std::map<std::string, double>>& faults,
+                  const std::optional<std::vector<std::string>>& kinds,
+                  const std::optional<Ranges>& kept, const std::string& mutation, bool trace,
+                  bool history, bool events) {
+  fuzz::Outcome outcome;
+  fuzz::Options options;
+  {
+    const py::gil_scoped_release release;
+    options.nodes = nodes;
+    options.operations = operations;
+    options.profile = fabric::sim::SimProfile::from_values(profile);
+    options.memory = weak ? fabric::sim::MemoryModel::weak() : fabric::sim::MemoryModel::strong();
+    options.faults = faults_of(seed, faults, kinds);
+    options.seed = seed;
+    options.mutation = mutation;
+    options.trace = trace;
+    options.history = history;
+    options.events = events;
+    if (kept) {
+      options.kept.emplace();
+      for (const auto& [first, last] : *kept) options.kept->push_back({first, last});
+    }
+    outcome = fuzz::run(fuzz::scenario_named(system), options);
+  }
+  py::list violations, recorded;
+  for (const fuzz::Violation& violation : outcome.violations)
+    violations.append(py::make_tuple(violation.kind, violation.text));
+  for (const SimEventRecord& event : outcome.recorded)
+    recorded.append(py::make_tuple(event.time, event.fingerprint, event.what));
+  return py::dict(
+      "seed"_a = seed, "fingerprint"_a = outcome.fingerprint, "virtual_ns"_a = outcome.virtual_ns,
+      "events"_a = outcome.events, "ok"_a = outcome.ok, "fail"_a = outcome.fail,
+      "info"_a = outcome.info, "kinds"_a = kinds_on(options.faults),
+      "fired"_a = counters(outcome.faults.fired), "reached"_a = counters(outcome.faults.reached),
+      "reconnects"_a = outcome.reconnects, "restarts"_a = outcome.restarts,
+      "torn_reads"_a = outcome.torn_reads, "corrupt_datagrams"_a = outcome.corrupt_datagrams,
+      "violations"_a = violations, "trace"_a = outcome.trace, "history"_a = outcome.history,
+      "recorded"_a = recorded);
+}
+
+py::list list_scenarios() {
+  py::list all;
+  for (const fuzz::Scenario& scenario : fuzz::scenarios())
+    all.append(py::dict(
+        "name"_a = std::string(scenario.name), "title"_a = std::string(scenario.title),
+        "mutations"_a =
+            std::vector<std::string>(scenario.mutations.begin(), scenario.mutations.end())));
+  return all;
+}
+
+}  // namespace
+
+void bind_fuzz(py::module_& module) {
+  py::module_ fuzz_module = module.def_submodule("fuzz", "Scenarios run from seeds.");
+  fuzz_module.def("scenarios", &list_scenarios, "Every scenario: name, title, mutations.");
+  fuzz_module.def("run", &run_seed, py::arg("system"), py::arg("seed"), py::arg("profile"),
+                  py::arg("nodes") = 5, py::arg("operations") = 10000, py::arg("weak") = true,
+                  py::arg("faults") = py::none(), py::arg("kinds") = py::none(),
+                  py::arg("kept") = py::none(), py::arg("mutation") = "", py::arg("trace") = false,
+                  py::arg("history") = false, py::arg("events") = false,
+                  "Runs one seed; what happened, and what should not have.");
+}
+
+}  // namespace pyrdma::bindings

@@ -1,0 +1,19 @@
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+def scenarios() -> list[dict[str, Any]]: ...
+def run(
+    system: str,
+    seed: int,
+    profile: Mapping[str, float],
+    nodes: int = ...,
+    operations: int = ...,
+    weak: bool = ...,
+    faults: Mapping[str, float] | None = ...,
+    kinds: Sequence[str] | None = ...,
+    kept: Sequence[tuple[int, int]] | None = ...,
+    mutation: str = ...,
+    trace: bool = ...,
+    history: bool = ...,
+    events: bool = ...,
+) -> dict[str, Any]: ...

@@ -1,0 +1,371 @@
+"""Random runs of simulated systems under random faults: seeds, replay, and smaller failures.
+
+A seed decides everything: which faults a run meets and when, what each client does, and in which
+order things happen. A violation is replayed by its seed, bit for bit, with the same options.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import shlex
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from . import provenance
+from .doctor import native
+from .errors import InvalidArgument
+from .profiles import Profile
+
+__all__ = ["Options", "Summary", "differ", "fuzz", "minimise", "parse_ranges", "run", "systems"]
+
+CHUNK = 16
+"""Seeds that a worker takes at once."""
+
+Ranges = tuple[tuple[int, int], ...]
+Progress = Callable[[int, int, str], None]
+
+
+def systems() -> list[dict[str, Any]]:
+    """Return what can be run: name, title and mutations of each."""
+    core: Any = native()
+    return list(core.fuzz.scenarios())
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a seed is run with.
+
+    Attributes
+    ----------
+    operations
+        In all; clients draw theirs before they begin.
+    weak
+        Weak memory, or strong.
+    faults
+        Settings as ``{"loss.rate": 0.01}``; a random subset of all kinds for each seed if None.
+    kinds
+        Of these faults only those; all if None.
+    kept
+        Ranges of operations that happen; all if None.
+    mutation
+        A deliberate bug, to see that it is found.
+    """
+
+    system: str = "fabric"
+    nodes: int = 5
+    operations: int = 10000
+    profile: str = "cx5"
+    weak: bool = True
+    faults: Mapping[str, float] | None = None
+    kinds: tuple[str, ...] | None = None
+    kept: Ranges | None = None
+    mutation: str = ""
+
+    def replay(self, seed: int, fingerprint: int | None = None) -> str:
+        """Return the command that runs `seed` again."""
+        words = ["pyrdma", "replay", self.system, "--seed", str(seed)]
+        words += ["--nodes", str(self.nodes), "--operations", str(self.operations)]
+        words += ["--profile", self.profile, "--memory", "weak" if self.weak else "strong"]
+        if self.faults is not None:
+            words += ["--faults", "none"] if not self.faults else []
+            for key, value in self.faults.items():
+                words += ["--faults", f"{key}={value!r}"]
+        if self.kinds is not None:
+            words += ["--kinds", ",".join(self.kinds) or "none"]
+        if self.kept is not None:
+            words += ["--keep", format_ranges(self.kept)]
+        if self.mutation:
+            words += ["--mutation", self.mutation]
+        if fingerprint is not None:
+            words += ["--expect", f"{fingerprint:016x}"]
+        return shlex.join(words)
+
+
+def run(
+    options: Options,
+    seed: int,
+    *,
+    trace: bool = False,
+    history: bool = False,
+    events: bool = False,
+) -> dict[str, Any]:
+    """Run one seed; return what happened, with ``violations`` as pairs of kind and text."""
+    core: Any = native()
+    values = _profile_values(options.profile)
+    found: dict[str, Any] = core.fuzz.run(
+        options.system,
+        seed,
+        values,
+        nodes=options.nodes,
+        operations=options.operations,
+        weak=options.weak,
+        faults=None if options.faults is None else dict(options.faults),
+        kinds=None if options.kinds is None else list(options.kinds),
+        kept=None if options.kept is None else list(options.kept),
+        mutation=options.mutation,
+        trace=trace,
+        history=history,
+        events=events,
+    )
+    return found
+
+
+_loaded: dict[str, dict[str, float]] = {}
+
+
+def _profile_values(name: str) -> dict[str, float]:
+    if name not in _loaded:
+        _loaded[name] = dict(Profile.load(name).values())
+    return _loaded[name]
+
+
+@dataclass
+class Summary:
+    """What many seeds came to. Counters are sums."""
+
+    system: str
+    seeds: int = 0
+    virtual_ns: int = 0
+    events: int = 0
+    operations: Counter[str] = field(default_factory=Counter)
+    fired: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
+    reconnects: int = 0
+    restarts: int = 0
+    violations: list[dict[str, Any]] = field(default_factory=list)
+    differing: list[int] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def failed_seeds(self) -> int:
+        """How many seeds had a violation, or ran differently the second time."""
+        return len({v["seed"] for v in self.violations} | set(self.differing))
+
+    @property
+    def bound(self) -> float | None:
+        """The 95 % upper bound of a seed's probability to fail, when none did."""
+        if self.failed_seeds or not self.seeds:
+            return None
+        return float(1 - 0.05 ** (1 / self.seeds))
+
+    def add(self, found: Mapping[str, Any]) -> None:
+        """Count one seed's run."""
+        self.seeds += 1
+        self.virtual_ns += found["virtual_ns"]
+        self.events += found["events"]
+        self.operations.update({name: found[name] for name in ("ok", "fail", "info")})
+        self.fired.update(found["fired"])
+        self.reached.update(found["reached"])
+        self.reconnects += found["reconnects"]
+        self.restarts += found["restarts"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return {**vars(self), "failed_seeds": self.failed_seeds, "bound_95": self.bound}
+
+
+def fuzz(
+    options: Options,
+    seeds: int,
+    first: int = 1,
+    jobs: int | None = None,
+    out: Path | None = None,
+    twice: bool = False,
+    progress: Progress | None = None,
+) -> Summary:
+    """Run seeds `first` and up on all cores; failures are stored under ``OUT/fuzz/SYSTEM``.
+
+    Ctrl-C ends it with what was found until then.
+    """
+    summary = Summary(options.system)
+    run(replace(options, kept=((0, 0),)), first)  # wrong options are told at once, here
+    for found in _each(options, seeds, first, jobs, twice, summary):
+        summary.add(found)
+        if found["violations"]:
+            summary.violations.append(_store(options, found, out))
+        if found.get("differs"):
+            summary.differing.append(found["seed"])
+        if progress is not None:
+            progress(summary.seeds, seeds, f"{summary.failed_seeds} failed")
+    summary.differing.sort()
+    summary.violations.sort(key=lambda violation: int(violation["seed"]))
+    return summary
+
+
+def _each(
+    options: Options, seeds: int, first: int, jobs: int | None, twice: bool, summary: Summary
+) -> Iterator[dict[str, Any]]:
+    chunks = iter(
+        range(begin, min(begin + CHUNK, first + seeds))
+        for begin in range(first, first + seeds, CHUNK)
+    )
+    workers = min(jobs or provenance.usable_cores(), -(-seeds // CHUNK))
+    try:
+        if workers <= 1:
+            for chunk in chunks:
+                for seed in chunk:
+                    yield _run_one(options, seed, twice)
+            return
+        with ProcessPoolExecutor(
+            workers, multiprocessing.get_context("spawn"), initializer=_ignore_interrupts
+        ) as pool:
+            pending: set[Future[list[dict[str, Any]]]] = set()
+            try:
+                for chunk in chunks:
+                    pending.add(pool.submit(_run_chunk, options, chunk, twice))
+                    if len(pending) < 2 * workers:
+                        continue
+                    done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        yield from future.result()
+                while pending:
+                    done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        yield from future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    except KeyboardInterrupt:
+        summary.interrupted = True
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _run_chunk(options: Options, chunk: Iterable[int], twice: bool) -> list[dict[str, Any]]:
+    return [_run_one(options, seed, twice) for seed in chunk]
+
+
+def _run_one(options: Options, seed: int, twice: bool) -> dict[str, Any]:
+    found = run(options, seed)
+    if twice:
+        found["differs"] = run(options, seed)["fingerprint"] != found["fingerprint"]
+    return found
+
+
+def _store(options: Options, found: Mapping[str, Any], out: Path | None) -> dict[str, Any]:
+    record = {
+        "system": options.system,
+        "seed": found["seed"],
+        "fingerprint": f"{found['fingerprint']:016x}",
+        "kinds": found["kinds"],
+        "violations": [{"kind": kind, "text": text} for kind, text in found["violations"]],
+        "replay": options.replay(found["seed"], found["fingerprint"]),
+    }
+    if out is not None:
+        folder = out / "fuzz" / options.system
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"seed-{found['seed']}.json"
+        path.write_text(json.dumps(record, indent=1) + "\n")
+        record["file"] = str(path)
+    return record
+
+
+def differ(options: Options, seed: int) -> str | None:
+    """Run `seed` twice, keeping all events; say where the runs part, or None if they do not."""
+    one, other = (run(options, seed, events=True)["recorded"] for _ in range(2))
+    for index, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            what = [f"{e[0] / 1000:.3f} ns, {e[2] or 'an event of the simulator'}" for e in (a, b)]
+            return f"event {index} differs: first at {what[0]}; then at {what[1]}"
+    if len(one) != len(other):
+        return f"event {min(len(one), len(other))} is there in one run only"
+    return None
+
+
+# ---- smaller failures ----
+
+
+def parse_ranges(text: str) -> Ranges:
+    """Return ranges from ``3,5-9``, or from the file ``@PATH`` that holds such a text."""
+    if text.startswith("@"):
+        text = Path(text[1:]).read_text()
+    ranges = []
+    for part in text.replace("\n", ",").split(","):
+        low, _, high = part.strip().partition("-")
+        if not part.strip():
+            continue
+        if not low.isdigit() or not (high or low).isdigit():
+            raise InvalidArgument(f"operations {part.strip()!r}: give numbers and ranges, as 3,5-9")
+        ranges.append((int(low), int(high or low)))
+    return tuple(ranges)
+
+
+def format_ranges(ranges: Ranges) -> str:
+    """Return the text that `parse_ranges` reads."""
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges) or "4294967295"
+
+
+def _ranges(ids: Sequence[int]) -> Ranges:
+    ranges: list[tuple[int, int]] = []
+    for number in sorted(ids):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return tuple(ranges)
+
+
+def minimise(
+    options: Options, seed: int, progress: Callable[[str], None] | None = None
+) -> tuple[Options, dict[str, Any]]:
+    """Return options with fewer faults and operations that still fail alike, and their run.
+
+    First kinds of faults are dropped, then operations, by delta debugging (Zeller and Hildebrandt
+    2002). Alike is: the same kind of violation comes first.
+
+    Raises
+    ------
+    InvalidArgument
+        The seed does not fail.
+    """
+    found = run(options, seed)
+    if not found["violations"]:
+        raise InvalidArgument(f"seed {seed} has no violation with these options: nothing to shrink")
+    kind = found["violations"][0][0]
+
+    def fails(candidate: Options) -> bool:
+        violations = run(candidate, seed)["violations"]
+        return bool(violations) and violations[0][0] == kind
+
+    kinds = _ddmin(list(found["kinds"]), lambda some: fails(replace(options, kinds=tuple(some))))
+    options = replace(options, kinds=tuple(kinds))
+    if progress is not None:
+        progress(f"{len(kinds)} of {len(found['kinds'])} kinds of faults are needed")
+    whole = options.kept or ((0, options.operations - 1),)
+    ids = [i for low, high in whole for i in range(low, min(high, options.operations - 1) + 1)]
+    ids = _ddmin(ids, lambda some: fails(replace(options, kept=_ranges(some))))
+    options = replace(options, kept=_ranges(ids))
+    if progress is not None:
+        progress(f"{len(ids)} operations are needed")
+    return options, run(options, seed)
+
+
+def _ddmin(items: list[Any], fails: Callable[[list[Any]], bool]) -> list[Any]:
+    """Return a part of `items` that still fails, of which no single piece can be left out."""
+    if fails([]):
+        return []
+    pieces = 2
+    while len(items) >= 2:
+        size = -(-len(items) // pieces)
+        parts = [items[at : at + size] for at in range(0, len(items), size)]
+        for index, part in enumerate(parts):
+            rest = [item for other in parts[:index] + parts[index + 1 :] for item in other]
+            if len(parts) > 2 and fails(part):
+                items, pieces = part, 2
+                break
+            if fails(rest):
+                items, pieces = rest, max(pieces - 1, 2)
+                break
+        else:
+            if pieces >= len(items):
+                break
+            pieces = min(2 * pieces, len(items))
+    return items

@@ -1,0 +1,162 @@
+"""What ``pyrdma fuzz`` and ``pyrdma replay`` print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import fuzz as fuzzing
+from .errors import InvalidArgument
+
+__all__ = ["fuzz_command", "options_of", "replay_command"]
+
+
+def options_of(
+    system: str,
+    nodes: int,
+    operations: int,
+    profile: str,
+    memory: str,
+    faults: Sequence[str],
+    kinds: str | None,
+    keep: str | None,
+    mutation: str,
+) -> fuzzing.Options:
+    """Return options from what the command line gives.
+
+    Raises
+    ------
+    InvalidArgument
+        A value is not of its form; it is named.
+    """
+    names = [found["name"] for found in fuzzing.systems()]
+    if system not in names:
+        raise InvalidArgument(f"no system {system!r} to fuzz; there are: {', '.join(names)}")
+    if memory not in ("weak", "strong"):
+        raise InvalidArgument(f"--memory {memory!r}: give weak or strong")
+    return fuzzing.Options(
+        system,
+        nodes,
+        operations,
+        profile,
+        memory == "weak",
+        _settings(faults) if faults else None,
+        None if kinds is None else tuple(k for k in kinds.split(",") if k and kinds != "none"),
+        None if keep is None else fuzzing.parse_ranges(keep),
+        mutation,
+    )
+
+
+def _settings(faults: Sequence[str]) -> dict[str, float]:
+    settings = {}
+    for text in faults:
+        if text == "none":
+            continue
+        key, separator, value = text.partition("=")
+        try:
+            settings[key] = float(value)
+        except ValueError:
+            separator = ""
+        if not separator:
+            raise InvalidArgument(f"--faults {text!r}: give KEY=VALUE, as loss.rate=0.01, or none")
+    return settings
+
+
+def fuzz_command(
+    options: fuzzing.Options,
+    seeds: int,
+    first: int,
+    jobs: int | None,
+    out: Path,
+    twice: bool,
+    as_json: bool,
+    progress: fuzzing.Progress | None,
+) -> int:
+    """Run seeds and print the summary; 0 when none failed, 1 when one did, 130 after Ctrl-C."""
+    summary = fuzzing.fuzz(options, seeds, first, jobs, out, twice, progress)
+    parted = {seed: fuzzing.differ(options, seed) for seed in summary.differing[:3]}
+    if as_json:
+        print(json.dumps({**summary.as_dict(), "parted": parted}, indent=1))
+    else:
+        _show(summary)
+        for seed, where in parted.items():
+            print(f"seed {seed} ran differently the second time: {where or 'not a third time'}")
+            print(f"  {options.replay(seed)}")
+    if summary.failed_seeds:
+        return 1
+    return 130 if summary.interrupted else 0
+
+
+def _show(summary: fuzzing.Summary) -> None:
+    fired, reached = sum(summary.fired.values()), sum(summary.reached.values())
+    counts = ", ".join(f"{n} {name}" for name, n in summary.operations.items())
+    print(f"{summary.system}: {summary.seeds} seeds, {summary.virtual_ns / 1e9:.6g} s virtual time")
+    print(f"  {summary.events} events; operations: {counts}")
+    print(f"  faults: {fired} fired, {reached} reached what they aim at")
+    for kind in sorted(summary.fired, key=lambda k: -summary.fired[k]):
+        print(f"    {kind:20s} {summary.fired[kind]:>10d} {summary.reached[kind]:>10d}")
+    print(f"  recoveries: {summary.reconnects} connections, {summary.restarts} nodes")
+    for record in summary.violations[:10]:
+        first = record["violations"][0]
+        print(f"seed {record['seed']}: {first['kind']}: {first['text']}")
+        print(f"  {record['replay']}")
+    if len(summary.violations) > 10:
+        print(f"... and {len(summary.violations) - 10} more seeds")
+    print(f"violations: {summary.failed_seeds} of {summary.seeds} seeds failed")
+    if summary.bound is not None:
+        print(f"  with 95 % confidence fewer than {summary.bound:.3g} of all seeds fail")
+    if summary.interrupted:
+        print("interrupted: this is what was found until then")
+
+
+def replay_command(
+    options: fuzzing.Options,
+    seed: int,
+    trace: str | None,
+    history: str | None,
+    expect: str | None,
+    smaller: bool,
+    as_json: bool,
+) -> int:
+    """Run one seed again and print what happened; 0 when nothing is wrong, else 1."""
+    if smaller:
+        say: Callable[[str], None] = lambda text: print(text, file=sys.stderr)  # noqa: E731
+        options, _ = fuzzing.minimise(options, seed, say)
+    found = fuzzing.run(options, seed, trace=trace is not None, history=history is not None)
+    if trace is not None:
+        _write(trace, "".join(line + "\n" for line in found["trace"]))
+    if history is not None:
+        _write(history, found["history"])
+    fingerprint = f"{found['fingerprint']:016x}"
+    command = options.replay(seed, found["fingerprint"])
+    if as_json:
+        left_out = ("trace", "history", "recorded")
+        document: dict[str, Any] = {k: v for k, v in found.items() if k not in left_out}
+        print(json.dumps({**document, "fingerprint": fingerprint, "replay": command}, indent=1))
+    else:
+        print(
+            f"seed {seed}: fingerprint {fingerprint}, {found['events']} events, "
+            f"{found['virtual_ns']} ns, faults: {' '.join(found['kinds']) or 'none'}"
+        )
+        for kind, text in found["violations"]:
+            print(f"{kind}: {text}")
+        if smaller:
+            print(command)
+    if expect is not None and expect.lower() != fingerprint:
+        print(
+            f"fingerprint {fingerprint}, not {expect} as expected: the run differs, or the "
+            "code, the profile or an option",
+            file=sys.stderr,
+        )
+        return 1
+    return 1 if found["violations"] else 0
+
+
+def _write(path: str, text: str) -> None:
+    if path == "-":
+        sys.stdout.write(text)
+    else:
+        Path(path).write_text(text)

@@ -1,0 +1,172 @@
+"""Seeds, replay, differences and smaller failures, on the raw fabric."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pyrdma import fuzz as fuzzing
+from pyrdma.errors import InvalidArgument
+
+SMALL = fuzzing.Options(nodes=3, operations=200)
+BUGGY = fuzzing.Options(nodes=3, operations=600, faults={}, mutation="reads_do_not_drain")
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pyrdma.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+def first_failing(options: fuzzing.Options, most: int = 60) -> int:
+    for seed in range(1, most):
+        if fuzzing.run(options, seed)["violations"]:
+            return seed
+    raise AssertionError(f"{options.mutation} is not found in {most} seeds")
+
+
+def test_equal_on_one_worker_and_on_two(tmp_path: Path) -> None:
+    one = fuzzing.fuzz(SMALL, 48, jobs=1, out=tmp_path)
+    two = fuzzing.fuzz(SMALL, 48, jobs=2, out=tmp_path)
+    assert one.as_dict() == two.as_dict()
+    assert one.seeds == 48
+    assert one.operations["ok"] > 48 * 150
+
+
+def test_twice_finds_no_difference() -> None:
+    summary = fuzzing.fuzz(SMALL, 32, jobs=1, twice=True)
+    assert summary.differing == []
+
+
+def test_bound_of_seeds_that_did_not_fail() -> None:
+    summary = fuzzing.Summary("fabric", seeds=1000)
+    assert summary.bound == pytest.approx(0.002991, rel=1e-3)
+    summary.differing = [3]
+    assert summary.bound is None
+
+
+@pytest.mark.parametrize("mutation", ["unordered_writes", "reads_do_not_drain"])
+def test_a_bug_is_found_replayed_and_made_small(mutation: str) -> None:
+    options = replace(BUGGY, mutation=mutation)
+    seed = first_failing(options)
+    healthy = fuzzing.run(replace(options, mutation=""), seed)
+    assert healthy["violations"] == []
+
+    found = fuzzing.run(options, seed)
+    words = shlex.split(options.replay(seed, found["fingerprint"]))
+    replayed = command(*words[1:])
+    assert replayed.returncode == 1
+    assert found["violations"][0][1] in replayed.stdout
+    assert "as expected" not in replayed.stderr
+
+    smaller, run = fuzzing.minimise(options, seed)
+    assert run["violations"][0][0] == found["violations"][0][0]
+    assert smaller.kept is not None
+    assert sum(high - low + 1 for low, high in smaller.kept) <= 40
+
+
+def test_a_wrong_fingerprint_is_told() -> None:
+    words = shlex.split(replace(SMALL, faults={}).replay(1, 0xABC))
+    replayed = command(*words[1:])
+    assert replayed.returncode == 1
+    assert "as expected" in replayed.stderr
+
+
+def test_faults_that_are_not_needed_are_dropped() -> None:
+    options = replace(
+        BUGGY, mutation="unordered_writes", faults={"delay.rate": 0.01, "cache_miss.rate": 0.05}
+    )
+    smaller, _ = fuzzing.minimise(options, first_failing(options))
+    assert smaller.kinds == ()
+
+
+def test_a_seed_that_does_not_fail_cannot_be_made_smaller() -> None:
+    with pytest.raises(InvalidArgument, match="nothing to shrink"):
+        fuzzing.minimise(replace(SMALL, faults={}), 1)
+
+
+def test_leaving_operations_out_changes_no_other() -> None:
+    options = replace(SMALL, faults={})
+    whole = fuzzing.run(options, 5, trace=True)
+    part = fuzzing.run(replace(options, kept=((0, 99),)), 5, trace=True)
+
+    def operations(found: dict[str, list[str]]) -> set[tuple[str, str]]:
+        posted = (line.split("posts  ")[1].split() for line in found["trace"] if "posts" in line)
+        return {(words[0], words[1].rstrip(",")) for words in posted}
+
+    assert operations(part) < operations(whole)
+    assert {int(number) for _, number in operations(part)} <= {*range(100), 200}
+
+
+def test_a_difference_is_reported_at_its_first_event() -> None:
+    options = replace(SMALL, faults={}, mutation="nondeterminism")
+    for _ in range(20):  # two addresses may be alike
+        where = fuzzing.differ(options, 1)
+        if where is not None:
+            break
+    assert where is not None
+    assert where.startswith("event ")
+    assert "node1" in where or "link 1" in where
+    assert fuzzing.differ(SMALL, 1) is None
+
+
+def test_command_stores_what_fails(tmp_path: Path) -> None:
+    words = ["fuzz", "fabric", "--seeds", "40", "--nodes", "3", "--operations", "600"]
+    words += ["--faults", "none", "--mutation", "unordered_writes", "--json"]
+    ended = command(*words, "--out", str(tmp_path))
+    assert ended.returncode == 1, ended.stderr
+    summary = json.loads(ended.stdout)
+    assert summary["seeds"] == 40
+    assert summary["failed_seeds"] == len(summary["violations"]) > 0
+    stored = json.loads(Path(summary["violations"][0]["file"]).read_text())
+    assert stored["replay"].startswith("pyrdma replay fabric --seed ")
+    assert stored["violations"][0]["kind"] in ("read", "send")
+
+
+def test_command_without_failures(tmp_path: Path) -> None:
+    words = ["fuzz", "fabric", "--seeds", "16", "--nodes", "3", "--operations", "100"]
+    ended = command(*words, "--faults", "loss.rate=0.01", "--out", str(tmp_path))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "violations: 0 of 16 seeds failed" in ended.stdout
+    assert "loss" in ended.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_trace_and_history(tmp_path: Path) -> None:
+    trace, history = tmp_path / "trace.txt", tmp_path / "history.jsonl"
+    words = shlex.split(replace(SMALL, faults={}).replay(7))
+    ended = command(*words[1:], "--trace", str(trace), "--history", str(history))
+    assert ended.returncode == 0, ended.stderr
+    assert " ns  node " in trace.read_text()
+    assert command("check", str(history)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["fuzz", "farbic"], "no system 'farbic'"),
+        (["fuzz", "fabric", "--memory", "soft"], "'soft'"),
+        (["fuzz", "fabric", "--faults", "loss"], "KEY=VALUE"),
+        (["fuzz", "fabric", "--faults", "lost.rate=1"], "'lost'"),
+        (["fuzz", "fabric", "--mutation", "x"], "no mutation 'x'"),
+        (["replay", "fabric", "--seed", "1", "--keep", "a-b"], "3,5-9"),
+    ],
+)
+def test_wrong_options_are_named(words: list[str], text: str) -> None:
+    ended = command(*words)
+    assert ended.returncode == 2
+    assert text in ended.stderr
+
+
+def test_ranges() -> None:
+    assert fuzzing.parse_ranges("3,5-9\n12") == ((3, 3), (5, 9), (12, 12))
