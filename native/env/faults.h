@@ -62,7 +62,7 @@ namespace pyrdma {
   X(partition_partial,   "F25", kWindow, 0.3,    50000,   1000000, "two nodes cannot reach each other, the others can") \
   X(partition_one_way,   "F25", kWindow, 0.3,    50000,   1000000, "one node reaches another and gets no answer")   \
   X(partition_flapping,  "F25", kWindow, 0.3,    50000,   1000000, "a node's link goes up and down")                \
-  X(slow_node,           "F26", kWindow, 0.3,    50000,   1000000, "CPU, NIC and PCIe of a node are 8 to 1024 times slower") \
+  X(slow_node,           "F26", kWindow, 0.3,    50000,   1000000, "a node's CPU is 8 to 1024 times slower, its NIC 8 to 64 times") \
   X(buffer_overflow,     "F27", kWindow, 0.5,    5000,    100000,  "the switch has no buffer for a port")           \
   X(pause_storm,         "F28", kWindow, 0.5,    10000,   500000,  "flow control stops all senders to a node")      \
   X(memory_pressure,     "F29", kDraw,   0.01,   0,       0,       "creating or registering something finds no memory") \

@@ -58,8 +58,8 @@ TEST(Fuzz, RandomScenariosRunEquallyTwiceAndWithoutViolation) {
 
 // Every build must agree: compilers, optimisation, sanitizers.
 TEST(Fuzz, FingerprintsAreTheSameOfEveryBuild) {
-  constexpr std::array<std::uint64_t, 4> kGolden{15833297156650618449ULL, 5629587130600464373ULL,
-                                                 15086663553627125966ULL, 7467192255552590641ULL};
+  constexpr std::array<std::uint64_t, 4> kGolden{15833297156650618449ULL, 11766171636120095677ULL,
+                                                 14964134676927624214ULL, 10071249291227229940ULL};
   for (std::uint64_t seed = 1; seed <= kGolden.size(); ++seed)
     EXPECT_EQ(run(fabric(), small_options(seed)).fingerprint, kGolden[seed - 1])
         << "seed " << seed << ": if the simulation was meant to change, take the new value";
@@ -71,9 +71,7 @@ TEST_P(FuzzFault, FiresAHundredTimesAndReachesItsTarget) {
   const Fault fault = GetParam();
   const auto at = static_cast<std::size_t>(fault);
   std::uint64_t fired = 0, reached = 0;
-  for (std::uint64_t seed = 1;
-       seed <= 200 && (fired < 100 || (reached == 0 && fault != Fault::placement_reorder));
-       ++seed) {
+  for (std::uint64_t seed = 1; seed <= 300 && (fired < 100 || reached == 0); ++seed) {
     Options options = small_options(seed);
     options.nodes = 4;
     options.operations = 600;
@@ -103,8 +101,7 @@ TEST_P(FuzzFault, FiresAHundredTimesAndReachesItsTarget) {
     reached += outcome.faults.reached[at];
   }
   EXPECT_GE(fired, 100u);
-  // What a NIC reorders shows in the litmus suite, not in a counter.
-  EXPECT_GE(reached, fault == Fault::placement_reorder ? 0u : 1u);
+  EXPECT_GE(reached, 1u);
 }
 
 std::vector<Fault> all_faults() {

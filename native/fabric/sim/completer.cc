@@ -71,9 +71,11 @@ bool Nic::answers_in_order(QueuePairCore& qp, const Message& message, Picos now)
   }
   const bool data_back = qp.entry(message.sequence).needs_data_back();
   if (qp.completed < message.sequence || (data_back && message.offset > qp.response_offset)) {
-    if (qp.retry_pending() || message.epoch != qp.epoch) return false;  // it has been asked for
-    qp.retry_after_timeout = false;
-    schedule_retry(qp, qp.completed, now + times().tx_message, false);
+    // Unless the present epoch has begun at or before the hole: then it has been sent again.
+    if (message.epoch == qp.epoch || qp.completed < qp.epoch_from) {
+      if (!qp.retry_pending()) qp.retry_after_timeout = false;
+      schedule_retry(qp, qp.completed, now + times().tx_message, false);
+    }
     return false;
   }
   if (!data_back) return true;

@@ -10,6 +10,7 @@ constexpr Picos kMilli = 1000 * kPicosPerMicro;
 // Clocks of one rack differ by some microseconds, and drift by up to 200 parts in a million.
 constexpr std::uint64_t kMostOffset = 50'000'000, kMostDrift = 200;
 constexpr std::uint32_t kLeastSlow = 3, kMostSlow = 10;  // 8 to 1024 times
+constexpr std::uint32_t kMostSlowNic = 6;  // a NIC keeps a backlog, which must end after healing
 
 Crash crash_of(Fault fault) {
   return fault == Fault::crash        ? Crash::kProcess
@@ -205,7 +206,7 @@ void FaultDriver::restart_later(NodeId node, Picos delay) {
 
 void FaultDriver::slow_down(NodeId node, std::uint32_t shift, Picos until) {
   fabric_.scheduler.set_slow(envs_[node]->threads(), shift);
-  fabric_.nics[node]->set_slow(shift);
+  fabric_.nics[node]->set_slow(std::min(shift, kMostSlowNic));
   Timer& normal = timer(Timer::What::kNormalSpeed);
   normal.node = node;
   fabric_.scheduler.schedule(normal, until);

@@ -24,6 +24,7 @@ void Nic::place_weakly(Message& message, const Region& region, std::byte* to, Pi
     return pieces.copy(to, message.payload(), mask);
   }
   const bool ordered = orders_writes_ && (region.access & kRelaxedOrdering) == 0;
+  if (!orders_writes_ && !qp.placements.empty()) fabric_.count_reached(Fault::placement_reorder);
   if (!announces && draws(memory_.late_placement)) {
     fabric_.count_fired(Fault::late_placement);
     return qp.placements.add(*this, region, to, message.large, message.small, message.length, now,

@@ -149,7 +149,8 @@ class Nic final : public SimEvent {
   bool may_start(QueuePairCore& qp) const;
   Status check_local(const QueuePairCore& qp, std::uint64_t sequence) const;
   Status check_length(const QueuePairCore& qp, std::uint64_t sequence) const;
-  bool gather(Message& message, QueuePairCore& qp, std::uint64_t sequence);
+  bool gather(Message& message, QueuePairCore& qp, std::uint64_t sequence,
+              std::uint64_t mask = ~0ULL);
   void transmit(Message& message, Picos ready);
   bool gather_late(Message& message);
   void complete_locally(QueuePairCore& qp, std::uint64_t sequence, Picos at);

@@ -136,6 +136,7 @@ class QueuePairCore final : public SimEvent {
   // simulated connection has exactly one initiator: what the responder expects next, and since
   // when.
   std::uint32_t epoch = 0;
+  std::uint64_t epoch_from = 0;   // the first request that it sent again
   std::uint32_t first_epoch = 0;  // since the last reset: what is older answers nothing
   std::uint64_t expected = 0;
   std::uint32_t expected_offset = 0;

@@ -196,7 +196,7 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
     message.last = message.offset + message.length == entry.length;
     message.late_source = memory_.late_source > 0 && qp.ordered() && message.length > 0 &&
                           (entry.flags & kInline) == 0 && draws(memory_.late_source);
-    message.has_payload = message.late_source || gather(message, qp, sequence);
+    message.has_payload = gather(message, qp, sequence);
     const auto wire = qp.options.transport == Transport::kUd
                           ? fabric_.network.datagram(message.length)
                           : fabric_.network.connected(message.length);
@@ -244,21 +244,22 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
   return Step::kSent;
 }
 
-// Weak memory: the source is read as late as the completion allows.
+// Weak memory: the source, or some of it, is read as late as the completion allows.
 bool Nic::gather_late(Message& message) {
   QueuePairCore& qp = *message.initiator;
   message.late_source = false;
-  message.has_payload = false;
   // What it would be read for is over: the message has never left.
   if (qp.destroyed || message.epoch != qp.epoch || message.sequence < qp.completed) return false;
-  message.has_payload = qp.nic.gather(message, qp, message.sequence);
+  const std::uint64_t mask = memory_draws_.below(2) == 0 ? ~0ULL : memory_draws_();
+  message.has_payload = qp.nic.gather(message, qp, message.sequence, mask);
   fabric_.count_fired(Fault::late_source);
   if (message.has_payload) fabric_.count_reached(Fault::late_source);
   return true;
 }
 
-// Copies the chunk's bytes, as they are now, into the message. False when nobody reads them.
-bool Nic::gather(Message& message, QueuePairCore& qp, std::uint64_t sequence) {
+// Copies the chunk's bytes, as they are now, into the message, or only the pieces in `mask`. False
+// when nobody reads them.
+bool Nic::gather(Message& message, QueuePairCore& qp, std::uint64_t sequence, std::uint64_t mask) {
   if (message.length == 0) return false;
   const SendEntry& entry = qp.entry(sequence);
   message.reserve_payload();
@@ -279,8 +280,11 @@ bool Nic::gather(Message& message, QueuePairCore& qp, std::uint64_t sequence) {
     const auto bytes = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(sges[i].length - skip, message.length - copied));
     if (region->synthetic) return false;
-    std::memcpy(message.payload() + copied, region->data + (sges[i].addr + skip - region->addr),
-                bytes);
+    const std::byte* from = region->data + (sges[i].addr + skip - region->addr);
+    if (mask == ~0ULL)
+      std::memcpy(message.payload() + copied, from, bytes);
+    else if (bytes > 0)
+      Pieces(from, bytes, least_unit(bytes)).copy(message.payload() + copied, from, mask);
     copied += bytes;
     skip = 0;
   }
@@ -360,7 +364,7 @@ Picos Nic::touch_state(const QueuePairCore& qp) {
     }
     if (faults_->noisy_until > fabric_.scheduler.clock()) {
       faults_->stream.reach(Fault::noisy_neighbour);
-      return 8 * std::max(times().qp_miss, times().tx_message);
+      return 2 * std::max(times().qp_miss, times().tx_message);
     }
   }
   if (!cache.overflows()) [[likely]]

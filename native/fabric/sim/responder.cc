@@ -105,7 +105,8 @@ void Nic::request_executes(Message& message, Picos now) {
     if (target != nullptr && follows(qp, message)) execute(message, *target, now, false);
     return release(message);
   }
-  if (message.epoch != qp.epoch) return release(message);  // it was sent again
+  if (message.epoch != qp.epoch) return release(message);        // it was sent again
+  if (message.sequence < qp.completed) return release(message);  // and has been answered
   if (target == nullptr) return lost(message, now, false);
   const bool duplicate = message.sequence < qp.expected;
   if (!duplicate && (message.sequence != qp.expected || message.offset != qp.expected_offset)) {

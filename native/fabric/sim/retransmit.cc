@@ -10,8 +10,10 @@ namespace pyrdma::fabric::sim {
 
 void Nic::lost(Message& message, Picos now, bool later_packets_tell) {
   QueuePairCore& qp = *message.initiator;
-  if (qp.ordered() && message.epoch == qp.epoch) {
-    const bool response = message.stage == Message::Stage::kResponseArrives;
+  const bool response = message.stage == Message::Stage::kResponseArrives;
+  // A negative acknowledgement may have begun a new epoch behind a request whose answer is awaited.
+  const bool awaited = response && message.sequence >= qp.completed;
+  if (qp.ordered() && (message.epoch == qp.epoch || awaited)) {
     // A later packet, behind what the port still holds, makes the responder ask for the lost one;
     // else the initiator's timer must notice.
     const Picos wait = later_packets_tell ? fabric_.network.port_backlog(node_, now) +
@@ -55,6 +57,10 @@ void Nic::retry(QueuePairCore& qp, Picos now) {
   // A timer knows only what has been acknowledged.
   const bool timer = !qp.retry_is_rnr && qp.retry_after_timeout;
   std::uint64_t from = timer ? qp.completed : std::max(qp.retry_from, qp.completed);
+  // A new epoch stops what is under way of the old ones, so that it begins with the first request
+  // that still waits for data.
+  for (std::uint64_t s = qp.completed; s < from; ++s)
+    if (qp.entry(s).needs_data_back()) from = s;
   if (from >= qp.next && qp.chunk_offset == 0) return activate(qp, now);  // answered meanwhile
   if (qp.retry_is_rnr) {
     if (qp.options.rnr_retry != kInfiniteRetry && ++qp.rnr_retries > qp.options.rnr_retry) {
@@ -70,6 +76,7 @@ void Nic::retry(QueuePairCore& qp, Picos now) {
   }
   counters_.retransmitted += qp.next - from;
   ++qp.epoch;
+  qp.epoch_from = from;
   qp.expected_offset = 0;
   qp.next = from;
   qp.chunk_offset = 0;

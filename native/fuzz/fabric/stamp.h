@@ -22,7 +22,11 @@ inline constexpr std::uint32_t kMostVersions = 1u << 24;
 inline std::uint64_t stamp(const Place& place, std::uint32_t version, std::uint32_t word) {
   const std::uint64_t v = (std::uint64_t{version} << 32) | ((place.incarnation & 63ULL) << 26) |
                           (std::uint64_t{place.writer} << 16) | (place.record << 8) | (word & 255);
-  return (v << 8) | (mix64(v) & 255);
+  // Folded, so that no single bit can flip unnoticed (fault `corruption`).
+  std::uint64_t check = v ^ (v >> 32);
+  check ^= check >> 16;
+  check ^= check >> 8;
+  return (v << 8) | ((check ^ 0x5a) & 255);
 }
 /// The version of a word; 0 where nothing was ever written, kNoVersion where it is not of `place`.
 inline std::uint32_t version_of(const Place& place, std::uint64_t value, std::uint32_t word) {

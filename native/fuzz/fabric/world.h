@@ -149,8 +149,8 @@ class World {
   fabric::sim::SimCluster* cluster = nullptr;
   std::vector<NodeState> nodes;
   std::vector<AtomicWord> words;
-  bool tears;               // reads may mix versions
-  bool any_order;           // writes of one connection may be placed in any order
+  bool tears;      // reads may mix versions
+  bool any_order;  // writes of one connection may be placed in any order
 
  private:
   std::vector<std::unique_ptr<ClientState>> clients_;
