@@ -35,7 +35,7 @@ def test_workload_has_the_native_parameters() -> None:
 @pytest.mark.parametrize("profile", ["cx3", "cx5", "d6515"])
 def test_weak_memory_of_each_profile_keeps_the_model(profile: str) -> None:
     with rd.Cluster.sim(nodes=4, profile=profile, memory="weak") as cluster:
-        result = cluster.run(workload.Litmus(rounds=2000))
+        result = cluster.run(workload.Litmus(rounds=6000))
     assert result.value("forbidden") == 0
     assert outcomes(result, "forbidden") == {}
     late = outcomes(result, "late")
@@ -44,7 +44,7 @@ def test_weak_memory_of_each_profile_keeps_the_model(profile: str) -> None:
 
 def test_strong_memory_shows_only_strong_outcomes() -> None:
     with rd.Cluster.sim(nodes=4, profile="cx5", memory="strong") as cluster:
-        result = cluster.run(workload.Litmus(rounds=2000))
+        result = cluster.run(workload.Litmus(rounds=6000))
     assert result.value("forbidden") == 0
     assert not any(outcomes(result, "late").values())
     assert not any(outcomes(result, "repeated").values())

@@ -15,6 +15,7 @@
 #endif
 #endif
 #ifdef PYRDMA_ASAN
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -43,7 +44,12 @@ struct GuardedStack {
     return stack;
   }
   void deallocate(boost::context::stack_context& stack) const {
-    munmap(static_cast<char*>(stack.sp) - stack.size, stack.size);
+    char* bottom = static_cast<char*>(stack.sp) - stack.size;
+#ifdef PYRDMA_ASAN
+    // Frames that were never left mark their memory, which the next mapping there would inherit.
+    __asan_unpoison_memory_region(bottom, stack.size);
+#endif
+    munmap(bottom, stack.size);
   }
 };
 

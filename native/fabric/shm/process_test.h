@@ -25,8 +25,9 @@ inline constexpr char kRole[] = "PYRDMA_TEST_SHM_CHILD";
 class Child {
  public:
   explicit Child(const std::string& role) {
-    const std::string variable = std::string(kRole) + "=" + role;
-    std::vector<char*> environment{const_cast<char*>(variable.c_str())};
+    std::string variable = kRole;
+    variable.append("=").append(role);
+    std::vector<char*> environment{variable.data()};
     for (char** entry = environ; *entry != nullptr; ++entry) environment.push_back(*entry);
     environment.push_back(nullptr);
     std::vector<std::string> words{"native_tests", "--gtest_filter=ShmChild.DISABLED_Runs",
