@@ -37,9 +37,21 @@ std::string describe(const Outcome& outcome) {
   return text;
 }
 
+/// A simulation is one thread, and its fibers are slow and large under the thread sanitizer.
+template <class Test>
+class Simulated : public Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "a simulation is one thread: the thread sanitizer has nothing to see";
+#endif
+  }
+};
+class Fuzz : public Simulated<testing::Test> {};
+
 const Scenario& fabric() { return scenario_named("fabric"); }
 
-TEST(Fuzz, RandomScenariosRunEquallyTwiceAndWithoutViolation) {
+TEST_F(Fuzz, RandomScenariosRunEquallyTwiceAndWithoutViolation) {
   std::uint64_t operations = 0, restarts = 0, reconnects = 0;
   for (std::uint64_t seed = 1; seed <= kScenarios; ++seed) {
     const Options options = small_options(seed);
@@ -57,7 +69,7 @@ TEST(Fuzz, RandomScenariosRunEquallyTwiceAndWithoutViolation) {
 }
 
 // Every build must agree: compilers, optimisation, sanitizers.
-TEST(Fuzz, FingerprintsAreTheSameOfEveryBuild) {
+TEST_F(Fuzz, FingerprintsAreTheSameOfEveryBuild) {
   constexpr std::array<std::uint64_t, 4> kGolden{15833297156650618449ULL, 11766171636120095677ULL,
                                                  14964134676927624214ULL, 10071249291227229940ULL};
   for (std::uint64_t seed = 1; seed <= kGolden.size(); ++seed)
@@ -65,7 +77,7 @@ TEST(Fuzz, FingerprintsAreTheSameOfEveryBuild) {
         << "seed " << seed << ": if the simulation was meant to change, take the new value";
 }
 
-class FuzzFault : public testing::TestWithParam<Fault> {};
+class FuzzFault : public Simulated<testing::TestWithParam<Fault>> {};
 
 TEST_P(FuzzFault, FiresAHundredTimesAndReachesItsTarget) {
   const Fault fault = GetParam();
@@ -114,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, FuzzFault, testing::ValuesIn(all_faults()),
                            return std::string(fault_info(info.param).key);
                          });
 
-TEST(Fuzz, DeliberateBugsAreFound) {
+TEST_F(Fuzz, DeliberateBugsAreFound) {
   for (const char* mutation : {"unordered_writes", "reads_do_not_drain"}) {
     bool found = false;
     for (std::uint64_t seed = 1; seed <= 50 && !found; ++seed) {
@@ -130,7 +142,7 @@ TEST(Fuzz, DeliberateBugsAreFound) {
   }
 }
 
-TEST(Fuzz, OptionsOutOfRangeAreNamed) {
+TEST_F(Fuzz, OptionsOutOfRangeAreNamed) {
   Options options = small_options(1);
   options.nodes = 1;
   EXPECT_THROW(run(fabric(), options), Error);

@@ -266,6 +266,8 @@ TEST_P(Hooks, ALongRunOfAllDatagramFaultsLeaksNoRoom) {
   for (const Fault fault :
        {Fault::loss, Fault::duplicate, Fault::reorder, Fault::delay, Fault::corruption})
     faults[fault] = {0.1, kMicrosecond, 5 * kMicrosecond};
+  // Long enough for a later post to overtake on a slow machine.
+  faults[Fault::reorder] = {0.1, 50 * kMicrosecond, 200 * kMicrosecond};
   start(faults, Transport::kUd);
   std::uint64_t posted = 0;
   Completion out[64];
