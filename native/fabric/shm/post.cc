@@ -126,11 +126,11 @@ inline void ShmQueuePair::drain_stores() {
 }
 
 PostResult ShmQueuePair::post(std::span<const WorkRequest> requests) {
-  stores_drained_ = false;
   if (is_waiting_.load(std::memory_order_acquire) || state() != QpState::kReadyToSend)
       [[unlikely]] {
     return post_slow(requests);
   }
+  stores_drained_ = false;  // only now: until nothing waits, the monitor may be executing
   std::uint32_t done = 0;
   for (const WorkRequest& request : requests) {
     if ((request.flags & kSignaled) != 0 || !has_room() || !execute_simple(request)) break;

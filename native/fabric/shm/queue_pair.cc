@@ -205,6 +205,7 @@ PostResult ShmQueuePair::post_slow(std::span<const WorkRequest> requests) {
   retry_locked(node_.env().now());
   if (waiting_.empty() && state() == QpState::kReadyToSend) {
     unlock_waiting();
+    stores_drained_ = false;
     return post_now(requests, 0);
   }
   const PostResult result = append(requests, 0);
