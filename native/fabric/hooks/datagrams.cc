@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fabric/post_rules.h"
+
 namespace pyrdma::fabric::hooks {
 
 Datagrams::Datagrams(HookState& hooks, ProtectionDomain& inner_domain, QueuePair& inner,
@@ -33,9 +35,8 @@ void Datagrams::close() {
 
 // True for what the provider will accept and send, as far as it matters for reading it.
 bool Datagrams::is_sound(const WorkRequest& request, std::uint64_t& bytes) const {
-  const bool is_send = request.opcode == Opcode::kSend || request.opcode == Opcode::kSendImm;
-  if (!is_send || request.address_handle == nullptr || request.sge_count > options_.max_sges ||
-      (request.sges == nullptr && request.sge_count != 0)) {
+  if (!is_one_of(request.opcode, kSends) || request.address_handle == nullptr ||
+      !has_pieces_up_to(options_.max_sges, request)) {
     return false;
   }
   bytes = 0;

@@ -1,6 +1,7 @@
 // The data path: what both NICs would do for a request, by the requester's CPU.
 #include <algorithm>
 
+#include "fabric/post_rules.h"
 #include "fabric/shm/batch.h"
 #include "fabric/shm/copy.h"
 #include "fabric/shm/queue_pair.h"
@@ -8,19 +9,9 @@
 namespace pyrdma::fabric::shm {
 namespace {
 
-constexpr std::uint32_t bit(Opcode opcode) { return 1U << static_cast<unsigned>(opcode); }
-constexpr std::uint32_t kSends = bit(Opcode::kSend) | bit(Opcode::kSendImm);
-constexpr std::uint32_t kWrites = bit(Opcode::kWrite) | bit(Opcode::kWriteImm);
-constexpr std::uint32_t kAtomics = bit(Opcode::kCompareSwap) | bit(Opcode::kFetchAdd);
-constexpr std::uint32_t kReturning = bit(Opcode::kRead) | kAtomics;
-
 constexpr std::uint32_t kSimple = bit(Opcode::kWrite) | bit(Opcode::kRead);
 
 constexpr std::uint64_t kReceivesAhead = 6;
-
-bool is_one_of(Opcode opcode, std::uint32_t set) {
-  return static_cast<unsigned>(opcode) < 32 && (bit(opcode) & set) != 0;
-}
 
 /// The global routing header that leads a datagram in the receiver's buffer.
 void write_grh(std::array<std::byte, kGrhBytes>& grh, std::uint64_t bytes, NodeId from, NodeId to) {
@@ -38,32 +29,6 @@ void write_grh(std::array<std::byte, kGrhBytes>& grh, std::uint64_t bytes, NodeI
 }
 
 }  // namespace
-
-std::uint32_t allowed_opcodes(Transport transport) {
-  switch (transport) {
-    case Transport::kRc:
-      return kSends | kWrites | kReturning;
-    case Transport::kUc:
-      return kSends | kWrites;
-    case Transport::kUd:
-      return kSends;
-    case Transport::kDc:
-      break;
-  }
-  return 0;
-}
-
-bool ShmQueuePair::is_postable(const WorkRequest& request) const {
-  if (!is_one_of(request.opcode, allowed_) || request.sge_count > options_.max_sges ||
-      (request.sges == nullptr && request.sge_count != 0)) [[unlikely]] {
-    return false;
-  }
-  if (options_.transport == Transport::kUd && request.address_handle == nullptr) return false;
-  if ((request.flags & kInline) == 0) return true;
-  std::uint64_t bytes = 0;
-  for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;
-  return bytes <= options_.max_inline && !is_one_of(request.opcode, kReturning);
-}
 
 // True when the send queue takes another request. Polls give room; it is asked for when the last is
 // used up.
@@ -150,7 +115,7 @@ PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::ui
     if (execute_simple(request)) {
       use_room();
     } else {
-      if (!is_postable(request)) [[unlikely]]
+      if (!is_postable(request, options_, allowed_)) [[unlikely]]
         return {i, PostError::kInvalid};
       use_room();
       const Outcome outcome = execute(request, batch);
@@ -182,7 +147,7 @@ PostResult ShmQueuePair::append(std::span<const WorkRequest> requests, std::uint
   for (; accepted < requests.size(); ++accepted) {
     const WorkRequest& request = requests[accepted];
     if (!has_room()) return {accepted, PostError::kQueueFull};
-    if (!is_postable(request)) return {accepted, PostError::kInvalid};
+    if (!is_postable(request, options_, allowed_)) return {accepted, PostError::kInvalid};
     use_room();
     if (waiting_.empty())
       complete(request.wr_id, Status::kFlushed, posted_);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "fabric/post_rules.h"
 #include "fabric/shm/batch.h"
 #include "fabric/shm/shared_receive_queue.h"
 

@@ -38,9 +38,6 @@ inline bool must_wait(Outcome outcome) {
   return outcome == Outcome::kNoReceive || outcome == Outcome::kSilent;
 }
 
-/// Opcodes that a transport carries, a bit each.
-std::uint32_t allowed_opcodes(Transport transport);
-
 class ShmQueuePair final : public QueuePair, public Waiter {
  public:
   ShmQueuePair(ShmDevice& device, std::uint32_t pd, ShmCompletionQueue& send_queue,
@@ -87,7 +84,6 @@ class ShmQueuePair final : public QueuePair, public Waiter {
                                                       Batch& batch);
   bool execute_simple(const WorkRequest& request);
   void drain_stores();
-  bool is_postable(const WorkRequest& request) const;
   bool has_room();
   void use_room();
   PostResult append(std::span<const WorkRequest> requests, std::uint32_t accepted);

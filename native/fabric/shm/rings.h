@@ -6,9 +6,9 @@
 #include <atomic>
 #include <span>
 
+#include "fabric/post_rules.h"
 #include "fabric/shm/lock.h"
 #include "fabric/shm/peer.h"
-#include "fabric/types.h"
 
 namespace pyrdma::fabric::shm {
 
@@ -144,8 +144,7 @@ class ReceivePoster {
   PostResult post(std::span<const ReceiveRequest> requests) {
     PostResult result;
     for (const ReceiveRequest& request : requests) {
-      if (request.sge_count > view_.max_sges ||
-          (request.sge_count != 0 && request.sges == nullptr)) {
+      if (!has_pieces_up_to(view_.max_sges, request)) {
         result.error = PostError::kInvalid;
         break;
       }

@@ -7,18 +7,13 @@
 #include "base/error.h"
 
 namespace pyrdma::fabric::sim {
-namespace {
-
-bool is_send(Opcode opcode) { return opcode == Opcode::kSend || opcode == Opcode::kSendImm; }
-
-}  // namespace
 
 // ---- receives ----
 
 PostResult ReceiveQueue::post(std::span<const ReceiveRequest> requests) {
   PostResult result;
   for (const ReceiveRequest& request : requests) {
-    if (request.sge_count > max_sges_ || (request.sges == nullptr && request.sge_count > 0)) {
+    if (!has_pieces_up_to(max_sges_, request)) {
       result.error = PostError::kInvalid;
       break;
     }
@@ -129,7 +124,9 @@ void drop_reference(QueuePairCore* core) {
 }
 
 SimQueuePair::SimQueuePair(Nic& nic, std::unique_ptr<QueuePairCore> core)
-    : nic_(nic), core_(std::move(core)) {}
+    : nic_(nic),
+      core_(std::move(core)),
+      allowed_(core_->options.dc_target ? 0 : allowed_opcodes(core_->options.transport)) {}
 
 SimQueuePair::~SimQueuePair() {
   QueuePairCore& qp = *core_;
@@ -150,27 +147,6 @@ QpAddress SimQueuePair::address() const {
   address.psn = core_->psn;
   address.qkey = core_->options.qkey;
   return address;
-}
-
-PostError SimQueuePair::check(const WorkRequest& request) const {
-  const QpOptions& options = core_->options;
-  if (request.opcode >= Opcode::kReceive || request.sge_count > options.max_sges ||
-      (request.sges == nullptr && request.sge_count > 0))
-    return PostError::kInvalid;
-  const bool by_handle = options.transport == Transport::kUd || options.transport == Transport::kDc;
-  if (by_handle && request.address_handle == nullptr) return PostError::kInvalid;
-  const bool data_back = request.opcode == Opcode::kRead ||
-                         request.opcode == Opcode::kCompareSwap ||
-                         request.opcode == Opcode::kFetchAdd;
-  if (options.transport == Transport::kUd && !is_send(request.opcode)) return PostError::kInvalid;
-  if (options.transport == Transport::kUc && data_back) return PostError::kInvalid;
-  if (options.dc_target) return PostError::kInvalid;
-  if ((request.flags & kInline) != 0) {
-    std::uint64_t bytes = 0;
-    for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;
-    if (bytes > options.max_inline || data_back) return PostError::kInvalid;
-  }
-  return PostError::kNone;
 }
 
 void SimQueuePair::enqueue(const WorkRequest& request) {
@@ -220,8 +196,10 @@ PostResult SimQueuePair::post(std::span<const WorkRequest> requests) {
       result.error = PostError::kQueueFull;
       break;
     }
-    result.error = check(request);
-    if (result.error != PostError::kNone) break;
+    if (!is_postable(request, qp.options, allowed_)) {
+      result.error = PostError::kInvalid;
+      break;
+    }
     enqueue(request);
     ++result.accepted;
     SendEntry& entry = qp.entry(qp.posted - 1);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "fabric/post_rules.h"
 #include "fabric/sim/nic.h"
 
 namespace pyrdma::fabric::sim {
@@ -73,9 +74,7 @@ struct SendEntry {
   std::uint8_t sge_count = 0;
   bool executed = false;  // an atomic that a retransmission must not repeat
 
-  bool needs_data_back() const {
-    return opcode == Opcode::kRead || opcode == Opcode::kCompareSwap || opcode == Opcode::kFetchAdd;
-  }
+  bool needs_data_back() const { return is_one_of(opcode, kReturning); }
 };
 
 /// The NIC's side of a queue pair. It outlives the QueuePair object while messages still refer to
@@ -210,10 +209,10 @@ class SimQueuePair final : public QueuePair {
   void modify(QpState next, const QpAddress* peer) override;
 
  private:
-  PostError check(const WorkRequest& request) const;
   void enqueue(const WorkRequest& request);
   Nic& nic_;
   std::unique_ptr<QueuePairCore> core_;
+  std::uint32_t allowed_;  // opcodes, a bit each
 };
 
 /// Deletes the core once nothing refers to it any more.

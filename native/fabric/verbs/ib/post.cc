@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 
+#include "fabric/post_rules.h"
 #include "fabric/verbs/ib/queue_pair.h"
 #include "fabric/verbs/ib/shared_receive_queue.h"
 #include "fabric/verbs/ib/translate.h"
@@ -13,16 +14,6 @@ namespace pyrdma::fabric::verbs {
 namespace {
 
 constexpr std::size_t kBatch = 64;  // requests per call of the library
-
-constexpr std::uint32_t bit(Opcode opcode) { return 1U << static_cast<unsigned>(opcode); }
-constexpr std::uint32_t kSends = bit(Opcode::kSend) | bit(Opcode::kSendImm);
-constexpr std::uint32_t kWrites = bit(Opcode::kWrite) | bit(Opcode::kWriteImm);
-constexpr std::uint32_t kReturning =
-    bit(Opcode::kRead) | bit(Opcode::kCompareSwap) | bit(Opcode::kFetchAdd);
-
-bool is_one_of(Opcode opcode, std::uint32_t set) {
-  return static_cast<unsigned>(opcode) < 32 && (bit(opcode) & set) != 0;
-}
 
 // Pieces are handed over as they are.
 static_assert(sizeof(Sge) == sizeof(ibv_sge) && offsetof(Sge, addr) == offsetof(ibv_sge, addr) &&
@@ -33,32 +24,6 @@ ibv_sge* pieces(const Sge* sges) {
 }
 
 }  // namespace
-
-std::uint32_t allowed_opcodes(Transport transport) {
-  switch (transport) {
-    case Transport::kRc:
-    case Transport::kDc:
-      return kSends | kWrites | kReturning;
-    case Transport::kUc:
-      return kSends | kWrites;
-    case Transport::kUd:
-      return kSends;
-  }
-  return 0;
-}
-
-// Libraries check little of this, and not all alike.
-bool VerbsQueuePair::is_postable(const WorkRequest& request) const {
-  if (!is_one_of(request.opcode, allowed_) || request.sge_count > options_.max_sges ||
-      (request.sges == nullptr && request.sge_count != 0)) [[unlikely]] {
-    return false;
-  }
-  if (options_.transport == Transport::kUd && request.address_handle == nullptr) return false;
-  if ((request.flags & kInline) == 0) return true;
-  std::uint64_t bytes = 0;
-  for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;
-  return bytes <= options_.max_inline && !is_one_of(request.opcode, kReturning);
-}
 
 inline void VerbsQueuePair::fill(const WorkRequest& request, ibv_send_wr* to) {
   to->sg_list = pieces(request.sges);
@@ -105,7 +70,7 @@ PostResult VerbsQueuePair::post(std::span<const WorkRequest> requests) {
     if (wanted == 0) error = PostError::kQueueFull;
     for (; count < wanted; ++count) {
       const WorkRequest& request = requests[accepted + count];
-      if (!is_postable(request)) [[unlikely]] {
+      if (!is_postable(request, options_, allowed_)) [[unlikely]] {
         error = PostError::kInvalid;
         break;
       }
@@ -147,8 +112,7 @@ PostResult VerbsQueuePair::post_receive(std::span<const ReceiveRequest> requests
     if (wanted == 0) error = PostError::kQueueFull;
     for (; count < wanted; ++count) {
       const ReceiveRequest& request = requests[accepted + count];
-      if (request.sge_count > options_.max_sges ||
-          (request.sges == nullptr && request.sge_count != 0)) {
+      if (!has_pieces_up_to(options_.max_sges, request)) {
         error = PostError::kInvalid;
         break;
       }
@@ -182,8 +146,7 @@ PostResult VerbsSharedReceiveQueue::post_receive(std::span<const ReceiveRequest>
   const std::lock_guard lock(record_.mutex);
   std::uint32_t accepted = 0;
   for (const ReceiveRequest& request : requests) {
-    if (request.sge_count > max_sges_ || (request.sges == nullptr && request.sge_count != 0))
-      return {accepted, PostError::kInvalid};
+    if (!has_pieces_up_to(max_sges_, request)) return {accepted, PostError::kInvalid};
     if (record_.free.empty()) return {accepted, PostError::kQueueFull};
     const std::uint32_t position = record_.free.back();
     record_.receives[position] = request.wr_id;

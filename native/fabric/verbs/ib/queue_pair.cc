@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "fabric/post_rules.h"
 #include "fabric/verbs/ib/completion_queue.h"
 #include "fabric/verbs/ib/shared_receive_queue.h"
 #include "fabric/verbs/ib/translate.h"

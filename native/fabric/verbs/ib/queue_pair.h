@@ -10,9 +10,6 @@ namespace pyrdma::fabric::verbs {
 class VerbsCompletionQueue;
 class VerbsSharedReceiveQueue;
 
-/// Opcodes that a transport carries, a bit each.
-std::uint32_t allowed_opcodes(Transport transport);
-
 class VerbsQueuePair final : public QueuePair {
  public:
   VerbsQueuePair(VerbsDevice& device, VerbsDomain& domain, VerbsCompletionQueue& send_queue,
@@ -37,7 +34,6 @@ class VerbsQueuePair final : public QueuePair {
   void silence();
 
  private:
-  bool is_postable(const WorkRequest& request) const;
   void fill(const WorkRequest& request, ibv_send_wr* to);
   void change(ibv_qp_attr& attributes, unsigned mask);
   std::uint8_t retry_count() const;

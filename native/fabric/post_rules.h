@@ -1,0 +1,57 @@
+// What a post accepts, by transport and options; the same on every provider, since libraries check
+// little of this and not all alike.
+#pragma once
+#include <cstdint>
+
+#include "fabric/types.h"
+
+namespace pyrdma::fabric {
+
+/// Sets of opcodes, a bit for each.
+constexpr std::uint32_t bit(Opcode opcode) { return 1U << static_cast<unsigned>(opcode); }
+inline constexpr std::uint32_t kSends = bit(Opcode::kSend) | bit(Opcode::kSendImm);
+inline constexpr std::uint32_t kWrites = bit(Opcode::kWrite) | bit(Opcode::kWriteImm);
+inline constexpr std::uint32_t kAtomics = bit(Opcode::kCompareSwap) | bit(Opcode::kFetchAdd);
+/// Those that bring data back.
+inline constexpr std::uint32_t kReturning = bit(Opcode::kRead) | kAtomics;
+
+constexpr bool is_one_of(Opcode opcode, std::uint32_t set) {
+  return static_cast<unsigned>(opcode) < 32 && (bit(opcode) & set) != 0;
+}
+
+constexpr std::uint32_t allowed_opcodes(Transport transport) {
+  switch (transport) {
+    case Transport::kRc:
+    case Transport::kDc:
+      return kSends | kWrites | kReturning;
+    case Transport::kUc:
+      return kSends | kWrites;
+    case Transport::kUd:
+      return kSends;
+  }
+  return 0;
+}
+
+/// Whether a request of either kind names as many pieces as it may.
+template <class Request>
+constexpr bool has_pieces_up_to(std::uint32_t max_sges, const Request& request) {
+  return request.sge_count <= max_sges && (request.sges != nullptr || request.sge_count == 0);
+}
+
+/// Whether a post takes the request; else it is PostError::kInvalid. `allowed` is of the transport,
+/// or empty for a queue pair that only receives.
+inline bool is_postable(const WorkRequest& request, const QpOptions& options,
+                        std::uint32_t allowed) {
+  if (!is_one_of(request.opcode, allowed) || !has_pieces_up_to(options.max_sges, request))
+      [[unlikely]] {
+    return false;
+  }
+  const bool by_handle = options.transport == Transport::kUd || options.transport == Transport::kDc;
+  if (by_handle && request.address_handle == nullptr) return false;
+  if ((request.flags & kInline) == 0) return true;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;
+  return bytes <= options.max_inline && !is_one_of(request.opcode, kReturning);
+}
+
+}  // namespace pyrdma::fabric
