@@ -93,7 +93,11 @@ class QueuePair {
 
   /// RC, UC: through INIT and RTR to RTS towards `peer`. UD, DC: `peer` is ignored. Control path:
   /// blocks for the time that the NIC takes. Throws Error from a state other than kReset.
-  virtual void connect(const QpAddress& peer) = 0;
+  void connect(const QpAddress& peer) {
+    modify(QpState::kInit);
+    modify(QpState::kReadyToReceive, &peer);
+    modify(QpState::kReadyToSend);
+  }
   /// One transition of the state machine (kInit, kReadyToReceive, kReadyToSend, kError, kReset);
   /// the same checks as ibv_modify_qp. `peer` is read for kReadyToReceive of RC and UC.
   virtual void modify(QpState next, const QpAddress* peer = nullptr) = 0;

@@ -105,6 +105,18 @@ const char* to_string(PostError error) {
   return "unknown post error";
 }
 
+void check_transition(QpState from, QpState next) {
+  const bool allowed = next == QpState::kError || next == QpState::kReset ||
+                       (next == QpState::kInit && from == QpState::kReset) ||
+                       (next == QpState::kReadyToReceive && from == QpState::kInit) ||
+                       (next == QpState::kReadyToSend &&
+                        (from == QpState::kReadyToReceive || from == QpState::kSendQueueError));
+  if (allowed) return;
+  throw Error(ErrorCode::kInvalidArgument, std::string("queue pair cannot go from ") +
+                                               to_string(from) + " to " + to_string(next) +
+                                               "; the order is RESET, INIT, RTR, RTS");
+}
+
 void Rendezvous::throw_size(std::string_view key, std::size_t got, std::size_t wanted) {
   throw Error(ErrorCode::kInvalidArgument, "rendezvous key '" + std::string(key) + "' holds " +
                                                std::to_string(got) + " bytes where " +

@@ -46,6 +46,9 @@ enum class QpState : std::uint8_t {
   kError
 };
 const char* to_string(QpState state);
+/// Throws Error(kInvalidArgument) unless a queue pair may go so: RESET, INIT, RTR, RTS, from SQE to
+/// RTS, from anywhere to ERROR and RESET (ibv_modify_qp).
+void check_transition(QpState from, QpState next);
 
 /// Access rights of a memory region or queue pair; or them together.
 enum Access : std::uint32_t {

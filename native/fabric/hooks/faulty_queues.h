@@ -45,7 +45,6 @@ class FaultyQueuePair final : public QueuePair {
   PostResult post_receive(std::span<const ReceiveRequest> requests) override {
     return inner_->post_receive(requests);
   }
-  void connect(const QpAddress& peer) override { inner_->connect(peer); }
   void modify(QpState next, const QpAddress* peer) override;
 
  private:

@@ -120,24 +120,9 @@ PostResult ShmQueuePair::post_receive(std::span<const ReceiveRequest> requests) 
 
 // ---- states ----
 
-void ShmQueuePair::connect(const QpAddress& peer) {
-  modify(QpState::kInit, nullptr);
-  modify(QpState::kReadyToReceive, &peer);
-  modify(QpState::kReadyToSend, nullptr);
-}
-
 void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
   const QpState from = state();
-  const bool allowed = next == QpState::kError || next == QpState::kReset ||
-                       (next == QpState::kInit && from == QpState::kReset) ||
-                       (next == QpState::kReadyToReceive && from == QpState::kInit) ||
-                       (next == QpState::kReadyToSend &&
-                        (from == QpState::kReadyToReceive || from == QpState::kSendQueueError));
-  if (!allowed) {
-    throw Error(ErrorCode::kInvalidArgument, std::string("queue pair cannot go from ") +
-                                                 to_string(from) + " to " + to_string(next) +
-                                                 "; the order is RESET, INIT, RTR, RTS");
-  }
+  check_transition(from, next);
   const bool connected =
       options_.transport == Transport::kRc || options_.transport == Transport::kUc;
   if (next == QpState::kReadyToReceive && connected) {

@@ -53,7 +53,6 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   QpAddress address() const override;
   PostResult post(std::span<const WorkRequest> requests) override;
   PostResult post_receive(std::span<const ReceiveRequest> requests) override;
-  void connect(const QpAddress& peer) override;
   void modify(QpState next, const QpAddress* peer) override;
   bool retry(Time now) override;
 

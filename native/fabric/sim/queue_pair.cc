@@ -240,27 +240,13 @@ PostResult SimQueuePair::post_receive(std::span<const ReceiveRequest> requests) 
   return result;
 }
 
-void SimQueuePair::connect(const QpAddress& peer) {
-  modify(QpState::kInit, nullptr);
-  modify(QpState::kReadyToReceive, &peer);
-  modify(QpState::kReadyToSend, nullptr);
-}
-
 void SimQueuePair::modify(QpState next, const QpAddress* peer) {
   QueuePairCore& qp = *core_;
   const SimProfile& profile = nic_.fabric().profile;
   const bool connected =
       qp.options.transport == Transport::kRc || qp.options.transport == Transport::kUc;
   const QpState from = qp.state;
-  const bool allowed = next == QpState::kError || next == QpState::kReset ||
-                       (next == QpState::kInit && from == QpState::kReset) ||
-                       (next == QpState::kReadyToReceive && from == QpState::kInit) ||
-                       (next == QpState::kReadyToSend &&
-                        (from == QpState::kReadyToReceive || from == QpState::kSendQueueError));
-  if (!allowed)
-    throw Error(ErrorCode::kInvalidArgument, std::string("queue pair cannot go from ") +
-                                                 to_string(from) + " to " + to_string(next) +
-                                                 ": the order is RESET, INIT, RTR, RTS");
+  check_transition(from, next);
   double total = profile.control_modify_init_us;
   if (next == QpState::kReadyToReceive) {
     total = profile.control_modify_rtr_us;

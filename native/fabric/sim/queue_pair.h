@@ -205,7 +205,6 @@ class SimQueuePair final : public QueuePair {
   QpAddress address() const override;
   PostResult post(std::span<const WorkRequest> requests) override;
   PostResult post_receive(std::span<const ReceiveRequest> requests) override;
-  void connect(const QpAddress& peer) override;
   void modify(QpState next, const QpAddress* peer) override;
 
  private:

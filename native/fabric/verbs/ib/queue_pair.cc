@@ -124,24 +124,9 @@ QpState VerbsQueuePair::state() const {
   return state_of(attributes.qp_state);
 }
 
-void VerbsQueuePair::connect(const QpAddress& peer) {
-  modify(QpState::kInit, nullptr);
-  modify(QpState::kReadyToReceive, &peer);
-  modify(QpState::kReadyToSend, nullptr);
-}
-
 void VerbsQueuePair::modify(QpState next, const QpAddress* peer) {
   const QpState from = state();
-  const bool allowed = next == QpState::kError || next == QpState::kReset ||
-                       (next == QpState::kInit && from == QpState::kReset) ||
-                       (next == QpState::kReadyToReceive && from == QpState::kInit) ||
-                       (next == QpState::kReadyToSend &&
-                        (from == QpState::kReadyToReceive || from == QpState::kSendQueueError));
-  if (!allowed) {
-    throw Error(ErrorCode::kInvalidArgument, std::string("queue pair cannot go from ") +
-                                                 to_string(from) + " to " + to_string(next) +
-                                                 "; the order is RESET, INIT, RTR, RTS");
-  }
+  check_transition(from, next);
   ibv_qp_attr attributes{};
   switch (next) {
     case QpState::kInit:

@@ -23,7 +23,6 @@ class VerbsQueuePair final : public QueuePair {
   QpAddress address() const override;
   PostResult post(std::span<const WorkRequest> requests) override;
   PostResult post_receive(std::span<const ReceiveRequest> requests) override;
-  void connect(const QpAddress& peer) override;
   void modify(QpState next, const QpAddress* peer) override;
 
   const QpOptions& options() const { return options_; }
