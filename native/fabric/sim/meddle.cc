@@ -21,7 +21,7 @@ void Message::copy_from(const Message& other) {
   last = other.last;
   has_payload = other.has_payload;
   signaled = other.signaled;
-  ecn_marked = late_source = torn = false;
+  ecn_marked = late_source = false;
   sampled = 0;
   lead = other.lead;
   engine = other.engine;

@@ -40,7 +40,6 @@ struct Message final : SimEvent {
   bool ecn_marked = false;
   bool late_source = false;   // the payload is read at the target's port
   bool meddled = false;       // faults have had their chance
-  bool torn = false;          // by the crash of its sender
   std::uint64_t sampled = 0;  // pieces of a read's payload that are there already
   Picos lead = 0;             // from the port's last byte to the scheduled time
   Picos engine = 0;           // part of `lead` in the receiving engine

@@ -164,7 +164,7 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
   message.opcode = entry.opcode;
   message.status = Status::kSuccess;
   message.signaled = (entry.flags & kSignaled) != 0;
-  message.meddled = message.late_source = message.torn = false;
+  message.meddled = message.late_source = false;
   message.sampled = 0;
   message.ecn_marked = false;
   message.total = entry.length;

@@ -421,7 +421,7 @@ void Nic::continue_read(Message& message, Picos now) {
   piece.last = piece.offset + piece.length == message.total;
   piece.status = region == nullptr ? Status::kRemoteAccess : Status::kSuccess;
   piece.has_payload = region != nullptr && !region->synthetic;
-  piece.meddled = piece.late_source = piece.torn = false;
+  piece.meddled = piece.late_source = false;
   piece.sampled = 0;
   if (piece.has_payload) {
     piece.reserve_payload();
