@@ -81,9 +81,7 @@ void Nic::retry(QueuePairCore& qp, Picos now) {
   qp.next = from;
   qp.chunk_offset = 0;
   qp.pending_failure = Status::kSuccess;  // it is met again
-  qp.outstanding_reads = 0;
-  for (std::uint64_t s = qp.completed; s < from; ++s)
-    qp.outstanding_reads += qp.entry(s).needs_data_back();
+  qp.outstanding_reads = 0;               // nothing before `from` waits for data, see above
   qp.blocked = false;
   activate(qp, now);
 }
