@@ -76,7 +76,7 @@ void Speaker::accepted(Pending& pending) {
   const PlannedOperation& op = *pending.op;
   if (pending.version > 0) state_.version = pending.version;
   // A read that is sent again may see what was written after it, unless that waits for it by a
-  // fence (IBA 1.5, table 79).
+  // fence (ibv_post_send(3), IBV_SEND_FENCE).
   if ((op.flags & fabric::kFence) != 0 && route_of(op.kind) == Route::kDc)
     dc_.for_each([this](Pending& read) {
       if (read.op->kind != Kind::kDcRead || read.closed) return;
