@@ -360,7 +360,10 @@ class SimulatedCluster(_InProcess):
         self._open.pause(self._check_node(node), _nanoseconds(duration_s))
 
     def slow_down(self, node: int, shift: int, duration_s: float) -> None:
-        """Make a node's CPU and NIC ``2**shift`` times slower for a while of virtual time."""
+        """Make a node's CPU and NIC ``2**shift`` times slower for a while of virtual time.
+
+        Where such times overlap, the slowest counts.
+        """
         self._open.slow_down(self._check_node(node), shift, _nanoseconds(duration_s))
 
     def block(self, source: int, target: int, duration_s: float) -> None:

@@ -2,6 +2,7 @@
 // failure what was not synced, and fail as the fault model F24 says. Without a FaultStream nothing
 // fails, and a power failure still loses what was not synced.
 #pragma once
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -28,8 +29,9 @@ class SimStorage final : public Storage {
 
   /// Null: no faults.
   void set_faults(FaultStream* faults) { faults_ = faults; }
-  /// Until then writes that grow a file find no space.
-  void set_full_until(Picos when) { full_until_ = when; }
+  /// Until then, or until a later moment set before, writes that grow a file find no space. 0: they
+  /// find space again.
+  void set_full_until(Picos when) { full_until_ = when == 0 ? 0 : std::max(full_until_, when); }
   /// The node has ended. A process leaves its files as they are; with the power goes what was not
   /// synced. Names whose change was not synced are as before it, or some of the changes are there.
   void crash(bool lose_unsynced);

@@ -75,7 +75,8 @@ class SimCluster {
   void expect_restart(NodeId node);
   /// Stops the node's threads for `duration`; its NIC goes on serving peers.
   void pause(NodeId node, Time duration);
-  /// Makes the node's CPU 2^shift times slower for `duration`, and its NIC, up to 64 times.
+  /// Makes the node's CPU 2^shift times slower for `duration`, and its NIC, up to 64 times. While
+  /// several such times overlap, the slowest counts.
   void slow_down(NodeId node, std::uint32_t shift, Time duration);
   /// Loses everything that `from` sends to `to` for `duration`.
   void block(NodeId from, NodeId to, Time duration);

@@ -27,7 +27,8 @@ FaultDriver::FaultDriver(SimCluster& cluster, Fabric& fabric,
       envs_(envs),
       options_(options),
       stream_(options.faults, options.seed, -1, fabric.fault_counters,
-              fabric.scheduler.fingerprint_fold()) {
+              fabric.scheduler.fingerprint_fold()),
+      slow_(options.nodes) {
   if (!options.faults.any()) return;
   for (NodeId node = 0; node < options.nodes; ++node) {
     fabric.nics[node]->set_faults(std::make_unique<NicFaults>(options.faults, options.seed, node,
@@ -86,8 +87,7 @@ void FaultDriver::due(Timer& timer, Picos now) {
     case Timer::What::kRestart:
       return cluster_.restart(timer.node);
     case Timer::What::kNormalSpeed:
-      fabric_.scheduler.set_slow(envs_[timer.node]->threads(), 0);
-      return fabric_.nics[timer.node]->set_slow(0);
+      return set_speed(timer.node);
   }
 }
 
@@ -120,13 +120,12 @@ void FaultDriver::open_at(Fault fault, NodeId node, Picos until) {
   NicFaults& faults = *nic.faults();
   SimEnv& env = *envs_[node];
   const Picos now = fabric_.scheduler.clock();
+  const auto extend = [until](Picos& open) { open = std::max(open, until); };
   switch (fault) {
     case Fault::loss_burst:
-      faults.lost_until = until;
-      return;
+      return extend(faults.lost_until);
     case Fault::clog:
-      faults.clogged_until = until;
-      return;
+      return extend(faults.clogged_until);
     case Fault::clock_jump:
       env.jump_clock(until - now);
       return stream_.reach(fault);
@@ -145,8 +144,7 @@ void FaultDriver::open_at(Fault fault, NodeId node, Picos until) {
       }
       return;
     case Fault::partition_flapping:
-      faults.flapping_until = until;
-      return;
+      return extend(faults.flapping_until);
     case Fault::slow_node:
       stream_.reach(fault);
       return slow_down(node,
@@ -154,20 +152,17 @@ void FaultDriver::open_at(Fault fault, NodeId node, Picos until) {
                                         stream_.stream(fault).below(kMostSlow - kLeastSlow + 1)),
                        until);
     case Fault::buffer_overflow:
-      faults.no_buffer_until = until;
-      return;
+      return extend(faults.no_buffer_until);
     case Fault::pause_storm:
       for (const auto& each : fabric_.nics) each->storm(until);
       return;
     case Fault::dc_storm:
-      faults.dc_storm_until = until;
-      return;
+      return extend(faults.dc_storm_until);
     case Fault::nic_failure:
-      faults.failed_until = until;
+      extend(faults.failed_until);
       return nic.fail_all();
     case Fault::noisy_neighbour:
-      faults.noisy_until = until;
-      return;
+      return extend(faults.noisy_until);
     default:
       return;
   }
@@ -205,11 +200,21 @@ void FaultDriver::restart_later(NodeId node, Picos delay) {
 }
 
 void FaultDriver::slow_down(NodeId node, std::uint32_t shift, Picos until) {
-  fabric_.scheduler.set_slow(envs_[node]->threads(), shift);
-  fabric_.nics[node]->set_slow(std::min(shift, kMostSlowNic));
+  slow_[node].push_back({until, shift});
+  set_speed(node);
   Timer& normal = timer(Timer::What::kNormalSpeed);
   normal.node = node;
   fabric_.scheduler.schedule(normal, until);
+}
+
+void FaultDriver::set_speed(NodeId node) {
+  std::erase_if(slow_[node], [now = fabric_.scheduler.clock()](const SlowWindow& window) {
+    return window.until <= now;
+  });
+  std::uint32_t shift = 0;
+  for (const SlowWindow& window : slow_[node]) shift = std::max(shift, window.shift);
+  fabric_.scheduler.set_slow(envs_[node]->threads(), shift);
+  fabric_.nics[node]->set_slow(std::min(shift, kMostSlowNic));
 }
 
 void FaultDriver::heal() {
@@ -219,8 +224,8 @@ void FaultDriver::heal() {
     SimEnv& env = *envs_[node];
     if (NicFaults* faults = fabric_.nics[node]->faults()) faults->heal();
     fabric_.scheduler.resume(env.threads());
-    fabric_.scheduler.set_slow(env.threads(), 0);
-    fabric_.nics[node]->set_slow(0);
+    slow_[node].clear();
+    set_speed(node);
     fabric_.nics[node]->storm(0);
     env.disk().set_full_until(0);
     if (env.threads().killed) cluster_.restart(node);

@@ -39,12 +39,19 @@ class FaultDriver {
   void open_ways(Fault fault, Picos until);
   void crash(Fault fault, NodeId node, Picos until);
   NodeId any_node(Fault fault);
+  /// As slow as the slowest of the node's open windows.
+  void set_speed(NodeId node);
 
   SimCluster& cluster_;
   Fabric& fabric_;
   std::vector<std::unique_ptr<SimEnv>>& envs_;
   const SimOptions& options_;
+  struct SlowWindow {
+    Picos until;
+    std::uint32_t shift;
+  };
   FaultStream stream_;
+  std::vector<std::vector<SlowWindow>> slow_;  // by node
   std::vector<std::unique_ptr<Timer>> timers_;
 };
 

@@ -219,6 +219,16 @@ TEST(Faults, AFlappingLinkAndAPauseStormOnlyDelay) {
   EXPECT_GT(storm.world.reached(Fault::pause_storm), 0u);
 }
 
+// A window opens every two microseconds and lasts up to 50: a later one that ends earlier must not
+// end those that are open.
+TEST(Faults, OverlappingWindowsLastAsLongAsTheLastOfThem) {
+  const Datagrams sent(
+      {{"loss_burst", 1000}, {"loss_burst.min_ns", 500}, {"loss_burst.max_ns", 50000}});
+  EXPECT_EQ(sent.values.size(), 0u);
+  Datagrams healed({{"loss_burst", 1000}, {"heal_at_ns", 1000}});
+  EXPECT_EQ(healed.values.size(), 500u);
+}
+
 TEST(Faults, AFullBufferDropsWhatWouldHaveToWait) {
   FaultyWorld world({{"buffer_overflow", 1000}, {"buffer_overflow.max_ns", 1e6}}, 4);
   Side target(world, 0, 1 << 20);

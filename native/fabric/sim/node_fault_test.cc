@@ -142,6 +142,26 @@ TEST(NodeFaults, ASlowNodeTakesLonger) {
   EXPECT_NEAR(static_cast<double>(took[1]), 32.0 * static_cast<double>(took[0]), 100);
 }
 
+TEST(NodeFaults, SlowWindowsOverlapAndTheSlowestCounts) {
+  FaultyWorld world({});
+  world.cluster.slow_down(0, 3, 30 * kMillisecond);
+  world.cluster.slow_down(0, 5, 10 * kMillisecond);
+  world.cluster.slow_down(0, 4, 20 * kMillisecond);
+  std::array<Time, 4> took{};
+  world.cluster.run([&](Env& env) {
+    if (env.node() != 0) return;
+    for (Time& each : took) {
+      const Time start = env.now();
+      env.work(1000);
+      each = env.now() - start;
+      env.sleep_until(start + 10 * kMillisecond + 100 * kMicrosecond);
+    }
+  });
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_NEAR(static_cast<double>(took[i]), static_cast<double>((Time{32} >> i) * took[3]), 100)
+        << "in window " << i;
+}
+
 TEST(NodeFaults, AFailedNicFlushesItsQueuePairsAndWorksAgainLater) {
   Pair pair({{"nic_failure", 1000},
              {"nic_failure.min_ns", 1e9},
