@@ -313,6 +313,17 @@ void SimScheduler::await_finish(SimThread& thread) {
       *thread.node, [&thread] { return thread.finished; }, kNever, &thread.finish_watch, 1000);
 }
 
+void SimScheduler::await_finish_unthrown(SimThread& thread) noexcept {
+  try {
+    await_finish(thread);
+  } catch (const NodeKilled&) {
+    // A destructor must not throw. `thread`, killed with this one and later spawned, has unwound by
+    // now; this one does at its next wait.
+    current_->unwinding = false;
+    current_->kill_pending = true;
+  }
+}
+
 void SimScheduler::await_all(const std::vector<SimThread*>& threads, const std::uint32_t& coming) {
   if (threads.empty()) return;
   poll_until(

@@ -125,6 +125,8 @@ class SimScheduler {
   SimThread* spawn(SimNodeThreads& node, std::string name, std::function<void()> body);
   /// Blocks until `thread` has finished.
   void await_finish(SimThread& thread);
+  /// The same for destructors: a kill while it waits is thrown out of the next wait instead.
+  void await_finish_unthrown(SimThread& thread) noexcept;
   /// Blocks until all have finished, or one of them has failed.
   /// `coming`: so many more are to be added to `threads` before the end.
   void await_all(const std::vector<SimThread*>& threads, const std::uint32_t& coming);

@@ -9,7 +9,7 @@ class SimThreadHandle final : public Thread {
  public:
   SimThreadHandle(SimScheduler& scheduler, SimThread& thread)
       : scheduler_(scheduler), thread_(thread) {}
-  ~SimThreadHandle() override { scheduler_.await_finish(thread_); }
+  ~SimThreadHandle() override { scheduler_.await_finish_unthrown(thread_); }
   void join() override {
     scheduler_.await_finish(thread_);
     if (thread_.failure) std::rethrow_exception(std::exchange(thread_.failure, nullptr));
