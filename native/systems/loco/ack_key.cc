@@ -1,0 +1,73 @@
+#include "systems/loco/ack_key.h"
+
+#include "base/assert.h"
+#include "systems/loco/caller.h"
+
+namespace pyrdma::loco {
+
+fabric::Status AckKey::status() const {
+  for (const AckBits* b = bits_; b != nullptr; b = b->next) {
+    const fabric::Status status = b->status.load(std::memory_order_relaxed);
+    if (status != fabric::Status::kSuccess) return status;
+  }
+  return fabric::Status::kSuccess;
+}
+
+fabric::Status AckKey::wait() {
+  if (bits_ != nullptr && !query()) {
+    bits_->caller->wait_until([this] { return query(); }, "the completion of its operations");
+  }
+  return status();
+}
+
+void AckKey::unite(AckKey&& other) {
+  if (other.bits_ == nullptr) return;
+  PYRDMA_ASSERT(bits_ == nullptr || bits_->caller == other.bits_->caller);
+  AckBits* last = other.bits_;
+  while (last->next != nullptr) last = last->next;
+  last->next = bits_;
+  bits_ = std::exchange(other.bits_, nullptr);
+}
+
+void AckKey::release() {
+  AckPool& pool = bits_->caller->ack_pool();
+  while (bits_ != nullptr) {
+    AckBits* next = bits_->next;
+    pool.give_back(bits_);
+    bits_ = next;
+  }
+}
+
+AckBits* AckPool::take() {
+  if (free_ == nullptr && !reclaim()) {
+    AckBits& fresh = all_.emplace_back();
+    fresh.caller = &caller_;
+    return &fresh;
+  }
+  AckBits* bits = free_;
+  free_ = bits->next;
+  bits->next = nullptr;
+  bits->used = 0;
+  bits->status.store(fabric::Status::kSuccess, std::memory_order_relaxed);
+  return bits;
+}
+
+void AckPool::give_back(AckBits* bits) {
+  const bool ended = bits->in_flight.load(std::memory_order_acquire) == 0;
+  if (ended) bits->buffer = MemRef();
+  AckBits*& list = ended ? free_ : abandoned_;
+  bits->next = list;
+  list = bits;
+}
+
+bool AckPool::reclaim() {
+  AckBits* left = std::exchange(abandoned_, nullptr);
+  while (left != nullptr) {
+    AckBits* next = left->next;
+    give_back(left);
+    left = next;
+  }
+  return free_ != nullptr;
+}
+
+}  // namespace pyrdma::loco

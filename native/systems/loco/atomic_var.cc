@@ -1,0 +1,40 @@
+#include "systems/loco/atomic_var.h"
+
+#include "base/error.h"
+
+namespace pyrdma::loco {
+
+void AtomicVars::make(Placement placement) {
+  const std::uint64_t hosts = participants().size();
+  const std::uint64_t bytes = (count_ + hosts - 1) / hosts * 8;
+  add_region("words", bytes, placement);
+  expect_region("words", bytes);
+  join();
+}
+
+void AtomicVars::throw_unreachable(std::uint64_t i, fabric::Status status) const {
+  throw Error(ErrorCode::kUnavailable,
+              "word " + std::to_string(i) + " of '" + name() + "' is at node " +
+                  std::to_string(host_of(i)) + ", which does not answer (" + to_string(status) +
+                  "): it was killed or cut off",
+              false);
+}
+
+AtomicVar::AtomicVar(Manager& manager, std::string name, NodeId host,
+                     std::vector<NodeId> participants, Placement placement)
+    : Channel(manager, std::move(name), std::move(participants)), host_(host) {
+  make(placement);
+}
+
+AtomicVar::AtomicVar(Channel& parent, std::string_view name, NodeId host, Placement placement)
+    : Channel(parent, name), host_(host) {
+  make(placement);
+}
+
+void AtomicVar::make(Placement placement) {
+  if (host_ == self()) add_region("word", 8, placement);
+  expect_region("word", 8, host_);
+  join();
+}
+
+}  // namespace pyrdma::loco

@@ -1,0 +1,37 @@
+// A barrier between all participants (paper, figure 1a): each counts its arrivals in its row of a
+// table, tells all others, and waits until every row has come as far.
+#pragma once
+#include "systems/loco/sst.h"
+
+namespace pyrdma::loco {
+
+class Barrier : public Channel {
+ public:
+  Barrier(Manager& manager, std::string name, std::vector<NodeId> participants = {})
+      : Channel(manager, std::move(name), std::move(participants)), table_(*this, "sst") {
+    join();
+  }
+  Barrier(Channel& parent, std::string_view name) : Channel(parent, name), table_(*this, "sst") {
+    join();
+  }
+
+  /// Blocks until every participant has called it as often. Operations that any of them did before,
+  /// from any thread, are visible to all afterwards (global fence). One caller of the node at a
+  /// time. Throws Error(kTimeout), naming nodes that do not answer, when the patience is over.
+  void wait(Caller& me) {
+    if (me.fence_global() != fabric::Status::kSuccess) throw_broken(me);
+    table_.store_mine(++count_);
+    table_.push_broadcast(me);
+    for (std::uint32_t rank = 0; rank < table_.rows(); ++rank) {
+      const auto arrived = [&] { return *table_.row(rank).try_load() >= count_; };
+      if (!arrived()) me.wait_until(arrived, "the others at a barrier");
+    }
+  }
+
+ private:
+  [[noreturn]] void throw_broken(Caller& me) const;
+  Sst<std::uint64_t> table_;
+  std::uint64_t count_ = 0;
+};
+
+}  // namespace pyrdma::loco

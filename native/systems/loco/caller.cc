@@ -1,0 +1,167 @@
+#include "systems/loco/caller.h"
+
+#include <mutex>
+
+#include "base/assert.h"
+#include "systems/loco/manager.h"
+
+namespace pyrdma::loco {
+
+namespace {
+
+bool is_write(fabric::Opcode opcode) {
+  return opcode == fabric::Opcode::kWrite || opcode == fabric::Opcode::kWriteImm;
+}
+
+fabric::WorkRequest read_of_nothing() {
+  fabric::WorkRequest request;
+  request.opcode = fabric::Opcode::kRead;
+  return request;
+}
+
+}  // namespace
+
+Caller::Caller(Manager& manager, std::uint32_t index)
+    : manager_(manager),
+      env_(manager.env()),
+      index_(index),
+      max_inline_(manager.options().max_inline),
+      limit_(manager.options().max_in_flight),
+      blocks_(manager.memory(), manager.options().block_bytes, manager.options().blocks),
+      acks_(*this),
+      posting_(manager.env()),
+      shared_(manager.options().callers > 1) {}
+
+Caller::~Caller() = default;
+
+AckKey Caller::post(NodeId peer, std::span<fabric::WorkRequest> requests) {
+  PYRDMA_CHECK(requests.size(), <=, 64U);
+  AckKey key(acks_.take());
+  std::unique_lock<Mutex> lock(posting_, std::defer_lock);
+  if (shared_) lock.lock();
+  post_to(*lanes_[peer], requests, *key.bits_);
+  return key;
+}
+
+void Caller::post_to(Lane& lane, std::span<fabric::WorkRequest> requests, AckBits& bits) {
+  lane.caller->wait_for_room(requests.size());
+  for (fabric::WorkRequest& request : requests) {
+    request.wr_id = bits.add();
+    request.flags |= fabric::kSignaled;
+    ++lane.posted;
+    if (is_write(request.opcode)) {
+      std::uint64_t bytes = 0;
+      for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;
+      if (bytes <= max_inline_) request.flags |= fabric::kInline;
+      lane.last_write = lane.posted;
+    } else {
+      lane.last_flush = lane.posted;
+    }
+  }
+  if (lane.fence_next && !requests.empty()) {
+    requests.front().flags |= fabric::kFence;
+    lane.fence_next = false;
+  }
+  lane.caller->posted_ += requests.size();
+  std::size_t done = 0;
+  while (true) {
+    const fabric::PostResult result = lane.qp->post(requests.subspan(done));
+    done += result.accepted;
+    if (done == requests.size()) [[likely]]
+      return;
+    PYRDMA_CHECK(static_cast<int>(result.error), ==,
+                 static_cast<int>(fabric::PostError::kQueueFull));
+    manager_.wait_until(
+        *this, [&] { return lane.completed.load() + done < lane.posted; }, "room in a send queue");
+  }
+}
+
+void Caller::wait_for_room(std::uint64_t requests) {
+  const auto has_room = [&] {
+    return posted_ + requests - completed_.load(std::memory_order_acquire) <= limit_;
+  };
+  if (has_room()) [[likely]]
+    return;
+  manager_.wait_until(*this, has_room, "room for another request");
+}
+
+void Caller::fence_pair(NodeId peer) {
+  Lane& lane = *lanes_[peer];
+  if (lane.completed.load(std::memory_order_acquire) < lane.last_flush) lane.fence_next = true;
+}
+
+fabric::Status Caller::fence_thread() { return fence({&manager_.callers_[index_], 1}); }
+
+fabric::Status Caller::fence_global() { return fence(manager_.callers_); }
+
+fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
+  AckKey key;
+  const auto each_lane = [&](auto&& use) {
+    for (const auto& caller : callers) {
+      std::unique_lock<Mutex> lock(caller->posting_, std::defer_lock);
+      if (shared_) lock.lock();
+      for (const auto& lane : caller->lanes_) use(*lane);
+    }
+  };
+  // What follows the fence must wait for the positions that the lanes have now, and for no later
+  // ones: other callers go on posting.
+  std::vector<std::pair<Lane*, std::uint64_t>> awaited;
+  each_lane([&](Lane& lane) {
+    env_.charge(Cost::kPredicate);
+    if (lane.last_write > lane.last_flush) flush(lane, key);
+    if (lane.completed.load(std::memory_order_acquire) < lane.last_flush) {
+      awaited.emplace_back(&lane, lane.last_flush);
+    }
+  });
+  fabric::Status status = key.wait();
+  for (const auto& [lane, position] : awaited) {
+    const auto placed = [&, lane = lane, position = position] {
+      return lane->completed.load(std::memory_order_acquire) >= position;
+    };
+    if (!placed()) manager_.wait_until(*this, placed, "a fence");
+    if (status == fabric::Status::kSuccess && lane->qp->state() == fabric::QpState::kError) {
+      status = fabric::Status::kFlushed;
+    }
+  }
+  return status;
+}
+
+void Caller::flush(Lane& lane, AckKey& key) {
+  fabric::WorkRequest request = read_of_nothing();
+  AckKey one(acks_.take());
+  post_to(lane, {&request, 1}, *one.bits_);
+  key.unite(std::move(one));
+}
+
+void Caller::wait_until_ref(FunctionRef<bool()> ready, const char* what) {
+  manager_.wait_until(*this, ready, what);
+}
+
+std::vector<NodeId> Caller::silent_peers() {
+  std::vector<AckKey> keys;
+  for (NodeId peer = 0; peer < manager_.nodes(); ++peer) {
+    fabric::WorkRequest request = read_of_nothing();
+    keys.push_back(post(peer, {&request, 1}));
+  }
+  const fabric::QpOptions defaults;
+  const Time deadline = env_.now() + Time{manager_.options().timeout_us} * kMicrosecond * 2 *
+                                         (defaults.retry_count + 1);
+  env_.poll_until(
+      [&] {
+        env_.charge(Cost::kPredicate);
+        manager_.turn();
+        for (const AckKey& key : keys) {
+          if (!key.query()) return false;
+        }
+        return true;
+      },
+      deadline);
+  std::vector<NodeId> silent;
+  for (NodeId peer = 0; peer < manager_.nodes(); ++peer) {
+    if (!keys[peer].query() || keys[peer].status() != fabric::Status::kSuccess)
+      silent.push_back(peer);
+  }
+  return silent;
+}
+
+}  // namespace pyrdma::loco

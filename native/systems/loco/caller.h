@@ -1,0 +1,133 @@
+// A calling thread of a node: its own queue pair to every peer, its temporary blocks, its
+// operations in flight, and fences over them (paper, sections 5.2, 5.3, A.1).
+//
+// Every method of a channel that uses the network takes the caller as its first argument. A caller
+// is used by one thread at a time.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "env/env.h"
+#include "env/sync.h"
+#include "fabric/fabric.h"
+#include "systems/loco/ack_key.h"
+#include "systems/loco/network_memory.h"
+
+namespace pyrdma::loco {
+
+class Manager;
+
+/// One caller's queue pair to one peer; positions count its requests, all of which are signaled and
+/// complete in order.
+struct Lane {
+  std::unique_ptr<fabric::QueuePair> qp;
+  Caller* caller = nullptr;
+  NodeId peer = 0;
+  bool fence_next = false;  // the next request waits for reads and atomics before it
+  std::uint64_t posted = 0;
+  std::uint64_t last_write = 0;             // position of the last write
+  std::uint64_t last_flush = 0;             // position of the last read or atomic
+  std::atomic<std::uint64_t> completed{0};  // written by whoever polls
+
+  bool idle() const { return completed.load(std::memory_order_acquire) == posted; }
+};
+
+class Caller {
+ public:
+  Caller(Manager& manager, std::uint32_t index);
+  ~Caller();
+
+  std::uint32_t index() const { return index_; }
+  Manager& manager() { return manager_; }
+
+  /// A temporary block for the input or output of requests.
+  MemRef block(std::uint32_t bytes) { return blocks_.take(bytes); }
+
+  // Asynchronous one-sided requests to `peer`, which may be this node (through its own NIC, which
+  // is what makes atomics of all nodes atomic with each other). Short writes are copied at the
+  // post; other buffers belong to the NIC until the key says that it is done. Blocks while too many
+  // of this caller's requests are in flight. Errors are the key's.
+  AckKey write(NodeId peer, const RemoteRegion& to, std::uint64_t offset, const fabric::Sge& from) {
+    return post_one(peer, fabric::Opcode::kWrite, to.addr + offset, to.rkey, from);
+  }
+  AckKey read(NodeId peer, const RemoteRegion& from, std::uint64_t offset,
+              const fabric::Sge& into) {
+    return post_one(peer, fabric::Opcode::kRead, from.addr + offset, from.rkey, into);
+  }
+  /// The word's old value lands in `old_value`, 8 bytes.
+  AckKey fetch_add(NodeId peer, const RemoteRegion& at, std::uint64_t offset, std::uint64_t addend,
+                   const fabric::Sge& old_value) {
+    return post_one(peer, fabric::Opcode::kFetchAdd, at.addr + offset, at.rkey, old_value, addend);
+  }
+  AckKey compare_swap(NodeId peer, const RemoteRegion& at, std::uint64_t offset,
+                      std::uint64_t expected, std::uint64_t desired, const fabric::Sge& old_value) {
+    return post_one(peer, fabric::Opcode::kCompareSwap, at.addr + offset, at.rkey, old_value,
+                    expected, desired);
+  }
+  /// Posts up to 64 requests to one peer with one doorbell. wr_id and the signal are set here.
+  AckKey post(NodeId peer, std::span<fabric::WorkRequest> requests);
+
+  // Fences: remote operations before the fence are placed and visible before any operation after
+  // it. Plain reads, local or remote, need no fence to see what was released by one.
+
+  /// Orders this caller's operations on `peer`. Writes of one queue pair are placed in order
+  /// anyway; behind a read or atomic in flight the next request is marked to wait. Never blocks.
+  void fence_pair(NodeId peer);
+  /// Orders this caller's operations on all peers. Waits for what is in flight; where the last
+  /// request to a peer was a write, a read of no bytes places it. Blocks up to a round trip.
+  /// Returns the first error of a connection with unfenced operations.
+  fabric::Status fence_thread();
+  /// Orders the operations of all callers of this node on all peers, as fence_thread() does for
+  /// one.
+  fabric::Status fence_global();
+
+  /// Blocks until ready(), making progress; see Manager::wait_until.
+  template <class Ready>
+  void wait_until(Ready&& ready, const char* what) {
+    wait_until_ref(FunctionRef<bool()>(ready), what);
+  }
+
+  /// Peers that answer no read of no bytes within the patience of a connection: for reports.
+  std::vector<NodeId> silent_peers();
+
+  AckPool& ack_pool() { return acks_; }
+
+ private:
+  friend class Manager;
+  AckKey post_one(NodeId peer, fabric::Opcode opcode, std::uint64_t addr, std::uint32_t rkey,
+                  const fabric::Sge& local, std::uint64_t compare_add = 0, std::uint64_t swap = 0) {
+    fabric::WorkRequest request;
+    request.sges = &local;
+    request.sge_count = 1;
+    request.opcode = opcode;
+    request.remote_addr = addr;
+    request.rkey = rkey;
+    request.compare_add = compare_add;
+    request.swap = swap;
+    return post(peer, {&request, 1});
+  }
+  void post_to(Lane& lane, std::span<fabric::WorkRequest> requests, AckBits& bits);
+  void wait_for_room(std::uint64_t requests);
+  void flush(Lane& lane, AckKey& key);
+  fabric::Status fence(std::span<const std::unique_ptr<Caller>> callers);
+  void wait_until_ref(FunctionRef<bool()> ready, const char* what);
+
+  Manager& manager_;
+  Env& env_;
+  std::uint32_t index_;
+  std::uint32_t max_inline_;
+  std::uint64_t limit_;  // requests in flight
+  BlockPool blocks_;     // before the keys that keep its blocks
+  AckPool acks_;
+  std::vector<std::unique_ptr<Lane>> lanes_;  // by peer
+  Mutex posting_;                             // a global fence of another caller posts too
+  bool shared_;
+  std::uint64_t posted_ = 0;
+  std::atomic<std::uint64_t> completed_{0};  // written by whoever polls
+  Watch watch_;                              // notified when an operation of this caller completes
+};
+
+}  // namespace pyrdma::loco

@@ -1,0 +1,226 @@
+#include "systems/loco/channel.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "base/assert.h"
+#include "base/error.h"
+
+namespace pyrdma::loco {
+
+namespace {
+
+std::vector<NodeId> everybody(const Manager& manager, std::vector<NodeId> given) {
+  if (given.empty()) {
+    for (NodeId node = 0; node < manager.nodes(); ++node) given.push_back(node);
+  }
+  std::sort(given.begin(), given.end());
+  given.erase(std::unique(given.begin(), given.end()), given.end());
+  return given;
+}
+
+std::string list(const std::vector<NodeId>& nodes) {
+  std::string text;
+  for (const NodeId node : nodes) text += ' ' + std::to_string(node);
+  return text;
+}
+
+}  // namespace
+
+Channel::Channel(Manager& manager, std::string name, std::vector<NodeId> participants)
+    : manager_(manager),
+      name_(std::move(name)),
+      participants_(everybody(manager, std::move(participants))),
+      peers_(manager.nodes()),
+      problem_mutex_(manager.env()) {
+  check_name();
+  manager.check_free(name_);
+  regions_.reserve(kMaxRegions);
+  for (const NodeId node : participants_) {
+    if (node >= manager.nodes()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "channel '" + name_ + "': participant " + std::to_string(node) +
+                      " is no node; the manager knows 0 to " + std::to_string(manager.nodes() - 1));
+    }
+    peers_[node].takes_part = true;
+  }
+  if (!peers_[self()].takes_part) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "channel '" + name_ + "' is made on node " + std::to_string(self()) +
+                    ", which is not among its participants" + list(participants_));
+  }
+  awaited_.store(2 * static_cast<std::uint32_t>(participants_.size() - 1));
+}
+
+Channel::Channel(Channel& parent, std::string_view name)
+    : Channel(parent.manager_, parent.name_ + '/' + std::string(name), parent.participants_) {}
+
+Channel::~Channel() { manager_.remove(*this); }
+
+void Channel::check_name() const {
+  if (name_.empty() || name_.size() > kMaxName || name_.find('.') != std::string::npos) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "channel name '" + name_ + "' has " + std::to_string(name_.size()) +
+                    " bytes; it must have 1 to " + std::to_string(kMaxName) +
+                    ", its parents' names included, and no '.', which separates regions");
+  }
+}
+
+const LocalRegion& Channel::add_region(std::string_view name, std::uint64_t bytes,
+                                       Placement placement) {
+  if (name.empty() || name.size() > kMaxRegionName || regions_.size() == kMaxRegions) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "region '" + name_ + '.' + std::string(name) + "': a channel has at most " +
+                    std::to_string(kMaxRegions) + " regions, with names of 1 to " +
+                    std::to_string(kMaxRegionName) + " bytes");
+  }
+  return regions_
+      .emplace_back(OwnRegion{std::string(name), manager_.memory().allocate(bytes, placement)})
+      .region;
+}
+
+std::uint32_t Channel::expect_region(std::string_view name, std::uint64_t bytes, NodeId from) {
+  PYRDMA_CHECK(expectations_.size(), <, kMaxRegions);
+  const auto index = static_cast<std::uint32_t>(expectations_.size());
+  expectations_.push_back({std::string(name), bytes, from});
+  if (const OwnRegion* own = find_region(name)) {
+    peers_[self()].regions[index] = {own->region.addr, own->region.bytes, own->region.rkey};
+  }
+  return index;
+}
+
+void Channel::join() {
+  manager_.add(*this);
+  for (const NodeId peer : participants_) {
+    if (peer != self()) send_join(peer);
+  }
+}
+
+std::uint32_t Channel::rank_of(NodeId node) const {
+  const auto found = std::lower_bound(participants_.begin(), participants_.end(), node);
+  PYRDMA_ASSERT(found != participants_.end() && *found == node);
+  return static_cast<std::uint32_t>(found - participants_.begin());
+}
+
+ControlMessage Channel::message(ControlMessage::Kind kind) const {
+  ControlMessage message;
+  message.kind = kind;
+  copy_text(message.name, name_);
+  return message;
+}
+
+void Channel::send_join(NodeId peer) {
+  ControlMessage join = message(ControlMessage::kJoin);
+  for (const Expectation& expected : expectations_) {
+    if (expected.from != fabric::kNoNode && expected.from != peer) continue;
+    RegionEntry& entry = join.entries[join.regions++];
+    copy_text(entry.name, expected.name);
+    entry.region.bytes = expected.bytes;
+  }
+  manager_.control_->send(peer, join);
+}
+
+void Channel::handle(const ControlMessage& message) {
+  if (!peers_[message.from].takes_part) {
+    const std::string reason = "node " + std::to_string(self()) + " has channel '" + name_ +
+                               "' between nodes" + list(participants_) + ", without node " +
+                               std::to_string(message.from) + ", which has it too";
+    report(reason);
+    if (message.kind != ControlMessage::kRefuse) refuse(message.from, reason);
+  } else if (message.kind == ControlMessage::kJoin) {
+    handle_join(message);
+  } else if (message.kind == ControlMessage::kConnect) {
+    handle_connect(message);
+  } else {
+    report(message.reason);
+  }
+}
+
+void Channel::handle_join(const ControlMessage& join) {
+  for (std::uint32_t i = 0; i < join.regions; ++i) {
+    const RegionEntry& expected = join.entries[i];
+    const OwnRegion* own = find_region(expected.name);
+    if (own != nullptr && own->region.bytes == expected.region.bytes) continue;
+    const std::string reason =
+        "node " + std::to_string(join.from) + " expects region '" + name_ + '.' + expected.name +
+        "' of " + std::to_string(expected.region.bytes) + " bytes; node " + std::to_string(self()) +
+        (own == nullptr ? " has no such region"
+                        : " has it with " + std::to_string(own->region.bytes)) +
+        ": make the channel with the same type and sizes on both";
+    report(reason);
+    return refuse(join.from, reason);
+  }
+  ControlMessage connect = message(ControlMessage::kConnect);
+  for (const OwnRegion& own : regions_) {
+    RegionEntry& entry = connect.entries[connect.regions++];
+    copy_text(entry.name, own.name);
+    entry.region = {own.region.addr, own.region.bytes, own.region.rkey};
+  }
+  Peer& peer = peers_[join.from];
+  const bool fresh = !peer.joined.exchange(true, std::memory_order_acq_rel);
+  if (fresh) joined(join.from);  // before the answer: the peer may use at once what this makes
+  manager_.control_->send(join.from, connect);
+  if (fresh) {
+    // It may have had no endpoint when our join came.
+    if (!peer.connected.load(std::memory_order_acquire)) send_join(join.from);
+    awaited_.fetch_sub(1, std::memory_order_acq_rel);
+  }
+}
+
+void Channel::handle_connect(const ControlMessage& connect) {
+  Peer& peer = peers_[connect.from];
+  if (peer.connected.load(std::memory_order_acquire)) return;
+  for (std::size_t i = 0; i < expectations_.size(); ++i) {
+    const Expectation& expected = expectations_[i];
+    if (expected.from != fabric::kNoNode && expected.from != connect.from) continue;
+    const auto* end = connect.entries.data() + connect.regions;
+    const auto* found = std::find_if(connect.entries.data(), end, [&](const RegionEntry& entry) {
+      return entry.name == expected.name;
+    });
+    if (found == end || found->region.bytes != expected.bytes) {
+      return report("node " + std::to_string(connect.from) + " connects channel '" + name_ +
+                    "' without the region '" + expected.name + "' of " +
+                    std::to_string(expected.bytes) + " bytes that node " + std::to_string(self()) +
+                    " expects: make the channel with the same type and sizes on both");
+    }
+    peer.regions[i] = found->region;
+  }
+  peer.connected.store(true, std::memory_order_release);
+  connected(connect.from);
+  awaited_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+void Channel::refuse(NodeId peer, const std::string& reason) {
+  ControlMessage refusal = message(ControlMessage::kRefuse);
+  copy_text(refusal.reason, reason);
+  manager_.control_->send(peer, refusal);
+}
+
+void Channel::report(const std::string& problem) {
+  const std::lock_guard lock(problem_mutex_);
+  if (problem_.empty()) problem_ = problem;
+}
+
+std::string Channel::problem() const {
+  const std::lock_guard lock(problem_mutex_);
+  return problem_;
+}
+
+std::string Channel::missing() const {
+  std::string text;
+  for (const NodeId node : participants_) {
+    const Peer& peer = peers_[node];
+    if (node != self() && !(peer.joined.load() && peer.connected.load())) {
+      text += ' ' + std::to_string(node);
+    }
+  }
+  return text;
+}
+
+const Channel::OwnRegion* Channel::find_region(std::string_view name) const {
+  const auto found = std::find_if(regions_.begin(), regions_.end(),
+                                  [&](const OwnRegion& own) { return own.name == name; });
+  return found == regions_.end() ? nullptr : &*found;
+}
+
+}  // namespace pyrdma::loco

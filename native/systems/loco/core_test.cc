@@ -1,0 +1,267 @@
+// Managers, channels, keys, fences and the basic channels.
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "base/error.h"
+#include "systems/loco/atomic_var.h"
+#include "systems/loco/barrier.h"
+#include "systems/loco/shared_region.h"
+#include "systems/loco/worlds_test.h"
+
+namespace pyrdma::loco {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Worlds, LocoWorlds, loco_worlds(),
+                         [](const auto& param) { return param.param; });
+
+struct Wide {
+  std::uint64_t words[13];
+};
+
+TEST_P(LocoWorlds, ABarrierHoldsEverybodyAndShowsWhatCameBefore) {
+  std::atomic<int> inside{0};
+  run(3, [&](Manager& manager) {
+    SharedRegion region(manager, "data", 8 * 3);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    for (std::uint64_t round = 1; round <= 50; ++round) {
+      MemRef value = me.block(8);
+      *value.as<std::uint64_t>() = round;
+      for (NodeId peer = 0; peer < 3; ++peer) {
+        if (peer == manager.self()) continue;
+        AckKey key = region.write(me, peer, 8 * manager.self(), value.sge(8));
+        key.keep(std::move(value));
+        value = me.block(8);
+        *value.as<std::uint64_t>() = round;
+      }
+      inside.fetch_add(1);
+      barrier.wait(me);
+      EXPECT_GE(inside.load(), static_cast<int>(3 * round));
+      for (NodeId peer = 0; peer < 3; ++peer) {
+        if (peer == manager.self()) continue;
+        const auto* word = reinterpret_cast<const std::uint64_t*>(region.local()) + peer;
+        EXPECT_GE(load_acquire(word), round);
+      }
+    }
+  });
+}
+
+TEST_P(LocoWorlds, AWideVariableIsNeverTorn) {
+  run(2, [&](Manager& manager) {
+    OwnedVar<Wide> pushed(manager, "pushed", 0);
+    OwnedVar<Wide> pulled(manager, "pulled", 0);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    constexpr std::uint64_t kLast = 300;
+    if (manager.self() == 0) {
+      for (std::uint64_t i = 1; i <= kLast; ++i) {
+        Wide wide;
+        for (auto& word : wide.words) word = i;
+        pushed.store(wide);
+        pushed.push(me);
+        pulled.store(wide);
+        if (i % 8 == 0) {
+          EXPECT_EQ(me.fence_thread(), fabric::Status::kSuccess);
+        }
+      }
+    } else {
+      for (std::uint64_t last = 0; last < kLast;) {
+        const Wide wide = pushed.load(me);
+        for (const auto word : wide.words) EXPECT_EQ(word, wide.words[0]);
+        EXPECT_GE(wide.words[0], last);
+        last = wide.words[0];
+        const auto [status, far] = pulled.pull(me);
+        EXPECT_EQ(status, fabric::Status::kSuccess);
+        for (const auto word : far.words) EXPECT_EQ(word, far.words[0]);
+      }
+    }
+    barrier.wait(me);
+  });
+}
+
+TEST_P(LocoWorlds, AtomicsOfAllNodesCountTogether) {
+  ManagerOptions options;
+  options.callers = 2;
+  run(
+      3,
+      [&](Manager& manager) {
+        AtomicVars words(manager, "words", 5);
+        Barrier barrier(manager, "bar");
+        manager.wait_for_ready();
+        const auto body = [&](Caller& me) {
+          for (int i = 0; i < 100; ++i) words.fetch_add(me, static_cast<std::uint64_t>(i) % 5, 1);
+        };
+        {
+          const auto second = manager.env().spawn("second", [&] { body(manager.caller(1)); });
+          body(manager.caller(0));
+        }
+        barrier.wait(manager.caller(0));
+        for (std::uint64_t i = 0; i < 5; ++i) {
+          EXPECT_EQ(words.load(manager.caller(0), i), 3U * 2 * 20);
+        }
+        barrier.wait(manager.caller(0));
+      },
+      options);
+}
+
+TEST_P(LocoWorlds, AnAtomicVarIsOneWordAtItsHost) {
+  run(2, [&](Manager& manager) {
+    AtomicVar word(manager, "word", 1);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    MemRef old = me.block(8);
+    EXPECT_EQ(word.fetch_add(me, 3, old).wait(), fabric::Status::kSuccess);
+    barrier.wait(me);
+    EXPECT_EQ(word.load(me, old).wait(), fabric::Status::kSuccess);
+    EXPECT_EQ(*old.as<std::uint64_t>(), 6U);
+    barrier.wait(me);
+    if (manager.self() == 0) {
+      EXPECT_EQ(word.compare_swap(me, 6, 9, old).wait(), fabric::Status::kSuccess);
+      EXPECT_EQ(*old.as<std::uint64_t>(), 6U);
+      EXPECT_EQ(word.compare_swap(me, 6, 1, old).wait(), fabric::Status::kSuccess);
+      EXPECT_EQ(*old.as<std::uint64_t>(), 9U);
+    }
+    barrier.wait(me);
+  });
+}
+
+TEST_P(LocoWorlds, KeysUniteAndMoreRequestsThanFitWait) {
+  ManagerOptions options;
+  options.max_in_flight = 64;
+  run(
+      2,
+      [&](Manager& manager) {
+        SharedRegion region(manager, "r", 8);
+        Barrier barrier(manager, "bar");
+        manager.wait_for_ready();
+        Caller& me = manager.caller(0);
+        AckKey all;
+        for (int i = 0; i < 500; ++i) {
+          MemRef block = me.block(8);
+          AckKey key = region.read(me, 1 - manager.self(), 0, block.sge(8));
+          key.keep(std::move(block));
+          all.unite(std::move(key));
+        }
+        EXPECT_EQ(all.wait(), fabric::Status::kSuccess);
+        EXPECT_TRUE(all.query());
+        barrier.wait(me);
+      },
+      options);
+}
+
+TEST_P(LocoWorlds, SomeNodesMayTakePart) {
+  run(4, [&](Manager& manager) {
+    const bool in = manager.self() != 2;
+    std::unique_ptr<Barrier> some;
+    if (in) some = std::make_unique<Barrier>(manager, "some", std::vector<NodeId>{3, 0, 1});
+    Barrier all(manager, "all");
+    manager.wait_for_ready();
+    if (in) some->wait(manager.caller(0));
+    all.wait(manager.caller(0));
+  });
+}
+
+TEST_P(LocoWorlds, ALateEndpointIsMet) {
+  run(2, [&](Manager& manager) {
+    Barrier first(manager, "first");
+    manager.wait_for_ready();
+    first.wait(manager.caller(0));
+    if (manager.self() == 1) manager.env().sleep_until(manager.env().now() + kMillisecond);
+    Barrier second(manager, "second");
+    manager.wait_for_ready();
+    second.wait(manager.caller(0));
+  });
+}
+
+std::string error_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_P(LocoWorlds, BadUseIsNamed) {
+  ManagerOptions options;
+  options.patience = 200 * kMillisecond;
+  std::mutex mutex;
+  std::map<NodeId, std::string> errors;
+  run(
+      2,
+      [&](Manager& manager) {
+        Barrier done(manager, "done");
+        manager.wait_for_ready();
+        EXPECT_NE(
+            error_of([&] { Barrier again(manager, "done"); }).find("has a channel 'done' already"),
+            std::string::npos);
+        EXPECT_NE(error_of([&] { Barrier dots(manager, "a.b"); }).find("no '.'"),
+                  std::string::npos);
+        EXPECT_NE(error_of([&] {
+                    Barrier lengthy(manager, std::string(120, 'x'));
+                  }).find("120 bytes; it must have 1 to 119"),
+                  std::string::npos);
+        EXPECT_NE(error_of([&] {
+                    Barrier strangers(manager, "s", {7});
+                  }).find("participant 7 is no node"),
+                  std::string::npos);
+        EXPECT_NE(error_of([&] {
+                    Barrier others(manager, "o", {1 - manager.self()});
+                  }).find("not among its participants"),
+                  std::string::npos);
+        EXPECT_NE(error_of([&] { manager.caller(0).block(1000); }).find("raise block_bytes"),
+                  std::string::npos);
+        done.wait(manager.caller(0));
+        if (manager.self() == 0) {
+          Barrier alone(manager, "alone");
+          const std::string error = error_of([&] { manager.wait_for_ready(); });
+          EXPECT_NE(error.find("channel 'alone' misses node 1"), std::string::npos) << error;
+        } else {
+          manager.env().sleep_until(manager.env().now() + 100 * kMillisecond);
+        }
+        done.wait(manager.caller(0));
+      },
+      options);
+}
+
+TEST_P(LocoWorlds, RegionsThatDoNotMatchAreReportedByBoth) {
+  run(2, [&](Manager& manager) {
+    Barrier done(manager, "done");
+    manager.wait_for_ready();
+    SharedRegion region(manager, "r", 64 + 8 * manager.self());
+    const std::string error = error_of([&] { manager.wait_for_ready(); });
+    EXPECT_NE(error.find("'r.data' of "), std::string::npos) << error;
+    EXPECT_NE(error.find("64"), std::string::npos) << error;
+    EXPECT_NE(error.find("72"), std::string::npos) << error;
+    done.wait(manager.caller(0));
+  });
+}
+
+TEST(LocoFaults, ADeadPeerIsNamedByWhoWaitsForIt) {
+  fabric::sim::SimCluster cluster(sim_options(3, true));
+  std::map<NodeId, std::string> errors;
+  ManagerOptions options;
+  options.patience = 50 * kMillisecond;
+  cluster.run([&](Env& env) {
+    Manager manager(env, options);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    barrier.wait(manager.caller(0));
+    if (env.node() == 2) {
+      cluster.kill(2);
+      env.sleep_until(kForever);
+    }
+    errors[env.node()] = error_of([&] { barrier.wait(manager.caller(0)); });
+  });
+  for (const NodeId node : {0U, 1U}) {
+    EXPECT_NE(errors[node].find("no answer from node"), std::string::npos) << errors[node];
+    EXPECT_EQ(errors[node].back(), '2') << errors[node];
+  }
+}
+
+}  // namespace
+}  // namespace pyrdma::loco

@@ -1,0 +1,123 @@
+// Network memory of a node (paper, section A.2): registered in few large pages, from which regions
+// and temporary blocks are cut, because registration is slow and NICs cache few translations.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "env/sync.h"
+#include "fabric/fabric.h"
+
+namespace pyrdma::loco {
+
+/// Where a region lives. Memory on the NIC is faster for remote requests and out of the CPU's
+/// reach: for state that only the network touches, such as a lock's words.
+enum class Placement : std::uint8_t { kHost, kDevice };
+
+/// A contiguous part of a registered page. Plain data; the page outlives it.
+struct LocalRegion {
+  std::byte* data = nullptr;  // nullptr on the NIC
+  std::uint64_t addr = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t lkey = 0, rkey = 0;
+
+  fabric::Sge sge(std::uint64_t offset, std::uint32_t length) const {
+    return {addr + offset, length, lkey};
+  }
+};
+
+/// What a peer needs to reach a region. Plain data: it travels in messages.
+struct RemoteRegion {
+  std::uint64_t addr = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t rkey = 0;
+};
+
+class NetworkMemory {
+ public:
+  /// `page_bytes`: what one registration covers, unless a region is larger. 1 GiB in the paper.
+  NetworkMemory(Env& env, fabric::ProtectionDomain& pd, std::uint64_t page_bytes);
+
+  /// A zeroed region, aligned to a cache line, for the rest of the node's life: regions are never
+  /// given back, so that a late write of a peer never meets another's memory. Any thread. Registers
+  /// a page now and then. kDevice falls back to host memory where the device has none. Throws
+  /// Error(kExhausted) when there is no memory.
+  LocalRegion allocate(std::uint64_t bytes, Placement placement = Placement::kHost);
+
+  std::size_t registrations() const { return pages_.size(); }
+
+ private:
+  struct Page {
+    std::unique_ptr<fabric::MemoryRegion> region;
+    std::uint64_t used = 0;
+    Placement placement = Placement::kHost;
+  };
+  Page& page_with(std::uint64_t bytes, Placement placement);
+
+  Env& env_;
+  fabric::ProtectionDomain& pd_;
+  std::uint64_t page_bytes_;
+  Mutex mutex_;
+  std::vector<Page> pages_;
+};
+
+class BlockPool;
+
+/// A temporary block of network memory: the input or output of a request (the paper's mem_ref).
+/// Movable; goes back to its caller's pool. While a request uses it, it belongs to the NIC.
+class MemRef {
+ public:
+  MemRef() = default;
+  MemRef(BlockPool* pool, std::byte* data) : pool_(pool), data_(data) {}
+  MemRef(MemRef&& other) noexcept
+      : pool_(std::exchange(other.pool_, nullptr)), data_(std::exchange(other.data_, nullptr)) {}
+  MemRef& operator=(MemRef&& other) noexcept {
+    release();
+    pool_ = std::exchange(other.pool_, nullptr);
+    data_ = std::exchange(other.data_, nullptr);
+    return *this;
+  }
+  ~MemRef() { release(); }
+  std::byte* data() const { return data_; }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+  fabric::Sge sge(std::uint32_t length, std::uint32_t offset = 0) const;
+
+ private:
+  void release();
+  BlockPool* pool_ = nullptr;
+  std::byte* data_ = nullptr;
+};
+
+/// Blocks of one size for one caller; used by its thread alone.
+class BlockPool {
+ public:
+  BlockPool(NetworkMemory& memory, std::uint32_t block_bytes, std::uint32_t blocks);
+  /// Throws Error(kInvalidArgument) when `bytes` exceeds a block, naming the option to raise. Takes
+  /// more memory when no block is left.
+  MemRef take(std::uint32_t bytes);
+  void give_back(std::byte* block) { free_.push_back(block); }
+  std::uint32_t lkey_of(const std::byte* block) const;
+  std::uint32_t block_bytes() const { return block_bytes_; }
+
+ private:
+  void grow();
+  NetworkMemory& memory_;
+  std::uint32_t block_bytes_, blocks_;
+  std::vector<LocalRegion> regions_;
+  std::vector<std::byte*> free_;
+};
+
+inline void MemRef::release() {
+  if (pool_ != nullptr) pool_->give_back(data_);
+}
+
+inline fabric::Sge MemRef::sge(std::uint32_t length, std::uint32_t offset) const {
+  return {reinterpret_cast<std::uint64_t>(data_) + offset, length, pool_->lkey_of(data_)};
+}
+
+}  // namespace pyrdma::loco

@@ -1,0 +1,153 @@
+// A register with one writer and a copy on every participant (paper, section 5.1.1).
+//
+// The owner's copy is the authority; the others are brought up to date by the owner's pushes or by
+// the readers' pulls, whichever the channel above prefers; not by both, since a pull may bring back
+// what a later push has replaced. A value of 1, 2, 4 or 8 bytes is an aligned word, which is never
+// torn. Any other carries a checksum, and readers try again while it does not match.
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <type_traits>
+
+#include "base/assert.h"
+#include "base/remote_word.h"
+#include "systems/loco/channel.h"
+#include "systems/loco/checksum.h"
+
+namespace pyrdma::loco {
+
+template <class T>
+class OwnedVar : public Channel {
+  static_assert(std::is_trivially_copyable_v<T>);
+  static constexpr bool kWord =
+      sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8;
+  struct Checked {
+    std::uint64_t sum;
+    T value;
+  };
+  struct Word {
+    T value;
+  };
+  using Copy = std::conditional_t<kWord, Word, Checked>;
+
+ public:
+  OwnedVar(Manager& manager, std::string name, NodeId owner, std::vector<NodeId> participants = {})
+      : Channel(manager, std::move(name), std::move(participants)), owner_(owner) {
+    make();
+  }
+  OwnedVar(Channel& parent, std::string_view name, NodeId owner)
+      : Channel(parent, name), owner_(owner) {
+    make();
+  }
+
+  NodeId owner() const { return owner_; }
+
+  /// Sets the owner's copy; visible to pulls from now on. Of the owner, one thread at a time.
+  void store(const T& value) {
+    PYRDMA_CHECK(owner_, ==, self());
+    if constexpr (kWord) {
+      store_release(reinterpret_cast<Bits*>(copy()), to_bits(value));
+    } else {
+      const Checked checked = with_sum(value);
+      std::memcpy(static_cast<void*>(copy()), &checked, sizeof checked);
+    }
+    value_ = value;
+  }
+  /// Writes what was stored last into the copy of `reader`. The value is taken now.
+  AckKey push_to(Caller& me, NodeId reader) { return push_copy(me, reader, stage(me)); }
+  /// Writes what was stored last into the copies of all participants. The value is taken now. Cost:
+  /// a request per reader.
+  AckKey push(Caller& me) {
+    AckKey all;
+    for (const NodeId reader : participants()) {
+      if (reader != self()) all.unite(push_copy(me, reader, stage(me)));
+    }
+    return all;
+  }
+
+  /// This node's copy, if it is whole at the moment.
+  std::optional<T> try_load() const {
+    if constexpr (kWord) {
+      const Bits bits = load_acquire(reinterpret_cast<const Bits*>(copy()));
+      T value;
+      std::memcpy(&value, &bits, sizeof value);
+      return value;
+    } else {
+      return whole(*copy());
+    }
+  }
+  /// This node's copy. Waits while a torn value stands there.
+  T load(Caller& me) const {
+    std::optional<T> value = try_load();
+    if (!value) me.wait_until([&] { return (value = try_load()).has_value(); }, "a whole value");
+    return *value;
+  }
+  /// Reads the owner's copy over the network into this node's, and returns it. The status is of the
+  /// connection; the value holds when it is kSuccess. Cost: a round trip, and another for each time
+  /// that it meets a store.
+  std::pair<fabric::Status, T> pull(Caller& me) {
+    while (true) {
+      const fabric::Status status =
+          me.read(owner_, remote(owner_, 0), 0, local_.sge(0, sizeof(Copy))).wait();
+      const std::optional<T> value = try_load();
+      if (status != fabric::Status::kSuccess || value) return {status, value.value_or(T{})};
+    }
+  }
+
+ private:
+  using Bits = std::conditional_t<
+      sizeof(T) == 1, std::uint8_t,
+      std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                         std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+
+  static Bits to_bits(const T& value) {
+    Bits bits{};
+    std::memcpy(&bits, &value, std::min(sizeof bits, sizeof value));
+    return bits;
+  }
+  static Checked with_sum(const T& value) {
+    Checked checked;
+    std::memset(static_cast<void*>(&checked), 0, sizeof checked);  // padding travels too
+    checked.value = value;
+    checked.sum = checksum_of(checked.value);
+    return checked;
+  }
+  static std::optional<T> whole(const Copy& shared) {
+    Checked seen;
+    std::memcpy(static_cast<void*>(&seen), &shared, sizeof seen);
+    if (seen.sum != checksum_of(seen.value)) return std::nullopt;
+    return seen.value;
+  }
+  void make() {
+    local_ = add_region("copy", sizeof(Copy));
+    expect_region("copy", sizeof(Copy));
+    if constexpr (!kWord) {
+      const Checked zero = with_sum(T{});
+      std::memcpy(static_cast<void*>(copy()), &zero, sizeof zero);
+    }
+    join();
+  }
+  Copy* copy() const { return reinterpret_cast<Copy*>(local_.data); }
+  MemRef stage(Caller& me) const {
+    MemRef block = me.block(sizeof(Copy));
+    if constexpr (kWord) {
+      std::memcpy(block.data(), &value_, sizeof value_);
+    } else {
+      const Checked checked = with_sum(value_);
+      std::memcpy(block.data(), &checked, sizeof checked);
+    }
+    return block;
+  }
+  AckKey push_copy(Caller& me, NodeId reader, MemRef block) {
+    AckKey key = me.write(reader, remote(reader, 0), 0, block.sge(sizeof(Copy)));
+    key.keep(std::move(block));
+    return key;
+  }
+
+  NodeId owner_;
+  LocalRegion local_;
+  T value_{};  // what was stored last, for pushes
+};
+
+}  // namespace pyrdma::loco

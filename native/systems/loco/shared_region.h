@@ -1,0 +1,45 @@
+// A region of one size on every participant, which all of them read and write by offset (paper,
+// section 5.1.1). It orders and protects nothing: use it under a lock, or with one writer.
+#pragma once
+#include "systems/loco/channel.h"
+
+namespace pyrdma::loco {
+
+class SharedRegion : public Channel {
+ public:
+  SharedRegion(Manager& manager, std::string name, std::uint64_t bytes,
+               std::vector<NodeId> participants = {}, Placement placement = Placement::kHost)
+      : Channel(manager, std::move(name), std::move(participants)) {
+    make(bytes, placement);
+  }
+  SharedRegion(Channel& parent, std::string_view name, std::uint64_t bytes,
+               Placement placement = Placement::kHost)
+      : Channel(parent, name) {
+    make(bytes, placement);
+  }
+
+  /// This node's part. Peers change it at any time: read words with load_acquire.
+  std::byte* local() const { return local_.data; }
+  std::uint64_t bytes() const { return local_.bytes; }
+  const RemoteRegion& at(NodeId node) const { return remote(node, 0); }
+  fabric::Sge sge(std::uint64_t offset, std::uint32_t length) const {
+    return local_.sge(offset, length);
+  }
+
+  AckKey write(Caller& me, NodeId to, std::uint64_t offset, const fabric::Sge& from) const {
+    return me.write(to, at(to), offset, from);
+  }
+  AckKey read(Caller& me, NodeId from, std::uint64_t offset, const fabric::Sge& into) const {
+    return me.read(from, at(from), offset, into);
+  }
+
+ private:
+  void make(std::uint64_t bytes, Placement placement) {
+    local_ = add_region("data", bytes, placement);
+    expect_region("data", bytes);
+    join();
+  }
+  LocalRegion local_;
+};
+
+}  // namespace pyrdma::loco
