@@ -7,7 +7,7 @@ namespace pyrdma::loco {
 void AtomicVars::make(Placement placement) {
   const std::uint64_t hosts = participants().size();
   const std::uint64_t bytes = (count_ + hosts - 1) / hosts * 8;
-  add_region("words", bytes, placement);
+  local_ = add_region("words", bytes, placement);
   expect_region("words", bytes);
   join();
 }

@@ -31,6 +31,11 @@ class AtomicVars : public Channel {
   /// Where word i is, for requests that are posted together with others.
   std::uint64_t offset_of(std::uint64_t i) const { return i / participants().size() * 8; }
   const RemoteRegion& at(NodeId host) const { return remote(host, 0); }
+  /// Word i in this node's memory, for plain reads; nullptr when it is elsewhere or on the NIC.
+  std::uint64_t* local(std::uint64_t i) const {
+    if (local_.data == nullptr || host_of(i) != self()) return nullptr;
+    return reinterpret_cast<std::uint64_t*>(local_.data + offset_of(i));
+  }
 
   // Asynchronous; `old_value` is a block of 8 bytes that belongs to the NIC until the key is done.
   AckKey fetch_add(Caller& me, std::uint64_t i, std::uint64_t addend, const MemRef& old_value) {
@@ -76,6 +81,7 @@ class AtomicVars : public Channel {
     return *block.as<std::uint64_t>();
   }
   std::uint64_t count_;
+  LocalRegion local_;
 };
 
 /// One word at `host`.

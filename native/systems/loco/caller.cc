@@ -90,6 +90,14 @@ void Caller::fence_pair(NodeId peer) {
   if (lane.completed.load(std::memory_order_acquire) < lane.last_flush) lane.fence_next = true;
 }
 
+Mark Caller::mark(NodeId peer, AckKey& key) {
+  Lane& lane = *lanes_[peer];
+  std::unique_lock<Mutex> lock(posting_, std::defer_lock);
+  if (shared_) lock.lock();
+  if (lane.last_write > lane.last_flush) flush(lane, key);
+  return {&lane, lane.last_flush};
+}
+
 fabric::Status Caller::fence_thread() { return fence({&manager_.callers_[index_], 1}); }
 
 fabric::Status Caller::fence_global() { return fence(manager_.callers_); }

@@ -35,6 +35,16 @@ struct Lane {
   bool idle() const { return completed.load(std::memory_order_acquire) == posted; }
 };
 
+/// A point in a caller's requests to one peer, for other callers of the node to wait for. Plain
+/// data; the caller outlives it.
+struct Mark {
+  const Lane* lane = nullptr;
+  std::uint64_t position = 0;
+  bool reached() const {
+    return lane == nullptr || lane->completed.load(std::memory_order_acquire) >= position;
+  }
+};
+
 class Caller {
  public:
   Caller(Manager& manager, std::uint32_t index);
@@ -76,6 +86,10 @@ class Caller {
   /// Orders this caller's operations on `peer`. Writes of one queue pair are placed in order
   /// anyway; behind a read or atomic in flight the next request is marked to wait. Never blocks.
   void fence_pair(NodeId peer);
+  /// What other callers of this node wait for to have this caller's operations on `peer` before
+  /// theirs: reached once they are placed. Never blocks; posts a read of no bytes, which joins
+  /// `key`, when a write was last.
+  Mark mark(NodeId peer, AckKey& key);
   /// Orders this caller's operations on all peers. Waits for what is in flight; where the last
   /// request to a peer was a write, a read of no bytes places it. Blocks up to a round trip.
   /// Returns the first error of a connection with unfenced operations.

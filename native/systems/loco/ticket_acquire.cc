@@ -1,0 +1,135 @@
+// The acquisition of a ticket lock, step by step; see ticket_lock.h.
+#include <algorithm>
+#include <array>
+
+#include "base/assert.h"
+#include "base/remote_word.h"
+#include "systems/loco/ticket_lock.h"
+
+namespace pyrdma::loco {
+
+AcquireOp::AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool backs_off)
+    : locks_(&locks), me_(&me), index_(index), backs_off_(backs_off) {
+  PYRDMA_CHECK(index, <, locks.count_);
+  Env& env = locks.manager().env();
+  env.charge(Cost::kLock);
+  place_ = locks.locals_[index].next.fetch_add(1, std::memory_order_relaxed);
+  stage_ = Stage::kLocalQueue;
+  deadline_ = env.now() + locks.manager().options().patience;
+  poll();
+}
+
+bool AcquireOp::poll() {
+  locks_->manager().env().charge(Cost::kPredicate);
+  switch (stage_) {
+    case Stage::kNone:
+      return false;
+    case Stage::kHeld:
+      return true;
+    case Stage::kLocalQueue:
+      return enter();
+    case Stage::kHandover:
+      return locks_->locals_[index_].placed.reached() && hold();
+    case Stage::kTicket:
+    case Stage::kServing:
+      return key_.query() && answered();
+    case Stage::kWatching:
+      return compare(load_acquire(locks_->words_.local(locks_->now_serving(index_))));
+    case Stage::kBackoff:
+      if (locks_->manager().env().now() >= retry_at_) ask_serving();
+      return false;
+  }
+  return false;
+}
+
+bool AcquireOp::enter() {
+  TicketLocks::Local& local = locks_->locals_[index_];
+  if (local.serving.load(std::memory_order_acquire) != place_) return wait_on();
+  if (!local.has_ticket) {
+    ask_ticket();
+    return false;
+  }
+  ticket_ = local.ticket;
+  stage_ = Stage::kHandover;
+  return local.placed.reached() && hold();
+}
+
+// now_serving is read behind the fetch-and-add, on the same queue pair, so that a lock which nobody
+// holds takes one round trip.
+void AcquireOp::ask_ticket() {
+  AtomicVars& words = locks_->words_;
+  const std::uint64_t next = locks_->next_ticket(index_);
+  const NodeId host = words.host_of(next);
+  const RemoteRegion& at = words.at(host);
+  words_ = me_->block(16);
+  const std::array<fabric::Sge, 2> into = {words_.sge(8, 8), words_.sge(8)};
+  std::array<fabric::WorkRequest, 2> requests;
+  for (std::size_t k = 0; k < 2; ++k) {
+    requests[k].sges = &into[k];
+    requests[k].sge_count = 1;
+    requests[k].rkey = at.rkey;
+  }
+  requests[0].opcode = fabric::Opcode::kFetchAdd;
+  requests[0].compare_add = 1;
+  requests[0].remote_addr = at.addr + words.offset_of(next);
+  requests[1].opcode = fabric::Opcode::kRead;
+  requests[1].remote_addr = at.addr + words.offset_of(locks_->now_serving(index_));
+  if (locks_->manager().options().mutant == Mutant::k6 && words.local(next) != nullptr)
+      [[unlikely]] {
+    // The deliberate bug: atomics of the CPU and of the NIC on one word.
+    ticket_ = __atomic_fetch_add(words.local(next), 1, __ATOMIC_ACQ_REL);
+    return ask_serving();
+  }
+  key_ = me_->post(host, requests);
+  stage_ = Stage::kTicket;
+}
+
+void AcquireOp::ask_serving() {
+  key_ = locks_->words_.load(*me_, locks_->now_serving(index_), words_);
+  stage_ = Stage::kServing;
+}
+
+bool AcquireOp::answered() {
+  const fabric::Status status = key_.status();
+  if (status != fabric::Status::kSuccess) locks_->throw_unreachable(index_, status);
+  if (stage_ == Stage::kTicket) ticket_ = words_.as<std::uint64_t>()[1];
+  return compare(words_.as<std::uint64_t>()[0]);
+}
+
+bool AcquireOp::compare(std::uint64_t serving) {
+  if (serving == ticket_) return hold();
+  PYRDMA_CHECK(serving, <, ticket_);
+  wait_on();
+  if (locks_->words_.local(locks_->now_serving(index_)) != nullptr) {
+    // The host waits in its own memory: a plain read sees what was released.
+    stage_ = Stage::kWatching;
+    return false;
+  }
+  const std::uint64_t before_us = ticket_ - serving - 1;
+  if (backs_off_ && before_us != 0) {
+    retry_at_ = std::min(deadline_, locks_->manager().env().now() +
+                                        static_cast<Time>(before_us) * locks_->options_.backoff);
+    stage_ = Stage::kBackoff;
+  } else {
+    ask_serving();
+  }
+  return false;
+}
+
+bool AcquireOp::hold() {
+  TicketLocks::Local& local = locks_->locals_[index_];
+  local.has_ticket = true;
+  local.ticket = ticket_;
+  store_release(&locks_->holder_word(index_), ticket_ << 8 | (me_->index() + 1));
+  key_ = AckKey();
+  words_ = MemRef();
+  stage_ = Stage::kHeld;
+  return true;
+}
+
+bool AcquireOp::wait_on() {
+  if (locks_->manager().env().now() < deadline_) return false;
+  locks_->throw_overdue(*me_, index_, *this);
+}
+
+}  // namespace pyrdma::loco

@@ -1,0 +1,183 @@
+#include "systems/loco/ticket_lock.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/remote_word.h"
+
+namespace pyrdma::loco {
+
+TicketLocks::TicketLocks(Manager& manager, std::string name, std::uint64_t count,
+                         const TicketLockOptions& options, std::vector<NodeId> participants)
+    : Channel(manager, std::move(name), std::move(participants)),
+      count_(count),
+      hosts_(Channel::participants().size()),
+      options_(options),
+      words_(*this, "words", (count + hosts_ - 1) / hosts_ * hosts_ * 2, options.placement) {
+  make();
+}
+
+TicketLocks::TicketLocks(Channel& parent, std::string_view name, std::uint64_t count,
+                         const TicketLockOptions& options)
+    : Channel(parent, name),
+      count_(count),
+      hosts_(Channel::participants().size()),
+      options_(options),
+      words_(*this, "words", (count + hosts_ - 1) / hosts_ * hosts_ * 2, options.placement) {
+  make();
+}
+
+TicketLocks::~TicketLocks() = default;
+
+void TicketLocks::make() {
+  if (count_ == 0) {
+    throw Error(ErrorCode::kInvalidArgument, "'" + name() + "' has no locks; give it one or more");
+  }
+  locals_ = std::make_unique<Local[]>(count_);
+  holders_ = add_region("holders", count_ * 8);
+  expect_region("holders", count_ * 8);
+  join();
+}
+
+// The two words of a lock are atomic_vars of one host, which lie next to each other there.
+std::uint64_t TicketLocks::next_ticket(std::uint64_t i) const {
+  return i / hosts_ * 2 * hosts_ + i % hosts_;
+}
+
+std::uint64_t& TicketLocks::holder_word(std::uint64_t i) const {
+  return reinterpret_cast<std::uint64_t*>(holders_.data)[i];
+}
+
+AcquireOp TicketLocks::start_acquire(Caller& me, std::uint64_t i) { return {*this, me, i, false}; }
+
+void TicketLocks::acquire(Caller& me, std::uint64_t i) {
+  AcquireOp op(*this, me, i, true);
+  const auto held = [&] {
+    if (op.poll()) return true;
+    manager().turn();
+    return op.poll();
+  };
+  while (!manager().env().poll_until(held, op.wakes_at())) op.wait_on();
+}
+
+AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence,
+                            std::span<fabric::WorkRequest> before) {
+  check_holder(me, i);
+  this->fence(me, i, fence);
+  Local& local = locals_[i];
+  store_release(&holder_word(i), std::uint64_t{0});
+  const std::uint32_t place = local.serving.load(std::memory_order_relaxed);
+  const bool waited_for = local.next.load(std::memory_order_relaxed) != place + 1;
+  AckKey key = waited_for && local.handovers < options_.max_handovers
+                   ? hand_over(me, i, fence, before)
+                   : move_on(me, i, before);
+  local.serving.store(place + 1, std::memory_order_release);
+  return key;
+}
+
+void TicketLocks::fence(Caller& me, std::uint64_t i, Fence fence) {
+  fabric::Status status = fabric::Status::kSuccess;
+  if (manager().options().mutant == Mutant::k1) [[unlikely]]
+    return;
+  if (fence == Fence::kPair) me.fence_pair(host_of(i));
+  if (fence == Fence::kThread) status = me.fence_thread();
+  if (fence == Fence::kGlobal) status = me.fence_global();
+  if (status == fabric::Status::kSuccess) return;
+  throw Error(ErrorCode::kUnavailable,
+              "lock " + std::to_string(i) + " of '" + name() +
+                  "' is kept: operations before its release failed (" + to_string(status) +
+                  "); see to what it protects, then release it with Fence::kNone",
+              false);
+}
+
+// The next thread uses other queue pairs than this one, so an order within this one's is of no use
+// to it: it waits until the writes are placed.
+AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, Fence fence,
+                              std::span<fabric::WorkRequest> before) {
+  Local& local = locals_[i];
+  AckKey key;
+  if (!before.empty()) key = me.post(host_of(i), before);
+  local.placed = fence == Fence::kPair ? me.mark(host_of(i), key) : Mark();
+  ++local.handovers;
+  return key;
+}
+
+AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, std::span<fabric::WorkRequest> before) {
+  Local& local = locals_[i];
+  const NodeId host = host_of(i);
+  MemRef next = me.block(8);
+  *next.as<std::uint64_t>() = local.ticket + 1;
+  const fabric::Sge from = next.sge(8);
+  std::array<fabric::WorkRequest, 64> requests;
+  PYRDMA_CHECK(before.size(), <, requests.size());
+  std::size_t count = 0;
+  for (const fabric::WorkRequest& request : before) requests[count++] = request;
+  fabric::WorkRequest& write = requests[count++];
+  write.opcode = fabric::Opcode::kWrite;
+  write.sges = &from;
+  write.sge_count = 1;
+  write.remote_addr = words_.at(host).addr + words_.offset_of(now_serving(i));
+  write.rkey = words_.at(host).rkey;
+  AckKey key = me.post(host, {requests.data(), count});
+  key.keep(std::move(next));
+  local.has_ticket = false;
+  local.handovers = 0;
+  return key;
+}
+
+void TicketLocks::check_holder(Caller& me, std::uint64_t i) {
+  PYRDMA_CHECK(i, <, count_);
+  if ((holder_word(i) & 0xff) == me.index() + 1) [[likely]]
+    return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "caller " + std::to_string(me.index()) + " of node " + std::to_string(self()) +
+                  " released lock " + std::to_string(i) + " of '" + name() +
+                  "' without holding it; " + find_holder(me, i, me.silent_peers()));
+}
+
+std::string TicketLocks::find_holder(Caller& me, std::uint64_t i,
+                                     const std::vector<NodeId>& silent) {
+  for (const NodeId node : participants()) {
+    if (std::find(silent.begin(), silent.end(), node) != silent.end()) continue;
+    MemRef word = me.block(8);
+    AckKey key = me.read(node, remote(node, 0), i * 8, word.sge(8));
+    if (key.wait() != fabric::Status::kSuccess) continue;
+    const std::uint64_t holder = *word.as<std::uint64_t>();
+    if (holder == 0) continue;
+    return "caller " + std::to_string((holder & 0xff) - 1) + " of node " + std::to_string(node) +
+           " holds it, with ticket " + std::to_string(holder >> 8);
+  }
+  return "no node that answers holds it";
+}
+
+void TicketLocks::throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op) {
+  const std::vector<NodeId> silent = me.silent_peers();
+  const NodeId host = host_of(i);
+  std::string served = "unknown", nodes;
+  if (std::find(silent.begin(), silent.end(), host) == silent.end()) {
+    served = std::to_string(words_.load(me, now_serving(i)));
+  }
+  for (const NodeId node : silent) nodes += ' ' + std::to_string(node);
+  const bool queued = op.stage_ == AcquireOp::Stage::kLocalQueue;
+  throw Error(
+      ErrorCode::kTimeout,
+      "node " + std::to_string(self()) + " waited " +
+          std::to_string(manager().options().patience / kMillisecond) + " ms for lock " +
+          std::to_string(i) + " of '" + name() + "' at node " + std::to_string(host) +
+          (queued ? ", behind threads of its own" : ", ticket " + std::to_string(op.ticket_)) +
+          "; ticket " + served + " is served; " + find_holder(me, i, silent) +
+          (nodes.empty() ? "; all nodes answer" : "; no answer from node" + nodes),
+      false);
+}
+
+void TicketLocks::throw_unreachable(std::uint64_t i, fabric::Status status) const {
+  throw Error(ErrorCode::kUnavailable,
+              "lock " + std::to_string(i) + " of '" + name() + "' is at node " +
+                  std::to_string(host_of(i)) + ", which does not answer (" + to_string(status) +
+                  "): it was killed or cut off",
+              false);
+}
+
+}  // namespace pyrdma::loco

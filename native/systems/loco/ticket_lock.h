@@ -1,0 +1,154 @@
+// Ticket locks over network memory (paper, section 5.4; Mellor-Crummey and Scott, 1991).
+//
+// A node takes a ticket by a remote fetch-and-add on next_ticket, and has the lock while
+// now_serving, which each release moves on, equals its ticket. Both words are atomic_vars, next to
+// each other at one host. The threads of a node queue among themselves first, by a ticket lock in
+// its own memory, so that a node has one ticket per lock at most; a release hands the lock to the
+// next thread of the node without the network, a bounded number of times in a row.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "systems/loco/atomic_var.h"
+
+namespace pyrdma::loco {
+
+/// What a release orders before itself: what the caller did to this lock's host (pair), to all
+/// nodes (thread), or what all callers of this node did (global); see Caller. With none, the caller
+/// has seen to it that what the lock protects is placed.
+enum class Fence : std::uint8_t { kNone, kPair, kThread, kGlobal };
+
+struct TicketLockOptions {
+  Placement placement = Placement::kHost;  // of the two words; kDevice: only the network reads them
+  std::uint32_t max_handovers = 16;        // to threads of one node in a row, while others may wait
+  Time backoff = 1 * kMicrosecond;  // of blocking acquires, per ticket between the next and ours
+};
+
+class TicketLocks;
+
+/// An acquisition under way, so that one thread can have many. Movable, of the thread of its
+/// caller. Once started it is polled until it holds: a ticket cannot be given back, so dropping it
+/// before leaves the lock to nobody, which the others report.
+class AcquireOp {
+ public:
+  AcquireOp() = default;
+
+  /// True once the caller holds the lock. Never blocks, and makes no progress by itself where
+  /// callers poll: Manager::turn() and the waits do. Throws Error(kUnavailable) when the lock's
+  /// host does not answer, and Error(kTimeout) after the manager's patience, naming the lock, the
+  /// ticket that is served, who has it, and the nodes that do not answer.
+  bool poll();
+  bool held() const { return stage_ == Stage::kHeld; }
+  std::uint64_t index() const { return index_; }
+  /// When poll() is to be called again though nothing has happened on this node.
+  Time wakes_at() const { return stage_ == Stage::kBackoff ? retry_at_ : deadline_; }
+
+ private:
+  friend class TicketLocks;
+  enum class Stage : std::uint8_t {
+    kNone,
+    kLocalQueue,  // other threads of this node are before
+    kHandover,    // handed over; the releaser's writes are on their way
+    kTicket,      // next_ticket and now_serving asked for
+    kServing,     // now_serving asked for
+    kWatching,    // now_serving is in this node's memory
+    kBackoff,
+    kHeld
+  };
+  AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool backs_off);
+  bool enter();
+  bool answered();
+  bool compare(std::uint64_t serving);
+  void ask_ticket();
+  void ask_serving();
+  bool hold();
+  bool wait_on();  // false; throws when the patience is over
+
+  TicketLocks* locks_ = nullptr;
+  Caller* me_ = nullptr;
+  std::uint64_t index_ = 0;
+  std::uint64_t ticket_ = 0;
+  std::uint32_t place_ = 0;  // in the node's queue
+  Stage stage_ = Stage::kNone;
+  bool backs_off_ = false;
+  Time retry_at_ = 0, deadline_ = 0;
+  MemRef words_;  // now_serving, ticket; before the key, which ends first
+  AckKey key_;
+};
+
+/// Lock i is at participant i modulo their number.
+class TicketLocks : public Channel {
+ public:
+  TicketLocks(Manager& manager, std::string name, std::uint64_t count,
+              const TicketLockOptions& options = {}, std::vector<NodeId> participants = {});
+  TicketLocks(Channel& parent, std::string_view name, std::uint64_t count,
+              const TicketLockOptions& options = {});
+  ~TicketLocks() override;
+
+  std::uint64_t count() const { return count_; }
+  NodeId host_of(std::uint64_t i) const { return words_.host_of(i); }
+
+  /// Blocks until the caller holds lock i. Not recursive. What was released before is visible to
+  /// plain reads, local or remote. Throws as AcquireOp::poll() does. Cost: a round trip when nobody
+  /// holds it, none when a thread of this node hands it over, and a read now and then while
+  /// waiting.
+  void acquire(Caller& me, std::uint64_t i);
+  /// The same without blocking: poll the result. Does not back off.
+  [[nodiscard]] AcquireOp start_acquire(Caller& me, std::uint64_t i);
+
+  /// Gives lock i, which the caller holds, back. Does not block with Fence::kNone or kPair. The key
+  /// may be dropped; its status says whether the release reached the lock's host. `before`:
+  /// requests to that host, posted with one doorbell in front of the release, such as the write of
+  /// what the lock protects; kPair orders them too; the caller keeps their buffers until the key is
+  /// done. Throws Error(kInvalidArgument), naming lock and holder, when the caller does not hold
+  /// it; and Error(kUnavailable), still holding it, when the fence fails. Cost: a write, or, handed
+  /// over under kPair behind writes, a read of no bytes, which the next thread waits for.
+  AckKey release(Caller& me, std::uint64_t i, Fence fence,
+                 std::span<fabric::WorkRequest> before = {});
+
+ private:
+  friend class AcquireOp;
+  /// A lock as the threads of this node see it; owned by the one whose place is served.
+  struct alignas(kCacheLine) Local {
+    std::atomic<std::uint32_t> next{0}, serving{0};  // places in the node's queue
+    bool has_ticket = false;                         // the node holds the lock
+    std::uint32_t handovers = 0;                     // since the ticket was taken
+    std::uint64_t ticket = 0;
+    Mark placed;  // what the last holder wrote is placed when this is reached
+  };
+
+  void make();
+  std::uint64_t next_ticket(std::uint64_t i) const;
+  std::uint64_t now_serving(std::uint64_t i) const { return next_ticket(i) + hosts_; }
+  std::uint64_t& holder_word(std::uint64_t i) const;
+  void check_holder(Caller& me, std::uint64_t i);
+  void fence(Caller& me, std::uint64_t i, Fence fence);
+  AckKey hand_over(Caller& me, std::uint64_t i, Fence fence, std::span<fabric::WorkRequest> before);
+  AckKey move_on(Caller& me, std::uint64_t i, std::span<fabric::WorkRequest> before);
+  std::string find_holder(Caller& me, std::uint64_t i, const std::vector<NodeId>& silent);
+  [[noreturn]] void throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op);
+  [[noreturn]] void throw_unreachable(std::uint64_t i, fabric::Status status) const;
+
+  std::uint64_t count_;
+  std::uint64_t hosts_;
+  TicketLockOptions options_;
+  AtomicVars words_;
+  LocalRegion holders_;  // who on this node holds which lock: for reports of all nodes
+  std::unique_ptr<Local[]> locals_;
+};
+
+/// One lock, at the first participant.
+class TicketLock : public TicketLocks {
+ public:
+  TicketLock(Manager& manager, std::string name, const TicketLockOptions& options = {},
+             std::vector<NodeId> participants = {})
+      : TicketLocks(manager, std::move(name), 1, options, std::move(participants)) {}
+  TicketLock(Channel& parent, std::string_view name, const TicketLockOptions& options = {})
+      : TicketLocks(parent, name, 1, options) {}
+  void acquire(Caller& me) { TicketLocks::acquire(me, 0); }
+  AckKey release(Caller& me, Fence fence) { return TicketLocks::release(me, 0, fence); }
+};
+
+}  // namespace pyrdma::loco
