@@ -1,0 +1,157 @@
+// The shared queue: each value comes out once, in order; full and empty are outcomes.
+#include "systems/loco/shared_queue.h"
+
+#include <array>
+#include <map>
+#include <mutex>
+
+#include "base/error.h"
+#include "check/check.h"
+#include "systems/loco/barrier.h"
+#include "systems/loco/worlds_test.h"
+
+namespace pyrdma::loco {
+namespace {
+
+using Queues = LocoWorlds;
+INSTANTIATE_TEST_SUITE_P(Worlds, Queues, loco_worlds(),
+                         [](const auto& param) { return param.param; });
+
+struct Wide {
+  std::array<std::uint64_t, 13> words;
+};
+Wide wide(std::uint64_t value) {
+  Wide all;
+  all.words.fill(value);
+  return all;
+}
+
+TEST_P(Queues, EmptyAndFullAreOutcomesAndOrderIsKept) {
+  run(3, [&](Manager& manager) {
+    SharedQueueOf<std::uint64_t> queue(manager, "q", 5);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    EXPECT_FALSE(queue.try_pop(me));
+    barrier.wait(me);
+    for (std::uint64_t round = 0; round < 9; ++round) {  // entries wrap around
+      if (manager.self() == round % 3) {
+        for (std::uint64_t i = 0; i < 5; ++i) EXPECT_TRUE(queue.try_push(me, 10 * round + i));
+      }
+      barrier.wait(me);
+      EXPECT_FALSE(queue.try_push(me, 99));
+      barrier.wait(me);
+      if (manager.self() == (round + 1) % 3) {
+        for (std::uint64_t i = 0; i < 5; ++i) EXPECT_EQ(queue.try_pop(me), 10 * round + i);
+      }
+      barrier.wait(me);
+      EXPECT_FALSE(queue.try_pop(me));
+      barrier.wait(me);
+    }
+  });
+}
+
+// Everybody pushes and pops at once, into a queue that is mostly full or empty.
+TEST_P(Queues, EachValueComesOutOnceAndInItsProducersOrder) {
+  constexpr std::uint64_t kEach = 60;
+  std::mutex mutex;
+  std::map<std::uint64_t, int> seen;
+  ManagerOptions options;
+  options.callers = 2;
+  run(
+      3,
+      [&](Manager& manager) {
+        SharedQueueOf<Wide> queue(manager, "q", 4);
+        Barrier barrier(manager, "bar");
+        manager.wait_for_ready();
+        barrier.wait(manager.caller(0));
+        {
+          const auto pusher = manager.env().spawn("pusher", [&] {
+            for (std::uint64_t i = 1; i <= kEach; ++i) {
+              const Wide value = wide(manager.self() * 1000 + i);
+              if (i % 2 == 0 || !queue.try_push(manager.caller(1), value)) {
+                queue.push(manager.caller(1), value);
+              }
+            }
+          });
+          std::map<std::uint64_t, std::uint64_t> last;
+          for (std::uint64_t i = 1; i <= kEach; ++i) {
+            std::optional<Wide> value =
+                i % 2 == 0 ? queue.try_pop(manager.caller(0)) : std::nullopt;
+            if (!value) value = queue.pop(manager.caller(0));
+            for (const std::uint64_t word : value->words) EXPECT_EQ(word, value->words[0]);
+            const std::uint64_t from = value->words[0] / 1000, number = value->words[0] % 1000;
+            EXPECT_GT(number, last[from]);
+            last[from] = number;
+            const std::lock_guard lock(mutex);
+            EXPECT_EQ(++seen[value->words[0]], 1);
+          }
+        }
+        barrier.wait(manager.caller(0));
+        EXPECT_FALSE(queue.try_pop(manager.caller(0)));
+        barrier.wait(manager.caller(0));
+      },
+      options);
+  EXPECT_EQ(seen.size(), 3 * kEach);
+}
+
+// Virtual time orders the history truly.
+TEST(QueueHistory, IsThatOfAFifoQueue) {
+  fabric::sim::SimOptions options = sim_options(3, true, 7);
+  options.faults.enable(Fault::delay, 4);
+  fabric::sim::SimCluster cluster(options);
+  check::History history;
+  cluster.run([&](Env& env) {
+    Manager manager(env, {});
+    SharedQueueOf<std::uint64_t> queue(manager, "q", 3);
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    const auto who = static_cast<std::int32_t>(env.node());
+    for (std::int64_t i = 1; i <= 40; ++i) {
+      const std::int64_t value = env.node() * 100 + i;
+      history.invoke(env.now(), who, check::Function::kEnq, {}, check::Value::integer(value));
+      const bool done = queue.try_push(me, static_cast<std::uint64_t>(value));
+      history.complete(env.now(), who, done ? check::EventType::kOk : check::EventType::kFail,
+                       check::Function::kEnq, {}, {});
+      history.invoke(env.now(), who, check::Function::kDeq, {}, {});
+      const auto popped = queue.try_pop(me);
+      history.complete(env.now(), who, check::EventType::kOk, check::Function::kDeq, {},
+                       popped ? check::Value::integer(static_cast<std::int64_t>(*popped))
+                              : check::Value::none());
+    }
+    manager.leave();
+  });
+  const check::Verdict verdict = check::check_history(history, "queue");
+  EXPECT_EQ(verdict.answer, check::Answer::kYes) << verdict.text;
+}
+
+TEST(QueueErrors, SizesOutOfBoundsAndDeadNodesAreNamed) {
+  fabric::sim::SimCluster cluster(sim_options(2, true));
+  ManagerOptions options;
+  options.patience = 30 * kMillisecond;
+  std::string error;
+  cluster.run([&](Env& env) {
+    Manager manager(env, options);
+    EXPECT_THROW(SharedQueue(manager, "none", 0, 8), Error);
+    EXPECT_THROW(SharedQueue(manager, "wide", 1, 1000), Error);
+    SharedQueueOf<std::uint64_t> queue(manager, "q", 1);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    barrier.wait(me);
+    if (env.node() == 1) {
+      cluster.kill(1);
+      env.sleep_until(kForever);
+    }
+    try {
+      queue.pop(me);  // nobody is left to push
+    } catch (const Error& thrown) {
+      error = thrown.what();
+    }
+  });
+  EXPECT_NE(error.find("an empty queue to be pushed to; no answer from node 1"), std::string::npos)
+      << error;
+}
+
+}  // namespace
+}  // namespace pyrdma::loco
