@@ -1,10 +1,8 @@
 #include <pybind11/stl.h>
 
-#include <numeric>
-
 #include "bindings/bind.h"
 #include "bindings/faults.h"
-#include "bindings/session.h"
+#include "bindings/worlds.h"
 #include "fabric/sim/cluster.h"
 
 namespace pyrdma::bindings {
@@ -14,24 +12,7 @@ namespace {
 namespace sim = fabric::sim;
 using namespace py::literals;
 
-class SimWorld final : public World {
- public:
-  explicit SimWorld(sim::SimOptions options) : cluster(std::move(options)) {}
-  const char* fabric() const override { return "sim"; }
-  NodeId nodes() const override { return cluster.nodes(); }
-  std::vector<NodeId> local_nodes() const override {
-    std::vector<NodeId> all(cluster.nodes());
-    std::iota(all.begin(), all.end(), NodeId{0});
-    return all;
-  }
-  Env& env(NodeId node) override { return cluster.env(node); }
-  void run(FunctionRef<void(Env&)> per_node) override { cluster.run(per_node); }
-  void request_stop() override { cluster.request_stop(); }
-  void kill(NodeId node) override { cluster.kill(node); }
-  bool simulated() const override { return true; }
-
-  sim::SimCluster cluster;
-};
+using SimWorld = ClusterWorld<sim::SimCluster>;
 
 class SimSession final : public Session {
  public:
@@ -73,7 +54,7 @@ std::shared_ptr<SimSession> make_cluster(std::uint32_t nodes,
   options.time_limit = time_limit_ns > 0 ? time_limit_ns : kForever;
   options.memory = memory_model(memory);
   options.faults = FaultOptions::from_values(faults);
-  return std::make_shared<SimSession>(std::make_unique<SimWorld>(std::move(options)));
+  return std::make_shared<SimSession>(std::make_unique<SimWorld>("sim", true, std::move(options)));
 }
 
 py::list parameters() {

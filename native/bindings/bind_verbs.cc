@@ -1,10 +1,9 @@
 // Clusters over real RDMA devices, and what devices there are.
 #include <pybind11/stl.h>
 
-#include <numeric>
-
 #include "bindings/bind.h"
 #include "bindings/waiting.h"
+#include "bindings/worlds.h"
 #include "fabric/verbs/cluster.h"
 #include "fabric/verbs/connection.h"
 
@@ -14,50 +13,8 @@ namespace {
 
 namespace verbs = fabric::verbs;
 
-/// All nodes as threads of this process.
-class VerbsWorld final : public World {
- public:
-  explicit VerbsWorld(const verbs::VerbsOptions& options) : cluster_(options) {}
-  const char* fabric() const override { return "verbs"; }
-  NodeId nodes() const override { return cluster_.nodes(); }
-  std::vector<NodeId> local_nodes() const override {
-    std::vector<NodeId> all(cluster_.nodes());
-    std::iota(all.begin(), all.end(), NodeId{0});
-    return all;
-  }
-  Env& env(NodeId node) override { return cluster_.env(node); }
-  void run(FunctionRef<void(Env&)> per_node) override { cluster_.run(per_node); }
-  void request_stop() override { cluster_.request_stop(); }
-  void kill(NodeId node) override { cluster_.kill(node); }
-  bool simulated() const override { return false; }
-
- private:
-  verbs::VerbsCluster cluster_;
-};
-
-/// This process is one node.
-class VerbsNodeWorld final : public World {
- public:
-  VerbsNodeWorld(const std::string& session, NodeId node, std::uint32_t nodes,
-                 const std::string& token, const verbs::Wish& wish)
-      : node_(node), nodes_(nodes), native_(session, node, nodes, token, wish) {}
-  const char* fabric() const override { return "verbs"; }
-  NodeId nodes() const override { return nodes_; }
-  std::vector<NodeId> local_nodes() const override { return {node_}; }
-  Env& env(NodeId /*node*/) override { return native_.env(); }
-  void run(FunctionRef<void(Env&)> per_node) override { per_node(native_.env()); }
-  void request_stop() override { native_.request_stop(); }
-  void kill(NodeId /*node*/) override {
-    throw Error(ErrorCode::kInvalidArgument,
-                "a node process is killed from outside: end the process");
-  }
-  bool simulated() const override { return false; }
-  const verbs::Choice& choice() const { return native_.choice(); }
-
- private:
-  NodeId node_, nodes_;
-  verbs::VerbsNode native_;
-};
+using VerbsWorld = ClusterWorld<verbs::VerbsCluster>;
+using VerbsNodeWorld = NodeWorld<verbs::VerbsNode>;
 
 class VerbsClusterSession final : public Session {
  public:
@@ -68,7 +25,7 @@ class VerbsNodeSession final : public Session {
  public:
   explicit VerbsNodeSession(std::unique_ptr<VerbsNodeWorld> world) : Session(std::move(world)) {}
   std::string choice() {
-    return call([this] { return static_cast<VerbsNodeWorld&>(world()).choice().reason; });
+    return call([this] { return static_cast<VerbsNodeWorld&>(world()).native.choice().reason; });
   }
 };
 
@@ -169,6 +126,7 @@ void bind_verbs(py::module_& module) {
                        int gid_index, const std::string& address) {
              const py::gil_scoped_release release;
              return std::make_shared<VerbsClusterSession>(std::make_unique<VerbsWorld>(
+                 "verbs", false,
                  verbs::VerbsOptions{nodes, seed, wish_of(device, port, gid_index, address)}));
            }),
            py::arg("nodes"), py::arg("seed") = 1, py::arg("device") = "", py::arg("port") = 0,
@@ -180,29 +138,18 @@ void bind_verbs(py::module_& module) {
                        const std::string& address) {
              const py::gil_scoped_release release;
              return std::make_shared<VerbsNodeSession>(std::make_unique<VerbsNodeWorld>(
-                 session, node, nodes, token, wish_of(device, port, gid_index, address)));
+                 "verbs", session, node, nodes, token, wish_of(device, port, gid_index, address)));
            }),
            py::arg("session"), py::arg("node"), py::arg("nodes"), py::arg("token"),
            py::arg("device") = "", py::arg("port") = 0, py::arg("gid_index") = -1,
            py::arg("address") = "")
       .def_property_readonly("choice", &VerbsNodeSession::choice,
                              "Which device, port and GID are used, and why.");
-  py::class_<verbs::Session>(here, "Session",
-                             "The controller's end of a run whose nodes are processes.")
-      .def(py::init([](std::uint32_t nodes, std::uint64_t seed, const std::string& address) {
-             return std::make_unique<verbs::Session>(verbs::SessionOptions{nodes, seed, address});
-           }),
-           py::arg("nodes"), py::arg("seed") = 1, py::arg("address") = "127.0.0.1")
-      .def_property_readonly("name", &verbs::Session::name)
-      .def_property_readonly("token", &verbs::Session::token)
-      .def_property_readonly("nodes", &verbs::Session::nodes)
-      .def_property_readonly("dead_nodes", &verbs::Session::dead_nodes,
-                             "Nodes whose process ended without leaving.")
-      .def_property_readonly("all_attached", &verbs::Session::all_attached)
-      .def_property_readonly("now_ns", &verbs::Session::now)
-      .def("incarnation", &verbs::Session::incarnation, py::arg("node"))
-      .def("end", &verbs::Session::end, py::arg("node"), "The node's process has ended.")
-      .def("request_stop", &verbs::Session::request_stop);
+  bind_controller<verbs::Session>(here).def(
+      py::init([](std::uint32_t nodes, std::uint64_t seed, const std::string& address) {
+        return std::make_unique<verbs::Session>(verbs::SessionOptions{nodes, seed, address});
+      }),
+      py::arg("nodes"), py::arg("seed") = 1, py::arg("address") = "127.0.0.1");
   bind_connections(here);
   here.def("problem", &verbs::provider_problem,
            "Why no device can be opened, as far as build and libraries go; empty when none.");
