@@ -176,7 +176,10 @@ Status Nic::execute(Message& message, QueuePairCore& target, Picos now, bool dup
       return Status::kSuccess;
     }
     case Opcode::kRead: {
-      if (message.total == 0) return Status::kSuccess;
+      if (message.total == 0) {  // touches no memory, but completes behind the writes before it
+        if (memory_.mutation != MemoryMutation::kReadsDoNotDrain) drain(*message.initiator);
+        return Status::kSuccess;
+      }
       const Region* region =
           accessible(message, target, message.remote_addr, message.total, kRemoteRead);
       if (region == nullptr) return Status::kRemoteAccess;
