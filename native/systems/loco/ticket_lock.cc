@@ -59,7 +59,12 @@ void TicketLocks::acquire(Caller& me, std::uint64_t i) {
     manager().turn();
     return op.poll();
   };
-  while (!manager().env().poll_until(held, op.wakes_at())) op.wait_on();
+  while (!op.held()) {
+    const Time until = op.wakes_at();
+    const bool woken =
+        manager().env().poll_until([&] { return held() || op.wakes_at() != until; }, until);
+    if (!woken) op.wait_on();
+  }
 }
 
 AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence,

@@ -1,0 +1,237 @@
+// Ticket locks: exclusion across nodes and threads, hand-over, fences, and what goes wrong.
+#include "systems/loco/ticket_lock.h"
+
+#include <map>
+
+#include "base/error.h"
+#include "systems/loco/barrier.h"
+#include "systems/loco/shared_region.h"
+#include "systems/loco/worlds_test.h"
+
+namespace pyrdma::loco {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Worlds, LocoWorlds, loco_worlds(),
+                         [](const auto& param) { return param.param; });
+
+std::string error_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// Reads a word that is nobody's to count atomically, and writes it back one higher.
+void add_one(Caller& me, SharedRegion& region, NodeId at, Fence fence, TicketLocks& locks,
+             std::uint64_t lock) {
+  MemRef word = me.block(8);
+  EXPECT_EQ(region.read(me, at, 0, word.sge(8)).wait(), fabric::Status::kSuccess);
+  ++*word.as<std::uint64_t>();
+  AckKey key = region.write(me, at, 0, word.sge(8));
+  key.keep(std::move(word));
+  if (fence == Fence::kNone) {
+    EXPECT_EQ(me.fence_thread(), fabric::Status::kSuccess);
+  }
+  locks.release(me, lock, fence);
+}
+
+void count_under_a_lock(Manager& manager, Fence fence, NodeId data,
+                        const TicketLockOptions& options) {
+  TicketLocks locks(manager, "locks", 4, options);
+  SharedRegion region(manager, "data", 8);
+  Barrier barrier(manager, "bar");
+  manager.wait_for_ready();
+  constexpr std::uint64_t kRounds = 40;
+  const auto body = [&](Caller& me) {
+    for (std::uint64_t i = 0; i < kRounds; ++i) {
+      locks.acquire(me, 1);
+      add_one(me, region, data, fence, locks, 1);
+    }
+  };
+  {
+    const auto second = manager.env().spawn("second", [&] { body(manager.caller(1)); });
+    body(manager.caller(0));
+  }
+  Caller& me = manager.caller(0);
+  barrier.wait(me);
+  MemRef word = me.block(8);
+  EXPECT_EQ(region.read(me, data, 0, word.sge(8)).wait(), fabric::Status::kSuccess);
+  EXPECT_EQ(*word.as<std::uint64_t>(), 2 * kRounds * manager.nodes());
+  barrier.wait(me);
+}
+
+ManagerOptions two_callers() {
+  ManagerOptions options;
+  options.callers = 2;
+  return options;
+}
+
+TEST_P(LocoWorlds, ThePairFenceSufficesForDataAtTheLocksHost) {
+  run(
+      3, [](Manager& manager) { count_under_a_lock(manager, Fence::kPair, 1, {}); }, two_callers());
+}
+
+TEST_P(LocoWorlds, TheThreadFenceSufficesForDataAnywhere) {
+  run(
+      3, [](Manager& manager) { count_under_a_lock(manager, Fence::kThread, 2, {}); },
+      two_callers());
+}
+
+TEST_P(LocoWorlds, NoFenceSufficesAfterOnesOwn) {
+  run(
+      3, [](Manager& manager) { count_under_a_lock(manager, Fence::kNone, 0, {}); }, two_callers());
+}
+
+TEST_P(LocoWorlds, TheGlobalFenceAndNoHandovers) {
+  TicketLockOptions options;
+  options.max_handovers = 0;
+  options.backoff = 0;
+  run(
+      3, [&](Manager& manager) { count_under_a_lock(manager, Fence::kGlobal, 0, options); },
+      two_callers());
+}
+
+TEST_P(LocoWorlds, WordsOnTheNic) {
+  TicketLockOptions options;
+  options.placement = Placement::kDevice;
+  run(
+      2, [&](Manager& manager) { count_under_a_lock(manager, Fence::kPair, 1, options); },
+      two_callers());
+}
+
+// One thread drives many acquisitions, two of them of one lock.
+TEST_P(LocoWorlds, OneThreadWaitsForManyLocks) {
+  run(3, [](Manager& manager) {
+    constexpr std::uint64_t kLocks = 7, kRounds = 20;
+    TicketLocks locks(manager, "locks", kLocks);
+    SharedRegion region(manager, "data", 8 * kLocks);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    for (std::uint64_t round = 0; round < kRounds; ++round) {
+      // Every node in the same order, and one at a time of lock 0: no deadlock.
+      std::vector<AcquireOp> window;
+      for (std::uint64_t lock = 0; lock < kLocks; ++lock) {
+        window.push_back(locks.start_acquire(me, lock));
+        me.wait_until([&] { return window.back().poll(); }, "a lock");
+        EXPECT_EQ(window.back().index(), lock);
+      }
+      AcquireOp again = locks.start_acquire(me, 0);
+      EXPECT_FALSE(again.poll());
+      AckKey released;
+      for (std::uint64_t lock = 0; lock < kLocks; ++lock) {
+        MemRef word = me.block(8);
+        const NodeId host = locks.host_of(lock);
+        EXPECT_EQ(region.read(me, host, 8 * lock, word.sge(8)).wait(), fabric::Status::kSuccess);
+        ++*word.as<std::uint64_t>();
+        fabric::WorkRequest write;
+        const fabric::Sge from = word.sge(8);
+        write.opcode = fabric::Opcode::kWrite;
+        write.sges = &from;
+        write.sge_count = 1;
+        write.remote_addr = region.at(host).addr + 8 * lock;
+        write.rkey = region.at(host).rkey;
+        AckKey key = locks.release(me, lock, Fence::kPair, {&write, 1});
+        EXPECT_EQ(key.wait(), fabric::Status::kSuccess);
+      }
+      me.wait_until([&] { return again.poll(); }, "a lock");
+      EXPECT_EQ(locks.release(me, 0, Fence::kPair).wait(), fabric::Status::kSuccess);
+    }
+    barrier.wait(me);
+    for (std::uint64_t lock = 0; lock < kLocks; ++lock) {
+      MemRef word = me.block(8);
+      EXPECT_EQ(region.read(me, locks.host_of(lock), 8 * lock, word.sge(8)).wait(),
+                fabric::Status::kSuccess);
+      EXPECT_EQ(*word.as<std::uint64_t>(), 3 * kRounds);
+    }
+    barrier.wait(me);
+  });
+}
+
+TEST_P(LocoWorlds, AStrangersReleaseNamesLockAndHolder) {
+  run(2, [](Manager& manager) {
+    TicketLock lock(manager, "lock");
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    if (manager.self() == 1) lock.acquire(me);
+    barrier.wait(me);
+    if (manager.self() == 0) {
+      EXPECT_EQ(error_of([&] { lock.release(me, Fence::kPair); }),
+                "caller 0 of node 0 released lock 0 of 'lock' without holding it; caller 0 of node "
+                "1 holds it, with ticket 0");
+    }
+    barrier.wait(me);
+    if (manager.self() == 1) lock.release(me, Fence::kPair);
+    barrier.wait(me);
+    EXPECT_NE(error_of([&] { lock.release(me, Fence::kPair); }).find("no node that answers holds"),
+              std::string::npos);
+    barrier.wait(me);
+  });
+}
+
+TEST_P(LocoWorlds, ALockThatIsNeverGivenBackIsReported) {
+  ManagerOptions options;
+  options.patience = 300 * kMillisecond;
+  run(
+      2,
+      [](Manager& manager) {
+        TicketLocks locks(manager, "locks", 2);
+        Barrier barrier(manager, "bar");
+        manager.wait_for_ready();
+        Caller& me = manager.caller(0);
+        if (manager.self() == 1) locks.acquire(me, 1);
+        barrier.wait(me);
+        if (manager.self() == 0) {
+          const std::string error = error_of([&] { locks.acquire(me, 1); });
+          EXPECT_NE(error.find("node 0 waited 300 ms for lock 1 of 'locks' at node 1, ticket 1; "
+                               "ticket 0 is served; caller 0 of node 1 holds it, with ticket 0; "
+                               "all nodes answer"),
+                    std::string::npos)
+              << error;
+        } else {
+          Env& env = manager.env();
+          const Time until = env.now() + 400 * kMillisecond;
+          while (env.now() < until) {
+            manager.turn();
+            env.sleep_until(env.now() + kMillisecond);
+          }
+        }
+        barrier.wait(me);
+      },
+      options);
+}
+
+TEST(LocoFaults, ADeadHolderIsNamed) {
+  fabric::sim::SimCluster cluster(sim_options(3, true));
+  std::map<NodeId, std::string> errors;
+  ManagerOptions options;
+  options.patience = 50 * kMillisecond;
+  cluster.run([&](Env& env) {
+    Manager manager(env, options);
+    TicketLocks locks(manager, "locks", 3);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    if (env.node() == 2) locks.acquire(me, 0);
+    barrier.wait(me);
+    if (env.node() == 2) {
+      cluster.kill(2);
+      env.sleep_until(kForever);
+    }
+    errors[env.node()] = error_of([&] { locks.acquire(me, env.node() == 0 ? 0 : 2); });
+    env.sleep_until(env.now() + kSecond);  // the others find it alive
+  });
+  EXPECT_NE(errors[0].find("ticket 0 is served; no node that answers holds it; no answer from node "
+                           "2"),
+            std::string::npos)
+      << errors[0];
+  EXPECT_NE(errors[1].find("lock 2 of 'locks' is at node 2, which does not answer"),
+            std::string::npos)
+      << errors[1];
+}
+
+}  // namespace
+}  // namespace pyrdma::loco
