@@ -175,10 +175,14 @@ bool Manager::progress() {
     return false;
   }
   std::array<fabric::Completion, kBatch> batch;
-  const std::size_t count = completions_->poll(batch);
-  for (std::size_t i = 0; i < count; ++i) complete(batch[i]);
+  std::size_t count = 0, all = 0;
+  do {  // until the queue is empty: no completion that is there already wakes a waiter again
+    count = completions_->poll(batch);
+    for (std::size_t i = 0; i < count; ++i) complete(batch[i]);
+    all += count;
+  } while (count == kBatch);
   polling_.store(false, std::memory_order_release);
-  return count != 0;
+  return all != 0;
 }
 
 void Manager::complete(const fabric::Completion& completion) {
