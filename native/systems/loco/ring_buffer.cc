@@ -1,0 +1,216 @@
+#include "systems/loco/ring_buffer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/remote_word.h"
+#include "systems/loco/checksum.h"
+
+namespace pyrdma::loco {
+
+namespace {
+
+std::uint64_t padded(std::uint64_t bytes, std::uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+std::uint64_t RingBuffer::size_of(std::uint64_t bytes) {
+  return padded(kFrame + padded(bytes, 8), kUnit);
+}
+
+RingBuffer::RingBuffer(Manager& manager, std::string name, NodeId writer, std::uint64_t capacity,
+                       std::vector<NodeId> participants)
+    : Channel(manager, std::move(name), std::move(participants)),
+      writer_(writer),
+      capacity_(capacity),
+      mutant_(manager.options().mutant),
+      acks_(*this, "acks") {
+  make();
+}
+
+RingBuffer::RingBuffer(Channel& parent, std::string_view name, NodeId writer,
+                       std::uint64_t capacity)
+    : Channel(parent, name),
+      writer_(writer),
+      capacity_(capacity),
+      mutant_(manager().options().mutant),
+      acks_(*this, "acks") {
+  make();
+}
+
+void RingBuffer::make() {
+  if (capacity_ < 4 * kUnit || capacity_ % kUnit != 0) {
+    throw Error(ErrorCode::kInvalidArgument, "ring buffer '" + name() + "' has a capacity of " +
+                                                 std::to_string(capacity_) +
+                                                 " bytes; it must be a multiple of 16, from 64");
+  }
+  // The writer's copy is the source of its writes: a message in flight stays where it is, since its
+  // place is used again only when all readers are done with it.
+  ring_ = add_region("ring", capacity_);
+  expect_region("ring", capacity_);
+  join();
+}
+
+std::uint64_t RingBuffer::head_word(std::uint64_t position, std::uint32_t length) const {
+  // One more than the position's number, so that fresh memory holds no message.
+  return (position / kUnit + 1) << 32 | length;
+}
+
+std::uint64_t RingBuffer::tail_word(std::uint64_t position, std::uint32_t length,
+                                    std::span<const std::byte> bytes) const {
+  if (mutant_ == Mutant::k7) [[unlikely]]
+    return head_word(position, length);  // a flag
+  return mix64(checksum(bytes) ^ mix64(position + 1) ^ length);
+}
+
+std::uint64_t RingBuffer::frame(std::uint64_t position, std::uint32_t length,
+                                std::span<const std::byte> bytes) {
+  std::byte* at = ring_.data + position % capacity_;
+  const std::uint64_t words = padded(bytes.size(), 8);
+  const std::uint64_t head = head_word(position, length);
+  std::memcpy(at, &head, sizeof head);
+  at += sizeof head;
+  if (words != 0) std::memset(at + words - 8, 0, 8);
+  if (!bytes.empty()) std::memcpy(at, bytes.data(), bytes.size());
+  const std::uint64_t tail = tail_word(position, length, {at, words});
+  std::memcpy(at + words, &tail, sizeof tail);
+  return position + size_of(bytes.size());
+}
+
+// Where a message of that size begins: behind the last one, or at the ring's start.
+std::uint64_t RingBuffer::begin_of(std::uint64_t bytes) const {
+  const std::uint64_t left = capacity_ - end_ % capacity_;
+  return left < size_of(bytes) ? end_ + left : end_;
+}
+
+// Up to where the readers must have come for its bytes to be free.
+std::uint64_t RingBuffer::freed_by(std::uint64_t bytes) const {
+  const std::uint64_t to = begin_of(bytes) + size_of(bytes);
+  return to - std::min(to, capacity_);
+}
+
+std::optional<std::uint64_t> RingBuffer::try_broadcast(Caller& me,
+                                                       std::span<const std::byte> message) {
+  PYRDMA_CHECK(writer_, ==, self());
+  if (message.size() > max_message()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "a message of " + std::to_string(message.size()) +
+                    " bytes does not fit ring buffer '" + name() + "'; it takes up to " +
+                    std::to_string(max_message()) + ": raise its capacity");
+  }
+  const std::uint64_t begin = begin_of(message.size());
+  if (!acknowledged(freed_by(message.size()))) return std::nullopt;
+  me.manager().env().charge_copy(message.size());
+  const std::uint64_t from = end_;
+  if (begin != end_) frame(end_, kSkip, {});
+  end_ = frame(begin, static_cast<std::uint32_t>(message.size()), message);
+  push(me, from, begin, kFrame + padded(message.size(), 8));
+  return end_;
+}
+
+// `bytes` at `begin`, and before them a mark at `from` if that is elsewhere. No byte is written
+// that no reader waits for: placed late, it would meet the next lap.
+void RingBuffer::push(Caller& me, std::uint64_t from, std::uint64_t begin, std::uint64_t bytes) {
+  for (const NodeId reader : participants()) {
+    if (reader == self()) continue;
+    fabric::Sge sges[2];
+    fabric::WorkRequest requests[2];
+    std::size_t count = 0;
+    const auto add = [&](std::uint64_t position, std::uint64_t length) {
+      const std::uint64_t offset = position % capacity_;
+      sges[count] = ring_.sge(offset, static_cast<std::uint32_t>(length));
+      fabric::WorkRequest& request = requests[count];
+      request.opcode = fabric::Opcode::kWrite;
+      request.sges = &sges[count];
+      request.sge_count = 1;
+      request.remote_addr = remote(reader, 0).addr + offset;
+      request.rkey = remote(reader, 0).rkey;
+      ++count;
+    };
+    if (from != begin) add(from, kFrame);
+    add(begin, bytes);
+    me.post(reader, {requests, count});
+  }
+}
+
+std::uint64_t RingBuffer::broadcast(Caller& me, std::span<const std::byte> message) {
+  while (true) {
+    if (const std::optional<std::uint64_t> end = try_broadcast(me, message)) return *end;
+    wait_for_readers(me, freed_by(message.size()), "room in");
+  }
+}
+
+bool RingBuffer::acknowledged(std::uint64_t position) {
+  for (const NodeId reader : participants()) {
+    if (reader != writer_ && *acks_.row(rank_of(reader)).try_load() < position) return false;
+  }
+  return true;
+}
+
+std::string RingBuffer::unacknowledged(std::uint64_t position) {
+  std::string readers;
+  for (const NodeId reader : participants()) {
+    if (reader != writer_ && *acks_.row(rank_of(reader)).try_load() < position) {
+      readers += ' ' + std::to_string(reader);
+    }
+  }
+  return readers;
+}
+
+void RingBuffer::wait_acknowledged(Caller& me, std::uint64_t position) {
+  wait_for_readers(me, position, "acknowledgements in");
+}
+
+void RingBuffer::wait_for_readers(Caller& me, std::uint64_t position, const char* what) {
+  try {
+    me.wait_until([&] { return acknowledged(position); }, what);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTimeout) throw;
+    throw Error(ErrorCode::kTimeout,
+                std::string(error.what()) + "; " + what + " ring buffer '" + name() +
+                    "' is held up by reader" + unacknowledged(position),
+                false);
+  }
+}
+
+std::optional<std::span<const std::byte>> RingBuffer::next(Caller& me) {
+  Env& env = me.manager().env();
+  env.charge(Cost::kPredicate);
+  while (true) {
+    const std::byte* at = ring_.data + at_ % capacity_;
+    const std::uint64_t head = load_acquire(reinterpret_cast<const std::uint64_t*>(at));
+    const auto length = static_cast<std::uint32_t>(head);
+    if (head != head_word(at_, length)) return std::nullopt;
+    const bool skip = length == kSkip;
+    const std::uint64_t bytes = skip ? 0 : length;
+    const std::uint64_t size = size_of(bytes);
+    if (size > capacity_ - at_ % capacity_) return std::nullopt;  // of a payload long gone
+    // Copied before it is tested: the test then holds for what the caller gets.
+    const std::uint64_t words = padded(bytes, 8);
+    copy_.resize(words);
+    if (words != 0) std::memcpy(copy_.data(), at + sizeof head, words);
+    const std::uint64_t tail =
+        load_acquire(reinterpret_cast<const std::uint64_t*>(at + sizeof head + words));
+    if (tail != tail_word(at_, length, copy_)) return std::nullopt;
+    at_ += skip ? capacity_ - at_ % capacity_ : size;
+    if (skip) continue;
+    env.charge_copy(bytes);
+    if (mutant_ == Mutant::k8) [[unlikely]] {
+      acknowledge(me);  // before anybody has copied the bytes
+      return std::span(at + sizeof head, bytes);
+    }
+    return std::span<const std::byte>(copy_.data(), bytes);
+  }
+}
+
+void RingBuffer::acknowledge(Caller& me) {
+  if (told_ == at_) return;
+  told_ = at_;
+  acks_.store_mine(at_);
+  acks_.mine().push_to(me, writer_);
+}
+
+}  // namespace pyrdma::loco

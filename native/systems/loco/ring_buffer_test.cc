@@ -1,0 +1,123 @@
+// The ring buffer: property L6 (each reader's sequence is a prefix of the writer's; nothing lost,
+// doubled, torn or overwritten), over memory that places bytes late and out of order.
+#include "systems/loco/ring_buffer.h"
+
+#include "base/error.h"
+#include "systems/loco/barrier.h"
+#include "systems/loco/worlds_test.h"
+
+namespace pyrdma::loco {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Worlds, LocoWorlds, loco_worlds(),
+                         [](const auto& param) { return param.param; });
+
+/// Message `i`: of its own length, every byte its own.
+std::vector<std::byte> message(std::uint64_t i) {
+  std::vector<std::byte> bytes(mix64(i) % 200);
+  for (std::size_t b = 0; b < bytes.size(); ++b) bytes[b] = static_cast<std::byte>(mix64(i) + b);
+  return bytes;
+}
+
+/// Node 0 sends `count` messages; the others read all and look at each `later`. Returns how many
+/// were not what was sent.
+std::uint64_t broadcast_all(Manager& manager, std::uint64_t count, Time later = 0) {
+  RingBuffer ring(manager, "ring", 0, 1024);
+  Barrier barrier(manager, "bar");
+  manager.wait_for_ready();
+  Caller& me = manager.caller(0);
+  std::uint64_t wrong = 0;
+  if (manager.self() == 0) {
+    std::uint64_t end = 0;
+    for (std::uint64_t i = 0; i < count; ++i) end = ring.broadcast(me, message(i));
+    ring.wait_acknowledged(me, end);
+    EXPECT_TRUE(ring.acknowledged(end));
+    EXPECT_EQ(ring.unacknowledged(end), "");
+  } else {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      std::optional<std::span<const std::byte>> got;
+      me.wait_until([&] { return (got = ring.next(me)).has_value(); }, "a message");
+      if (later != 0) manager.env().sleep_until(manager.env().now() + later);
+      const std::vector<std::byte> want = message(i);
+      wrong += !std::equal(got->begin(), got->end(), want.begin(), want.end());
+      if (i % 3 == 2 || i + 1 == count) ring.acknowledge(me);
+    }
+    EXPECT_FALSE(ring.next(me).has_value());
+  }
+  barrier.wait(me);
+  return wrong;
+}
+
+TEST_P(LocoWorlds, ARingBringsEveryMessageToEveryReader) {
+  run(3, [&](Manager& manager) { EXPECT_EQ(broadcast_all(manager, 400), 0U); });
+}
+
+/// How many messages were wrong in five seeds of weak memory with the bug.
+std::int64_t wrong_with(Mutant mutant, Time later) {
+  std::int64_t wrong = 0;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    fabric::sim::SimCluster cluster(sim_options(2, true, seed));
+    ManagerOptions options;
+    options.mutant = mutant;
+    cluster.run([&](Env& env) {
+      Manager manager(env, options);
+      const std::uint64_t found = broadcast_all(manager, 200, later);
+      if (env.node() == 1) wrong += static_cast<std::int64_t>(found);
+      manager.leave();
+    });
+  }
+  return wrong;
+}
+
+TEST(LocoMutants, ATailThatIsAFlagIsKilled) {  // 7
+  EXPECT_EQ(wrong_with(Mutant::kNone, 0), 0);
+  EXPECT_GT(wrong_with(Mutant::k7, 0), 0);
+}
+
+TEST(LocoMutants, AnAcknowledgementBeforeTheCopyIsKilled) {  // 8
+  EXPECT_EQ(wrong_with(Mutant::kNone, 20 * kMicrosecond), 0);
+  EXPECT_GT(wrong_with(Mutant::k8, 20 * kMicrosecond), 0);
+}
+
+TEST_P(LocoWorlds, AReaderThatDoesNotAcknowledgeIsNamed) {
+  ManagerOptions options;
+  options.patience = 500 * kMillisecond;
+  run(
+      3,
+      [&](Manager& manager) {
+        RingBuffer ring(manager, "ring", 0, 256);
+        Barrier barrier(manager, "bar");
+        manager.wait_for_ready();
+        Caller& me = manager.caller(0);
+        const Time start = manager.env().now();
+        const std::vector<std::byte> bytes(64);
+        if (manager.self() == 0) {
+          std::string error;
+          try {
+            for (int i = 0; i < 10; ++i) ring.broadcast(me, bytes);
+          } catch (const Error& e) {
+            error = e.what();
+          }
+          EXPECT_NE(error.find("ring buffer 'ring' is held up by reader 2"), std::string::npos)
+              << error;
+          try {
+            ring.broadcast(me, std::vector<std::byte>(121));
+          } catch (const Error& e) {
+            error = e.what();
+          }
+          EXPECT_NE(error.find("121 bytes does not fit"), std::string::npos) << error;
+          EXPECT_FALSE(ring.try_broadcast(me, bytes).has_value());
+        } else if (manager.self() == 1) {
+          for (int i = 0; i < 3; ++i) {
+            me.wait_until([&] { return ring.next(me).has_value(); }, "a message");
+          }
+          ring.acknowledge(me);
+        }
+        manager.env().sleep_until(start + 700 * kMillisecond);  // the writer's patience
+        barrier.wait(me);
+      },
+      options);
+}
+
+}  // namespace
+}  // namespace pyrdma::loco
