@@ -26,6 +26,13 @@ std::size_t mapped_segments() {
   return count;
 }
 
+/// A child takes its time on a busy machine, and who waits for the keys of an ended node gives up.
+void await_attached(const Session& session, Env& env, std::uint32_t incarnation) {
+  ASSERT_TRUE(env.poll_until(
+      [&] { return session.incarnation(1) == incarnation && session.all_attached(); },
+      env.now() + 20 * kSecond));
+}
+
 Status write_once(Objects& objects, Env& env) {
   EXPECT_TRUE(objects.qp->write(objects.region->sge(64, 8), objects.remote, 0));
   return objects.complete(env).status;
@@ -50,6 +57,7 @@ TEST(ShmRestart, ARestartedNodeIsAnotherPeer) {
   std::size_t segments = 0;
   for (std::uint32_t incarnation = 0; incarnation < 8; ++incarnation) {
     Child child(role("victim", session, 1));
+    await_attached(session, env, incarnation);
     Objects objects(env, incarnation);
     EXPECT_EQ(session.incarnation(1), incarnation);
     EXPECT_EQ(write_once(objects, env), Status::kSuccess);
@@ -78,6 +86,7 @@ TEST(ShmRestart, AQueuePairOfTheLastIncarnationStaysDead) {
   session.end(1);
   // In use again before the old queue pair has noticed anything.
   Child second(role("victim", session, 1));
+  await_attached(session, env, 1);
   Objects after(env, 1);
   EXPECT_EQ(write_once(before, env), Status::kRetryExceeded);
   EXPECT_EQ(write_once(after, env), Status::kSuccess);
