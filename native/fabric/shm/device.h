@@ -108,16 +108,24 @@ class ShmDevice final : public Device {
     return static_cast<std::uint32_t>(released_[qp_slot(qp_num)].load(std::memory_order_acquire));
   }
   void set_released(std::uint32_t qp_num, std::uint32_t position) {
-    released_[qp_slot(qp_num)].store((std::uint64_t{qp_num} << 32) | position,
-                                     std::memory_order_release);
+    released_[qp_slot(qp_num)].store(word_of(qp_num, position), std::memory_order_release);
   }
+  /// By the poller, which may be another thread than the one that resets the queue pair: a reset
+  /// has released all, and is not undone.
   void release(std::uint32_t qp_num, std::uint32_t position) {
-    const std::uint64_t now = released_[qp_slot(qp_num)].load(std::memory_order_relaxed);
+    std::atomic<std::uint64_t>& released = released_[qp_slot(qp_num)];
+    std::uint64_t now = released.load(std::memory_order_relaxed);
     const bool later = static_cast<std::int32_t>(position - static_cast<std::uint32_t>(now)) > 0;
-    if (now >> 32 == qp_num && later) set_released(qp_num, position);
+    if (now >> 32 == qp_num && later) {
+      released.compare_exchange_strong(now, word_of(qp_num, position), std::memory_order_release,
+                                       std::memory_order_relaxed);
+    }
   }
 
  private:
+  static std::uint64_t word_of(std::uint32_t qp_num, std::uint32_t position) {
+    return std::uint64_t{qp_num} << 32 | position;
+  }
   void check_count(const char* what, std::uint64_t value, std::uint64_t least,
                    std::uint64_t most) const;
 
