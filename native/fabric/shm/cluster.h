@@ -1,8 +1,11 @@
 // Nodes that share the memory of one machine. The initiator's CPU plays the NIC, so one-sided
 // requests need nothing of the target's threads. Three entry points:
 //   Session     the controller's end of a run whose nodes are processes: keeps the shared control
-//   segment alive ShmNode     one node, in its own process ShmCluster  all nodes as threads of this
-//   process (tests, thread sanitizer); same face as sim::SimCluster
+//               segment alive
+//   ShmNode     one node, in its own process
+//   ShmCluster  all nodes as threads of this process (tests, thread sanitizer); same face as
+//               sim::SimCluster
+//
 // Nothing here has a name in the file system: segments are memory files that die with the last
 // process that maps them, whatever killed it.
 #pragma once
