@@ -57,6 +57,7 @@ class Manager {
   const ManagerOptions& options() const { return options_; }
   Caller& caller(std::uint32_t index) { return *callers_.at(index); }
   NetworkMemory& memory() { return *memory_; }
+  fabric::ProtectionDomain& domain() { return *pd_; }
 
   /// Blocks until every channel of this node has met its peers. Throws Error(kTimeout), naming the
   /// channels and who is missing, and Error(kInvalidArgument) when two endpoints do not match, with

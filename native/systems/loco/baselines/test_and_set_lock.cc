@@ -1,0 +1,92 @@
+#include "systems/loco/baselines/test_and_set_lock.h"
+
+#include <array>
+
+#include "base/assert.h"
+#include "base/error.h"
+
+namespace pyrdma::loco {
+
+TestAndSetLocks::TestAndSetLocks(Manager& manager, std::string name, std::uint64_t count,
+                                 std::vector<NodeId> participants, Placement placement)
+    : Channel(manager, std::move(name), std::move(participants)),
+      words_(*this, "words", count, placement) {
+  join();
+}
+
+TestAndSetLocks::TestAndSetLocks(Channel& parent, std::string_view name, std::uint64_t count,
+                                 Placement placement)
+    : Channel(parent, name), words_(*this, "words", count, placement) {
+  join();
+}
+
+void TestAndSetLocks::acquire(Caller& me, std::uint64_t i) {
+  TestAndSetOp op = start_acquire(me, i);
+  me.wait_until([&] { return op.poll(); }, "a test-and-set lock");
+}
+
+AckKey TestAndSetLocks::release(Caller& me, std::uint64_t i,
+                                std::span<fabric::WorkRequest> before) {
+  PYRDMA_CHECK(i, <, count());
+  const NodeId host = host_of(i);
+  MemRef zero = me.block(8);
+  *zero.as<std::uint64_t>() = 0;
+  const fabric::Sge from = zero.sge(8);
+  std::array<fabric::WorkRequest, 64> requests;
+  PYRDMA_CHECK(before.size(), <, requests.size());
+  std::size_t posted = 0;
+  for (const fabric::WorkRequest& request : before) requests[posted++] = request;
+  fabric::WorkRequest& write = requests[posted++];
+  write.opcode = fabric::Opcode::kWrite;
+  write.sges = &from;
+  write.sge_count = 1;
+  write.remote_addr = words_.at(host).addr + words_.offset_of(i);
+  write.rkey = words_.at(host).rkey;
+  AckKey key = me.post(host, {requests.data(), posted});
+  key.keep(std::move(zero));
+  return key;
+}
+
+TestAndSetOp::TestAndSetOp(TestAndSetLocks& locks, Caller& me, std::uint64_t index)
+    : locks_(&locks), me_(&me), index_(index) {
+  PYRDMA_CHECK(index, <, locks.count());
+  deadline_ = locks.manager().env().now() + locks.manager().options().patience;
+  old_ = me.block(8);
+  try_once();
+}
+
+void TestAndSetOp::try_once() {
+  const std::uint64_t owner = (std::uint64_t{locks_->self()} + 1) << 8 | me_->index();
+  key_ = locks_->words_.compare_swap(*me_, index_, 0, owner, old_);
+}
+
+bool TestAndSetOp::poll() {
+  Env& env = locks_->manager().env();
+  env.charge(Cost::kPredicate);
+  if (held_) return true;
+  if (!key_.query()) return false;
+  const std::string lock = "lock " + std::to_string(index_) + " of '" + locks_->name() +
+                           "' at node " + std::to_string(locks_->host_of(index_));
+  if (key_.status() != fabric::Status::kSuccess) {
+    throw Error(ErrorCode::kUnavailable,
+                lock + ": the node does not answer (" + to_string(key_.status()) + ")", false);
+  }
+  const std::uint64_t owner = *old_.as<std::uint64_t>();
+  if (owner == 0) {
+    key_ = AckKey();
+    old_ = MemRef();
+    return held_ = true;
+  }
+  if (env.now() >= deadline_) {
+    throw Error(ErrorCode::kTimeout,
+                lock + " was not given back within " +
+                    std::to_string(locks_->manager().options().patience / kMillisecond) +
+                    " ms; caller " + std::to_string(owner & 0xff) + " of node " +
+                    std::to_string((owner >> 8) - 1) + " holds it",
+                false);
+  }
+  try_once();
+  return false;
+}
+
+}  // namespace pyrdma::loco

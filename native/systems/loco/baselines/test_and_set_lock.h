@@ -1,0 +1,60 @@
+// A model of the locks of Sherman (Wang et al., SIGMOD 2022): a word per lock, taken by comparing
+// and swapping over the network until that succeeds, given back by a write of zero. Not fair, and
+// every try of every waiter meets the word. Its local queues are left out: LOCO's own paper (7.2)
+// compares with the test-and-set design.
+#pragma once
+#include <span>
+
+#include "systems/loco/atomic_var.h"
+
+namespace pyrdma::loco {
+
+class TestAndSetLocks;
+
+/// A try under way; as AcquireOp of ticket_lock.h, but that it may be dropped between tries.
+class TestAndSetOp {
+ public:
+  TestAndSetOp() = default;
+  /// True once the caller holds the lock; posts the next try when one has failed. Never blocks.
+  /// Throws Error(kUnavailable) when the lock's host does not answer, and Error(kTimeout) after the
+  /// manager's patience.
+  bool poll();
+  bool held() const { return held_; }
+
+ private:
+  friend class TestAndSetLocks;
+  TestAndSetOp(TestAndSetLocks& locks, Caller& me, std::uint64_t index);
+  void try_once();
+
+  TestAndSetLocks* locks_ = nullptr;
+  Caller* me_ = nullptr;
+  std::uint64_t index_ = 0;
+  bool held_ = false;
+  Time deadline_ = 0;
+  MemRef old_;
+  AckKey key_;
+};
+
+/// Lock i is at participant i modulo their number. The word holds the owner, for reports.
+class TestAndSetLocks : public Channel {
+ public:
+  TestAndSetLocks(Manager& manager, std::string name, std::uint64_t count,
+                  std::vector<NodeId> participants = {}, Placement placement = Placement::kHost);
+  TestAndSetLocks(Channel& parent, std::string_view name, std::uint64_t count,
+                  Placement placement = Placement::kHost);
+
+  std::uint64_t count() const { return words_.count(); }
+  NodeId host_of(std::uint64_t i) const { return words_.host_of(i); }
+  void acquire(Caller& me, std::uint64_t i);
+  [[nodiscard]] TestAndSetOp start_acquire(Caller& me, std::uint64_t i) { return {*this, me, i}; }
+  /// Gives the lock back behind `before`, requests to the lock's host, all with one doorbell:
+  /// Sherman's combined write and unlock. Orders nothing else. The caller keeps the buffers of
+  /// `before` until the key is done.
+  AckKey release(Caller& me, std::uint64_t i, std::span<fabric::WorkRequest> before = {});
+
+ private:
+  friend class TestAndSetOp;
+  AtomicVars words_;
+};
+
+}  // namespace pyrdma::loco
