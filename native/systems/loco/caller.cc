@@ -86,6 +86,8 @@ void Caller::wait_for_room(std::uint64_t requests) {
 }
 
 void Caller::fence_pair(NodeId peer) {
+  std::unique_lock<Mutex> lock(posting_, std::defer_lock);
+  if (shared_) lock.lock();
   Lane& lane = *lanes_[peer];
   if (lane.completed.load(std::memory_order_acquire) < lane.last_flush) lane.fence_next = true;
 }
