@@ -17,7 +17,7 @@ from .errors import CompletionError, Error, Exhausted, InvalidArgument, Timeout,
 from .experiment import Axis, Experiment, Point, Row
 
 if TYPE_CHECKING:
-    from . import claims, data, decide, faults, figures, profiles, units, verbs, workload
+    from . import claims, data, decide, faults, figures, loco, profiles, units, verbs, workload
     from .cluster import Cluster
     from .data import Data
     from .profiles import Profile
@@ -46,6 +46,7 @@ __all__ = [
     "decide",
     "faults",
     "figures",
+    "loco",
     "profiles",
     "units",
     "verbs",
@@ -58,6 +59,7 @@ _MODULES = (
     "decide",
     "faults",
     "figures",
+    "loco",
     "profiles",
     "units",
     "verbs",

@@ -266,7 +266,7 @@ def _nanoseconds(duration_s: float) -> int:
     return round(duration_s * 1e9)
 
 
-class _InProcess(Cluster):
+class InProcess(Cluster):
     """A cluster whose nodes live in this process."""
 
     def __init__(self, nodes: int, seed: int, cluster: Any) -> None:
@@ -304,7 +304,7 @@ class _InProcess(Cluster):
             native_cluster.close()
 
 
-class SimulatedCluster(_InProcess):
+class SimulatedCluster(InProcess):
     """Nodes, NICs and a network in virtual time; see `Cluster.sim`."""
 
     fabric = "sim"
@@ -390,7 +390,7 @@ class SimulatedCluster(_InProcess):
         return int(self._open.fingerprint)
 
 
-class ThreadCluster(_InProcess):
+class ThreadCluster(InProcess):
     """Nodes as threads of this process, over shared memory or a device; see `Cluster.local`."""
 
     def __init__(

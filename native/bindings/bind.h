@@ -14,5 +14,7 @@ void bind_shm(pybind11::module_& module);
 void bind_verbs(pybind11::module_& module);  // real devices
 void bind_check(pybind11::module_& module);
 void bind_fuzz(pybind11::module_& module);
+void bind_loco(pybind11::module_& module);
+void bind_loco_objects(pybind11::module_& loco);  // locks, queues, stores
 
 }  // namespace pyrdma::bindings

@@ -11,4 +11,5 @@ PYBIND11_MODULE(_core, module) {
   pyrdma::bindings::bind_measure(module);
   pyrdma::bindings::bind_check(module);
   pyrdma::bindings::bind_fuzz(module);
+  pyrdma::bindings::bind_loco(module);
 }
