@@ -1,0 +1,67 @@
+// A channel of one's own, against the installed headers: a counter that every node adds to without
+// waiting, and anybody sums. It stands on LOCO's table: each node counts in its own row, which it
+// alone writes, and pushes it to the others.
+#include <cstring>
+
+#include "base/error.h"
+#include "measure/workload.h"
+#include "systems/loco/barrier.h"
+
+namespace {
+
+using namespace pyrdma;
+
+class ShardedCounter : public loco::Channel {
+ public:
+  ShardedCounter(loco::Manager& manager, std::string name)
+      : Channel(manager, std::move(name)), table_(*this, "sst") {
+    join();
+  }
+  /// Counts here at once; the others see it when the push arrives.
+  loco::AckKey add(loco::Caller& me, std::int64_t n) {
+    table_.store_mine(mine_ += n);
+    return table_.push_broadcast(me);
+  }
+  /// All that has arrived here. Never more than was added.
+  std::int64_t sum() {
+    std::int64_t all = 0;
+    for (std::uint32_t rank = 0; rank < table_.rows(); ++rank) all += *table_.row(rank).try_load();
+    return all;
+  }
+
+ private:
+  loco::Sst<std::int64_t> table_;
+  std::int64_t mine_ = 0;
+};
+
+/// Every node adds `adds` times; after a barrier all see the same sum.
+class CountTogether final : public measure::Workload {
+ public:
+  std::span<const measure::ParameterSpec> parameters() const override {
+    static const std::vector<measure::ParameterSpec> specs = {
+        {"adds", std::int64_t{100}, "count", "how often each node adds", 1, 1e9}};
+    return specs;
+  }
+  void run(Env& env, const measure::Params& params, measure::Recorder& recorder) override {
+    loco::ManagerOptions options;
+    options.name = params.key("count_together");
+    loco::Manager manager(env, options);
+    ShardedCounter counter(manager, "counter");
+    loco::Barrier barrier(manager, "barrier");
+    manager.wait_for_ready();
+    loco::Caller& me = manager.caller(0);
+    const Time begin = env.now();
+    for (std::int64_t i = 0; i < params.integer("adds"); ++i) counter.add(me, 1);
+    recorder.add("elapsed", "ns", static_cast<double>(env.now() - begin));
+    barrier.wait(me);
+    recorder.add("sum", "count", static_cast<double>(counter.sum()));
+    manager.leave();
+  }
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) pyrdma::measure::Workload*
+pyrdma_make_workload(const char* name) {
+  return std::strcmp(name, "count_together") == 0 ? new CountTogether : nullptr;
+}
