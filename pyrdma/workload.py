@@ -12,7 +12,17 @@ from typing import ClassVar, Literal
 from .errors import InvalidArgument
 from .experiment import Value
 
-__all__ = ["ControlPath", "Custom", "Idle", "Litmus", "Memcpy", "Soak", "VerbsLoad", "Workload"]
+__all__ = [
+    "ControlPath",
+    "Custom",
+    "Idle",
+    "Litmus",
+    "LocoPower",
+    "Memcpy",
+    "Soak",
+    "VerbsLoad",
+    "Workload",
+]
 
 Parameters = dict[str, Value | list[int]]
 
@@ -173,6 +183,29 @@ class Litmus(Workload):
     locations: str | None = None
     threads: str | None = None
     observed: str | None = None
+
+
+@dataclass(frozen=True)
+class LocoPower(Workload):
+    """The control loop of DC/DC converters: node 0 controls, every other node converts.
+
+    Metrics of node 0, relative to the wanted voltage: ``start_peak``, the most in the first
+    millisecond; of the second half of the run ``ripple``, most minus least, and ``deviation``, root
+    mean square; and ``voltage/NS`` for each turn of the controller in ``trace_ns``. Of every node
+    ``late_turns``: turns of its loop that began a period late.
+
+    Parameters
+    ----------
+    period_us, converter_us
+        Periods of the controller's loop and of the converters'.
+    trace_ns
+        For how long the voltage is a row.
+    """
+
+    native: ClassVar[str] = "loco_power"
+    period_us: int | None = None
+    converter_us: int | None = None
+    trace_ns: int | None = None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ constexpr Entry kBuiltin[] = {
     {"control_path", make_control_path},
     {"idle", make_idle},
     {"litmus", make_litmus},
+    {"loco_power", make_loco_power},
     {"memcpy", make_memcpy},
     {"soak", make_soak},
     {"verbs_load", make_verbs_load},

@@ -1,0 +1,114 @@
+"""The control loop of DC/DC converters at several periods: output voltage (appendix B, figure 7).
+
+The paper runs each for 5 s; here that is the full mode, and 20 ms of virtual time the quick one:
+transients last less than 2 ms, and all that follows repeats. The parameters of the converters are
+not in the paper; native/systems/loco/power_controller.h derives some that are stable up to 40 us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyrdma import Axis, Experiment, Point, Row, figures, workload
+from pyrdma.claims import Claim
+from pyrdma.data import Data
+from pyrdma.decide import Decision
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CONVERTERS = 20
+PERIODS = [10, 20, 30, 35, 40, 45, 50, 60, 80, 100]
+DRAWN = (20, 40, 50, 60, 80)
+STABLE = 0.01  # of the wanted voltage: ripple of an output that has settled
+NAMED = 40  # us, the one period that the paper names
+
+
+def measure(point: Point) -> list[Row]:
+    """Run the loops; the trace becomes rows of ``voltage`` labelled with their time."""
+    load = workload.LocoPower(period_us=point["period"], converter_us=10)
+    with point.cluster(nodes=1 + CONVERTERS) as cluster:
+        result = cluster.run(load, duration_s=point.duration(20e-3, 5.0), timeout_s=7200)
+    rows = []
+    for sample in result.samples:
+        if sample.metric.startswith("voltage/"):
+            at = {"time_us": float(sample.metric.partition("/")[2]) / 1e3}
+            rows.append(Row("voltage", sample.value, "V", at))
+        elif sample.metric in ("start_peak", "ripple", "deviation"):
+            rows.append(Row(sample.metric, sample.value, sample.unit))
+    return rows
+
+
+def stable_period(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Take the longest period up to which every one measured is stable."""
+    ripple = data.series("ripple", "period").sort_index()
+    stable = [int(p) for p in ripple.index if (ripple[ripple.index <= p] < STABLE).all()]
+    if not stable:
+        return Decision(False, None, "no period is stable")
+    return Decision(None, float(max(stable)), f"ripple below {STABLE:.0%} of the wanted voltage")
+
+
+def instability_grows(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Decide: the deviation grows with every longer period that was measured."""
+    above = data.series("deviation", "period").sort_index()
+    above = above[above.index > NAMED]
+    text = ", ".join(f"{p:g} us {v:.2f}" for p, v in above.items())
+    return Decision(bool(above.is_monotonic_increasing), text)
+
+
+def transients(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Decide: above 40 us each start exceeds twice the wanted voltage; none does below."""
+    peak = data.series("start_peak", "period").sort_index()
+    text = ", ".join(f"{p:g} us {v:.2f}" for p, v in peak.items())
+    holds = (peak[peak.index > NAMED] > 2).all() and (peak[peak.index <= NAMED] < 2).all()
+    return Decision(bool(holds), text)
+
+
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - the paper's have no numbers
+    """Draw the voltage over time for some periods, and what remains of it over all of them."""
+    fig, (left, right) = figures.new(1, 2)
+    frame = data.select("voltage")
+    for number, period in enumerate(DRAWN):
+        rows = frame[frame["period"] == period].sort_values("time_us")
+        left.plot(
+            rows["time_us"] / 1e3,
+            rows["value"],
+            label=f"{period} µs",
+            color=figures.style_of(number)["color"],
+            linewidth=1,
+        )
+    left.set(xlabel="Time (ms)", ylabel="Output voltage (V)")
+    left.legend(title="Controller's period", ncols=2, fontsize=7)
+    for number, (metric, label) in enumerate(
+        (("ripple", "ripple, settled"), ("start_peak", "peak at the start"))
+    ):
+        series = data.series(metric, "period")
+        right.plot(
+            series.index.to_list(), series.to_list(), label=label, **figures.style_of(number)
+        )
+    right.axvline(NAMED, color="black", linestyle=":", linewidth=0.8, label="stable to 40 µs (B.2)")
+    right.set(xlabel="Controller's period (µs)", ylabel="Times the wanted voltage")
+    right.legend(fontsize=8)
+    fig.suptitle(f"{CONVERTERS} converters, loops of 10 µs, and one controller")
+    return fig
+
+
+experiment = Experiment(
+    id="loco/fig7",
+    title="DC/DC converters under one controller: output voltage by loop period",
+    profile="c6525-25g",
+    axes={"period": Axis(PERIODS, unit="us")},
+    measure=measure,
+    figure=figure,
+    fabrics=("sim", "verbs"),
+    why_not={"shm": "21 nodes with loops of 10 us need a core each"},
+    max_repetitions=1,
+    decides={
+        "loco/fig7_stable_period": stable_period,
+        "loco/fig7_instability_grows": instability_grows,
+        "loco/fig7_transients": transients,
+        # The period stands in for the latency of the link (B.2).
+        "loco/fig7_latency_requirement": stable_period,
+    },
+)
