@@ -17,7 +17,10 @@ __all__ = [
     "Custom",
     "Idle",
     "Litmus",
+    "LocoBarrier",
+    "LocoLock",
     "LocoPower",
+    "LocoTransactions",
     "Memcpy",
     "Soak",
     "VerbsLoad",
@@ -186,6 +189,58 @@ class Litmus(Workload):
 
 
 @dataclass(frozen=True)
+class LocoBarrier(Workload):
+    """Every node waits at a LOCO barrier again and again (its figure 1b): latency ``barrier``.
+
+    Parameters
+    ----------
+    polling
+        Who polls for completions: a ``thread`` of its own as in the paper, or the ``callers``.
+    warmup_ns, iterations
+        Time before measuring; measured waits, at most.
+    """
+
+    native: ClassVar[str] = "loco_barrier"
+    polling: Literal["thread", "callers"] | None = None
+    warmup_ns: int | None = None
+    iterations: int | None = None
+
+
+@dataclass(frozen=True)
+class LocoLock(Workload):
+    """One lock, at node 0, under which every thread of every node counts a word up.
+
+    The run fails when an increment was lost. Latency ``critical_section``, from one end to the
+    next.
+
+    Parameters
+    ----------
+    system
+        LOCO's ticket lock, or a model of a test-and-set lock or of MPI's window locks.
+    threads
+        Threads of a node, or ranks.
+    fence, handovers, backoff_ns, device_memory
+        LOCO's ticket lock: what a release orders before itself; hand-overs to threads of one
+        node in a row; pause per ticket before the next; whether its words are on the NIC.
+    polling
+        Who polls for completions: a ``thread`` of its own as in the paper, or the ``callers``.
+    warmup_ns, iterations
+        Time before measuring; measured turns per thread, at most.
+    """
+
+    native: ClassVar[str] = "loco_lock"
+    system: Literal["loco", "test_and_set", "mpi_windows"] | None = None
+    threads: int | None = None
+    fence: Literal["pair", "thread", "global"] | None = None
+    handovers: int | None = None
+    backoff_ns: int | None = None
+    device_memory: bool | None = None
+    polling: Literal["thread", "callers"] | None = None
+    warmup_ns: int | None = None
+    iterations: int | None = None
+
+
+@dataclass(frozen=True)
 class LocoPower(Workload):
     """The control loop of DC/DC converters: node 0 controls, every other node converts.
 
@@ -206,6 +261,41 @@ class LocoPower(Workload):
     period_us: int | None = None
     converter_us: int | None = None
     trace_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class LocoTransactions(Workload):
+    """Transfers between two accounts drawn at random, under the locks of both.
+
+    The run fails when the sum of all accounts has changed. Latency ``transaction``.
+
+    Parameters
+    ----------
+    system
+        LOCO's ticket locks and atomic_vars, or a model of MPI's windows.
+    threads
+        Threads of a node, or ranks.
+    accounts
+        Of all nodes together, 8 bytes each.
+    locks_per_thread
+        Locks, times all threads; or windows, of which every rank has one lock.
+    merged
+        MPI's windows without a registration each, to tell what that costs.
+    polling
+        Who polls for completions: a ``thread`` of its own as in the paper, or the ``callers``.
+    warmup_ns, iterations
+        Time before measuring; measured transfers per thread, at most.
+    """
+
+    native: ClassVar[str] = "loco_transactions"
+    system: Literal["loco", "mpi_windows"] | None = None
+    threads: int | None = None
+    accounts: int | None = None
+    locks_per_thread: int | None = None
+    merged: bool | None = None
+    polling: Literal["thread", "callers"] | None = None
+    warmup_ns: int | None = None
+    iterations: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,61 @@
+// What the workloads of LOCO share: a manager per run, and threads that are its callers.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "env/env.h"
+#include "measure/load.h"
+#include "measure/params.h"
+#include "systems/loco/manager.h"
+
+namespace pyrdma::measure {
+
+/// Parameters of every workload that measures for a time on several threads, before its own ones.
+inline std::vector<ParameterSpec> with_loco_parameters(std::vector<ParameterSpec> own) {
+  std::vector<ParameterSpec> specs = {
+      {"threads", std::int64_t{1}, "count", "of a node", 1, 64},
+      {"polling",
+       std::string("callers"),
+       "",
+       "who polls the completion queue: a thread of its own, or the callers",
+       0,
+       0,
+       {"thread", "callers"}},
+      {"warmup_ns", std::int64_t{10'000}, "ns", "not measured, at the beginning", 0, 1e15},
+      {"duration_ns", std::int64_t{1'000'000}, "ns", "measured time; 0: by iterations", 0, 1e15},
+      {"iterations", std::int64_t{0}, "count", "measured turns per thread, at most; 0: by time", 0,
+       1e15},
+  };
+  specs.insert(specs.end(), own.begin(), own.end());
+  return specs;
+}
+
+inline loco::ManagerOptions loco_options(const Params& params) {
+  if (params.integer("duration_ns") == 0 && params.integer("iterations") == 0) {
+    throw_parameter(params, "duration_ns", "and iterations are both 0; give one of them");
+  }
+  loco::ManagerOptions options;
+  options.name = params.key("loco");
+  options.callers = params.count("threads");
+  options.polling = params.choice<loco::Polling>("polling");
+  return options;
+}
+
+inline Window loco_window(Env& env, const Params& params) {
+  return {env.now(), params.integer("warmup_ns"), params.integer("duration_ns"),
+          static_cast<std::uint64_t>(params.integer("iterations"))};
+}
+
+/// Runs body(i) on threads 0 to count-1, thread 0 being the calling one; rethrows what one threw.
+template <class Body>
+void on_threads(Env& env, std::uint32_t count, const Body& body) {
+  std::vector<std::unique_ptr<Thread>> others;
+  for (std::uint32_t i = 1; i < count; ++i) {
+    others.push_back(env.spawn("loco/" + std::to_string(i), [&body, i] { body(i); }));
+  }
+  body(0);
+  for (const auto& thread : others) thread->join();
+}
+
+}  // namespace pyrdma::measure
