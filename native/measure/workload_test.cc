@@ -43,6 +43,13 @@ const std::vector<Case>& cases() {
         {"regions", Int{5}},
         {"region_bytes", Int{8192}}}},
       {"control_path", {{"clients", Int{3}}}},
+      {"loco_barrier", {}},
+      {"loco_lock", {{"threads", Int{2}}, {"fence", Text("thread")}}},
+      {"loco_lock", {{"system", Text("test_and_set")}, {"polling", Text("thread")}}},
+      {"loco_lock", {{"system", Text("mpi_windows")}, {"threads", Int{2}}}},
+      {"loco_transactions", {{"threads", Int{2}}, {"accounts", Int{20}}}},
+      {"loco_transactions",
+       {{"system", Text("mpi_windows")}, {"accounts", Int{7}}, {"locks_per_thread", Int{2}}}},
       {"memcpy", {{"size", Int{100}}, {"footprint_bytes", Int{10000}}}},
       {"idle", {{"threads", Int{2}}, {"duration_ns", Int{10000}}}},
   };

@@ -17,17 +17,22 @@ constexpr std::uint64_t kFree = 0, kExclusive = 1;
 
 MpiWindows::MpiWindows(Manager& manager, std::string name, const MpiWindowsOptions& options)
     : Channel(manager, std::move(name)), options_(options) {
-  if (!options_.merged) {
-    memory_ = std::make_unique<NetworkMemory>(manager.env(), manager.domain(), 1);
-  }
   const std::size_t count = std::size_t{per_node()} * options_.windows;
   const std::uint64_t table_bytes = count * sizeof(RemoteRegion);
   table_ = add_region("table", table_bytes);
   auto* entries = reinterpret_cast<RemoteRegion*>(table_.data);
   for (std::size_t i = 0; i < count; ++i) {
-    NetworkMemory& memory = memory_ ? *memory_ : manager.memory();
-    const LocalRegion& part = own_.emplace_back(memory.allocate(kData + options_.bytes));
-    entries[i] = {part.addr, part.bytes, part.rkey};
+    const std::uint64_t bytes = kData + options_.bytes;
+    if (options_.merged) {
+      const LocalRegion part = manager.memory().allocate(bytes);
+      own_.push_back(part.data);
+      entries[i] = {part.addr, bytes, part.rkey};
+    } else {
+      const auto& part =
+          *memory_.emplace_back(manager.env().device().allocate(manager.domain(), bytes));
+      own_.push_back(part.data());
+      entries[i] = {part.addr(), bytes, part.rkey()};
+    }
   }
   expect_region("table", table_bytes);
   join();
@@ -90,7 +95,7 @@ AckKey MpiWindows::put(Caller& me, std::uint32_t window, std::uint32_t rank, std
 }
 
 const std::byte* MpiWindows::local(std::uint32_t window, std::uint32_t caller) const {
-  return own_[std::size_t{caller} * options_.windows + window].data + kData;
+  return own_[std::size_t{caller} * options_.windows + window] + kData;
 }
 
 void MpiWindows::throw_unreachable(std::uint32_t window, std::uint32_t rank,

@@ -37,7 +37,7 @@ class MpiWindows : public Channel {
     return static_cast<std::uint32_t>(participants().size()) * per_node();
   }
   NodeId node_of(std::uint32_t rank) const { return participants()[rank / per_node()]; }
-  std::uint64_t registrations() const { return memory_ ? memory_->registrations() : 0; }
+  std::size_t registrations() const { return memory_.size(); }
 
   /// MPI_Win_lock(MPI_LOCK_EXCLUSIVE). Blocks. Throws Error(kUnavailable) when the target does not
   /// answer, Error(kTimeout) after the manager's patience.
@@ -61,10 +61,10 @@ class MpiWindows : public Channel {
                                       fabric::Status status) const;
 
   MpiWindowsOptions options_;
-  std::unique_ptr<NetworkMemory> memory_;  // a registration for each allocation
-  std::vector<LocalRegion> own_;           // by caller, then window
-  LocalRegion table_;                      // where they are, for the others to read
-  std::vector<RemoteRegion> parts_;        // of all, by rank, then window
+  std::vector<std::unique_ptr<fabric::MemoryRegion>> memory_;  // one for each part
+  std::vector<const std::byte*> own_;                          // by caller, then window
+  LocalRegion table_;                // where they are, for the others to read
+  std::vector<RemoteRegion> parts_;  // of all, by rank, then window
 };
 
 }  // namespace pyrdma::loco
