@@ -179,6 +179,7 @@ void RingBuffer::wait_for_readers(Caller& me, std::uint64_t position, const char
 std::optional<std::span<const std::byte>> RingBuffer::next(Caller& me) {
   Env& env = me.manager().env();
   env.charge(Cost::kPredicate);
+  if (!acks_.mine().ready()) return std::nullopt;  // nobody could be told
   while (true) {
     const std::byte* at = ring_.data + at_ % capacity_;
     const std::uint64_t head = load_acquire(reinterpret_cast<const std::uint64_t*>(at));

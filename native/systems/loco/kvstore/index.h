@@ -1,0 +1,90 @@
+// A node's index of all keys of the store (paper, section 6): key -> node, slot, counter, under a
+// local reader-writer lock.
+//
+// An open-addressing table with linear probing, in place of the paper's unordered_map, which takes
+// about 56 bytes for a key: 16 bytes for an entry at a load of at most 0.8 are 20 bytes for a key.
+#pragma once
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/rng.h"
+#include "systems/loco/kvstore/rw_lock.h"
+
+namespace pyrdma::loco {
+
+using Key = std::uint64_t;
+
+/// Where a key's value is.
+struct Location {
+  NodeId node = 0;  // below 255
+  std::uint32_t slot = 0;
+  std::uint32_t counter = 0;  // modulo 2^24: how often the slot was filled
+  bool operator==(const Location&) const = default;
+};
+
+constexpr std::uint32_t kCounterMask = (1U << 24) - 1;
+
+/// The hash of the store's keys (CityHash64 in the paper).
+inline std::uint64_t hash_of(Key key) { return mix64(key); }
+
+/// Keys 0 to `count`-1, spread over nodes in turn, whose first locations anybody can compute.
+struct Spread {
+  std::uint64_t count = 0;
+  std::vector<NodeId> nodes;
+  Location of(Key key) const {
+    return {nodes[key % nodes.size()], static_cast<std::uint32_t>(key / nodes.size()), 1};
+  }
+};
+
+class Index {
+ public:
+  /// Room for `keys` keys, 20 bytes each. Pages that hold none take no memory.
+  Index(Env& env, std::uint64_t keys);
+
+  // Any thread.
+  std::optional<Location> find(Key key);
+  /// Adds or replaces. Throws Error(kExhausted), with the number, when there are too many keys.
+  void set(Key key, const Location& location);
+  void erase(Key key);
+  /// The keys of `spread` are in the index from now on, as computed instead of stored: several
+  /// nodes that share one machine then need no table of millions of entries each. Before any use.
+  void begin_with(Spread spread) { spread_ = std::move(spread); }
+  /// Starts to bring the key's entry into the cache.
+  void prefetch(Key key) const { __builtin_prefetch(&table_[home_of(key)]); }
+
+  std::uint64_t size() const { return used_; }  // entries of the table
+  std::uint64_t bytes() const { return slots_ * sizeof(Entry); }
+
+ public:
+  struct Entry {
+    Key key;
+    std::uint32_t slot;
+    std::uint32_t counter : 24;
+    std::uint32_t owner : 8;  // node + 1; 0: the entry is free
+  };
+  static_assert(sizeof(Entry) == 16);
+  static constexpr std::uint32_t kErased = 0;  // counter of a computed key that was erased
+
+  std::uint64_t home_of(Key key) const {
+    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(hash_of(key)) * slots_ >> 64);
+  }
+  Entry* at(Key key) const;
+  void put(Key key, const Location& location);
+  void free_entry(Entry* entry);
+
+  RwLock lock_;
+  Env& env_;
+  std::uint64_t keys_, slots_;
+  std::uint64_t used_ = 0;
+  Spread spread_;
+  struct Free {
+    void operator()(Entry* table) const { std::free(table); }
+  };
+  std::unique_ptr<Entry[], Free> table_;  // calloc
+};
+
+}  // namespace pyrdma::loco

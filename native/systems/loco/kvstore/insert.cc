@@ -1,0 +1,35 @@
+// Insertion (paper, section 6): under the key's lock, the value into a free slot of this node, not
+// yet valid; then the location into all indices; then the valid bit, which is where it linearises.
+#include "base/remote_word.h"
+#include "systems/loco/kvstore/store.h"
+
+namespace pyrdma::loco {
+
+bool KvOperation::insert_locked() {
+  std::uint32_t number = 0;
+  if (!store_->take_slot(number)) return unlock(Outcome::kFull);
+  const std::uint64_t state =
+      load_acquire(reinterpret_cast<const std::uint64_t*>(store_->slot(number)));
+  std::uint32_t counter = static_cast<std::uint32_t>((state >> 1) + 1) & kCounterMask;
+  if (counter == 0) counter = 1;
+  at_ = {store_->self(), number, counter};
+  store_->manager().env().charge_copy(store_->slot_bytes_);
+  if (store_->manager().options().mutant == Mutant::k3) [[unlikely]] {
+    const std::vector<std::byte> nothing(store_->slot_bytes_);
+    store_->write_slot(number, counter, true, nothing.data());
+  } else {
+    store_->write_slot(number, counter, false, slot_.data() + kSlotFrame);
+  }
+  store_->index_.set(key_, at_);
+  return announce();
+}
+
+bool KvOperation::publish() {
+  if (store_->manager().options().mutant == Mutant::k3) [[unlikely]] {
+    store_->write_slot(at_.slot, at_.counter, true, slot_.data() + kSlotFrame);
+  }
+  store_->set_valid(at_.slot, at_.counter, true);
+  return unlock(Outcome::kOk);
+}
+
+}  // namespace pyrdma::loco

@@ -1,0 +1,45 @@
+// Lookup (paper, section 6): the location from the local index, then one read of the slot; no lock.
+#include <cstring>
+
+#include "base/remote_word.h"
+#include "systems/loco/kvstore/store.h"
+
+namespace pyrdma::loco {
+
+bool KvOperation::find() {
+  const std::optional<Location> found = store_->index_.find(key_);
+  if (!found) return end(Outcome::kMissing);
+  at_ = *found;
+  if (at_.node != store_->self()) {
+    const auto bytes = static_cast<std::uint32_t>(store_->slot_bytes_);
+    ack_ = store_->values_.read(*me_, at_.node, at_.slot * store_->slot_bytes_, slot_.sge(bytes));
+    step_ = Step::kReading;
+    return false;
+  }
+  // The checksum makes a plain copy safe: a torn one does not match.
+  store_->manager().env().charge_copy(store_->slot_bytes_);
+  std::memcpy(slot_.data(), store_->slot(at_.slot), store_->slot_bytes_);
+  return judge(slot_.data());
+}
+
+// Checksum, then counter, then valid bit, as in appendix C.1. A checksum that does not match means
+// an update under way: again from the start. Another counter: the key was removed since the index
+// was read, and its slot filled again. Not valid: an insertion not yet, or a removal already, done.
+bool KvOperation::judge(const std::byte* slot) {
+  std::uint64_t state = 0, sum = 0;
+  std::memcpy(&state, slot, sizeof state);
+  std::memcpy(&sum, slot + kSlotHead, sizeof sum);
+  const auto counter = static_cast<std::uint32_t>(state >> 1);
+  if (sum != store_->sum_of(slot + kSlotFrame, counter)) {
+    check_patience("its slot at node " + std::to_string(at_.node) +
+                   " never holds a whole value; its writer has died");
+    // The network's next answer, or whoever writes here, wakes a waiter.
+    if (at_.node != store_->self()) return find();
+    step_ = Step::kRetrying;
+    return false;
+  }
+  if (counter != at_.counter || (state & 1) == 0) return end(Outcome::kMissing);
+  return end(Outcome::kOk);
+}
+
+}  // namespace pyrdma::loco

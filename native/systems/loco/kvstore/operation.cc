@@ -1,0 +1,157 @@
+// What all operations share: their start, the key's lock, and errors.
+#include "systems/loco/kvstore/operation.h"
+
+#include <array>
+#include <cstring>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "systems/loco/kvstore/store.h"
+
+namespace pyrdma::loco {
+
+void KvOperation::start(Kind kind, Key key) {
+  PYRDMA_ASSERT(over());
+  if (slot_.data() == nullptr) {
+    slot_ = me_->block(static_cast<std::uint32_t>(store_->slot_bytes_));
+  }
+  kind_ = kind;
+  key_ = key;
+  outcome_ = Outcome::kPending;
+  retrying_ = 0;
+}
+
+void KvOperation::lookup(Key key) {
+  start(Kind::kLookup, key);
+  find();
+}
+
+// The new value waits in the block, as it will lie in the slot.
+bool KvOperation::take(std::span<const std::byte> value) {
+  if (value.size() > store_->options_.value_bytes) return !end(Outcome::kTooBig);
+  std::byte* into = slot_.data() + kSlotFrame;
+  std::memset(into, 0, store_->slot_bytes_ - kSlotFrame);
+  std::memcpy(into, value.data(), value.size());
+  return true;
+}
+
+void KvOperation::begin_locked() {
+  step_ = Step::kLocking;
+  lock_ = store_->locks_.start_acquire(*me_, store_->lock_of(key_));
+}
+
+void KvOperation::insert(Key key, std::span<const std::byte> value) {
+  start(Kind::kInsert, key);
+  if (take(value)) begin_locked();
+}
+
+void KvOperation::update(Key key, std::span<const std::byte> value) {
+  start(Kind::kUpdate, key);
+  if (take(value)) begin_locked();
+}
+
+void KvOperation::remove(Key key) {
+  start(Kind::kRemove, key);
+  begin_locked();
+}
+
+std::span<const std::byte> KvOperation::value() const {
+  return {slot_.data() + kSlotFrame, store_->options_.value_bytes};
+}
+
+bool KvOperation::advance() {
+  switch (step_) {
+    case Step::kOver:
+      return true;
+    case Step::kReading:
+      if (!ack_.query()) return false;
+      check_answer();
+      return judge(slot_.data());
+    case Step::kRetrying:
+      return find();
+    case Step::kLocking:
+      return lock_.poll() && locked();
+    case Step::kWriting:
+      if (!ack_.query()) return false;
+      check_answer();
+      return kind_ == Kind::kRemove ? announce() : unlock(Outcome::kOk);
+    case Step::kAnnouncing:
+      return announce();
+    case Step::kTelling:
+      return told() && (kind_ == Kind::kInsert ? publish() : forget());
+  }
+  return false;
+}
+
+bool KvOperation::locked() {
+  holds_lock_ = true;
+  const std::optional<Location> found = store_->index_.find(key_);
+  if (kind_ == Kind::kInsert) return found ? unlock(Outcome::kDuplicate) : insert_locked();
+  if (!found) return unlock(Outcome::kMissing);
+  at_ = *found;
+  return kind_ == Kind::kUpdate ? update_locked() : remove_locked();
+}
+
+bool KvOperation::end(Outcome outcome) {
+  outcome_ = outcome;
+  step_ = Step::kOver;
+  return true;
+}
+
+bool KvOperation::unlock(Outcome outcome) {
+  if (holds_lock_) release();
+  return end(outcome);
+}
+
+// What the lock protects is placed: no fence.
+void KvOperation::release() {
+  store_->locks_.release(*me_, lock_.index(), Fence::kNone);
+  holds_lock_ = false;
+}
+
+// A write into the slot of at_, from the same place of the block, and the read of no bytes behind
+// it on the same queue pair that places it (paper, section 2.2).
+void KvOperation::post_write(std::uint32_t offset, std::uint32_t bytes, bool placed) {
+  const fabric::Sge from = slot_.sge(bytes, offset);
+  std::array<fabric::WorkRequest, 2> requests;
+  requests[0] = write_request(from, offset);
+  requests[1].opcode = fabric::Opcode::kRead;
+  ack_ = me_->post(at_.node, {requests.data(), placed ? 2U : 1U});
+}
+
+fabric::WorkRequest KvOperation::write_request(const fabric::Sge& from,
+                                               std::uint32_t offset) const {
+  const RemoteRegion& region = store_->values_.at(at_.node);
+  fabric::WorkRequest write;
+  write.opcode = fabric::Opcode::kWrite;
+  write.sges = &from;
+  write.sge_count = 1;
+  write.remote_addr = region.addr + at_.slot * store_->slot_bytes_ + offset;
+  write.rkey = region.rkey;
+  return write;
+}
+
+void KvOperation::check_answer() {
+  const fabric::Status status = ack_.status();
+  if (status == fabric::Status::kSuccess) [[likely]]
+    return;
+  throw Error(ErrorCode::kUnavailable,
+              "key " + std::to_string(key_) + " of '" + store_->name() + "' is at node " +
+                  std::to_string(at_.node) + ", which does not answer (" + to_string(status) +
+                  "): it was killed or cut off",
+              false);
+}
+
+void KvOperation::check_patience(const std::string& what) {
+  Manager& manager = store_->manager();
+  const Time now = manager.env().now();
+  if (retrying_ == 0) retrying_ = now;
+  if (now - retrying_ < manager.options().patience) return;
+  throw Error(ErrorCode::kTimeout,
+              "node " + std::to_string(store_->self()) + " waited " +
+                  std::to_string(manager.options().patience / kMillisecond) + " ms for key " +
+                  std::to_string(key_) + " of '" + store_->name() + "': " + what,
+              false);
+}
+
+}  // namespace pyrdma::loco

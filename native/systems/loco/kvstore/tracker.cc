@@ -1,0 +1,88 @@
+// The tracker (paper, section 6): each node tells changes of the index on a ring buffer of its own;
+// a thread of every other node applies and acknowledges them.
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "systems/loco/kvstore/store.h"
+
+namespace pyrdma::loco {
+
+// Without waiting for room: the operation tries again.
+bool KvOperation::announce() {
+  TrackerMessage message;
+  message.kind =
+      kind_ == Kind::kInsert ? TrackerMessage::Kind::kInsert : TrackerMessage::Kind::kRemove;
+  message.node = at_.node;
+  message.slot = at_.slot;
+  message.counter = at_.counter;
+  message.key = key_;
+  RingBuffer& tracker = store_->tracker_of(store_->self());
+  std::optional<std::uint64_t> position;
+  {
+    const std::lock_guard lock(store_->announcing_);
+    position = tracker.try_broadcast(*me_, std::as_bytes(std::span(&message, 1)));
+  }
+  if (!position) {
+    step_ = Step::kAnnouncing;
+    check_patience("the tracker's ring buffer is full");
+    return false;
+  }
+  told_ = *position;
+  retrying_ = 0;
+  step_ = Step::kTelling;
+  return advance();
+}
+
+bool KvOperation::told() {
+  RingBuffer& tracker = store_->tracker_of(store_->self());
+  store_->manager().env().charge(Cost::kPredicate);
+  if (tracker.acknowledged(told_)) return true;
+  check_patience("indices not told of it are those of nodes" + tracker.unacknowledged(told_));
+  return false;
+}
+
+void KvStore::track() {
+  Env& env = manager().env();
+  Caller& me = manager().caller(manager().options().callers - 1);
+  constexpr Time kLeast = kMicrosecond;
+  Time pause = kLeast;
+  while (!stopping_.load(std::memory_order_acquire)) {
+    if (apply_news(me)) {
+      pause = kLeast;
+    } else {
+      env.sleep_until(env.now() + pause);
+      pause = std::min(2 * pause, options_.tracker_pause);
+    }
+  }
+}
+
+bool KvStore::apply_news(Caller& me) {
+  bool any = false;
+  for (const NodeId node : participants()) {
+    if (node == self()) continue;
+    RingBuffer& ring = tracker_of(node);
+    bool here = false;
+    while (const auto bytes = ring.next(me)) {
+      TrackerMessage message;
+      std::memcpy(&message, bytes->data(), sizeof message);
+      apply(message);
+      here = true;
+    }
+    if (here) ring.acknowledge(me);
+    any |= here;
+  }
+  return any;
+}
+
+void KvStore::apply(const TrackerMessage& message) {
+  manager().env().charge(Cost::kHandler);
+  if (message.kind == TrackerMessage::Kind::kInsert) {
+    index_.set(message.key, {message.node, message.slot, message.counter});
+  } else {
+    index_.erase(message.key);
+    if (message.node == self()) give_slot(message.slot);
+  }
+}
+
+}  // namespace pyrdma::loco

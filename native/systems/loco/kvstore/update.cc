@@ -1,0 +1,47 @@
+// Update (paper, section 6): under the key's lock, the new value and its checksum into the slot,
+// keeping counter and valid bit; placed before the lock is released (section 5.3), and before the
+// operation ends, since lookups take no lock.
+#include <cstring>
+
+#include "base/remote_word.h"
+#include "systems/loco/kvstore/store.h"
+
+namespace pyrdma::loco {
+
+bool KvOperation::update_locked() {
+  const auto bytes = static_cast<std::uint32_t>(store_->slot_bytes_) - kSlotHead;
+  std::byte* from = slot_.data();
+  const std::uint64_t sum = store_->sum_of(from + kSlotFrame, at_.counter);
+  if (at_.node == store_->self()) {
+    // What the CPU writes is visible to the NIC at once.
+    store_->manager().env().charge_copy(bytes);
+    std::byte* to = store_->slot(at_.slot);
+    std::memcpy(to + kSlotFrame, from + kSlotFrame, bytes - 8);
+    store_release(reinterpret_cast<std::uint64_t*>(to + kSlotHead), sum);
+    return unlock(Outcome::kOk);
+  }
+  std::memcpy(from + kSlotHead, &sum, sizeof sum);
+  step_ = Step::kWriting;
+  const Mutant mutant = store_->manager().options().mutant;
+  const bool fenced = store_->options_.fence && mutant != Mutant::k2;
+  if (mutant == Mutant::k1) [[unlikely]] {
+    post_write(kSlotHead, bytes, false);
+    release();
+    return false;
+  }
+  if (fenced && store_->locks_.host_of(lock_.index()) == at_.node) {
+    // Lock and value at one node: its queue pair keeps the order, so the release need not wait.
+    const fabric::Sge sge = slot_.sge(bytes, kSlotHead);
+    fabric::WorkRequest write = write_request(sge, kSlotHead);
+    fabric::WorkRequest flush;
+    flush.opcode = fabric::Opcode::kRead;
+    ack_ = store_->locks_.release(*me_, lock_.index(), Fence::kPair, {&write, 1});
+    holds_lock_ = false;
+    ack_.unite(me_->post(at_.node, {&flush, 1}));
+    return false;
+  }
+  post_write(kSlotHead, bytes, fenced);
+  return false;
+}
+
+}  // namespace pyrdma::loco
