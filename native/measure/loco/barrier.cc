@@ -28,20 +28,20 @@ class LocoBarrier final : public Workload {
     barrier.wait(me);
     recorder.prepare_threads(1);
     Histogram& latency = recorder.thread(0).histogram("barrier");
-    Window window = loco_window(env, params);
-    std::uint64_t waits = 0;
-    for (Time begin = env.now(); last.load(me) != waits || waits == 0;) {
-      const bool over = window.over(begin, waits++);
-      if (over && env.node() == 0 && last.load(me) == 0) {
+    Time begin = env.now();
+    Interval interval(begin, params);
+    for (std::uint64_t waits = 0; waits == 0 || last.load(me) != waits;) {
+      ++waits;
+      if (env.node() == 0 && last.load(me) == 0 && interval.over(begin)) {
         last.store(waits);
         last.push(me);
       }
       barrier.wait(me);
       const Time end = env.now();
-      if (window.open()) latency.record(end - begin);
+      if (interval.count(end)) latency.record(end - begin);
       begin = end;
     }
-    add_rates(recorder.thread(0), window, 0);
+    interval.add_rates(recorder.thread(0));
     barrier.wait(me);
     manager.leave();
   }

@@ -146,23 +146,24 @@ class LocoLock final : public Workload {
     counter->open(manager.caller(0));
     barrier.wait(manager.caller(0));
     recorder.prepare_threads(threads);
+    const Interval common(env.now(), params);
     const auto body = [&](std::uint32_t i) {
       Caller& me = manager.caller(i);
       Histogram& latency = recorder.thread(i).histogram("critical_section");
       MemRef word = me.block(8);
       AckKey last;
       std::uint64_t done = 0;
-      Window window = loco_window(env, params);
-      for (Time begin = env.now(); !window.over(begin, done); ++done) {
+      Interval interval = common;
+      for (Time begin = env.now(); !interval.over(begin); ++done) {
         counter->add_one(me, word, last);
         const Time end = env.now();
-        if (window.open()) latency.record(end - begin);
+        if (interval.count(end)) latency.record(end - begin);
         begin = end;
       }
       checked(last.wait());
       MemRef old = me.block(8);
       checked(total.fetch_add(me, done, old).wait());
-      add_rates(recorder.thread(i), window, 0);
+      interval.add_rates(recorder.thread(i));
     };
     on_threads(env, threads, body);
     barrier.wait(manager.caller(0));

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "env/env.h"
-#include "measure/load.h"
 #include "measure/params.h"
+#include "measure/recorder.h"
 #include "systems/loco/manager.h"
 
 namespace pyrdma::measure {
@@ -42,10 +42,40 @@ inline loco::ManagerOptions loco_options(const Params& params) {
   return options;
 }
 
-inline Window loco_window(Env& env, const Params& params) {
-  return {env.now(), params.integer("warmup_ns"), params.integer("duration_ns"),
-          static_cast<std::uint64_t>(params.integer("iterations"))};
-}
+/// One interval for all threads of a node, from the end of the warm-up: who is kept from a lock
+/// meanwhile has done nothing, instead of measuring later. Shared for reading; the counts are each
+/// thread's own.
+class Interval {
+ public:
+  Interval(Time start, const Params& params)
+      : opens_(start + params.integer("warmup_ns")),
+        duration_(params.integer("duration_ns")),
+        iterations_(static_cast<std::uint64_t>(params.integer("iterations"))) {}
+
+  /// A turn has ended at `now`. True when it counts.
+  bool count(Time now) {
+    if (now < opens_ || (duration_ != 0 && now >= opens_ + duration_)) return false;
+    ++operations_;
+    last_ = now;
+    return true;
+  }
+  bool over(Time now) const {
+    return (duration_ != 0 && now >= opens_ + duration_) ||
+           (iterations_ != 0 && operations_ >= iterations_);
+  }
+  void add_rates(ThreadRecorder& recorder) const {
+    const bool by_count = duration_ == 0 || (iterations_ != 0 && operations_ >= iterations_);
+    const auto elapsed = static_cast<double>(by_count ? last_ - opens_ : duration_);
+    const auto operations = static_cast<double>(operations_);
+    recorder.add("ops", "count", operations);
+    recorder.add("elapsed", "ns", elapsed);
+    recorder.add("rate", "op/s", elapsed > 0 ? operations / elapsed * 1e9 : 0);
+  }
+
+ private:
+  Time opens_, duration_, last_ = 0;
+  std::uint64_t iterations_, operations_ = 0;
+};
 
 /// Runs body(i) on threads 0 to count-1, thread 0 being the calling one; rethrows what one threw.
 template <class Body>

@@ -188,23 +188,23 @@ class LocoTransactions final : public Workload {
     bank->open(manager.caller(0));
     barrier.wait(manager.caller(0));
     recorder.prepare_threads(threads);
+    const Interval common(env.now(), params);
     const auto body = [&](std::uint32_t i) {
       Caller& me = manager.caller(i);
       Histogram& latency = recorder.thread(i).histogram("transaction");
       Rng rng = env.rng("loco_transactions/" + std::to_string(i));
       Desk desk{me, {me.block(8), me.block(8)}, {}};
-      std::uint64_t done = 0;
-      Window window = loco_window(env, params);
-      for (Time begin = env.now(); !window.over(begin, done); ++done) {
+      Interval interval = common;
+      for (Time begin = env.now(); !interval.over(begin);) {
         const std::uint64_t from = rng.below(accounts);
         const std::uint64_t to = (from + 1 + rng.below(accounts - 1)) % accounts;
         bank->transfer(desk, {from, to}, rng.below(1000));
         const Time end = env.now();
-        if (window.open()) latency.record(end - begin);
+        if (interval.count(end)) latency.record(end - begin);
         begin = end;
       }
       for (AckKey& key : desk.last) check(key.wait());
-      add_rates(recorder.thread(i), window, 0);
+      interval.add_rates(recorder.thread(i));
     };
     on_threads(env, threads, body);
     barrier.wait(manager.caller(0));
