@@ -1,0 +1,16 @@
+"""What the experiments on LOCO's locks share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pyrdma import Point
+
+__all__ = ["MPI_NOTE", "polling"]
+
+MPI_NOTE = "MPI: a model of Open MPI's window locks on the same fabric"
+
+
+def polling(point: Point) -> Literal["thread", "callers"]:
+    """Return who polls: a thread as in the paper (A.1), unless cores are as few as here."""
+    return "callers" if point.fabric == "shm" else "thread"
