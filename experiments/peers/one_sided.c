@@ -5,6 +5,7 @@
  *
  * prints "NAME VALUE" per measurement, in operations per second or in seconds. Rank 0 is the
  * origin, rank 1 the target; while rank 0 measures, rank 1 waits in a barrier, as MPI programs do.
+ * In contended_lock_rate and transaction_rate both ranks work, and the value is their sum.
  * Requests go out in windows of kWindow, each ended by MPI_Win_flush, which is MPI's completion: an
  * operation is counted once it is known to be complete at the target, exactly as a work request is
  * counted once its completion has been polled.
@@ -124,7 +125,131 @@ static void measure_barrier(int rank, double seconds) {
   if (rank == 0) printf("barrier_latency %.9g\n", elapsed / rounds);
 }
 
+/* Runs `turn` on both ranks for so long; returns how often they did in all. */
+static double both(void (*turn)(void), double seconds, double* elapsed) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  const double start = MPI_Wtime();
+  double turns = 0;
+  double all = 0;
+  *elapsed = 0;
+  while (*elapsed < seconds) {
+    for (int i = 0; i < 20; ++i) turn();
+    turns += 20;
+    *elapsed = MPI_Wtime() - start;
+  }
+  MPI_Allreduce(&turns, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  return all;
+}
+
+/* Counts a word of rank 0 up under its lock. */
+static void add_under_lock(void) {
+  uint64_t word = 0;
+  MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window);
+  MPI_Get(&word, 8, MPI_BYTE, 0, 0, 8, MPI_BYTE, window);
+  MPI_Win_flush(0, window);
+  ++word;
+  MPI_Put(&word, 8, MPI_BYTE, 0, 0, 8, MPI_BYTE, window);
+  MPI_Win_unlock(0, window);
+}
+
+static void measure_contended_lock(int rank, double seconds) {
+  if (rank == 0) {
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window);
+    memset(base, 0, 8);
+    MPI_Win_unlock(0, window);
+  }
+  double elapsed = 0;
+  const double turns = both(add_under_lock, seconds, &elapsed);
+  uint64_t counted = 0;
+  MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window);
+  MPI_Get(&counted, 8, MPI_BYTE, 0, 0, 8, MPI_BYTE, window);
+  MPI_Win_unlock(0, window);
+  if ((double)counted != turns) {
+    fprintf(stderr, "one_sided: counted %.0f of %.0f\n", (double)counted, turns);
+    MPI_Abort(MPI_COMM_WORLD, 3);
+  }
+  if (rank == 0) printf("contended_lock_rate %.9g\n", turns / elapsed);
+}
+
+/* Transfers between two of a million accounts, spread over windows, then over ranks; the part of a
+ * window that is at one rank has one lock. The lower lock is taken first. */
+enum { kWindows = 341, kAccounts = 1000000, kRanks = 2 };
+enum { kEach = (kAccounts + kWindows * kRanks - 1) / (kWindows * kRanks) };
+static MPI_Win windows[kWindows];
+static uint64_t* parts[kWindows];
+static uint64_t random_state;
+
+static uint64_t draw(uint64_t below) {
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 7;
+  random_state ^= random_state << 17;
+  return random_state % below;
+}
+
+static void transfer(void) {
+  const uint64_t from = draw(kAccounts);
+  const uint64_t to = (from + 1 + draw(kAccounts - 1)) % kAccounts;
+  const uint64_t amount = draw(1000);
+  const uint64_t account[2] = {from, to};
+  MPI_Win win[2];
+  int lock[2], target[2], place[2];
+  uint64_t balance[2];
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t part = account[i] / kWindows;
+    win[i] = windows[account[i] % kWindows];
+    target[i] = (int)(part % kRanks);
+    place[i] = (int)(part / kRanks);
+    lock[i] = (int)(account[i] % kWindows) * kRanks + target[i];
+  }
+  const int first = lock[1] < lock[0];
+  const int locks = lock[0] == lock[1] ? 1 : 2;
+  MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target[first], 0, win[first]);
+  if (locks == 2) MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target[!first], 0, win[!first]);
+  for (int i = 0; i < 2; ++i) {
+    MPI_Get(&balance[i], 8, MPI_BYTE, target[i], place[i], 8, MPI_BYTE, win[i]);
+  }
+  for (int i = 0; i < locks; ++i) MPI_Win_flush(target[i], win[i]);
+  balance[0] -= amount;
+  balance[1] += amount;
+  for (int i = 0; i < 2; ++i) {
+    MPI_Put(&balance[i], 8, MPI_BYTE, target[i], place[i], 8, MPI_BYTE, win[i]);
+  }
+  for (int i = 0; i < locks; ++i) MPI_Win_unlock(target[i], win[i]);
+}
+
+static void measure_transactions(int rank, double seconds) {
+  random_state = 88172645463325252ULL + (uint64_t)rank;
+  for (int w = 0; w < kWindows; ++w) {
+    MPI_Win_allocate(8 * kEach, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &parts[w], &windows[w]);
+    memset(parts[w], 0, 8 * kEach);
+  }
+  double elapsed = 0;
+  const double turns = both(transfer, seconds, &elapsed);
+  uint64_t sum = 0;
+  uint64_t all = 0;
+  for (int w = 0; w < kWindows; ++w) {
+    MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, windows[w]);
+    for (int i = 0; i < kEach; ++i) sum += parts[w][i];
+    MPI_Win_unlock(rank, windows[w]);
+  }
+  MPI_Allreduce(&sum, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+  if (all != 0) {
+    fprintf(stderr, "one_sided: the sum of the accounts has changed\n");
+    MPI_Abort(MPI_COMM_WORLD, 3);
+  }
+  for (int w = 0; w < kWindows; ++w) MPI_Win_free(&windows[w]);
+  if (rank == 0) printf("transaction_rate %.9g\n", turns / elapsed);
+}
+
 static void measure_named(const char* name, int rank, double seconds) {
+  if (strcmp(name, "contended_lock_rate") == 0) {
+    measure_contended_lock(rank, seconds);
+    return;
+  }
+  if (strcmp(name, "transaction_rate") == 0) {
+    measure_transactions(rank, seconds);
+    return;
+  }
   if (strcmp(name, "barrier_latency") == 0) {
     measure_barrier(rank, seconds);
     return;

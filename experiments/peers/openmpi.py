@@ -1,7 +1,9 @@
 """Open MPI's one-sided operations between two pinned ranks, over a window in shared memory.
 
 ``one_sided.c``, beside this file, says what a turn of each loop is: windows of 64 requests ended
-by a flush, issued by rank 0 alone. The names with ``_default`` leave the choice of the one-sided
+by a flush, issued by rank 0 alone; in ``contended_lock_rate`` (one lock, a word read, counted up
+and written under it) and ``transaction_rate`` (two locks of 341 windows, two accounts of a million)
+both ranks work. The names with ``_default`` leave the choice of the one-sided
 component to Open MPI; Debian's 4.1.4 then takes ``rdma``. The others ask for ``sm``, which is
 faster: a get is a ``memcpy``, a fetch-and-op takes a lock in the window, and the flush is a memory
 barrier.
@@ -27,13 +29,16 @@ NAME = "Open MPI"
 INSTALL_COMMAND = "apt-get install openmpi-bin libopenmpi-dev gcc"
 
 _RATES = ("put_rate_8", "put_rate_64", "get_rate_8", "fetch_add_rate_8", "lock_rate")
+_BOTH = ("contended_lock_rate", "transaction_rate")
 _LATENCIES = ("get_latency_8", "barrier_latency")
 _DEFAULT = "_default"
 MEASUREMENTS = {
     **dict.fromkeys(_RATES, "op/s"),
+    **dict.fromkeys(_BOTH, "op/s"),
     **dict.fromkeys(_LATENCIES, "s"),
     f"get_rate_8{_DEFAULT}": "op/s",
     f"fetch_add_rate_8{_DEFAULT}": "op/s",
+    **{f"{name}{_DEFAULT}": "op/s" for name in _BOTH},
 }
 
 

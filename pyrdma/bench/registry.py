@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from . import nics, ours, peers
+from . import locks, nics, ours, peers
 from .benchmark import Benchmark, Better, PeerRun
 
 __all__ = ["benchmarks"]
@@ -109,6 +109,7 @@ def benchmarks() -> list[Benchmark]:
     return [
         *_simulator(),
         *_shared_memory(),
+        *locks.benchmarks(),
         *nics.benchmarks(),
         Benchmark(
             name="python/import",
