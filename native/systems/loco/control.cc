@@ -60,17 +60,26 @@ void Control::send(NodeId node, const ControlMessage& message) {
   const std::lock_guard lock(sending_);
   Peer& peer = *peers_.at(node);
   Lane& lane = *peer.lane;
-  const auto has_room = [&] {
+  const auto wait_for = [&](auto&& ready) {
+    if (ready()) return;
+    // Nobody of this node answers messages meanwhile: an answer would come here for the lock.
+    const bool serves = manager_.serving_.exchange(true, std::memory_order_acquire);
+    manager_.wait_until(manager_.caller(0), ready, "room for a join or connect message");
+    if (!serves) manager_.serving_.store(false, std::memory_order_release);
+  };
+  wait_for([&] {
     manager_.progress();  // the sender may be the polling thread itself
     return lane.posted - lane.completed.load(std::memory_order_acquire) < kSlots;
-  };
-  if (!has_room()) {
-    manager_.wait_until(manager_.caller(0), has_room, "room for a join or connect message");
-  }
+  });
   const std::size_t offset = lane.posted % kSlots * sizeof(ControlMessage);
   std::memcpy(peer.outgoing.data + offset, &message, sizeof message);
   ++lane.posted;
-  lane.qp->send(peer.outgoing.sge(offset, sizeof message));
+  // A queue may be full for as long as a completion is under way.
+  wait_for([&] {
+    if (lane.qp->send(peer.outgoing.sge(offset, sizeof message))) return true;
+    manager_.progress();
+    return false;
+  });
 }
 
 void Control::complete(Lane& lane, const fabric::Completion& completion) {
