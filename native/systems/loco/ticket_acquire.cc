@@ -100,10 +100,11 @@ bool AcquireOp::compare(std::uint64_t serving) {
   if (serving == ticket_) return hold();
   PYRDMA_CHECK(serving, <, ticket_);
   wait_on();
-  if (locks_->words_.local(locks_->now_serving(index_)) != nullptr) {
-    // The host waits in its own memory: a plain read sees what was released.
+  if (const std::uint64_t* word = locks_->words_.local(locks_->now_serving(index_))) {
+    // The host waits in its own memory: a plain read sees what was released. The word may have
+    // changed since the NIC read it, and then nothing wakes us any more.
     stage_ = Stage::kWatching;
-    return false;
+    return load_acquire(word) == ticket_ && hold();
   }
   const std::uint64_t before_us = ticket_ - serving - 1;
   if (backs_off_ && before_us != 0) {

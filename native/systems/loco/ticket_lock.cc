@@ -90,10 +90,13 @@ void TicketLocks::fence(Caller& me, std::uint64_t i, Fence fence) {
   if (fence == Fence::kThread) status = me.fence_thread();
   if (fence == Fence::kGlobal) status = me.fence_global();
   if (status == fabric::Status::kSuccess) return;
+  std::string silent;
+  for (const NodeId peer : me.silent_peers()) silent += ' ' + std::to_string(peer);
   throw Error(ErrorCode::kUnavailable,
               "lock " + std::to_string(i) + " of '" + name() +
                   "' is kept: operations before its release failed (" + to_string(status) +
-                  "); see to what it protects, then release it with Fence::kNone",
+                  "), no answer from node" + silent +
+                  "; see to what it protects, then release it with Fence::kNone",
               false);
 }
 
