@@ -32,12 +32,13 @@ from weakref import WeakKeyDictionary
 
 from .cluster import Cluster, InProcess
 from .doctor import native
-from .errors import Unavailable
+from .errors import InvalidArgument, Unavailable
 
 __all__ = [
     "AtomicVar",
     "Barrier",
     "Channel",
+    "KvStore",
     "OwnedVar",
     "SharedQueue",
     "SharedRegion",
@@ -47,16 +48,21 @@ __all__ = [
 _managers: WeakKeyDictionary[Cluster, Any] = WeakKeyDictionary()
 
 
+def _open(cluster: Cluster) -> Any:
+    """Return the native cluster, whose nodes live in this process."""
+    if not isinstance(cluster, InProcess):
+        raise Unavailable(
+            "the nodes of this cluster are other processes: their channels are used by "
+            "workloads; for a script use Cluster.sim(...) or Cluster.local(..., mode='thread')"
+        )
+    return cluster._open
+
+
 def _managers_of(cluster: Cluster) -> Any:
     """Return the managers of a cluster's nodes, made when the first channel is used."""
     if cluster not in _managers:
-        if not isinstance(cluster, InProcess):
-            raise Unavailable(
-                "the nodes of this cluster are other processes: their channels are used by "
-                "workloads; for a script use Cluster.sim(...) or Cluster.local(..., mode='thread')"
-            )
         core: Any = native()
-        _managers[cluster] = core.loco.Managers(cluster._open)
+        _managers[cluster] = core.loco.Managers(_open(cluster))
     return _managers[cluster]
 
 
@@ -235,4 +241,47 @@ class SharedQueue(Channel):
     def pop(self, *, node: int) -> int | None:
         """Take the oldest; None when it is empty."""
         value = self._native.pop(node)
+        return None if value is None else int(value)
+
+
+class KvStore(Channel):
+    """The key-value store (LOCO, section 6): 64-bit keys and values.
+
+    Parameters
+    ----------
+    keys
+        How many keys it has room for, spread evenly over the nodes.
+    fill
+        Part of them, 0 to 1, that is there from the start: keys 0, 1, ..., with the key as value.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, keys: int = 65536, fill: float = 0.0) -> None:
+        if not 0 <= fill <= 1:
+            raise InvalidArgument(f"fill is {fill}; allowed is 0 to 1")
+        super().__init__(cluster, name)
+        self.keys = keys
+        self.fill = fill
+
+    def _make(self, core: Any, managers: Any) -> Any:  # noqa: ARG002 - a store has its own
+        own = core.Managers(_open(self.cluster), callers=2)
+        return core.KvStore(own, self.name, self.keys, int(self.keys * self.fill))
+
+    def insert(self, key: int, value: int, *, node: int) -> bool:
+        """Add a key, stored at `node`; False when it is there already.
+
+        Raises `pyrdma.Exhausted` when `node` has no room.
+        """
+        return bool(self._native.insert(node, key, value))
+
+    def update(self, key: int, value: int, *, node: int) -> bool:
+        """Replace a key's value; False when there is no such key."""
+        return bool(self._native.update(node, key, value))
+
+    def remove(self, key: int, *, node: int) -> bool:
+        """Remove a key; False when there is none."""
+        return bool(self._native.remove(node, key))
+
+    def lookup(self, key: int, *, node: int) -> int | None:
+        """Return a key's value, or None. Takes no lock."""
+        value = self._native.lookup(node, key)
         return None if value is None else int(value)

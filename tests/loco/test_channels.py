@@ -84,6 +84,25 @@ def test_a_queue_is_first_in_first_out(cluster: rd.Cluster) -> None:
     assert [queue.pop(node=node) for node in (2, 0, 1)] == [-2, -1, 0]
 
 
+def test_a_store_keeps_what_it_is_told(cluster: rd.Cluster) -> None:
+    store = rd.loco.KvStore(cluster, "kv", keys=30, fill=0.5)
+    assert [store.lookup(key, node=1) for key in (0, 14, 15)] == [0, 14, None]
+    assert store.insert(99, 7, node=2)
+    assert not store.insert(99, 8, node=0)
+    assert store.update(99, 2**64 - 1, node=0)
+    assert [store.lookup(99, node=node) for node in range(3)] == [2**64 - 1] * 3
+    assert store.remove(99, node=1)
+    assert not store.remove(99, node=1)
+    assert not store.update(99, 1, node=1)
+    assert store.lookup(99, node=0) is None
+    for key in range(100, 105):
+        assert store.insert(key, key, node=0)
+    with pytest.raises(rd.Exhausted, match="all 10 slots of node 0 hold values"):
+        store.insert(106, 0, node=0)
+    with pytest.raises(rd.InvalidArgument, match="fill is 2"):
+        rd.loco.KvStore(cluster, "other", fill=2)
+
+
 def test_misuse_is_named(cluster: rd.Cluster) -> None:
     counter = rd.loco.AtomicVar(cluster, "taken", host=0)
     counter.load(node=0)
