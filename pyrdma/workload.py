@@ -21,6 +21,7 @@ __all__ = [
     "LocoLock",
     "LocoPower",
     "LocoTransactions",
+    "LocoYcsb",
     "Memcpy",
     "Soak",
     "VerbsLoad",
@@ -293,6 +294,61 @@ class LocoTransactions(Workload):
     accounts: int | None = None
     locks_per_thread: int | None = None
     merged: bool | None = None
+    polling: Literal["thread", "callers"] | None = None
+    warmup_ns: int | None = None
+    iterations: int | None = None
+
+
+@dataclass(frozen=True)
+class LocoYcsb(Workload):
+    """Lookups and changes of a key-value store, several in flight per thread (LOCO, figure 5).
+
+    Latencies ``lookup``, ``update``, ``insert`` and ``remove``; metric ``index``: bytes of a
+    node's index. The run fails when a lookup or update misses a key that must be there.
+
+    Parameters
+    ----------
+    system
+        LOCO's store, or a model of Sherman.
+    reads, inserts, removes
+        Fractions of the operations; what is left of 1 are updates.
+    theta
+        Exponent of Zipf's law, 0.99 in the paper; 0 for uniform keys.
+    threads, window
+        Threads of a node, and operations in flight of each.
+    keys, fill, value_bytes
+        Keys of all nodes together, the fraction of them that is there at first, and the bytes
+        of a value.
+    locks
+        Ticket locks of the store, or locks of each node in the model of Sherman.
+    fence
+        Whether updates are placed, not only completed, before their lock is released.
+    stored_index
+        Whether the first keys are in the index's table, as in the paper, or computed, which
+        spares each simulated node a table.
+    tracker_pause_ns
+        Longest pause of an idle tracker thread.
+    polling
+        Who polls for completions: a ``thread`` of its own as in the paper, or the ``callers``.
+    warmup_ns, iterations
+        Time before measuring; measured operations per thread, at most.
+    """
+
+    native: ClassVar[str] = "loco_ycsb"
+    system: Literal["loco", "sherman"] | None = None
+    reads: float | None = None
+    inserts: float | None = None
+    removes: float | None = None
+    theta: float | None = None
+    threads: int | None = None
+    window: int | None = None
+    keys: int | None = None
+    fill: float | None = None
+    value_bytes: int | None = None
+    locks: int | None = None
+    fence: bool | None = None
+    stored_index: bool | None = None
+    tracker_pause_ns: int | None = None
     polling: Literal["thread", "callers"] | None = None
     warmup_ns: int | None = None
     iterations: int | None = None

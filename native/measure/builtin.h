@@ -13,6 +13,7 @@ std::unique_ptr<Workload> make_loco_barrier();
 std::unique_ptr<Workload> make_loco_lock();
 std::unique_ptr<Workload> make_loco_power();
 std::unique_ptr<Workload> make_loco_transactions();
+std::unique_ptr<Workload> make_loco_ycsb();
 std::unique_ptr<Workload> make_memcpy();
 std::unique_ptr<Workload> make_soak();
 std::unique_ptr<Workload> make_verbs_load();

@@ -25,6 +25,7 @@ constexpr Entry kBuiltin[] = {
     {"loco_lock", make_loco_lock},
     {"loco_power", make_loco_power},
     {"loco_transactions", make_loco_transactions},
+    {"loco_ycsb", make_loco_ycsb},
     {"memcpy", make_memcpy},
     {"soak", make_soak},
     {"verbs_load", make_verbs_load},

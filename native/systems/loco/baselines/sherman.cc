@@ -1,0 +1,143 @@
+#include "systems/loco/baselines/sherman.h"
+
+#include <array>
+#include <cstring>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "systems/loco/checksum.h"
+
+namespace pyrdma::loco {
+
+namespace {
+
+std::uint64_t sum_of(Key key, std::uint64_t value) { return mix64(mix64(key) ^ value); }
+
+constexpr std::uint64_t kLevels = 4;  // of cached internal nodes, for millions of keys
+
+}  // namespace
+
+Sherman::Sherman(Manager& manager, std::string name, const ShermanOptions& options)
+    : Channel(manager, std::move(name)),
+      options_(options),
+      leaves_(*this, "leaves", offset_of(leaf_of(options.keys) + participants().size())),
+      locks_(*this, "locks", options.locks * participants().size(), Placement::kDevice) {
+  if (manager.options().block_bytes < kLeafBytes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "blocks of " + std::to_string(manager.options().block_bytes) +
+                    " bytes hold no leaf of '" + Channel::name() +
+                    "'; give the manager block_bytes of " + std::to_string(kLeafBytes));
+  }
+  join();
+}
+
+// At the leaf's own node.
+std::uint64_t Sherman::lock_of(std::uint64_t leaf) const {
+  const std::uint64_t nodes = participants().size();
+  return leaf / nodes % options_.locks * nodes + leaf % nodes;
+}
+
+void Sherman::load() {
+  for (std::uint64_t leaf = rank_of(self()); leaf <= leaf_of(options_.keys - 1);
+       leaf += participants().size()) {
+    auto* entries = reinterpret_cast<Entry*>(leaves_.local() + offset_of(leaf) + kHead);
+    for (std::uint32_t i = 0; i < kFanout; ++i) {
+      const Key key = leaf * kFanout + i;
+      entries[i] = {key, key, sum_of(key, key)};
+    }
+  }
+}
+
+void ShermanOperation::start(Key key) {
+  PYRDMA_ASSERT(over());
+  PYRDMA_CHECK(key, <, tree_->options_.keys);
+  if (leaf_.data() == nullptr) leaf_ = me_->block(Sherman::kLeafBytes);
+  tree_->manager().env().charge(Cost::kPredicate, kLevels);
+  key_ = key;
+  outcome_ = Outcome::kPending;
+}
+
+void ShermanOperation::lookup(Key key) {
+  start(key);
+  step_ = Step::kReading;
+  read_leaf();
+}
+
+void ShermanOperation::update(Key key, std::uint64_t value) {
+  start(key);
+  value_ = value;
+  step_ = Step::kLocking;
+  lock_ = tree_->locks_.start_acquire(*me_, tree_->lock_of(tree_->leaf_of(key)));
+}
+
+void ShermanOperation::read_leaf() {
+  const std::uint64_t leaf = tree_->leaf_of(key_);
+  ack_ = tree_->leaves_.read(*me_, tree_->node_of(leaf), tree_->offset_of(leaf),
+                             leaf_.sge(Sherman::kLeafBytes));
+}
+
+const Sherman::Entry* ShermanOperation::find() const {
+  Env& env = tree_->manager().env();
+  env.charge(Cost::kPredicate);
+  return reinterpret_cast<const Sherman::Entry*>(leaf_.data() + Sherman::kHead) +
+         key_ % Sherman::kFanout;
+}
+
+bool ShermanOperation::advance() {
+  if (step_ == Step::kLocking) {
+    if (!lock_.poll()) return false;
+    step_ = Step::kReadingLocked;
+    read_leaf();
+    return false;
+  }
+  if (!ack_.query()) return false;
+  if (ack_.status() != fabric::Status::kSuccess) {
+    throw Error(ErrorCode::kUnavailable,
+                "key " + std::to_string(key_) + " of '" + tree_->name() + "' is at node " +
+                    std::to_string(tree_->node_of(tree_->leaf_of(key_))) +
+                    ", which does not answer (" + to_string(ack_.status()) + ")",
+                false);
+  }
+  if (step_ == Step::kReading) return judge();
+  if (step_ == Step::kReadingLocked) return write_and_unlock();
+  return end(Outcome::kOk);
+}
+
+bool ShermanOperation::judge() {
+  const Sherman::Entry* entry = find();
+  if (entry->sum != sum_of(entry->key, entry->value)) {
+    read_leaf();  // torn
+    return false;
+  }
+  value_ = entry->value;
+  return end(entry->key == key_ ? Outcome::kOk : Outcome::kMissing);
+}
+
+bool ShermanOperation::write_and_unlock() {
+  const std::uint64_t leaf = tree_->leaf_of(key_);
+  const RemoteRegion& region = tree_->leaves_.at(tree_->node_of(leaf));
+  const auto offset =
+      static_cast<std::uint32_t>(reinterpret_cast<const std::byte*>(find()) - leaf_.data());
+  const Sherman::Entry entry{key_, value_, sum_of(key_, value_)};
+  std::memcpy(leaf_.data() + offset, &entry, sizeof entry);
+  const fabric::Sge from = leaf_.sge(sizeof entry, offset);
+  std::array<fabric::WorkRequest, 2> before;
+  before[0].opcode = fabric::Opcode::kWrite;
+  before[0].sges = &from;
+  before[0].sge_count = 1;
+  before[0].remote_addr = region.addr + tree_->offset_of(leaf) + offset;
+  before[0].rkey = region.rkey;
+  before[1].opcode = fabric::Opcode::kRead;
+  step_ = Step::kWriting;
+  ack_ = tree_->locks_.release(*me_, tree_->lock_of(leaf),
+                               {before.data(), tree_->options_.fence ? 2U : 1U});
+  return false;
+}
+
+bool ShermanOperation::end(Outcome outcome) {
+  outcome_ = outcome;
+  step_ = Step::kOver;
+  return true;
+}
+
+}  // namespace pyrdma::loco

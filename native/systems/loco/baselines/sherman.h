@@ -1,0 +1,92 @@
+// A model of Sherman (Wang et al., SIGMOD 2022), the tree that LOCO's store is compared with
+// (LOCO, section 7.2), for lookups and updates of keys that are there.
+//
+// Internal nodes are cached by every client, so that a key's leaf is known without the network. A
+// lookup reads the whole leaf, about 1 KiB. An update takes the leaf's test-and-set lock, which
+// lies in memory of the NIC of the leaf's node, reads the leaf, and posts the entry's write and the
+// unlock with one doorbell. Between them may go the read of no bytes by which LOCO's authors mend
+// it.
+//
+// Left out: splits and insertions, since the comparison updates; local lock queues, and the
+// hand-overs by them. A checksum per entry stands for its front and rear versions, which take as
+// many bytes.
+#pragma once
+#include <string>
+
+#include "systems/loco/baselines/test_and_set_lock.h"
+#include "systems/loco/kvstore/slot.h"
+#include "systems/loco/shared_region.h"
+
+namespace pyrdma::loco {
+
+struct ShermanOptions {
+  std::uint64_t keys = 1U << 16;  // 0 to keys-1
+  std::uint32_t locks = 4096;     // of a node; leaves share them
+  bool fence = true;              // a read of no bytes between an update's write and its unlock
+};
+
+class Sherman : public Channel {
+ public:
+  static constexpr std::uint32_t kLeafBytes = 1024;
+
+  /// A temporary block of the manager must hold a leaf. Throws Error(kInvalidArgument) otherwise.
+  Sherman(Manager& manager, std::string name, const ShermanOptions& options);
+
+  /// Writes this node's leaves, with value k for key k; before any operation, and a barrier.
+  void load();
+
+ private:
+  friend class ShermanOperation;
+  struct Entry {
+    Key key;
+    std::uint64_t value, sum;
+  };
+  static constexpr std::uint32_t kHead = 16;  // of a leaf: its level, bounds and sibling
+  static constexpr std::uint32_t kFanout = (kLeafBytes - kHead) / sizeof(Entry);
+
+  std::uint64_t leaf_of(Key key) const { return key / kFanout; }
+  NodeId node_of(std::uint64_t leaf) const { return participants()[leaf % participants().size()]; }
+  std::uint64_t offset_of(std::uint64_t leaf) const {
+    return leaf / participants().size() * kLeafBytes;
+  }
+  std::uint64_t lock_of(std::uint64_t leaf) const;
+
+  ShermanOptions options_;
+  SharedRegion leaves_;
+  TestAndSetLocks locks_;
+};
+
+/// As KvOperation, with values of 8 bytes.
+class ShermanOperation {
+ public:
+  ShermanOperation(Sherman& tree, Caller& me) : tree_(&tree), me_(&me) {}
+
+  void lookup(Key key);
+  void update(Key key, std::uint64_t value);
+  bool poll() { return step_ == Step::kOver || advance(); }
+  bool over() const { return step_ == Step::kOver; }
+  Outcome outcome() const { return outcome_; }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  enum class Step : std::uint8_t { kOver, kReading, kLocking, kReadingLocked, kWriting };
+  void start(Key key);
+  bool advance();
+  bool end(Outcome outcome);
+  void read_leaf();
+  const Sherman::Entry* find() const;
+  bool judge();
+  bool write_and_unlock();
+
+  Sherman* tree_;
+  Caller* me_;
+  Step step_ = Step::kOver;
+  Outcome outcome_ = Outcome::kPending;
+  Key key_ = 0;
+  std::uint64_t value_ = 0;
+  MemRef leaf_;  // before the key, which ends first
+  AckKey ack_;
+  TestAndSetOp lock_;
+};
+
+}  // namespace pyrdma::loco
