@@ -60,6 +60,8 @@ missing_peers() { # prints the packages of the peers, which are measured when th
   command -v mpirun >/dev/null || echo openmpi-bin
   command -v mpicc >/dev/null || echo libopenmpi-dev
   [ -e /usr/include/simgrid/s4u.hpp ] || echo libsimgrid-dev
+  command -v redis-server >/dev/null || echo redis-server
+  command -v redis-benchmark >/dev/null || echo redis-tools
 }
 
 as_root() {

@@ -1,0 +1,173 @@
+"""Throughput of the key-value store against a model of Sherman (section 7.2, figure 5).
+
+10 million keys of 8 bytes, 80 % of them there; updates are the writes. The mixed ratio, the ranges
+of nodes and threads and the number of locks are not in the paper: 50 % reads, 2 to 8 nodes with 4
+threads, 1 to 16 threads on 4 nodes, and 4096 locks. Sherman is a model of its messages on the same
+fabric (``native/systems/loco/baselines/sherman.h``), not its code; Scythe and Redis's cluster are
+left out (``pyrdma bench loco_kv/`` runs beside Redis).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from experiments import _axes
+from experiments._needs import each, needs
+from experiments.loco import _store
+from pyrdma import Axis, Experiment, Point, figures
+from pyrdma.claims import Claim
+from pyrdma.data import Data
+from pyrdma.decide import Decision
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BASE = {"nodes": 4, "threads": 4}
+
+
+def where(params: Mapping[str, Any]) -> bool:
+    """Leave the base along one of the two axes only."""
+    return sum(params[name] != value for name, value in BASE.items()) <= 1
+
+
+def measure(point: Point) -> Any:
+    """Measure one mix of one system."""
+    found = _store.rate(point, point["series"], point["mix"], point["distribution"])
+    return {"kv_throughput": (found.value("rate"), "op/s")}
+
+
+def ahead(
+    first: str, second: str, mixes: list[str], distributions: list[str]
+) -> Callable[[Data, Claim], Decision]:
+    """Decide: `first` is ahead of `second` at most points of both axes, for each mix."""
+
+    def decide(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+        holds, texts = True, []
+        for mix in mixes:
+            for distribution in distributions:
+                ratios = []
+                for axis, other in (("nodes", "threads"), ("threads", "nodes")):
+                    at: dict[str, Any] = {
+                        "mix": mix,
+                        "distribution": distribution,
+                        other: BASE[other],
+                    }
+                    a = data.series("kv_throughput", axis, "Mop/s", series=first, **at)
+                    b = data.series("kv_throughput", axis, "Mop/s", series=second, **at)
+                    ratios += [float(a[x]) / float(b[x]) for x in a.index]
+                wins, points = sum(r > 1 for r in ratios), len(ratios)
+                holds = holds and 2 * wins > points
+                texts.append(
+                    f"{mix} {distribution}: ahead at {wins} of {points}, "
+                    f"{min(ratios):.2f} to {max(ratios):.2f} times"
+                )
+        return Decision(holds, "; ".join(texts))
+
+    return decide
+
+
+def reversal(data: Data, claim: Claim) -> Decision:
+    """Decide: with changes, Sherman is ahead on uniform keys and LOCO on zipfian ones."""
+    changes = ["mixed", "write-only"]
+    uniform = ahead("sherman", "loco_w3", changes, ["uniform"])(data, claim)
+    zipfian = ahead("loco_w3", "sherman", changes, ["zipfian"])(data, claim)
+    text = f"Sherman {uniform.measured}. LOCO {zipfian.measured}"
+    return Decision(bool(uniform.holds and zipfian.holds), text)
+
+
+def comparable(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Decide: LOCO's best window reaches half of Sherman's rate or more, at every point."""
+    loco = data.frame[data.frame["series"] == "loco_w128"]
+    tree = data.frame[data.frame["series"] == "sherman"]
+    axes = ["mix", "distribution", "nodes", "threads"]
+    both = loco.groupby(axes)["value"].median() / tree.groupby(axes)["value"].median()
+    return Decision(bool((both > 0.5).all()), f"{both.min():.2f} to {both.max():.2f} times Sherman")
+
+
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - ranks alone
+    """Draw a row of panels per mix and distribution: along nodes, along threads."""
+    mixes = [m for m in _store.READS if m in data.values_of("mix")]
+    shown = [
+        (mix, distribution)
+        for distribution in _store.THETA
+        if distribution in data.values_of("distribution")
+        for mix in mixes
+    ]
+    fig, panels = figures.new(4, 3, squeeze=False, figsize=(9.5, 10.5))
+    for place, (mix, distribution) in enumerate(shown):
+        row, column = 2 * (place // 3), place % 3
+        for down, (axis, other) in enumerate((("nodes", "threads"), ("threads", "nodes"))):
+            ax = panels[row + down][column]
+            for number, (series, name) in enumerate(_store.SERIES.items()):
+                figures.line(
+                    ax,
+                    data,
+                    "kv_throughput",
+                    axis,
+                    unit="Mop/s",
+                    label=name,
+                    first=number,
+                    series=series,
+                    mix=mix,
+                    distribution=distribution,
+                    **{other: BASE[other]},
+                )
+            _axes.from_zero(ax)
+            _axes.layer(ax)
+            ax.set_xticks(data.values_of(axis))
+            ax.set_xlabel(
+                f"Nodes, {BASE['threads']} threads each"
+                if axis == "nodes"
+                else f"Threads of {BASE['nodes']} nodes"
+            )
+            ax.set_title(f"{mix}, {distribution}", fontsize=8)
+    for line in panels:
+        line[0].set_ylabel("Throughput (M/s)")
+    _axes.joint_legend(panels.flat, panels[0][0])
+    return fig
+
+
+CHANGES = ["mixed", "write-only"]
+experiment = Experiment(
+    id="loco/fig5",
+    title="Throughput of the key-value store",
+    profile="c6525-25g",
+    axes={
+        "series": Axis(list(_store.SERIES)),
+        "mix": Axis(list(_store.READS)),
+        "distribution": Axis(list(_store.THETA)),
+        "nodes": Axis([2, 4, 8], full=[2, 3, 4, 5, 6, 7, 8]),
+        "threads": Axis([1, 4, 16], full=[1, 2, 4, 8, 16]),
+    },
+    where=where,
+    measure=measure,
+    figure=figure,
+    fabrics=("sim", "verbs"),
+    why_not={"shm": "several nodes of 4 threads need a core each; see pyrdma bench loco_kv/"},
+    decides={
+        "loco/fig5_read_only_rank": ahead(
+            "loco_w3", "sherman", ["read-only"], ["uniform", "zipfian"]
+        ),
+        "loco/fig5_mixed_uniform_rank": ahead("sherman", "loco_w3", ["mixed"], ["uniform"]),
+        "loco/fig5_write_uniform_rank": ahead("sherman", "loco_w3", ["write-only"], ["uniform"]),
+        "loco/fig5_mixed_zipf_rank": ahead("loco_w3", "sherman", ["mixed"], ["zipfian"]),
+        "loco/fig5_write_zipf_rank": ahead("loco_w3", "sherman", ["write-only"], ["zipfian"]),
+        "loco/fig5_distribution_reversal": reversal,
+        "loco/fig5_large_window_gain": ahead(
+            "loco_w128", "loco_w3", list(_store.READS), list(_store.THETA)
+        ),
+        "loco/fig5_full_bandwidth": comparable,
+        "loco/fig5_reason_read": ahead("loco_w3", "sherman", ["read-only"], ["uniform"]),
+        "loco/fig5_reason_zipf": ahead("loco_w3", "sherman", CHANGES, ["zipfian"]),
+        "loco/fig5_reason_uniform": ahead("sherman", "loco_w3", CHANGES, ["uniform"]),
+        **each(
+            ["loco/fig5_scythe_updates"],
+            needs("Scythe, which is not here: the claim is on the stability of its code"),
+        ),
+        **each(
+            ["loco/fig5_other_windows_fail"],
+            needs("the code of Sherman and Scythe: the claim is on internal errors of theirs"),
+        ),
+    },
+)
