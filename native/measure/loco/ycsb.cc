@@ -89,12 +89,12 @@ class Client {
     next_ = keys_.draw(rng_);
   }
 
-  void run(Caller& me, Window& window) {
+  void run(Caller& me, Interval& interval) {
     for (Turn& turn : turns_) begin(turn, env_.now());
     busy_ = turns_.size();
     while (busy_ != 0) {
       // Entered anew when some have ended, since that may let others of the node go on.
-      if (!turn_all(window)) wait(me, window);
+      if (!turn_all(interval)) wait(me, interval);
     }
     if (lost_ != 0) {
       throw Error(ErrorCode::kInternal,
@@ -120,29 +120,30 @@ class Client {
     turn.slot.begin(turn.kind, key, ++count_);
   }
 
-  bool turn_all(Window& window) {
+  bool turn_all(Interval& interval) {
     bool any = false;
     env_.charge(Cost::kPredicate, 1 + turns_.size() / kPerPredicate);
     for (Turn& turn : turns_) {
       if (turn.idle || !turn.slot.operation.poll()) continue;
       any = true;
       const Time now = env_.now();
-      ++done_;
       const Outcome outcome = turn.slot.operation.outcome();
       lost_ += outcome == Outcome::kMissing && turn.kind <= Kind::kUpdate && mix_.removes == 0;
-      if (window.over(now, done_)) {
+      if (interval.count(now)) {
+        latency_[static_cast<std::size_t>(turn.kind)]->record(now - turn.began);
+      }
+      if (interval.over(now)) {
         turn.idle = true;
         --busy_;
         continue;
       }
-      if (window.open()) latency_[static_cast<std::size_t>(turn.kind)]->record(now - turn.began);
       begin(turn, now);
     }
     return any;
   }
 
-  void wait(Caller& me, Window& window) {
-    me.wait_until([&] { return turn_all(window); }, "an operation on the store");
+  void wait(Caller& me, Interval& interval) {
+    me.wait_until([&] { return turn_all(interval); }, "an operation on the store");
   }
 
   Env& env_;
@@ -153,7 +154,7 @@ class Client {
   Histogram* latency_[4];
   Key next_ = 0;
   std::size_t busy_ = 0;
-  std::uint64_t count_ = 0, done_ = 0, lost_ = 0;
+  std::uint64_t count_ = 0, lost_ = 0;
 };
 
 class LocoYcsb final : public Workload {
@@ -229,14 +230,15 @@ class LocoYcsb final : public Workload {
     const std::uint32_t threads = params.count("threads");
     recorder.prepare_threads(threads);
     barrier.wait(manager.caller(0));
+    const Interval shared(env.now(), params);
     on_threads(env, threads, [&](std::uint32_t i) {
       Caller& me = manager.caller(i);
       ThreadRecorder& rows = recorder.thread(i);
       Client<Slot> client(store, me, rows, params.count("window"), mix, keys,
                           env.rng("ycsb/" + std::to_string(i)));
-      Window window = loco_window(env, params);
-      client.run(me, window);
-      add_rates(rows, window, 0);
+      Interval interval = shared;
+      client.run(me, interval);
+      interval.add_rates(rows);
     });
     barrier.wait(manager.caller(0));
     manager.leave();
