@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "systems/loco/caller.h"
+#include "systems/loco/manager.h"
 
 namespace pyrdma::loco {
 
@@ -14,6 +15,7 @@ fabric::Status AckKey::status() const {
 }
 
 fabric::Status AckKey::wait() {
+  if (bits_ != nullptr && !query()) bits_->caller->manager().turn();
   if (bits_ != nullptr && !query()) {
     bits_->caller->wait_until([this] { return query(); }, "the completion of its operations");
   }

@@ -61,6 +61,7 @@ class Control {
   void complete(Lane& lane, const fabric::Completion& completion);
   /// Takes the oldest message that has come. Malformed ones are dropped and counted.
   bool receive(ControlMessage& message);
+  bool has_mail() const { return has_mail_.load(std::memory_order_acquire); }
   std::uint64_t malformed() const { return malformed_.load(std::memory_order_relaxed); }
 
  private:

@@ -205,6 +205,8 @@ void Manager::turn() {
 }
 
 void Manager::serve() {
+  if (!control_->has_mail()) [[likely]]
+    return;
   if (serving_.load(std::memory_order_relaxed) ||
       serving_.exchange(true, std::memory_order_acquire)) {
     return;

@@ -15,7 +15,6 @@ AcquireOp::AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool b
   env.charge(Cost::kLock);
   place_ = locks.locals_[index].next.fetch_add(1, std::memory_order_relaxed);
   stage_ = Stage::kLocalQueue;
-  deadline_ = env.now() + locks.manager().options().patience;
   poll();
 }
 
@@ -108,8 +107,8 @@ bool AcquireOp::compare(std::uint64_t serving) {
   }
   const std::uint64_t before_us = ticket_ - serving - 1;
   if (backs_off_ && before_us != 0) {
-    retry_at_ = std::min(deadline_, locks_->manager().env().now() +
-                                        static_cast<Time>(before_us) * locks_->options_.backoff);
+    retry_at_ = std::min(deadline(), locks_->manager().env().now() +
+                                         static_cast<Time>(before_us) * locks_->options_.backoff);
     stage_ = Stage::kBackoff;
   } else {
     ask_serving();
@@ -128,8 +127,16 @@ bool AcquireOp::hold() {
   return true;
 }
 
+// The clock is read for the first time when there is something to wait for.
+Time AcquireOp::deadline() {
+  Manager& manager = locks_->manager();
+  if (deadline_ == 0) deadline_ = manager.env().now() + manager.options().patience;
+  return deadline_;
+}
+
 bool AcquireOp::wait_on() {
-  if (locks_->manager().env().now() < deadline_) return false;
+  const Time end = deadline();
+  if (locks_->manager().env().now() < end) return false;
   locks_->throw_overdue(*me_, index_, *this);
 }
 

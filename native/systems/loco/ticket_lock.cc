@@ -55,10 +55,10 @@ AcquireOp TicketLocks::start_acquire(Caller& me, std::uint64_t i) { return {*thi
 void TicketLocks::acquire(Caller& me, std::uint64_t i) {
   AcquireOp op(*this, me, i, true);
   const auto held = [&] {
-    if (op.poll()) return true;
     manager().turn();
     return op.poll();
   };
+  if (op.held() || held()) return;
   while (!op.held()) {
     const Time until = op.wakes_at();
     const bool woken =
@@ -118,8 +118,8 @@ AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, std::span<fabric::WorkR
   MemRef next = me.block(8);
   *next.as<std::uint64_t>() = local.ticket + 1;
   const fabric::Sge from = next.sge(8);
-  std::array<fabric::WorkRequest, 64> requests;
-  PYRDMA_CHECK(before.size(), <, requests.size());
+  std::array<fabric::WorkRequest, kMostBefore + 1> requests;
+  PYRDMA_CHECK(before.size(), <=, kMostBefore);
   std::size_t count = 0;
   for (const fabric::WorkRequest& request : before) requests[count++] = request;
   fabric::WorkRequest& write = requests[count++];

@@ -43,7 +43,7 @@ class AcquireOp {
   bool held() const { return stage_ == Stage::kHeld; }
   std::uint64_t index() const { return index_; }
   /// When poll() is to be called again though nothing has happened on this node.
-  Time wakes_at() const { return stage_ == Stage::kBackoff ? retry_at_ : deadline_; }
+  Time wakes_at() { return stage_ == Stage::kBackoff ? retry_at_ : deadline(); }
 
  private:
   friend class TicketLocks;
@@ -64,6 +64,7 @@ class AcquireOp {
   void ask_ticket();
   void ask_serving();
   bool hold();
+  Time deadline();
   bool wait_on();  // false; throws when the patience is over
 
   TicketLocks* locks_ = nullptr;
@@ -87,6 +88,8 @@ class TicketLocks : public Channel {
               const TicketLockOptions& options = {});
   ~TicketLocks() override;
 
+  static constexpr std::size_t kMostBefore = 7;
+
   std::uint64_t count() const { return count_; }
   NodeId host_of(std::uint64_t i) const { return words_.host_of(i); }
 
@@ -100,11 +103,12 @@ class TicketLocks : public Channel {
 
   /// Gives lock i, which the caller holds, back. Does not block with Fence::kNone or kPair. The key
   /// may be dropped; its status says whether the release reached the lock's host. `before`:
-  /// requests to that host, posted with one doorbell in front of the release, such as the write of
-  /// what the lock protects; kPair orders them too; the caller keeps their buffers until the key is
-  /// done. Throws Error(kInvalidArgument), naming lock and holder, when the caller does not hold
-  /// it; and Error(kUnavailable), still holding it, when the fence fails. Cost: a write, or, handed
-  /// over under kPair behind writes, a read of no bytes, which the next thread waits for.
+  /// up to kMostBefore requests to that host, posted with one doorbell in front of the release,
+  /// such as the write of what the lock protects; kPair orders them too; the caller keeps their
+  /// buffers until the key is done. Throws Error(kInvalidArgument), naming lock and holder, when
+  /// the caller does not hold it; and Error(kUnavailable), still holding it, when the fence fails.
+  /// Cost: a write, or, handed over under kPair behind writes, a read of no bytes, which the next
+  /// thread waits for.
   AckKey release(Caller& me, std::uint64_t i, Fence fence,
                  std::span<fabric::WorkRequest> before = {});
 

@@ -32,7 +32,7 @@ AckKey TestAndSetLocks::release(Caller& me, std::uint64_t i,
   MemRef zero = me.block(8);
   *zero.as<std::uint64_t>() = 0;
   const fabric::Sge from = zero.sge(8);
-  std::array<fabric::WorkRequest, 64> requests;
+  std::array<fabric::WorkRequest, 8> requests;
   PYRDMA_CHECK(before.size(), <, requests.size());
   std::size_t posted = 0;
   for (const fabric::WorkRequest& request : before) requests[posted++] = request;
