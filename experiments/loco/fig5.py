@@ -37,7 +37,8 @@ BASE = {"nodes": 4, "threads": 4}
 
 def where(params: Mapping[str, Any]) -> bool:
     """Leave the base along one of the two axes only."""
-    return sum(params[name] != value for name, value in BASE.items()) <= 1
+    away = sum(params[name] != value for name, value in BASE.items())
+    return away <= 1
 
 
 def measure(point: Point) -> Any:
@@ -108,6 +109,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         row, column = 2 * (place // 3), place % 3
         for down, (axis, other) in enumerate((("nodes", "threads"), ("threads", "nodes"))):
             ax = panels[row + down][column]
+            fixed: dict[str, Any] = {other: BASE[other]}
             for number, (series, name) in enumerate(_store.SERIES.items()):
                 figures.line(
                     ax,
@@ -120,7 +122,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
                     series=series,
                     mix=mix,
                     distribution=distribution,
-                    **{other: BASE[other]},
+                    **fixed,
                 )
             _axes.from_zero(ax)
             _axes.layer(ax)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from . import locks, nics, ours, peers
+from . import locks, nics, ours, peers, stores
 from .benchmark import Benchmark, Better, PeerRun
 
 __all__ = ["benchmarks"]
@@ -111,6 +111,7 @@ def benchmarks() -> list[Benchmark]:
         *_shared_memory(),
         *locks.benchmarks(),
         *nics.benchmarks(),
+        *stores.benchmarks(),
         Benchmark(
             name="python/import",
             unit="s",
