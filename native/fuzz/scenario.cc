@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "fuzz/fabric/fabric_scenario.h"
+#include "fuzz/loco/loco_scenario.h"
 
 namespace pyrdma::fuzz {
 namespace {
@@ -18,7 +19,7 @@ void check_range(const char* what, std::uint64_t value, std::uint64_t least, std
 }  // namespace
 
 const std::vector<Scenario>& scenarios() {
-  static const std::vector<Scenario> all{fabric_scenario()};
+  static const std::vector<Scenario> all{fabric_scenario(), loco_scenario()};
   return all;
 }
 

@@ -1,32 +1,16 @@
 #include "fuzz/fabric/fabric_scenario.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "check/history_json.h"
 #include "check/linearizability.h"
 #include "fuzz/fabric/node.h"
 #include "fuzz/fabric/word_history.h"
+#include "fuzz/quick_control.h"
 
 namespace pyrdma::fuzz {
 namespace {
 
 namespace sim = fabric::sim;
-
-// Setting up connections takes as long as on the fastest NICs of the testbeds at most, so that
-// recovery happens within a run: what costs milliseconds there is not what is tested here.
-void hasten_control_path(sim::SimProfile& profile) {
-  constexpr double kMost = 5, kMostOnNic = 0.5;  // us
-  for (double* cost :
-       {&profile.control_open_us, &profile.control_create_pd_us, &profile.control_create_cq_us,
-        &profile.control_create_qp_us, &profile.control_modify_init_us,
-        &profile.control_modify_rtr_us, &profile.control_modify_rts_us,
-        &profile.control_handshake_us, &profile.control_register_us, &profile.control_destroy_us})
-    *cost = std::min(*cost, kMost);
-  for (double* cost : {&profile.control_create_cq_nic_us, &profile.control_create_qp_nic_us,
-                       &profile.control_modify_nic_us, &profile.control_register_page_us})
-    *cost = std::min(*cost, kMostOnNic);
-}
 
 constexpr std::size_t kCheckEvery = 8;  // registers; the others have the cheap checks alone
 

@@ -1,0 +1,144 @@
+// The channels of LOCO under drawn faults; and that deliberate bugs are found, by the fault that
+// each of them needs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "fabric/sim/profile_test.h"
+#include "fuzz/scenario.h"
+
+namespace pyrdma::fuzz {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t kScenarios = 60;
+#else
+constexpr std::uint64_t kScenarios = 2000;
+#endif
+
+const Scenario& scenario() { return scenario_named("loco"); }
+
+Options small_options(std::uint64_t seed) {
+  Options options;
+  Rng rng(seed, -1, "small scenarios");
+  options.nodes = 2 + static_cast<NodeId>(rng.below(3));
+  options.operations = 60 + static_cast<std::uint32_t>(rng.below(120));
+  options.profile = fabric::sim::test_profile();
+  options.seed = seed;
+  options.faults = FaultOptions::draw(seed);
+  return options;
+}
+
+std::string describe(const Outcome& outcome) {
+  std::string text;
+  for (const Violation& violation : outcome.violations)
+    text += violation.kind + ": " + violation.text + "\n";
+  return text;
+}
+
+TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
+  std::uint64_t ok = 0, checked = 0, crashed = 0;
+  FaultCounters faults;
+  for (std::uint64_t seed = 1; seed <= kScenarios; ++seed) {
+    const Options options = small_options(seed);
+    const Outcome outcome = run(scenario(), options);
+    EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
+    if (seed % 10 == 0) {
+      EXPECT_EQ(outcome.fingerprint, run(scenario(), options).fingerprint) << "seed " << seed;
+    }
+    ok += outcome.ok;
+    checked += outcome.checked;
+    crashed += outcome.info != 0;
+    for (std::size_t i = 0; i < kFaults; ++i) faults.reached[i] += outcome.faults.reached[i];
+  }
+  EXPECT_GT(ok, kScenarios * 20);
+  EXPECT_GT(checked, kScenarios * 20);
+  EXPECT_GT(crashed, kScenarios / 100) << "seeds in which survivors reported a dead node";
+  for (const Fault fault :
+       {Fault::loss, Fault::ack_loss, Fault::duplicate, Fault::delay, Fault::clog,
+        Fault::late_completion, Fault::cache_miss, Fault::pause, Fault::slow_node,
+        Fault::late_placement, Fault::torn_read, Fault::late_source, Fault::crash}) {
+    EXPECT_GT(faults.reached[static_cast<std::size_t>(fault)], kScenarios / 100)
+        << fault_info(fault).key;
+  }
+}
+
+// The numbers are those of the list of mutations. `needs` is switched off by the ablation: late
+// placement and torn reads by strong memory, a reader that stops by itself.
+struct Bug {
+  const char* name;
+  Fault needs;
+  NodeId nodes;  // 0: drawn
+  std::uint32_t operations;
+  std::uint64_t seeds;  // within which it is found
+};
+constexpr Bug kBugs[] = {
+    {"mutant1", Fault::late_placement, 0, 600, 20},
+    {"mutant2", Fault::late_placement, 0, 600, 20},
+    {"mutant4", Fault::torn_read, 4, 1200, 50},
+    {"mutant6", Fault::late_placement, 3, 600, 150},
+    {"mutant7", Fault::late_placement, 4, 1200, 50},
+    {"mutant8", Fault::pause, 0, 600, 50},
+};
+
+Options options_of(const Bug& bug, std::uint64_t seed) {
+  Options options = small_options(seed);
+  options.operations = bug.operations;
+  if (bug.nodes != 0) options.nodes = bug.nodes;
+  options.faults = FaultOptions();
+  if (bug.needs == Fault::pause) options.faults.enable(Fault::pause);
+  return options;
+}
+
+class LocoBugs : public testing::TestWithParam<Bug> {};
+
+TEST_P(LocoBugs, AreFoundAndOnlyBecauseOfTheirFault) {
+  const Bug& bug = GetParam();
+  std::uint64_t found = 0;
+  for (std::uint64_t seed = 1; seed <= bug.seeds && found == 0; ++seed) {
+    Options options = options_of(bug, seed);
+    const Outcome control = run(scenario(), options);
+    EXPECT_TRUE(control.violations.empty()) << "seed " << seed << "\n" << describe(control);
+    options.mutation = bug.name;
+    if (!run(scenario(), options).violations.empty()) found = seed;
+  }
+  EXPECT_NE(found, 0U) << bug.name;
+  RecordProperty("seeds_to_kill", static_cast<int>(found));
+  for (std::uint64_t seed = 1; seed <= std::max<std::uint64_t>(found, 20); ++seed) {
+    Options options = options_of(bug, seed);
+    options.mutation = bug.name;
+    if (bug.needs == Fault::pause) {
+      options.faults = FaultOptions();
+    } else {
+      options.memory = fabric::sim::MemoryModel::strong();
+    }
+    const Outcome ablated = run(scenario(), options);
+    EXPECT_TRUE(ablated.violations.empty()) << "seed " << seed << "\n" << describe(ablated);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LocoBugs, testing::ValuesIn(kBugs),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+// An entry that is published before it is written is wrong in every memory: it needs a reader in
+// between, and no fault.
+TEST(LocoFuzz, AnEntryPublishedBeforeItIsWrittenIsFound) {  // 3
+  for (const bool weak : {true, false}) {
+    bool found = false;
+    for (std::uint64_t seed = 1; seed <= 20 && !found; ++seed) {
+      Options options = small_options(seed);
+      options.operations = 600;
+      options.faults = FaultOptions();
+      if (!weak) options.memory = fabric::sim::MemoryModel::strong();
+      EXPECT_TRUE(run(scenario(), options).violations.empty()) << "seed " << seed;
+      options.mutation = "mutant3";
+      found = !run(scenario(), options).violations.empty();
+    }
+    EXPECT_TRUE(found) << (weak ? "weak" : "strong");
+  }
+}
+
+}  // namespace
+}  // namespace pyrdma::fuzz

@@ -1,0 +1,124 @@
+#include "fuzz/loco/loco_scenario.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "check/history_json.h"
+#include "fuzz/loco/node.h"
+#include "fuzz/quick_control.h"
+
+namespace pyrdma::fuzz {
+namespace {
+
+namespace sim = fabric::sim;
+using loco::Node;
+using loco::World;
+
+// LOCO assumes a static set of reliable peers on reliable connections, whose writes of one queue
+// pair are placed in order (sections 2.2 and A), so it must survive what such a connection hides.
+// From a crash nobody recovers: the others must report it. All other faults are left out.
+constexpr std::array kFaultsOfLoco{Fault::loss,
+                                   Fault::loss_burst,
+                                   Fault::ack_loss,
+                                   Fault::duplicate,
+                                   Fault::reorder,
+                                   Fault::delay,
+                                   Fault::clog,
+                                   Fault::cache_miss,
+                                   Fault::queue_full,
+                                   Fault::late_completion,
+                                   Fault::rnr,
+                                   Fault::pause,
+                                   Fault::crash,
+                                   Fault::slow_node,
+                                   Fault::torn_crash,
+                                   Fault::buffer_overflow,
+                                   Fault::pause_storm,
+                                   Fault::number_collision,
+                                   Fault::noisy_neighbour};
+
+constexpr std::array<std::string_view, 7> kMutants{"mutant1", "mutant2", "mutant3", "mutant4",
+                                                   "mutant6", "mutant7", "mutant8"};
+
+/// Marks how a node's part has ended; the unwinding of a killed one comes here as well.
+struct Ending {
+  World& world;
+  NodeId node;
+  ~Ending() { (world.ended[node] ? world.ended : world.died)[node] = true; }
+};
+
+void run_node(World& world, Env& env) {
+  if (env.incarnation() != 0) return;  // nobody recovers
+  const Ending ending{world, env.node()};
+  std::unique_ptr<Node> node;
+  try {
+    node = std::make_unique<Node>(world, env);
+    node->run();
+  } catch (const Error& error) {
+    world.failed(env.node(), error.what());
+    ++world.outcome.info;
+  }
+  world.ended[env.node()] = true;
+  // Who leaves early looks dead to the others.
+  while (!world.all_ended()) env.sleep_until(env.now() + 100 * kMicrosecond);
+}
+
+Outcome run_loco(const Options& wanted) {
+  Outcome outcome;
+  Options options = wanted;
+  hasten_control_path(options.profile);
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    const auto fault = static_cast<Fault>(i);
+    if (std::find(kFaultsOfLoco.begin(), kFaultsOfLoco.end(), fault) == kFaultsOfLoco.end()) {
+      options.faults.settings[i].rate = 0;
+    }
+  }
+  if (options.faults.heal_at == kForever) {
+    Rng rng(options.seed, -1, "fuzz heal");
+    options.faults.heal_at =
+        kMillisecond + static_cast<Time>(rng.below(2 * std::uint64_t{kMillisecond}));
+  }
+  World world(options, outcome);
+  if (!options.mutation.empty()) {
+    world.mutant = static_cast<pyrdma::loco::Mutant>(options.mutation.back() - '0');
+  }
+  sim::SimOptions simulation;
+  simulation.nodes = options.nodes;
+  simulation.profile = options.profile;
+  simulation.seed = options.seed;
+  simulation.memory = options.memory;
+  simulation.faults = options.faults;
+  simulation.time_limit = options.faults.heal_at + 8 * options.recovery_limit;
+  sim::SimCluster cluster(simulation);
+  world.cluster = &cluster;
+  if (options.events) cluster.record_events(&outcome.recorded);
+  try {
+    cluster.run([&](Env& env) { run_node(world, env); });
+  } catch (const Error& error) {
+    world.violation("liveness", std::string(error.what()).substr(0, 200));
+  }
+  world.check();
+  if (options.history) {
+    check::History all = check::History::merge(world.logs);
+    all.header.seed = options.seed;
+    outcome.history = check::to_json(all);
+  }
+  outcome.fingerprint = cluster.fingerprint();
+  outcome.virtual_ns = cluster.now();
+  outcome.events = cluster.events();
+  outcome.faults = cluster.fault_counters();
+  outcome.trace = cluster.trace();
+  return outcome;
+}
+
+}  // namespace
+
+Scenario loco_scenario() {
+  return {"loco",
+          "LOCO's channels: variables, words, a queue, rings, locks, barriers",
+          &run_loco,
+          {kMutants.begin(), kMutants.end()}};
+}
+
+}  // namespace pyrdma::fuzz
