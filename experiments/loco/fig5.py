@@ -37,7 +37,7 @@ BASE = {"nodes": 4, "threads": 4}
 
 def where(params: Mapping[str, Any]) -> bool:
     """Leave the base along one of the two axes only."""
-    away = sum(params[name] != value for name, value in BASE.items())
+    away: int = sum(params[name] != value for name, value in BASE.items())
     return away <= 1
 
 

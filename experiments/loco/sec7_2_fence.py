@@ -3,6 +3,11 @@
 The paper says 15 % of both systems, without the workload: here updates of uniform keys, on 4 nodes
 of 4 threads with window 3. Without the fence LOCO's update releases its lock when the write has
 completed, and Sherman's posts the unlock directly behind the write.
+
+In the simulator both pay less than the paper says, since the read waits for nobody: LOCO posts it
+with the write and waits for one round trip either way, and the target executes Sherman's write,
+read and unlock one after the other without a pause. What is left are the read's turns in the NICs
+and the flush of the write before it at the target.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from pyrdma.bench.peer import PeerError
 UCX_HEADER = (
     "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr"
 )
-ALL_PEERS = ("ucx", "openmpi", "simgrid")
+ALL_PEERS = ("ucx", "openmpi", "redis", "simgrid")
 
 
 def parse_ucx(text: str) -> float:
