@@ -33,6 +33,9 @@ REQUIRED = (
     "krcore/fig10b",
     "krcore/fig10c",
     "krcore/fig10d",
+    "loco/fig1b",
+    "loco/fig4_single_lock",
+    "loco/fig4_transactions",
     "loco/nic_facts",
 )
 

@@ -103,8 +103,8 @@ class LocoBank final : public Bank {
 /// Accounts are spread over windows, then over ranks; each rank's part of a window has one lock.
 class MpiBank final : public Bank {
  public:
-  MpiBank(loco::Manager& manager, std::uint64_t accounts, const loco::MpiWindowsOptions& options)
-      : windows_(manager, "mpi", options), accounts_(accounts), options_(options) {}
+  MpiBank(loco::Manager& manager, const loco::MpiWindowsOptions& options)
+      : windows_(manager, "mpi", options), options_(options) {}
 
   void open(Caller& me) override { windows_.open(me); }
   void transfer(Desk& desk, std::array<std::uint64_t, 2> at, std::uint64_t amount) override {
@@ -160,7 +160,6 @@ class MpiBank final : public Bank {
             static_cast<std::uint32_t>(part % windows_.ranks()), part / windows_.ranks() * 8};
   }
   loco::MpiWindows windows_;
-  std::uint64_t accounts_;
   loco::MpiWindowsOptions options_;
 };
 
@@ -237,7 +236,7 @@ class LocoTransactions final : public Workload {
     options.ranks = threads;
     options.bytes = (accounts + all - 1) / all * 8;
     options.merged = params.flag("merged");
-    return std::make_unique<MpiBank>(manager, accounts, options);
+    return std::make_unique<MpiBank>(manager, options);
   }
 };
 
