@@ -3,7 +3,9 @@
 // this thread after it; a release store makes all earlier writes of this thread visible before it.
 #pragma once
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace pyrdma {
 
@@ -17,6 +19,27 @@ template <class T>
 void store_release(T* word, T value) {
   static_assert(sizeof(T) <= 8);
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+/// Copies `bytes`, a multiple of 8, out of memory that peers may be changing: aligned words, each
+/// whole, in no order with each other. What was got is then tested, by a checksum say.
+inline void copy_from_shared(void* to, const void* from, std::size_t bytes) {
+  const auto* words = static_cast<const std::uint64_t*>(from);
+  for (std::size_t i = 0; i < bytes / sizeof *words; ++i) {
+    const std::uint64_t word = __atomic_load_n(words + i, __ATOMIC_RELAXED);
+    std::memcpy(static_cast<char*>(to) + i * sizeof word, &word, sizeof word);
+  }
+}
+
+/// Copies `bytes`, a multiple of 8, into memory that peers may be reading: likewise. A release
+/// store behind it publishes what was copied.
+inline void copy_to_shared(void* to, const void* from, std::size_t bytes) {
+  auto* words = static_cast<std::uint64_t*>(to);
+  for (std::size_t i = 0; i < bytes / sizeof *words; ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, static_cast<const char*>(from) + i * sizeof word, sizeof word);
+    __atomic_store_n(words + i, word, __ATOMIC_RELAXED);
+  }
 }
 
 }  // namespace pyrdma

@@ -188,7 +188,7 @@ std::string error_of(const std::function<void()>& act) {
 
 TEST_P(LocoWorlds, BadUseIsNamed) {
   ManagerOptions options;
-  options.patience = 200 * kMillisecond;
+  options.patience = 2 * kSecond;
   std::mutex mutex;
   std::map<NodeId, std::string> errors;
   run(
@@ -221,7 +221,7 @@ TEST_P(LocoWorlds, BadUseIsNamed) {
           const std::string error = error_of([&] { manager.wait_for_ready(); });
           EXPECT_NE(error.find("channel 'alone' misses node 1"), std::string::npos) << error;
         } else {
-          manager.env().sleep_until(manager.env().now() + 100 * kMillisecond);
+          manager.env().sleep_until(manager.env().now() + kSecond);
         }
         done.wait(manager.caller(0));
       },

@@ -217,7 +217,19 @@ void Manager::serve() {
 }
 
 void Manager::handle(const ControlMessage& message) {
-  if (Channel* channel = find(message.name)) channel->handle(message);
+  Channel* channel = nullptr;
+  {
+    const std::lock_guard lock(channels_mutex_);
+    const auto found = channels_.find(message.name);
+    if (found == channels_.end()) return;
+    channel = found->second;
+    handling_.store(channel, std::memory_order_relaxed);
+  }
+  struct Done {
+    std::atomic<Channel*>& handling;
+    ~Done() { handling.store(nullptr, std::memory_order_release); }
+  } const done{handling_};
+  channel->handle(message);
 }
 
 void Manager::check_free(const std::string& name) {
@@ -233,9 +245,21 @@ void Manager::add(Channel& channel) {
 }
 
 void Manager::remove(Channel& channel) {
-  const std::lock_guard lock(channels_mutex_);
-  const auto found = channels_.find(channel.name());
-  if (found != channels_.end() && found->second == &channel) channels_.erase(found);
+  {
+    const std::lock_guard lock(channels_mutex_);
+    const auto found = channels_.find(channel.name());
+    if (found == channels_.end() || found->second != &channel) return;
+    channels_.erase(found);
+  }
+  // Another thread may be at a message to it.
+  const auto is_free = [&] { return handling_.load(std::memory_order_acquire) != &channel; };
+  if (is_free()) return;
+  env_.poll_until(
+      [&] {
+        env_.charge(Cost::kPredicate);
+        return is_free();
+      },
+      kForever);
 }
 
 Channel* Manager::find(const std::string& name) {

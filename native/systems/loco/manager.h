@@ -112,6 +112,7 @@ class Manager {
   std::atomic<bool> polling_{false}, serving_{false}, stopping_{false};
   Mutex channels_mutex_;
   std::map<std::string, Channel*> channels_;
+  std::atomic<Channel*> handling_{nullptr};  // the channel whose message is being served
   std::unique_ptr<Thread> poller_;
 };
 

@@ -22,7 +22,7 @@ class OwnedVar : public Channel {
   static_assert(std::is_trivially_copyable_v<T>);
   static constexpr bool kWord =
       sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8;
-  struct Checked {
+  struct alignas(8) Checked {
     std::uint64_t sum;
     T value;
   };
@@ -50,7 +50,7 @@ class OwnedVar : public Channel {
       store_release(reinterpret_cast<Bits*>(copy()), to_bits(value));
     } else {
       const Checked checked = with_sum(value);
-      std::memcpy(static_cast<void*>(copy()), &checked, sizeof checked);
+      copy_to_shared(copy(), &checked, sizeof checked);
     }
     value_ = value;
   }
@@ -115,7 +115,7 @@ class OwnedVar : public Channel {
   }
   static std::optional<T> whole(const Copy& shared) {
     Checked seen;
-    std::memcpy(static_cast<void*>(&seen), &shared, sizeof seen);
+    copy_from_shared(&seen, &shared, sizeof seen);
     if (seen.sum != checksum_of(seen.value)) return std::nullopt;
     return seen.value;
   }

@@ -192,7 +192,7 @@ std::optional<std::span<const std::byte>> RingBuffer::next(Caller& me) {
     // Copied before it is tested: the test then holds for what the caller gets.
     const std::uint64_t words = padded(bytes, 8);
     copy_.resize(words);
-    if (words != 0) std::memcpy(copy_.data(), at + sizeof head, words);
+    copy_from_shared(copy_.data(), at + sizeof head, words);
     const std::uint64_t tail =
         load_acquire(reinterpret_cast<const std::uint64_t*>(at + sizeof head + words));
     if (tail != tail_word(at_, length, copy_)) return std::nullopt;

@@ -81,7 +81,7 @@ TEST(LocoMutants, AnAcknowledgementBeforeTheCopyIsKilled) {  // 8
 
 TEST_P(LocoWorlds, AReaderThatDoesNotAcknowledgeIsNamed) {
   ManagerOptions options;
-  options.patience = 500 * kMillisecond;
+  options.patience = 2 * kSecond;
   run(
       3,
       [&](Manager& manager) {
@@ -113,7 +113,7 @@ TEST_P(LocoWorlds, AReaderThatDoesNotAcknowledgeIsNamed) {
           }
           ring.acknowledge(me);
         }
-        manager.env().sleep_until(start + 700 * kMillisecond);  // the writer's patience
+        manager.env().sleep_until(start + 3 * kSecond);  // the writer's patience
         barrier.wait(me);
       },
       options);

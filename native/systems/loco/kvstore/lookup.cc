@@ -18,7 +18,7 @@ bool KvOperation::find() {
   }
   // The checksum makes a plain copy safe: a torn one does not match.
   store_->manager().env().charge_copy(store_->slot_bytes_);
-  std::memcpy(slot_.data(), store_->slot(at_.slot), store_->slot_bytes_);
+  copy_from_shared(slot_.data(), store_->slot(at_.slot), store_->slot_bytes_);
   return judge(slot_.data());
 }
 

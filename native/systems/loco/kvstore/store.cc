@@ -93,7 +93,7 @@ void KvStore::write_slot(std::uint32_t number, std::uint32_t counter, bool valid
   std::byte* at = slot(number);
   const std::uint64_t sum = sum_of(value, counter);
   set_valid(number, counter, valid);
-  std::memcpy(at + kSlotFrame, value, slot_bytes_ - kSlotFrame);
+  copy_to_shared(at + kSlotFrame, value, slot_bytes_ - kSlotFrame);
   store_release(reinterpret_cast<std::uint64_t*>(at + kSlotHead), sum);
 }
 

@@ -16,7 +16,7 @@ bool KvOperation::update_locked() {
     // What the CPU writes is visible to the NIC at once.
     store_->manager().env().charge_copy(bytes);
     std::byte* to = store_->slot(at_.slot);
-    std::memcpy(to + kSlotFrame, from + kSlotFrame, bytes - 8);
+    copy_to_shared(to + kSlotFrame, from + kSlotFrame, bytes - 8);
     store_release(reinterpret_cast<std::uint64_t*>(to + kSlotHead), sum);
     return unlock(Outcome::kOk);
   }
