@@ -18,6 +18,7 @@ __all__ = [
     "Idle",
     "Litmus",
     "LocoBarrier",
+    "LocoLitmus",
     "LocoLock",
     "LocoPower",
     "LocoTransactions",
@@ -205,6 +206,25 @@ class LocoBarrier(Workload):
     polling: Literal["thread", "callers"] | None = None
     warmup_ns: int | None = None
     iterations: int | None = None
+
+
+@dataclass(frozen=True)
+class LocoLitmus(Workload):
+    """The shapes of `Litmus` through LOCO's objects: writes with fences, reads, atomic_vars.
+
+    Needs 4 nodes. Metrics of node 0: ``outcome|SHAPE|LEVEL|VALUES``, how often it was seen, where
+    the level is the one that raw operations need for it; ``shapes``, those of words; ``rounds``;
+    ``beyond``: outcomes of late or repeated operations, and forbidden ones. LOCO shows none.
+
+    Parameters
+    ----------
+    rounds, batch
+        Rounds of each shape, at least; rounds between two meetings of the nodes.
+    """
+
+    native: ClassVar[str] = "loco_litmus"
+    rounds: int | None = None
+    batch: int | None = None
 
 
 @dataclass(frozen=True)

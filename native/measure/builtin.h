@@ -10,6 +10,7 @@ std::unique_ptr<Workload> make_control_path();
 std::unique_ptr<Workload> make_idle();
 std::unique_ptr<Workload> make_litmus();
 std::unique_ptr<Workload> make_loco_barrier();
+std::unique_ptr<Workload> make_loco_litmus();
 std::unique_ptr<Workload> make_loco_lock();
 std::unique_ptr<Workload> make_loco_power();
 std::unique_ptr<Workload> make_loco_transactions();

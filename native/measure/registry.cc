@@ -22,6 +22,7 @@ constexpr Entry kBuiltin[] = {
     {"idle", make_idle},
     {"litmus", make_litmus},
     {"loco_barrier", make_loco_barrier},
+    {"loco_litmus", make_loco_litmus},
     {"loco_lock", make_loco_lock},
     {"loco_power", make_loco_power},
     {"loco_transactions", make_loco_transactions},

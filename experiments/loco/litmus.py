@@ -1,0 +1,68 @@
+"""Litmus shapes through LOCO's objects, beside those over raw weak memory (sections 5.3 and 2.2).
+
+Property L8: what raw operations show late, LOCO's fences never show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from experiments.fabric import litmus
+from pyrdma import Axis, Experiment, Point, Row, figures, workload
+from pyrdma.claims import Claim
+from pyrdma.data import Data
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def measure(point: Point) -> list[Row]:
+    """Run the shapes over raw operations, or through LOCO; weak memory in the simulator."""
+    raw = point["series"] == "raw"
+    load: workload.Workload = (
+        workload.Litmus(rounds=20 * point["rounds"])
+        if raw
+        else workload.LocoLitmus(rounds=point["rounds"])
+    )
+    options = {"memory": "weak"} if point.fabric == "sim" else {}
+    with point.cluster(nodes=litmus.NODES, **options) as cluster:
+        return litmus.rows_of(cluster.run(load, timeout_s=3600), "weak")
+
+
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no claims here
+    """Draw for each shape the share of rounds whose outcome is weak or forbidden, both ways."""
+    seen = data.select("seen")
+    shapes = list(dict.fromkeys(seen[seen["series"] == "LOCO"]["shape"]))
+    fig, panels = figures.new(1, 2, figsize=(7.2, 0.145 * len(shapes) / 2 + 1.4))
+    half = -(-len(shapes) // 2)
+    for ax, part in zip(panels, (shapes[:half], shapes[half:]), strict=True):
+        for number, series in enumerate(("raw", "LOCO")):
+            rows = seen[(seen["series"] == series) & seen["shape"].isin(part)]
+            shares = [
+                rows[(rows["shape"] == shape) & rows["level"].isin(BEYOND)]["value"].sum()
+                / max(1.0, rows[rows["shape"] == shape]["value"].sum())
+                for shape in part
+            ]
+            style = {**figures.style_of(number), "linestyle": "none"}
+            ax.plot(shares, range(len(part)), label=series, **style)
+        ax.set_yticks(range(len(part)), part, fontsize=6.5)
+        ax.set_ylim(len(part) - 0.4, -0.6)
+        ax.set_xlabel("Share of rounds with a weak outcome")
+    handles, labels = panels[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=2)
+    return fig
+
+
+BEYOND = ("late", "repeated", "forbidden")
+"""Levels of outcomes that LOCO must not show."""
+
+experiment = Experiment(
+    id="loco/litmus",
+    title="Outcomes of litmus tests through LOCO's objects and over raw operations",
+    profile="c6525-25g",
+    axes={"series": Axis(["raw", "LOCO"]), "rounds": Axis([300], full=[10_000])},
+    measure=measure,
+    figure=figure,
+    max_repetitions=1,
+)
