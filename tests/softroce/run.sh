@@ -68,16 +68,18 @@ fetch_kernel() {
   name=$(apt-cache depends linux-image-amd64 2>/dev/null |
     sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
   [ -n "$name" ] || skip "apt knows no package linux-image-amd64 (try: apt-get update)"
-  [ ! -e "$cache/$name/initramfs" ] || return 0
+  # What is in the image belongs to its name.
+  kernel=$cache/$name-$(cat "$here/init" "$here/run.sh" | cksum | cut -d ' ' -f 1)
+  [ ! -e "$kernel/initramfs" ] || return 0
   fresh=$cache/fresh.$$
   mkdir -p "$fresh/unpacked"
-  (cd "$fresh" && apt-get download "$name" >&2) || { rm -rf "$fresh"; skip "apt-get could not download $name"; }
+  (cd "$fresh" && apt-get -o APT::Sandbox::User=root download "$name" >&2) || { rm -rf "$fresh"; skip "apt-get could not download $name"; }
   dpkg -x "$fresh"/*.deb "$fresh/unpacked"
   build_initramfs
   mkdir -p "$fresh/done"
   mv "$fresh"/unpacked/boot/vmlinuz-* "$fresh/done/kernel"
   mv "$fresh/initramfs" "$fresh/done/initramfs"
-  mv "$fresh/done" "$cache/$name" 2>/dev/null || true # another run was faster
+  mv "$fresh/done" "$kernel" 2>/dev/null || true # another run was faster
   rm -rf "$fresh"
 }
 
@@ -106,7 +108,6 @@ build_initramfs() {
 
 mkdir -p "$cache"
 fetch_kernel
-kernel=$cache/$name
 
 # --- one run ----------------------------------------------------------------------------------
 
@@ -136,6 +137,8 @@ for argument; do quote "$argument"; done >"$share/command"
 rm -f "$share/status.0" "$share/status.1"
 
 boot() { # boot NUMBER: one guest, its output on standard output
+  # The counter of all emulated CPUs is the host's: without tsc=reliable the kernel does not believe
+  # it, and every reading of a clock is one of an emulated HPET, some microseconds.
   network="-nic none"
   if [ "$guests" = 2 ]; then
     [ "$1" = 0 ] && role=server=on || role=server=off
@@ -152,7 +155,7 @@ boot() { # boot NUMBER: one guest, its output on standard output
   exec timeout -k 5 "$limit" qemu-system-x86_64 -accel "${PYRDMA_SOFTROCE_ACCEL:-tcg,thread=multi}" -cpu max \
     -smp 2 -m 2048 -nodefaults -display none -no-reboot \
     -kernel "$kernel/kernel" -initrd "$kernel/initramfs" \
-    -append "console=ttyS0 panic=-1 quiet no_timer_check softroce.guest=$1" \
+    -append "console=ttyS0 panic=-1 quiet no_timer_check tsc=reliable softroce.guest=$1" \
     -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
     -device virtio-9p-pci,fsdev=host,mount_tag=host \
     -fsdev "local,id=share,path=$share,security_model=none,multidevs=remap" \
