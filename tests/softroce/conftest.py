@@ -1,56 +1,123 @@
-"""The bed as a fixture: a command in a guest with a Soft-RoCE device, or in two joined ones."""
+"""The bed as a fixture: what the tests want to have run, in one boot of a guest with Soft-RoCE."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+NATIVE_TESTS = ROOT / "build/release/native/native_tests"
 NOT_HERE = 77
 """Status of run.sh where QEMU or the packages cannot be had."""
+CAME_TO_ITS_END = 42
+"""Status of batch.sh, which must arrive here."""
+BOOT_S, COMMAND_S = 60, 240
+"""How long it may take at most. An emulated guest beside other work is slow, not wrong."""
+
+PYRDMA = f'{sys.executable} -c "from pyrdma.cli import main; main()"'
+COMMANDS = {
+    "bed": "ibv_devices; echo \"two  words\" '$HOME'; exit 3",
+    "contract": f"{NATIVE_TESTS} --gtest_color=no"
+    " --gtest_filter=*/verbs:VerbsConnection*",
+    "one_host": f"{sys.executable} {HERE}/one_host.py",
+    "latency": f"{PYRDMA} run fabric/latency --fabric verbs --out $PYRDMA_SHARE/results"
+    " --set transport=rc --set size=8 --set op=read",
+    "bandwidth": f"{PYRDMA} run fabric/bandwidth --fabric verbs --out $PYRDMA_SHARE/results"
+    " --set size=4096 --set depth=64 --set op=write",
+    "rate": f"{PYRDMA} run fabric/rate --fabric verbs --out $PYRDMA_SHARE/results"
+    " --set size=8 --set depth=64 --set qps=1 --set threads=1 --set inline=1 --set op=write",
+}
+"""What a test `test_<name>` has run in the guest, by name."""
 
 
-class Guest(Protocol):
-    """Runs a command in the bed to its end; fails the test with its output unless it succeeds."""
+class Output(Protocol):
+    """The output of a command of `COMMANDS`; fails the test with it at another status."""
 
-    def __call__(self, *command: str, pair: bool = False, timeout_s: int = 240) -> str: ...
+    def __call__(self, name: str, status: int = 0) -> str: ...
+
+
+def run_bed(share: Path, limit_s: int, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in the bed; skip, saying why, where it cannot be had."""
+    if os.environ.get("PYRDMA_SOFTROCE") == "0":
+        pytest.skip("PYRDMA_SOFTROCE=0 switches the Soft-RoCE guest off")
+    done = subprocess.run(
+        ["sh", str(HERE / "run.sh"), "--timeout", str(limit_s), *command],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=limit_s + 300,  # the packages may have to be fetched
+        env={**os.environ, "PYRDMA_SHARE": str(share)},
+    )
+    if done.returncode == NOT_HERE:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    return done
+
+
+@pytest.fixture(scope="session")
+def ran(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], Path]:
+    """Return what gives the folder of the logs, once all that the tests want has run."""
+    selected = {item.name for item in request.session.items}
+    wanted = {
+        name: command
+        for name, command in COMMANDS.items()
+        if f"test_{name}" in selected or f"test_experiment[{name}]" in selected
+    }
+    folder = tmp_path_factory.mktemp("softroce")
+    reason: list[str] = []  # why it was skipped, once that is known
+
+    def share() -> Path:
+        if reason:
+            pytest.skip(reason[0])
+        if (folder / "batch").exists():
+            return folder
+        (folder / "batch").write_text("".join(f"{n} {c}\n" for n, c in wanted.items()))
+        limit = BOOT_S + COMMAND_S * len(wanted)
+        try:
+            done = run_bed(folder, limit, "sh", str(HERE / "batch.sh"), str(COMMAND_S))
+        except pytest.skip.Exception as skipped:
+            reason.append(str(skipped))
+            raise
+        print(done.stdout)
+        assert done.returncode == CAME_TO_ITS_END, done.stdout + done.stderr
+        return folder
+
+    return share
 
 
 @pytest.fixture
-def guest(tmp_path: Path) -> Guest:
-    """Return what runs a command in the bed; it skips, saying why, where that cannot be had.
+def output_of(ran: Callable[[], Path]) -> Output:
+    """Return what gives a command's output."""
 
-    The emulated guest takes minutes, so that it is asked for by ``PYRDMA_SOFTROCE=1``.
-    """
-    if not os.environ.get("PYRDMA_SOFTROCE"):
-        pytest.skip("the Soft-RoCE guest takes minutes; PYRDMA_SOFTROCE=1 runs it")
+    def output(name: str, status: int = 0) -> str:
+        folder = ran()
+        log = folder / f"{name}.log"
+        text = log.read_text(errors="replace") if log.exists() else "it was not reached"
+        ended = folder / f"{name}.status"
+        assert ended.exists() and int(ended.read_text()) == status, text[-8000:]
+        return text
 
-    def run(*command: str, pair: bool = False, timeout_s: int = 240) -> str:
-        script = ["sh", str(HERE / "run.sh"), *(["--pair"] if pair else [])]
-        done = subprocess.run(
-            [*script, "--timeout", str(timeout_s), *command],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=timeout_s + 120,
-            env={**os.environ, "PYRDMA_SHARE": str(tmp_path)},
-        )
-        if done.returncode == NOT_HERE:
-            pytest.skip(done.stderr.strip().splitlines()[-1])
-        output = done.stdout + done.stderr
-        assert done.returncode == 0, f"status {done.returncode}:\n{output[-8000:]}"
-        return output
+    return output
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Callable[..., str]:
+    """Return what runs a command in two joined guests and returns what both say."""
+
+    def run(*command: str) -> str:
+        done = run_bed(tmp_path, BOOT_S + COMMAND_S, "--pair", *command)
+        text = done.stdout + done.stderr
+        assert done.returncode == 0, f"status {done.returncode} of {shlex.join(command)}:\n{text}"
+        return text
 
     return run
-
-
-@pytest.fixture
-def python() -> str:
-    """Return this interpreter, which the guest sees at the same place."""
-    return sys.executable

@@ -48,14 +48,22 @@ missing() {
   done
 }
 PATH=$PATH:/usr/sbin:/sbin
+
+apt() { # apt-get as root, which may also be a sudo that asks nothing
+  command -v apt-get >/dev/null || return 1
+  if [ "$(id -u)" = 0 ]; then
+    DEBIAN_FRONTEND=noninteractive apt-get "$@" >&2
+  else
+    sudo -n env DEBIAN_FRONTEND=noninteractive apt-get "$@" >&2
+  fi
+}
+
 if [ -n "$(missing)" ]; then
   # shellcheck disable=SC2086 # a list
-  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $packages >&2 ||
-      skip "apt-get could not install $(echo $packages)"
-  fi
-  # shellcheck disable=SC2086
-  [ -z "$(missing)" ] || skip "missing: $(missing); sudo apt-get install -y $(echo $packages)"
+  apt install -y --no-install-recommends $packages ||
+    { apt update && apt install -y --no-install-recommends $packages; } ||
+    skip "missing: $(missing); sudo apt-get install -y $(echo $packages)"
+  [ -z "$(missing)" ] || skip "apt-get did not bring $(missing)"
 fi
 
 # --- the kernel and its modules, once ---------------------------------------------------------
@@ -63,17 +71,28 @@ fi
 # In dependency order. crc32_generic is needed by rdma_rxe, though no dependency says so.
 modules="virtio_pci 9p 9pnet_virtio overlay virtio_net crc32_generic rdma_rxe ib_uverbs rdma_ucm dummy"
 
+newest_kernel() {
+  apt-cache depends linux-image-amd64 2>/dev/null |
+    sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1
+}
+
 fetch_kernel() {
   command -v apt-get >/dev/null || skip "no apt-get here to download a kernel with"
-  name=$(apt-cache depends linux-image-amd64 2>/dev/null |
-    sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
-  [ -n "$name" ] || skip "apt knows no package linux-image-amd64 (try: apt-get update)"
+  name=$(newest_kernel)
+  [ -n "$name" ] || { apt update && name=$(newest_kernel); } || true
+  [ -n "$name" ] || skip "apt knows no package linux-image-amd64"
   # What is in the image belongs to its name.
-  kernel=$cache/$name-$(cat "$here/init" "$here/run.sh" | cksum | cut -d ' ' -f 1)
+  made_of=$(cat "$here/init" "$here/run.sh" | cksum | cut -d ' ' -f 1)
+  kernel=$cache/$name-$made_of
   [ ! -e "$kernel/initramfs" ] || return 0
   fresh=$cache/fresh.$$
   mkdir -p "$fresh/unpacked"
-  (cd "$fresh" && apt-get -o APT::Sandbox::User=root download "$name" >&2) || { rm -rf "$fresh"; skip "apt-get could not download $name"; }
+  if ! download; then # what apt knows may be too old
+    apt update || true
+    name=$(newest_kernel)
+    kernel=$cache/$name-$made_of
+    download || skip "apt-get could not download $name"
+  fi
   dpkg -x "$fresh"/*.deb "$fresh/unpacked"
   build_initramfs
   mkdir -p "$fresh/done"
@@ -82,6 +101,8 @@ fetch_kernel() {
   mv "$fresh/done" "$kernel" 2>/dev/null || true # another run was faster
   rm -rf "$fresh"
 }
+
+download() { (cd "$fresh" && apt-get -o APT::Sandbox::User=root download "$name" >&2); }
 
 build_initramfs() {
   version=$(basename "$fresh"/unpacked/lib/modules/*)
@@ -106,20 +127,21 @@ build_initramfs() {
   (cd "$image" && find . | cpio -o -H newc --quiet | gzip -1) >"$fresh/initramfs"
 }
 
-mkdir -p "$cache"
-fetch_kernel
+# --- what is left behind: nothing -------------------------------------------------------------
 
-# --- one run ----------------------------------------------------------------------------------
-
-run=$(mktemp -d "${TMPDIR:-/tmp}/softroce.XXXXXX")
-share=${PYRDMA_SHARE:-$run/share}
-mkdir -p "$share"
-share=$(CDPATH='' cd -- "$share" && pwd)
-export PYRDMA_SHARE="$share"
+scratch=${TMPDIR:-/tmp}/softroce
+for old in "$scratch".*; do # of runs that were killed
+  owner=${old#"$scratch".}
+  [ ! -O "$old" ] || kill -0 "${owner%%.*}" 2>/dev/null || rm -rf "$old"
+done
+fresh=
+run=
+share=
 processes=
 finish() {
   for process in $processes; do kill "$process" 2>/dev/null || true; done
-  rm -rf "$run"
+  [ -z "$fresh$run" ] || rm -rf "$fresh" "$run"
+  [ -n "$share" ] || return 0
   for leftover in environment directory folder command guest.sh status.0 status.1; do
     rm -f "$share/$leftover"
   done
@@ -127,6 +149,18 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+trap 'exit 129' HUP
+
+mkdir -p "$cache"
+fetch_kernel
+
+# --- one run ----------------------------------------------------------------------------------
+
+run=$(mktemp -d "$scratch.$$.XXXXXX")
+share=${PYRDMA_SHARE:-$run/share}
+mkdir -p "$share"
+share=$(CDPATH='' cd -- "$share" && pwd)
+export PYRDMA_SHARE="$share"
 
 export -p >"$share/environment"
 pwd >"$share/directory"

@@ -1,0 +1,13 @@
+# Runs in a guest: several commands in one boot. Each line of $PYRDMA_SHARE/batch is `NAME COMMAND...`;
+# its output goes to NAME.log, its status to NAME.status. Ends with status 42, which tells that it
+# came to its end.
+# shellcheck shell=sh
+limit=$1
+while read -r name command; do
+  started=$(cut -d . -f 1 /proc/uptime)
+  timeout -k 5 "$limit" sh -c "$command" >"$PYRDMA_SHARE/$name.log" 2>&1 </dev/null
+  status=$?
+  echo "$name: status $status, $(($(cut -d . -f 1 /proc/uptime) - started)) s"
+  echo "$status" >"$PYRDMA_SHARE/$name.status"
+done <"$PYRDMA_SHARE/batch"
+exit 42
