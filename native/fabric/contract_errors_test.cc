@@ -113,6 +113,28 @@ TEST_P(FabricErrors, AtomicsMustBeAligned) {
   EXPECT_EQ(*b->word(0), 0u);
 }
 
+TEST_P(FabricErrors, LengthsThatNoMessageHas) {
+  // Two pieces whose lengths wrap in 32 bits to 8; an atomic of other than 8 bytes.
+  for (const bool atomic : {false, true}) {
+    connect();
+    const Sge wrapping[2] = {a->memory->sge(0, 16), a->memory->sge(0, 0xfffffff8U)};
+    const Sge wide[1] = {a->memory->sge(0, 16)};
+    *b->word(0) = 5;
+    WorkRequest request;
+    request.wr_id = 1;
+    request.opcode = atomic ? Opcode::kFetchAdd : Opcode::kWrite;
+    request.sges = atomic ? wide : wrapping;
+    request.sge_count = atomic ? 1 : 2;
+    request.remote_addr = b->memory->addr();
+    request.rkey = b->memory->rkey();
+    request.compare_add = 1;
+    const bool accepted = qa->post({&request, 1}).accepted == 1;
+    ASSERT_NE(accepted, world->soft_roce()) << "where only the post can refuse it";
+    if (accepted) expect_send(1, atomic ? Status::kLocalLength : Status::kLocalProtection);
+    EXPECT_EQ(b->load_word(0), 5u);
+  }
+}
+
 TEST_P(FabricErrors, ADeregisteredRegionIsGone) {
   connect();
   auto region = b->device.allocate(*b->pd, 4096);

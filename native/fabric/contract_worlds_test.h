@@ -157,10 +157,12 @@ inline std::unique_ptr<World> make_world(const std::string& name, std::uint32_t 
   return std::make_unique<HookedWorld>(make_world(name.substr(0, 3), nodes), nodes, faults);
 }
 /// A real device is used only when PYRDMA_TEST_VERBS is set, as tests/softroce does.
-inline auto contract_worlds() {
-  std::vector<std::string> names = {"sim", "sim_strong", "shm", "sim_hooked", "shm_hooked"};
+inline auto and_verbs(std::vector<std::string> names) {
   if (std::getenv("PYRDMA_TEST_VERBS") != nullptr) names.emplace_back("verbs");
   return testing::ValuesIn(names);
+}
+inline auto contract_worlds() {
+  return and_verbs({"sim", "sim_strong", "shm", "sim_hooked", "shm_hooked"});
 }
 
 /// What one node has in a test: a domain, a region, a queue for completions of each direction.

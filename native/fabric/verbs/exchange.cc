@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,9 @@ namespace pyrdma::fabric::verbs {
 namespace {
 
 constexpr std::size_t kMaxBlobBytes = std::size_t{256} << 20;  // of all blobs
+// Whoever reaches the port may connect; without the token it costs little, and not for long.
+constexpr std::size_t kMaxStrangers = 64;
+constexpr timeval kGreetingPatience{10, 0};
 
 std::string random_token() {
   unsigned char bytes[32];
@@ -123,27 +127,49 @@ void ExchangeServer::accept_all() {
         tell_stop();
     }
     if (queries[0].revents == 0) continue;
-    const int descriptor = ::accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC);
-    if (descriptor < 0) continue;
+    Socket socket(::accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket.is_open()) {
+      ::poll(nullptr, 0, 10);  // out of descriptors, say: not in a tight loop
+      continue;
+    }
     const std::lock_guard lock(mutex_);
+    forget_ended();
+    const auto strangers = std::count_if(connections_.begin(), connections_.end(),
+                                         [](const Connection& c) { return !c.greeted.load(); });
+    if (static_cast<std::size_t>(strangers) >= kMaxStrangers) continue;
+    ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &kGreetingPatience,
+                 sizeof kGreetingPatience);
     Connection& connection = connections_.emplace_back();
-    connection.socket = Socket(descriptor);
-    connection.thread = std::thread([this, &connection] { serve(connection.socket); });
+    connection.socket = std::move(socket);
+    connection.thread = std::thread([this, &connection] {
+      serve(connection);
+      ::shutdown(connection.socket.descriptor(), SHUT_RDWR);
+      connection.ended.store(true);
+    });
   }
 }
 
-void ExchangeServer::serve(const Socket& socket) {
+void ExchangeServer::forget_ended() {
+  connections_.remove_if([](Connection& connection) {
+    if (!connection.ended.load()) return false;
+    connection.thread.join();
+    return true;
+  });
+}
+
+void ExchangeServer::serve(Connection& connection) {
+  const Socket& socket = connection.socket;
   NodeId node = 0;
   Channel channel = Channel::kCalls;
-  if (!greet(socket, &node, &channel)) {
-    ::shutdown(socket.descriptor(), SHUT_RDWR);
-    return;
+  if (greet(socket, &node, &channel)) {
+    connection.greeted.store(true);
+    const timeval for_ever{};
+    ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof for_ever);
+    Bytes message;
+    while (receive_message(socket, &message) && answer(socket, node, message)) {
+    }
   }
-  Bytes message;
-  while (receive_message(socket, &message) && answer(socket, node, message)) {
-  }
-  if (channel == Channel::kEvents) end(node, socket);
-  ::shutdown(socket.descriptor(), SHUT_RDWR);
+  end(node, socket);
 }
 
 bool ExchangeServer::greet(const Socket& socket, NodeId* node, Channel* channel) {
@@ -161,7 +187,8 @@ bool ExchangeServer::greet(const Socket& socket, NodeId* node, Channel* channel)
     send_message(socket, failure(ErrorCode::kInvalidArgument, "verbs: " + text));
     return false;
   };
-  if (kind != MessageKind::kHello || magic != kHelloMagic || !reader.good())
+  if (kind != MessageKind::kHello || magic != kHelloMagic || !reader.good() ||
+      (*channel != Channel::kCalls && *channel != Channel::kEvents))
     return refuse("the node was built from another version than the controller");
   if (!equal_secrets(token, token_)) return refuse("the token does not belong to session " + name_);
   if (nodes != options_.nodes || *node >= options_.nodes) {
@@ -241,7 +268,7 @@ std::string ExchangeServer::list(State state) const {
 
 void ExchangeServer::end(NodeId node, const Socket& socket) {
   const std::lock_guard lock(mutex_);
-  if (events_[node] != &socket) return;
+  if (node >= events_.size() || events_[node] != &socket) return;  // a stranger's, or of calls
   events_[node] = nullptr;
   if (states_[node] == State::kAttached) states_[node] = State::kDead;
 }

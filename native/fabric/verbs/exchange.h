@@ -53,11 +53,13 @@ class ExchangeServer {
   struct Connection {
     Socket socket;
     std::thread thread;
+    std::atomic<bool> greeted{false}, ended{false};
   };
 
   void accept_all();
   void tell_stop();
-  void serve(const Socket& socket);
+  void forget_ended();  // under the mutex
+  void serve(Connection& connection);
   bool greet(const Socket& socket, NodeId* node, Channel* channel);
   bool answer(const Socket& socket, NodeId node, const Bytes& message);
   Bytes publish(Reader& reader);

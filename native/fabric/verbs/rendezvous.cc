@@ -10,7 +10,8 @@ namespace {
 
 constexpr Time kGrace = 500 * kMillisecond;
 constexpr Time kFirstPause = 50 * kMicrosecond;
-constexpr Time kLongestPause = 2 * kMillisecond;
+constexpr Time kLongestPause =
+    10 * kMillisecond;  // a node that waits for others leaves them the CPU
 
 [[noreturn]] void throw_failure(Reader& reader) {
   const auto code = static_cast<ErrorCode>(reader.get<std::uint8_t>());

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "env/trace.h"
 #include "fabric/verbs/ib/completion_queue.h"
+#include "fabric/verbs/ib/dynamic_queue_pair.h"
 #include "fabric/verbs/ib/memory.h"
 #include "fabric/verbs/ib/queue_pair.h"
 #include "fabric/verbs/ib/shared_receive_queue.h"
@@ -115,6 +116,7 @@ void VerbsDevice::read_capabilities() {
     c.device_memory = more.max_dm_size > 0;
   }
   probe_inline();
+  c.dc = c.srq && has_dynamic_transport(context_);
 }
 
 // No query tells how much a queue pair takes inline: queue pairs are made until one can be.
@@ -151,19 +153,27 @@ std::unique_ptr<ProtectionDomain> VerbsDevice::create_protection_domain() {
 
 std::unique_ptr<MemoryRegion> VerbsDevice::allocate(ProtectionDomain& pd, std::size_t bytes,
                                                     std::uint32_t access) {
-  return register_memory(pd, nullptr, bytes, access);
+  check_region(bytes, access);
+  return std::make_unique<VerbsRegion>(*this, static_cast<VerbsDomain&>(pd), nullptr, bytes,
+                                       access);
 }
 
 std::unique_ptr<MemoryRegion> VerbsDevice::register_memory(ProtectionDomain& pd, void* data,
                                                            std::size_t bytes,
                                                            std::uint32_t access) {
+  check_region(bytes, access);
+  if (data == nullptr)
+    throw Error(ErrorCode::kInvalidArgument, "no memory is given to register; use allocate()");
+  return std::make_unique<VerbsRegion>(*this, static_cast<VerbsDomain&>(pd), data, bytes, access);
+}
+
+void VerbsDevice::check_region(std::size_t bytes, std::uint32_t access) const {
   check_count("region bytes", bytes, 1, attributes_.max_mr_size);
   if ((access & (kRemoteWrite | kRemoteAtomic)) != 0 && (access & kLocalWrite) == 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 "region access " + std::to_string(access) +
                     " has remote write or atomic without local write; add kLocalWrite");
   }
-  return std::make_unique<VerbsRegion>(*this, static_cast<VerbsDomain&>(pd), data, bytes, access);
 }
 
 std::unique_ptr<MemoryRegion> VerbsDevice::allocate_device_memory(ProtectionDomain& pd,
@@ -199,10 +209,16 @@ std::unique_ptr<QueuePair> VerbsDevice::create_queue_pair(ProtectionDomain& pd,
                                                           CompletionQueue& receive_queue,
                                                           const QpOptions& options,
                                                           SharedReceiveQueue* shared_receives) {
-  if (options.transport == Transport::kDc || options.dc_target) {
+  const bool dynamic = options.transport == Transport::kDc;
+  if (dynamic && !capabilities_.dc) {
     throw Error(
         ErrorCode::kUnavailable,
-        "verbs: device " + choice_.device + " has no DC transport here; use RC, or the sim fabric");
+        "verbs: device " + choice_.device +
+            " has no DC transport (mlx5 has, from ConnectX-4 on); use RC, or the sim fabric");
+  }
+  if (options.dc_target && (!dynamic || shared_receives == nullptr)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "dc_target needs the DC transport and a shared receive queue");
   }
   check_count("send_entries", options.send_entries, 1, capabilities_.max_queue_entries);
   if (shared_receives == nullptr)
@@ -213,6 +229,12 @@ std::unique_ptr<QueuePair> VerbsDevice::create_queue_pair(ProtectionDomain& pd,
               capabilities_.max_outstanding_reads);
   check_count("retry_count", options.retry_count, 0, 7);
   check_count("rnr_retry", options.rnr_retry, 0, kInfiniteRetry);
+  if (dynamic) {
+    return std::make_unique<VerbsDynamicQueuePair>(
+        *this, static_cast<VerbsDomain&>(pd), static_cast<VerbsCompletionQueue&>(send_queue),
+        static_cast<VerbsCompletionQueue&>(receive_queue), options,
+        static_cast<VerbsSharedReceiveQueue*>(shared_receives));
+  }
   return std::make_unique<VerbsQueuePair>(
       *this, static_cast<VerbsDomain&>(pd), static_cast<VerbsCompletionQueue&>(send_queue),
       static_cast<VerbsCompletionQueue&>(receive_queue), options,
@@ -222,6 +244,15 @@ std::unique_ptr<QueuePair> VerbsDevice::create_queue_pair(ProtectionDomain& pd,
 std::unique_ptr<AddressHandle> VerbsDevice::create_address_handle(ProtectionDomain& pd,
                                                                   const QpAddress& peer) {
   return std::make_unique<VerbsAddressHandle>(static_cast<VerbsDomain&>(pd).pd(), route_to(peer));
+}
+
+QpAddress VerbsDevice::address() const {
+  QpAddress address;
+  address.node = node_.self();
+  std::memcpy(address.gid, gid_.raw, sizeof address.gid);
+  address.lid = port_.lid;
+  address.reserved = static_cast<std::uint16_t>(port_.active_mtu);
+  return address;
 }
 
 ibv_ah_attr VerbsDevice::route_to(const QpAddress& peer) const {
@@ -242,19 +273,19 @@ ibv_ah_attr VerbsDevice::route_to(const QpAddress& peer) const {
 
 // ---- life ----
 
-void VerbsDevice::add(VerbsQueuePair& queue_pair) {
+void VerbsDevice::add(Silenceable& queue_pair) {
   const std::lock_guard lock(mutex_);
   queue_pairs_.insert(&queue_pair);
 }
 
-void VerbsDevice::remove(VerbsQueuePair& queue_pair) {
+void VerbsDevice::remove(Silenceable& queue_pair) {
   const std::lock_guard lock(mutex_);
   queue_pairs_.erase(&queue_pair);
 }
 
 void VerbsDevice::kill() {
   const std::lock_guard lock(mutex_);
-  for (VerbsQueuePair* queue_pair : queue_pairs_) queue_pair->silence();
+  for (Silenceable* queue_pair : queue_pairs_) queue_pair->silence();
 }
 
 void VerbsDevice::take_events() {

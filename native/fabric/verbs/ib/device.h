@@ -10,7 +10,14 @@
 
 namespace pyrdma::fabric::verbs {
 
-class VerbsQueuePair;
+/// What falls silent when its node is killed.
+class Silenceable {
+ public:
+  virtual void silence() = 0;
+
+ protected:
+  ~Silenceable() = default;
+};
 
 class VerbsDomain final : public ProtectionDomain {
  public:
@@ -71,14 +78,14 @@ class VerbsDevice final : public NodeDevice {
   RecordTable& records() { return records_; }
   std::uint8_t port() const { return static_cast<std::uint8_t>(choice_.port); }
   ibv_mtu mtu() const { return port_.active_mtu; }
-  const ibv_gid& gid() const { return gid_; }
-  std::uint16_t lid() const { return port_.lid; }
   /// The kernel's software device, which differs from NICs in the ways that README.md lists.
   bool is_soft_roce() const { return attributes_.vendor_id == 0xffffff; }
   /// The way to a peer. Throws Error(kInvalidArgument) for a node that the run does not have.
   ibv_ah_attr route_to(const QpAddress& peer) const;
-  void add(VerbsQueuePair& queue_pair);
-  void remove(VerbsQueuePair& queue_pair);
+  /// This node's end, without the numbers of a queue pair.
+  QpAddress address() const;
+  void add(Silenceable& queue_pair);
+  void remove(Silenceable& queue_pair);
   /// Counts registered bytes against the limit of locked memory. Throws Error(kExhausted), with the
   /// remedy, when they cannot be locked.
   void lock_bytes(std::size_t bytes);
@@ -87,6 +94,7 @@ class VerbsDevice final : public NodeDevice {
  private:
   void read_capabilities();
   void probe_inline();
+  void check_region(std::size_t bytes, std::uint32_t access) const;
   void check_count(const char* what, std::uint64_t value, std::uint64_t least,
                    std::uint64_t most) const;
 
@@ -101,7 +109,7 @@ class VerbsDevice final : public NodeDevice {
   std::atomic<std::size_t> locked_{0};
   std::mutex events_mutex_;
   std::mutex mutex_;  // the set
-  std::set<VerbsQueuePair*> queue_pairs_;
+  std::set<Silenceable*> queue_pairs_;
 };
 
 /// The error of a call of libibverbs that failed: what it was to do, errno in words.

@@ -94,7 +94,14 @@ void VerbsRegion::map(std::size_t bytes) {
   if (data == MAP_FAILED) {
     mapped_ = (bytes + kPage - 1) / kPage * kPage;
     data = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data != MAP_FAILED && bytes >= kHugePage) ::madvise(data, mapped_, MADV_HUGEPAGE);
+    if (data != MAP_FAILED && bytes >= kHugePage) {
+      ::madvise(data, mapped_, MADV_HUGEPAGE);
+      Env& env = device_.node().env();
+      env.trace().event(env.now(), "verbs_huge_pages",
+                        std::to_string(bytes) +
+                            " bytes lie in ordinary pages, since no huge ones are free: "
+                            "sysctl -w vm.nr_hugepages=COUNT reserves some of 2 MiB");
+    }
   }
   if (data == MAP_FAILED) {
     mapped_ = 0;

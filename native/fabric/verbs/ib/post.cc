@@ -15,23 +15,13 @@ namespace {
 
 constexpr std::size_t kBatch = 64;  // requests per call of the library
 
-// Pieces are handed over as they are.
-static_assert(sizeof(Sge) == sizeof(ibv_sge) && offsetof(Sge, addr) == offsetof(ibv_sge, addr) &&
-              offsetof(Sge, length) == offsetof(ibv_sge, length) &&
-              offsetof(Sge, lkey) == offsetof(ibv_sge, lkey));
-ibv_sge* pieces(const Sge* sges) {
-  return reinterpret_cast<ibv_sge*>(const_cast<Sge*>(sges));  // which the library only reads
-}
-
 }  // namespace
 
 inline void VerbsQueuePair::fill(const WorkRequest& request, ibv_send_wr* to) {
   to->sg_list = pieces(request.sges);
   to->num_sge = static_cast<int>(request.sge_count);
   to->opcode = opcode_to(request.opcode);
-  to->send_flags = ((request.flags & kSignaled) != 0 ? unsigned{IBV_SEND_SIGNALED} : 0U) |
-                   ((request.flags & kInline) != 0 ? unsigned{IBV_SEND_INLINE} : 0U) |
-                   ((request.flags & kFence) != 0 ? unsigned{IBV_SEND_FENCE} : 0U);
+  to->send_flags = send_flags_to(request.flags);
   to->imm_data = htobe32(request.immediate);
   switch (request.opcode) {
     case Opcode::kCompareSwap:
@@ -55,6 +45,15 @@ inline void VerbsQueuePair::fill(const WorkRequest& request, ibv_send_wr* to) {
   }
 }
 
+// Soft-RoCE adds lengths up in 32 bits and would carry what is left of 4 GiB; of an atomic's pieces
+// it fills the first 8 bytes, whatever they are.
+bool VerbsQueuePair::has_wrong_length(const WorkRequest& request) const {
+  if (longest_ == 0) return false;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;
+  return bytes > longest_ || (is_one_of(request.opcode, kAtomics) && bytes != 8);
+}
+
 PostResult VerbsQueuePair::post(std::span<const WorkRequest> requests) {
   const QpState now = state_.load(std::memory_order_relaxed);
   if (now < QpState::kReadyToSend) [[unlikely]]
@@ -70,7 +69,7 @@ PostResult VerbsQueuePair::post(std::span<const WorkRequest> requests) {
     if (wanted == 0) error = PostError::kQueueFull;
     for (; count < wanted; ++count) {
       const WorkRequest& request = requests[accepted + count];
-      if (!is_postable(request, options_, allowed_)) [[unlikely]] {
+      if (!is_postable(request, options_, allowed_) || has_wrong_length(request)) [[unlikely]] {
         error = PostError::kInvalid;
         break;
       }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "base/error.h"
 #include "fabric/post_rules.h"
@@ -68,6 +67,7 @@ VerbsQueuePair::VerbsQueuePair(VerbsDevice& device, VerbsDomain& domain,
     : device_(device),
       options_(options),
       allowed_(allowed_opcodes(options.transport)),
+      longest_(device.is_soft_roce() ? device.capabilities().max_message : 0),
       shared_(shared != nullptr),
       record_(device.records().take(options.send_entries, shared_ ? 0 : options.receive_entries)),
       psn_(random_psn()) {
@@ -103,14 +103,10 @@ VerbsQueuePair::~VerbsQueuePair() {
 }
 
 QpAddress VerbsQueuePair::address() const {
-  QpAddress address;
-  address.node = device_.node().self();
+  QpAddress address = device_.address();
   address.qp_num = qp_->qp_num;
   address.psn = psn_;
   address.qkey = options_.qkey;
-  std::memcpy(address.gid, device_.gid().raw, sizeof address.gid);
-  address.lid = device_.lid();
-  address.reserved = static_cast<std::uint16_t>(device_.mtu());
   return address;
 }
 

@@ -10,7 +10,7 @@ namespace pyrdma::fabric::verbs {
 class VerbsCompletionQueue;
 class VerbsSharedReceiveQueue;
 
-class VerbsQueuePair final : public QueuePair {
+class VerbsQueuePair final : public QueuePair, public Silenceable {
  public:
   VerbsQueuePair(VerbsDevice& device, VerbsDomain& domain, VerbsCompletionQueue& send_queue,
                  VerbsCompletionQueue& receive_queue, const QpOptions& options,
@@ -29,10 +29,10 @@ class VerbsQueuePair final : public QueuePair {
   const std::string& device_name() const { return device_.name(); }
   /// One transition with librdmacm's attributes, completed by those of the options.
   void take_step(QpState next, ibv_qp_attr& attributes, unsigned mask);
-  /// Stops answering, for VerbsDevice::kill.
-  void silence();
+  void silence() override;
 
  private:
+  bool has_wrong_length(const WorkRequest& request) const;
   void fill(const WorkRequest& request, ibv_send_wr* to);
   void change(ibv_qp_attr& attributes, unsigned mask);
   std::uint8_t retry_count() const;
@@ -44,6 +44,7 @@ class VerbsQueuePair final : public QueuePair {
   VerbsDevice& device_;
   QpOptions options_;
   std::uint32_t allowed_;  // opcodes, a bit each
+  std::uint64_t longest_;  // bytes of a message; 0: the device judges itself
   bool shared_;
   Record& record_;
   ibv_qp* qp_ = nullptr;

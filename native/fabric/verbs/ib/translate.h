@@ -2,6 +2,7 @@
 #pragma once
 #include <infiniband/verbs.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "fabric/types.h"
@@ -16,6 +17,19 @@ ibv_qp_state state_to(QpState state);
 /// Or of IBV_ACCESS_*.
 int access_to(std::uint32_t access);
 ibv_wr_opcode opcode_to(Opcode opcode);
+/// Or of IBV_SEND_*, from SendFlags.
+inline unsigned send_flags_to(std::uint32_t flags) {
+  return ((flags & kSignaled) != 0 ? unsigned{IBV_SEND_SIGNALED} : 0U) |
+         ((flags & kInline) != 0 ? unsigned{IBV_SEND_INLINE} : 0U) |
+         ((flags & kFence) != 0 ? unsigned{IBV_SEND_FENCE} : 0U);
+}
+/// Pieces are handed over as they are.
+inline ibv_sge* pieces(const Sge* sges) {
+  static_assert(sizeof(Sge) == sizeof(ibv_sge) && offsetof(Sge, addr) == offsetof(ibv_sge, addr) &&
+                offsetof(Sge, length) == offsetof(ibv_sge, length) &&
+                offsetof(Sge, lkey) == offsetof(ibv_sge, lkey));
+  return reinterpret_cast<ibv_sge*>(const_cast<Sge*>(sges));  // which libraries only read
+}
 /// Bytes of an enumerated MTU, and back (the largest that is not larger).
 std::uint32_t bytes_of(ibv_mtu mtu);
 /// The exponent whose time, 4.096 us * 2^n, is at least this.
