@@ -151,4 +151,6 @@ def _measure_again(test: _Test, seconds: float, attempts: int = 4) -> float:
 
 def run(measurements: Sequence[str] | None = None, seconds: float = 0.5) -> dict[str, float]:
     """Measure with perftest; see the module for what is measured."""
-    return {name: _measure_again(_TESTS[name], seconds) for name in chosen(measurements, MEASUREMENTS)}
+    return {
+        name: _measure_again(_TESTS[name], seconds) for name in chosen(measurements, MEASUREMENTS)
+    }
