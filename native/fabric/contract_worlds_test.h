@@ -168,7 +168,8 @@ inline auto contract_worlds() {
 /// What one node has in a test: a domain, a region, a queue for completions of each direction.
 struct Side {
   Side(World& world, NodeId node, std::size_t bytes = 1 << 17, std::uint32_t queue_entries = 256)
-      : env(world.env(node)),
+      : patience(world.soft_roce() ? 30 * kSecond : 2 * kSecond),  // whose CPU may be emulated
+        env(world.env(node)),
         device(env.device()),
         pd(device.create_protection_domain()),
         memory(device.allocate(*pd, bytes)),
@@ -179,8 +180,9 @@ struct Side {
                                         SharedReceiveQueue* shared = nullptr) {
     return device.create_queue_pair(*pd, *sends, *receives, options, shared);
   }
+  Completion await(CompletionQueue& queue) { return await(queue, patience); }
   /// The next completion; status kGeneral with wr_id ~0 when none came within `timeout`.
-  Completion await(CompletionQueue& queue, Time timeout = 2 * kSecond) {
+  Completion await(CompletionQueue& queue, Time timeout) {
     Completion completion;
     completion.wr_id = ~0ULL;
     completion.status = Status::kGeneral;
@@ -205,7 +207,7 @@ struct Side {
           env.charge(Cost::kPredicate);
           return load_word(offset) == value;
         },
-        env.now() + 2 * kSecond);
+        env.now() + patience);
   }
   std::uint64_t load_word(std::size_t offset) {
     return __atomic_load_n(word(offset), __ATOMIC_ACQUIRE);
@@ -220,6 +222,7 @@ struct Side {
     return true;
   }
 
+  Time patience;
   Env& env;
   Device& device;
   std::unique_ptr<ProtectionDomain> pd;
