@@ -1,0 +1,79 @@
+"""LOCO's channels over processes of which one is killed: the others report it and leave nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+import pyrdma as rd
+from pyrdma import workload
+from pyrdma.processes import ProcessCluster
+
+PATIENCE_S = 10.0  # of the managers
+
+
+@dataclass(frozen=True)
+class Barriers(workload.LocoBarrier):
+    """The controller says nothing of the killed node: its peers have to."""
+
+    survives: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Transactions(workload.LocoTransactions):
+    """Words and locks of all nodes."""
+
+    survives: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Store(workload.LocoYcsb):
+    """Insertions and removals wait for the acknowledgements of all nodes."""
+
+    survives: ClassVar[bool] = True
+
+
+def shared_memory() -> list[str]:
+    names = (path.name for path in Path("/dev/shm").iterdir())
+    return sorted(name for name in names if not name.startswith("sem.mp-"))
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        Barriers(polling="callers"),
+        Transactions(threads=1, accounts=300, polling="callers"),
+        Store(
+            threads=1,
+            window=3,
+            keys=300,
+            reads=0.4,
+            inserts=0.2,
+            removes=0.2,
+            polling="callers",
+        ),
+    ],
+    ids=lambda load: type(load).__name__,
+)
+def test_survivors_name_the_killed_node(load: workload.Workload) -> None:
+    before = shared_memory()
+    cluster = rd.Cluster.local(nodes=3, fabric="shm", mode="process")
+    assert isinstance(cluster, ProcessCluster)
+    processes = cluster.process_ids
+    timer = threading.Timer(1.0, lambda: cluster.kill(2))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(rd.Error, match=r"\bnodes? ([01] )?2\b") as raised:
+        cluster.run(load, duration_s=60, timeout_s=60)
+    timer.join()
+    # Twice: who waits for another's patience to end, and then for its own reads to fail.
+    assert time.monotonic() - begin < 1 + 2.5 * PATIENCE_S
+    assert "was killed by" not in str(raised.value)
+    cluster.close()
+    assert not any(Path(f"/proc/{process}").exists() for process in processes)
+    assert shared_memory() == before
