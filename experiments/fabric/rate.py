@@ -56,7 +56,7 @@ def measure(point: Point) -> Any:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no claims here
     """Draw one panel per axis that was swept."""
-    swept = [name for name in LABELS if len(data.values_of(name)) > 1]
+    swept = [name for name in LABELS if len(data.values_of(name)) > 1] or ["size"]
     columns = min(3, len(swept))
     rows = -(-len(swept) // columns)
     fig, panels = figures.new(rows, columns, squeeze=False, sharey=True)
@@ -65,7 +65,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         fixed: dict[str, Any] = {key: v for key, v in BASE.items() if key != name}
         for number, op in enumerate(ops):
             rows_here = data.select("rate", op=op, transport="rc", **fixed)
-            if rows_here[name].nunique() > 1:
+            if rows_here[name].nunique() > min(1, len(data.values_of(name)) - 1):
                 figures.line(
                     ax,
                     data,
