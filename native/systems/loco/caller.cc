@@ -154,8 +154,10 @@ std::vector<NodeId> Caller::silent_peers() {
     keys.push_back(post(peer, {&request, 1}));
   }
   const fabric::QpOptions defaults;
-  const Time deadline = env_.now() + Time{manager_.options().timeout_us} * kMicrosecond * 2 *
-                                         (defaults.retry_count + 1);
+  // A dead peer's connection reports it by itself; this is for threads that do not get a core.
+  const Time deadline =
+      env_.now() + kSecond +
+      Time{manager_.options().timeout_us} * kMicrosecond * (defaults.retry_count + 1);
   env_.poll_until(
       [&] {
         env_.charge(Cost::kPredicate);
