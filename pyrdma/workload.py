@@ -7,10 +7,13 @@ key, value and bound when it is wrong. A field left None takes the native defaul
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from .errors import InvalidArgument
 from .experiment import Value
+
+if TYPE_CHECKING:
+    from .loco import KvStore
 
 __all__ = [
     "ControlPath",
@@ -27,6 +30,7 @@ __all__ = [
     "Soak",
     "VerbsLoad",
     "Workload",
+    "Ycsb",
 ]
 
 Parameters = dict[str, Value | list[int]]
@@ -451,3 +455,20 @@ class Custom(Workload):
         if duration_s is not None:
             values["duration_ns"] = round(duration_s * 1e9)
         return values
+
+
+class Ycsb(LocoYcsb):
+    """`LocoYcsb` on a store that a script has named: with its keys and its fill.
+
+    Each run makes the store anew on every node, loads it, and drives it natively.
+
+    Parameters
+    ----------
+    store
+        The store; its cluster is the one to run on.
+    settings
+        Fields of `LocoYcsb`.
+    """
+
+    def __init__(self, store: KvStore, **settings: Any) -> None:
+        super().__init__(**{"keys": store.keys, "fill": store.fill, **settings})
