@@ -216,14 +216,8 @@ class LocoBarrier(Workload):
 class LocoLitmus(Workload):
     """The shapes of `Litmus` through LOCO's objects: writes with fences, reads, atomic_vars.
 
-    Needs 4 nodes. Metrics of node 0: ``outcome|SHAPE|LEVEL|VALUES``, how often it was seen, where
-    the level is the one that raw operations need for it; ``shapes``, those of words; ``rounds``;
-    ``beyond``: outcomes of late or repeated operations, and forbidden ones. LOCO shows none.
-
-    Parameters
-    ----------
-    rounds, batch
-        Rounds of each shape, at least; rounds between two meetings of the nodes.
+    Metrics of node 0, of 4: ``outcome|SHAPE|LEVEL|VALUES``, how often seen; ``shapes``, ``rounds``;
+    ``beyond``: outcomes of late or repeated operations and forbidden ones, of which LOCO has none.
     """
 
     native: ClassVar[str] = "loco_litmus"
