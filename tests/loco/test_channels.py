@@ -14,6 +14,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "experiments" / "examples"
 
 @pytest.fixture(params=["sim", "threads"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[rd.Cluster]:
+    made: rd.Cluster
     if request.param == "sim":
         made = rd.Cluster.sim(nodes=3, profile="c6525-25g", memory="weak")
     else:

@@ -1,7 +1,6 @@
 // Managers, channels, keys, fences and the basic channels.
 #include <atomic>
 #include <map>
-#include <mutex>
 
 #include "base/error.h"
 #include "systems/loco/atomic_var.h"
@@ -189,8 +188,6 @@ std::string error_of(const std::function<void()>& act) {
 TEST_P(LocoWorlds, BadUseIsNamed) {
   ManagerOptions options;
   options.patience = 2 * kSecond;
-  std::mutex mutex;
-  std::map<NodeId, std::string> errors;
   run(
       2,
       [&](Manager& manager) {
