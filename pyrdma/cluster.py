@@ -9,12 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
+from ._workload import Parameters, Workload
 from .devices import Wish
 from .doctor import fabric_problem, native
 from .errors import InvalidArgument, Unavailable
 from .profiles import Profile
 from .result import Result, Sample
-from .workload import Parameters, Workload
 
 __all__ = ["Cluster"]
 

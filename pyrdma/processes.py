@@ -22,11 +22,11 @@ from contextlib import suppress
 from typing import IO, Any
 
 from . import _frames, errors
+from ._workload import Parameters, Workload
 from .cluster import Cluster, Columns
 from .doctor import native
 from .errors import Error, InvalidArgument, Timeout
 from .result import Result
-from .workload import Parameters, Workload
 
 __all__ = ["ProcessCluster"]
 

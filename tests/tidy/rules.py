@@ -94,11 +94,14 @@ def includes_exist(files: Sequence[Source]) -> list[str]:
 
 
 def banned_in_systems(files: Iterable[Source]) -> list[str]:
-    """Protocol code reaches the world through Env alone, so that it runs in all worlds."""
+    """Protocol code reaches the world through Env alone, so that it runs in all worlds.
+
+    Its tests stand outside of it: they may collect what nodes did under a lock of the library.
+    """
     rules = [(re.compile(pattern), instead) for pattern, instead in BANNED_IN_SYSTEMS]
     complaints = []
     for file in files:
-        if not file.path.startswith("native/systems/"):
+        if not file.path.startswith("native/systems/") or "_test." in file.path:
             continue
         code = file.code
         for pattern, instead in rules:

@@ -1,0 +1,48 @@
+"""What every workload is: a name that the native table knows, and parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from .errors import InvalidArgument
+from .experiment import Value
+
+__all__ = ["Parameters", "Workload"]
+
+Parameters = dict[str, Value | list[int]]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A named native workload with its parameters; fields left None are not sent."""
+
+    native: ClassVar[str] = ""
+    survives: ClassVar[bool] = False
+    """Whether it goes on when nodes are killed on purpose while it runs."""
+
+    @property
+    def name(self) -> str:
+        """Name that the native table of workloads knows."""
+        return self.native
+
+    def parameters(self, duration_s: float | None = None) -> Parameters:
+        """Return the parameters as the native workload takes them.
+
+        With a duration a run ends by time, with ``iterations`` alone by their number.
+        """
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        counted = "iterations" in values
+        if duration_s is not None:
+            if not duration_s > 0:
+                raise InvalidArgument(f"duration_s is {duration_s}; it must be above 0")
+            values["duration_ns"] = round(duration_s * 1e9)
+            if counted and values["iterations"] is None:
+                values["iterations"] = 0
+        elif counted and values["iterations"] is not None:
+            values["duration_ns"] = 0
+        return {
+            name: int(value) if isinstance(value, bool) else value
+            for name, value in values.items()
+            if value is not None
+        }
