@@ -78,7 +78,7 @@ constexpr Bug kBugs[] = {
     {"mutant1", Fault::late_placement, 0, 600, 20},
     {"mutant2", Fault::late_placement, 0, 600, 20},
     {"mutant4", Fault::torn_read, 4, 1200, 50},
-    {"mutant6", Fault::late_placement, 3, 600, 150},
+    {"mutant6", Fault::late_placement, 2, 600, 400},
     {"mutant7", Fault::late_placement, 4, 1200, 50},
     {"mutant8", Fault::pause, 0, 600, 50},
 };
