@@ -8,7 +8,6 @@ from pyrdma import Point, workload
 
 KEYS = 10_000_000  # the paper's "10MB keyspace", read as keys
 FILL = 0.8
-LOCKS = 65_536  # not in the paper: many more than the 8,192 operations in flight at most
 THETA = {"uniform": 0.0, "zipfian": 0.99}
 READS = {"read-only": 1.0, "mixed": 0.5, "write-only": 0.0}  # the mixed ratio is not in the paper
 SERIES = {
@@ -21,23 +20,20 @@ SERIES = {
 def rate(point: Point, series: str, mix: str, distribution: str, **more: Any) -> Any:
     """Measure operations per second of all threads of all nodes."""
     in_sim = point.fabric == "sim"
-    window = 128 if series == "loco_w128" else 3
-    in_flight = point["threads"] * window  # of a node, which ends about 4 of them in 1 us
-    sherman = series == "sherman"
+    long = 2 if series == "loco_w128" else 1  # its operations last about 50 us
     load = workload.LocoYcsb(
-        system="sherman" if sherman else "loco",
-        window=window,
+        system="sherman" if series == "sherman" else "loco",
+        window=128 if series == "loco_w128" else 3,
         reads=READS[mix],
         theta=THETA[distribution],
         threads=point["threads"],
         keys=KEYS,
         fill=FILL,
-        locks=LOCKS // point["nodes"] if sherman else LOCKS,  # sherman's are of each node
         stored_index=not in_sim,
         polling="callers" if point.fabric == "shm" else "thread",
-        warmup_ns=40_000 + 400 * in_flight if in_sim else 20_000_000,
+        warmup_ns=40_000 * long if in_sim else 20_000_000,
         **more,
     )
     with point.cluster(nodes=point["nodes"]) as cluster:
-        seconds = 60e-6 + 0.1e-6 * in_flight if in_sim else 0.2
+        seconds = 60e-6 * long if in_sim else 0.2
         return cluster.run(load, duration_s=point.duration(seconds, 10 * seconds))

@@ -109,7 +109,6 @@ class Client {
     Time began = 0;
     bool idle = false;
   };
-  static constexpr Time kLook = 2 * kMicrosecond;
   static constexpr std::uint64_t kPerPredicate = 8;  // operations of which one test is one line
 
   void begin(Turn& turn, Time now) {
@@ -144,15 +143,7 @@ class Client {
   }
 
   void wait(Caller& me, Interval& interval) {
-    const auto some_ended = [&] { return turn_all(interval); };
-    if (me.manager().options().polling == loco::Polling::kCallers) {
-      me.wait_until(some_ended, "an operation on the store");
-    } else {
-      // With a polling thread, nearly all that a thread waits for are its own completions. For the
-      // rest, locks that others of the node give back, it looks now and then; operations watch
-      // over their patience themselves.
-      env_.poll_until(some_ended, env_.now() + kLook, &me.watch());
-    }
+    me.wait_until([&] { return turn_all(interval); }, "an operation on the store");
   }
 
   Env& env_;

@@ -108,8 +108,6 @@ class Caller {
   std::vector<NodeId> silent_peers();
 
   AckPool& ack_pool() { return acks_; }
-  /// Notified when one of this caller's operations completes: for waits of its own.
-  Watch& watch() { return watch_; }
 
  private:
   friend class Manager;
