@@ -9,9 +9,6 @@
 namespace pyrdma::loco {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Worlds, LocoWorlds, loco_worlds(),
-                         [](const auto& param) { return param.param; });
-
 /// Message `i`: of its own length, every byte its own.
 std::vector<std::byte> message(std::uint64_t i) {
   std::vector<std::byte> bytes(mix64(i) % 200);

@@ -11,9 +11,6 @@
 namespace pyrdma::loco {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Worlds, LocoWorlds, loco_worlds(),
-                         [](const auto& param) { return param.param; });
-
 std::string error_of(const std::function<void()>& act) {
   try {
     act();

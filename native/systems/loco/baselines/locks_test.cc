@@ -8,9 +8,6 @@
 namespace pyrdma::loco {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Worlds, LocoWorlds, loco_worlds(),
-                         [](const auto& param) { return param.param; });
-
 TEST_P(LocoWorlds, MpiWindowsExcludeAndRegisterEachPart) {
   ManagerOptions manager_options;
   manager_options.callers = 2;

@@ -21,9 +21,6 @@ using check::Value;
 constexpr std::size_t kWords = 20;
 using Wide = std::array<std::uint64_t, kWords>;
 
-INSTANTIATE_TEST_SUITE_P(Worlds, LocoWorlds, loco_worlds(),
-                         [](const auto& param) { return param.param; });
-
 std::span<const std::byte> bytes_of(const Wide& value) { return std::as_bytes(std::span(value)); }
 
 ManagerOptions with_callers(std::uint32_t callers) {
