@@ -176,15 +176,6 @@ TEST_P(LocoWorlds, ALateEndpointIsMet) {
   });
 }
 
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST_P(LocoWorlds, BadUseIsNamed) {
   ManagerOptions options;
   options.patience = 2 * kSecond;

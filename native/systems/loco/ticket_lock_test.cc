@@ -11,15 +11,6 @@
 namespace pyrdma::loco {
 namespace {
 
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 // Reads a word that is nobody's to count atomically, and writes it back one higher.
 void add_one(Caller& me, SharedRegion& region, NodeId at, Fence fence, TicketLocks& locks,
              std::uint64_t lock) {

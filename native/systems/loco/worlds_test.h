@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "base/error.h"
 #include "fabric/contract_worlds_test.h"
 #include "systems/loco/manager.h"
 
@@ -40,6 +41,16 @@ inline void run_nodes(const std::string& world, std::uint32_t nodes, ManagerOpti
     fabric::verbs::VerbsCluster cluster(fabric::verbs::VerbsOptions{nodes, 1, {}});
     cluster.run(body);
   }
+}
+
+/// The message of the Error that `act` throws.
+inline std::string error_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
 }
 
 class LocoWorlds : public testing::TestWithParam<std::string> {
