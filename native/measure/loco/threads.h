@@ -56,6 +56,7 @@ class Interval {
   bool count(Time now) {
     if (now < opens_ || (duration_ != 0 && now >= opens_ + duration_)) return false;
     ++operations_;
+    early_ += now < opens_ + duration_ / 2;
     last_ = now;
     return true;
   }
@@ -68,13 +69,14 @@ class Interval {
     const auto elapsed = static_cast<double>(by_count ? last_ - opens_ : duration_);
     const auto operations = static_cast<double>(operations_);
     recorder.add("ops", "count", operations);
+    if (!by_count) recorder.add("early_ops", "count", static_cast<double>(early_));
     recorder.add("elapsed", "ns", elapsed);
     recorder.add("rate", "op/s", elapsed > 0 ? operations / elapsed * 1e9 : 0);
   }
 
  private:
   Time opens_, duration_, last_ = 0;
-  std::uint64_t iterations_, operations_ = 0;
+  std::uint64_t iterations_, operations_ = 0, early_ = 0;  // early: in the first half
 };
 
 /// Runs body(i) on threads 0 to count-1, thread 0 being the calling one; rethrows what one threw.

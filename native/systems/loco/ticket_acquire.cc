@@ -18,7 +18,7 @@ AcquireOp::AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool b
   poll();
 }
 
-bool AcquireOp::poll() {
+bool AcquireOp::poll(Time now) {
   locks_->manager().env().charge(Cost::kPredicate);
   switch (stage_) {
     case Stage::kNone:
@@ -26,14 +26,14 @@ bool AcquireOp::poll() {
     case Stage::kHeld:
       return true;
     case Stage::kLocalQueue:
-      return enter();
+      return enter(now);
     case Stage::kHandover:
       return locks_->locals_[index_].placed.reached() && hold();
     case Stage::kTicket:
     case Stage::kServing:
       return key_.query() && answered();
     case Stage::kWatching:
-      return compare(load_acquire(locks_->words_.local(locks_->now_serving(index_))));
+      return compare(load_acquire(locks_->words_.local(locks_->now_serving(index_))), now);
     case Stage::kBackoff:
       if (locks_->manager().env().now() >= retry_at_) ask_serving();
       return false;
@@ -41,9 +41,9 @@ bool AcquireOp::poll() {
   return false;
 }
 
-bool AcquireOp::enter() {
+bool AcquireOp::enter(Time now) {
   TicketLocks::Local& local = locks_->locals_[index_];
-  if (local.serving.load(std::memory_order_acquire) != place_) return wait_on();
+  if (local.serving.load(std::memory_order_acquire) != place_) return wait_on(now);
   if (!local.has_ticket) {
     ask_ticket();
     return false;
@@ -95,10 +95,10 @@ bool AcquireOp::answered() {
   return compare(words_.as<std::uint64_t>()[0]);
 }
 
-bool AcquireOp::compare(std::uint64_t serving) {
+bool AcquireOp::compare(std::uint64_t serving, Time now) {
   if (serving == ticket_) return hold();
   PYRDMA_CHECK(serving, <, ticket_);
-  wait_on();
+  wait_on(now);
   if (const std::uint64_t* word = locks_->words_.local(locks_->now_serving(index_))) {
     // The host waits in its own memory: a plain read sees what was released. The word may have
     // changed since the NIC read it, and then nothing wakes us any more.
@@ -128,15 +128,17 @@ bool AcquireOp::hold() {
 }
 
 // The clock is read for the first time when there is something to wait for.
-Time AcquireOp::deadline() {
+Time AcquireOp::deadline(Time now) {
   Manager& manager = locks_->manager();
-  if (deadline_ == 0) deadline_ = manager.env().now() + manager.options().patience;
+  if (deadline_ == 0) {
+    deadline_ = (now != 0 ? now : manager.env().now()) + manager.options().patience;
+  }
   return deadline_;
 }
 
-bool AcquireOp::wait_on() {
-  const Time end = deadline();
-  if (locks_->manager().env().now() < end) return false;
+bool AcquireOp::wait_on(Time now) {
+  const Time end = deadline(now);
+  if ((now != 0 ? now : locks_->manager().env().now()) < end) return false;
   locks_->throw_overdue(*me_, index_, *this);
 }
 

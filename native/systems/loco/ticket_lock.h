@@ -38,8 +38,10 @@ class AcquireOp {
   /// True once the caller holds the lock. Never blocks, and makes no progress by itself where
   /// callers poll: Manager::turn() and the waits do. Throws Error(kUnavailable) when the lock's
   /// host does not answer, and Error(kTimeout) after the manager's patience, naming the lock, the
-  /// ticket that is served, who has it, and the nodes that do not answer.
-  bool poll();
+  /// ticket that is served, who has it, and the nodes that do not answer. `now`: the time, from a
+  /// caller that polls many in one turn and reads the clock once for all; 0: it is read when
+  /// needed.
+  bool poll(Time now = 0);
   bool held() const { return stage_ == Stage::kHeld; }
   std::uint64_t index() const { return index_; }
   /// When poll() is to be called again though nothing has happened on this node.
@@ -58,14 +60,14 @@ class AcquireOp {
     kHeld
   };
   AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool backs_off);
-  bool enter();
+  bool enter(Time now);
   bool answered();
-  bool compare(std::uint64_t serving);
+  bool compare(std::uint64_t serving, Time now = 0);
   void ask_ticket();
   void ask_serving();
   bool hold();
-  Time deadline();
-  bool wait_on();  // false; throws when the patience is over
+  Time deadline(Time now = 0);
+  bool wait_on(Time now = 0);  // false; throws when the patience is over
 
   TicketLocks* locks_ = nullptr;
   Caller* me_ = nullptr;

@@ -59,7 +59,7 @@ std::span<const std::byte> KvOperation::value() const {
   return {slot_.data() + kSlotFrame, store_->options_.value_bytes};
 }
 
-bool KvOperation::advance() {
+bool KvOperation::advance(Time now) {
   switch (step_) {
     case Step::kOver:
       return true;
@@ -70,7 +70,7 @@ bool KvOperation::advance() {
     case Step::kRetrying:
       return find();
     case Step::kLocking:
-      return lock_.poll() && locked();
+      return lock_.poll(now) && locked();
     case Step::kWriting:
       if (!ack_.query()) return false;
       check_answer();

@@ -27,8 +27,8 @@ class KvOperation {
   /// Goes as far as it can without blocking; true when the operation is over. Makes no progress by
   /// itself where callers poll: Manager::turn() and waits do. Throws Error(kUnavailable) when a
   /// node does not answer, and Error(kTimeout) after the manager's patience, naming who holds it
-  /// up; a change may then have happened or not.
-  bool poll() { return step_ == Step::kOver || advance(); }
+  /// up; a change may then have happened or not. `now` as in AcquireOp::poll().
+  bool poll(Time now = 0) { return step_ == Step::kOver || advance(now); }
   bool over() const { return step_ == Step::kOver; }
   Outcome outcome() const { return outcome_; }
   /// What a lookup found, until the next start.
@@ -49,7 +49,7 @@ class KvOperation {
   void start(Kind kind, Key key);
   bool take(std::span<const std::byte> value);
   void begin_locked();
-  bool advance();
+  bool advance(Time now = 0);
   bool locked();
   bool end(Outcome outcome);
   bool unlock(Outcome outcome);
