@@ -148,8 +148,9 @@ class LocoTransactions(Workload):
 class LocoYcsb(Workload):
     """Lookups and changes of a key-value store, several in flight per thread (LOCO, figure 5).
 
-    Latencies ``lookup``, ``update``, ``insert`` and ``remove``; metric ``index``: bytes of a
-    node's index. The run fails when a lookup or update misses a key that must be there.
+    Latencies ``lookup``, ``update``, ``insert`` and ``remove``; metrics ``index``: bytes of a
+    node's index; ``early_ops``: operations in the first half of the measured time, to tell whether
+    it was a steady state. The run fails when a lookup or update misses a key that must be there.
 
     Parameters
     ----------
