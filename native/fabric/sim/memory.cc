@@ -23,6 +23,12 @@ void Nic::place_weakly(Message& message, const Region& region, std::byte* to, Pi
         memory_.is_weak() ? rng() : (1ULL << rng.below(std::min(pieces.count, 63u))) - 1;
     return pieces.copy(to, message.payload(), mask);
   }
+  if (region.on_device) {  // nothing is late there, and what is on its way to the host not hurried
+    settle_atomics(to, message.length);
+    std::memcpy(to, message.payload(), message.length);
+    if (announces) drain(qp);
+    return;
+  }
   const bool ordered = orders_writes_ && (region.access & kRelaxedOrdering) == 0;
   if (!orders_writes_ && !qp.placements.empty()) fabric_.count_reached(Fault::placement_reorder);
   if (!announces && draws(memory_.late_placement)) {

@@ -108,6 +108,37 @@ TEST(WeakMemory, WritesOfOneQueuePairBecomeVisibleInOrderUnlessRelaxed) {
   EXPECT_GT(watch_two_words(broken, kAllAccess)[1], 0);
 }
 
+/// How often a word on the NIC was there before the one that was written to the host before it, by
+/// the same queue pair; with `read_between`, behind a read of no bytes.
+int count_overtaken(MemoryModel memory, bool read_between) {
+  int overtaken = 0;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    Pair pair(options(memory, seed));
+    auto on_nic = pair.b.device.allocate_device_memory(*pair.b.pd, 64);
+    auto q1 = pair.a.queue_pair(), q2 = pair.b.queue_pair();
+    q1->connect(q2->address());
+    q2->connect(q1->address());
+    *pair.a.word(0) = 1;
+    pair.write(0, 8, 0);
+    if (read_between) {
+      EXPECT_TRUE(pair.qa->read(pair.a.memory->sge(64, 0), pair.b.memory->remote(), 0));
+    }
+    EXPECT_TRUE(pair.qa->write(pair.a.memory->sge(0, 8), on_nic->remote(), 0));
+    for (int unanswered = read_between ? 3 : 2; unanswered > 0; --unanswered) pair.a.await_send();
+    EXPECT_TRUE(q1->read(pair.a.memory->sge(8, 8), on_nic->remote(), 0));
+    EXPECT_EQ(pair.a.await_send().status, Status::kSuccess);
+    EXPECT_EQ(*pair.a.word(8), 1U) << "seed " << seed;
+    overtaken += pair.b.load_word(0) == 0;
+  }
+  return overtaken;
+}
+
+TEST(WeakMemory, AWordOnTheNicMayOvertakeOneOnItsWayToTheHost) {
+  EXPECT_GT(count_overtaken(MemoryModel::weak(), false), 5);
+  EXPECT_EQ(count_overtaken(MemoryModel::weak(), true), 0);
+  EXPECT_EQ(count_overtaken(MemoryModel::strong(), false), 0);
+}
+
 TEST(WeakMemory, LongWritesAreTornInAnyOrderButNeverAWord) {
   int middle_missing = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {

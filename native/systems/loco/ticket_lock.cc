@@ -77,7 +77,7 @@ AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence,
   const bool waited_for = local.next.load(std::memory_order_relaxed) != place + 1;
   AckKey key = waited_for && local.handovers < options_.max_handovers
                    ? hand_over(me, i, fence, before)
-                   : move_on(me, i, before);
+                   : move_on(me, i, fence, before);
   local.serving.store(place + 1, std::memory_order_release);
   return key;
 }
@@ -112,16 +112,21 @@ AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, Fence fence,
   return key;
 }
 
-AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, std::span<fabric::WorkRequest> before) {
+AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, Fence fence,
+                            std::span<fabric::WorkRequest> before) {
   Local& local = locals_[i];
   const NodeId host = host_of(i);
   MemRef next = me.block(8);
   *next.as<std::uint64_t>() = local.ticket + 1;
   const fabric::Sge from = next.sge(8);
-  std::array<fabric::WorkRequest, kMostBefore + 1> requests;
+  std::array<fabric::WorkRequest, kMostBefore + 2> requests;
   PYRDMA_CHECK(before.size(), <=, kMostBefore);
   std::size_t count = 0;
   for (const fabric::WorkRequest& request : before) requests[count++] = request;
+  if (options_.placement == Placement::kDevice && fence == Fence::kPair) {
+    // A word on the NIC is written before what is still on its way to the host's memory.
+    requests[count++].opcode = fabric::Opcode::kRead;
+  }
   fabric::WorkRequest& write = requests[count++];
   write.opcode = fabric::Opcode::kWrite;
   write.sges = &from;

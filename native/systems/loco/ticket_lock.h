@@ -109,8 +109,8 @@ class TicketLocks : public Channel {
   /// such as the write of what the lock protects; kPair orders them too; the caller keeps their
   /// buffers until the key is done. Throws Error(kInvalidArgument), naming lock and holder, when
   /// the caller does not hold it; and Error(kUnavailable), still holding it, when the fence fails.
-  /// Cost: a write, or, handed over under kPair behind writes, a read of no bytes, which the next
-  /// thread waits for.
+  /// Cost: a write, behind a read of no bytes under kPair where the words are on the NIC, or,
+  /// handed over under kPair behind writes, a read of no bytes, which the next thread waits for.
   AckKey release(Caller& me, std::uint64_t i, Fence fence,
                  std::span<fabric::WorkRequest> before = {});
 
@@ -132,7 +132,7 @@ class TicketLocks : public Channel {
   void check_holder(Caller& me, std::uint64_t i);
   void fence(Caller& me, std::uint64_t i, Fence fence);
   AckKey hand_over(Caller& me, std::uint64_t i, Fence fence, std::span<fabric::WorkRequest> before);
-  AckKey move_on(Caller& me, std::uint64_t i, std::span<fabric::WorkRequest> before);
+  AckKey move_on(Caller& me, std::uint64_t i, Fence fence, std::span<fabric::WorkRequest> before);
   std::string find_holder(Caller& me, std::uint64_t i, const std::vector<NodeId>& silent);
   [[noreturn]] void throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op);
   [[noreturn]] void throw_unreachable(std::uint64_t i, fabric::Status status) const;

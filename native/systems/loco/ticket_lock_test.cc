@@ -89,6 +89,22 @@ TEST_P(LocoWorlds, WordsOnTheNic) {
       two_callers());
 }
 
+// The NIC's own memory is written before what is still on its way to the host's.
+TEST(TicketLocks, WordsOnTheNicDoNotOvertakeTheData) {
+  TicketLockOptions options;
+  options.placement = Placement::kDevice;
+  options.max_handovers = 0;
+  options.backoff = 0;
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    fabric::sim::SimCluster cluster(sim_options(3, true, seed));
+    cluster.run([&](Env& env) {
+      Manager manager(env, two_callers());
+      count_under_a_lock(manager, Fence::kPair, 1, options);
+      manager.leave();
+    });
+  }
+}
+
 // One thread drives many acquisitions, two of them of one lock.
 TEST_P(LocoWorlds, OneThreadWaitsForManyLocks) {
   run(3, [](Manager& manager) {
