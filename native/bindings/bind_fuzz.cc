@@ -75,7 +75,7 @@ py::dict run_seed(const std::string& system, std::uint64_t seed,
   return py::dict(
       "seed"_a = seed, "fingerprint"_a = outcome.fingerprint, "virtual_ns"_a = outcome.virtual_ns,
       "events"_a = outcome.events, "ok"_a = outcome.ok, "fail"_a = outcome.fail,
-      "info"_a = outcome.info, "kinds"_a = kinds_on(options.faults),
+      "info"_a = outcome.info, "checked"_a = outcome.checked, "kinds"_a = kinds_on(options.faults),
       "fired"_a = counters(outcome.faults.fired), "reached"_a = counters(outcome.faults.reached),
       "reconnects"_a = outcome.reconnects, "restarts"_a = outcome.restarts,
       "torn_reads"_a = outcome.torn_reads, "corrupt_datagrams"_a = outcome.corrupt_datagrams,

@@ -5,9 +5,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "fabric/sim/profile_test.h"
 #include "fuzz/fabric/words.h"
-#include "fuzz/scenario.h"
+#include "fuzz/small_test.h"
 
 namespace pyrdma::fuzz {
 namespace {
@@ -18,24 +17,7 @@ constexpr std::uint64_t kScenarios = 60;
 constexpr std::uint64_t kScenarios = 1000;
 #endif
 
-Options small_options(std::uint64_t seed) {
-  Options options;
-  Rng rng(seed, -1, "small scenarios");
-  options.nodes = 3 + static_cast<NodeId>(rng.below(3));
-  options.operations = 100 + static_cast<std::uint32_t>(rng.below(300));
-  options.profile = fabric::sim::test_profile();
-  if (rng.below(4) == 0) options.memory = fabric::sim::MemoryModel::strong();
-  options.seed = seed;
-  options.faults = FaultOptions::draw(seed);
-  return options;
-}
-
-std::string describe(const Outcome& outcome) {
-  std::string text;
-  for (const Violation& violation : outcome.violations)
-    text += violation.kind + ": " + violation.text + "\n";
-  return text;
-}
+Options drawn(std::uint64_t seed) { return small_options(seed, {3, 100, 300, true}); }
 
 /// A simulation is one thread, and its fibers are slow and large under the thread sanitizer.
 template <class Test>
@@ -54,7 +36,7 @@ const Scenario& fabric() { return scenario_named("fabric"); }
 TEST_F(Fuzz, RandomScenariosRunEquallyTwiceAndWithoutViolation) {
   std::uint64_t operations = 0, restarts = 0, reconnects = 0;
   for (std::uint64_t seed = 1; seed <= kScenarios; ++seed) {
-    const Options options = small_options(seed);
+    const Options options = drawn(seed);
     const Outcome first = run(fabric(), options), second = run(fabric(), options);
     ASSERT_EQ(first.fingerprint, second.fingerprint) << "seed " << seed;
     ASSERT_EQ(first.events, second.events) << "seed " << seed;
@@ -73,7 +55,7 @@ TEST_F(Fuzz, FingerprintsAreTheSameOfEveryBuild) {
   constexpr std::array<std::uint64_t, 4> kGolden{15833297156650618449ULL, 11766171636120095677ULL,
                                                  14964134676927624214ULL, 10071249291227229940ULL};
   for (std::uint64_t seed = 1; seed <= kGolden.size(); ++seed)
-    EXPECT_EQ(run(fabric(), small_options(seed)).fingerprint, kGolden[seed - 1])
+    EXPECT_EQ(run(fabric(), drawn(seed)).fingerprint, kGolden[seed - 1])
         << "seed " << seed << ": if the simulation was meant to change, take the new value";
 }
 
@@ -84,7 +66,7 @@ TEST_P(FuzzFault, FiresAHundredTimesAndReachesItsTarget) {
   const auto at = static_cast<std::size_t>(fault);
   std::uint64_t fired = 0, reached = 0;
   for (std::uint64_t seed = 1; seed <= 300 && (fired < 100 || reached == 0); ++seed) {
-    Options options = small_options(seed);
+    Options options = drawn(seed);
     options.nodes = 4;
     options.operations = 600;
     options.memory = fabric::sim::MemoryModel::weak();
@@ -130,7 +112,7 @@ TEST_F(Fuzz, DeliberateBugsAreFound) {
   for (const char* mutation : {"unordered_writes", "reads_do_not_drain"}) {
     bool found = false;
     for (std::uint64_t seed = 1; seed <= 50 && !found; ++seed) {
-      Options options = small_options(seed);
+      Options options = drawn(seed);
       options.operations = 600;
       options.memory = fabric::sim::MemoryModel::weak();
       options.faults = FaultOptions();
@@ -143,10 +125,10 @@ TEST_F(Fuzz, DeliberateBugsAreFound) {
 }
 
 TEST_F(Fuzz, OptionsOutOfRangeAreNamed) {
-  Options options = small_options(1);
+  Options options = drawn(1);
   options.nodes = 1;
   EXPECT_THROW(run(fabric(), options), Error);
-  options = small_options(1);
+  options = drawn(1);
   options.mutation = "no such";
   EXPECT_THROW(run(fabric(), options), Error);
   EXPECT_THROW(scenario_named("none"), Error);

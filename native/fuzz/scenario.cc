@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "fuzz/fabric/fabric_scenario.h"
 #include "fuzz/loco/loco_scenario.h"
+#include "fuzz/loco/store_scenarios.h"
 
 namespace pyrdma::fuzz {
 namespace {
@@ -19,7 +20,8 @@ void check_range(const char* what, std::uint64_t value, std::uint64_t least, std
 }  // namespace
 
 const std::vector<Scenario>& scenarios() {
-  static const std::vector<Scenario> all{fabric_scenario(), loco_scenario()};
+  static const std::vector<Scenario> all{fabric_scenario(), loco_scenario(), loco_store_scenario(),
+                                         sherman_scenario()};
   return all;
 }
 

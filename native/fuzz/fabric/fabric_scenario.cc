@@ -6,6 +6,7 @@
 #include "fuzz/fabric/node.h"
 #include "fuzz/fabric/word_history.h"
 #include "fuzz/quick_control.h"
+#include "fuzz/simulation.h"
 
 namespace pyrdma::fuzz {
 namespace {
@@ -32,20 +33,9 @@ Outcome run_fabric(const Options& wanted) {
     options.memory.mutation = sim::MemoryMutation::kUnorderedWrites;
   if (options.mutation == "reads_do_not_drain")
     options.memory.mutation = sim::MemoryMutation::kReadsDoNotDrain;
-  if (options.faults.heal_at == kForever) {
-    Rng rng(options.seed, -1, "fuzz heal");
-    options.faults.heal_at =
-        500 * kMicrosecond + static_cast<Time>(rng.below(1500 * std::uint64_t{kMicrosecond}));
-  }
+  draw_end_of_faults(options, 500 * kMicrosecond, 1500 * kMicrosecond);
   World world(options, outcome);
-  sim::SimOptions simulation;
-  simulation.nodes = options.nodes;
-  simulation.profile = options.profile;
-  simulation.seed = options.seed;
-  simulation.memory = options.memory;
-  simulation.faults = options.faults;
-  simulation.time_limit = options.faults.heal_at + options.recovery_limit;
-  sim::SimCluster cluster(simulation);
+  sim::SimCluster cluster(simulation_of(options, options.recovery_limit));
   world.cluster = &cluster;
   if (options.events) cluster.record_events(&outcome.recorded);
   try {
@@ -70,11 +60,7 @@ Outcome run_fabric(const Options& wanted) {
     history.header.seed = options.seed;
     outcome.history = check::to_json(history);
   }
-  outcome.fingerprint = cluster.fingerprint();
-  outcome.virtual_ns = cluster.now();
-  outcome.events = cluster.events();
-  outcome.faults = cluster.fault_counters();
-  outcome.trace = cluster.trace();
+  fill_outcome(outcome, cluster);
   return outcome;
 }
 

@@ -6,8 +6,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "fabric/sim/profile_test.h"
-#include "fuzz/scenario.h"
+#include "fuzz/small_test.h"
 
 namespace pyrdma::fuzz {
 namespace {
@@ -20,29 +19,13 @@ constexpr std::uint64_t kScenarios = 2000;
 
 const Scenario& scenario() { return scenario_named("loco"); }
 
-Options small_options(std::uint64_t seed) {
-  Options options;
-  Rng rng(seed, -1, "small scenarios");
-  options.nodes = 2 + static_cast<NodeId>(rng.below(3));
-  options.operations = 60 + static_cast<std::uint32_t>(rng.below(120));
-  options.profile = fabric::sim::test_profile();
-  options.seed = seed;
-  options.faults = FaultOptions::draw(seed);
-  return options;
-}
-
-std::string describe(const Outcome& outcome) {
-  std::string text;
-  for (const Violation& violation : outcome.violations)
-    text += violation.kind + ": " + violation.text + "\n";
-  return text;
-}
+Options drawn(std::uint64_t seed) { return small_options(seed, {2, 60, 120, false}); }
 
 TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
   std::uint64_t ok = 0, checked = 0, crashed = 0;
   FaultCounters faults;
   for (std::uint64_t seed = 1; seed <= kScenarios; ++seed) {
-    const Options options = small_options(seed);
+    const Options options = drawn(seed);
     const Outcome outcome = run(scenario(), options);
     EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
     if (seed % 10 == 0) {
@@ -84,7 +67,7 @@ constexpr Bug kBugs[] = {
 };
 
 Options options_of(const Bug& bug, std::uint64_t seed) {
-  Options options = small_options(seed);
+  Options options = drawn(seed);
   options.operations = bug.operations;
   if (bug.nodes != 0) options.nodes = bug.nodes;
   options.faults = FaultOptions();
@@ -128,7 +111,7 @@ TEST(LocoFuzz, AnEntryPublishedBeforeItIsWrittenIsFound) {  // 3
   for (const bool weak : {true, false}) {
     bool found = false;
     for (std::uint64_t seed = 1; seed <= 20 && !found; ++seed) {
-      Options options = small_options(seed);
+      Options options = drawn(seed);
       options.operations = 600;
       options.faults = FaultOptions();
       if (!weak) options.memory = fabric::sim::MemoryModel::strong();

@@ -1,12 +1,12 @@
 #include "fuzz/loco/loco_scenario.h"
 
-#include <algorithm>
 #include <array>
 
 #include "base/error.h"
 #include "check/history_json.h"
 #include "fuzz/loco/node.h"
 #include "fuzz/quick_control.h"
+#include "fuzz/simulation.h"
 
 namespace pyrdma::fuzz {
 namespace {
@@ -68,29 +68,13 @@ Outcome run_loco(const Options& wanted) {
   Outcome outcome;
   Options options = wanted;
   hasten_control_path(options.profile);
-  for (std::size_t i = 0; i < kFaults; ++i) {
-    const auto fault = static_cast<Fault>(i);
-    if (std::find(kFaultsOfLoco.begin(), kFaultsOfLoco.end(), fault) == kFaultsOfLoco.end()) {
-      options.faults.settings[i].rate = 0;
-    }
-  }
-  if (options.faults.heal_at == kForever) {
-    Rng rng(options.seed, -1, "fuzz heal");
-    options.faults.heal_at =
-        kMillisecond + static_cast<Time>(rng.below(2 * std::uint64_t{kMillisecond}));
-  }
+  keep_faults(options.faults, kFaultsOfLoco);
+  draw_end_of_faults(options, kMillisecond, 2 * kMillisecond);
   World world(options, outcome);
   if (!options.mutation.empty()) {
     world.mutant = static_cast<pyrdma::loco::Mutant>(options.mutation.back() - '0');
   }
-  sim::SimOptions simulation;
-  simulation.nodes = options.nodes;
-  simulation.profile = options.profile;
-  simulation.seed = options.seed;
-  simulation.memory = options.memory;
-  simulation.faults = options.faults;
-  simulation.time_limit = options.faults.heal_at + 8 * options.recovery_limit;
-  sim::SimCluster cluster(simulation);
+  sim::SimCluster cluster(simulation_of(options, 8 * options.recovery_limit));
   world.cluster = &cluster;
   if (options.events) cluster.record_events(&outcome.recorded);
   try {
@@ -104,11 +88,7 @@ Outcome run_loco(const Options& wanted) {
     all.header.seed = options.seed;
     outcome.history = check::to_json(all);
   }
-  outcome.fingerprint = cluster.fingerprint();
-  outcome.virtual_ns = cluster.now();
-  outcome.events = cluster.events();
-  outcome.faults = cluster.fault_counters();
-  outcome.trace = cluster.trace();
+  fill_outcome(outcome, cluster);
   return outcome;
 }
 

@@ -1,0 +1,41 @@
+// Small runs of scenarios, as the tests draw them.
+#pragma once
+#include <string>
+
+#include "fabric/sim/profile_test.h"
+#include "fuzz/scenario.h"
+
+namespace pyrdma::fuzz {
+
+/// How large small is.
+struct Small {
+  NodeId nodes = 2;  // to two more
+  std::uint32_t operations = 60, operations_more = 120;
+  bool sometimes_strong = false;  // memory of a quarter of the runs
+};
+
+/// Nodes, operations and faults of a seed.
+inline Options small_options(std::uint64_t seed, const Small& small) {
+  Options options;
+  Rng rng(seed, -1, "small scenarios");
+  options.nodes = small.nodes + static_cast<NodeId>(rng.below(3));
+  options.operations =
+      small.operations + static_cast<std::uint32_t>(rng.below(small.operations_more));
+  options.profile = fabric::sim::test_profile();
+  if (small.sometimes_strong && rng.below(4) == 0) {
+    options.memory = fabric::sim::MemoryModel::strong();
+  }
+  options.seed = seed;
+  options.faults = FaultOptions::draw(seed);
+  return options;
+}
+
+inline std::string describe(const Outcome& outcome) {
+  std::string text;
+  for (const Violation& violation : outcome.violations) {
+    text += violation.kind + ": " + violation.text + "\n";
+  }
+  return text;
+}
+
+}  // namespace pyrdma::fuzz
