@@ -1,0 +1,134 @@
+"""Whether histories of the key-value store are linearizable, and of Sherman's (appendix C, 7.2).
+
+The paper proves its store linearizable and measures nothing. Here clients on 3 nodes, 12 in all,
+look up, insert, update and remove 4 keys in the simulator, one random schedule per seed, and a
+checker searches each history for an order that explains it (``native/check``). In strong memory a
+write is in place when it completes; in weak memory up to 4 us later; and faults that a reliable
+connection hides (loss, delay, pauses, and others) come on top in the last column.
+
+Without the fence between an update's write and the release of its lock, in LOCO's store and in the
+model of Sherman, the next holder of the lock, or a lookup after the update's end, meets the memory
+before the write. That is the bug for which the paper mends Sherman (section 7.2), found here in
+weak memory alone. Sherman shows it more often, since its locks lie on the NIC, where the unlock is
+in place before the write that it follows has crossed the PCIe bus.
+
+``pyrdma fuzz loco_store`` runs more seeds; ``pyrdma replay`` repeats one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from experiments import _axes
+from pyrdma import Axis, Experiment, Point, figures, fuzz
+from pyrdma.claims import Claim
+from pyrdma.data import Data
+from pyrdma.decide import Decision
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NODES, OPERATIONS = 3, 1000
+SERIES = {
+    "loco": ("LOCO", "loco_store", ""),
+    "loco, no fence": ("LOCO\nwithout fence", "loco_store", "unfenced"),
+    "sherman": ("Sherman\n(model)", "sherman", ""),
+    "sherman, no fence": ("Sherman\nwithout fence", "sherman", "unfenced"),
+}
+MEMORY = ("strong", "weak", "weak, faults")
+
+
+def measure(point: Point) -> Any:
+    """Count the seeds whose history no order explains."""
+    _, system, mutation = SERIES[point["series"]]
+    options = fuzz.Options(
+        system=system,
+        nodes=NODES,
+        operations=OPERATIONS,
+        profile=point.profile,
+        weak=point["memory"] != "strong",
+        faults=None if point["memory"] == "weak, faults" else {},
+        mutation=mutation,
+    )
+    first = 1 + (point.seed - 1) * point["seeds"]
+    found = [fuzz.run(options, seed) for seed in range(first, first + point["seeds"])]
+    return {
+        "linearizability_violations": (sum(bool(run["violations"]) for run in found), "count"),
+        "operations": (sum(run["checked"] for run in found), "count"),
+    }
+
+
+def counts(data: Data, series: str) -> tuple[int, int, int]:
+    """Return violations, histories and operations of one series in all memories."""
+    rows = data.frame[data.frame["series"] == series]
+    violations = rows[rows["metric"] == "linearizability_violations"]
+    operations = rows[rows["metric"] == "operations"]["value"].sum()
+    return int(violations["value"].sum()), int(violations["seeds"].sum()), int(operations)
+
+
+def linearizable(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Decide: no history of LOCO's store is impossible."""
+    violations, histories, operations = counts(data, "loco")
+    return Decision(
+        violations == 0, violations, f"in {histories} histories of {operations} operations"
+    )
+
+
+def unfenced_is_wrong(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Decide: Sherman shows stale data without the fence, in weak memory, and never with it."""
+    without, histories, _ = counts(data, "sherman, no fence")
+    fenced = counts(data, "sherman")[0]
+    strong = data.value(
+        "linearizability_violations", "count", series="sherman, no fence", memory="strong"
+    )
+    return Decision(
+        without > 0 and fenced == 0 and strong == 0,
+        f"without the fence {without} of {histories} histories, {strong:.0f} of them in strong "
+        f"memory; with it {fenced}",
+    )
+
+
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - zero or not
+    """Draw for each system the share of histories that are not linearizable."""
+    fig, ax = figures.new(figsize=(4.6, 2.9))
+    rows = data.select("linearizability_violations")
+    values = {}
+    for memory in MEMORY:
+        of_memory = rows[rows["memory"] == memory]
+        shares = [
+            100
+            * of_memory[of_memory["series"] == s]["value"].sum()
+            / of_memory[of_memory["series"] == s]["seeds"].sum()
+            for s in SERIES
+        ]
+        values[f"{memory.replace(',', ' memory,')}{'' if ',' in memory else ' memory'}"] = shares
+    figures.bars(ax, [name for name, *_ in SERIES.values()], values)
+    _axes.write_values(ax, "{:.3g}")
+    ax.set(ylabel="Histories not linearizable (%)", ylim=(0, 1.3 * max(map(max, values.values()))))
+    ax.legend(loc="upper left")
+    return fig
+
+
+experiment = Experiment(
+    id="loco/appC_linearizability",
+    title="Histories of key-value stores that are not linearizable",
+    profile="c6525-25g",
+    axes={
+        "series": Axis(list(SERIES)),
+        "memory": Axis(list(MEMORY)),
+        "seeds": Axis([60], full=[2000]),
+    },
+    measure=measure,
+    figure=figure,
+    fabrics=("sim",),
+    why_not={
+        "shm": "memory there is strong; LocoWorlds.TheStoreIsLinearizable checks it",
+        "verbs": "what memory does there cannot be chosen",
+    },
+    max_repetitions=1,
+    decides={
+        "loco/kv_linearizable": linearizable,
+        "loco/kv_unfenced_sherman_bug": unfenced_is_wrong,
+    },
+)
