@@ -20,8 +20,8 @@ void check_range(const char* what, std::uint64_t value, std::uint64_t least, std
 }  // namespace
 
 const std::vector<Scenario>& scenarios() {
-  static const std::vector<Scenario> all{fabric_scenario(), loco_scenario(), loco_store_scenario(),
-                                         sherman_scenario()};
+  static const std::vector<Scenario> all{fabric_scenario(), loco_scenario(), loco_locks_scenario(),
+                                         loco_store_scenario(), sherman_scenario()};
   return all;
 }
 

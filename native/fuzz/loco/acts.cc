@@ -78,9 +78,11 @@ void Node::critical(Caller& me, const Planned& op) {
   const NodeId host = (locks_.host_of(lock) + lock % 2) % env_.nodes();
   const Value key = Value::integer(lock);
   log.invoke(env_.now(), process(me), Function::kLock, key, {});
-  locks_.acquire(me, lock);
-  log.complete(env_.now(), process(me), EventType::kOk, Function::kLock, key, {});
-  use_record(me, lock, host);
+  const std::optional<std::uint64_t> ticket = locks_.acquire(me, lock);
+  log.complete(env_.now(), process(me), EventType::kOk, Function::kLock, key,
+               ticket ? Value::integer(static_cast<std::int64_t>(*ticket)) : Value::none());
+  // Empty sections bring more tickets into one time.
+  if (!world_.locks_alone || op.draw % 8 < 2) use_record(me, lock, host);
   log.invoke(env_.now(), process(me), Function::kUnlock, key, {});
   using pyrdma::loco::Fence;
   const Fence fence = host == locks_.host_of(lock) ? Fence::kPair

@@ -64,13 +64,13 @@ void run_node(World& world, Env& env) {
   while (!world.all_ended()) env.sleep_until(env.now() + 100 * kMicrosecond);
 }
 
-Outcome run_loco(const Options& wanted) {
+Outcome run_channels(const Options& wanted, bool locks_alone) {
   Outcome outcome;
   Options options = wanted;
   hasten_control_path(options.profile);
   keep_faults(options.faults, kFaultsOfLoco);
   draw_end_of_faults(options, kMillisecond, 2 * kMillisecond);
-  World world(options, outcome);
+  World world(options, outcome, locks_alone);
   if (!options.mutation.empty()) {
     world.mutant = static_cast<pyrdma::loco::Mutant>(options.mutation.back() - '0');
   }
@@ -97,8 +97,15 @@ Outcome run_loco(const Options& wanted) {
 Scenario loco_scenario() {
   return {"loco",
           "LOCO's channels: variables, words, a queue, rings, locks, barriers",
-          &run_loco,
+          [](const Options& options) { return run_channels(options, false); },
           {kMutants.begin(), kMutants.end()}};
+}
+
+Scenario loco_locks_scenario() {
+  return {"loco_locks",
+          "LOCO's ticket locks, which all clients take again and again",
+          [](const Options& options) { return run_channels(options, true); },
+          {"mutant1", "mutant6"}};
 }
 
 }  // namespace pyrdma::fuzz

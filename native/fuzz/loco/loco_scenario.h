@@ -6,5 +6,7 @@
 namespace pyrdma::fuzz {
 
 Scenario loco_scenario();
+/// The locks alone, so that clients meet at them.
+Scenario loco_locks_scenario();
 
 }  // namespace pyrdma::fuzz

@@ -12,7 +12,7 @@ using check::Value;
 
 pyrdma::loco::ManagerOptions manager_options(const World& world) {
   pyrdma::loco::ManagerOptions options;
-  options.callers = kCallers + uses_store(world.options);  // the last is the tracker's
+  options.callers = kCallers + uses_store(world);  // the last is the tracker's
   options.max_in_flight = 64;
   options.blocks = 32;
   options.patience = 100 * kMillisecond;  // a slow node takes long to set itself up
@@ -58,7 +58,7 @@ Node::Node(World& world, Env& env)
     rings_.push_back(std::make_unique<pyrdma::loco::RingBuffer>(
         manager_, "ring" + std::to_string(i), i % env.nodes(), 512));
   }
-  if (uses_store(world.options)) {
+  if (uses_store(world)) {
     pyrdma::loco::KvOptions options;
     options.keys = 16;
     options.value_bytes = sizeof(Wide);
@@ -68,7 +68,7 @@ Node::Node(World& world, Env& env)
     store_ = std::make_unique<pyrdma::loco::KvStore>(manager_, "store", options);
   }
   for (std::uint32_t caller = 0; caller < kCallers; ++caller) {
-    plans_[caller] = draw_plan(world.options, env.node(), caller);
+    plans_[caller] = draw_plan(world, env.node(), caller);
     seen_[caller].resize(env.nodes());
   }
   manager_.wait_for_ready();

@@ -2,8 +2,6 @@
 
 #include <array>
 
-#include "fuzz/loco/world.h"
-
 namespace pyrdma::fuzz::loco {
 namespace {
 
@@ -19,8 +17,9 @@ constexpr std::array<std::array<Act, 2>, 7> kGroups{{{Act::kPush, Act::kLook},
                                                      {Act::kCritical, Act::kCritical},
                                                      {Act::kLookup, Act::kChange}}};
 
-std::vector<std::array<Act, 2>> groups_of(std::uint64_t seed) {
-  Rng rng(seed, -1, "fuzz loco groups");
+std::vector<std::array<Act, 2>> groups_of(const World& world) {
+  if (world.locks_alone) return {{Act::kCritical, Act::kCritical}};
+  Rng rng(world.options.seed, -1, "fuzz loco groups");
   std::vector<std::array<Act, 2>> drawn;
   if (rng.below(3) == 0) return {kGroups[rng.below(kGroups.size())]};
   for (const auto& group : kGroups) {
@@ -32,19 +31,20 @@ std::vector<std::array<Act, 2>> groups_of(std::uint64_t seed) {
 
 }  // namespace
 
-bool uses_store(const Options& options) {
-  for (const auto& group : groups_of(options.seed)) {
+bool uses_store(const World& world) {
+  for (const auto& group : groups_of(world)) {
     if (group[0] == Act::kLookup) return true;
   }
   return false;
 }
 
-std::vector<Planned> draw_plan(const Options& options, NodeId node, std::uint32_t caller) {
+std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t caller) {
+  const Options& options = world.options;
   const std::uint32_t clients = options.nodes * kCallers, client = node * kCallers + caller;
   const auto begin = [&](std::uint64_t i) {
     return static_cast<std::uint32_t>(options.operations * i / clients);
   };
-  const auto groups = groups_of(options.seed);
+  const auto groups = groups_of(world);
   // Few objects, so that clients meet at them, or all.
   constexpr std::array<std::uint64_t, 3> kObjects{1, 3, 1U << 16};
   const std::uint64_t objects =

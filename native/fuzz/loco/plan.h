@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "fuzz/scenario.h"
+#include "fuzz/loco/world.h"
 
 namespace pyrdma::fuzz::loco {
 
@@ -33,9 +33,9 @@ struct Planned {
 };
 
 /// Whether the run has acts on the store.
-bool uses_store(const Options& options);
+bool uses_store(const World& world);
 
 /// Client `caller` of `node`. A run has a random subset of acts.
-std::vector<Planned> draw_plan(const Options& options, NodeId node, std::uint32_t caller);
+std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t caller);
 
 }  // namespace pyrdma::fuzz::loco

@@ -6,9 +6,10 @@
 
 namespace pyrdma::fuzz::loco {
 
-World::World(const Options& wanted, Outcome& result)
+World::World(const Options& wanted, Outcome& result, bool locks)
     : options(wanted),
       outcome(result),
+      locks_alone(locks),
       ended(wanted.nodes),
       died(wanted.nodes),
       pushed(wanted.nodes),

@@ -24,7 +24,7 @@ inline constexpr std::uint32_t kKeys = 4, kKeyLocks = 2;
 enum class Log : std::uint8_t { kWords, kQueue, kLocks, kBarriers, kStore, kCount };
 
 struct World {
-  World(const Options& wanted, Outcome& result);
+  World(const Options& wanted, Outcome& result, bool locks_alone);
 
   void violation(const char* kind, const std::string& text);
   /// Whether operation `id` happens in this run.
@@ -38,6 +38,7 @@ struct World {
 
   const Options& options;
   Outcome& outcome;
+  const bool locks_alone;  // clients do nothing but take locks
   fabric::sim::SimCluster* cluster = nullptr;
   pyrdma::loco::Mutant mutant = pyrdma::loco::Mutant::kNone;
   std::array<check::History, static_cast<std::size_t>(Log::kCount)> logs;

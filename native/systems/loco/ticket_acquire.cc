@@ -49,6 +49,7 @@ bool AcquireOp::enter(Time now) {
     return false;
   }
   ticket_ = local.ticket;
+  handed_over_ = true;
   stage_ = Stage::kHandover;
   return local.placed.reached() && hold();
 }
@@ -97,7 +98,8 @@ bool AcquireOp::answered() {
 
 bool AcquireOp::compare(std::uint64_t serving, Time now) {
   if (serving == ticket_) return hold();
-  PYRDMA_CHECK(serving, <, ticket_);
+  if (serving > ticket_) [[unlikely]]
+    locks_->throw_passed(index_, ticket_, serving);
   wait_on(now);
   if (const std::uint64_t* word = locks_->words_.local(locks_->now_serving(index_))) {
     // The host waits in its own memory: a plain read sees what was released. The word may have

@@ -52,19 +52,20 @@ std::uint64_t& TicketLocks::holder_word(std::uint64_t i) const {
 
 AcquireOp TicketLocks::start_acquire(Caller& me, std::uint64_t i) { return {*this, me, i, false}; }
 
-void TicketLocks::acquire(Caller& me, std::uint64_t i) {
+std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
   AcquireOp op(*this, me, i, true);
   const auto held = [&] {
     manager().turn();
     return op.poll();
   };
-  if (op.held() || held()) return;
+  if (op.held() || held()) return op.ticket();
   while (!op.held()) {
     const Time until = op.wakes_at();
     const bool woken =
         manager().env().poll_until([&] { return held() || op.wakes_at() != until; }, until);
     if (!woken) op.wait_on();
   }
+  return op.ticket();
 }
 
 AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence,
@@ -183,6 +184,15 @@ void TicketLocks::throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op
           "; ticket " + served + " is served; " + find_holder(me, i, silent) +
           (nodes.empty() ? "; all nodes answer" : "; no answer from node" + nodes),
       false);
+}
+
+void TicketLocks::throw_passed(std::uint64_t i, std::uint64_t ticket, std::uint64_t serving) const {
+  throw Error(ErrorCode::kInternal,
+              "lock " + std::to_string(i) + " of '" + name() + "' at node " +
+                  std::to_string(host_of(i)) + ": node " + std::to_string(self()) +
+                  " drew ticket " + std::to_string(ticket) + ", but " + std::to_string(serving) +
+                  " is served already; something else than requests has changed its words",
+              false);
 }
 
 void TicketLocks::throw_unreachable(std::uint64_t i, fabric::Status status) const {

@@ -8,6 +8,7 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -44,6 +45,11 @@ class AcquireOp {
   bool poll(Time now = 0);
   bool held() const { return stage_ == Stage::kHeld; }
   std::uint64_t index() const { return index_; }
+  /// The ticket that this acquisition took; nothing when a thread of this node has handed its own
+  /// over. Tickets are granted one after the other. Requires held().
+  std::optional<std::uint64_t> ticket() const {
+    return handed_over_ ? std::nullopt : std::optional(ticket_);
+  }
   /// When poll() is to be called again though nothing has happened on this node.
   Time wakes_at() { return stage_ == Stage::kBackoff ? retry_at_ : deadline(); }
 
@@ -75,7 +81,7 @@ class AcquireOp {
   std::uint64_t ticket_ = 0;
   std::uint32_t place_ = 0;  // in the node's queue
   Stage stage_ = Stage::kNone;
-  bool backs_off_ = false;
+  bool backs_off_ = false, handed_over_ = false;
   Time retry_at_ = 0, deadline_ = 0;
   MemRef words_;  // now_serving, ticket; before the key, which ends first
   AckKey key_;
@@ -98,8 +104,8 @@ class TicketLocks : public Channel {
   /// Blocks until the caller holds lock i. Not recursive. What was released before is visible to
   /// plain reads, local or remote. Throws as AcquireOp::poll() does. Cost: a round trip when nobody
   /// holds it, none when a thread of this node hands it over, and a read now and then while
-  /// waiting.
-  void acquire(Caller& me, std::uint64_t i);
+  /// waiting. Returns AcquireOp::ticket().
+  std::optional<std::uint64_t> acquire(Caller& me, std::uint64_t i);
   /// The same without blocking: poll the result. Does not back off.
   [[nodiscard]] AcquireOp start_acquire(Caller& me, std::uint64_t i);
 
@@ -135,6 +141,8 @@ class TicketLocks : public Channel {
   AckKey move_on(Caller& me, std::uint64_t i, Fence fence, std::span<fabric::WorkRequest> before);
   std::string find_holder(Caller& me, std::uint64_t i, const std::vector<NodeId>& silent);
   [[noreturn]] void throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op);
+  [[noreturn]] void throw_passed(std::uint64_t i, std::uint64_t ticket,
+                                 std::uint64_t serving) const;
   [[noreturn]] void throw_unreachable(std::uint64_t i, fabric::Status status) const;
 
   std::uint64_t count_;
@@ -153,7 +161,7 @@ class TicketLock : public TicketLocks {
       : TicketLocks(manager, std::move(name), 1, options, std::move(participants)) {}
   TicketLock(Channel& parent, std::string_view name, const TicketLockOptions& options = {})
       : TicketLocks(parent, name, 1, options) {}
-  void acquire(Caller& me) { TicketLocks::acquire(me, 0); }
+  std::optional<std::uint64_t> acquire(Caller& me) { return TicketLocks::acquire(me, 0); }
   AckKey release(Caller& me, Fence fence) { return TicketLocks::release(me, 0, fence); }
 };
 

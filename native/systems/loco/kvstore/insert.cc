@@ -1,5 +1,7 @@
 // Insertion (paper, section 6): under the key's lock, the value into a free slot of this node, not
 // yet valid; then the location into all indices; then the valid bit, which is where it linearises.
+#include <cstring>
+
 #include "base/remote_word.h"
 #include "systems/loco/kvstore/store.h"
 
@@ -16,7 +18,7 @@ bool KvOperation::insert_locked() {
   store_->manager().env().charge_copy(store_->slot_bytes_);
   if (store_->manager().options().mutant == Mutant::k3) [[unlikely]] {
     const std::vector<std::byte> nothing(store_->slot_bytes_);
-    store_->write_slot(number, counter, true, nothing.data());
+    store_->write_slot(number, counter, false, nothing.data());
   } else {
     store_->write_slot(number, counter, false, slot_.data() + kSlotFrame);
   }
@@ -25,8 +27,13 @@ bool KvOperation::insert_locked() {
 }
 
 bool KvOperation::publish() {
-  if (store_->manager().options().mutant == Mutant::k3) [[unlikely]] {
-    store_->write_slot(at_.slot, at_.counter, true, slot_.data() + kSlotFrame);
+  if (store_->manager().options().mutant == Mutant::k3 && step_ != Step::kWriting) [[unlikely]] {
+    // The deliberate bug: the value is posted before the valid bit is set, but nothing places it.
+    const std::uint64_t sum = store_->sum_of(slot_.data() + kSlotFrame, at_.counter);
+    std::memcpy(slot_.data() + kSlotHead, &sum, sizeof sum);
+    post_write(kSlotHead, static_cast<std::uint32_t>(store_->slot_bytes_) - kSlotHead, false);
+    step_ = Step::kWriting;
+    return false;
   }
   store_->set_valid(at_.slot, at_.counter, true);
   return unlock(Outcome::kOk);

@@ -74,7 +74,8 @@ bool KvOperation::advance(Time now) {
     case Step::kWriting:
       if (!ack_.query()) return false;
       check_answer();
-      return kind_ == Kind::kRemove ? announce() : unlock(Outcome::kOk);
+      if (kind_ == Kind::kUpdate) return unlock(Outcome::kOk);
+      return kind_ == Kind::kRemove ? announce() : publish();
     case Step::kAnnouncing:
       return announce();
     case Step::kTelling:
