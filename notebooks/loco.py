@@ -98,6 +98,14 @@ show("loco/fig4_single_lock", "loco/fig4_transactions")
 show("loco/fig5", "loco/sec7_2_fence")
 
 # %% [markdown]
+# The paper proves that the store is linearizable (appendix C). Here a checker searches histories
+# of random clients for an order that explains them: in weak memory the fence is what makes the
+# store right, and Sherman's tree too.
+
+# %%
+show("loco/appC_linearizability")
+
+# %% [markdown]
 # ## A control loop (appendix B)
 #
 # Twenty converters and a controller share voltages and duty cycles through owned variables. The

@@ -67,19 +67,20 @@ def transients(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decide
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - the paper's have no numbers
     """Draw the voltage over time for some periods, and what remains of it over all of them."""
-    fig, (left, right) = figures.new(1, 2)
+    fig, panels = figures.new(len(DRAWN), 2, figsize=(9.2, 4.6), sharex="col", sharey="col")
+    grid = panels[0][1].get_gridspec()
+    for ax in panels[:, 1]:
+        ax.remove()
     frame = data.select("voltage")
-    for number, period in enumerate(DRAWN):
+    for ax, period in zip(panels[:, 0], DRAWN, strict=True):
         rows = frame[frame["period"] == period].sort_values("time_us")
-        left.plot(
-            rows["time_us"] / 1e3,
-            rows["value"],
-            label=f"{period} µs",
-            color=figures.style_of(number)["color"],
-            linewidth=1,
+        ax.plot(
+            rows["time_us"] / 1e3, rows["value"], color=figures.style_of(0)["color"], linewidth=1
         )
-    left.set(xlabel="Time (ms)", ylabel="Output voltage (V)")
-    left.legend(title="Controller's period", ncols=2, fontsize=7)
+        ax.set_title(f"controller's period {period} µs", fontsize=8, loc="right", pad=2)
+    panels[len(DRAWN) // 2][0].set_ylabel("Output voltage (V)")
+    panels[-1][0].set_xlabel("Time (ms)")
+    right = fig.add_subplot(grid[:, 1])
     for number, (metric, label) in enumerate(
         (("ripple", "ripple, settled"), ("start_peak", "peak at the start"))
     ):

@@ -34,7 +34,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
     """Draw for each shape the share of rounds whose outcome is weak or forbidden, both ways."""
     seen = data.select("seen")
     shapes = list(dict.fromkeys(seen[seen["series"] == "LOCO"]["shape"]))
-    fig, panels = figures.new(1, 2, figsize=(7.2, 0.145 * len(shapes) / 2 + 1.4))
+    fig, panels = figures.new(1, 2, figsize=(7.2, 0.145 * len(shapes) / 2 + 1.4), sharex=True)
     half = -(-len(shapes) // 2)
     for ax, part in zip(panels, (shapes[:half], shapes[half:]), strict=True):
         for number, series in enumerate(("raw", "LOCO")):
@@ -45,10 +45,15 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
                 for shape in part
             ]
             style = {**figures.style_of(number), "linestyle": "none"}
+            if number == 0:  # seen around the other where both are at zero
+                style |= {"markerfacecolor": "none", "markersize": 8}
             ax.plot(shares, range(len(part)), label=series, **style)
         ax.set_yticks(range(len(part)), part, fontsize=6.5)
         ax.set_ylim(len(part) - 0.4, -0.6)
-        ax.set_xlabel("Share of rounds with a weak outcome")
+        ax.set_xscale("symlog", linthresh=0.01)
+        ax.set_xticks([0, 0.005, 0.01, 0.1, 1], ["0", "0.005", "0.01", "0.1", "1"])
+        ax.set_xlim(-0.001, 1)
+        ax.set_xlabel("Share of rounds with a weak outcome\n(linear up to 0.01)")
     handles, labels = panels[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside lower center", ncols=2)
     return fig
