@@ -42,8 +42,8 @@ def drift(found: Any) -> float:
 def rate(point: Point, series: str, mix: str, distribution: str, **more: Any) -> Any:
     """Measure operations per second of all threads of all nodes."""
     in_sim = point.fabric == "sim"
-    system: System = "sherman" if series == "sherman" else "loco"
-    window = 128 if series == "loco_w128" else 3
+    system: System = "sherman" if series.startswith("sherman") else "loco"
+    window = 128 if series.endswith("_w128") else 3
     in_flight = point["nodes"] * point["threads"] * window
     settle = settle_ns(system, in_flight, mix, distribution)
     load = workload.LocoYcsb(
