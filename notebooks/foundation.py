@@ -22,29 +22,14 @@
 
 # %%
 # ruff: noqa: E501 - a row of a table is one line
-import os
-import tempfile
-from pathlib import Path
-
 import pandas as pd
-from IPython.display import Image, display
 
 from pyrdma import Cluster, claims, registry, workload
+from pyrdma.notebook import results_folder, show
 from pyrdma.profiles import Profile
-from pyrdma.run import Options, run
 
-out = Path(os.environ.get("PYRDMA_RESULTS") or tempfile.mkdtemp(prefix="pyrdma-notebook-"))
+out = results_folder()
 pd.set_option("display.max_colwidth", 120)
-
-
-def show(*names):
-    """Measure what has no results yet, and show the figures."""
-    for name in names:
-        report = run(name, Options(out=out, fabric="sim", jobs=1))
-        for path in report.figures:
-            if path.suffix == ".png":
-                display(Image(filename=str(path)))
-
 
 # %% [markdown]
 # ## What the simulator models
@@ -119,7 +104,7 @@ pd.DataFrame(
 # ## Latency of a single request
 
 # %%
-show("erpc/table2", "spindle/fig1", "fabric/latency")
+show(out, "erpc/table2", "spindle/fig1", "fabric/latency")
 
 # %% [markdown]
 # Once calibrated by one size, the other sizes of Spindle's figure follow. Above 220 B the payload
@@ -131,7 +116,7 @@ show("erpc/table2", "spindle/fig1", "fabric/latency")
 # ## Bandwidth and rate
 
 # %%
-show("fabric/bandwidth", "fabric/rate", "erpc/fig6", "erpc/sec4_2_dma_costs")
+show(out, "fabric/bandwidth", "fabric/rate", "erpc/fig6", "erpc/sec4_2_dma_costs")
 
 # %% [markdown]
 # A read's rate stops at 16 in flight per queue pair: the limit of outstanding reads. More queue
@@ -140,13 +125,13 @@ show("fabric/bandwidth", "fabric/rate", "erpc/fig6", "erpc/sec4_2_dma_costs")
 # ## Many clients, one server: the server's NIC is the limit
 
 # %%
-show("krcore/fig10a", "krcore/fig10b", "krcore/fig10c", "krcore/fig10d")
+show(out, "krcore/fig10a", "krcore/fig10b", "krcore/fig10c", "krcore/fig10d")
 
 # %% [markdown]
 # ## Connecting is thousands of times slower than reading
 
 # %%
-show("krcore/fig3a", "krcore/fig3b", "krcore/fig8a", "krcore/sec3_dct")
+show(out, "krcore/fig3a", "krcore/fig3b", "krcore/fig8a", "krcore/sec3_dct")
 
 # %% [markdown]
 # The server's NIC executes one command at a time. From 16 clients on, verbs and LITE reach the
@@ -155,7 +140,7 @@ show("krcore/fig3a", "krcore/fig3b", "krcore/fig8a", "krcore/sec3_dct")
 # ## What a NIC remembers
 
 # %%
-show("erpc/fig1", "loco/nic_facts")
+show(out, "erpc/fig1", "loco/nic_facts")
 
 # %% [markdown]
 # The loss at 5,000 connections is calibrated; the shape before it is not, and the paper's text
@@ -166,7 +151,7 @@ show("erpc/fig1", "loco/nic_facts")
 # ## Copying and the two-tier network
 
 # %%
-show("spindle/fig14", "erpc/sec2_1_switch_buffer")
+show(out, "spindle/fig14", "erpc/sec2_1_switch_buffer")
 
 # %% [markdown]
 # The round trip between racks is the calibration that holds least well: 4.8 us against 6. Switches

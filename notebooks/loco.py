@@ -21,29 +21,14 @@
 # It measures in quick mode. Results go to a temporary folder; set `PYRDMA_RESULTS` to keep them.
 
 # %%
-import os
-import tempfile
-from pathlib import Path
-
 import pandas as pd
-from IPython.display import Image, display
 
 import pyrdma as rd
 from pyrdma import claims, registry
-from pyrdma.run import Options, run
+from pyrdma.notebook import results_folder, show
 
-out = Path(os.environ.get("PYRDMA_RESULTS") or tempfile.mkdtemp(prefix="pyrdma-notebook-"))
+out = results_folder()
 pd.set_option("display.max_colwidth", 120)
-
-
-def show(*names):
-    """Measure what has no results yet, and show the figures."""
-    for name in names:
-        report = run(name, Options(out=out, fabric="sim", jobs=1))
-        for path in report.figures:
-            if path.suffix == ".png":
-                display(Image(filename=str(path)))
-
 
 # %% [markdown]
 # ## Channels from a script
@@ -85,7 +70,7 @@ pd.DataFrame(rows, columns=["read over queue pair", "rounds", "stale"])
 # with a lock word per rank. Over shared memory `pyrdma bench` runs the real one.
 
 # %%
-show("loco/fig4_single_lock", "loco/fig4_transactions")
+show(out, "loco/fig4_single_lock", "loco/fig4_transactions")
 
 # %% [markdown]
 # ## The key-value store (figure 5, section 7.2)
@@ -95,7 +80,7 @@ show("loco/fig4_single_lock", "loco/fig4_transactions")
 # reads whole leaves, its lock lies beside the data, and write and unlock go in one batch.
 
 # %%
-show("loco/fig5", "loco/sec7_2_fence")
+show(out, "loco/fig5", "loco/sec7_2_fence")
 
 # %% [markdown]
 # The paper proves that the store is linearizable (appendix C). Here a checker searches histories
@@ -103,7 +88,7 @@ show("loco/fig5", "loco/sec7_2_fence")
 # store right, and Sherman's tree too.
 
 # %%
-show("loco/appC_linearizability")
+show(out, "loco/appC_linearizability")
 
 # %% [markdown]
 # ## A control loop (appendix B)
@@ -112,7 +97,7 @@ show("loco/appC_linearizability")
 # longer the controller's period, the later it sees what it did.
 
 # %%
-show("loco/fig7")
+show(out, "loco/fig7")
 
 # %% [markdown]
 # ## The claims

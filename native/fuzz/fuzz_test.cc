@@ -11,11 +11,7 @@
 namespace pyrdma::fuzz {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kScenarios = 60;
-#else
-constexpr std::uint64_t kScenarios = 1000;
-#endif
+constexpr std::uint64_t kScenarios = kSlowed ? 60 : 1000;
 
 Options drawn(std::uint64_t seed) { return small_options(seed, {3, 100, 300, true}); }
 

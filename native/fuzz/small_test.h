@@ -7,6 +7,12 @@
 
 namespace pyrdma::fuzz {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSlowed = true;
+#else
+inline constexpr bool kSlowed = false;
+#endif
+
 /// How large small is.
 struct Small {
   NodeId nodes = 2;  // to two more

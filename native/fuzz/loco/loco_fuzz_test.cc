@@ -11,11 +11,7 @@
 namespace pyrdma::fuzz {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kScenarios = 60;
-#else
-constexpr std::uint64_t kScenarios = 2000;
-#endif
+constexpr std::uint64_t kScenarios = kSlowed ? 60 : 2000;
 
 const Scenario& scenario() { return scenario_named("loco"); }
 

@@ -7,11 +7,7 @@
 namespace pyrdma::fuzz {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kScenarios = 40;
-#else
-constexpr std::uint64_t kScenarios = 400;
-#endif
+constexpr std::uint64_t kScenarios = kSlowed ? 40 : 400;
 
 class StoreFuzz : public testing::TestWithParam<const char*> {
  protected:
