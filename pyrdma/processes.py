@@ -34,6 +34,7 @@ START_S = 60.0
 """Longest time from starting the nodes until all have attached."""
 
 GRACE_S = 2.0
+END_S = 8.0  # of a process that is gone, until the kernel has closed its RDMA device
 """How long the others may still report once a node has failed: their words tell why."""
 
 _LOOK_S = 0.1
@@ -80,7 +81,7 @@ class _Node:
         """Say how the process ended, with the last that it said."""
         name = f"node {self.number} (process {self.process.pid})"
         try:
-            code = self.process.wait(timeout=GRACE_S)
+            code = self.process.wait(timeout=END_S)
         except subprocess.TimeoutExpired:
             return f"{name} closed its pipe"
         if code < 0:

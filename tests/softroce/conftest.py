@@ -22,20 +22,13 @@ CAME_TO_ITS_END = 42
 BOOT_S, COMMAND_S = 60, 240
 """How long it may take at most. An emulated guest beside other work is slow, not wrong."""
 
-PYRDMA = f'{sys.executable} -c "from pyrdma.cli import main; main()"'
-# One process for all, whose imports are what takes longest; in the guest's own memory, since its
-# shared folder cannot hold a database.
-EXPERIMENTS = (
-    f"{PYRDMA} run fabric/latency fabric/bandwidth fabric/rate --fabric verbs --out /tmp/results"
-    " --set transport=rc --set op=write --set size=64"
-    " && cp -r /tmp/results $PYRDMA_SHARE/results"
-)
 COMMANDS = {
     "bed": "ibv_devices; echo \"two  words\" '$HOME'; exit 3",
     "contract": f"{NATIVE_TESTS} --gtest_color=no"
     " --gtest_filter=*/Fabric*/verbs:*/Malformed*/verbs:VerbsConnection*",
+    "loco": f"{NATIVE_TESTS} --gtest_color=no --gtest_filter=*/Loco*/verbs:*/Queues*/verbs",
     "one_host": f"{sys.executable} {HERE}/one_host.py",
-    "experiments": EXPERIMENTS,
+    "experiments": f"{sys.executable} {HERE}/points.py $PYRDMA_SHARE",
 }
 """What a test `test_<name>` has run in the guest, by name."""
 

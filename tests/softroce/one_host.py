@@ -1,4 +1,4 @@
-"""Runs in a guest: local clusters over its device, a node that is killed."""
+"""Runs in a guest: clusters over its device, LOCO on three nodes, a node that is killed."""
 
 from __future__ import annotations
 
@@ -29,6 +29,24 @@ def loads_run() -> None:
                 assert result.fabric == "verbs"
                 assert result.latency(op).count > 10, op
                 say(f"{mode} {op}: median {result.latency(op).percentile(50) / 1e3:.0f} us")
+
+
+def loco_runs() -> None:
+    """LOCO's workloads on three nodes; each fails natively when an increment or a key is lost."""
+    small: dict[str, Any] = {"threads": 1, "polling": "callers", "warmup_ns": 0}
+    loads = {
+        "barrier": workload.LocoBarrier(polling="callers", warmup_ns=0),
+        "critical_section": workload.LocoLock(**small),
+        "transaction": workload.LocoTransactions(accounts=300, **small),
+        "lookup": workload.LocoYcsb(
+            window=3, keys=300, reads=0.4, inserts=0.2, removes=0.2, locks=64, **small
+        ),
+    }
+    with rd.Cluster.local(nodes=3, fabric="verbs", mode="process") as cluster:
+        for latency, load in loads.items():
+            found = cluster.run(load, duration_s=0.3).latency(latency)
+            assert found.count > 10, latency
+            say(f"{load.native}: {found.count}, median {found.percentile(50) / 1e3:.0f} us")
 
 
 def a_killed_process_is_a_clear_error() -> None:
@@ -90,5 +108,6 @@ if __name__ == "__main__":
     devices_are_known()
     peers_that_go_away()
     loads_run()
+    loco_runs()
     a_killed_process_is_a_clear_error()
     say("all good")
