@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from operator import index
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -66,6 +67,17 @@ def _managers_of(cluster: Cluster) -> Any:
     return _managers[cluster]
 
 
+def _whole(what: str, value: object, least: int = 0, most: int = 2**64 - 1) -> int:
+    """Return a whole number that is within its bounds."""
+    try:
+        number = index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidArgument(f"{what} is {value!r}; give a whole number") from None
+    if not least <= number <= most:
+        raise InvalidArgument(f"{what} is {number}; allowed is {least} to {most}")
+    return number
+
+
 class Channel:
     """What all channels have: a cluster, a name; endpoints on every node, made at the first use.
 
@@ -83,6 +95,13 @@ class Channel:
 
     def _make(self, core: Any, managers: Any) -> Any:
         raise NotImplementedError
+
+    def _node(self, node: object, what: str = "node") -> int:
+        number = _whole(what, node, -(2**63))
+        if not 0 <= number < self.cluster.nodes:
+            last = self.cluster.nodes - 1
+            raise InvalidArgument(f"{what} is {number}; the channel's nodes are 0 to {last}")
+        return number
 
     @cached_property
     def _native(self) -> Any:
@@ -115,18 +134,27 @@ class SharedRegion(Channel):
 
     def __init__(self, cluster: Cluster, name: str, size: int) -> None:
         super().__init__(cluster, name)
-        self.size = size
+        self.size = _whole("size", size, 1)
 
     def _make(self, core: Any, managers: Any) -> Any:
         return core.SharedRegion(managers, self.name, self.size)
 
     def write(self, data: bytes, *, node: int, to: int, offset: int = 0) -> None:
         """Write up to 4096 bytes from `node` into the part of node `to`; wait until visible."""
-        self._native.write(node, to, offset, data)
+        self._native.write(
+            self._node(node), self._node(to, "to"), _whole("offset", offset), bytes(data)
+        )
 
     def read(self, size: int, *, node: int, of: int, offset: int = 0) -> bytes:
         """Read up to 4096 bytes of the part of node `of` over the network, from `node`."""
-        return bytes(self._native.read(node, of, offset, size))
+        return bytes(
+            self._native.read(
+                self._node(node),
+                self._node(of, "of"),
+                _whole("offset", offset),
+                _whole("size", size),
+            )
+        )
 
 
 class OwnedVar(Channel):
@@ -140,14 +168,14 @@ class OwnedVar(Channel):
 
     def __init__(self, cluster: Cluster, name: str, owner: int) -> None:
         super().__init__(cluster, name)
-        self.owner = owner
+        self.owner = self._node(owner, "owner")
 
     def _make(self, core: Any, managers: Any) -> Any:
         return core.OwnedVar(managers, self.name, self.owner)
 
     def store(self, value: int) -> None:
         """Set the owner's copy."""
-        self._native.store(value)
+        self._native.store(_whole("value", value, -(2**63), 2**63 - 1))
 
     def push(self) -> None:
         """Write the owner's copy into all others."""
@@ -155,11 +183,11 @@ class OwnedVar(Channel):
 
     def pull(self, *, node: int) -> int:
         """Read the owner's copy over the network into that of `node`; return it."""
-        return int(self._native.pull(node))
+        return int(self._native.pull(self._node(node)))
 
     def load(self, *, node: int) -> int:
         """Return the copy of `node`, as the last push or pull left it."""
-        return int(self._native.load(node))
+        return int(self._native.load(self._node(node)))
 
 
 class AtomicVar(Channel):
@@ -173,22 +201,28 @@ class AtomicVar(Channel):
 
     def __init__(self, cluster: Cluster, name: str, host: int) -> None:
         super().__init__(cluster, name)
-        self.host = host
+        self.host = self._node(host, "host")
 
     def _make(self, core: Any, managers: Any) -> Any:
         return core.AtomicVar(managers, self.name, self.host)
 
     def fetch_add(self, addend: int, *, node: int) -> int:
         """Add, modulo 2**64; return the value before."""
-        return int(self._native.fetch_add(node, addend % 2**64))
+        return int(
+            self._native.fetch_add(self._node(node), _whole("addend", addend, -(2**63)) % 2**64)
+        )
 
     def compare_swap(self, expected: int, desired: int, *, node: int) -> int:
         """Set to `desired` if it is `expected`; return the value before."""
-        return int(self._native.compare_swap(node, expected, desired))
+        return int(
+            self._native.compare_swap(
+                self._node(node), _whole("expected", expected), _whole("desired", desired)
+            )
+        )
 
     def load(self, *, node: int) -> int:
         """Read it over the network."""
-        return int(self._native.load(node))
+        return int(self._native.load(self._node(node)))
 
 
 class TicketLock(Channel):
@@ -199,14 +233,14 @@ class TicketLock(Channel):
 
     def acquire(self, *, node: int) -> None:
         """Wait for the lock. Raises `pyrdma.Timeout`, with what it waited for, after 10 s."""
-        self._native.acquire(node)
+        self._native.acquire(self._node(node))
 
     def release(self, *, node: int) -> None:
         """Give it up; what `node` did before is visible to the next holder.
 
         Raises `pyrdma.InvalidArgument` when `node` does not hold it.
         """
-        self._native.release(node)
+        self._native.release(self._node(node))
 
     @contextmanager
     def held(self, node: int) -> Iterator[None]:
@@ -229,18 +263,20 @@ class SharedQueue(Channel):
 
     def __init__(self, cluster: Cluster, name: str, capacity: int = 1024) -> None:
         super().__init__(cluster, name)
-        self.capacity = capacity
+        self.capacity = _whole("capacity", capacity, 1)
 
     def _make(self, core: Any, managers: Any) -> Any:
         return core.SharedQueue(managers, self.name, self.capacity)
 
     def push(self, value: int, *, node: int) -> bool:
         """Append; False when it is full."""
-        return bool(self._native.push(node, value))
+        return bool(
+            self._native.push(self._node(node), _whole("value", value, -(2**63), 2**63 - 1))
+        )
 
     def pop(self, *, node: int) -> int | None:
         """Take the oldest; None when it is empty."""
-        value = self._native.pop(node)
+        value = self._native.pop(self._node(node))
         return None if value is None else int(value)
 
 
@@ -259,7 +295,7 @@ class KvStore(Channel):
         if not 0 <= fill <= 1:
             raise InvalidArgument(f"fill is {fill}; allowed is 0 to 1")
         super().__init__(cluster, name)
-        self.keys = keys
+        self.keys = _whole("keys", keys, 1)
         self.fill = fill
 
     def _make(self, core: Any, managers: Any) -> Any:  # noqa: ARG002 - a store has its own
@@ -271,17 +307,21 @@ class KvStore(Channel):
 
         Raises `pyrdma.Exhausted` when `node` has no room.
         """
-        return bool(self._native.insert(node, key, value))
+        return bool(
+            self._native.insert(self._node(node), _whole("key", key), _whole("value", value))
+        )
 
     def update(self, key: int, value: int, *, node: int) -> bool:
         """Replace a key's value; False when there is no such key."""
-        return bool(self._native.update(node, key, value))
+        return bool(
+            self._native.update(self._node(node), _whole("key", key), _whole("value", value))
+        )
 
     def remove(self, key: int, *, node: int) -> bool:
         """Remove a key; False when there is none."""
-        return bool(self._native.remove(node, key))
+        return bool(self._native.remove(self._node(node), _whole("key", key)))
 
     def lookup(self, key: int, *, node: int) -> int | None:
         """Return a key's value, or None. Takes no lock."""
-        value = self._native.lookup(node, key)
+        value = self._native.lookup(self._node(node), _whole("key", key))
         return None if value is None else int(value)

@@ -52,7 +52,7 @@ def test_a_region_is_read_and_written_by_all(cluster: rd.Cluster) -> None:
     assert region.read(6, node=1, of=0, offset=100) == bytes(6)
     with pytest.raises(rd.InvalidArgument, match="10 bytes at offset 4991 do not fit"):
         region.read(10, node=0, of=1, offset=4991)
-    with pytest.raises(rd.InvalidArgument, match="node 3 does not take part"):
+    with pytest.raises(rd.InvalidArgument, match="of is 3; the channel's nodes are 0 to 2"):
         region.read(1, node=0, of=3)
     with pytest.raises(rd.InvalidArgument, match="raise block_bytes"):
         region.read(4500, node=0, of=1)
@@ -113,8 +113,13 @@ def test_misuse_is_named(cluster: rd.Cluster) -> None:
         rd.loco.Barrier(cluster, "x" * 120).wait()
     with pytest.raises(rd.InvalidArgument, match="node is 3; the channel's nodes are 0 to 2"):
         counter.load(node=3)
-    with pytest.raises(TypeError):
-        counter.load(node=-1)
+    for wrong in (-1, "1", 0.5):
+        with pytest.raises(rd.InvalidArgument, match=f"node is {wrong!r}"):
+            counter.load(node=wrong)  # type: ignore[arg-type]
+    with pytest.raises(rd.InvalidArgument, match="host is 3; the channel's nodes are 0 to 2"):
+        rd.loco.AtomicVar(cluster, "elsewhere", host=3)
+    with pytest.raises(rd.InvalidArgument, match="value is b'x'; give a whole number"):
+        rd.loco.KvStore(cluster, "kv").insert(1, b"x", node=0)  # type: ignore[arg-type]
 
 
 def test_a_dead_host_is_named() -> None:
