@@ -78,7 +78,7 @@ class ShmWorld final : public World {
 /// An Env whose device is another one.
 class EnvWithDevice final : public Env {
  public:
-  EnvWithDevice(Env& inner, Device& device) : inner_(inner), device_(device) {}
+  EnvWithDevice(Env& inner, Device& device) : Env(true), inner_(inner), device_(device) {}
   NodeId node() const override { return inner_.node(); }
   NodeId nodes() const override { return inner_.nodes(); }
   std::uint32_t incarnation() const override { return inner_.incarnation(); }
@@ -89,8 +89,6 @@ class EnvWithDevice final : public Env {
   void notify(Watch& watch) override { inner_.notify(watch); }
   void sleep_until(Time t) override { inner_.sleep_until(t); }
   void work(Time duration) override { inner_.work(duration); }
-  void charge(Cost cost, std::uint64_t count) override { inner_.charge(cost, count); }
-  void charge_copy(std::size_t bytes) override { inner_.charge_copy(bytes); }
   std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body) override {
     return inner_.spawn(std::move(name), std::move(body));
   }
@@ -98,6 +96,10 @@ class EnvWithDevice final : public Env {
   Device& device() override { return device_; }
   Storage& storage() override { return inner_.storage(); }
   Trace& trace() override { return inner_.trace(); }
+
+ protected:
+  void charge_model(Cost cost, std::uint64_t count) override { inner_.charge(cost, count); }
+  void charge_copy_model(std::size_t bytes) override { inner_.charge_copy(bytes); }
 
  private:
   Env& inner_;

@@ -31,7 +31,8 @@ void SimTrace::event(Time when, std::string_view what, std::string_view details)
 SimEnv::SimEnv(SimScheduler& scheduler, NodeId node, NodeId nodes, std::uint32_t cores,
                std::uint64_t seed, const SimCpuCosts& costs, Picos context_switch, Picos timeslice,
                std::vector<std::string>& trace_lines)
-    : scheduler_(scheduler),
+    : Env(true),
+      scheduler_(scheduler),
       node_(node),
       nodes_(nodes),
       seed_(seed),
@@ -73,7 +74,7 @@ bool SimEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* onl
                                costs_.named[static_cast<std::size_t>(Cost::kPredicate)]);
 }
 
-void SimEnv::charge_copy(std::size_t bytes) {
+void SimEnv::charge_copy_model(std::size_t bytes) {
   const double rate =
       bytes > costs_.copy_cache_bytes ? costs_.far_copy_picos_per_byte : costs_.copy_picos_per_byte;
   scheduler_.charge(costs_.copy_call + static_cast<Picos>(static_cast<double>(bytes) * rate));

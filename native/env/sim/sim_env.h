@@ -56,10 +56,6 @@ class SimEnv final : public Env {
   void notify(Watch& watch) override { scheduler_.notify(watch); }
   void sleep_until(Time t) override { scheduler_.sleep_until(to_global(to_picos(t))); }
   void work(Time duration) override { scheduler_.work(to_picos(duration)); }
-  void charge(Cost cost, std::uint64_t count) override {
-    scheduler_.charge(costs_.named[static_cast<std::size_t>(cost)] * static_cast<Picos>(count));
-  }
-  void charge_copy(std::size_t bytes) override;
   std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body) override;
   Rng rng(std::string_view purpose) override;
   fabric::Device& device() override { return *device_; }
@@ -79,6 +75,12 @@ class SimEnv final : public Env {
   SimNodeThreads& threads() { return threads_; }
   SimStorage& disk() { return *storage_; }
   const SimCpuCosts& costs() const { return costs_; }
+
+ protected:
+  void charge_model(Cost cost, std::uint64_t count) override {
+    scheduler_.charge(costs_.named[static_cast<std::size_t>(cost)] * static_cast<Picos>(count));
+  }
+  void charge_copy_model(std::size_t bytes) override;
 
  private:
   SimScheduler& scheduler_;

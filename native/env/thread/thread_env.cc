@@ -91,7 +91,8 @@ std::vector<int> usable_cores() {
 }
 
 ThreadEnv::ThreadEnv(const ThreadEnvOptions& options, ThreadHost& host)
-    : options_(options),
+    : Env(false),
+      options_(options),
       host_(host),
       cores_(usable_cores()),
       threads_(options.threads_before),
@@ -117,8 +118,6 @@ bool ThreadEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* 
 }
 
 void ThreadEnv::notify(Watch& /*watch*/) {}  // pollers look by themselves
-void ThreadEnv::charge(Cost /*cost*/, std::uint64_t /*count*/) {}
-void ThreadEnv::charge_copy(std::size_t /*bytes*/) {}
 
 void ThreadEnv::sleep_until(Time t) {
   for (;;) {

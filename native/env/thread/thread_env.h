@@ -51,8 +51,6 @@ class ThreadEnv final : public Env {
   void notify(Watch& watch) override;
   void sleep_until(Time t) override;
   void work(Time duration) override;
-  void charge(Cost cost, std::uint64_t count) override;
-  void charge_copy(std::size_t bytes) override;
   std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body) override;
   Rng rng(std::string_view purpose) override;
   fabric::Device& device() override;
