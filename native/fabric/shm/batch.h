@@ -58,12 +58,9 @@ class Batch {
   void write_completions() {
     const Node& node = qp_.node_;
     if (writer_.open(qp_.send_queue_.view(), node.holder(), node.session())) {
-      Completion completion;
-      completion.qp_num = qp_.qp_num_;
       for (std::uint32_t i = 0; i < count_; ++i) {
-        completion.wr_id = done_[i].wr_id;
-        completion.opcode = done_[i].opcode;
-        if (!writer_.push(completion, CompletionKind::kSend, done_[i].position)) break;
+        const Done& done = done_[i];
+        if (!writer_.push_send(done.wr_id, done.opcode, qp_.qp_num_, done.position)) break;
       }
       writer_.close();
     }

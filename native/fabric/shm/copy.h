@@ -53,6 +53,14 @@ inline void copy_word(std::byte* to, const std::byte* from) {
 #endif
 }
 
+/// The commonest message.
+inline void copy_one(std::byte* to, const std::byte* from) {
+#if !defined(__x86_64__)
+  std::atomic_thread_fence(std::memory_order_release);
+#endif
+  copy_word<std::uint64_t>(to, from);
+}
+
 inline constexpr std::size_t kStringCopyBytes =
     4096;  // from here on the CPU's string copy is faster
 
@@ -143,6 +151,7 @@ inline void copy_any(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 /// To a peer's memory: keeps the target's words whole.
 inline void copy_out(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes == 8 && detail::is_aligned(to, 8)) return detail::copy_one(to, from);
   if (detail::is_aligned(to, 8) && bytes % 8 == 0 && bytes != 0) [[likely]] {
     detail::copy_words(to, from, bytes);
   } else {
@@ -152,6 +161,7 @@ inline void copy_out(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 /// From a peer's memory: keeps the source's words whole.
 inline void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes == 8 && detail::is_aligned(from, 8)) return detail::copy_one(to, from);
   if (detail::is_aligned(from, 8) && bytes % 8 == 0 && bytes != 0) [[likely]] {
     detail::copy_words(to, from, bytes);
   } else {

@@ -61,6 +61,11 @@ class RegionMemory {
   std::uint64_t arena_used_ = 0;
 };
 
+/// Of two positions in a send queue, which wrap.
+inline bool is_later(std::uint32_t position, std::uint32_t than) {
+  return static_cast<std::int32_t>(position - than) > 0;
+}
+
 class ShmDevice final : public Device {
  public:
   explicit ShmDevice(Node& node);
@@ -103,22 +108,19 @@ class ShmDevice final : public Device {
   void remove_region(std::uint32_t key);
   std::uint32_t take_qp_number();
   void give_back_qp_number(std::uint32_t qp_num);
-  /// Send-queue position up to which the requests of `qp_num` are done; set by polls.
+  /// Send-queue position up to which the requests of `qp_num` are done; written by whoever polls.
   std::uint32_t released(std::uint32_t qp_num) const {
     return static_cast<std::uint32_t>(released_[qp_slot(qp_num)].load(std::memory_order_acquire));
   }
   void set_released(std::uint32_t qp_num, std::uint32_t position) {
     released_[qp_slot(qp_num)].store(word_of(qp_num, position), std::memory_order_release);
   }
-  /// By the poller, which may be another thread than the one that resets the queue pair: a reset
-  /// has released all, and is not undone.
+  /// Not atomic with the making of another queue pair in the same slot; but a slot's turn comes
+  /// again after 65,535 others (take_qp_number), and no poll lasts that long.
   void release(std::uint32_t qp_num, std::uint32_t position) {
-    std::atomic<std::uint64_t>& released = released_[qp_slot(qp_num)];
-    std::uint64_t now = released.load(std::memory_order_relaxed);
-    const bool later = static_cast<std::int32_t>(position - static_cast<std::uint32_t>(now)) > 0;
-    if (now >> 32 == qp_num && later) {
-      released.compare_exchange_strong(now, word_of(qp_num, position), std::memory_order_release,
-                                       std::memory_order_relaxed);
+    const std::uint64_t now = released_[qp_slot(qp_num)].load(std::memory_order_relaxed);
+    if (now >> 32 == qp_num && is_later(position, static_cast<std::uint32_t>(now))) {
+      set_released(qp_num, position);
     }
   }
 

@@ -9,7 +9,7 @@
 namespace pyrdma::fabric::shm {
 namespace {
 
-constexpr std::uint32_t kSimple = bit(Opcode::kWrite) | bit(Opcode::kRead);
+constexpr std::uint32_t kSimple = bit(Opcode::kWrite) | kReturning;
 
 constexpr std::uint64_t kReceivesAhead = 6;
 
@@ -35,7 +35,9 @@ void write_grh(std::array<std::byte, kGrhBytes>& grh, std::uint64_t bytes, NodeI
 inline bool ShmQueuePair::has_room() {
   if (room_ != 0) [[likely]]
     return true;
-  const auto used = static_cast<std::int32_t>(posted_ - device_.released(qp_num_));
+  const std::uint32_t polled = device_.released(qp_num_);
+  const std::uint32_t released = is_later(polled, reset_at_) ? polled : reset_at_;
+  const auto used = static_cast<std::int32_t>(posted_ - released);
   const auto entries = static_cast<std::int32_t>(options_.send_entries);
   room_ = static_cast<std::uint32_t>(std::clamp(entries - used, 0, entries));
   return room_ != 0;
@@ -46,8 +48,19 @@ inline void ShmQueuePair::use_room() {
   ++posted_;
 }
 
-// A write or read of one buffer through regions used lately, which is most of all requests. False
-// when it is anything else, or wrong: execute() then finds out what.
+// Returns the old value. What the thread stored before has taken effect before it.
+inline std::uint64_t execute_atomic(const WorkRequest& request, std::byte* at) {
+  auto* word = reinterpret_cast<std::uint64_t*>(at);
+  if (request.opcode == Opcode::kFetchAdd) {
+    return __atomic_fetch_add(word, request.compare_add, __ATOMIC_SEQ_CST);
+  }
+  std::uint64_t old = request.compare_add;
+  __atomic_compare_exchange_n(word, &old, request.swap, false, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE);
+  return old;
+}
+
+// A write, read or atomic of one buffer through regions used lately, which is most of all requests.
+// False when it is anything else, or wrong: execute() then finds out what.
 inline bool ShmQueuePair::execute_simple(const WorkRequest& request) {
   if (!is_one_of(request.opcode, kSimple & allowed_) || request.sge_count != 1 ||
       request.sges == nullptr || epoch_.load(std::memory_order_acquire) != local_epoch_ ||
@@ -58,25 +71,34 @@ inline bool ShmQueuePair::execute_simple(const WorkRequest& request) {
   const Translation* remote = path_.known_region(request.rkey);
   if (remote == nullptr) [[unlikely]]
     return false;
+  const bool is_write = request.opcode == Opcode::kWrite;
   const bool is_read = request.opcode == Opcode::kRead;
-  std::byte* there =
-      remote->find(request.remote_addr, sge.length, is_read ? kRemoteRead : kRemoteWrite);
+  const std::uint32_t right = is_write ? kRemoteWrite : is_read ? kRemoteRead : kRemoteAtomic;
+  std::byte* there = remote->find(request.remote_addr, sge.length, right);
   std::byte* here = nullptr;
   if ((request.flags & kInline) != 0) {
-    if (is_read || sge.length > options_.max_inline) [[unlikely]]
+    if (!is_write || sge.length > options_.max_inline) [[unlikely]]
       return false;
     here = reinterpret_cast<std::byte*>(sge.addr);
   } else if (const Translation* local = local_regions_.find(sge.lkey)) [[likely]] {
-    here = local->find(sge.addr, sge.length, is_read ? kMayGather | kLocalWrite : kMayGather);
+    here = local->find(sge.addr, sge.length, is_write ? kMayGather : kMayGather | kLocalWrite);
   }
   if (here == nullptr || there == nullptr || sge.length > kMaxMessage) [[unlikely]]
     return false;
-  if (is_read) {
+  if (is_write) {
+    copy_out(there, here, sge.length);
+    stores_drained_ = false;
+  } else if (is_read) {
     drain_stores();
     copy_in(here, there, sge.length);
   } else {
-    copy_out(there, here, sge.length);
-    stores_drained_ = false;
+    if (sge.length != 8 || request.remote_addr % 8 != 0) [[unlikely]]
+      return false;
+    const std::uint64_t old = execute_atomic(request, there);
+    copy_out(here, reinterpret_cast<const std::byte*>(&old), sizeof old);
+#if defined(__x86_64__)
+    stores_drained_ = true;  // by the locked instruction
+#endif
   }
   return true;
 }
@@ -98,12 +120,23 @@ PostResult ShmQueuePair::post(std::span<const WorkRequest> requests) {
   stores_drained_ = false;  // only now: until nothing waits, the monitor may be executing
   std::uint32_t done = 0;
   for (const WorkRequest& request : requests) {
-    if ((request.flags & kSignaled) != 0 || !has_room() || !execute_simple(request)) break;
+    const bool signaled = (request.flags & kSignaled) != 0;
+    if ((signaled && done + 1 != requests.size()) || !has_room() || !execute_simple(request)) {
+      return post_now(requests, done);
+    }
     use_room();
     ++done;
+    if (signaled) complete_last(request);
   }
-  if (done == requests.size()) return {done, PostError::kNone};
-  return post_now(requests, done);
+  return {done, PostError::kNone};
+}
+
+// Most posts owe one completion, that of their last request.
+inline void ShmQueuePair::complete_last(const WorkRequest& request) {
+  CompletionWriter writer;
+  if (!writer.open(send_queue_.view(), node_.holder(), node_.session())) return;
+  writer.push_send(request.wr_id, request.opcode, qp_num_, posted_);
+  writer.close();
 }
 
 PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::uint32_t begin) {
@@ -247,16 +280,10 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
     case Opcode::kFetchAdd: {
       if (request.remote_addr % 8 != 0) [[unlikely]]
         return remote_fault(Outcome::kRemoteInvalidRequest, batch);
-      auto* word = reinterpret_cast<std::uint64_t*>(remote(request, 8, kRemoteAtomic));
+      std::byte* word = remote(request, 8, kRemoteAtomic);
       if (word == nullptr) [[unlikely]]
         return remote_fault(Outcome::kRemoteAccess, batch);
-      std::uint64_t old = request.compare_add;
-      if (request.opcode == Opcode::kFetchAdd) {
-        old = __atomic_fetch_add(word, request.compare_add, __ATOMIC_ACQ_REL);
-      } else {
-        __atomic_compare_exchange_n(word, &old, request.swap, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE);
-      }
+      const std::uint64_t old = execute_atomic(request, word);
       const auto* from = reinterpret_cast<const std::byte*>(&old);
       for (std::uint32_t i = 0; i < pieces.count; from += pieces.at[i++].length) {
         copy_out(pieces.at[i].data, from, pieces.at[i].length);

@@ -145,7 +145,7 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
   if (next == QpState::kReset) {
     send_queue_.purge(qp_num_);
     receive_queue_.purge(qp_num_);
-    device_.set_released(qp_num_, posted_);
+    reset_at_ = posted_;
     room_ = 0;
     entry_.state.store(static_cast<std::uint8_t>(QpState::kReset), std::memory_order_release);
   }

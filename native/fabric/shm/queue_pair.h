@@ -82,6 +82,7 @@ class ShmQueuePair final : public QueuePair, public Waiter {
                                                       std::uint32_t at, Outcome outcome,
                                                       Batch& batch);
   bool execute_simple(const WorkRequest& request);
+  void complete_last(const WorkRequest& request);
   void drain_stores();
   bool has_room();
   void use_room();
@@ -127,6 +128,7 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   std::uint32_t psn_ = 0;
 
   std::uint32_t posted_ = 0;     // position of the latest request
+  std::uint32_t reset_at_ = 0;   // the latest request before the last reset, which ended all
   std::uint32_t room_ = 0;       // requests that are known to fit
   bool stores_drained_ = false;  // of the running post
   Path path_;                    // RC, UC

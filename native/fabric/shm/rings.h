@@ -40,30 +40,27 @@ class CompletionWriter {
 
   /// False when the queue has overrun, which kills it.
   bool push(const Completion& c, CompletionKind kind, std::uint32_t send_position) {
-    CompletionRing& ring = *view_.ring;
-    if (produced_ - relaxed(ring.consumed_seen) >= view_.capacity) [[unlikely]] {
-      const std::uint64_t consumed = ring.consumed.load(std::memory_order_acquire);
-      set_relaxed(ring.consumed_seen, consumed);
-      if (produced_ - consumed >= view_.capacity) {
-        ring.overrun.store(1, std::memory_order_release);
-        return false;
-      }
-    }
+    if (!has_room()) [[unlikely]]
+      return false;
     CompletionEntry& entry = view_.entry(produced_);
-    entry.qp_num = c.qp_num;
-    entry.wr_id = c.wr_id;
     entry.bytes_or_position = kind == CompletionKind::kSend ? send_position : c.byte_count;
     entry.immediate = c.immediate;
     entry.source = c.source_node << 24 | c.source_qpn;
     entry.status = static_cast<std::uint8_t>(c.status);
-    entry.opcode = static_cast<std::uint8_t>(c.opcode);
     entry.flags = c.flags;
-    set_relaxed(entry.kind, static_cast<std::uint8_t>(kind));
-    entry.sequence.store(sequence_of(produced_++), std::memory_order_release);
-    set_relaxed(ring.produced, produced_);
-#if defined(__x86_64__)
-    __builtin_prefetch(&view_.entry(produced_ + 8), 1);
-#endif
+    publish(entry, c.wr_id, c.opcode, c.qp_num, kind);
+    return true;
+  }
+  /// The same for a request of `qp_num` that succeeded, at `position` of its send queue.
+  bool push_send(std::uint64_t wr_id, Opcode opcode, std::uint32_t qp_num, std::uint32_t position) {
+    if (!has_room()) [[unlikely]]
+      return false;
+    CompletionEntry& entry = view_.entry(produced_);
+    entry.bytes_or_position = position;
+    entry.immediate = 0;
+    entry.status = static_cast<std::uint8_t>(Status::kSuccess);
+    entry.flags = 0;
+    publish(entry, wr_id, opcode, qp_num, CompletionKind::kSend);
     return true;
   }
   void close() {
@@ -72,6 +69,29 @@ class CompletionWriter {
   }
 
  private:
+  bool has_room() {
+    CompletionRing& ring = *view_.ring;
+    if (produced_ - relaxed(ring.consumed_seen) < view_.capacity) [[likely]]
+      return true;
+    const std::uint64_t consumed = ring.consumed.load(std::memory_order_acquire);
+    set_relaxed(ring.consumed_seen, consumed);
+    if (produced_ - consumed < view_.capacity) return true;
+    ring.overrun.store(1, std::memory_order_release);
+    return false;
+  }
+  void publish(CompletionEntry& entry, std::uint64_t wr_id, Opcode opcode, std::uint32_t qp_num,
+               CompletionKind kind) {
+    entry.wr_id = wr_id;
+    entry.qp_num = qp_num;
+    entry.opcode = static_cast<std::uint8_t>(opcode);
+    set_relaxed(entry.kind, static_cast<std::uint8_t>(kind));
+    entry.sequence.store(sequence_of(produced_++), std::memory_order_release);
+    set_relaxed(view_.ring->produced, produced_);
+#if defined(__x86_64__)
+    __builtin_prefetch(&view_.entry(produced_ + 8), 1);
+#endif
+  }
+
   CompletionView view_;
   std::uint64_t produced_ = 0;
 };
