@@ -15,16 +15,16 @@ fabric::Status AckKey::status() const {
 }
 
 fabric::Status AckKey::wait() {
-  if (bits_ != nullptr && !query()) bits_->caller->manager().turn();
+  if (bits_ != nullptr && !query()) bits_->caller.manager().turn();
   if (bits_ != nullptr && !query()) {
-    bits_->caller->wait_until([this] { return query(); }, "the completion of its operations");
+    bits_->caller.wait_until([this] { return query(); }, "the completion of its operations");
   }
   return status();
 }
 
 void AckKey::unite(AckKey&& other) {
   if (other.bits_ == nullptr) return;
-  PYRDMA_ASSERT(bits_ == nullptr || bits_->caller == other.bits_->caller);
+  PYRDMA_ASSERT(bits_ == nullptr || &bits_->caller == &other.bits_->caller);
   AckBits* last = other.bits_;
   while (last->next != nullptr) last = last->next;
   last->next = bits_;
@@ -32,7 +32,7 @@ void AckKey::unite(AckKey&& other) {
 }
 
 void AckKey::release() {
-  AckPool& pool = bits_->caller->ack_pool();
+  AckPool& pool = bits_->caller.ack_pool();
   while (bits_ != nullptr) {
     AckBits* next = bits_->next;
     pool.give_back(bits_);
@@ -40,22 +40,8 @@ void AckKey::release() {
   }
 }
 
-AckBits* AckPool::take() {
-  if (free_ == nullptr && !reclaim()) {
-    AckBits& fresh = all_.emplace_back();
-    fresh.caller = &caller_;
-    return &fresh;
-  }
-  AckBits* bits = free_;
-  free_ = bits->next;
-  bits->next = nullptr;
-  bits->used = 0;
-  bits->status.store(fabric::Status::kSuccess, std::memory_order_relaxed);
-  return bits;
-}
-
 void AckPool::give_back(AckBits* bits) {
-  const bool ended = bits->in_flight.load(std::memory_order_acquire) == 0;
+  const bool ended = bits->ended();
   if (ended) bits->buffer = MemRef();
   AckBits*& list = ended ? free_ : abandoned_;
   bits->next = list;

@@ -1,12 +1,15 @@
 // What an asynchronous operation returns: whether the RDMA operations behind it have completed
 // (paper, sections 5.2 and A.1).
 //
-// A key is a bitset with one bit per operation in flight, registered with whoever polls the node's
-// completion queue, who clears the bits. So a query is a comparison with zero. A completion finds
-// its bit by its wr_id: the address of a block of 64 bits, and the bit's number in the 6 low bits
-// that the block's alignment leaves free.
+// A key is a bitset with one bit per post in flight, registered with whoever polls the node's
+// completion queue. What was posted and what is done are two words with one writer each, so that a
+// query is a comparison and nobody needs an atomic instruction. The requests of a post complete in
+// order, so only its last one asks for a completion (the paper has a bit for each). A completion
+// finds its bit by its wr_id: the address of a block of bits, and the bit's number in the 6 low
+// bits that the block's alignment leaves free.
 #pragma once
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <utility>
@@ -19,32 +22,44 @@ namespace pyrdma::loco {
 
 class Caller;
 
-/// Up to 64 operations in flight. Of one caller; cleared by any thread that polls.
+/// Up to kMost posts. Of one caller; marked by any thread that polls, one at a time.
 struct alignas(kCacheLine) AckBits {
-  std::atomic<std::uint64_t> in_flight{0};
-  std::atomic<fabric::Status> status{fabric::Status::kSuccess};  // the first error
-  std::uint8_t used = 0;                                         // bits that were given out
-  Caller* caller = nullptr;
+  static constexpr std::size_t kMost = 63;
+  static constexpr std::uint64_t kNoBit = 63;  // of the requests before the last of a post
+
+  std::atomic<std::uint64_t> done{0};                            // written by whoever polls
+  std::atomic<fabric::Status> status{fabric::Status::kSuccess};  // the first error; likewise
+  std::uint64_t posted = 0;                                      // written by the caller
+  Caller& caller;
   AckBits* next = nullptr;  // of the same key, or of the same list of free blocks
   MemRef buffer;            // what the operations use; goes back to its pool when they have ended
 
-  /// The wr_id of the next operation, whose bit is set. Requires used < 64.
+  explicit AckBits(Caller& owner) : caller(owner) {}
+  bool has_room() const { return posted != ~std::uint64_t{0} >> 1; }
+  /// The wr_id of the last request of another post. Requires has_room().
   std::uint64_t add() {
-    in_flight.fetch_or(1ULL << used, std::memory_order_relaxed);
-    return reinterpret_cast<std::uint64_t>(this) | used++;
+    const auto bit = static_cast<std::uint64_t>(std::countr_one(posted));
+    posted |= 1ULL << bit;
+    return address() | bit;
   }
+  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(this); }
   static AckBits* of(std::uint64_t wr_id) {
     return reinterpret_cast<AckBits*>(wr_id & ~std::uint64_t{63});
   }
-  /// Clears the bit of a completed operation. What the operation read is visible to a caller that
-  /// then finds the bit clear.
+  bool ended() const { return done.load(std::memory_order_acquire) == posted; }
+  /// The post's last request. The others complete only if they fail, and the last one then too.
+  static bool ends_post(std::uint64_t wr_id) { return (wr_id & 63) != kNoBit; }
+  /// What the operations read is visible to a caller that then finds the post ended.
   static void complete(std::uint64_t wr_id, fabric::Status outcome) {
     AckBits* bits = of(wr_id);
     if (outcome != fabric::Status::kSuccess) [[unlikely]] {
       fabric::Status none = fabric::Status::kSuccess;
       bits->status.compare_exchange_strong(none, outcome, std::memory_order_relaxed);
     }
-    bits->in_flight.fetch_and(~(1ULL << (wr_id & 63)), std::memory_order_release);
+    if (!ends_post(wr_id)) [[unlikely]]
+      return;
+    const std::uint64_t done = bits->done.load(std::memory_order_relaxed);
+    bits->done.store(done | 1ULL << (wr_id & 63), std::memory_order_release);
   }
 };
 
@@ -67,7 +82,7 @@ class AckKey {
   /// where callers poll: wait() and Manager::turn() do.
   bool query() const {
     for (const AckBits* b = bits_; b != nullptr; b = b->next) {
-      if (b->in_flight.load(std::memory_order_acquire) != 0) return false;
+      if (!b->ended()) return false;
     }
     return true;
   }
@@ -80,11 +95,13 @@ class AckKey {
   /// Takes the operations of `other`, of the same caller, over. Cost: the number of blocks.
   void unite(AckKey&& other);
   /// Keeps a buffer that the operations use until they have ended, even if the key is dropped
-  /// before. Requires operations; one buffer per post.
-  void keep(MemRef&& buffer) { bits_->buffer = std::move(buffer); }
+  /// before. One buffer per key that is not united.
+  void keep(MemRef&& buffer) {
+    if (bits_ != nullptr) bits_->buffer = std::move(buffer);
+  }
 
  private:
-  friend class Caller;
+  friend class AckPool;
   void release();
   AckBits* bits_ = nullptr;
 };
@@ -94,7 +111,26 @@ class AckKey {
 class AckPool {
  public:
   explicit AckPool(Caller& caller) : caller_(caller) {}
-  AckBits* take();
+  /// A block of `key`, of this caller, that has a bit left.
+  AckBits& room_in(AckKey& key) {
+    if (key.bits_ == nullptr) [[likely]] {
+      key.bits_ = take();
+    } else if (!key.bits_->has_room()) {
+      key.unite(AckKey(take()));
+    }
+    return *key.bits_;
+  }
+  AckBits* take() {
+    if (free_ == nullptr && !reclaim()) [[unlikely]]
+      return &all_.emplace_back(caller_);
+    AckBits* bits = free_;
+    free_ = bits->next;
+    bits->next = nullptr;
+    bits->posted = 0;
+    bits->done.store(0, std::memory_order_relaxed);
+    bits->status.store(fabric::Status::kSuccess, std::memory_order_relaxed);
+    return bits;
+  }
   void give_back(AckBits* bits);
 
  private:

@@ -32,9 +32,10 @@ class AtomicVars : public Channel {
   std::uint64_t offset_of(std::uint64_t i) const { return i / participants().size() * 8; }
   const RemoteRegion& at(NodeId host) const { return remote(host, 0); }
   /// Word i in this node's memory, for plain reads; nullptr when it is elsewhere or on the NIC.
-  std::uint64_t* local(std::uint64_t i) const {
-    if (local_.data == nullptr || host_of(i) != self()) return nullptr;
-    return reinterpret_cast<std::uint64_t*>(local_.data + offset_of(i));
+  std::uint64_t* local(std::uint64_t i) const { return local(host_of(i), offset_of(i)); }
+  std::uint64_t* local(NodeId host, std::uint64_t offset) const {
+    if (local_.data == nullptr || host != self()) return nullptr;
+    return reinterpret_cast<std::uint64_t*>(local_.data + offset);
   }
 
   // Asynchronous; `old_value` is a block of 8 bytes that belongs to the NIC until the key is done.

@@ -1,7 +1,5 @@
 #include "systems/loco/caller.h"
 
-#include <mutex>
-
 #include "base/assert.h"
 #include "systems/loco/manager.h"
 
@@ -9,8 +7,10 @@ namespace pyrdma::loco {
 
 namespace {
 
-bool is_write(fabric::Opcode opcode) {
-  return opcode == fabric::Opcode::kWrite || opcode == fabric::Opcode::kWriteImm;
+std::uint64_t bytes_of(const fabric::WorkRequest& request) {
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;
+  return bytes;
 }
 
 fabric::WorkRequest read_of_nothing() {
@@ -34,45 +34,56 @@ Caller::Caller(Manager& manager, std::uint32_t index)
 
 Caller::~Caller() = default;
 
-AckKey Caller::post(NodeId peer, std::span<fabric::WorkRequest> requests) {
-  PYRDMA_CHECK(requests.size(), <=, 64U);
-  AckKey key(acks_.take());
+void Caller::post(NodeId peer, std::span<fabric::WorkRequest> requests, AckKey& key) {
   std::unique_lock<Mutex> lock(posting_, std::defer_lock);
   if (shared_) lock.lock();
-  post_to(*lanes_[peer], requests, *key.bits_);
-  return key;
+  post_to(*lanes_[peer], requests, key);
 }
 
-void Caller::post_to(Lane& lane, std::span<fabric::WorkRequest> requests, AckBits& bits) {
+inline void Caller::post_to(Lane& lane, std::span<fabric::WorkRequest> requests, AckKey& key) {
+  PYRDMA_CHECK(requests.size() - 1, <, 64U);
   lane.caller->wait_for_room(requests.size());
+  AckBits& bits = acks_.room_in(key);
+  const std::uint64_t silent = bits.address() | AckBits::kNoBit;
+  std::uint64_t position = lane.posted;
   for (fabric::WorkRequest& request : requests) {
-    request.wr_id = bits.add();
-    request.flags |= fabric::kSignaled;
-    ++lane.posted;
-    if (is_write(request.opcode)) {
-      std::uint64_t bytes = 0;
-      for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;
-      if (bytes <= max_inline_) request.flags |= fabric::kInline;
-      lane.last_write = lane.posted;
+    request.wr_id = silent;
+    request.flags = 0;
+    ++position;
+    if (request.opcode == fabric::Opcode::kWrite || request.opcode == fabric::Opcode::kWriteImm) {
+      if (bytes_of(request) <= max_inline_) request.flags = fabric::kInline;
+      lane.last_write = position;
     } else {
-      lane.last_flush = lane.posted;
+      lane.last_flush = position;
     }
   }
-  if (lane.fence_next && !requests.empty()) {
+  requests.back().wr_id = bits.add();
+  requests.back().flags |= fabric::kSignaled;
+  if (lane.fence_next) {
     requests.front().flags |= fabric::kFence;
     lane.fence_next = false;
   }
+  lane.posted = position;
+  lane.size_of(lane.posts++) = static_cast<std::uint8_t>(requests.size());
   lane.caller->posted_ += requests.size();
-  std::size_t done = 0;
+  const fabric::PostResult result = lane.qp->post(requests);
+  if (result.accepted != requests.size()) [[unlikely]]
+    post_rest(lane, requests, result);
+}
+
+// A queue may be full for as long as a completion is under way.
+void Caller::post_rest(Lane& lane, std::span<fabric::WorkRequest> requests,
+                       fabric::PostResult result) {
   while (true) {
-    const fabric::PostResult result = lane.qp->post(requests.subspan(done));
-    done += result.accepted;
-    if (done == requests.size()) [[likely]]
-      return;
     PYRDMA_CHECK(static_cast<int>(result.error), ==,
                  static_cast<int>(fabric::PostError::kQueueFull));
+    requests = requests.subspan(result.accepted);
+    const std::uint64_t completed = lane.completed.load(std::memory_order_acquire);
+    result = lane.qp->post(requests);
+    if (result.accepted == requests.size()) return;
+    if (result.accepted != 0) continue;
     manager_.wait_until(
-        *this, [&] { return lane.completed.load() + done < lane.posted; }, "room in a send queue");
+        *this, [&] { return lane.completed.load() != completed; }, "room in a send queue");
   }
 }
 
@@ -83,13 +94,6 @@ void Caller::wait_for_room(std::uint64_t requests) {
   if (has_room()) [[likely]]
     return;
   manager_.wait_until(*this, has_room, "room for another request");
-}
-
-void Caller::fence_pair(NodeId peer) {
-  std::unique_lock<Mutex> lock(posting_, std::defer_lock);
-  if (shared_) lock.lock();
-  Lane& lane = *lanes_[peer];
-  if (lane.completed.load(std::memory_order_acquire) < lane.last_flush) lane.fence_next = true;
 }
 
 Mark Caller::mark(NodeId peer, AckKey& key) {
@@ -138,9 +142,7 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
 
 void Caller::flush(Lane& lane, AckKey& key) {
   fabric::WorkRequest request = read_of_nothing();
-  AckKey one(acks_.take());
-  post_to(lane, {&request, 1}, *one.bits_);
-  key.unite(std::move(one));
+  post_to(lane, {&request, 1}, key);
 }
 
 void Caller::wait_until_ref(FunctionRef<bool()> ready, const char* what) {

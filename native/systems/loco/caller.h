@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -20,8 +21,8 @@ namespace pyrdma::loco {
 
 class Manager;
 
-/// One caller's queue pair to one peer; positions count its requests, all of which are signaled and
-/// complete in order.
+/// One caller's queue pair to one peer; positions count its requests, which complete in order, a
+/// post at a time.
 struct Lane {
   std::unique_ptr<fabric::QueuePair> qp;
   Caller* caller = nullptr;
@@ -31,8 +32,12 @@ struct Lane {
   std::uint64_t last_write = 0;             // position of the last write
   std::uint64_t last_flush = 0;             // position of the last read or atomic
   std::atomic<std::uint64_t> completed{0};  // written by whoever polls
+  // Requests of each post in flight, in order; the caller writes at `posts`, who polls reads at
+  // `ended`.
+  std::vector<std::uint8_t> sizes;
+  std::uint64_t posts = 0, ended = 0;
 
-  bool idle() const { return completed.load(std::memory_order_acquire) == posted; }
+  std::uint8_t& size_of(std::uint64_t post) { return sizes[post & (sizes.size() - 1)]; }
 };
 
 /// A point in a caller's requests to one peer, for other callers of the node to wait for. Plain
@@ -63,6 +68,11 @@ class Caller {
   AckKey write(NodeId peer, const RemoteRegion& to, std::uint64_t offset, const fabric::Sge& from) {
     return post_one(peer, fabric::Opcode::kWrite, to.addr + offset, to.rkey, from);
   }
+  /// The same; adds it to `key`.
+  void write(NodeId peer, const RemoteRegion& to, std::uint64_t offset, const fabric::Sge& from,
+             AckKey& key) {
+    post_one(key, peer, fabric::Opcode::kWrite, to.addr + offset, to.rkey, from);
+  }
   AckKey read(NodeId peer, const RemoteRegion& from, std::uint64_t offset,
               const fabric::Sge& into) {
     return post_one(peer, fabric::Opcode::kRead, from.addr + offset, from.rkey, into);
@@ -77,15 +87,26 @@ class Caller {
     return post_one(peer, fabric::Opcode::kCompareSwap, at.addr + offset, at.rkey, old_value,
                     expected, desired);
   }
-  /// Posts up to 64 requests to one peer with one doorbell. wr_id and the signal are set here.
-  AckKey post(NodeId peer, std::span<fabric::WorkRequest> requests);
+  /// Posts 1 to 64 requests to one peer with one doorbell. wr_id and the signal are set here.
+  AckKey post(NodeId peer, std::span<fabric::WorkRequest> requests) {
+    AckKey key;
+    post(peer, requests, key);
+    return key;
+  }
+  /// The same; adds the post to `key`.
+  void post(NodeId peer, std::span<fabric::WorkRequest> requests, AckKey& key);
 
   // Fences: remote operations before the fence are placed and visible before any operation after
   // it. Plain reads, local or remote, need no fence to see what was released by one.
 
   /// Orders this caller's operations on `peer`. Writes of one queue pair are placed in order
   /// anyway; behind a read or atomic in flight the next request is marked to wait. Never blocks.
-  void fence_pair(NodeId peer);
+  void fence_pair(NodeId peer) {
+    std::unique_lock<Mutex> lock(posting_, std::defer_lock);
+    if (shared_) lock.lock();
+    Lane& lane = *lanes_[peer];
+    if (lane.completed.load(std::memory_order_acquire) < lane.last_flush) lane.fence_next = true;
+  }
   /// What other callers of this node wait for to have this caller's operations on `peer` before
   /// theirs: reached once they are placed. Never blocks; posts a read of no bytes, which joins
   /// `key`, when a write was last.
@@ -113,6 +134,13 @@ class Caller {
   friend class Manager;
   AckKey post_one(NodeId peer, fabric::Opcode opcode, std::uint64_t addr, std::uint32_t rkey,
                   const fabric::Sge& local, std::uint64_t compare_add = 0, std::uint64_t swap = 0) {
+    AckKey key;
+    post_one(key, peer, opcode, addr, rkey, local, compare_add, swap);
+    return key;
+  }
+  void post_one(AckKey& key, NodeId peer, fabric::Opcode opcode, std::uint64_t addr,
+                std::uint32_t rkey, const fabric::Sge& local, std::uint64_t compare_add = 0,
+                std::uint64_t swap = 0) {
     fabric::WorkRequest request;
     request.sges = &local;
     request.sge_count = 1;
@@ -121,9 +149,11 @@ class Caller {
     request.rkey = rkey;
     request.compare_add = compare_add;
     request.swap = swap;
-    return post(peer, {&request, 1});
+    post(peer, {&request, 1}, key);
   }
-  void post_to(Lane& lane, std::span<fabric::WorkRequest> requests, AckBits& bits);
+  void post_to(Lane& lane, std::span<fabric::WorkRequest> requests, AckKey& key);
+  [[gnu::cold]] void post_rest(Lane& lane, std::span<fabric::WorkRequest> requests,
+                               fabric::PostResult result);
   void wait_for_room(std::uint64_t requests);
   void flush(Lane& lane, AckKey& key);
   fabric::Status fence(std::span<const std::unique_ptr<Caller>> callers);
@@ -141,7 +171,6 @@ class Caller {
   bool shared_;
   std::uint64_t posted_ = 0;
   std::atomic<std::uint64_t> completed_{0};  // written by whoever polls
-  Watch watch_;                              // notified when an operation of this caller completes
 };
 
 }  // namespace pyrdma::loco

@@ -1,4 +1,5 @@
 // Managers, channels, keys, fences and the basic channels.
+#include <array>
 #include <atomic>
 #include <map>
 
@@ -43,6 +44,59 @@ TEST_P(LocoWorlds, ABarrierHoldsEverybodyAndShowsWhatCameBefore) {
         const auto* word = reinterpret_cast<const std::uint64_t*>(region.local()) + peer;
         EXPECT_GE(load_acquire(word), round);
       }
+    }
+  });
+}
+
+TEST_P(LocoWorlds, AKeyTakesMorePostsThanABlockHasBits) {
+  run(2, [&](Manager& manager) {
+    SharedRegion region(manager, "data", 8 * 300);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    if (manager.self() == 0) {
+      MemRef value = me.block(8);
+      *value.as<std::uint64_t>() = 7;
+      AckKey key;
+      EXPECT_TRUE(key.query());
+      for (std::uint64_t i = 0; i < 200; ++i) {
+        me.write(static_cast<NodeId>(i % 2), region.at(i % 2), 8 * i, value.sge(8), key);
+      }
+      EXPECT_EQ(key.wait(), fabric::Status::kSuccess);
+      EXPECT_TRUE(key.query());
+    }
+    barrier.wait(me);
+    for (std::uint64_t i = manager.self(); i < 200; i += 2) {
+      EXPECT_EQ(load_acquire(reinterpret_cast<const std::uint64_t*>(region.local()) + i), 7U);
+    }
+    barrier.wait(me);
+  });
+}
+
+TEST_P(LocoWorlds, APostOfManyEndsAsAWhole) {
+  run(2, [&](Manager& manager) {
+    SharedRegion region(manager, "data", 64);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    if (manager.self() == 0) {
+      MemRef block = me.block(64);
+      std::array<fabric::Sge, 3> sges;
+      std::array<fabric::WorkRequest, 3> requests;
+      for (std::size_t i = 0; i < 3; ++i) {
+        sges[i] = block.sge(8, static_cast<std::uint32_t>(8 * i));
+        requests[i].sges = &sges[i];
+        requests[i].sge_count = 1;
+        requests[i].opcode = fabric::Opcode::kRead;
+        requests[i].remote_addr = region.at(1).addr + 8 * i;
+        requests[i].rkey = region.at(1).rkey;
+      }
+      EXPECT_EQ(me.post(1, requests).wait(), fabric::Status::kSuccess);
+      // The second of three fails, so the key does, and so does what is posted later.
+      requests[1].rkey ^= 0xabc00;
+      AckKey failed = me.post(1, requests);
+      EXPECT_EQ(failed.wait(), fabric::Status::kRemoteAccess);
+      EXPECT_EQ(me.post(1, requests).wait(), fabric::Status::kFlushed);
     }
   });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <mutex>
 
 #include "base/assert.h"
@@ -13,7 +14,6 @@ namespace pyrdma::loco {
 namespace {
 
 constexpr std::uint32_t kMaxCallers = 64;
-constexpr std::uint32_t kBatch = 32;  // completions per poll
 
 void check(const char* option, std::uint64_t value, std::uint64_t least, std::uint64_t most) {
   if (value >= least && value <= most) return;
@@ -25,7 +25,10 @@ void check(const char* option, std::uint64_t value, std::uint64_t least, std::ui
 }  // namespace
 
 Manager::Manager(Env& env, const ManagerOptions& options)
-    : env_(env), options_(options), channels_mutex_(env) {
+    : env_(env),
+      options_(options),
+      alone_(options.callers == 1 && options.polling == Polling::kCallers),
+      channels_mutex_(env) {
   fabric::Device& device = env.device();
   device.open();
   const fabric::Capabilities& can = device.capabilities();
@@ -86,6 +89,7 @@ void Manager::make_queues() {
       Lane& lane = *caller.lanes_.emplace_back(std::make_unique<Lane>());
       lane.caller = &caller;
       lane.peer = peer;
+      lane.sizes.resize(std::bit_ceil(options_.max_in_flight));
       lane.qp = make_queue_pair(options_.max_in_flight, 1);
       learn(lane);
     }
@@ -155,13 +159,13 @@ void Manager::leave() {
 }
 
 void Manager::learn(Lane& lane) {
-  std::size_t at = mix64(lane.qp->qp_num()) & (lanes_.size() - 1);
+  std::size_t at = lane.qp->qp_num() & (lanes_.size() - 1);
   while (lanes_[at].second != nullptr) at = (at + 1) & (lanes_.size() - 1);
   lanes_[at] = {lane.qp->qp_num(), &lane};
 }
 
-Lane& Manager::lane_of(std::uint32_t qp_num) {
-  std::size_t at = mix64(qp_num) & (lanes_.size() - 1);
+inline Lane& Manager::lane_of(std::uint32_t qp_num) {
+  std::size_t at = qp_num & (lanes_.size() - 1);
   while (lanes_[at].first != qp_num || lanes_[at].second == nullptr) {
     PYRDMA_ASSERT(lanes_[at].second != nullptr);
     at = (at + 1) & (lanes_.size() - 1);
@@ -169,34 +173,34 @@ Lane& Manager::lane_of(std::uint32_t qp_num) {
   return *lanes_[at].second;
 }
 
-bool Manager::progress() {
-  if (polling_.load(std::memory_order_relaxed) ||
-      polling_.exchange(true, std::memory_order_acquire)) {
-    return false;
-  }
-  std::array<fabric::Completion, kBatch> batch;
-  std::size_t count = 0, all = 0;
-  do {  // until the queue is empty: no completion that is there already wakes a waiter again
-    count = completions_->poll(batch);
-    for (std::size_t i = 0; i < count; ++i) complete(batch[i]);
-    all += count;
-  } while (count == kBatch);
-  polling_.store(false, std::memory_order_release);
-  return all != 0;
-}
-
-void Manager::complete(const fabric::Completion& completion) {
+inline void Manager::complete(const fabric::Completion& completion) {
   Lane& lane = lane_of(completion.qp_num);
   if (lane.caller == nullptr) return control_->complete(lane, completion);
-  Caller& waiting = *AckBits::of(completion.wr_id)->caller;
-  // Each is written by the one thread that polls now.
-  lane.completed.store(lane.completed.load(std::memory_order_relaxed) + 1,
-                       std::memory_order_release);
-  std::atomic<std::uint64_t>& all = lane.caller->completed_;
-  all.store(all.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  if (AckBits::ends_post(completion.wr_id)) [[likely]] {
+    // Each is written by the one thread that polls now.
+    const std::uint64_t requests = lane.size_of(lane.ended++);
+    lane.completed.store(lane.completed.load(std::memory_order_relaxed) + requests,
+                         std::memory_order_release);
+    std::atomic<std::uint64_t>& all = lane.caller->completed_;
+    all.store(all.load(std::memory_order_relaxed) + requests, std::memory_order_release);
+  }
   AckBits::complete(completion.wr_id, completion.status);
-  env_.notify(lane.caller->watch_);
-  if (&waiting != lane.caller) env_.notify(waiting.watch_);
+}
+
+bool Manager::progress() {
+  // A single caller that polls by itself has nobody to keep away.
+  if (!alone_ && (polling_.load(std::memory_order_relaxed) ||
+                  polling_.exchange(true, std::memory_order_acquire))) {
+    return false;
+  }
+  std::size_t count = 0, all = 0;
+  do {  // until the queue is empty: no completion that is there already wakes a waiter again
+    count = completions_->poll(polled_);
+    for (std::size_t i = 0; i < count; ++i) complete(polled_[i]);
+    all += count;
+  } while (count == polled_.size());
+  if (!alone_) polling_.store(false, std::memory_order_release);
+  return all != 0;
 }
 
 void Manager::turn() {
@@ -305,7 +309,7 @@ void Manager::wait_for_ready() {
   }
 }
 
-void Manager::wait_until(Caller& caller, FunctionRef<bool()> ready, const char* what, Watch* only) {
+void Manager::wait_until(Caller& caller, FunctionRef<bool()> ready, const char* what) {
   const bool done = env_.poll_until(
       [&] {
         env_.charge(Cost::kPredicate);
@@ -313,7 +317,7 @@ void Manager::wait_until(Caller& caller, FunctionRef<bool()> ready, const char* 
         turn();
         return ready();
       },
-      env_.now() + options_.patience, poller_ ? only : nullptr);
+      env_.now() + options_.patience);
   if (done) return;
   std::string silent;
   for (const NodeId peer : caller.silent_peers()) silent += ' ' + std::to_string(peer);

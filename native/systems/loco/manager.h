@@ -1,6 +1,7 @@
 // The manager of a node (paper, sections 4.2 and A): its callers and their connections, one
 // completion queue for all of them, network memory, and the channels by name.
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -71,11 +72,10 @@ class Manager {
 
   /// Blocks until ready(), polling where callers poll. Throws Error(kTimeout), with `what` was
   /// waited for and the peers that do not answer, when the patience is over.
-  void wait_until(Caller& caller, FunctionRef<bool()> ready, const char* what,
-                  Watch* only = nullptr);
+  void wait_until(Caller& caller, FunctionRef<bool()> ready, const char* what);
 
-  /// One turn of progress: completions, then join and connect messages. Any thread; returns at once
-  /// when another is at it.
+  /// One turn of progress: completions, then join and connect messages. Any caller's thread;
+  /// returns at once when another is at it.
   void turn();
 
  private:
@@ -103,13 +103,16 @@ class Manager {
 
   Env& env_;
   ManagerOptions options_;
+  const bool alone_;  // one thread uses this manager
   std::unique_ptr<fabric::ProtectionDomain> pd_;
   std::unique_ptr<fabric::CompletionQueue> completions_;
   std::unique_ptr<NetworkMemory> memory_;
-  std::vector<std::pair<std::uint32_t, Lane*>> lanes_;  // hash table by queue pair number
+  std::vector<std::pair<std::uint32_t, Lane*>>
+      lanes_;  // by queue pair number, which are dense; open addressing
   std::vector<std::unique_ptr<Caller>> callers_;
   std::unique_ptr<Control> control_;
   std::atomic<bool> polling_{false}, serving_{false}, stopping_{false};
+  std::array<fabric::Completion, 32> polled_;  // of who is polling
   Mutex channels_mutex_;
   std::map<std::string, Channel*> channels_;
   std::atomic<Channel*> handling_{nullptr};  // the channel whose message is being served

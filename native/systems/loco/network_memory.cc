@@ -69,11 +69,4 @@ MemRef BlockPool::take(std::uint32_t bytes) {
   return {this, block};
 }
 
-std::uint32_t BlockPool::lkey_of(const std::byte* block) const {
-  for (const LocalRegion& region : regions_) {
-    if (block >= region.data && block < region.data + region.bytes) return region.lkey;
-  }
-  PYRDMA_ASSERT(false);
-}
-
 }  // namespace pyrdma::loco

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/assert.h"
 #include "env/sync.h"
 #include "fabric/fabric.h"
 
@@ -101,7 +102,12 @@ class BlockPool {
   /// more memory when no block is left.
   MemRef take(std::uint32_t bytes);
   void give_back(std::byte* block) { free_.push_back(block); }
-  std::uint32_t lkey_of(const std::byte* block) const;
+  std::uint32_t lkey_of(const std::byte* block) const {
+    for (const LocalRegion& region : regions_) {
+      if (static_cast<std::uint64_t>(block - region.data) < region.bytes) return region.lkey;
+    }
+    PYRDMA_ASSERT(false);
+  }
   std::uint32_t block_bytes() const { return block_bytes_; }
 
  private:

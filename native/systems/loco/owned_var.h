@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <type_traits>
 
 #include "base/assert.h"
@@ -55,16 +56,10 @@ class OwnedVar : public Channel {
     value_ = value;
   }
   /// Writes what was stored last into the copy of `reader`. The value is taken now.
-  AckKey push_to(Caller& me, NodeId reader) { return push_copy(me, reader, stage(me)); }
+  AckKey push_to(Caller& me, NodeId reader) { return push_to_each(me, {&reader, 1}); }
   /// Writes what was stored last into the copies of all participants. The value is taken now. Cost:
   /// a request per reader.
-  AckKey push(Caller& me) {
-    AckKey all;
-    for (const NodeId reader : participants()) {
-      if (reader != self()) all.unite(push_copy(me, reader, stage(me)));
-    }
-    return all;
-  }
+  AckKey push(Caller& me) { return push_to_each(me, participants()); }
 
   /// This node's copy, if it is whole at the moment.
   std::optional<T> try_load() const {
@@ -139,10 +134,20 @@ class OwnedVar : public Channel {
     }
     return block;
   }
-  AckKey push_copy(Caller& me, NodeId reader, MemRef block) {
-    AckKey key = me.write(reader, remote(reader, 0), 0, block.sge(sizeof(Copy)));
-    key.keep(std::move(block));
-    return key;
+  AckKey push_to_each(Caller& me, std::span<const NodeId> readers) {
+    AckKey all;
+    while (!readers.empty()) {  // a block of memory for each block of the key, which keeps it
+      const auto some = readers.first(std::min(readers.size(), AckBits::kMost));
+      AckKey key;
+      MemRef block = stage(me);
+      for (const NodeId reader : some) {
+        if (reader != self()) me.write(reader, remote(reader, 0), 0, block.sge(sizeof(Copy)), key);
+      }
+      key.keep(std::move(block));
+      all.unite(std::move(key));
+      readers = readers.subspan(some.size());
+    }
+    return all;
   }
 
   NodeId owner_;

@@ -1,6 +1,7 @@
 // The acquisition of a ticket lock, step by step; see ticket_lock.h.
 #include <algorithm>
 #include <array>
+#include <boost/container/static_vector.hpp>
 
 #include "base/assert.h"
 #include "base/remote_word.h"
@@ -8,12 +9,12 @@
 
 namespace pyrdma::loco {
 
-AcquireOp::AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool backs_off)
-    : locks_(&locks), me_(&me), index_(index), backs_off_(backs_off) {
+AcquireOp::AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool blocks)
+    : locks_(&locks), me_(&me), index_(index), at_(locks.place_of(index)), blocks_(blocks) {
   PYRDMA_CHECK(index, <, locks.count_);
   Env& env = locks.manager().env();
   env.charge(Cost::kLock);
-  place_ = locks.locals_[index].next.fetch_add(1, std::memory_order_relaxed);
+  turn_ = locks.locals_[index].next.fetch_add(1, std::memory_order_relaxed);
   stage_ = Stage::kLocalQueue;
   poll();
 }
@@ -33,7 +34,7 @@ bool AcquireOp::poll(Time now) {
     case Stage::kServing:
       return key_.query() && answered();
     case Stage::kWatching:
-      return compare(load_acquire(locks_->words_.local(locks_->now_serving(index_))), now);
+      return compare(load_acquire(locks_->words_.local(at_.host, at_.now_serving)), now);
     case Stage::kBackoff:
       if (locks_->manager().env().now() >= retry_at_) ask_serving();
       return false;
@@ -43,7 +44,7 @@ bool AcquireOp::poll(Time now) {
 
 bool AcquireOp::enter(Time now) {
   TicketLocks::Local& local = locks_->locals_[index_];
-  if (local.serving.load(std::memory_order_acquire) != place_) return wait_on(now);
+  if (local.serving.load(std::memory_order_acquire) != turn_) return !blocks_ && wait_on(now);
   if (!local.has_ticket) {
     ask_ticket();
     return false;
@@ -58,34 +59,36 @@ bool AcquireOp::enter(Time now) {
 // holds takes one round trip.
 void AcquireOp::ask_ticket() {
   AtomicVars& words = locks_->words_;
-  const std::uint64_t next = locks_->next_ticket(index_);
-  const NodeId host = words.host_of(next);
-  const RemoteRegion& at = words.at(host);
+  const RemoteRegion& at = words.at(at_.host);
   words_ = me_->block(16);
   const std::array<fabric::Sge, 2> into = {words_.sge(8, 8), words_.sge(8)};
-  std::array<fabric::WorkRequest, 2> requests;
-  for (std::size_t k = 0; k < 2; ++k) {
-    requests[k].sges = &into[k];
-    requests[k].sge_count = 1;
-    requests[k].rkey = at.rkey;
-  }
-  requests[0].opcode = fabric::Opcode::kFetchAdd;
-  requests[0].compare_add = 1;
-  requests[0].remote_addr = at.addr + words.offset_of(next);
-  requests[1].opcode = fabric::Opcode::kRead;
-  requests[1].remote_addr = at.addr + words.offset_of(locks_->now_serving(index_));
-  if (locks_->manager().options().mutant == Mutant::k6 && words.local(next) != nullptr)
-      [[unlikely]] {
+  boost::container::static_vector<fabric::WorkRequest, 2> requests;
+  fabric::WorkRequest& ticket = requests.emplace_back();
+  ticket.opcode = fabric::Opcode::kFetchAdd;
+  ticket.sges = &into[0];
+  ticket.sge_count = 1;
+  ticket.rkey = at.rkey;
+  ticket.remote_addr = at.addr + at_.next_ticket;
+  ticket.compare_add = 1;
+  fabric::WorkRequest& serving = requests.emplace_back();
+  serving.opcode = fabric::Opcode::kRead;
+  serving.sges = &into[1];
+  serving.sge_count = 1;
+  serving.rkey = at.rkey;
+  serving.remote_addr = at.addr + at_.now_serving;
+  if (locks_->manager().options().mutant == Mutant::k6) [[unlikely]] {
     // The deliberate bug: atomics of the CPU and of the NIC on one word.
-    ticket_ = __atomic_fetch_add(words.local(next), 1, __ATOMIC_ACQ_REL);
-    return ask_serving();
+    if (std::uint64_t* word = words.local(at_.host, at_.next_ticket)) {
+      ticket_ = __atomic_fetch_add(word, 1, __ATOMIC_ACQ_REL);
+      return ask_serving();
+    }
   }
-  key_ = me_->post(host, requests);
+  key_ = me_->post(at_.host, {requests.data(), requests.size()});
   stage_ = Stage::kTicket;
 }
 
 void AcquireOp::ask_serving() {
-  key_ = locks_->words_.load(*me_, locks_->now_serving(index_), words_);
+  key_ = me_->read(at_.host, locks_->words_.at(at_.host), at_.now_serving, words_.sge(8));
   stage_ = Stage::kServing;
 }
 
@@ -100,15 +103,15 @@ bool AcquireOp::compare(std::uint64_t serving, Time now) {
   if (serving == ticket_) return hold();
   if (serving > ticket_) [[unlikely]]
     locks_->throw_passed(index_, ticket_, serving);
-  wait_on(now);
-  if (const std::uint64_t* word = locks_->words_.local(locks_->now_serving(index_))) {
+  if (!blocks_) wait_on(now);
+  if (const std::uint64_t* word = locks_->words_.local(at_.host, at_.now_serving)) {
     // The host waits in its own memory: a plain read sees what was released. The word may have
     // changed since the NIC read it, and then nothing wakes us any more.
     stage_ = Stage::kWatching;
     return load_acquire(word) == ticket_ && hold();
   }
   const std::uint64_t before_us = ticket_ - serving - 1;
-  if (backs_off_ && before_us != 0) {
+  if (blocks_ && before_us != 0) {
     retry_at_ = std::min(deadline(), locks_->manager().env().now() +
                                          static_cast<Time>(before_us) * locks_->options_.backoff);
     stage_ = Stage::kBackoff;

@@ -1,7 +1,7 @@
 #include "systems/loco/ticket_lock.h"
 
 #include <algorithm>
-#include <array>
+#include <boost/container/static_vector.hpp>
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -41,11 +41,6 @@ void TicketLocks::make() {
   join();
 }
 
-// The two words of a lock are atomic_vars of one host, which lie next to each other there.
-std::uint64_t TicketLocks::next_ticket(std::uint64_t i) const {
-  return i / hosts_ * 2 * hosts_ + i % hosts_;
-}
-
 std::uint64_t& TicketLocks::holder_word(std::uint64_t i) const {
   return reinterpret_cast<std::uint64_t*>(holders_.data)[i];
 }
@@ -71,26 +66,28 @@ std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
 AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence,
                             std::span<fabric::WorkRequest> before) {
   check_holder(me, i);
-  this->fence(me, i, fence);
+  const LockPlace at = place_of(i);
+  if (fence != Fence::kNone) this->fence(me, i, at.host, fence);
   Local& local = locals_[i];
   store_release(&holder_word(i), std::uint64_t{0});
   const std::uint32_t place = local.serving.load(std::memory_order_relaxed);
   const bool waited_for = local.next.load(std::memory_order_relaxed) != place + 1;
   AckKey key = waited_for && local.handovers < options_.max_handovers
-                   ? hand_over(me, i, fence, before)
-                   : move_on(me, i, fence, before);
+                   ? hand_over(me, i, at.host, fence, before)
+                   : move_on(me, i, at, fence, before);
   local.serving.store(place + 1, std::memory_order_release);
   return key;
 }
 
-void TicketLocks::fence(Caller& me, std::uint64_t i, Fence fence) {
-  fabric::Status status = fabric::Status::kSuccess;
+void TicketLocks::fence(Caller& me, std::uint64_t i, NodeId host, Fence fence) {
   if (manager().options().mutant == Mutant::k1) [[unlikely]]
     return;
-  if (fence == Fence::kPair) me.fence_pair(host_of(i));
-  if (fence == Fence::kThread) status = me.fence_thread();
-  if (fence == Fence::kGlobal) status = me.fence_global();
-  if (status == fabric::Status::kSuccess) return;
+  if (fence == Fence::kPair) return me.fence_pair(host);
+  const fabric::Status status = fence == Fence::kThread ? me.fence_thread() : me.fence_global();
+  if (status != fabric::Status::kSuccess) throw_unplaced(me, i, status);
+}
+
+void TicketLocks::throw_unplaced(Caller& me, std::uint64_t i, fabric::Status status) const {
   std::string silent;
   for (const NodeId peer : me.silent_peers()) silent += ' ' + std::to_string(peer);
   throw Error(ErrorCode::kUnavailable,
@@ -103,38 +100,36 @@ void TicketLocks::fence(Caller& me, std::uint64_t i, Fence fence) {
 
 // The next thread uses other queue pairs than this one, so an order within this one's is of no use
 // to it: it waits until the writes are placed.
-AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, Fence fence,
+AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fence,
                               std::span<fabric::WorkRequest> before) {
   Local& local = locals_[i];
   AckKey key;
-  if (!before.empty()) key = me.post(host_of(i), before);
-  local.placed = fence == Fence::kPair ? me.mark(host_of(i), key) : Mark();
+  if (!before.empty()) key = me.post(host, before);
+  local.placed = fence == Fence::kPair ? me.mark(host, key) : Mark();
   ++local.handovers;
   return key;
 }
 
-AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, Fence fence,
+AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
                             std::span<fabric::WorkRequest> before) {
   Local& local = locals_[i];
-  const NodeId host = host_of(i);
   MemRef next = me.block(8);
   *next.as<std::uint64_t>() = local.ticket + 1;
   const fabric::Sge from = next.sge(8);
-  std::array<fabric::WorkRequest, kMostBefore + 2> requests;
   PYRDMA_CHECK(before.size(), <=, kMostBefore);
-  std::size_t count = 0;
-  for (const fabric::WorkRequest& request : before) requests[count++] = request;
+  boost::container::static_vector<fabric::WorkRequest, kMostBefore + 2> requests(before.begin(),
+                                                                                 before.end());
   if (options_.placement == Placement::kDevice && fence == Fence::kPair) {
     // A word on the NIC is written before what is still on its way to the host's memory.
-    requests[count++].opcode = fabric::Opcode::kRead;
+    requests.emplace_back().opcode = fabric::Opcode::kRead;
   }
-  fabric::WorkRequest& write = requests[count++];
+  fabric::WorkRequest& write = requests.emplace_back();
   write.opcode = fabric::Opcode::kWrite;
   write.sges = &from;
   write.sge_count = 1;
-  write.remote_addr = words_.at(host).addr + words_.offset_of(now_serving(i));
-  write.rkey = words_.at(host).rkey;
-  AckKey key = me.post(host, {requests.data(), count});
+  write.remote_addr = words_.at(at.host).addr + at.now_serving;
+  write.rkey = words_.at(at.host).rkey;
+  AckKey key = me.post(at.host, {requests.data(), requests.size()});
   key.keep(std::move(next));
   local.has_ticket = false;
   local.handovers = 0;
@@ -171,7 +166,9 @@ void TicketLocks::throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op
   const NodeId host = host_of(i);
   std::string served = "unknown", nodes;
   if (std::find(silent.begin(), silent.end(), host) == silent.end()) {
-    served = std::to_string(words_.load(me, now_serving(i)));
+    MemRef word = me.block(8);
+    AckKey key = me.read(host, words_.at(host), place_of(i).now_serving, word.sge(8));
+    if (key.wait() == fabric::Status::kSuccess) served = std::to_string(*word.as<std::uint64_t>());
   }
   for (const NodeId node : silent) nodes += ' ' + std::to_string(node);
   const bool queued = op.stage_ == AcquireOp::Stage::kLocalQueue;

@@ -29,6 +29,12 @@ struct TicketLockOptions {
 
 class TicketLocks;
 
+/// Where a lock is: offsets in its host's words.
+struct LockPlace {
+  NodeId host = 0;
+  std::uint64_t next_ticket = 0, now_serving = 0;
+};
+
 /// An acquisition under way, so that one thread can have many. Movable, of the thread of its
 /// caller. Once started it is polled until it holds: a ticket cannot be given back, so dropping it
 /// before leaves the lock to nobody, which the others report.
@@ -65,7 +71,7 @@ class AcquireOp {
     kBackoff,
     kHeld
   };
-  AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool backs_off);
+  AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool blocks);
   bool enter(Time now);
   bool answered();
   bool compare(std::uint64_t serving, Time now = 0);
@@ -79,9 +85,11 @@ class AcquireOp {
   Caller* me_ = nullptr;
   std::uint64_t index_ = 0;
   std::uint64_t ticket_ = 0;
-  std::uint32_t place_ = 0;  // in the node's queue
+  LockPlace at_;
+  std::uint32_t turn_ = 0;  // in the node's queue
   Stage stage_ = Stage::kNone;
-  bool backs_off_ = false, handed_over_ = false;
+  bool blocks_ = false;  // backs off, and its caller minds the deadline
+  bool handed_over_ = false;
   Time retry_at_ = 0, deadline_ = 0;
   MemRef words_;  // now_serving, ticket; before the key, which ends first
   AckKey key_;
@@ -99,7 +107,7 @@ class TicketLocks : public Channel {
   static constexpr std::size_t kMostBefore = 7;
 
   std::uint64_t count() const { return count_; }
-  NodeId host_of(std::uint64_t i) const { return words_.host_of(i); }
+  NodeId host_of(std::uint64_t i) const { return place_of(i).host; }
 
   /// Blocks until the caller holds lock i. Not recursive. What was released before is visible to
   /// plain reads, local or remote. Throws as AcquireOp::poll() does. Cost: a round trip when nobody
@@ -132,17 +140,23 @@ class TicketLocks : public Channel {
   };
 
   void make();
-  std::uint64_t next_ticket(std::uint64_t i) const;
-  std::uint64_t now_serving(std::uint64_t i) const { return next_ticket(i) + hosts_; }
+  // The two words of a lock are atomic_vars of one host, which lie next to each other there.
+  LockPlace place_of(std::uint64_t i) const {
+    const std::uint64_t offset = i / hosts_ * 16;
+    return {participants()[i % hosts_], offset, offset + 8};
+  }
   std::uint64_t& holder_word(std::uint64_t i) const;
   void check_holder(Caller& me, std::uint64_t i);
-  void fence(Caller& me, std::uint64_t i, Fence fence);
-  AckKey hand_over(Caller& me, std::uint64_t i, Fence fence, std::span<fabric::WorkRequest> before);
-  AckKey move_on(Caller& me, std::uint64_t i, Fence fence, std::span<fabric::WorkRequest> before);
+  void fence(Caller& me, std::uint64_t i, NodeId host, Fence fence);
+  AckKey hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fence,
+                   std::span<fabric::WorkRequest> before);
+  AckKey move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
+                 std::span<fabric::WorkRequest> before);
   std::string find_holder(Caller& me, std::uint64_t i, const std::vector<NodeId>& silent);
   [[noreturn]] void throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op);
   [[noreturn]] void throw_passed(std::uint64_t i, std::uint64_t ticket,
                                  std::uint64_t serving) const;
+  [[noreturn]] void throw_unplaced(Caller& me, std::uint64_t i, fabric::Status status) const;
   [[noreturn]] void throw_unreachable(std::uint64_t i, fabric::Status status) const;
 
   std::uint64_t count_;
