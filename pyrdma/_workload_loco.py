@@ -68,6 +68,9 @@ class LocoLock(Workload):
     fence, handovers, backoff_ns, device_memory
         LOCO's ticket lock: what a release orders before itself; hand-overs to threads of one
         node in a row; pause per ticket before the next; whether its words are on the NIC.
+    own_memory
+        Whether the word's host reads and writes it through its ``nic``, like everybody else, or
+        by its ``cpu``; LOCO only.
     polling
         Who polls for completions: a ``thread`` of its own as in the paper, or the ``callers``.
     warmup_ns, iterations
@@ -81,6 +84,7 @@ class LocoLock(Workload):
     handovers: int | None = None
     backoff_ns: int | None = None
     device_memory: bool | None = None
+    own_memory: Literal["nic", "cpu"] | None = None
     polling: Literal["thread", "callers"] | None = None
     warmup_ns: int | None = None
     iterations: int | None = None
@@ -127,6 +131,9 @@ class LocoTransactions(Workload):
         Locks, times all threads; or windows, of which every rank has one lock.
     merged
         MPI's windows without a registration each, to tell what that costs.
+    own_memory
+        Whether accounts of this node are read and written through its ``nic``, like those of other
+        nodes, or by its ``cpu``; LOCO only.
     polling
         Who polls for completions: a ``thread`` of its own as in the paper, or the ``callers``.
     warmup_ns, iterations
@@ -139,6 +146,7 @@ class LocoTransactions(Workload):
     accounts: int | None = None
     locks_per_thread: int | None = None
     merged: bool | None = None
+    own_memory: Literal["nic", "cpu"] | None = None
     polling: Literal["thread", "callers"] | None = None
     warmup_ns: int | None = None
     iterations: int | None = None

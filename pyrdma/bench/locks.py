@@ -26,14 +26,16 @@ def lock_rate(duration_s: float = 0.4) -> float:
     """Return critical sections per second, of both nodes: a word read, counted up, written."""
     import pyrdma as rd
 
-    return _rate(rd.workload.LocoLock(warmup_ns=20_000_000), duration_s)
+    return _rate(rd.workload.LocoLock(own_memory="cpu", warmup_ns=20_000_000), duration_s)
 
 
 def transaction_rate(duration_s: float = 0.4) -> float:
     """Return transfers per second, of both nodes, between two accounts of a million."""
     import pyrdma as rd
 
-    load = rd.workload.LocoTransactions(accounts=1_000_000, warmup_ns=20_000_000)
+    load = rd.workload.LocoTransactions(
+        accounts=1_000_000, own_memory="cpu", warmup_ns=20_000_000
+    )
     return _rate(load, duration_s)
 
 

@@ -31,6 +31,19 @@ inline std::vector<ParameterSpec> with_loco_parameters(std::vector<ParameterSpec
   return specs;
 }
 
+/// How a node reaches what a lock protects in its own memory.
+inline ParameterSpec own_memory_parameter() {
+  return {"own_memory",
+          std::string("nic"),
+          "",
+          "what a lock protects and this node hosts, is read and written by the nic, as everybody "
+          "else does, or by the cpu; loco only",
+          0,
+          0,
+          {"nic", "cpu"}};
+}
+inline bool by_cpu(const Params& params) { return params.text("own_memory") == "cpu"; }
+
 inline loco::ManagerOptions loco_options(const Params& params) {
   if (params.integer("duration_ns") == 0 && params.integer("iterations") == 0) {
     throw_parameter(params, "duration_ns", "and iterations are both 0; give one of them");

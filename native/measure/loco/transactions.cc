@@ -2,8 +2,10 @@
 // figure 4, right).
 #include <algorithm>
 #include <array>
+#include <boost/container/static_vector.hpp>
 
 #include "base/error.h"
+#include "base/remote_word.h"
 #include "measure/builtin.h"
 #include "measure/loco/threads.h"
 #include "systems/loco/barrier.h"
@@ -50,39 +52,38 @@ class Bank {
   }
 };
 
-/// Accounts are atomic_vars striped over the nodes. As many locks are striped the same way, so an
-/// account and its lock have one host: the pair fence suffices, and one doorbell for both.
+/// Accounts are words striped over the nodes. As many locks are striped the same way, so an account
+/// and its lock have one host: the pair fence suffices, and one doorbell for both.
 class LocoBank final : public Bank {
  public:
-  LocoBank(loco::Manager& manager, std::uint64_t accounts, std::uint64_t locks)
-      : locks_(manager, "locks", locks), accounts_(manager, "accounts", accounts) {}
+  LocoBank(loco::Manager& manager, std::uint64_t accounts, std::uint64_t locks, bool by_cpu)
+      : locks_(manager, "locks", locks),
+        accounts_(manager, "accounts", accounts),
+        by_cpu_(by_cpu) {}
 
   void transfer(Desk& desk, std::array<std::uint64_t, 2> at, std::uint64_t amount) override {
     const std::array<std::uint64_t, 2> lock = {at[0] % locks_.count(), at[1] % locks_.count()};
     const bool one = lock[0] == lock[1];
+    std::array<Account, 2> accounts = {account(desk, at[0], 0), account(desk, at[1], 1)};
+    for (const Account& account : accounts) {
+      if (account.own != nullptr) __builtin_prefetch(account.own, 1);
+    }
     locks_.acquire(desk.me, std::min(lock[0], lock[1]));
     if (!one) locks_.acquire(desk.me, std::max(lock[0], lock[1]));
     for (AckKey& key : desk.last) check(key.wait());
-    AckKey read = accounts_.load(desk.me, at[0], desk.balances[0]);
-    read.unite(accounts_.load(desk.me, at[1], desk.balances[1]));
-    check(read.wait());
+    read(desk, accounts);
     move(desk, amount);
-    std::array<fabric::Sge, 2> from;
-    std::array<fabric::WorkRequest, 2> writes;
+    Requests writes;  // that the next release takes along
     for (std::size_t i = 0; i < 2; ++i) {
-      const loco::RemoteRegion& region = accounts_.at(accounts_.host_of(at[i]));
-      from[i] = desk.balances[i].sge(8);
-      writes[i].sges = &from[i];
-      writes[i].sge_count = 1;
-      writes[i].remote_addr = region.addr + accounts_.offset_of(at[i]);
-      writes[i].rkey = region.rkey;
-    }
-    if (one) {
-      desk.last[0] = locks_.release(desk.me, lock[0], loco::Fence::kPair, writes);
-      return;
-    }
-    for (std::size_t i = 0; i < 2; ++i) {
-      desk.last[i] = locks_.release(desk.me, lock[i], loco::Fence::kPair, {&writes[i], 1});
+      if (accounts[i].own != nullptr) {
+        store_release(accounts[i].own, *desk.balances[i].as<std::uint64_t>());
+      } else {
+        writes.push_back(accounts[i].request);
+      }
+      if (one && i == 0) continue;
+      desk.last[i] =
+          locks_.release(desk.me, lock[i], loco::Fence::kPair, {writes.data(), writes.size()});
+      writes.clear();
     }
   }
   std::uint64_t sum() const override {
@@ -96,8 +97,48 @@ class LocoBank final : public Bank {
   std::uint64_t locks() const override { return locks_.count(); }
 
  private:
+  using Requests = boost::container::static_vector<fabric::WorkRequest, 2>;
+  struct Account {
+    NodeId host;
+    std::uint64_t* own;  // where this node's CPU works on it
+    fabric::Sge balance;
+    fabric::WorkRequest request;
+  };
+  Account account(Desk& desk, std::uint64_t index, std::size_t i) {
+    Account account;
+    account.host = accounts_.host_of(index);
+    const std::uint64_t offset = accounts_.offset_of(index);
+    account.own = by_cpu_ ? accounts_.local(account.host, offset) : nullptr;
+    account.balance = desk.balances[i].sge(8);
+    const loco::RemoteRegion& region = accounts_.at(account.host);
+    account.request.sge_count = 1;
+    account.request.remote_addr = region.addr + offset;
+    account.request.rkey = region.rkey;
+    return account;
+  }
+  /// Into the balances; one doorbell when both accounts are at one host.
+  static void read(Desk& desk, std::array<Account, 2>& accounts) {
+    Requests reads;
+    AckKey key;
+    for (std::size_t i = 0; i < 2; ++i) {
+      Account& account = accounts[i];
+      account.request.sges = &account.balance;
+      if (account.own != nullptr) {
+        *desk.balances[i].as<std::uint64_t>() = load_acquire(account.own);
+        continue;
+      }
+      reads.push_back(account.request);
+      reads.back().opcode = fabric::Opcode::kRead;
+      if (i == 0 && accounts[1].own == nullptr && accounts[1].host == account.host) continue;
+      desk.me.post(account.host, {reads.data(), reads.size()}, key);
+      reads.clear();
+    }
+    check(key.wait());
+  }
+
   loco::TicketLocks locks_;
   loco::AtomicVars accounts_;
+  bool by_cpu_;
 };
 
 /// Accounts are spread over windows, then over ranks; each rank's part of a window has one lock.
@@ -172,6 +213,7 @@ class LocoTransactions final : public Workload {
         {"locks_per_thread", Int{341}, "count",
          "locks, or windows, of which every rank has one lock", 1, 1 << 20},
         {"merged", Int{0}, "", "1: no registration per window, mpi_windows only", 0, 1},
+        own_memory_parameter(),
     });
     return specs;
   }
@@ -230,7 +272,9 @@ class LocoTransactions final : public Workload {
     const auto accounts = static_cast<std::uint64_t>(params.integer("accounts"));
     const std::uint32_t locks = params.count("locks_per_thread");
     const std::uint64_t all = std::uint64_t{locks} * threads * manager.nodes();
-    if (params.text("system") == "loco") return std::make_unique<LocoBank>(manager, accounts, all);
+    if (params.text("system") == "loco") {
+      return std::make_unique<LocoBank>(manager, accounts, all, by_cpu(params));
+    }
     loco::MpiWindowsOptions options;
     options.windows = locks;
     options.ranks = threads;
