@@ -15,35 +15,6 @@ constexpr int kRequests = 50'000;
 constexpr int kRequests = 1'000'000;
 #endif
 
-/// Good traffic beside the bad.
-class Neighbour {
- public:
-  Neighbour(World& world) : a_(world, 0, 4096), b_(world, 1, 4096) {
-    qa_ = a_.queue_pair();
-    qb_ = b_.queue_pair();
-    qa_->connect(qb_->address());
-    qb_->connect(qa_->address());
-  }
-  void begin() {
-    *a_.word(0) = ++number_;
-    ASSERT_TRUE(qa_->write(a_.memory->sge(0, 8), b_.memory->remote(), 64, number_));
-    ASSERT_TRUE(qa_->read(a_.memory->sge(8, 8), b_.memory->remote(), 64, number_));
-  }
-  void end() {
-    for (int i = 0; i < 2; ++i) {
-      const Completion completion = a_.await_send();
-      ASSERT_EQ(completion.wr_id, number_);
-      ASSERT_EQ(completion.status, Status::kSuccess);
-    }
-    ASSERT_EQ(*a_.word(8), number_);
-  }
-
- private:
-  Side a_, b_;
-  std::unique_ptr<QueuePair> qa_, qb_;
-  std::uint64_t number_ = 0;
-};
-
 class Malformed : public testing::TestWithParam<std::string> {
  protected:
   void start() {

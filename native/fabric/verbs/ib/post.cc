@@ -46,7 +46,8 @@ inline void VerbsQueuePair::fill(const WorkRequest& request, ibv_send_wr* to) {
 }
 
 // Soft-RoCE adds lengths up in 32 bits and would carry what is left of 4 GiB; of an atomic's pieces
-// it fills the first 8 bytes, whatever they are.
+// it fills the first 8 bytes, whatever they are; and of a datagram that is too long it says
+// success.
 bool VerbsQueuePair::has_wrong_length(const WorkRequest& request) const {
   if (longest_ == 0) return false;
   std::uint64_t bytes = 0;

@@ -67,7 +67,9 @@ VerbsQueuePair::VerbsQueuePair(VerbsDevice& device, VerbsDomain& domain,
     : device_(device),
       options_(options),
       allowed_(allowed_opcodes(options.transport)),
-      longest_(device.is_soft_roce() ? device.capabilities().max_message : 0),
+      longest_(!device.is_soft_roce()                ? 0
+               : options.transport == Transport::kUd ? device.capabilities().max_datagram
+                                                     : device.capabilities().max_message),
       shared_(shared != nullptr),
       record_(device.records().take(options.send_entries, shared_ ? 0 : options.receive_entries)),
       psn_(random_psn()) {
