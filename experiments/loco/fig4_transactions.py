@@ -133,7 +133,7 @@ def no_limit_of_windows(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 -
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - ranks alone
     """Draw throughput against nodes, threads and windows."""
-    fig, panels = figures.new(1, 3)
+    fig, panels = figures.new(1, 3, figsize=(10.5, 3.0))
     most = {"nodes": max(data.values_of("nodes")), "threads": max(data.values_of("threads"))}
     labels = {"nodes": "Nodes", "threads": "Threads or ranks of a node", "windows": "Windows"}
     for ax, over in zip(panels, labels, strict=True):

@@ -33,10 +33,15 @@ REQUIRED = (
     "krcore/fig10b",
     "krcore/fig10c",
     "krcore/fig10d",
+    "loco/appC_linearizability",
     "loco/fig1b",
     "loco/fig4_single_lock",
     "loco/fig4_transactions",
+    "loco/fig5",
+    "loco/fig7",
+    "loco/litmus",
     "loco/nic_facts",
+    "loco/sec7_2_fence",
 )
 
 
