@@ -1,6 +1,7 @@
 #include "fabric/shm/completion_queue.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "fabric/shm/rings.h"
 
@@ -32,24 +33,30 @@ std::size_t ShmCompletionQueue::poll(std::span<Completion> out) {
     if (entry.sequence.load(std::memory_order_acquire) != sequence_of(consumed_)) break;
     if (consumed_ == before && relaxed(ring.overrun) != 0) [[unlikely]]
       return 0;
-    const auto kind = checked(relaxed(entry.kind), CompletionKind::kPurged);
+    const auto tags = std::bit_cast<CompletionTags>(relaxed(entry.tags));
     Completion& c = out[count];
-    c.wr_id = entry.wr_id;
-    c.qp_num = entry.qp_num;
-    c.immediate = entry.immediate;
-    c.status = checked(entry.status, Status::kGeneral);
-    c.opcode = checked(entry.opcode, Opcode::kReceiveWriteImm);
-    c.flags = entry.flags;
+    c.wr_id = relaxed(entry.wr_id);
+    c.qp_num = relaxed(entry.qp_num);
+    c.status = checked(tags.status, Status::kGeneral);
+    c.opcode = checked(tags.opcode, Opcode::kReceiveWriteImm);
+    c.flags = tags.flags;
     c.vendor_error = static_cast<std::uint32_t>(c.status);
-    const bool datagram = (c.flags & kHasGrh) != 0;
-    c.source_qpn = datagram ? entry.source & 0xffffff : 0;
-    c.source_node = datagram ? entry.source >> 24 : kNoNode;
-    const std::uint32_t position = entry.bytes_or_position;
-    c.byte_count = kind == CompletionKind::kReceive ? position : 0;
+    c.byte_count = c.immediate = c.source_qpn = 0;
+    c.source_node = kNoNode;
     ++consumed_;
-    if (kind == CompletionKind::kPurged) [[unlikely]]
-      continue;
-    if (kind == CompletionKind::kSend) device_.release(c.qp_num, position);
+    if (tags.kind == CompletionKind::kSend) {
+      device_.release(c.qp_num, relaxed(entry.bytes_or_position));
+    } else if (tags.kind == CompletionKind::kReceive) {
+      c.byte_count = relaxed(entry.bytes_or_position);
+      c.immediate = relaxed(entry.immediate);
+      if ((c.flags & kHasGrh) != 0) {
+        const std::uint32_t source = relaxed(entry.source);
+        c.source_qpn = source & 0xffffff;
+        c.source_node = source >> 24;
+      }
+    } else {
+      continue;  // purged
+    }
     ++count;
   }
   if (consumed_ != before) ring.consumed.store(consumed_, std::memory_order_release);
@@ -65,8 +72,10 @@ void ShmCompletionQueue::purge(std::uint32_t qp_num) {
   const std::uint64_t produced = std::min(relaxed(ring.produced), consumed + view_.capacity);
   for (std::uint64_t at = consumed; at < produced; ++at) {
     CompletionEntry& entry = view_.entry(at);
-    if (entry.qp_num == qp_num)
-      set_relaxed(entry.kind, static_cast<std::uint8_t>(CompletionKind::kPurged));
+    if (relaxed(entry.qp_num) != qp_num) continue;
+    auto tags = std::bit_cast<CompletionTags>(relaxed(entry.tags));
+    tags.kind = CompletionKind::kPurged;
+    set_relaxed(entry.tags, std::bit_cast<std::uint32_t>(tags));
   }
   writer.close();
 }

@@ -101,18 +101,28 @@ struct ReceiveRing {
   alignas(kCacheLine) ReceiveEntry entries[1];
 };
 
-/// Half a cache line: completions are most of what crosses between cores for a small send.
+/// Half a cache line: completions are most of what crosses between cores for a small send. Fields
+/// are read as they were written: a wider load would wait until the stores had left the writer's
+/// CPU, which for a queue's own send completions is the reader's.
 struct alignas(32) CompletionEntry {
   Word<std::uint32_t> sequence;  // low bits of position + 1 once valid; never twice in a ring
-  std::uint32_t qp_num;
-  std::uint64_t wr_id;
+  Word<std::uint32_t> qp_num;
+  Word<std::uint64_t> wr_id;
   // Of a receive its bytes. Of a send-queue completion: the requests up to this position are done.
-  std::uint32_t bytes_or_position;
-  std::uint32_t immediate;
-  std::uint32_t source;  // of a datagram: node << 24 | queue pair
-  std::uint8_t status, opcode, flags;
-  Word<std::uint8_t> kind;  // CompletionKind
+  Word<std::uint32_t> bytes_or_position;
+  Word<std::uint32_t> immediate;
+  Word<std::uint32_t> source;  // of a datagram: node << 24 | queue pair
+  Word<std::uint32_t> tags;    // CompletionTags
 };
+
+enum class CompletionKind : std::uint8_t { kReceive, kSend, kPurged };
+
+/// Status, opcode, flags and kind of a completion in one word.
+struct CompletionTags {
+  std::uint8_t status, opcode, flags;
+  CompletionKind kind;
+};
+static_assert(sizeof(CompletionTags) == 4);
 static_assert(sizeof(CompletionEntry) == kCacheLine / 2);
 static_assert(kMaxNodes <= 256);
 

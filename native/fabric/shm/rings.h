@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <atomic>
+#include <bit>
 #include <span>
 
 #include "fabric/post_rules.h"
@@ -16,8 +17,6 @@ namespace pyrdma::fabric::shm {
 inline std::uint32_t sequence_of(std::uint64_t position) {
   return static_cast<std::uint32_t>(position + 1);
 }
-
-enum class CompletionKind : std::uint8_t { kReceive, kSend, kPurged };
 
 /// Producer of completions, of any node.
 class CompletionWriter {
@@ -43,12 +42,13 @@ class CompletionWriter {
     if (!has_room()) [[unlikely]]
       return false;
     CompletionEntry& entry = view_.entry(produced_);
-    entry.bytes_or_position = kind == CompletionKind::kSend ? send_position : c.byte_count;
-    entry.immediate = c.immediate;
-    entry.source = c.source_node << 24 | c.source_qpn;
-    entry.status = static_cast<std::uint8_t>(c.status);
-    entry.flags = c.flags;
-    publish(entry, c.wr_id, c.opcode, c.qp_num, kind);
+    set_relaxed(entry.bytes_or_position,
+                kind == CompletionKind::kSend ? send_position : c.byte_count);
+    set_relaxed(entry.immediate, c.immediate);
+    set_relaxed(entry.source, c.source_node << 24 | c.source_qpn);
+    publish(
+        entry, c.wr_id, c.qp_num,
+        {static_cast<std::uint8_t>(c.status), static_cast<std::uint8_t>(c.opcode), c.flags, kind});
     return true;
   }
   /// The same for a request of `qp_num` that succeeded, at `position` of its send queue.
@@ -56,11 +56,10 @@ class CompletionWriter {
     if (!has_room()) [[unlikely]]
       return false;
     CompletionEntry& entry = view_.entry(produced_);
-    entry.bytes_or_position = position;
-    entry.immediate = 0;
-    entry.status = static_cast<std::uint8_t>(Status::kSuccess);
-    entry.flags = 0;
-    publish(entry, wr_id, opcode, qp_num, CompletionKind::kSend);
+    set_relaxed(entry.bytes_or_position, position);
+    publish(entry, wr_id, qp_num,
+            {static_cast<std::uint8_t>(Status::kSuccess), static_cast<std::uint8_t>(opcode), 0,
+             CompletionKind::kSend});
     return true;
   }
   void close() {
@@ -79,12 +78,11 @@ class CompletionWriter {
     ring.overrun.store(1, std::memory_order_release);
     return false;
   }
-  void publish(CompletionEntry& entry, std::uint64_t wr_id, Opcode opcode, std::uint32_t qp_num,
-               CompletionKind kind) {
-    entry.wr_id = wr_id;
-    entry.qp_num = qp_num;
-    entry.opcode = static_cast<std::uint8_t>(opcode);
-    set_relaxed(entry.kind, static_cast<std::uint8_t>(kind));
+  void publish(CompletionEntry& entry, std::uint64_t wr_id, std::uint32_t qp_num,
+               CompletionTags tags) {
+    set_relaxed(entry.wr_id, wr_id);
+    set_relaxed(entry.qp_num, qp_num);
+    set_relaxed(entry.tags, std::bit_cast<std::uint32_t>(tags));
     entry.sequence.store(sequence_of(produced_++), std::memory_order_release);
     set_relaxed(view_.ring->produced, produced_);
 #if defined(__x86_64__)
