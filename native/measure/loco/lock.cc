@@ -64,12 +64,9 @@ class LocoCounter final : public Counter {
       last.unite(lock_.release(me, fence_));
       return;
     }
-    fabric::WorkRequest write;
-    write.sges = &from;
-    write.sge_count = 1;
-    write.remote_addr = data_.at(0).addr;
-    write.rkey = data_.at(0).rkey;
-    last = static_cast<loco::TicketLocks&>(lock_).release(me, 0, fence_, {&write, 1});
+    loco::Requests write;
+    write.add(fabric::Opcode::kWrite, data_.at(0), 0, from);
+    last = static_cast<loco::TicketLocks&>(lock_).release(me, 0, fence_, write);
   }
   AckKey read(Caller& me, const MemRef& into) override { return data_.read(me, 0, 0, into.sge(8)); }
 

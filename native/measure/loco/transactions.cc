@@ -2,7 +2,6 @@
 // figure 4, right).
 #include <algorithm>
 #include <array>
-#include <boost/container/static_vector.hpp>
 
 #include "base/error.h"
 #include "base/remote_word.h"
@@ -64,7 +63,7 @@ class LocoBank final : public Bank {
   void transfer(Desk& desk, std::array<std::uint64_t, 2> at, std::uint64_t amount) override {
     const std::array<std::uint64_t, 2> lock = {at[0] % locks_.count(), at[1] % locks_.count()};
     const bool one = lock[0] == lock[1];
-    std::array<Account, 2> accounts = {account(desk, at[0], 0), account(desk, at[1], 1)};
+    const std::array<Account, 2> accounts = {account(desk, at[0], 0), account(desk, at[1], 1)};
     for (const Account& account : accounts) {
       if (account.own != nullptr) __builtin_prefetch(account.own, 1);
     }
@@ -73,16 +72,16 @@ class LocoBank final : public Bank {
     for (AckKey& key : desk.last) check(key.wait());
     read(desk, accounts);
     move(desk, amount);
-    Requests writes;  // that the next release takes along
+    loco::Requests writes;  // that the next release takes along
     for (std::size_t i = 0; i < 2; ++i) {
       if (accounts[i].own != nullptr) {
         store_release(accounts[i].own, *desk.balances[i].as<std::uint64_t>());
       } else {
-        writes.push_back(accounts[i].request);
+        writes.add(fabric::Opcode::kWrite, accounts_.at(accounts[i].host), accounts[i].offset,
+                   accounts[i].balance);
       }
       if (one && i == 0) continue;
-      desk.last[i] =
-          locks_.release(desk.me, lock[i], loco::Fence::kPair, {writes.data(), writes.size()});
+      desk.last[i] = locks_.release(desk.me, lock[i], loco::Fence::kPair, writes);
       writes.clear();
     }
   }
@@ -97,40 +96,31 @@ class LocoBank final : public Bank {
   std::uint64_t locks() const override { return locks_.count(); }
 
  private:
-  using Requests = boost::container::static_vector<fabric::WorkRequest, 2>;
   struct Account {
     NodeId host;
+    std::uint64_t offset;
     std::uint64_t* own;  // where this node's CPU works on it
     fabric::Sge balance;
-    fabric::WorkRequest request;
   };
   Account account(Desk& desk, std::uint64_t index, std::size_t i) {
-    Account account;
-    account.host = accounts_.host_of(index);
+    const NodeId host = accounts_.host_of(index);
     const std::uint64_t offset = accounts_.offset_of(index);
-    account.own = by_cpu_ ? accounts_.local(account.host, offset) : nullptr;
-    account.balance = desk.balances[i].sge(8);
-    const loco::RemoteRegion& region = accounts_.at(account.host);
-    account.request.sge_count = 1;
-    account.request.remote_addr = region.addr + offset;
-    account.request.rkey = region.rkey;
-    return account;
+    return {host, offset, by_cpu_ ? accounts_.local(host, offset) : nullptr,
+            desk.balances[i].sge(8)};
   }
   /// Into the balances; one doorbell when both accounts are at one host.
-  static void read(Desk& desk, std::array<Account, 2>& accounts) {
-    Requests reads;
+  void read(Desk& desk, const std::array<Account, 2>& accounts) {
+    loco::Requests reads;
     AckKey key;
     for (std::size_t i = 0; i < 2; ++i) {
-      Account& account = accounts[i];
-      account.request.sges = &account.balance;
+      const Account& account = accounts[i];
       if (account.own != nullptr) {
         *desk.balances[i].as<std::uint64_t>() = load_acquire(account.own);
         continue;
       }
-      reads.push_back(account.request);
-      reads.back().opcode = fabric::Opcode::kRead;
+      reads.add(fabric::Opcode::kRead, accounts_.at(account.host), account.offset, account.balance);
       if (i == 0 && accounts[1].own == nullptr && accounts[1].host == account.host) continue;
-      desk.me.post(account.host, {reads.data(), reads.size()}, key);
+      desk.me.post(account.host, reads.span(), key);
       reads.clear();
     }
     check(key.wait());

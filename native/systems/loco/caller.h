@@ -5,6 +5,7 @@
 // is used by one thread at a time.
 #pragma once
 #include <atomic>
+#include <boost/container/static_vector.hpp>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -48,6 +49,24 @@ struct Mark {
   bool reached() const {
     return lane == nullptr || lane->completed.load(std::memory_order_acquire) >= position;
   }
+};
+
+/// Requests to one peer for one doorbell. Built in place: a copy of what was written just before
+/// waits until those stores have left the CPU, behind any that miss the cache.
+class Requests : public boost::container::static_vector<fabric::WorkRequest, 9> {
+ public:
+  /// A request on the bytes of `sge`, which the caller keeps until the post, at `offset` of `at`.
+  fabric::WorkRequest& add(fabric::Opcode opcode, const RemoteRegion& at, std::uint64_t offset,
+                           const fabric::Sge& sge) {
+    fabric::WorkRequest& request = emplace_back();
+    request.opcode = opcode;
+    request.sges = &sge;
+    request.sge_count = 1;
+    request.remote_addr = at.addr + offset;
+    request.rkey = at.rkey;
+    return request;
+  }
+  std::span<fabric::WorkRequest> span() { return {data(), size()}; }
 };
 
 class Caller {

@@ -1,7 +1,6 @@
 // The acquisition of a ticket lock, step by step; see ticket_lock.h.
 #include <algorithm>
 #include <array>
-#include <boost/container/static_vector.hpp>
 
 #include "base/assert.h"
 #include "base/remote_word.h"
@@ -62,20 +61,9 @@ void AcquireOp::ask_ticket() {
   const RemoteRegion& at = words.at(at_.host);
   words_ = me_->block(16);
   const std::array<fabric::Sge, 2> into = {words_.sge(8, 8), words_.sge(8)};
-  boost::container::static_vector<fabric::WorkRequest, 2> requests;
-  fabric::WorkRequest& ticket = requests.emplace_back();
-  ticket.opcode = fabric::Opcode::kFetchAdd;
-  ticket.sges = &into[0];
-  ticket.sge_count = 1;
-  ticket.rkey = at.rkey;
-  ticket.remote_addr = at.addr + at_.next_ticket;
-  ticket.compare_add = 1;
-  fabric::WorkRequest& serving = requests.emplace_back();
-  serving.opcode = fabric::Opcode::kRead;
-  serving.sges = &into[1];
-  serving.sge_count = 1;
-  serving.rkey = at.rkey;
-  serving.remote_addr = at.addr + at_.now_serving;
+  Requests requests;
+  requests.add(fabric::Opcode::kFetchAdd, at, at_.next_ticket, into[0]).compare_add = 1;
+  requests.add(fabric::Opcode::kRead, at, at_.now_serving, into[1]);
   if (locks_->manager().options().mutant == Mutant::k6) [[unlikely]] {
     // The deliberate bug: atomics of the CPU and of the NIC on one word.
     if (std::uint64_t* word = words.local(at_.host, at_.next_ticket)) {
@@ -83,7 +71,7 @@ void AcquireOp::ask_ticket() {
       return ask_serving();
     }
   }
-  key_ = me_->post(at_.host, {requests.data(), requests.size()});
+  key_ = me_->post(at_.host, requests.span());
   stage_ = Stage::kTicket;
 }
 

@@ -1,7 +1,6 @@
 #include "systems/loco/ticket_lock.h"
 
 #include <algorithm>
-#include <boost/container/static_vector.hpp>
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -63,8 +62,8 @@ std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
   return op.ticket();
 }
 
-AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence,
-                            std::span<fabric::WorkRequest> before) {
+AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence, Requests& before) {
+  PYRDMA_CHECK(before.size(), <=, kMostBefore);
   check_holder(me, i);
   const LockPlace at = place_of(i);
   if (fence != Fence::kNone) this->fence(me, i, at.host, fence);
@@ -101,35 +100,27 @@ void TicketLocks::throw_unplaced(Caller& me, std::uint64_t i, fabric::Status sta
 // The next thread uses other queue pairs than this one, so an order within this one's is of no use
 // to it: it waits until the writes are placed.
 AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fence,
-                              std::span<fabric::WorkRequest> before) {
+                              Requests& before) {
   Local& local = locals_[i];
   AckKey key;
-  if (!before.empty()) key = me.post(host, before);
+  if (!before.empty()) key = me.post(host, before.span());
   local.placed = fence == Fence::kPair ? me.mark(host, key) : Mark();
   ++local.handovers;
   return key;
 }
 
 AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
-                            std::span<fabric::WorkRequest> before) {
+                            Requests& before) {
   Local& local = locals_[i];
   MemRef next = me.block(8);
   *next.as<std::uint64_t>() = local.ticket + 1;
   const fabric::Sge from = next.sge(8);
-  PYRDMA_CHECK(before.size(), <=, kMostBefore);
-  boost::container::static_vector<fabric::WorkRequest, kMostBefore + 2> requests(before.begin(),
-                                                                                 before.end());
   if (options_.placement == Placement::kDevice && fence == Fence::kPair) {
     // A word on the NIC is written before what is still on its way to the host's memory.
-    requests.emplace_back().opcode = fabric::Opcode::kRead;
+    before.emplace_back().opcode = fabric::Opcode::kRead;
   }
-  fabric::WorkRequest& write = requests.emplace_back();
-  write.opcode = fabric::Opcode::kWrite;
-  write.sges = &from;
-  write.sge_count = 1;
-  write.remote_addr = words_.at(at.host).addr + at.now_serving;
-  write.rkey = words_.at(at.host).rkey;
-  AckKey key = me.post(at.host, {requests.data(), requests.size()});
+  before.add(fabric::Opcode::kWrite, words_.at(at.host), at.now_serving, from);
+  AckKey key = me.post(at.host, before.span());
   key.keep(std::move(next));
   local.has_ticket = false;
   local.handovers = 0;

@@ -121,12 +121,16 @@ class TicketLocks : public Channel {
   /// may be dropped; its status says whether the release reached the lock's host. `before`:
   /// up to kMostBefore requests to that host, posted with one doorbell in front of the release,
   /// such as the write of what the lock protects; kPair orders them too; the caller keeps their
-  /// buffers until the key is done. Throws Error(kInvalidArgument), naming lock and holder, when
-  /// the caller does not hold it; and Error(kUnavailable), still holding it, when the fence fails.
-  /// Cost: a write, behind a read of no bytes under kPair where the words are on the NIC, or,
-  /// handed over under kPair behind writes, a read of no bytes, which the next thread waits for.
-  AckKey release(Caller& me, std::uint64_t i, Fence fence,
-                 std::span<fabric::WorkRequest> before = {});
+  /// buffers until the key is done; the release is added to them. Throws Error(kInvalidArgument),
+  /// naming lock and holder, when the caller does not hold it; and Error(kUnavailable), still
+  /// holding it, when the fence fails. Cost: a write, behind a read of no bytes under kPair where
+  /// the words are on the NIC, or, handed over under kPair behind writes, a read of no bytes, which
+  /// the next thread waits for.
+  AckKey release(Caller& me, std::uint64_t i, Fence fence, Requests& before);
+  AckKey release(Caller& me, std::uint64_t i, Fence fence) {
+    Requests nothing;
+    return release(me, i, fence, nothing);
+  }
 
  private:
   friend class AcquireOp;
@@ -148,10 +152,8 @@ class TicketLocks : public Channel {
   std::uint64_t& holder_word(std::uint64_t i) const;
   void check_holder(Caller& me, std::uint64_t i);
   void fence(Caller& me, std::uint64_t i, NodeId host, Fence fence);
-  AckKey hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fence,
-                   std::span<fabric::WorkRequest> before);
-  AckKey move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
-                 std::span<fabric::WorkRequest> before);
+  AckKey hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fence, Requests& before);
+  AckKey move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence, Requests& before);
   std::string find_holder(Caller& me, std::uint64_t i, const std::vector<NodeId>& silent);
   [[noreturn]] void throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op);
   [[noreturn]] void throw_passed(std::uint64_t i, std::uint64_t ticket,

@@ -130,14 +130,10 @@ TEST_P(LocoWorlds, OneThreadWaitsForManyLocks) {
         const NodeId host = locks.host_of(lock);
         EXPECT_EQ(region.read(me, host, 8 * lock, word.sge(8)).wait(), fabric::Status::kSuccess);
         ++*word.as<std::uint64_t>();
-        fabric::WorkRequest write;
         const fabric::Sge from = word.sge(8);
-        write.opcode = fabric::Opcode::kWrite;
-        write.sges = &from;
-        write.sge_count = 1;
-        write.remote_addr = region.at(host).addr + 8 * lock;
-        write.rkey = region.at(host).rkey;
-        AckKey key = locks.release(me, lock, Fence::kPair, {&write, 1});
+        Requests write;
+        write.add(fabric::Opcode::kWrite, region.at(host), 8 * lock, from);
+        AckKey key = locks.release(me, lock, Fence::kPair, write);
         EXPECT_EQ(key.wait(), fabric::Status::kSuccess);
       }
       me.wait_until([&] { return again.poll(); }, "a lock");

@@ -32,10 +32,11 @@ bool KvOperation::update_locked() {
   if (fenced && store_->locks_.host_of(lock_.index()) == at_.node) {
     // Lock and value at one node: its queue pair keeps the order, so the release need not wait.
     const fabric::Sge sge = slot_.sge(bytes, kSlotHead);
-    fabric::WorkRequest write = write_request(sge, kSlotHead);
+    Requests write;
+    write.push_back(write_request(sge, kSlotHead));
     fabric::WorkRequest flush;
     flush.opcode = fabric::Opcode::kRead;
-    ack_ = store_->locks_.release(*me_, lock_.index(), Fence::kPair, {&write, 1});
+    ack_ = store_->locks_.release(*me_, lock_.index(), Fence::kPair, write);
     holds_lock_ = false;
     ack_.unite(me_->post(at_.node, {&flush, 1}));
     return false;
