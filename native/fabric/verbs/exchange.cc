@@ -19,7 +19,6 @@ namespace {
 constexpr std::size_t kMaxBlobBytes = std::size_t{256} << 20;  // of all blobs
 // Whoever reaches the port may connect; without the token it costs little, and not for long.
 constexpr std::size_t kMaxStrangers = 64;
-constexpr timeval kGreetingPatience{10, 0};
 
 std::string random_token() {
   unsigned char bytes[32];
@@ -120,7 +119,7 @@ void ExchangeServer::tell_stop() {
 void ExchangeServer::accept_all() {
   pollfd queries[2] = {{listener_.descriptor(), POLLIN, 0}, {stop_event_, POLLIN, 0}};
   while (!closing_.load()) {
-    if (::poll(queries, 2, -1) <= 0) continue;
+    if (::poll(queries, 2, put_off_strangers()) <= 0) continue;
     if (queries[1].revents != 0) {
       std::uint64_t count = 0;
       if (::read(stop_event_, &count, sizeof count) == sizeof count && !closing_.load())
@@ -137,9 +136,8 @@ void ExchangeServer::accept_all() {
     const auto strangers = std::count_if(connections_.begin(), connections_.end(),
                                          [](const Connection& c) { return !c.greeted.load(); });
     if (static_cast<std::size_t>(strangers) >= kMaxStrangers) continue;
-    ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &kGreetingPatience,
-                 sizeof kGreetingPatience);
     Connection& connection = connections_.emplace_back();
+    connection.since = clock_.now();
     connection.socket = std::move(socket);
     connection.thread = std::thread([this, &connection] {
       serve(connection);
@@ -147,6 +145,19 @@ void ExchangeServer::accept_all() {
       connection.ended.store(true);
     });
   }
+}
+
+int ExchangeServer::put_off_strangers() {
+  const std::lock_guard lock(mutex_);
+  const Time patience = options_.greeting_patience, now = clock_.now();
+  bool any = false;
+  for (Connection& connection : connections_) {
+    if (connection.greeted.load() || connection.ended.load()) continue;
+    any = true;
+    if (now - connection.since > patience)
+      ::shutdown(connection.socket.descriptor(), SHUT_RDWR);  // its thread wakes up and ends
+  }
+  return any ? static_cast<int>(std::clamp<Time>(patience / kMillisecond / 8, 1, 1000)) : -1;
 }
 
 void ExchangeServer::forget_ended() {
@@ -163,8 +174,6 @@ void ExchangeServer::serve(Connection& connection) {
   Channel channel = Channel::kCalls;
   if (greet(socket, &node, &channel)) {
     connection.greeted.store(true);
-    const timeval for_ever{};
-    ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof for_ever);
     Bytes message;
     while (receive_message(socket, &message) && answer(socket, node, message)) {
     }

@@ -53,12 +53,15 @@ class ExchangeServer {
   struct Connection {
     Socket socket;
     std::thread thread;
+    Time since = 0;
     std::atomic<bool> greeted{false}, ended{false};
   };
 
   void accept_all();
   void tell_stop();
   void forget_ended();  // under the mutex
+  /// Ends connections that took too long to greet; milliseconds until it is to be called again.
+  int put_off_strangers();
   void serve(Connection& connection);
   bool greet(const Socket& socket, NodeId* node, Channel* channel);
   bool answer(const Socket& socket, NodeId node, const Bytes& message);

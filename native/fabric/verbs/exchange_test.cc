@@ -2,6 +2,10 @@
 #include "fabric/verbs/exchange.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <thread>
 
 #include "base/error.h"
 #include "fabric/verbs/rendezvous.h"
@@ -63,6 +67,60 @@ TEST_F(VerbsExchange, NonsenseEndsOneConnectionOnly) {
   const Bytes truncated = {static_cast<std::byte>(MessageKind::kPublish), std::byte{200}};
   ask(calls, truncated);
   EXPECT_FALSE(server.all_attached());
+}
+
+TEST_F(VerbsExchange, LengthsThatNoMessageHasEndTheConnection) {
+  const auto is_served = [&](std::uint32_t length, std::size_t bytes) {
+    const Socket calls = join(0, Channel::kCalls);
+    Bytes framed(sizeof length + bytes);
+    std::memcpy(framed.data(), &length, sizeof length);
+    if (bytes > 0) framed[sizeof length] = static_cast<std::byte>(MessageKind::kGet);
+    EXPECT_EQ(::send(calls.descriptor(), framed.data(), framed.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(framed.size()));
+    Bytes reply;
+    return receive_message(calls, &reply);
+  };
+  EXPECT_TRUE(is_served(64, 64));
+  EXPECT_TRUE(is_served(kMaxMessage, kMaxMessage));
+  EXPECT_FALSE(is_served(0, 0));
+  EXPECT_FALSE(is_served(kMaxMessage + 1, 0));
+  EXPECT_FALSE(is_served(~0U, 64));
+}
+
+TEST_F(VerbsExchange, LengthsInsideAMessageAreChecked) {
+  const Socket calls = join(0, Channel::kCalls);
+  for (const std::uint32_t length : {5U, kMaxMessage, 0x7fffffffU, ~0U}) {
+    Writer publish(MessageKind::kPublish);  // a key of four bytes that says it had more
+    publish.put(length).put(std::uint32_t{0x6b6b6b6b});
+    const Bytes reply = ask(calls, publish.bytes());
+    ASSERT_FALSE(reply.empty());
+    EXPECT_EQ(static_cast<MessageKind>(reply[0]), MessageKind::kError) << length;
+  }
+  const Bytes good = ask(calls, Writer(MessageKind::kPublish).put_text("k").put_text("v").bytes());
+  ASSERT_FALSE(good.empty());
+  EXPECT_EQ(static_cast<MessageKind>(good[0]), MessageKind::kDone) << "and the connection serves";
+}
+
+TEST(VerbsStrangers, HaveLittleTimeHoweverBusyTheyLook) {
+  SessionOptions options;
+  options.greeting_patience = 200 * kMillisecond;
+  ExchangeServer server(options);
+  Welcome welcome;
+  const Socket node = attach(server.name(), 0, 2, server.token(), Channel::kCalls, &welcome);
+  const Socket stranger = connect_to(server.name());
+  const std::uint32_t length = kMaxMessage;
+  ASSERT_EQ(::send(stranger.descriptor(), &length, sizeof length, MSG_NOSIGNAL),
+            static_cast<ssize_t>(sizeof length));
+  bool put_off = false;
+  for (int turn = 0; turn < 3000 && !put_off; ++turn) {  // a byte every 10 ms, for up to 30 s
+    const char byte = 0;
+    put_off = ::send(stranger.descriptor(), &byte, 1, MSG_NOSIGNAL) != 1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(put_off);
+  EXPECT_TRUE(send_message(node, Writer(MessageKind::kGet).put_text("k").bytes()));
+  Bytes reply;
+  EXPECT_TRUE(receive_message(node, &reply)) << "who has greeted stays";
 }
 
 TEST_F(VerbsExchange, AnEndWithoutFarewellIsADeath) {
