@@ -31,8 +31,9 @@ case $what in
   all | quick | native | asan | tsan | python | lint | tidy) ;;
   *) die "unknown '$what'; one of: all quick native asan tsan python lint tidy" ;;
 esac
-trap 'exit 130' INT
-trap 'exit 143' TERM
+beside= # a build that runs beside something else
+trap 'stop_build; exit 130' INT
+trap 'stop_build; exit 143' TERM
 
 # --- one kind of test each --------------------------------------------------------------------
 
@@ -63,6 +64,25 @@ report_from() { # report_from NAME COMMAND...: a command that writes NAME.xml; n
 
 fixed_addresses() { # the thread sanitizer needs the address layout of older kernels
   if setarch "$(uname -m)" -R true 2>/dev/null; then setarch "$(uname -m)" -R "$@"; else "$@"; fi
+}
+
+stop_build() {
+  [ -n "$beside" ] || return 0
+  kill "$beside" 2>/dev/null || true
+  wait "$beside" 2>/dev/null || true
+  beside=
+}
+
+# A command that leaves a core idle, which meanwhile compiles tests for a sanitizer, as many as it can.
+building() { # building PRESET COMMAND...
+  preset=$1
+  shift
+  if cmake --preset "$preset" >"$reports/configure-$preset.log" 2>&1; then
+    nice -n 19 ninja -C "build/$preset" -j 1 native_tests >/dev/null 2>&1 &
+    beside=$!
+  fi
+  "$@"
+  stop_build
 }
 
 native() { # native PRESET FILTER: builds native_tests and runs it
@@ -139,14 +159,14 @@ ensure_package
 
 case $what in
   all)
-    lint
+    building asan lint
     native release '*'
     check same_run_twice same_twice
     python_tests
-    notebooks
-    native asan '*'
+    building asan notebooks
+    building tsan native asan '*'
     # A simulation is one thread: nothing to see, and its fibers cost the thread sanitizer memory.
-    native tsan '-LocoF*:LocoMutants*:*LocoBugs*:QueueErrors*:PowerController*'
+    native tsan '-*/sim*:LocoMutants*:QueueErrors*:PowerController*'
     ;;
   quick)
     lint
