@@ -162,7 +162,7 @@ case $what in
     building asan lint
     native release '*'
     check same_run_twice same_twice
-    python_tests
+    building asan python_tests
     building asan notebooks
     building tsan native asan '*'
     # A simulation is one thread: nothing to see, and its fibers cost the thread sanitizer memory.
