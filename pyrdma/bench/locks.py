@@ -33,9 +33,7 @@ def transaction_rate(duration_s: float = 0.4) -> float:
     """Return transfers per second, of both nodes, between two accounts of a million."""
     import pyrdma as rd
 
-    load = rd.workload.LocoTransactions(
-        accounts=1_000_000, own_memory="cpu", warmup_ns=20_000_000
-    )
+    load = rd.workload.LocoTransactions(accounts=1_000_000, own_memory="cpu", warmup_ns=20_000_000)
     return _rate(load, duration_s)
 
 
@@ -67,8 +65,9 @@ def benchmarks() -> list[Benchmark]:
                 better=Better.HIGHER,
                 ours=lock_rate,
                 about=(
-                    "One lock that both want, a word read, counted up and written under it; the "
-                    f"peer: MPI_Win_lock, MPI_Get, MPI_Put, one-sided component {component}."
+                    "One lock that both want, a word read, counted up and written under it, by the "
+                    "CPU on its host; the peer: MPI_Win_lock, MPI_Get, MPI_Put, one-sided "
+                    f"component {component}."
                 ),
                 peer=PeerRun.of(openmpi, f"contended_lock_rate{suffix}"),
             ),
@@ -78,8 +77,9 @@ def benchmarks() -> list[Benchmark]:
                 better=Better.HIGHER,
                 ours=transaction_rate,
                 about=(
-                    "Transfers between two accounts of a million under two of 682 locks; the peer: "
-                    f"341 windows of two ranks, one-sided component {component}."
+                    "Transfers between two accounts of a million under two of 682 locks, a node's "
+                    "own accounts by its CPU; the peer: 341 windows of two ranks, one-sided "
+                    f"component {component}."
                 ),
                 peer=PeerRun.of(openmpi, f"transaction_rate{suffix}"),
             ),
