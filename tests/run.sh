@@ -2,14 +2,16 @@
 # Sets everything up and runs every test.
 #
 #   sh tests/run.sh                     all: rules, types, native tests plain and under sanitizers,
-#                                       Python tests, notebooks
+#                                       Python tests, notebooks, real verbs in a Soft-RoCE guest
 #   sh tests/run.sh quick               without sanitizers, notebooks and slow tests
 #   sh tests/run.sh native [FILTER]     native tests (plain), with a GoogleTest filter
 #   sh tests/run.sh asan|tsan [FILTER]  native tests under one sanitizer set
 #   sh tests/run.sh python [ARG...]     pytest with these arguments
 #   sh tests/run.sh lint                rules, types, formats, stubs
+#   sh tests/run.sh softroce            the Soft-RoCE guest: fetches QEMU and a kernel when needed
 #   sh tests/run.sh tidy                clang-tidy, when it is installed
 #
+#   PYRDMA_SOFTROCE=0                   no guest: its tests are skipped
 #   PYRDMA_SOAK_S=120 sh tests/run.sh python tests/soak       two minutes of processes killed
 #                                       under load, where a run of all tests has 20 seconds
 #   PYRDMA_HOSTILE_S=60 sh tests/run.sh asan 'HostileInput*'  a minute of hostile input for each
@@ -28,8 +30,8 @@ jobs=$(nproc 2>/dev/null || echo 2)
 what=${1:-all}
 [ $# -eq 0 ] || shift
 case $what in
-  all | quick | native | asan | tsan | python | lint | tidy) ;;
-  *) die "unknown '$what'; one of: all quick native asan tsan python lint tidy" ;;
+  all | quick | native | asan | tsan | python | softroce | lint | tidy) ;;
+  *) die "unknown '$what'; one of: all quick native asan tsan python softroce lint tidy" ;;
 esac
 beside= # a build that runs beside something else
 trap 'stop_build; exit 130' INT
@@ -110,6 +112,12 @@ python_tests() {
   report_from python python -m pytest -q -o junit_family=xunit2 --junitxml="$reports/python.xml" "$@"
 }
 
+softroce() { # by itself: an emulated guest wants both CPUs of a small machine
+  say "real verbs, in a Soft-RoCE guest"
+  report_from softroce env PYRDMA_SOFTROCE="${PYRDMA_SOFTROCE:-1}" python -m pytest -q \
+    -o junit_family=xunit2 --junitxml="$reports/softroce.xml" tests/softroce
+}
+
 notebooks() {
   [ -d notebooks ] || return 0
   say "notebooks"
@@ -162,7 +170,8 @@ case $what in
     building asan lint
     native release '*'
     check same_run_twice same_twice
-    building asan python_tests
+    building asan python_tests --ignore=tests/softroce
+    softroce
     building asan notebooks
     building tsan native asan '*'
     # A simulation is one thread: nothing to see, and its fibers cost the thread sanitizer memory.
@@ -176,6 +185,10 @@ case $what in
   native) native release "${1:-*}" ;;
   asan | tsan) native "$what" "${1:-*}" ;;
   python) python_tests "$@" ;;
+  softroce)
+    native release 'VerbsConnection*' # builds them; they skip here
+    softroce
+    ;;
   lint)
     lint
     python_tests tests/tidy
