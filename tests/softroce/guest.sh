@@ -1,15 +1,13 @@
 # Runs in the guest, in the host's file system: makes a Soft-RoCE device, runs the command.
-# shellcheck shell=sh disable=SC1091
-folder=$1
-. "$folder/environment"
+# shellcheck shell=sh disable=SC1090
+control=/dev/softroce
 number=$(sed -n 's/.*softroce\.guest=\([0-9]\).*/\1/p' /proc/cmdline)
+. "$control/environment.$number"
+rm "$control/environment.$number" # it may hold secrets, and this run may be killed
 exec >/dev/ttyS1 2>&1 </dev/null
 stty -F /dev/ttyS1 raw -echo 2>/dev/null
 set -e
-mkdir -p /dev/shm /dev/pts /run /tmp
-mount -t tmpfs tmpfs /dev/shm
-mount -t tmpfs tmpfs /run
-mount -t devpts devpts /dev/pts
+mkdir -p /tmp "${TMPDIR:-/tmp}"
 ulimit -l unlimited
 hostname "guest$number"
 ip link set lo up
@@ -26,7 +24,13 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
   sleep 0.2
 done
 export PYRDMA_GUEST="$number" PYRDMA_GUEST_INTERFACE="$interface" PYRDMA_TEST_VERBS=1
-cd "$(cat "$folder/directory")"
+directory=$(cat "$control/directory")
 set +e
-sh "$folder/command"
-echo $? >"$folder/status.$number"
+if cd "$directory"; then
+  sh "$control/command"
+else
+  echo "softroce: the guest has its own /dev, /run and /proc, so it has no $directory; run it from" \
+    "elsewhere, or from \$PYRDMA_SHARE"
+  false
+fi
+echo $? >"$control/status.$number"
