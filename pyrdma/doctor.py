@@ -22,6 +22,7 @@ _PEERS = {
     "ucx_perftest": "ucx-utils",
     "mpicc": "libopenmpi-dev",
     "mpirun": "openmpi-bin",
+    "ib_write_lat": "perftest",
 }
 
 
@@ -80,7 +81,7 @@ def _verbs_problem() -> str:
 def checks() -> list[Check]:
     """Look at everything that experiments use."""
     found = [_fabric(name) for name in FABRICS]
-    found += [_controller(), _cores(), _cpu(), _huge_pages(), _memlock()]
+    found += [_controller(), _cores(), _cpu(), _huge_pages(), _memlock(), _connections()]
     found += [_program(program, package) for program, package in _PEERS.items()]
     found.append(_simgrid())
     return found
@@ -88,7 +89,12 @@ def checks() -> list[Check]:
 
 def _fabric(name: str) -> Check:
     problem = fabric_problem(name)
-    return Check(f"fabric {name}", not problem, problem or "ready")
+    ready = "ready"
+    if name == "verbs" and not problem:
+        from . import devices
+
+        ready = f"ready: {devices.choose()['reason']}"
+    return Check(f"fabric {name}", not problem, problem or ready)
 
 
 def _controller() -> Check:
@@ -132,8 +138,25 @@ def _memlock() -> Check:
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     enough = soft == resource.RLIM_INFINITY or soft >= 1 << 30
     text = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft // 1024} KiB"
-    remedy = "" if enough else "for real NICs: '* - memlock unlimited' in /etc/security/limits.conf"
+    remedy = (
+        ""
+        if enough
+        else "for real NICs: '* - memlock unlimited' and, which * leaves out, 'root - memlock "
+        "unlimited' in /etc/security/limits.conf, and a new login; for what systemd starts, "
+        "LimitMEMLOCK=infinity in its unit"
+    )
     return Check("locked memory", enough, text, remedy)
+
+
+def _connections(file: Path = Path("/dev/infiniband/rdma_cm")) -> Check:
+    """Look for what librdmacm opens, which makes connections by address."""
+    name = "connections by address"
+    if not file.exists():
+        return Check(name, False, f"no {file}", "for real NICs, optional: modprobe rdma_ucm")
+    if not os.access(file, os.R_OK | os.W_OK):
+        remedy = f"apt install rdma-core, which brings the rule for it, or chmod a+rw {file}"
+        return Check(name, False, f"this user may not open {file}", remedy)
+    return Check(name, True, "ready")
 
 
 def _program(program: str, package: str) -> Check:
