@@ -15,7 +15,7 @@ class EnvContract : public testing::TestWithParam<std::string> {
   std::unique_ptr<World> world = make_world(GetParam(), 2);
   Env& env = world->env(0);
 };
-INSTANTIATE_TEST_SUITE_P(Worlds, EnvContract, testing::Values("sim", "shm"),
+INSTANTIATE_TEST_SUITE_P(Worlds, EnvContract, and_verbs({"sim", "shm"}),
                          [](const auto& info) { return info.param; });
 
 TEST_P(EnvContract, TimeAdvancesByWorkAndSleep) {
