@@ -68,6 +68,8 @@ class Benchmark:
         At most so many measurements.
     opt_in : bool
         Runs only when asked for by name.
+    least : int
+        At least so many measurements, whatever the time.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Benchmark:
     peer: PeerRun | None = None
     rounds: int = 5
     opt_in: bool = False
+    least: int = 1
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def _readable(value: float | None, unit: str) -> str:
 def as_table(rows: Sequence[Row]) -> Table:
     """Return the rows as a table; ratios above 1 mean that ours is better."""
     table = Table(title="Speed beside peers", caption="ratio above 1: ours is better")
-    table.add_column("benchmark")
+    table.add_column("benchmark", overflow="fold")
     for column in ("ours", "peer's", "ratio"):
         table.add_column(column, justify="right")
     table.add_column("peer")

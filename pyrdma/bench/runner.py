@@ -118,8 +118,8 @@ def run(
 ) -> list[Row]:
     """Measure `benchmarks` and return a row for each, in their order.
 
-    Every benchmark runs at least once, whatever the budget; again only if its longest run so far
-    fits in what is left of the budget.
+    Every benchmark runs at least as often as it says, mostly once, whatever the budget; again only
+    if its longest run so far fits in what is left of the budget.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def run(
     for number in range(max((b.rounds for b in benchmarks), default=0)):
         for samples in everything:
             broken = samples.failed and samples.peer is None
-            fits = number == 0 or time.monotonic() + samples.seconds < end
+            fits = number < samples.benchmark.least or time.monotonic() + samples.seconds < end
             if number < samples.benchmark.rounds and fits and not broken:
                 progress(f"{samples.benchmark.name}, round {number + 1}")
                 _one_round(samples, number, notice)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -69,6 +70,8 @@ def test_rounds_end_with_the_budget_but_each_runs_once() -> None:
     rows = runner.run([made_up(ours=slow, peers=None), made_up("sim/y", peers=None)], budget_s=0)
     assert log == ["slow"]
     assert [row.value for row in rows] == [1.0, 2.0]
+    runner.run([replace(made_up(ours=slow, peers=None), least=2)], budget_s=0)
+    assert log == ["slow"] * 3, "twice where fewer say little"
 
 
 def test_a_missing_peer_is_skipped_loudly() -> None:
