@@ -6,9 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import pyrdma as rd
 from pyrdma import verbs
@@ -138,7 +141,9 @@ def a_process_that_is_killed(device: Any, domain: Any) -> None:
     first, second = one(queue), one(queue)
     assert first["status"] == verbs.Status.RETRY_EXCEEDED, first
     assert second["status"] == verbs.Status.FLUSHED, second
-    say(f"a killed process: retry exceeded after {time.monotonic() - start:.2f} s, then flushed")
+    took = time.monotonic() - start
+    say(f"a killed process: retry exceeded after {took:.2f} s, then flushed")
+    assert took < 10.0
     tell("seen", True)
 
 
@@ -159,7 +164,7 @@ def a_wire_that_is_pulled(pair: Any, queue: Any, region: Any, connection: Any) -
     there = verbs.RemoteRegion.from_bytes(connection.private_data[: len(region.remote.to_bytes())])
     if NUMBER == 1:
         hear("pull")
-        subprocess.run(["ip", "link", "set", "eth0", "down"], check=True)
+        set_wire("down")
         tell("pulled", True)
         hear("noticed")
         return
@@ -172,8 +177,54 @@ def a_wire_that_is_pulled(pair: Any, queue: Any, region: Any, connection: Any) -
     first, second = one(queue), one(queue)
     assert first["status"] == verbs.Status.RETRY_EXCEEDED, first
     assert second["status"] == verbs.Status.FLUSHED, second
-    say(f"a pulled wire: retry exceeded after {time.monotonic() - start:.2f} s, then flushed")
+    took = time.monotonic() - start
+    say(f"a pulled wire: retry exceeded after {took:.2f} s, then flushed")
+    assert took < 10.0
     tell("noticed", True)
+
+
+def set_wire(state: str) -> None:
+    subprocess.run(["ip", "link", "set", "eth0", state], check=True)
+
+
+def a_cluster_whose_wire_is_pulled() -> None:
+    """A run over the wire, guest 1's interface goes down under it: both ends say so in time."""
+    session = None
+    if NUMBER == 0:
+        session = core.ibverbs.Session(nodes=2, seed=1, address=ADDRESSES[0])
+        hear("wire is back")
+        tell("second session", [session.name, session.token])
+    else:
+        set_wire("up")
+        time.sleep(1.0)
+        tell("wire is back", True)
+    name, token = hear("second session")
+    node = core.ibverbs.Node(
+        session=name, node=NUMBER, nodes=2, token=token, address=ADDRESSES[NUMBER]
+    )
+    tell(f"attached.{NUMBER}", True)
+    hear(f"attached.{1 - NUMBER}")
+    if NUMBER == 1:
+        threading.Timer(2.0, set_wire, ("down",)).start()
+    start = time.monotonic()
+    parameters = {"op": "write", "size": 8, "mode": "latency", "duration_ns": 60_000_000_000}
+    expected = "these nodes have ended: 1" if NUMBER == 0 else "retry exceeded"
+    with pytest.raises(rd.Error, match=expected) as caught:
+        core.measure.run_workload(node, "verbs_load", {**parameters, "run": 1})
+    took = time.monotonic() - start
+    say(f"a run whose wire was pulled ended after {took:.1f} s: {caught.value}")
+    assert took < 25.0
+    start = time.monotonic()
+    if session is not None:
+        while session.dead_nodes != [1]:
+            assert time.monotonic() - start < 20.0, "the controller never missed node 1"
+            time.sleep(0.1)
+    node.close()
+    took = time.monotonic() - start
+    say(f"left after {took:.1f} s")
+    assert took < 20.0
+    tell(f"gone.{NUMBER}", True)
+    hear(f"gone.{1 - NUMBER}")
 
 
 if __name__ == "__main__":
@@ -182,4 +233,5 @@ if __name__ == "__main__":
     else:
         a_cluster_of_two_machines()
         a_connection_by_address()
+        a_cluster_whose_wire_is_pulled()
         say("all good")

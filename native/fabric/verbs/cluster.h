@@ -63,8 +63,8 @@ class Session {
 class VerbsNode {
  public:
   /// Attaches as node `node` of `nodes` and opens the device that `wish` names or that carries its
-  /// address. Throws Error(kUnavailable) when the session or a device is not there,
-  /// Error(kInvalidArgument) for a wrong token, count, or a node that is taken.
+  /// address. Throws Error(kUnavailable) when the session or a device is not there
+  /// or the token is another's, Error(kInvalidArgument) for a wrong count or a node that is taken.
   VerbsNode(const std::string& session_name, NodeId node, std::uint32_t nodes,
             const std::string& token, const Wish& wish);
   ~VerbsNode();

@@ -33,14 +33,6 @@ std::string random_token() {
   return text;
 }
 
-/// In constant time for equal lengths.
-bool equal_secrets(const std::string& a, const std::string& b) {
-  if (a.size() != b.size()) return false;
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned>(a[i] ^ b[i]);
-  return difference == 0;
-}
-
 Bytes failure(ErrorCode code, const std::string& text) {
   return Writer(MessageKind::kError).put(static_cast<std::uint8_t>(code)).put_text(text).bytes();
 }
@@ -70,8 +62,7 @@ ExchangeServer::~ExchangeServer() {
   acceptor_.join();
   {
     const std::lock_guard lock(mutex_);
-    for (Connection& connection : connections_)
-      ::shutdown(connection.socket.descriptor(), SHUT_RDWR);
+    for (Connection& connection : connections_) ::shutdown(connection.descriptor, SHUT_RDWR);
   }
   for (Connection& connection : connections_) connection.thread.join();
   ::close(stop_event_);
@@ -111,8 +102,8 @@ void ExchangeServer::request_stop() {
 
 void ExchangeServer::tell_stop() {
   const std::lock_guard lock(mutex_);
-  for (const Socket* socket : events_) {
-    if (socket != nullptr) send_message(*socket, Writer(MessageKind::kStop).bytes());
+  for (Link* link : events_) {
+    if (link != nullptr) link->send(Writer(MessageKind::kStop).bytes());
   }
 }
 
@@ -126,7 +117,7 @@ void ExchangeServer::accept_all() {
         tell_stop();
     }
     if (queries[0].revents == 0) continue;
-    Socket socket(::accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
+    Socket socket = accept_from(listener_);
     if (!socket.is_open()) {
       ::poll(nullptr, 0, 10);  // out of descriptors, say: not in a tight loop
       continue;
@@ -138,10 +129,10 @@ void ExchangeServer::accept_all() {
     if (static_cast<std::size_t>(strangers) >= kMaxStrangers) continue;
     Connection& connection = connections_.emplace_back();
     connection.since = clock_.now();
-    connection.socket = std::move(socket);
-    connection.thread = std::thread([this, &connection] {
-      serve(connection);
-      ::shutdown(connection.socket.descriptor(), SHUT_RDWR);
+    connection.descriptor = socket.descriptor();
+    connection.thread = std::thread([this, &connection, socket = std::move(socket)]() mutable {
+      serve(connection, std::move(socket));
+      ::shutdown(connection.descriptor, SHUT_RDWR);
       connection.ended.store(true);
     });
   }
@@ -155,7 +146,7 @@ int ExchangeServer::put_off_strangers() {
     if (connection.greeted.load() || connection.ended.load()) continue;
     any = true;
     if (now - connection.since > patience)
-      ::shutdown(connection.socket.descriptor(), SHUT_RDWR);  // its thread wakes up and ends
+      ::shutdown(connection.descriptor, SHUT_RDWR);  // its thread wakes up and ends
   }
   return any ? static_cast<int>(std::clamp<Time>(patience / kMillisecond / 8, 1, 1000)) : -1;
 }
@@ -168,38 +159,35 @@ void ExchangeServer::forget_ended() {
   });
 }
 
-void ExchangeServer::serve(Connection& connection) {
-  const Socket& socket = connection.socket;
+void ExchangeServer::serve(Connection& connection, Socket socket) {
+  Link& link = connection.link;
   NodeId node = 0;
   Channel channel = Channel::kCalls;
-  if (greet(socket, &node, &channel)) {
+  if (link.accept(std::move(socket), token_) && greet(link, &node, &channel)) {
     connection.greeted.store(true);
     Bytes message;
-    while (receive_message(socket, &message) && answer(socket, node, message)) {
+    while (link.receive(&message) && answer(link, node, message)) {
     }
   }
-  end(node, socket);
+  end(node, link);
 }
 
-bool ExchangeServer::greet(const Socket& socket, NodeId* node, Channel* channel) {
+bool ExchangeServer::greet(Link& link, NodeId* node, Channel* channel) {
   Bytes message;
-  if (!receive_message(socket, &message)) return false;
+  if (!link.receive(&message)) return false;  // also who does not know the token
   Reader reader(message);
   const auto kind = reader.get<MessageKind>();
-  const auto magic = reader.get<std::uint64_t>();
-  const std::string token = reader.get_text();
   *node = reader.get<NodeId>();
   const auto nodes = reader.get<std::uint32_t>();
   *channel = reader.get<Channel>();
   const std::string boot = reader.get_text();
-  const auto refuse = [&socket](const std::string& text) {
-    send_message(socket, failure(ErrorCode::kInvalidArgument, "verbs: " + text));
+  const auto refuse = [&link](const std::string& text) {
+    link.send(failure(ErrorCode::kInvalidArgument, "verbs: " + text));
     return false;
   };
-  if (kind != MessageKind::kHello || magic != kHelloMagic || !reader.good() ||
+  if (kind != MessageKind::kHello || !reader.good() ||
       (*channel != Channel::kCalls && *channel != Channel::kEvents))
     return refuse("the node was built from another version than the controller");
-  if (!equal_secrets(token, token_)) return refuse("the token does not belong to session " + name_);
   if (nodes != options_.nodes || *node >= options_.nodes) {
     return refuse("node " + std::to_string(*node) + " of " + std::to_string(nodes) + "; session " +
                   name_ + " was made for " + std::to_string(options_.nodes));
@@ -212,26 +200,26 @@ bool ExchangeServer::greet(const Socket& socket, NodeId* node, Channel* channel)
     }
     if (states_[*node] == State::kDead) ++incarnations_[*node];
     states_[*node] = State::kAttached;
-    events_[*node] = &socket;
+    events_[*node] = &link;
   }
   const bool same_machine = boot == boot_id();
   Writer welcome(MessageKind::kWelcome);
   welcome.put(options_.seed).put(same_machine).put(clock_).put(incarnations_[*node]);
   welcome.put(same_machine ? options_.nodes - 1 : 0U);
-  return send_message(socket, welcome.bytes());
+  return link.send(welcome.bytes());
 }
 
-bool ExchangeServer::answer(const Socket& socket, NodeId node, const Bytes& message) {
+bool ExchangeServer::answer(Link& link, NodeId node, const Bytes& message) {
   Reader reader(message);
   switch (reader.get<MessageKind>()) {
     case MessageKind::kPublish:
-      return send_message(socket, publish(reader));
+      return link.send(publish(reader));
     case MessageKind::kGet:
-      return send_message(socket, find(reader));
+      return link.send(find(reader));
     case MessageKind::kLeave: {
       const std::lock_guard lock(mutex_);
       if (states_[node] == State::kAttached) states_[node] = State::kLeft;
-      return send_message(socket, Writer(MessageKind::kDone).bytes());
+      return link.send(Writer(MessageKind::kDone).bytes());
     }
     default:
       return false;
@@ -275,9 +263,9 @@ std::string ExchangeServer::list(State state) const {
   return names;
 }
 
-void ExchangeServer::end(NodeId node, const Socket& socket) {
+void ExchangeServer::end(NodeId node, const Link& link) {
   const std::lock_guard lock(mutex_);
-  if (node >= events_.size() || events_[node] != &socket) return;  // a stranger's, or of calls
+  if (node >= events_.size() || events_[node] != &link) return;  // a stranger's, or of calls
   events_[node] = nullptr;
   if (states_[node] == State::kAttached) states_[node] = State::kDead;
 }

@@ -17,8 +17,6 @@
 
 namespace pyrdma::fabric::verbs {
 
-inline constexpr std::uint64_t kHelloMagic = 0x70797264'6d61'7602ULL;
-
 enum class Channel : std::uint8_t { kCalls, kEvents };
 
 /// What a node learns when it attaches.
@@ -51,7 +49,8 @@ class ExchangeServer {
  private:
   enum class State : std::uint8_t { kFree, kAttached, kLeft, kDead };
   struct Connection {
-    Socket socket;
+    Link link;
+    int descriptor = -1;  // of the link, which its thread opens
     std::thread thread;
     Time since = 0;
     std::atomic<bool> greeted{false}, ended{false};
@@ -62,12 +61,12 @@ class ExchangeServer {
   void forget_ended();  // under the mutex
   /// Ends connections that took too long to greet; milliseconds until it is to be called again.
   int put_off_strangers();
-  void serve(Connection& connection);
-  bool greet(const Socket& socket, NodeId* node, Channel* channel);
-  bool answer(const Socket& socket, NodeId node, const Bytes& message);
+  void serve(Connection& connection, Socket socket);
+  bool greet(Link& link, NodeId* node, Channel* channel);
+  bool answer(Link& link, NodeId node, const Bytes& message);
   Bytes publish(Reader& reader);
   Bytes find(Reader& reader) const;
-  void end(NodeId node, const Socket& socket);
+  void end(NodeId node, const Link& link);
   std::string list(State state) const;
 
   SessionOptions options_;
@@ -79,7 +78,7 @@ class ExchangeServer {
   mutable std::mutex mutex_;  // what follows
   std::vector<State> states_;
   std::vector<std::uint32_t> incarnations_;
-  std::vector<const Socket*> events_;  // by node
+  std::vector<Link*> events_;  // by node
   std::map<std::string, Bytes, std::less<>> blobs_;
   std::list<Connection> connections_;
   std::thread acceptor_;

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "base/error.h"
@@ -16,14 +18,20 @@ namespace {
 struct VerbsExchange : testing::Test {
   ExchangeServer server{SessionOptions{2, 7, "127.0.0.1"}};
   Welcome welcome;
-  Socket join(NodeId node, Channel channel = Channel::kEvents, std::uint32_t nodes = 2) {
+  Link join(NodeId node, Channel channel = Channel::kEvents, std::uint32_t nodes = 2) {
     return attach(server.name(), node, nodes, server.token(), channel, &welcome);
   }
-  static Bytes ask(const Socket& socket, const Bytes& request) {
+  static Bytes ask(Link& link, const Bytes& request) {
     Bytes reply;
-    EXPECT_TRUE(send_message(socket, request));
-    EXPECT_TRUE(receive_message(socket, &reply));
+    EXPECT_TRUE(link.send(request));
+    EXPECT_TRUE(link.receive(&reply));
     return reply;
+  }
+  static bool is_hung_up(const Socket& socket) {
+    std::byte bytes[256];
+    ssize_t got = 1;
+    while (got > 0) got = ::recv(socket.descriptor(), bytes, sizeof bytes, 0);
+    return got == 0 || errno == ECONNRESET;
   }
   bool dies(NodeId node) {
     for (int turn = 0; turn < 2000; ++turn) {
@@ -35,12 +43,12 @@ struct VerbsExchange : testing::Test {
 };
 
 TEST_F(VerbsExchange, NodesLearnSeedAndClock) {
-  const Socket a = join(0);
+  const Link a = join(0);
   EXPECT_EQ(welcome.seed, 7u);
   EXPECT_EQ(welcome.neighbours, 1u);
   EXPECT_GT(welcome.clock.now(), 0);
   EXPECT_FALSE(server.all_attached());
-  const Socket b = join(1);
+  const Link b = join(1);
   EXPECT_TRUE(server.all_attached());
 }
 
@@ -48,7 +56,7 @@ TEST_F(VerbsExchange, StrangersAreRefused) {
   EXPECT_THROW(attach(server.name(), 0, 2, "guess", Channel::kEvents, &welcome), Error);
   EXPECT_THROW(join(2), Error);
   EXPECT_THROW(join(0, Channel::kEvents, 3), Error);
-  const Socket first = join(0);
+  const Link first = join(0);
   EXPECT_THROW(join(0), Error) << "a node attaches once";
   EXPECT_THROW(connect_to("127.0.0.1"), Error);
   EXPECT_THROW(connect_to("127.0.0.1:1"), Error);
@@ -57,38 +65,33 @@ TEST_F(VerbsExchange, StrangersAreRefused) {
 TEST_F(VerbsExchange, NonsenseEndsOneConnectionOnly) {
   {
     const Socket rude = connect_to(server.name());
-    Bytes nonsense(100, std::byte{0xff});
-    ASSERT_TRUE(send_message(rude, nonsense));
-    Bytes reply;
-    receive_message(rude, &reply);
-    EXPECT_FALSE(receive_message(rude, &reply));
+    const Bytes nonsense(100, std::byte{0xff});
+    ASSERT_EQ(::send(rude.descriptor(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL), 100);
+    EXPECT_TRUE(is_hung_up(rude));
   }
-  const Socket calls = join(0, Channel::kCalls);
+  Link calls = join(0, Channel::kCalls);
   const Bytes truncated = {static_cast<std::byte>(MessageKind::kPublish), std::byte{200}};
   ask(calls, truncated);
   EXPECT_FALSE(server.all_attached());
 }
 
 TEST_F(VerbsExchange, LengthsThatNoMessageHasEndTheConnection) {
-  const auto is_served = [&](std::uint32_t length, std::size_t bytes) {
-    const Socket calls = join(0, Channel::kCalls);
-    Bytes framed(sizeof length + bytes);
-    std::memcpy(framed.data(), &length, sizeof length);
-    if (bytes > 0) framed[sizeof length] = static_cast<std::byte>(MessageKind::kGet);
-    EXPECT_EQ(::send(calls.descriptor(), framed.data(), framed.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(framed.size()));
+  const auto is_served = [&](std::size_t bytes) {
+    Link calls = join(0, Channel::kCalls);
+    Bytes message(bytes);
+    if (bytes > 0) message[0] = static_cast<std::byte>(MessageKind::kGet);
+    EXPECT_TRUE(calls.send(message));
     Bytes reply;
-    return receive_message(calls, &reply);
+    return calls.receive(&reply);
   };
-  EXPECT_TRUE(is_served(64, 64));
-  EXPECT_TRUE(is_served(kMaxMessage, kMaxMessage));
-  EXPECT_FALSE(is_served(0, 0));
-  EXPECT_FALSE(is_served(kMaxMessage + 1, 0));
-  EXPECT_FALSE(is_served(~0U, 64));
+  EXPECT_TRUE(is_served(64));
+  EXPECT_TRUE(is_served(kMaxMessage));
+  EXPECT_FALSE(is_served(0));
+  EXPECT_FALSE(is_served(kMaxMessage + 1));
 }
 
 TEST_F(VerbsExchange, LengthsInsideAMessageAreChecked) {
-  const Socket calls = join(0, Channel::kCalls);
+  Link calls = join(0, Channel::kCalls);
   for (const std::uint32_t length : {5U, kMaxMessage, 0x7fffffffU, ~0U}) {
     Writer publish(MessageKind::kPublish);  // a key of four bytes that says it had more
     publish.put(length).put(std::uint32_t{0x6b6b6b6b});
@@ -101,12 +104,97 @@ TEST_F(VerbsExchange, LengthsInsideAMessageAreChecked) {
   EXPECT_EQ(static_cast<MessageKind>(good[0]), MessageKind::kDone) << "and the connection serves";
 }
 
+/// Carries what two ends of a link say to each other, and may change it.
+struct Between {
+  explicit Between(const std::string& name) : server(connect_to(name)) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) std::abort();
+    client = Socket(ends[0]);
+    ours = Socket(ends[1]);
+  }
+  static Bytes read(const Socket& from, std::size_t bytes) {
+    Bytes data(bytes);
+    EXPECT_EQ(::recv(from.descriptor(), data.data(), bytes, MSG_WAITALL),
+              static_cast<ssize_t>(bytes));
+    return data;
+  }
+  static void write(const Socket& to, const Bytes& data) {
+    EXPECT_EQ(::send(to.descriptor(), data.data(), data.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(data.size()));
+  }
+  static Bytes read_message(const Socket& from) {
+    Bytes framed = read(from, 4);
+    std::uint32_t length = 0;
+    std::memcpy(&length, framed.data(), sizeof length);
+    const Bytes rest = read(from, length + sizeof(Digest));
+    framed.insert(framed.end(), rest.begin(), rest.end());
+    return framed;
+  }
+  Socket server, client, ours;
+};
+
+TEST_F(VerbsExchange, WhatIsAlteredOrRepeatedOnTheWayEndsTheConnection) {
+  const Bytes get = Writer(MessageKind::kGet).put_text("k").bytes();
+  enum class Way { kAsItIs, kAltered, kRepeated, kReflected };
+  for (const Way way : {Way::kAsItIs, Way::kAltered, Way::kRepeated, Way::kReflected}) {
+    Between wire(server.name());
+    std::string seen;  // of all that went over the wire
+    Link calls;
+    std::thread carrier([&] {
+      const auto carry = [&](const Socket& to, const Bytes& data) {
+        seen.append(reinterpret_cast<const char*>(data.data()), data.size());
+        Between::write(to, data);
+      };
+      carry(wire.ours, Between::read(wire.server, 40));
+      carry(wire.server, Between::read(wire.ours, 40));
+      carry(wire.server, Between::read_message(wire.ours));  // the greeting
+      carry(wire.ours, Between::read_message(wire.server));  // the welcome
+      Bytes request = Between::read_message(wire.ours);
+      if (way == Way::kAltered) request[4 + 1] ^= std::byte{1};
+      if (way == Way::kReflected) {
+        Between::write(wire.ours, request);
+        return;
+      }
+      carry(wire.server, request);
+      if (way == Way::kAltered) {
+        EXPECT_TRUE(is_hung_up(wire.server));
+        wire.ours.close();
+        return;
+      }
+      carry(wire.ours, Between::read_message(wire.server));
+      if (way == Way::kRepeated) {
+        Between::write(wire.server, request);
+        EXPECT_TRUE(is_hung_up(wire.server));
+      }
+    });
+    calls.connect(std::move(wire.client), server.token());
+    Writer hello(MessageKind::kHello);
+    hello.put(NodeId{0}).put(std::uint32_t{2}).put(Channel::kCalls).put_text("boot");
+    ask(calls, hello.bytes());
+    EXPECT_TRUE(calls.send(get));
+    Bytes reply;
+    EXPECT_EQ(calls.receive(&reply), way == Way::kAsItIs || way == Way::kRepeated);
+    carrier.join();
+    EXPECT_EQ(seen.find(server.token()), std::string::npos) << "the token never goes over it";
+  }
+}
+
+TEST_F(VerbsExchange, AControllerThatStandsStillIsNotWaitedForLongerThanAsked) {
+  Link calls = join(0, Channel::kCalls);
+  Bytes reply;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_FALSE(calls.receive(&reply, 50 * kMillisecond));
+  const auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(took, std::chrono::milliseconds(50));
+  EXPECT_LT(took, std::chrono::seconds(5));
+}
+
 TEST(VerbsStrangers, HaveLittleTimeHoweverBusyTheyLook) {
   SessionOptions options;
   options.greeting_patience = 200 * kMillisecond;
   ExchangeServer server(options);
   Welcome welcome;
-  const Socket node = attach(server.name(), 0, 2, server.token(), Channel::kCalls, &welcome);
+  Link node = attach(server.name(), 0, 2, server.token(), Channel::kCalls, &welcome);
   const Socket stranger = connect_to(server.name());
   const std::uint32_t length = kMaxMessage;
   ASSERT_EQ(::send(stranger.descriptor(), &length, sizeof length, MSG_NOSIGNAL),
@@ -118,44 +206,44 @@ TEST(VerbsStrangers, HaveLittleTimeHoweverBusyTheyLook) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_TRUE(put_off);
-  EXPECT_TRUE(send_message(node, Writer(MessageKind::kGet).put_text("k").bytes()));
+  EXPECT_TRUE(node.send(Writer(MessageKind::kGet).put_text("k").bytes()));
   Bytes reply;
-  EXPECT_TRUE(receive_message(node, &reply)) << "who has greeted stays";
+  EXPECT_TRUE(node.receive(&reply)) << "who has greeted stays";
 }
 
 TEST_F(VerbsExchange, AnEndWithoutFarewellIsADeath) {
   {
-    const Socket events = join(0);
-    const Socket calls = join(0, Channel::kCalls);
+    const Link events = join(0);
+    Link calls = join(0, Channel::kCalls);
   }
   EXPECT_TRUE(dies(0));
 }
 
 TEST_F(VerbsExchange, AfterADeathThePlaceIsFreeAgain) {
-  { const Socket events = join(0); }
+  { const Link events = join(0); }
   ASSERT_TRUE(dies(0));
   EXPECT_EQ(server.incarnation(0), 0u);
-  const Socket again = join(0);
+  const Link again = join(0);
   EXPECT_EQ(welcome.incarnation, 1u);
   EXPECT_EQ(server.incarnation(0), 1u);
   EXPECT_TRUE(server.dead_nodes().empty());
 }
 
 TEST_F(VerbsExchange, AFarewellIsNone) {
-  Socket events = join(0);
-  const Socket calls = join(0, Channel::kCalls);
+  Link events = join(0);
+  Link calls = join(0, Channel::kCalls);
   ask(calls, Writer(MessageKind::kLeave).bytes());
   events.close();
-  { const Socket other = join(1); }
+  { const Link other = join(1); }
   EXPECT_TRUE(dies(1)) << "and node 0 is not among them";
 }
 
 TEST_F(VerbsExchange, AStopReachesAllNodes) {
-  const Socket a = join(0), b = join(1);
+  Link a = join(0), b = join(1);
   server.request_stop();
-  for (const Socket* socket : {&a, &b}) {
+  for (Link* link : {&a, &b}) {
     Bytes message;
-    ASSERT_TRUE(receive_message(*socket, &message));
+    ASSERT_TRUE(link->receive(&message));
     EXPECT_EQ(static_cast<MessageKind>(message[0]), MessageKind::kStop);
   }
 }
@@ -164,6 +252,8 @@ TEST_F(VerbsExchange, SessionsCheckTheirArguments) {
   EXPECT_THROW(ExchangeServer({0, 1, "127.0.0.1"}), Error);
   EXPECT_THROW(ExchangeServer({kMaxNodes + 1, 1, "127.0.0.1"}), Error);
   EXPECT_THROW(ExchangeServer({2, 1, "203.0.113.1"}), Error) << "no address of this machine";
+  for (const char* all : {"0.0.0.0", "::"})
+    EXPECT_THROW(ExchangeServer({2, 1, all}), Error) << "every network";
 }
 
 }  // namespace

@@ -54,11 +54,16 @@ Node::~Node() {
 void Node::kill() {
   if (killed_.exchange(true)) return;
   device_->kill();
-  ::shutdown(events_.descriptor(), SHUT_RDWR);  // the controller learns of it as of a dead process
+  events_.shut_down();  // the controller learns of it as of a dead process
 }
 
 void Node::on_slow_turn() {
   if (is_killed()) throw NodeKilled{};
+  if (abandoned_.load(std::memory_order_acquire)) {
+    throw Error(ErrorCode::kUnavailable,
+                "verbs: the controller of this run is gone: its process has ended, or the network "
+                "to it is down");
+  }
   if (stop_.load(std::memory_order_acquire)) throw Error(ErrorCode::kUnavailable, "stopped");
 }
 
@@ -74,11 +79,18 @@ void Node::listen() {
   while (!ending_.load(std::memory_order_acquire)) {
     if (::poll(queries, 3, -1) <= 0) continue;
     if (queries[1].revents != 0) device_->take_events();
+    if ((queries[1].revents & (POLLERR | POLLHUP | POLLNVAL)) != 0)
+      queries[1].fd = -1;  // it is gone
     if (queries[2].revents == 0) continue;
-    // A message is a stop; an end is the controller's, and stops too. Killed: nobody is meant.
+    // A message is a stop; an end is the controller's. Killed: nobody is meant.
     Bytes message;
-    if (!receive_message(events_, &message)) queries[2].fd = -1;
-    if (!is_killed()) stop();
+    const bool told = events_.receive(&message);
+    if (!told) queries[2].fd = -1;
+    if (is_killed()) continue;
+    if (told)
+      stop();
+    else
+      abandoned_.store(true, std::memory_order_release);
   }
 }
 

@@ -73,11 +73,11 @@ class Node final : public ThreadHost {
   Welcome welcome_;
   mutable std::atomic<int> own_running_{0};
   int cores_ = 1;
-  std::atomic<bool> stop_{false}, killed_{false}, ending_{false};
+  std::atomic<bool> stop_{false}, killed_{false}, ending_{false}, abandoned_{false};
   std::unique_ptr<VerbsRendezvous> rendezvous_;
   std::unique_ptr<ThreadEnv> env_;
   std::unique_ptr<NodeDevice> device_;
-  Socket events_;
+  Link events_;
   int wake_ = -1;
   std::thread listener_;
 };

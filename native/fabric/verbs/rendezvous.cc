@@ -20,15 +20,17 @@ constexpr Time kLongestPause =
 
 }  // namespace
 
-Socket attach(const std::string& session_name, NodeId node, std::uint32_t nodes,
-              const std::string& token, Channel channel, Welcome* welcome) {
-  Socket socket = connect_to(session_name);
+Link attach(const std::string& session_name, NodeId node, std::uint32_t nodes,
+            const std::string& token, Channel channel, Welcome* welcome) {
+  Link link;
+  link.connect(connect_to(session_name), token);
   Writer hello(MessageKind::kHello);
-  hello.put(kHelloMagic).put_text(token).put(node).put(nodes).put(channel).put_text(boot_id());
+  hello.put(node).put(nodes).put(channel).put_text(boot_id());
   Bytes message;
-  if (!send_message(socket, hello.bytes()) || !receive_message(socket, &message)) {
+  if (!link.send(hello.bytes()) || !link.receive(&message, kSilence)) {
     throw Error(ErrorCode::kUnavailable,
-                "verbs: session " + session_name + " hung up; has its controller ended?");
+                "verbs: session " + session_name +
+                    " hung up: the token is not this session's, or its controller has ended");
   }
   Reader reader(message);
   if (reader.get<MessageKind>() != MessageKind::kWelcome) throw_failure(reader);
@@ -38,14 +40,20 @@ Socket attach(const std::string& session_name, NodeId node, std::uint32_t nodes,
   if (!same_machine) welcome->clock = Clock::calibrate();
   welcome->incarnation = reader.get<std::uint32_t>();
   welcome->neighbours = reader.get<std::uint32_t>();
-  return socket;
+  return link;
 }
 
-Bytes VerbsRendezvous::call(const Bytes& request) {
+// The controller answers at once; when it does not, its answer could come at any time later, so the
+// connection is of no more use.
+Bytes VerbsRendezvous::call(const Bytes& request, Time patience) {
   const std::lock_guard lock(mutex_);
   Bytes reply;
-  if (!calls_.is_open() || !send_message(calls_, request) || !receive_message(calls_, &reply)) {
-    throw Error(ErrorCode::kUnavailable, "rendezvous: the controller of this run is gone");
+  if (!calls_.is_open() || !calls_.send(request) || !calls_.receive(&reply, patience)) {
+    calls_.close();
+    throw Error(
+        ErrorCode::kUnavailable,
+        "rendezvous: the controller of this run is gone, or does not answer; is its process "
+        "running, and the network between us up?");
   }
   return reply;
 }
@@ -57,7 +65,8 @@ void VerbsRendezvous::publish(std::string_view key, std::span<const std::byte> v
                     std::to_string(value.size()) + " bytes; 1 to " + std::to_string(kMaxKey) +
                     " and at most " + std::to_string(kMaxValue) + " are allowed");
   }
-  const Bytes reply = call(Writer(MessageKind::kPublish).put_text(key).put_bytes(value).bytes());
+  const Bytes reply =
+      call(Writer(MessageKind::kPublish).put_text(key).put_bytes(value).bytes(), kSilence);
   Reader reader(reply);
   if (reader.get<MessageKind>() != MessageKind::kDone) throw_failure(reader);
 }
@@ -68,7 +77,8 @@ std::vector<std::byte> VerbsRendezvous::await(std::string_view key, Time deadlin
   Time gone_since = kForever;
   for (Time pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     node_.on_slow_turn();
-    const Bytes reply = call(request);
+    const Time left = std::max(deadline - env.now(), kGrace);
+    const Bytes reply = call(request, std::min(left, kSilence));
     Reader reader(reply);
     if (reader.get<MessageKind>() == MessageKind::kValue) {
       const auto value = reader.get_bytes();
@@ -92,7 +102,7 @@ std::vector<std::byte> VerbsRendezvous::await(std::string_view key, Time deadlin
 
 void VerbsRendezvous::leave() {
   try {
-    call(Writer(MessageKind::kLeave).bytes());
+    call(Writer(MessageKind::kLeave).bytes(), kSecond);
   } catch (const Error&) {  // the controller went first: nobody is left to tell
   }
   const std::lock_guard lock(mutex_);

@@ -11,14 +11,14 @@ class Node;
 
 /// Opens a connection of `channel` and introduces the node. Throws Error as VerbsNode's constructor
 /// does.
-Socket attach(const std::string& session_name, NodeId node, std::uint32_t nodes,
-              const std::string& token, Channel channel, Welcome* welcome);
+Link attach(const std::string& session_name, NodeId node, std::uint32_t nodes,
+            const std::string& token, Channel channel, Welcome* welcome);
 
 class VerbsRendezvous final : public Rendezvous {
  public:
-  VerbsRendezvous(Node& node, Socket calls) : node_(node), calls_(std::move(calls)) {}
+  VerbsRendezvous(Node& node, Link calls) : node_(node), calls_(std::move(calls)) {}
   /// Also throws Error(kExhausted) when the controller's table is full, Error(kUnavailable) when
-  /// the controller is gone.
+  /// the controller is gone or has been silent for kSilence.
   void publish(std::string_view key, std::span<const std::byte> value) override;
   /// Also throws Error(kUnavailable), naming them, when nodes have ended and nobody published `key`
   /// for half a second since.
@@ -27,10 +27,10 @@ class VerbsRendezvous final : public Rendezvous {
   void leave();
 
  private:
-  Bytes call(const Bytes& request);
+  Bytes call(const Bytes& request, Time patience);
   Node& node_;
   std::mutex mutex_;
-  Socket calls_;
+  Link calls_;
 };
 
 }  // namespace pyrdma::fabric::verbs

@@ -3,10 +3,14 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <fstream>
 #include <memory>
 
@@ -32,9 +36,42 @@ Addresses resolve(const std::string& address, const std::string& port) {
   return {found, &::freeaddrinfo};
 }
 
+void set(const Socket& socket, int level, int option, int value) {
+  ::setsockopt(socket.descriptor(), level, option, &value, sizeof value);
+}
+
 void tune(const Socket& socket) {
-  const int one = 1;
-  ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  constexpr int kProbes = 3, kBetween = 2;  // seconds
+  constexpr int kSeconds = static_cast<int>(kSilence / kSecond);
+  set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, kSeconds - kProbes * kBetween);
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, kBetween);
+  set(socket, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kSeconds * 1000);
+}
+
+using Clock = std::chrono::steady_clock;
+constexpr Clock::time_point kNever = Clock::time_point::max();
+
+Clock::time_point after(Time patience) {
+  return patience == kNoHurry ? kNever : Clock::now() + std::chrono::nanoseconds(patience);
+}
+
+/// False when nothing can be read before `deadline`.
+bool await_bytes(int descriptor, Clock::time_point deadline) {
+  using std::chrono::milliseconds;
+  for (;;) {
+    int timeout = -1;
+    if (deadline != kNever) {
+      const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+      timeout = static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
+    }
+    pollfd query{descriptor, POLLIN, 0};
+    const int ready = ::poll(&query, 1, timeout);
+    if (ready > 0) return true;
+    if (ready == 0 || errno != EINTR) return false;
+  }
 }
 
 bool send_all(int descriptor, const std::byte* data, std::size_t bytes) {
@@ -48,8 +85,9 @@ bool send_all(int descriptor, const std::byte* data, std::size_t bytes) {
   return true;
 }
 
-bool receive_all(int descriptor, std::byte* data, std::size_t bytes) {
+bool receive_all(int descriptor, std::byte* data, std::size_t bytes, Clock::time_point deadline) {
   while (bytes > 0) {
+    if (deadline != kNever && !await_bytes(descriptor, deadline)) return false;
     const ssize_t got = ::recv(descriptor, data, bytes, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
@@ -57,6 +95,37 @@ bool receive_all(int descriptor, std::byte* data, std::size_t bytes) {
     bytes -= static_cast<std::size_t>(got);
   }
   return true;
+}
+
+bool is_wildcard(const addrinfo& address) {
+  if (address.ai_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(address.ai_addr)->sin_addr.s_addr ==
+           htonl(INADDR_ANY);
+  }
+  return address.ai_family == AF_INET6 &&
+         IN6_IS_ADDR_UNSPECIFIED(
+             &reinterpret_cast<const sockaddr_in6*>(address.ai_addr)->sin6_addr);
+}
+
+constexpr std::uint64_t kMagic = 0x70797264'6d61'7603ULL;
+
+/// What each end says first: that it is of ours and of this version, and a number that it drew.
+struct Opening {
+  std::uint64_t magic = kMagic;
+  Digest drawn{};
+};
+static_assert(sizeof(Opening) == 40);
+
+Opening drawn_opening() {
+  Opening opening;
+  if (::getrandom(opening.drawn.data(), opening.drawn.size(), 0) !=
+      static_cast<ssize_t>(opening.drawn.size()))
+    throw Error(ErrorCode::kUnavailable, "verbs: the system gives no random bytes");
+  return opening;
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
 }
 
 }  // namespace
@@ -67,6 +136,11 @@ void Socket::close() {
 
 Socket listen_on(const std::string& address, std::string* name) {
   const Addresses addresses = resolve(address, "0");
+  if (is_wildcard(*addresses)) {
+    throw Error(ErrorCode::kInvalidArgument, "verbs: address " + address +
+                                                 " means every network of this machine; give the "
+                                                 "one of the experiment");
+  }
   Socket socket(::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
@@ -82,6 +156,12 @@ Socket listen_on(const std::string& address, std::string* name) {
   const std::uint16_t port = ntohs(v6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
                                       : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
   *name = address + ":" + std::to_string(port);
+  return socket;
+}
+
+Socket accept_from(const Socket& listener) {
+  Socket socket(::accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (socket.is_open()) tune(socket);
   return socket;
 }
 
@@ -110,23 +190,67 @@ Writer& Writer::append(std::span<const std::byte> bytes) {
   return *this;
 }
 
-bool send_message(const Socket& socket, const Bytes& message) {
-  const auto length = static_cast<std::uint32_t>(message.size());
-  Bytes framed(sizeof length + message.size());
-  std::memcpy(framed.data(), &length, sizeof length);
-  std::memcpy(framed.data() + sizeof length, message.data(), message.size());
-  return send_all(socket.descriptor(), framed.data(), framed.size());
+bool Link::accept(Socket socket, const std::string& token) {
+  socket_ = std::move(socket);
+  const Opening mine = drawn_opening();
+  Opening theirs;
+  if (!send_all(descriptor(), reinterpret_cast<const std::byte*>(&mine), sizeof mine) ||
+      !receive_all(descriptor(), reinterpret_cast<std::byte*>(&theirs), sizeof theirs, kNever) ||
+      theirs.magic != kMagic) {
+    return false;
+  }
+  key_ = hmac(bytes_of(token), {mine.drawn, theirs.drawn});
+  return true;
 }
 
-bool receive_message(const Socket& socket, Bytes* message) {
+void Link::connect(Socket socket, const std::string& token) {
+  socket_ = std::move(socket);
+  connected_ = true;
+  const Opening mine = drawn_opening();
+  Opening theirs;
+  if (!receive_all(descriptor(), reinterpret_cast<std::byte*>(&theirs), sizeof theirs,
+                   after(kSilence)))
+    throw Error(ErrorCode::kUnavailable, "verbs: the session hung up; has its controller ended?");
+  if (theirs.magic != kMagic) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "verbs: what answers is no controller of this version; install the same pyrdma on "
+                "every machine");
+  }
+  send_all(descriptor(), reinterpret_cast<const std::byte*>(&mine), sizeof mine);
+  key_ = hmac(bytes_of(token), {theirs.drawn, mine.drawn});
+}
+
+Digest Link::tag(bool mine, std::uint64_t number, std::span<const std::byte> message) const {
+  const std::uint8_t from_connected = mine == connected_ ? 1 : 0;
+  return hmac(key_, {std::as_bytes(std::span(&from_connected, 1)),
+                     std::as_bytes(std::span(&number, 1)), message});
+}
+
+bool Link::send(const Bytes& message) {
+  const auto length = static_cast<std::uint32_t>(message.size());
+  const Digest shown = tag(true, sent_++, message);
+  Bytes framed(sizeof length + message.size() + shown.size());
+  std::memcpy(framed.data(), &length, sizeof length);
+  std::memcpy(framed.data() + sizeof length, message.data(), message.size());
+  std::memcpy(framed.data() + sizeof length + message.size(), shown.data(), shown.size());
+  return send_all(descriptor(), framed.data(), framed.size());
+}
+
+bool Link::receive(Bytes* message, Time patience) {
+  const Clock::time_point deadline = after(patience);
   std::uint32_t length = 0;
-  if (!receive_all(socket.descriptor(), reinterpret_cast<std::byte*>(&length), sizeof length) ||
+  Digest shown{};
+  if (!receive_all(descriptor(), reinterpret_cast<std::byte*>(&length), sizeof length, deadline) ||
       length == 0 || length > kMaxMessage) {
     return false;
   }
   message->resize(length);
-  return receive_all(socket.descriptor(), message->data(), length);
+  return receive_all(descriptor(), message->data(), length, deadline) &&
+         receive_all(descriptor(), shown.data(), shown.size(), deadline) &&
+         equal(shown, tag(false, received_++, *message));
 }
+
+void Link::shut_down() const { ::shutdown(descriptor(), SHUT_RDWR); }
 
 std::string boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");

@@ -1,4 +1,5 @@
-// TCP for the set-up exchange: framed messages over blocking sockets, and their encoding.
+// TCP for the set-up exchange: connections, framed messages that show who wrote them, and their
+// encoding.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -8,6 +9,9 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "base/units.h"
+#include "fabric/verbs/hmac.h"
 
 namespace pyrdma::fabric::verbs {
 
@@ -35,8 +39,15 @@ class Socket {
   int descriptor_ = -1;
 };
 
-/// Listens on `address`, any port; sets `name` to `address:port`. Throws Error.
+/// A machine that says nothing for so long, not even by its kernel, is gone: its power or the wire.
+inline constexpr Time kSilence = 10 * kSecond;
+inline constexpr Time kNoHurry = -1;  // of a receive: for ever, or until the peer is gone
+
+/// Listens on `address`, any port; sets `name` to `address:port`. Throws Error, also for an address
+/// that means all networks.
 Socket listen_on(const std::string& address, std::string* name);
+/// The next who connects; not open when nobody is there any more.
+Socket accept_from(const Socket& listener);
 /// Connects to `name`. Throws Error(kUnavailable).
 Socket connect_to(const std::string& name);
 
@@ -110,10 +121,39 @@ class Reader {
   bool good_ = true;
 };
 
-/// Sends one framed message. False when the peer is gone.
-bool send_message(const Socket& socket, const Bytes& message);
-/// Receives one. False when the peer is gone or sends nonsense.
-bool receive_message(const Socket& socket, Bytes* message);
+/// A connection of two that know the run's token, which never goes over it. Each message is its
+/// length, its bytes, and their HMAC-SHA256 with direction and number under a key of this
+/// connection alone, made of the token and what both ends drew. So what a stranger says, alters,
+/// repeats or leaves out ends the connection; what is said can be read by who sees the wire. One
+/// thread at a time sends, one receives.
+class Link {
+ public:
+  Link() = default;
+  /// The end that was connected to. False when the peer is gone or is not of ours.
+  bool accept(Socket socket, const std::string& token);
+  /// The end that connects. Throws Error(kInvalidArgument) when the other was built from another
+  /// version, Error(kUnavailable) when it hangs up.
+  void connect(Socket socket, const std::string& token);
+
+  /// False when the peer is gone.
+  bool send(const Bytes& message);
+  /// False when the peer is gone, sends nonsense, does not know the token, or says nothing for
+  /// `patience`.
+  bool receive(Bytes* message, Time patience = kNoHurry);
+
+  bool is_open() const { return socket_.is_open(); }
+  int descriptor() const { return socket_.descriptor(); }
+  void close() { socket_.close(); }
+  /// Ends it for both; whoever is in send or receive returns.
+  void shut_down() const;
+
+ private:
+  Digest tag(bool mine, std::uint64_t number, std::span<const std::byte> message) const;
+  Socket socket_;
+  Digest key_{};
+  bool connected_ = false;  // not accepted
+  std::uint64_t sent_ = 0, received_ = 0;
+};
 
 /// A string that names this boot of this machine.
 std::string boot_id();
