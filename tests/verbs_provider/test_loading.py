@@ -32,6 +32,16 @@ except rd.Unavailable as error:
 """
 
 
+BUILD = Path(__file__).resolve().parents[2] / "build/release"
+
+INSTEAD = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("pyrdma._core", {path!r})
+sys.modules["pyrdma._core"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["pyrdma._core"])
+"""
+
+
 def python(code: str, libraries: Path) -> str:
     environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
     done = subprocess.run(
@@ -90,6 +100,24 @@ def test_a_symbol_that_is_missing_is_named(tmp_path: Path) -> None:
     said = python(SHM_WORKS, tmp_path)
     assert said.count("libibverbs.so.1 has no symbol ibv_free_device_list") == 2
     assert "IBVERBS_1.1" in said
+
+
+@pytest.mark.skipif(
+    not (BUILD / "CMakeCache.txt").is_file() or shutil.which("cmake") is None,
+    reason="not built here; sh tests/run.sh python builds it",
+)
+def test_a_build_without_the_headers_has_all_but_this_provider(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["cmake", "--build", BUILD, "--target", "without_verbs"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+    [module] = (BUILD / "native/without_verbs").glob("_core*")
+    said = python(INSTEAD.format(path=str(module)) + SHM_WORKS, tmp_path)
+    assert said.count("no provider for real NICs") == 2
+    assert "apt install libibverbs-dev librdmacm-dev" in said
 
 
 def test_without_a_device_it_says_how_to_get_one() -> None:
