@@ -68,7 +68,7 @@ def _run(core: Any, node: Any, message: Message) -> Message:
         columns = core.measure.run_workload(node, message["workload"], parameters)
     except Exception as error:
         return _failure(error, run)
-    plain = {name: list(columns[name]) for name in ("metric", "unit")}
+    plain = {name: list(columns[name]) for name in ("metric", "unit", "notices", "noticed_by")}
     numbers = {name: columns[name].tolist() for name in ("value", "node", "thread")}
     encoded = columns["histograms"]
     histograms = {

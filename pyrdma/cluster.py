@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -19,8 +20,8 @@ from .result import Result, Sample
 __all__ = ["Cluster"]
 
 Columns = Mapping[str, Any]
-"""What nodes measured: lists ``metric``, ``unit``, ``value``, ``node``, ``thread``, and the same of
-``histograms``: ``metric``, ``node``, ``encoded``."""
+"""What nodes measured: lists ``metric``, ``unit``, ``value``, ``node``, ``thread``; the same of
+``histograms``: ``metric``, ``node``, ``encoded``; and the devices' ``notices``, ``noticed_by``."""
 
 Self = TypeVar("Self", bound="Cluster")
 
@@ -175,10 +176,23 @@ class Cluster(ABC):
             A node failed or was killed; it is named, and the cluster is closed.
         Timeout
             The run did not end in time.
+
+        Warns
+        -----
+        RuntimeWarning
+            The device of a node has something to say of what was measured, as that there were no
+            huge pages, or that its port went down.
         """
         parameters = workload.parameters(duration_s)
         limit = timeout_s if timeout_s is not None else 60.0 + 2 * (duration_s or 0.0)
-        return self._result(parameters, self._run(workload.name, parameters, limit))
+        columns = self._run(workload.name, parameters, limit)
+        nodes: dict[str, list[int]] = {}
+        for node, text in zip(columns["noticed_by"], columns["notices"], strict=True):
+            nodes.setdefault(text, []).append(node)
+        for text, noticed_by in nodes.items():
+            where = ", ".join(map(str, noticed_by))
+            warnings.warn(f"node {where}: {text}", RuntimeWarning, stacklevel=2)
+        return self._result(parameters, columns)
 
     def _result(self, parameters: Parameters, columns: Columns) -> Result:
         names = ("node", "thread", "metric", "value", "unit")

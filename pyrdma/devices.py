@@ -68,6 +68,7 @@ class Entry:
     mtu: int
     gid: str
     firmware: str
+    problem: str
 
 
 def problem() -> str:

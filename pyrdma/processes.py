@@ -404,7 +404,7 @@ def _rebuild(number: int, message: Mapping[str, Any]) -> Error:
 
 def _merge(answers: Sequence[Mapping[str, Any]]) -> Columns:
     """Append the nodes' columns to each other, in order."""
-    names = ("metric", "unit", "value", "node", "thread")
+    names = ("metric", "unit", "value", "node", "thread", "notices", "noticed_by")
     merged: dict[str, Any] = {name: [v for a in answers for v in a[name]] for name in names}
     found = [answer["histograms"] for answer in answers]
     merged["histograms"] = {

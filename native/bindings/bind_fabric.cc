@@ -24,13 +24,13 @@ py::dict capabilities_of(const PyDevice& self) {
   const fabric::Capabilities c =
       self.session->call([&] { return self.session->env(self.node).device().capabilities(); });
   using namespace py::literals;
-  return py::dict("rc"_a = c.rc, "uc"_a = c.uc, "ud"_a = c.ud, "dc"_a = c.dc,
-                  "atomics"_a = c.atomics, "srq"_a = c.srq, "device_memory"_a = c.device_memory,
-                  "max_queue_entries"_a = c.max_queue_entries, "max_sges"_a = c.max_sges,
-                  "max_inline"_a = c.max_inline,
-                  "max_outstanding_reads"_a = c.max_outstanding_reads,
-                  "max_datagram"_a = c.max_datagram, "max_message"_a = c.max_message,
-                  "device_memory_bytes"_a = c.device_memory_bytes);
+  return py::dict(
+      "rc"_a = c.rc, "uc"_a = c.uc, "ud"_a = c.ud, "dc"_a = c.dc, "atomics"_a = c.atomics,
+      "srq"_a = c.srq, "device_memory"_a = c.device_memory,
+      "max_queue_entries"_a = c.max_queue_entries, "max_completions"_a = c.max_completions,
+      "max_sges"_a = c.max_sges, "max_inline"_a = c.max_inline,
+      "max_outstanding_reads"_a = c.max_outstanding_reads, "max_datagram"_a = c.max_datagram,
+      "max_message"_a = c.max_message, "device_memory_bytes"_a = c.device_memory_bytes);
 }
 
 std::shared_ptr<PyRegion> allocate(const DomainPtr& self, std::size_t bytes, std::uint32_t access,

@@ -2,9 +2,11 @@
 #include <pybind11/stl.h>
 
 #include <map>
+#include <optional>
 
 #include "bindings/bind.h"
 #include "bindings/session.h"
+#include "fabric/fabric.h"
 #include "measure/workload.h"
 #include "measure/zipf.h"
 
@@ -70,6 +72,29 @@ py::dict to_columns(const std::map<NodeId, measure::Recorder>& recorders) {
                                             "encoded"_a = encoded));
 }
 
+struct Notices {
+  std::vector<NodeId> nodes;
+  std::vector<std::string> texts;
+
+  explicit Notices(World& world) {
+    for (const NodeId node : world.local_nodes()) {
+      for (std::string& text : world.env(node).device().notices()) {
+        nodes.push_back(node);
+        texts.push_back(std::move(text));
+      }
+    }
+  }
+};
+
+/// The error, with what the devices have to say: a port that went down explains it.
+Error with_notices(const Error& error, World& world) {
+  const Notices notices(world);
+  std::string what = error.what();
+  for (std::size_t i = 0; i < notices.texts.size(); ++i)
+    what += "; at node " + std::to_string(notices.nodes[i]) + ": " + notices.texts[i];
+  return {error.code(), what, error.definite()};
+}
+
 py::dict run_workload(Session& session, const std::string& name, const py::dict& given) {
   const measure::ParamMap values = read_params(given);
   const auto probe = measure::make_workload(name);
@@ -78,15 +103,24 @@ py::dict run_workload(Session& session, const std::string& name, const py::dict&
   const measure::Params params = measure::Params::resolve(probe->parameters(), with_run, name);
   std::map<NodeId, measure::Recorder> recorders;
   std::map<NodeId, std::unique_ptr<measure::Workload>> workloads;
+  std::optional<Notices> notices;
   session.run_interruptibly([&](World& world) {
     for (const NodeId node : world.local_nodes()) {
       recorders[node];
       workloads[node] = measure::make_workload(name);
     }
-    world.run(
-        [&](Env& env) { workloads.at(env.node())->run(env, params, recorders.at(env.node())); });
+    try {
+      world.run(
+          [&](Env& env) { workloads.at(env.node())->run(env, params, recorders.at(env.node())); });
+    } catch (const Error& error) {
+      throw with_notices(error, world);
+    }
+    notices.emplace(world);
   });
-  return to_columns(recorders);
+  py::dict columns = to_columns(recorders);
+  columns["notices"] = notices->texts;
+  columns["noticed_by"] = notices->nodes;
+  return columns;
 }
 
 py::object to_python(const measure::ParamValue& value) {

@@ -39,7 +39,8 @@ py::dict to_dict(const verbs::Candidate& c) {
   return py::dict("device"_a = c.device, "firmware"_a = c.firmware, "port"_a = c.port,
                   "active"_a = c.active, "gid_index"_a = c.gid_index,
                   "type"_a = verbs::to_string(c.type), "gid"_a = c.gid, "address"_a = c.address,
-                  "interface"_a = c.interface, "login"_a = c.login, "mtu"_a = c.mtu);
+                  "interface"_a = c.interface, "login"_a = c.login, "mtu"_a = c.mtu,
+                  "problem"_a = c.problem);
 }
 
 /// A connection made by librdmacm, with the queue pair that it leads to.

@@ -192,6 +192,8 @@ class Device {
   /// driver-initialisation time, once.
   virtual void open() = 0;
   virtual Rendezvous& rendezvous() = 0;
+  /// What whoever measures should know: each text once, in words, with the remedy. Any thread.
+  virtual std::vector<std::string> notices() { return {}; }
 
   // Control path. Each blocks for the time that the NIC and driver take, and throws Error on
   // failure.

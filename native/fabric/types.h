@@ -141,13 +141,17 @@ struct PostResult {
 struct Capabilities {
   bool rc = true, uc = false, ud = false, dc = false;
   bool atomics = false, srq = false, device_memory = false, register_own_memory = false;
-  std::uint32_t max_queue_entries = 0;  // send, receive and completion queues
+  std::uint32_t max_queue_entries = 0;  // of a send, receive or shared receive queue
+  std::uint32_t max_completions = 0;    // of a completion queue
   std::uint32_t max_sges = 0;
   std::uint32_t max_inline = 0;             // bytes
   std::uint32_t max_outstanding_reads = 0;  // reads and atomics in flight per queue pair
   std::uint32_t max_datagram = 0;           // bytes of UD payload (the MTU)
   std::uint64_t max_message = 0;            // bytes
   std::uint64_t device_memory_bytes = 0;
+  /// QpOptions::timeout_us below it may be taken for this. Mellanox's firmware is said to lengthen
+  /// short times to about half a second on some NICs.
+  std::uint32_t least_timeout_us = 0;
 };
 
 /// What a peer must know to connect to a queue pair or to address it. Plain data: it travels out of
@@ -159,7 +163,7 @@ struct QpAddress {
   std::uint32_t qkey = 0;     // UD; for a DC target: its access key
   std::uint8_t gid[16] = {};  // verbs: the port's GID; elsewhere zero
   std::uint16_t lid = 0;
-  std::uint16_t reserved = 0;
+  std::uint16_t path = 0;  // verbs: what both ends must agree on
 };
 
 /// What a peer must know to read or write a region. Plain data.

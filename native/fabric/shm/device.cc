@@ -119,7 +119,7 @@ ShmDevice::ShmDevice(Node& node)
       memory_(node.control(), node.mappings()),
       released_(new std::atomic<std::uint64_t>[kQpSlots]()) {
   capabilities_.uc = capabilities_.ud = capabilities_.atomics = capabilities_.srq = true;
-  capabilities_.max_queue_entries = kMaxQueueEntries;
+  capabilities_.max_queue_entries = capabilities_.max_completions = kMaxQueueEntries;
   capabilities_.max_sges = kMaxSges;
   capabilities_.max_inline = kMaxInline;
   capabilities_.max_outstanding_reads = kMaxQueueEntries;  // each is done when post returns

@@ -120,7 +120,7 @@ SimDevice::SimDevice(Nic& nic, RendezvousTable& table)
   capabilities_.dc = profile.nic_has_dc != 0;
   capabilities_.device_memory = profile.nic_device_memory_bytes > 0;
   capabilities_.register_own_memory = true;
-  capabilities_.max_queue_entries = 1 << 16;
+  capabilities_.max_queue_entries = capabilities_.max_completions = 1 << 16;
   capabilities_.max_sges = 16;
   capabilities_.max_inline = static_cast<std::uint32_t>(profile.nic_max_inline_bytes);
   capabilities_.max_outstanding_reads =
@@ -190,7 +190,7 @@ std::unique_ptr<MemoryRegion> SimDevice::allocate_device_memory(ProtectionDomain
 }
 
 std::unique_ptr<CompletionQueue> SimDevice::create_completion_queue(std::uint32_t entries) {
-  check_entries("completion queue length", entries, capabilities_.max_queue_entries);
+  check_entries("completion queue length", entries, capabilities_.max_completions);
   const SimProfile& profile = nic_.fabric().profile;
   nic_.control_path(profile.control_create_cq_us, profile.control_create_cq_nic_us);
   return std::make_unique<SimCompletionQueue>(nic_, entries);

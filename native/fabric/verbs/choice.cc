@@ -16,13 +16,18 @@ int rank(const Candidate& candidate) {
   if (candidate.type == GidType::kRoceV2) {
     return is_ipv4(candidate) ? 0 : is_link_local(candidate) ? 3 : 1;
   }
-  return candidate.type == GidType::kInfiniBand ? 2 : 4;
+  if (candidate.type == GidType::kInfiniBand) return 2;
+  return is_ipv4(candidate) ? 4 : 5;
 }
 
 std::string describe(const Candidate& c) {
+  if (!c.problem.empty()) return c.device + " (" + c.problem + ")";
+  const char* down = c.type == GidType::kInfiniBand
+                         ? ", port down, or no subnet manager runs (opensm)"
+                         : ", port down";
   return c.device + " port " + std::to_string(c.port) + " GID " + std::to_string(c.gid_index) +
          " (" + to_string(c.type) + (c.address.empty() ? "" : ", " + c.address) +
-         (c.interface.empty() ? "" : ", " + c.interface) + (c.active ? "" : ", port down") +
+         (c.interface.empty() ? "" : ", " + c.interface) + (c.active ? "" : down) +
          (c.login ? ", login network" : "") + ")";
 }
 
@@ -74,6 +79,7 @@ Choice choose(const std::vector<Candidate>& candidates, const Wish& wish) {
   const Candidate* best = nullptr;
   for (const Candidate& candidate : candidates) {
     const bool named = !wish.device.empty();
+    if (!candidate.problem.empty()) continue;
     if (!fits(candidate, wish) || !candidate.active || (candidate.login && !named)) continue;
     if (best == nullptr || rank(candidate) < rank(*best)) best = &candidate;
   }
@@ -83,6 +89,7 @@ Choice choose(const std::vector<Candidate>& candidates, const Wish& wish) {
   choice.port = best->port;
   choice.gid_index = best->gid_index;
   choice.address = best->address;
+  choice.type = best->type;
   choice.reason = describe(*best) + ", chosen for" + describe(wish);
   return choice;
 }

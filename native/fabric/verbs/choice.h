@@ -29,8 +29,9 @@ struct Candidate {
   std::string gid;        // as an IPv6 address
   std::string address;    // IPv4 where the GID stands for one, else `gid` on Ethernet, else empty
   std::string interface;  // network interface, where there is one
-  bool login = false;     // its interface carries the default route
+  bool login = false;     // a default route leads over its port
   std::uint32_t mtu = 0;  // bytes of the fabric's packets
+  std::string problem;    // why a device cannot be used, which then has this one entry
 };
 
 struct Choice {
@@ -38,6 +39,7 @@ struct Choice {
   int port = 1;
   int gid_index = 0;
   std::string address;
+  GidType type = GidType::kInfiniBand;
   std::string reason;  // in words
 };
 
@@ -45,9 +47,10 @@ struct Choice {
 /// libibverbs is not.
 std::vector<Candidate> find_candidates();
 
-/// The best candidate: RoCEv2 over IPv4, then over a routable IPv6, then InfiniBand, then what is
-/// left; by an address, the entry that has it. A device on the login network is taken only when
-/// named. Throws Error(kUnavailable) with what is there and why it does not do.
+/// The best candidate: RoCEv2 over IPv4, then over a routable IPv6, then InfiniBand, then RoCEv2
+/// link-local, then RoCEv1, over IPv4 first; by an address, the entry that has it. A device on the
+/// login network is taken only when named. Throws Error(kUnavailable) with what is there and why it
+/// does not do.
 Choice choose(const std::vector<Candidate>& candidates, const Wish& wish);
 
 /// Why no device can be opened here, as far as the build and the libraries are concerned; empty

@@ -98,5 +98,27 @@ TEST(VerbsChoice, InfiniBandNeedsNoAddress) {
   EXPECT_EQ(choose({port}, {}).device, "mlx4_0");
 }
 
+TEST(VerbsChoice, OfRoceV1TakesThatOverIpv4) {
+  std::vector<Candidate> v1;
+  for (const Candidate& candidate : two_nics()) {
+    if (candidate.type == GidType::kRoceV1 && !candidate.login) v1.push_back(candidate);
+  }
+  const Choice choice = choose(v1, {});
+  EXPECT_EQ(choice.gid_index, 2);
+  EXPECT_EQ(choice.type, GidType::kRoceV1);
+}
+
+TEST(VerbsChoice, ADeviceThatCannotBeUsedIsNamedWithTheReason) {
+  Candidate broken;
+  broken.device = "mlx5_0";
+  broken.problem = "cannot be opened: Permission denied";
+  const std::string said = refusal({broken}, {});
+  EXPECT_NE(said.find("mlx5_0 (cannot be opened: Permission denied)"), std::string::npos) << said;
+  EXPECT_EQ(said.find("modprobe rdma_rxe"), std::string::npos) << "there is a device";
+  Wish by_name;
+  by_name.device = "mlx5_0";
+  EXPECT_NE(refusal({broken}, by_name), "chosen");
+}
+
 }  // namespace
 }  // namespace pyrdma::fabric::verbs

@@ -63,7 +63,7 @@ class Soak final : public Workload {
     fabric::Device& device = env.device();
     shared.pd = device.create_protection_domain();
     shared.completions = device.create_completion_queue(
-        std::min(env.nodes() * Link::kOutstanding, device.capabilities().max_queue_entries));
+        std::min(env.nodes() * Link::kOutstanding, device.capabilities().max_completions));
     shared.region = device.allocate(*shared.pd, env.nodes() * Link::room(shared.bytes));
     shared.publish("hello/" + name_of(env.node(), env.incarnation()), shared.region->remote());
     // So that a killed process leaves a file behind, which somebody must clear away.

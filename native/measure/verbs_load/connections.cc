@@ -95,12 +95,12 @@ void Connections::make_receivers() {
   if (!load_.two_sided() || !load_.is_server(env_.node()) || load_.measure == Measure::kPingPong)
     return;
   receivers_.resize(load_.server_threads);
-  const std::uint32_t most = device_.capabilities().max_queue_entries;
+  const fabric::Capabilities& can = device_.capabilities();
   const std::size_t inlets = load_.connected() ? links_.size() / receivers_.size() + 1 : 1;
   for (Receiver& receiver : receivers_) {
     const std::uint32_t wanted = std::clamp<std::uint32_t>(8 * load_.depth, 64, kMostReceives);
-    receiver.depth = std::max<std::uint32_t>(
-        1, std::min<std::uint32_t>(wanted, static_cast<std::uint32_t>(most / inlets)));
+    const auto share = static_cast<std::uint32_t>(can.max_completions / inlets);
+    receiver.depth = std::clamp(std::min(wanted, share), 1U, can.max_queue_entries);
     receiver.local = device_.allocate(*pd_, load_.stride() + fabric::kGrhBytes);
     receiver.cq =
         device_.create_completion_queue(receiver.depth * static_cast<std::uint32_t>(inlets));

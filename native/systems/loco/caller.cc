@@ -156,10 +156,11 @@ std::vector<NodeId> Caller::silent_peers() {
     keys.push_back(post(peer, {&request, 1}));
   }
   const fabric::QpOptions defaults;
+  const std::uint32_t attempt_us =
+      std::max(manager_.options().timeout_us, env_.device().capabilities().least_timeout_us);
   // A dead peer's connection reports it by itself; this is for threads that do not get a core.
   const Time deadline =
-      env_.now() + kSecond +
-      Time{manager_.options().timeout_us} * kMicrosecond * (defaults.retry_count + 1);
+      env_.now() + kSecond + Time{attempt_us} * kMicrosecond * (defaults.retry_count + 1);
   env_.poll_until(
       [&] {
         env_.charge(Cost::kPredicate);

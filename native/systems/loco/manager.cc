@@ -70,7 +70,7 @@ void Manager::make_queues() {
   const std::uint64_t peers = nodes();
   const std::uint64_t entries =
       std::uint64_t{options_.callers} * options_.max_in_flight + peers * 2 * Control::kSlots;
-  const std::uint32_t most = env_.device().capabilities().max_queue_entries;
+  const std::uint32_t most = env_.device().capabilities().max_completions;
   if (entries > most) {
     throw Error(ErrorCode::kInvalidArgument,
                 "one completion queue for " + std::to_string(options_.callers) + " callers with " +

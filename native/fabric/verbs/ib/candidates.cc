@@ -1,14 +1,16 @@
 // What RDMA devices are here: libibverbs for the tables, sysfs for the interfaces behind them.
 #include <arpa/inet.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include "base/error.h"
 #include "fabric/verbs/choice.h"
 #include "fabric/verbs/ib/library.h"
 #include "fabric/verbs/ib/translate.h"
+#include "fabric/verbs/interfaces.h"
 
 namespace pyrdma::fabric::verbs {
 namespace {
@@ -18,19 +20,6 @@ std::string read_line(const std::string& path) {
   std::string line;
   std::getline(file, line);
   return line;
-}
-
-/// The interface of the default route: people are logged in through it.
-std::string login_interface() {
-  std::ifstream routes("/proc/net/route");
-  std::string line;
-  std::getline(routes, line);  // heads
-  while (std::getline(routes, line)) {
-    std::istringstream fields(line);
-    std::string interface, destination;
-    if (fields >> interface >> destination && destination == "00000000") return interface;
-  }
-  return "";
 }
 
 std::string to_text(const ibv_gid& gid) {
@@ -75,7 +64,7 @@ bool read_gid(ibv_context* context, std::uint8_t port, int index, const std::str
   return std::memcmp(gid->raw, kNone, sizeof kNone) != 0;
 }
 
-void add_port(ibv_context* context, Candidate found, const std::string& login,
+void add_port(ibv_context* context, Candidate found, const std::set<std::string>& login,
               std::vector<Candidate>* all) {
   ibv_port_attr port{};
   if (Library::get().query_port(context, static_cast<std::uint8_t>(found.port),
@@ -86,6 +75,13 @@ void add_port(ibv_context* context, Candidate found, const std::string& login,
   found.mtu = bytes_of(port.active_mtu);
   const std::string sysfs =
       "/sys/class/infiniband/" + found.device + "/ports/" + std::to_string(found.port);
+  std::string ipoib, ipoib_address;
+  if (port.link_layer == IBV_LINK_LAYER_INFINIBAND) {
+    ipoib = ipoib_interface(found.device, found.port);
+    const std::vector<std::string> addresses = addresses_of(ipoib);
+    if (!addresses.empty()) ipoib_address = addresses.front();
+  }
+  const std::size_t first = all->size();
   for (int index = 0; index < port.gid_tbl_len; ++index) {
     ibv_gid gid{};
     if (!read_gid(context, static_cast<std::uint8_t>(found.port), index, sysfs,
@@ -94,11 +90,27 @@ void add_port(ibv_context* context, Candidate found, const std::string& login,
     }
     found.gid_index = index;
     found.gid = to_text(gid);
-    found.address = address_of(gid, found.type);
-    found.interface = read_line(sysfs + "/gid_attrs/ndevs/" + std::to_string(index));
-    found.login = !login.empty() && found.interface == login;
+    if (found.type == GidType::kInfiniBand) {
+      found.address = ipoib_address;
+      found.interface = ipoib;
+    } else {
+      found.address = address_of(gid, found.type);
+      found.interface = read_line(sysfs + "/gid_attrs/ndevs/" + std::to_string(index));
+    }
     all->push_back(found);
   }
+  // One interface of the login is enough: its VLANs, say, share the port.
+  const auto begin = all->begin() + static_cast<std::ptrdiff_t>(first);
+  const bool is_login = std::any_of(
+      begin, all->end(), [&](const Candidate& c) { return login.count(c.interface) != 0; });
+  for (auto entry = begin; entry != all->end(); ++entry) entry->login = is_login;
+}
+
+Candidate unusable(const std::string& device, const std::string& problem) {
+  Candidate candidate;
+  candidate.device = device;
+  candidate.problem = problem;
+  return candidate;
 }
 
 }  // namespace
@@ -107,17 +119,28 @@ std::string provider_problem() { return library_problem(); }
 
 std::vector<Candidate> find_candidates() {
   const Library& ib = Library::get();
-  const std::string login = login_interface();
+  const std::set<std::string> login = login_interfaces();
   std::vector<Candidate> all;
+  std::set<std::string> listed;
   int count = 0;
   ibv_device** devices = (ib.get_device_list)(&count);
   for (int i = 0; i < count; ++i) {
+    const std::string name = ib.get_device_name(devices[i]);
+    listed.insert(name);
+    if (devices[i]->transport_type == IBV_TRANSPORT_IWARP) {
+      all.push_back(unusable(name, "iWARP, which this fabric does not speak"));
+      continue;
+    }
     ibv_context* context = ib.open_device(devices[i]);
-    if (context == nullptr) continue;  // its driver or a right is missing
+    if (context == nullptr) {
+      all.push_back(unusable(name, std::string("cannot be opened: ") + std::strerror(errno) +
+                                       "; may this user read and write /dev/infiniband/uverbs*?"));
+      continue;
+    }
     ibv_device_attr attributes{};
     if (ib.query_device(context, &attributes) == 0) {
       Candidate found;
-      found.device = ib.get_device_name(devices[i]);
+      found.device = name;
       found.firmware = attributes.fw_ver;
       for (found.port = 1; found.port <= attributes.phys_port_cnt; ++found.port)
         add_port(context, found, login, &all);
@@ -125,6 +148,13 @@ std::vector<Candidate> find_candidates() {
     ib.close_device(context);
   }
   if (devices != nullptr) ib.free_device_list(devices);
+  for (const std::string& name : kernel_devices()) {
+    if (listed.count(name) == 0) {
+      all.push_back(unusable(name,
+                             "the kernel has it, libibverbs does not: modprobe ib_uverbs, and apt "
+                             "install ibverbs-providers"));
+    }
+  }
   return all;
 }
 

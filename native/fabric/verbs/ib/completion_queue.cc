@@ -26,6 +26,35 @@ bool VerbsCompletionQueue::overrun() const {
 }
 
 std::size_t VerbsCompletionQueue::poll(std::span<Completion> out) {
+  std::size_t count = 0;
+  if (has_taken_in_.load(std::memory_order_acquire)) [[unlikely]]
+    count = take_over(out);
+  return count + poll_device(out.subspan(count));
+}
+
+std::size_t VerbsCompletionQueue::take_over(std::span<Completion> out) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t count = std::min(out.size(), taken_in_.size());
+  const auto end = taken_in_.begin() + static_cast<std::ptrdiff_t>(count);
+  std::copy(taken_in_.begin(), end, out.begin());
+  taken_in_.erase(taken_in_.begin(), end);
+  has_taken_in_.store(!taken_in_.empty(), std::memory_order_release);
+  return count;
+}
+
+void VerbsCompletionQueue::take_in() {
+  const std::lock_guard lock(mutex_);
+  has_taken_in_.store(true, std::memory_order_release);  // who polls now comes after us
+  std::array<Completion, 64> chunk;
+  for (std::size_t got = chunk.size(); got == chunk.size();) {
+    got = poll_device(chunk);
+    taken_in_.insert(taken_in_.end(), chunk.begin(),
+                     chunk.begin() + static_cast<std::ptrdiff_t>(got));
+  }
+  has_taken_in_.store(!taken_in_.empty(), std::memory_order_release);
+}
+
+std::size_t VerbsCompletionQueue::poll_device(std::span<Completion> out) {
   constexpr std::size_t kChunk = 32;
   std::array<ibv_wc, kChunk> found;
   std::size_t count = 0;
@@ -53,6 +82,10 @@ bool VerbsCompletionQueue::translate(const ibv_wc& from, Completion* to) {
   Completion completion;
   completion.qp_num = from.qp_num;
   completion.status = status_of(from.status, ticket.receive, device_.is_soft_roce());
+  // Soft-RoCE says the same of a port that is down, where NICs find that nobody answers.
+  if (from.status == IBV_WC_LOC_QP_OP_ERR && device_.is_soft_roce() && !device_.is_port_up())
+      [[unlikely]]
+    completion.status = Status::kRetryExceeded;
   completion.vendor_error = from.vendor_err;
   if (!ticket.receive) {
     const Record::Sent& sent = record->sends[ticket.position & record->send_mask];

@@ -1,5 +1,9 @@
 // Completions, with the wr_ids that their tickets stand for.
 #pragma once
+#include <atomic>
+#include <deque>
+#include <mutex>
+
 #include "fabric/fabric.h"
 #include "fabric/verbs/ib/device.h"
 
@@ -14,14 +18,23 @@ class VerbsCompletionQueue final : public CompletionQueue {
   bool overrun() const override;
 
   ibv_cq* cq() const { return cq_; }
+  /// Takes in all that the device has completed, for later polls. Drivers of NICs drop what a queue
+  /// pair that is reset or destroyed has left in the queue, and with it the places of a shared
+  /// receive queue. Any thread.
+  void take_in();
   void mark_overrun() { overrun_.store(true, std::memory_order_release); }
 
  private:
+  std::size_t poll_device(std::span<Completion> out);
+  std::size_t take_over(std::span<Completion> out);
   bool translate(const ibv_wc& from, Completion* to);
 
   VerbsDevice& device_;
   std::uint32_t entries_;
   std::atomic<bool> overrun_{false};
+  std::atomic<bool> has_taken_in_{false};
+  std::mutex mutex_;  // what follows
+  std::deque<Completion> taken_in_;
   ibv_cq* cq_;
 };
 

@@ -19,7 +19,7 @@
 namespace pyrdma::fabric::verbs {
 namespace {
 
-constexpr std::uint32_t kMostEntries = 1U << 20;
+constexpr std::uint32_t kMostEntries = 1U << 22;
 constexpr std::uint32_t kInlineSizes[] = {1024, 512, 256, 192, 128, 64, 32, 0};
 
 ibv_context* open_by_name(const std::string& name) {
@@ -46,8 +46,10 @@ void throw_failed(const std::string& what, int error, const std::string& remedy)
                              ? ErrorCode::kExhausted
                          : error == EINVAL ? ErrorCode::kInvalidArgument
                                            : ErrorCode::kUnavailable;
+  const std::string limited = error == ENOMEM ? locked_memory_remedy() : "";
+  const std::string& advice = limited.empty() ? remedy : limited;
   throw Error(code, "verbs: could not " + what + ": " + std::strerror(error) +
-                        (remedy.empty() ? "" : "; " + remedy));
+                        (advice.empty() ? "" : "; " + advice));
 }
 
 std::unique_ptr<NodeDevice> open_device(Node& node, const Wish& wish) {
@@ -99,13 +101,18 @@ void VerbsDevice::read_capabilities() {
   c.rc = c.uc = c.ud = c.register_own_memory = true;
   c.atomics = attributes_.atomic_cap != IBV_ATOMIC_NONE;
   c.srq = attributes_.max_srq > 0;
-  c.max_queue_entries = std::min(limit(attributes_.max_qp_wr), limit(attributes_.max_cqe));
+  c.max_completions = limit(attributes_.max_cqe);
+  c.max_queue_entries = std::min(limit(attributes_.max_qp_wr), c.max_completions);
   if (c.srq) c.max_queue_entries = std::min(c.max_queue_entries, limit(attributes_.max_srq_wr));
   c.max_sges = limit(attributes_.max_sge);
   if (c.srq) c.max_sges = std::min(c.max_sges, limit(attributes_.max_srq_sge));
   c.max_outstanding_reads =
       std::min({limit(attributes_.max_qp_rd_atom), limit(attributes_.max_qp_init_rd_atom), 255U});
   c.max_datagram = bytes_of(port_.active_mtu);
+  constexpr std::uint32_t kMellanox = 0x2c9;
+  c.least_timeout_us = is_soft_roce()                       ? kSoftRoceTimeoutUs
+                       : attributes_.vendor_id == kMellanox ? 500'000
+                                                            : 0;
   c.max_message = port_.max_msg_sz;
   // Not by ibv_query_device_ex, whose fallback would need its library when this is loaded.
   ibv_device_attr_ex more{};
@@ -131,7 +138,12 @@ void VerbsDevice::probe_inline() {
     attributes.cap = {1, 1, QpOptions{}.max_sges, 1, bytes};
     attributes.qp_type = IBV_QPT_RC;
     ibv_qp* qp = ib.create_qp(domain.pd(), &attributes);
-    if (qp == nullptr) continue;
+    if (qp == nullptr) {
+      const int error = errno;
+      if (error != ENOMEM || locked_memory_remedy().empty()) continue;
+      ib.destroy_cq(cq);
+      throw_failed("create a queue pair", error);
+    }
     capabilities_.max_inline = bytes;
     ib.destroy_qp(qp);
     break;
@@ -188,7 +200,7 @@ std::unique_ptr<MemoryRegion> VerbsDevice::allocate_device_memory(ProtectionDoma
 }
 
 std::unique_ptr<CompletionQueue> VerbsDevice::create_completion_queue(std::uint32_t entries) {
-  check_count("completion queue entries", entries, 1, capabilities_.max_queue_entries);
+  check_count("completion queue entries", entries, 1, capabilities_.max_completions);
   return std::make_unique<VerbsCompletionQueue>(*this, entries);
 }
 
@@ -251,8 +263,19 @@ QpAddress VerbsDevice::address() const {
   address.node = node_.self();
   std::memcpy(address.gid, gid_.raw, sizeof address.gid);
   address.lid = port_.lid;
-  address.reserved = static_cast<std::uint16_t>(port_.active_mtu);
+  address.path = static_cast<std::uint16_t>(kind_of_path() << 8 | port_.active_mtu);
   return address;
+}
+
+bool VerbsDevice::is_port_up() const {
+  ibv_port_attr now{};
+  const int failure =
+      (Library::get().query_port)(context_, port(), reinterpret_cast<_compat_ibv_port_attr*>(&now));
+  return failure == 0 && now.state == IBV_PORT_ACTIVE;
+}
+
+std::uint16_t VerbsDevice::kind_of_path() const {
+  return static_cast<std::uint16_t>(1 + static_cast<int>(choice_.type));
 }
 
 ibv_ah_attr VerbsDevice::route_to(const QpAddress& peer) const {
@@ -261,10 +284,22 @@ ibv_ah_attr VerbsDevice::route_to(const QpAddress& peer) const {
                                                  "; the nodes are 0 to " +
                                                  std::to_string(node_.nodes() - 1));
   }
+  const int theirs = peer.path >> 8;
+  if (theirs != 0 && theirs != kind_of_path()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the peer, node " + std::to_string(peer.node) + ", speaks " +
+                    (theirs > 3 ? "something else" : to_string(static_cast<GidType>(theirs - 1))) +
+                    ", this node " + to_string(choice_.type) + " (" + choice_.reason +
+                    "); name a device and GID of one kind on both, see 'pyrdma devices'");
+  }
   ibv_ah_attr route{};
   route.port_num = port();
   route.dlid = peer.lid;
-  route.is_global = port_.link_layer == IBV_LINK_LAYER_ETHERNET || peer.lid == 0 ? 1 : 0;
+  const bool other_subnet = std::memcmp(peer.gid, gid_.raw, sizeof gid_.global.subnet_prefix) != 0;
+  route.is_global = port_.link_layer == IBV_LINK_LAYER_ETHERNET || peer.lid == 0 || other_subnet ||
+                            (port_.flags & IBV_QPF_GRH_REQUIRED) != 0
+                        ? 1
+                        : 0;
   std::memcpy(route.grh.dgid.raw, peer.gid, sizeof peer.gid);
   route.grh.sgid_index = static_cast<std::uint8_t>(choice_.gid_index);
   route.grh.hop_limit = 64;
@@ -288,6 +323,16 @@ void VerbsDevice::kill() {
   for (Silenceable* queue_pair : queue_pairs_) queue_pair->silence();
 }
 
+void VerbsDevice::note(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  if (std::find(notices_.begin(), notices_.end(), text) == notices_.end()) notices_.push_back(text);
+}
+
+std::vector<std::string> VerbsDevice::notices() {
+  const std::lock_guard lock(mutex_);
+  return notices_;
+}
+
 void VerbsDevice::take_events() {
   const Library& ib = Library::get();
   const std::lock_guard lock(events_mutex_);
@@ -297,6 +342,12 @@ void VerbsDevice::take_events() {
     // The queue is there until its event is acknowledged: destroying it waits for that.
     if (event.event_type == IBV_EVENT_CQ_ERR && event.element.cq->cq_context != nullptr)
       static_cast<VerbsCompletionQueue*>(event.element.cq->cq_context)->mark_overrun();
+    if (event.event_type == IBV_EVENT_PORT_ERR && event.element.port_num == choice_.port) {
+      note("port " + std::to_string(choice_.port) + " of " + choice_.device +
+           " went down; look at its cable and switch, and at 'pyrdma devices'");
+    }
+    if (event.event_type == IBV_EVENT_DEVICE_FATAL)
+      note("device " + choice_.device + " failed and must be opened again; 'dmesg' may say why");
     node_.env().trace().event(node_.env().now(), "verbs_event",
                               ib.event_type_str(event.event_type));
     ib.ack_async_event(&event);

@@ -1,6 +1,5 @@
 // A device opened for one node.
 #pragma once
-#include <atomic>
 #include <mutex>
 #include <set>
 
@@ -18,6 +17,10 @@ class Silenceable {
  protected:
   ~Silenceable() = default;
 };
+
+/// The peer of Soft-RoCE is a kernel thread, which a machine with more to run than CPUs lets wait
+/// for some hundred milliseconds, and no packet is lost meanwhile: seven attempts last two seconds.
+inline constexpr std::uint32_t kSoftRoceTimeoutUs = 1'800'000 / 7;
 
 class VerbsDomain final : public ProtectionDomain {
  public:
@@ -48,6 +51,7 @@ class VerbsDevice final : public NodeDevice {
   const std::string& name() const override { return choice_.device; }
   void open() override {}  // the constructor has done it: capabilities need the context
   Rendezvous& rendezvous() override { return node_.rendezvous(); }
+  std::vector<std::string> notices() override;
 
   std::unique_ptr<ProtectionDomain> create_protection_domain() override;
   std::unique_ptr<MemoryRegion> allocate(ProtectionDomain& pd, std::size_t bytes,
@@ -80,18 +84,19 @@ class VerbsDevice final : public NodeDevice {
   ibv_mtu mtu() const { return port_.active_mtu; }
   /// The kernel's software device, which differs from NICs in the ways that README.md lists.
   bool is_soft_roce() const { return attributes_.vendor_id == 0xffffff; }
+  bool is_port_up() const;
   /// The way to a peer. Throws Error(kInvalidArgument) for a node that the run does not have.
   ibv_ah_attr route_to(const QpAddress& peer) const;
-  /// This node's end, without the numbers of a queue pair.
+  /// This node's end, without the numbers of a queue pair. Its path: the MTU in the low byte, the
+  /// kind of GID above.
   QpAddress address() const;
   void add(Silenceable& queue_pair);
   void remove(Silenceable& queue_pair);
-  /// Counts registered bytes against the limit of locked memory. Throws Error(kExhausted), with the
-  /// remedy, when they cannot be locked.
-  void lock_bytes(std::size_t bytes);
-  void unlock_bytes(std::size_t bytes) { locked_.fetch_sub(bytes); }
+  /// Adds to notices() what is not there yet.
+  void note(const std::string& text);
 
  private:
+  std::uint16_t kind_of_path() const;
   void read_capabilities();
   void probe_inline();
   void check_region(std::size_t bytes, std::uint32_t access) const;
@@ -106,10 +111,10 @@ class VerbsDevice final : public NodeDevice {
   ibv_gid gid_{};
   Capabilities capabilities_;
   RecordTable records_;
-  std::atomic<std::size_t> locked_{0};
   std::mutex events_mutex_;
-  std::mutex mutex_;  // the set
+  std::mutex mutex_;  // what follows
   std::set<Silenceable*> queue_pairs_;
+  std::vector<std::string> notices_;
 };
 
 /// The error of a call of libibverbs that failed: what it was to do, errno in words.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "base/error.h"
 #include "fabric/post_rules.h"
@@ -100,7 +101,7 @@ VerbsDynamicQueuePair::VerbsDynamicQueuePair(VerbsDevice& device, VerbsDomain& d
 
 VerbsDynamicQueuePair::~VerbsDynamicQueuePair() {
   device_.remove(*this);
-  Library::get().destroy_qp(qp_);
+  if (qp_ != nullptr) Library::get().destroy_qp(qp_);
   device_.records().give_back(record_);
 }
 
@@ -115,6 +116,11 @@ QpState VerbsDynamicQueuePair::state() const {
 }
 
 QpAddress VerbsDynamicQueuePair::address() const {
+  if (options_.dc_target && state_.load(std::memory_order_relaxed) != QpState::kReadyToReceive &&
+      state_.load(std::memory_order_relaxed) != QpState::kReadyToSend) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "a DC target has its number while it is ready to receive; connect() it first");
+  }
   QpAddress address = device_.address();
   address.qp_num = qp_->qp_num;
   address.qkey = options_.qkey;
@@ -134,6 +140,14 @@ void VerbsDynamicQueuePair::change(ibv_qp_attr& attributes, unsigned mask) {
 void VerbsDynamicQueuePair::modify(QpState next, const QpAddress* /*peer*/) {
   check_transition(state(), next);
   const bool target = options_.dc_target;
+  if (target && next == QpState::kError) {
+    end_target();
+    return;
+  }
+  if (qp_ == nullptr) {
+    throw Error(ErrorCode::kUnavailable,
+                "verbs: a DC target that was stopped does not start again; make a new one");
+  }
   ibv_qp_attr attributes{};
   attributes.qp_state = state_to(next);
   unsigned mask = IBV_QP_STATE;
@@ -168,7 +182,17 @@ void VerbsDynamicQueuePair::modify(QpState next, const QpAddress* /*peer*/) {
   state_.store(next, std::memory_order_release);
 }
 
+// The kernel knows no way of a target to ERROR or RESET: it is destroyed.
+void VerbsDynamicQueuePair::end_target() {
+  if (qp_ != nullptr) Library::get().destroy_qp(std::exchange(qp_, nullptr));
+  state_.store(QpState::kError, std::memory_order_release);
+}
+
 void VerbsDynamicQueuePair::silence() {
+  if (options_.dc_target) {
+    end_target();
+    return;
+  }
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
   if (Library::get().modify_qp(qp_, &attributes, IBV_QP_STATE) == 0)

@@ -26,7 +26,7 @@ class VerbsDynamicQueuePair final : public QueuePair, public Silenceable {
 
   Transport transport() const override { return Transport::kDc; }
   /// Of a target: its number once it is ready.
-  std::uint32_t qp_num() const override { return qp_->qp_num; }
+  std::uint32_t qp_num() const override { return qp_ != nullptr ? qp_->qp_num : 0; }
   QpState state() const override;
   QpAddress address() const override;
   PostResult post(std::span<const WorkRequest> requests) override;
@@ -36,6 +36,7 @@ class VerbsDynamicQueuePair final : public QueuePair, public Silenceable {
 
  private:
   void start(const WorkRequest& request);
+  void end_target();
   void change(ibv_qp_attr& attributes, unsigned mask);
 
   VerbsDevice& device_;

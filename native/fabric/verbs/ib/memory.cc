@@ -18,42 +18,67 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr int kIpcLock = 14;  // CAP_IPC_LOCK
 
-/// Whether the limit of locked memory does not apply.
-bool may_lock_anything() {
+/// Of this process, by the kernel's own account.
+struct Locked {
+  std::uint64_t pinned = 0;  // bytes that devices hold in memory
+  bool without_limit = false;
+};
+
+Locked locked_now() {
+  Locked now;
   std::ifstream status("/proc/self/status");
   std::string name;
   while (status >> name) {
     if (name == "CapEff:") {
       std::uint64_t capabilities = 0;
-      status >> std::hex >> capabilities;
-      return (capabilities >> kIpcLock & 1) != 0;
+      status >> std::hex >> capabilities >> std::dec;
+      now.without_limit = (capabilities >> kIpcLock & 1) != 0;
+    } else if (name == "VmPin:") {
+      status >> now.pinned;
+      now.pinned *= 1024;
     }
   }
-  return false;
+  return now;
+}
+
+/// RLIM_INFINITY when there is none.
+rlim_t limit_of(const Locked& now) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || now.without_limit) return RLIM_INFINITY;
+  return limit.rlim_cur;
+}
+
+constexpr const char* kRemedy =
+    "raise the limit: '* - memlock unlimited' (and the same for root) in "
+    "/etc/security/limits.conf and a new login; LimitMEMLOCK=infinity for a service of systemd; or "
+    "ulimit -l unlimited";
+
+// Before the kernel refuses, which says no more than that memory is short.
+void check_lockable(const void* data, std::size_t bytes) {
+  const Locked now = locked_now();
+  const rlim_t limit = limit_of(now);
+  const std::uint64_t before = reinterpret_cast<std::uintptr_t>(data) % kPage;
+  const std::uint64_t all = now.pinned + (before + bytes + kPage - 1) / kPage * kPage;
+  if (limit == RLIM_INFINITY || all <= limit) return;
+  throw Error(ErrorCode::kExhausted, "verbs: registering " + std::to_string(bytes) +
+                                         " bytes makes " + std::to_string(all) +
+                                         ", but this process may lock " + std::to_string(limit) +
+                                         "; " + kRemedy);
 }
 
 }  // namespace
 
-void VerbsDevice::lock_bytes(std::size_t bytes) {
-  const std::size_t all = locked_.fetch_add(bytes) + bytes;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-      all <= limit.rlim_cur || may_lock_anything()) {
-    return;
-  }
-  locked_.fetch_sub(bytes);
-  throw Error(ErrorCode::kExhausted,
-              "verbs: registering " + std::to_string(bytes) + " bytes makes " +
-                  std::to_string(all) + ", but this process may lock " +
-                  std::to_string(limit.rlim_cur) +
-                  "; raise the limit: '* - memlock unlimited' in /etc/security/limits.conf and a "
-                  "new login, or ulimit -l unlimited");
+std::string locked_memory_remedy() {
+  const rlim_t limit = limit_of(locked_now());
+  if (limit == RLIM_INFINITY) return "";
+  return "this process may lock " + std::to_string(limit) +
+         " bytes, and the device's queues take some; " + kRemedy;
 }
 
 VerbsRegion::VerbsRegion(VerbsDevice& device, VerbsDomain& domain, void* data, std::size_t bytes,
                          std::uint32_t access)
     : device_(device) {
-  device_.lock_bytes(bytes);
+  check_lockable(data, bytes);
   size_ = bytes;
   data_ = static_cast<std::byte*>(data);
   if (data == nullptr) map(bytes);
@@ -66,9 +91,7 @@ VerbsRegion::VerbsRegion(VerbsDevice& device, VerbsDomain& domain, void* data, s
   if (mr_ == nullptr) {
     const int error = errno;
     unmap();
-    device_.unlock_bytes(bytes);
-    throw_failed("register " + std::to_string(bytes) + " bytes", error,
-                 error == ENOMEM ? "is 'ulimit -l' too low, or the memory full?" : "");
+    throw_failed("register " + std::to_string(bytes) + " bytes", error);
   }
   addr_ = reinterpret_cast<std::uint64_t>(data_);
   lkey_ = mr_->lkey;
@@ -78,7 +101,6 @@ VerbsRegion::VerbsRegion(VerbsDevice& device, VerbsDomain& domain, void* data, s
 
 VerbsRegion::~VerbsRegion() {
   Library::get().dereg_mr(mr_);
-  device_.unlock_bytes(size_);
   unmap();
 }
 
@@ -96,16 +118,14 @@ void VerbsRegion::map(std::size_t bytes) {
     data = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data != MAP_FAILED && bytes >= kHugePage) {
       ::madvise(data, mapped_, MADV_HUGEPAGE);
-      Env& env = device_.node().env();
-      env.trace().event(env.now(), "verbs_huge_pages",
-                        std::to_string(bytes) +
-                            " bytes lie in ordinary pages, since no huge ones are free: "
-                            "sysctl -w vm.nr_hugepages=COUNT reserves some of 2 MiB");
+      device_.note(
+          "regions of 2 MiB and more lie in ordinary pages, since too few huge ones are free, and "
+          "the NIC caches more translations; sysctl -w vm.nr_hugepages=COUNT reserves some of 2 "
+          "MiB");
     }
   }
   if (data == MAP_FAILED) {
     mapped_ = 0;
-    device_.unlock_bytes(bytes);
     throw Error(ErrorCode::kExhausted,
                 "verbs: no memory for a region of " + std::to_string(bytes) + " bytes");
   }

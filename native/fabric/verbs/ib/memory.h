@@ -5,6 +5,9 @@
 
 namespace pyrdma::fabric::verbs {
 
+/// What to do about the limit of locked memory of this process; empty when there is none.
+std::string locked_memory_remedy();
+
 class VerbsRegion final : public MemoryRegion {
  public:
   /// `data` of the caller's, or null for memory of its own.

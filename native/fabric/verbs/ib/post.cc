@@ -98,7 +98,7 @@ PostResult VerbsQueuePair::post(std::span<const WorkRequest> requests) {
 }
 
 PostResult VerbsQueuePair::post_receive(std::span<const ReceiveRequest> requests) {
-  if (shared_) return {0, PostError::kInvalid};
+  if (shared_completions_ != nullptr) return {0, PostError::kInvalid};
   if (state_.load(std::memory_order_relaxed) == QpState::kReset)
     return {0, PostError::kInvalidState};
   std::array<ibv_recv_wr, kBatch> batch;

@@ -70,18 +70,19 @@ VerbsQueuePair::VerbsQueuePair(VerbsDevice& device, VerbsDomain& domain,
       longest_(!device.is_soft_roce()                ? 0
                : options.transport == Transport::kUd ? device.capabilities().max_datagram
                                                      : device.capabilities().max_message),
-      shared_(shared != nullptr),
-      record_(device.records().take(options.send_entries, shared_ ? 0 : options.receive_entries)),
+      shared_completions_(shared != nullptr ? &receive_queue : nullptr),
+      record_(device.records().take(options.send_entries,
+                                    shared != nullptr ? 0 : options.receive_entries)),
       psn_(random_psn()) {
   record_.datagram = options.transport == Transport::kUd;
   ibv_qp_init_attr attributes{};
   attributes.send_cq = send_queue.cq();
   attributes.recv_cq = receive_queue.cq();
-  attributes.srq = shared_ ? shared->srq() : nullptr;
+  attributes.srq = shared != nullptr ? shared->srq() : nullptr;
   attributes.cap.max_send_wr = options.send_entries;
-  attributes.cap.max_recv_wr = shared_ ? 0 : options.receive_entries;
+  attributes.cap.max_recv_wr = shared != nullptr ? 0 : options.receive_entries;
   attributes.cap.max_send_sge = options.max_sges;
-  attributes.cap.max_recv_sge = shared_ ? 0 : options.max_sges;
+  attributes.cap.max_recv_sge = shared != nullptr ? 0 : options.max_sges;
   attributes.cap.max_inline_data = options.max_inline;
   attributes.qp_type = type_of(options.transport);
   qp_ = Library::get().create_qp(domain.pd(), &attributes);
@@ -100,6 +101,7 @@ VerbsQueuePair::VerbsQueuePair(VerbsDevice& device, VerbsDomain& domain,
 
 VerbsQueuePair::~VerbsQueuePair() {
   device_.remove(*this);
+  save_shared_receives();
   Library::get().destroy_qp(qp_);
   device_.records().give_back(record_);
 }
@@ -125,6 +127,7 @@ QpState VerbsQueuePair::state() const {
 void VerbsQueuePair::modify(QpState next, const QpAddress* peer) {
   const QpState from = state();
   check_transition(from, next);
+  if (next == QpState::kReset) save_shared_receives();
   ibv_qp_attr attributes{};
   switch (next) {
     case QpState::kInit:
@@ -155,12 +158,26 @@ void VerbsQueuePair::modify(QpState next, const QpAddress* peer) {
   state_.store(next, std::memory_order_release);
 }
 
+// A message that is arriving at this moment may still take a place of the shared receive queue.
+void VerbsQueuePair::save_shared_receives() {
+  if (shared_completions_ == nullptr) return;
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;
+  Library::get().modify_qp(qp_, &attributes, IBV_QP_STATE);  // refused where it was in RESET
+  shared_completions_->take_in();
+}
+
 void VerbsQueuePair::change(ibv_qp_attr& attributes, unsigned mask) {
   const int failure = Library::get().modify_qp(qp_, &attributes, static_cast<int>(mask));
   if (failure != 0) {
-    throw_failed(std::string("bring queue pair ") + std::to_string(qp_->qp_num) + " to " +
-                     to_string(state_of(attributes.qp_state)),
-                 failure);
+    throw_failed(
+        std::string("bring queue pair ") + std::to_string(qp_->qp_num) + " to " +
+            to_string(state_of(attributes.qp_state)),
+        failure,
+        attributes.qp_state == IBV_QPS_RTR
+            ? "is the peer on the same network, its port up? See 'pyrdma devices' on both, "
+              "and try 'ping -I INTERFACE ADDRESS'"
+            : "");
   }
 }
 
@@ -189,7 +206,7 @@ void VerbsQueuePair::to_ready_to_receive(const QpAddress* peer) {
                   "connecting needs the peer's address; give it to the step to RTR");
     }
     attributes.ah_attr = device_.route_to(*peer);
-    const auto theirs = static_cast<ibv_mtu>(peer->reserved);
+    const auto theirs = static_cast<ibv_mtu>(peer->path & 0xff);
     attributes.path_mtu = theirs == 0 ? device_.mtu() : std::min(theirs, device_.mtu());
     attributes.dest_qp_num = peer->qp_num;
     attributes.rq_psn = peer->psn;
@@ -240,20 +257,20 @@ std::uint8_t VerbsQueuePair::retry_count() const {
   return static_cast<std::uint8_t>(std::min(options_.retry_count, most));
 }
 
-// The peer of Soft-RoCE is a kernel thread, which a machine with more to run than CPUs lets wait
-// for some hundred milliseconds, and no packet is lost meanwhile: all attempts together last for
-// seconds.
+// With fewer attempts each takes longer: all together last as long.
 std::uint8_t VerbsQueuePair::timeout() const {
-  constexpr std::uint32_t kSoftRoceUs = 1'800'000;  // seven attempts of 0.27 s, or one of 2.1 s
-  const std::uint32_t least = device_.is_soft_roce() ? kSoftRoceUs / (1U + retry_count()) : 0;
+  const std::uint32_t least =
+      device_.is_soft_roce() ? kSoftRoceTimeoutUs * 7 / (1U + retry_count()) : 0;
   return timeout_exponent(std::max(options_.timeout_us, least));
 }
 
+// In ERROR it answers nobody either, and unlike in RESET the node's threads may be posting.
 void VerbsQueuePair::silence() {
+  if (state_.load(std::memory_order_acquire) == QpState::kReset) return;  // it has not spoken yet
   ibv_qp_attr attributes{};
-  attributes.qp_state = IBV_QPS_RESET;
+  attributes.qp_state = IBV_QPS_ERR;
   if (Library::get().modify_qp(qp_, &attributes, IBV_QP_STATE) == 0)
-    state_.store(QpState::kReset, std::memory_order_release);
+    state_.store(QpState::kError, std::memory_order_release);
 }
 
 }  // namespace pyrdma::fabric::verbs

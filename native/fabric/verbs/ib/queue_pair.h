@@ -35,6 +35,7 @@ class VerbsQueuePair final : public QueuePair, public Silenceable {
   bool has_wrong_length(const WorkRequest& request) const;
   void fill(const WorkRequest& request, ibv_send_wr* to);
   void change(ibv_qp_attr& attributes, unsigned mask);
+  void save_shared_receives();
   std::uint8_t retry_count() const;
   std::uint8_t timeout() const;
   void to_init();
@@ -43,9 +44,9 @@ class VerbsQueuePair final : public QueuePair, public Silenceable {
 
   VerbsDevice& device_;
   QpOptions options_;
-  std::uint32_t allowed_;  // opcodes, a bit each
-  std::uint64_t longest_;  // bytes of a message; 0: the device judges itself
-  bool shared_;
+  std::uint32_t allowed_;                     // opcodes, a bit each
+  std::uint64_t longest_;                     // bytes of a message; 0: the device judges itself
+  VerbsCompletionQueue* shared_completions_;  // of a shared receive queue's; null without one
   Record& record_;
   ibv_qp* qp_ = nullptr;
   std::uint32_t psn_ = 0;
