@@ -1,0 +1,76 @@
+"""What may be asked of a node's device, in words and as an object: bounds and spellings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import pyrdma as rd
+from pyrdma.devices import Wish
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("fd00::2", "fd00::2"),
+        ("fe80::1", "fe80::1"),
+        ("::1", "::1"),
+        ("2001:DB8::1", "2001:db8::1"),
+        ("2001:0db8:0:0:0:0:0:1", "2001:db8::1"),
+        ("2001:db8:0:1:1:1:1:1", "2001:db8:0:1:1:1:1:1"),
+        ("::ffff:10.10.1.2", "10.10.1.2"),
+        ("10.10.1.2", "10.10.1.2"),
+    ],
+)
+def test_addresses_are_written_as_those_of_gids(text: str, address: str) -> None:
+    assert Wish.parse(text) == Wish(address=text)
+    assert Wish(address=text).address == address
+
+
+@pytest.mark.parametrize("text", ["mlx5_0:1:-1", "mlx5_0:1", "mlx5_0:+1"])
+def test_the_best_gid_may_be_left_open(text: str) -> None:
+    assert Wish.parse(text) == Wish("mlx5_0", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("mlx5_0:99999999999", "port 99999999999 is not from 1 to 255, nor 0 for any"),
+        ("mlx5_0:256", "port 256 is not"),
+        ("mlx5_0:-1", "port -1 is not"),
+        ("mlx5_0:1:256", "gid_index 256 is not from 0 to 255, nor -1 for the best"),
+        ("mlx5_0:1:-2", "gid_index -2 is not"),
+        ("fe80::1%eth0", "leave out %eth0"),
+    ],
+)
+def test_what_is_out_of_bounds_is_named(text: str, said: str) -> None:
+    with pytest.raises(rd.InvalidArgument, match=said):
+        Wish.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["mlx5_0:one", "mlx5_0:1_0", "mlx5_0:", "a:1:2:3", "10.10.1.256", "10.1", "fe80::xyz"]
+)
+def test_what_is_neither_name_nor_address(text: str) -> None:
+    with pytest.raises(rd.InvalidArgument, match=r"neither an IP address nor .*mlx5_0:1:3"):
+        Wish.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"port": 1.5}, "port 1.5"),
+        ({"port": "1"}, "port '1'"),
+        ({"gid_index": None}, "gid_index None"),
+        ({"address": "mlx5_0"}, "address 'mlx5_0' is no IP address"),
+    ],
+)
+def test_a_wish_made_directly_is_checked_alike(wish: dict[str, Any], said: str) -> None:
+    with pytest.raises(rd.InvalidArgument, match=said):
+        Wish(**wish)
+
+
+def test_clusters_check_their_wish() -> None:
+    with pytest.raises(rd.InvalidArgument, match="port 300"):
+        rd.Cluster.local(nodes=2, fabric="verbs", device="mlx5_0:300")
