@@ -1,11 +1,14 @@
 // The fabric: a verbs-shaped interface with three providers (sim, shm, verbs). One contract suite
 // (fabric/contract_test.cc) runs unchanged on all of them; native/README.md states the contract.
 //
-// Ownership: a Device outlives all that it made; objects are destroyed in any order otherwise, but
-// a queue pair outlives nothing that it uses (its completion queues and shared receive queue live
-// longer). Threads: every object may be used by any thread of its node, a QueuePair or a
-// CompletionQueue by one thread at a time per direction (post, post_receive, poll); a
-// CompletionQueue may be shared by many queue pairs whose posts come from different threads.
+// Ownership: a Device outlives all that it made. A queue pair goes before its completion queues and
+// its shared receive queue, and an address handle when the requests that name it have completed;
+// else objects are destroyed in any order, also while requests are under way. What was made in a
+// ProtectionDomain keeps it: the domain is there until the last of them has gone.
+//
+// Threads: every object may be used by any thread of its node, a QueuePair or a CompletionQueue by
+// one thread at a time per direction (post, post_receive, poll); a CompletionQueue may be shared by
+// many queue pairs whose posts come from different threads.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -62,6 +65,7 @@ class CompletionQueue {
   /// Moves up to out.size() completions into `out`, oldest first; never blocks. What a receive
   /// completion announces is visible to the polling thread when poll returns (acquire).
   virtual std::size_t poll(std::span<Completion> out) = 0;
+  /// As asked for. A device may hold more of them, so no overrun comes before one too many.
   virtual std::uint32_t entries() const = 0;
   /// True after an overrun: the queue is dead and polls return nothing more.
   virtual bool overrun() const = 0;

@@ -117,6 +117,37 @@ void check_transition(QpState from, QpState next) {
                                                "; the order is RESET, INIT, RTR, RTS");
 }
 
+namespace {
+
+std::string in_hex(std::uint32_t bits) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text;
+  do text.insert(text.begin(), kDigits[bits % 16]);
+  while ((bits /= 16) != 0);
+  return "0x" + text;
+}
+
+void check_known(const char* what, std::uint32_t access, std::uint32_t known) {
+  if ((access & ~known) == 0) return;
+  throw Error(ErrorCode::kInvalidArgument, std::string(what) + " access " + in_hex(access) +
+                                               " has unknown bits; allowed are those of " +
+                                               in_hex(known));
+}
+
+}  // namespace
+
+void check_region_access(std::uint32_t access) {
+  check_known("region", access, kAllAccess | kRelaxedOrdering | kSyntheticPayload);
+  if ((access & (kRemoteWrite | kRemoteAtomic)) == 0 || (access & kLocalWrite) != 0) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "region access " + in_hex(access) +
+                  " has remote write or atomic without local write; add kLocalWrite");
+}
+
+void check_queue_pair_access(std::uint32_t access) {
+  check_known("queue pair", access, kAllAccess);
+}
+
 void Rendezvous::throw_size(std::string_view key, std::size_t got, std::size_t wanted) {
   throw Error(ErrorCode::kInvalidArgument, "rendezvous key '" + std::string(key) + "' holds " +
                                                std::to_string(got) + " bytes where " +

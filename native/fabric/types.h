@@ -61,6 +61,11 @@ enum Access : std::uint32_t {
   kAllAccess = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic,
 };
 
+/// Throw Error(kInvalidArgument), naming the value and what is allowed: a region may have any, but
+/// kRemoteWrite and kRemoteAtomic with kLocalWrite only; a queue pair those of kAllAccess.
+void check_region_access(std::uint32_t access);
+void check_queue_pair_access(std::uint32_t access);
+
 enum SendFlags : std::uint8_t {
   kSignaled = 1,  // produce a completion on success (errors always do)
   kInline =
@@ -128,7 +133,7 @@ enum class PostError : std::uint8_t {
   kNone,
   kQueueFull,  // back-pressure: poll completions and post the rest
   kInvalid,  // the request at `accepted` cannot be posted: wrong opcode for the transport, too many
-             // SGEs, inline too long
+             // SGEs, inline too long, an address handle of another domain
   kInvalidState,  // the queue pair is not ready to send (or, for receives, still reset)
 };
 const char* to_string(PostError error);
@@ -186,8 +191,9 @@ struct QpOptions {
   std::uint32_t max_outstanding_reads = 16;
   std::uint32_t retry_count = 7;             // 0..7
   std::uint32_t rnr_retry = kInfiniteRetry;  // 0..7
-  std::uint32_t timeout_us = 1000;           // per attempt, without an answer
-  std::uint32_t rnr_timer_us = 10;
+  // Times are what a device can do next above; 0 is its least, and what is beyond it its most.
+  std::uint32_t timeout_us = 1000;  // per attempt, without an answer
+  std::uint32_t rnr_timer_us = 10;  // asked of a sender when no receive is posted
 };
 
 }  // namespace pyrdma::fabric

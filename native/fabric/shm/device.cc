@@ -20,7 +20,14 @@ constexpr std::uint64_t kMaxRegion = 1ULL << 40;
 class ShmMemoryRegion final : public MemoryRegion {
  public:
   ShmMemoryRegion(ShmDevice& device, std::uint32_t pd, std::uint64_t bytes, std::uint32_t access)
-      : device_(device), piece_(device.memory().take(bytes)) {
+      : device_(device) {
+    device.reserve_region();
+    try {
+      piece_ = device.memory().take(bytes);
+    } catch (...) {
+      device.release_region();
+      throw;
+    }
     data_ = piece_.mapping->data() + piece_.offset;
     size_ = bytes;
     addr_ = reinterpret_cast<std::uint64_t>(data_);
@@ -143,11 +150,7 @@ std::unique_ptr<ProtectionDomain> ShmDevice::create_protection_domain() {
 std::unique_ptr<MemoryRegion> ShmDevice::allocate(ProtectionDomain& pd, std::size_t bytes,
                                                   std::uint32_t access) {
   check_count("region bytes", bytes, 1, kMaxRegion);
-  if ((access & (kRemoteWrite | kRemoteAtomic)) != 0 && (access & kLocalWrite) == 0) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "region access " + std::to_string(access) +
-                    " has remote write or atomic without local write; add kLocalWrite");
-  }
+  check_region_access(access);
   return std::make_unique<ShmMemoryRegion>(*this, static_cast<ShmProtectionDomain&>(pd).id, bytes,
                                            access);
 }
@@ -196,20 +199,21 @@ std::unique_ptr<QueuePair> ShmDevice::create_queue_pair(ProtectionDomain& pd,
   check_count("max_outstanding_reads", options.max_outstanding_reads, 1, kMaxQueueEntries);
   check_count("retry_count", options.retry_count, 0, 7);
   check_count("rnr_retry", options.rnr_retry, 0, kInfiniteRetry);
+  check_queue_pair_access(options.access);
   return std::make_unique<ShmQueuePair>(*this, static_cast<ShmProtectionDomain&>(pd).id,
                                         static_cast<ShmCompletionQueue&>(send_queue),
                                         static_cast<ShmCompletionQueue&>(receive_queue), options,
                                         static_cast<ShmSharedReceiveQueue*>(shared_receives));
 }
 
-std::unique_ptr<AddressHandle> ShmDevice::create_address_handle(ProtectionDomain& /*pd*/,
+std::unique_ptr<AddressHandle> ShmDevice::create_address_handle(ProtectionDomain& pd,
                                                                 const QpAddress& peer) {
   if (peer.node >= node_.nodes()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "address handle: node is " + std::to_string(peer.node) + "; the nodes are 0 to " +
                     std::to_string(node_.nodes() - 1));
   }
-  return std::make_unique<ShmAddressHandle>(peer.node);
+  return std::make_unique<ShmAddressHandle>(peer.node, static_cast<ShmProtectionDomain&>(pd).id);
 }
 
 // ---- tables of the control segment ----
@@ -267,10 +271,24 @@ void ShmDevice::retire_completion_ring(const CompletionView& view, std::uint64_t
   rings_.give_back(RingPool::Kind::kCompletion, completion_ring_bytes(view.mask + 1), offset);
 }
 
+void ShmDevice::reserve_region() {
+  const std::lock_guard lock(mutex_);
+  if (region_count_ == kRegionSlots / 2) {
+    throw Error(
+        ErrorCode::kExhausted,
+        "shm: a node has at most " + std::to_string(kRegionSlots / 2) + " regions; destroy some");
+  }
+  ++region_count_;
+}
+
+void ShmDevice::release_region() {
+  const std::lock_guard lock(mutex_);
+  --region_count_;
+}
+
 std::uint32_t ShmDevice::add_region(std::uint32_t pd, std::uint32_t access,
                                     const RegionMemory::Piece& piece, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  check_count("regions of a node", region_count_ + 1ULL, 1, kRegionSlots / 2);
   RegionEntry* regions = node_.control().regions;
   for (;;) {
     // Random, so that a key cannot be guessed from another; never one in use.
@@ -295,7 +313,6 @@ std::uint32_t ShmDevice::add_region(std::uint32_t pd, std::uint32_t access,
     set_relaxed(place->length, bytes);
     set_relaxed(place->offset, piece.offset);
     place->key.store(key, std::memory_order_release);
-    ++region_count_;
     return key;
   }
 }
@@ -306,14 +323,14 @@ void ShmDevice::remove_region(std::uint32_t key) {
   for (std::uint32_t probe = 0; probe < kRegionSlots; ++probe) {
     const std::uint32_t at = (region_slot(key) + probe) % kRegionSlots;
     const std::uint32_t seen = relaxed(regions[at].key);
-    if (seen == kFreeKey) return;
+    if (seen == kFreeKey) break;
     if (seen != key) continue;
     // A chain that ends here needs no mark: without this, churn would fill the table with marks.
     const bool last = relaxed(regions[(at + 1) % kRegionSlots].key) == kFreeKey;
     regions[at].key.store(last ? kFreeKey : kRemovedKey, std::memory_order_release);
-    --region_count_;
     break;
   }
+  --region_count_;
   node_.change_epoch();
 }
 

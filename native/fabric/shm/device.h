@@ -20,8 +20,8 @@ struct ShmProtectionDomain final : ProtectionDomain {
 };
 
 struct ShmAddressHandle final : AddressHandle {
-  explicit ShmAddressHandle(std::uint32_t to) : node(to) {}
-  std::uint32_t node;
+  ShmAddressHandle(std::uint32_t to, std::uint32_t domain) : node(to), pd(domain) {}
+  std::uint32_t node, pd;
 };
 
 /// Room for rings in the control segment. Rings of one kind and size are recycled among themselves
@@ -103,6 +103,9 @@ class ShmDevice final : public Device {
   /// Waits for requesters that are at the ring and sends later ones away.
   void retire_receive_ring(const ReceiveView& view, std::uint64_t offset);
   void retire_completion_ring(const CompletionView& view, std::uint64_t offset);
+  /// Counts a region that is about to be made. Throws Error(kExhausted).
+  void reserve_region();
+  void release_region();
   std::uint32_t add_region(std::uint32_t pd, std::uint32_t access, const RegionMemory::Piece& piece,
                            std::uint64_t bytes);
   void remove_region(std::uint32_t key);

@@ -43,6 +43,12 @@ inline bool ShmQueuePair::has_room() {
   return room_ != 0;
 }
 
+bool ShmQueuePair::may_post(const WorkRequest& request) const {
+  return is_postable(request, options_, allowed_) &&
+         (options_.transport != Transport::kUd ||
+          static_cast<const ShmAddressHandle*>(request.address_handle)->pd == pd_);
+}
+
 inline void ShmQueuePair::use_room() {
   --room_;
   ++posted_;
@@ -148,7 +154,7 @@ PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::ui
     if (execute_simple(request)) {
       use_room();
     } else {
-      if (!is_postable(request, options_, allowed_)) [[unlikely]]
+      if (!may_post(request)) [[unlikely]]
         return {i, PostError::kInvalid};
       use_room();
       const Outcome outcome = execute(request, batch);
@@ -180,7 +186,7 @@ PostResult ShmQueuePair::append(std::span<const WorkRequest> requests, std::uint
   for (; accepted < requests.size(); ++accepted) {
     const WorkRequest& request = requests[accepted];
     if (!has_room()) return {accepted, PostError::kQueueFull};
-    if (!is_postable(request, options_, allowed_)) return {accepted, PostError::kInvalid};
+    if (!may_post(request)) return {accepted, PostError::kInvalid};
     use_room();
     if (waiting_.empty())
       complete(request.wr_id, Status::kFlushed, posted_);

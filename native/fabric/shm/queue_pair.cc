@@ -58,9 +58,14 @@ ShmQueuePair::ShmQueuePair(ShmDevice& device, std::uint32_t pd, ShmCompletionQue
   fill_random(&psn_, sizeof psn_);
   psn_ &= 0xffffff;
   if (shared == nullptr) {
-    receives_ = ReceivePoster(
-        device.make_receive_ring(options.receive_entries, options.max_sges, &ring_offset_),
-        options.receive_entries);
+    try {
+      receives_ = ReceivePoster(
+          device.make_receive_ring(options.receive_entries, options.max_sges, &ring_offset_),
+          options.receive_entries);
+    } catch (...) {
+      device.give_back_qp_number(qp_num_);
+      throw;
+    }
   }
   if (options.transport == Transport::kUd) datagram_paths_.resize(kDatagramPaths);
   device.set_released(qp_num_, 0);

@@ -85,6 +85,7 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   void complete_last(const WorkRequest& request);
   void drain_stores();
   bool has_room();
+  bool may_post(const WorkRequest& request) const;
   void use_room();
   PostResult append(std::span<const WorkRequest> requests, std::uint32_t accepted);
   Outcome execute(const WorkRequest& request, Batch& batch);

@@ -35,7 +35,7 @@ class Pages {
 class SimMemoryRegion final : public MemoryRegion {
  public:
   SimMemoryRegion(Nic& nic, std::unique_ptr<Pages> pages, void* data, std::size_t bytes,
-                  std::uint32_t access, const void* domain, bool on_device,
+                  std::uint32_t access, std::uint32_t domain, bool on_device,
                   std::uint64_t* device_memory_used)
       : nic_(nic), pages_(std::move(pages)), device_memory_used_(device_memory_used) {
     auto* bytes_at = static_cast<std::byte*>(data);
@@ -75,6 +75,10 @@ class SimMemoryRegion final : public MemoryRegion {
   Region region_{};
   std::uint64_t* device_memory_used_;
 };
+
+std::uint32_t domain_of(const ProtectionDomain& pd) {
+  return static_cast<const SimProtectionDomain&>(pd).id;
+}
 
 }  // namespace
 
@@ -141,15 +145,12 @@ void SimDevice::open() { nic_.control_path(nic_.fabric().profile.control_open_us
 
 std::unique_ptr<ProtectionDomain> SimDevice::create_protection_domain() {
   nic_.control_path(nic_.fabric().profile.control_create_pd_us, 0);
-  return std::make_unique<SimProtectionDomain>();
+  return std::make_unique<SimProtectionDomain>(nic_.fabric().next_domain++);
 }
 
 void SimDevice::check_region(std::size_t bytes, std::uint32_t access) const {
   if (bytes == 0) throw Error(ErrorCode::kInvalidArgument, "a region of 0 bytes: give at least 1");
-  if ((access & (kRemoteWrite | kRemoteAtomic)) != 0 && (access & kLocalWrite) == 0)
-    throw Error(ErrorCode::kInvalidArgument,
-                "region access " + std::to_string(access) +
-                    " has remote write or atomic without local write; add kLocalWrite");
+  check_region_access(access);
 }
 
 std::unique_ptr<MemoryRegion> SimDevice::allocate(ProtectionDomain& pd, std::size_t bytes,
@@ -158,8 +159,8 @@ std::unique_ptr<MemoryRegion> SimDevice::allocate(ProtectionDomain& pd, std::siz
   auto pages = std::make_unique<Pages>(bytes);
   nic_.charge_registration(bytes);
   void* data = pages->data();
-  return std::make_unique<SimMemoryRegion>(nic_, std::move(pages), data, bytes, access, &pd, false,
-                                           nullptr);
+  return std::make_unique<SimMemoryRegion>(nic_, std::move(pages), data, bytes, access,
+                                           domain_of(pd), false, nullptr);
 }
 
 std::unique_ptr<MemoryRegion> SimDevice::register_memory(ProtectionDomain& pd, void* data,
@@ -169,7 +170,8 @@ std::unique_ptr<MemoryRegion> SimDevice::register_memory(ProtectionDomain& pd, v
                 "a region needs memory: give an address and at least 1 byte");
   check_region(bytes, access);
   nic_.charge_registration(bytes);
-  return std::make_unique<SimMemoryRegion>(nic_, nullptr, data, bytes, access, &pd, false, nullptr);
+  return std::make_unique<SimMemoryRegion>(nic_, nullptr, data, bytes, access, domain_of(pd), false,
+                                           nullptr);
 }
 
 std::unique_ptr<MemoryRegion> SimDevice::allocate_device_memory(ProtectionDomain& pd,
@@ -185,8 +187,8 @@ std::unique_ptr<MemoryRegion> SimDevice::allocate_device_memory(ProtectionDomain
   auto pages = std::make_unique<Pages>(bytes);
   nic_.charge_registration(bytes);
   void* data = pages->data();
-  return std::make_unique<SimMemoryRegion>(nic_, std::move(pages), data, bytes, access, &pd, true,
-                                           &device_memory_used_);
+  return std::make_unique<SimMemoryRegion>(nic_, std::move(pages), data, bytes, access,
+                                           domain_of(pd), true, &device_memory_used_);
 }
 
 std::unique_ptr<CompletionQueue> SimDevice::create_completion_queue(std::uint32_t entries) {
@@ -196,14 +198,14 @@ std::unique_ptr<CompletionQueue> SimDevice::create_completion_queue(std::uint32_
   return std::make_unique<SimCompletionQueue>(nic_, entries);
 }
 
-std::unique_ptr<SharedReceiveQueue> SimDevice::create_shared_receive_queue(ProtectionDomain&,
+std::unique_ptr<SharedReceiveQueue> SimDevice::create_shared_receive_queue(ProtectionDomain& pd,
                                                                            std::uint32_t entries,
                                                                            std::uint32_t max_sges) {
   check_entries("shared receive queue length", entries, capabilities_.max_queue_entries);
   check_entries("max_sges", max_sges, capabilities_.max_sges);
   const SimProfile& profile = nic_.fabric().profile;
   nic_.control_path(profile.control_create_cq_us, profile.control_create_cq_nic_us);
-  return std::make_unique<SimSharedReceiveQueue>(nic_, entries, max_sges);
+  return std::make_unique<SimSharedReceiveQueue>(nic_, domain_of(pd), entries, max_sges);
 }
 
 std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
@@ -226,6 +228,7 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
     if (value > 7)
       throw Error(ErrorCode::kInvalidArgument,
                   std::string(name) + " is " + std::to_string(value) + "; allowed are 0 to 7");
+  check_queue_pair_access(options.access);
   if (options.transport == Transport::kDc && !capabilities_.dc)
     throw Error(ErrorCode::kUnavailable,
                 "this NIC has no dynamically connected transport: use RC, or a profile with "
@@ -235,11 +238,10 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
                 "a DC target is a queue pair of transport DC with a shared receive queue");
   const SimProfile& profile = nic_.fabric().profile;
   nic_.control_path(profile.control_create_qp_us, profile.control_create_qp_nic_us);
-  auto core = std::make_unique<QueuePairCore>(
-      nic_, options, static_cast<SimProtectionDomain&>(pd),
-      static_cast<SimCompletionQueue&>(send_queue), static_cast<SimCompletionQueue&>(receive_queue),
-      shared_receives != nullptr ? &static_cast<SimSharedReceiveQueue*>(shared_receives)->queue
-                                 : nullptr);
+  auto core = std::make_unique<QueuePairCore>(nic_, options, domain_of(pd),
+                                              static_cast<SimCompletionQueue&>(send_queue),
+                                              static_cast<SimCompletionQueue&>(receive_queue),
+                                              static_cast<SimSharedReceiveQueue*>(shared_receives));
   core->number = nic_.queue_pairs.insert(core.get());
   core->psn = static_cast<std::uint32_t>(psn_()) & 0xffffff;
   core->serial = nic_.fabric().next_serial++;
@@ -247,14 +249,14 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
   return std::make_unique<SimQueuePair>(nic_, std::move(core));
 }
 
-std::unique_ptr<AddressHandle> SimDevice::create_address_handle(ProtectionDomain&,
+std::unique_ptr<AddressHandle> SimDevice::create_address_handle(ProtectionDomain& pd,
                                                                 const QpAddress& peer) {
   const auto& nics = nic_.fabric().nics;
   if (peer.node >= nics.size())
     throw Error(ErrorCode::kInvalidArgument, "address of node " + std::to_string(peer.node) +
                                                  "; this cluster has nodes 0 to " +
                                                  std::to_string(nics.size() - 1));
-  return std::make_unique<SimAddressHandle>(nics[peer.node].get());
+  return std::make_unique<SimAddressHandle>(nics[peer.node].get(), domain_of(pd));
 }
 
 }  // namespace pyrdma::fabric::sim

@@ -30,7 +30,7 @@ struct Region {
   std::uint64_t size;
   std::uint32_t key;
   std::uint32_t access;
-  const void* domain;
+  std::uint32_t domain;
   std::uint64_t serial;  // names it in the translation cache
   bool on_device;
   bool synthetic;
@@ -63,6 +63,7 @@ struct Fabric {
   std::vector<PlacementQueue*> placing;  // those that hold something back
   Reachability reachability;
   std::uint64_t next_serial = 1;
+  std::uint32_t next_domain = 1;
   std::unordered_set<QueuePairCore*>
       orphans;  // destroyed, but still referred to; only ever deleted
 };

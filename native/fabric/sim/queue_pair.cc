@@ -100,9 +100,9 @@ void SimCompletionQueue::purge(const QueuePairCore& qp) {
 
 // ---- queue pair ----
 
-QueuePairCore::QueuePairCore(Nic& owner, const QpOptions& wanted, const SimProtectionDomain& pd,
+QueuePairCore::QueuePairCore(Nic& owner, const QpOptions& wanted, std::uint32_t pd,
                              SimCompletionQueue& send, SimCompletionQueue& receive,
-                             ReceiveQueue* shared)
+                             SimSharedReceiveQueue* shared)
     : nic(owner),
       options(wanted),
       domain(pd),
@@ -111,7 +111,8 @@ QueuePairCore::QueuePairCore(Nic& owner, const QpOptions& wanted, const SimProte
       entries(std::bit_ceil(wanted.send_entries)),
       sges(entries.size() * wanted.max_sges),
       inline_data(entries.size() * wanted.max_inline),
-      receives(shared) {
+      receives(shared != nullptr ? &shared->queue : nullptr),
+      receive_domain(shared != nullptr ? shared->domain : pd) {
   if (shared != nullptr) return;
   own_receives = std::make_unique<ReceiveQueue>(wanted.receive_entries, wanted.max_sges);
   receives = own_receives.get();
@@ -158,7 +159,8 @@ void SimQueuePair::enqueue(const WorkRequest& request) {
   entry.compare_add = request.compare_add;
   entry.swap = request.swap;
   entry.rkey = request.rkey;
-  entry.address_handle = static_cast<const SimAddressHandle*>(request.address_handle);
+  const auto* handle = static_cast<const SimAddressHandle*>(request.address_handle);
+  entry.target = handle != nullptr ? handle->target : nullptr;
   entry.remote_qpn = request.remote_qpn;
   entry.remote_qkey = request.remote_qkey;
   entry.immediate = request.immediate;
@@ -196,7 +198,9 @@ PostResult SimQueuePair::post(std::span<const WorkRequest> requests) {
       result.error = PostError::kQueueFull;
       break;
     }
-    if (!is_postable(request, qp.options, allowed_)) {
+    const auto* handle = static_cast<const SimAddressHandle*>(request.address_handle);
+    if (!is_postable(request, qp.options, allowed_) ||
+        (qp.is_addressed() && handle->domain != qp.domain)) {
       result.error = PostError::kInvalid;
       break;
     }

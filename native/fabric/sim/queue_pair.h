@@ -15,11 +15,15 @@ inline constexpr std::uint64_t kMaxMessage = 1ULL << 31;  // bytes
 
 class SimCompletionQueue;
 
-struct SimProtectionDomain final : ProtectionDomain {};
+struct SimProtectionDomain final : ProtectionDomain {
+  explicit SimProtectionDomain(std::uint32_t number) : id(number) {}
+  std::uint32_t id;  // of this domain alone, for ever
+};
 
 struct SimAddressHandle final : AddressHandle {
-  explicit SimAddressHandle(Nic* nic) : target(nic) {}
+  SimAddressHandle(Nic* nic, std::uint32_t pd) : target(nic), domain(pd) {}
   Nic* target;
+  std::uint32_t domain;
 };
 
 /// Receives of one queue pair, or shared by many: a ring of requests with their scatter lists.
@@ -48,14 +52,15 @@ class ReceiveQueue {
 
 class SimSharedReceiveQueue final : public SharedReceiveQueue {
  public:
-  SimSharedReceiveQueue(Nic& nic, std::uint32_t entries, std::uint32_t max_sges)
-      : nic_(nic), queue(entries, max_sges) {}
+  SimSharedReceiveQueue(Nic& nic, std::uint32_t pd, std::uint32_t entries, std::uint32_t max_sges)
+      : nic_(nic), domain(pd), queue(entries, max_sges) {}
   PostResult post_receive(std::span<const ReceiveRequest> requests) override;
 
  private:
   Nic& nic_;
 
  public:
+  std::uint32_t domain;
   ReceiveQueue queue;
 };
 
@@ -65,8 +70,8 @@ struct SendEntry {
   std::uint64_t wr_id = 0, remote_addr = 0;
   std::uint64_t compare_add = 0,
                 swap = 0;  // after execution `swap` holds the old value, for retransmissions
-  const SimAddressHandle* address_handle = nullptr;
-  Picos visible_at = 0;  // when the doorbell has reached the NIC
+  Nic* target = nullptr;   // UD, DC
+  Picos visible_at = 0;    // when the doorbell has reached the NIC
   Sge first_sge;
   std::uint32_t rkey = 0, remote_qpn = 0, remote_qkey = 0, immediate = 0, length = 0;
   Opcode opcode = Opcode::kWrite;
@@ -81,14 +86,14 @@ struct SendEntry {
 /// it.
 class QueuePairCore final : public SimEvent {
  public:
-  QueuePairCore(Nic& nic, const QpOptions& options, const SimProtectionDomain& pd,
-                SimCompletionQueue& send, SimCompletionQueue& receive, ReceiveQueue* shared);
+  QueuePairCore(Nic& nic, const QpOptions& options, std::uint32_t pd, SimCompletionQueue& send,
+                SimCompletionQueue& receive, SimSharedReceiveQueue* shared);
   /// The retry timer.
   void fire(Picos now) override;
 
   Nic& nic;
   QpOptions options;
-  const SimProtectionDomain& domain;
+  std::uint32_t domain;
   SimCompletionQueue* send_queue;
   SimCompletionQueue* receive_queue;
   std::uint32_t number = 0, psn = 0;
@@ -155,7 +160,8 @@ class QueuePairCore final : public SimEvent {
   // Receiving.
   std::unique_ptr<ReceiveQueue> own_receives;
   ReceiveQueue* receives;
-  bool receiving = false;  // a message of several chunks has taken `current_receive`
+  std::uint32_t receive_domain;  // whose regions receives may name
+  bool receiving = false;        // a message of several chunks has taken `current_receive`
   ReceiveQueue::Entry current_receive;
   std::vector<Sge> current_sges;
 
@@ -165,6 +171,10 @@ class QueuePairCore final : public SimEvent {
 
   bool ordered() const {
     return options.transport == Transport::kRc || options.transport == Transport::kDc;
+  }
+  /// Each request names its target.
+  bool is_addressed() const {
+    return options.transport == Transport::kUd || options.transport == Transport::kDc;
   }
 };
 

@@ -107,7 +107,7 @@ Status Nic::check_local(const QueuePairCore& qp, std::uint64_t sequence) const {
   for (std::uint32_t i = 0; i < entry.sge_count; ++i) {
     if (sges[i].length == 0) continue;
     const Region* region = regions.find(sges[i].lkey);
-    if (region == nullptr || region->domain != &qp.domain || sges[i].addr < region->addr ||
+    if (region == nullptr || region->domain != qp.domain || sges[i].addr < region->addr ||
         sges[i].length > region->size ||
         sges[i].addr - region->addr > region->size - sges[i].length)
       return Status::kLocalProtection;
@@ -175,9 +175,8 @@ Nic::Step Nic::send_chunk(QueuePairCore& qp, Picos now) {
   message.remote_qkey = entry.remote_qkey;
   message.compare_add = entry.compare_add;
   message.swap = entry.swap;
-  const bool by_handle =
-      qp.options.transport == Transport::kUd || qp.options.transport == Transport::kDc;
-  message.target = by_handle ? entry.address_handle->target : qp.peer_nic;
+  const bool by_handle = qp.is_addressed();
+  message.target = by_handle ? entry.target : qp.peer_nic;
   message.remote_qpn = by_handle ? entry.remote_qpn : qp.peer_number;
   message.offset = qp.chunk_offset;
   message.first = first;

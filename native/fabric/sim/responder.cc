@@ -145,7 +145,7 @@ void Nic::request_executes(Message& message, Picos now) {
 const Region* Nic::accessible(const Message& message, const QueuePairCore& target,
                               std::uint64_t addr, std::uint64_t bytes, std::uint32_t access) const {
   const Region* region = regions.find(message.rkey);
-  if (region == nullptr || region->domain != &target.domain || (region->access & access) == 0 ||
+  if (region == nullptr || region->domain != target.domain || (region->access & access) == 0 ||
       (target.options.access & access) == 0)
     return nullptr;
   if (addr < region->addr || bytes > region->size || addr - region->addr > region->size - bytes)
@@ -294,7 +294,7 @@ Nic::Delivery Nic::deliver(Message& message, QueuePairCore& target, bool with_da
         continue;
       }
       const Region* region = regions.find(sge.lkey);
-      if (region == nullptr || region->domain != &target.domain ||
+      if (region == nullptr || region->domain != target.receive_domain ||
           (region->access & kLocalWrite) == 0 || sge.addr < region->addr ||
           sge.length > region->size || sge.addr - region->addr > region->size - sge.length) {
         fail_receive(target, Status::kLocalProtection);

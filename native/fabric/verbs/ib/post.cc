@@ -15,6 +15,12 @@ namespace {
 
 constexpr std::size_t kBatch = 64;  // requests per call of the library
 
+/// A handle of another domain, which Soft-RoCE looks at when it sends and others never.
+bool has_foreign_handle(const WorkRequest& request, const QpOptions& options, const ibv_pd* pd) {
+  return options.transport == Transport::kUd &&
+         static_cast<const VerbsAddressHandle*>(request.address_handle)->handle()->pd != pd;
+}
+
 }  // namespace
 
 inline void VerbsQueuePair::fill(const WorkRequest& request, ibv_send_wr* to) {
@@ -70,7 +76,8 @@ PostResult VerbsQueuePair::post(std::span<const WorkRequest> requests) {
     if (wanted == 0) error = PostError::kQueueFull;
     for (; count < wanted; ++count) {
       const WorkRequest& request = requests[accepted + count];
-      if (!is_postable(request, options_, allowed_) || has_wrong_length(request)) [[unlikely]] {
+      if (!is_postable(request, options_, allowed_) || has_wrong_length(request) ||
+          has_foreign_handle(request, options_, qp_->pd)) [[unlikely]] {
         error = PostError::kInvalid;
         break;
       }

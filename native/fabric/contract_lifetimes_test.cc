@@ -1,0 +1,228 @@
+// The fabric's contract: objects that are destroyed in any order, and as many as there may be.
+#include <algorithm>
+#include <functional>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "fabric/contract_worlds_test.h"
+
+namespace pyrdma::fabric {
+namespace {
+
+class FabricLifetimes : public FabricContract {};
+INSTANTIATE_TEST_SUITE_P(Worlds, FabricLifetimes, contract_worlds(),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(FabricLifetimes, WhatWasMadeInADomainKeepsIt) {
+  connect();
+  auto domain = a->device.create_protection_domain();
+  auto region = a->device.allocate(*domain, 4096);
+  auto q = a->device.create_queue_pair(*domain, *a->sends, *a->receives);
+  auto p = b->queue_pair();
+  domain.reset();
+  q->connect(p->address());
+  p->connect(q->address());
+  *reinterpret_cast<std::uint64_t*>(region->data()) = 77;
+  ASSERT_TRUE(q->write(region->sge(0, 8), b->memory->remote(), 64, 1));
+  EXPECT_EQ(a->await_send().status, Status::kSuccess);
+  ASSERT_TRUE(p->read(b->memory->sge(0, 8), region->remote(), 0, 2));
+  EXPECT_EQ(b->await_send().status, Status::kSuccess);
+  EXPECT_EQ(b->load_word(0), 77u);
+  EXPECT_EQ(b->load_word(64), 77u);
+  // No later domain is the same.
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    domain = a->device.create_protection_domain();
+    auto stranger = a->device.create_queue_pair(*domain, *a->sends, *a->receives);
+    auto peer = b->queue_pair();
+    stranger->connect(peer->address());
+    peer->connect(stranger->address());
+    ASSERT_TRUE(stranger->write(region->sge(0, 8), b->memory->remote(), 64, 3 + i));
+    EXPECT_STREQ(to_string(a->await_send().status), to_string(Status::kLocalProtection));
+  }
+}
+
+// All that a node can make, with requests under way in both directions.
+TEST_P(FabricLifetimes, AnyOrderOfDestruction) {
+  connect();  // the neighbours
+  if (!a->device.capabilities().srq || !a->device.capabilities().ud)
+    GTEST_SKIP() << "the device lacks shared receive queues or datagrams";
+  Rng rng(5);
+  const int rounds = world->soft_roce() ? 60 : 400;
+  for (int round = 0; round < rounds; ++round) {
+    Device& device = a->device;
+    auto domain = device.create_protection_domain();
+    auto region = device.allocate(*domain, 1 << 16);
+    auto sends = device.create_completion_queue(64), receives = device.create_completion_queue(64);
+    auto shared = device.create_shared_receive_queue(*domain, 8);
+    QpOptions options;
+    options.retry_count = 0;  // peers of what is gone
+    auto q = device.create_queue_pair(*domain, *sends, *receives, options, shared.get());
+    options.transport = Transport::kUd;
+    auto datagrams = device.create_queue_pair(*domain, *sends, *receives, options);
+    auto handle = device.create_address_handle(*domain, datagrams->address());
+    options.transport = Transport::kRc;
+    Side other(*world, 1, 1 << 16);
+    auto p = other.queue_pair(options);
+    q->connect(p->address());
+    p->connect(q->address());
+    datagrams->connect({});
+    const Sge all = region->sge(0, 1 << 16), head = region->sge(0, 64);
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      const ReceiveRequest receive{i, &head, 1};
+      shared->post_receive({&receive, 1});
+      datagrams->receive(head);
+      q->write(all, other.memory->remote(), 0);
+      q->read(all, other.memory->remote(), 0);
+      p->write(other.memory->sge(0, 1 << 16), region->remote(), 0);
+      p->send(other.memory->sge(0, 64));
+      const Sge small = region->sge(64, 8);
+      WorkRequest request;
+      request.sges = &small;
+      request.sge_count = 1;
+      request.opcode = Opcode::kSend;
+      request.address_handle = handle.get();
+      request.remote_qpn = datagrams->qp_num();
+      request.remote_qkey = options.qkey;
+      datagrams->post({&request, 1});
+    }
+    if (rng.below(2) == 0) {  // some of it is done, and some of that is polled
+      a->env.sleep_until(a->env.now() + static_cast<Time>(rng.below(20)) * kMicrosecond);
+      Completion polled[4];
+      sends->poll(polled);
+      receives->poll({polled, 1});
+    }
+    std::vector<std::function<void()>> users = {[&] { q.reset(); }, [&] { datagrams.reset(); }};
+    std::vector<std::function<void()>> used = {[&] { sends.reset(); }, [&] { receives.reset(); },
+                                               [&] { shared.reset(); }};
+    std::vector<std::function<void()>> free = {[&] { domain.reset(); }, [&] { region.reset(); },
+                                               [&] { p.reset(); }};
+    while (!users.empty() || !used.empty() || !free.empty()) {
+      auto& from = rng.below(2) == 0 && !free.empty() ? free : !users.empty() ? users : used;
+      if (from.empty()) continue;
+      const auto at = from.begin() + static_cast<std::ptrdiff_t>(rng.below(from.size()));
+      (*at)();
+      from.erase(at);
+    }
+    handle.reset();  // nothing names it any more
+    ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 1));
+    ASSERT_TRUE(qa->read(a->memory->sge(8, 8), b->memory->remote(), 0, 2));
+    ASSERT_NO_FATAL_FAILURE(expect_send(1));
+    ASSERT_NO_FATAL_FAILURE(expect_send(2));
+  }
+}
+
+class FabricNumbers : public FabricLifetimes {
+ protected:
+  using Make = std::function<void()>;
+  /// Calls `make` until it is refused, `most` times at most; what it said then.
+  static std::string until_refused(const Make& make, int most) {
+    for (int made = 0; made < most; ++made) {
+      try {
+        make();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kExhausted);
+        return error.what();
+      }
+    }
+    return "";
+  }
+  /// As many as there may be, where that can be reached: `limit` is what the refusal must name.
+  template <class Object>
+  void check(std::vector<std::unique_ptr<Object>>& objects, const Make& make,
+             const std::string& limit) {
+    const bool has_limit = GetParam() == "shm";
+    const int enough = world->soft_roce() ? 300 : 3000;
+    const std::string told = until_refused(make, has_limit ? 1 << 17 : enough);
+    EXPECT_EQ(told.empty(), !has_limit) << "after " << objects.size() << ": " << told;
+    ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 1));
+    expect_send(1);
+    if (!has_limit) return;
+    EXPECT_NE(told.find(limit), std::string::npos) << told;
+    for (int i = 0; i < 1 << 16; ++i) ASSERT_THROW(make(), Error);  // a refusal uses nothing up
+    for (int i = 0; i < 3; ++i) {
+      objects.erase(objects.begin() + 1);
+      EXPECT_NO_THROW(make()) << "there is room again";
+      EXPECT_THROW(make(), Error) << "for one";
+    }
+  }
+  void make_shared(std::uint32_t entries) {
+    shared.push_back(a->device.create_shared_receive_queue(*a->pd, entries, 1));
+  }
+  void TearDown() override {
+    queue_pairs.clear();
+    queues.clear();
+    shared.clear();
+    regions.clear();
+  }
+  std::vector<std::unique_ptr<QueuePair>> queue_pairs;
+  std::vector<std::unique_ptr<MemoryRegion>> regions;
+  std::vector<std::unique_ptr<CompletionQueue>> queues;
+  std::vector<std::unique_ptr<SharedReceiveQueue>> shared;
+};
+INSTANTIATE_TEST_SUITE_P(Worlds, FabricNumbers, and_verbs({"sim", "shm"}),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(FabricNumbers, QueuePairs) {
+  connect();
+  QpOptions least;
+  least.send_entries = least.receive_entries = least.max_sges = 1;
+  check(
+      queue_pairs, [&] { queue_pairs.push_back(a->queue_pair(least)); }, "65535 queue pairs");
+  auto peer = b->queue_pair();
+  QueuePair& last = *queue_pairs.back();
+  last.connect(peer->address());
+  peer->connect(last.address());
+  ASSERT_TRUE(last.write(a->memory->sge(0, 8), b->memory->remote(), 8, 2));
+  EXPECT_EQ(a->await_send().status, Status::kSuccess) << "the last works as the first";
+}
+
+TEST_P(FabricNumbers, QueuePairsWithLongQueues) {
+  connect();
+  QpOptions longest;
+  longest.receive_entries = GetParam() == "shm" ? a->device.capabilities().max_queue_entries : 1024;
+  longest.max_sges = 1;
+  check(
+      queue_pairs, [&] { queue_pairs.push_back(a->queue_pair(longest)); }, "MiB in all");
+}
+
+TEST_P(FabricNumbers, Regions) {
+  connect();
+  check(
+      regions, [&] { regions.push_back(a->device.allocate(*a->pd, 64)); }, "65536 regions");
+}
+
+TEST_P(FabricNumbers, SharedReceiveQueues) {
+  connect();
+  if (!a->device.capabilities().srq) GTEST_SKIP() << "the device has no shared receive queues";
+  const std::uint32_t entries =
+      GetParam() == "shm" ? a->device.capabilities().max_queue_entries : 16;
+  check(
+      shared, [&] { make_shared(entries); }, "MiB in all");
+}
+
+TEST_P(FabricNumbers, CompletionQueues) {
+  connect();
+  if (GetParam() == "shm")  // most of the room goes to others, whose pages nobody touches
+    until_refused([&] { make_shared(a->device.capabilities().max_queue_entries); }, 1 << 17);
+  check(
+      queues, [&] { queues.push_back(a->device.create_completion_queue(2048)); }, "MiB in all");
+}
+
+TEST_P(FabricLifetimes, DeviceMemoryIsUsedUpAndComesBack) {
+  connect();
+  const std::uint64_t all = a->device.capabilities().device_memory_bytes;
+  if (all == 0) GTEST_SKIP() << "the device has no memory of its own";
+  std::vector<std::unique_ptr<MemoryRegion>> regions;
+  for (int i = 0; i < 4; ++i)
+    regions.push_back(a->device.allocate_device_memory(*a->pd, all / 4 / 8 * 8));
+  const auto one_more = [&] { return a->device.allocate_device_memory(*a->pd, all / 4 / 8 * 8); };
+  EXPECT_THROW(one_more(), Error);
+  regions.erase(regions.begin() + 1);
+  regions.push_back(one_more());
+  EXPECT_THROW(one_more(), Error);
+  ASSERT_TRUE(qa->write(regions.back()->sge(0, 8), b->memory->remote(), 0, 1));
+  expect_send(1);
+}
+
+}  // namespace
+}  // namespace pyrdma::fabric
