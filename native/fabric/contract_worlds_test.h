@@ -186,14 +186,16 @@ struct Side {
   /// The next completion; status kGeneral with wr_id ~0 when none came within `timeout`.
   Completion await(CompletionQueue& queue, Time timeout) {
     Completion completion;
-    completion.wr_id = ~0ULL;
-    completion.status = Status::kGeneral;
-    env.poll_until(
+    const bool found = env.poll_until(
         [&] {
           return queue.poll({&completion, 1}) == 1;
         },
         env.now() + timeout, &queue.watch());
-    return completion;
+    if (found) return completion;
+    Completion none;
+    none.wr_id = ~0ULL;
+    none.status = Status::kGeneral;
+    return none;
   }
   Completion await_send() { return await(*sends); }
   Completion await_receive() { return await(*receives); }

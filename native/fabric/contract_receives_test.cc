@@ -1,0 +1,192 @@
+// The fabric's contract: queues of receives that are full, empty or bad, of one queue pair or
+// shared, and what becomes of them when a queue pair ends.
+#include "fabric/contract_worlds_test.h"
+
+namespace pyrdma::fabric {
+namespace {
+
+constexpr std::uint32_t kEntries = 5;  // no power of two, which rings have
+
+class FabricReceives : public FabricContract {
+ protected:
+  /// Node 0 (a) sends to node 1 (b), which receives from `shared`. False without such queues.
+  bool connect_shared() {
+    TearDown();
+    start();
+    a = std::make_unique<Side>(*world, 0);
+    b = std::make_unique<Side>(*world, 1);
+    if (!b->device.capabilities().srq) return false;
+    shared = b->device.create_shared_receive_queue(*b->pd, kEntries, 2);
+    renew();
+    return true;
+  }
+  void renew() {
+    qa = a->queue_pair(options);
+    qb = b->queue_pair(options, shared.get());
+    qa->connect(qb->address());
+    qb->connect(qa->address());
+  }
+  /// Posts one receive with one buffer.
+  PostResult post(const Sge& sge, std::uint64_t wr_id = 0) {
+    const ReceiveRequest request{wr_id, &sge, 1};
+    return shared->post_receive({&request, 1});
+  }
+  /// Posts more than fit; returns how many did.
+  std::uint32_t fill() {
+    const Sge sge = b->memory->sge(0, 64);
+    const std::vector<ReceiveRequest> requests(kEntries + 2, ReceiveRequest{next_id_, &sge, 1});
+    const PostResult result = shared->post_receive(requests);
+    EXPECT_EQ(result.error, PostError::kQueueFull);
+    return result.accepted;
+  }
+  void TearDown() override {
+    qa.reset();
+    qb.reset();
+    shared.reset();
+  }
+
+  std::unique_ptr<SharedReceiveQueue> shared;
+  QpOptions options;
+  std::uint64_t next_id_ = 7;
+};
+INSTANTIATE_TEST_SUITE_P(Worlds, FabricReceives, contract_worlds(),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(FabricReceives, AFullReceiveQueueIsBackPressure) {
+  for (const bool is_shared : {false, true}) {
+    if (is_shared) {
+      if (!connect_shared()) GTEST_SKIP() << "the device has no shared receive queues";
+    } else {
+      QpOptions few;
+      few.receive_entries = kEntries;
+      connect(few);
+    }
+    const auto post_all = [&](std::span<const ReceiveRequest> requests) {
+      return is_shared ? shared->post_receive(requests) : qb->post_receive(requests);
+    };
+    const Sge sge = b->memory->sge(0, 64);
+    std::vector<ReceiveRequest> requests;
+    for (std::uint64_t i = 0; i < 20; ++i) requests.push_back({i, &sge, 1});
+    const std::span<const ReceiveRequest> all(requests);
+    PostResult result = post_all(all.first(kEntries + 3));
+    EXPECT_EQ(result.accepted, kEntries);
+    EXPECT_EQ(result.error, PostError::kQueueFull);
+    EXPECT_EQ(post_all(all.subspan(kEntries, 1)).accepted, 0u);
+    for (std::uint64_t i = 0; i < 3 * kEntries; ++i) {
+      ASSERT_TRUE(qa->send(a->memory->sge(0, 8), i));
+      expect_send(i);
+      const Completion completion = b->await_receive();
+      ASSERT_EQ(completion.status, Status::kSuccess);
+      EXPECT_EQ(completion.wr_id, i) << "what was accepted stays so, in order";
+      result = post_all(all.subspan(kEntries + i % kEntries, 2));  // room for exactly one
+      EXPECT_EQ(result.accepted, 1u);
+      EXPECT_EQ(result.error, PostError::kQueueFull);
+      requests[kEntries + (i + 1) % kEntries].wr_id = kEntries + i + 1;
+    }
+  }
+}
+
+TEST_P(FabricReceives, SharedReceivesThatAreBad) {
+  for (const bool is_short : {false, true}) {
+    if (!connect_shared()) GTEST_SKIP() << "the device has no shared receive queues";
+    const Sge pieces[3] = {b->memory->sge(0, 8), b->memory->sge(8, 8), b->memory->sge(16, 8)};
+    const ReceiveRequest requests[2] = {{1, pieces, 2}, {2, pieces, 3}};
+    const PostResult result = shared->post_receive(requests);
+    EXPECT_EQ(result.accepted, 1u);
+    EXPECT_EQ(result.error, PostError::kInvalid) << "more pieces than the queue takes";
+    ASSERT_TRUE(qa->send(a->memory->sge(0, 16), 1));
+    expect_send(1);
+    EXPECT_EQ(b->await_receive().wr_id, 1u);
+
+    Sge bad = b->memory->sge(0, is_short ? 7 : 64);
+    if (!is_short) bad.lkey ^= 0x40000000;
+    ASSERT_EQ(post(bad, 3).accepted, 1u);
+    ASSERT_EQ(post(b->memory->sge(0, 64), 4).accepted, 1u);
+    ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 2));
+    const bool soft = world->soft_roce();
+    expect_send(2, is_short && !soft ? Status::kRemoteInvalidRequest : Status::kRemoteOperation);
+    const Completion completion = b->await_receive();
+    EXPECT_EQ(completion.wr_id, 3u);
+    EXPECT_STREQ(to_string(completion.status), to_string(soft       ? Status::kLocalQpOperation
+                                                         : is_short ? Status::kLocalLength
+                                                                    : Status::kLocalProtection));
+    EXPECT_EQ(qb->state(), QpState::kError);
+    EXPECT_TRUE(b->quiet(*b->receives)) << "a shared queue is not flushed";
+    renew();  // it serves the next
+    ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 5));
+    expect_send(5);
+    EXPECT_EQ(b->await_receive().wr_id, 4u);
+  }
+}
+
+TEST_P(FabricReceives, AnEmptySharedQueueIsNotReady) {
+  if (!connect_shared()) GTEST_SKIP() << "the device has no shared receive queues";
+  ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 1));
+  EXPECT_TRUE(a->quiet(*a->sends));
+  ASSERT_EQ(post(b->memory->sge(0, 8), 2).accepted, 1u);
+  expect_send(1);
+  EXPECT_EQ(b->await_receive().wr_id, 2u);
+  options.rnr_retry = 1;
+  renew();
+  ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 3));
+  expect_send(3, Status::kRnrRetryExceeded);
+  ASSERT_EQ(post(b->memory->sge(0, 8), 4).accepted, 1u);
+  renew();
+  ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 5));
+  expect_send(5);
+  EXPECT_EQ(b->await_receive().wr_id, 4u) << "the send that gave up has taken none";
+}
+
+// Messages wait, unpolled, of a queue pair that ends: their completions go with it, and the queue
+// loses no receive.
+TEST_P(FabricReceives, ASharedQueueOutlivesItsQueuePairs) {
+  if (!connect_shared()) GTEST_SKIP() << "the device has no shared receive queues";
+  auto other_a = a->queue_pair(), other_b = b->queue_pair({}, shared.get());
+  other_a->connect(other_b->address());
+  other_b->connect(other_a->address());
+  EXPECT_EQ(fill(), kEntries);
+  for (int round = 0; round < 50; ++round) {
+    SCOPED_TRACE(round);
+    for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(qa->send(a->memory->sge(0, 8), i));
+    for (std::uint64_t i = 0; i < 3; ++i) expect_send(i);
+    ++next_id_;
+    if (round % 2 == 0) {
+      qb.reset();
+      renew();
+    } else {
+      qb->modify(QpState::kReset);
+      qa->modify(QpState::kReset);
+      qa->connect(qb->address());
+      qb->connect(qa->address());
+    }
+    ASSERT_TRUE(b->quiet(*b->receives, round % 10 < 2 ? kMillisecond : 0));
+    ASSERT_TRUE(other_a->send(a->memory->sge(0, 8), 9));
+    EXPECT_EQ(a->await_send().status, Status::kSuccess);
+    const Completion completion = b->await_receive();
+    EXPECT_EQ(completion.status, Status::kSuccess);
+    EXPECT_EQ(completion.qp_num, other_b->qp_num());
+    ASSERT_EQ(fill(), 4u) << "three that are gone and one that was polled";
+  }
+}
+
+TEST_P(FabricReceives, ASharedQueueHasADomainOfItsOwn) {
+  if (!connect_shared()) GTEST_SKIP() << "the device has no shared receive queues";
+  if (world->soft_roce()) GTEST_SKIP() << "Soft-RoCE looks at the queue pair's domain";
+  const auto domain = b->device.create_protection_domain();
+  const auto region = b->device.allocate(*domain, 4096);
+  qa.reset();
+  qb.reset();
+  shared = b->device.create_shared_receive_queue(*domain, kEntries);
+  renew();
+  ASSERT_EQ(post(region->sge(0, 64), 1).accepted, 1u);
+  ASSERT_EQ(post(b->memory->sge(0, 64), 2).accepted, 1u);
+  ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 3));
+  expect_send(3);
+  EXPECT_EQ(b->await_receive().wr_id, 1u);
+  ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 4));
+  expect_send(4, Status::kRemoteOperation);
+  EXPECT_EQ(b->await_receive().status, Status::kLocalProtection);
+}
+
+}  // namespace
+}  // namespace pyrdma::fabric
