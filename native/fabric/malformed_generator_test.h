@@ -51,9 +51,11 @@ struct Party {
   ModelMemory memory;
 };
 
-/// A queue pair at each party, with queues of its own.
+/// A queue pair at each party, with queues of its own. `shares`: the responder's receives come from
+/// a shared queue, as those of a dynamic target always do.
 struct Link {
-  Link(Party& a, Party& b, const QpOptions& wanted, std::uint32_t responder_access)
+  Link(Party& a, Party& b, const QpOptions& wanted, std::uint32_t responder_access,
+       bool shares = false)
       : options(wanted),
         sends(a.device.create_completion_queue(64)),
         receives(b.device.create_completion_queue(64)),
@@ -63,7 +65,12 @@ struct Link {
     options.timeout_us = options.rnr_timer_us = 1;
     qa = a.device.create_queue_pair(*a.pd, *sends, *unused_a, options);
     options.access = responder_access;
-    qb = b.device.create_queue_pair(*b.pd, *unused_b, *receives, options);
+    if (shares)
+      shared =
+          b.device.create_shared_receive_queue(*b.pd, options.receive_entries, options.max_sges);
+    options.dc_target = options.transport == Transport::kDc;
+    qb = b.device.create_queue_pair(*b.pd, *unused_b, *receives, options, shared.get());
+    model.shares_receives = shares;
     model.transport = options.transport;
     model.max_sges = options.max_sges;
     model.max_inline = options.max_inline;
@@ -80,10 +87,15 @@ struct Link {
     qa->connect(qb->address());
     qb->connect(qa->address());
     model.requester = model.responder = QpState::kReadyToSend;
-    model.receive.reset();
+    if (!model.shares_receives) model.receive.reset();
+  }
+  PostResult post_receive(const ReceiveRequest& receive) {
+    return shared != nullptr ? shared->post_receive({&receive, 1})
+                             : qb->post_receive({&receive, 1});
   }
   QpOptions options;
   std::unique_ptr<CompletionQueue> sends, receives, unused_a, unused_b;
+  std::unique_ptr<SharedReceiveQueue> shared;
   std::unique_ptr<QueuePair> qa, qb;
   std::unique_ptr<AddressHandle> handle;
   ModelLink model;
@@ -148,7 +160,7 @@ class Generator {
     target(r);
     r.compare_add = one_in(2) ? rng_() : 0;
     r.swap = rng_();
-    if (link.model.transport == Transport::kUd) {
+    if (link.model.is_addressed()) {
       r.address_handle = one_in(20) ? nullptr : link.handle.get();
       r.remote_qpn =
           one_in(12) ? static_cast<std::uint32_t>(rng_()) & 0xffffff : link.model.responder_qpn;

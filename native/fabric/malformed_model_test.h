@@ -73,6 +73,11 @@ struct ModelLink {
   std::uint32_t responder_access = 0, responder_qpn = 0, responder_qkey = 0;
   QpState requester = QpState::kReadyToSend, responder = QpState::kReadyToSend;
   std::optional<ModelReceive> receive;
+  bool shares_receives = false;  // which are not flushed with the responder
+
+  bool is_reliable() const { return transport == Transport::kRc || transport == Transport::kDc; }
+  /// Requests name their target.
+  bool is_addressed() const { return transport == Transport::kUd || transport == Transport::kDc; }
 };
 
 struct Verdict {
@@ -108,8 +113,7 @@ class Judge {
     verdict.status = local_error(request);
     if (verdict.status == Status::kSuccess) remote(request, verdict);
     if (verdict.status != Status::kSuccess)
-      verdict.requester =
-          link_.transport == Transport::kRc ? QpState::kError : QpState::kSendQueueError;
+      verdict.requester = link_.is_reliable() ? QpState::kError : QpState::kSendQueueError;
     return verdict;
   }
 
@@ -127,10 +131,10 @@ class Judge {
     const Opcode opcode = request.opcode;
     bool good = is_send(opcode);
     if (link_.transport != Transport::kUd) good = good || is_write(opcode);
-    if (link_.transport == Transport::kRc) good = good || returns_data(opcode);
+    if (link_.is_reliable()) good = good || returns_data(opcode);
     if (request.sge_count > link_.max_sges) good = false;
     if (request.sge_count > 0 && request.sges == nullptr) good = false;
-    if (link_.transport == Transport::kUd && request.address_handle == nullptr) good = false;
+    if (link_.is_addressed() && request.address_handle == nullptr) good = false;
     if (!good) return PostError::kInvalid;
     const bool bad_inline = (request.flags & kInline) != 0 &&
                             (returns_data(opcode) || total(request) > link_.max_inline);
@@ -152,13 +156,12 @@ class Judge {
   }
 
   void remote(const WorkRequest& request, Verdict& verdict) {
-    const bool reliable = link_.transport == Transport::kRc;
+    const bool reliable = link_.is_reliable();
     const bool deaf = link_.responder != QpState::kReadyToSend &&
                       link_.responder != QpState::kReadyToReceive &&
                       link_.responder != QpState::kSendQueueError;
-    const bool elsewhere =
-        link_.transport == Transport::kUd &&
-        (request.remote_qpn != link_.responder_qpn || request.remote_qkey != link_.responder_qkey);
+    const bool elsewhere = link_.is_addressed() && (request.remote_qpn != link_.responder_qpn ||
+                                                    request.remote_qkey != link_.responder_qkey);
     if (deaf || elsewhere) {
       if (reliable) verdict.status = Status::kRetryExceeded;
       return;
@@ -189,11 +192,15 @@ class Judge {
     if (region != nullptr) move(request, *region);
   }
 
-  // A class C error: both queue pairs of a reliable connection stop. Others drop the request.
+  // A class C error: both queue pairs of a reliable connection stop; of a dynamic one only the
+  // requester, since others use the target, too. Unreliable ones drop the request.
   void refuse(Status status, Verdict& verdict) const {
-    if (link_.transport != Transport::kRc) return;
-    verdict.status = status;
-    verdict.responder = QpState::kError;
+    if (link_.is_reliable()) verdict.status = status;
+    if (link_.transport == Transport::kRc) verdict.responder = QpState::kError;
+  }
+  /// A receive failed.
+  void stop_responder(Verdict& verdict) const {
+    if (link_.transport != Transport::kDc) verdict.responder = QpState::kError;
   }
 
   void move(const WorkRequest& request, ModelRegion& region) {
@@ -231,7 +238,7 @@ class Judge {
     if (room < bytes + header) {
       verdict.receive_status = Status::kLocalLength;
       refuse(Status::kRemoteInvalidRequest, verdict);
-      verdict.responder = QpState::kError;
+      stop_responder(verdict);
       return;
     }
     std::vector<std::byte> payload(header);
@@ -249,7 +256,7 @@ class Judge {
       if (there_.find(sge.lkey, sge.addr, sge.length, kLocalWrite) == nullptr) {
         verdict.receive_status = Status::kLocalProtection;
         refuse(Status::kRemoteOperation, verdict);
-        verdict.responder = QpState::kError;
+        stop_responder(verdict);
         unsure_receive_ = tried;  // the buffers before the bad one
         return;
       }

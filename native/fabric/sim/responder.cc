@@ -85,11 +85,11 @@ QueuePairCore* Nic::find_target(const Message& message) const {
   return nullptr;
 }
 
-// Unreliable connections drop what is old, and messages with a hole (IBA 9.8.2). Datagrams follow
-// nothing.
+// Unreliable connections drop what is old, as of before a reset, and messages with a hole
+// (IBA 9.8.2). Datagrams follow nothing.
 bool Nic::follows(QueuePairCore& qp, const Message& message) {
   if (qp.options.transport != Transport::kUc) return true;
-  if (message.sequence < qp.expected) return false;
+  if (message.epoch < qp.first_epoch || message.sequence < qp.expected) return false;
   if (!message.first && (message.sequence != qp.expected || message.offset != qp.expected_offset))
     return false;
   qp.expected = message.sequence + message.last;
@@ -340,7 +340,7 @@ void Nic::fail_receive(QueuePairCore& target, Status status) {
   completion.status = status;
   completion.qp_num = target.number;
   target.receive_queue->push(completion, nullptr, 0);
-  enter_error(target);
+  if (target.options.transport != Transport::kDc) enter_error(target);  // it serves others, too
 }
 
 // Sends the message back as a response: data, acknowledgement or error.
