@@ -38,6 +38,11 @@ What the objects do
     0 to `max` completions, waiting up to `timeout_s` seconds of the cluster's clock for the first.
     With `check`, a failed request raises `pyrdma.CompletionError`.
 
+``close()`` of any of them gives up what it is; later calls raise `pyrdma.Unavailable`. A queue pair
+goes before its completion queues, its shared receive queue and the address handles that it has
+posted with, whose ``close()`` raises `pyrdma.InvalidArgument` until then. What was made in a
+``ProtectionDomain`` outlives it.
+
 Errors: `pyrdma.InvalidArgument` for what cannot be asked, `pyrdma.Unavailable` for objects of a
 closed cluster or a killed node, `pyrdma.Exhausted` for resources. No misuse from Python crashes
 the process.

@@ -195,7 +195,8 @@ void bind_domain(py::module_& verbs) {
                   self, self->env().device().create_address_handle(self->native(), peer), peer);
             });
           },
-          py::arg("peer"));
+          py::arg("peer"))
+      .def("close", &PyDomain::close, "What was made in it goes on.");
 }
 
 void bind_region(py::module_& verbs) {

@@ -112,10 +112,12 @@ void bind_queues(py::module_& verbs) {
                              [](PyCompletionQueue& self) {
                                return self.session().call([&] { return self.native().entries(); });
                              })
-      .def("poll", &poll, py::arg("max") = 16, py::arg("timeout_s") = 0.0, py::arg("check") = true);
+      .def("poll", &poll, py::arg("max") = 16, py::arg("timeout_s") = 0.0, py::arg("check") = true)
+      .def("close", &PyCompletionQueue::close);
   py::class_<PySharedReceiveQueue, std::shared_ptr<PySharedReceiveQueue>>(
       verbs, "SharedReceiveQueue", "Receives for many queue pairs.")
-      .def("post_receive", &post_receive<PySharedReceiveQueue>, py::arg("receives"));
+      .def("post_receive", &post_receive<PySharedReceiveQueue>, py::arg("receives"))
+      .def("close", &PySharedReceiveQueue::close);
   py::class_<PyQueuePair, std::shared_ptr<PyQueuePair>>(verbs, "QueuePair", "A connection's end.")
       .def_property_readonly("qp_num",
                              [](PyQueuePair& self) {

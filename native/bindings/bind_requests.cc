@@ -220,7 +220,8 @@ void bind_requests(py::module_& verbs) {
   bind_addresses(verbs);
   py::class_<PyAddressHandle, std::shared_ptr<PyAddressHandle>>(
       verbs, "AddressHandle", "Destination of datagrams and of dynamically connected requests.")
-      .def_property_readonly("peer", &PyAddressHandle::peer);
+      .def_property_readonly("peer", &PyAddressHandle::peer)
+      .def("close", &PyAddressHandle::close);
   py::class_<PyRequest>(verbs, "Request",
                         "One send-queue request; pyrdma.verbs.write, read, send, ... make them.")
       .def(py::init(&make_request), py::arg("opcode"), py::arg("sges"), py::arg("wr_id") = 0,

@@ -95,11 +95,27 @@ PyQueuePair::PyQueuePair(std::shared_ptr<PyDomain> domain, std::shared_ptr<PyCom
       domain_(std::move(domain)),
       sends_(std::move(sends)),
       receives_(std::move(receives)),
-      shared_(std::move(shared)) {}
+      shared_(std::move(shared)) {
+  sends_->use();
+  receives_->use();
+  if (shared_) shared_->use();
+}
 
-void PyQueuePair::close() {
-  const py::gil_scoped_release release;
-  session().exclusively([this] { native_.reset(); });
+void PyQueuePair::drop() {
+  const std::lock_guard<std::mutex> lock(handles_mutex_);
+  if (!native_) return;
+  native_.reset();
+  sends_->release();
+  receives_->release();
+  if (shared_) shared_->release();
+  for (const auto& handle : handles_) handle->release();
+}
+
+void PyQueuePair::keep(std::shared_ptr<PyAddressHandle> handle) {
+  const std::lock_guard<std::mutex> lock(handles_mutex_);
+  if (!native_) return;
+  PyAddressHandle& kept = *handle;
+  if (handles_.insert(std::move(handle)).second) kept.use();
 }
 
 }  // namespace pyrdma::bindings

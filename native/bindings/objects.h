@@ -30,11 +30,26 @@ class Held : public Owned {
   Env& env() const { return session().env(node_); }
   /// For calls that one thread at a time may make.
   std::mutex& mutex() { return mutex_; }
+  /// One more or one less queue pair that must go before this does.
+  void use() { ++users_; }
+  void release() { --users_; }
+  /// Takes the native part away; done before, it does nothing. Throws Error while it is used.
+  void close() {
+    const py::gil_scoped_release release;
+    session().exclusively([this] {
+      if (native_ && users_ != 0) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    "a queue pair still uses this object; close the queue pair first");
+      }
+      drop();
+    });
+  }
 
  protected:
   NodeId node_;
   std::unique_ptr<Native> native_;
   std::mutex mutex_;
+  std::atomic<int> users_{0};
 };
 
 class PyDomain final : public Held<fabric::ProtectionDomain> {
@@ -107,14 +122,15 @@ class PyQueuePair final : public Held<fabric::QueuePair> {
               std::shared_ptr<PySharedReceiveQueue> shared, std::unique_ptr<fabric::QueuePair> qp);
   ~PyQueuePair() override { leave(); }
   int rank() const override { return 0; }
-  void close();
+  void drop() override;
   /// A request in flight may still look at the handle: it lives as long as the queue pair.
-  void keep(std::shared_ptr<PyAddressHandle> handle) { handles_.insert(std::move(handle)); }
+  void keep(std::shared_ptr<PyAddressHandle> handle);
 
  private:
   std::shared_ptr<PyDomain> domain_;
   std::shared_ptr<PyCompletionQueue> sends_, receives_;
   std::shared_ptr<PySharedReceiveQueue> shared_;
+  std::mutex handles_mutex_;
   std::set<std::shared_ptr<PyAddressHandle>> handles_;
 };
 

@@ -82,7 +82,7 @@ class Chaos:
         return rows if self.random.random() < 0.9 else np.zeros(3)
 
     def call(self) -> None:
-        choice = self.random.randrange(22)
+        choice = self.random.randrange(25)
         pair = self.any_of(self.pairs)
         if choice < 6:
             pair.post([self.request() for _ in range(self.random.randrange(5))])
@@ -131,9 +131,18 @@ class Chaos:
             if self.random.random() < 0.5:
                 made = verbs.QpAddress.from_bytes(packed)
             self.handles = [*self.handles[-4:], self.any_of(self.domains).address_handle(made)]
-        else:
+        elif choice == 21:
             queue = self.any_of(self.domains).shared_receive_queue(self.number())
             self.shared = [*self.shared[-3:], queue]
+        elif choice == 22:
+            node = self.random.randrange(len(self.devices))
+            self.domains[node].close()
+            self.domains[node] = self.devices[node].protection_domain()
+        elif choice == 23:
+            fresh = self.any_of(self.devices).completion_queue(8)
+            self.queues = [*self.queues[:2], *self.queues[2:][-3:], fresh]
+        else:
+            self.any_of(self.queues[1:], self.shared, self.handles).close()
 
 
 @pytest.mark.parametrize("fabric", ["sim", "shm"])
@@ -154,6 +163,42 @@ def test_random_wrong_calls_crash_nothing(fabric: str) -> None:
             except AttributeError:  # a call on None
                 refused += 1
     assert CALLS * 0.1 < refused < CALLS * 0.95
+
+
+@pytest.mark.parametrize("fabric", ["sim", "shm"])
+def test_what_a_queue_pair_uses_closes_after_it(fabric: str) -> None:
+    made: rd.Cluster = (
+        rd.Cluster.sim(nodes=2, profile="cx5", seed=1)
+        if fabric == "sim"
+        else rd.Cluster.local(nodes=2, mode="thread")
+    )
+    with made as cluster:
+        device = cluster.devices[0]
+        domain, queue = device.protection_domain(), device.completion_queue(16)
+        shared = domain.shared_receive_queue(4)
+        region = domain.allocate(64)
+        pair = domain.queue_pair(queue, transport="ud", shared_receives=shared)
+        pair.connect()
+        handle = domain.address_handle(pair.address)
+        domain.close()
+        with pytest.raises(rd.Unavailable):
+            domain.allocate(64)
+        send = verbs.Request(verbs.Opcode.SEND, [region.sge(0, 8)], address_handle=handle)
+        assert pair.post([send]) == 1
+        assert len(queue.poll(timeout_s=1.0)) == 1
+        for used in (queue, shared, handle):
+            with pytest.raises(rd.InvalidArgument, match="queue pair still uses"):
+                used.close()
+        pair.close()
+        for used in (queue, shared, handle, pair, domain, region):
+            used.close()
+            used.close()
+        with pytest.raises(rd.Unavailable):
+            queue.poll()
+        other = device.protection_domain().queue_pair(device.completion_queue(16), transport="ud")
+        other.connect()
+        with pytest.raises(rd.Unavailable):
+            other.post([verbs.Request(verbs.Opcode.SEND, [], address_handle=handle)])
 
 
 @pytest.mark.parametrize("fabric", ["sim", "shm"])
