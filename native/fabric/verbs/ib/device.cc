@@ -181,11 +181,7 @@ std::unique_ptr<MemoryRegion> VerbsDevice::register_memory(ProtectionDomain& pd,
 
 void VerbsDevice::check_region(std::size_t bytes, std::uint32_t access) const {
   check_count("region bytes", bytes, 1, attributes_.max_mr_size);
-  if ((access & (kRemoteWrite | kRemoteAtomic)) != 0 && (access & kLocalWrite) == 0) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "region access " + std::to_string(access) +
-                    " has remote write or atomic without local write; add kLocalWrite");
-  }
+  check_region_access(access);
 }
 
 std::unique_ptr<MemoryRegion> VerbsDevice::allocate_device_memory(ProtectionDomain& pd,
@@ -196,6 +192,7 @@ std::unique_ptr<MemoryRegion> VerbsDevice::allocate_device_memory(ProtectionDoma
                 "verbs: device " + choice_.device + " has no memory of its own; use allocate()");
   }
   check_count("device memory bytes", bytes, 1, capabilities_.device_memory_bytes);
+  check_region_access(access);
   return std::make_unique<DeviceRegion>(*this, static_cast<VerbsDomain&>(pd), bytes, access);
 }
 
@@ -241,6 +238,7 @@ std::unique_ptr<QueuePair> VerbsDevice::create_queue_pair(ProtectionDomain& pd,
               capabilities_.max_outstanding_reads);
   check_count("retry_count", options.retry_count, 0, 7);
   check_count("rnr_retry", options.rnr_retry, 0, kInfiniteRetry);
+  check_queue_pair_access(options.access);
   if (dynamic) {
     return std::make_unique<VerbsDynamicQueuePair>(
         *this, static_cast<VerbsDomain&>(pd), static_cast<VerbsCompletionQueue&>(send_queue),
