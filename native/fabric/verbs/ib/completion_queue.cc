@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <iterator>
 
 #include "fabric/verbs/ib/translate.h"
 
@@ -42,14 +43,16 @@ std::size_t VerbsCompletionQueue::take_over(std::span<Completion> out) {
   return count;
 }
 
-void VerbsCompletionQueue::take_in() {
+void VerbsCompletionQueue::take_in(std::uint32_t gone) {
   const std::lock_guard lock(mutex_);
   has_taken_in_.store(true, std::memory_order_release);  // who polls now comes after us
+  const auto is_left = [gone](const Completion& c) { return c.qp_num == gone; };
+  std::erase_if(taken_in_, is_left);
   std::array<Completion, 64> chunk;
   for (std::size_t got = chunk.size(); got == chunk.size();) {
     got = poll_device(chunk);
-    taken_in_.insert(taken_in_.end(), chunk.begin(),
-                     chunk.begin() + static_cast<std::ptrdiff_t>(got));
+    std::remove_copy_if(chunk.begin(), chunk.begin() + static_cast<std::ptrdiff_t>(got),
+                        std::back_inserter(taken_in_), is_left);
   }
   has_taken_in_.store(!taken_in_.empty(), std::memory_order_release);
 }

@@ -18,10 +18,10 @@ class VerbsCompletionQueue final : public CompletionQueue {
   bool overrun() const override;
 
   ibv_cq* cq() const { return cq_; }
-  /// Takes in all that the device has completed, for later polls. Drivers of NICs drop what a queue
-  /// pair that is reset or destroyed has left in the queue, and with it the places of a shared
-  /// receive queue. Any thread.
-  void take_in();
+  /// Takes in all that the device has completed, for later polls, but for what queue pair `gone` has
+  /// left in the queue, whose places in a shared receive queue are given back. Drivers of NICs drop
+  /// that with the queue pair, and the places with it. Any thread.
+  void take_in(std::uint32_t gone);
   void mark_overrun() { overrun_.store(true, std::memory_order_release); }
 
  private:

@@ -164,7 +164,7 @@ void VerbsQueuePair::save_shared_receives() {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
   Library::get().modify_qp(qp_, &attributes, IBV_QP_STATE);  // refused where it was in RESET
-  shared_completions_->take_in();
+  shared_completions_->take_in(qp_->qp_num);
 }
 
 void VerbsQueuePair::change(ibv_qp_attr& attributes, unsigned mask) {
