@@ -18,9 +18,9 @@ class VerbsCompletionQueue final : public CompletionQueue {
   bool overrun() const override;
 
   ibv_cq* cq() const { return cq_; }
-  /// Takes in all that the device has completed, for later polls, but for what queue pair `gone` has
-  /// left in the queue, whose places in a shared receive queue are given back. Drivers of NICs drop
-  /// that with the queue pair, and the places with it. Any thread.
+  /// Takes in all that the device has completed, for later polls, but for what queue pair `gone`
+  /// has left in the queue, whose places in a shared receive queue are given back. Drivers of NICs
+  /// drop that with the queue pair, and the places with it. Any thread.
   void take_in(std::uint32_t gone);
   void mark_overrun() { overrun_.store(true, std::memory_order_release); }
 

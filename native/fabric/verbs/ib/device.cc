@@ -58,13 +58,14 @@ std::unique_ptr<NodeDevice> open_device(Node& node, const Wish& wish) {
 
 // ---- what a device makes without further ado ----
 
-VerbsDomain::VerbsDomain(ibv_context* context) : pd_(Library::get().alloc_pd(context)) {
-  if (pd_ == nullptr) throw_failed("allocate a protection domain", errno);
+VerbsDomain::VerbsDomain(ibv_context* context) {
+  ibv_pd* pd = Library::get().alloc_pd(context);
+  if (pd == nullptr) throw_failed("allocate a protection domain", errno);
+  pd_.reset(pd, [](ibv_pd* last) { Library::get().dealloc_pd(last); });
 }
-VerbsDomain::~VerbsDomain() { Library::get().dealloc_pd(pd_); }
 
-VerbsAddressHandle::VerbsAddressHandle(ibv_pd* pd, ibv_ah_attr attributes)
-    : handle_(Library::get().create_ah(pd, &attributes)) {
+VerbsAddressHandle::VerbsAddressHandle(const VerbsDomain& domain, ibv_ah_attr attributes)
+    : domain_(domain.share()), handle_(Library::get().create_ah(domain.pd(), &attributes)) {
   if (handle_ == nullptr)
     throw_failed("create an address handle", errno, "is the peer's address reachable from here?");
 }
@@ -253,7 +254,7 @@ std::unique_ptr<QueuePair> VerbsDevice::create_queue_pair(ProtectionDomain& pd,
 
 std::unique_ptr<AddressHandle> VerbsDevice::create_address_handle(ProtectionDomain& pd,
                                                                   const QpAddress& peer) {
-  return std::make_unique<VerbsAddressHandle>(static_cast<VerbsDomain&>(pd).pd(), route_to(peer));
+  return std::make_unique<VerbsAddressHandle>(static_cast<VerbsDomain&>(pd), route_to(peer));
 }
 
 QpAddress VerbsDevice::address() const {

@@ -25,20 +25,22 @@ inline constexpr std::uint32_t kSoftRoceTimeoutUs = 1'800'000 / 7;
 class VerbsDomain final : public ProtectionDomain {
  public:
   explicit VerbsDomain(ibv_context* context);
-  ~VerbsDomain() override;
-  ibv_pd* pd() const { return pd_; }
+  ibv_pd* pd() const { return pd_.get(); }
+  /// Kept by all that is made in it, since the kernel frees no domain that is in use.
+  const std::shared_ptr<ibv_pd>& share() const { return pd_; }
 
  private:
-  ibv_pd* pd_;
+  std::shared_ptr<ibv_pd> pd_;
 };
 
 class VerbsAddressHandle final : public AddressHandle {
  public:
-  VerbsAddressHandle(ibv_pd* pd, ibv_ah_attr attributes);
+  VerbsAddressHandle(const VerbsDomain& domain, ibv_ah_attr attributes);
   ~VerbsAddressHandle() override;
   ibv_ah* handle() const { return handle_; }
 
  private:
+  std::shared_ptr<ibv_pd> domain_;
   ibv_ah* handle_;
 };
 

@@ -77,6 +77,7 @@ VerbsDynamicQueuePair::VerbsDynamicQueuePair(VerbsDevice& device, VerbsDomain& d
                                              const QpOptions& options,
                                              VerbsSharedReceiveQueue* shared)
     : device_(device),
+      domain_(domain.share()),
       options_(options),
       allowed_(options.dc_target ? 0 : allowed_opcodes(Transport::kDc)),
       record_(device.records().take(options.dc_target ? 0 : options.send_entries, 0)) {

@@ -40,6 +40,7 @@ class VerbsDynamicQueuePair final : public QueuePair, public Silenceable {
   void change(ibv_qp_attr& attributes, unsigned mask);
 
   VerbsDevice& device_;
+  std::shared_ptr<ibv_pd> domain_;
   QpOptions options_;
   std::uint32_t allowed_;  // opcodes, a bit each; none of a target
   Record& record_;

@@ -77,7 +77,7 @@ std::string locked_memory_remedy() {
 
 VerbsRegion::VerbsRegion(VerbsDevice& device, VerbsDomain& domain, void* data, std::size_t bytes,
                          std::uint32_t access)
-    : device_(device) {
+    : device_(device), domain_(domain.share()) {
   check_lockable(data, bytes);
   size_ = bytes;
   data_ = static_cast<std::byte*>(data);
@@ -137,7 +137,8 @@ void VerbsRegion::unmap() {
 }
 
 DeviceRegion::DeviceRegion(VerbsDevice& device, VerbsDomain& domain, std::size_t bytes,
-                           std::uint32_t access) {
+                           std::uint32_t access)
+    : domain_(domain.share()) {
   ibv_alloc_dm_attr attributes{};
   attributes.length = (bytes + 7) / 8 * 8;  // copied in words
   memory_ = ibv_alloc_dm(device.context(), &attributes);

@@ -19,6 +19,7 @@ class VerbsRegion final : public MemoryRegion {
   void map(std::size_t bytes);
   void unmap();
   VerbsDevice& device_;
+  std::shared_ptr<ibv_pd> domain_;
   std::size_t mapped_ = 0;  // bytes; 0: the caller's memory
   ibv_mr* mr_ = nullptr;
 };
@@ -30,6 +31,7 @@ class DeviceRegion final : public MemoryRegion {
   ~DeviceRegion() override;
 
  private:
+  std::shared_ptr<ibv_pd> domain_;
   ibv_dm* memory_ = nullptr;
   ibv_mr* mr_ = nullptr;
 };

@@ -38,7 +38,10 @@ std::uint32_t random_psn() {
 
 VerbsSharedReceiveQueue::VerbsSharedReceiveQueue(VerbsDevice& device, VerbsDomain& domain,
                                                  std::uint32_t entries, std::uint32_t max_sges)
-    : device_(device), max_sges_(max_sges), record_(device.records().take(0, entries)) {
+    : device_(device),
+      domain_(domain.share()),
+      max_sges_(max_sges),
+      record_(device.records().take(0, entries)) {
   ibv_srq_init_attr attributes{};
   attributes.attr.max_wr = entries;
   attributes.attr.max_sge = max_sges;
@@ -65,6 +68,7 @@ VerbsQueuePair::VerbsQueuePair(VerbsDevice& device, VerbsDomain& domain,
                                VerbsCompletionQueue& receive_queue, const QpOptions& options,
                                VerbsSharedReceiveQueue* shared)
     : device_(device),
+      domain_(domain.share()),
       options_(options),
       allowed_(allowed_opcodes(options.transport)),
       longest_(!device.is_soft_roce()                ? 0

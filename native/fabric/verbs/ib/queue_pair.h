@@ -43,6 +43,7 @@ class VerbsQueuePair final : public QueuePair, public Silenceable {
   void to_ready_to_send();
 
   VerbsDevice& device_;
+  std::shared_ptr<ibv_pd> domain_;
   QpOptions options_;
   std::uint32_t allowed_;                     // opcodes, a bit each
   std::uint64_t longest_;                     // bytes of a message; 0: the device judges itself

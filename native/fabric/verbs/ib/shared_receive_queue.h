@@ -15,6 +15,7 @@ class VerbsSharedReceiveQueue final : public SharedReceiveQueue {
 
  private:
   VerbsDevice& device_;
+  std::shared_ptr<ibv_pd> domain_;
   std::uint32_t max_sges_;
   Record& record_;
   ibv_srq* srq_ = nullptr;
