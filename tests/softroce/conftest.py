@@ -25,7 +25,8 @@ BOOT_S, COMMAND_S = 60, 240
 COMMANDS = {
     "bed": "ibv_devices; echo \"two  words\" '$HOME'; exit 3",
     "contract": f"{NATIVE_TESTS} --gtest_color=no"
-    " --gtest_filter=*/Fabric*/verbs:*/Malformed*/verbs:VerbsConnection*:VerbsMemory*",
+    " --gtest_filter=*/Fabric*/verbs:*/Malformed*/verbs:*/EnvContract*/verbs"
+    ":VerbsConnection*:VerbsMemory*",
     "loco": f"{NATIVE_TESTS} --gtest_color=no --gtest_filter=*/Loco*/verbs:*/Queues*/verbs",
     "one_host": f"{sys.executable} {HERE}/one_host.py",
     "experiments": f"{sys.executable} {HERE}/points.py $PYRDMA_SHARE",
