@@ -206,7 +206,8 @@ _PLACE: Mapping[str, Callable[[object], bool]] = {
     "node": _is_int(0, _NODES - 1),
     "nodes": _is_int(1, _NODES),
 }
-_COLUMNS = ("metric", "unit", "value", "node", "thread")
+_ALIKE = (("metric", "unit", "value", "node", "thread"), ("notices", "noticed_by"))
+"""Lists of equal length of what was measured."""
 _KINDS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
     "attach": _PLACE,
     "attach_faulty": {**_PLACE, "faults": _is_faults},
@@ -228,6 +229,8 @@ _KINDS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
         "value": _list_of(_is_number),
         "node": _list_of(_SMALL),
         "thread": _list_of(_SMALL),
+        "notices": _list_of(_is_text(4096)),
+        "noticed_by": _list_of(_is_int(0, _NODES - 1)),
         "histograms": _is_histograms,
         "run": _WIDE,
     },
@@ -250,8 +253,10 @@ def check(value: object) -> Message:
         raise ProtocolError(f"a message of unknown kind {str(kind)[:40]!r}")
     wrong = value.keys() ^ fields.keys() ^ {"kind"}
     wrong |= {name for name in fields if name in value and not fields[name](value[name])}
-    if kind == "measured" and not wrong and len({len(value[name]) for name in _COLUMNS}) != 1:
-        wrong = set(_COLUMNS)
+    if kind == "measured" and not wrong:
+        for columns in _ALIKE:
+            if len({len(value[name]) for name in columns}) != 1:
+                wrong |= set(columns)
     if wrong:
         names = ", ".join(sorted(str(name)[:40] for name in wrong))
         raise ProtocolError(f"a message {kind!r} whose {names} is not as it must be")

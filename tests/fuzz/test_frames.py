@@ -46,6 +46,8 @@ MESSAGES: list[dict[str, Any]] = [
         "value": [1.5],
         "node": [0],
         "thread": [-1],
+        "notices": ["port 1 went down"],
+        "noticed_by": [0],
         "histograms": {"metric": ["read"], "encoded": ["AAAA"]},
         "run": 1,
     },
@@ -114,6 +116,7 @@ def test_any_field_of_another_kind_is_refused_or_of_use() -> None:
         if message["kind"] == "measured":
             columns = ("metric", "unit", "value", "node", "thread")
             assert len({len(message[name]) for name in columns}) == 1
+            assert len(message["notices"]) == len(message["noticed_by"])
     assert refused > 500 * SECONDS
 
 
