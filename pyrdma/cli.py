@@ -392,11 +392,14 @@ def show_devices(
         document = {"devices": [vars(entry) for entry in found], "chosen": chosen, "reason": reason}
         _print_json(document)
         return
-    widest = {"address": 40, "state": 20}
+    widest = {"address": 40, "state": 60}
     table = _table(
         "device", "port", "GID", "type", "address", "interface", "state", "MTU", widest=widest
     )
     for e in found:
+        if e.problem:
+            table.add_row(e.device, *[""] * 5, e.problem, "")
+            continue
         state = ("up" if e.active else "down") + (", login network" if e.login else "")
         table.add_row(
             e.device,

@@ -9,7 +9,7 @@ PYTHON=${PYTHON:-python3}
 # With ccache, another clone of the same sources compiles from the same cache.
 export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$root}" CCACHE_NOHASHDIR=1
 
-say() { printf '\n==> %s\n' "$*" >&2; }
+say() { printf '\n==> %s  (%s)\n' "$*" "$(date +%T)" >&2; }
 die() { printf '\nerror: %s\n' "$*" >&2; exit 1; }
 
 # --- system packages ------------------------------------------------------------------------
