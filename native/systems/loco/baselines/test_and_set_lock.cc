@@ -81,8 +81,10 @@ bool TestAndSetOp::poll() {
     throw Error(ErrorCode::kTimeout,
                 lock + " was not given back within " +
                     std::to_string(locks_->manager().options().patience / kMillisecond) +
-                    " ms; caller " + std::to_string(owner & 0xff) + " of node " +
-                    std::to_string((owner >> 8) - 1) + " holds it",
+                    " ms, for which caller " + std::to_string(me_->index()) + " of node " +
+                    std::to_string(locks_->self()) + " waited; caller " +
+                    std::to_string(owner & 0xff) + " of node " + std::to_string((owner >> 8) - 1) +
+                    " holds it",
                 false);
   }
   try_once();
