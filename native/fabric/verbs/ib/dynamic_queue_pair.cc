@@ -252,7 +252,9 @@ PostResult VerbsDynamicQueuePair::post(std::span<const WorkRequest> requests) {
   ibv_wr_start(extended_);
   for (const WorkRequest& request : requests) {
     if (count == room) error = PostError::kQueueFull;
-    if (!is_postable(request, options_, allowed_)) error = PostError::kInvalid;
+    if (!is_postable(request, options_, allowed_) ||
+        static_cast<const VerbsAddressHandle*>(request.address_handle)->handle()->pd != qp_->pd)
+      error = PostError::kInvalid;
     if (error != PostError::kNone) break;
     const std::uint32_t position = sent_ + count++;
     record_.sends[position & record_.send_mask] = {request.wr_id, request.opcode};
