@@ -12,24 +12,27 @@ from typing import Protocol
 
 import pytest
 
+from tests.softroce.bed import RUN, why_not_here
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 NATIVE_TESTS = ROOT / "build/release/native/native_tests"
-NOT_HERE = 77
-"""Status of run.sh where QEMU or the packages cannot be had."""
 CAME_TO_ITS_END = 42
 """Status of batch.sh, which must arrive here."""
 BOOT_S, COMMAND_S = 60, 240
 """How long it may take at most. An emulated guest beside other work is slow, not wrong."""
 
+FILTERS = {
+    "contract": "*/Fabric*/verbs:*/Malformed*/verbs:*/EnvContract*/verbs"
+    ":VerbsConnection*:VerbsMemory*",
+    "loco": "*/Loco*/verbs:*/Queues*/verbs",
+}
+"""The native tests that run in the guest."""
 COMMANDS = {
     "bed": "ibv_devices; echo \"two  words\" '$HOME'; exit 3",
-    "contract": f"{NATIVE_TESTS} --gtest_color=no"
-    " --gtest_filter=*/Fabric*/verbs:*/Malformed*/verbs:*/EnvContract*/verbs"
-    ":VerbsConnection*:VerbsMemory*",
-    "loco": f"{NATIVE_TESTS} --gtest_color=no --gtest_filter=*/Loco*/verbs:*/Queues*/verbs",
+    **{n: f"{NATIVE_TESTS} --gtest_color=no --gtest_filter='{f}'" for n, f in FILTERS.items()},
     "one_host": f"{sys.executable} {HERE}/one_host.py",
-    "experiments": f"{sys.executable} {HERE}/points.py $PYRDMA_SHARE",
+    "experiments": f'{sys.executable} {HERE}/points.py "$PYRDMA_SHARE"',
 }
 """What a test `test_<name>` has run in the guest, by name."""
 
@@ -40,17 +43,21 @@ class Output(Protocol):
     def __call__(self, name: str, status: int = 0) -> str: ...
 
 
-def run_bed(share: Path, limit_s: int, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in the bed; skip, saying why, where it cannot be had.
+def check_asked_for() -> None:
+    """Skip unless the guest was asked for, as ``sh tests/run.sh`` does by ``PYRDMA_SOFTROCE=1``.
 
-    ``sh tests/run.sh`` asks for it by ``PYRDMA_SOFTROCE=1``. A bare pytest does not: it may fetch
-    packages, and on a machine busy with other things an emulated guest starves, and what fails
-    then says nothing.
+    A bare pytest does not: it may fetch packages, and on a machine busy with other things an
+    emulated guest starves, and what fails then says nothing.
     """
     if os.environ.get("PYRDMA_SOFTROCE") != "1":
         pytest.skip("no Soft-RoCE guest was asked for; sh tests/run.sh softroce runs it")
+
+
+def run_bed(share: Path, limit_s: int, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in the bed; skip, saying why, where it cannot be had."""
+    check_asked_for()
     done = subprocess.run(
-        ["sh", str(HERE / "run.sh"), "--timeout", str(limit_s), *command],
+        ["sh", str(RUN), "--timeout", str(limit_s), *command],
         capture_output=True,
         text=True,
         errors="replace",
@@ -58,8 +65,8 @@ def run_bed(share: Path, limit_s: int, *command: str) -> subprocess.CompletedPro
         timeout=limit_s + 300,  # the packages may have to be fetched
         env={**os.environ, "PYRDMA_SHARE": str(share)},
     )
-    if done.returncode == NOT_HERE:
-        pytest.skip(done.stderr.strip().splitlines()[-1])
+    if reason := why_not_here(done):
+        pytest.skip(reason)
     return done
 
 
@@ -70,7 +77,7 @@ def ran(
     """Return what gives the folder of the logs, once all that the tests want has run."""
     selected = {item.name for item in request.session.items}
     wanted = {name: command for name, command in COMMANDS.items() if f"test_{name}" in selected}
-    folder = tmp_path_factory.mktemp("softroce")
+    folder = tmp_path_factory.mktemp("shared, with a blank")
     reason: list[str] = []  # why it was skipped, once that is known
 
     def share() -> Path:

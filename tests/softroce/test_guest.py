@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import pyrdma.run
 from pyrdma import registry
-from tests.softroce.conftest import HERE, NATIVE_TESTS, Output
+from tests.softroce.bed import RUN, why_not_here
+from tests.softroce.conftest import FILTERS, HERE, NATIVE_TESTS, Output, check_asked_for
 from tests.softroce.points import POINTS, measured_once
+from tests.softroce.pretended import Machine, ends, run_folders, running
 
 # Whichever is first waits for all.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -27,10 +33,19 @@ def test_bed(output_of: Output) -> None:
     assert "two  words $HOME" in said
 
 
-def passed(said: str, least: int) -> None:
+def check_passed(name: str, said: str, lacking: int = 0) -> None:
+    """Check that a filter's tests have passed, but so many for which the device lacks something."""
+    listed = subprocess.run(
+        [NATIVE_TESTS, "--gtest_list_tests", f"--gtest_filter={FILTERS[name]}"],
+        env={**os.environ, "PYRDMA_TEST_VERBS": "1"},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    there = sum(line.startswith("  ") for line in listed.splitlines())
     found = re.search(r"\[  PASSED  \] (\d+) tests", said)
     assert found is not None, said[-4000:]
-    assert int(found[1]) >= least
+    assert int(found[1]) == there - lacking > 0, said[-4000:]
 
 
 needs_native_tests = pytest.mark.skipif(
@@ -41,13 +56,13 @@ needs_native_tests = pytest.mark.skipif(
 @needs_native_tests
 def test_contract(output_of: Output) -> None:
     said = output_of("contract")
-    passed(said, 40)
-    assert set(re.findall(r"\[  SKIPPED \] \S+\.(\w+)", said)) <= LACKS
+    check_passed("contract", said, len(LACKS))
+    assert set(re.findall(r"\[  SKIPPED \] \S+\.(\w+)", said)) == LACKS
 
 
 @needs_native_tests
 def test_loco(output_of: Output) -> None:
-    passed(output_of("loco"), 25)
+    check_passed("loco", output_of("loco"))
 
 
 def test_one_host(output_of: Output) -> None:
@@ -68,6 +83,62 @@ def test_experiments(
         assert not report.outcome.failed
         assert (report.folder / "results.parquet").is_file()
         assert report.figures
+
+
+def guests_in(temporary: Path) -> list[int]:
+    """Return the process ids of the guests of runs in a temporary folder, where they work."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").readlink().is_relative_to(temporary):
+                found.append(int(process.name))
+        except OSError:  # it has ended, or is another's
+            continue
+    return found
+
+
+@pytest.fixture
+def own_to_the_guest() -> Iterator[Path]:
+    """A temporary folder where the guest mounts something of its own."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        yield Path(name)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_run_that_ends_early_takes_its_guest_along(
+    number: signal.Signals, own_to_the_guest: Path, tmp_path: Path
+) -> None:
+    check_asked_for()
+    temporary = own_to_the_guest
+    command = 'touch "$PYRDMA_SHARE/touched"; echo "$PYRDMA_SHARE"; sleep 250'
+    started = subprocess.Popen(
+        ["sh", str(RUN), "sh", "-c", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temporary), "PYRDMA_SHARE": ""},
+    )
+    with running(started) as process:
+        assert process.stdout is not None
+        share = process.stdout.readline().strip()  # while the command sleeps
+        if not share:
+            out, err = process.communicate()
+            done = subprocess.CompletedProcess(process.args, process.returncode, out, err)
+            if reason := why_not_here(done):
+                pytest.skip(reason)
+            pytest.fail(err)
+        assert Path(share, "touched").exists(), "the folder is shared, though below /dev/shm"
+        [run] = run_folders(temporary).values()
+        assert not list(run.glob("control/environment*")), "which may hold secrets"
+        guests = guests_in(temporary)
+        assert guests
+        process.send_signal(number)
+        process.wait(20)
+        assert ends(guests, within_s=10 if number == signal.SIGKILL else 0)
+    assert guests_in(temporary) == []
+    if number == signal.SIGKILL:
+        assert Machine(tmp_path, temporary).run("true").returncode == 0, "the next one cleans up"
+    assert run_folders(temporary) == {}
 
 
 def test_two_machines(pair: Callable[..., str]) -> None:
