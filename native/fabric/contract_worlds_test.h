@@ -19,6 +19,13 @@
 
 namespace pyrdma::fabric {
 
+/// Many rounds take too long under the sanitizers.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 class World {
  public:
   virtual ~World() = default;
