@@ -2,7 +2,6 @@
 #include <pybind11/stl.h>
 
 #include <map>
-#include <optional>
 
 #include "bindings/bind.h"
 #include "bindings/session.h"
@@ -75,20 +74,23 @@ py::dict to_columns(const std::map<NodeId, measure::Recorder>& recorders) {
 struct Notices {
   std::vector<NodeId> nodes;
   std::vector<std::string> texts;
+};
 
-  explicit Notices(World& world) {
-    for (const NodeId node : world.local_nodes()) {
-      for (std::string& text : world.env(node).device().notices()) {
-        nodes.push_back(node);
-        texts.push_back(std::move(text));
-      }
+Notices notices_of(World& world, bool faults_only) {
+  Notices found;
+  for (const NodeId node : world.local_nodes()) {
+    for (fabric::Notice& notice : world.env(node).device().notices()) {
+      if (faults_only && !notice.is_fault) continue;
+      found.nodes.push_back(node);
+      found.texts.push_back(std::move(notice.text));
     }
   }
-};
+  return found;
+}
 
 /// The error, with what the devices have to say: a port that went down explains it.
 Error with_notices(const Error& error, World& world) {
-  const Notices notices(world);
+  const Notices notices = notices_of(world, true);
   std::string what = error.what();
   for (std::size_t i = 0; i < notices.texts.size(); ++i)
     what += "; at node " + std::to_string(notices.nodes[i]) + ": " + notices.texts[i];
@@ -103,7 +105,7 @@ py::dict run_workload(Session& session, const std::string& name, const py::dict&
   const measure::Params params = measure::Params::resolve(probe->parameters(), with_run, name);
   std::map<NodeId, measure::Recorder> recorders;
   std::map<NodeId, std::unique_ptr<measure::Workload>> workloads;
-  std::optional<Notices> notices;
+  Notices notices;
   session.run_interruptibly([&](World& world) {
     for (const NodeId node : world.local_nodes()) {
       recorders[node];
@@ -115,11 +117,11 @@ py::dict run_workload(Session& session, const std::string& name, const py::dict&
     } catch (const Error& error) {
       throw with_notices(error, world);
     }
-    notices.emplace(world);
+    notices = notices_of(world, false);
   });
   py::dict columns = to_columns(recorders);
-  columns["notices"] = notices->texts;
-  columns["noticed_by"] = notices->nodes;
+  columns["notices"] = notices.texts;
+  columns["noticed_by"] = notices.nodes;
   return columns;
 }
 

@@ -187,6 +187,13 @@ class Rendezvous {
   [[noreturn]] static void throw_size(std::string_view key, std::size_t got, std::size_t wanted);
 };
 
+/// Of a device, for people: what is the matter, with the remedy.
+struct Notice {
+  std::string text;
+  bool is_fault = false;  // explains why requests fail; else results may be worse than need be
+  bool operator==(const Notice&) const = default;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -196,8 +203,8 @@ class Device {
   /// driver-initialisation time, once.
   virtual void open() = 0;
   virtual Rendezvous& rendezvous() = 0;
-  /// What whoever measures should know: each text once, in words, with the remedy. Any thread.
-  virtual std::vector<std::string> notices() { return {}; }
+  /// What whoever measures should know: each once. Any thread.
+  virtual std::vector<Notice> notices() { return {}; }
 
   // Control path. Each blocks for the time that the NIC and driver take, and throws Error on
   // failure.

@@ -153,6 +153,8 @@ struct Capabilities {
   std::uint32_t max_outstanding_reads = 0;  // reads and atomics in flight per queue pair
   std::uint32_t max_datagram = 0;           // bytes of UD payload (the MTU)
   std::uint64_t max_message = 0;            // bytes
+  /// A write to a word may be lost beside a compare-and-swap on it that fails.
+  bool swaps_lose_writes = false;
   std::uint64_t device_memory_bytes = 0;
   /// QpOptions::timeout_us below it may be taken for this. Mellanox's firmware is said to lengthen
   /// short times to about half a second on some NICs.

@@ -115,6 +115,7 @@ void VerbsDevice::read_capabilities() {
                        : attributes_.vendor_id == kMellanox ? 500'000
                                                             : 0;
   c.max_message = port_.max_msg_sz;
+  c.swaps_lose_writes = is_soft_roce();
   // Not by ibv_query_device_ex, whose fallback would need its library when this is loaded.
   ibv_device_attr_ex more{};
   const verbs_context* extended = verbs_get_ctx_op(context_, query_device_ex);
@@ -322,12 +323,13 @@ void VerbsDevice::kill() {
   for (Silenceable* queue_pair : queue_pairs_) queue_pair->silence();
 }
 
-void VerbsDevice::note(const std::string& text) {
+void VerbsDevice::note(const Notice& notice) {
   const std::lock_guard lock(mutex_);
-  if (std::find(notices_.begin(), notices_.end(), text) == notices_.end()) notices_.push_back(text);
+  if (std::find(notices_.begin(), notices_.end(), notice) == notices_.end())
+    notices_.push_back(notice);
 }
 
-std::vector<std::string> VerbsDevice::notices() {
+std::vector<Notice> VerbsDevice::notices() {
   const std::lock_guard lock(mutex_);
   return notices_;
 }
@@ -342,11 +344,14 @@ void VerbsDevice::take_events() {
     if (event.event_type == IBV_EVENT_CQ_ERR && event.element.cq->cq_context != nullptr)
       static_cast<VerbsCompletionQueue*>(event.element.cq->cq_context)->mark_overrun();
     if (event.event_type == IBV_EVENT_PORT_ERR && event.element.port_num == choice_.port) {
-      note("port " + std::to_string(choice_.port) + " of " + choice_.device +
-           " went down; look at its cable and switch, and at 'pyrdma devices'");
+      note({"port " + std::to_string(choice_.port) + " of " + choice_.device +
+                " went down; look at its cable and switch, and at 'pyrdma devices'",
+            true});
     }
-    if (event.event_type == IBV_EVENT_DEVICE_FATAL)
-      note("device " + choice_.device + " failed and must be opened again; 'dmesg' may say why");
+    if (event.event_type == IBV_EVENT_DEVICE_FATAL) {
+      note({"device " + choice_.device + " failed and must be opened again; 'dmesg' may say why",
+            true});
+    }
     node_.env().trace().event(node_.env().now(), "verbs_event",
                               ib.event_type_str(event.event_type));
     ib.ack_async_event(&event);

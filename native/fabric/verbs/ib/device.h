@@ -18,9 +18,13 @@ class Silenceable {
   ~Silenceable() = default;
 };
 
-/// The peer of Soft-RoCE is a kernel thread, which a machine with more to run than CPUs lets wait
-/// for some hundred milliseconds, and no packet is lost meanwhile: seven attempts last two seconds.
-inline constexpr std::uint32_t kSoftRoceTimeoutUs = 1'800'000 / 7;
+/// Soft-RoCE's timer of an attempt is not stopped when an answer comes, so whenever it runs out,
+/// what happens to be under way is sent again; and sending again races with the answer: of an
+/// atomic that was answered meanwhile, a second one may be made (Linux 6.1, rxe_req.c and
+/// rxe_comp.c). Packets are lost only with a wire that is cut, so two attempts of two seconds do:
+/// as rare as can be, and long enough for a peer on a machine with more to run than CPUs.
+inline constexpr std::uint32_t kSoftRoceTimeoutUs = 2'000'000;
+inline constexpr std::uint32_t kSoftRoceRetries = 1;
 
 class VerbsDomain final : public ProtectionDomain {
  public:
@@ -53,7 +57,7 @@ class VerbsDevice final : public NodeDevice {
   const std::string& name() const override { return choice_.device; }
   void open() override {}  // the constructor has done it: capabilities need the context
   Rendezvous& rendezvous() override { return node_.rendezvous(); }
-  std::vector<std::string> notices() override;
+  std::vector<Notice> notices() override;
 
   std::unique_ptr<ProtectionDomain> create_protection_domain() override;
   std::unique_ptr<MemoryRegion> allocate(ProtectionDomain& pd, std::size_t bytes,
@@ -95,7 +99,7 @@ class VerbsDevice final : public NodeDevice {
   void add(Silenceable& queue_pair);
   void remove(Silenceable& queue_pair);
   /// Adds to notices() what is not there yet.
-  void note(const std::string& text);
+  void note(const Notice& notice);
 
  private:
   std::uint16_t kind_of_path() const;
@@ -116,7 +120,7 @@ class VerbsDevice final : public NodeDevice {
   std::mutex events_mutex_;
   std::mutex mutex_;  // what follows
   std::set<Silenceable*> queue_pairs_;
-  std::vector<std::string> notices_;
+  std::vector<Notice> notices_;
 };
 
 /// The error of a call of libibverbs that failed: what it was to do, errno in words.

@@ -119,9 +119,9 @@ void VerbsRegion::map(std::size_t bytes) {
     if (data != MAP_FAILED && bytes >= kHugePage) {
       ::madvise(data, mapped_, MADV_HUGEPAGE);
       device_.note(
-          "regions of 2 MiB and more lie in ordinary pages, since too few huge ones are free, and "
-          "the NIC caches more translations; sysctl -w vm.nr_hugepages=COUNT reserves some of 2 "
-          "MiB");
+          {"regions of 2 MiB and more lie in ordinary pages, since too few huge ones are free, and "
+           "the NIC caches more translations; sysctl -w vm.nr_hugepages=COUNT reserves some of 2 "
+           "MiB"});
     }
   }
   if (data == MAP_FAILED) {

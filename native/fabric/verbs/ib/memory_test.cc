@@ -117,9 +117,10 @@ TEST_F(VerbsMemory, HugePagesWhenThereAreAnyAndAWordWhenNot) {
   const auto first = device().allocate(*domain, kHugePage);
   const auto second = device().allocate(*domain, 2 * kHugePage);
   EXPECT_EQ(page_bytes(first->addr()), 4096u);
-  const std::vector<std::string> notices = device().notices();
+  const std::vector<Notice> notices = device().notices();
   ASSERT_EQ(notices.size(), 1u) << "once, not for each region";
-  EXPECT_NE(notices[0].find("vm.nr_hugepages"), std::string::npos);
+  EXPECT_NE(notices[0].text.find("vm.nr_hugepages"), std::string::npos);
+  EXPECT_FALSE(notices[0].is_fault);
 }
 
 }  // namespace
