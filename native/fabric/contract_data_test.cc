@@ -1,5 +1,6 @@
 // The fabric's contract, run unchanged on every provider: data, order and completions.
 #include <algorithm>
+#include <atomic>
 
 #include "base/error.h"
 #include "fabric/contract_worlds_test.h"
@@ -78,6 +79,39 @@ TEST_P(FabricContract, CompareSwapSwapsOnlyTheExpectedValue) {
   expect_send(2);
   EXPECT_EQ(*a->word(0), 40u);
   EXPECT_EQ(b->load_word(8), 99u);
+}
+
+TEST_P(FabricContract, AFailedCompareSwapStoresNothing) {
+  start(3);
+  if (world->env(0).device().capabilities().swaps_lose_writes)
+    GTEST_SKIP() << "the device stores again what a swap that fails has read";
+  Side target(*world, 0), swapper(*world, 1), writer(*world, 2);
+  auto swaps = swapper.queue_pair(), writes = writer.queue_pair();
+  auto from_swaps = target.queue_pair(), from_writes = target.queue_pair();
+  for (const auto& [one, other] : {std::pair{&swaps, &from_swaps}, {&writes, &from_writes}}) {
+    (*one)->connect((*other)->address());
+    (*other)->connect((*one)->address());
+  }
+  std::atomic<bool> over{false};
+  const auto thread = swapper.env.spawn("swaps", [&] {
+    while (!over.load()) {
+      if (!swaps->compare_swap(swapper.memory->sge(0, 8), target.memory->remote(), 0, ~0ULL, 0) ||
+          swapper.await_send().status != Status::kSuccess)
+        break;
+    }
+  });
+  std::uint64_t lost = 0;
+  for (std::uint64_t round = 1; round <= 3000; ++round) {
+    *writer.word(0) = round;
+    EXPECT_TRUE(writes->write(writer.memory->sge(0, 8), target.memory->remote(), 0));
+    EXPECT_EQ(writer.await_send().status, Status::kSuccess);
+    EXPECT_TRUE(writes->read(writer.memory->sge(8, 8), target.memory->remote(), 0));
+    EXPECT_EQ(writer.await_send().status, Status::kSuccess);
+    if (*writer.word(8) != round) ++lost;
+  }
+  over.store(true);
+  thread->join();
+  EXPECT_EQ(lost, 0u) << "writes";
 }
 
 TEST_P(FabricContract, AtomicsOfManyNodesAreAtomic) {

@@ -255,17 +255,18 @@ void VerbsQueuePair::take_step(QpState next, ibv_qp_attr& attributes, unsigned m
   state_.store(next, std::memory_order_release);
 }
 
-// Soft-RoCE takes 7 for "for ever", which IBTA has for receivers that are not ready alone.
 std::uint8_t VerbsQueuePair::retry_count() const {
-  const std::uint32_t most = device_.is_soft_roce() ? 6 : 7;
-  return static_cast<std::uint8_t>(std::min(options_.retry_count, most));
+  return static_cast<std::uint8_t>(device_.is_soft_roce() ? kSoftRoceRetries
+                                                          : options_.retry_count);
 }
 
-// With fewer attempts each takes longer: all together last as long.
+// With fewer attempts than were asked for each takes longer.
 std::uint8_t VerbsQueuePair::timeout() const {
-  const std::uint32_t least =
-      device_.is_soft_roce() ? kSoftRoceTimeoutUs * 7 / (1U + retry_count()) : 0;
-  return timeout_exponent(std::max(options_.timeout_us, least));
+  if (!device_.is_soft_roce()) return timeout_exponent(options_.timeout_us);
+  const std::uint64_t all = std::uint64_t{options_.timeout_us} * (options_.retry_count + 1);
+  const std::uint64_t each =
+      std::max<std::uint64_t>(all / (kSoftRoceRetries + 1), kSoftRoceTimeoutUs);
+  return timeout_exponent(static_cast<std::uint32_t>(std::min<std::uint64_t>(each, ~0U)));
 }
 
 // In ERROR it answers nobody either, and unlike in RESET the node's threads may be posting.

@@ -36,15 +36,23 @@ AckKey TestAndSetLocks::release(Caller& me, std::uint64_t i,
   PYRDMA_CHECK(before.size(), <, requests.size());
   std::size_t posted = 0;
   for (const fabric::WorkRequest& request : before) requests[posted++] = request;
-  fabric::WorkRequest& write = requests[posted++];
-  write.opcode = fabric::Opcode::kWrite;
-  write.sges = &from;
-  write.sge_count = 1;
-  write.remote_addr = words_.at(host).addr + words_.offset_of(i);
-  write.rkey = words_.at(host).rkey;
+  fabric::WorkRequest& unlock = requests[posted++];
+  unlock.opcode = fabric::Opcode::kWrite;
+  if (manager().env().device().capabilities().swaps_lose_writes) {  // those of who waits
+    unlock.opcode = fabric::Opcode::kCompareSwap;
+    unlock.compare_add = owner(me);
+  }
+  unlock.sges = &from;
+  unlock.sge_count = 1;
+  unlock.remote_addr = words_.at(host).addr + words_.offset_of(i);
+  unlock.rkey = words_.at(host).rkey;
   AckKey key = me.post(host, {requests.data(), posted});
   key.keep(std::move(zero));
   return key;
+}
+
+std::uint64_t TestAndSetLocks::owner(const Caller& me) const {
+  return (std::uint64_t{self()} + 1) << 8 | me.index();
 }
 
 TestAndSetOp::TestAndSetOp(TestAndSetLocks& locks, Caller& me, std::uint64_t index)
@@ -56,8 +64,7 @@ TestAndSetOp::TestAndSetOp(TestAndSetLocks& locks, Caller& me, std::uint64_t ind
 }
 
 void TestAndSetOp::try_once() {
-  const std::uint64_t owner = (std::uint64_t{locks_->self()} + 1) << 8 | me_->index();
-  key_ = locks_->words_.compare_swap(*me_, index_, 0, owner, old_);
+  key_ = locks_->words_.compare_swap(*me_, index_, 0, locks_->owner(*me_), old_);
 }
 
 bool TestAndSetOp::poll() {

@@ -1,5 +1,6 @@
 // A model of the locks of Sherman (Wang et al., SIGMOD 2022): a word per lock, taken by comparing
-// and swapping over the network until that succeeds, given back by a write of zero. Not fair, and
+// and swapping over the network until that succeeds, given back by a write of zero (by a swap where
+// the device would lose the write, Soft-RoCE). Not fair, and
 // every try of every waiter meets the word. Its local queues are left out: LOCO's own paper (7.2)
 // compares with the test-and-set design.
 #pragma once
@@ -54,6 +55,7 @@ class TestAndSetLocks : public Channel {
 
  private:
   friend class TestAndSetOp;
+  std::uint64_t owner(const Caller& me) const;
   AtomicVars words_;
 };
 
