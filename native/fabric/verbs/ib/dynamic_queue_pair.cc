@@ -80,6 +80,7 @@ VerbsDynamicQueuePair::VerbsDynamicQueuePair(VerbsDevice& device, VerbsDomain& d
       domain_(domain.share()),
       options_(options),
       allowed_(options.dc_target ? 0 : allowed_opcodes(Transport::kDc)),
+      shared_completions_(receive_queue),
       record_(device.records().take(options.dc_target ? 0 : options.send_entries, 0)) {
   record_.datagram = false;
   const Mlx5Library& mlx5 = *Mlx5Library::get();  // Capabilities::dc says that it is there
@@ -102,7 +103,10 @@ VerbsDynamicQueuePair::VerbsDynamicQueuePair(VerbsDevice& device, VerbsDomain& d
 
 VerbsDynamicQueuePair::~VerbsDynamicQueuePair() {
   device_.remove(*this);
-  if (qp_ != nullptr) Library::get().destroy_qp(qp_);
+  if (options_.dc_target)
+    end_target();
+  else
+    Library::get().destroy_qp(qp_);
   device_.records().give_back(record_);
 }
 
@@ -185,7 +189,10 @@ void VerbsDynamicQueuePair::modify(QpState next, const QpAddress* /*peer*/) {
 
 // The kernel knows no way of a target to ERROR or RESET: it is destroyed.
 void VerbsDynamicQueuePair::end_target() {
-  if (qp_ != nullptr) Library::get().destroy_qp(std::exchange(qp_, nullptr));
+  if (qp_ != nullptr) {
+    shared_completions_.take_in(qp_->qp_num);
+    Library::get().destroy_qp(std::exchange(qp_, nullptr));
+  }
   state_.store(QpState::kError, std::memory_order_release);
 }
 

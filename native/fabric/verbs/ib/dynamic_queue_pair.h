@@ -42,7 +42,8 @@ class VerbsDynamicQueuePair final : public QueuePair, public Silenceable {
   VerbsDevice& device_;
   std::shared_ptr<ibv_pd> domain_;
   QpOptions options_;
-  std::uint32_t allowed_;  // opcodes, a bit each; none of a target
+  std::uint32_t allowed_;                     // opcodes, a bit each; none of a target
+  VerbsCompletionQueue& shared_completions_;  // of a target's receives
   Record& record_;
   ibv_qp* qp_ = nullptr;
   ibv_qp_ex* extended_ = nullptr;    // of an initiator
