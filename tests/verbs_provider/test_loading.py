@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -118,6 +119,16 @@ def test_a_build_without_the_headers_has_all_but_this_provider(tmp_path: Path) -
     said = python(INSTEAD.format(path=str(module)) + SHM_WORKS, tmp_path)
     assert said.count("no provider for real NICs") == 2
     assert "apt install libibverbs-dev librdmacm-dev" in said
+
+
+def test_one_build_serves_machines_with_and_without_rdma_core() -> None:
+    reader = shutil.which("readelf")
+    if reader is None:
+        pytest.skip("no readelf here to look at the module with; apt install binutils")
+    module = str(native().__file__)  # type: ignore[attr-defined]
+    said = subprocess.run([reader, "-d", module], capture_output=True, text=True, check=True).stdout
+    assert "libc.so.6" in said
+    assert not re.search(r"NEEDED.*(ibverbs|rdmacm|mlx)", said)
 
 
 def test_without_a_device_it_says_how_to_get_one() -> None:
