@@ -174,11 +174,13 @@ void ShmQueuePair::complete(std::uint64_t wr_id, Status status, std::uint32_t po
 }
 
 void ShmQueuePair::fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t position) {
-  complete(wr_id, status_of(outcome), position);
-  if (options_.transport == Transport::kRc) return enter_own_error();
+  // The state first: another thread may take the completion and look at once.
+  const bool reliable = options_.transport == Transport::kRc;
   auto sending = static_cast<std::uint8_t>(QpState::kReadyToSend);
-  entry_.state.compare_exchange_strong(sending,
-                                       static_cast<std::uint8_t>(QpState::kSendQueueError));
+  entry_.state.compare_exchange_strong(
+      sending, static_cast<std::uint8_t>(reliable ? QpState::kError : QpState::kSendQueueError));
+  complete(wr_id, status_of(outcome), position);
+  if (reliable) enter_own_error();
 }
 
 // ---- waiting ----
