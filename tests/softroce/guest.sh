@@ -4,6 +4,7 @@ control=/dev/softroce
 number=$(sed -n 's/.*softroce\.guest=\([0-9]\).*/\1/p' /proc/cmdline)
 . "$control/environment.$number"
 rm "$control/environment.$number" # it may hold secrets, and this run may be killed
+: >"$control/booted.$number"
 exec >/dev/ttyS1 2>&1 </dev/null
 stty -F /dev/ttyS1 raw -echo 2>/dev/null
 set -e

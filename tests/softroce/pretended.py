@@ -19,8 +19,10 @@ echo $$ >>"$PRETENDED/guests"
 case " $* " in *server=on*) python3 -c '
 import socket; socket.socket(socket.AF_UNIX).bind("wire")' ;; esac
 echo "guest $number"
-[ -z "$PRETENDED_HANGS" ] || exec sleep 300
 control=$PWD/control
+[ "$(grep -c . "$PRETENDED/guests")" -gt "$PRETENDED_STUCK" ] || exec sleep 300
+: >"$control/booted.$number"
+[ -z "$PRETENDED_HANGS" ] || exec sleep 300
 printf 'softroce: from the console\r\nnothing\r\n' >"console.$number"
 . "$control/environment.$number"
 cd "$(cat "$control/directory")"
@@ -46,6 +48,7 @@ echo "insmod $2/$module.ko"
 }
 _SETTINGS = {
     "PRETENDED_HANGS": "",
+    "PRETENDED_STUCK": "0",  # boots
     "PRETENDED_KERNEL": "linux-image-6.0.0-1-amd64",
     "PRETENDED_NETWORK": "yes",
     "PRETENDED_LACKS": "",

@@ -13,6 +13,7 @@
 # is yours, with the mode that it chose, as if the command had run here.
 #
 # PYRDMA_SOFTROCE_ACCEL=kvm is faster where KVM works; emulation runs everywhere and is the default.
+# PYRDMA_SOFTROCE_BOOT_S is how long a boot may take before another is tried; 60 unless set.
 # PYRDMA_SOFTROCE_CACHE is where the guest's kernel is kept; build/softroce unless set.
 #
 # The status is the command's (of a pair the first that is not 0); 77 when the bed cannot be had
@@ -26,6 +27,7 @@ packages="qemu-system-x86 busybox-static cpio kmod rdma-core ibverbs-providers i
   librdmacm1 rdmacm-utils perftest iproute2"
 guests=1
 limit=300
+boot_s=${PYRDMA_SOFTROCE_BOOT_S:-60}
 
 skip() { printf 'softroce: skipped: %s\n' "$*" >&2; exit 77; }
 die() { printf 'softroce: %s\n' "$*" >&2; exit 1; }
@@ -46,6 +48,9 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+case $boot_s in
+  '' | *[!0-9]* | 0*) die "PYRDMA_SOFTROCE_BOOT_S='$boot_s' is not a number of seconds from 1 on" ;;
+esac
 [ $# -gt 0 ] || die "which command? sh tests/softroce/run.sh [--pair] [--timeout SECONDS] COMMAND..."
 
 # --- what is left behind: nothing -------------------------------------------------------------
@@ -190,27 +195,40 @@ boot() { # boot NUMBER: becomes one guest, its output on standard output
     "$@" </dev/null 2>"qemu.$guest"
 }
 
-start() { # start NUMBER: a guest that a signal meanwhile does not leave behind
+launch() { # launch NUMBER: a guest that a signal meanwhile does not leave behind
   export -p >"$control/environment.$1"
   ended_by=
   trap 'ended_by=130' INT
   trap 'ended_by=143' TERM
   trap 'ended_by=129' HUP
   boot "$1" &
-  processes="$processes $!"
+  launched=$!
+  processes="$processes $launched"
   end_at_signals
   [ -z "$ended_by" ] || exit "$ended_by"
 }
 
-start 0
-if [ $guests = 2 ]; then
-  tries=0
-  until [ -S "$run/wire" ] || [ $tries = 40 ]; do # the wire has an end once the other guest is there
-    sleep 0.25
-    tries=$((tries + 1))
+start() { # start NUMBER: until it has booted; one emulated boot in some hundred never comes to its end
+  attempt=1
+  while :; do
+    launch "$1"
+    tries=0
+    until [ -e "$control/booted.$1" ] || ! kill -0 "$launched" 2>/dev/null || [ $tries = $((4 * boot_s)) ]; do
+      sleep 0.25
+      tries=$((tries + 1))
+    done
+    [ $tries = $((4 * boot_s)) ] || return 0
+    printf 'softroce: guest %s had not booted after %s s\n' "$1" "$boot_s" >&2
+    [ $attempt -lt 3 ] || die "guest $1 does not boot here: $(tail -n 20 "$run/qemu.$1" "$run/console.$1")"
+    kill -KILL "$launched" 2>/dev/null || true
+    wait "$launched" 2>/dev/null || true
+    processes=${processes% "$launched"}
+    attempt=$((attempt + 1))
   done
-  start 1
-fi
+}
+
+start 0
+[ $guests = 1 ] || start 1 # the wire has an end once the other guest is there
 
 status=0
 number=0

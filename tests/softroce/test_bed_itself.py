@@ -151,6 +151,35 @@ def test_a_limit_that_is_none(machine: Machine, limit: str) -> None:
     assert f"--timeout '{limit}'" in done.stderr
 
 
+@pytest.mark.parametrize("stuck", [1, 3])
+def test_a_boot_that_does_not_end_is_tried_twice_more(machine: Machine, stuck: int) -> None:
+    settings = {"PRETENDED_STUCK": str(stuck), "PYRDMA_SOFTROCE_BOOT_S": "1"}
+    done = machine.run("sh", "-c", "echo done; exit 3", **settings)
+    assert done.stderr.count("guest 0 had not booted after 1 s") == stuck
+    if stuck == 1:
+        assert done.returncode == 3
+        assert "done" in done.stdout
+    else:
+        assert done.returncode == 1
+        assert "guest 0 does not boot here" in done.stderr
+    assert len(machine.guests()) == min(stuck + 1, 3)
+    assert ends(machine.guests(), within_s=2)
+    assert machine.leftovers() == []
+
+
+def test_a_guest_of_a_pair_that_does_not_boot_is_tried_again(machine: Machine) -> None:
+    done = machine.run("--pair", "true", PRETENDED_STUCK="1", PYRDMA_SOFTROCE_BOOT_S="1")
+    assert done.returncode == 0, done.stderr
+    assert len(machine.guests()) == 3
+
+
+@pytest.mark.parametrize("seconds", ["0", "soon"])
+def test_a_time_to_boot_that_is_none(machine: Machine, seconds: str) -> None:
+    done = machine.run("true", PYRDMA_SOFTROCE_BOOT_S=seconds)
+    assert done.returncode == 1
+    assert f"PYRDMA_SOFTROCE_BOOT_S='{seconds}'" in done.stderr
+
+
 def test_time_is_up(machine: Machine) -> None:
     done = machine.run("--timeout", "1", "true", PRETENDED_HANGS="yes")
     assert done.returncode == 124
