@@ -170,8 +170,8 @@ ensure_package
 case $what in
   all)
     building asan lint
-    native release '*'
-    check same_run_twice same_twice
+    building asan native release '*'
+    building asan check same_run_twice same_twice
     building asan python_tests --ignore=tests/softroce
     building asan softroce
     building asan notebooks
