@@ -229,10 +229,10 @@ Digest Link::tag(bool mine, std::uint64_t number, std::span<const std::byte> mes
 bool Link::send(const Bytes& message) {
   const auto length = static_cast<std::uint32_t>(message.size());
   const Digest shown = tag(true, sent_++, message);
-  Bytes framed(sizeof length + message.size() + shown.size());
-  std::memcpy(framed.data(), &length, sizeof length);
-  std::memcpy(framed.data() + sizeof length, message.data(), message.size());
-  std::memcpy(framed.data() + sizeof length + message.size(), shown.data(), shown.size());
+  const auto head = std::as_bytes(std::span(&length, 1));
+  Bytes framed(head.begin(), head.end());
+  framed.insert(framed.end(), message.begin(), message.end());
+  framed.insert(framed.end(), shown.begin(), shown.end());
   return send_all(descriptor(), framed.data(), framed.size());
 }
 
