@@ -19,16 +19,13 @@ def say(text: str) -> None:
     print(f"{time.monotonic():.1f} {text}", flush=True)
 
 
-def loads_run() -> None:
-    for mode in ("thread", "process"):
-        cluster = rd.Cluster.local(nodes=2, fabric="verbs", mode=mode)
-        with cluster:
-            for op in ("read", "write", "send", "fetch_add"):
-                load = workload.VerbsLoad(op=op, size=8, mode="latency")
-                result = cluster.run(load, duration_s=0.1)
-                assert result.fabric == "verbs"
-                assert result.latency(op).count > 10, op
-                say(f"{mode} {op}: median {result.latency(op).percentile(50) / 1e3:.0f} us")
+def loads_run(cluster: rd.Cluster) -> None:
+    for op in ("read", "write", "send", "fetch_add"):
+        load = workload.VerbsLoad(op=op, size=8, mode="latency")
+        result = cluster.run(load, duration_s=0.1)
+        assert result.fabric == "verbs"
+        assert result.latency(op).count > 10, op
+        say(f"{op}: median {result.latency(op).percentile(50) / 1e3:.0f} us")
 
 
 def loco_runs() -> None:
@@ -49,9 +46,10 @@ def loco_runs() -> None:
             say(f"{load.native}: {found.count}, median {found.percentile(50) / 1e3:.0f} us")
 
 
-def a_killed_process_is_a_clear_error() -> None:
+def processes_run_and_one_that_is_killed_is_a_clear_error() -> None:
     with rd.Cluster.local(nodes=2, fabric="verbs") as cluster:
         assert isinstance(cluster, ProcessCluster)
+        loads_run(cluster)
         victim = cluster.process_ids[0]
         threading.Timer(2.0, os.kill, (victim, signal.SIGKILL)).start()
         start = time.monotonic()
@@ -107,7 +105,8 @@ def devices_are_known() -> None:
 if __name__ == "__main__":
     devices_are_known()
     peers_that_go_away()
-    loads_run()
+    with rd.Cluster.local(nodes=2, fabric="verbs", mode="thread") as threads:
+        loads_run(threads)
     loco_runs()
-    a_killed_process_is_a_clear_error()
+    processes_run_and_one_that_is_killed_is_a_clear_error()
     say("all good")
