@@ -166,7 +166,8 @@ void ExchangeServer::serve(Connection& connection, Socket socket) {
   if (link.accept(std::move(socket), token_) && greet(link, &node, &channel)) {
     connection.greeted.store(true);
     Bytes message;
-    while (link.receive(&message) && answer(link, node, message)) {
+    // On the other channel the controller alone speaks, by another thread.
+    while (link.receive(&message) && channel == Channel::kCalls && answer(link, node, message)) {
     }
   }
   end(node, link);

@@ -229,6 +229,14 @@ TEST_F(VerbsExchange, AfterADeathThePlaceIsFreeAgain) {
   EXPECT_TRUE(server.dead_nodes().empty());
 }
 
+TEST_F(VerbsExchange, WhoAsksOnTheChannelOfEventsIsHungUpOn) {
+  Link events = join(0);
+  EXPECT_TRUE(events.send(Writer(MessageKind::kGet).put_text("k").bytes()));
+  Bytes reply;
+  EXPECT_FALSE(events.receive(&reply));
+  EXPECT_TRUE(dies(0));
+}
+
 TEST_F(VerbsExchange, AFarewellIsNone) {
   Link events = join(0);
   Link calls = join(0, Channel::kCalls);
