@@ -25,7 +25,7 @@ FaultOptions faults_of(std::uint64_t seed,
   return faults;
 }
 
-py::dict counters(const std::array<std::uint64_t, kFaults>& counts) {
+py::dict fault_counts(const std::array<std::uint64_t, kFaults>& counts) {
   py::dict by_kind;
   for (std::size_t i = 0; i < kFaults; ++i)
     if (counts[i] > 0)
@@ -76,11 +76,11 @@ py::dict run_seed(const std::string& system, std::uint64_t seed,
       "seed"_a = seed, "fingerprint"_a = outcome.fingerprint, "virtual_ns"_a = outcome.virtual_ns,
       "events"_a = outcome.events, "ok"_a = outcome.ok, "fail"_a = outcome.fail,
       "info"_a = outcome.info, "checked"_a = outcome.checked, "kinds"_a = kinds_on(options.faults),
-      "fired"_a = counters(outcome.faults.fired), "reached"_a = counters(outcome.faults.reached),
-      "reconnects"_a = outcome.reconnects, "restarts"_a = outcome.restarts,
-      "torn_reads"_a = outcome.torn_reads, "corrupt_datagrams"_a = outcome.corrupt_datagrams,
-      "violations"_a = violations, "trace"_a = outcome.trace, "history"_a = outcome.history,
-      "recorded"_a = recorded);
+      "fired"_a = fault_counts(outcome.faults.fired),
+      "reached"_a = fault_counts(outcome.faults.reached), "reconnects"_a = outcome.reconnects,
+      "restarts"_a = outcome.restarts, "torn_reads"_a = outcome.torn_reads,
+      "corrupt_datagrams"_a = outcome.corrupt_datagrams, "violations"_a = violations,
+      "trace"_a = outcome.trace, "history"_a = outcome.history, "recorded"_a = recorded);
 }
 
 py::list list_scenarios() {

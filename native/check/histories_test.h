@@ -12,6 +12,8 @@
 
 namespace pyrdma::check::testing {
 
+inline Value i(std::int64_t value) { return Value::integer(value); }
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr int kScale = 50;  // sanitizers see the same code on fewer histories
 #elif defined(__has_feature)

@@ -7,7 +7,7 @@ namespace pyrdma::check {
 
 namespace {
 
-constexpr std::array<const char*, 5> kNames = {"register", "kv", "queue", "lock", "counter"};
+constexpr std::array<const char*, 5> kModelNames = {"register", "kv", "queue", "lock", "counter"};
 
 std::span<const Function> functions_of(ModelKind kind) {
   static constexpr std::array kRegister = {Function::kRead, Function::kWrite, Function::kCas,
@@ -36,12 +36,12 @@ std::span<const Function> functions_of(ModelKind kind) {
 }  // namespace
 
 std::optional<ModelKind> model_named(std::string_view name) {
-  for (std::size_t i = 0; i < kNames.size(); ++i)
-    if (name == kNames[i]) return static_cast<ModelKind>(i);
+  for (std::size_t i = 0; i < kModelNames.size(); ++i)
+    if (name == kModelNames[i]) return static_cast<ModelKind>(i);
   return std::nullopt;
 }
 
-const char* to_string(ModelKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
+const char* to_string(ModelKind kind) { return kModelNames[static_cast<std::size_t>(kind)]; }
 
 std::string complaint(ModelKind kind, const History& history, const Operation& op) {
   const auto allowed = functions_of(kind);

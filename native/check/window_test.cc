@@ -12,6 +12,8 @@
 namespace pyrdma::check {
 namespace {
 
+using testing::i;
+
 struct Step {
   int process;
   char type;  // + invoke, . ok, ! info
@@ -31,7 +33,6 @@ History history_of(std::initializer_list<Step> steps) {
   return history;
 }
 
-Value i(std::int64_t value) { return Value::integer(value); }
 const Value kNil;
 
 TEST(Window, OfAStaleReadIsTheReadAndTheWriteBefore) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace pyrdma {
@@ -40,5 +41,8 @@ class Storage {
   /// its own File::sync().
   virtual void sync() = 0;
 };
+
+/// Returns the name, or throws Error(kInvalidArgument) when no file may have it; see Storage::open.
+std::string checked_file_name(std::string_view name);
 
 }  // namespace pyrdma

@@ -12,10 +12,9 @@ namespace pyrdma::check {
 namespace {
 
 using enum Function;
+using testing::i;
 
-Value i(std::int64_t value) { return Value::integer(value); }
-
-struct Notes {
+struct GroupNotes {
   History history;
   Time now = 0;
   void sent(int sender, std::int64_t number) {
@@ -33,7 +32,7 @@ struct Notes {
   }
 };
 
-void expect_says(const Notes& notes, const char* model, const char* words) {
+void expect_says(const GroupNotes& notes, const char* model, const char* words) {
   const Verdict verdict = check_history(notes.history, model);
   EXPECT_EQ(verdict.answer, Answer::kNo);
   EXPECT_NE(verdict.text.find(words), std::string::npos)
@@ -43,8 +42,8 @@ void expect_says(const Notes& notes, const char* model, const char* words) {
 
 // --- multicast ----------------------------------------------------------------------------------
 
-Notes two_members() {
-  Notes notes;
+GroupNotes two_members() {
+  GroupNotes notes;
   const Value both = Value::pair(0, 1);
   notes.view(0, 1, both);
   notes.view(1, 1, both);
@@ -59,10 +58,10 @@ Notes two_members() {
 }
 
 TEST(Multicast, APrefixIsEnoughUntilTheViewEnds) {
-  Notes notes = two_members();
+  GroupNotes notes = two_members();
   EXPECT_EQ(check_history(notes.history, "multicast").text, "");
   notes.view(0, 2, i(7));
-  Notes missing = notes;
+  GroupNotes missing = notes;
   missing.view(1, 2, i(7));
   expect_says(missing, "multicast",
               "went from view 1 to 2 (events 15 and 16) after 3 and 2 messages");
@@ -75,22 +74,23 @@ TEST(Multicast, APrefixIsEnoughUntilTheViewEnds) {
 
 TEST(Multicast, BreaksOfEachRuleAreFound) {
   const auto broken = [](auto change, const char* words) {
-    Notes notes = two_members();
+    GroupNotes notes = two_members();
     change(notes);
     expect_says(notes, "multicast", words);
   };
-  broken([](Notes& n) { n.deliver(0, 1, 0, 1); }, "node 0 delivered [0 1] twice: event 14 and");
-  broken([](Notes& n) { n.deliver(0, 1, 0, 9); }, "delivered [0 9], which nobody had sent");
-  broken([](Notes& n) { n.deliver(1, 1, 0, 2); }, "and left out [0 1]");
+  broken([](GroupNotes& n) { n.deliver(0, 1, 0, 1); },
+         "node 0 delivered [0 1] twice: event 14 and");
+  broken([](GroupNotes& n) { n.deliver(0, 1, 0, 9); }, "delivered [0 9], which nobody had sent");
+  broken([](GroupNotes& n) { n.deliver(1, 1, 0, 2); }, "and left out [0 1]");
   broken(
-      [](Notes& n) {
+      [](GroupNotes& n) {
         n.sent(1, 1);
         n.deliver(1, 1, 1, 1);
       },
       "message 2 of view 1 is [0 1] at node 0 (event 14) and [1 1] at node 1");
-  broken([](Notes& n) { n.view(2, 1, Value::pair(0, 2)); },
+  broken([](GroupNotes& n) { n.view(2, 1, Value::pair(0, 2)); },
          "view 1 has the members [0 1] at node 0");
-  Notes backwards;
+  GroupNotes backwards;
   backwards.deliver(0, 1, 0, 5);
   backwards.deliver(0, 2, 0, 4);
   expect_says(backwards, "multicast", "node 0 delivered [0 4] (event 1) after [0 5] (event 0)");
@@ -109,7 +109,7 @@ TEST(Multicast, TwoMessagesExchangedAtOneMemberAreFound) {
     }
     const std::size_t where = rng.below(order.size() - 1);
     const int who = n % 2 == 0 ? -1 : static_cast<int>(rng.below(numbers.size()));
-    Notes notes;
+    GroupNotes notes;
     for (const auto& [sender, number] : order) notes.sent(sender, number);
     for (int node = 0; node < members; ++node) {
       auto mine = order;
@@ -124,8 +124,8 @@ TEST(Multicast, TwoMessagesExchangedAtOneMemberAreFound) {
 // --- Raft ---------------------------------------------------------------------------------------
 
 /// Node 0 leads term 1 and has two entries on nodes 0 and 1, the first committed.
-Notes three_nodes() {
-  Notes notes;
+GroupNotes three_nodes() {
+  GroupNotes notes;
   notes.raft(0, kLeader, 0, {}, 1);
   for (const int node : {0, 1})
     for (const int index : {1, 2}) notes.raft(node, kAppend, index, i(10 * index), 1);
@@ -135,7 +135,7 @@ Notes three_nodes() {
 }
 
 TEST(Raft, KeepsItsInvariants) {
-  Notes notes = three_nodes();
+  GroupNotes notes = three_nodes();
   notes.raft(1, kLeader, 0, {}, 2);
   notes.raft(1, kAppend, 3, i(30), 2);
   notes.raft(2, kAppend, 1, i(10), 1);
@@ -155,37 +155,37 @@ TEST(Raft, KeepsItsInvariants) {
 
 TEST(Raft, BreaksOfEachInvariantAreFound) {
   const auto broken = [](auto change, const char* words) {
-    Notes notes = three_nodes();
+    GroupNotes notes = three_nodes();
     change(notes);
     expect_says(notes, "raft", words);
   };
-  broken([](Notes& n) { n.raft(1, kLeader, 0, {}, 1); },
+  broken([](GroupNotes& n) { n.raft(1, kLeader, 0, {}, 1); },
          "Election Safety: term 1 has two leaders, node 0 (event 0) and node 1 (event 7)");
-  broken([](Notes& n) { n.raft(0, kTruncate, 0, i(1)); },
+  broken([](GroupNotes& n) { n.raft(0, kTruncate, 0, i(1)); },
          "Leader Append-Only: node 0, leader of term 1, truncates its log from 2 to 1");
-  broken([](Notes& n) { n.raft(2, kAppend, 1, i(11), 1); },
+  broken([](GroupNotes& n) { n.raft(2, kAppend, 1, i(11), 1); },
          "Log Matching: entry 1 of term 1 is not the same");
-  broken([](Notes& n) { n.raft(2, kLeader, 0, {}, 2); },
+  broken([](GroupNotes& n) { n.raft(2, kLeader, 0, {}, 2); },
          "Leader Completeness: node 2 leads term 2 (event 7), and its log (up to 0) lacks");
   broken(
-      [](Notes& n) {  // elected before what it lacks was learned to be committed
+      [](GroupNotes& n) {  // elected before what it lacks was learned to be committed
         n.raft(2, kAppend, 1, i(10), 1);
         n.raft(2, kLeader, 0, {}, 3);
         n.raft(0, kCommit, 0, i(2), 1);
       },
       "Leader Completeness: node 2 leads term 3 and lacks what node 0 commits up to 2");
   broken(
-      [](Notes& n) {
+      [](GroupNotes& n) {
         n.raft(2, kAppend, 1, i(99), 7);
         n.raft(2, kCommit, 0, i(1), 7);
       },
       "State Machine Safety: node 2 commits up to 1 (event 8), and its log differs");
-  broken([](Notes& n) { n.raft(1, kApply, 1, i(11)); },
+  broken([](GroupNotes& n) { n.raft(1, kApply, 1, i(11)); },
          "State Machine Safety: as entry 1, node 0 (event 6) and node 1 (event 7)");
-  broken([](Notes& n) { n.raft(0, kApply, 3, i(30)); }, "node 0 applies entry 3 after 1");
-  broken([](Notes& n) { n.raft(1, kCommit, 0, i(5), 1); }, "its log ends with 2");
-  broken([](Notes& n) { n.raft(1, kSnapshot, 2, {}); }, "but only 1 entries are committed");
-  broken([](Notes& n) { n.raft(1, kAppend, 4, i(1), 1); }, "but its log ends with 2");
+  broken([](GroupNotes& n) { n.raft(0, kApply, 3, i(30)); }, "node 0 applies entry 3 after 1");
+  broken([](GroupNotes& n) { n.raft(1, kCommit, 0, i(5), 1); }, "its log ends with 2");
+  broken([](GroupNotes& n) { n.raft(1, kSnapshot, 2, {}); }, "but only 1 entries are committed");
+  broken([](GroupNotes& n) { n.raft(1, kAppend, 4, i(1), 1); }, "but its log ends with 2");
 }
 
 /// Log matching by digests is log matching by comparison.

@@ -15,10 +15,9 @@
 namespace pyrdma::check {
 namespace {
 
+using testing::i;
 using testing::kScale;
 using testing::Plan;
-
-Value i(std::int64_t value) { return Value::integer(value); }
 
 /// Records whole operations and points, one step of time after the other.
 struct Notes {

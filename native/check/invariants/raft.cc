@@ -9,7 +9,7 @@ namespace pyrdma::check {
 namespace {
 
 std::string node_name(std::int32_t node) { return "node " + std::to_string(node); }
-std::string event(std::uint32_t at) { return " (event " + std::to_string(at) + ')'; }
+std::string at_event(std::uint32_t at) { return " (event " + std::to_string(at) + ')'; }
 std::string entry_name(std::int64_t index, std::int64_t term) {
   return "entry " + std::to_string(index) + " of term " + std::to_string(term);
 }
@@ -26,8 +26,8 @@ MaybeViolation RaftInvariants::leader(std::uint32_t at, std::int32_t node, std::
   const auto [first, fresh] = leader_of_.try_emplace(term, node, at);
   if (!fresh && first->second.first != node)
     return violation_at("Election Safety: term " + std::to_string(term) + " has two leaders, " +
-                            node_name(first->second.first) + event(first->second.second) + " and " +
-                            node_name(node) + event(at),
+                            node_name(first->second.first) + at_event(first->second.second) +
+                            " and " + node_name(node) + at_event(at),
                         {first->second.second, at});
   Node& self = nodes_[node];
   self.leads = term;
@@ -37,9 +37,9 @@ MaybeViolation RaftInvariants::leader(std::uint32_t at, std::int32_t node, std::
   const std::int64_t index = committed_.rend() - last;
   if (index == 0 || has(self, index)) return std::nullopt;
   return violation_at("Leader Completeness: " + node_name(node) + " leads term " +
-                          std::to_string(term) + event(at) + ", and its log (up to " +
+                          std::to_string(term) + at_event(at) + ", and its log (up to " +
                           std::to_string(self.last()) + ") lacks what was committed up to " +
-                          std::to_string(index) + event(last->at),
+                          std::to_string(index) + at_event(last->at),
                       {last->at, at});
 }
 
@@ -48,7 +48,7 @@ MaybeViolation RaftInvariants::append(std::uint32_t at, std::int32_t node, std::
   Node& self = nodes_[node];
   if (index != self.last() + 1)
     return violation_at("Log Matching: " + node_name(node) + " appends " + entry_name(index, term) +
-                            event(at) + ", but its log ends with " + std::to_string(self.last()),
+                            at_event(at) + ", but its log ends with " + std::to_string(self.last()),
                         {at});
   const std::uint64_t before = self.digest(index - 1);
   const Entry entry{term, mix64(before ^ mix64(command ^ mix64(static_cast<std::uint64_t>(term)))),
@@ -57,8 +57,8 @@ MaybeViolation RaftInvariants::append(std::uint32_t at, std::int32_t node, std::
   const auto [first, fresh] = entries_.try_emplace({index, term}, entry);
   if (fresh || first->second.digest == entry.digest) return std::nullopt;
   return violation_at("Log Matching: " + entry_name(index, term) + " is not the same, or follows " +
-                          "another log, at " + node_name(node) + event(at) + " and before" +
-                          event(first->second.at),
+                          "another log, at " + node_name(node) + at_event(at) + " and before" +
+                          at_event(first->second.at),
                       {first->second.at, at});
 }
 
@@ -68,11 +68,12 @@ MaybeViolation RaftInvariants::truncate(std::uint32_t at, std::int32_t node, std
   if (self.leads != 0)
     return violation_at("Leader Append-Only: " + node_name(node) + ", leader of term " +
                             std::to_string(self.leads) + ", truncates its log from " +
-                            std::to_string(self.last()) + " to " + std::to_string(last) + event(at),
+                            std::to_string(self.last()) + " to " + std::to_string(last) +
+                            at_event(at),
                         {at});
   if (last < self.base)
     return violation_at("State Machine Safety: " + node_name(node) + " truncates its log to " +
-                            std::to_string(last) + event(at) + ", within its snapshot up to " +
+                            std::to_string(last) + at_event(at) + ", within its snapshot up to " +
                             std::to_string(self.base),
                         {at});
   self.log.resize(static_cast<std::size_t>(last - self.base));
@@ -84,16 +85,16 @@ MaybeViolation RaftInvariants::commit(std::uint32_t at, std::int32_t node, std::
   const Node& self = nodes_[node];
   if (index > self.last())
     return violation_at("State Machine Safety: " + node_name(node) + " commits up to " +
-                            std::to_string(index) + event(at) + ", but its log ends with " +
+                            std::to_string(index) + at_event(at) + ", but its log ends with " +
                             std::to_string(self.last()),
                         {at});
   const std::int64_t known = std::min(index, committed());
   if (known > 0 && !has(self, known)) {
     const Committed& other = committed_[static_cast<std::size_t>(known - 1)];
     return violation_at("State Machine Safety: " + node_name(node) + " commits up to " +
-                            std::to_string(index) + event(at) +
+                            std::to_string(index) + at_event(at) +
                             ", and its log differs from what was committed up to " +
-                            std::to_string(known) + event(other.at),
+                            std::to_string(known) + at_event(other.at),
                         {other.at, at});
   }
   for (std::int64_t i = committed() + 1; i <= index; ++i)
@@ -104,7 +105,7 @@ MaybeViolation RaftInvariants::commit(std::uint32_t at, std::int32_t node, std::
     return violation_at("Leader Completeness: " + node_name(other) + " leads term " +
                             std::to_string(theirs.leads) + " and lacks what " + node_name(node) +
                             " commits up to " + std::to_string(index) + " in term " +
-                            std::to_string(term) + event(at),
+                            std::to_string(term) + at_event(at),
                         {at, leader_of_.at(theirs.leads).second});
   }
   return std::nullopt;
@@ -116,15 +117,15 @@ MaybeViolation RaftInvariants::apply(std::uint32_t at, std::int32_t node, std::i
   if (index != self.applied + 1)
     return violation_at("State Machine Safety: " + node_name(node) + " applies entry " +
                             std::to_string(index) + " after " + std::to_string(self.applied) +
-                            event(at),
+                            at_event(at),
                         {at});
   self.applied = index;
   const auto [first, fresh] = applied_.try_emplace(index, Applied{command, node, at});
   const Applied& other = first->second;
   if (fresh || other.command == command) return std::nullopt;
   return violation_at("State Machine Safety: as entry " + std::to_string(index) + ", " +
-                          node_name(other.node) + event(other.at) + " and " + node_name(node) +
-                          event(at) + " applied different commands",
+                          node_name(other.node) + at_event(other.at) + " and " + node_name(node) +
+                          at_event(at) + " applied different commands",
                       {other.at, at});
 }
 
@@ -132,7 +133,7 @@ MaybeViolation RaftInvariants::snapshot(std::uint32_t at, std::int32_t node, std
   Node& self = nodes_[node];
   if (index > committed())
     return violation_at("State Machine Safety: " + node_name(node) + " takes a snapshot up to " +
-                            std::to_string(index) + event(at) + ", but only " +
+                            std::to_string(index) + at_event(at) + ", but only " +
                             std::to_string(committed()) + " entries are committed",
                         {at});
   if (index <= self.base) return std::nullopt;

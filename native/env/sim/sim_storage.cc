@@ -28,23 +28,8 @@ class SimFile final : public File {
   std::shared_ptr<DiskFile> file_;
 };
 
-namespace {
-
-std::string checked_name(std::string_view name) {
-  const bool bad = name.empty() || name.size() > 200 || name.front() == '.' ||
-                   name.find('/') != std::string_view::npos ||
-                   name.find('\0') != std::string_view::npos;
-  if (bad)
-    throw Error(ErrorCode::kInvalidArgument,
-                "storage: file name '" + std::string(name) +
-                    "' must be 1 to 200 bytes without '/', NUL or a leading '.'");
-  return std::string(name);
-}
-
-}  // namespace
-
 std::unique_ptr<File> SimStorage::open(std::string_view name) {
-  const std::string key = checked_name(name);
+  const std::string key = checked_file_name(name);
   if (const auto found = names_.find(key); found != names_.end())
     return std::make_unique<SimFile>(*this, found->second);
   auto file = std::make_shared<DiskFile>(key);
@@ -53,16 +38,16 @@ std::unique_ptr<File> SimStorage::open(std::string_view name) {
 }
 
 bool SimStorage::exists(std::string_view name) {
-  return names_.find(checked_name(name)) != names_.end();
+  return names_.find(checked_file_name(name)) != names_.end();
 }
 
 void SimStorage::remove(std::string_view name) {
-  const std::string key = checked_name(name);
+  const std::string key = checked_file_name(name);
   if (names_.find(key) != names_.end()) change({key, {}, nullptr});
 }
 
 void SimStorage::rename(std::string_view from, std::string_view to) {
-  const std::string key = checked_name(from), target = checked_name(to);
+  const std::string key = checked_file_name(from), target = checked_file_name(to);
   const auto found = names_.find(key);
   if (found == names_.end())
     throw Error(ErrorCode::kUnavailable,

@@ -30,18 +30,6 @@ constexpr std::string_view kPrefix = "pyrdma-storage-";
   throw Error(full ? ErrorCode::kExhausted : ErrorCode::kUnavailable, text, false);
 }
 
-std::string checked_name(std::string_view name) {
-  const bool bad = name.empty() || name.size() > 200 || name.front() == '.' ||
-                   name.find('/') != std::string_view::npos ||
-                   name.find('\0') != std::string_view::npos;
-  if (bad) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "storage: file name '" + std::string(name) +
-                    "' must be 1 to 200 bytes without '/', NUL or a leading '.'");
-  }
-  return std::string(name);
-}
-
 class RealFile final : public File {
  public:
   RealFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
@@ -144,7 +132,7 @@ ThreadStorage::~ThreadStorage() {
 }
 
 std::unique_ptr<File> ThreadStorage::open(std::string_view name) {
-  const std::string file = checked_name(name);
+  const std::string file = checked_file_name(name);
   const int fd =
       ::openat(folder_fd_, file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) fail("cannot open " + folder_ + "/" + file, errno);
@@ -152,18 +140,18 @@ std::unique_ptr<File> ThreadStorage::open(std::string_view name) {
 }
 
 bool ThreadStorage::exists(std::string_view name) {
-  return ::faccessat(folder_fd_, checked_name(name).c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  return ::faccessat(folder_fd_, checked_file_name(name).c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 void ThreadStorage::remove(std::string_view name) {
-  const std::string file = checked_name(name);
+  const std::string file = checked_file_name(name);
   if (::unlinkat(folder_fd_, file.c_str(), 0) != 0 && errno != ENOENT) {
     fail("cannot remove " + folder_ + "/" + file, errno);
   }
 }
 
 void ThreadStorage::rename(std::string_view from, std::string_view to) {
-  const std::string file = checked_name(from), target = checked_name(to);
+  const std::string file = checked_file_name(from), target = checked_file_name(to);
   if (::renameat(folder_fd_, file.c_str(), folder_fd_, target.c_str()) != 0)
     fail("cannot rename " + folder_ + "/" + file + " to " + target, errno);
 }

@@ -28,8 +28,8 @@ class SeededWorld final : public World {
 };
 
 /// Two nodes and one connection, driven from outside.
-struct Pair {
-  explicit Pair(SimOptions wanted, QpOptions qp = {})
+struct SeededPair {
+  explicit SeededPair(SimOptions wanted, QpOptions qp = {})
       : world(std::move(wanted)), a(world, 0), b(world, 1) {
     qa = a.queue_pair(qp);
     qb = b.queue_pair(qp);
@@ -48,7 +48,7 @@ struct Pair {
 TEST(WeakMemory, ACompletedWriteMayBeInvisibleUntilAReadOrTheBound) {
   int late = 0, drained = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    Pair pair(options(MemoryModel::weak(), seed));
+    SeededPair pair(options(MemoryModel::weak(), seed));
     *pair.a.word(0) = 7;
     pair.write(0, 8, 0);
     ASSERT_EQ(pair.a.await_send().status, Status::kSuccess);
@@ -69,7 +69,7 @@ TEST(WeakMemory, ACompletedWriteMayBeInvisibleUntilAReadOrTheBound) {
 
 TEST(WeakMemory, StrongWritesAreVisibleAtCompletion) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    Pair pair(options(MemoryModel::strong(), seed));
+    SeededPair pair(options(MemoryModel::strong(), seed));
     *pair.a.word(0) = 7;
     pair.write(0, 8, 0);
     ASSERT_EQ(pair.a.await_send().status, Status::kSuccess);
@@ -81,7 +81,7 @@ TEST(WeakMemory, StrongWritesAreVisibleAtCompletion) {
 std::array<int, 2> watch_two_words(MemoryModel memory, std::uint32_t access) {
   std::array<int, 2> seen{};  // [0]: the first word alone, [1]: the second alone
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    Pair pair(options(memory, seed));
+    SeededPair pair(options(memory, seed));
     auto region = pair.b.device.allocate(*pair.b.pd, 4096, access);
     auto* words = reinterpret_cast<std::uint64_t*>(region->data());
     *pair.a.word(0) = 1;
@@ -113,7 +113,7 @@ TEST(WeakMemory, WritesOfOneQueuePairBecomeVisibleInOrderUnlessRelaxed) {
 int count_overtaken(MemoryModel memory, bool read_between) {
   int overtaken = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
-    Pair pair(options(memory, seed));
+    SeededPair pair(options(memory, seed));
     auto on_nic = pair.b.device.allocate_device_memory(*pair.b.pd, 64);
     auto q1 = pair.a.queue_pair(), q2 = pair.b.queue_pair();
     q1->connect(q2->address());
@@ -142,7 +142,7 @@ TEST(WeakMemory, AWordOnTheNicMayOvertakeOneOnItsWayToTheHost) {
 TEST(WeakMemory, LongWritesAreTornInAnyOrderButNeverAWord) {
   int middle_missing = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    Pair pair(options(MemoryModel::weak(), seed));
+    SeededPair pair(options(MemoryModel::weak(), seed));
     constexpr std::uint32_t kBytes = 1020, kAt = 4;  // words that the ends cut in two
     for (std::uint32_t i = 0; i < kBytes; ++i) pair.a.memory->data()[i] = std::byte{0xff};
     pair.write(0, kBytes, kAt);
@@ -169,7 +169,7 @@ TEST(WeakMemory, TheSourceMayBeReadLateUnlessInline) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     QpOptions qp;
     qp.max_inline = 64;
-    Pair pair(options(MemoryModel::weak(), seed), qp);
+    SeededPair pair(options(MemoryModel::weak(), seed), qp);
     *pair.a.word(0) = 1;
     *pair.a.word(8) = 1;
     pair.write(0, 8, 0);
@@ -191,7 +191,7 @@ TEST(WeakMemory, TheSourceMayBeReadLateUnlessInline) {
 TEST(WeakMemory, AtomicsAreAtomicAmongOneNicAndNotWithTheCpu) {
   int lost = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    Pair pair(options(MemoryModel::weak(), seed));
+    SeededPair pair(options(MemoryModel::weak(), seed));
     auto q2 = pair.a.queue_pair();
     auto p2 = pair.b.queue_pair();
     q2->connect(p2->address());
@@ -220,7 +220,7 @@ TEST(WeakMemory, AtomicsAreAtomicAmongOneNicAndNotWithTheCpu) {
 TEST(WeakMemory, AReadIsSampledAtMoreThanOneMoment) {
   int torn = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    Pair pair(options(MemoryModel::weak(), seed));
+    SeededPair pair(options(MemoryModel::weak(), seed));
     ASSERT_TRUE(pair.qa->read(pair.a.memory->sge(0, 1024), pair.b.memory->remote(), 0));
     for (std::uint64_t value = 1; value < 400; ++value) {
       pair.wait(5);
@@ -235,7 +235,7 @@ TEST(WeakMemory, AReadIsSampledAtMoreThanOneMoment) {
 TEST(WeakMemory, AReadsDataMayLandBeforeItsCompletionAndNeverAfter) {
   int early = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    Pair pair(options(MemoryModel::weak(), seed));
+    SeededPair pair(options(MemoryModel::weak(), seed));
     for (std::size_t word = 0; word < 512; word += 8) *pair.b.word(word) = 1;
     ASSERT_TRUE(pair.qa->read(pair.a.memory->sge(0, 512), pair.b.memory->remote(), 0));
     Completion completion;

@@ -13,6 +13,9 @@
 
 namespace pyrdma::fuzz {
 
+constexpr std::uint32_t kQueueEntries = 512;  // of a client's completion queue
+constexpr Time kRetry = 500;                  // between attempts to post
+
 /// A request that has been posted, and what its result is held against.
 struct Pending {
   const PlannedOperation* op = nullptr;

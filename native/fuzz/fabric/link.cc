@@ -11,8 +11,7 @@ using fabric::Status;
 
 namespace {
 
-constexpr std::uint32_t kQueueEntries = 512;
-constexpr Time kIdle = 200 * kMicrosecond, kRetry = 500;
+constexpr Time kLinkIdle = 200 * kMicrosecond;
 
 std::string generation_key(NodeId from, NodeId to, std::uint32_t generation) {
   return "link " + std::to_string(from) + " to " + std::to_string(to) + ", " +
@@ -165,7 +164,7 @@ void Link::serve() {
       (state_.next < state_.plan.size() ? Time{state_.plan[state_.next].pause_ns} : Time{0});
   while (!world_.finished() && pair.generation == generation_ && !broken_) {
     const Time now = env_.now();
-    Time wake_at = now + kIdle;
+    Time wake_at = now + kLinkIdle;
     if (state_.next < state_.plan.size()) {
       if (now >= next_batch_at_ && batch_is_due()) post_batch();
       // More room comes with completions.

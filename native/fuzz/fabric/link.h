@@ -11,6 +11,9 @@
 
 namespace pyrdma::fuzz {
 
+/// Records of the stamps of what is sent, over the reliable and the unreliable connection.
+constexpr std::uint32_t kSendRecord = 0xf0, kUcSendRecord = 0xf1;
+
 class Link {
  public:
   Link(Node& node, NodeId peer);

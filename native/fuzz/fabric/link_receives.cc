@@ -11,7 +11,6 @@ using fabric::Status;
 
 namespace {
 
-constexpr std::uint32_t kSendRecord = 0xf0, kUcSendRecord = 0xf1;
 constexpr std::uint64_t kReliableBit = 1ULL << 32;
 constexpr int kTries = 100;
 

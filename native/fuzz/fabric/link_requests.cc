@@ -10,7 +10,7 @@ using fabric::Opcode;
 
 namespace {
 
-constexpr std::uint32_t kSendRecord = 0xf0, kUcSendRecord = 0xf1, kRegisterRecord = 0x80;
+constexpr std::uint32_t kRegisterRecord = 0x80;
 
 Opcode opcode_of(Kind kind) {
   switch (kind) {

@@ -10,8 +10,7 @@ using fabric::Transport;
 
 namespace {
 
-constexpr std::uint32_t kQueueEntries = 512;
-constexpr Time kIdle = 50 * kMicrosecond, kRetry = 500;
+constexpr Time kSpeakerIdle = 50 * kMicrosecond;
 
 std::string address_key(NodeId node, std::uint32_t version) {
   return "node " + std::to_string(node) + ", " + std::to_string(version);
@@ -53,7 +52,7 @@ void Speaker::run() {
   while (!world_.finished()) {
     repair();
     const Time now = env_.now();
-    Time wake_at = now + kIdle;
+    Time wake_at = now + kSpeakerIdle;
     if (state_.next < state_.plan.size()) {
       if (now >= next_batch_at_ && batch_is_due()) post_batch();
       if (next_batch_at_ > now) wake_at = std::min(wake_at, next_batch_at_);

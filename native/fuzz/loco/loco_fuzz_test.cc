@@ -11,7 +11,7 @@
 namespace pyrdma::fuzz {
 namespace {
 
-constexpr std::uint64_t kScenarios = kSlowed ? 60 : 2000;
+constexpr std::uint64_t kLocoSeeds = kSlowed ? 60 : 2000;
 
 const Scenario& scenario() { return scenario_named("loco"); }
 
@@ -20,7 +20,7 @@ Options drawn(std::uint64_t seed) { return small_options(seed, {2, 60, 120, fals
 TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
   std::uint64_t ok = 0, checked = 0, crashed = 0;
   FaultCounters faults;
-  for (std::uint64_t seed = 1; seed <= kScenarios; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kLocoSeeds; ++seed) {
     const Options options = drawn(seed);
     const Outcome outcome = run(scenario(), options);
     EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
@@ -32,14 +32,14 @@ TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
     crashed += outcome.info != 0;
     for (std::size_t i = 0; i < kFaults; ++i) faults.reached[i] += outcome.faults.reached[i];
   }
-  EXPECT_GT(ok, kScenarios * 20);
-  EXPECT_GT(checked, kScenarios * 20);
-  EXPECT_GT(crashed, kScenarios / 100) << "seeds in which survivors reported a dead node";
+  EXPECT_GT(ok, kLocoSeeds * 20);
+  EXPECT_GT(checked, kLocoSeeds * 20);
+  EXPECT_GT(crashed, kLocoSeeds / 100) << "seeds in which survivors reported a dead node";
   for (const Fault fault :
        {Fault::loss, Fault::ack_loss, Fault::duplicate, Fault::delay, Fault::clog,
         Fault::late_completion, Fault::cache_miss, Fault::pause, Fault::slow_node,
         Fault::late_placement, Fault::torn_read, Fault::late_source, Fault::crash}) {
-    EXPECT_GT(faults.reached[static_cast<std::size_t>(fault)], kScenarios / 100)
+    EXPECT_GT(faults.reached[static_cast<std::size_t>(fault)], kLocoSeeds / 100)
         << fault_info(fault).key;
   }
 }

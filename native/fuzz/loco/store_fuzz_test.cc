@@ -7,7 +7,7 @@
 namespace pyrdma::fuzz {
 namespace {
 
-constexpr std::uint64_t kScenarios = kSlowed ? 40 : 400;
+constexpr std::uint64_t kStoreSeeds = kSlowed ? 40 : 400;
 
 class StoreFuzz : public testing::TestWithParam<const char*> {
  protected:
@@ -17,12 +17,12 @@ class StoreFuzz : public testing::TestWithParam<const char*> {
 
 TEST_P(StoreFuzz, HistoriesAreLinearizable) {
   std::uint64_t checked = 0;
-  for (std::uint64_t seed = 1; seed <= kScenarios; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kStoreSeeds; ++seed) {
     const Outcome outcome = run(scenario(), drawn(seed));
     EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
     checked += outcome.checked;
   }
-  EXPECT_GT(checked, kScenarios * 500);
+  EXPECT_GT(checked, kStoreSeeds * 500);
 }
 
 TEST_P(StoreFuzz, AnUpdateWithoutItsFenceIsFoundInWeakMemoryAlone) {

@@ -34,7 +34,7 @@ constexpr std::array kFaultsOfStores{
     Fault::clog,  Fault::cache_miss, Fault::queue_full, Fault::late_completion, Fault::rnr,
     Fault::pause, Fault::slow_node,  Fault::pause_storm};
 
-struct World {
+struct StoreWorld {
   const Options& options;
   check::History history{};
   std::uint64_t ok = 0, fail = 0;
@@ -51,7 +51,7 @@ struct Request {
 class LocoSide {
  public:
   static constexpr Function kFirst = Function::kInsert;
-  LocoSide(Manager& manager, const World& world) : store_(manager, "store", options(world)) {}
+  LocoSide(Manager& manager, const StoreWorld& world) : store_(manager, "store", options(world)) {}
   void load() {}
   Function draw(Rng& rng) const {
     constexpr std::array kFunctions{Function::kGet, Function::kGet,    Function::kGet,
@@ -78,7 +78,7 @@ class LocoSide {
   };
 
  private:
-  static pyrdma::loco::KvOptions options(const World& world) {
+  static pyrdma::loco::KvOptions options(const StoreWorld& world) {
     pyrdma::loco::KvOptions options;
     options.keys = 64;
     options.locks = kKeyLocks;
@@ -97,7 +97,7 @@ class ShermanSide {
  public:
   static constexpr Function kFirst = Function::kPut;
   static constexpr Key kApart = 64;
-  ShermanSide(Manager& manager, const World& world)
+  ShermanSide(Manager& manager, const StoreWorld& world)
       : tree_(manager, "tree", {kKeys * kApart, kKeyLocks, world.fence()}) {}
   void load() { tree_.load(); }
   Function draw(Rng& rng) const { return rng.below(2) == 0 ? Function::kGet : Function::kPut; }
@@ -120,7 +120,7 @@ class ShermanSide {
 template <class Side>
 class Client {
  public:
-  Client(World& world, Side& side, Caller& me, std::uint32_t number)
+  Client(StoreWorld& world, Side& side, Caller& me, std::uint32_t number)
       : world_(world),
         side_(side),
         env_(me.manager().env()),
@@ -188,7 +188,7 @@ class Client {
     ++(failed ? world_.fail : world_.ok);
   }
 
-  World& world_;
+  StoreWorld& world_;
   Side& side_;
   Env& env_;
   typename Side::Operation operation_;
@@ -200,7 +200,7 @@ class Client {
 };
 
 template <class Side>
-void run_caller(World& world, Side& side, Caller& me) {
+void run_caller(StoreWorld& world, Side& side, Caller& me) {
   std::vector<std::unique_ptr<Client<Side>>> clients;
   for (std::uint32_t i = 0; i < kWindow; ++i) {
     const std::uint32_t number = (me.manager().self() * kCallers + me.index()) * kWindow + i;
@@ -219,7 +219,7 @@ void run_caller(World& world, Side& side, Caller& me) {
 
 // Node 0 gives every key its first value.
 template <class Side>
-void write_first_values(World& world, Side& side, Caller& me) {
+void write_first_values(StoreWorld& world, Side& side, Caller& me) {
   Client<Side> first(world, side, me, 0);
   for (Key key = 0; key < kKeys; ++key) {
     first.begin({Side::kFirst, key, world.options.operations + 1 + key});
@@ -228,7 +228,7 @@ void write_first_values(World& world, Side& side, Caller& me) {
 }
 
 template <class Side>
-void run_node(World& world, Env& env) {
+void run_node(StoreWorld& world, Env& env) {
   pyrdma::loco::ManagerOptions options;
   options.callers = kCallers + 1;  // the last is the tracker's
   options.max_in_flight = 64;
@@ -260,7 +260,7 @@ Outcome run_store(const Options& wanted) {
   hasten_control_path(options.profile);
   keep_faults(options.faults, kFaultsOfStores);
   draw_end_of_faults(options, kMillisecond, 2 * kMillisecond);
-  World world{options};
+  StoreWorld world{options};
   fabric::sim::SimCluster cluster(simulation_of(options, 8 * options.recovery_limit));
   if (options.events) cluster.record_events(&outcome.recorded);
   const auto violation = [&](const char* kind, const std::string& text) {

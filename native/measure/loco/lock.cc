@@ -19,7 +19,7 @@ using loco::AckKey;
 using loco::Caller;
 using loco::MemRef;
 
-enum class System : std::uint8_t { kLoco, kTestAndSet, kMpiWindows };
+enum class LockSystem : std::uint8_t { kLoco, kTestAndSet, kMpiWindows };
 
 fabric::Status checked(fabric::Status status) {
   if (status == fabric::Status::kSuccess) return status;
@@ -185,12 +185,12 @@ class LocoLock final : public Workload {
  private:
   static std::unique_ptr<Counter> make(loco::Manager& manager, const Params& params,
                                        std::uint32_t threads) {
-    switch (params.choice<System>("system")) {
-      case System::kTestAndSet:
+    switch (params.choice<LockSystem>("system")) {
+      case LockSystem::kTestAndSet:
         return std::make_unique<TestAndSetCounter>(manager);
-      case System::kMpiWindows:
+      case LockSystem::kMpiWindows:
         return std::make_unique<MpiCounter>(manager, threads);
-      case System::kLoco:
+      case LockSystem::kLoco:
         break;
     }
     constexpr loco::Fence kFences[] = {loco::Fence::kPair, loco::Fence::kThread,

@@ -21,7 +21,7 @@ using loco::Caller;
 using loco::Key;
 using loco::Outcome;
 
-enum class System : std::uint8_t { kLoco, kSherman };
+enum class StoreSystem : std::uint8_t { kLoco, kSherman };
 enum class Kind : std::uint8_t { kLookup, kUpdate, kInsert, kRemove };
 constexpr const char* kNames[] = {"lookup", "update", "insert", "remove"};
 
@@ -189,7 +189,7 @@ class LocoYcsb final : public Workload {
     if (mix.reads + mix.inserts + mix.removes > 1 + 1e-9) {
       throw_parameter(params, "reads", "and inserts and removes are more than 1 together");
     }
-    const bool sherman = params.choice<System>("system") == System::kSherman;
+    const bool sherman = params.choice<StoreSystem>("system") == StoreSystem::kSherman;
     if (sherman && mix.inserts + mix.removes > 0) {
       throw_parameter(params, "inserts", "or removes is not 0, which the model of sherman lacks");
     }

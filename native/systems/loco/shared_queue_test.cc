@@ -16,11 +16,11 @@ using Queues = LocoWorlds;
 INSTANTIATE_TEST_SUITE_P(Worlds, Queues, loco_worlds(),
                          [](const auto& param) { return param.param; });
 
-struct Wide {
+struct WideItem {
   std::array<std::uint64_t, 13> words;
 };
-Wide wide(std::uint64_t value) {
-  Wide all;
+WideItem wide(std::uint64_t value) {
+  WideItem all;
   all.words.fill(value);
   return all;
 }
@@ -59,14 +59,14 @@ TEST_P(Queues, EachValueComesOutOnceAndInItsProducersOrder) {
   run(
       3,
       [&](Manager& manager) {
-        SharedQueueOf<Wide> queue(manager, "q", 4);
+        SharedQueueOf<WideItem> queue(manager, "q", 4);
         Barrier barrier(manager, "bar");
         manager.wait_for_ready();
         barrier.wait(manager.caller(0));
         {
           const auto pusher = manager.env().spawn("pusher", [&] {
             for (std::uint64_t i = 1; i <= kEach; ++i) {
-              const Wide value = wide(manager.self() * 1000 + i);
+              const WideItem value = wide(manager.self() * 1000 + i);
               if (i % 2 == 0 || !queue.try_push(manager.caller(1), value)) {
                 queue.push(manager.caller(1), value);
               }
@@ -74,7 +74,7 @@ TEST_P(Queues, EachValueComesOutOnceAndInItsProducersOrder) {
           });
           std::map<std::uint64_t, std::uint64_t> last;
           for (std::uint64_t i = 1; i <= kEach; ++i) {
-            std::optional<Wide> value =
+            std::optional<WideItem> value =
                 i % 2 == 0 ? queue.try_pop(manager.caller(0)) : std::nullopt;
             if (!value) value = queue.pop(manager.caller(0));
             for (const std::uint64_t word : value->words) EXPECT_EQ(word, value->words[0]);
