@@ -1,6 +1,7 @@
 #!/bin/sh
 # The main job: sets everything up, measures the raw-RDMA experiments of the five papers on the
-# simulated fabric and for real over shared memory, draws the figures, and prints the verdicts.
+# simulated fabric and for real over shared memory, draws the figures, and judges the claims. Ends
+# with a summary of one screen.
 #
 #   sh experiments/quickstart.sh [RESULTS]      RESULTS: folder, ./results by default
 set -eu
@@ -10,12 +11,13 @@ results=${1:-$PWD/results}
 case $results in /*) ;; *) results=$PWD/$results ;; esac
 cd "$root"
 . tests/setup_env.sh
+began=$(date +%s)
 
-ensure_system_packages run
+# shellcheck disable=SC2086 # a list of names
+ensure_packages $build_packages
 ensure_venv build base controller
 ensure_package
 
-started=$(date +%s)
 failed=
 attempt() { # attempt WHAT COMMAND...: one failure does not take the rest along
   what=$1
@@ -28,8 +30,6 @@ attempt "every experiment on the simulated fabric" \
   pyrdma run all --fabric sim --quick --out "$results"
 attempt "the same, for real, over shared memory" \
   pyrdma run all --fabric shm --quick --out "$results"
-attempt "published numbers beside the simulated ones" \
-  pyrdma claims --out "$results"
-
-say "done in $(($(date +%s) - started)) s; results and figures are in $results"
+attempt "what came of it" pyrdma summary --out "$results"
+say "done in $(($(date +%s) - began)) s. To type the commands above: . .venv/bin/activate"
 [ -z "$failed" ] || die "failed: ${failed#, }"

@@ -2,12 +2,17 @@
 
 option(PYRDMA_PYTHON "Build the Python module pyrdma._core" ON)
 option(PYRDMA_TESTS "Build native_tests; needs GoogleTest" OFF)
-option(PYRDMA_VERBS "Build the provider for real NICs where the headers of rdma-core are" ON)
 option(PYRDMA_WERROR "Turn warnings into errors" OFF)
-option(PYRDMA_PCH "Precompile common headers; off shows a missing include" OFF)
+option(PYRDMA_UNITY "Compile the files of a folder as one, in a third of the time; off shows a missing include" ON)
+set(PYRDMA_VERBS AUTO CACHE STRING
+  "Build the provider for real NICs: ON, which needs the headers of rdma-core; OFF; AUTO: where they are")
+set_property(CACHE PYRDMA_VERBS PROPERTY STRINGS ON OFF AUTO)
 set(PYRDMA_SANITIZE "" CACHE STRING "Sanitizers: empty, address;undefined, or thread")
 set_property(CACHE PYRDMA_SANITIZE PROPERTY STRINGS "" "address;undefined" "thread")
 
+if(NOT PYRDMA_VERBS MATCHES "^(ON|OFF|AUTO)$")
+  message(FATAL_ERROR "PYRDMA_VERBS is '${PYRDMA_VERBS}'; it takes ON, OFF or AUTO")
+endif()
 if(NOT PYRDMA_SANITIZE STREQUAL ""
    AND NOT PYRDMA_SANITIZE STREQUAL "address;undefined"
    AND NOT PYRDMA_SANITIZE STREQUAL "thread")

@@ -18,7 +18,7 @@
 #   PYRDMA_HOSTILE_S=60 sh tests/run.sh python tests/fuzz     parser, where a run has a second
 #   sh tests/fuzz/libfuzzer.sh          the same under libFuzzer
 #
-# The last line is `N passed, N failed`; the exit code is 0 only when nothing failed.
+# The end says how long each step took, and which tests took longest. The last line is `N passed, N failed`; the exit code is 0 only when nothing failed.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -38,6 +38,16 @@ beside= # a build that runs beside something else
 trap 'stop_build; exit 130' INT
 trap 'stop_build; exit 143' TERM
 
+step=set-up
+step_began=$began
+next_step() { # next_step [NAME]: what the time from here on is counted for; tests/summary.py prints it
+  now=$(date +%s)
+  printf '%s %s\n' $((now - step_began)) "$step" >>"$reports/times.txt"
+  step=${1:-}
+  step_began=$now
+  [ -z "$step" ] || say "$step"
+}
+
 # --- one kind of test each --------------------------------------------------------------------
 
 same_twice() { # every simulated test twice, equal fingerprints: fabric/contract_worlds_test.h compares
@@ -49,7 +59,7 @@ same_twice() { # every simulated test twice, equal fingerprints: fabric/contract
 check() { # check NAME COMMAND...: a check that passes or fails as a whole
   name=$1
   shift
-  say "$name"
+  next_step "$name"
   if "$@"; then result=passed; else result=failed; fi
   printf '%s %s\n' "$result" "$name" >>"$reports/checks.txt"
 }
@@ -96,7 +106,7 @@ native() { # native PRESET FILTER: builds native_tests and runs it
   else
     configure="cmake --preset $1"
   fi
-  say "native tests ($1)"
+  next_step "native tests ($1): build"
   # shellcheck disable=SC2086 # words
   if ! $configure >"$reports/configure-$1.log" 2>&1; then
     cat "$reports/configure-$1.log" >&2
@@ -105,18 +115,19 @@ native() { # native PRESET FILTER: builds native_tests and runs it
     grep -v '^\[' "$reports/build-$1.log" | tail -n 60 >&2
     printf 'failed native_%s (build)\n' "$1" >>"$reports/checks.txt"
   else
+    next_step "native tests ($1)"
     report_from "native_$1" fixed_addresses timeout 900 "build/$1/native/native_tests" --gtest_brief=1 \
       --gtest_color=no --gtest_filter="$2" --gtest_output="xml:$reports/native_$1.xml"
   fi
 }
 
 python_tests() {
-  say "Python tests"
+  next_step "Python tests"
   report_from python python -m pytest -q -o junit_family=xunit2 --junitxml="$reports/python.xml" "$@"
 }
 
 softroce() { # beside nothing but an idle build: an emulated guest wants both CPUs of a small machine
-  say "real verbs, in a Soft-RoCE guest"
+  next_step "real verbs, in a Soft-RoCE guest"
   report_from softroce env PYRDMA_SOFTROCE="${PYRDMA_SOFTROCE:-1}" python -m pytest -q \
     -o junit_family=xunit2 --junitxml="$reports/softroce.xml" tests/softroce/test_guest.py
 }
@@ -132,7 +143,7 @@ softroce_in_time() { # a machine so slow that the whole run would take over half
 
 notebooks() {
   [ -d notebooks ] || return 0
-  say "notebooks"
+  next_step "notebooks"
   rm -rf build/notebooks
   mkdir -p build/notebooks
   for source in notebooks/*.py; do
@@ -170,11 +181,14 @@ tidy() {
 
 # --- the run ----------------------------------------------------------------------------------
 
-ensure_system_packages test
-ensure_venv build base controller test notebook dev
 rm -rf "$reports"
 mkdir -p "$reports"
 : >"$reports/checks.txt"
+# shellcheck disable=SC2086 # lists of names
+ensure_packages $build_packages $test_packages
+# shellcheck disable=SC2086
+offer_packages $peer_packages
+ensure_venv build base controller test notebook dev
 ensure_package
 
 case $what in
@@ -209,5 +223,6 @@ case $what in
   tidy) check "clang-tidy" tidy ;;
 esac
 
+next_step
 printf '\n'
 exec python tests/summary.py "$reports"

@@ -11,8 +11,18 @@ export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$root}" CCACHE_NOHASHDIR=1
 
 say() { printf '\n==> %s  (%s)\n' "$*" "$(date +%T)" >&2; }
 die() { printf '\nerror: %s\n' "$*" >&2; exit 1; }
+digest() { sha256sum | cut -d ' ' -f 1; }
+stamped() { [ "$(cat "$venv/$1" 2>/dev/null)" = "$2" ]; } # stamped FILE TEXT
 
 # --- system packages ------------------------------------------------------------------------
+
+# Debian's packages, by what needs them. tests/setup holds that the build and the tests use no others.
+build_packages="python3 python3-venv python3-dev g++ libboost-context-dev libibverbs-dev librdmacm-dev"
+test_packages="libgtest-dev mount"
+# Used where they are there, and not installed.
+optional_packages="git sudo"
+# Peers to measure beside. A peer that cannot be installed is skipped by name.
+peer_packages="ucx-utils openmpi-bin libopenmpi-dev libsimgrid-dev redis-server redis-tools"
 
 compiles() { # compiles SOURCE [FLAG...]: whether the compiler takes and links it
   source=$1
@@ -28,40 +38,39 @@ compiles() { # compiles SOURCE [FLAG...]: whether the compiler takes and links i
   return $status
 }
 
-has_python() {
-  "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1
+is_there() { # is_there PACKAGE: whether what it brings is here, from wherever
+  case $1 in
+    python3) "$PYTHON" -c '' ;;
+    python3-venv) "$PYTHON" -c 'import ensurepip, venv' ;;
+    python3-dev) "$PYTHON" -c 'import os, sys, sysconfig
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' ;;
+    g++) compiles '#include <span>
+int main() { return 0; }' ;;
+    # Looked for as CMake will: its static library and its headers.
+    libboost-context-dev) compiles '#include <boost/context/fiber.hpp>
+int main() { boost::context::fiber f; return f ? 1 : 0; }' -lboost_context ;;
+    libibverbs-dev) compiles '#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+int main() { return 0; }' ;;
+    librdmacm-dev) compiles '#include <rdma/rdma_cma.h>
+int main() { return 0; }' ;;
+    libgtest-dev) compiles '#include <gtest/gtest.h>
+int main(int n, char** v) { testing::InitGoogleTest(&n, v); return 0; }' -lgtest -lpthread ;;
+    mount) command -v mount ;;
+    ucx-utils) command -v ucx_perftest ;;
+    openmpi-bin) command -v mpirun ;;
+    libopenmpi-dev) command -v mpicc ;;
+    libsimgrid-dev) [ -e /usr/include/simgrid/s4u.hpp ] ;;
+    redis-server) command -v redis-server ;;
+    redis-tools) command -v redis-benchmark ;;
+    *) die "is_there does not know how to look for $1" ;;
+  esac >/dev/null 2>&1
 }
 
-has_python_headers() {
-  "$PYTHON" -c 'import os, sys, sysconfig
-sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' \
-    >/dev/null 2>&1
-}
-
-missing_packages() { # prints the packages without which nothing can be built
-  "$PYTHON" -c '' >/dev/null 2>&1 || echo python3
-  "$PYTHON" -c 'import ensurepip, venv' >/dev/null 2>&1 || echo python3-venv
-  has_python_headers || echo python3-dev
-  compiles '#include <span>
-int main() { return 0; }' || echo g++
-  # Looked for as CMake will: its static library and its headers.
-  compiles '#include <boost/context/fiber.hpp>
-int main() { boost::context::fiber f; return f ? 1 : 0; }' -lboost_context ||
-    echo libboost-context-dev
-  if [ "$1" = test ]; then
-    compiles '#include <gtest/gtest.h>
-int main(int n, char** v) { testing::InitGoogleTest(&n, v); return 0; }' -lgtest -lpthread ||
-      echo libgtest-dev
-  fi
-}
-
-missing_peers() { # prints the packages of the peers, which are measured when they are there
-  command -v ucx_perftest >/dev/null || echo ucx-utils
-  command -v mpirun >/dev/null || echo openmpi-bin
-  command -v mpicc >/dev/null || echo libopenmpi-dev
-  [ -e /usr/include/simgrid/s4u.hpp ] || echo libsimgrid-dev
-  command -v redis-server >/dev/null || echo redis-server
-  command -v redis-benchmark >/dev/null || echo redis-tools
+missing_of() { # missing_of PACKAGE...: prints those that are not there
+  for package; do
+    is_there "$package" || printf '%s ' "$package"
+  done
 }
 
 as_root() {
@@ -80,13 +89,23 @@ may_install() { # root, or a sudo that does not have to ask, or somebody there t
 }
 
 apt_install() {
+  if [ -z "${updated:-}" ]; then
+    as_root apt-get update >&2 || say "apt-get update failed; trying with the lists that are here"
+    updated=yes
+  fi
   as_root apt-get install -y --no-install-recommends "$@" >&2
 }
 
-ensure_system_packages() { # ensure_system_packages run|test
-  # The probes compile small programs; once they have passed they need no repetition.
-  [ ! -e "$venv/.system-$1" ] || return 0
-  needed=$(missing_packages "$1" | tr '\n' ' ')
+ensure_packages() { # ensure_packages PACKAGE...: all are there afterwards
+  # The probes compile small programs; a package that was there once is not looked for again.
+  found=$(cat "$venv/.system" 2>/dev/null || true)
+  unsure=
+  for package; do
+    case " $found " in *" $package "*) ;; *) unsure="$unsure $package" ;; esac
+  done
+  [ -n "$unsure" ] || return 0
+  # shellcheck disable=SC2086 # lists of names
+  needed=$(missing_of $unsure)
   if [ -n "$needed" ]; then
     command="sudo apt-get update && sudo apt-get install -y $needed"
     may_install ||
@@ -94,32 +113,29 @@ ensure_system_packages() { # ensure_system_packages run|test
 Neither root nor a usable sudo with apt-get is here. Have an administrator run:
     $command"
     say "installing system packages: $needed"
-    as_root apt-get update >&2 || say "apt-get update failed; trying with the lists that are here"
-    # shellcheck disable=SC2086 # a list of names
+    # shellcheck disable=SC2086
     apt_install $needed || die "apt-get could not install: $needed. By hand:
     $command"
-    updated=yes
-    left=$(missing_packages "$1" | tr '\n' ' ')
+    # shellcheck disable=SC2086
+    left=$(missing_of $needed)
     [ -z "$left" ] || die "still not usable after the installation: $left"
   fi
-  has_python || die "$PYTHON is $("$PYTHON" -V 2>&1); pyrdma needs Python 3.10 or newer.
+  "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+    die "$PYTHON is $("$PYTHON" -V 2>&1); pyrdma needs Python 3.10 or newer.
 Set PYTHON to one, for example: PYTHON=python3.11 sh $0"
+  found=$found$unsure
+}
 
-  # Peers are optional. One attempt is made; what fails is skipped by name when it is measured.
-  peers=$(missing_peers | tr '\n' ' ')
-  if [ -n "$peers" ] && may_install; then
-    say "installing peers to compare with: $peers"
-    [ "${updated:-no}" = yes ] || as_root apt-get update >&2 || true
-    for package in $peers; do
-      apt_install "$package" || say "$package could not be installed; its comparison will be skipped"
-    done
-  fi
-  system_ready=.system-$1
+offer_packages() { # offer_packages PACKAGE...: one attempt each
+  peers=$(missing_of "$@")
+  if [ -z "$peers" ] || ! may_install; then return 0; fi
+  say "installing peers to compare with: $peers"
+  for package in $peers; do
+    apt_install "$package" || say "$package could not be installed; its comparison will be skipped"
+  done
 }
 
 # --- Python ---------------------------------------------------------------------------------
-
-digest() { sha256sum | cut -d ' ' -f 1; }
 
 source_digest() { # changes with what is compiled, and with the list of the Python files
   {
@@ -131,15 +147,13 @@ source_digest() { # changes with what is compiled, and with the list of the Pyth
   } | digest
 }
 
-stamped() { [ "$(cat "$venv/$1" 2>/dev/null)" = "$2" ]; }
-
 ensure_venv() { # ensure_venv EXTRA...: the environment and the dependencies of these extras
   if ! "$venv/bin/python" -c 'import pip' >/dev/null 2>&1; then
     say "creating the virtual environment .venv"
     rm -rf "$venv"
     "$PYTHON" -m venv "$venv" || die "could not create $venv; is the disk full or read-only?"
   fi
-  [ -z "${system_ready:-}" ] || : >"$venv/$system_ready"
+  [ -z "${found:-}" ] || echo "$found" >"$venv/.system"
   PATH=$venv/bin:$PATH
   export PATH
 
@@ -186,8 +200,9 @@ ensure_package() { # builds pyrdma and installs it, unless what is installed is 
   rm -f "$venv/.installed"
   started=$(date +%s)
   # In place, so that an edited experiment runs without another installation.
+  # All of it: a header that is missing is an error here, which in a plain `pip install` it is not.
   pip install --quiet --no-build-isolation --no-deps --config-settings=build-dir="$build_dir" \
-    --editable . || die "the build failed; the reason stands above"
+    --config-settings=cmake.define.PYRDMA_VERBS=ON --editable . || die "the build failed; the reason stands above"
   say "built and installed in $(($(date +%s) - started)) s"
   echo "$now" >"$venv/.installed"
 }

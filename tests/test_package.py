@@ -142,6 +142,50 @@ def test_all_missing_packages_are_named_at_once(tmp_path: Path) -> None:
     assert "sudo apt-get install -y libboost-context-dev libgtest-dev" in result.stderr
 
 
+@pytest.fixture
+def no_rdma_headers(tmp_path: Path) -> Path:
+    """A folder of headers which, searched first, makes those of rdma-core unusable."""
+    for header in ("infiniband/verbs.h", "infiniband/mlx5dv.h", "rdma/rdma_cma.h"):
+        path = tmp_path / "headers" / header
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#error not here\n")
+    return tmp_path / "headers"
+
+
+def test_a_missing_header_of_rdma_core_costs_the_provider_or_is_an_error(
+    no_rdma_headers: Path, tmp_path: Path
+) -> None:
+    configure = ("cmake", "-G", "Ninja", "-S", ROOT, "-B", tmp_path / "b", "-DPYRDMA_PYTHON=OFF")
+    result = run(*configure, f"-DCMAKE_CXX_FLAGS=-I{no_rdma_headers}")
+    assert result.returncode == 0, result.stderr
+    assert "No provider for real NICs in this build: rdma/rdma_cma.h is missing" in result.stdout
+    result = run(*configure, "-DPYRDMA_VERBS=ON")
+    assert result.returncode != 0
+    assert "sudo apt-get install -y libibverbs-dev librdmacm-dev" in result.stderr
+    assert "infiniband/mlx5dv.h" in result.stderr
+    # Installed since, it is found, though the build folder knows that it was not there.
+    shutil.rmtree(no_rdma_headers)
+    assert run(*configure).returncode == 0
+
+
+def test_unknown_verbs_option_is_refused(tmp_path: Path) -> None:
+    result = run("cmake", "-G", "Ninja", "-S", ROOT, "-B", tmp_path, "-DPYRDMA_VERBS=maybe")
+    assert result.returncode != 0
+    assert "PYRDMA_VERBS is 'maybe'; it takes ON, OFF or AUTO" in result.stderr
+
+
+def test_the_readme_commands_want_the_headers_of_rdma_core(
+    no_rdma_headers: Path, tmp_path: Path
+) -> None:
+    compiler = tmp_path / "c++"
+    compiler.write_text(f'#!/bin/sh\nexec c++ -I{no_rdma_headers} "$@"\n')
+    compiler.chmod(0o755)
+    script = f"root=.; CXX={compiler}; . tests/setup_env.sh; missing_of $build_packages"
+    result = run("sh", "-euc", script)
+    assert result.stdout.split() == ["libibverbs-dev", "librdmacm-dev"], result.stderr
+    assert "PYRDMA_VERBS=ON" in (ROOT / "tests/setup_env.sh").read_text()
+
+
 def test_unknown_sanitizer_is_refused(tmp_path: Path) -> None:
     result = run("cmake", "-G", "Ninja", "-S", ROOT, "-B", tmp_path, "-DPYRDMA_SANITIZE=memory")
     assert result.returncode != 0

@@ -152,6 +152,8 @@ void bind_verbs(py::module_& module) {
       }),
       py::arg("nodes"), py::arg("seed") = 1, py::arg("address") = "127.0.0.1");
   bind_connections(here);
+  here.def("has_provider", &verbs::has_provider,
+           "Whether this build has the provider for real NICs.");
   here.def("problem", &verbs::provider_problem,
            "Why no device can be opened, as far as build and libraries go; empty when none.");
   here.def(

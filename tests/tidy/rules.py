@@ -88,7 +88,6 @@ def includes_exist(files: Sequence[Source]) -> list[str]:
         f"{path}: no file includes it; delete it"
         for path in sorted(paths)
         if path.startswith("native/") and path.endswith(".h") and path not in used
-        if path != "native/precompiled.h"  # given to the compiler by CMake
     ]
     return complaints
 

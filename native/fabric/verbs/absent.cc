@@ -6,9 +6,14 @@
 
 namespace pyrdma::fabric::verbs {
 
+bool has_provider() { return false; }
+
 std::string provider_problem() {
-  return "verbs: this build has no provider for real NICs, since the headers of rdma-core were not "
-         "there; apt install libibverbs-dev librdmacm-dev, and build again";
+  const std::string missing = PYRDMA_VERBS_MISSING;
+  return "verbs: this build has no provider for real NICs: " +
+         (missing.empty() ? "it was made with PYRDMA_VERBS=OFF"
+                          : "when it was made, these headers were missing: " + missing) +
+         "; sudo apt-get install -y libibverbs-dev librdmacm-dev, and build pyrdma again";
 }
 
 std::vector<Candidate> find_candidates() {

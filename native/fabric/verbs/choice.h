@@ -53,6 +53,9 @@ std::vector<Candidate> find_candidates();
 /// does not do.
 Choice choose(const std::vector<Candidate>& candidates, const Wish& wish);
 
+/// Whether this build has the provider for real NICs, which needs the headers of rdma-core.
+bool has_provider();
+
 /// Why no device can be opened here, as far as the build and the libraries are concerned; empty
 /// when nothing is wrong.
 std::string provider_problem();

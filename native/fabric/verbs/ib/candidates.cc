@@ -115,6 +115,8 @@ Candidate unusable(const std::string& device, const std::string& problem) {
 
 }  // namespace
 
+bool has_provider() { return true; }
+
 std::string provider_problem() { return library_problem(); }
 
 std::vector<Candidate> find_candidates() {
