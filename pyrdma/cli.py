@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import fuzz_cli
+from . import fuzz_cli, machine_cli, terminal
 from .errors import Error, InvalidArgument
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from .claims import Verdict
     from .run import Options, Report
 
@@ -44,17 +41,17 @@ def main() -> None:
             raise KeyboardInterrupt
         sys.exit(status or 0)
     except (KeyboardInterrupt, typer.Abort):
-        _say("interrupted; what was measured stays, the same command goes on from there")
+        terminal.say("interrupted; what was measured stays, the same command goes on from there")
         sys.exit(INTERRUPTED)
     except Error as error:
-        _say(f"pyrdma: {error}")
+        terminal.say(f"pyrdma: {error}")
         sys.exit(2 if isinstance(error, InvalidArgument) else 1)
     except ModuleNotFoundError as error:
-        from .doctor import CONTROLLER
+        from .doctor import CONTROLLER, install_controller
 
         if error.name is None or error.name.split(".")[0] not in CONTROLLER:
             raise
-        _say(f"pyrdma: {error.name} is missing; install it with: pip install 'pyrdma[controller]'")
+        terminal.say(f"pyrdma: {error.name} is missing; install it with: {install_controller()}")
         sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()
@@ -66,34 +63,6 @@ def main() -> None:
             raise
         show()
         sys.exit(getattr(error, "exit_code", 2))
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def _print_json(document: Any) -> None:
-    print(json.dumps(document, indent=1, default=str))
-
-
-def _print_table(table: Table) -> None:
-    """Print a table as wide as the terminal; where there is none, as a wide one."""
-    from rich.console import Console
-
-    wide = None if sys.stdout.isatty() else 200
-    Console(width=wide, highlight=False).print(table)
-
-
-def _table(*columns: str, widest: Mapping[str, int] | None = None) -> Table:
-    """Return an empty table; columns in `widest` fold at that width, the others never."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        width = (widest or {}).get(column)
-        table.add_column(column, overflow="fold", max_width=width, no_wrap=width is None)
-    return table
 
 
 @app.command("list")
@@ -115,16 +84,18 @@ def list_experiments(as_json: Json = False) -> None:
         for e in found
     ]
     if as_json:
-        _print_json(rows)
+        terminal.print_json(rows)
         return
-    table = _table("id", "fabrics", "quick", "full", "claims", "title", widest={"title": 90})
+    table = terminal.table(
+        "id", "fabrics", "quick", "full", "claims", "title", widest={"title": 90}
+    )
     for row in rows:
         table.add_row(
             row["id"],
             " ".join(row["fabrics"]) or "-",
             *(str(row[name]) for name in ("quick", "full", "claims", "title")),
         )
-    _print_table(table)
+    terminal.print_table(table)
 
 
 @app.command("run")
@@ -170,7 +141,9 @@ def run_experiments(
     ended_badly = [name for name in chosen if not _run_one(name, options, alone=len(chosen) == 1)]
     if ended_badly:
         if len(chosen) > 1:
-            _say(f"pyrdma: {len(ended_badly)} of {len(chosen)} failed: {', '.join(ended_badly)}")
+            terminal.say(
+                f"pyrdma: {len(ended_badly)} of {len(chosen)} failed: {', '.join(ended_badly)}"
+            )
         raise typer.Exit(1)
 
 
@@ -199,7 +172,7 @@ def _run_one(name: str, options: Options, alone: bool) -> bool:
         fabric = options.fabric or experiment.fabrics[0]
         if experiment.measure is None or fabric not in experiment.fabrics:
             why = experiment.why_not.get(fabric, "it has nothing to measure there")
-            _say(f"{name}: skipped on {fabric}: {why}")
+            terminal.say(f"{name}: skipped on {fabric}: {why}")
             return True
     try:
         with _progress(name) as progress:
@@ -209,7 +182,7 @@ def _run_one(name: str, options: Options, alone: bool) -> bool:
     except Error as error:
         if alone:
             raise
-        _say(f"pyrdma: {name}: {error}")
+        terminal.say(f"pyrdma: {name}: {error}")
         return False
     _show(report)
     return not report.outcome.failed and not report.figure_failed
@@ -224,11 +197,11 @@ def _show(report: Report) -> None:
     if report.figure_skipped:
         print(f"  no figure: {report.figure_skipped}")
     if report.figure_failed:
-        _say(f"  no figure: {report.figure_failed}")
+        terminal.say(f"  no figure: {report.figure_failed}")
     reasons = sorted(set(outcome.failed.values()))
     for reason in reasons[:5]:
         count = sum(1 for r in outcome.failed.values() if r == reason)
-        _say(f"  {count} points failed: {reason}")
+        terminal.say(f"  {count} points failed: {reason}")
 
 
 @contextmanager
@@ -276,25 +249,34 @@ def show_claims(
     if run_missing:
         options = Options(out=out, fabric=fabric)
         for name in claims.undecided(out, system, fabric):
-            _say(f"running {name}")
+            terminal.say(f"running {name}")
             _run_quietly(name, options)
     verdicts = claims.evaluate(out, system, fabric)
     if as_json:
-        _print_json([verdict.as_dict() for verdict in verdicts])
+        terminal.print_json([verdict.as_dict() for verdict in verdicts])
         return
     columns = ("claim", "role", "verdict", "expected", "measured", "unit", "reason")
-    table = _table(*columns, widest={"expected": 34, "measured": 30, "reason": 52})
+    table = terminal.table(*columns, widest={"expected": 34, "measured": 30, "reason": 52})
     shown = verdicts if show_all else [v for v in verdicts if v.decidable]
     for v in shown:
         table.add_row(
             v.claim, v.role, v.verdict, _cell(v.expected), _cell(v.measured), v.unit, v.reason
         )
-    _print_table(table)
+    terminal.print_table(table)
     counts = ", ".join(f"{len(claims.select(verdicts, name))} {name}" for name in claims.VERDICTS)
     print(f"{len(verdicts)} claims: {counts}")
     if len(shown) < len(verdicts):
         print(f"{len(verdicts) - len(shown)} that no experiment decides yet: see them with --all")
     _say_calibration(verdicts)
+
+
+@app.command("summary")
+def summary(out: Out = Path("results")) -> None:
+    """Show a results folder on one screen: figures, claims by verdict, misses, what to do next."""
+    from .summary import lines
+
+    for line in lines(out):
+        print(line)
 
 
 def _say_calibration(verdicts: list[Verdict]) -> None:
@@ -311,9 +293,9 @@ def _run_quietly(name: str, options: Options) -> None:
         with _progress(name) as progress:
             report = run(name, options, progress=progress)
         for reason in sorted(set(report.outcome.failed.values())):
-            _say(f"  {name}: {reason}")
+            terminal.say(f"  {name}: {reason}")
     except Error as error:
-        _say(f"  {name}: {error}")
+        terminal.say(f"  {name}: {error}")
 
 
 def _cell(value: Any) -> str:
@@ -346,7 +328,7 @@ def calibrate(as_json: Json = False) -> None:
 
     found = measure()
     if as_json:
-        _print_json([entry.as_dict() for entry in found])
+        terminal.print_json([entry.as_dict() for entry in found])
         return
     print("[cpu]")
     for entry in found:
@@ -371,66 +353,8 @@ def check_history(
     raise typer.Exit(command(history, model, out, as_json))
 
 
-@app.command("devices")
-def show_devices(
-    wish: Annotated[
-        str, typer.Argument(metavar="[DEVICE[:PORT[:GID]] | ADDRESS]", help="What is wished for.")
-    ] = "",
-    as_json: Json = False,
-) -> None:
-    """List the RDMA devices with their ports and GIDs, and say which would be used, and why."""
-    from . import devices
-    from .errors import Unavailable
-
-    found = devices.entries()
-    try:
-        chosen = devices.choose(devices.Wish.parse(wish))
-        reason = f"would be used: {chosen['reason']}"
-    except Unavailable as error:
-        chosen, reason = None, str(error)
-    if as_json:
-        document = {"devices": [vars(entry) for entry in found], "chosen": chosen, "reason": reason}
-        _print_json(document)
-        return
-    widest = {"address": 40, "state": 60}
-    table = _table(
-        "device", "port", "GID", "type", "address", "interface", "state", "MTU", widest=widest
-    )
-    for e in found:
-        if e.problem:
-            table.add_row(e.device, *[""] * 5, e.problem, "")
-            continue
-        state = ("up" if e.active else "down") + (", login network" if e.login else "")
-        table.add_row(
-            e.device,
-            str(e.port),
-            str(e.gid_index),
-            e.type,
-            e.address or e.gid,
-            e.interface,
-            state,
-            str(e.mtu),
-        )
-    _print_table(table)
-    print(reason)
-
-
-@app.command("doctor")
-def doctor(as_json: Json = False) -> None:
-    """Say what this machine can do, and how to get what it cannot."""
-    from .doctor import checks
-
-    found = checks()
-    if as_json:
-        _print_json([vars(check) for check in found])
-        return
-    table = _table("subject", "", "found", "to get it", widest={"found": 70, "to get it": 70})
-    for check in found:
-        table.add_row(check.name, "yes" if check.ok else "no", check.found, check.remedy)
-    _print_table(table)
-
-
 fuzz_cli.register(app, _progress)
+machine_cli.register(app)
 
 if __name__ == "__main__":
     main()

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
+import json
 import os
+import re
 import resource
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from . import provenance
 from .errors import Unavailable
 from .experiment import FABRICS
 
-__all__ = ["Check", "checks", "fabric_problem", "native"]
+__all__ = ["Check", "checks", "fabric_problem", "install_controller", "native"]
 
 CONTROLLER = ("pandas", "pyarrow", "matplotlib", "scipy", "hdrh")
 _PEERS = {
@@ -24,16 +30,32 @@ _PEERS = {
     "mpirun": "openmpi-bin",
     "ib_write_lat": "perftest",
 }
+_APT = "sudo apt-get install -y"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the doctor: a subject, whether it is there, what was found, the remedy."""
+    """One line of the doctor.
+
+    Parameters
+    ----------
+    name
+        What was looked for.
+    ok
+        Whether it is there.
+    found
+        What was found.
+    remedy
+        Command that brings it, to be pasted into a shell as it is; empty where there is none.
+    note
+        What to do or to know besides.
+    """
 
     name: str
     ok: bool
     found: str
     remedy: str = ""
+    note: str = ""
 
 
 def native() -> object:
@@ -89,37 +111,70 @@ def checks() -> list[Check]:
 
 def _fabric(name: str) -> Check:
     problem = fabric_problem(name)
-    ready = "ready"
+    remedy, ready = "", "ready"
     if name == "verbs" and not problem:
         from . import devices
 
         ready = f"ready: {devices.choose()['reason']}"
-    return Check(f"fabric {name}", not problem, problem or ready)
+    elif name == "verbs" and not _has_provider():
+        remedy = f"{_APT} libibverbs-dev librdmacm-dev && {_build_again()}"
+    return Check(f"fabric {name}", not problem, problem or ready, remedy)
+
+
+def _has_provider() -> bool:
+    """Return whether the native module was built with the provider for real NICs."""
+    try:
+        core: Any = native()
+    except Unavailable:
+        return True  # or not: that it cannot be loaded is what has to be mended
+    return bool(core.ibverbs.has_provider())
+
+
+def _pip_install(*words: str) -> str:
+    return shlex.join([sys.executable, "-m", "pip", "install", *words])
+
+
+def _build_again() -> str:
+    """Return the command that builds the installed package again, from where it came from."""
+    try:
+        text = importlib.metadata.distribution("pyrdma").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        text = None
+    origin = json.loads(text) if text else {}
+    url = urlsplit(origin.get("url", ""))
+    if url.scheme != "file":
+        return _pip_install("--force-reinstall", "--no-deps", "--no-binary", "pyrdma", "pyrdma")
+    editable = ["--editable"] if origin.get("dir_info", {}).get("editable") else []
+    return _pip_install("--force-reinstall", "--no-deps", *editable, unquote(url.path))
+
+
+def install_controller() -> str:
+    """Return the command that installs what the extra `controller` adds to the package."""
+    wanted = []
+    for row in importlib.metadata.requires("pyrdma") or []:
+        requirement, _, marker = row.partition(";")
+        if re.search(r"""extra == ['"]controller['"]""", marker):
+            wanted.append(requirement.strip())
+    return _pip_install(*wanted)
 
 
 def _controller() -> Check:
     missing = [name for name in CONTROLLER if importlib.util.find_spec(name) is None]
-    if not missing:
-        return Check("tables and figures", True, "ready")
-    return Check(
-        "tables and figures",
-        False,
-        f"missing: {', '.join(missing)}",
-        "pip install 'pyrdma[controller]'",
-    )
+    found = f"missing: {', '.join(missing)}" if missing else "ready"
+    remedy = install_controller() if missing else ""
+    return Check("tables and figures", not missing, found, remedy)
 
 
 def _cores() -> Check:
     cores = provenance.usable_cores()
-    note = "" if cores >= 2 else "nodes of shm share one core: rates say nothing there"
-    return Check("cores", cores >= 2, f"{cores} usable of {os.cpu_count()}", note)
+    note = "" if cores >= 2 else "the nodes of shm share one core, so their rates say nothing"
+    return Check("cores", cores >= 2, f"{cores} usable of {os.cpu_count()}", note=note)
 
 
 def _cpu() -> Check:
     level = provenance.cpu_level()
-    return Check(
-        "CPU", level >= 2, f"x86-64-v{level}", "" if level >= 2 else "the build needs x86-64-v2"
-    )
+    note = "" if level >= 2 else "the build needs x86-64-v2"
+    return Check("CPU", level >= 2, f"x86-64-v{level}", note=note)
 
 
 def _huge_pages() -> Check:
@@ -130,48 +185,49 @@ def _huge_pages() -> Check:
                 total = int(line.split()[1])
     except OSError:
         pass
-    remedy = "" if total else "optional: sysctl -w vm.nr_hugepages=512, again after each boot"
-    return Check("huge pages", total > 0, f"{total} reserved", remedy)
+    if total:
+        return Check("huge pages", True, f"{total} reserved")
+    note = "optional; again after each boot"
+    return Check("huge pages", False, "none reserved", "sudo sysctl -w vm.nr_hugepages=512", note)
 
 
 def _memlock() -> Check:
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    enough = soft == resource.RLIM_INFINITY or soft >= 1 << 30
-    text = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft // 1024} KiB"
-    remedy = (
-        ""
-        if enough
-        else "for real NICs: '* - memlock unlimited' and, which * leaves out, 'root - memlock "
-        "unlimited' in /etc/security/limits.conf, and a new login; for what systemd starts, "
-        "LimitMEMLOCK=infinity in its unit"
+    if soft == resource.RLIM_INFINITY or soft >= 1 << 30:
+        text = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft // 1024} KiB"
+        return Check("locked memory", True, text)
+    return Check(
+        "locked memory",
+        False,
+        f"{soft // 1024} KiB",
+        # The star leaves root out.
+        r"printf '* - memlock unlimited\nroot - memlock unlimited\n' | "
+        "sudo tee /etc/security/limits.d/pyrdma.conf",
+        "for real NICs; holds from the next login on; what systemd starts needs "
+        "LimitMEMLOCK=infinity in its unit",
     )
-    return Check("locked memory", enough, text, remedy)
 
 
 def _connections(file: Path = Path("/dev/infiniband/rdma_cm")) -> Check:
     """Look for what librdmacm opens, which makes connections by address."""
     name = "connections by address"
     if not file.exists():
-        return Check(name, False, f"no {file}", "for real NICs, optional: modprobe rdma_ucm")
+        note = "for real NICs, optional"
+        return Check(name, False, f"no {file}", "sudo modprobe rdma_ucm", note)
     if not os.access(file, os.R_OK | os.W_OK):
-        remedy = f"apt install rdma-core, which brings the rule for it, or chmod a+rw {file}"
-        return Check(name, False, f"this user may not open {file}", remedy)
+        found, note = f"this user may not open {file}", "the package brings a rule that opens it"
+        return Check(name, False, found, f"{_APT} rdma-core", note)
     return Check(name, True, "ready")
 
 
 def _program(program: str, package: str) -> Check:
     path = shutil.which(program)
-    remedy = "" if path else f"apt install {package}"
+    remedy = "" if path else f"{_APT} {package}"
     return Check(f"peer {program}", path is not None, path or "missing", remedy)
 
 
 def _simgrid() -> Check:
-    found = any(
-        (Path(prefix) / "include/simgrid/s4u.hpp").is_file() for prefix in ("/usr", "/usr/local")
-    )
-    return Check(
-        "peer SimGrid",
-        found,
-        "ready" if found else "missing",
-        "" if found else "apt install libsimgrid-dev",
-    )
+    prefixes = ("/usr", "/usr/local")
+    if any((Path(prefix) / "include/simgrid/s4u.hpp").is_file() for prefix in prefixes):
+        return Check("peer SimGrid", True, "ready")
+    return Check("peer SimGrid", False, "missing", f"{_APT} libsimgrid-dev")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
+import shlex
+import subprocess
+import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-from pyrdma import devices, doctor
+from pyrdma import devices, doctor, machine_cli
 
 
 def no_problem(_: str = "") -> str:
@@ -26,7 +31,7 @@ def test_what_would_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_peer_for_nics_is_listed() -> None:
     [line] = [check for check in doctor.checks() if check.name == "peer ib_write_lat"]
-    assert line.ok or line.remedy == "apt install perftest"
+    assert line.ok or line.remedy == "sudo apt-get install -y perftest"
 
 
 def test_locked_memory_has_a_remedy_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,8 +39,10 @@ def test_locked_memory_has_a_remedy_for_all(monkeypatch: pytest.MonkeyPatch) -> 
     [line] = [check for check in doctor.checks() if check.name == "locked memory"]
     assert not line.ok
     assert line.found == "8192 KiB"
-    for part in ("'* - memlock unlimited'", "'root - memlock unlimited'", "LimitMEMLOCK=infinity"):
-        assert part in line.remedy
+    assert "LimitMEMLOCK=infinity" in line.note
+    written = line.remedy.split(" | ")[0]
+    said = subprocess.run(["sh", "-c", written], capture_output=True, text=True, check=True).stdout
+    assert said == "* - memlock unlimited\nroot - memlock unlimited\n"
 
 
 def test_the_connection_manager_is_looked_for(
@@ -52,3 +59,51 @@ def test_the_connection_manager_is_looked_for(
     assert not line.ok
     assert str(file) in line.found
     assert "rdma-core" in line.remedy
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    monkeypatch.setenv("COLUMNS", "40")
+    machine_cli.show_doctor()
+    return capsys.readouterr().out.splitlines()
+
+
+def test_commands_can_be_pasted_as_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remedy = f"pip install '{'x' * 90}[controller]' [bold]"
+    lacking = doctor.Check("tables", False, "missing [red]", remedy, "a note")
+    monkeypatch.setattr(doctor, "checks", lambda: [lacking])
+    lines = shown(monkeypatch, capsys)
+    assert remedy in lines, "on one line, brackets and all"
+    assert "# tables: a note" in lines, "which a shell passes over"
+    assert any("missing [red]" in line for line in lines)
+
+
+def test_a_missing_extra_is_installed_by_what_the_package_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "CONTROLLER", ("pandas", "no_such_module"))
+    [line] = [check for check in doctor.checks() if check.name == "tables and figures"]
+    assert line.found == "missing: no_such_module"
+    words = shlex.split(line.remedy)
+    assert words[:4] == [sys.executable, "-m", "pip", "install"]
+    wanted = [row for row in metadata.requires("pyrdma") or [] if "controller" in row]
+    assert [re.split("[<>=]", word)[0] for word in words[4:]] == [
+        re.split("[<>=;]", row)[0].strip() for row in wanted
+    ]
+    asked = subprocess.run([*words, "--dry-run"], capture_output=True, text=True, check=False)
+    assert asked.returncode == 0, asked.stderr
+
+
+def test_a_build_without_the_headers_is_told_how_to_have_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "_has_provider", lambda: False)
+    monkeypatch.setattr(doctor, "fabric_problem", lambda name: name)
+    [line] = [check for check in doctor.checks() if check.name == "fabric verbs"]
+    install, _, build = line.remedy.partition(" && ")
+    assert install == "sudo apt-get install -y libibverbs-dev librdmacm-dev"
+    words = shlex.split(build)
+    assert words[:4] == [sys.executable, "-m", "pip", "install"]
+    assert "--force-reinstall" in words
+    assert Path(words[-1]).samefile(Path(__file__).parents[2])

@@ -1,0 +1,99 @@
+"""One screen on a folder of results: its figures, the claims by verdict, the misses, what next."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from . import claims, registry
+from .claims import Verdict
+
+__all__ = ["lines"]
+
+_WIDTH = 98
+_NEXT = (
+    ("pyrdma claims loco", "each claim beside what was measured, and why it is missed"),
+    ("pyrdma run loco/fig5 --full", "every point of a figure, and its full duration"),
+    ("pyrdma list", "the experiments; your own is one Python file, see the README"),
+    ("pyrdma doctor", "what is missing here: an RDMA device, peers to compare with"),
+)
+
+
+def lines(out: str | Path = "results", fabric: str = "sim") -> Iterator[str]:
+    """Yield the lines of the summary of a results folder; `fabric` is whose results decide claims.
+
+    Raises
+    ------
+    InvalidArgument
+        The fabric is unknown.
+    """
+    out = Path(out)
+    yield from _figures(out)
+    verdicts = claims.evaluate(out, fabric=fabric)
+    yield ""
+    yield from _claims(verdicts, fabric)
+    yield from _misses(verdicts)
+    yield ""
+    yield "Next"
+    width = max(len(command) for command, _ in _NEXT)
+    for command, what in _NEXT:
+        yield f"  {command:{width}}  {what}"
+
+
+def _figures(out: Path) -> Iterator[str]:
+    """Name the experiments that have figures, by paper and by the fabrics they were drawn for."""
+    fabrics: dict[str, list[str]] = {}
+    for name in registry.ids():
+        found = sorted(path.parent.name for path in (out / name).glob(f"*/{Path(name).name}.png"))
+        if found:
+            fabrics[name] = found
+    drawn = sum(len(found) for found in fabrics.values())
+    yield f"Figures: {drawn}, as PNG and PDF. They are PAPER/NAME/FABRIC/NAME.png in"
+    yield f"  {out}"
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, found in fabrics.items():
+        paper, _, figure = name.partition("/")
+        groups.setdefault((paper, *found), []).append(figure)
+    for (paper, *found), names in sorted(groups.items()):
+        yield from _listed(f"{paper:8} ({', '.join(found)})", names)
+
+
+def _claims(verdicts: Sequence[Verdict], fabric: str) -> Iterator[str]:
+    """Count the claims that an experiment decides, by paper and role."""
+    decidable = [v for v in verdicts if v.decidable]
+    rows = Counter((v.paper, v.role, v.verdict) for v in decidable)
+    left = Counter(v.paper for v in verdicts if not v.decidable)
+    yield f"{f'Claims, by what {fabric} measured':34}{'held':>6}{'missed':>8}{'not evaluated':>15}"
+    for paper in claims.papers():
+        for role in sorted({role for p, role, _ in rows if p == paper}):
+            held, missed, other = (
+                rows[paper, role, verdict] for verdict in ("held", "missed", "not evaluated")
+            )
+            yield f"  {paper:9} {role:22}{held:6}{missed:8}{other:15}"
+    counts = ", ".join(f"{count} of {paper}" for paper, count in sorted(left.items()))
+    yield from _listed(f"{sum(left.values())} more wait for their experiments:", counts.split())
+
+
+def _misses(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    """Name the claims that are missed; one of calibration says that the profile is wrong."""
+    for role in ("calibration", "validation"):
+        missed = [v for v in verdicts if v.verdict == "missed" and v.role == role]
+        if missed:
+            yield f"Missed, {role}"
+        for paper in sorted({v.paper for v in missed}):
+            names = [v.claim.partition("/")[2] for v in missed if v.paper == paper]
+            yield from _listed(f"{paper:8}", sorted(names))
+
+
+def _listed(label: str, words: Iterable[str]) -> Iterator[str]:
+    """Put words behind a label, folded with a hanging indent; names are never broken."""
+    yield from textwrap.wrap(
+        f"{label} {' '.join(words)}",
+        _WIDTH,
+        initial_indent="  ",
+        subsequent_indent=" " * 11,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

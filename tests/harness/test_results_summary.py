@@ -1,0 +1,73 @@
+"""The screen at the end of the quickstart: figures, verdicts, misses by name, what next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyrdma import claims, registry, summary
+from pyrdma.claims import Verdict
+from tests.harness.support import pyrdma
+
+
+def verdict_of(name: str, verdict: str, role: str = "validation", reason: str = "") -> Verdict:
+    paper = name.partition("/")[0]
+    return Verdict(name, paper, f"{paper}/fig1", "number", role, verdict, 1, 1, "us", reason)
+
+
+def test_a_full_folder_fits_on_a_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in registry.ids():
+        for fabric in ("sim", "shm"):
+            folder = tmp_path / name / fabric
+            folder.mkdir(parents=True)
+            (folder / f"{Path(name).name}.png").touch()
+    missed = [verdict_of(name, "missed") for name in list(claims.load())[::20]]
+    monkeypatch.setattr(claims, "evaluate", lambda *_, **__: missed)
+    lines = list(summary.lines(tmp_path))
+    assert len(lines) <= 40
+    assert max(len(line) for line in lines if str(tmp_path) not in line) <= 100
+    text = "\n".join(lines)
+    for verdict in missed:
+        assert verdict.claim.partition("/")[2] in text
+    for name in registry.ids():
+        assert Path(name).name in text
+    assert str(tmp_path) in text
+
+
+def test_claims_are_counted_by_paper_role_and_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdicts = [
+        verdict_of("loco/one", "held"),
+        verdict_of("loco/two", "held"),
+        verdict_of("loco/three", "missed"),
+        verdict_of("erpc/wrong_profile", "missed", role="calibration"),
+        verdict_of("erpc/later", "not evaluated", reason="no experiment decides it yet"),
+    ]
+    monkeypatch.setattr(claims, "evaluate", lambda *_, **__: verdicts)
+    rows = [line.split() for line in summary.lines(tmp_path)]
+    assert ["loco", "validation", "2", "1", "0"] in rows
+    assert ["erpc", "calibration", "0", "1", "0"] in rows
+    assert ["Missed,", "calibration"] in rows
+    assert ["erpc", "wrong_profile"] in rows
+    assert ["loco", "three"] in rows
+    assert ["1", "more", "wait", "for", "their", "experiments:", "1", "of", "erpc"] in rows
+
+
+def test_what_is_to_be_typed_next_works() -> None:
+    for command, _ in summary._NEXT:
+        program, *words = command.split()
+        assert program == "pyrdma"
+        done = pyrdma(words[0], "--help")
+        assert done.returncode == 0, done.stderr
+        for option in (word for word in words if word.startswith("--")):
+            assert option in done.stdout
+        for name in (word for word in words if "/" in word):
+            assert name in registry.ids()
+
+
+def test_the_command_shows_an_empty_folder(tmp_path: Path) -> None:
+    done = pyrdma("summary", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Figures: 0")
