@@ -1,4 +1,4 @@
-"""Add up the reports of one test run: skips with their reasons, failures, and a closing line."""
+"""Add up the reports of a test run: times, skips with reasons, failures, and a closing line."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+SLOWEST = 15
+LONG_S = 2.0
+"""So many of the slowest tests are named, those that took so long at least."""
+
 
 @dataclass
 class Totals:
@@ -16,6 +20,8 @@ class Totals:
     passed: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """By test."""
 
 
 def add_report(totals: Totals, path: Path) -> None:
@@ -27,6 +33,7 @@ def add_report(totals: Totals, path: Path) -> None:
         totals.failed.append(f"{path.stem}: no test ran; does the filter match any?")
     for case in ran:
         name = f"{path.stem}: {case.get('classname', '')}.{case.get('name', '')}"
+        totals.seconds[name] = float(case.get("time", 0))
         skip = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None:
             totals.failed.append(name)
@@ -64,9 +71,23 @@ def summarize(folder: Path) -> Totals:
     return totals
 
 
+def times(folder: Path, totals: Totals) -> list[str]:
+    """Return lines on what took long: each step in its order, and the slowest tests."""
+    steps = folder / "times.txt"
+    rows = [line.split(" ", 1) for line in steps.read_text().splitlines()] if steps.exists() else []
+    whole = sum(int(seconds) for seconds, _ in rows)
+    lines = [f"{int(seconds):6} s  {name}" for seconds, name in rows]
+    lines += [f"{whole:6} s  in all"] if rows else []
+    longest = sorted(totals.seconds.items(), key=lambda row: row[1], reverse=True)
+    slow = [(name, seconds) for name, seconds in longest[:SLOWEST] if seconds >= LONG_S]
+    lines += ["slowest tests:"] if slow else []
+    return lines + [f"{seconds:6.0f} s  {name}" for name, seconds in slow]
+
+
 def main(folder: str) -> int:
     """Print the summary; return 0 only when something ran and nothing failed."""
     totals = summarize(Path(folder))
+    print("\n".join(times(Path(folder), totals)))
     for reason, count in sorted(totals.skipped.items()):
         print(f"skipped {count}: {reason}")
     for name in totals.failed:

@@ -21,7 +21,7 @@ PASSED = (
 
 def closing(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
     code = main(str(folder))
-    return code, capsys.readouterr().out.splitlines()
+    return code, capsys.readouterr().out.strip().splitlines()
 
 
 def test_counts_all_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,6 +45,26 @@ def test_crash_is_a_failure(row: str, tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "checks.txt").write_text(row + "\n")
     code, lines = closing(tmp_path, capsys)
     assert (code, lines[-1]) == (1, "2 passed, 1 failed")
+
+
+def test_steps_and_slow_tests_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "checks.txt").write_text("")
+    (tmp_path / "times.txt").write_text("41 set-up\n7 Python tests\n")
+    (tmp_path / "python.xml").write_text(
+        '<testsuite><testcase classname="t" name="a" time="2.1"/>'
+        '<testcase classname="t" name="b" time="0.2"/>'
+        '<testcase classname="t" name="c" time="31.5"/></testsuite>'
+    )
+    _, lines = closing(tmp_path, capsys)
+    assert [line.split() for line in lines] == [
+        ["41", "s", "set-up"],
+        ["7", "s", "Python", "tests"],
+        ["48", "s", "in", "all"],
+        ["slowest", "tests:"],
+        ["32", "s", "python:", "t.c"],
+        ["2", "s", "python:", "t.a"],
+        ["3", "passed,", "0", "failed"],
+    ]
 
 
 def test_nothing_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
