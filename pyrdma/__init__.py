@@ -14,12 +14,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .errors import CompletionError, Error, Exhausted, InvalidArgument, Timeout, Unavailable
-from .experiment import Axis, Experiment, Point, Row
 
 if TYPE_CHECKING:
     from . import claims, data, decide, faults, figures, loco, profiles, units, verbs, workload
     from .cluster import Cluster
     from .data import Data
+    from .experiment import Axis, Experiment, Point, Row
     from .profiles import Profile
     from .result import Result
 
@@ -65,7 +65,16 @@ _MODULES = (
     "verbs",
     "workload",
 )
-_CLASSES = {"Cluster": "cluster", "Data": "data", "Profile": "profiles", "Result": "result"}
+_CLASSES = {
+    "Axis": "experiment",
+    "Cluster": "cluster",
+    "Data": "data",
+    "Experiment": "experiment",
+    "Point": "experiment",
+    "Profile": "profiles",
+    "Result": "result",
+    "Row": "experiment",
+}
 
 
 def __getattr__(name: str) -> Any:

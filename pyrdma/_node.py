@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 from ._frames import FRAME_TO_CONTROLLER, FRAME_TO_NODE, Frames, Message, encode
-from .doctor import native
+from ._native import native
 from .errors import Error
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
+from ._native import native
 from ._workload import Parameters, Workload
 from .devices import Wish
-from .doctor import fabric_problem, native
+from .doctor import fabric_problem
 from .errors import InvalidArgument, Unavailable
 from .profiles import Profile
 from .result import Result, Sample

@@ -8,7 +8,7 @@ import socket
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .doctor import native
+from ._native import native
 from .errors import InvalidArgument
 
 __all__ = ["Entry", "Wish", "choose", "entries", "problem"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import importlib.util
 import json
@@ -18,10 +17,11 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from . import provenance
+from ._native import native
 from .errors import Unavailable
 from .experiment import FABRICS
 
-__all__ = ["Check", "checks", "fabric_problem", "install_controller", "native"]
+__all__ = ["Check", "checks", "fabric_problem", "install_controller"]
 
 CONTROLLER = ("pandas", "pyarrow", "matplotlib", "scipy", "hdrh")
 _PEERS = {
@@ -56,23 +56,6 @@ class Check:
     found: str
     remedy: str = ""
     note: str = ""
-
-
-def native() -> object:
-    """Return the native module.
-
-    Raises
-    ------
-    Unavailable
-        It was not built for this Python.
-    """
-    try:
-        return importlib.import_module(f"{__package__}._core")
-    except ImportError as error:
-        raise Unavailable(
-            f"the native module pyrdma._core cannot be loaded ({error}); build it for Python "
-            f"{sys.version_info.major}.{sys.version_info.minor} with: pip install ."
-        ) from error
 
 
 def fabric_problem(fabric: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .doctor import native
+from ._native import native
 
 __all__ = ["random", "table"]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from . import provenance
-from .doctor import native
+from ._native import native
 from .errors import InvalidArgument
 from .profiles import Profile
 

@@ -31,8 +31,8 @@ from operator import index
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ._native import native
 from .cluster import Cluster, InProcess
-from .doctor import native
 from .errors import InvalidArgument, Unavailable
 
 __all__ = [

@@ -22,9 +22,9 @@ from contextlib import suppress
 from typing import IO, Any
 
 from . import _frames, errors
+from ._native import native
 from ._workload import Parameters, Workload
 from .cluster import Cluster, Columns
-from .doctor import native
 from .errors import Error, InvalidArgument, Timeout
 from .result import Result
 

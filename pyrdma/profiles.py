@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .doctor import native
+from ._native import native
 from .errors import InvalidArgument, nearest
 
 if sys.version_info >= (3, 11):

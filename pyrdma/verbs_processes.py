@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from ._native import native
 from .devices import Wish
-from .doctor import native
 from .processes import ProcessCluster
 
 __all__ = ["VerbsProcessCluster"]

@@ -157,22 +157,22 @@ ensure_venv() { # ensure_venv EXTRA...: the environment and the dependencies of 
   PATH=$venv/bin:$PATH
   export PATH
 
+  requirements=$(digest <pyproject.toml)
+  wanted=
   for extra; do
-    requirements=$(digest <pyproject.toml)
-    stamped ".extra-$extra" "$requirements" && continue
-    say "installing Python packages ($extra)"
-    # The build's own tools are kept in the environment: cmake and ninja need no system package,
-    # and without build isolation the build folder can be used again.
-    [ "$extra" != build ] ||
-      pip install --quiet --upgrade pip 'cmake>=3.22' ninja 'pybind11>=3.0' 'scikit-build-core>=0.11' ||
-      die "pip could not install the build tools (see above); is the network reachable?"
-    [ "$extra" = build ] || pip_install_extra "$extra"
-    echo "$requirements" >"$venv/.extra-$extra"
+    stamped ".extra-$extra" "$requirements" || wanted="$wanted $extra"
   done
+  [ -n "$wanted" ] || return 0
+  say "installing Python packages:$wanted"
+  # shellcheck disable=SC2086 # a list of names
+  requirements_of $wanted >"$venv/requirements.txt" || die "pyproject.toml could not be read"
+  pip install --quiet --requirement "$venv/requirements.txt" ||
+    die "pip could not install these packages (see above); is the network reachable?"
+  for extra in $wanted; do echo "$requirements" >"$venv/.extra-$extra"; done
 }
 
-pip_install_extra() { # the dependencies alone: the package itself is built once, afterwards
-  list=$("$venv/bin/python" - "$1" <<'PYTHON'
+requirements_of() { # requirements_of EXTRA...: without the package itself, which is built once, afterwards
+  "$venv/bin/python" - "$@" <<'PYTHON'
 import sys
 
 try:
@@ -180,15 +180,17 @@ try:
 except ModuleNotFoundError:
     from pip._vendor import tomli as tomllib
 with open("pyproject.toml", "rb") as file:
-    project = tomllib.load(file)["project"]
-extra = sys.argv[1]
-rows = project["dependencies"] if extra == "base" else project["optional-dependencies"][extra]
-print("\n".join(rows))
+    document = tomllib.load(file)
+lists = {
+    # The build's own tools are kept in the environment: cmake and ninja need no system package,
+    # and without build isolation the build folder can be used again.
+    "build": ["pip", "cmake>=3.22", "ninja", *document["build-system"]["requires"]],
+    "base": document["project"]["dependencies"],
+    **document["project"]["optional-dependencies"],
+}
+for extra in sys.argv[1:]:
+    print("\n".join(lists[extra]))
 PYTHON
-  ) || die "pyproject.toml could not be read"
-  printf '%s\n' "$list" >"$venv/requirements-$1.txt"
-  pip install --quiet -r "$venv/requirements-$1.txt" ||
-    die "pip could not install the packages of '$1' (see above); is the network reachable?"
 }
 
 ensure_package() { # builds pyrdma and installs it, unless what is installed is of these sources

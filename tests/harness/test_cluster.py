@@ -16,7 +16,7 @@ import pytest
 
 import pyrdma as rd
 from pyrdma import workload
-from pyrdma.doctor import native
+from pyrdma._native import native
 from pyrdma.processes import ProcessCluster
 from tests.harness.support import environment
 

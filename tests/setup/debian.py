@@ -14,19 +14,20 @@ def _output(*command: str) -> str:
 
 def owners(paths: Iterable[Path]) -> dict[Path, str]:
     """Return the package of each file; files that no package owns are left out."""
-    wanted: dict[str, Path] = {}
+    wanted: dict[str, set[Path]] = {}
     for path in paths:
-        real = path.resolve()
-        wanted[str(real)] = path
+        real = str(path.resolve())
         # Before /bin and /lib were links into /usr, packages listed their files there.
-        wanted[str(real).removeprefix("/usr")] = path
+        for name in (real, real.removeprefix("/usr")):
+            wanted.setdefault(name, set()).add(path)
     found: dict[Path, str] = {}
     names = sorted(wanted)
     for first in range(0, len(names), 500):
         for line in _output("dpkg", "-S", *names[first : first + 500]).splitlines():
             packages, _, name = line.partition(": ")
             if name in wanted and not line.startswith("diversion"):
-                found[wanted[name]] = packages.split(",")[0].split(":")[0]
+                owner = packages.split(",")[0].split(":")[0]
+                found |= dict.fromkeys(wanted[name], owner)
     return found
 
 

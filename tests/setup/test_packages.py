@@ -116,6 +116,13 @@ def test_a_package_that_is_not_named_is_told(absent: str) -> None:
     assert not_installed_by(others, used)
 
 
+def test_two_names_of_one_file_have_one_owner() -> None:
+    both = [Path("/usr/bin/c++"), Path("/usr/bin/g++")]
+    if not all(path.exists() for path in both):
+        pytest.skip("no g++ here")
+    assert len({owners(both)[path] for path in both}) == 1
+
+
 def test_what_is_not_of_a_package_is_told(tmp_path: Path) -> None:
     by_hand = tmp_path / "by_hand.h"
     by_hand.touch()

@@ -14,7 +14,7 @@ import pytest
 
 import pyrdma as rd
 from pyrdma import workload
-from pyrdma.doctor import native
+from pyrdma._native import native
 from pyrdma.processes import ProcessCluster
 
 READS = workload.VerbsLoad(op="read", size=8, depth=4, mode="rate")

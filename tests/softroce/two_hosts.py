@@ -15,7 +15,7 @@ import pytest
 
 import pyrdma as rd
 from pyrdma import verbs
-from pyrdma.doctor import native
+from pyrdma._native import native
 
 NUMBER = int(os.environ["PYRDMA_GUEST"])
 SHARE = Path(os.environ["PYRDMA_SHARE"])

@@ -14,8 +14,8 @@ import pytest
 
 import pyrdma as rd
 from pyrdma import devices, provenance
+from pyrdma._native import native
 from pyrdma.devices import Wish
-from pyrdma.doctor import native
 
 SHM_WORKS = """
 import pyrdma as rd
