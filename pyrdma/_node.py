@@ -68,14 +68,14 @@ def _run(core: Any, node: Any, message: Message) -> Message:
         columns = core.measure.run_workload(node, message["workload"], parameters)
     except Exception as error:
         return _failure(error, run)
-    plain = {name: list(columns[name]) for name in ("metric", "unit", "notices", "noticed_by")}
-    numbers = {name: columns[name].tolist() for name in ("value", "node", "thread")}
+    names = ("metric", "unit", "value", "node", "thread", "notices", "noticed_by")
+    plain = {name: columns[name] for name in names}
     encoded = columns["histograms"]
     histograms = {
         "metric": list(encoded["metric"]),
         "encoded": [base64.b64encode(payload).decode() for payload in encoded["encoded"]],
     }
-    return {"kind": "measured", "run": run, **plain, **numbers, "histograms": histograms}
+    return {"kind": "measured", "run": run, **plain, "histograms": histograms}
 
 
 def _failure(error: Exception, run: int, secret: str = "") -> Message:

@@ -16,6 +16,7 @@ from .errors import Error, InvalidArgument
 if TYPE_CHECKING:
     from .claims import Verdict
     from .run import Options, Report
+    from .sweep import Workers
 
 app = typer.Typer(
     add_completion=False,
@@ -126,6 +127,7 @@ def run_experiments(
     """
     from . import registry
     from .run import Options
+    from .sweep import Workers
 
     options = Options(
         out=out,
@@ -138,7 +140,9 @@ def run_experiments(
         fresh=fresh,
     )
     chosen = registry.find(names)
-    ended_badly = [name for name in chosen if not _run_one(name, options, alone=len(chosen) == 1)]
+    alone = len(chosen) == 1
+    with Workers(jobs) as workers:
+        ended_badly = [name for name in chosen if not _run_one(name, options, workers, alone)]
     if ended_badly:
         if len(chosen) > 1:
             terminal.say(
@@ -161,7 +165,7 @@ def _setting(text: str) -> tuple[str, bool | int | float | str]:
     return key, value
 
 
-def _run_one(name: str, options: Options, alone: bool) -> bool:
+def _run_one(name: str, options: Options, workers: Workers, alone: bool) -> bool:
     """Run one of several experiments; return whether it ended well."""
     from . import registry
     from .errors import Exhausted, Unavailable
@@ -176,7 +180,7 @@ def _run_one(name: str, options: Options, alone: bool) -> bool:
             return True
     try:
         with _progress(name) as progress:
-            report = run(name, options, progress=progress)
+            report = run(name, options, executor=workers, progress=progress)
     except (Unavailable, Exhausted):
         raise
     except Error as error:

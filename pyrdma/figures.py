@@ -228,10 +228,14 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write a figure as PNG and PDF, atomically, and close it. The same input, the same bytes."""
     import matplotlib.pyplot as plt
 
+    # Laid out and measured once, not once for each file.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    box = figure.get_tightbbox().padded(plt.rcParams["savefig.pad_inches"])
     written = []
     for suffix, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
         stream = io.BytesIO()
-        figure.savefig(stream, format=suffix, metadata=metadata)
+        figure.savefig(stream, format=suffix, metadata=metadata, bbox_inches=box)
         path = folder / f"{name}.{suffix}"
         write_atomically(path, stream.getvalue())
         written.append(path)

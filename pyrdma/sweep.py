@@ -32,7 +32,7 @@ from .profiles import Profile
 from .result import DiskFull
 from .store import Store, Task, normalise, read_point, write_point
 
-__all__ = ["Outcome", "Sweep", "median_interval"]
+__all__ = ["Outcome", "Sweep", "Workers", "median_interval"]
 
 CONFIDENCE = 0.95
 NARROW = 0.05
@@ -107,9 +107,9 @@ class Sweep:
         Parameters
         ----------
         executor
-            Where to measure points of virtual time; a pool of `jobs` processes if None.
+            Where to measure points of virtual time; `Workers` of its own if None.
         jobs
-            Processes of that pool; all cores if None.
+            Processes of those; all cores if None.
         fresh
             Measure again what is done.
         report
@@ -119,15 +119,17 @@ class Sweep:
         try:
             if self.points and self.points[0].fabric != "sim":
                 return _RealTime(self, store, report, fresh).run()
-            return self._virtual(store, executor, jobs, report, fresh)
+            if executor is not None:
+                return self._virtual(store, executor, report, fresh)
+            with Workers(jobs, at_most=len(self.points)) as workers:
+                return self._virtual(store, workers, report, fresh)
         finally:
             store.close()
 
     def _virtual(
         self,
         store: Store,
-        executor: Executor | None,
-        jobs: int | None,
+        executor: Executor,
         report: Report | None,
         fresh: bool,
     ) -> Outcome:
@@ -136,26 +138,24 @@ class Sweep:
             store.forget(tasks)
         waiting = store.pending(tasks)
         reused = len(tasks) - len(waiting)
-        workers = min(jobs or provenance.usable_cores(), max(1, len(waiting)))
         failed: dict[str, str] = {}
         # A worker that dies takes its pool along, so the rest is tried again; what is lost twice is
         # tried alone, to tell the culprit from its neighbours.
         lost = waiting
         for _ in range(2):
             done = len(tasks) - len(lost)
-            lost = self._pool_round(store, lost, executor, workers, report, done, failed)
+            lost = self._round(store, lost, executor, report, done, failed)
         for task in lost:
-            if self._pool_round(store, [task], executor, 1, report, len(tasks) - 1, failed):
+            if self._round(store, [task], executor, report, len(tasks) - 1, failed):
                 failed[task.key] = "its worker process died each time (killed, or out of memory)"
                 store.mark(task.key, "failed", failed[task.key])
         return Outcome(tasks, len(waiting) - len(failed), reused, failed)
 
-    def _pool_round(
+    def _round(
         self,
         store: Store,
         waiting: list[Task],
-        executor: Executor | None,
-        workers: int,
+        executor: Executor,
         report: Report | None,
         done: int,
         failed: dict[str, str],
@@ -165,12 +165,11 @@ class Sweep:
             return []
         total = len(waiting) + done
         lost: list[Task] = []
-        pool = executor or _pool(workers)
         futures: dict[Future[float], Task] = {}
         try:
             for task in waiting:
                 try:
-                    futures[pool.submit(_measure, *self.arguments(store, task))] = task
+                    futures[executor.submit(_measure, *self.arguments(store, task))] = task
                 except BrokenProcessPool:
                     lost.append(task)
                     continue
@@ -187,14 +186,12 @@ class Sweep:
                     if report is not None:
                         report(done, total, _describe(task.point))
         except BaseException:
-            if executor is None:
-                _kill(pool)
+            if isinstance(executor, Workers):
+                executor.kill()
             else:
                 for future in futures:
                     future.cancel()
             raise
-        if executor is None:
-            pool.shutdown()
         return lost
 
     def arguments(self, store: Store, task: Task) -> tuple[Any, ...]:
@@ -324,12 +321,64 @@ def _code(name: str, points: list[Point]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _pool(workers: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(
-        max_workers=workers,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_start_worker,
-    )
+class Workers(Executor):
+    """Processes that measure points of virtual time; several sweeps may have the same ones.
+
+    They are started when first needed, and again after one has died. As a context manager they end
+    at once where an exception leaves the block, with what they are measuring.
+
+    Parameters
+    ----------
+    jobs
+        How many; all cores if None.
+    at_most
+        As many as there is work for.
+    """
+
+    def __init__(self, jobs: int | None = None, at_most: int | None = None) -> None:
+        wanted = jobs or provenance.usable_cores()
+        self._count = max(1, wanted if at_most is None else min(wanted, at_most))
+        self._pool: ProcessPoolExecutor | None = None
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Have a process call `fn`; see `concurrent.futures.Executor`."""
+        if self._pool is not None:
+            try:
+                return self._pool.submit(fn, *args, **kwargs)
+            except BrokenProcessPool:
+                self.kill()
+        self._pool = ProcessPoolExecutor(
+            max_workers=self._count,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_start_worker,
+        )
+        return self._pool.submit(fn, *args, **kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the processes when they are done."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+
+    def kill(self) -> None:
+        """End the processes now; a simulation does not watch for cancellation.
+
+        The futures are not cancelled before: a pool whose processes die fails what is pending, and
+        stumbles over a future that somebody else has cancelled.
+        """
+        if self._pool is None:
+            return
+        for process in list((getattr(self._pool, "_processes", None) or {}).values()):
+            process.kill()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool = None
+        sys.stderr.flush()
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        """End the processes: when they are done, or at once after an exception."""
+        if kind is None:
+            self.shutdown()
+        else:
+            self.kill()
 
 
 def _start_worker() -> None:
@@ -345,15 +394,3 @@ def _start_worker() -> None:
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
-
-
-def _kill(pool: Executor) -> None:
-    """End the pool's processes now; a simulation does not watch for cancellation.
-
-    Its futures are not cancelled before: a pool whose processes die fails what is pending, and
-    stumbles over a future that somebody else has cancelled.
-    """
-    for process in list((getattr(pool, "_processes", None) or {}).values()):
-        process.kill()
-    pool.shutdown(wait=True, cancel_futures=True)
-    sys.stderr.flush()

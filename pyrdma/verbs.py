@@ -57,7 +57,6 @@ import numpy.typing as npt
 
 from ._core.verbs import (
     ALL_ACCESS,
-    COMPLETION_DTYPE,
     FENCE,
     GRH_BYTES,
     HAS_GRH,
@@ -68,7 +67,6 @@ from ._core.verbs import (
     REMOTE_ATOMIC,
     REMOTE_READ,
     REMOTE_WRITE,
-    REQUEST_DTYPE,
     SIGNALED,
     AddressHandle,
     CompletionQueue,
@@ -85,6 +83,8 @@ from ._core.verbs import (
     Sge,
     SharedReceiveQueue,
     Status,
+    completion_dtype,
+    request_dtype,
 )
 
 __all__ = [
@@ -125,6 +125,11 @@ __all__ = [
     "send",
     "write",
 ]
+
+COMPLETION_DTYPE = completion_dtype()
+"""Of the structured arrays that `CompletionQueue.poll` returns."""
+REQUEST_DTYPE = request_dtype()
+"""Of the structured arrays that `QueuePair.post` takes; see `requests`."""
 
 Buffers = Sequence[Sge]
 

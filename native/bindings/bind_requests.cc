@@ -58,6 +58,18 @@ PyRequest make_request(fabric::Opcode opcode, std::vector<fabric::Sge> sges, std
   return made;
 }
 
+/// Tells NumPy of the rows, and so imports it: not with the module, which node processes import.
+void describe_rows() {
+  static const bool once = [] {
+    PYBIND11_NUMPY_DTYPE(CompletionRow, wr_id, status, opcode, flags, qp_num, byte_count, immediate,
+                         source_qpn, source_node, vendor_error);
+    PYBIND11_NUMPY_DTYPE(RequestRow, wr_id, opcode, flags, length, lkey, rkey, local_addr,
+                         remote_addr, immediate, remote_qpn, remote_qkey, compare_add, swap);
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
 void read_rows(const py::array_t<RequestRow>& rows, const std::shared_ptr<PyAddressHandle>& handle,
                Batch& batch) {
   if (rows.ndim() != 1)
@@ -172,6 +184,7 @@ void bind_addresses(py::module_& verbs) {
 Batch read_requests(const py::object& requests, const std::shared_ptr<PyAddressHandle>& handle) {
   Batch batch;
   if (py::isinstance<py::array>(requests)) {
+    describe_rows();
     if (!py::isinstance<py::array_t<RequestRow>>(requests)) {
       throw Error(ErrorCode::kInvalidArgument,
                   "the array's dtype is " + py::str(requests.attr("dtype")).cast<std::string>() +
@@ -191,6 +204,7 @@ Batch read_requests(const py::object& requests, const std::shared_ptr<PyAddressH
 }
 
 py::array_t<CompletionRow> to_rows(const std::vector<fabric::Completion>& completions) {
+  describe_rows();
   py::array_t<CompletionRow> rows(static_cast<py::ssize_t>(completions.size()));
   CompletionRow* row = rows.mutable_data();
   for (const fabric::Completion& c : completions) {
@@ -210,12 +224,14 @@ py::array_t<CompletionRow> to_rows(const std::vector<fabric::Completion>& comple
 }
 
 void bind_requests(py::module_& verbs) {
-  PYBIND11_NUMPY_DTYPE(CompletionRow, wr_id, status, opcode, flags, qp_num, byte_count, immediate,
-                       source_qpn, source_node, vendor_error);
-  PYBIND11_NUMPY_DTYPE(RequestRow, wr_id, opcode, flags, length, lkey, rkey, local_addr,
-                       remote_addr, immediate, remote_qpn, remote_qkey, compare_add, swap);
-  verbs.attr("COMPLETION_DTYPE") = py::dtype::of<CompletionRow>();
-  verbs.attr("REQUEST_DTYPE") = py::dtype::of<RequestRow>();
+  verbs.def("completion_dtype", [] {
+    describe_rows();
+    return py::dtype::of<CompletionRow>();
+  });
+  verbs.def("request_dtype", [] {
+    describe_rows();
+    return py::dtype::of<RequestRow>();
+  });
   bind_enums(verbs);
   bind_addresses(verbs);
   py::class_<PyAddressHandle, std::shared_ptr<PyAddressHandle>>(

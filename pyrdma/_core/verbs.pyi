@@ -17,8 +17,9 @@ ALL_ACCESS: int
 HAS_IMMEDIATE: int
 HAS_GRH: int
 GRH_BYTES: int
-COMPLETION_DTYPE: np.dtype[np.void]
-REQUEST_DTYPE: np.dtype[np.void]
+
+def completion_dtype() -> np.dtype[np.void]: ...
+def request_dtype() -> np.dtype[np.void]: ...
 
 class Opcode(enum.IntEnum):
     WRITE = 0

@@ -17,10 +17,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pyrdma import Error, registry, sweep
+from pyrdma import Error, registry
 from pyrdma.result import DiskFull, write_atomically
 from pyrdma.run import Options, run
-from pyrdma.sweep import Sweep, median_interval
+from pyrdma.sweep import Sweep, Workers, median_interval
 from tests.harness.support import COMMAND, FAKE, environment, pyrdma
 
 
@@ -121,25 +121,42 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path: Path) ->
     assert "were there" in finished.stdout
 
 
-def test_an_interrupted_pool_ends_before_its_points_are_cancelled(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_an_interrupted_pool_ends_before_its_points_are_cancelled(tmp_path: Path) -> None:
     """A pool whose processes die stumbles over futures that are cancelled already."""
     futures: list[Future[Any]] = []
     cancelled: list[bool] = []
 
-    class Interrupted(Executor):
+    class Interrupted(Workers):
         def submit(self, *_: Any, **__: Any) -> Future[Any]:
             futures.append(Future())
             if len(futures) == 4:
                 raise KeyboardInterrupt
             return futures[-1]
 
-    monkeypatch.setattr(sweep, "_pool", lambda _: Interrupted())
-    monkeypatch.setattr(sweep, "_kill", lambda _: cancelled.extend(f.cancelled() for f in futures))
+        def kill(self) -> None:
+            cancelled.extend(future.cancelled() for future in futures)
+
     with pytest.raises(KeyboardInterrupt):
-        run(FAKE, Options(out=tmp_path))
+        run(FAKE, Options(out=tmp_path), executor=Interrupted())
     assert cancelled == [False] * 4
+
+
+def test_sweeps_share_workers_also_after_one_has_died(tmp_path: Path) -> None:
+    def processes(workers: Workers) -> set[int]:
+        return {workers.submit(os.getpid).result() for _ in range(20)}
+
+    with Workers(1) as workers:
+        [first] = processes(workers)
+        for name in ("one", "two"):
+            report = run(FAKE, Options(out=tmp_path / name), executor=workers)
+            assert not report.outcome.failed
+        assert processes(workers) == {first}, "no sweep has ended them"
+        os.kill(first, signal.SIGKILL)
+        report = run(FAKE, Options(out=tmp_path / "three"), executor=workers)
+        assert not report.outcome.failed
+        [second] = processes(workers)
+        assert second != first
+    assert _gone({first, second})
 
 
 def _gone(processes: set[int]) -> bool:

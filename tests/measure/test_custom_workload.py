@@ -76,7 +76,7 @@ def test_it_runs_on_every_node_with_its_parameters(library: Path) -> None:
         native: Any = cluster._open
         columns = measure.run_workload(native, f"{library}:greeting", {"factor": 5})
     assert columns["metric"] == ["product"] * 3
-    assert columns["value"].tolist() == [0.0, 5.0, 10.0]
+    assert columns["value"] == [0.0, 5.0, 10.0]
     assert len(columns["histograms"]["encoded"]) == 3
 
 

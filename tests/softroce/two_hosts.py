@@ -64,7 +64,7 @@ def a_cluster_of_two_machines() -> None:
     for run, op in enumerate(OPS, 1):
         parameters = {"op": op, "size": 8, "mode": "latency", "duration_ns": 300_000_000}
         columns = core.measure.run_workload(node, "verbs_load", {**parameters, "run": run})
-        found = dict(zip(columns["metric"], columns["value"].tolist(), strict=True))
+        found = dict(zip(columns["metric"], columns["value"], strict=True))
         if NUMBER == 1:  # node 0 is the server
             assert found["rate"] > 0, found
             say(f"{op}: {found['rate']:.0f} a second")
