@@ -30,7 +30,6 @@ _PEERS = {
     "mpirun": "openmpi-bin",
     "ib_write_lat": "perftest",
 }
-_APT = "sudo apt-get install -y"
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def _fabric(name: str) -> Check:
 
         ready = f"ready: {devices.choose()['reason']}"
     elif name == "verbs" and not _has_provider():
-        remedy = f"{_APT} libibverbs-dev librdmacm-dev && {_build_again()}"
+        remedy = f"{_apt_install('libibverbs-dev librdmacm-dev')} && {_build_again()}"
     return Check(f"fabric {name}", not problem, problem or ready, remedy)
 
 
@@ -111,6 +110,15 @@ def _has_provider() -> bool:
     except Unavailable:
         return True  # or not: that it cannot be loaded is what has to be mended
     return bool(core.ibverbs.has_provider())
+
+
+def _sudo() -> str:
+    """Return what begins a command of root's; root may have no sudo."""
+    return "" if os.geteuid() == 0 else "sudo "
+
+
+def _apt_install(packages: str) -> str:
+    return f"{_sudo()}apt-get install -y {packages}"
 
 
 def _pip_install(*words: str) -> str:
@@ -171,7 +179,9 @@ def _huge_pages() -> Check:
     if total:
         return Check("huge pages", True, f"{total} reserved")
     note = "optional; again after each boot"
-    return Check("huge pages", False, "none reserved", "sudo sysctl -w vm.nr_hugepages=512", note)
+    return Check(
+        "huge pages", False, "none reserved", f"{_sudo()}sysctl -w vm.nr_hugepages=512", note
+    )
 
 
 def _memlock() -> Check:
@@ -185,7 +195,7 @@ def _memlock() -> Check:
         f"{soft // 1024} KiB",
         # The star leaves root out.
         r"printf '* - memlock unlimited\nroot - memlock unlimited\n' | "
-        "sudo tee /etc/security/limits.d/pyrdma.conf",
+        f"{_sudo()}tee /etc/security/limits.d/pyrdma.conf",
         "for real NICs; holds from the next login on; what systemd starts needs "
         "LimitMEMLOCK=infinity in its unit",
     )
@@ -196,16 +206,16 @@ def _connections(file: Path = Path("/dev/infiniband/rdma_cm")) -> Check:
     name = "connections by address"
     if not file.exists():
         note = "for real NICs, optional"
-        return Check(name, False, f"no {file}", "sudo modprobe rdma_ucm", note)
+        return Check(name, False, f"no {file}", f"{_sudo()}modprobe rdma_ucm", note)
     if not os.access(file, os.R_OK | os.W_OK):
         found, note = f"this user may not open {file}", "the package brings a rule that opens it"
-        return Check(name, False, found, f"{_APT} rdma-core", note)
+        return Check(name, False, found, _apt_install("rdma-core"), note)
     return Check(name, True, "ready")
 
 
 def _program(program: str, package: str) -> Check:
     path = shutil.which(program)
-    remedy = "" if path else f"{_APT} {package}"
+    remedy = "" if path else _apt_install(package)
     return Check(f"peer {program}", path is not None, path or "missing", remedy)
 
 
@@ -213,4 +223,4 @@ def _simgrid() -> Check:
     prefixes = ("/usr", "/usr/local")
     if any((Path(prefix) / "include/simgrid/s4u.hpp").is_file() for prefix in prefixes):
         return Check("peer SimGrid", True, "ready")
-    return Check("peer SimGrid", False, "missing", f"{_APT} libsimgrid-dev")
+    return Check("peer SimGrid", False, "missing", _apt_install("libsimgrid-dev"))

@@ -63,6 +63,7 @@ if [ ! -e "$base/.made" ]; then
   # This machine's ways to the package registries: apt's settings, certificates.
   cp -a /etc/apt/. "$base/etc/apt/"
   sed -i "s/$here/$release/g" "$base$sources"
+  rm -f "$base"/etc/apt/sources.list.d/*pyrdma-fresh* # the same again
   touch "$base/.made"
 fi
 if [ -z "$keep" ] || [ ! -e "$root/.made" ]; then

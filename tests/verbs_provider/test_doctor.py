@@ -16,6 +16,11 @@ import pytest
 from pyrdma import devices, doctor, machine_cli
 
 
+@pytest.fixture(autouse=True)
+def not_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+
 def no_problem(_: str = "") -> str:
     return ""
 
@@ -32,6 +37,11 @@ def test_what_would_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_peer_for_nics_is_listed() -> None:
     [line] = [check for check in doctor.checks() if check.name == "peer ib_write_lat"]
     assert line.ok or line.remedy == "sudo apt-get install -y perftest"
+
+
+def test_root_needs_no_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert not any("sudo" in check.remedy for check in doctor.checks())
 
 
 def test_locked_memory_has_a_remedy_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
