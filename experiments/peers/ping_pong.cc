@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <simgrid/s4u.hpp>
+#include <simgrid/version.h>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,16 @@ namespace {
 
 constexpr double kMessageBytes = 64;
 
+sg4::NetZone* star() {
+#if SIMGRID_VERSION_MAJOR >= 4  // a zone without a parent has no model of a CPU there
+  return sg4::Engine::get_instance()->get_netzone_root()->add_netzone_star("star");
+#else
+  return sg4::create_star_zone("star");
+#endif
+}
+
 void build_platform(int hosts) {
-  auto* zone = sg4::create_star_zone("star");
+  auto* zone = star();
   for (int i = 0; i < hosts; ++i) {
     const std::string name = std::to_string(i);
     const auto* host = zone->create_host("host" + name, 1e9)->seal();

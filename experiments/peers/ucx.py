@@ -30,6 +30,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from pyrdma.bench.peer import (
@@ -122,8 +123,16 @@ def _wait_until_listening(server: subprocess.Popen[str], port: int) -> bool:
     raise PeerError("ucx_perftest did not listen within 10 s")
 
 
+@cache
+def _without_mpi() -> tuple[str, ...]:
+    """Return what turns the mode for MPI off. A build that has it, as Debian 13's, begins in it."""
+    usage = subprocess.run(["ucx_perftest", "-h"], capture_output=True, text=True, check=False)
+    return ("-P", "0") if "-P <0|1>" in usage.stdout + usage.stderr else ()
+
+
 def _measure(arguments: Sequence[str]) -> float:
     client_cpu, server_cpu = cpu_pair()
+    said = ""
     for _ in range(5):
         port = str(_free_port())
         with shared_memory_folder() as folder:
@@ -132,13 +141,15 @@ def _measure(arguments: Sequence[str]) -> float:
                 "UCX_POSIX_DIR": str(folder),
                 "UCX_WARN_UNUSED_ENV_VARS": "n",
             }
-            command = ["ucx_perftest", "-p", port]
-            with started([*command, "-c", str(server_cpu)], env) as server:
+            command = ["ucx_perftest", *_without_mpi(), "-p", port]
+            # UCX 1.18 wants to know the device at both ends.
+            with started([*command, "-c", str(server_cpu), *arguments], env) as server:
                 if not _wait_until_listening(server, int(port)):
+                    said = " ".join(server.communicate()).strip()
                     continue
                 client = [*command, "127.0.0.1", "-c", str(client_cpu), "-f", "-v", *arguments]
                 return parse_rate(output_of(client, env))
-    raise PeerError("ucx_perftest found its port taken 5 times in a row")
+    raise PeerError(f"ucx_perftest did not listen, 5 times in a row; at last it said: {said}")
 
 
 def run(measurements: Sequence[str] | None = None, seconds: float = 0.5) -> dict[str, float]:

@@ -1,7 +1,9 @@
 // The worlds in which the fabric's contract is tested, behind one face, and what the tests share.
 #pragma once
 #include <gtest/gtest.h>
+#include <sys/utsname.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -33,6 +35,13 @@ class World {
   virtual void kill(NodeId node) = 0;
   /// Soft-RoCE, whose known differences from NICs fabric/verbs/README.md lists.
   virtual bool soft_roce() { return false; }
+  /// Whether a request that its own side refuses may end as flushed: Soft-RoCE after Linux 6.1,
+  /// which flushes the queue pair before it reports what was wrong.
+  virtual bool loses_local_errors() { return false; }
+  bool is_local_error(Status status) {
+    return status == Status::kLocalProtection ||
+           (status == Status::kFlushed && loses_local_errors());
+  }
 };
 
 /// Equal programs on equal seeds give equal runs: under --gtest_repeat=2 each simulated world of
@@ -148,6 +157,13 @@ class VerbsWorld final : public World {
   Env& env(NodeId node) override { return cluster_.env(node); }
   void kill(NodeId node) override { cluster_.kill(node); }
   bool soft_roce() override { return env(0).device().name().rfind("rxe", 0) == 0; }
+  bool loses_local_errors() override {
+    utsname kernel{};
+    int major = 0, minor = 0;
+    if (uname(&kernel) != 0 || std::sscanf(kernel.release, "%d.%d", &major, &minor) != 2)
+      return false;
+    return soft_roce() && std::pair(major, minor) > std::pair(6, 1);
+  }
 
  private:
   verbs::VerbsCluster cluster_;

@@ -61,8 +61,9 @@ Outcomes of_a_nic(const ModelLink& before, const Verdict& verdict) {
   return out;
 }
 
-/// `verdict`: of a NIC.
-Outcomes of_soft_roce(const ModelLink& before, const WorkRequest& request, const Verdict& verdict) {
+/// `verdict`: of a NIC. `loses_local_errors`: see World.
+Outcomes of_soft_roce(const ModelLink& before, const WorkRequest& request, const Verdict& verdict,
+                      bool loses_local_errors) {
   Outcomes out = of_a_nic(before, verdict);
   if (verdict.post != PostError::kNone) return out;
   if (is_refused(before, request))
@@ -73,11 +74,12 @@ Outcomes of_soft_roce(const ModelLink& before, const WorkRequest& request, const
   const bool receive = before.receive.has_value();
   const bool deaf = before.responder == QpState::kError;
   const bool local = verdict.status == Status::kLocalProtection;
+  if (local && loses_local_errors) out.send.push_back(Status::kFlushed);
   if (local && !deaf && (returns_data(request.opcode) || bytes_of(request) > kPacket)) {
     // Noticed when the answer comes, or when earlier packets have left: the target did its part,
     // or has an error of its own.
-    out.send = {Status::kLocalProtection, Status::kRemoteAccess, Status::kRemoteInvalidRequest,
-                Status::kRemoteOperation, Status::kRnrRetryExceeded};
+    out.send.insert(out.send.end(), {Status::kRemoteAccess, Status::kRemoteInvalidRequest,
+                                     Status::kRemoteOperation, Status::kRnrRetryExceeded});
     out.responder = {QpState::kReadyToSend, QpState::kError};
     if (receive) out.receive = {Status::kFlushed, Status::kLocalQpOperation, Status::kRemoteAccess};
     out.memory_is_open = true;
@@ -101,7 +103,12 @@ Outcomes of_soft_roce(const ModelLink& before, const WorkRequest& request, const
   }
   if (verdict.receives && verdict.receive_status == Status::kLocalLength) {
     out.receive = {Status::kLocalQpOperation};
-    if (before.transport == Transport::kRc) out.send = {Status::kRemoteOperation};
+    if (before.transport == Transport::kRc) {
+      out.send = {Status::kRemoteOperation};
+    } else if (loses_local_errors) {  // dropped: the receive stays
+      out.receive.push_back(Status::kFlushed);
+      out.responder.push_back(before.responder);
+    }
     out.memory_is_open = true;  // what had room
   }
   if (verdict.receives && verdict.receive_status == Status::kLocalProtection) {
@@ -184,7 +191,8 @@ void MalformedOnAnyDevice::one_request(Link& link, Generator& random) {
   Judge judge(link.model, a->memory, b->memory);
   const Verdict verdict = judge.judge(request);
   const Outcomes expected =
-      soft_roce ? of_soft_roce(before, request, verdict) : of_a_nic(before, verdict);
+      soft_roce ? of_soft_roce(before, request, verdict, world->loses_local_errors())
+                : of_a_nic(before, verdict);
   SCOPED_TRACE(
       testing::Message() << to_string(before.transport) << " with access "
                          << before.responder_access << ", " << to_string(request.opcode)

@@ -71,6 +71,7 @@ download() {
 
 make_image() { # of what was downloaded
   dpkg -x "$fresh"/*.deb "$fresh/unpacked" || die "dpkg could not unpack $name; is $cache full?"
+  [ -d "$fresh/unpacked/lib" ] || ln -s usr/lib "$fresh/unpacked/lib" # where packages lie in /usr alone
   version=$(basename "$fresh"/unpacked/lib/modules/*)
   depmod -b "$fresh/unpacked" "$version" || die "depmod fails on lib/modules/$version of $name"
   cp "$(command -v busybox)" "$fresh/image/bin/busybox"

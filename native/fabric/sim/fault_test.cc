@@ -2,6 +2,7 @@
 // effect, and ends when all heals. node_fault_test.cc has those of nodes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
