@@ -38,7 +38,8 @@ def random_values(seed: int) -> np.ndarray:
         np.repeat(rng.integers(1, HIGHEST, 3), rng.integers(1, 300, 3)),
     ]
     chosen = [shape for shape in shapes if rng.random() < 0.6] or [shapes[0]]
-    return np.minimum(np.concatenate(chosen), HIGHEST)
+    values: np.ndarray = np.minimum(np.concatenate(chosen), HIGHEST)
+    return values
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -80,6 +80,10 @@ void Fiber::create(std::function<Fiber*()> entry, Fiber*& left) {
   const boost::context::stack_context stack = allocator.allocate();
   stack_bottom_ = static_cast<const char*>(stack.sp) - stack.size;
   stack_size_ = stack.size;
+  // Boost enters the new stack for a moment here, where a frame must not come from the fake stack
+  // of the creator, which may end before.
+  void* fake_stack = nullptr;
+  leave(&fake_stack, *this);
   context_ = boost::context::fiber(
       std::allocator_arg, boost::context::preallocated(stack.sp, stack.size, stack), allocator,
       [entry = std::move(entry), &left](boost::context::fiber&& from) {
@@ -89,6 +93,10 @@ void Fiber::create(std::function<Fiber*()> entry, Fiber*& left) {
         leave(nullptr, *next);
         return std::move(next->context_);
       });
+  Fiber creator;
+  arrive(fake_stack, &creator, {});
+  leave(&fake_stack, creator);
+  arrive(fake_stack, nullptr, {});
 }
 
 void Fiber::switch_between(Fiber& from, Fiber& to, Fiber*& left) {
