@@ -22,13 +22,7 @@ _NEXT = (
 
 
 def lines(out: str | Path = "results", fabric: str = "sim") -> Iterator[str]:
-    """Yield the lines of the summary of a results folder; `fabric` is whose results decide claims.
-
-    Raises
-    ------
-    InvalidArgument
-        The fabric is unknown.
-    """
+    """Yield the lines of a results folder's summary; `fabric` is whose results decide claims."""
     out = Path(out)
     yield from _figures(out)
     verdicts = claims.evaluate(out, fabric=fabric)
