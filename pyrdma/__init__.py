@@ -13,15 +13,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from . import systems
 from .errors import CompletionError, Error, Exhausted, InvalidArgument, Timeout, Unavailable
 
 if TYPE_CHECKING:
-    from . import claims, data, decide, faults, figures, loco, profiles, units, verbs, workload
+    from . import claims, data, decide, faults, figures, profiles, units, verbs, workload
     from .cluster import Cluster
     from .data import Data
     from .experiment import Axis, Experiment, Point, Row
     from .profiles import Profile
     from .result import Result
+    from .systems import *  # noqa: F403
 
 __version__ = "0.1.0"
 
@@ -46,11 +48,11 @@ __all__ = [
     "decide",
     "faults",
     "figures",
-    "loco",
     "profiles",
     "units",
     "verbs",
     "workload",
+    *systems.NAMES,
 ]
 
 _MODULES = (
@@ -59,7 +61,6 @@ _MODULES = (
     "decide",
     "faults",
     "figures",
-    "loco",
     "profiles",
     "units",
     "verbs",
@@ -81,6 +82,8 @@ def __getattr__(name: str) -> Any:
     """Load the part of the package that `name` is in, when it is first asked for."""
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
+    if name in systems.NAMES:
+        return importlib.import_module(f"{__name__}.systems.{name}")
     if name in _CLASSES:
         found = getattr(importlib.import_module(f"{__name__}.{_CLASSES[name]}"), name)
         globals()[name] = found

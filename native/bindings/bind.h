@@ -1,6 +1,13 @@
-// One function per bound topic; module.cc calls them all.
+// One function per topic that Python sees. systems/module.cc calls them all. The tables that a
+// function takes outlive the module.
 #pragma once
 #include <pybind11/pybind11.h>
+
+#include <utility>
+#include <vector>
+
+#include "fuzz/scenario.h"
+#include "measure/workload.h"
 
 namespace pyrdma::bindings {
 
@@ -8,13 +15,17 @@ void bind_errors(pybind11::module_& module);
 void bind_fabric(pybind11::module_& module);   // Cluster, verbs
 void bind_queues(pybind11::module_& verbs);    // queues of completions, pairs, shared receives
 void bind_requests(pybind11::module_& verbs);  // requests, completions, addresses
-void bind_measure(pybind11::module_& module);
+void bind_measure(pybind11::module_& module, const measure::Workloads& workloads);
 void bind_sim(pybind11::module_& module);
 void bind_shm(pybind11::module_& module);
 void bind_verbs(pybind11::module_& module);  // real devices
 void bind_check(pybind11::module_& module);
-void bind_fuzz(pybind11::module_& module);
-void bind_loco(pybind11::module_& module);
-void bind_loco_objects(pybind11::module_& loco);  // locks, queues, stores
+void bind_fuzz(pybind11::module_& module, const std::vector<fuzz::Scenario>& scenarios);
+
+/// `function` with its first argument, which outlives the result, filled in.
+template <class Result, class First, class... Rest>
+auto with_first(Result (*function)(const First&, Rest...), const First& first) {
+  return [function, &first](Rest... rest) { return function(first, std::forward<Rest>(rest)...); };
+}
 
 }  // namespace pyrdma::bindings

@@ -40,9 +40,9 @@ py::list kinds_on(const FaultOptions& faults) {
   return on;
 }
 
-py::dict run_seed(const std::string& system, std::uint64_t seed,
-                  const std::map<std::string, double>& profile, std::uint32_t nodes,
-                  std::uint32_t operations, bool weak,
+py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::string& system,
+                  std::uint64_t seed, const std::map<std::string, double>& profile,
+                  std::uint32_t nodes, std::uint32_t operations, bool weak,
                   const std::optional<std::map<std::string, double>>& faults,
                   const std::optional<std::vector<std::string>>& kinds,
                   const std::optional<Ranges>& kept, const std::string& mutation, bool trace,
@@ -65,7 +65,7 @@ py::dict run_seed(const std::string& system, std::uint64_t seed,
       options.kept.emplace();
       for (const auto& [first, last] : *kept) options.kept->push_back({first, last});
     }
-    outcome = fuzz::run(fuzz::scenario_named(system), options);
+    outcome = fuzz::run(fuzz::scenario_named(scenarios, system), options);
   }
   py::list violations, recorded;
   for (const fuzz::Violation& violation : outcome.violations)
@@ -83,9 +83,9 @@ py::dict run_seed(const std::string& system, std::uint64_t seed,
       "trace"_a = outcome.trace, "history"_a = outcome.history, "recorded"_a = recorded);
 }
 
-py::list list_scenarios() {
+py::list list_scenarios(const std::vector<fuzz::Scenario>& scenarios) {
   py::list all;
-  for (const fuzz::Scenario& scenario : fuzz::scenarios())
+  for (const fuzz::Scenario& scenario : scenarios)
     all.append(py::dict(
         "name"_a = std::string(scenario.name), "title"_a = std::string(scenario.title),
         "mutations"_a =
@@ -95,14 +95,16 @@ py::list list_scenarios() {
 
 }  // namespace
 
-void bind_fuzz(py::module_& module) {
+void bind_fuzz(py::module_& module, const std::vector<fuzz::Scenario>& scenarios) {
   py::module_ fuzz_module = module.def_submodule("fuzz", "Scenarios run from seeds.");
-  fuzz_module.def("scenarios", &list_scenarios, "Every scenario: name, title, mutations.");
-  fuzz_module.def("run", &run_seed, py::arg("system"), py::arg("seed"), py::arg("profile"),
-                  py::arg("nodes") = 5, py::arg("operations") = 10000, py::arg("weak") = true,
-                  py::arg("faults") = py::none(), py::arg("kinds") = py::none(),
-                  py::arg("kept") = py::none(), py::arg("mutation") = "", py::arg("trace") = false,
-                  py::arg("history") = false, py::arg("events") = false,
+  fuzz_module.def("scenarios", with_first(&list_scenarios, scenarios),
+                  "Every scenario: name, title, mutations.");
+  fuzz_module.def("run", with_first(&run_seed, scenarios), py::arg("system"), py::arg("seed"),
+                  py::arg("profile"), py::arg("nodes") = 5, py::arg("operations") = 10000,
+                  py::arg("weak") = true, py::arg("faults") = py::none(),
+                  py::arg("kinds") = py::none(), py::arg("kept") = py::none(),
+                  py::arg("mutation") = "", py::arg("trace") = false, py::arg("history") = false,
+                  py::arg("events") = false,
                   "Runs one seed; what happened, and what should not have.");
 }
 

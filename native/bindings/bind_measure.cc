@@ -93,9 +93,10 @@ Error with_notices(const Error& error, World& world) {
   return {error.code(), what, error.definite()};
 }
 
-py::dict run_workload(Session& session, const std::string& name, const py::dict& given) {
+py::dict run_workload(const measure::Workloads& table, Session& session, const std::string& name,
+                      const py::dict& given) {
   const measure::ParamMap values = read_params(given);
-  const auto probe = measure::make_workload(name);
+  const auto probe = table.make(name);
   measure::ParamMap with_run = values;
   with_run.try_emplace("run", session.next_run());
   const measure::Params params = measure::Params::resolve(probe->parameters(), with_run, name);
@@ -105,7 +106,7 @@ py::dict run_workload(Session& session, const std::string& name, const py::dict&
   session.run_interruptibly([&](World& world) {
     for (const NodeId node : world.local_nodes()) {
       recorders[node];
-      workloads[node] = measure::make_workload(name);
+      workloads[node] = table.make(name);
     }
     try {
       world.run(
@@ -125,8 +126,16 @@ py::object to_python(const measure::ParamValue& value) {
   return std::visit([](const auto& v) -> py::object { return py::cast(v); }, value);
 }
 
-py::list parameters_of(const std::string& name) {
-  const auto workload = measure::make_workload(name);
+py::list list_workloads(const measure::Workloads& table) {
+  py::list all;
+  for (const measure::NamedWorkload& row : table.rows())
+    all.append(py::dict("name"_a = std::string(row.name), "about"_a = std::string(row.about),
+                        "survives"_a = row.survives));
+  return all;
+}
+
+py::list parameters_of(const measure::Workloads& table, const std::string& name) {
+  const auto workload = table.make(name);
   py::list all;
   for (const measure::ParameterSpec& spec : workload->parameters()) {
     all.append(py::dict("name"_a = spec.name, "default"_a = to_python(spec.fallback),
@@ -183,15 +192,17 @@ void bind_histogram(py::module_& module) {
 
 }  // namespace
 
-void bind_measure(py::module_& module) {
+void bind_measure(py::module_& module, const measure::Workloads& workloads) {
   py::module_ measure_module =
       module.def_submodule("measure", "Workloads, histograms, distributions.");
   bind_histogram(measure_module);
   measure_module.def(
-      "run_workload", &run_workload, py::arg("cluster"), py::arg("name"), py::arg("params"),
+      "run_workload", with_first(&run_workload, workloads), py::arg("cluster"), py::arg("name"),
+      py::arg("params"),
       "Run a workload on every node of the cluster in this process and return its columns.");
-  measure_module.def("workload_names", &measure::workload_names, "Built-in workloads.");
-  measure_module.def("workload_parameters", &parameters_of, py::arg("name"),
+  measure_module.def("workloads", with_first(&list_workloads, workloads),
+                     "Every workload: name, docstring, whether it survives kills.");
+  measure_module.def("workload_parameters", with_first(&parameters_of, workloads), py::arg("name"),
                      "What a workload takes.");
   measure_module.def(
       "zipf_sample", &zipf_sample, py::arg("elements"), py::arg("exponent"), py::arg("count"),

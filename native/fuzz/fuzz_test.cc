@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "fuzz/fabric/fabric_scenario.h"
 #include "fuzz/fabric/words.h"
 #include "fuzz/small_test.h"
 
@@ -27,7 +28,10 @@ class Simulated : public Test {
 };
 class Fuzz : public Simulated<testing::Test> {};
 
-const Scenario& fabric() { return scenario_named("fabric"); }
+const Scenario& fabric() {
+  static const Scenario scenario = fabric_scenario();
+  return scenario;
+}
 
 TEST_F(Fuzz, RandomScenariosRunEquallyTwiceAndWithoutViolation) {
   std::uint64_t operations = 0, restarts = 0, reconnects = 0;
@@ -127,7 +131,7 @@ TEST_F(Fuzz, OptionsOutOfRangeAreNamed) {
   options = drawn(1);
   options.mutation = "no such";
   EXPECT_THROW(run(fabric(), options), Error);
-  EXPECT_THROW(scenario_named("none"), Error);
+  EXPECT_THROW(scenario_named(shared_scenarios(), "none"), Error);
 }
 
 AtomicOperation added(Time from, Time to, std::uint64_t old) {

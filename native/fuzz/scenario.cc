@@ -4,8 +4,6 @@
 
 #include "base/error.h"
 #include "fuzz/fabric/fabric_scenario.h"
-#include "fuzz/loco/loco_scenario.h"
-#include "fuzz/loco/store_scenarios.h"
 
 namespace pyrdma::fuzz {
 namespace {
@@ -19,15 +17,11 @@ void check_range(const char* what, std::uint64_t value, std::uint64_t least, std
 
 }  // namespace
 
-const std::vector<Scenario>& scenarios() {
-  static const std::vector<Scenario> all{fabric_scenario(), loco_scenario(), loco_locks_scenario(),
-                                         loco_store_scenario(), sherman_scenario()};
-  return all;
-}
+std::vector<Scenario> shared_scenarios() { return {fabric_scenario()}; }
 
-const Scenario& scenario_named(std::string_view name) {
+const Scenario& scenario_named(std::span<const Scenario> all, std::string_view name) {
   std::string known;
-  for (const Scenario& scenario : scenarios()) {
+  for (const Scenario& scenario : all) {
     if (scenario.name == name) return scenario;
     known += known.empty() ? "" : ", ";
     known += scenario.name;

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,10 +69,10 @@ struct Scenario {
   std::vector<std::string_view> mutations;
 };
 
-/// All scenarios, by name.
-const std::vector<Scenario>& scenarios();
-/// Throws Error(kInvalidArgument) that lists the names.
-const Scenario& scenario_named(std::string_view name);
+/// The scenarios that belong to no system.
+std::vector<Scenario> shared_scenarios();
+/// The scenario of that name among `all`. Throws Error(kInvalidArgument) that lists the names.
+const Scenario& scenario_named(std::span<const Scenario> all, std::string_view name);
 
 /// Runs it, after checks that all scenarios share.
 Outcome run(const Scenario& scenario, const Options& options);

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "fabric/fabric.h"
-#include "measure/builtin.h"
 #include "measure/load.h"
 #include "measure/rally.h"
+#include "measure/shared_workloads.h"
 
 namespace pyrdma::measure {
 

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "measure/builtin.h"
+#include "measure/shared_workloads.h"
 
 namespace pyrdma::measure {
 
@@ -14,7 +14,7 @@ class Idle final : public Workload {
  public:
   std::span<const ParameterSpec> parameters() const override {
     static const std::vector<ParameterSpec> specs = {
-        {"threads", Int{1}, "count", "waiting threads per node", 1, 1024},
+        {"threads", Int{1}, "count", "threads per node that wait", 1, 1024},
         {"duration_ns", Int{1'000'000}, "ns", "how long they wait", 0, 1e15},
     };
     return specs;

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <vector>
 
-#include "measure/builtin.h"
 #include "measure/load.h"
+#include "measure/shared_workloads.h"
 
 namespace pyrdma::measure {
 

@@ -56,20 +56,22 @@ TEST(Params, RunsHaveKeysOfTheirOwn) {
 }
 
 TEST(Registry, NamesTheNearest) {
+  Workloads table;
+  table.add(shared_workloads());
   try {
-    make_workload("verbs_laod");
+    table.make("verbs_laod");
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("did you mean 'verbs_load'?"), std::string::npos)
         << error.what();
   }
-  for (const std::string& name : workload_names())
-    EXPECT_FALSE(make_workload(name)->parameters().empty());
+  for (const std::string& name : table.names())
+    EXPECT_FALSE(table.make(name)->parameters().empty());
 }
 
 TEST(Registry, SaysWhyALibraryCannotBeLoaded) {
   try {
-    make_workload("./not-there.so:mine");
+    Workloads().make("./not-there.so:mine");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnavailable);

@@ -1,35 +1,57 @@
-// The table of built-in workloads, and the loading of users' ones.
+// The table of the shared workloads, and the loading of users' workloads.
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <numeric>
 
+#include "base/assert.h"
 #include "base/error.h"
-#include "measure/builtin.h"
+#include "measure/shared_workloads.h"
 #include "measure/workload.h"
 
 namespace pyrdma::measure {
 
 namespace {
 
-struct Entry {
-  const char* name;
-  std::unique_ptr<Workload> (*make)();
-};
+constexpr NamedWorkload kShared[] = {
+    {"control_path", make_control_path,
+     R"(Clients set connections up from scratch, over and over (KRCore, sections 2.3.1 and 5.1).
 
-constexpr Entry kBuiltin[] = {
-    {"control_path", make_control_path},
-    {"idle", make_idle},
-    {"litmus", make_litmus},
-    {"loco_barrier", make_loco_barrier},
-    {"loco_litmus", make_loco_litmus},
-    {"loco_lock", make_loco_lock},
-    {"loco_power", make_loco_power},
-    {"loco_transactions", make_loco_transactions},
-    {"loco_ycsb", make_loco_ycsb},
-    {"memcpy", make_memcpy},
-    {"soak", make_soak},
-    {"verbs_load", make_verbs_load},
+Node 0 serves. A client of another node opens the device, creates protection domain, memory,
+queues and queue pair, exchanges addresses with the server and configures the connection.
+
+Latencies of one connection: ``connect`` in all, and by step ``open``, ``create_pd``,
+``register``, ``create_cq``, ``create_qp``, ``handshake``, ``configure``.)"},
+    {"idle", make_idle, "Threads wait: the run shows what a node costs."},
+    {"litmus", make_litmus,
+     R"(Small concurrent programs over raw fabric operations are held to the memory model.
+
+Metrics of node 0: for each outcome that is allowed or was seen
+``outcome|SHAPE|LEVEL|VALUES``, how often it was seen; ``rounds``; ``forbidden``, outcomes
+seen that no level allows: 0 unless the fabric is broken; ``unseen``, outcomes of late
+memory that were not seen. Each level is weaker than the one before: ``sequential``,
+``asynchronous`` (both of strong memory), ``late``, ``repeated``, ``store buffer``,
+``forbidden``.
+
+A program is a built-in `shape`, or is written in the language of
+`native/measure/litmus/program.h`:
+``Litmus(locations="x@1 f@1", threads="0: put x 1; put f 1 | 1: load r0 f; load r1 x",
+observed="r0 r1")``.)"},
+    {"memcpy", make_memcpy,
+     "One thread of every node copies `size` bytes in local memory: latency ``memcpy``, "
+     "bandwidth."},
+    {"soak", make_soak,
+     R"(Every node exchanges checked data with every other while nodes are killed and restarted.
+
+Metrics: ``rounds`` exchanged, peers ``met`` and ``lost``; ``wrong``, words, counters, messages
+and statuses that cannot be: 0 unless the fabric is broken. Node 0 records, for each end of a
+node that a peer noticed, ``lost/KILLED/PEER`` (node.incarnation): when, in ns of the run.)",
+     /*survives=*/true},
+    {"verbs_load", make_verbs_load,
+     R"(Raw verbs under load, with perftest's axes.
+
+Metrics: ``ops``, ``rate``, ``bandwidth``; receivers add ``received``
+and ``receive_rate``. Latencies: one of the operation's name, and ``post``, where recorded.)"},
 };
 
 constexpr const char* kFactory = "pyrdma_make_workload";
@@ -84,22 +106,31 @@ std::string suggest(std::string_view name, std::span<const std::string> known) {
   return nearest == nullptr ? std::string() : "; did you mean '" + *nearest + "'?";
 }
 
-std::vector<std::string> workload_names() {
+std::span<const NamedWorkload> shared_workloads() { return kShared; }
+
+void Workloads::add(std::span<const NamedWorkload> rows) {
+  rows_.insert(rows_.end(), rows.begin(), rows.end());
+  std::ranges::sort(rows_, {}, &NamedWorkload::name);
+  const auto twice = std::ranges::adjacent_find(rows_, {}, &NamedWorkload::name);
+  PYRDMA_ASSERT(twice == rows_.end());
+}
+
+std::vector<std::string> Workloads::names() const {
   std::vector<std::string> names;
-  for (const Entry& entry : kBuiltin) names.emplace_back(entry.name);
+  for (const NamedWorkload& row : rows_) names.emplace_back(row.name);
   return names;
 }
 
-std::unique_ptr<Workload> make_workload(const std::string& name) {
-  for (const Entry& entry : kBuiltin) {
-    if (name == entry.name) return entry.make();
+std::unique_ptr<Workload> Workloads::make(const std::string& name) const {
+  for (const NamedWorkload& row : rows_) {
+    if (name == row.name) return row.make();
   }
   const std::size_t library = name.rfind(".so:");
   if (library != std::string::npos)
     return load(name.substr(0, library + 3), name.substr(library + 4));
-  const std::vector<std::string> names = workload_names();
+  const std::vector<std::string> known = names();
   throw Error(ErrorCode::kInvalidArgument, "no workload is named '" + name + "'" +
-                                               suggest(name, names) +
+                                               suggest(name, known) +
                                                " (a library's is written path.so:name)");
 }
 

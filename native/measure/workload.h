@@ -1,6 +1,6 @@
-// A workload: what every node of a cluster runs to measure something. It is named, takes
-// parameters, and runs unchanged in all worlds. A user's own one is loaded from a shared library
-// built against these headers.
+// A workload is a named program that every node of a cluster runs to measure something. It takes
+// parameters and runs unchanged in all worlds. A user's workload comes from a shared library that
+// is built against these headers.
 #pragma once
 #include <memory>
 #include <span>
@@ -24,14 +24,39 @@ class Workload {
   virtual void run(Env& env, const Params& params, Recorder& recorder) = 0;
 };
 
-/// Makes a workload by its name. `path.so:name` loads it from the shared library at `path` (which
-/// stays loaded) through `extern "C" pyrdma::measure::Workload* pyrdma_make_workload(const char*
-/// name)`, where nullptr means an unknown name. Throws Error(kInvalidArgument) naming the nearest
-/// known name, or Error(kUnavailable) with the loader's reason.
-std::unique_ptr<Workload> make_workload(const std::string& name);
+/// A row of a table of workloads.
+struct NamedWorkload {
+  std::string_view name;
+  std::unique_ptr<Workload> (*make)();
+  /// Docstring of the Python class that is generated for the workload: what it does in one line,
+  /// then its metrics.
+  std::string_view about;
+  /// True when the workload goes on while nodes are killed on purpose.
+  bool survives = false;
+};
 
-/// Names of the built-in workloads, sorted.
-std::vector<std::string> workload_names();
+/// The workloads that a program knows. A table is filled once and only read afterwards.
+class Workloads {
+ public:
+  /// Adds the rows. Two workloads of one name are a bug.
+  void add(std::span<const NamedWorkload> rows);
+
+  /// Makes a workload by its name. `path.so:name` loads the shared library at `path`, which stays
+  /// loaded, and calls its `extern "C" pyrdma::measure::Workload* pyrdma_make_workload(const char*
+  /// name)`; a null pointer means an unknown name. Throws Error(kInvalidArgument) naming the
+  /// nearest known name, or Error(kUnavailable) with the loader's reason.
+  std::unique_ptr<Workload> make(const std::string& name) const;
+
+  /// All rows, sorted by name.
+  std::span<const NamedWorkload> rows() const { return rows_; }
+  std::vector<std::string> names() const;
+
+ private:
+  std::vector<NamedWorkload> rows_;
+};
+
+/// The workloads that belong to no system.
+std::span<const NamedWorkload> shared_workloads();
 
 /// The known name most like `name`, as "; did you mean 'x'?", or nothing when none is near.
 std::string suggest(std::string_view name, std::span<const std::string> known);

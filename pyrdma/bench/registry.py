@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from . import locks, nics, ours, peers, stores
+from pyrdma import systems
+
+from . import nics, ours, peers
 from .benchmark import Benchmark, Better, PeerRun
 
 __all__ = ["benchmarks"]
@@ -109,9 +111,8 @@ def benchmarks() -> list[Benchmark]:
     return [
         *_simulator(),
         *_shared_memory(),
-        *locks.benchmarks(),
         *nics.benchmarks(),
-        *stores.benchmarks(),
+        *(row for part in systems.parts("benchmarks") for row in part.benchmarks()),
         Benchmark(
             name="python/import",
             unit="s",

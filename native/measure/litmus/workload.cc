@@ -1,10 +1,10 @@
 // litmus: small concurrent programs over raw fabric operations, whose outcomes are compared with
 // those that the memory model allows.
 #include "base/error.h"
-#include "measure/builtin.h"
 #include "measure/litmus/collector.h"
 #include "measure/litmus/shapes.h"
 #include "measure/rally.h"
+#include "measure/shared_workloads.h"
 
 namespace pyrdma::measure {
 
@@ -62,12 +62,14 @@ class Litmus final : public Workload {
   std::span<const ParameterSpec> parameters() const override {
     using Text = std::string;
     static const std::vector<ParameterSpec> specs = {
-        {"shape", Text("all"), "", "which of the built-in tests", 0, 0, shape_names()},
-        {"rounds", Int{1000}, "count", "of each test, at least", 1, 1e12},
+        {"shape", Text("all"), "",
+         "a built-in test by its name; all runs every test and needs 4 nodes", 0, 0, shape_names()},
+        {"rounds", Int{1000}, "count", "rounds of each test, at least", 1, 1e12},
         {"batch", Int{256}, "count", "rounds between two meetings of the nodes", 1, 1 << 14},
-        {"locations", Text(), "", "of a test of one's own: name@node..."},
-        {"threads", Text(), "", "of a test of one's own: node: instruction; ... | ..."},
-        {"observed", Text(), "", "of a test of one's own: registers and locations"},
+        {"locations", Text(), "", "locations of a test of your own: name@node ..."},
+        {"threads", Text(), "", "threads of a test of your own: node: instruction; ... | ..."},
+        {"observed", Text(), "",
+         "registers and locations that make the outcome of a test of your own"},
     };
     return specs;
   }

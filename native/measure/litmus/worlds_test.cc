@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "fabric/contract_worlds_test.h"
 #include "measure/litmus/model.h"
+#include "measure/shared_workloads.h"
 #include "measure/workload.h"
 
 namespace pyrdma::measure::litmus {
@@ -29,11 +30,10 @@ struct Seen {
 
 template <class Cluster>
 Seen run(Cluster& cluster, ParamMap given) {
-  const Params params = Params::resolve(make_workload("litmus")->parameters(), given, "litmus");
+  const Params params = Params::resolve(make_litmus()->parameters(), given, "litmus");
   std::map<NodeId, Recorder> recorders;
   for (NodeId node = 0; node < cluster.nodes(); ++node) recorders[node];
-  cluster.run(
-      [&](Env& env) { make_workload("litmus")->run(env, params, recorders.at(env.node())); });
+  cluster.run([&](Env& env) { make_litmus()->run(env, params, recorders.at(env.node())); });
   Seen result;
   for (const Row& row : recorders.at(0).rows()) {
     result.numbers.push_back(row.value);

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "env/storage.h"
-#include "measure/builtin.h"
+#include "measure/shared_workloads.h"
 #include "measure/soak/link.h"
 
 namespace pyrdma::measure {
@@ -50,7 +50,8 @@ class Soak final : public Workload {
  public:
   std::span<const ParameterSpec> parameters() const override {
     static const std::vector<ParameterSpec> specs = {
-        {"size", Int{4096}, "bytes", "payload of a round; a multiple of 8", 8, 1 << 20},
+        {"size", Int{4096}, "B",
+         "bytes that a round writes, reads back and compares; a multiple of 8", 8, 1 << 20},
         {"interval_ns", Int{100'000}, "ns", "pause between two rounds with one peer", 0, 1e10},
         {"duration_ns", Int{1'000'000}, "ns", "how long, from node 0's start", 0, 1e15},
     };

@@ -1,8 +1,8 @@
 // verbs_load: raw operations of the fabric, along perftest's axes.
 #include <vector>
 
-#include "measure/builtin.h"
 #include "measure/rally.h"
+#include "measure/shared_workloads.h"
 #include "measure/verbs_load/latency_loop.h"
 #include "measure/verbs_load/rate_loop.h"
 #include "measure/verbs_load/receivers.h"

@@ -1,0 +1,74 @@
+// PerNode holds one native object for each node of a cluster that lives in this process. Python
+// sees the objects as one; each call names its node. Channels, endpoints and servers of all systems
+// are bound this way.
+#pragma once
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/session.h"
+
+namespace pyrdma::bindings {
+
+/// Keeps two Python threads from using the objects of one node at once.
+using NodeLocks = std::vector<std::mutex>;
+
+template <class T>
+class PerNode final : public Owned {
+ public:
+  using Make = std::function<std::unique_ptr<T>(Env&)>;
+
+  /// Runs `make` on every node at once and returns when all have returned. The session drops
+  /// objects of a lower `rank` first. Objects that share threads share `locks`; without them the
+  /// object gets its own. Hears Ctrl-C.
+  PerNode(std::shared_ptr<Session> session, const Make& make, int rank,
+          std::shared_ptr<NodeLocks> locks = nullptr)
+      : Owned(std::move(session)), rank_(rank), locks_(std::move(locks)) {
+    const NodeId nodes = this->session().world().nodes();
+    if (!locks_) locks_ = std::make_shared<NodeLocks>(nodes);
+    objects_.resize(nodes);
+    this->session().run_interruptibly(
+        [&](World& world) { world.run([&](Env& env) { objects_[env.node()] = make(env); }); });
+  }
+  ~PerNode() override { leave(); }
+  void drop() override { objects_.clear(); }
+  int rank() const override { return rank_; }
+
+  /// Runs `work(object)` on one node, alone there. Throws Error(kInvalidArgument) for an unknown
+  /// node.
+  template <class Work>
+  auto on(NodeId node, Work&& work) {
+    return session().call([&] {
+      T& object = at(node);
+      const std::lock_guard<std::mutex> lock((*locks_)[node]);
+      return work(object);
+    });
+  }
+  /// Runs `work(object, env)` on every node at once. Hears Ctrl-C.
+  template <class Work>
+  void everywhere(Work&& work) {
+    session().run_interruptibly(
+        [&](World& world) { world.run([&](Env& env) { work(at(env.node()), env); }); });
+  }
+  /// The object of one node; for use inside on() and everywhere().
+  T& at(NodeId node) {
+    session().world();
+    if (node >= objects_.size()) {
+      throw Error(ErrorCode::kInvalidArgument, "node is " + std::to_string(node) +
+                                                   "; the cluster's nodes are 0 to " +
+                                                   std::to_string(locks_->size() - 1));
+    }
+    return *objects_[node];
+  }
+  const std::shared_ptr<NodeLocks>& locks() const { return locks_; }
+
+ private:
+  int rank_;
+  std::shared_ptr<NodeLocks> locks_;
+  std::vector<std::unique_ptr<T>> objects_;  // by node
+};
+
+}  // namespace pyrdma::bindings

@@ -1,0 +1,6 @@
+// The list of the systems. The system NAME lies in the folder systems/NAME and defines
+//   pyrdma::systems::System pyrdma::NAME::system();       in system.cc, and
+//   void pyrdma::NAME::bind(pybind11::module_& module);   in bindings/.
+#pragma once
+
+#define PYRDMA_FOR_EACH_SYSTEM(SYSTEM) SYSTEM(loco)

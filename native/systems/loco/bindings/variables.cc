@@ -1,0 +1,128 @@
+// Barrier, memory and variables.
+#include <algorithm>
+#include <cstring>
+
+#include "systems/loco/atomic_var.h"
+#include "systems/loco/barrier.h"
+#include "systems/loco/bindings/channel.h"
+#include "systems/loco/owned_var.h"
+#include "systems/loco/shared_region.h"
+
+namespace pyrdma::loco::bindings {
+
+namespace {
+
+using Var = OwnedVar<std::int64_t>;
+
+std::vector<Time> barrier_wait(Channels<Barrier>& self) {
+  std::vector<Time> latencies(self.nodes());
+  self.everywhere([&](Barrier& barrier, Caller& me) {
+    Env& env = me.manager().env();
+    const Time begin = env.now();
+    barrier.wait(me);
+    latencies[env.node()] = env.now() - begin;
+  });
+  return latencies;
+}
+
+/// What `post(block)` fetches into the block.
+template <class Post>
+std::uint64_t fetch(AtomicVar& var, Caller& me, Post&& post) {
+  MemRef block = me.block(8);
+  AckKey key = post(block);
+  finish(key, var.host());
+  return *block.as<std::uint64_t>();
+}
+
+void check_span(const SharedRegion& region, std::uint64_t offset, std::uint64_t size, NodeId peer) {
+  const auto& all = region.participants();
+  if (std::find(all.begin(), all.end(), peer) == all.end()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "node " + std::to_string(peer) + " does not take part in '" + region.name() + "'");
+  }
+  if (offset <= region.bytes() && size <= region.bytes() - offset) return;
+  throw Error(ErrorCode::kInvalidArgument, std::to_string(size) + " bytes at offset " +
+                                               std::to_string(offset) +
+                                               " do not fit into region '" + region.name() +
+                                               "' of " + std::to_string(region.bytes()) + " bytes");
+}
+
+void region_write(SharedRegion& region, Caller& me, const std::string& data, NodeId peer,
+                  std::uint64_t offset) {
+  check_span(region, offset, data.size(), peer);
+  const auto size = static_cast<std::uint32_t>(data.size());
+  MemRef block = me.block(size);
+  std::memcpy(block.data(), data.data(), size);
+  AckKey key = region.write(me, peer, offset, block.sge(size));
+  finish(key, peer);
+  me.fence_thread();  // a script that reads next expects to see it
+}
+
+std::vector<std::byte> region_read(SharedRegion& region, Caller& me, std::uint32_t size,
+                                   NodeId peer, std::uint64_t offset) {
+  check_span(region, offset, size, peer);
+  MemRef block = me.block(size);
+  AckKey key = region.read(me, peer, offset, block.sge(size));
+  finish(key, peer);
+  return {block.data(), block.data() + size};
+}
+
+void push(Channels<Var>& self) {
+  self.everywhere([](Var& var, Caller& me) {
+    if (var.owner() != var.self()) return;
+    AckKey key = var.push(me);
+    finish(key, var.owner());
+    me.fence_thread();
+  });
+}
+
+void store(Channels<Var>& self, std::int64_t value) {
+  self.everywhere([&](Var& var, Caller&) {
+    if (var.owner() == var.self()) var.store(value);
+  });
+}
+
+template <class T, class... Arguments>
+std::unique_ptr<T> make(Manager& manager, const std::string& name, Arguments... arguments) {
+  return std::make_unique<T>(manager, name, arguments...);
+}
+
+}  // namespace
+
+void finish(AckKey& key, NodeId peer) {
+  const fabric::Status status = key.wait();
+  if (status == fabric::Status::kSuccess) return;
+  throw Error(ErrorCode::kUnavailable,
+              "a request to node " + std::to_string(peer) + " failed: " + to_string(status), false);
+}
+
+void bind_variables(const py::object& scope) {
+  ChannelClass<Barrier>(scope, "Barrier", &make<Barrier>).of_all("wait", &barrier_wait);
+  ChannelClass<SharedRegion>(scope, "SharedRegion", &make<SharedRegion, std::uint64_t>)
+      .on("write", [](SharedRegion& region, Caller& me, const std::string& data, NodeId peer,
+                      std::uint64_t offset) { region_write(region, me, data, peer, offset); })
+      .on("read", [](SharedRegion& region, Caller& me, std::uint32_t size, NodeId peer,
+                     std::uint64_t offset) { return region_read(region, me, size, peer, offset); });
+  ChannelClass<Var>(scope, "OwnedVar", &make<Var, NodeId>)
+      .of_all("store", &store)
+      .of_all("push", &push)
+      .on("pull", [](Var& var, Caller& me) { return var.pull(me).second; })
+      .on("load", [](Var& var, Caller& me) { return var.load(me); });
+  ChannelClass<AtomicVar>(scope, "AtomicVar", &make<AtomicVar, NodeId>)
+      .on("fetch_add",
+          [](AtomicVar& var, Caller& me, std::uint64_t addend) {
+            return fetch(var, me,
+                         [&](const MemRef& block) { return var.fetch_add(me, addend, block); });
+          })
+      .on("compare_swap",
+          [](AtomicVar& var, Caller& me, std::uint64_t expected, std::uint64_t desired) {
+            return fetch(var, me, [&](const MemRef& block) {
+              return var.compare_swap(me, expected, desired, block);
+            });
+          })
+      .on("load", [](AtomicVar& var, Caller& me) {
+        return fetch(var, me, [&](const MemRef& block) { return var.load(me, block); });
+      });
+}
+
+}  // namespace pyrdma::loco::bindings

@@ -1,0 +1,112 @@
+// The channels of LOCO under drawn faults; and that deliberate bugs are found, by the fault that
+// each of them needs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "fuzz/small_test.h"
+#include "systems/system.h"
+
+namespace pyrdma::fuzz {
+namespace {
+
+constexpr std::uint64_t kLocoSeeds = kSlowed ? 60 : 2000;
+
+const Scenario& scenario() { return scenario_named(systems::scenarios(), "loco"); }
+
+Options drawn(std::uint64_t seed) { return small_options(seed, {2, 60, 120, false}); }
+
+TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
+  std::uint64_t ok = 0, checked = 0, crashed = 0;
+  FaultCounters faults;
+  for (std::uint64_t seed = 1; seed <= kLocoSeeds; ++seed) {
+    const Options options = drawn(seed);
+    const Outcome outcome = run(scenario(), options);
+    EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
+    if (seed % 10 == 0) {
+      EXPECT_EQ(outcome.fingerprint, run(scenario(), options).fingerprint) << "seed " << seed;
+    }
+    ok += outcome.ok;
+    checked += outcome.checked;
+    crashed += outcome.info != 0;
+    for (std::size_t i = 0; i < kFaults; ++i) faults.reached[i] += outcome.faults.reached[i];
+  }
+  EXPECT_GT(ok, kLocoSeeds * 20);
+  EXPECT_GT(checked, kLocoSeeds * 20);
+  EXPECT_GT(crashed, kLocoSeeds / 100) << "seeds in which survivors reported a dead node";
+  for (const Fault fault :
+       {Fault::loss, Fault::ack_loss, Fault::duplicate, Fault::delay, Fault::clog,
+        Fault::late_completion, Fault::cache_miss, Fault::pause, Fault::slow_node,
+        Fault::late_placement, Fault::torn_read, Fault::late_source, Fault::crash}) {
+    EXPECT_GT(faults.reached[static_cast<std::size_t>(fault)], kLocoSeeds / 100)
+        << fault_info(fault).key;
+  }
+}
+
+// The numbers are those of the list of mutations. `needs` is switched off by the ablation: late
+// placement and torn reads by strong memory, a reader that stops by itself.
+struct Bug {
+  const char* scenario;
+  const char* name;
+  Fault needs;
+  NodeId nodes;  // 0: drawn
+  std::uint32_t operations;
+  std::uint64_t seeds;  // within which it is found
+};
+constexpr Bug kBugs[] = {
+    {"loco", "mutant1", Fault::late_placement, 0, 600, 20},
+    {"loco", "mutant2", Fault::late_placement, 0, 600, 20},
+    {"loco", "mutant3", Fault::late_placement, 0, 600, 50},
+    {"loco", "mutant4", Fault::torn_read, 4, 1200, 50},
+    {"loco", "mutant6", Fault::late_placement, 0, 600, 20},
+    {"loco_locks", "mutant6", Fault::late_placement, 2, 2000, 20},  // the words of tickets
+    {"loco_locks", "mutant1", Fault::late_placement, 0, 600, 20},
+    {"loco", "mutant7", Fault::late_placement, 4, 1200, 50},
+    {"loco", "mutant8", Fault::pause, 0, 600, 50},
+};
+
+Options options_of(const Bug& bug, std::uint64_t seed) {
+  Options options = drawn(seed);
+  options.operations = bug.operations;
+  if (bug.nodes != 0) options.nodes = bug.nodes;
+  options.faults = FaultOptions();
+  if (bug.needs == Fault::pause) options.faults.enable(Fault::pause);
+  return options;
+}
+
+class LocoBugs : public testing::TestWithParam<Bug> {};
+
+TEST_P(LocoBugs, AreFoundAndOnlyBecauseOfTheirFault) {
+  const Bug& bug = GetParam();
+  std::uint64_t found = 0;
+  for (std::uint64_t seed = 1; seed <= bug.seeds && found == 0; ++seed) {
+    Options options = options_of(bug, seed);
+    const Outcome control = run(scenario_named(systems::scenarios(), bug.scenario), options);
+    EXPECT_TRUE(control.violations.empty()) << "seed " << seed << "\n" << describe(control);
+    options.mutation = bug.name;
+    if (!run(scenario_named(systems::scenarios(), bug.scenario), options).violations.empty())
+      found = seed;
+  }
+  EXPECT_NE(found, 0U) << bug.name;
+  RecordProperty("seeds_to_kill", static_cast<int>(found));
+  for (std::uint64_t seed = 1; seed <= std::max<std::uint64_t>(found, 20); ++seed) {
+    Options options = options_of(bug, seed);
+    options.mutation = bug.name;
+    if (bug.needs == Fault::pause) {
+      options.faults = FaultOptions();
+    } else {
+      options.memory = fabric::sim::MemoryModel::strong();
+    }
+    const Outcome ablated = run(scenario_named(systems::scenarios(), bug.scenario), options);
+    EXPECT_TRUE(ablated.violations.empty()) << "seed " << seed << "\n" << describe(ablated);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LocoBugs, testing::ValuesIn(kBugs), [](const auto& param) {
+  return std::string(param.param.scenario) + "_" + param.param.name;
+});
+
+}  // namespace
+}  // namespace pyrdma::fuzz

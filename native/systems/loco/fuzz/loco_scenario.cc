@@ -1,0 +1,111 @@
+#include "systems/loco/fuzz/loco_scenario.h"
+
+#include <array>
+
+#include "base/error.h"
+#include "check/history_json.h"
+#include "fuzz/quick_control.h"
+#include "fuzz/simulation.h"
+#include "systems/loco/fuzz/node.h"
+
+namespace pyrdma::fuzz {
+namespace {
+
+namespace sim = fabric::sim;
+using loco::Node;
+using loco::World;
+
+// LOCO assumes a static set of reliable peers on reliable connections, whose writes of one queue
+// pair are placed in order (sections 2.2 and A), so it must survive what such a connection hides.
+// From a crash nobody recovers: the others must report it. All other faults are left out.
+constexpr std::array kFaultsOfLoco{Fault::loss,
+                                   Fault::loss_burst,
+                                   Fault::ack_loss,
+                                   Fault::duplicate,
+                                   Fault::reorder,
+                                   Fault::delay,
+                                   Fault::clog,
+                                   Fault::cache_miss,
+                                   Fault::queue_full,
+                                   Fault::late_completion,
+                                   Fault::rnr,
+                                   Fault::pause,
+                                   Fault::crash,
+                                   Fault::slow_node,
+                                   Fault::torn_crash,
+                                   Fault::buffer_overflow,
+                                   Fault::pause_storm,
+                                   Fault::number_collision,
+                                   Fault::noisy_neighbour};
+
+constexpr std::array<std::string_view, 7> kMutants{"mutant1", "mutant2", "mutant3", "mutant4",
+                                                   "mutant6", "mutant7", "mutant8"};
+
+/// Marks how a node's part has ended; the unwinding of a killed one comes here as well.
+struct Ending {
+  World& world;
+  NodeId node;
+  ~Ending() { (world.ended[node] ? world.ended : world.died)[node] = true; }
+};
+
+void run_node(World& world, Env& env) {
+  if (env.incarnation() != 0) return;  // nobody recovers
+  const Ending ending{world, env.node()};
+  std::unique_ptr<Node> node;
+  try {
+    node = std::make_unique<Node>(world, env);
+    node->run();
+  } catch (const Error& error) {
+    world.failed(env.node(), error.what());
+    ++world.outcome.info;
+  }
+  world.ended[env.node()] = true;
+  // Who leaves early looks dead to the others.
+  while (!world.all_ended()) env.sleep_until(env.now() + 100 * kMicrosecond);
+}
+
+Outcome run_channels(const Options& wanted, bool locks_alone) {
+  Outcome outcome;
+  Options options = wanted;
+  hasten_control_path(options.profile);
+  keep_faults(options.faults, kFaultsOfLoco);
+  draw_end_of_faults(options, kMillisecond, 2 * kMillisecond);
+  World world(options, outcome, locks_alone);
+  if (!options.mutation.empty()) {
+    world.mutant = static_cast<pyrdma::loco::Mutant>(options.mutation.back() - '0');
+  }
+  sim::SimCluster cluster(simulation_of(options, 8 * options.recovery_limit));
+  world.cluster = &cluster;
+  if (options.events) cluster.record_events(&outcome.recorded);
+  try {
+    cluster.run([&](Env& env) { run_node(world, env); });
+  } catch (const Error& error) {
+    world.violation("liveness", std::string(error.what()).substr(0, 200));
+  }
+  world.check();
+  if (options.history) {
+    check::History all = check::History::merge(world.logs);
+    all.header.seed = options.seed;
+    outcome.history = check::to_json(all);
+  }
+  fill_outcome(outcome, cluster);
+  return outcome;
+}
+
+}  // namespace
+
+Scenario loco_scenario() {
+  return {"loco",
+          "LOCO's channels: variables, words, a queue, rings, locks, barriers",
+          [](const Options& options) { return run_channels(options, false); },
+          {kMutants.begin(), kMutants.end()}};
+}
+
+Scenario loco_locks_scenario() {
+  return {"loco_locks",
+          "LOCO's ticket locks, which all clients take again and again",
+          [](const Options& options) { return run_channels(options, true); },
+          {"mutant1", "mutant6"}};
+}
+
+}  // namespace pyrdma::fuzz

@@ -1,0 +1,225 @@
+#include "systems/loco/fuzz/node.h"
+
+#include "base/error.h"
+#include "base/remote_word.h"
+
+namespace pyrdma::fuzz::loco {
+namespace {
+
+using check::EventType;
+using check::Function;
+using check::Value;
+
+pyrdma::loco::ManagerOptions manager_options(const World& world) {
+  pyrdma::loco::ManagerOptions options;
+  options.callers = kCallers + uses_store(world);  // the last is the tracker's
+  options.max_in_flight = 64;
+  options.blocks = 32;
+  options.patience = 100 * kMillisecond;  // a slow node takes long to set itself up
+  options.mutant = world.mutant;
+  return options;
+}
+
+// Locks change nodes often.
+pyrdma::loco::TicketLockOptions lock_options() {
+  pyrdma::loco::TicketLockOptions options;
+  options.max_handovers = 1;
+  return options;
+}
+
+}  // namespace
+
+Wide wide(NodeId writer, std::uint64_t number) {
+  Wide value;
+  value.words[0] = number;
+  for (std::size_t i = 1; i < value.words.size(); ++i) {
+    value.words[i] = number == 0 ? 0 : mix64(number * 64 + writer * 16 + i);
+  }
+  return value;
+}
+
+Node::Node(World& world, Env& env)
+    : world_(world),
+      env_(env),
+      manager_(env, manager_options(world)),
+      words_(manager_, "words", kWords),
+      queue_(manager_, "queue", kQueueCapacity),
+      locks_(manager_, "locks", kLocks, lock_options()),
+      records_(manager_, "records", kLocks * kRecordWords * 8),
+      marks_(manager_, "marks", std::uint64_t{env.nodes()} * kCallers * 8),
+      barrier_(manager_, "barrier") {
+  using pyrdma::loco::OwnedVar;
+  for (NodeId owner = 0; owner < env.nodes(); ++owner) {
+    const std::string number = std::to_string(owner);
+    pushed_.push_back(std::make_unique<OwnedVar<Wide>>(manager_, "pushed" + number, owner));
+    pulled_.push_back(std::make_unique<OwnedVar<Wide>>(manager_, "pulled" + number, owner));
+  }
+  for (std::uint32_t i = 0; i < kRings; ++i) {
+    rings_.push_back(std::make_unique<pyrdma::loco::RingBuffer>(
+        manager_, "ring" + std::to_string(i), i % env.nodes(), 512));
+  }
+  if (uses_store(world)) {
+    pyrdma::loco::KvOptions options;
+    options.keys = 16;
+    options.value_bytes = sizeof(Wide);
+    options.locks = kKeyLocks;
+    options.tracker_bytes = 1024;
+    options.tracker_pause = 5 * kMicrosecond;
+    store_ = std::make_unique<pyrdma::loco::KvStore>(manager_, "store", options);
+  }
+  for (std::uint32_t caller = 0; caller < kCallers; ++caller) {
+    plans_[caller] = draw_plan(world, env.node(), caller);
+    seen_[caller].resize(env.nodes());
+  }
+  manager_.wait_for_ready();
+}
+
+void Node::run() {
+  for (std::uint32_t epoch = 0; epoch < kEpochs; ++epoch) {
+    std::optional<Error> failure;
+    {
+      const auto second = env_.spawn("second", [&] {
+        try {
+          run_epoch(epoch, 1);
+        } catch (const Error& error) {
+          failure = error;
+        }
+      });
+      run_epoch(epoch, 0);
+    }
+    if (failure) throw *failure;
+    meet(epoch + 1);
+  }
+  manager_.leave();
+}
+
+void Node::run_epoch(std::uint32_t epoch, std::uint32_t caller) {
+  Caller& me = manager_.caller(caller);
+  const std::vector<Planned>& plan = plans_[caller];
+  for (std::size_t i = plan.size() * epoch / kEpochs; i < plan.size() * (epoch + 1) / kEpochs;
+       ++i) {
+    if (!world_.keeps(plan[i].id)) continue;
+    if (plan[i].pause_ns != 0) env_.sleep_until(env_.now() + plan[i].pause_ns);
+    act(me, plan[i]);
+    manager_.turn();
+  }
+  // A mark for every node, which the barrier must show them.
+  for (NodeId peer = 0; peer < env_.nodes(); ++peer) {
+    auto block = me.block(8);
+    *block.as<std::uint64_t>() = epoch + 1;
+    auto key = marks_.write(me, peer, 8 * static_cast<std::uint64_t>(process(me)), block.sge(8));
+    key.keep(std::move(block));
+  }
+}
+
+// L5: nobody leaves before all have entered, and what was written before is visible.
+void Node::meet(std::uint64_t epoch) {
+  const auto who = static_cast<std::int32_t>(env_.node());
+  const Value round = Value::pair(static_cast<std::int64_t>(epoch), env_.nodes());
+  check::History& log = world_.log(Log::kBarriers);
+  log.invoke(env_.now(), who, Function::kBarrier, {}, round);
+  barrier_.wait(manager_.caller(0));
+  log.complete(env_.now(), who, EventType::kOk, Function::kBarrier, {}, round);
+  const auto* marks = reinterpret_cast<const std::uint64_t*>(marks_.local());
+  for (std::uint32_t client = 0; client < env_.nodes() * kCallers; ++client) {
+    const std::uint64_t mark = load_acquire(marks + client);
+    if (mark < epoch) {
+      world_.violation("barrier", "node " + std::to_string(env_.node()) + " left barrier " +
+                                      std::to_string(epoch) + " and finds mark " +
+                                      std::to_string(mark) + " of client " +
+                                      std::to_string(client));
+    }
+  }
+}
+
+void Node::act(Caller& me, const Planned& op) {
+  const NodeId self = env_.node(), owner = op.object % env_.nodes();
+  const bool first = me.index() == 0;  // variables and rings have one writer, and one reader here
+  const std::uint32_t ring = op.object % kRings;
+  const bool writes = first && rings_[ring]->writer() == self;
+  switch (op.act) {
+    case Act::kPush:
+      if (!first) return look(me, owner, false);
+      pushed_[self]->store(wide(self, ++world_.pushed[self]));
+      pushed_[self]->push(me);
+      break;
+    case Act::kLook:
+      return look(me, owner, false);
+    case Act::kStore:
+      if (first) return pulled_[self]->store(wide(self, ++world_.pulled[self]));
+      return look(me, owner, true);
+    case Act::kPull:
+      if (!first) look(me, owner, true);
+      return;
+    case Act::kAdd:
+      return add(me, op);
+    case Act::kEnqueue:
+      return enqueue(me, op);
+    case Act::kDequeue:
+      return dequeue(me);
+    case Act::kBroadcast:
+    case Act::kReceive:
+      if (writes) return broadcast(me, ring);
+      if (first) receive(me, ring, op);
+      return;
+    case Act::kLookup:
+      return lookup(me, op);
+    case Act::kChange:
+      return change(me, op);
+    case Act::kCritical:
+    case Act::kCount:
+      return critical(me, op);
+  }
+}
+
+// A copy is a value that its owner has stored, not one before what was seen last.
+void Node::look(Caller& me, NodeId owner, bool pull) {
+  if (pull && owner == env_.node()) return;
+  env_.charge(Cost::kPredicate);
+  env_.now();
+  std::uint64_t& last = seen_[me.index()][owner];
+  std::uint64_t least = pull ? world_.pulled[owner] : last;
+  std::optional<Wide> value;
+  if (pull) {
+    const auto [status, found] = pulled_[owner]->pull(me);
+    require(status, owner, "a pull");
+    value = found;
+  } else {
+    value = pushed_[owner]->try_load();
+  }
+  if (!value) return;
+  const std::uint64_t number = value->words[0];
+  const std::uint64_t most = (pull ? world_.pulled : world_.pushed)[owner];
+  if (number < least || number > most || value->words != wide(owner, number).words) {
+    world_.violation("variable", "client " + std::to_string(process(me)) + " finds number " +
+                                     std::to_string(number) + " of node " + std::to_string(owner) +
+                                     "; possible are " + std::to_string(least) + " to " +
+                                     std::to_string(most) + ", whole");
+  }
+  if (!pull) last = number;
+}
+
+void Node::add(Caller& me, const Planned& op) {
+  check::History& log = world_.log(Log::kWords);
+  const std::uint64_t word = op.object % kWords;
+  const Value key = Value::integer(static_cast<std::int64_t>(word));
+  const std::int64_t addend = 1 + op.draw % 3;
+  log.invoke(env_.now(), process(me), Function::kFetchAdd, key, Value::integer(addend));
+  const std::uint64_t old = words_.fetch_add(me, word, static_cast<std::uint64_t>(addend));
+  log.complete(env_.now(), process(me), EventType::kOk, Function::kFetchAdd, key,
+               Value::integer(static_cast<std::int64_t>(old)));
+  ++world_.outcome.ok;
+}
+
+std::int32_t Node::process(const Caller& me) const {
+  return static_cast<std::int32_t>(env_.node() * kCallers + me.index());
+}
+
+void Node::require(fabric::Status status, NodeId peer, const char* what) {
+  if (status == fabric::Status::kSuccess) return;
+  throw Error(ErrorCode::kUnavailable,
+              std::string(what) + " from node " + std::to_string(peer) + ": " + to_string(status),
+              false);
+}
+
+}  // namespace pyrdma::fuzz::loco

@@ -1,0 +1,69 @@
+// A node of the LOCO scenario: its endpoints of the channels, and what its clients do with them.
+#pragma once
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "systems/loco/atomic_var.h"
+#include "systems/loco/barrier.h"
+#include "systems/loco/fuzz/plan.h"
+#include "systems/loco/fuzz/world.h"
+#include "systems/loco/kvstore/store.h"
+#include "systems/loco/ring_buffer.h"
+#include "systems/loco/shared_queue.h"
+#include "systems/loco/shared_region.h"
+#include "systems/loco/ticket_lock.h"
+
+namespace pyrdma::fuzz::loco {
+
+/// A value of several cache lines: all words follow from the first and the writer.
+struct Wide {
+  std::array<std::uint64_t, 28> words{};
+};
+Wide wide(NodeId writer, std::uint64_t number);
+
+/// Message `number` of a ring: of its own length, every byte its own.
+std::vector<std::byte> message(std::uint32_t ring, std::uint64_t number);
+
+class Node {
+ public:
+  Node(World& world, Env& env);
+  /// Carries out all plans. Throws Error when an operation failed.
+  void run();
+
+ private:
+  using Caller = pyrdma::loco::Caller;
+
+  void run_epoch(std::uint32_t epoch, std::uint32_t caller);
+  void meet(std::uint64_t epoch);
+  void act(Caller& me, const Planned& op);
+  void look(Caller& me, NodeId owner, bool pull);
+  void add(Caller& me, const Planned& op);
+  void enqueue(Caller& me, const Planned& op);
+  void dequeue(Caller& me);
+  void broadcast(Caller& me, std::uint32_t ring);
+  void receive(Caller& me, std::uint32_t ring, const Planned& op);
+  void critical(Caller& me, const Planned& op);
+  void lookup(Caller& me, const Planned& op);
+  void change(Caller& me, const Planned& op);
+  void use_record(Caller& me, std::uint32_t lock, NodeId host);
+  std::int32_t process(const Caller& me) const;
+  void require(fabric::Status status, NodeId peer, const char* what);
+
+  World& world_;
+  Env& env_;
+  pyrdma::loco::Manager manager_;
+  std::vector<std::unique_ptr<pyrdma::loco::OwnedVar<Wide>>> pushed_, pulled_;  // by owner
+  std::vector<std::unique_ptr<pyrdma::loco::RingBuffer>> rings_;
+  pyrdma::loco::AtomicVars words_;
+  pyrdma::loco::SharedQueueOf<std::uint64_t> queue_;
+  pyrdma::loco::TicketLocks locks_;
+  pyrdma::loco::SharedRegion records_, marks_;
+  pyrdma::loco::Barrier barrier_;
+  std::unique_ptr<pyrdma::loco::KvStore> store_;  // of runs that use it
+  std::array<std::vector<Planned>, kCallers> plans_;
+  std::array<std::vector<std::uint64_t>, kCallers> seen_;  // last number looked at, by owner
+};
+
+}  // namespace pyrdma::fuzz::loco

@@ -1,0 +1,67 @@
+#include "systems/loco/fuzz/plan.h"
+
+#include <array>
+
+namespace pyrdma::fuzz::loco {
+namespace {
+
+constexpr std::uint32_t kLongestPause = 4000;  // ns
+
+// Acts that belong together. A third of the runs has one group alone, the others each with
+// probability 1/2.
+constexpr std::array<std::array<Act, 2>, 7> kGroups{{{Act::kPush, Act::kLook},
+                                                     {Act::kStore, Act::kPull},
+                                                     {Act::kAdd, Act::kAdd},
+                                                     {Act::kEnqueue, Act::kDequeue},
+                                                     {Act::kBroadcast, Act::kReceive},
+                                                     {Act::kCritical, Act::kCritical},
+                                                     {Act::kLookup, Act::kChange}}};
+
+std::vector<std::array<Act, 2>> groups_of(const World& world) {
+  if (world.locks_alone) return {{Act::kCritical, Act::kCritical}};
+  Rng rng(world.options.seed, -1, "fuzz loco groups");
+  std::vector<std::array<Act, 2>> drawn;
+  if (rng.below(3) == 0) return {kGroups[rng.below(kGroups.size())]};
+  for (const auto& group : kGroups) {
+    if (rng.below(2) == 0) drawn.push_back(group);
+  }
+  if (drawn.empty()) drawn.push_back(kGroups[rng.below(kGroups.size())]);
+  return drawn;
+}
+
+}  // namespace
+
+bool uses_store(const World& world) {
+  for (const auto& group : groups_of(world)) {
+    if (group[0] == Act::kLookup) return true;
+  }
+  return false;
+}
+
+std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t caller) {
+  const Options& options = world.options;
+  const std::uint32_t clients = options.nodes * kCallers, client = node * kCallers + caller;
+  const auto begin = [&](std::uint64_t i) {
+    return static_cast<std::uint32_t>(options.operations * i / clients);
+  };
+  const auto groups = groups_of(world);
+  // Few objects, so that clients meet at them, or all.
+  constexpr std::array<std::uint64_t, 3> kObjects{1, 3, 1U << 16};
+  const std::uint64_t objects =
+      kObjects[Rng(options.seed, -1, "fuzz loco objects").below(kObjects.size())];
+  Rng rng(options.seed, client, "fuzz loco operations");
+  std::vector<Planned> plan;
+  for (std::uint32_t id = begin(client); id < begin(client + 1); ++id) {
+    Planned op;
+    op.id = id;
+    // Mostly at once, so that operations meet.
+    op.pause_ns = rng.below(3) == 0 ? static_cast<std::uint32_t>(rng.below(kLongestPause)) : 0;
+    op.act = groups[rng.below(groups.size())][rng.below(2)];
+    op.object = static_cast<std::uint32_t>(rng.below(objects));
+    op.draw = static_cast<std::uint32_t>(rng.below(1U << 31));
+    plan.push_back(op);
+  }
+  return plan;
+}
+
+}  // namespace pyrdma::fuzz::loco

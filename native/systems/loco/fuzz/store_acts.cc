@@ -1,0 +1,53 @@
+// What clients do with the key-value store: L1, and L2 since values are wide.
+#include "systems/loco/fuzz/node.h"
+
+namespace pyrdma::fuzz::loco {
+
+using check::EventType;
+using check::Function;
+using check::Value;
+using KvOutcome = pyrdma::loco::Outcome;
+
+void Node::lookup(Caller& me, const Planned& op) {
+  check::History& log = world_.log(Log::kStore);
+  const std::uint64_t number = op.object % kKeys;
+  const Value key = Value::integer(static_cast<std::int64_t>(number));
+  log.invoke(env_.now(), process(me), Function::kGet, key, {});
+  Wide found;
+  const KvOutcome outcome =
+      store_->lookup(me, number, std::as_writable_bytes(std::span(&found, 1)));
+  const bool there = outcome == KvOutcome::kOk;
+  log.complete(env_.now(), process(me), EventType::kOk, Function::kGet, key,
+               there ? Value::integer(static_cast<std::int64_t>(found.words[0])) : Value::none());
+  ++world_.outcome.ok;
+  if (there && found.words != wide(0, found.words[0]).words) {
+    world_.violation("torn", "client " + std::to_string(process(me)) + " finds a value of key " +
+                                 std::to_string(number) + " that nobody wrote, beginning with " +
+                                 std::to_string(found.words[0]));
+  }
+}
+
+void Node::change(Caller& me, const Planned& op) {
+  check::History& log = world_.log(Log::kStore);
+  const std::uint64_t number = op.object % kKeys;
+  const Value key = Value::integer(static_cast<std::int64_t>(number));
+  const Wide value = wide(0, 1 + std::uint64_t{op.id});
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  constexpr std::array kFunctions{Function::kPut,    Function::kPut,   Function::kPut,
+                                  Function::kPut,    Function::kPut,   Function::kInsert,
+                                  Function::kInsert, Function::kDelete};
+  const Function f = kFunctions[op.draw % kFunctions.size()];
+  log.invoke(env_.now(), process(me), f, key,
+             f == Function::kDelete ? Value::none() : Value::integer(1 + std::int64_t{op.id}));
+  const KvOutcome outcome = f == Function::kPut      ? store_->update(me, number, bytes)
+                            : f == Function::kInsert ? store_->insert(me, number, bytes)
+                                                     : store_->remove(me, number);
+  const bool done = outcome == KvOutcome::kOk;
+  // An update of a key that is missing did not happen; nor did an insertion without room.
+  const bool failed = outcome == KvOutcome::kFull || (f == Function::kPut && !done);
+  log.complete(env_.now(), process(me), failed ? EventType::kFail : EventType::kOk, f, key,
+               failed || f == Function::kPut ? Value::none() : Value::boolean(done));
+  ++(failed ? world_.outcome.fail : world_.outcome.ok);
+}
+
+}  // namespace pyrdma::fuzz::loco

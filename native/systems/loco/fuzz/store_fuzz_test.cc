@@ -1,0 +1,51 @@
+// Stores under drawn faults are linearizable; without the fence of an update they are not, because
+// of late placement (LOCO, section 7.2).
+#include <gtest/gtest.h>
+
+#include "fuzz/small_test.h"
+#include "systems/system.h"
+
+namespace pyrdma::fuzz {
+namespace {
+
+constexpr std::uint64_t kStoreSeeds = kSlowed ? 40 : 400;
+
+class StoreFuzz : public testing::TestWithParam<const char*> {
+ protected:
+  const Scenario& scenario() const { return scenario_named(systems::scenarios(), GetParam()); }
+  static Options drawn(std::uint64_t seed) { return small_options(seed, {3, 600, 600, false}); }
+};
+
+TEST_P(StoreFuzz, HistoriesAreLinearizable) {
+  std::uint64_t checked = 0;
+  for (std::uint64_t seed = 1; seed <= kStoreSeeds; ++seed) {
+    const Outcome outcome = run(scenario(), drawn(seed));
+    EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
+    checked += outcome.checked;
+  }
+  EXPECT_GT(checked, kStoreSeeds * 500);
+}
+
+TEST_P(StoreFuzz, AnUpdateWithoutItsFenceIsFoundInWeakMemoryAlone) {
+  constexpr std::uint64_t kSeeds = 60;
+  std::uint64_t found = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    Options unfenced = drawn(seed);
+    unfenced.faults = FaultOptions();
+    unfenced.mutation = "unfenced";
+    const Outcome weak = run(scenario(), unfenced);
+    found += !weak.violations.empty();
+    for (const Violation& violation : weak.violations) EXPECT_EQ(violation.kind, "kv");
+    unfenced.memory = fabric::sim::MemoryModel::strong();
+    const Outcome strong = run(scenario(), unfenced);
+    EXPECT_TRUE(strong.violations.empty()) << "seed " << seed << "\n" << describe(strong);
+  }
+  EXPECT_GT(found, 1U);
+  RecordProperty("seeds_found", static_cast<int>(found));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StoreFuzz, testing::Values("loco_store", "sherman"),
+                         [](const auto& param) { return std::string(param.param); });
+
+}  // namespace
+}  // namespace pyrdma::fuzz

@@ -1,0 +1,291 @@
+// loco_transactions: transfers between two accounts under the locks of both (LOCO, section 7.1 and
+// figure 4, right).
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/remote_word.h"
+#include "systems/loco/barrier.h"
+#include "systems/loco/baselines/mpi_windows.h"
+#include "systems/loco/ticket_lock.h"
+#include "systems/loco/workloads/options.h"
+#include "systems/loco/workloads/workloads.h"
+
+namespace pyrdma::measure {
+
+namespace {
+
+using Int = std::int64_t;
+using loco::AckKey;
+using loco::Caller;
+using loco::MemRef;
+
+void check(fabric::Status status) {
+  if (status == fabric::Status::kSuccess) return;
+  throw Error(ErrorCode::kUnavailable,
+              std::string("an account cannot be reached (") + to_string(status) + ")", false);
+}
+
+/// What one thread uses again and again.
+struct Desk {
+  Caller& me;
+  std::array<MemRef, 2> balances;
+  std::array<AckKey, 2> last;  // writes of the balances
+};
+
+class Bank {
+ public:
+  virtual ~Bank() = default;
+  virtual void open(Caller&) {}
+  /// Moves `amount` from the first account to the second.
+  virtual void transfer(Desk& desk, std::array<std::uint64_t, 2> accounts,
+                        std::uint64_t amount) = 0;
+  /// Of the accounts on this node, modulo 2^64.
+  virtual std::uint64_t sum() const = 0;
+  virtual std::uint64_t locks() const = 0;
+
+ protected:
+  static void move(Desk& desk, std::uint64_t amount) {
+    *desk.balances[0].as<std::uint64_t>() -= amount;
+    *desk.balances[1].as<std::uint64_t>() += amount;
+  }
+};
+
+/// Accounts are words striped over the nodes. As many locks are striped the same way, so an account
+/// and its lock have one host: the pair fence suffices, and one doorbell for both.
+class LocoBank final : public Bank {
+ public:
+  LocoBank(loco::Manager& manager, std::uint64_t accounts, std::uint64_t locks, bool by_cpu)
+      : locks_(manager, "locks", locks),
+        accounts_(manager, "accounts", accounts),
+        by_cpu_(by_cpu) {}
+
+  void transfer(Desk& desk, std::array<std::uint64_t, 2> at, std::uint64_t amount) override {
+    const std::array<std::uint64_t, 2> lock = {at[0] % locks_.count(), at[1] % locks_.count()};
+    const bool one = lock[0] == lock[1];
+    const std::array<Account, 2> accounts = {account(desk, at[0], 0), account(desk, at[1], 1)};
+    for (const Account& account : accounts) {
+      if (account.own != nullptr) __builtin_prefetch(account.own, 1);
+    }
+    locks_.acquire(desk.me, std::min(lock[0], lock[1]));
+    if (!one) locks_.acquire(desk.me, std::max(lock[0], lock[1]));
+    for (AckKey& key : desk.last) check(key.wait());
+    read(desk, accounts);
+    move(desk, amount);
+    loco::Requests writes;  // that the next release takes along
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (accounts[i].own != nullptr) {
+        store_release(accounts[i].own, *desk.balances[i].as<std::uint64_t>());
+      } else {
+        writes.add(fabric::Opcode::kWrite, accounts_.at(accounts[i].host), accounts[i].offset,
+                   accounts[i].balance);
+      }
+      if (one && i == 0) continue;
+      desk.last[i] = locks_.release(desk.me, lock[i], loco::Fence::kPair, writes);
+      writes.clear();
+    }
+  }
+  std::uint64_t sum() const override {
+    std::uint64_t sum = 0;
+    const std::uint64_t nodes = accounts_.participants().size();
+    for (std::uint64_t a = accounts_.self(); a < accounts_.count(); a += nodes) {
+      sum += *accounts_.local(a);
+    }
+    return sum;
+  }
+  std::uint64_t locks() const override { return locks_.count(); }
+
+ private:
+  struct Account {
+    NodeId host;
+    std::uint64_t offset;
+    std::uint64_t* own;  // where this node's CPU works on it
+    fabric::Sge balance;
+  };
+  Account account(Desk& desk, std::uint64_t index, std::size_t i) {
+    const NodeId host = accounts_.host_of(index);
+    const std::uint64_t offset = accounts_.offset_of(index);
+    return {host, offset, by_cpu_ ? accounts_.local(host, offset) : nullptr,
+            desk.balances[i].sge(8)};
+  }
+  /// Into the balances; one doorbell when both accounts are at one host.
+  void read(Desk& desk, const std::array<Account, 2>& accounts) {
+    loco::Requests reads;
+    AckKey key;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Account& account = accounts[i];
+      if (account.own != nullptr) {
+        *desk.balances[i].as<std::uint64_t>() = load_acquire(account.own);
+        continue;
+      }
+      reads.add(fabric::Opcode::kRead, accounts_.at(account.host), account.offset, account.balance);
+      if (i == 0 && accounts[1].own == nullptr && accounts[1].host == account.host) continue;
+      desk.me.post(account.host, reads.span(), key);
+      reads.clear();
+    }
+    check(key.wait());
+  }
+
+  loco::TicketLocks locks_;
+  loco::AtomicVars accounts_;
+  bool by_cpu_;
+};
+
+/// Accounts are spread over windows, then over ranks; each rank's part of a window has one lock.
+class MpiBank final : public Bank {
+ public:
+  MpiBank(loco::Manager& manager, const loco::MpiWindowsOptions& options)
+      : windows_(manager, "mpi", options), options_(options) {}
+
+  void open(Caller& me) override { windows_.open(me); }
+  void transfer(Desk& desk, std::array<std::uint64_t, 2> at, std::uint64_t amount) override {
+    const std::array<Place, 2> place = {place_of(at[0]), place_of(at[1])};
+    const bool one = place[0].lock() == place[1].lock();
+    const std::size_t first = place[1].lock() < place[0].lock() ? 1 : 0;
+    windows_.lock(desk.me, place[first].window, place[first].rank);
+    if (!one) windows_.lock(desk.me, place[1 - first].window, place[1 - first].rank);
+    AckKey read;
+    for (std::size_t i = 0; i < 2; ++i) {
+      read.unite(
+          windows_.get(desk.me, place[i].window, place[i].rank, place[i].offset, desk.balances[i]));
+    }
+    check(read.wait());
+    move(desk, amount);
+    std::array<AckKey, 2> written;
+    for (std::size_t i = 0; i < 2; ++i) {
+      written[i] =
+          windows_.put(desk.me, place[i].window, place[i].rank, place[i].offset, desk.balances[i]);
+    }
+    if (one) {
+      written[0].unite(std::move(written[1]));
+      windows_.unlock(desk.me, place[0].window, place[0].rank, std::move(written[0]));
+      return;
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      windows_.unlock(desk.me, place[i].window, place[i].rank, std::move(written[i]));
+    }
+  }
+  std::uint64_t sum() const override {
+    std::uint64_t sum = 0;
+    for (std::uint32_t window = 0; window < options_.windows; ++window) {
+      for (std::uint32_t caller = 0; caller < options_.ranks; ++caller) {
+        const auto* words = reinterpret_cast<const std::uint64_t*>(windows_.local(window, caller));
+        for (std::uint64_t i = 0; i < options_.bytes / 8; ++i) sum += words[i];
+      }
+    }
+    return sum;
+  }
+  std::uint64_t locks() const override {
+    return std::uint64_t{windows_.windows()} * windows_.ranks();
+  }
+
+ private:
+  struct Place {
+    std::uint32_t window, rank;
+    std::uint64_t offset;
+    std::pair<std::uint32_t, std::uint32_t> lock() const { return {window, rank}; }
+  };
+  Place place_of(std::uint64_t account) const {
+    const std::uint64_t part = account / windows_.windows();
+    return {static_cast<std::uint32_t>(account % windows_.windows()),
+            static_cast<std::uint32_t>(part % windows_.ranks()), part / windows_.ranks() * 8};
+  }
+  loco::MpiWindows windows_;
+  loco::MpiWindowsOptions options_;
+};
+
+class LocoTransactions final : public Workload {
+ public:
+  std::span<const ParameterSpec> parameters() const override {
+    static const std::vector<ParameterSpec> specs = with_loco_parameters({
+        {"system",
+         std::string("loco"),
+         "",
+         "LOCO's ticket locks and atomic_vars, or a model of MPI's windows",
+         0,
+         0,
+         {"loco", "mpi_windows"}},
+        {"accounts", Int{1'000'000}, "count", "accounts of all nodes together, 8 bytes each", 2,
+         1e11},
+        {"locks_per_thread", Int{341}, "count",
+         "locks for each thread; mpi_windows: windows, of which every rank has one lock", 1,
+         1 << 20},
+        {"merged", Int{0}, "bool",
+         "windows share one registration, which tells what one of its own costs; mpi_windows only",
+         0, 1},
+        own_memory_parameter(),
+    });
+    return specs;
+  }
+
+  void run(Env& env, const Params& params, Recorder& recorder) override {
+    const std::uint32_t threads = params.count("threads");
+    const auto accounts = static_cast<std::uint64_t>(params.integer("accounts"));
+    loco::Manager manager(env, loco_options(params));
+    const std::unique_ptr<Bank> bank = make(manager, params);
+    loco::AtomicVars sum(manager, "sum", 1);
+    loco::Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    bank->open(manager.caller(0));
+    barrier.wait(manager.caller(0));
+    recorder.prepare_threads(threads);
+    const Interval common(env.now(), params);
+    const auto body = [&](std::uint32_t i) {
+      Caller& me = manager.caller(i);
+      Histogram& latency = recorder.thread(i).histogram("transaction");
+      Rng rng = env.rng("loco_transactions/" + std::to_string(i));
+      Desk desk{me, {me.block(8), me.block(8)}, {}};
+      Interval interval = common;
+      for (Time begin = env.now(); !interval.over(begin);) {
+        const std::uint64_t from = rng.below(accounts);
+        const std::uint64_t to = (from + 1 + rng.below(accounts - 1)) % accounts;
+        bank->transfer(desk, {from, to}, rng.below(1000));
+        const Time end = env.now();
+        if (interval.count(end)) latency.record(end - begin);
+        begin = end;
+      }
+      for (AckKey& key : desk.last) check(key.wait());
+      interval.add_rates(recorder.thread(i));
+    };
+    on_threads(env, threads, body);
+    barrier.wait(manager.caller(0));
+    sum.fetch_add(manager.caller(0), 0, bank->sum());
+    barrier.wait(manager.caller(0));
+    if (env.node() == 0) {
+      recorder.add("locks_per_thread", "count",
+                   static_cast<double>(bank->locks()) /
+                       static_cast<double>(std::uint64_t{threads} * env.nodes()));
+      const std::uint64_t all = sum.load(manager.caller(0), 0);
+      if (all != 0) {
+        throw Error(ErrorCode::kInternal, "the sum of all accounts went from 0 to " +
+                                              std::to_string(static_cast<Int>(all)) +
+                                              ": a transfer was lost, the locks did not exclude");
+      }
+    }
+    barrier.wait(manager.caller(0));
+    manager.leave();
+  }
+
+ private:
+  static std::unique_ptr<Bank> make(loco::Manager& manager, const Params& params) {
+    const std::uint32_t threads = params.count("threads");
+    const auto accounts = static_cast<std::uint64_t>(params.integer("accounts"));
+    const std::uint32_t locks = params.count("locks_per_thread");
+    const std::uint64_t all = std::uint64_t{locks} * threads * manager.nodes();
+    if (params.text("system") == "loco") {
+      return std::make_unique<LocoBank>(manager, accounts, all, by_cpu(params));
+    }
+    loco::MpiWindowsOptions options;
+    options.windows = locks;
+    options.ranks = threads;
+    options.bytes = (accounts + all - 1) / all * 8;
+    options.merged = params.flag("merged");
+    return std::make_unique<MpiBank>(manager, options);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Workload> make_loco_transactions() { return std::make_unique<LocoTransactions>(); }
+
+}  // namespace pyrdma::measure

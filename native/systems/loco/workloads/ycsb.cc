@@ -1,0 +1,268 @@
+// loco_ycsb: lookups and changes of keys drawn uniformly or by Zipf's law, with a window of
+// operations in flight per thread (LOCO, section 7.2 and figure 5).
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "measure/zipf.h"
+#include "systems/loco/barrier.h"
+#include "systems/loco/baselines/sherman.h"
+#include "systems/loco/kvstore/store.h"
+#include "systems/loco/workloads/options.h"
+#include "systems/loco/workloads/workloads.h"
+
+namespace pyrdma::measure {
+
+namespace {
+
+using Int = std::int64_t;
+using loco::Caller;
+using loco::Key;
+using loco::Outcome;
+
+enum class StoreSystem : std::uint8_t { kLoco, kSherman };
+enum class Kind : std::uint8_t { kLookup, kUpdate, kInsert, kRemove };
+constexpr const char* kNames[] = {"lookup", "update", "insert", "remove"};
+
+struct Mix {
+  double reads, inserts, removes;
+  Kind draw(Rng& rng) const {
+    const double at = rng.uniform();
+    if (at < reads) return Kind::kLookup;
+    if (at < reads + inserts) return Kind::kInsert;
+    return at < reads + inserts + removes ? Kind::kRemove : Kind::kUpdate;
+  }
+};
+
+/// Ranks of popularity, and the keys that have them: scattered, as by YCSB's hash.
+class Keys {
+ public:
+  Keys(std::uint64_t count, double theta) : count_(count), theta_(theta), zipf_(count, theta) {}
+  Key draw(Rng& rng) const {
+    if (theta_ == 0) return rng.below(count_);
+    return static_cast<Key>(static_cast<unsigned __int128>(mix64(zipf_(rng))) * count_ >> 64);
+  }
+
+ private:
+  std::uint64_t count_;
+  double theta_;
+  Zipf zipf_;
+};
+
+struct LocoSlot {
+  LocoSlot(loco::KvStore& store, Caller& me)
+      : store(store), operation(store, me), value(store.options().value_bytes) {}
+  void begin(Kind kind, Key key, std::uint64_t word) {
+    std::memcpy(value.data(), &word, std::min(value.size(), sizeof word));
+    if (kind == Kind::kLookup) operation.lookup(key);
+    if (kind == Kind::kUpdate) operation.update(key, value);
+    if (kind == Kind::kInsert) operation.insert(key, value);
+    if (kind == Kind::kRemove) operation.remove(key);
+  }
+  bool poll(Time now) { return operation.poll(now); }
+  void prefetch(Key key) const { store.prefetch(key); }
+  loco::KvStore& store;
+  loco::KvOperation operation;
+  std::vector<std::byte> value;
+};
+
+struct ShermanSlot {
+  ShermanSlot(loco::Sherman& tree, Caller& me) : operation(tree, me) {}
+  void begin(Kind kind, Key key, std::uint64_t word) {
+    if (kind == Kind::kLookup) operation.lookup(key);
+    if (kind == Kind::kUpdate) operation.update(key, word);
+  }
+  bool poll(Time) { return operation.poll(); }
+  void prefetch(Key) const {}
+  loco::ShermanOperation operation;
+};
+
+/// What one thread does: `window` operations at a time, each begun and ended by itself.
+template <class Slot>
+class Client {
+ public:
+  template <class Store>
+  Client(Store& store, Caller& me, ThreadRecorder& recorder, std::uint32_t window, const Mix& mix,
+         const Keys& keys, Rng rng)
+      : env_(me.manager().env()), mix_(mix), keys_(keys), rng_(rng) {
+    for (std::uint32_t i = 0; i < window; ++i) turns_.push_back({Slot(store, me)});
+    for (std::size_t i = 0; i < 4; ++i) latency_[i] = &recorder.histogram(kNames[i]);
+    next_ = keys_.draw(rng_);
+  }
+
+  void run(Caller& me, Interval& interval) {
+    for (Turn& turn : turns_) begin(turn, env_.now());
+    busy_ = turns_.size();
+    while (busy_ != 0) {
+      // Entered anew when some have ended, since that may let others of the node go on.
+      if (!turn_all(interval)) wait(me, interval);
+    }
+    if (lost_ != 0) {
+      throw Error(ErrorCode::kInternal,
+                  std::to_string(lost_) + " lookups or updates missed keys that are there");
+    }
+  }
+
+ private:
+  struct Turn {
+    Slot slot;
+    Kind kind = Kind::kLookup;
+    Time began = 0;
+    bool idle = false;
+  };
+  static constexpr std::uint64_t kPerPredicate = 8;  // operations of which one test is one line
+  static constexpr std::size_t kMany = 8;            // that wait read the clock once for all
+
+  void begin(Turn& turn, Time now) {
+    turn.kind = mix_.draw(rng_);
+    turn.began = now;
+    const Key key = next_;
+    next_ = keys_.draw(rng_);  // drawn early, to have its entry in the cache by then
+    turn.slot.prefetch(next_);
+    turn.slot.begin(turn.kind, key, ++count_);
+  }
+
+  bool turn_all(Interval& interval) {
+    bool any = false;
+    env_.charge(Cost::kPredicate, 1 + turns_.size() / kPerPredicate);
+    Time now = turns_.size() > kMany ? env_.now() : 0;
+    for (Turn& turn : turns_) {
+      if (turn.idle || !turn.slot.poll(now)) continue;
+      any = true;
+      now = env_.now();
+      const Outcome outcome = turn.slot.operation.outcome();
+      lost_ += outcome == Outcome::kMissing && turn.kind <= Kind::kUpdate && mix_.removes == 0;
+      if (interval.count(now)) {
+        latency_[static_cast<std::size_t>(turn.kind)]->record(now - turn.began);
+      }
+      if (interval.over(now)) {
+        turn.idle = true;
+        --busy_;
+        continue;
+      }
+      begin(turn, now);
+    }
+    return any;
+  }
+
+  void wait(Caller& me, Interval& interval) {
+    me.wait_until([&] { return turn_all(interval); }, "an operation on the store");
+  }
+
+  Env& env_;
+  const Mix& mix_;
+  const Keys& keys_;
+  Rng rng_;
+  std::vector<Turn> turns_;
+  Histogram* latency_[4];
+  Key next_ = 0;
+  std::size_t busy_ = 0;
+  std::uint64_t count_ = 0, lost_ = 0;
+};
+
+class LocoYcsb final : public Workload {
+ public:
+  std::span<const ParameterSpec> parameters() const override {
+    static const std::vector<ParameterSpec> specs = with_loco_parameters({
+        {"system",
+         std::string("loco"),
+         "",
+         "LOCO's store, or the model of Sherman",
+         0,
+         0,
+         {"loco", "sherman"}},
+        {"reads", 1.0, "", "fraction of lookups; what the fractions leave of 1 are updates", 0, 1},
+        {"inserts", 0.0, "", "fraction of insertions; loco only", 0, 1},
+        {"removes", 0.0, "", "fraction of removals; loco only", 0, 1},
+        {"theta", 0.0, "", "exponent of Zipf's law, 0.99 in the paper; 0: uniform keys", 0, 10},
+        {"window", Int{3}, "count", "operations in flight per thread", 1, 1 << 16},
+        {"keys", Int{100'000}, "count", "keys of all nodes together", 1, 1e12},
+        {"fill", 0.8, "",
+         "fraction of the keys that are there at first; operations draw from these", 0.01, 1},
+        {"value_bytes", Int{8}, "B", "size of a value; loco only", 8, 1 << 20},
+        {"locks", Int{4096}, "count", "ticket locks of the store; sherman: locks of each node", 1,
+         1 << 24},
+        {"fence", Int{1}, "bool",
+         "updates are placed, not only completed, before their lock is released", 0, 1},
+        {"stored_index", Int{1}, "bool",
+         "the index's table holds the first keys too, as in the paper; otherwise the index "
+         "computes "
+         "their places, which saves each simulated node a table",
+         0, 1},
+        {"tracker_pause_ns", Int{100'000}, "ns", "longest pause of an idle tracker thread", 1000,
+         1e9},
+    });
+    return specs;
+  }
+
+  void run(Env& env, const Params& params, Recorder& recorder) override {
+    const Mix mix{params.real("reads"), params.real("inserts"), params.real("removes")};
+    if (mix.reads + mix.inserts + mix.removes > 1 + 1e-9) {
+      throw_parameter(params, "reads", "and inserts and removes are more than 1 together");
+    }
+    const bool sherman = params.choice<StoreSystem>("system") == StoreSystem::kSherman;
+    if (sherman && mix.inserts + mix.removes > 0) {
+      throw_parameter(params, "inserts", "or removes is not 0, which the model of sherman lacks");
+    }
+    const auto loaded = static_cast<std::uint64_t>(params.real("fill") *
+                                                   static_cast<double>(params.integer("keys")));
+    const Keys keys(std::max<std::uint64_t>(1, loaded), params.real("theta"));
+    loco::ManagerOptions options = loco_options(params);
+    ++options.callers;  // of the store's tracker
+    options.block_bytes = sherman ? loco::Sherman::kLeafBytes
+                                  : std::max<std::uint32_t>(64, params.count("value_bytes") + 24);
+    options.blocks = std::min<std::uint32_t>(4096, 64 + 2 * params.count("window"));
+    loco::Manager manager(env, options);
+    loco::Barrier barrier(manager, "bar");
+    if (sherman) {
+      loco::ShermanOptions tree;
+      tree.keys = std::max<std::uint64_t>(1, loaded);
+      tree.locks = params.count("locks");
+      tree.fence = params.flag("fence");
+      loco::Sherman store(manager, "tree", tree);
+      manager.wait_for_ready();
+      store.load();
+      measure<ShermanSlot>(env, params, recorder, manager, barrier, store, mix, keys);
+    } else {
+      loco::KvOptions kv;
+      kv.keys = static_cast<std::uint64_t>(params.integer("keys"));
+      kv.value_bytes = params.count("value_bytes");
+      kv.locks = params.count("locks");
+      kv.fence = params.flag("fence");
+      kv.tracker_pause = params.integer("tracker_pause_ns");
+      loco::KvStore store(manager, "kv", kv);
+      manager.wait_for_ready();
+      store.load(loaded, params.flag("stored_index"));
+      recorder.add("index", "B", static_cast<double>(store.index_bytes()));
+      measure<LocoSlot>(env, params, recorder, manager, barrier, store, mix, keys);
+    }
+  }
+
+ private:
+  template <class Slot, class Store>
+  static void measure(Env& env, const Params& params, Recorder& recorder, loco::Manager& manager,
+                      loco::Barrier& barrier, Store& store, const Mix& mix, const Keys& keys) {
+    const std::uint32_t threads = params.count("threads");
+    recorder.prepare_threads(threads);
+    barrier.wait(manager.caller(0));
+    const Interval shared(env.now(), params);
+    on_threads(env, threads, [&](std::uint32_t i) {
+      Caller& me = manager.caller(i);
+      ThreadRecorder& rows = recorder.thread(i);
+      Client<Slot> client(store, me, rows, params.count("window"), mix, keys,
+                          env.rng("ycsb/" + std::to_string(i)));
+      Interval interval = shared;
+      client.run(me, interval);
+      interval.add_rates(rows);
+    });
+    barrier.wait(manager.caller(0));
+    manager.leave();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Workload> make_loco_ycsb() { return std::make_unique<LocoYcsb>(); }
+
+}  // namespace pyrdma::measure

@@ -1,0 +1,31 @@
+// The Python module: what serves all systems, then a submodule for each system.
+#include "bindings/bind.h"
+#include "systems/list.h"
+#include "systems/system.h"
+
+#define PYRDMA_DECLARE(NAME)            \
+  namespace pyrdma::NAME {              \
+  void bind(pybind11::module_& module); \
+  }
+PYRDMA_FOR_EACH_SYSTEM(PYRDMA_DECLARE)
+#undef PYRDMA_DECLARE
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "The native part of pyrdma: fabrics, low-level verbs, workloads, systems.";
+  module.attr("__version__") = PYRDMA_VERSION;
+  pyrdma::bindings::bind_errors(module);
+  pyrdma::bindings::bind_fabric(module);
+  pyrdma::bindings::bind_sim(module);
+  pyrdma::bindings::bind_shm(module);
+  pyrdma::bindings::bind_verbs(module);
+  pyrdma::bindings::bind_measure(module, pyrdma::systems::workloads());
+  pyrdma::bindings::bind_check(module);
+  pyrdma::bindings::bind_fuzz(module, pyrdma::systems::scenarios());
+#define PYRDMA_BIND(NAME)                                      \
+  {                                                            \
+    pybind11::module_ submodule = module.def_submodule(#NAME); \
+    pyrdma::NAME::bind(submodule);                             \
+  }
+  PYRDMA_FOR_EACH_SYSTEM(PYRDMA_BIND)
+#undef PYRDMA_BIND
+}

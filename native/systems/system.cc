@@ -1,0 +1,41 @@
+#include "systems/system.h"
+
+#include "systems/list.h"
+
+#define PYRDMA_DECLARE(NAME) \
+  namespace pyrdma::NAME {   \
+  systems::System system();  \
+  }
+PYRDMA_FOR_EACH_SYSTEM(PYRDMA_DECLARE)
+#undef PYRDMA_DECLARE
+
+namespace pyrdma::systems {
+
+const std::vector<System>& all() {
+#define PYRDMA_CALL(NAME) NAME::system(),
+  static const std::vector<System> systems{PYRDMA_FOR_EACH_SYSTEM(PYRDMA_CALL)};
+#undef PYRDMA_CALL
+  return systems;
+}
+
+const measure::Workloads& workloads() {
+  static const measure::Workloads table = [] {
+    measure::Workloads filled;
+    filled.add(measure::shared_workloads());
+    for (const System& system : all()) filled.add(system.workloads);
+    return filled;
+  }();
+  return table;
+}
+
+const std::vector<fuzz::Scenario>& scenarios() {
+  static const std::vector<fuzz::Scenario> table = [] {
+    std::vector<fuzz::Scenario> filled = fuzz::shared_scenarios();
+    for (const System& system : all())
+      filled.insert(filled.end(), system.scenarios.begin(), system.scenarios.end());
+    return filled;
+  }();
+  return table;
+}
+
+}  // namespace pyrdma::systems

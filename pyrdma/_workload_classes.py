@@ -1,0 +1,246 @@
+"""Workload classes, written by ``python -m tests.generated.workload_classes``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ._workload import Workload
+
+__all__ = [
+    "ControlPath",
+    "Idle",
+    "Litmus",
+    "Memcpy",
+    "Soak",
+    "VerbsLoad",
+]
+
+
+@dataclass(frozen=True)
+class ControlPath(Workload):
+    """Clients set connections up from scratch, over and over (KRCore, sections 2.3.1 and 5.1).
+
+    Node 0 serves. A client of another node opens the device, creates protection domain, memory,
+    queues and queue pair, exchanges addresses with the server and configures the connection.
+
+    Latencies of one connection: ``connect`` in all, and by step ``open``, ``create_pd``,
+    ``register``, ``create_cq``, ``create_qp``, ``handshake``, ``configure``.
+
+    Parameters
+    ----------
+    clients
+        Connecting threads in all, dealt to the nodes but the first, which serves (1 to 65,536,
+        default 1).
+    skip_open
+        Keep device, protection domain and memory, as a kernel module does (default False).
+    region_bytes
+        Memory that a client registers (B, at least 1, default 4,096).
+    queue_entries
+        Of the send, receive and completion queues (1 to 32,768, default 128).
+    warmup_ns
+        Not measured, at the beginning (ns, at least 0, default 0).
+    iterations
+        Connections per client, at most; 0: by time (at least 0, default 1).
+    """
+
+    native: ClassVar[str] = "control_path"
+    clients: int | None = None
+    skip_open: bool | None = None
+    region_bytes: int | None = None
+    queue_entries: int | None = None
+    warmup_ns: int | None = None
+    iterations: int | None = None
+
+
+@dataclass(frozen=True)
+class Idle(Workload):
+    """Threads wait: the run shows what a node costs.
+
+    Parameters
+    ----------
+    threads
+        Threads per node that wait (1 to 1,024, default 1).
+    """
+
+    native: ClassVar[str] = "idle"
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Litmus(Workload):
+    """Small concurrent programs over raw fabric operations are held to the memory model.
+
+    Metrics of node 0: for each outcome that is allowed or was seen ``outcome|SHAPE|LEVEL|VALUES``,
+    how often it was seen; ``rounds``; ``forbidden``, outcomes seen that no level allows: 0 unless
+    the fabric is broken; ``unseen``, outcomes of late memory that were not seen. Each level is
+    weaker than the one before: ``sequential``, ``asynchronous`` (both of strong memory), ``late``,
+    ``repeated``, ``store buffer``, ``forbidden``.
+
+    A program is a built-in `shape`, or is written in the language of
+    `native/measure/litmus/program.h`: ``Litmus(locations="x@1 f@1", threads="0: put x 1; put f 1 |
+    1: load r0 f; load r1 x", observed="r0 r1")``.
+
+    Parameters
+    ----------
+    shape
+        A built-in test by its name; all runs every test and needs 4 nodes (default all).
+    rounds
+        Rounds of each test, at least (at least 1, default 1,000).
+    batch
+        Rounds between two meetings of the nodes (1 to 16,384, default 256).
+    locations
+        Locations of a test of your own: name@node ....
+    threads
+        Threads of a test of your own: node: instruction; ... | ....
+    observed
+        Registers and locations that make the outcome of a test of your own.
+    """
+
+    native: ClassVar[str] = "litmus"
+    shape: str | None = None
+    rounds: int | None = None
+    batch: int | None = None
+    locations: str | None = None
+    threads: str | None = None
+    observed: str | None = None
+
+
+@dataclass(frozen=True)
+class Memcpy(Workload):
+    """One thread of every node copies `size` bytes in local memory: latency ``memcpy``, bandwidth.
+
+    Parameters
+    ----------
+    size
+        Bytes of a copy (B, at least 1, default 64).
+    footprint_bytes
+        Memory through which sources and targets walk; 0: one of each (B, at least 0, default 0).
+    warmup_ns
+        Not measured, at the beginning (ns, at least 0, default 10,000).
+    iterations
+        Measured copies, at most; 0: by time (at least 0, default 0).
+    """
+
+    native: ClassVar[str] = "memcpy"
+    size: int | None = None
+    footprint_bytes: int | None = None
+    warmup_ns: int | None = None
+    iterations: int | None = None
+
+
+@dataclass(frozen=True)
+class Soak(Workload):
+    """Every node exchanges checked data with every other while nodes are killed and restarted.
+
+    Metrics: ``rounds`` exchanged, peers ``met`` and ``lost``; ``wrong``, words, counters, messages
+    and statuses that cannot be: 0 unless the fabric is broken. Node 0 records, for each end of a
+    node that a peer noticed, ``lost/KILLED/PEER`` (node.incarnation): when, in ns of the run.
+
+    Parameters
+    ----------
+    size
+        Bytes that a round writes, reads back and compares; a multiple of 8 (B, 8 to 1,048,576,
+        default 4,096).
+    interval_ns
+        Pause between two rounds with one peer (ns, at least 0, default 100,000).
+    """
+
+    native: ClassVar[str] = "soak"
+    survives: ClassVar[bool] = True
+    size: int | None = None
+    interval_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class VerbsLoad(Workload):
+    """Raw verbs under load, with perftest's axes.
+
+    Metrics: ``ops``, ``rate``, ``bandwidth``; receivers add ``received`` and ``receive_rate``.
+    Latencies: one of the operation's name, and ``post``, where recorded.
+
+    Parameters
+    ----------
+    op
+        Operation (default write).
+    transport
+        Transport of the queue pairs (default rc).
+    size
+        Payload of a request; atomics have 8 (B, at least 1, default 64).
+    depth
+        Requests in flight per thread (1 to 32,768, default 128).
+    batch
+        Requests per post; 0: a quarter of depth, at most 32 (0 to 4,096, default 0).
+    signal_every
+        Requests per signaled one; 0: a quarter of depth, or batch with several queue pairs (0 to
+        16,384, default 0).
+    threads
+        Sending threads per client node (1 to 1,024, default 1).
+    clients
+        Sending threads in all, dealt to the client nodes in turn; 0: threads on each (0 to
+        1,048,576, default 0).
+    qps
+        Queue pairs per thread (1 to 65,536, default 1).
+    servers
+        The first nodes, which only answer; 0: every node is both (0 to 65,535, default 1).
+    server_threads
+        Receiving threads per node, for send and write_imm (1 to 1,024, default 1).
+    pattern
+        Peers: pair (one), all (in turn) or random (a random queue pair for each post) (default
+        all).
+    regions
+        Target regions per server; a request goes to a random one (1 to 65,536, default 1).
+    region_bytes
+        Bytes of a region; 0: a place for each client (B, at least 0, default 0).
+    addresses
+        Fixed: the client's own place; random: anywhere, aligned to 8 (default fixed).
+    device_memory
+        Target regions in the NIC's memory (default False).
+    inline
+        Payload in the request: 1, 0, or -1 for when it fits (-1 to 1, default -1).
+    mode
+        Rate: a full window; latency: one request at a time; open: arrivals at random times (default
+        rate).
+    measure
+        Latency until the completion, or half a round trip seen in memory (default completion).
+    record_latency
+        Mode=rate: also the latency of each signaled request (default False).
+    record_post
+        Mode=latency: also the CPU time of the post (default False).
+    clock_every
+        Round trips per clock reading of a ping-pong; a histogram's value is their mean (1 to
+        1,048,576, default 1).
+    interval_ns
+        Mode=open: mean time between arrivals at a thread (ns, at least 0, default 0).
+    warmup_ns
+        Not measured, at the beginning (ns, at least 0, default 50,000).
+    iterations
+        Measured requests per thread, at most; 0: by time (at least 0, default 0).
+    """
+
+    native: ClassVar[str] = "verbs_load"
+    op: Literal["write", "read", "send", "write_imm", "fetch_add", "compare_swap"] | None = None
+    transport: Literal["rc", "uc", "ud", "dc"] | None = None
+    size: int | None = None
+    depth: int | None = None
+    batch: int | None = None
+    signal_every: int | None = None
+    threads: int | None = None
+    clients: int | None = None
+    qps: int | None = None
+    servers: int | None = None
+    server_threads: int | None = None
+    pattern: Literal["pair", "all", "random"] | None = None
+    regions: int | None = None
+    region_bytes: int | None = None
+    addresses: Literal["fixed", "random"] | None = None
+    device_memory: bool | None = None
+    inline: int | None = None
+    mode: Literal["rate", "latency", "open"] | None = None
+    measure: Literal["completion", "pingpong"] | None = None
+    record_latency: bool | None = None
+    record_post: bool | None = None
+    clock_every: int | None = None
+    interval_ns: int | None = None
+    warmup_ns: int | None = None
+    iterations: int | None = None

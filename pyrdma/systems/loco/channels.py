@@ -1,0 +1,276 @@
+"""The channels of LOCO for scripts: signatures and docstrings; the native side does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+from pyrdma._native import native
+from pyrdma.cluster import Cluster
+from pyrdma.errors import InvalidArgument
+from pyrdma.systems.operation import (
+    Node,
+    PerNode,
+    Signed,
+    Unsigned,
+    Word,
+    open_cluster,
+    operation,
+    whole,
+)
+
+__all__ = [
+    "AtomicVar",
+    "Barrier",
+    "Channel",
+    "KvStore",
+    "OwnedVar",
+    "SharedQueue",
+    "SharedRegion",
+    "TicketLock",
+]
+
+_managers: WeakKeyDictionary[Cluster, Any] = WeakKeyDictionary()
+
+
+def _managers_of(cluster: Cluster) -> Any:
+    """Return the managers of a cluster's nodes, made when the first channel is used."""
+    if cluster not in _managers:
+        core: Any = native()
+        _managers[cluster] = core.loco.Managers(open_cluster(cluster))
+    return _managers[cluster]
+
+
+class Channel(PerNode):
+    """A named object with an endpoint on every node; the endpoints are made at the first use.
+
+    Parameters
+    ----------
+    cluster
+        The cluster whose nodes take part.
+    name
+        The same on all nodes; 1 to 119 bytes, without ``.``.
+    *arguments
+        What the native class takes besides.
+    """
+
+    own_managers: ClassVar[bool] = False
+    """Whether the channel has managers of its own, with a second caller for a service thread."""
+
+    def __init__(self, cluster: Cluster, name: str, *arguments: object) -> None:
+        super().__init__(cluster)
+        self.name = name
+        self._arguments = arguments
+
+    def _make(self, core: Any) -> Any:
+        if self.own_managers:
+            managers = core.loco.Managers(open_cluster(self.cluster), callers=2)
+        else:
+            managers = _managers_of(self.cluster)
+        channels = vars(core.loco.channels)
+        kind = next(channels[c.__name__] for c in type(self).__mro__ if c.__name__ in channels)
+        return kind(managers, self.name, *self._arguments)
+
+
+class Barrier(Channel):
+    """A barrier between all nodes (LOCO, figure 1a)."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        super().__init__(cluster, name)
+
+    @operation
+    def wait(self) -> list[int]:
+        """Let every node wait; return how long each did, in ns, by node.
+
+        What any node wrote before is visible to all afterwards.
+        """
+        raise NotImplementedError
+
+
+class SharedRegion(Channel):
+    """Memory of one size on every node, which all read and write; nothing orders or protects it.
+
+    Parameters
+    ----------
+    size
+        Bytes on each node.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, size: int) -> None:
+        self.size = whole("size", size, 1)
+        super().__init__(cluster, name, self.size)
+
+    @operation
+    def write(self, data: bytes, *, node: Node, to: Node, offset: Unsigned = 0) -> None:
+        """Write up to 4096 bytes from `node` into the part of node `to`; wait until visible."""
+        raise NotImplementedError
+
+    @operation
+    def read(self, size: Unsigned, *, node: Node, of: Node, offset: Unsigned = 0) -> bytes:
+        """Read up to 4096 bytes of the part of node `of` over the network, from `node`."""
+        raise NotImplementedError
+
+
+class OwnedVar(Channel):
+    """A 64-bit number with one writer and a copy on every node.
+
+    Parameters
+    ----------
+    owner
+        The node that writes.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, owner: int) -> None:
+        super().__init__(cluster, name, owner)
+        self.owner = self._node("owner", owner)
+
+    @operation
+    def store(self, value: Signed) -> None:
+        """Set the owner's copy."""
+        raise NotImplementedError
+
+    @operation
+    def push(self) -> None:
+        """Write the owner's copy into all others."""
+        raise NotImplementedError
+
+    @operation
+    def pull(self, *, node: Node) -> int:
+        """Read the owner's copy over the network into that of `node`; return it."""
+        raise NotImplementedError
+
+    @operation
+    def load(self, *, node: Node) -> int:
+        """Return the copy of `node`, as the last push or pull left it."""
+        raise NotImplementedError
+
+
+class AtomicVar(Channel):
+    """A 64-bit word at one node, for remote atomics of all.
+
+    Parameters
+    ----------
+    host
+        The node that holds it.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, host: int) -> None:
+        super().__init__(cluster, name, host)
+        self.host = self._node("host", host)
+
+    @operation
+    def fetch_add(self, addend: Word, *, node: Node) -> int:
+        """Add, modulo 2**64; return the value before."""
+        raise NotImplementedError
+
+    @operation
+    def compare_swap(self, expected: Unsigned, desired: Unsigned, *, node: Node) -> int:
+        """Set to `desired` if it is `expected`; return the value before."""
+        raise NotImplementedError
+
+    @operation
+    def load(self, *, node: Node) -> int:
+        """Read it over the network."""
+        raise NotImplementedError
+
+
+class TicketLock(Channel):
+    """A fair lock between all nodes; its words are at node 0."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        super().__init__(cluster, name)
+
+    @operation
+    def acquire(self, *, node: Node) -> None:
+        """Wait for the lock.
+
+        Raises `pyrdma.Timeout` after 10 s; the error says what the node waited for.
+        """
+        raise NotImplementedError
+
+    @operation
+    def release(self, *, node: Node) -> None:
+        """Give the lock up; the next holder sees what `node` did before.
+
+        Raises `pyrdma.InvalidArgument` when `node` does not hold it.
+        """
+        raise NotImplementedError
+
+    @contextmanager
+    def held(self, node: int) -> Iterator[None]:
+        """Hold the lock within a ``with`` block."""
+        self.acquire(node=node)
+        try:
+            yield
+        finally:
+            self.release(node=node)
+
+
+class SharedQueue(Channel):
+    """A bounded first-in-first-out queue of 64-bit numbers, shared by all nodes.
+
+    Parameters
+    ----------
+    capacity
+        Entries, over all nodes.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, capacity: int = 1024) -> None:
+        self.capacity = whole("capacity", capacity, 1)
+        super().__init__(cluster, name, self.capacity)
+
+    @operation
+    def push(self, value: Signed, *, node: Node) -> bool:
+        """Append; False when it is full."""
+        raise NotImplementedError
+
+    @operation
+    def pop(self, *, node: Node) -> int | None:
+        """Take the oldest; None when it is empty."""
+        raise NotImplementedError
+
+
+class KvStore(Channel):
+    """The key-value store (LOCO, section 6): 64-bit keys and values.
+
+    Parameters
+    ----------
+    keys
+        How many keys it has room for, spread evenly over the nodes.
+    fill
+        Part of them, 0 to 1, that is there from the start: keys 0, 1, ..., with the key as value.
+    """
+
+    own_managers: ClassVar[bool] = True
+
+    def __init__(self, cluster: Cluster, name: str, keys: int = 65536, fill: float = 0.0) -> None:
+        if not 0 <= fill <= 1:
+            raise InvalidArgument(f"fill is {fill}; allowed is 0 to 1")
+        self.keys = whole("keys", keys, 1)
+        self.fill = fill
+        super().__init__(cluster, name, self.keys, int(self.keys * fill))
+
+    @operation
+    def insert(self, key: Unsigned, value: Unsigned, *, node: Node) -> bool:
+        """Add a key, stored at `node`; False when it is there already.
+
+        Raises `pyrdma.Exhausted` when `node` has no room.
+        """
+        raise NotImplementedError
+
+    @operation
+    def update(self, key: Unsigned, value: Unsigned, *, node: Node) -> bool:
+        """Replace a key's value; False when there is no such key."""
+        raise NotImplementedError
+
+    @operation
+    def remove(self, key: Unsigned, *, node: Node) -> bool:
+        """Remove a key; False when there is none."""
+        raise NotImplementedError
+
+    @operation
+    def lookup(self, key: Unsigned, *, node: Node) -> int | None:
+        """Return a key's value, or None. Takes no lock."""
+        raise NotImplementedError

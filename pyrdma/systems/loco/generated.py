@@ -1,0 +1,248 @@
+"""Workload classes of loco, written by ``python -m tests.generated.workload_classes``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from pyrdma._workload import Workload
+
+__all__ = [
+    "LocoBarrier",
+    "LocoLitmus",
+    "LocoLock",
+    "LocoPower",
+    "LocoTransactions",
+    "LocoYcsb",
+]
+
+
+@dataclass(frozen=True)
+class LocoBarrier(Workload):
+    """Every node waits at a LOCO barrier again and again (figure 1b): latency ``barrier``.
+
+    Parameters
+    ----------
+    threads
+        Threads of a node, or ranks (1 to 64, default 1).
+    polling
+        Who polls for completions: a thread of its own, as in the paper, or the callers (default
+        callers).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Measured turns per thread, at most; 0: no bound but the time (at least 0, default 0).
+    """
+
+    native: ClassVar[str] = "loco_barrier"
+    threads: int | None = None
+    polling: Literal["thread", "callers"] | None = None
+    warmup_ns: int | None = None
+    iterations: int | None = None
+
+
+@dataclass(frozen=True)
+class LocoLitmus(Workload):
+    """The shapes of `Litmus` run through LOCO's objects: fenced writes, reads, atomic_vars.
+
+    Metrics of node 0, of 4: ``outcome|SHAPE|LEVEL|VALUES``, how often seen; ``shapes``; ``rounds``;
+    ``beyond``, outcomes of late or repeated operations and forbidden ones: LOCO has none.
+
+    Parameters
+    ----------
+    rounds
+        Rounds of each shape, at least (at least 1, default 200).
+    batch
+        Rounds between two meetings of the nodes (1 to 4,096, default 100).
+    """
+
+    native: ClassVar[str] = "loco_litmus"
+    rounds: int | None = None
+    batch: int | None = None
+
+
+@dataclass(frozen=True)
+class LocoLock(Workload):
+    """Every thread of every node counts one word up, under one lock at node 0.
+
+    The run fails when an increment was lost. Latency ``critical_section``: from the end of one to
+    the end of the next.
+
+    Parameters
+    ----------
+    threads
+        Threads of a node, or ranks (1 to 64, default 1).
+    polling
+        Who polls for completions: a thread of its own, as in the paper, or the callers (default
+        callers).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Measured turns per thread, at most; 0: no bound but the time (at least 0, default 0).
+    system
+        Whose lock: LOCO's ticket lock, or a model of a test-and-set lock or of MPI's window locks
+        (default loco).
+    fence
+        What a release orders before itself; loco only (default pair).
+    handovers
+        Hand-overs of the lock to threads of one node in a row; loco only (0 to 1,048,576, default
+        16).
+    backoff_ns
+        Pause for each ticket before one's own; loco only (ns, at least 0, default 1,000).
+    device_memory
+        The lock's words are in the NIC's memory; loco only (default False).
+    own_memory
+        What a lock protects and this node hosts, is read and written by the nic, as everybody else
+        does, or by the cpu; loco only (default nic).
+    """
+
+    native: ClassVar[str] = "loco_lock"
+    threads: int | None = None
+    polling: Literal["thread", "callers"] | None = None
+    warmup_ns: int | None = None
+    iterations: int | None = None
+    system: Literal["loco", "test_and_set", "mpi_windows"] | None = None
+    fence: Literal["pair", "thread", "global"] | None = None
+    handovers: int | None = None
+    backoff_ns: int | None = None
+    device_memory: bool | None = None
+    own_memory: Literal["nic", "cpu"] | None = None
+
+
+@dataclass(frozen=True)
+class LocoPower(Workload):
+    """The control loop of DC/DC converters: node 0 controls, every other node converts.
+
+    Metrics of node 0, relative to the wanted voltage: ``start_peak``, the most in the first
+    millisecond; of the second half of the run ``ripple``, most minus least, and ``deviation``, root
+    mean square; and ``voltage/NS`` for each turn of the controller in ``trace_ns``. Metric of every
+    node: ``late_turns``, turns of its loop that began a period late.
+
+    Parameters
+    ----------
+    period_us
+        Period of the controller's loop (us, 1 to 10,000, default 40).
+    converter_us
+        Period of the converters' loops (us, 1 to 10,000, default 10).
+    trace_ns
+        For how long the voltage is a row (ns, at least 0, default 2,000,000).
+    """
+
+    native: ClassVar[str] = "loco_power"
+    period_us: int | None = None
+    converter_us: int | None = None
+    trace_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class LocoTransactions(Workload):
+    """Threads transfer between two accounts drawn at random, under the locks of both.
+
+    The run fails when the sum of all accounts has changed. Latency ``transaction``.
+
+    Parameters
+    ----------
+    threads
+        Threads of a node, or ranks (1 to 64, default 1).
+    polling
+        Who polls for completions: a thread of its own, as in the paper, or the callers (default
+        callers).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Measured turns per thread, at most; 0: no bound but the time (at least 0, default 0).
+    system
+        LOCO's ticket locks and atomic_vars, or a model of MPI's windows (default loco).
+    accounts
+        Accounts of all nodes together, 8 bytes each (at least 2, default 1,000,000).
+    locks_per_thread
+        Locks for each thread; mpi_windows: windows, of which every rank has one lock (1 to
+        1,048,576, default 341).
+    merged
+        Windows share one registration, which tells what one of its own costs; mpi_windows only
+        (default False).
+    own_memory
+        What a lock protects and this node hosts, is read and written by the nic, as everybody else
+        does, or by the cpu; loco only (default nic).
+    """
+
+    native: ClassVar[str] = "loco_transactions"
+    threads: int | None = None
+    polling: Literal["thread", "callers"] | None = None
+    warmup_ns: int | None = None
+    iterations: int | None = None
+    system: Literal["loco", "mpi_windows"] | None = None
+    accounts: int | None = None
+    locks_per_thread: int | None = None
+    merged: bool | None = None
+    own_memory: Literal["nic", "cpu"] | None = None
+
+
+@dataclass(frozen=True)
+class LocoYcsb(Workload):
+    """Threads look up and change keys of a store, several operations in flight (figure 5).
+
+    Latencies ``lookup``, ``update``, ``insert`` and ``remove``. Metrics: ``index``, bytes of a
+    node's index; ``early_ops``, operations in the first half of the measured time, which tells
+    whether the run was in a steady state. The run fails when a lookup or update misses a key that
+    must be there.
+
+    Parameters
+    ----------
+    threads
+        Threads of a node, or ranks (1 to 64, default 1).
+    polling
+        Who polls for completions: a thread of its own, as in the paper, or the callers (default
+        callers).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Measured turns per thread, at most; 0: no bound but the time (at least 0, default 0).
+    system
+        LOCO's store, or the model of Sherman (default loco).
+    reads
+        Fraction of lookups; what the fractions leave of 1 are updates (0 to 1, default 1).
+    inserts
+        Fraction of insertions; loco only (0 to 1, default 0).
+    removes
+        Fraction of removals; loco only (0 to 1, default 0).
+    theta
+        Exponent of Zipf's law, 0.99 in the paper; 0: uniform keys (0 to 10, default 0).
+    window
+        Operations in flight per thread (1 to 65,536, default 3).
+    keys
+        Keys of all nodes together (at least 1, default 100,000).
+    fill
+        Fraction of the keys that are there at first; operations draw from these (0.01 to 1, default
+        0.8).
+    value_bytes
+        Size of a value; loco only (B, 8 to 1,048,576, default 8).
+    locks
+        Ticket locks of the store; sherman: locks of each node (1 to 16,777,216, default 4,096).
+    fence
+        Updates are placed, not only completed, before their lock is released (default True).
+    stored_index
+        The index's table holds the first keys too, as in the paper; otherwise the index computes
+        their places, which saves each simulated node a table (default True).
+    tracker_pause_ns
+        Longest pause of an idle tracker thread (ns, at least 1,000, default 100,000).
+    """
+
+    native: ClassVar[str] = "loco_ycsb"
+    threads: int | None = None
+    polling: Literal["thread", "callers"] | None = None
+    warmup_ns: int | None = None
+    iterations: int | None = None
+    system: Literal["loco", "sherman"] | None = None
+    reads: float | None = None
+    inserts: float | None = None
+    removes: float | None = None
+    theta: float | None = None
+    window: int | None = None
+    keys: int | None = None
+    fill: float | None = None
+    value_bytes: int | None = None
+    locks: int | None = None
+    fence: bool | None = None
+    stored_index: bool | None = None
+    tracker_pause_ns: int | None = None

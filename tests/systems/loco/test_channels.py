@@ -1,0 +1,168 @@
+"""Channels from a script: made, used and misused, in virtual time and over shared memory."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pyrdma as rd
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "experiments" / "examples"
+
+
+@pytest.fixture(params=["sim", "threads"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[rd.Cluster]:
+    made: rd.Cluster
+    if request.param == "sim":
+        made = rd.Cluster.sim(nodes=3, profile="c6525-25g", memory="weak")
+    else:
+        made = rd.Cluster.local(nodes=3, mode="thread")
+    with made:
+        yield made
+
+
+def test_words_are_shared(cluster: rd.Cluster) -> None:
+    counter = rd.loco.AtomicVar(cluster, "counter", host=1)
+    assert [counter.fetch_add(2, node=node) for node in range(3)] == [0, 2, 4]
+    assert counter.fetch_add(-1, node=0) == 6
+    assert counter.compare_swap(5, 9, node=2) == 5
+    assert counter.compare_swap(5, 1, node=2) == 9
+    assert counter.load(node=1) == 9
+
+
+def test_an_owned_variable_is_pushed_and_pulled(cluster: rd.Cluster) -> None:
+    pushed = rd.loco.OwnedVar(cluster, "pushed", owner=2)
+    pushed.store(-7)
+    assert pushed.load(node=2) == -7
+    assert pushed.load(node=0) == 0
+    pushed.push()
+    assert [pushed.load(node=node) for node in range(3)] == [-7] * 3
+    pulled = rd.loco.OwnedVar(cluster, "pulled", owner=0)
+    pulled.store(11)
+    assert pulled.pull(node=1) == 11
+    assert pulled.load(node=2) == 0
+
+
+def test_a_region_is_read_and_written_by_all(cluster: rd.Cluster) -> None:
+    region = rd.loco.SharedRegion(cluster, "region", size=5000)
+    region.write(b"to two", node=0, to=2, offset=100)
+    assert region.read(6, node=1, of=2, offset=100) == b"to two"
+    assert region.read(6, node=1, of=0, offset=100) == bytes(6)
+    with pytest.raises(rd.InvalidArgument, match="10 bytes at offset 4991 do not fit"):
+        region.read(10, node=0, of=1, offset=4991)
+    with pytest.raises(rd.InvalidArgument, match="of is 3; the cluster's nodes are 0 to 2"):
+        region.read(1, node=0, of=3)
+    with pytest.raises(rd.InvalidArgument, match="raise block_bytes"):
+        region.read(4500, node=0, of=1)
+
+
+def test_a_barrier_takes_time_at_every_node(cluster: rd.Cluster) -> None:
+    barrier = rd.loco.Barrier(cluster, "bar")
+    for _ in range(5):
+        waits = barrier.wait()
+        assert len(waits) == 3
+        assert min(waits) > 0
+
+
+def test_a_lock_is_held_by_one(cluster: rd.Cluster) -> None:
+    lock = rd.loco.TicketLock(cluster, "lock")
+    for node in (0, 2, 1, 1):
+        with lock.held(node):
+            pass
+    lock.acquire(node=1)
+    with pytest.raises(rd.InvalidArgument, match="lock"):
+        lock.release(node=2)
+    lock.release(node=1)
+
+
+def test_a_queue_is_first_in_first_out(cluster: rd.Cluster) -> None:
+    queue = rd.loco.SharedQueue(cluster, "queue", capacity=5)
+    assert queue.pop(node=1) is None
+    pushed = [queue.push(number, node=number % 3) for number in range(-2, 5)]
+    assert pushed == [True] * 5 + [False] * 2
+    assert [queue.pop(node=node) for node in (2, 0, 1)] == [-2, -1, 0]
+
+
+def test_a_store_keeps_what_it_is_told(cluster: rd.Cluster) -> None:
+    store = rd.loco.KvStore(cluster, "kv", keys=30, fill=0.5)
+    assert [store.lookup(key, node=1) for key in (0, 14, 15)] == [0, 14, None]
+    assert store.insert(99, 7, node=2)
+    assert not store.insert(99, 8, node=0)
+    assert store.update(99, 2**64 - 1, node=0)
+    assert [store.lookup(99, node=node) for node in range(3)] == [2**64 - 1] * 3
+    assert store.remove(99, node=1)
+    assert not store.remove(99, node=1)
+    assert not store.update(99, 1, node=1)
+    assert store.lookup(99, node=0) is None
+    for key in range(100, 105):
+        assert store.insert(key, key, node=0)
+    with pytest.raises(rd.Exhausted, match="all 10 slots of node 0 hold values"):
+        store.insert(106, 0, node=0)
+    with pytest.raises(rd.InvalidArgument, match="fill is 2"):
+        rd.loco.KvStore(cluster, "other", fill=2)
+
+
+def test_misuse_is_named(cluster: rd.Cluster) -> None:
+    counter = rd.loco.AtomicVar(cluster, "taken", host=0)
+    counter.load(node=0)
+    with pytest.raises(rd.InvalidArgument, match="has a channel 'taken' already"):
+        rd.loco.Barrier(cluster, "taken").wait()
+    with pytest.raises(rd.InvalidArgument, match="120 bytes; it must have 1 to 119"):
+        rd.loco.Barrier(cluster, "x" * 120).wait()
+    with pytest.raises(rd.InvalidArgument, match="node is 3; the cluster's nodes are 0 to 2"):
+        counter.load(node=3)
+    for wrong in (-1, "1", 0.5):
+        with pytest.raises(rd.InvalidArgument, match=f"node is {wrong!r}"):
+            counter.load(node=wrong)  # type: ignore[arg-type]
+    with pytest.raises(rd.InvalidArgument, match="host is 3; the cluster's nodes are 0 to 2"):
+        rd.loco.AtomicVar(cluster, "elsewhere", host=3)
+    with pytest.raises(rd.InvalidArgument, match="value is b'x'; give a whole number"):
+        rd.loco.KvStore(cluster, "kv").insert(1, b"x", node=0)  # type: ignore[arg-type]
+
+
+def test_a_dead_host_is_named() -> None:
+    with rd.Cluster.sim(nodes=3, profile="c6525-25g") as cluster:
+        counter = rd.loco.AtomicVar(cluster, "counter", host=2)
+        counter.fetch_add(1, node=0)
+        cluster.kill(2)
+        with pytest.raises(rd.Unavailable, match="node 2 failed: retry count exceeded"):
+            counter.fetch_add(1, node=0)
+
+
+def test_a_closed_cluster_says_so(cluster: rd.Cluster) -> None:
+    counter = rd.loco.AtomicVar(cluster, "counter", host=0)
+    counter.load(node=0)
+    cluster.close()
+    with pytest.raises(rd.Error, match="closed"):
+        counter.load(node=0)
+
+
+def test_equal_seeds_give_equal_channels() -> None:
+    prints = []
+    for _ in range(2):
+        with rd.Cluster.sim(nodes=4, profile="c6525-25g", memory="weak", seed=3) as cluster:
+            barrier = rd.loco.Barrier(cluster, "bar")
+            waits = [barrier.wait() for _ in range(10)]
+            prints.append((waits, cluster.fingerprint))
+    assert prints[0] == prints[1]
+
+
+def test_other_processes_have_channels_for_workloads_only() -> None:
+    with (
+        rd.Cluster.local(nodes=2) as cluster,
+        pytest.raises(rd.Unavailable, match="used by workloads"),
+    ):
+        rd.loco.Barrier(cluster, "bar").wait()
+
+
+@pytest.mark.parametrize(
+    "script", ["barrier_latency.py", "locked_counter.py", "custom_channel/run.py"]
+)
+def test_the_examples_run(script: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLES / script)], capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout
