@@ -124,7 +124,7 @@ REMOTE_READ = _native.REMOTE_READ
 REMOTE_ATOMIC = _native.REMOTE_ATOMIC
 """A right of a region or a queue pair: atomics of peers. A region needs `LOCAL_WRITE`, too."""
 ALL_ACCESS = _native.ALL_ACCESS
-"""The four rights above."""
+"""The rights `LOCAL_WRITE`, `REMOTE_WRITE`, `REMOTE_READ` and `REMOTE_ATOMIC`."""
 RELAXED_ORDERING = _native.RELAXED_ORDERING
 """An option of a region: the writes of peers to it may become visible in any order."""
 
