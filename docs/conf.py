@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
@@ -53,11 +54,14 @@ autodoc_typehints_format = "short"
 def write_commands(app: Sphinx) -> None:
     """Let Typer write the reference of the command line, which docs/commands.md includes."""
     del app
-    words = (sys.executable, "-m", "typer", "pyrdma.cli", "utils", "docs", "--name", "pyrdma")
+    (command,) = entry_points(group="console_scripts", name="pyrdma")
+    words = (sys.executable, "-m", "typer", command.module, "utils", "docs", "--name", "pyrdma")
     said = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
     # Typer cuts the sentences of its list of commands; each command has a section below it.
     text, lists = re.subn(r"\*\*Commands\*\*:\n\n(\* .*\n)+\n", "", said)
     assert lists == 1, "Typer writes its list of commands in another form"
+    # A word such as <id> is text, and not an HTML tag. In code it stays as it is.
+    text = re.sub(r"`[^`]*`|<", lambda found: found[0] if len(found[0]) > 1 else "&lt;", text)
     COMMANDS.parent.mkdir(exist_ok=True)
     COMMANDS.write_text(text, encoding="utf-8")
 

@@ -121,7 +121,7 @@ def run_experiments(
     ] = None,
     fresh: Annotated[bool, typer.Option(help="Measure again what was measured already.")] = False,
 ) -> None:
-    """Measure experiments: tables, figures and provenance under `OUT/<id>/<fabric>/`.
+    """Measure experiments: tables, figures and provenance under OUT/<id>/<fabric>/.
 
     A run that was ended goes on where it was when the same command is given again.
     """

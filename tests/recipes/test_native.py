@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,6 @@ from pyrdma.profiles import Profile
 from tests.recipes import edit, page
 from tests.tidy.profile_rules import claim_roles, profile_sources
 from tests.tidy.tree import Source, sources
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = page.ROOT
 FAULT_ROW, FAULT_EFFECT, FAULT_TEST = page.blocks("Add a fault")
@@ -103,7 +97,7 @@ def test_recipes_build_and_their_tests_pass(tmp_path: Path) -> None:
     assert "2 tests from 2 test suites ran" in done.stdout
 
 
-def test_parameter_goes_into_the_profiles_that_extend_no_other(
+def test_parameter_goes_into_the_base_profile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group, key, unit, low, high, _ = fields(ROW.text)
@@ -113,22 +107,21 @@ def test_parameter_goes_into_the_profiles_that_extend_no_other(
     assert header == f"[{group}]"
     folder = tmp_path / VALUE.path
     shutil.copytree(ROOT / VALUE.path, folder)
-    for path in folder.glob("*.toml"):
+    for path in list(folder.rglob("base.toml")) or list(folder.glob("*.toml")):
         text = path.read_text(encoding="utf-8")
-        if "extends" not in tomllib.loads(text):
-            assert text.count(f"\n{header}\n") == 1
-            path.write_text(
-                text.replace(f"\n{header}\n", f"\n{header}\n{line}\n"), encoding="utf-8"
-            )
+        assert text.count(f"\n{header}\n") == 1
+        text = text.replace(f"\n{header}\n", f"\n{header}\n{line}\n")
+        path.write_text(text, encoding="utf-8")
 
     table: Any = {**profiles.parameters(), name: (unit, float(low), float(high))}
     monkeypatch.setattr(profiles, "parameters", lambda: table)
     monkeypatch.setattr(profiles, "FOLDER", folder)
+    monkeypatch.setattr(profiles, "_PARTS", folder / "parts", raising=False)
     for profile in profiles.names():
         assert Profile.load(profile).parameters[name].unit == unit
     edited = [
-        Source(f"{VALUE.path}{path.name}", path.read_text(encoding="utf-8"))
-        for path in sorted(folder.glob("*.toml"))
+        Source(path.relative_to(tmp_path).as_posix(), path.read_text(encoding="utf-8"))
+        for path in sorted(folder.rglob("*.toml"))
     ]
     assert profile_sources(edited, claim_roles(sources())) == []
 
