@@ -62,6 +62,7 @@ class Decision:
 
 
 Decider = Callable[[Data, "Claim"], Decision | float | bool]
+"""Judges a claim by the data: a `Decision`, the measured number, or whether the claim holds."""
 
 
 def value(metric: str, **where: Any) -> Decider:

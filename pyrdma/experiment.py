@@ -11,7 +11,7 @@ One Python file under ``experiments/<paper>/`` declares one experiment::
 
     def figure(data, claims):
         fig, ax = figures.new()
-        figures.line(ax, data, "read_latency_p50", over="size", series=None, unit="us")
+        figures.line(ax, data, "read_latency_p50", over="size", unit="us")
         figures.overlay(ax, [(claims["spindle/cal_write_latency_1b"], 1)])
         return fig
 

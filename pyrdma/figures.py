@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["STYLE", "band", "bars", "line", "new", "overlay", "save", "style_of"]
 
 STYLE = Path(__file__).with_name("styles") / "paper.mplstyle"
+"""The style file of all figures, for `matplotlib.pyplot.style.use`."""
 
 # Paul Tol's "high-contrast" and "bright" hues, ordered so that lightness alternates.
 _COLOURS = ("#004488", "#BB5566", "#228833", "#DDAA33", "#66CCEE", "#AA3377", "#777777", "#000000")

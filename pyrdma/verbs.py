@@ -55,19 +55,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ._core import verbs as _native
 from ._core.verbs import (
-    ALL_ACCESS,
-    FENCE,
-    GRH_BYTES,
-    HAS_GRH,
-    HAS_IMMEDIATE,
-    INLINE,
-    LOCAL_WRITE,
-    RELAXED_ORDERING,
-    REMOTE_ATOMIC,
-    REMOTE_READ,
-    REMOTE_WRITE,
-    SIGNALED,
     AddressHandle,
     CompletionQueue,
     Device,
@@ -125,6 +114,33 @@ __all__ = [
     "send",
     "write",
 ]
+
+LOCAL_WRITE = _native.LOCAL_WRITE
+"""A right of a region: the NIC may write to it for its own node, as a receive or a read does."""
+REMOTE_WRITE = _native.REMOTE_WRITE
+"""A right of a region or a queue pair: peers may write. A region needs `LOCAL_WRITE`, too."""
+REMOTE_READ = _native.REMOTE_READ
+"""A right of a region or a queue pair: peers may read."""
+REMOTE_ATOMIC = _native.REMOTE_ATOMIC
+"""A right of a region or a queue pair: atomics of peers. A region needs `LOCAL_WRITE`, too."""
+ALL_ACCESS = _native.ALL_ACCESS
+"""The rights `LOCAL_WRITE`, `REMOTE_WRITE`, `REMOTE_READ` and `REMOTE_ATOMIC`."""
+RELAXED_ORDERING = _native.RELAXED_ORDERING
+"""An option of a region: the writes of peers to it may become visible in any order."""
+
+SIGNALED = _native.SIGNALED
+"""A flag of a request: its success gives a completion. An error always gives one."""
+INLINE = _native.INLINE
+"""A flag of a request: the post copies the payload, so its buffers are free afterwards."""
+FENCE = _native.FENCE
+"""A flag of a request: it starts after all earlier reads and atomics of its queue pair."""
+
+HAS_IMMEDIATE = _native.HAS_IMMEDIATE
+"""A flag of a completion: the field ``immediate`` is valid."""
+HAS_GRH = _native.HAS_GRH
+"""A flag of a completion (UD): the receive begins with a header of `GRH_BYTES`."""
+GRH_BYTES = _native.GRH_BYTES
+"""Length of the global routing header before the payload of a datagram, in bytes."""
 
 COMPLETION_DTYPE = completion_dtype()
 """Of the structured arrays that `CompletionQueue.poll` returns."""

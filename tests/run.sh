@@ -1,13 +1,15 @@
 #!/bin/sh
 # Sets everything up and runs every test.
 #
-#   sh tests/run.sh                     all: rules, types, native tests plain and under sanitizers,
-#                                       Python tests, notebooks, real verbs in a Soft-RoCE guest
+#   sh tests/run.sh                     all: rules, types, the site, native tests plain and under
+#                                       sanitizers, Python tests, notebooks, real verbs in a
+#                                       Soft-RoCE guest
 #   sh tests/run.sh quick               without sanitizers, notebooks and slow tests
 #   sh tests/run.sh native [FILTER]     native tests (plain), with a GoogleTest filter
 #   sh tests/run.sh asan|tsan [FILTER]  native tests under one sanitizer set
 #   sh tests/run.sh python [ARG...]     pytest with these arguments
 #   sh tests/run.sh lint                rules, types, formats, stubs
+#   sh tests/run.sh docs                the site of all pages and docstrings, in build/site
 #   sh tests/run.sh softroce            the Soft-RoCE guest: fetches QEMU and a kernel when needed
 #   sh tests/run.sh tidy                clang-tidy, when it is installed
 #
@@ -30,8 +32,8 @@ jobs=$(nproc 2>/dev/null || echo 2)
 what=${1:-all}
 [ $# -eq 0 ] || shift
 case $what in
-  all | quick | native | asan | tsan | python | softroce | lint | tidy) ;;
-  *) die "unknown '$what'; one of: all quick native asan tsan python softroce lint tidy" ;;
+  all | quick | native | asan | tsan | python | docs | softroce | lint | tidy) ;;
+  *) die "unknown '$what'; one of: all quick native asan tsan python docs softroce lint tidy" ;;
 esac
 began=$(date +%s)
 beside= # a build that runs beside something else
@@ -172,6 +174,11 @@ lint() {
   check "clang-format" clang_format
 }
 
+documentation() { # a warning, such as a broken link or a public name without a page, is an error
+  rm -rf build/site
+  python -m sphinx --conf-dir docs --builder html --fail-on-warning --keep-going --quiet . build/site
+}
+
 tidy() {
   tool=$(command -v clang-tidy || command -v clang-tidy-14) ||
     die "clang-tidy is not installed: sudo apt-get install -y clang-tidy"
@@ -188,12 +195,13 @@ mkdir -p "$reports"
 ensure_packages $build_packages $test_packages
 # shellcheck disable=SC2086
 offer_packages $peer_packages
-ensure_venv build base controller test notebook dev
+ensure_venv build base controller test notebook docs dev
 ensure_package
 
 case $what in
   all)
     building asan lint
+    building asan check "documentation" documentation
     building asan native release '*'
     building asan check same_run_twice same_twice
     building asan python_tests --ignore=tests/softroce/test_guest.py
@@ -212,6 +220,10 @@ case $what in
   native) native release "${1:-*}" ;;
   asan | tsan) native "$what" "${1:-*}" ;;
   python) python_tests "$@" ;;
+  docs)
+    check "documentation" documentation
+    [ ! -f build/site/index.html ] || say "the site begins at build/site/index.html"
+    ;;
   softroce)
     native release 'Verbs*' # builds them; they skip here
     softroce

@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "release"
@@ -205,6 +206,14 @@ def test_version_is_told_alike() -> None:
     import pyrdma
 
     assert importlib.metadata.version("pyrdma") == pyrdma.__version__
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == pyrdma.__version__
+
+
+def test_licence_is_told_alike() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert text.lstrip().startswith("Apache License\n                           Version 2.0")
+    assert importlib.metadata.metadata("pyrdma")["License-Expression"] == "Apache-2.0"
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["license"] == "Apache-2.0"
 
 
 def test_run_refuses_an_unknown_word() -> None:

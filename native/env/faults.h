@@ -4,7 +4,7 @@
 // one place does not reshuffle the others. Every kind counts how often it fired and how often it
 // reached what it aims at. Kinds are drawn in two levels: which kinds a run has at all (a random
 // subset for each seed), and then how often each fires. Numbers F1 to F34 name the fault model;
-// native/README.md says what each does and where.
+// fabric/sim/README.md says what each does and where.
 #pragma once
 #include <array>
 #include <cstdint>

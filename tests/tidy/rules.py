@@ -263,3 +263,17 @@ def system_readmes(files: Sequence[Source]) -> list[str]:
         for folder in sorted(folders)
         if f"native/systems/{folder}/README.md" not in paths
     ]
+
+
+def folders_in_readme(files: Sequence[Source]) -> list[str]:
+    """The table of native/README.md has a row for each folder below native/."""
+    page = next((file.text for file in files if file.path == "native/README.md"), "")
+    rows = set(re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE))
+    folders = {file.parts[1] for file in files if file.parts[0] == "native" and len(file.parts) > 2}
+    return [
+        f"native/{folder}: native/README.md has no row for it: | `{folder}/` | its content | page |"
+        for folder in sorted(folders - rows)
+    ] + [
+        f"native/README.md: the folder {folder}/ of a row does not exist"
+        for folder in sorted(rows - folders)
+    ]

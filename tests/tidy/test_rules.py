@@ -23,6 +23,7 @@ RULES: dict[str, Rule] = {
     "machine_names": rules.machine_names,
     "file_length": rules.file_length,
     "system_readmes": rules.system_readmes,
+    "folders_in_readme": rules.folders_in_readme,
 }
 
 
@@ -93,6 +94,8 @@ BAD = [
     ("machine_names", "README.md", f"see /{'home'}/someone/pyrdma\n", "relative"),
     ("file_length", "native/base/a.cc", "\n" * 451, "at most 450"),
     ("system_readmes", "native/systems/raft/raft.h", "#pragma once\n", "README.md"),
+    ("folders_in_readme", "native/extra/a.h", "#pragma once\n", "has no row"),
+    ("folders_in_readme", "native/README.md", "| `gone/` | code | |\n", "does not exist"),
 ]
 
 

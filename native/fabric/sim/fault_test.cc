@@ -174,7 +174,8 @@ TEST(Faults, ErrorsComeAsTheInterfaceHasThem) {
 }
 
 TEST(Faults, APartitionEndsInRetryExceededOnBothSides) {
-  for (const char* kind : {"partition", "isolation", "partition_partial"}) {
+  for (const char* kind :
+       {"partition", "isolation", "partition_partial", "partition_one_way", "coordinator_down"}) {
     QpOptions qp;
     qp.timeout_us = 20;
     qp.retry_count = 2;
@@ -218,6 +219,76 @@ TEST(Faults, AFlappingLinkAndAPauseStormOnlyDelay) {
   EXPECT_EQ(storm.write(1).status, Status::kSuccess);
   EXPECT_GT(storm.a.env.now() - start, 10 * kMicrosecond);
   EXPECT_GT(storm.world.reached(Fault::pause_storm), 0u);
+}
+
+// A flag is written behind a value on one queue pair.
+std::uint64_t flags_before_values(const std::map<std::string, double>& faults,
+                                  std::uint64_t* reached) {
+  Pair pair(faults);
+  std::uint64_t early = 0;
+  for (std::uint64_t i = 1; i <= 300; ++i) {
+    *pair.a.word(0) = i;
+    EXPECT_TRUE(pair.qa->write(pair.a.memory->sge(0, 8), pair.b.memory->remote(), 0, 0, 0));
+    EXPECT_TRUE(pair.qa->write(pair.a.memory->sge(0, 8), pair.b.memory->remote(), 8));
+    EXPECT_TRUE(pair.b.await_word(8, i));
+    early += pair.b.load_word(0) != i;
+    EXPECT_EQ(pair.a.await_send().status, Status::kSuccess);
+    EXPECT_TRUE(pair.b.await_word(0, i));
+  }
+  *reached = pair.world.reached(Fault::placement_reorder);
+  return early;
+}
+
+TEST(Faults, WritesOfOneConnectionArePlacedInAnyOrder) {
+  std::uint64_t reached = 0;
+  EXPECT_EQ(flags_before_values({}, &reached), 0u);
+  EXPECT_EQ(reached, 0u);
+  EXPECT_GT(flags_before_values({{"placement_reorder", 1}}, &reached), 5u);
+  EXPECT_GT(reached, 5u);
+}
+
+// The time of two reads of one target, the second of which needs no new connection.
+Time dynamic_reads(const std::map<std::string, double>& faults, std::uint64_t* reached) {
+  FaultyWorld world(faults);
+  Side a(world, 0), b(world, 1);
+  QpOptions options;
+  options.transport = Transport::kDc;
+  auto initiator = a.queue_pair(options);
+  initiator->connect({});
+  options.dc_target = true;
+  options.qkey = 73;
+  auto shared = b.device.create_shared_receive_queue(*b.pd, 16);
+  auto target = b.queue_pair(options, shared.get());
+  target->connect({});
+  auto handle = a.device.create_address_handle(*a.pd, target->address());
+  a.env.sleep_until(a.env.now() + 100 * kMicrosecond);  // windows open
+  const Sge sge = a.memory->sge(0, 8);
+  WorkRequest request;
+  request.sges = &sge;
+  request.sge_count = 1;
+  request.opcode = Opcode::kRead;
+  request.remote_addr = b.memory->addr();
+  request.rkey = b.memory->rkey();
+  request.address_handle = handle.get();
+  request.remote_qpn = target->qp_num();
+  request.remote_qkey = options.qkey;
+  const Time start = a.env.now();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(initiator->post({&request, 1}).accepted, 1u);
+    EXPECT_EQ(a.await_send().status, Status::kSuccess);
+  }
+  *reached = world.reached(Fault::dc_storm);
+  return a.env.now() - start;
+}
+
+TEST(Faults, EveryDynamicallyConnectedRequestReconnectsInAStorm) {
+  std::uint64_t reached = 0;
+  const Time calm = dynamic_reads({}, &reached);
+  EXPECT_EQ(reached, 0u);
+  const Time storm = dynamic_reads(
+      {{"dc_storm", 1000}, {"dc_storm.min_ns", 1e6}, {"dc_storm.max_ns", 1e6}}, &reached);
+  EXPECT_EQ(reached, 2u);
+  EXPECT_NEAR(static_cast<double>(storm - calm), test_profile().nic_dc_reconnect_ns, 50);
 }
 
 // A window opens every two microseconds and lasts up to 50: a later one that ends earlier must not

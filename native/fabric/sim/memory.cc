@@ -1,5 +1,5 @@
 // Weak memory: what a NIC may do between executing a request and letting others see it. Each step
-// is one that the verbs interface permits; native/README.md gives the source of each.
+// is one that the verbs interface permits; fabric/sim/README.md gives the source of each.
 #include "fabric/sim/nic.h"
 #include "fabric/sim/queue_pair.h"
 

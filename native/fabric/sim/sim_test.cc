@@ -97,7 +97,7 @@ TEST(Simulation, EqualSeedsGiveEqualRuns) {
   }
 }
 
-// The sum that native/README.md gives, with the test profile's numbers.
+// The sum that fabric/sim/README.md gives, with the test profile's numbers.
 TEST(Simulation, LatencyOfAReadIsTheSumOfItsSteps) {
   SimCluster cluster(options(2));
   double latency = 0;

@@ -1,4 +1,4 @@
-// Sources of the verdicts: the fabric's contract (native/README.md); Ambal et al., OOPSLA 2024
+// Sources of the verdicts: the fabric's contract (fabric/README.md); Ambal et al., OOPSLA 2024
 // ("TSO"); ibv_reg_mr(3) for relaxed ordering; ibv_query_qp_data_in_order(3) for tearing.
 #include "measure/litmus/shapes.h"
 

@@ -1,0 +1,40 @@
+"""CONTRIBUTING.md names what is there, and each of its recipes has a test."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+from tests.recipes import page
+
+TEXT = page.PAGE.read_text(encoding="utf-8")
+
+
+def test_every_recipe_has_a_test() -> None:
+    tests = [path.read_text() for path in (page.ROOT / "tests/recipes").glob("test_*.py")]
+    titles = page.titles()
+    assert titles
+    for title in titles:
+        assert any(f'page.blocks("{title}")' in test for test in tests), title
+
+
+def test_named_paths_exist() -> None:
+    named = re.findall(r"`((?:native|pyrdma|tests|docs|experiments)/[\w./*-]*)`", TEXT)
+    made = {block.path for title in page.titles() for block in page.blocks(title)}
+    for name in set(named) - {path for path in made if path.startswith("experiments/")}:
+        assert list(page.ROOT.glob(name.rstrip("/"))), name
+
+
+def test_named_commands_are_known() -> None:
+    words = set(re.findall(r"^\| `sh tests/run.sh (\w+)", TEXT, re.MULTILINE))
+    assert words
+    unknown = subprocess.run(
+        ["sh", "tests/run.sh", "no-such-word"],
+        cwd=page.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    known = set(unknown.stderr.rpartition("one of:")[2].split())
+    assert words <= known
+    assert known - words == {"all", "tidy"}
