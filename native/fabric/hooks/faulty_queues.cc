@@ -70,13 +70,13 @@ FaultyQueuePair::FaultyQueuePair(HookState& hooks, std::unique_ptr<QueuePair> in
 FaultyQueuePair::~FaultyQueuePair() {
   if (datagrams_ != nullptr) datagrams_->close();
   const std::uint32_t number = inner_->qp_num();
-  inner_.reset();  // before the memory of the copies that it may still read
+  inner_.reset();  // before the memory of the copies, which it may still read
   if (count_ != nullptr) send_queue_.forget(number);
 }
 
 void FaultyQueuePair::modify(QpState next, const QpAddress* peer) {
   inner_->modify(next, peer);
-  if (count_ != nullptr)  // what has not completed with success never will
+  if (count_ != nullptr)  // requests without a successful completion never get one
     count_->completed.store(count_->signaled.load(std::memory_order_acquire),
                             std::memory_order_release);
 }
@@ -95,7 +95,7 @@ PostResult FaultyQueuePair::post(std::span<const WorkRequest> requests) {
     modify(QpState::kError, nullptr);
     gate.reach(Fault::qp_error);
   }
-  // Whoever waits for room waits for a completion: one must be on its way.
+  // A caller that waits for room waits for a completion, so one must be on its way.
   if (!gate.on(Fault::queue_full) || !has_pending() || !gate.fire(Fault::queue_full))
     return carry(requests);
   const std::size_t fitting = gate.below(Fault::queue_full, requests.size());
@@ -148,9 +148,10 @@ std::span<const WorkRequest> FaultyQueuePair::spoil_some(std::span<const WorkReq
   return requests_;
 }
 
-// One field that the NICs check is made wrong. False when there is none, as in an inline send.
+// Makes one field wrong that NICs check. Returns false when the request has no such field, as an
+// inline send.
 bool FaultyQueuePair::spoil(WorkRequest& request) {
-  std::uint32_t piece = request.sge_count;  // a buffer that is checked
+  std::uint32_t piece = request.sge_count;  // a buffer that the NIC checks
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; request.sges != nullptr && i < request.sge_count; ++i) {
     bytes += request.sges[i].length;

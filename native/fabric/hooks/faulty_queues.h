@@ -19,7 +19,7 @@ class FaultyCompletionQueue final : public CompletionQueue {
   Watch& watch() override { return inner_->watch(); }
 
   CompletionQueue& inner() { return *inner_; }
-  /// Counts the completions of queue pair `qp_num`'s requests.
+  /// Counts the completions of the requests of queue pair `qp_num`.
   void count(std::uint32_t qp_num, std::shared_ptr<SendCount> into);
   void forget(std::uint32_t qp_num);
 
@@ -57,10 +57,10 @@ class FaultyQueuePair final : public QueuePair {
   HookState& hooks_;
   std::unique_ptr<QueuePair> inner_;
   FaultyCompletionQueue& send_queue_;
-  std::shared_ptr<SendCount> count_;      // null when nobody needs it
-  std::unique_ptr<Datagrams> datagrams_;  // UD, when datagrams meet faults
+  std::shared_ptr<SendCount> count_;      // null when no fault needs it
+  std::unique_ptr<Datagrams> datagrams_;  // UD with datagram faults only
   bool has_handles_;                      // requests carry the decorators' address handles
-  // Of the running post.
+  // The members below belong to the running post.
   std::vector<WorkRequest> requests_;
   std::vector<Sge> sges_;
   std::vector<std::size_t> spoilt_;
