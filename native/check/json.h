@@ -1,6 +1,6 @@
-// JsonLine reads one line of JSON, strictly and without recursion. A history needs flat objects of
-// whole numbers, texts and short lists, a bound for each, and errors that name the column. This is
-// less code than the glue to a library, and needs no further package.
+// JsonLine reads one line of JSON, strictly, and without recursion that the input could deepen. A
+// history needs flat objects of whole numbers, texts and short lists, a bound for each, and errors
+// that name the column. This is less code than the glue to a library, and needs no further package.
 #pragma once
 #include <cstddef>
 #include <cstdint>

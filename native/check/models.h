@@ -4,7 +4,7 @@
 //
 // Conventions beyond the plain ones:
 //   cas [expected, new]: ok means swapped. A value true/false says whether it swapped; another
-//   value is the old content (as the compare-and-swap of RDMA returns it).
+//     value is the old content (as the compare-and-swap of RDMA returns it).
 //   get, deq: null means absent. insert, delete: false means "was there", "was not there".
 //   lock, unlock: the owner is the invocation's value if that is a whole number, else the process.
 //   fetch_add: ok carries the old value; without one, the value is unknown.

@@ -17,8 +17,10 @@ struct Operation {
   Value output;  // the value of an ok completion
   Time call_time = 0;
   Time return_time = kForever;
-  std::uint32_t call = 0;       // index of the invocation
-  std::uint32_t ret = kNever;   // index of the ok; kNever: the outcome is unknown
+  std::uint32_t call = 0;  // index of the invocation
+  // Index of the ok. kNever: the outcome is unknown; the operation may take effect at any time
+  // after the invocation, or never.
+  std::uint32_t ret = kNever;
   std::uint32_t info = kNever;  // index of the event that said so, if any
   std::int32_t process = 0;
   std::int32_t node = -1;

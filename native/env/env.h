@@ -1,6 +1,6 @@
 // Env is the interface between protocol code and the world; each node has one. Protocol code asks
 // the Env for time, threads, waiting, randomness, storage and the fabric, and uses nothing else of
-// the world. Code that wants to know its world lacks a function here.
+// the world. If code needs to know its world, this interface lacks a function.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -2,15 +2,12 @@
 // path fail as native/env/faults.h says. `kinds` leaves out the faults that the provider makes
 // itself (the simulated network loses and delays). A device without faults is not wrapped.
 //
-//   loss, duplicate,    act on datagrams (UD). A lost datagram is sent with a wrong queue key,
-//   which
-//   reorder, delay,     every provider drops, so that completions and errors stay the provider's
-//   own.
-//   corruption          Late, duplicate and corrupt datagrams are copies, sent by later posts and
-//   polls.
+//   loss, duplicate,    act on datagrams (UD). A lost datagram gets a wrong queue key, which every
+//   reorder, delay,     provider drops, so that completions and errors stay the provider's own.
+//   corruption          Late, duplicate and corrupt datagrams are copies that later posts and polls
+//                       send.
 //   queue_full          a post accepts fewer requests while one that will complete is outstanding
-//   malformed           a request gets a wrong key, address or length; the provider reports the
-//   error
+//   malformed           a request gets a wrong key, address or length; the provider reports it
 //   qp_error            a post takes the queue pair to the error state, which flushes
 //   memory_pressure     a call of the control path throws Error(kExhausted), definite
 #pragma once

@@ -147,7 +147,7 @@ class ShmDevice final : public Device {
   std::uint32_t region_count_ = 0;
   std::deque<std::uint32_t> free_qp_numbers_;  // oldest first, so that a number is reused late
   std::uint32_t next_qp_slot_ = 1;
-  // queue pair number and position, by slot
+  // Queue pair number and position, by slot.
   std::unique_ptr<std::atomic<std::uint64_t>[]> released_;
 };
 
