@@ -108,8 +108,8 @@ PostResult FaultyQueuePair::post(std::span<const WorkRequest> requests) {
 }
 
 PostResult FaultyQueuePair::carry(std::span<const WorkRequest> requests) {
-  spoilt_.clear();
-  if (hooks_.gate.on(Fault::malformed)) requests = spoil_some(requests);
+  malformed_.clear();
+  if (hooks_.gate.on(Fault::malformed)) requests = malform_some(requests);
   PostResult result;
   if (datagrams_ != nullptr) {
     result = datagrams_->post(requests);
@@ -120,7 +120,7 @@ PostResult FaultyQueuePair::carry(std::span<const WorkRequest> requests) {
   } else {
     result = post_counted(requests);
   }
-  for (const std::size_t at : spoilt_)
+  for (const std::size_t at : malformed_)
     if (at < result.accepted) hooks_.gate.reach(Fault::malformed);
   return result;
 }
@@ -135,22 +135,22 @@ PostResult FaultyQueuePair::post_counted(std::span<const WorkRequest> requests) 
   return result;
 }
 
-std::span<const WorkRequest> FaultyQueuePair::spoil_some(std::span<const WorkRequest> requests) {
+std::span<const WorkRequest> FaultyQueuePair::malform_some(std::span<const WorkRequest> requests) {
   for (std::size_t i = 0; i < requests.size(); ++i)
-    if (hooks_.gate.fire(Fault::malformed)) spoilt_.push_back(i);
-  if (spoilt_.empty()) return requests;
+    if (hooks_.gate.fire(Fault::malformed)) malformed_.push_back(i);
+  if (malformed_.empty()) return requests;
   requests_.assign(requests.begin(), requests.end());
   std::size_t room = 0;
-  for (const std::size_t at : spoilt_) room += requests[at].sge_count;
+  for (const std::size_t at : malformed_) room += requests[at].sge_count;
   sges_.clear();
   sges_.reserve(room);
-  std::erase_if(spoilt_, [this](std::size_t at) { return !spoil(requests_[at]); });
+  std::erase_if(malformed_, [this](std::size_t at) { return !malform(requests_[at]); });
   return requests_;
 }
 
 // Makes one field wrong that NICs check. Returns false when the request has no such field, as an
 // inline send.
-bool FaultyQueuePair::spoil(WorkRequest& request) {
+bool FaultyQueuePair::malform(WorkRequest& request) {
   std::uint32_t piece = request.sge_count;  // a buffer that the NIC checks
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; request.sges != nullptr && i < request.sge_count; ++i) {

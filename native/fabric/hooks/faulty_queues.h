@@ -50,8 +50,8 @@ class FaultyQueuePair final : public QueuePair {
  private:
   PostResult carry(std::span<const WorkRequest> requests);
   PostResult post_counted(std::span<const WorkRequest> requests);
-  std::span<const WorkRequest> spoil_some(std::span<const WorkRequest> requests);
-  bool spoil(WorkRequest& request);
+  std::span<const WorkRequest> malform_some(std::span<const WorkRequest> requests);
+  bool malform(WorkRequest& request);
   bool has_pending() const;
 
   HookState& hooks_;
@@ -63,7 +63,7 @@ class FaultyQueuePair final : public QueuePair {
   // The members below belong to the running post.
   std::vector<WorkRequest> requests_;
   std::vector<Sge> sges_;
-  std::vector<std::size_t> spoilt_;
+  std::vector<std::size_t> malformed_;
 };
 
 }  // namespace pyrdma::fabric::hooks
