@@ -1,7 +1,7 @@
-"""Costs of this machine's CPU, measured, as lines of a profile.
+"""Measure costs of this machine's CPU, as lines of a profile.
 
-Only what a program on any machine can measure: copies and the clock. What a NIC costs (doorbells,
-posts, polls of its queues) cannot be measured without one, and is left out.
+Only copies and the clock can be measured on any machine. The costs of a NIC (doorbells, posts,
+polls of its queues) need a NIC and are left out.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .workload import Memcpy
 __all__ = ["Measured", "measure"]
 
 SMALL, LARGE, FAR = 64, 16384, 1 << 26
-"""Bytes of a copy: a call with next to none, one within the cache, one far beyond it."""
+"""Bytes of a copy: almost only the call, within the cache, far beyond the cache."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One parameter of a profile, measured here."""
+    """One parameter of a profile, as measured on this machine."""
 
     key: str
     value: float
@@ -32,7 +32,7 @@ class Measured:
     source: str
 
     def line(self) -> str:
-        """Return it as a line of the profile's table."""
+        """Return the parameter as a line of the profile's table."""
         name = self.key.split(".")[1]
         value = f'value = {self.value:.4g}, unit = "{self.unit}", source = "{self.source}"'
         return f"{name} = {{ {value} }}"
@@ -63,7 +63,7 @@ def _copy_ns(size: int) -> float:
 
 
 def _clock_read_ns() -> float:
-    """Return what reading the monotonic clock costs, less the cost of the loop around it."""
+    """Return the cost of reading the monotonic clock, without the cost of the loop around it."""
 
     def per_turn(call: Callable[[], object]) -> float:
         turns = 20_000

@@ -1,9 +1,9 @@
-"""Checking histories: what clients asked and were told, against what an object may do.
+"""Check histories: the calls and results of clients, against the operations of an object.
 
 A history is a file of JSON Lines, as Jepsen's checkers read it: a header with the model, then one
-event per line. The models ``register``, ``kv``, ``queue``, ``lock`` and ``counter`` are checked
-for linearizability by search; ``fifo``, ``mutex``, ``barrier``, ``multicast``, ``rpc`` and ``raft``
-for their invariants, in one pass.
+event per line. The models ``register``, ``kv``, ``queue``, ``lock`` and ``counter`` are checked for
+linearizability by search; ``fifo``, ``mutex``, ``barrier``, ``multicast``, ``rpc`` and ``raft`` for
+their invariants, in one pass.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from .errors import InvalidArgument
 __all__ = ["Operation", "Verdict", "check", "command", "draw", "models"]
 
 CONFIGURATIONS = 10_000_000
-"""Configurations that the search may meet per object before it gives up."""
+"""Configurations that the search visits per object before it gives up."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of the smallest part of a history that cannot be explained.
+    """One operation of the smallest window of a history that no order explains.
 
     Attributes
     ----------
     text
-        Such as ``write 3`` or ``read -> 1``; ``-> ?`` where the outcome is unknown.
+        The operation, such as ``write 3`` or ``read -> 1``; ``-> ?`` for an unknown outcome.
     call_ns, return_ns
-        Its interval; without an end where the outcome is unknown.
+        Its interval; the end is missing for an unknown outcome.
     call_event, return_event
         Numbers of its events, from 0.
     optional
-        The contradiction does not need its end.
+        Whether the contradiction stands without the end of the operation.
     impossible
-        It had to come next, and cannot.
+        Whether the operation must come next and cannot.
     place
         Its place in the longest order found, from 0.
     """
@@ -56,22 +56,22 @@ class Operation:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a checker says of a history.
+    """The verdict of a checker on a history.
 
     Attributes
     ----------
     answer
-        ``yes``, ``no``, or ``unknown`` where the search was given up.
+        ``yes``, ``no``, or ``unknown`` when the search gave up.
     key
-        Key of the object that is at fault.
+        Key of the faulty object.
     text
-        The violation, for people; empty for ``yes``.
+        The violation in words; empty for ``yes``.
     window
         The smallest set of operations found that no order explains.
     events
-        Numbers of the events that the violation is about.
+        Numbers of the events in the violation.
     operations, objects, configurations
-        How much was checked: operations (with points of time), keys, steps of the search.
+        Extent of the check: operations (with points of time), keys, steps of the search.
     """
 
     answer: str
@@ -87,16 +87,16 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether the history is one of the model."""
+        """Whether the history fits the model."""
         return self.answer == "yes"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data, for JSON."""
+        """Return the verdict as plain data, for JSON."""
         return asdict(self)
 
 
 def models() -> list[str]:
-    """Return what a history can be checked against."""
+    """Return the names of the models."""
     from ._core import check as native
 
     return native.model_names()
@@ -110,14 +110,15 @@ def check(
     Parameters
     ----------
     model
-        One of `models()`; the one that the header names when left out.
+        One of `models()`; default: the model that the header names.
     configurations
-        Bound of the search, per object: about 40 bytes of memory each.
+        Bound of the search, per object; each takes about 40 bytes of memory.
 
     Raises
     ------
     InvalidArgument
-        The file cannot be read, is no history, or none of this model; names the line or event.
+        The file cannot be read, is not a history, or does not fit the model; the message names
+        the line or event.
     """
     from ._core import check as native
 
@@ -136,15 +137,15 @@ def check(
 
 
 MOST_BARS = 60
-"""Operations that a picture shows; of more, those nearest to the impossible one."""
+"""Most operations in a picture; of more, it shows those nearest to the impossible one."""
 
 
 def draw(verdict: Verdict, folder: Path, name: str = "violation") -> list[Path]:
     """Draw the window of a violation as PNG and PDF: operations as bars, a row per process.
 
-    The impossible operation is hatched and framed; one whose outcome is unknown, or whose end
-    does not matter, is open to the right. Numbers in brackets are places in the longest order
-    that was found. Nothing is drawn where there is no window.
+    The impossible operation is hatched and framed. An operation whose outcome is unknown, or
+    whose end does not matter, is open to the right. Numbers in brackets are places in the longest
+    order found. Without a window, nothing is drawn.
     """
     from . import figures
 
@@ -178,11 +179,11 @@ def _nearest(window: Sequence[Operation]) -> list[Operation]:
 
 
 def _rows(operations: Sequence[Operation]) -> dict[int, int]:
-    """Return a row for each operation: processes in turn, a row more where theirs overlap."""
+    """Return a row for each operation: processes in turn, with a further row per overlap."""
     rows: dict[int, int] = {}
     used = 0
     for process in sorted({o.process for o in operations}):
-        ends: list[float] = []  # of the last bar in each row of this process
+        ends: list[float] = []  # end of the last bar in each row of this process
         for number, operation in enumerate(operations):
             if operation.process != process:
                 continue
@@ -211,7 +212,7 @@ def _bar(ax: Any, operation: Operation, row: int, begin: int, span: int) -> None
         style = {"facecolor": "#C9D9EA", "edgecolor": "#004488", "linewidth": 1.0}
     ax.broken_barh([(left, width)], (top, height), **style)
     if is_open and not operation.impossible:
-        # No right edge: it may end at any time, or never.
+        # The bar has no right edge: the operation may end at any time, or never.
         line = {"color": "#555555", "linewidth": 1.0, "linestyle": (0, (3, 2))}
         for y in (top, top + height):
             ax.plot([left, left + width], [y, y], **line, marker="", zorder=3)
@@ -239,11 +240,11 @@ def _label_rows(ax: Any, operations: Sequence[Operation], rows: dict[int, int]) 
 
 
 STATUS = {"yes": 0, "no": 1, "unknown": 3}
-"""Exit status by answer; 2 is an error."""
+"""Exit status by answer; status 2 is an error."""
 
 
 def command(path: Path, model: str | None, out: Path, as_json: bool) -> int:
-    """Carry ``pyrdma check`` out: print the verdict, draw a violation; return the exit status."""
+    """Run ``pyrdma check``: print the verdict, draw a violation; return the exit status."""
     verdict = check(path, model)
     pictures: list[Path] = []
     if verdict.window:

@@ -1,7 +1,7 @@
-"""The papers' claims and what the results that are there say of them.
+"""Judge the papers' claims by the available results.
 
-A claim is never edited to make it hold. Numbers are judged here, by one set of tolerances; ranks,
-trends and crossovers by the code that the experiment declares (`Experiment.decides`).
+A claim is never edited to make it hold. This module judges numbers by one set of tolerances. The
+code that the experiment declares judges ranks, trends and crossovers (`Experiment.decides`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["TOLERANCES", "VERDICTS", "Claim", "Verdict", "evaluate", "judge", "load", "undecided"]
 
 TOLERANCES = {"exact": 0.10, "approx": 0.25, "average-over-sweep": 0.25, "peak-only": 0.15}
-"""How far a measured number may be from the paper's, as a fraction, by the claim's hint."""
+"""Largest distance of a measured number from the paper's, as a fraction, by the claim's hint."""
 
 VERDICTS = ("missed", "held", "not evaluated")
-"""All verdicts, in the order in which they are shown."""
+"""Verdicts in the order of their display."""
 _NO_EXPERIMENT = "no experiment"
 
 _BOUND = re.compile(r"^(?:an? )?(upper|lower) bound|^(more than|at least|at most)\b")
@@ -60,7 +60,7 @@ class Claim:
 
     @property
     def bound(self) -> str | None:
-        """``upper`` or ``lower`` where the paper states a bound, not a value."""
+        """``upper`` or ``lower`` where the paper states a bound instead of a value."""
         found = _BOUND.match(self.note)
         if not found:
             return None
@@ -70,7 +70,7 @@ class Claim:
 
     @property
     def number(self) -> float | None:
-        """The value where it is one number; the middle of a range; None for text."""
+        """The value if it is one number; the middle of a range; None for text."""
         if isinstance(self.value, list):
             return sum(self.value) / len(self.value)
         return None if isinstance(self.value, str) else float(self.value)
@@ -93,7 +93,7 @@ class Verdict:
 
     @property
     def decidable(self) -> bool:
-        """Whether an experiment decides the claim, be it with results or without."""
+        """Whether an experiment decides the claim, with or without results."""
         return not self.reason.startswith(_NO_EXPERIMENT)
 
     def as_dict(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _load(folder: Path) -> dict[str, Claim]:
 
 
 def judge(claim: Claim, outcome: Decision | float | bool) -> tuple[str, float | str | None, str]:
-    """Return verdict, measured value and reason of what a decider returned."""
+    """Return verdict, measured value and reason of a decider's outcome."""
     if isinstance(outcome, bool):
         decision = Decision(outcome)
     elif isinstance(outcome, Decision):
@@ -144,7 +144,7 @@ def judge(claim: Claim, outcome: Decision | float | bool) -> tuple[str, float | 
 
 
 def _within(claim: Claim, measured: float) -> tuple[bool, str]:
-    """Hold a number against the claim's value, range or bound."""
+    """Compare a number with the claim's value, range or bound."""
     if isinstance(claim.value, str):
         raise NotEvaluated("a number cannot decide a claim whose value is text")
     share = claim.tolerance
@@ -168,7 +168,7 @@ def _within(claim: Claim, measured: float) -> tuple[bool, str]:
 
 
 def deciders(experiments: Iterable[str] | None = None) -> dict[str, Experiment]:
-    """Return for each claim id the experiment that decides it."""
+    """Return, for each claim id, the experiment that decides it."""
     known = load()
     found: dict[str, Experiment] = {}
     for name in experiments if experiments is not None else registry.ids():
@@ -183,14 +183,14 @@ def deciders(experiments: Iterable[str] | None = None) -> dict[str, Experiment]:
 
 
 def papers() -> list[str]:
-    """Return the keys of the papers, which name the systems too."""
+    """Return the keys of the papers, which are also the names of the systems."""
     return sorted({claim.paper for claim in load().values()})
 
 
 def evaluate(
     out: str | Path = "results", system: str | None = None, fabric: str = "sim"
 ) -> list[Verdict]:
-    """Judge every claim (of one system) from the results under `out`; misses come first."""
+    """Judge every claim (of one system) by the results under `out`; misses come first."""
     if system is not None and system not in papers():
         raise InvalidArgument(
             f"unknown system {system!r}{nearest(system, papers())}; one of {', '.join(papers())}"
@@ -206,7 +206,7 @@ def evaluate(
 
 
 def undecided(out: str | Path, system: str | None = None, fabric: str = "sim") -> list[str]:
-    """Return ids of the experiments that decide claims (of a system) and have no results."""
+    """Return ids of experiments without results that decide claims (of a system)."""
     results = _Results(Path(out), fabric)
     missing = []
     for claim, experiment in deciders().items():
@@ -220,7 +220,7 @@ def undecided(out: str | Path, system: str | None = None, fabric: str = "sim") -
 
 
 class _Results:
-    """Results under one folder, each read once."""
+    """Results under one folder; each file is read once."""
 
     def __init__(self, out: Path, fabric: str) -> None:
         self._out = out
@@ -294,5 +294,5 @@ def _outcome(claim: Claim, experiment: Experiment, results: _Results) -> Decisio
 
 
 def select(verdicts: Sequence[Verdict], verdict: str) -> list[Verdict]:
-    """Return the claims with this verdict."""
+    """Return the verdicts of this kind."""
     return [v for v in verdicts if v.verdict == verdict]

@@ -1,4 +1,4 @@
-"""Results of an experiment as its figure and its deciders see them."""
+"""Results of an experiment, as its figure and its deciders read them."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ COLUMNS = (
     "unit",
     "flags",
 )
-"""Columns that every table of results has; all others are parameters and labels."""
+"""Columns of every table of results; all other columns are parameters and labels."""
 
 
 class NotEvaluated(Exception):
-    """The data do not say whether a claim holds; the text is the reason shown."""
+    """The data cannot decide a claim; the text is the displayed reason."""
 
 
 class Data:
-    """Tidy rows of one experiment on one fabric, with the questions that figures ask.
+    """Tidy rows of one experiment on one fabric, with the queries of figures and deciders.
 
     Parameters
     ----------
     frame
         Tidy rows as in ``results.parquet``: one column per parameter, then ``repetition``,
         ``node``, ``thread``, ``metric``, ``value``, ``unit``, ``fabric``, ``clock``, ``seed``,
-        ``flags``. Rows of a whole point have node and thread -1; only they answer here, the
-        rows of single nodes and threads are in `frame`.
+        ``flags``. Rows of a whole point have node and thread -1. The methods use only these;
+        `frame` also holds the rows of single nodes and threads.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
@@ -50,7 +50,7 @@ class Data:
         self.fabric: str = str(frame["fabric"].iloc[0]) if len(frame) else ""
 
     def select(self, metric: str, **where: Any) -> pd.DataFrame:
-        """Return the whole-point rows of `metric` that match; lists match any of their values.
+        """Return the whole-point rows of `metric` that match; a list matches any of its values.
 
         Raises
         ------
@@ -80,8 +80,8 @@ class Data:
         Raises
         ------
         NotEvaluated
-            Nothing matches, or more than one point does: name the parameter that tells them
-            apart.
+            No row matches, or more than one point does; the message names the parameter that
+            distinguishes them.
         """
         rows = self.select(metric, **where)
         self._one_point(rows, metric, set(where))
@@ -95,7 +95,7 @@ class Data:
                 raise NotEvaluated(f"{metric} was measured at several {name}: {found}; choose one")
 
     def unit(self, metric: str) -> str:
-        """Return the unit that `metric` was recorded in."""
+        """Return the recorded unit of `metric`."""
         return str(self.select(metric)["unit"].iloc[0])
 
     def series(self, metric: str, over: str, unit: str | None = None, **where: Any) -> pd.Series:
@@ -111,7 +111,7 @@ class Data:
         return medians
 
     def values_of(self, parameter: str) -> list[Any]:
-        """Return the values of `parameter` that were measured, ascending."""
+        """Return the measured values of `parameter`, ascending."""
         if parameter not in self.frame.columns:
             return []
         return sorted(self.frame[parameter].dropna().unique().tolist())

@@ -1,8 +1,8 @@
-"""How an experiment's data decide a claim.
+"""Deciders: judge a claim by an experiment's data.
 
 Each helper returns a decider for `Experiment.decides`. ``**where`` fixes parameters by name; a
-list matches any of its values. Where the data lack what is asked, the verdict is
-``not evaluated`` with the reason. A function of one's own does as well::
+list matches any of its values. Where the data lack the requested rows, the verdict is
+``not evaluated`` with the reason. A user's own function is a decider too::
 
     def onset(data: Data, claim: Claim) -> decide.Decision:
         rate = data.series("rate", over="clients", series="verbs")
@@ -44,16 +44,16 @@ Point = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Decision:
-    """What the data say of a claim.
+    """The decision of a decider about a claim.
 
     Parameters
     ----------
     holds
-        Whether it holds; None leaves it to the claim's value, bound and tolerance.
+        Whether the claim holds; None leaves it to the claim's value, bound and tolerance.
     measured
         The number in the claim's unit, or a short text such as an order.
     reason
-        One line shown beside the verdict.
+        One line, displayed beside the verdict.
     """
 
     holds: bool | None
@@ -66,7 +66,7 @@ Decider = Callable[[Data, "Claim"], Decision | float | bool]
 
 
 def value(metric: str, **where: Any) -> Decider:
-    """Hold one point's `metric` against the claim's number."""
+    """Compare one point's `metric` with the claim's number."""
 
     def decide(data: Data, claim: Claim) -> float:
         return data.value(metric, claim.unit, **where)
@@ -75,7 +75,7 @@ def value(metric: str, **where: Any) -> Decider:
 
 
 def extreme(metric: str, over: str, pick: Literal["max", "min"] = "max", **where: Any) -> Decider:
-    """Hold the largest (or smallest) `metric` along the parameter `over` against the claim."""
+    """Compare the largest (or smallest) `metric` along the parameter `over` with the claim."""
 
     def decide(data: Data, claim: Claim) -> Decision:
         series = data.series(metric, over, claim.unit, **where)
@@ -100,17 +100,17 @@ def ratio(
     to_metric: str | None = None,
     **where: Any,
 ) -> Decider:
-    """Hold two points of `metric` against each other.
+    """Compare two points of `metric` with each other.
 
     Parameters
     ----------
     of, to
-        Parameters of the numerator and of the denominator, beside `where`.
+        Parameters of the numerator and of the denominator, in addition to `where`.
     form
         ``ratio`` is a/b, ``excess`` a/b - 1, ``loss`` 1 - a/b; converted to the claim's unit
         (percent, x).
     to_metric
-        Metric of the denominator when it is another one.
+        Metric of the denominator, if it differs.
     """
 
     def decide(data: Data, claim: Claim) -> Decision:
@@ -129,7 +129,7 @@ def ratio(
 def rank(metric: str, order: Sequence[Point], slack: float = 0.0, **where: Any) -> Decider:
     """Check that `metric` falls from each point of `order` to the next (largest first).
 
-    `slack` lets a later one exceed its predecessor by that fraction (for "at least as good").
+    `slack` lets a point exceed its predecessor by that fraction (for "at least as good").
     """
 
     def decide(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
@@ -215,10 +215,10 @@ def crossover(
     when: Literal["above", "below"] = "above",
     **where: Any,
 ) -> Decider:
-    """Find where `metric` of `a` first gets `when` (above or below) that of `b`, along `over`.
+    """Find where `metric` of `a` first is `when` (above or below) that of `b`, along `over`.
 
-    The measured value is that value of `over`, which the claim's number is held against;
-    values of `over` are taken to be in the claim's unit.
+    The measured value is that value of `over`; it is compared with the claim's number. Values of
+    `over` must be in the claim's unit.
     """
     compare = operator.gt if when == "above" else operator.lt
 
@@ -238,7 +238,7 @@ def crossover(
 
 @dataclass(frozen=True)
 class ProfileValue:
-    """A decider that needs no measurement: the profile itself holds the paper's number."""
+    """A decider without a measurement: the profile itself holds the paper's number."""
 
     key: str
     unit: str | None = None
@@ -266,16 +266,16 @@ class ProfileValue:
 def profile(
     key: str, *, unit: str | None = None, profile: str | None = None, scale: float = 1.0
 ) -> ProfileValue:
-    """Hold a parameter of the profile against the claim's number.
+    """Compare a parameter of the profile with the claim's number.
 
     Parameters
     ----------
     key
         ``table.parameter``, or ``nodes`` or ``cores_per_node``.
     unit
-        Unit to read the value in when the profile's is not one of `pyrdma.units`.
+        Unit in which to read the value, if the profile's is not one of `pyrdma.units`.
     profile
-        Name of the profile; the experiment's when left out.
+        Name of the profile; default: the experiment's.
     scale
         Factor applied first, for example 2 for both directions.
     """

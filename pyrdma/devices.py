@@ -1,4 +1,4 @@
-"""RDMA devices of this machine: what is there, and what a node would use."""
+"""RDMA devices of this machine, and the device that a node would use."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ __all__ = ["Entry", "Wish", "choose", "entries", "problem"]
 
 
 _LAST = 255
-"""Of ports and of a GID table's entries: libibverbs gives either one byte."""
+"""Largest port, and largest index of a GID table: libibverbs stores each in one byte."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What may be asked of a node's device; what is left out is chosen.
+    """A user's request for a node's device; `choose` fills in the rest.
 
     Parameters
     ----------
     device
-        Name, as ``mlx5_0``. A device on the login network is used only when it is named.
+        Name, as ``mlx5_0``. A device on the login network is used only when named.
     port
         1 to 255; 0 for any.
     gid_index
         Entry of the port's GID table, 0 to 255; -1 for the best: RoCEv2 over IPv4 before others.
     address
-        IP address of the experiment's network on this node; kept as the system writes it.
+        IP address of this node on the experiment's network, stored in the system's notation.
 
     Raises
     ------
     InvalidArgument
-        Port or GID index is out of bounds, or the address is none.
+        Port or GID index is out of bounds, or the address is invalid.
     """
 
     device: str = ""
@@ -45,19 +45,19 @@ class Wish:
     address: str = ""
 
     def __post_init__(self) -> None:
-        """Check what was asked."""
+        """Check the fields."""
         _check("port", self.port, 0, "any")
         _check("gid_index", self.gid_index, -1, "the best")
         object.__setattr__(self, "address", self.address and _canonical(self.address))
 
     @classmethod
     def parse(cls, text: str) -> Wish:
-        """Return the wish that ``device[:port[:gid]]`` or an IP address spells.
+        """Return the wish for ``device[:port[:gid]]`` or for an IP address.
 
         Raises
         ------
         InvalidArgument
-            It is neither, or a number is out of bounds.
+            The text is neither, or a number is out of bounds.
         """
         try:
             ipaddress.ip_address(text)
@@ -81,7 +81,7 @@ def _check(name: str, value: object, unset: int, meaning: str) -> None:
 
 
 def _canonical(text: str) -> str:
-    """Return an IP address as the native side writes those of GIDs."""
+    """Return an IP address in the native side's notation of GID addresses."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -118,7 +118,7 @@ class Entry:
 
 
 def problem() -> str:
-    """Return why no device can be opened as far as the build and rdma-core go, or nothing."""
+    """Return why the build or rdma-core can open no device; empty when they can."""
     core: Any = native()
     return str(core.ibverbs.problem())
 
@@ -129,19 +129,19 @@ def entries() -> list[Entry]:
     Raises
     ------
     Unavailable
-        rdma-core is not there, or the build is without its headers.
+        rdma-core is absent, or the build lacks its headers.
     """
     core: Any = native()
     return [Entry(**row) for row in core.ibverbs.candidates()]
 
 
 def choose(wish: Wish | None = None) -> dict[str, Any]:
-    """Return what a node with this wish would use: device, port, gid_index, address, reason.
+    """Return the device for this wish: device, port, gid_index, address, reason.
 
     Raises
     ------
     Unavailable
-        Nothing fits; the message lists what there is and why it does not do.
+        No device fits; the message lists the devices and why each does not fit.
     """
     core: Any = native()
     chosen: dict[str, Any] = core.ibverbs.choose(**asdict(wish or Wish()))

@@ -1,4 +1,4 @@
-"""What this machine can do, and how to get what it cannot."""
+"""Check what this machine can do, and name the remedy for what it cannot do."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _PEERS = {
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the doctor.
+    """One line of the report.
 
     Parameters
     ----------
     name
-        What was looked for.
+        The object of the check.
     ok
-        Whether it is there.
+        Whether it is available.
     found
-        What was found.
+        The finding.
     remedy
-        Command that brings it, to be pasted into a shell as it is; empty where there is none.
+        Shell command that provides it; empty if there is none.
     note
-        What to do or to know besides.
+        Further advice.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Check:
 
 
 def fabric_problem(fabric: str) -> str:
-    """Return why a fabric is not there and what to do, or nothing when it is."""
+    """Return why a fabric is unavailable and what to do; empty when it is available."""
     try:
         native()
     except Unavailable as error:
@@ -69,7 +69,7 @@ def fabric_problem(fabric: str) -> str:
 
 
 def _verbs_problem() -> str:
-    """Return what is missing for real NICs: in the build, of rdma-core, or a device."""
+    """Return what is missing for real NICs: in the build, in rdma-core, or a device."""
     from . import devices
 
     missing = devices.problem()
@@ -83,7 +83,7 @@ def _verbs_problem() -> str:
 
 
 def checks() -> list[Check]:
-    """Look at everything that experiments use."""
+    """Check everything that experiments use."""
     found = [_fabric(name) for name in FABRICS]
     found += [_controller(), _cores(), _cpu(), _huge_pages(), _memlock(), _connections()]
     found += [_program(program, package) for program, package in _PEERS.items()]
@@ -108,12 +108,12 @@ def _has_provider() -> bool:
     try:
         core: Any = native()
     except Unavailable:
-        return True  # or not: that it cannot be loaded is what has to be mended
+        return True  # unknown, but the module that cannot be loaded must be repaired first
     return bool(core.ibverbs.has_provider())
 
 
 def _sudo() -> str:
-    """Return what begins a command of root's; root may have no sudo."""
+    """Return the prefix of a root command; root may lack sudo."""
     return "" if os.geteuid() == 0 else "sudo "
 
 
@@ -126,7 +126,7 @@ def _pip_install(*words: str) -> str:
 
 
 def _build_again() -> str:
-    """Return the command that builds the installed package again, from where it came from."""
+    """Return the command that rebuilds the installed package from its source."""
     try:
         text = importlib.metadata.distribution("pyrdma").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
@@ -140,7 +140,7 @@ def _build_again() -> str:
 
 
 def install_controller() -> str:
-    """Return the command that installs what the extra `controller` adds to the package."""
+    """Return the command that installs the packages of the extra `controller`."""
     wanted = []
     for row in importlib.metadata.requires("pyrdma") or []:
         requirement, _, marker = row.partition(";")
@@ -193,7 +193,7 @@ def _memlock() -> Check:
         "locked memory",
         False,
         f"{soft // 1024} KiB",
-        # The star leaves root out.
+        # The star in limits.conf excludes root.
         r"printf '* - memlock unlimited\nroot - memlock unlimited\n' | "
         f"{_sudo()}tee /etc/security/limits.d/pyrdma.conf",
         "for real NICs; holds from the next login on; what systemd starts needs "
@@ -202,7 +202,7 @@ def _memlock() -> Check:
 
 
 def _connections(file: Path = Path("/dev/infiniband/rdma_cm")) -> Check:
-    """Look for what librdmacm opens, which makes connections by address."""
+    """Check the device file of librdmacm, which makes connections by address."""
     name = "connections by address"
     if not file.exists():
         note = "for real NICs, optional"

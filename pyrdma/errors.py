@@ -1,4 +1,4 @@
-"""The package's errors; the native module raises the same classes."""
+"""The errors of the package; the native module raises the same classes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Error(RuntimeError):
     Attributes
     ----------
     definite : bool
-        Whether what failed certainly had no effect.
+        Whether the failed action certainly had no effect.
     """
 
     definite: bool = True
 
 
 class InvalidArgument(Error, ValueError):
-    """A value is outside what is allowed; the message names the value, the bound and the fix."""
+    """A value is out of its bounds; the message names the value, the bound and the remedy."""
 
 
 class Unavailable(Error):
-    """The machine or the build cannot do it; the message says what to install."""
+    """The machine or the build lacks a feature; the message says what to install."""
 
 
 class Exhausted(Error):
@@ -52,7 +52,7 @@ class CompletionError(Error):
     status : str
         Name of the completion status.
     wr_id : int
-        Identifier given to the request when it was posted.
+        Identifier that the caller gave to the request.
     qp_num : int
         Number of the queue pair.
     """
@@ -63,6 +63,6 @@ class CompletionError(Error):
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> str:
-    """Return ``; did you mean ...?`` with the known names nearest to `name`, or nothing."""
+    """Return ``; did you mean ...?`` with the known names nearest to `name`, or an empty text."""
     matches = difflib.get_close_matches(name, list(known), n=limit, cutoff=0.5)
     return f"; did you mean {' or '.join(matches)}?" if matches else ""

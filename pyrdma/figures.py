@@ -1,7 +1,7 @@
-"""Figures in one house style: readable in grey, and by the colour-blind.
+"""Draw figures in one house style, readable in grey and by colour-blind people.
 
-Series differ by colour, marker and line style at once. What a paper states is drawn over them
-with hollow markers in black, named in the legend.
+Series differ by colour, marker and line style at once. The paper's numbers are drawn over them with
+hollow black markers, named in the legend.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def new(rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
 
 
 def style_of(number: int) -> dict[str, Any]:
-    """Return colour, marker and line style of the series with this number."""
+    """Return colour, marker and line style of series `number`."""
     n = number % len(_COLOURS)
     return {"color": _COLOURS[n], "marker": _MARKERS[n], "linestyle": _LINES[n]}
 
@@ -72,20 +72,20 @@ def line(
     first: int = 0,
     **where: Any,
 ) -> None:
-    """Draw `metric` against the parameter `over`, one line for each value of `by`.
+    """Draw `metric` against the parameter `over`, with one line for each value of `by`.
 
     Repetitions appear as their median with a band from the least to the largest.
 
     Parameters
     ----------
     unit
-        Unit to draw in; the recorded one when left out.
+        Unit of the axis; default: the recorded one.
     names
         Legend text by value of `by`.
     label
         Legend text of a single line.
     first
-        Number of the first style, to go on where another call stopped.
+        Number of the first style, to continue after another call.
     """
     groups = data.select(metric, **where)[by].unique().tolist() if by else [None]
     for number, group in enumerate(groups):
@@ -107,7 +107,7 @@ def band(
     color: str = "#777777",
     **where: Any,
 ) -> None:
-    """Shade from the least to the largest repetition, where there are several."""
+    """Shade the range from the least to the largest repetition, if there are several."""
     rows = data.select(metric, **where)
     if rows["repetition"].nunique() < 2:
         return
@@ -226,10 +226,10 @@ def _drop_repeated_labels(ax: Axes) -> None:
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write a figure as PNG and PDF, atomically, and close it. The same input, the same bytes."""
+    """Write a figure as PNG and PDF, atomically, and close it. Equal input gives equal bytes."""
     import matplotlib.pyplot as plt
 
-    # Laid out and measured once, not once for each file.
+    # The layout is computed once, not once for each file.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     box = figure.get_tightbbox().padded(plt.rcParams["savefig.pad_inches"])

@@ -1,4 +1,4 @@
-"""What the notebooks share: where results go, and an experiment's figures in place."""
+"""Helpers of the notebooks: the results folder, and an experiment's figures inline."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["results_folder", "show"]
 
 
 def results_folder() -> Path:
-    """Return the folder that ``PYRDMA_RESULTS`` names, or a temporary one."""
+    """Return the folder in ``PYRDMA_RESULTS``, or a temporary one."""
     return Path(os.environ.get("PYRDMA_RESULTS") or tempfile.mkdtemp(prefix="pyrdma-notebook-"))
 
 
 def show(out: Path, *names: str) -> None:
-    """Measure on ``sim``, in quick mode, what has no results in `out` yet; show the figures."""
+    """Measure experiments without results in `out` on ``sim``, in quick mode; show the figures."""
     ipython: Any = import_module("IPython.display")
     for name in names:
         report = run(name, Options(out=out, fabric="sim", jobs=1))

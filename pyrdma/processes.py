@@ -1,9 +1,9 @@
-"""A cluster of node processes on this machine: starting, talking to, and ending them.
+"""A cluster of node processes on this machine: start them, exchange messages, end them.
 
-Each node is ``python -m pyrdma._node``, spawned, never forked. Controller and node exchange
-bounded frames of JSON (`pyrdma._frames`) over the node's standard input and output, which nobody
-else has; the run's secret goes through that pipe too, never over a command line or environment.
-A node ends when its pipe does, so none outlives a killed controller.
+Each node is ``python -m pyrdma._node``, spawned, never forked. Controller and node exchange bounded
+frames of JSON (`pyrdma._frames`) over the node's standard input and output, which no other process
+has. The run's secret also goes through that pipe, never over a command line or environment. A node
+ends when its pipe closes, so that no node outlives a killed controller.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ from .result import Result
 __all__ = ["ProcessCluster"]
 
 START_S = 60.0
-"""Longest time from starting the nodes until all have attached."""
+"""Longest time from the start of the nodes until all have attached."""
 
 GRACE_S = 2.0
-END_S = 8.0  # of a process that is gone, until the kernel has closed its RDMA device
-"""How long the others may still report once a node has failed: their words tell why."""
+"""Time for further reports after a node has failed: they may name the cause."""
+END_S = 8.0
+"""Time for the kernel to close the RDMA device of an ended process."""
 
 _LOOK_S = 0.1
-"""Between looks for nodes that were restarted during a run."""
+"""Period of the search for nodes restarted during a run."""
 
 
 class _Node:
-    """One node process, its pipes, and the file that keeps what it says on standard error."""
+    """One node process, its pipes, and the file with its standard error."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -54,13 +55,13 @@ class _Node:
             stdout=subprocess.PIPE,
             stderr=self.complaints,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            start_new_session=True,  # Ctrl-C is the controller's
+            start_new_session=True,  # only the controller receives Ctrl-C
         )
         self._frames = _frames.Frames(_frames.FRAME_TO_CONTROLLER)
 
     def send(self, message: Mapping[str, Any]) -> None:
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # its end is noticed on the other pipe
+        with suppress(BrokenPipeError):  # the other pipe shows the node's end
             descriptor = self.process.stdin.fileno()
             _frames.send(descriptor, message, _frames.FRAME_TO_NODE, START_S)
 
@@ -70,7 +71,7 @@ class _Node:
         return self.process.stdout.fileno()
 
     def receive(self) -> dict[str, Any] | None:
-        """Return a message if a whole one has come; call when the pipe can be read."""
+        """Return a message once a whole one has come; call it when the pipe is readable."""
         chunk = os.read(self.descriptor, 1 << 20)
         if not chunk:
             raise EOFError
@@ -78,7 +79,7 @@ class _Node:
         return self._frames.next()
 
     def describe_end(self) -> str:
-        """Say how the process ended, with the last that it said."""
+        """Describe how the process ended, with its last line of standard error."""
         name = f"node {self.number} (process {self.process.pid})"
         try:
             code = self.process.wait(timeout=END_S)
@@ -105,9 +106,9 @@ class _Node:
 class ProcessCluster(Cluster):
     """Nodes as processes over shared memory; see `Cluster.local`.
 
-    `kill`, `restart`, `stop` and `resume` may be called by another thread while a workload runs.
-    One that survives deaths (`pyrdma.workload.Soak`) goes on; a restarted node then takes part
-    again. Any other ends with an `Error` that names the node.
+    Another thread may call `kill`, `restart`, `stop` and `resume` while a workload runs. A
+    workload that survives deaths (`pyrdma.workload.Soak`) goes on, and a restarted node then
+    takes part again. Any other workload ends with an `Error` that names the node.
     """
 
     fabric = "shm"
@@ -117,7 +118,7 @@ class ProcessCluster(Cluster):
         self._faults = {name: float(value) for name, value in (faults or {}).items()}
         self._session: Any = self._new_session()
         self._nodes: list[_Node] = []
-        self._ended: list[_Node] = []  # their pipes stay open until a run has let go of them
+        self._ended: list[_Node] = []  # a run may still use their pipes
         self._lock = threading.RLock()
         self._runs = 0
         self._survives = False
@@ -133,7 +134,7 @@ class ProcessCluster(Cluster):
             raise
 
     def _kind(self) -> Mapping[str, Any]:
-        """Return what the first message to a node says beside its place."""
+        """Return the parts of the first message to a node that all nodes share."""
         if self._faults:
             return {"kind": "attach_faulty", "faults": self._faults}
         return {"kind": "attach"}
@@ -160,7 +161,7 @@ class ProcessCluster(Cluster):
 
     @property
     def now_ns(self) -> int:
-        """Time of the run, as the nodes' own clocks have it."""
+        """Time of the run, by the clock that the nodes read."""
         return int(self._open.now_ns)
 
     @property
@@ -170,7 +171,7 @@ class ProcessCluster(Cluster):
         return self._session
 
     def incarnation(self, node: int) -> int:
-        """Return how often `node` has been restarted."""
+        """Return the number of restarts of `node`."""
         return int(self._open.incarnation(self._check_node(node)))
 
     def run(
@@ -184,9 +185,9 @@ class ProcessCluster(Cluster):
         return super().run(workload, duration_s, timeout_s)
 
     def fault_counters(self) -> dict[str, tuple[int, int]]:
-        """Return how often each fault fired, and how often it reached what it aims at.
+        """Return how often each fault fired, and how often it reached its target.
 
-        Summed over the nodes' present processes; not while a workload runs.
+        The counts are sums over the nodes' present processes. No workload may run meanwhile.
         """
         assert self._open is not None
         counters = super().fault_counters()
@@ -240,11 +241,11 @@ class ProcessCluster(Cluster):
         return _merge(answers)
 
     def _collect(self, timeout_s: float, what: str, run: int) -> list[dict[str, Any]]:
-        """Wait for one message of every node; raise for the first that fails or ends."""
+        """Wait for one message of every node; raise for the first node that fails or ends."""
         deadline = time.monotonic() + timeout_s
         answers: dict[int, dict[str, Any]] = {}
         failures: list[tuple[int, Error]] = []
-        gone: set[_Node] = set()  # that need not be waited for any more
+        gone: set[_Node] = set()  # need not be waited for any more
         with selectors.DefaultSelector() as selector:
             while True:
                 with self._lock:
@@ -288,7 +289,7 @@ class ProcessCluster(Cluster):
                 if failures:
                     deadline = min(deadline, time.monotonic() + GRACE_S)
         if failures:
-            # A node that died is the cause; what its peers met is the consequence.
+            # A dead node is the cause; the errors of its peers are the consequence.
             raise min(failures, key=lambda failure: failure[0])[1]
         missing = [node.number for node in waiting]
         if missing:
@@ -299,7 +300,7 @@ class ProcessCluster(Cluster):
         return [answers[number] for number in sorted(answers)]
 
     def kill(self, node: int) -> None:
-        """Kill a node's process (SIGKILL); its peers get retry-exceeded and flushes."""
+        """Kill a node's process (SIGKILL); its peers get retry-exceeded and flushed completions."""
         with self._lock:
             assert self._open is not None
             target = self._nodes[self._check_node(node)]
@@ -309,18 +310,18 @@ class ProcessCluster(Cluster):
             self._session.end(node)
 
     def restart(self, node: int) -> None:
-        """Start a new process for a node, in place of its present one, which is killed.
+        """Start a new process for a node, after killing its present one.
 
-        Nothing of the old process is left to the new one. Its `Env.incarnation` is one more, and
-        peers connect to it anew: queue pairs to the old one stay in error. Blocks until it has
-        attached.
+        The new process inherits nothing of the old one. Its `Env.incarnation` is one more, and
+        peers connect to it anew: queue pairs to the old process stay in error. The call blocks
+        until the new process has attached.
 
         Raises
         ------
         Error
-            It did not start; the message holds its last words.
+            The process did not start; the message has its last line of standard error.
         Timeout
-            It did not start in time.
+            The process did not start in time.
         """
         self.kill(node)
         fresh = _Node(node)
@@ -354,20 +355,20 @@ class ProcessCluster(Cluster):
             raise _rebuild(node.number, message)
 
     def stop(self, node: int) -> None:
-        """Stop a node's process (SIGSTOP): its threads stand still until `resume`.
+        """Stop a node's process (SIGSTOP): its threads do not run until `resume`.
 
-        Its memory still answers one-sided requests, as a NIC's would: peers take it for slow, not
-        for dead. What it held at that moment, it keeps: a peer that needs a queue which the stopped
-        process was just filling waits for it, at most 4 s.
+        The node's memory still answers one-sided requests, as a NIC would: peers consider the node
+        slow, not dead. It keeps its locks: a peer that needs a queue which the stopped process was
+        just filling waits for it, at most 4 s.
         """
         self._signal(node, signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
-        """Let a stopped node go on (SIGCONT)."""
+        """Let a stopped node continue (SIGCONT)."""
         self._signal(node, signal.SIGCONT)
 
     def pause(self, node: int, duration_s: float) -> None:
-        """`stop` a node, wait, and `resume` it."""
+        """Stop a node (`stop`), wait, and let it continue (`resume`)."""
         if not duration_s >= 0:
             raise InvalidArgument(f"duration_s is {duration_s}; it must be 0 or more")
         self.stop(node)
@@ -395,7 +396,7 @@ class ProcessCluster(Cluster):
 
 
 def _rebuild(number: int, message: Mapping[str, Any]) -> Error:
-    """Return the error that a node reported, of the same class."""
+    """Return the error that a node reported, as the same class."""
     kind = getattr(errors, message["error_kind"], Error)
     if not (isinstance(kind, type) and issubclass(kind, Error)):
         kind = Error
@@ -403,7 +404,7 @@ def _rebuild(number: int, message: Mapping[str, Any]) -> Error:
 
 
 def _merge(answers: Sequence[Mapping[str, Any]]) -> Columns:
-    """Append the nodes' columns to each other, in order."""
+    """Concatenate the nodes' columns, in order."""
     names = ("metric", "unit", "value", "node", "thread", "notices", "noticed_by")
     merged: dict[str, Any] = {name: [v for a in answers for v in a[name]] for name in names}
     found = [answer["histograms"] for answer in answers]

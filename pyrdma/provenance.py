@@ -1,4 +1,4 @@
-"""Where and with what a result was measured."""
+"""The machine, code and versions that measured a result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = ["code_digest", "collect", "cpu_level", "now", "rdma_devices"]
 
-# psABI levels: flags that a level adds to the one below, as /proc/cpuinfo spells them.
+# psABI levels: each level adds these flags of /proc/cpuinfo to the one below.
 _LEVELS = (
     (2, {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"}),
     (3, {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
@@ -47,7 +47,7 @@ def collect() -> dict[str, Any]:
 
 
 def usable_cores() -> int:
-    """Return how many CPUs this process may run on."""
+    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -55,7 +55,7 @@ def usable_cores() -> int:
 def code_digest() -> str:
     """Return a hash of this package's code, native module included.
 
-    Points that were measured by other code do not count as done when a sweep resumes.
+    A sweep that resumes does not count points as done that other code measured.
     """
     digest = hashlib.sha256()
     package = Path(__file__).parent
@@ -67,7 +67,7 @@ def code_digest() -> str:
 
 
 def _native_path_bytes(package: Path) -> bytes:
-    """Return the native module's bytes where an editable install keeps it elsewhere."""
+    """Return the native module's bytes if an editable install keeps it elsewhere."""
     import importlib.util
 
     try:
@@ -81,7 +81,7 @@ def _native_path_bytes(package: Path) -> bytes:
 
 @cache
 def _git() -> dict[str, Any] | None:
-    """Return commit and cleanness of the source tree, or None outside one."""
+    """Return commit and cleanness of the source tree, or None outside of one."""
     folder = Path(__file__).parent.parent
     if not (folder / ".git").exists():
         return None

@@ -1,4 +1,4 @@
-"""What a run measured: rows and latency histograms, kept apart from how they are shown."""
+"""The measurements of a run: rows and latency histograms, separate from their display."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMA", "DiskFull", "Latency", "Result", "Sample", "write_atomically"]
 
 SCHEMA = 1
-"""Version of the tables and of ``run.json``; raised when a column changes its meaning."""
+"""Version of the tables and of ``run.json``; it rises when a column changes its meaning."""
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
 _LOWEST_NS, _HIGHEST_NS, _DIGITS = 1, 3_600_000_000_000, 3
-_HEADER = struct.Struct(">IIIIQQd")  # of a V2 histogram
+_HEADER = struct.Struct(">IIIIQQd")  # header of a V2 histogram
 
-# Units whose values of several threads add up; all others have no total.
+# Values of several threads add up in these units; values in other units have no total.
 _ADDITIVE = {"op/s", "byte/s", "op", "byte", "B", "count"}
 
 
@@ -44,14 +44,14 @@ class Sample:
 
 
 class DiskFull(Exhausted):
-    """The disk is full; what was measured before stays."""
+    """The disk is full; earlier measurements stay."""
 
 
 class Latency:
     """Latencies of one operation, merged from all threads' histograms.
 
-    Percentiles come from the merged counts: those of single threads are never averaged.
-    Three significant digits, 1 ns to 1 h.
+    Percentiles come from the merged counts; percentiles of single threads are never averaged.
+    The precision is three significant digits, from 1 ns to 1 h.
     """
 
     def __init__(self, encoded: Iterable[bytes]) -> None:
@@ -87,17 +87,17 @@ class Latency:
         return float(self._merged.get_max_value())
 
     def encode(self) -> str:
-        """Return the merged histogram as an HdrHistogram V2 text, as its own tools read it."""
+        """Return the merged histogram as an HdrHistogram V2 text, for HdrHistogram's own tools."""
         return str(self._merged.encode().decode())
 
 
 def check_payload(payload: bytes) -> None:
-    """Refuse what is no V2 histogram of our range before a decoder makes room for its range.
+    """Refuse anything but a V2 histogram of our range before a decoder allocates for its range.
 
     Raises
     ------
     InvalidArgument
-        Cookie, length or range are others.
+        Cookie, length or range differ.
     """
     ours = (0x1C849313, len(payload) - _HEADER.size, 0, _DIGITS, _LOWEST_NS, _HIGHEST_NS)
     if len(payload) < _HEADER.size or _HEADER.unpack_from(payload)[:6] != ours:
@@ -123,13 +123,13 @@ class Result:
     samples
         Numbers per node and thread.
     histograms
-        Name of an operation -> V2 payloads of its threads' latency histograms, in order.
+        Operation name -> V2 payloads of its threads' latency histograms, in order.
     fabric, clock, seed, flags
-        Where it was measured: clock is ``virtual`` or ``real``; flags as ``synthetic``.
+        Origin of the numbers: clock is ``virtual`` or ``real``; flags are such as ``synthetic``.
     params
-        What the workload was asked to do.
+        Parameters of the workload.
     rows
-        Numbers of the whole cluster that were computed, not recorded.
+        Computed (not recorded) numbers of the whole cluster.
     """
 
     samples: list[Sample] = field(default_factory=list)
@@ -143,7 +143,7 @@ class Result:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """Tidy rows: metric, value, unit, node, thread, then where it was measured."""
+        """Tidy rows: metric, value, unit, node, thread, then the origin of the numbers."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -164,7 +164,7 @@ class Result:
         """Return `metric` of the whole cluster.
 
         Rates (``rate``, ``bandwidth``: each thread's, over its own measured time), counts and sizes
-        add up; of others there must be one row.
+        add up. Any other metric must have one row.
         """
         found = [s for s in self.samples if s.metric == metric]
         if not found:
@@ -190,7 +190,7 @@ class Result:
         return Latency(self.histograms[operation])
 
     def summary(self) -> list[Row]:
-        """Return the whole cluster's numbers: totals, and percentiles of each histogram."""
+        """Return the numbers of the whole cluster: totals, and percentiles of each histogram."""
         rows = list(self.rows)
         by_metric: dict[str, list[Sample]] = {}
         for sample in self.samples:
@@ -228,7 +228,7 @@ class Result:
 
     @classmethod
     def load(cls, folder: str | Path) -> Result:
-        """Read what `save` wrote.
+        """Read the files that `save` wrote.
 
         Raises
         ------
@@ -272,7 +272,7 @@ class Result:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a crash, finds the old content or the new, whole.
+    """Write a file so that a reader sees the old or the new content whole, even after a crash.
 
     Raises
     ------
@@ -300,7 +300,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def disk_error(path: Path, error: OSError) -> Error:
-    """Return the error to raise where `path` could not be written."""
+    """Return the error for a failed write to `path`."""
     import errno
 
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -312,7 +312,7 @@ def disk_error(path: Path, error: OSError) -> Error:
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a JSON document atomically, readable by people."""
+    """Write a JSON document atomically, indented for people."""
     write_atomically(path, (json.dumps(document, indent=2, default=str) + "\n").encode())
 
 
@@ -329,7 +329,7 @@ def write_histograms(
     path: Path,
     entries: Iterable[tuple[Mapping[str, Value], int, Mapping[str, Sequence[bytes]]]],
 ) -> None:
-    """Write ``(params, repetition, histograms)`` as rows of one histogram each."""
+    """Write ``(params, repetition, histograms)`` with one histogram per row."""
     import pandas as pd
 
     rows = [

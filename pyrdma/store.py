@@ -1,8 +1,8 @@
-"""The state of a sweep on disk: which points are done, and each point's measurements.
+"""The state of a sweep on disk: the finished points and each point's measurements.
 
-A table in SQLite (write-ahead log) says what is to do; every point's rows are a file of their own,
-written atomically by the worker that measured it. So a killed sweep loses at most the points
-that were running, and a reader never sees half a point.
+A table in SQLite (write-ahead log) lists the points. The rows of each point are a file of their
+own, written atomically by the worker that measured the point. A killed sweep thus loses at most the
+points that were running, and a reader never sees half a point.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ CREATE TABLE IF NOT EXISTS points (
 
 @dataclass(frozen=True)
 class Task:
-    """One repetition of a point, with the key that its measurement is stored under."""
+    """One repetition of a point, with the key of its stored measurement."""
 
     point: Point
     key: str
 
     @classmethod
     def of(cls, point: Point, code: str) -> Task:
-        """Key a point by its parameters, its world, and `code`, the hash of what measures it."""
+        """Key a point by its parameters, its world, and `code`, the hash of the measuring code."""
         text = json.dumps({**asdict(point), "code": code}, sort_keys=True, default=str)
         return cls(point, hashlib.sha256(text.encode()).hexdigest()[:20])
 
 
 class Store:
-    """State of the sweeps in one folder; only one process at a time may hold it.
+    """State of the sweeps in one folder; only one process at a time may use it.
 
     Raises
     ------
     Error
-        The folder cannot be written, or another run holds it.
+        The folder cannot be written, or another run uses it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -63,10 +63,10 @@ class Store:
         try:
             self._table = sqlite3.connect(folder / "sweep.db", isolation_level=None)
             self._table.execute("PRAGMA journal_mode=WAL")
-            # What is lost with the power is found again by the points' files.
+            # A power failure may lose rows; the points' files restore them.
             self._table.execute("PRAGMA synchronous=NORMAL")
             self._table.execute(_SCHEMA)
-            # Whoever ran these is gone: the lock is ours.
+            # This process has the lock, so the process that ran these points is gone.
             self._table.execute("UPDATE points SET state = 'todo' WHERE state = 'running'")
             for half_written in (folder / "points").glob(".*"):
                 half_written.unlink()
@@ -84,7 +84,7 @@ class Store:
         return self.folder / "points" / f"{key}.json"
 
     def pending(self, tasks: Iterable[Task]) -> list[Task]:
-        """Register `tasks` and return those that are not done; failed ones are tried again."""
+        """Register `tasks` and return the unfinished ones; failed ones are tried again."""
         waiting = []
         for task in tasks:
             params = json.dumps(dict(task.point.params), sort_keys=True)
@@ -109,7 +109,7 @@ class Store:
         )
 
     def forget(self, tasks: Iterable[Task]) -> None:
-        """Drop the measurements of `tasks`, so that they are taken afresh."""
+        """Drop the measurements of `tasks`, so that they are measured again."""
         for task in tasks:
             with suppress(OSError):
                 self.path(task.key).unlink()
@@ -131,10 +131,10 @@ class Store:
 
 
 def _lock(folder: Path) -> IO[str]:
-    """Take the folder's lock, which the kernel drops when its holder dies."""
+    """Take the folder's lock, which the kernel releases when its holder dies."""
     try:
         (folder / "points").mkdir(parents=True, exist_ok=True)
-        # A folder that was writable once may have become read-only.
+        # A once writable folder may have become read-only.
         stream = (folder / "lock").open("a+", encoding="ascii")
     except OSError as error:
         raise disk_error(folder, error) from error
@@ -159,12 +159,12 @@ def _lock(folder: Path) -> IO[str]:
 
 
 def normalise(measured: Any) -> Result:
-    """Turn what `Experiment.measure` returned into a result.
+    """Turn the return value of `Experiment.measure` into a result.
 
     Raises
     ------
     Error
-        It is none of the allowed kinds.
+        The value has none of the allowed types.
     """
     if isinstance(measured, Result):
         return measured
@@ -183,7 +183,7 @@ def normalise(measured: Any) -> Result:
 
 
 def write_point(path: Path, task: Task, result: Result) -> None:
-    """Write a point's rows and histograms. Nothing that differs between equal runs goes in."""
+    """Write a point's rows and histograms; equal runs write equal content."""
     document = {
         "params": dict(task.point.params),
         "repetition": task.point.repetition,

@@ -1,7 +1,7 @@
 """Units of measured values and of the papers' numbers, and conversion between them.
 
-A measured value carries the unit it was recorded in (``ns``, ``op/s``, ``byte/s``); a claim
-carries the paper's (``us``, ``M req/s``, ``Gbps``). Both are compared in the claim's unit.
+A measured value has its recorded unit (``ns``, ``op/s``, ``byte/s``). A claim has the paper's unit
+(``us``, ``M req/s``, ``Gbps``). The claim's unit is used for the comparison.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from .errors import InvalidArgument, nearest
 
 __all__ = ["convert"]
 
-# unit -> (dimension, factor to the dimension's base). Counts of things keep one dimension, so
-# that a rate in messages can be held against one in requests: the claim's series says which.
+# unit -> (dimension, factor to the dimension's base). All counts have one dimension, so that a rate
+# in messages is comparable with one in requests: the claim's series says which is meant.
 _UNITS: dict[str, tuple[str, float]] = {
     "ns": ("time", 1e-9),
     "us": ("time", 1e-6),
@@ -80,7 +80,7 @@ def convert(value: float, unit: str, to: str) -> float:
     Raises
     ------
     InvalidArgument
-        A unit is not known, or the two measure different things.
+        A unit is unknown, or the two units have different dimensions.
     """
     if unit == to:
         return value

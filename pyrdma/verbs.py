@@ -1,7 +1,7 @@
 """Low-level verbs: devices, registered memory as NumPy arrays, queue pairs, batches.
 
-For experiments that no workload covers. The objects are native and the same on every fabric;
-this module names them and makes requests.
+These functions serve experiments that no workload covers. The objects are native and the same on
+every fabric; this module names them and makes requests.
 
 >>> import pyrdma as rd
 >>> with rd.Cluster.sim(nodes=2, profile="cx5") as cluster:
@@ -17,33 +17,33 @@ this module names them and makes requests.
 ...     len(cq.poll(timeout_s=1.0))
 1
 
-What the objects do
--------------------
+The objects
+-----------
 ``cluster.devices``
     One `Device` per node of this process: ``protection_domain()``, ``completion_queue(entries)``,
     ``capabilities``, ``now_ns``, ``sleep(seconds)``.
 ``ProtectionDomain``
-    ``allocate(size)`` gives a `MemoryRegion`; ``queue_pair(send_queue, receive_queue=None,
+    ``allocate(size)`` returns a `MemoryRegion`; ``queue_pair(send_queue, receive_queue=None,
     transport="rc", ...)`` a `QueuePair`; also ``shared_receive_queue`` and ``address_handle``.
 ``MemoryRegion``
-    ``array`` is the memory itself, shape ``(size,)`` of uint8, without a copy: it keeps the memory
+    ``array`` is the memory itself, shape ``(size,)`` of uint8, without a copy; it keeps the memory
     even after the cluster is closed. ``sge(offset, length)`` names a part for a request, ``remote``
-    the whole for a peer. ``close()`` raises BufferError while an array shows the region.
+    the whole for a peer. ``close()`` raises BufferError while an array refers to the region.
 ``QueuePair``
     ``connect(peer_address)``, then ``post(requests)``: a list of requests, or a structured array
-    (`requests`), in one call with one doorbell. Returns how many were accepted: fewer when the
-    send queue is full. ``post_receive(receives)`` likewise.
+    (`requests`), in one call with one doorbell. It returns the number of accepted requests, which
+    is smaller when the send queue is full. ``post_receive(receives)`` likewise.
 ``CompletionQueue``
     ``poll(max=16, timeout_s=0.0, check=True)`` returns a structured array (`COMPLETION_DTYPE`) of
     0 to `max` completions, waiting up to `timeout_s` seconds of the cluster's clock for the first.
     With `check`, a failed request raises `pyrdma.CompletionError`.
 
-``close()`` of any of them gives up what it is; later calls raise `pyrdma.Unavailable`. A queue pair
-goes before its completion queues, its shared receive queue and the address handles that it has
-posted with, whose ``close()`` raises `pyrdma.InvalidArgument` until then. What was made in a
-``ProtectionDomain`` outlives it.
+``close()`` releases any of them; later calls raise `pyrdma.Unavailable`. A queue pair must be
+closed before its completion queues, its shared receive queue and the address handles of its
+requests, whose ``close()`` raises `pyrdma.InvalidArgument` until then. Objects made in a
+``ProtectionDomain`` outlive it.
 
-Errors: `pyrdma.InvalidArgument` for what cannot be asked, `pyrdma.Unavailable` for objects of a
+Errors: `pyrdma.InvalidArgument` for invalid arguments, `pyrdma.Unavailable` for objects of a
 closed cluster or a killed node, `pyrdma.Exhausted` for resources. No misuse from Python crashes
 the process.
 """
@@ -143,9 +143,9 @@ GRH_BYTES = _native.GRH_BYTES
 """Length of the global routing header before the payload of a datagram, in bytes."""
 
 COMPLETION_DTYPE = completion_dtype()
-"""Of the structured arrays that `CompletionQueue.poll` returns."""
+"""Dtype of the structured arrays that `CompletionQueue.poll` returns."""
 REQUEST_DTYPE = request_dtype()
-"""Of the structured arrays that `QueuePair.post` takes; see `requests`."""
+"""Dtype of the structured arrays that `QueuePair.post` takes; see `requests`."""
 
 Buffers = Sequence[Sge]
 
@@ -184,7 +184,7 @@ def write(
     immediate
         32 bits that the peer gets in a completion of one of its receives.
     wr_id
-        Comes back in the completion.
+        Identifier that the completion returns.
     flags
         Any of `SIGNALED`, `INLINE`, `FENCE`.
     to
@@ -217,11 +217,11 @@ def read(
     Parameters
     ----------
     target
-        Local buffers, filled in order; their lengths say how many bytes are read.
+        Local buffers, filled in order; the sum of their lengths is the number of bytes read.
     source, offset
         Region of the peer, and bytes from its beginning.
     wr_id, flags, to
-        As of `write`.
+        As in `write`.
     """
     return Request(
         Opcode.READ,
@@ -247,7 +247,7 @@ def send(
     Parameters
     ----------
     source, immediate, wr_id, flags
-        As of `write`.
+        As in `write`.
     to
         Destination on a UD or DC queue pair. A UD receive begins with `GRH_BYTES` bytes of header.
     """
@@ -276,13 +276,13 @@ def fetch_add(
     Parameters
     ----------
     old
-        Local buffer of 8 bytes for the value before.
+        Local buffer of 8 bytes for the old value.
     target, offset
         Region of the peer, and bytes from its beginning.
     addend
         Added modulo 2**64.
     wr_id, flags, to
-        As of `write`.
+        As in `write`.
     """
     return Request(
         Opcode.FETCH_ADD,
@@ -312,13 +312,13 @@ def compare_swap(
     Parameters
     ----------
     old
-        Local buffer of 8 bytes for the value before.
+        Local buffer of 8 bytes for the old value.
     target, offset
         Region of the peer, and bytes from its beginning.
     expected, desired
         Unsigned 64-bit values.
     wr_id, flags, to
-        As of `write`.
+        As in `write`.
     """
     return Request(
         Opcode.COMPARE_SWAP,
@@ -334,14 +334,14 @@ def compare_swap(
 
 
 def receive(target: Sge | Buffers, *, wr_id: int = 0) -> Receive:
-    """Make a receive: where the next message goes.
+    """Make a receive: the buffers for the next message.
 
     Parameters
     ----------
     target
-        Local buffers, filled in order. On UD 40 bytes (`GRH_BYTES`) more than the message.
+        Local buffers, filled in order. On UD they need 40 bytes (`GRH_BYTES`) beyond the message.
     wr_id
-        Comes back in the completion.
+        Identifier that the completion returns.
     """
     return Receive(_list(target), wr_id=wr_id)
 
@@ -354,9 +354,9 @@ def requests(
     Parameters
     ----------
     count
-        How many.
+        Number of requests.
     opcode, flags
-        Of all.
+        Values of all requests.
 
     Returns
     -------

@@ -14,10 +14,10 @@ __all__ = ["VerbsProcessCluster"]
 
 
 class VerbsProcessCluster(ProcessCluster):
-    """Nodes as processes, each with the device opened for itself; see `Cluster.local`.
+    """Nodes as processes, each of which opens the device; see `Cluster.local`.
 
-    They meet through a server of the controller's at 127.0.0.1; their requests go through the
-    device, loopback included.
+    The nodes exchange set-up data through a server of the controller at 127.0.0.1. Their requests
+    go through the device, also in loopback.
     """
 
     fabric = "verbs"

@@ -26,7 +26,7 @@ READ_BYTES = 16
 
 
 def measure(point: Point) -> Any:
-    """Measure all nodes; a connection carries both ends' reads, so each NIC has `connections`."""
+    """Measure all nodes; a connection carries both nodes' reads, so each NIC has `connections`."""
     load = workload.VerbsLoad(
         op="read",
         size=READ_BYTES,
@@ -36,7 +36,7 @@ def measure(point: Point) -> Any:
         pattern="random",
         depth=32,
         batch=1,
-        warmup_ns=500_000,  # until the NIC's memory holds what it will hold
+        warmup_ns=500_000,  # until the NIC's cache is in its steady state
     )
     with point.cluster(nodes=NODES, overrides={"link.lossless": 1}) as cluster:
         result = cluster.run(load, duration_s=point.duration(100e-6, 500e-6))
@@ -55,7 +55,7 @@ def falls(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's s
 
 
 def loss(data: Data, claim: Claim) -> Decision:
-    """Hold the loss at 5,000 connections against the few-connection peak."""
+    """Compare the loss at 5,000 connections with the peak at few connections."""
     rate = data.series("read_rate_per_node", "connections", "Mop/s")
     if 5000 not in rate.index:
         raise decide.NotEvaluated("5000 connections were not measured")
@@ -64,7 +64,7 @@ def loss(data: Data, claim: Claim) -> Decision:
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
-    """Draw the rate per node; the paper gives the loss at 5,000 connections only."""
+    """Draw the rate per node; the paper gives only the loss at 5,000 connections."""
     fig, ax = figures.new()
     figures.line(ax, data, "read_rate_per_node", "connections", unit="Mop/s", label="16 B reads")
     peak = float(data.series("read_rate_per_node", "connections", "Mop/s").max())

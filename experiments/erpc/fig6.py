@@ -25,7 +25,7 @@ def measure(point: Point) -> Any:
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
-    """Draw the writes' goodput; of the paper's curves only eRPC's peak is in the text."""
+    """Draw the writes' goodput; the paper's text gives only eRPC's peak."""
     fig, ax = figures.new()
     figures.line(ax, data, "bandwidth", "size", unit="Gbps", label="RDMA write")
     figures.overlay(

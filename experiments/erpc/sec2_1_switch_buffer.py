@@ -15,7 +15,7 @@ from pyrdma.profiles import Profile
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PER_TOR = 1  # nodes below a rack switch here, so that two nodes are in two racks
+PER_TOR = 1  # nodes below a rack switch, so that two nodes are in two racks
 
 
 def measure(point: Point) -> Any:
@@ -37,14 +37,14 @@ def measure(point: Point) -> Any:
 
 
 def product(data: Data, claim: Claim) -> Decision:
-    """Hold link rate times round trip against the paper's bandwidth-delay product."""
+    """Compare link rate times round trip with the paper's bandwidth-delay product."""
     rate = Profile.load("cx4").values()["link.rate_gbps"]
     rtt = data.value("rtt", "us", series="two racks")
     return Decision(None, rate * rtt / 8, f"{rate:g} Gbps x {rtt:.2f} us, in {claim.unit}")
 
 
 def oversubscription(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Hold a rack's downlinks against its uplinks, as the profile has them."""
+    """Compare a rack's downlinks with its uplinks, from the profile."""
     values = Profile.load("cx4").values()
     down = values["topology.nodes_per_tor"] * values["link.rate_gbps"]
     up = values["topology.uplinks_per_tor"] * values["topology.uplink_gbps"]

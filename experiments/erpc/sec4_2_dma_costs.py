@@ -1,7 +1,7 @@
-"""What signaled requests and payload fetches cost a NIC's message rate (sections 4.2.1, 4.2.2).
+"""The cost of signaled requests and payload fetches in message rate (sections 4.2.1, 4.2.2).
 
 The paper quotes both losses without naming a cluster. Unacknowledged writes of 8 B from one node on
-100 Gbps InfiniBand keep the requester's engine, and nothing else, busy.
+100 Gbps InfiniBand keep only the requester's engine busy.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def measure(point: Point) -> Any:
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
-    """Draw the three rates and where the quoted losses put the last two."""
+    """Draw the three rates, and the last two rates by the quoted losses."""
     fig, ax = figures.new()
     rates = [data.value("rate", "Mop/s", series=name) for name in SENDS]
     figures.bars(ax, list(SENDS), {"8 B writes": rates})

@@ -1,4 +1,4 @@
-"""The three measurement clusters (table 1): nothing to measure, the profiles hold it."""
+"""The three measurement clusters (table 1): the profiles hold the numbers, nothing is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the three micro-benchmarks of the fabric share: perftest's operations and axes."""
+"""The operations and axes of perftest, for the three micro-benchmarks of the fabric."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ CARRIED = {
     "uc": ("write", "send", "write_imm"),
     "ud": ("send",),
 }
-"""Operations of each transport; those of DC are RC's, on fabrics that have it."""
-DATAGRAM = 1024  # bytes that every fabric carries in one datagram
+"""Operations of each transport; DC has those of RC, on fabrics with DC."""
+DATAGRAM = 1024  # bytes of a datagram that every fabric carries
 
 
 def possible(params: Mapping[str, Any]) -> bool:
-    """Return whether the transport carries the operation, at this size."""
+    """Return whether the transport carries the operation at this size."""
     op, size = params["op"], params.get("size", 8)
     if op not in CARRIED[params["transport"]]:
         return False

@@ -1,4 +1,4 @@
-"""Bandwidth of a stream of requests against their size and the number in flight."""
+"""Bandwidth of a stream of requests, by request size and number in flight."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def measure(point: Point) -> Any:
 
 
 def where(params: Mapping[str, Any]) -> bool:
-    """Leave out what cannot be, and several queue pairs but for reads and writes of 4 KiB."""
+    """Leave out impossible points; use several queue pairs only for reads and writes of 4 KiB."""
     several = params["qps"] == 1 or (params["size"] == 4096 and params["op"] in ("read", "write"))
     return several and _perftest.possible(params)
 

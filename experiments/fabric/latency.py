@@ -1,4 +1,4 @@
-"""Latency of one request against its size, for every operation and transport."""
+"""Latency of one request by size, for every operation and transport."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ OPS = ("write", "read", "send", "write_imm", "fetch_add", "compare_swap")
 
 
 def measure(point: Point) -> Any:
-    """Measure one client and one server; the time is until the completion."""
+    """Measure one client and one server, until the completion."""
     load = workload.VerbsLoad(
         op=point["op"], transport=point["transport"], size=point["size"], mode="latency"
     )
     with point.cluster(nodes=2) as cluster:
         seconds = 300e-6 if point.fabric == "sim" else 0.02
         result = cluster.run(load, duration_s=point.duration(seconds, 10 * seconds))
-    # One name for all operations, so that they can share an axis.
+    # One metric name for all operations lets them share an axis.
     found = result.latency(point["op"])
     return {
         "latency_p50": (found.percentile(50), "ns"),
@@ -37,7 +37,7 @@ def measure(point: Point) -> Any:
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no claims here
-    """Draw the median with its way to the 99th percentile, one panel per transport."""
+    """Draw the median, shaded up to the 99th percentile, one panel per transport."""
     transports = [t for t in _perftest.CARRIED if t in data.values_of("transport")]
     fig, panels = figures.new(1, len(transports), squeeze=False, sharey=True)
     for ax, transport in zip(panels[0], transports, strict=True):

@@ -1,4 +1,4 @@
-"""Which outcomes small concurrent programs have over raw fabric operations, and which they may."""
+"""Outcomes of small concurrent programs over raw fabric operations, seen and allowed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLASSES = {
     "store buffer": "weak",
     "forbidden": "forbidden",
 }
-"""Class of an outcome by the level of the model that first allows it."""
+"""Class of an outcome, by the level of the model that first allows it."""
 SERIES: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     "sequential": (("sequential",), {"marker": "o", "color": "#BBBBBB", "markersize": 5}),
     "strong": (("asynchronous",), {"marker": "^", "color": "#228833", "markersize": 5}),
@@ -32,7 +32,7 @@ SERIES: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     ),
     "forbidden": (("forbidden",), {"marker": "X", "color": "#000000", "markersize": 8}),
 }
-"""Levels and look of what the figure tells apart."""
+"""Levels and style of each series in the figure."""
 
 
 def rows_of(result: Result, memory: str) -> list[Row]:
@@ -50,7 +50,7 @@ def rows_of(result: Result, memory: str) -> list[Row]:
 
 
 def measure(point: Point) -> list[Row]:
-    """Run all shapes: in the simulator with weak and with strong memory, else as the fabric is."""
+    """Run all shapes: with weak and with strong memory on sim, once on other fabrics."""
     suite = workload.Litmus(rounds=point["rounds"])
     rows = []
     for memory in ("weak", "strong") if point.fabric == "sim" else (point.fabric,):
@@ -61,7 +61,7 @@ def measure(point: Point) -> list[Row]:
 
 
 def draw_half(ax: Any, frame: Any, shapes: list[str]) -> None:
-    """Draw a dot for each kind of outcome of a shape; allowed and never seen stands at the left."""
+    """Draw a dot per kind of outcome of a shape; allowed outcomes never seen lie at the left."""
     rounds = frame.groupby("shape")["value"].sum()
     least = 0.3 / rounds.max()
     for label, (levels, style) in SERIES.items():
@@ -81,7 +81,7 @@ def draw_half(ax: Any, frame: Any, shapes: list[str]) -> None:
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no claims here
-    """Draw the shapes in two halves, of weak memory where there is a choice."""
+    """Draw the shapes in two halves; on sim, those of weak memory."""
     seen = data.select("seen")
     memory = "weak" if "weak" in set(seen["memory"]) else str(seen["memory"].iloc[0])
     frame = seen[seen["memory"] == memory]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BASE = {"size": 8, "depth": 64, "qps": 1, "threads": 1, "inline": 1, "signal_every": 16}
-"""Where every axis starts from. The product of all axes would be thousands of points."""
+"""Base point of every axis; the product of all axes would have thousands of points."""
 LABELS = {
     "size": "Size (B)",
     "depth": "Requests in flight per thread",
@@ -27,7 +27,7 @@ LABELS = {
 
 
 def where(params: Mapping[str, Any]) -> bool:
-    """Keep points that leave the base along one axis at most, and can be."""
+    """Keep possible points that differ from the base along at most one axis."""
     away = sum(params[name] != value for name, value in BASE.items())
     if params["inline"] == 0 and params["op"] not in ("write", "send"):
         return False
@@ -55,7 +55,7 @@ def measure(point: Point) -> Any:
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no claims here
-    """Draw one panel per axis that was swept."""
+    """Draw one panel per swept axis."""
     swept = [name for name in LABELS if len(data.values_of(name)) > 1] or ["size"]
     columns = min(3, len(swept))
     rows = -(-len(swept) // columns)

@@ -1,4 +1,4 @@
-"""Connecting to one server: verbs does it all, LITE keeps device and memory (2.3, 5.1)."""
+"""Connect to one server: verbs does all steps, LITE keeps device and memory (2.3, 5.1)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from pyrdma import Point, workload
 
-CLIENT_NODES = 10  # as in the one-sided experiments, with the server as one node more
+CLIENT_NODES = 10  # as in the one-sided experiments; the server is one more node
 SERIES = ("verbs", "LITE")
 PHASES = ("open", "create_pd", "register", "create_cq", "create_qp", "handshake", "configure")
 PAPER_PHASES = {
@@ -15,11 +15,11 @@ PAPER_PHASES = {
     "Handshake": ("handshake",),
     "Configure": ("configure",),
 }
-"""The paper's four phases by our seven (footnote 2 of section 2.3.1)."""
+"""The paper's four phases, each with our steps (footnote 2 of section 2.3.1)."""
 
 
 def connect(point: Point, clients: int, series: str, seconds: float, warmup_s: float = 0.0) -> Any:
-    """Let `clients` connect again and again for `seconds`; LITE skips the driver's start."""
+    """Let `clients` connect repeatedly for `seconds`; LITE skips the driver's start."""
     load = workload.ControlPath(
         clients=clients,
         skip_open=series == "LITE",

@@ -13,21 +13,21 @@ from pyrdma.data import Data
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Ten nodes of 24 cores carry 240 clients, a core each; the server is one node more. The paper's ten
-# nodes leave none for the server (claims file, ambiguity clients_240).
+# Ten nodes of 24 cores carry 240 clients, one core each; the server is one more node. The paper's
+# ten nodes leave no node for the server (claims file, ambiguity clients_240).
 CLIENT_NODES = 10
 CLIENTS = Axis(
     [1, 10, 40, 120, 240], full=[1, 2, 5, 10, 20, 40, 80, 120, 160, 200, 240], unit="clients"
 )
-# The size of a client's batch is not stated (ambiguity unreported_workload). 16 requests of each of
-# 240 clients keep the server's NIC busy many times over.
+# The paper does not state the size of a client's batch (ambiguity unreported_workload). 16 requests
+# of each of 240 clients keep the server's NIC busy many times over.
 BATCH = 16
 NAMES = {"KRCore(RC)": "KRCore(RC), not built yet", "KRCore(DC)": "KRCore(DC), not built yet"}
-REGION = 64 << 20  # bytes at random addresses of which the clients read and write
+REGION = 64 << 20  # bytes of the server's memory; the clients access random addresses in it
 
 
 def measure(op: Literal["read", "write"], batch: int) -> Callable[[Point], Any]:
-    """Return what measures `op` of 8 bytes, `batch` requests in flight per client."""
+    """Return a function that measures `op` of 8 bytes, `batch` requests in flight per client."""
 
     def run(point: Point) -> Any:
         nodes = min(CLIENT_NODES, int(point["clients"]))
@@ -52,7 +52,7 @@ def measure(op: Literal["read", "write"], batch: int) -> Callable[[Point], Any]:
 def figure(
     name: str, op: Literal["read", "write"], title: str
 ) -> Callable[[Data, Mapping[str, Claim]], Figure]:
-    """Return what draws latency against throughput, and throughput against clients."""
+    """Return a function that draws latency against throughput, and throughput against clients."""
 
     def draw(data: Data, claims: Mapping[str, Claim]) -> Figure:
         fig, (left, right) = figures.new(1, 2)
@@ -87,10 +87,10 @@ def _label_ends(ax: Any, x: Sequence[float], y: Sequence[float], clients: Sequen
 
 
 def _overlay(left: Any, right: Any, claims: Sequence[Claim]) -> None:
-    """Draw the paper's numbers: latencies at one client, peaks at 240."""
+    """Draw the paper's numbers: latencies at one client, peaks at 240 clients."""
     latencies = [c for c in claims if c.metric == "latency" and c.kind == "absolute"]
     peaks = [c for c in claims if c.metric == "throughput" and c.kind == "absolute"]
-    # One client in a closed loop: its rate follows from its latency.
+    # The rate of one client in a closed loop follows from its latency.
     figures.overlay(
         left, [(c, 1 / c.number) for c in latencies if c.number], unit="us", names=NAMES
     )

@@ -1,4 +1,4 @@
-"""One connection set up from scratch against one 8 B READ on it (section 2.3.1)."""
+"""Set-up of one connection from scratch against one 8 B READ on it (section 2.3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of a verbs connection goes (section 2.3.1)."""
+"""Time of each step of a verbs connection (section 2.3.1)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def measure(point: Point) -> list[Row]:
 
 
 def nic_share(data: Data, claim: Claim) -> Decision:
-    """Hold the NIC's part of create_qp, which the profile fixes, against its measured time."""
+    """Compare the NIC's part of create_qp, from the profile, with its measured time."""
     nic = Profile.load("krcore").values()["control.create_qp_nic_us"]
     total = data.value("time", "us", phase="create_qp")
     return Decision(None, 100 * nic / total, f"{nic:g} of {total:.0f} us ({claim.unit})")
 
 
 def hardware_dominates(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Decide for the queues' set-up: the NIC's part against the driver's and the handshake.
+    """Decide by the queues' set-up: the NIC's part against the driver's and the handshake.
 
     The paper's handshakes over TCP are not modelled.
     """
@@ -58,7 +58,7 @@ def hardware_dominates(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - 
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
-    """Draw the steps, and their shares as the paper groups them."""
+    """Draw the steps, and their shares in the paper's groups."""
     fig, (left, right) = figures.new(1, 2)
     phases = list(_control.PHASES)
     figures.bars(left, phases, {"verbs": [data.value("time", "us", phase=p) for p in phases]})

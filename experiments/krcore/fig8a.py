@@ -1,4 +1,4 @@
-"""Connections per second and their latency with 1 to 240 clients of one server (section 5.1)."""
+"""Rate and latency of connections, with 1 to 240 clients of one server (section 5.1)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def measure(point: Point) -> Any:
-    """Measure clients that connect again and again, once they queue evenly at the server."""
+    """Measure clients that connect repeatedly, once they queue evenly at the server."""
     clients = int(point["clients"])
-    # A round of all clients takes at least clients/712 s: one to warm up, then some to measure.
+    # A round of all clients takes at least clients/712 s: one round warms up, the next are
+    # measured.
     turn = clients / 712 + 0.02
     result = _control.connect(
         point, clients, point["series"], point.duration(2 * turn, 5 * turn), turn
@@ -37,7 +38,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         latency = data.series("connect_latency", "clients", "ms", series=series)
         ax.plot(rate.to_list(), latency.to_list(), label=series, **figures.style_of(number))
     first = {"verbs": claims["krcore/f8a_verbs_1"], "LITE": claims["krcore/f8a_lite_1"]}
-    # One client in a closed loop: its rate follows from its latency.
+    # The rate of one client in a closed loop follows from its latency.
     points = [(c, 1000 / c.number) for c in first.values() if c.number]
     figures.overlay(ax, points, unit="ms", names={s: f"{s}, 1 client" for s in first})
     peak = claims["krcore/f8a_verbs_240"].number

@@ -1,4 +1,4 @@
-"""Dynamically connected transport: switching targets, and the peak against RC (3, 3.1)."""
+"""Dynamically connected transport: the cost of changing targets, the peak against RC (3, 3.1)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TARGETS = 4
 
 
 def measure(point: Point) -> Any:
-    """Measure one client's latency over one or four servers, or the rate of all against one."""
+    """Measure one client's latency over one or four servers, or all clients' rate to one server."""
     transport: Literal["rc", "dc"] = "rc" if str(point["series"]).startswith("RC") else "dc"
     servers = TARGETS if "four" in str(point["series"]) else 1
     alone = workload.VerbsLoad(
@@ -53,9 +53,10 @@ def measure(point: Point) -> Any:
 
 
 def reconnect(data: Data, claim: Claim) -> Decision:
-    """Hold what a change of target adds to a READ against the paper's bound.
+    """Compare the time that a change of target adds to a READ with the paper's bound.
 
-    Of reads of random ones of four targets, three in four change it: the mean shows that share.
+    Reads of random ones of four targets change the target in three of four cases; the mean shows
+    that share.
     """
     spread = data.value("latency_mean", claim.unit, series="DC, four targets")
     steady = data.value("latency_mean", claim.unit, series="DC, one target")
@@ -66,7 +67,7 @@ def reconnect(data: Data, claim: Claim) -> Decision:
 
 
 def slower_than_rc(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Decide: a peak rate lower by more than 1 %, and a longer tail over several targets."""
+    """Decide by two conditions: a peak lower by more than 1 %, a longer tail over four targets."""
     rates = {t: data.value("rate", "M req/s", series=f"{t}, one target") for t in ("RC", "DC")}
     tails = {t: data.value("latency_p999", "us", series=f"{t}, four targets") for t in ("RC", "DC")}
     holds = rates["DC"] < 0.99 * rates["RC"] and tails["DC"] > tails["RC"]

@@ -4,11 +4,11 @@
  *   one_sided SECONDS NAME...
  *
  * prints "NAME VALUE" per measurement, in operations per second or in seconds. Rank 0 is the
- * origin, rank 1 the target; while rank 0 measures, rank 1 waits in a barrier, as MPI programs do.
+ * origin, rank 1 the target. While rank 0 measures, rank 1 waits in a barrier, as MPI programs do.
  * In contended_lock_rate and transaction_rate both ranks work, and the value is their sum.
- * Requests go out in windows of kWindow, each ended by MPI_Win_flush, which is MPI's completion: an
- * operation is counted once it is known to be complete at the target, exactly as a work request is
- * counted once its completion has been polled.
+ * Rank 0 sends requests in windows of kWindow and ends each by MPI_Win_flush, MPI's completion. An
+ * operation counts once it is known to be complete at the target, as a work request counts once its
+ * completion has been polled.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -62,7 +62,7 @@ static void fetch_add_8(void) {
   MPI_Win_flush(kTarget, window);
 }
 
-/* One operation per flush: the latency that a dependent chain of operations sees. */
+/* One operation per flush: the latency of a chain of dependent operations. */
 static void get_8_flushed(void) {
   MPI_Get(local, 8, MPI_BYTE, kTarget, 0, 8, MPI_BYTE, window);
   MPI_Win_flush(kTarget, window);
@@ -76,7 +76,7 @@ static void lock_unlock(void) {
 struct Measurement {
   const char* name;
   void (*turn)(void);
-  int operations; /* of one turn */
+  int operations; /* per turn */
   int needs_epoch;
   int is_latency;
 };
@@ -107,7 +107,7 @@ static void measure(const struct Measurement* what, int rank, double seconds) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Both ranks take part, so the number of rounds must be agreed on beforehand. */
+/* Both ranks take part, so they must agree on the number of rounds beforehand. */
 static void measure_barrier(int rank, double seconds) {
   const int kTrial = 500;
   int rounds = kTrial;
@@ -125,7 +125,7 @@ static void measure_barrier(int rank, double seconds) {
   if (rank == 0) printf("barrier_latency %.9g\n", elapsed / rounds);
 }
 
-/* Runs `turn` on both ranks for so long; returns how often they did in all. */
+/* Runs `turn` on both ranks for `seconds`; returns the turns of both together. */
 static double both(void (*turn)(void), double seconds, double* elapsed) {
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = MPI_Wtime();
@@ -141,7 +141,7 @@ static double both(void (*turn)(void), double seconds, double* elapsed) {
   return all;
 }
 
-/* Counts a word of rank 0 up under its lock. */
+/* Increments a word of rank 0 under its lock. */
 static void add_under_lock(void) {
   uint64_t word = 0;
   MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window);
@@ -171,8 +171,8 @@ static void measure_contended_lock(int rank, double seconds) {
   if (rank == 0) printf("contended_lock_rate %.9g\n", turns / elapsed);
 }
 
-/* Transfers between two of a million accounts, spread over windows, then over ranks; the part of a
- * window that is at one rank has one lock. The lower lock is taken first. */
+/* Transfers between two of a million accounts, which are spread over windows, then over ranks. The
+ * part of a window at one rank has one lock. A rank takes the lower lock first. */
 enum { kWindows = 341, kAccounts = 1000000, kRanks = 2 };
 enum { kEach = (kAccounts + kWindows * kRanks - 1) / (kWindows * kRanks) };
 static MPI_Win windows[kWindows];

@@ -1,12 +1,11 @@
 """Open MPI's one-sided operations between two pinned ranks, over a window in shared memory.
 
-``one_sided.c``, beside this file, says what a turn of each loop is: windows of 64 requests ended
-by a flush, issued by rank 0 alone; in ``contended_lock_rate`` (one lock, a word read, counted up
-and written under it) and ``transaction_rate`` (two locks of 341 windows, two accounts of a million)
-both ranks work. The names with ``_default`` leave the choice of the one-sided
-component to Open MPI; Debian's 4.1.4 then takes ``rdma``. The others ask for ``sm``, which is
-faster: a get is a ``memcpy``, a fetch-and-op takes a lock in the window, and the flush is a memory
-barrier.
+``one_sided.c``, beside this file, defines a turn of each loop: windows of 64 requests ended by a
+flush. Rank 0 alone issues them. Both ranks work in ``contended_lock_rate`` (one lock; under it, a
+word is read, incremented and written) and in ``transaction_rate`` (two locks of 341 windows, two
+accounts of a million). The names with ``_default`` leave the choice of the one-sided component to
+Open MPI; Debian's 4.1.4 then takes ``rdma``. The other names ask for ``sm``, which is faster: a get
+is a ``memcpy``, a fetch-and-op takes a lock in the window, and the flush is a memory barrier.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ MEASUREMENTS = {
 
 
 def available() -> Availability:
-    """Return whether ``mpirun`` and ``mpicc`` are there, and two CPUs for the ranks."""
+    """Return whether ``mpirun``, ``mpicc`` and two CPUs for the ranks are available."""
     tools = missing_tools(["mpirun", "mpicc", "timeout"], INSTALL_COMMAND)
     return two_cpus(INSTALL_COMMAND) if tools.ok else tools
 
@@ -52,7 +51,7 @@ def _launcher(folder: Path, component: str | None) -> list[str]:
     # The program pins its ranks itself.
     command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2"]
     parameters = {
-        "plm": "isolated",  # no remote shell is looked for
+        "plm": "isolated",  # Open MPI looks for no remote shell
         "pml": "ob1",
         "mpi_yield_when_idle": "0",
         "btl_vader_backing_directory": str(folder),
@@ -78,7 +77,7 @@ def _run(names: Sequence[str], seconds: float, component: str | None) -> dict[st
 
 
 def run(measurements: Sequence[str] | None = None, seconds: float = 0.5) -> dict[str, float]:
-    """Compile the program if need be and measure; see the module for what is measured."""
+    """Compile the program if necessary and measure; the module describes the measurements."""
     names = chosen(measurements, MEASUREMENTS)
     by_default = [name.removesuffix(_DEFAULT) for name in names if name.endswith(_DEFAULT)]
     values = _run([name for name in names if not name.endswith(_DEFAULT)], seconds, "sm")

@@ -1,6 +1,6 @@
-"""perftest, the RDMA community's own, over the device that a node of ours would use.
+"""perftest, the RDMA community's own benchmark, over the device that a node of ours would use.
 
-What each measurement is:
+The measurements:
 
 ``write_latency_8``, ``send_latency_8``
     ``ib_write_lat``, ``ib_send_lat``: half the median round trip of a ping-pong of 8 bytes, seen in
@@ -8,10 +8,10 @@ What each measurement is:
 ``read_latency_8``, ``fetch_add_latency_8``
     ``ib_read_lat``, ``ib_atomic_lat``: the median from post to completion.
 ``write_bandwidth_4096``
-    ``ib_write_bw``: writes of 4 KiB, 128 in flight, a completion in 100; the mean.
+    ``ib_write_bw``: writes of 4 KiB, 128 in flight, one completion per 100; the mean.
 
 Server and client run on this machine, through the device's loopback. They are not pinned: a pinned
-process that spins keeps the kernel thread of a software device from the CPU that it needs.
+process that spins would take the CPU that the kernel thread of a software device needs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Test:
     arguments: str
     column: str
     scale: float
-    typical_rate: float  # of requests, per second; turns a duration into a number of iterations
+    typical_rate: float  # requests per second; turns a duration into a number of iterations
 
 
 _TESTS = {
@@ -67,7 +67,7 @@ MEASUREMENTS = {name: test.unit for name, test in _TESTS.items()}
 
 
 def available() -> Availability:
-    """Return whether perftest is there, a device for it, and two CPUs."""
+    """Return whether perftest, a device for it, and two CPUs are available."""
     tool = missing_tools([test.program for test in _TESTS.values()], INSTALL_COMMAND)
     if not tool.ok:
         return tool
@@ -84,13 +84,13 @@ def parse(text: str, column: str) -> float:
     Raises
     ------
     PeerError
-        There is no such column or no row.
+        The output has no such column or no row.
     """
     titles: list[str] = []
     value = 0.0
     for line in text.splitlines():
         if line.lstrip().startswith("#bytes"):
-            # Some titles have a space in them: "BW average[MB/sec]", "99% percentile[usec]".
+            # Some titles contain a space: "BW average[MB/sec]", "99% percentile[usec]".
             titles = line.replace("BW ", "BW").replace("% ", "%").split()
         elif titles and line.split()[:1] and line.split()[0].isdigit():
             row = dict(zip(titles, line.split(), strict=False))
@@ -107,7 +107,7 @@ def _free_port() -> int:
 
 
 def _listens(port: int) -> bool:
-    # A trial connection would be taken for the client.
+    # perftest would take a trial connection for the client.
     suffix = f":{port:04X}"
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
@@ -142,7 +142,8 @@ def _measure(test: _Test, seconds: float) -> float:
 
 
 def _measure_again(test: _Test, seconds: float, attempts: int = 4) -> float:
-    # It times the CPU's clock itself, and prints "inf" when it takes two readings for too unlike.
+    # perftest calibrates the CPU's clock itself, and prints "inf" when two readings differ too
+    # much.
     for _ in range(attempts - 1):
         with contextlib.suppress(PeerError):
             return _measure(test, seconds)
@@ -150,7 +151,7 @@ def _measure_again(test: _Test, seconds: float, attempts: int = 4) -> float:
 
 
 def run(measurements: Sequence[str] | None = None, seconds: float = 0.5) -> dict[str, float]:
-    """Measure with perftest; see the module for what is measured."""
+    """Measure with perftest; the module describes the measurements."""
     return {
         name: _measure_again(_TESTS[name], seconds) for name in chosen(measurements, MEASUREMENTS)
     }

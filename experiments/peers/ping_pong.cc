@@ -1,10 +1,10 @@
-// Messages that SimGrid simulates per second of CPU time: pairs of actors, each on a host of its
-// own behind one switch, that send a 64-byte message back and forth.
+// The number of messages that SimGrid simulates per second of CPU time. Pairs of actors, each on a
+// host of its own behind one switch, send a 64-byte message back and forth.
 //
 //   ping_pong HOSTS ROUND_TRIPS [--cfg=KEY:VALUE ...]
 //
 // prints "message_rate VALUE": two messages per round trip and pair, over the CPU time of
-// Engine::run alone (the platform is built outside of it).
+// Engine::run alone (the platform is built before).
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -20,7 +20,7 @@ namespace {
 constexpr double kMessageBytes = 64;
 
 sg4::NetZone* star() {
-#if SIMGRID_VERSION_MAJOR >= 4  // a zone without a parent has no model of a CPU there
+#if SIMGRID_VERSION_MAJOR >= 4  // a zone without a parent has no CPU model there
   return sg4::Engine::get_instance()->get_netzone_root()->add_netzone_star("star");
 #else
   return sg4::create_star_zone("star");
@@ -34,7 +34,7 @@ void build_platform(int hosts) {
     const auto* host = zone->create_host("host" + name, 1e9)->seal();
     const auto* up = zone->create_link("up" + name, 100e9 / 8)->set_latency(0.5e-6)->seal();
     const auto* down = zone->create_link("down" + name, 100e9 / 8)->set_latency(0.5e-6)->seal();
-    // A star's route has one direction: out of the host over `up`, into it over `down`.
+    // A route of a star has one direction: out of the host over `up`, into it over `down`.
     zone->add_route(host->get_netpoint(), nullptr, nullptr, nullptr, {sg4::LinkInRoute(up)}, false);
     zone->add_route(nullptr, host->get_netpoint(), nullptr, nullptr, {sg4::LinkInRoute(down)},
                     false);

@@ -1,8 +1,8 @@
 """Redis over a Unix socket, loaded by its own benchmark client, each on a CPU of its own.
 
 The server has neither persistence nor a network port, and ends with the measurement. Keys are drawn
-from `KEYS`, which are all there; values have 8 bytes. ``pipelined`` means 128 requests in flight on
-each of 4 connections; without it, 50 connections have one request in flight each, which is the
+from `KEYS`, which all exist; values have 8 bytes. ``pipelined`` means 128 requests in flight on
+each of 4 connections. Without it, 50 connections have one request in flight each, which is the
 client's default.
 """
 
@@ -38,12 +38,12 @@ _ARGUMENTS = {
     "lookup_rate_unpipelined": ("get", ("-c", "50", "-P", "1")),
     "update_rate_unpipelined": ("set", ("-c", "50", "-P", "1")),
 }
-_LEAST_RATE = {True: 2e6, False: 1e5}  # pipelined or not: for the length of a run
+_LEAST_RATE = {True: 2e6, False: 1e5}  # pipelined or not; sets the length of a run
 MEASUREMENTS = dict.fromkeys(_ARGUMENTS, "op/s")
 
 
 def available() -> Availability:
-    """Return whether the server and its client are there, and a CPU for each."""
+    """Return whether the server, its client, and a CPU for each are available."""
     tools = ["redis-server", "redis-benchmark", "redis-cli", "taskset", "timeout"]
     found = missing_tools(tools, INSTALL_COMMAND)
     return two_cpus(INSTALL_COMMAND) if found.ok else found
@@ -51,7 +51,7 @@ def available() -> Availability:
 
 @contextmanager
 def _server(folder: Path) -> Iterator[Path]:
-    """Yield the socket of a running server, which is dead afterwards."""
+    """Yield the socket of a running server, which ends afterwards."""
     socket = folder / "redis.sock"
     cpu, _ = cpu_pair()
     command = ["taskset", "-c", str(cpu), "redis-server", "--port", "0"]
@@ -67,7 +67,7 @@ def _server(folder: Path) -> Iterator[Path]:
 
 
 def _rate(socket: Path, test: str, arguments: Sequence[str], operations: int) -> float:
-    """Run the client for so many operations and return its rate."""
+    """Run the client for this number of operations and return its rate."""
     _, cpu = cpu_pair()
     command = ["taskset", "-c", str(cpu), "redis-benchmark", "-s", str(socket), "--csv"]
     command += ["-t", test, "-n", str(operations), "-r", str(KEYS), "-d", "8", *arguments]

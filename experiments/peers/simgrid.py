@@ -1,8 +1,9 @@
 """SimGrid's messages per second of CPU time, from a ping-pong of actors.
 
-``ping_pong.cc``, beside this file, is the program. A message is counted as one simulated operation,
-though a one-sided operation of ours is two messages on the wire, a request and an acknowledgement
-or a response. SimGrid runs with its default network model, LV08 with cross-traffic, on one thread.
+The program is ``ping_pong.cc``, beside this file. Each message counts as one simulated operation,
+although a one-sided operation of ours is two messages on the wire: a request and an
+acknowledgement or response. SimGrid runs with its default network model, LV08 with cross-traffic,
+on one thread.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _TYPICAL_RATE = 0.3e6
 
 
 def available() -> Availability:
-    """Return whether a compiler and SimGrid's headers are there."""
+    """Return whether a compiler and SimGrid's headers are available."""
     tools = missing_tools(["g++", "timeout"], INSTALL_COMMAND)
     if not tools.ok:
         return tools
@@ -41,7 +42,7 @@ def available() -> Availability:
 
 
 def run(measurements: Sequence[str] | None = None, seconds: float = 0.5) -> dict[str, float]:
-    """Compile the program if need be and measure; see the module for what is measured."""
+    """Compile the program if necessary and measure; the module describes the measurements."""
     source = Path(__file__).with_name("ping_pong.cc")
     program = compiled(source, ["g++", "-std=c++17", "-O2"], ["-lsimgrid"])
     values: dict[str, float] = {}

@@ -1,25 +1,25 @@
 """UCX's own performance test over posix shared memory, between two pinned processes.
 
-What each measurement is, read off the source of ``ucx_perftest`` and confirmed by running it:
+The measurements, read from the source of ``ucx_perftest`` and confirmed by running it:
 
 ``write_latency_64``
-    ``put_lat -D short``: each side copies 64 bytes into the other's mapped memory, the last byte
-    being a sequence number, and spins on the last byte of its own buffer; half the mean round trip.
-    There are no completions; the clock is read once a round trip.
+    ``put_lat -D short``: each side copies 64 bytes into the other's mapped memory and spins on the
+    last byte of its own buffer, a sequence number. The value is half the mean round trip. There are
+    no completions; the clock is read once per round trip.
 ``write_rate_64``
     ``put_bw -D short``: one side copies 64 bytes to the same remote address in a loop. A put is
-    complete when the copy returns, so there is no window; the worker is progressed once in 16 puts;
-    one sentinel and one flush at the end are inside the measured time. The target spins on the
-    first byte of the buffer, which costs the writer about a tenth.
+    complete when the copy returns, so there is no window. The worker is progressed once in 16
+    puts. One sentinel and one flush at the end are inside the measured time. The target spins on
+    the first byte of the buffer, which costs the writer about a tenth.
 ``send_rate_64``
-    ``am_bw -D short``: active messages of 64 bytes (a header of 8 among them), which is the fastest
-    way in which UCX sends. The receiver's handler looks at the header and copies nothing. The
-    sender has at most 127 messages without an acknowledgement; the receiver acknowledges every 64.
+    ``am_bw -D short``: active messages of 64 bytes (with a header of 8), UCX's fastest way to
+    send. The receiver's handler reads the header and copies nothing. The sender has at most 127
+    messages without an acknowledgement; the receiver acknowledges every 64.
 ``tag_rate_64``
-    ``tag_bw``: two-sided, with posted receives that the payload is copied to. Nearest in meaning to
-    the verbs' SEND, and slower than ``send_rate_64``.
+    ``tag_bw``: two-sided, with posted receives that the payload is copied to. It is closest in
+    meaning to the verbs' SEND, and slower than ``send_rate_64``.
 ``fetch_add_rate_8``, ``read_rate_8``
-    ``fadd`` and ``get -D bcopy``: one call for each, complete when it returns.
+    ``fadd`` and ``get -D bcopy``: one call per operation, complete when it returns.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ MEASUREMENTS = {name: test.unit for name, test in _TESTS.items()}
 
 
 def available() -> Availability:
-    """Return whether ``ucx_perftest`` is there, and two CPUs for it."""
+    """Return whether ``ucx_perftest`` and two CPUs for it are available."""
     tool = missing_tools(["ucx_perftest", "timeout"], INSTALL_COMMAND)
     return two_cpus(INSTALL_COMMAND) if tool.ok else tool
 
@@ -77,13 +77,13 @@ def available() -> Availability:
 def parse_rate(text: str) -> float:
     """Return the rate over the whole run, per second, from the output of ``-f -v``.
 
-    The columns of times are rounded to a nanosecond or worse, the rates are not; in a ping-pong the
+    The columns of times are rounded to a nanosecond or worse, the rates are not. In a ping-pong the
     rate is that of one-way trips.
 
     Raises
     ------
     PeerError
-        There is no such column or no row.
+        The output has no such column or no row.
     """
     rows = list(csv.DictReader(text.splitlines()))
     try:
@@ -102,7 +102,7 @@ def _free_port() -> int:
 
 
 def _listening(port: int) -> bool:
-    # A trial connection would be taken for the client.
+    # ucx_perftest would take a trial connection for the client.
     suffix = f":{port:04X}"
     for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
         fields = line.split()
@@ -112,7 +112,7 @@ def _listening(port: int) -> bool:
 
 
 def _wait_until_listening(server: subprocess.Popen[str], port: int) -> bool:
-    """Return whether the server listens; not when it ended, as it does when the port is taken."""
+    """Return whether the server listens; it may have ended because the port is taken."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         if _listening(port):
@@ -125,7 +125,7 @@ def _wait_until_listening(server: subprocess.Popen[str], port: int) -> bool:
 
 @cache
 def _without_mpi() -> tuple[str, ...]:
-    """Return what turns the mode for MPI off. A build that has it, as Debian 13's, begins in it."""
+    """Return the arguments that turn the MPI mode off, in which some builds start (Debian 13)."""
     usage = subprocess.run(["ucx_perftest", "-h"], capture_output=True, text=True, check=False)
     return ("-P", "0") if "-P <0|1>" in usage.stdout + usage.stderr else ()
 
@@ -142,7 +142,7 @@ def _measure(arguments: Sequence[str]) -> float:
                 "UCX_WARN_UNUSED_ENV_VARS": "n",
             }
             command = ["ucx_perftest", *_without_mpi(), "-p", port]
-            # UCX 1.18 wants to know the device at both ends.
+            # UCX 1.18 requires the device at both ends.
             with started([*command, "-c", str(server_cpu), *arguments], env) as server:
                 if not _wait_until_listening(server, int(port)):
                     said = " ".join(server.communicate()).strip()
@@ -153,7 +153,7 @@ def _measure(arguments: Sequence[str]) -> float:
 
 
 def run(measurements: Sequence[str] | None = None, seconds: float = 0.5) -> dict[str, float]:
-    """Measure with ``ucx_perftest``; see the module for what is measured."""
+    """Measure with ``ucx_perftest``; the module describes the measurements."""
     values: dict[str, float] = {}
     for name in chosen(measurements, MEASUREMENTS):
         test = _TESTS[name]

@@ -1,4 +1,4 @@
-"""Latency of one RDMA write against its size, and what posting it costs (sections 1 and 3.2)."""
+"""Latency of one RDMA write by size, and the cost of its post (sections 1 and 3.2)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def nearly_flat(data: Data, claim: Claim) -> Decision:
 
 
 def per_byte_falls(data: Data, claim: Claim) -> Decision:
-    """Decide whether a byte costs less the larger the write."""
+    """Decide whether the cost per byte falls as the write grows."""
     latency = data.series(METRIC, "size", "us")
     per_byte = [float(v) / float(size) for size, v in latency.items()]
     falls = all(b < a for a, b in itertools.pairwise(per_byte))
@@ -42,7 +42,7 @@ def per_byte_falls(data: Data, claim: Claim) -> Decision:
 
 
 def ack_like_message(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Decide whether 4 KB takes less than twice an acknowledgement's time."""
+    """Decide whether 4 KB takes less than twice the time of an acknowledgement."""
     small = data.value(METRIC, "us", size=1)
     large = data.value(METRIC, "us", size=4096)
     return Decision(large < 2 * small, f"1 B {small:.2f}, 4 KB {large:.2f} us")
@@ -51,7 +51,7 @@ def ack_like_message(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a 
 def near_network_latency(data: Data, claim: Claim) -> Decision:
     """Decide whether the write takes about as long as the delay that the text compares with it.
 
-    "Close to" is read as less than twice, either way.
+    "Close to" is taken as less than twice, in both directions.
     """
     latency = data.value(METRIC, claim.unit, size=1)
     ratio = latency / float(claim.value)

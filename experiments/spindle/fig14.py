@@ -1,4 +1,4 @@
-"""Latency and bandwidth of copying local memory, against the network's (section 4.4)."""
+"""Latency and bandwidth of local memory copies, against the network's (section 4.4)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def measure(point: Point) -> Any:
 
 
 def shape(data: Data, claim: Claim) -> Decision:
-    """Decide: below a microsecond up to a few KB, and a byte costs more beyond the cache."""
+    """Decide by two conditions: below 1 us up to a few KB, a higher cost per byte beyond."""
     latency = data.series("memcpy_latency_p50", "size", claim.unit)
     small = float(latency[latency.index <= FEW_KB].max())
     largest = latency.index[-1]
@@ -41,7 +41,7 @@ def shape(data: Data, claim: Claim) -> Decision:
 
 
 def slower_than_network(data: Data, claim: Claim) -> Decision:
-    """Decide: large copies are slower than the link, small ones cost little."""
+    """Decide by two conditions: large copies are slower than the link, small copies cost little."""
     bandwidth = data.series("bandwidth", "size", claim.unit)
     link = Profile.load("spindle").values()["link.rate_gbps"] / 8
     latency = float(data.series("memcpy_latency_p50", "size", "us").iloc[0])

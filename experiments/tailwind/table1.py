@@ -1,4 +1,4 @@
-"""Cluster configuration (table 1): nothing to measure, the profile holds it."""
+"""Cluster configuration (table 1): the profile holds the numbers, nothing is measured."""
 
 from __future__ import annotations
 

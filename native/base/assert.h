@@ -1,5 +1,5 @@
-// Assertions about our own code, always on: PYRDMA_CHECK(credits, >, 0) prints both values.
-// Input from outside is checked with an `if`, never with these.
+// The macros assert facts about our own code and are always on. PYRDMA_CHECK(credits, >, 0) prints
+// both values. Input from outside is checked by an `if`, never by these macros.
 #pragma once
 #include <sstream>
 #include <string>

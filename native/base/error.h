@@ -1,4 +1,4 @@
-// The error of a failed set-up. Outcomes of operations are values (fabric::Status), never
+// Error reports a failed set-up. Outcomes of operations are values (fabric::Status), never
 // exceptions.
 #pragma once
 #include <stdexcept>
@@ -7,15 +7,15 @@
 namespace pyrdma {
 
 enum class ErrorCode {
-  kInvalidArgument,  // a value out of its bounds; the message names value, bound and remedy
-  kUnavailable,      // a fabric, device, package or peer that is not there
-  kExhausted,        // memory, queue entries, descriptors
+  kInvalidArgument,  // a value is out of its bounds; the message names value, bound and remedy
+  kUnavailable,      // a fabric, device, package or peer is absent
+  kExhausted,        // memory, queue entries or descriptors are used up
   kTimeout,          // a deadline passed
   kInternal,
 };
 
-/// Thrown on the control path only. `definite()` says that the failed request certainly had no
-/// effect.
+/// Functions of the control path alone throw it. `definite()` says that the failed request
+/// certainly had no effect.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& what, bool definite = true)

@@ -1,5 +1,5 @@
-// A non-owning reference to a callable: two words, no allocation. The callable must outlive the
-// call.
+// FunctionRef refers to a callable without owning it: two words, no allocation. The callable must
+// outlive the call.
 #pragma once
 #include <memory>
 #include <type_traits>

@@ -1,6 +1,7 @@
-// Words in registered memory that a NIC, or another process playing the NIC, may change at any
-// time. Aligned words of up to 8 bytes are never torn. An acquire load orders all later reads of
-// this thread after it; a release store makes all earlier writes of this thread visible before it.
+// These functions access words in registered memory. A NIC, or another process that plays the NIC,
+// may change them at any time. Aligned words of up to 8 bytes are never torn. An acquire load
+// orders all later reads of this thread after it; a release store makes all earlier writes of this
+// thread visible before it.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -21,8 +22,9 @@ void store_release(T* word, T value) {
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-/// Copies `bytes`, a multiple of 8, out of memory that peers may be changing: aligned words, each
-/// whole, in no order with each other. What was got is then tested, by a checksum say.
+/// Copies `bytes`, a multiple of 8, out of memory that peers may be changing. Each aligned word is
+/// copied whole; the words have no order. The caller must then test the copy, for example by a
+/// checksum.
 inline void copy_from_shared(void* to, const void* from, std::size_t bytes) {
   const auto* words = static_cast<const std::uint64_t*>(from);
   for (std::size_t i = 0; i < bytes / sizeof *words; ++i) {
@@ -31,8 +33,8 @@ inline void copy_from_shared(void* to, const void* from, std::size_t bytes) {
   }
 }
 
-/// Copies `bytes`, a multiple of 8, into memory that peers may be reading: likewise. A release
-/// store behind it publishes what was copied.
+/// Copies `bytes`, a multiple of 8, into memory that peers may be reading. Each aligned word is
+/// copied whole; the words have no order. A release store after it publishes the copy.
 inline void copy_to_shared(void* to, const void* from, std::size_t bytes) {
   auto* words = static_cast<std::uint64_t*>(to);
   for (std::size_t i = 0; i < bytes / sizeof *words; ++i) {

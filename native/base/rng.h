@@ -22,14 +22,14 @@ constexpr std::uint64_t hash_text(std::string_view text) {
   return h;
 }
 
-/// Satisfies UniformRandomBitGenerator. Not thread-safe; one per user.
+/// Satisfies UniformRandomBitGenerator. Not thread-safe: each user has its own.
 class Rng {
  public:
   using result_type = std::uint64_t;
   explicit Rng(std::uint64_t seed) {
     for (auto& word : state_) word = seed = mix64(seed);
   }
-  /// The stream of `purpose` at `node` (-1: of the whole run) under `seed`.
+  /// Makes the stream of `purpose` at `node` under `seed`; node -1 stands for the whole run.
   Rng(std::uint64_t seed, std::int64_t node, std::string_view purpose)
       : Rng(mix64(seed ^ mix64(static_cast<std::uint64_t>(node) ^ hash_text(purpose)))) {}
 
@@ -47,15 +47,15 @@ class Rng {
     if (fold_ != nullptr) *fold_ = (*fold_ ^ result) * 0x9e3779b97f4a7c15ULL;
     return result;
   }
-  /// Every further draw, of this and of its copies, is folded into `*fold`, which outlives them: a
-  /// simulation's fingerprint covers its draws.
+  /// Folds every further draw, of this stream and of its copies, into `*fold`, which must outlive
+  /// them. The fingerprint of a simulation thus covers its draws.
   void fold_into(std::uint64_t* fold) { fold_ = fold; }
-  /// Uniform in [0, bound), bound > 0, by multiplication (Lemire 2019; bias below 2^-32 for bounds
-  /// below 2^32).
+  /// Draws uniformly in [0, bound), bound > 0, by multiplication (Lemire 2019). The bias is below
+  /// 2^-32 for bounds below 2^32.
   std::uint64_t below(std::uint64_t bound) {
     return static_cast<std::uint64_t>((static_cast<unsigned __int128>((*this)()) * bound) >> 64);
   }
-  /// Uniform in [0, 1).
+  /// Draws uniformly in [0, 1).
   double uniform() { return static_cast<double>((*this)() >> 11) * 0x1.0p-53; }
 
  private:

@@ -1,4 +1,4 @@
-// Time and size units. Every time in the public interface is a signed count of nanoseconds; the
+// Units of time and size. Every time in the public interface is a signed count of nanoseconds. The
 // simulator counts picoseconds inside, because one 8-byte packet at 100 Gb/s lasts 0.64 ns.
 #pragma once
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace pyrdma {
 
-using Time = std::int64_t;  // nanoseconds on the clock of the Env that returned it
+using Time = std::int64_t;  // ns on the clock of the Env that returned it
 inline constexpr Time kForever = std::numeric_limits<Time>::max();
 
 inline constexpr Time kMicrosecond = 1000;

@@ -18,7 +18,7 @@ namespace {
 struct Invariant {
   const char* name;
   MaybeViolation (*check)(const History&, const Operations&);
-  std::vector<Function> functions;  // that it looks at
+  std::vector<Function> functions;  // the operations that the check looks at
 };
 
 const std::array<Invariant, 6>& invariants() {

@@ -1,4 +1,4 @@
-// Any history against any model, by name.
+// Checks any history against any model, by name.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,11 +10,12 @@
 
 namespace pyrdma::check {
 
-/// register kv queue lock counter (by search); fifo mutex barrier multicast rpc raft (without).
+/// Names the models. A search decides register, kv, queue, lock and counter; passes without a
+/// search decide fifo, mutex, barrier, multicast, rpc and raft.
 std::vector<std::string> model_names();
 
-/// Throws Error(kInvalidArgument) for a model that is not there, and for a history that is none of
-/// this model.
+/// Throws Error(kInvalidArgument) for an unknown model, and for a history that does not fit the
+/// model.
 Verdict check_history(const History& history, std::string_view model,
                       const SearchLimits& limits = {});
 

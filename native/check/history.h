@@ -1,6 +1,6 @@
-// A history: what clients asked and were told, and what went on inside, in the order in which it
-// happened. Recording an event is a push_back of a plain structure; text and lists are interned, so
-// that two values are equal exactly when their three fields are.
+// A history holds the invocations and results of clients and the events inside nodes, in the order
+// in which they happened. An event is recorded by a push_back of a plain structure. Texts and lists
+// are interned, so that two values are equal exactly when their three fields are.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace pyrdma::check {
 
-/// Nothing, a truth value, a whole number, a pair of whole numbers, or a text or list of one
+/// Value is null, a truth value, a whole number, a pair of whole numbers, or a text or list of one
 /// History (`a` is its number there).
 struct Value {
   enum class Kind : std::uint8_t { kNone, kBool, kInteger, kPair, kText, kList };
@@ -42,7 +42,8 @@ struct ValueHash {
   }
 };
 
-/// ok: it happened, with this result. fail: it certainly did not happen. info: nobody knows.
+/// ok: the operation happened, with this result. fail: it certainly did not happen. info: its
+/// outcome is unknown.
 enum class EventType : std::uint8_t { kInvoke, kOk, kFail, kInfo };
 
 enum class Function : std::uint8_t {
@@ -61,10 +62,10 @@ enum class Function : std::uint8_t {
   kUnlock,
   kBarrier,  // objects
   kBcast,
-  kRpc,  // messages, seen by the client
+  kRpc,  // messages, as the client sees them
   kDeliver,
   kView,
-  kExec,  // and from inside
+  kExec,  // messages, as the node sees them
   kLeader,
   kFollower,
   kAppend,
@@ -81,10 +82,11 @@ inline constexpr int kFunctions = static_cast<int>(Function::kPersist) + 1;
 
 const char* to_string(EventType type);
 const char* to_string(Function f);
-/// By name, a Jepsen name (`enqueue`, `acquire`, ...) or a Jepsen keyword (`:read`).
+/// Knows the name of this file, a Jepsen name (`enqueue`, `acquire`, ...) and a Jepsen keyword
+/// (`:read`).
 std::optional<Function> function_named(std::string_view name);
 std::optional<EventType> event_type_named(std::string_view name);
-/// White-box events are points: recorded as `info` (or `ok`) without an invocation.
+/// White-box events are points: they are recorded as `info` (or `ok`) without an invocation.
 bool may_be_point(Function f);
 
 struct Event {
@@ -92,7 +94,7 @@ struct Event {
   Value key;
   Value value;
   std::int64_t epoch = -1;  // view, term or incarnation; -1: none
-  std::int64_t op = -1;     // tells the operations of a process apart that has several open
+  std::int64_t op = -1;     // distinguishes the operations of a process that has several open
   std::int32_t process = 0;
   std::int32_t node = -1;
   EventType type = EventType::kInvoke;
@@ -103,12 +105,12 @@ struct Header {
   std::uint64_t seed = 0;
   std::string git;
   std::string config;
-  std::string fault_plan;  // hash of the faults that were planned
+  std::string fault_plan;  // hash of the planned faults
   std::string model;
-  Value initial;  // of every register, counter or key
+  Value initial;  // initial value of every register, counter or key
 };
 
-/// Not thread-safe: threads record into histories of their own, merged afterwards.
+/// Not thread-safe: each thread records into a history of its own; merge() then joins them.
 class History {
  public:
   Header header;
@@ -122,12 +124,12 @@ class History {
                      std::int64_t op = -1) {
     return append({time, key, value, -1, op, process, -1, EventType::kInvoke, f});
   }
-  /// The end of the process's open operation (of the one called `op`, when it has several).
+  /// Ends the open operation of the process (the one numbered `op`, when it has several).
   std::size_t complete(Time time, std::int32_t process, EventType type, Function f, Value key,
                        Value value, std::int64_t op = -1) {
     return append({time, key, value, -1, op, process, -1, type, f});
   }
-  /// Something seen from inside a node.
+  /// Records an event inside a node.
   std::size_t point(Time time, std::int32_t node, Function f, Value key, Value value,
                     std::int64_t epoch = -1) {
     return append({time, key, value, epoch, -1, node, node, EventType::kInfo, f});
@@ -138,14 +140,14 @@ class History {
   void clear() { events_.clear(); }
 
   Value text(std::string_view text);
-  /// Two whole numbers become a pair. Elements are scalars: no lists in lists.
+  /// Makes a list; two whole numbers become a pair. Elements are scalars: no lists in lists.
   Value list(std::span<const Value> elements);
   const std::string& text_of(const Value& value) const;
-  std::size_t size_of(const Value& value) const;               // of a pair or list, else 0
+  std::size_t size_of(const Value& value) const;               // elements of a pair or list, else 0
   Value element(const Value& value, std::size_t index) const;  // of a pair or list
-  std::string show(const Value& value) const;                  // for people: nil, 3, [1 2], "x"
+  std::string show(const Value& value) const;                  // readable: nil, 3, [1 2], "x"
 
-  /// One history from those of several threads, by time. At equal times invocations come first, so
+  /// Merges the histories of several threads by time. At equal times invocations come first, so
   /// that a coarse clock never orders operations that overlapped.
   static History merge(std::span<const History> parts);
 

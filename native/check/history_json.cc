@@ -111,11 +111,11 @@ struct Line {
   Event event;
   std::int64_t index = -1;
   unsigned seen = 0;        // bits by Field
-  bool of_a_client = true;  // not of Jepsen's nemesis
+  bool of_a_client = true;  // false: an event of Jepsen's nemesis
   bool known_f = true;
   std::string f;
   std::size_t f_column = 0;
-  std::optional<JsonError> bad_value;  // what a client may not have; Jepsen's nemesis may
+  std::optional<JsonError> bad_value;  // such as only the nemesis may have
 
   bool has(Field field) const { return (seen >> field & 1U) != 0; }
 };
@@ -258,7 +258,7 @@ void read_header(std::string_view text, History& history) {
   line.end();
 }
 
-/// Whether the first line is a header: an object without "type".
+/// Returns whether the first line is a header: an object without "type".
 bool is_header(std::string_view text) {
   JsonLine line(text);
   if (!line.take('{')) return false;
@@ -330,7 +330,7 @@ class Reader {
   std::string_view text_;
   const ReadLimits& limits_;
   ParsedHistory result_;
-  std::vector<std::size_t> lines_;  // of the events
+  std::vector<std::size_t> lines_;  // line of each event
   std::size_t line_ = 0;
   std::int64_t last_index_ = -1;
   bool first_ = true;

@@ -1,7 +1,8 @@
-// Histories as JSON Lines, as Jepsen's checkers read them: a header, then one event per line,
+// Histories as JSON Lines, as Jepsen's checkers read them. The first line is a header; each further
+// line is an event,
 //   {"index":0,"time":120,"process":3,"type":"invoke","f":"write","key":7,"value":42}
-// and, where set, "node", "epoch" and "op". Values: null, true, whole numbers, texts, and lists of
-// these ([expected, new] of a compare-and-swap).
+// with "node", "epoch" and "op" where they are set. Values are null, true, whole numbers, texts,
+// and lists of these ([expected, new] of a compare-and-swap).
 #pragma once
 #include <cstddef>
 #include <string>
@@ -20,15 +21,15 @@ struct ReadLimits {
 
 struct ParsedHistory {
   History history;
-  std::string error;     // empty: all was read. Says what was wrong and what was expected
-  std::size_t line = 0;  // of the error, from 1
+  std::string error;     // names the fault and the expectation; empty: all was read
+  std::size_t line = 0;  // line of the error, from 1
   std::size_t column = 0;
   bool ok() const { return error.empty(); }
   std::string message() const;  // "line 3, column 17: ..."
 };
 
-/// Strict about the fields above, silent about others. The header may be missing. Events of a
-/// process that is a text (Jepsen's nemesis) are left out. Safe on any input.
+/// Strict about the fields above; ignores others. The header may be missing. Events of a process
+/// that is a text (Jepsen's nemesis) are left out. Safe on any input.
 ParsedHistory parse_history(std::string_view text, const ReadLimits& limits = {});
 
 }  // namespace pyrdma::check

@@ -104,7 +104,7 @@ void JsonLine::utf8(std::string& out) {
     good = good && (byte(i) & 0xc0U) == 0x80U;
     code = (code << 6) | (byte(i) & 0x3fU);
   }
-  // Overlong forms, halves of surrogate pairs, and what lies beyond Unicode.
+  // The checks refuse overlong forms, halves of surrogate pairs and codes beyond Unicode.
   if (length == 3) good = good && code >= 0x800 && (code < 0xd800 || code > 0xdfff);
   if (length == 4) good = good && code >= 0x10000 && code <= 0x10ffff;
   if (!good) fail("a text is not valid UTF-8 at " + shown(text_[at_]));
@@ -147,7 +147,7 @@ void JsonLine::escape(std::string& out) {
   append_utf8(out, code);
 }
 
-/// A number as it stands; a fraction or exponent is taken too, for a good message.
+/// Takes the characters of a number. It takes a fraction or exponent too, for a good message.
 std::string_view JsonLine::number(const char* what) {
   skip_spaces();
   const std::size_t begin = at_;
@@ -210,7 +210,7 @@ bool JsonLine::boolean() {
 void JsonLine::null() { word("null"); }
 
 void JsonLine::skip_value() {
-  std::string open;  // the brackets that are to be closed
+  std::string open;  // brackets still to close
   do {
     const char c = peek();
     if (c == '{' || c == '[') {
@@ -234,7 +234,7 @@ void JsonLine::skip_value() {
     } else {
       number("a value");
     }
-    // After a value: close what ends here, or go on to the next element.
+    // After a value, the brackets that end here close, or the next element follows.
     while (!open.empty() && take(open.back())) open.pop_back();
     if (!open.empty()) {
       expect(',', "between elements");

@@ -1,6 +1,6 @@
-// Reads one line of JSON, strictly and without recursion that input could deepen. A history needs
-// flat objects of whole numbers, texts and short lists, a bound for each and an error that names
-// the column: that is less code than the glue to a library, and no package more to install.
+// JsonLine reads one line of JSON, strictly, and without recursion that the input could deepen. A
+// history needs flat objects of whole numbers, texts and short lists, a bound for each, and errors
+// that name the column. This is less code than the glue to a library, and needs no further package.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace pyrdma::check {
 
-/// Caught by the reader of the file, which knows the line.
+/// The reader of the file catches it and adds the line.
 struct JsonError {
   std::size_t column;  // from 1
   std::string message;
@@ -19,19 +19,19 @@ class JsonLine {
  public:
   explicit JsonLine(std::string_view text) : text_(text) {}
 
-  /// The first character of the next value: { [ " t f n - 0..9. '\0' at the end.
+  /// Returns the first character of the next value: { [ " t f n - 0..9, or '\0' at the end.
   char peek();
   void expect(char c, const char* where);
-  /// Takes `c` if it comes next.
+  /// Takes `c` if it comes next, and returns whether it did.
   bool take(char c);
-  void end();  // nothing but spaces may follow
+  void end();  // only spaces may follow
 
   std::string text();
   std::int64_t integer(const char* what, std::int64_t least, std::int64_t most);
   std::uint64_t unsigned_integer(const char* what);
   bool boolean();
   void null();
-  void skip_value();  // of any kind, at most kDepth deep
+  void skip_value();  // skips a value of any kind, at most kDepth deep
 
   [[noreturn]] void fail(const std::string& message) const;
   std::size_t column() const { return at_ + 1; }
@@ -51,7 +51,7 @@ class JsonLine {
   std::size_t at_ = 0;
 };
 
-/// Appends the text in quotes, escaped.
+/// Appends the text, quoted and escaped.
 void append_json(std::string& out, std::string_view text);
 
 }  // namespace pyrdma::check

@@ -99,7 +99,7 @@ class Rounds {
   Verdict run() {
     std::vector<Object*> left;
     for (Object& object : objects_) left.push_back(&object);
-    std::uint64_t done = 0;  // configurations that each object left has had
+    std::uint64_t done = 0;  // configurations spent on each object that is left
     for (std::uint64_t budget = 1000; !left.empty(); budget *= 10) {
       const std::uint64_t total = std::min(budget, limits_.configurations);
       std::vector<Object*> still;

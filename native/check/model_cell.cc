@@ -1,6 +1,6 @@
-// One word of memory, or one key of a map: null is absence. Every operation is one of "the value
-// is a", "the value is not a" or no requirement, and then "it stays", "it becomes b" or "d is
-// added".
+// A cell is one word of memory, or one key of a map, where null is absence. Every operation
+// requires "the value is a", "the value is not a" or nothing; then the value stays, becomes b, or d
+// is added to it.
 #include <algorithm>
 #include <unordered_map>
 
@@ -26,7 +26,8 @@ struct Effect {
 using Requires = Effect::Requires;
 using Then = Effect::Then;
 
-/// Operations in the order in which one must end or may begin; which is the first not taken yet.
+/// Queued orders operations by the moment of their end or beginning, and returns the first that is
+/// not taken yet.
 class Queued {
  public:
   void add(std::uint32_t moment, std::uint32_t op) { ops_.push_back({moment, op}); }
@@ -71,7 +72,7 @@ class Cell final : public Model {
   StateId initial() const override { return initial_; }
   std::uint32_t class_of(std::uint32_t op) const override { return classes_[op]; }
 
-  // One that requires what nobody makes in time.
+  // Finds an operation that requires a value which no operation makes in time.
   std::uint32_t impossible_end(StateId start) override {
     if (!exact() || start == kAnyState) return kNever;
     for (StateId value = 0; value < expecting_.size(); ++value) {
@@ -103,8 +104,9 @@ class Cell final : public Model {
     count(effect, 1);
   }
 
-  // Looks come at once. A write may come at once if nobody will look at what it overwrites nor at
-  // what it writes: the next that looks comes after another write in any case.
+  // An operation that only looks is taken at once. So is a write if no operation will look at the
+  // value that it overwrites, nor at the value that it writes: the next look then comes after
+  // another write in any case.
   bool is_free(StateId from, std::uint32_t op, StateId to) override {
     const Effect& effect = effects_[op];
     if (effect.then == Then::kStays) return true;
@@ -115,17 +117,18 @@ class Cell final : public Model {
 
   bool is_hopeless(StateId from, std::uint32_t op, StateId to) override {
     if (!exact() || from == to) return false;
-    // What is overwritten is still expected, and nobody will write it again in time.
+    // The overwritten value is still expected, and no operation will write it again in time.
     if (from != kAnyState) {
       const std::uint32_t end = expecting_[from].first(taken_);
       if (end != kNever && making_[from].first(taken_) > end) return true;
     }
-    // One that may as well not have happened wrote what nobody expects.
+    // An operation of unknown outcome may as well not happen if it wrote a value that no operation
+    // expects.
     return !effects_[op].known && different_ == 0 && expected_[to] == 0;
   }
 
  private:
-  // Whether every value that can come up is known beforehand.
+  // Returns whether every value that can come up is known beforehand.
   bool exact() const { return !adders_; }
 
   StateId intern(const Value& value) {
@@ -196,7 +199,7 @@ class Cell final : public Model {
   void cas(const Operation& op, Effect& effect) {
     const StateId expected = intern(history_.element(op.input, 0));
     const StateId fresh = intern(history_.element(op.input, 1));
-    // A completion may repeat the invocation's pair (Jepsen), which says no more than ok.
+    // A completion may repeat the invocation's pair (Jepsen); it then says no more than ok.
     const bool swapped = !op.known() || op.output.is_none() || op.output == op.input ||
                          op.output == Value::boolean(true);
     effect.needs = Requires::kEqual;
@@ -242,8 +245,8 @@ class Cell final : public Model {
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> class_ids_;
   std::vector<std::uint32_t> calls_, rets_;
   std::vector<bool> taken_;
-  // By value: the operations that certainly happened and require it, by their ends; those that make
-  // it, by their beginnings; how many that are not taken require it.
+  // By value: the operations that certainly happened and require it, by their ends; the operations
+  // that make it, by their beginnings; the number of untaken operations that require it.
   std::vector<Queued> expecting_, making_;
   std::vector<int> expected_;
   int different_ = 0;

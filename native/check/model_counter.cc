@@ -1,4 +1,4 @@
-// A counter: add, read, fetch_add. Its states are its sums, interned.
+// A counter has the operations add, read and fetch_add. Its states are its sums, interned.
 #include <set>
 #include <unordered_map>
 
@@ -48,18 +48,18 @@ class Counter final : public Model {
     if (items_[op].sees) to_see_.insert(items_[op].seen);
   }
 
-  // Nothing is ever subtracted, and somebody is still to see a smaller sum.
+  // No operation subtracts, and an operation still has to see a smaller sum.
   bool is_hopeless(StateId /*from*/, std::uint32_t /*op*/, StateId to) override {
     return grows_ && to != kAnyState && !to_see_.empty() && *to_see_.begin() < sums_[to];
   }
 
-  // A look, or nobody looks any more.
+  // The operation only looks, or no operation looks any more.
   bool is_free(StateId /*from*/, std::uint32_t op, StateId /*to*/) override {
     return items_[op].d == 0 || to_see_.empty();
   }
 
  private:
-  // Sums that wrap around do not grow.
+  // Larger sums may wrap around, so they do not only grow.
   static constexpr std::int64_t kSmallSum = std::int64_t{1} << 61;
   static constexpr std::int64_t kSmallStep = std::int64_t{1} << 32;
   static bool is_small(std::int64_t value, std::int64_t bound) {

@@ -1,4 +1,4 @@
-// Mutual exclusion: state 0 is free, the others are owners.
+// A lock excludes owners from each other: state 0 is free, the other states are owners.
 #include <unordered_map>
 
 #include "check/models.h"

@@ -1,4 +1,4 @@
-// A FIFO queue. Its states are the sequences of values in it, interned.
+// A FIFO queue. Its states are the interned sequences of its values.
 #include <algorithm>
 #include <unordered_map>
 
@@ -62,24 +62,25 @@ class Queue final : public Model {
       more.push_back(item.value);
       return intern(std::move(more));
     }
-    if (!item.known)  // of an unknown outcome: it took something, or it need not be considered
+    if (!item.known)  // of an unknown outcome: it took a value, or it does not matter
       return content.empty() ? from : intern(Content(content.begin() + 1, content.end()));
     if (item.value == kNothing) return content.empty() ? from : kNoState;
     if (content.empty() || content.front() != item.value) return kNoState;
     return intern(Content(content.begin() + 1, content.end()));
   }
 
-  // Where values are unique, nobody else can take this front. Finding it empty is a look.
+  // Where values are unique, no other dequeue can take this front. A dequeue that finds nothing
+  // only looks.
   bool is_free(StateId /*from*/, std::uint32_t op, StateId /*to*/) override {
     return !items_[op].enq && (unique_ || items_[op].value == kNothing);
   }
 
-  // A value goes in behind one that comes out later, or never.
+  // The value goes in after one that comes out later, or never.
   bool is_hopeless(StateId from, std::uint32_t op, StateId /*to*/) override {
     const Item& item = items_[op];
     if (!item.enq) return false;
     const Fate& fate = values_[item.value];
-    if (fate.deq_ret == kNever) return !item.known;  // nobody needs it
+    if (fate.deq_ret == kNever) return !item.known;  // no dequeue needs it
     if (!unique_) return false;
     return std::ranges::any_of(*contents_[from], [&](std::uint32_t ahead) {
       const Fate& theirs = values_[ahead];

@@ -1,4 +1,4 @@
-// Operations: an invocation with its completion, found from the events of a history.
+// Operations: each is an invocation with its completion, paired from the events of a history.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -13,14 +13,15 @@ inline constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max(
 
 struct Operation {
   Value key;
-  Value input;   // of the invocation
-  Value output;  // of an ok completion
+  Value input;   // the invocation's value
+  Value output;  // the value of an ok completion
   Time call_time = 0;
   Time return_time = kForever;
-  std::uint32_t call = 0;       // index of the invocation
-  std::uint32_t ret = kNever;   // index of the ok; kNever: the outcome is unknown, it may take
-                                // effect at any time after the invocation, or not at all
-  std::uint32_t info = kNever;  // index of the event that said so, when there is one
+  std::uint32_t call = 0;  // index of the invocation
+  // Index of the ok. kNever: the outcome is unknown; the operation may take effect at any time
+  // after the invocation, or never.
+  std::uint32_t ret = kNever;
+  std::uint32_t info = kNever;  // index of the event that said so, if any
   std::int32_t process = 0;
   std::int32_t node = -1;
   Function f = Function::kRead;
@@ -29,15 +30,17 @@ struct Operation {
 };
 
 struct Operations {
-  std::vector<Operation> all;         // by invocation; those that failed are left out
+  std::vector<Operation> all;         // by invocation; failed operations are left out
   std::vector<std::uint32_t> points;  // indices of white-box events
 
-  // What is wrong with the history: an end without a beginning, two open operations of one process.
+  // Says why the history is malformed: an end without a beginning, or two open operations of a
+  // process.
   std::string error;
   std::size_t error_event = 0;
 };
 
-/// Pairs by process, and by `op` where it is set. An operation that never ended is unknown.
+/// Pairs by process, and by `op` where it is set. An operation without an end has an unknown
+/// outcome.
 Operations pair_operations(const History& history);
 
 }  // namespace pyrdma::check

@@ -89,7 +89,7 @@ Search::Progress Search::run(std::uint64_t configurations) {
     keep_longest_sequence();
     candidates_.resize(frames_.back().first_candidate);
     frames_.pop_back();
-    // What led here belongs to the parent's candidate.
+    // The operations that led here belong to the parent's candidate.
     undo_to(frames_.empty() ? 0 : frames_.back().depth);
   }
 }
@@ -119,7 +119,8 @@ bool Search::advance() {
   return false;
 }
 
-/// Takes what may as well come now as later. From a state that is not known, a look would be lost.
+/// Takes the operations that may come now as well as later. An unknown state forbids it: the look
+/// of such an operation would be lost.
 void Search::take_forced() {
   const auto end = static_cast<std::uint32_t>(known_.size());
   bool again = state_ != kAnyState;
@@ -131,7 +132,7 @@ void Search::take_forced() {
       const StateId from = state_;
       const StateId to = model_->step(from, known_[k]);
       if (to == kNoState || !model_->is_free(from, known_[k], to)) continue;
-      take_known(k, to);  // its own links stay, so the walk goes on from it
+      take_known(k, to);  // the links of k stay, so the walk goes on from it
       again = true;
       if (to != from) break;
     }
@@ -197,8 +198,8 @@ void Search::undo_to(std::size_t depth) {
   }
 }
 
-/// Remembers (operations taken, state). All known operations before the first that is not taken
-/// are taken, so only the words from there on tell configurations apart: memory grows with the
+/// Remembers (operations taken, state). All known operations before the first untaken one are
+/// taken, so only the words from there on distinguish configurations. Memory thus grows with the
 /// overlap of operations, not with the length of the history.
 bool Search::is_new() {
   const std::uint32_t head = next_[known_.size()];

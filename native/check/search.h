@@ -1,13 +1,13 @@
-// The search of Wing and Gong (1993) with Lowe's memory of configurations (2017): builds a sequence
-// of the operations that respects their intervals and the model, and comes back to no pair of
-// (operations taken, state) twice. Depth first, resumable, without recursion.
+// The search of Wing and Gong (1993) with Lowe's memory of configurations (2017). It builds a
+// sequence of the operations that respects their intervals and the model, and never visits a pair
+// (operations taken, state) twice. It goes depth first, is resumable, and does not recurse.
 //
-// What makes it fast, beside the memory:
-// - An operation that is possible now and only looks is taken at once; so is another that the
-//   model calls free. There is no alternative to come back to.
-// - Of several interchangeable operations, the one that returns first goes first.
-// - A sequence that the model calls hopeless is left.
-// - Operations of unknown outcome are tried last.
+// Beside the memory, four rules make it fast:
+// - It takes an operation at once that is possible now and only looks, or that the model calls
+//   free. It need not come back for alternatives.
+// - Among several interchangeable operations, the one that returns first goes first.
+// - It leaves a sequence that the model calls hopeless.
+// - It tries operations of unknown outcome last.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -18,10 +18,10 @@
 
 namespace pyrdma::check {
 
-/// Sets of configurations met. A configuration is a string of words.
+/// ConfigurationSet holds the visited configurations. A configuration is a string of words.
 class ConfigurationSet {
  public:
-  /// False if it was there.
+  /// Returns false if the configuration was already there.
   bool insert(std::span<const std::uint64_t> words);
   std::size_t size() const { return size_; }
 
@@ -42,29 +42,30 @@ class Search {
  public:
   enum class Progress { kLegal, kIllegal, kOutOfBudget };
 
-  /// `ops` by invocation, as the model knows them. With `keep_longest`, remembers the longest
-  /// sequence found.
+  /// `ops` come by invocation, as the model knows them. With `keep_longest`, the search remembers
+  /// the longest sequence found.
   Search(std::unique_ptr<Model> model, OperationsView ops, StateId start,
          bool keep_longest = false);
 
-  /// Goes on for at most so many new configurations.
+  /// Continues for at most `configurations` new configurations.
   Progress run(std::uint64_t configurations);
 
   std::size_t configurations() const { return met_.size(); }
-  /// The latest return (event index) before which something had to be taken, in any sequence tried.
+  /// Returns the latest return (event index) before which an operation had to be taken, in any
+  /// sequence tried.
   std::uint32_t furthest() const { return furthest_; }
-  /// Operation numbers in order, and the one that had to come next and cannot.
+  /// Returns the operation numbers in order; stuck() is the one that had to come next and cannot.
   const std::vector<std::uint32_t>& longest() const { return longest_; }
   std::uint32_t stuck() const { return stuck_; }
 
  private:
   struct Taken {
     std::uint32_t known;    // its number among the known operations, or kNever
-    std::uint32_t unknown;  // or among the unknown ones
+    std::uint32_t unknown;  // its number among the unknown operations
     StateId before;
   };
   struct Frame {
-    std::size_t depth;  // of the sequence
+    std::size_t depth;  // depth of the sequence
     std::size_t first_candidate;
     std::size_t next_candidate;
   };
@@ -81,7 +82,7 @@ class Search {
     return t.known != kNever ? known_[t.known] : unknown_[t.unknown];
   }
   void open_frame();
-  bool advance();  // takes the next candidate of the last frame; false: there is none
+  bool advance();  // takes the next candidate of the last frame; false: none is left
   void take_forced();
   void gather();
   void take_known(std::uint32_t k, StateId to);
@@ -92,9 +93,9 @@ class Search {
 
   std::unique_ptr<Model> model_;
   std::vector<std::uint32_t> known_, unknown_;  // operation numbers, by invocation
-  std::vector<std::uint32_t> call_, ret_;       // of the known ones
+  std::vector<std::uint32_t> call_, ret_;       // of the known operations
   std::vector<std::uint32_t> unknown_call_;
-  std::vector<std::uint32_t> next_, prev_;  // the known ones not taken, linked; the end is a ring
+  std::vector<std::uint32_t> next_, prev_;  // links the known operations not taken into a ring
   std::vector<std::uint64_t> taken_bits_, unknown_bits_;
   std::vector<std::uint32_t> class_, class_seen_;
   std::uint32_t class_stamp_ = 0;

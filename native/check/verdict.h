@@ -1,4 +1,4 @@
-// What a checker says of a history.
+// The verdict of a checker on a history.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,31 +8,31 @@
 
 namespace pyrdma::check {
 
-enum class Answer { kYes, kNo, kUnknown };  // unknown: the search was given up
+enum class Answer { kYes, kNo, kUnknown };  // kUnknown: the search gave up
 
-/// An operation of the smallest window that cannot be explained.
+/// WindowOperation is an operation of the smallest window that cannot be explained.
 struct WindowOperation {
   Operation op;
-  bool optional = false;    // the contradiction does not need its end: it may as well be open
-  int place = -1;           // in the longest order found, from 0; -1: not in it
-  bool impossible = false;  // it had to come next, and cannot
+  bool optional = false;    // the contradiction stands without its end
+  int place = -1;           // place in the longest order found, from 0; -1: absent
+  bool impossible = false;  // it must come next and cannot
 };
 
 struct Verdict {
   Answer answer = Answer::kYes;
   std::string model;
-  std::string text;  // of a violation or of what is unknown: for people
-  Value key;         // of the object it is about
+  std::string text;  // explains a violation or an unknown answer to people
+  Value key;         // key of the object
   std::vector<WindowOperation> window;
-  std::vector<std::uint32_t> events;  // indices of the events it is about
+  std::vector<std::uint32_t> events;  // indices of the events in question
   std::uint64_t operations = 0;
-  std::uint64_t objects = 0;         // checked one by one
-  std::uint64_t configurations = 0;  // that the search met
+  std::uint64_t objects = 0;         // number of objects, checked one by one
+  std::uint64_t configurations = 0;  // configurations that the search visited
 };
 
-/// "write 3", "read -> 1", "cas [1 2] -> ?".
+/// Reads "write 3", "read -> 1", "cas [1 2] -> ?".
 std::string describe(const History& history, const Operation& op);
-/// "process 3, events 4 and 9".
+/// Reads "process 3, events 4 and 9".
 std::string where(const Operation& op);
 
 }  // namespace pyrdma::check

@@ -9,7 +9,7 @@ namespace pyrdma::check {
 
 namespace {
 
-// A window that is not the smallest is better than none.
+// A window that is not the smallest is better than none, so the searches have budgets.
 constexpr std::uint64_t kBudgetOfOne = 20'000;
 constexpr std::uint64_t kBudgetOfAll = 100'000;
 
@@ -23,7 +23,7 @@ class Shrinker {
  public:
   Shrinker(ModelKind kind, const History& history) : kind_(kind), history_(history) {}
 
-  /// From the initial value on, or from any state if that is possible and `anywhere`.
+  /// Shrinks from the initial value on, or from any state if that is possible and `anywhere`.
   Window shrink(const std::vector<Operation>& ops, std::uint32_t furthest, bool anywhere) {
     Part part;
     for (const Operation& op : ops) part.push_back({op, !op.known()});
@@ -36,7 +36,7 @@ class Shrinker {
   }
 
  private:
-  /// The part as the search sees it; `numbers` maps back.
+  /// Returns the part as the search sees it; `numbers` maps back.
   std::vector<Operation> visible(const Part& part, std::vector<std::size_t>* numbers) const {
     std::vector<Operation> ops;
     for (std::size_t i = 0; i < part.size(); ++i) {
@@ -79,8 +79,8 @@ class Shrinker {
     return cut;
   }
 
-  /// A longer beginning is impossible when a shorter one is. The search got stuck at `furthest`,
-  /// which is where the shortest ends unless it looked ahead.
+  /// A longer beginning is impossible when a shorter one is. The search got stuck at `furthest`;
+  /// the shortest beginning ends there unless the model looked ahead.
   void cut_end(Part& part, std::uint32_t furthest) {
     Part first = before(part, furthest);
     if (!is_impossible(first, false)) {
@@ -112,7 +112,7 @@ class Shrinker {
     if (latest != begins.begin()) part = after(part, *(latest - 1));
   }
 
-  /// Opens the ends of `chunk` operations at a time where the rest is still impossible.
+  /// Opens the ends of `chunk` operations at a time where the rest stays impossible.
   void weaken(Part& part, std::size_t chunk) {
     for (std::size_t i = 0; i < part.size(); i += chunk) {
       Part weaker = part;
@@ -125,7 +125,8 @@ class Shrinker {
     }
   }
 
-  /// Whether an optional operation could have been an explanation, so that it is worth showing.
+  /// Returns whether an optional operation could have been an explanation, so that it is worth
+  /// showing.
   bool matters(const Operation& op, const Part& part) const {
     if (!may_change(op)) return false;
     if (kind_ == ModelKind::kCounter) return true;
@@ -157,7 +158,7 @@ class Shrinker {
     return values;
   }
 
-  /// The longest order of the part, and what cannot follow.
+  /// Finds the longest order of the part, and the operation that cannot follow.
   Window explain(const Part& part) {
     Window window;
     window.from_anywhere = anywhere_;

@@ -1,4 +1,4 @@
-// The smallest part of a history that cannot be explained.
+// Finds the smallest part of a history that cannot be explained.
 #pragma once
 #include <vector>
 
@@ -9,13 +9,14 @@ namespace pyrdma::check {
 
 struct Window {
   std::vector<WindowOperation> operations;
-  bool from_anywhere = false;  // it is impossible whatever the object held before
+  bool from_anywhere = false;  // impossible for every earlier content of the object
 };
 
 /// Takes the operations of one object that are not linearizable, and weakens them step by step as
-/// long as they stay impossible: forgets what comes after, what was over before (with any state to
-/// begin from), and the ends of single operations. Each step allows more than before, so what is
-/// left is a reason why the whole is impossible. `furthest`: Search::furthest() of the whole.
+/// long as they stay impossible: it forgets the later operations, the operations that were over
+/// before (with any state to begin from), and the ends of single operations. Each step allows more
+/// than before, so the remaining operations are a reason why the whole is impossible. `furthest` is
+/// Search::furthest() of the whole.
 Window smallest_window(ModelKind kind, const History& history, const std::vector<Operation>& ops,
                        std::uint32_t furthest);
 

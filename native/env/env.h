@@ -1,6 +1,6 @@
-// The seam between protocol code and the world (one Env per node). Protocol code asks the Env for
-// time, threads, waiting, randomness, storage and the fabric, and nothing else. Where code wants to
-// know which world it runs in, a verb is missing here.
+// Env is the interface between protocol code and the world; each node has one. Protocol code asks
+// the Env for time, threads, waiting, randomness, storage and the fabric, and uses nothing else of
+// the world. If code needs to know its world, this interface lacks a function.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -23,21 +23,22 @@ struct SimThread;
 
 using NodeId = std::uint32_t;
 
-/// Named CPU costs. The profile gives each one's time; the real world charges nothing, because
-/// there the operation itself has taken its time.
+/// Cost names a cost of CPU time. The profile gives the time of each. The real world charges
+/// nothing, because there the operation itself has taken its time.
 enum class Cost : std::uint8_t {
   kClockRead,    // Env::now()
   kLock,         // an uncontended lock or unlock
-  kLockHandoff,  // from an unlock to the waiting thread's running on
+  kLockHandoff,  // from an unlock until the waiting thread runs on
   kPredicate,    // one turn of a poll loop that tests plain memory
   kHandler,      // dispatch of one message to its handler
-  kMemcpyCall,   // fixed part of a copy; the part per byte is charge_copy's
-  kSystemCall,   // user to kernel and back
+  kMemcpyCall,   // the fixed part of a copy; charge_copy has the part per byte
+  kSystemCall,   // from user mode to the kernel and back
   kCount,
 };
 
-/// What poll_until may wait for. Objects that other threads or the NIC change (completion queues,
-/// locks) carry one; whoever changes them calls Env::notify. Only the simulated world uses it.
+/// poll_until may wait for a Watch. Each object that other threads or the NIC change (a completion
+/// queue, a lock) carries one. The thread that changes the object calls Env::notify. Only the
+/// simulated world uses it.
 class Watch {
  public:
   Watch() = default;
@@ -47,18 +48,18 @@ class Watch {
  private:
   friend class SimScheduler;
   SimThread* first_ = nullptr;
-  std::uint32_t notices_ = 0;  // so that a poller sees what happens during its turn
+  std::uint32_t notices_ = 0;  // lets a poller see a change during its turn
 };
 
-/// Thrown out of every blocking Env call of a killed node, so that its threads unwind. Never catch
-/// it.
+/// Every blocking Env call of a killed node throws it, so that the node's threads unwind. Never
+/// catch it.
 struct NodeKilled {};
 
-/// A spawned thread. Destroying the handle joins.
+/// Thread is the handle of a spawned thread. Its destructor joins the thread.
 class Thread {
  public:
   virtual ~Thread() = default;
-  /// Blocks until the thread's function has returned; rethrows what it threw (once).
+  /// Blocks until the thread's function has returned; rethrows its exception (once).
   virtual void join() = 0;
 };
 
@@ -70,37 +71,37 @@ class Env {
 
   virtual NodeId node() const = 0;
   virtual NodeId nodes() const = 0;
-  /// How often this node has been restarted after a crash.
+  /// Counts the restarts of this node after crashes.
   virtual std::uint32_t incarnation() const { return 0; }
 
-  /// Nanoseconds since the start of the run: monotonic; virtual in the simulated world, where a
-  /// reading costs Cost::kClockRead.
+  /// Returns the nanoseconds since the start of the run; monotonic. In the simulated world the time
+  /// is virtual and a reading costs Cost::kClockRead.
   virtual Time now() = 0;
 
-  /// The only polling loop of system code. Returns true as soon as `ready()` does; false when
-  /// `deadline` (absolute) has passed and ready() is still false. In the real world it spins,
-  /// relaxes, and yields when cores are short. In the simulated world the thread parks until its
-  /// node is touched (a placement, a completion, another thread of the node having run, a timer),
-  /// or, with `only`, until that Watch is notified, and then resumes on its poll grid: an empty
-  /// turn costs what ready() charged.
+  /// This is the only polling loop of system code. It returns true as soon as `ready()` does, and
+  /// false when `deadline` (absolute) has passed and ready() is still false. In the real world the
+  /// thread spins, relaxes, and yields when cores are short. In the simulated world the thread
+  /// parks until its node is touched (a placement, a completion, a turn of another thread of the
+  /// node, a timer). With `only` it parks until that Watch is notified. It then resumes on its poll
+  /// grid: an empty turn costs what ready() charged.
   template <class Ready>
   bool poll_until(Ready&& ready, Time deadline, Watch* only = nullptr) {
     return poll_until_ref(FunctionRef<bool()>(ready), deadline, only);
   }
   virtual bool poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* only) = 0;
 
-  /// Wakes the pollers of `watch` (all of them). Any thread of the node. Free in the real world.
+  /// Wakes all pollers of `watch`. Any thread of the node may call it. Free in the real world.
   virtual void notify(Watch& watch) = 0;
 
   virtual void sleep_until(Time t) = 0;
-  /// Computes for `duration`: burns CPU in the real world, advances this thread's clock in the
-  /// simulated.
+  /// Computes for `duration`: burns CPU in the real world, advances the clock of this thread in the
+  /// simulated world.
   virtual void work(Time duration) = 0;
-  /// Accounts `count` named operations to this thread's CPU. Free in the real world.
+  /// Charges `count` operations of kind `cost` to the CPU of this thread. Free in the real world.
   void charge(Cost cost, std::uint64_t count = 1) {
     if (has_model_) charge_model(cost, count);
   }
-  /// Accounts a copy of `bytes` bytes. Free in the real world.
+  /// Charges a copy of `bytes` bytes to the CPU of this thread. Free in the real world.
   void charge_copy(std::size_t bytes) {
     if (has_model_) charge_copy_model(bytes);
   }
@@ -108,7 +109,7 @@ class Env {
   /// Starts a thread of this node on the node's next core.
   virtual std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body) = 0;
 
-  /// The seeded random stream of this node for `purpose`; equal calls give equal streams.
+  /// Returns the seeded random stream of this node for `purpose`; equal calls give equal streams.
   virtual Rng rng(std::string_view purpose) = 0;
 
   virtual fabric::Device& device() = 0;
@@ -116,7 +117,7 @@ class Env {
   virtual Trace& trace() = 0;
 
  protected:
-  /// The real world has no model of the CPU: charging costs it a test.
+  /// The real world has no model of the CPU: a charge costs it one test.
   explicit Env(bool has_model) : has_model_(has_model) {}
   virtual void charge_model(Cost /*cost*/, std::uint64_t /*count*/) {}
   virtual void charge_copy_model(std::size_t /*bytes*/) {}

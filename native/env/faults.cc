@@ -63,7 +63,7 @@ void set_value(FaultOptions& options, const std::string& key, double value) {
   }
 }
 
-// How many characters two names have in common at the front and at the end.
+// Counts the characters that two names share at the front and at the end.
 std::size_t likeness(std::string_view a, std::string_view b) {
   const std::size_t least = std::min(a.size(), b.size());
   std::size_t front = 0, back = 0;
@@ -114,7 +114,7 @@ FaultOptions FaultOptions::draw(std::uint64_t seed, double probability) {
   FaultOptions options;
   for (std::size_t i = 0; i < kFaults; ++i) {
     if (kInfos[i].draw == FaultDraw::kMemory) continue;
-    Rng rng(seed, -1, kInfos[i].key);  // a stream for each kind: a new one changes no other
+    Rng rng(seed, -1, kInfos[i].key);  // each kind has its own stream: a new kind changes no other
     if (rng.uniform() < probability)
       options.enable(static_cast<Fault>(i), std::exp2(4 * rng.uniform() - 2));
   }

@@ -1,10 +1,10 @@
-// The faults that a run may meet: one options structure, everything off by default.
+// The options of fault injection; every fault is off by default.
 //
-// A fault is a draw from a stream of its own, split by (seed, node, kind), so that a new draw in
-// one place does not reshuffle the others. Every kind counts how often it fired and how often it
-// reached what it aims at. Kinds are drawn in two levels: which kinds a run has at all (a random
-// subset for each seed), and then how often each fires. Numbers F1 to F34 name the fault model;
-// fabric/sim/README.md says what each does and where.
+// Each kind of fault draws from a random stream of its own, split by (seed, node, kind), so that a
+// new draw in one place does not reshuffle the others. Each kind counts how often it fired and how
+// often it reached its target. A random run draws in two levels: first the kinds it has (a random
+// subset for each seed), then how often each kind fires. The numbers F1 to F34 name faults of the
+// fault model; fabric/sim/README.md says what each fault does and where.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -82,33 +82,33 @@ enum class Fault : std::uint8_t {
 };
 inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::kCount);
 
-/// How a kind is drawn, and so what its rate means.
+/// FaultDraw says how a kind is drawn, and so what its rate means.
 enum class FaultDraw : std::uint8_t {
   kDraw,    // at each opportunity; a probability
-  kWindow,  // now and then, for a while; mean number in the cluster and virtual millisecond
+  kWindow,  // now and then, for a while; mean number in the cluster per virtual ms
   kRun,     // once for each node; a probability
-  kMemory,  // set by the memory model, only counted here
+  kMemory,  // set by the memory model; this file only counts it
 };
 
 struct FaultInfo {
   std::string_view key, number;
   FaultDraw draw;
-  double rate;    // when a random subset turns it on
-  Time min, max;  // ns, of what lasts
+  double rate;    // the rate when a random subset turns the kind on
+  Time min, max;  // ns; 0 for a kind without a duration
   std::string_view meaning;
 };
 const FaultInfo& fault_info(Fault fault);
 
-/// Which faults, how often, for how long. Default: none.
+/// FaultOptions says which faults happen, how often and for how long. Default: none.
 struct FaultOptions {
   struct Setting {
     double rate = 0;        // see FaultDraw
     Time min = 0, max = 0;  // ns; drawn evenly on a logarithmic scale
   };
-  FaultOptions();  // no fault; the table's durations
+  FaultOptions();  // no fault; the durations of the table
   std::array<Setting, kFaults> settings;
-  /// Virtual time at which all faults end: partitions heal, paused and dead nodes come back, and
-  /// nothing new fires. Safety is checked before and after, progress after it.
+  /// All faults end at this virtual time: partitions heal, paused and dead nodes come back, and no
+  /// new fault fires. Safety is checked before and after, progress only after.
   Time heal_at = kForever;
   /// The node that `coordinator_down` aims at.
   std::uint32_t coordinator = 0;
@@ -117,28 +117,28 @@ struct FaultOptions {
   const Setting& operator[](Fault fault) const { return settings[static_cast<std::size_t>(fault)]; }
   bool any() const;
 
-  /// From "loss.rate", "delay.min_ns", "delay.max_ns", "heal_at_ns", "coordinator"; what is absent
-  /// keeps its default. Throws Error(kInvalidArgument) naming the key and the range.
+  /// Reads the keys "loss.rate", "delay.min_ns", "delay.max_ns", "heal_at_ns", "coordinator"; an
+  /// absent key keeps its default. Throws Error(kInvalidArgument) naming the key and the range.
   static FaultOptions from_values(const std::map<std::string, double>& values);
-  /// The random subset of `seed`: each kind is on with probability 1/4, at a rate of 1/4 to 4 times
-  /// the table's.
+  /// Draws the random subset of `seed`: each kind is on with `probability`, at a rate of 1/4 to 4
+  /// times the rate of the table.
   static FaultOptions draw(std::uint64_t seed, double probability = 0.25);
-  /// Turns a kind on at the table's rate times `factor`.
+  /// Turns a kind on at `factor` times the rate of the table.
   void enable(Fault fault, double factor = 1);
 };
 
-/// Throws Error(kInvalidArgument) that names the nearest known key.
+/// Returns the fault of that key. Throws Error(kInvalidArgument) that names the nearest known key.
 Fault fault_named(std::string_view key);
 
 struct FaultCounters {
-  std::array<std::uint64_t, kFaults> fired{};    // drawn, or opened
-  std::array<std::uint64_t, kFaults> reached{};  // had an effect on what it aims at
+  std::array<std::uint64_t, kFaults> fired{};    // the fault was drawn, or its window opened
+  std::array<std::uint64_t, kFaults> reached{};  // the fault had an effect on its target
 };
 
-/// The draws of one node. Not thread-safe.
+/// FaultStream draws the faults of one node. Not thread-safe.
 class FaultStream {
  public:
-  /// `fold` (or null) takes in every draw: the run's fingerprint.
+  /// `fold` (or null) takes in every draw for the fingerprint of the run.
   FaultStream(const FaultOptions& options, std::uint64_t seed, std::int64_t node,
               FaultCounters& counters, std::uint64_t* fold = nullptr);
 
@@ -151,12 +151,12 @@ class FaultStream {
     ++counters_.fired[at];
     return true;
   }
-  /// How long it lasts, in nanoseconds.
+  /// Draws how long the fault lasts, in nanoseconds.
   Time duration(Fault fault);
-  /// The kind's own stream, for what else it draws.
+  /// Returns the kind's own stream, for its further draws.
   Rng& stream(Fault fault) { return streams_[static_cast<std::size_t>(fault)]; }
   void count_fired(Fault fault) { ++counters_.fired[static_cast<std::size_t>(fault)]; }
-  /// It had its effect.
+  /// Counts that the fault had its effect.
   void reach(Fault fault) { ++counters_.reached[static_cast<std::size_t>(fault)]; }
   const FaultOptions& options() const { return options_; }
   void heal() { healed_ = true; }

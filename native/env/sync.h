@@ -1,5 +1,5 @@
-// Locks for protocol code, for real threads and simulated ones alike: they stand on
-// Env::poll_until, so that contention costs virtual time in the simulated world.
+// Locks for protocol code, for real and simulated threads alike. They use Env::poll_until, so that
+// contention costs virtual time in the simulated world.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace pyrdma {
 
-/// Mutual exclusion between threads of one node. Not recursive, not fair. unlock() releases, lock()
-/// acquires.
+/// Mutex excludes threads of one node from each other. Not recursive, not fair. unlock() is a
+/// release, lock() an acquire.
 class Mutex {
  public:
   explicit Mutex(Env& env) : env_(env) {}
@@ -40,8 +40,7 @@ class Mutex {
   Watch watch_;
 };
 
-/// Set once by set(); every wait() after it returns at once, and sees what was written before
-/// set().
+/// set() sets the event once. Every later wait() returns at once and sees all writes before set().
 class Event {
  public:
   explicit Event(Env& env) : env_(env) {}
@@ -50,7 +49,7 @@ class Event {
     env_.notify(watch_);
   }
   bool is_set() const { return is_set_.load(std::memory_order_acquire); }
-  /// False when `deadline` passed first.
+  /// Returns false when `deadline` passed first.
   bool wait(Time deadline = kForever) {
     return env_.poll_until(
         [this] {
@@ -66,11 +65,11 @@ class Event {
   Watch watch_;
 };
 
-/// Reusable barrier for `threads` threads of one node.
+/// Barrier joins `threads` threads of one node; it is reusable.
 class Barrier {
  public:
   Barrier(Env& env, std::uint32_t threads) : env_(env), threads_(threads) {}
-  /// False when `deadline` passed before all arrived; the barrier is then broken for good.
+  /// Returns false when `deadline` passed before all arrived; the barrier is then broken for good.
   bool arrive_and_wait(Time deadline = kForever) {
     const std::uint64_t ticket = arrived_.fetch_add(1, std::memory_order_acq_rel);
     const std::uint64_t full = (ticket / threads_ + 1) * threads_;

@@ -1,5 +1,5 @@
-// Readable event traces: golden tests and replay read them, so the text is stable. Off by default;
-// `enabled()` guards the cost of building an entry.
+// Readable event traces. Golden tests and replay read them, so the text is stable. Traces are off
+// by default; `enabled()` guards the cost of building an entry.
 #pragma once
 #include <string>
 #include <string_view>
@@ -13,7 +13,7 @@ class Trace {
   virtual ~Trace() = default;
   bool enabled() const { return enabled_; }
   void enable(bool on) { enabled_ = on; }
-  /// One line: what happened on this node, now.
+  /// Adds one line: `what` happened on this node at `when`.
   virtual void event(Time when, std::string_view what, std::string_view details) = 0;
 
  private:

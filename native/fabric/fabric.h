@@ -1,14 +1,15 @@
-// The fabric: a verbs-shaped interface with three providers (sim, shm, verbs). One contract suite
-// (fabric/contract_*_test.cc) runs unchanged on all of them; fabric/README.md states the contract.
+// The fabric: an interface in the shape of verbs with three providers (sim, shm, verbs). One
+// contract suite (fabric/contract_*_test.cc) runs unchanged on all of them; fabric/README.md states
+// the contract.
 //
-// Ownership: a Device outlives all that it made. A queue pair goes before its completion queues and
-// its shared receive queue, and an address handle when the requests that name it have completed;
-// else objects are destroyed in any order, also while requests are under way. What was made in a
-// ProtectionDomain keeps it: the domain is there until the last of them has gone.
+// Ownership: a Device must outlive all objects that it made. A queue pair must be destroyed before
+// its completion queues and its shared receive queue, and an address handle only after the requests
+// that name it have completed. Objects may otherwise be destroyed in any order, also while requests
+// are under way. Each object made in a ProtectionDomain keeps the domain alive.
 //
-// Threads: every object may be used by any thread of its node, a QueuePair or a CompletionQueue by
-// one thread at a time per direction (post, post_receive, poll); a CompletionQueue may be shared by
-// many queue pairs whose posts come from different threads.
+// Threads: any thread of the node may use every object. One thread at a time may use a QueuePair or
+// a CompletionQueue per direction (post, post_receive, poll). Many queue pairs, posted to by
+// different threads, may share a CompletionQueue.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -24,12 +25,12 @@
 
 namespace pyrdma::fabric {
 
-/// A registered region. Keys are random and sparse. Destroying it deregisters; later access by
-/// peers fails with kRemoteAccess.
+/// MemoryRegion is a registered region. Keys are random and sparse. The destructor deregisters the
+/// region; later access by peers fails with kRemoteAccess.
 class MemoryRegion {
  public:
   virtual ~MemoryRegion() = default;
-  /// First byte, in this process; nullptr for device memory.
+  /// Returns the first byte in this process, or nullptr for device memory.
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
   std::uint64_t addr() const { return addr_; }
@@ -53,7 +54,7 @@ class ProtectionDomain {
   virtual ~ProtectionDomain() = default;
 };
 
-/// Destination of a UD or DC request.
+/// AddressHandle names the destination of a UD or DC request.
 class AddressHandle {
  public:
   virtual ~AddressHandle() = default;
@@ -62,12 +63,13 @@ class AddressHandle {
 class CompletionQueue {
  public:
   virtual ~CompletionQueue() = default;
-  /// Moves up to out.size() completions into `out`, oldest first; never blocks. What a receive
-  /// completion announces is visible to the polling thread when poll returns (acquire).
+  /// Moves up to out.size() completions into `out`, oldest first; never blocks. The data of a
+  /// polled receive completion is visible to the polling thread when poll returns (acquire).
   virtual std::size_t poll(std::span<Completion> out) = 0;
-  /// As asked for. A device may hold more of them, so no overrun comes before one too many.
+  /// Returns the number of entries asked for. A device may hold more, so an overrun may come later
+  /// than at one entry too many.
   virtual std::uint32_t entries() const = 0;
-  /// True after an overrun: the queue is dead and polls return nothing more.
+  /// Returns true after an overrun: the queue is then dead and polls return nothing more.
   virtual bool overrun() const = 0;
   virtual Watch& watch() { return watch_; }
 
@@ -89,24 +91,25 @@ class QueuePair {
   virtual QpState state() const = 0;
   virtual QpAddress address() const = 0;
 
-  /// Posts in order with one doorbell; returns how many were accepted. A short count with
+  /// Posts in order with one doorbell; returns how many requests were accepted. A short count with
   /// kQueueFull is back-pressure. Accepted requests on an errored queue pair complete as kFlushed.
   virtual PostResult post(std::span<const WorkRequest> requests) = 0;
-  /// kInvalid on a queue pair with a shared receive queue.
+  /// Returns kInvalid on a queue pair with a shared receive queue.
   virtual PostResult post_receive(std::span<const ReceiveRequest> requests) = 0;
 
-  /// RC, UC: through INIT and RTR to RTS towards `peer`. UD, DC: `peer` is ignored. Control path:
-  /// blocks for the time that the NIC takes. Throws Error from a state other than kReset.
+  /// Takes an RC or UC queue pair through INIT and RTR to RTS, connected to `peer`. UD and DC
+  /// ignore `peer`. Control path: blocks for the time that the NIC takes. Throws Error from a state
+  /// other than kReset.
   void connect(const QpAddress& peer) {
     modify(QpState::kInit);
     modify(QpState::kReadyToReceive, &peer);
     modify(QpState::kReadyToSend);
   }
-  /// One transition of the state machine (kInit, kReadyToReceive, kReadyToSend, kError, kReset);
-  /// the same checks as ibv_modify_qp. `peer` is read for kReadyToReceive of RC and UC.
+  /// Makes one transition of the state machine (to kInit, kReadyToReceive, kReadyToSend, kError or
+  /// kReset), with the checks of ibv_modify_qp. RC and UC read `peer` for kReadyToReceive.
   virtual void modify(QpState next, const QpAddress* peer = nullptr) = 0;
 
-  // Helpers: one signaled request each. True when accepted.
+  // Each helper posts one signaled request and returns true when it was accepted.
   bool write(const Sge& from, const RemoteRegion& to, std::uint64_t offset, std::uint64_t wr_id = 0,
              std::uint8_t flags = kSignaled) {
     return post_one(make(Opcode::kWrite, from, to, offset, wr_id, flags));
@@ -153,16 +156,16 @@ class QueuePair {
   bool post_one(const WorkRequest& request) { return post({&request, 1}).accepted == 1; }
 };
 
-/// Set-up exchange between the nodes of one run: small named blobs, published once, read by
-/// anybody. Stands for the TCP or UD handshake that real systems use; in the simulated world each
-/// await of a peer's blob costs the profile's handshake time.
+/// Rendezvous is the set-up exchange between the nodes of one run: small named blobs, published
+/// once and readable by every node. It stands for the TCP or UD handshake of real systems. In the
+/// simulated world each await of a peer's blob costs the profile's handshake time.
 class Rendezvous {
  public:
   static constexpr std::size_t kMaxKey = 120, kMaxValue = 1024;  // bytes
   virtual ~Rendezvous() = default;
   /// Throws Error(kInvalidArgument) when the key exists with another value or is too long.
   virtual void publish(std::string_view key, std::span<const std::byte> value) = 0;
-  /// Blocks until somebody has published `key`. Throws Error(kTimeout), naming the key, after
+  /// Blocks until a node has published `key`. Throws Error(kTimeout), naming the key, after
   /// `deadline`.
   virtual std::vector<std::byte> await(std::string_view key, Time deadline) = 0;
 
@@ -187,10 +190,10 @@ class Rendezvous {
   [[noreturn]] static void throw_size(std::string_view key, std::size_t got, std::size_t wanted);
 };
 
-/// Of a device, for people: what is the matter, with the remedy.
+/// Notice tells people about a problem of a device, with the remedy.
 struct Notice {
   std::string text;
-  bool is_fault = false;  // explains why requests fail; else results may be worse than need be
+  bool is_fault = false;  // requests fail because of it; else results may be worse than possible
   bool operator==(const Notice&) const = default;
 };
 
@@ -199,25 +202,25 @@ class Device {
   virtual ~Device() = default;
   virtual const Capabilities& capabilities() const = 0;
   virtual const std::string& name() const = 0;
-  /// The real world's "open": allocates the context. In sim it takes the profile's
+  /// Allocates the context, as the real world's "open" does. In sim it takes the profile's
   /// driver-initialisation time, once.
   virtual void open() = 0;
   virtual Rendezvous& rendezvous() = 0;
-  /// What whoever measures should know: each once. Any thread.
+  /// Returns facts that affect measurements, each once. Any thread may call it.
   virtual std::vector<Notice> notices() { return {}; }
 
-  // Control path. Each blocks for the time that the NIC and driver take, and throws Error on
-  // failure.
+  // Control path: each function blocks for the time that the NIC and driver take, and throws Error
+  // on failure.
   virtual std::unique_ptr<ProtectionDomain> create_protection_domain() = 0;
-  /// Zeroed, page-aligned memory, registered. `access` is an or of Access.
+  /// Allocates zeroed, page-aligned memory and registers it. `access` is an or of Access.
   virtual std::unique_ptr<MemoryRegion> allocate(ProtectionDomain& pd, std::size_t bytes,
                                                  std::uint32_t access = kAllAccess) = 0;
-  /// Registers memory of the caller's, which outlives the region. Needs
+  /// Registers memory of the caller, which must outlive the region. Needs
   /// Capabilities::register_own_memory.
   virtual std::unique_ptr<MemoryRegion> register_memory(ProtectionDomain& pd, void* data,
                                                         std::size_t bytes,
                                                         std::uint32_t access = kAllAccess) = 0;
-  /// Memory on the NIC; reached by work requests only. Needs Capabilities::device_memory.
+  /// Allocates memory on the NIC; only work requests reach it. Needs Capabilities::device_memory.
   virtual std::unique_ptr<MemoryRegion> allocate_device_memory(
       ProtectionDomain& pd, std::size_t bytes, std::uint32_t access = kAllAccess) = 0;
   virtual std::unique_ptr<CompletionQueue> create_completion_queue(std::uint32_t entries) = 0;

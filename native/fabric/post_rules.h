@@ -1,5 +1,5 @@
-// What a post accepts, by transport and options; the same on every provider, since libraries check
-// little of this and not all alike.
+// The rules of a post, by transport and options, are the same on every provider, because libraries
+// check little of this and differ in what they check.
 #pragma once
 #include <cstdint>
 
@@ -7,12 +7,12 @@
 
 namespace pyrdma::fabric {
 
-/// Sets of opcodes, a bit for each.
+/// A set of opcodes has one bit for each.
 constexpr std::uint32_t bit(Opcode opcode) { return 1U << static_cast<unsigned>(opcode); }
 inline constexpr std::uint32_t kSends = bit(Opcode::kSend) | bit(Opcode::kSendImm);
 inline constexpr std::uint32_t kWrites = bit(Opcode::kWrite) | bit(Opcode::kWriteImm);
 inline constexpr std::uint32_t kAtomics = bit(Opcode::kCompareSwap) | bit(Opcode::kFetchAdd);
-/// Those that bring data back.
+/// The opcodes that bring data back.
 inline constexpr std::uint32_t kReturning = bit(Opcode::kRead) | kAtomics;
 
 constexpr bool is_one_of(Opcode opcode, std::uint32_t set) {
@@ -32,14 +32,14 @@ constexpr std::uint32_t allowed_opcodes(Transport transport) {
   return 0;
 }
 
-/// Whether a request of either kind names as many pieces as it may.
+/// Returns whether a work or receive request has at most `max_sges` pieces.
 template <class Request>
 constexpr bool has_pieces_up_to(std::uint32_t max_sges, const Request& request) {
   return request.sge_count <= max_sges && (request.sges != nullptr || request.sge_count == 0);
 }
 
-/// Whether a post takes the request; else it is PostError::kInvalid. `allowed` is of the transport,
-/// or empty for a queue pair that only receives.
+/// Returns whether a post accepts the request; otherwise the post fails with PostError::kInvalid.
+/// `allowed` is the set of the transport, or empty for a queue pair that only receives.
 inline bool is_postable(const WorkRequest& request, const QpOptions& options,
                         std::uint32_t allowed) {
   if (!is_one_of(request.opcode, allowed) || !has_pieces_up_to(options.max_sges, request))

@@ -1,4 +1,4 @@
-// The vocabulary of the fabric: verbs' own terms, in the spelling of this project.
+// The terms of the fabric are those of verbs, in the spelling of this project.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -19,7 +19,7 @@ enum class Opcode : std::uint8_t {
   kReceiveWriteImm,  // completions only: a write with immediate arrived
 };
 
-/// Outcome of a work request. The names and meanings are ibv_wc_status's.
+/// Status is the outcome of a work request. The names and meanings are those of ibv_wc_status.
 enum class Status : std::uint8_t {
   kSuccess,
   kLocalLength,           // LOC_LEN_ERR
@@ -46,31 +46,31 @@ enum class QpState : std::uint8_t {
   kError
 };
 const char* to_string(QpState state);
-/// Throws Error(kInvalidArgument) unless a queue pair may go so: RESET, INIT, RTR, RTS, from SQE to
-/// RTS, from anywhere to ERROR and RESET (ibv_modify_qp).
+/// Throws Error(kInvalidArgument) for a forbidden transition. Allowed are RESET to INIT to RTR to
+/// RTS, SQE to RTS, and any state to ERROR or RESET (ibv_modify_qp).
 void check_transition(QpState from, QpState next);
 
-/// Access rights of a memory region or queue pair; or them together.
+/// Access rights of a memory region or queue pair, combined by or.
 enum Access : std::uint32_t {
   kLocalWrite = 1,
   kRemoteWrite = 2,  // needs kLocalWrite
   kRemoteRead = 4,
   kRemoteAtomic = 8,  // needs kLocalWrite
   kRelaxedOrdering = 16,
-  kSyntheticPayload = 32,  // nobody reads these bytes: the simulated fabric need not move them
+  kSyntheticPayload = 32,  // no program reads these bytes: the simulated fabric need not move them
   kAllAccess = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic,
 };
 
-/// Throw Error(kInvalidArgument), naming the value and what is allowed: a region may have any, but
-/// kRemoteWrite and kRemoteAtomic with kLocalWrite only; a queue pair those of kAllAccess.
+/// Both throw Error(kInvalidArgument), naming the value and the allowed ones. A region may have any
+/// right, but kRemoteWrite and kRemoteAtomic only with kLocalWrite. A queue pair may have the
+/// rights of kAllAccess.
 void check_region_access(std::uint32_t access);
 void check_queue_pair_access(std::uint32_t access);
 
 enum SendFlags : std::uint8_t {
   kSignaled = 1,  // produce a completion on success (errors always do)
-  kInline =
-      2,       // copy the payload at the post: buffers may be reused at once, lkeys are not checked
-  kFence = 4,  // start only after all earlier reads and atomics of this queue pair
+  kInline = 2,    // copy the payload at the post: buffers are free at once, lkeys are unchecked
+  kFence = 4,     // start only after all earlier reads and atomics of this queue pair
 };
 
 enum CompletionFlags : std::uint8_t {
@@ -90,8 +90,8 @@ struct Sge {
 
 class AddressHandle;
 
-/// One send-queue request. The scatter-gather array is copied at the post; the buffers that it
-/// names belong to the NIC until the completion, unless inline.
+/// WorkRequest is one request of a send queue. The post copies the scatter-gather array. The
+/// buffers that it names belong to the NIC until the completion, unless inline.
 struct WorkRequest {
   std::uint64_t wr_id = 0;
   const Sge* sges = nullptr;
@@ -121,19 +121,20 @@ struct Completion {
   Opcode opcode = Opcode::kWrite;
   std::uint8_t flags = 0;
   std::uint32_t qp_num = 0;
-  std::uint32_t byte_count = 0;  // of a receive; UD: includes kGrhBytes
+  std::uint32_t byte_count = 0;  // receives only; UD: includes kGrhBytes
   std::uint32_t immediate = 0;
   std::uint32_t source_qpn = 0;         // UD receives
-  std::uint32_t source_node = kNoNode;  // UD receives, where the fabric knows it
+  std::uint32_t source_node = kNoNode;  // UD receives, where the fabric knows the node
   std::uint32_t vendor_error = 0;
 };
 
-/// Why a post accepted fewer requests than it was given.
+/// PostError says why a post accepted fewer requests than it was given.
 enum class PostError : std::uint8_t {
   kNone,
-  kQueueFull,  // back-pressure: poll completions and post the rest
-  kInvalid,  // the request at `accepted` cannot be posted: wrong opcode for the transport, too many
-             // SGEs, inline too long, an address handle of another domain
+  kQueueFull,  // back-pressure: poll completions, then post the rest
+  // The request at `accepted` is invalid: an opcode that the transport lacks, too many SGEs, too
+  // much inline data, or an address handle of another domain.
+  kInvalid,
   kInvalidState,  // the queue pair is not ready to send (or, for receives, still reset)
 };
 const char* to_string(PostError error);
@@ -153,16 +154,16 @@ struct Capabilities {
   std::uint32_t max_outstanding_reads = 0;  // reads and atomics in flight per queue pair
   std::uint32_t max_datagram = 0;           // bytes of UD payload (the MTU)
   std::uint64_t max_message = 0;            // bytes
-  /// A write to a word may be lost beside a compare-and-swap on it that fails.
+  /// Says that a write to a word may be lost while a compare-and-swap on that word fails.
   bool swaps_lose_writes = false;
   std::uint64_t device_memory_bytes = 0;
-  /// QpOptions::timeout_us below it may be taken for this. Mellanox's firmware is said to lengthen
-  /// short times to about half a second on some NICs.
+  /// The device may take a smaller QpOptions::timeout_us for this one. Mellanox's firmware is said
+  /// to lengthen short times to about half a second on some NICs.
   std::uint32_t least_timeout_us = 0;
 };
 
-/// What a peer must know to connect to a queue pair or to address it. Plain data: it travels out of
-/// band.
+/// QpAddress holds the data that a peer needs to connect to a queue pair or to address it. Plain
+/// data: it travels out of band.
 struct QpAddress {
   std::uint32_t node = kNoNode;
   std::uint32_t qp_num = 0;
@@ -170,10 +171,10 @@ struct QpAddress {
   std::uint32_t qkey = 0;     // UD; for a DC target: its access key
   std::uint8_t gid[16] = {};  // verbs: the port's GID; elsewhere zero
   std::uint16_t lid = 0;
-  std::uint16_t path = 0;  // verbs: what both ends must agree on
+  std::uint16_t path = 0;  // verbs: path parameters that both ends must share
 };
 
-/// What a peer must know to read or write a region. Plain data.
+/// RemoteRegion holds the data that a peer needs to read or write a region. Plain data.
 struct RemoteRegion {
   std::uint64_t addr = 0;
   std::uint64_t length = 0;
@@ -187,15 +188,16 @@ struct QpOptions {
   std::uint32_t receive_entries = 128;  // ignored with a shared receive queue
   std::uint32_t max_sges = 4;
   std::uint32_t max_inline = 0;       // bytes
-  std::uint32_t access = kAllAccess;  // what peers may do through this queue pair
-  std::uint32_t qkey = 0x0205;        // UD; access key of a DC target
+  std::uint32_t access = kAllAccess;  // rights of peers through this queue pair
+  std::uint32_t qkey = 0x0205;        // UD; the access key of a DC target
   bool dc_target = false;             // DC: the responder side, which needs a shared receive queue
   std::uint32_t max_outstanding_reads = 16;
   std::uint32_t retry_count = 7;             // 0..7
   std::uint32_t rnr_retry = kInfiniteRetry;  // 0..7
-  // Times are what a device can do next above; 0 is its least, and what is beyond it its most.
-  std::uint32_t timeout_us = 1000;  // per attempt, without an answer
-  std::uint32_t rnr_timer_us = 10;  // asked of a sender when no receive is posted
+  // The device takes the next time that it supports at or above these, its least for 0, and its
+  // most beyond that.
+  std::uint32_t timeout_us = 1000;  // longest wait for an answer, per attempt
+  std::uint32_t rnr_timer_us = 10;  // wait imposed on a sender when no receive is posted
 };
 
 }  // namespace pyrdma::fabric

@@ -33,7 +33,7 @@ Time Histogram::width_at(std::uint32_t index) {
 void Histogram::merge(const Histogram& other) {
   if (other.total_ == 0) return;
   const std::uint32_t last = index_of(static_cast<std::uint64_t>(other.max_));
-  // Only where there is something: writing zeros would make the pages resident.
+  // Zero counts are skipped: writing zeros would make the pages resident.
   for (std::uint32_t i = index_of(static_cast<std::uint64_t>(other.min_)); i <= last; ++i) {
     if (other.counts_[i] != 0) counts_[i] += other.counts_[i];
   }

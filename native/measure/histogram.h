@@ -1,5 +1,6 @@
-// Latency histogram in the layout of HdrHistogram (Tene; hdrhistogram.org): buckets whose width
-// doubles, each split in 1,024 equal parts, so that a value keeps three significant digits.
+// A latency histogram in the layout of HdrHistogram (Tene; hdrhistogram.org). The width of its
+// buckets doubles, and each bucket is split into 1,024 equal parts, so that a value keeps three
+// significant digits.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -12,8 +13,8 @@
 
 namespace pyrdma::measure {
 
-/// Counts of nanosecond values from 1 ns to 1 h; greater ones count as 1 h. 270 KB of address
-/// space, of which only pages that hold counts are resident. One writer.
+/// Histogram counts nanosecond values from 1 ns to 1 h; greater values count as 1 h. It takes 270
+/// KB of address space, of which only pages with counts are resident. One writer.
 class Histogram {
  public:
   static constexpr std::int64_t kHighest = 3600 * kSecond;
@@ -25,7 +26,7 @@ class Histogram {
   Histogram(Histogram&&) noexcept = default;
   Histogram& operator=(Histogram&&) noexcept = default;
 
-  /// Negative values count as 0. No allocation.
+  /// Negative values count as 0. Does not allocate.
   void record(Time value, std::uint64_t times = 1) {
     if (value < 0) [[unlikely]]
       value = 0;
@@ -39,19 +40,19 @@ class Histogram {
   void merge(const Histogram& other);
 
   std::uint64_t total() const { return total_; }
-  /// The extremes, up to the precision of a bucket; 0 when empty.
+  /// Return the extremes, up to the precision of a bucket; 0 when empty.
   Time min() const;
   Time max() const;
-  /// Mean of the buckets' middles, as HdrHistogram defines it; 0 when empty.
+  /// Returns the mean of the buckets' middles, as HdrHistogram defines it; 0 when empty.
   double mean() const;
-  /// Greatest value of the bucket below or in which `percent` (0..100) of the values are; 0 when
-  /// empty.
+  /// Returns the greatest value of the bucket at or below which `percent` (0..100) of the values
+  /// lie; 0 when empty.
   Time percentile(double percent) const;
 
-  /// The uncompressed V2 encoding of HdrHistogram, which its readers in other languages decode.
+  /// Returns the uncompressed V2 encoding of HdrHistogram, which its readers in other languages
+  /// decode.
   std::string encode() const;
-  /// Throws Error(kInvalidArgument) for anything but an encoded histogram of this range and
-  /// precision.
+  /// Throws Error(kInvalidArgument) unless `encoded` is a histogram of this range and precision.
   static Histogram decode(std::span<const std::byte> encoded);
 
  private:
@@ -71,7 +72,7 @@ class Histogram {
   struct Free {
     void operator()(std::uint64_t* counts) const { std::free(counts); }
   };
-  std::unique_ptr<std::uint64_t[], Free> counts_;  // calloc: untouched pages cost nothing
+  std::unique_ptr<std::uint64_t[], Free> counts_;  // calloc: untouched pages cost no memory
   std::uint64_t total_ = 0;
   Time max_ = 0;
   Time min_ = kHighest;

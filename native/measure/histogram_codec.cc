@@ -1,5 +1,5 @@
 // The V2 encoding of HdrHistogram: a header of 40 bytes, big-endian, then the counts as ZigZag
-// LEB128 numbers of at most 9 bytes, where a negative one stands for that many empty counts.
+// LEB128 numbers of at most 9 bytes. A negative number stands for that many empty counts.
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -114,7 +114,7 @@ Histogram Histogram::decode(std::span<const std::byte> encoded) {
         std::numeric_limits<std::int64_t>::max() - histogram.total_) {
       refuse("more values than a count can hold");
     }
-    // The last bucket reaches beyond the range.
+    // The last bucket extends beyond the range.
     histogram.record(std::min(lowest_at(slot), kHighest), static_cast<std::uint64_t>(count));
     histogram.max_ =
         std::max(histogram.max_, std::min(lowest_at(slot) + width_at(slot) - 1, kHighest));

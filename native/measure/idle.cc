@@ -1,4 +1,4 @@
-// idle: threads that wait for something that never comes. What a node costs beside its work.
+// idle: threads that wait for an event that never comes. It measures the cost of a waiting node.
 #include <string>
 #include <vector>
 

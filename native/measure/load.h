@@ -1,4 +1,4 @@
-// What load loops share: the measured window (closed loop) and arrivals at random times (open
+// The parts that load loops share: the measured window (closed loop) and random arrival times (open
 // loop).
 #pragma once
 #include <cmath>
@@ -10,14 +10,15 @@
 
 namespace pyrdma::measure {
 
-/// From the end of the warm-up until `duration` has passed or `iterations` operations are done,
-/// whichever is first (0: that bound does not hold).
+/// Window lasts from the end of the warm-up until `duration` has passed or `iterations` operations
+/// are done, whichever is first; 0 switches a bound off.
 class Window {
  public:
   Window(Time start, Time warmup, Time duration, std::uint64_t iterations)
       : opens_(start + warmup), duration_(duration), iterations_(iterations) {}
 
-  /// Tells the window the time and how many operations have completed so far. True once it is over.
+  /// Takes the time and the number of operations completed so far. Returns true once the window is
+  /// over.
   bool over(Time now, std::uint64_t completed) {
     if (!open_) {
       if (now < opens_) return false;
@@ -34,7 +35,7 @@ class Window {
   std::uint64_t operations() const { return operations_; }
   Time elapsed() const { return end_ - begin_; }
   Time duration() const { return duration_; }
-  /// A time by which a healthy run is long over: the deadline of its polls.
+  /// Returns a time by which a healthy run is long over: the deadline of its polls.
   Time patience() const { return opens_ + duration_ + (iterations_ != 0 ? 3600 : 60) * kSecond; }
 
  private:
@@ -45,11 +46,11 @@ class Window {
   std::uint64_t base_ = 0, operations_ = 0;
 };
 
-/// The rows of a loop: ops, bytes, elapsed, rate, bandwidth.
+/// Adds the rows of a loop: ops, bytes, elapsed, rate, bandwidth.
 void add_rates(ThreadRecorder& recorder, const Window& window, std::uint64_t bytes_each);
 
-/// How many operations to do between two readings of the clock, so that they cost little and the
-/// window still ends within about a thousandth of its length.
+/// ClockStride says how many operations to do between two readings of the clock. The readings then
+/// cost little, and the window still ends within about a thousandth of its length.
 class ClockStride {
  public:
   ClockStride(Time start, Time duration) : last_(start), fine_(duration / 1024 + 1) {}
@@ -69,8 +70,8 @@ class ClockStride {
   std::uint64_t stride_ = 1, next_ = 0;
 };
 
-/// Open loop: a Poisson process. Latency counts from these times, however late the request was
-/// posted.
+/// Arrivals draws the times of a Poisson process for an open loop. Latency counts from these times,
+/// however late the request was posted.
 class Arrivals {
  public:
   Arrivals(Rng rng, Time mean_interval, Time start)

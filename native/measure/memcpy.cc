@@ -1,4 +1,4 @@
-// memcpy: copying within a node (Spindle, section 4.4 and figure 14).
+// memcpy: copies within a node (Spindle, section 4.4 and figure 14).
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -37,7 +37,7 @@ class Memcpy final : public Workload {
     std::vector<char> source(places * stride, 1), target(places * stride, 2);
     recorder.prepare_threads(1);
     Histogram& latency = recorder.thread(0).histogram("memcpy");
-    // A reading of the clock lasts as long as a small copy: many copies share one.
+    // A reading of the clock lasts as long as a small copy, so many copies share one reading.
     const std::uint64_t group = std::clamp<std::uint64_t>(16384 / size, 1, 256);
     Window window(env.now(), params.integer("warmup_ns"), params.integer("duration_ns"),
                   static_cast<std::uint64_t>(params.integer("iterations")));
@@ -50,7 +50,7 @@ class Memcpy final : public Workload {
         asm volatile(""
                      :
                      : "r"(target.data())
-                     : "memory");  // the copy has a reader, for all the compiler knows
+                     : "memory");  // the compiler must assume that the copy is read
         env.charge_copy(size);
         place = place + stride < source.size() ? place + stride : 0;
       }

@@ -56,7 +56,7 @@ void check_number(std::string_view owner, const ParameterSpec& spec, double valu
   complain(owner, spec.name, shown(value), bounds_of(spec));
 }
 
-// A whole number does for a real one; nothing else converts.
+// A whole number converts to a real one; no other type converts.
 ParamValue convert(std::string_view owner, const ParameterSpec& spec, const ParamValue& given) {
   if (given.index() == spec.fallback.index()) return given;
   const auto* whole = std::get_if<std::int64_t>(&given);

@@ -1,4 +1,5 @@
-// Parameters of a workload: declared in a table, checked against it once, then read without checks.
+// The parameters of a workload: declared in a table, checked against it once, then read without
+// checks.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -16,24 +17,25 @@ namespace pyrdma::measure {
 using ParamValue = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>>;
 using ParamMap = std::map<std::string, ParamValue>;
 
-/// One parameter that a workload takes. The type is the default's.
+/// ParameterSpec declares one parameter of a workload. The default gives the type.
 struct ParameterSpec {
   std::string name;
   ParamValue fallback;
   std::string unit;
   std::string description;
-  double min = std::numeric_limits<double>::lowest();  // of numbers, and of a list's elements
+  // Bounds of a number, or of a list's elements.
+  double min = std::numeric_limits<double>::lowest();
   double max = std::numeric_limits<double>::max();
-  std::vector<std::string> choices = {};  // of text; empty: any
+  std::vector<std::string> choices = {};  // allowed texts; empty: any
 };
 
-/// Values for every declared parameter.
+/// Params holds the values of all declared parameters.
 class Params {
  public:
   /// Fills defaults in. Throws Error(kInvalidArgument) for a key that `owner` does not have (naming
-  /// the nearest), a value of another type, or one out of its bounds (naming key, value, bound,
-  /// unit). The key `run`, a number that is new for each run on a cluster, is taken by every
-  /// workload.
+  /// the nearest), a value of another type, or a value out of bounds (naming key, value, bound,
+  /// unit). Every workload also takes the key `run`, a number that is new for each run on a
+  /// cluster.
   static Params resolve(std::span<const ParameterSpec> specs, const ParamMap& given,
                         std::string_view owner);
 
@@ -45,14 +47,15 @@ class Params {
   double real(std::string_view key) const;
   const std::string& text(std::string_view key) const;
   const std::vector<std::int64_t>& list(std::string_view key) const;
-  /// Position of a text among its choices, as the enum whose values stand in the same order.
+  /// Returns the position of a text among its choices, as the enum whose values have the same
+  /// order.
   template <class E>
   E choice(std::string_view key) const {
     return static_cast<E>(choice_index(key));
   }
 
   const std::string& owner() const { return owner_; }
-  /// Prefix of this run's rendezvous keys: two runs on one cluster never meet.
+  /// Prefixes a rendezvous key with this run, so that two runs on one cluster share no keys.
   std::string key(std::string_view rest) const;
 
  private:
@@ -65,8 +68,7 @@ class Params {
   std::map<std::string, std::size_t, std::less<>> choices_;
 };
 
-/// Throws Error(kInvalidArgument): "<owner>: <key> is <value>; <remedy>", for rules between
-/// parameters.
+/// Throws Error(kInvalidArgument) "<owner>: <key> <remedy>", for rules between parameters.
 [[noreturn]] void throw_parameter(const Params& params, std::string_view key,
                                   std::string_view remedy);
 

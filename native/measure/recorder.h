@@ -1,5 +1,5 @@
-// What a workload measured: rows of numbers and latency histograms. One Recorder per node, one
-// ThreadRecorder per thread in it, so that threads never meet.
+// A recorder holds the measurements of a workload: rows of numbers and latency histograms. Each
+// node has one Recorder, with one ThreadRecorder per thread, so that threads share nothing.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -15,16 +15,17 @@ struct Row {
   std::string metric;
   std::string unit;
   double value = 0;
-  int thread = -1;  // -1: of the node
+  int thread = -1;  // -1: the whole node
 };
 
-/// Used by one thread. Fetch histograms before the fast path: histogram() allocates,
+/// One thread uses it. Fetch histograms before the fast path: histogram() allocates,
 /// Histogram::record does not.
 class ThreadRecorder {
  public:
   explicit ThreadRecorder(int thread) : thread_(thread) {}
   void add(std::string metric, std::string unit, double value);
-  /// The histogram (of nanoseconds) of `metric`, made on first use. Stays where it is.
+  /// Returns the histogram (of nanoseconds) of `metric`, and makes it on first use. Its address is
+  /// stable.
   Histogram& histogram(const std::string& metric);
   const std::vector<Row>& rows() const { return rows_; }
   const std::map<std::string, Histogram>& histograms() const { return histograms_; }
@@ -37,18 +38,18 @@ class ThreadRecorder {
 
 class Recorder {
  public:
-  /// Makes the recorders of threads 0 to count-1. Call before the threads start.
+  /// Makes the recorders of threads 0 to count-1. Must precede the start of the threads.
   void prepare_threads(std::uint32_t count);
   ThreadRecorder& thread(std::uint32_t index);
-  /// The node's own rows.
+  /// Adds a row of the node itself.
   void add(std::string metric, std::string unit, double value) {
     node_.add(std::move(metric), std::move(unit), value);
   }
   Histogram& histogram(const std::string& metric) { return node_.histogram(metric); }
 
-  /// All rows, the node's first. Call after the threads have ended.
+  /// Returns all rows, the node's first. Call it after the threads have ended.
   std::vector<Row> rows() const;
-  /// Histograms of equal name merged over the threads.
+  /// Returns the histograms, merged over the threads by name.
   std::map<std::string, Histogram> histograms() const;
 
  private:

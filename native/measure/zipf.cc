@@ -9,7 +9,7 @@ namespace pyrdma::measure {
 
 namespace {
 
-// log(1+x)/x and (exp(x)-1)/x, whole through x = 0 (where the exponent is 1, the integral is a
+// log(1+x)/x and (exp(x)-1)/x, continued through x = 0 (where the exponent is 1, the integral is a
 // logarithm).
 double log1p_over(double x) { return std::abs(x) > 1e-8 ? std::log1p(x) / x : 1 - x / 2; }
 double expm1_over(double x) { return std::abs(x) > 1e-8 ? std::expm1(x) / x : 1 + x / 2; }
@@ -30,8 +30,8 @@ Zipf::Zipf(std::uint64_t elements, double exponent) : elements_(elements), expon
 
 std::uint64_t Zipf::operator()(Rng& rng) const {
   // The bars of height density(k) over [k - 1/2, k + 1/2] lie below the hat, which is the density
-  // itself between the integers; invert the hat's area, then reject what is above the bar (figure 2
-  // of the paper).
+  // itself between the integers. The loop inverts the hat's area and rejects points above the bar
+  // (figure 2 of the paper).
   for (;;) {
     const double area = integral_last_ + rng.uniform() * (integral_first_ - integral_last_);
     const double x = inverse_integral(area);
@@ -51,7 +51,7 @@ double Zipf::integral(double x) const {
 }
 
 double Zipf::inverse_integral(double y) const {
-  // Rounding may carry the argument of the logarithm below zero at the very end of the range.
+  // Rounding may bring the argument of the logarithm below zero at the very end of the range.
   const double t = std::max(-1.0, y * (1 - exponent_));
   return std::exp(log1p_over(t) * y);
 }

@@ -1,5 +1,5 @@
-// Zipf-distributed ranks by rejection-inversion (Hoermann and Derflinger, "Rejection-inversion to
-// generate variates from monotone discrete distributions", ACM TOMACS 6(3), 1996): constant time
+// Zipf draws ranks by rejection-inversion (Hoermann and Derflinger, "Rejection-inversion to
+// generate variates from monotone discrete distributions", ACM TOMACS 6(3), 1996), in constant time
 // and space for any number of elements.
 #pragma once
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace pyrdma::measure {
 
-/// Rank k of 0..elements-1 with probability proportional to 1/(k+1)^exponent. Any thread may call
-/// it.
+/// Draws rank k of 0..elements-1 with probability proportional to 1/(k+1)^exponent. Any thread may
+/// call it.
 class Zipf {
  public:
   /// Throws Error(kInvalidArgument) for no elements or a negative or infinite exponent. Exponent 0
@@ -25,9 +25,9 @@ class Zipf {
 
   std::uint64_t elements_;
   double exponent_;
-  double integral_first_;  // lower end of the inverted area: the whole of element 1's bar
+  double integral_first_;  // lower end of the inverted area: the whole bar of element 1
   double integral_last_;   // its upper end
-  double shortcut_;        // where x is this near to an integer from above it is always accepted
+  double shortcut_;        // a point this near above an integer is always accepted
 };
 
 }  // namespace pyrdma::measure

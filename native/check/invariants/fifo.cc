@@ -15,8 +15,8 @@ namespace {
 struct Item {
   const Operation* enq = nullptr;
   const Operation* deq = nullptr;
-  std::uint32_t in = kNever;        // by when it certainly was in
-  std::uint32_t out_call = kNever;  // when its dequeue began
+  std::uint32_t in = kNever;        // the enqueue certainly was complete by then
+  std::uint32_t out_call = kNever;  // invocation of its dequeue
 };
 
 class Fifo {
@@ -45,7 +45,7 @@ class Fifo {
   MaybeViolation check() {
     if (auto found = wrong_values()) return found;
     for (auto& [value, item] : items_) {
-      // An enqueue of unknown outcome whose value came out had happened by then.
+      // The value of an enqueue of unknown outcome came out: the enqueue had happened by then.
       item.in = item.deq != nullptr ? std::min(item.enq->ret, item.deq->ret) : item.enq->ret;
       item.out_call = item.deq != nullptr ? item.deq->call : first_unknown_deq_;
     }
@@ -79,13 +79,14 @@ class Fifo {
     return std::nullopt;
   }
 
-  /// Over the values by the beginning of their enqueues: of those that certainly went in before,
-  /// the one whose dequeue began last must not be later than this one's end.
+  /// Walks the values by the beginning of their enqueues. It takes the values that certainly went
+  /// in before this one, and of them the one whose dequeue began last. That dequeue must not begin
+  /// after the end of this value's dequeue.
   MaybeViolation inversion() {
     std::vector<const Item*> by_in;
     for (const Operation* enq : enqs_) {
       const Item& item = items_.at(enq->input);
-      // Whatever never came out may have been taken by a dequeue of unknown outcome.
+      // A dequeue of unknown outcome may have taken any value that never came out.
       if (item.in == kNever || (item.deq == nullptr && first_unknown_deq_ != kNever)) continue;
       by_in.push_back(&item);
     }
@@ -116,8 +117,7 @@ class Fifo {
     return std::nullopt;
   }
 
-  /// Whether the intervals in which something certainly was inside cover a dequeue that found
-  /// nothing.
+  /// Looks for a dequeue that found nothing while some value was certainly inside at every moment.
   MaybeViolation full_but_found_empty() {
     struct Full {
       std::uint32_t from, to;
@@ -130,7 +130,7 @@ class Fifo {
     }
     std::ranges::sort(inside, {}, &Full::from);
     std::ranges::sort(empties_, {}, &Operation::call);
-    // Stretches without a moment of certain emptiness, each a chain of intervals.
+    // Stretches without a moment of certain emptiness; each is a chain of intervals.
     std::size_t next = 0;
     std::size_t begin = 0;
     Full stretch{0, 0, nullptr};

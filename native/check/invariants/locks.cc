@@ -13,7 +13,7 @@ namespace {
 
 class OneLock {
  public:
-  /// In the order of grants (ends of locks) and beginnings of unlocks.
+  /// The calls come in the order of grants (ends of locks) and beginnings of unlocks.
   MaybeViolation granted(const History& history, const Operation& op) {
     if (holder_ != nullptr)
       return violation_of("two hold the lock at once: " + tell(history, *holder_) + " and " +
@@ -24,7 +24,7 @@ class OneLock {
     if (!op.output.is_integer()) return std::nullopt;
     const Operation* before = last_ticket_;
     last_ticket_ = &op;
-    // Somebody whose lock ended unknown may hold tickets between.
+    // A client whose lock ended unknown may hold tickets between.
     const bool unknown = !maybe_.empty();
     if (before == nullptr || op.output.a == before->output.a + 1 ||
         (unknown && op.output.a > before->output.a))

@@ -1,14 +1,14 @@
-// Locks: at no moment do two clients certainly hold one lock, and nobody unlocks what he does not
-// hold. A client certainly holds it from the end of its lock to the beginning of its unlock. Where
-// locks return tickets (whole numbers), they are granted one after the other, none left out.
-// One pass.
+// A lock: two clients never certainly hold it at once, and no client unlocks a lock that it does
+// not hold. A client certainly holds it from the end of its lock to the beginning of its unlock.
+// Locks that return tickets (whole numbers) grant them one after the other, none left out. One
+// pass.
 #pragma once
 #include "check/invariants/violation.h"
 
 namespace pyrdma::check {
 
-/// Operations lock and unlock; owners as the model `lock` has them, one lock per key. The first
-/// ticket seen may be any.
+/// The operations are lock and unlock, with the owners of the model `lock`; one lock per key. The
+/// first ticket may be any.
 MaybeViolation check_locks(const History& history, const Operations& operations);
 
 }  // namespace pyrdma::check

@@ -99,7 +99,8 @@ class Group {
                         {before, at});
   }
 
-  /// Of the sequences of one view, each is a prefix of the longest, which is built here.
+  /// Checks that each sequence of one view is a prefix of the longest one, which this function
+  /// builds.
   MaybeViolation agrees_with_others(std::uint32_t at) {
     const Event& e = history_.events()[at];
     std::vector<std::uint32_t>& longest = sequences_[e.epoch];
@@ -137,7 +138,7 @@ class Group {
   std::unordered_map<Value, std::uint32_t, ValueHash> sends_;
   std::map<std::int64_t, std::set<std::int64_t>> by_sender_;
   std::map<std::tuple<NodeIndex, std::int64_t, std::int64_t>, std::uint32_t> seen_;
-  std::map<std::pair<NodeIndex, std::int64_t>, std::uint32_t> last_;  // of a sender
+  std::map<std::pair<NodeIndex, std::int64_t>, std::uint32_t> last_;  // by node and sender
   std::map<std::int64_t, std::uint32_t> views_;
   std::map<NodeIndex, Place> in_view_;
   std::map<std::int64_t, std::vector<std::uint32_t>> sequences_;

@@ -17,7 +17,7 @@ std::string entry_name(std::int64_t index, std::int64_t term) {
 }  // namespace
 
 bool RaftInvariants::has(const Node& node, std::int64_t index) const {
-  if (index <= node.base) return true;  // its snapshot was compared when it came
+  if (index <= node.base) return true;  // the check compared the snapshot when it came
   return index <= node.last() &&
          node.digest(index) == committed_[static_cast<std::size_t>(index - 1)].digest;
 }
@@ -31,7 +31,8 @@ MaybeViolation RaftInvariants::leader(std::uint32_t at, std::int32_t node, std::
                         {first->second.second, at});
   Node& self = nodes_[node];
   self.leads = term;
-  // What was committed before its term: the digests grow with the index, so the last decides.
+  // The log must hold all entries committed before its term. Digests grow with the index, so the
+  // last decides.
   const auto last = std::find_if(committed_.rbegin(), committed_.rend(),
                                  [&](const Committed& c) { return c.term < term; });
   const std::int64_t index = committed_.rend() - last;
@@ -99,7 +100,7 @@ MaybeViolation RaftInvariants::commit(std::uint32_t at, std::int32_t node, std::
   }
   for (std::int64_t i = committed() + 1; i <= index; ++i)
     committed_.push_back({self.digest(i), term, at});
-  // Leaders that were elected before this was learned.
+  // Leaders that were elected before this commit was known must hold the entry too.
   for (const auto& [other, theirs] : nodes_) {
     if (theirs.leads <= term || has(theirs, index)) continue;
     return violation_at("Leader Completeness: " + node_name(other) + " leads term " +
@@ -137,7 +138,7 @@ MaybeViolation RaftInvariants::snapshot(std::uint32_t at, std::int32_t node, std
                             std::to_string(committed()) + " entries are committed",
                         {at});
   if (index <= self.base) return std::nullopt;
-  // What is behind it stays, if it follows it.
+  // Later entries stay if they follow the snapshot.
   if (index <= self.last() && has(self, index))
     self.log.erase(self.log.begin(),
                    self.log.begin() + static_cast<std::ptrdiff_t>(index - self.base));
@@ -165,7 +166,7 @@ std::int64_t whole(const History& history, std::uint32_t at, const char* what, c
 }
 
 std::uint64_t digest_of(const History& history, const Value& value) {
-  // Numbers of texts and lists are of one history, so equal exactly for equal content.
+  // Texts and lists of one history have equal numbers exactly for equal content.
   return value.kind == Value::Kind::kText ? hash_text(history.text_of(value)) : ValueHash{}(value);
 }
 

@@ -1,7 +1,7 @@
-// The five invariants of Raft (Ongaro and Ousterhout 2014, Figure 3), after every event:
-//   Election Safety, Leader Append-Only, Log Matching, Leader Completeness, State Machine Safety.
-// Each log keeps, per index, a digest of all entries up to it, so that comparing two logs up to an
-// index is comparing two numbers: every event costs O(1) or O(log n), a truncation its length.
+// The five invariants of Raft (Ongaro and Ousterhout 2014, Figure 3), checked after every event:
+// Election Safety, Leader Append-Only, Log Matching, Leader Completeness, State Machine Safety.
+// Each log keeps, per index, a digest of all entries up to it, so that two numbers decide whether
+// two logs are equal up to an index. Every event costs O(1) or O(log n), a truncation its length.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -11,35 +11,35 @@
 
 namespace pyrdma::check {
 
-/// Fed with what the nodes do, in order. `at` is the event's index, for the texts. Indices begin
-/// at 1. A command is known by a digest.
+/// The caller reports the steps of the nodes in order. `at` is the event's index, for the messages.
+/// Indices begin at 1. A digest stands for a command.
 class RaftInvariants {
  public:
   MaybeViolation leader(std::uint32_t at, std::int32_t node, std::int64_t term);
-  /// No leader any more: stepped down or restarted. Its log stays.
+  /// The node leads no more: it stepped down or restarted. Its log stays.
   void follower(std::int32_t node) { nodes_[node].leads = 0; }
-  /// The entry goes right behind the last one; a conflicting rest was truncated before.
+  /// The entry comes directly after the last one; a truncation removed conflicting entries before.
   MaybeViolation append(std::uint32_t at, std::int32_t node, std::int64_t index, std::int64_t term,
                         std::uint64_t command);
-  /// The log ends with `last` from now on.
+  /// The log now ends with entry `last`.
   MaybeViolation truncate(std::uint32_t at, std::int32_t node, std::int64_t last);
-  /// All up to `index` is committed, as `node` learns in `term`.
+  /// All entries up to `index` are committed, as `node` learns in `term`.
   MaybeViolation commit(std::uint32_t at, std::int32_t node, std::int64_t index, std::int64_t term);
   MaybeViolation apply(std::uint32_t at, std::int32_t node, std::int64_t index,
                        std::uint64_t command);
-  /// The log is replaced by a snapshot of all up to `index`.
+  /// A snapshot of all entries up to `index` replaces the log.
   MaybeViolation snapshot(std::uint32_t at, std::int32_t node, std::int64_t index);
-  /// The node restarts; its state machine begins anew, its log is what it was.
+  /// The node restarts: its state machine begins anew, its log stays.
   void recover(std::int32_t node);
 
  private:
   struct Entry {
     std::int64_t term = 0;
-    std::uint64_t digest = 0;  // of all entries up to this one
+    std::uint64_t digest = 0;  // covers all entries up to this one
     std::uint32_t at = 0;
   };
   struct Node {
-    std::int64_t leads = 0;  // its term, or 0
+    std::int64_t leads = 0;  // the term that it leads, or 0
     std::int64_t base = 0;   // entries up to this one are in a snapshot
     std::uint64_t base_digest = 0;
     std::vector<Entry> log;
@@ -55,7 +55,7 @@ class RaftInvariants {
   };
   struct Committed {
     std::uint64_t digest = 0;
-    std::int64_t term = 0;  // in which it was first learned
+    std::int64_t term = 0;  // the term in which a node first learned it
     std::uint32_t at = 0;
   };
   struct Applied {
@@ -64,7 +64,7 @@ class RaftInvariants {
     std::uint32_t at = 0;
   };
 
-  /// Whether a node's log has what is committed up to `index`.
+  /// Returns whether the node's log holds the committed entries up to `index`.
   bool has(const Node& node, std::int64_t index) const;
   std::int64_t committed() const { return static_cast<std::int64_t>(committed_.size()); }
 
@@ -75,9 +75,9 @@ class RaftInvariants {
   std::map<std::int64_t, Applied> applied_;
 };
 
-/// Points, all with a node: leader (epoch: term), follower, append (key: index, epoch: term of the
-/// entry, value: command), truncate (value: last index left), commit (value: index, epoch: the
-/// node's term), apply (key: index, value: command), snapshot (key: index), recover.
+/// The points, all with a node, are leader (epoch: term), follower, append (key: index, epoch: term
+/// of the entry, value: command), truncate (value: last index left), commit (value: index, epoch:
+/// the node's term), apply (key: index, value: command), snapshot (key: index) and recover.
 MaybeViolation check_raft(const History& history, const Operations& operations);
 
 }  // namespace pyrdma::check

@@ -29,7 +29,7 @@ MaybeViolation check_rpc(const History& history, const Operations& operations) {
                               " was made twice: " + where(*first->second) + "; " + where(op),
                           {*first->second, op});
   }
-  // A call that failed did not happen, so its handler must not have run: it is not among `calls`.
+  // A failed call did not happen, so its handler must not run: `calls` leaves it out.
   std::unordered_map<Value, std::uint32_t, ValueHash> runs;
   for (const std::uint32_t point : operations.points) {
     const Event& event = history.events()[point];

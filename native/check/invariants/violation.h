@@ -1,4 +1,4 @@
-// What a checker without search found.
+// Violation is the finding of a checker without search.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,12 +11,12 @@ namespace pyrdma::check {
 
 struct Violation {
   std::string text;                   // names values, processes and events
-  std::vector<std::uint32_t> events;  // that it is about
-  std::vector<Operation> operations;  // that it is about, where there are any
+  std::vector<std::uint32_t> events;  // events of the violation
+  std::vector<Operation> operations;  // operations of the violation, where it has any
 };
 using MaybeViolation = std::optional<Violation>;
 
-/// The violation that these operations are, one way or other.
+/// Makes a violation of these operations, or of these events.
 Violation violation_of(std::string text, std::vector<Operation> operations);
 Violation violation_at(std::string text, std::vector<std::uint32_t> events);
 

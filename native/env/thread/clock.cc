@@ -16,7 +16,7 @@ bool has_invariant_ticks() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   // Leaf 0x80000007, EDX bit 8: the counter runs at one rate in all power states.
   if (__get_cpuid(0x80000007U, &eax, &ebx, &ecx, &edx) != 0 && (edx & (1U << 8)) != 0) return true;
-  // Virtual machines hide the bit. A kernel that keeps its own time by the counter watches it.
+  // Virtual machines hide the bit. A kernel that keeps its own time by the counter checks it.
   std::ifstream source("/sys/devices/system/clocksource/clocksource0/current_clocksource");
   std::string name;
   return static_cast<bool>(source >> name) && name == "tsc";
@@ -43,7 +43,8 @@ Clock Clock::calibrate() {
   clock.start_ = monotonic();
 #if defined(__x86_64__)
   if (!has_invariant_ticks()) return clock;
-  // The tightest of several pairs: a preemption between the two readings would bend the rate.
+  // The tightest of several pairs counts: a preemption between the two readings would bend the
+  // rate.
   const auto sample = [] {
     Sample best{};
     std::uint64_t best_width = ~0ULL;

@@ -1,5 +1,5 @@
-// The real world's clock: the time-stamp counter where it is invariant (8 ns a reading), else
-// clock_gettime.
+// The clock of the real world reads the time-stamp counter where that is invariant (8 ns a
+// reading), and calls clock_gettime elsewhere.
 #pragma once
 #include <cstdint>
 
@@ -7,8 +7,8 @@
 
 namespace pyrdma {
 
-/// Plain data, calibrated once per run and copied to all nodes of the machine, whose times then
-/// agree.
+/// Clock is plain data. A run calibrates it once and copies it to all nodes of the machine, so that
+/// their times agree.
 class Clock {
  public:
   Clock() = default;
@@ -26,14 +26,15 @@ class Clock {
     return monotonic() - start_;
   }
   bool uses_ticks() const { return ticks_to_ns_ != 0; }
-  /// CLOCK_MONOTONIC of the reading `t` of now(), for system calls that take absolute times.
+  /// Converts the reading `t` of now() to CLOCK_MONOTONIC, for system calls that take absolute
+  /// times.
   Time to_monotonic(Time t) const { return start_ + t; }
 
  private:
   static Time monotonic();
-  static constexpr int kShift = 40;  // 24 bits of integer part: counters down to 1 kHz
+  static constexpr int kShift = 40;  // leaves 24 bits of integer part: counters down to 1 kHz
   std::uint64_t start_ticks_ = 0;
-  std::uint64_t ticks_to_ns_ = 0;  // fixed point; 0: no usable counter
+  std::uint64_t ticks_to_ns_ = 0;  // fixed point; 0: the counter is unusable
   Time start_ = 0;
 };
 

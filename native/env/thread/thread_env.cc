@@ -13,12 +13,12 @@
 namespace pyrdma {
 namespace {
 
-constexpr std::uint32_t kTurnsPerCheck = 64;  // clock, host and yield
-constexpr std::uint32_t kTurnsBeforeRelax =
-    512;  // the first turns spin tightly: a round trip lasts 0.1 us
+constexpr std::uint32_t kTurnsPerCheck = 64;  // turns between checks of clock and host
+// The first turns spin tightly: a round trip lasts 0.1 us.
+constexpr std::uint32_t kTurnsBeforeRelax = 512;
 constexpr std::uint32_t kTurnsBeforeYield = 8192;        // some tens of microseconds
 constexpr Time kSpinInsteadOfSleep = 60 * kMicrosecond;  // the kernel's timer slack
-constexpr Time kLongestSleep = 20 * kMillisecond;        // between checks for a stop
+constexpr Time kLongestSleep = 20 * kMillisecond;        // between two checks for a stop
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -28,7 +28,7 @@ inline void relax() {
 #endif
 }
 
-/// Counts the running thread of this scope in or out.
+/// Counts the running thread in or out for this scope.
 class CoreWish {
  public:
   CoreWish(ThreadHost& host, int change) : host_(host), change_(change) {
@@ -50,7 +50,7 @@ class RealThread final : public Thread {
     thread_ = std::thread([this, body = std::move(body)] {
       try {
         body();
-      } catch (...) {  // NOLINT: carried to join()
+      } catch (...) {  // NOLINT: join() rethrows it
         error_ = std::current_exception();
       }
       host_.thread_runs(-1);
@@ -101,14 +101,14 @@ ThreadEnv::ThreadEnv(const ThreadEnvOptions& options, ThreadHost& host)
 ThreadEnv::~ThreadEnv() = default;
 
 bool ThreadEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* /*only*/) {
-  // The count starts so that a deadline that has passed already costs few turns.
+  // The count starts so that an expired deadline costs few turns.
   for (std::uint32_t turn = kTurnsPerCheck - 8;; ++turn) {
     if (ready()) return true;
     if (turn % kTurnsPerCheck == 0) [[unlikely]] {
       host_.on_slow_turn();
       if (deadline != kForever && now() >= deadline) return ready();
-      // A long wait yields even so: what it waits for may want this core, for all that other
-      // programs run.
+      // A long wait yields even on free cores: another program may hold them, and the awaited
+      // thread may need this core.
       if (turn > kTurnsBeforeYield || host_.crowded()) sched_yield();
     } else if (turn > kTurnsBeforeRelax) {
       relax();
@@ -117,7 +117,7 @@ bool ThreadEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* 
   }
 }
 
-void ThreadEnv::notify(Watch& /*watch*/) {}  // pollers look by themselves
+void ThreadEnv::notify(Watch& /*watch*/) {}  // pollers see the change in their next turn
 
 void ThreadEnv::sleep_until(Time t) {
   for (;;) {
@@ -150,9 +150,9 @@ std::unique_ptr<Thread> ThreadEnv::spawn(std::string name, std::function<void()>
   const std::uint32_t index = threads_.fetch_add(1, std::memory_order_relaxed);
   auto thread = std::make_unique<RealThread>(host_, std::move(body));
   pthread_setname_np(thread->handle(), name.substr(0, 15).c_str());  // the kernel's limit
-  // Node n's k-th thread, so that the nodes' first threads lie on different cores; any core where
-  // cores are short, because the scheduler knows better then (and the mask of a pinned creator is
-  // inherited). Best effort.
+  // The thread gets a core such that the nodes' first threads lie on different cores. It gets all
+  // cores when cores are short, because the kernel's scheduler then knows better (and a thread
+  // inherits the mask of a pinned creator). A failure is ignored.
   cpu_set_t set;
   CPU_ZERO(&set);
   const std::size_t slot = options_.node + std::size_t{index} * options_.nodes;

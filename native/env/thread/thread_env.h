@@ -1,4 +1,5 @@
-// The real world's Env: threads of the operating system, the machine's clock and files.
+// ThreadEnv is the Env of the real world: threads of the operating system, the machine's clock and
+// files.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -13,16 +14,17 @@
 
 namespace pyrdma {
 
-/// What a ThreadEnv asks of the fabric provider that owns it. All functions: any thread.
+/// The fabric provider that owns a ThreadEnv implements ThreadHost. Any thread may call its
+/// functions.
 class ThreadHost {
  public:
   virtual ~ThreadHost() = default;
-  /// Called now and then by waiting threads. Throws Error("stopped") or NodeKilled out of their
+  /// Waiting threads call it now and then. Throws Error("stopped") or NodeKilled out of their
   /// blocking call.
   virtual void on_slow_turn() = 0;
-  /// More threads of the run want a core than there are cores: pollers then yield.
+  /// Says that more threads of the run want a core than there are cores; pollers then yield.
   virtual bool crowded() const = 0;
-  /// A thread of the run starts or stops wanting a core.
+  /// Notes that a thread of the run starts (+1) or stops (-1) wanting a core.
   virtual void thread_runs(int change) = 0;
 };
 
@@ -32,15 +34,15 @@ struct ThreadEnvOptions {
   std::uint32_t incarnation = 0;
   std::uint64_t seed = 1;
   Clock clock;
-  std::uint32_t threads_before =
-      0;  // threads of this node that exist already, for the choice of cores
+  /// Threads of this node that exist already; the choice of cores counts them.
+  std::uint32_t threads_before = 0;
 };
 
 class ThreadEnv final : public Env {
  public:
   ThreadEnv(const ThreadEnvOptions& options, ThreadHost& host);
   ~ThreadEnv() override;
-  /// Before the first device(). `device` outlives this.
+  /// Must precede the first device(). `device` must outlive this.
   void attach(fabric::Device& device) { device_ = &device; }
 
   NodeId node() const override { return options_.node; }
@@ -61,14 +63,14 @@ class ThreadEnv final : public Env {
   ThreadEnvOptions options_;
   ThreadHost& host_;
   fabric::Device* device_ = nullptr;
-  std::vector<int> cores_;  // that this process may use
+  std::vector<int> cores_;  // this process may use them
   std::atomic<std::uint32_t> threads_;
   std::once_flag storage_once_;
   std::unique_ptr<ThreadStorage> storage_;
   ThreadTrace trace_;
 };
 
-/// Cores that this process may use.
+/// Returns the cores that this process may use.
 std::vector<int> usable_cores();
 
 }  // namespace pyrdma

@@ -78,7 +78,8 @@ std::uint64_t process_start(int pid) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
   if (!std::getline(stat, line)) return 0;
-  // The name, in parentheses, may hold anything; the start time is the 20th field after it.
+  // The process name, in parentheses, may hold any character. The start time is the 20th field
+  // after it.
   const std::size_t close = line.rfind(')');
   if (close == std::string::npos) return 0;
   const char* at = line.c_str() + close + 1;
@@ -102,14 +103,14 @@ void remove_stale_storage(const std::string& parent) {
         !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || process_start(pid) == start) {
       continue;
     }
-    std::error_code ignored;  // another janitor may be faster
+    std::error_code ignored;  // another process may remove it first
     std::filesystem::remove_all(parent + "/" + name, ignored);
   }
   ::closedir(dir);
 }
 
 std::string storage_parent() {
-  const char* chosen = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const char* chosen = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): no code sets it
   return chosen != nullptr && *chosen != '\0' ? chosen : "/tmp";
 }
 

@@ -1,6 +1,6 @@
-// Files of one node in a private folder, which goes when the node goes. A node killed with -9
-// leaves its folder behind; the end of its session, or the next ThreadStorage of the same user,
-// removes it.
+// ThreadStorage keeps the files of one node in a private folder and removes the folder with the
+// node. A node killed by -9 leaves its folder behind; the end of its session, or the next
+// ThreadStorage of the same user, removes it.
 #pragma once
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@ namespace pyrdma {
 
 class ThreadStorage final : public Storage {
  public:
-  /// Makes a folder of mode 0700 under $TMPDIR or /tmp. Throws Error(kUnavailable) when it cannot.
+  /// Makes a folder of mode 0700 under $TMPDIR or /tmp. Throws Error(kUnavailable) on failure.
   ThreadStorage();
   ~ThreadStorage() override;
   ThreadStorage(const ThreadStorage&) = delete;
@@ -30,14 +30,13 @@ class ThreadStorage final : public Storage {
   int folder_fd_ = -1;
 };
 
-/// Removes the storage folders in `parent` that belong to this user and to processes that have
-/// ended.
+/// Removes the storage folders in `parent` that belong to this user and to ended processes.
 void remove_stale_storage(const std::string& parent);
-/// $TMPDIR, or /tmp.
+/// Returns $TMPDIR, or /tmp.
 std::string storage_parent();
 
-/// Start time of process `pid` in the kernel's ticks, which with the pid names it for good; 0: no
-/// such process.
+/// Returns the start time of process `pid` in the kernel's ticks, or 0 without such a process.
+/// Start time and pid together name a process for good.
 std::uint64_t process_start(int pid);
 
 }  // namespace pyrdma

@@ -33,7 +33,8 @@ void Datagrams::close() {
   reordered_.clear();
 }
 
-// True for what the provider will accept and send, as far as it matters for reading it.
+// Returns true for a request that the provider will accept and send, as far as copying depends on
+// it.
 bool Datagrams::is_sound(const WorkRequest& request, std::uint64_t& bytes) const {
   if (!is_one_of(request.opcode, kSends) || request.address_handle == nullptr ||
       !has_pieces_up_to(options_.max_sges, request)) {
@@ -87,7 +88,7 @@ bool Datagrams::send(Copy& copy) {
   return inner_.post({&copy.request, 1}).accepted == 1;
 }
 
-// The original has been posted: lost, unless the fault is a duplicate.
+// The original has been posted. It is lost unless the fault is a duplicate.
 void Datagrams::act(Copy& copy, Time due) {
   switch (copy.fault) {
     case Fault::corruption: {
@@ -128,14 +129,14 @@ PostResult Datagrams::post(std::span<const WorkRequest> requests) {
       if (fault == Fault::corruption && bytes == 0) fault = Fault::kCount;
       if (fault != Fault::kCount && fault != Fault::loss) {
         copied = copy(given, bytes, fault);
-        if (copied == nullptr) fault = Fault::kCount;  // no room: it goes as it is
+        if (copied == nullptr) fault = Fault::kCount;  // no room: the original goes unchanged
       }
       if (behind)
         due = delayed_.back()->due;
       else if (fault == Fault::delay || fault == Fault::reorder)
         due = hooks_.gate.env().now() + hooks_.gate.duration(fault);
     }
-    // The key names one queue pair's; another is dropped by the receiver, and nobody is told.
+    // A queue pair has one qkey. The receiver drops a datagram with another one silently.
     if (fault != Fault::kCount && fault != Fault::duplicate)
       request.remote_qkey = ~request.remote_qkey & 0x7fffffff;
     const PostResult one = inner_.post({&request, 1});
@@ -159,7 +160,7 @@ void Datagrams::send_due(Time now) {
 }
 
 void Datagrams::send_due_locked(Time now) {
-  if (inner_.state() != QpState::kReadyToSend) return;  // they go nowhere until it is reset
+  if (inner_.state() != QpState::kReadyToSend) return;  // a reset queue pair alone could send them
   while (!delayed_.empty() && delayed_.front()->due <= now) {
     Copy& copy = *delayed_.front();
     delayed_.pop_front();

@@ -1,6 +1,6 @@
-// Datagrams of one queue pair that are lost, late, doubled or spoilt. Copies are sent unsignaled,
-// so that the user sees the completions of its own requests only; the memory of a copy is used
-// again once a request posted after it has completed.
+// Datagrams loses, delays, duplicates or corrupts the datagrams of one queue pair. It sends copies
+// unsignaled, so that the user sees only the completions of its own requests. It reuses the memory
+// of a copy once a request posted after it has completed.
 #pragma once
 #include <deque>
 #include <memory>
@@ -12,25 +12,25 @@
 
 namespace pyrdma::fabric::hooks {
 
-/// Shared, since a copy may leave when the user has destroyed its handle.
+/// The handle is shared, because a copy may leave after the user has destroyed its handle.
 struct FaultyAddressHandle final : AddressHandle {
   explicit FaultyAddressHandle(std::shared_ptr<AddressHandle> handle) : inner(std::move(handle)) {}
   std::shared_ptr<AddressHandle> inner;
 };
 
-/// The provider's handle in `request`.
+/// Returns the provider's handle in `request`.
 inline const AddressHandle* unwrap(const AddressHandle* handle) {
   return handle == nullptr ? nullptr : static_cast<const FaultyAddressHandle*>(handle)->inner.get();
 }
 
 class Datagrams final : public LateSender {
  public:
-  static constexpr std::uint32_t kCopies = 16;  // also what the send queue is made longer by
+  static constexpr std::uint32_t kCopies = 16;  // the send queue grows by as many entries
 
   Datagrams(HookState& hooks, ProtectionDomain& inner_domain, QueuePair& inner,
             const QpOptions& options, SendCount& count);
   ~Datagrams() override;
-  /// No late copy leaves any more. Before the queue pair is destroyed.
+  /// Stops late copies. Must precede the destruction of the queue pair.
   void close();
 
   PostResult post(std::span<const WorkRequest> requests);
@@ -42,10 +42,10 @@ class Datagrams final : public LateSender {
     Sge sge;
     std::shared_ptr<AddressHandle> handle;
     Fault fault = Fault::delay;
-    bool waits = false;      // to be sent
-    bool overtaken = false;  // by a later datagram
+    bool waits = false;      // still to send
+    bool overtaken = false;  // a later datagram overtakes it
     Time due = 0;
-    std::uint64_t after = 0;  // free once more than these requests have completed
+    std::uint64_t after = 0;  // free once more requests than this number have completed
   };
   bool is_sound(const WorkRequest& request, std::uint64_t& bytes) const;
   Fault draw();
@@ -60,9 +60,9 @@ class Datagrams final : public LateSender {
   std::uint32_t max_datagram_;
   SendCount& count_;
   std::unique_ptr<MemoryRegion> memory_;
-  std::mutex mutex_;  // polls of other threads send, too
+  std::mutex mutex_;  // polls of other threads send too
   std::vector<Copy> copies_;
-  std::deque<Copy*> delayed_;  // and all behind them
+  std::deque<Copy*> delayed_;  // sent in order, each after those before it
   std::vector<Copy*> reordered_;
   bool closed_ = false;
 };

@@ -45,7 +45,7 @@ void FaultGate::reach(Fault fault) {
 // ---- regions ----
 
 void RegionTable::add(const MemoryRegion& region) {
-  if (region.data() == nullptr) return;  // on the NIC: no CPU reads it
+  if (region.data() == nullptr) return;  // device memory: no CPU reads it
   const std::lock_guard lock(mutex_);
   regions_[region.lkey()] = {region.addr(), region.size(), region.data()};
 }
@@ -81,7 +81,7 @@ void LateSenders::remove(LateSender& sender) {
 void LateSenders::send_due(Env& env) {
   const Time now = env.now();
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;  // another thread is at it
+  if (!lock.owns_lock()) return;  // another thread sends already
   for (LateSender* sender : senders_) sender->send_due(now);
 }
 

@@ -1,4 +1,4 @@
-// What the decorators of one device share: the draws, the regions, and the queue pairs that hold
+// The decorators of one device share the draws, the regions, and the queue pairs that hold
 // datagrams back.
 #pragma once
 #include <array>
@@ -11,15 +11,15 @@
 
 namespace pyrdma::fabric::hooks {
 
-/// The draws, for all threads of the node.
+/// FaultGate draws faults for all threads of the node.
 class FaultGate {
  public:
   FaultGate(Env& env, FaultStream& faults, FaultKinds kinds);
 
-  /// The kind is handled here and may fire.
+  /// Returns whether the decorators handle the kind and it may fire.
   bool on(Fault fault) const { return on_[static_cast<std::size_t>(fault)]; }
   bool fire(Fault fault) { return on(fault) && draw(fault); }
-  /// Uniform below `bound`, from the kind's own stream.
+  /// Draws uniformly below `bound` from the kind's own stream.
   std::uint64_t below(Fault fault, std::uint64_t bound);
   Time duration(Fault fault);
   void reach(Fault fault);
@@ -35,12 +35,13 @@ class FaultGate {
   FaultStream& faults_;
 };
 
-/// Memory that a CPU may read for a request: the node's registered regions by local key.
+/// RegionTable holds the node's registered regions by local key, so that a CPU may read their
+/// memory for a request.
 class RegionTable {
  public:
   void add(const MemoryRegion& region);
   void remove(const MemoryRegion& region);
-  /// Copies what `sge` names; false when no region holds all of it.
+  /// Copies the bytes that `sge` names; returns false when no region holds all of them.
   bool copy(const Sge& sge, std::byte* to) const;
 
  private:
@@ -52,7 +53,7 @@ class RegionTable {
   std::map<std::uint32_t, Entry> regions_;
 };
 
-/// A queue pair with requests that are to be sent later.
+/// LateSender is a queue pair with requests to send later.
 class LateSender {
  public:
   virtual ~LateSender() = default;
@@ -62,7 +63,7 @@ class LateSender {
 class LateSenders {
  public:
   void add(LateSender& sender);
-  /// Afterwards the sender is not called any more.
+  /// The sender is not called afterwards.
   void remove(LateSender& sender);
   void change(int difference) { held_.fetch_add(difference, std::memory_order_relaxed); }
   bool empty() const { return held_.load(std::memory_order_relaxed) == 0; }
@@ -77,7 +78,7 @@ class LateSenders {
 struct HookState {
   HookState(Device& device, Env& env, FaultStream& faults, FaultKinds kinds)
       : inner(device), gate(env, faults, kinds) {}
-  /// Faults of datagrams, which need copies of what they carry.
+  /// Returns whether datagram faults are on; they need copies of the payload.
   bool copies_datagrams() const;
 
   Device& inner;
@@ -86,10 +87,10 @@ struct HookState {
   LateSenders late;
 };
 
-/// How many requests of a queue pair will complete, and have.
+/// SendCount counts the signaled requests of a queue pair and their completions.
 struct SendCount {
-  std::atomic<std::uint64_t> signaled{0};   // accepted, with the flag
-  std::atomic<std::uint64_t> completed{0};  // polled with success
+  std::atomic<std::uint64_t> signaled{0};   // accepted requests with the flag
+  std::atomic<std::uint64_t> completed{0};  // completions polled with success
 };
 
 }  // namespace pyrdma::fabric::hooks

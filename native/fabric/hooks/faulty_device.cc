@@ -10,7 +10,7 @@ namespace pyrdma::fabric {
 namespace hooks {
 namespace {
 
-/// Known to the device while it lives, so that what it holds may be copied.
+/// The device knows the region while it lives, so that Datagrams may copy its content.
 class FaultyMemoryRegion final : public MemoryRegion {
  public:
   FaultyMemoryRegion(HookState& hooks, std::unique_ptr<MemoryRegion> inner)

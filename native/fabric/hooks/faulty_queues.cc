@@ -70,13 +70,13 @@ FaultyQueuePair::FaultyQueuePair(HookState& hooks, std::unique_ptr<QueuePair> in
 FaultyQueuePair::~FaultyQueuePair() {
   if (datagrams_ != nullptr) datagrams_->close();
   const std::uint32_t number = inner_->qp_num();
-  inner_.reset();  // before the memory of the copies that it may still read
+  inner_.reset();  // before the memory of the copies, which it may still read
   if (count_ != nullptr) send_queue_.forget(number);
 }
 
 void FaultyQueuePair::modify(QpState next, const QpAddress* peer) {
   inner_->modify(next, peer);
-  if (count_ != nullptr)  // what has not completed with success never will
+  if (count_ != nullptr)  // requests without a successful completion never get one
     count_->completed.store(count_->signaled.load(std::memory_order_acquire),
                             std::memory_order_release);
 }
@@ -95,7 +95,7 @@ PostResult FaultyQueuePair::post(std::span<const WorkRequest> requests) {
     modify(QpState::kError, nullptr);
     gate.reach(Fault::qp_error);
   }
-  // Whoever waits for room waits for a completion: one must be on its way.
+  // A caller that waits for room waits for a completion, so one must be on its way.
   if (!gate.on(Fault::queue_full) || !has_pending() || !gate.fire(Fault::queue_full))
     return carry(requests);
   const std::size_t fitting = gate.below(Fault::queue_full, requests.size());
@@ -108,8 +108,8 @@ PostResult FaultyQueuePair::post(std::span<const WorkRequest> requests) {
 }
 
 PostResult FaultyQueuePair::carry(std::span<const WorkRequest> requests) {
-  spoilt_.clear();
-  if (hooks_.gate.on(Fault::malformed)) requests = spoil_some(requests);
+  malformed_.clear();
+  if (hooks_.gate.on(Fault::malformed)) requests = malform_some(requests);
   PostResult result;
   if (datagrams_ != nullptr) {
     result = datagrams_->post(requests);
@@ -120,7 +120,7 @@ PostResult FaultyQueuePair::carry(std::span<const WorkRequest> requests) {
   } else {
     result = post_counted(requests);
   }
-  for (const std::size_t at : spoilt_)
+  for (const std::size_t at : malformed_)
     if (at < result.accepted) hooks_.gate.reach(Fault::malformed);
   return result;
 }
@@ -135,22 +135,23 @@ PostResult FaultyQueuePair::post_counted(std::span<const WorkRequest> requests) 
   return result;
 }
 
-std::span<const WorkRequest> FaultyQueuePair::spoil_some(std::span<const WorkRequest> requests) {
+std::span<const WorkRequest> FaultyQueuePair::malform_some(std::span<const WorkRequest> requests) {
   for (std::size_t i = 0; i < requests.size(); ++i)
-    if (hooks_.gate.fire(Fault::malformed)) spoilt_.push_back(i);
-  if (spoilt_.empty()) return requests;
+    if (hooks_.gate.fire(Fault::malformed)) malformed_.push_back(i);
+  if (malformed_.empty()) return requests;
   requests_.assign(requests.begin(), requests.end());
   std::size_t room = 0;
-  for (const std::size_t at : spoilt_) room += requests[at].sge_count;
+  for (const std::size_t at : malformed_) room += requests[at].sge_count;
   sges_.clear();
   sges_.reserve(room);
-  std::erase_if(spoilt_, [this](std::size_t at) { return !spoil(requests_[at]); });
+  std::erase_if(malformed_, [this](std::size_t at) { return !malform(requests_[at]); });
   return requests_;
 }
 
-// One field that the NICs check is made wrong. False when there is none, as in an inline send.
-bool FaultyQueuePair::spoil(WorkRequest& request) {
-  std::uint32_t piece = request.sge_count;  // a buffer that is checked
+// Makes one field wrong that NICs check. Returns false when the request has no such field, as an
+// inline send.
+bool FaultyQueuePair::malform(WorkRequest& request) {
+  std::uint32_t piece = request.sge_count;  // a buffer that the NIC checks
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; request.sges != nullptr && i < request.sge_count; ++i) {
     bytes += request.sges[i].length;

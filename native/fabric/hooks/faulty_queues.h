@@ -19,7 +19,7 @@ class FaultyCompletionQueue final : public CompletionQueue {
   Watch& watch() override { return inner_->watch(); }
 
   CompletionQueue& inner() { return *inner_; }
-  /// Counts the completions of queue pair `qp_num`'s requests.
+  /// Counts the completions of the requests of queue pair `qp_num`.
   void count(std::uint32_t qp_num, std::shared_ptr<SendCount> into);
   void forget(std::uint32_t qp_num);
 
@@ -50,20 +50,20 @@ class FaultyQueuePair final : public QueuePair {
  private:
   PostResult carry(std::span<const WorkRequest> requests);
   PostResult post_counted(std::span<const WorkRequest> requests);
-  std::span<const WorkRequest> spoil_some(std::span<const WorkRequest> requests);
-  bool spoil(WorkRequest& request);
+  std::span<const WorkRequest> malform_some(std::span<const WorkRequest> requests);
+  bool malform(WorkRequest& request);
   bool has_pending() const;
 
   HookState& hooks_;
   std::unique_ptr<QueuePair> inner_;
   FaultyCompletionQueue& send_queue_;
-  std::shared_ptr<SendCount> count_;      // null when nobody needs it
-  std::unique_ptr<Datagrams> datagrams_;  // UD, when datagrams meet faults
+  std::shared_ptr<SendCount> count_;      // null when no fault needs it
+  std::unique_ptr<Datagrams> datagrams_;  // UD with datagram faults only
   bool has_handles_;                      // requests carry the decorators' address handles
-  // Of the running post.
+  // The members below belong to the running post.
   std::vector<WorkRequest> requests_;
   std::vector<Sge> sges_;
-  std::vector<std::size_t> spoilt_;
+  std::vector<std::size_t> malformed_;
 };
 
 }  // namespace pyrdma::fabric::hooks

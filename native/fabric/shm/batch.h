@@ -1,7 +1,7 @@
-// The open ends of one call of post: the receiver's rings, locked from the first send on, and the
-// completions owed to the requester's own queue, which are written when the receiver's are closed.
-// Never two completion rings are held at a time, so nodes that post to each other cannot lock each
-// other out.
+// Batch holds the open rings of one call of post: the rings of the receiver, locked from the first
+// send on, and the completions owed to the requester's own queue. It writes those after it has
+// closed the receiver's rings. It never holds two completion rings at a time, so that nodes that
+// post to each other cannot deadlock.
 #pragma once
 #include "fabric/shm/completion_queue.h"
 #include "fabric/shm/queue_pair.h"
@@ -15,7 +15,7 @@ class Batch {
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  /// False when the receiver's rings are not to be had.
+  /// Returns false when the receiver's rings cannot be opened.
   bool open(Path& path) {
     if (path_ == &path) [[likely]]
       return true;
@@ -38,7 +38,7 @@ class Batch {
     path_ = nullptr;
   }
 
-  /// A signaled request is done.
+  /// Notes the completion of a signaled request.
   void complete(const WorkRequest& request, std::uint32_t position) {
     if (count_ == kMost) finish();
     done_[count_++] = {request.wr_id, position, request.opcode};

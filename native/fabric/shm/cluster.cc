@@ -12,7 +12,7 @@
 
 namespace pyrdma::fabric::shm {
 
-// ---- the controller's end ----
+// ---- the controller's side ----
 
 struct Session::State {
   std::shared_ptr<Mapping> mapping;
@@ -32,7 +32,7 @@ Session::Session(const SessionOptions& options) : state_(std::make_unique<State>
 }
 
 Session::~Session() {
-  remove_stale_storage(storage_parent());  // of nodes that were killed
+  remove_stale_storage(storage_parent());  // of killed nodes
 }
 const std::string& Session::name() const { return state_->name; }
 const std::string& Session::token() const { return state_->token; }
@@ -162,7 +162,7 @@ void ShmCluster::run(FunctionRef<void(Env&)> per_node) {
         }));
   }
   Node& any = *state_->nodes.front();
-  any.thread_runs(1);  // the caller, which a join counts out while it waits
+  any.thread_runs(1);  // counts the caller, which a join counts out while it waits
   threads.clear();
   any.thread_runs(-1);
   for (auto& node : state_->nodes) node->clear_stop();

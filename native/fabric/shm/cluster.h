@@ -1,13 +1,13 @@
-// Nodes that share the memory of one machine. The initiator's CPU plays the NIC, so one-sided
-// requests need nothing of the target's threads. Three entry points:
-//   Session     the controller's end of a run whose nodes are processes: keeps the shared control
-//               segment alive
+// The nodes share the memory of one machine. The initiator's CPU plays the NIC, so one-sided
+// requests need no thread of the target. Three entry points:
+//   Session     the controller's side of a run whose nodes are processes; it keeps the shared
+//               control segment alive
 //   ShmNode     one node, in its own process
-//   ShmCluster  all nodes as threads of this process (tests, thread sanitizer); same face as
-//               sim::SimCluster
+//   ShmCluster  all nodes as threads of this process (tests, thread sanitizer); same interface
+//               as sim::SimCluster
 //
-// Nothing here has a name in the file system: segments are memory files that die with the last
-// process that maps them, whatever killed it.
+// No segment has a name in the file system: segments are memory files that vanish with the last
+// process that maps them, however it ended.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -27,8 +27,8 @@ struct SessionOptions {
   std::uint64_t seed = 1;
 };
 
-/// Owned by the controller until all nodes have ended. name() and token() go to the node processes
-/// by a pipe or the environment; the token is a secret of this run.
+/// The controller owns the Session until all nodes have ended. It hands name() and token() to the
+/// node processes by a pipe or the environment; the token is a secret of this run.
 class Session {
  public:
   /// Throws Error(kInvalidArgument) for a bad node count, Error(kUnavailable) when the system has
@@ -41,20 +41,19 @@ class Session {
   const std::string& name() const;
   const std::string& token() const;
   std::uint32_t nodes() const;
-  /// Nodes that attached and whose process has ended without leaving.
+  /// Returns the nodes that attached and whose process has ended without leaving.
   std::vector<NodeId> dead_nodes() const;
-  /// The controller knows that the process of `node` has ended, however far it had come: it is
-  /// dead for its peers at once, and another process may attach in its place, as the next
-  /// incarnation.
+  /// Reports that the process of `node` has ended, whatever its progress. The node is dead for its
+  /// peers at once, and another process may attach in its place as the next incarnation.
   void end(NodeId node);
-  /// How often `node` has been taken over from an ended process.
+  /// Counts the processes that took over `node` from an ended process.
   std::uint32_t incarnation(NodeId node) const;
-  /// Time of the run, as all Env::now() of it.
+  /// Returns the time of the run, as every Env::now() of the run does.
   Time now() const;
-  /// True once every node has attached.
+  /// Returns true once every node has attached.
   bool all_attached() const;
-  /// Makes the blocking Env calls of all nodes throw Error("stopped"). Safe from any thread and
-  /// signal handlers.
+  /// Makes the blocking Env calls of all nodes throw Error("stopped"). Any thread and signal
+  /// handlers may call it.
   void request_stop();
 
  private:
@@ -66,25 +65,25 @@ inline std::unique_ptr<Session> create_session(std::uint32_t nodes, std::uint64_
   return std::make_unique<Session>(SessionOptions{nodes, seed});
 }
 
-/// One node, in this process. A process may hold several nodes of several sessions.
+/// ShmNode is one node in this process. A process may hold several nodes of several sessions.
 class ShmNode {
  public:
   /// Attaches as node `node` of `nodes`. Throws Error(kUnavailable) when the session is gone or
-  /// belongs to somebody else, Error(kInvalidArgument) for a wrong token, count, or a node that is
-  /// taken. A node whose process has ended may be taken again: Env::incarnation() is one more then,
-  /// nothing else is left of it, and peers connect to it anew.
+  /// belongs to another user, Error(kInvalidArgument) for a wrong token, a wrong count, or a node
+  /// that is taken. A node whose process has ended may be taken again: Env::incarnation() is then
+  /// one more, nothing else is left of the node, and peers connect to it anew.
   ShmNode(const std::string& session_name, NodeId node, std::uint32_t nodes,
           const std::string& token, const FaultOptions& faults = {});
   ~ShmNode();
   ShmNode(const ShmNode&) = delete;
   ShmNode& operator=(const ShmNode&) = delete;
 
-  /// For the constructing thread and those that it spawns.
+  /// For the constructing thread and the threads that it spawns.
   Env& env();
-  /// Of this incarnation. Not while the node's threads run.
+  /// Counts the faults of this incarnation. No thread of the node may run meanwhile.
   const FaultCounters& fault_counters() const;
-  /// Makes this node's blocking Env calls throw Error("stopped"). Safe from any thread and signal
-  /// handlers.
+  /// Makes the blocking Env calls of this node throw Error("stopped"). Any thread and signal
+  /// handlers may call it.
   void request_stop();
 
  private:
@@ -95,7 +94,7 @@ class ShmNode {
 struct ShmOptions {
   std::uint32_t nodes = 2;  // 1..kMaxNodes
   std::uint64_t seed = 1;
-  FaultOptions faults = {};  // of the kinds in fabric/hooks; others throw
+  FaultOptions faults = {};  // the kinds of fabric/hooks; others throw
 };
 
 class ShmCluster {
@@ -109,15 +108,15 @@ class ShmCluster {
   Env& env(NodeId node);
 
   /// Runs `per_node` in one thread per node until all have returned. Rethrows the first error of a
-  /// node, which also stops the others; a killed node is no error.
+  /// node, which also stops the others. A killed node is not an error.
   void run(FunctionRef<void(Env&)> per_node);
-  /// Ends node `node` for its peers, as if its process were gone; its own blocking calls throw
-  /// NodeKilled.
+  /// Ends node `node` for its peers as the end of its process would. The node's own blocking calls
+  /// throw NodeKilled.
   void kill(NodeId node);
-  /// Makes a running run() throw Error("stopped"). Safe from any thread and from signal handlers.
+  /// Makes a running run() throw Error("stopped"). Any thread and signal handlers may call it.
   void request_stop();
   Time now() const;
-  /// Not while the node's threads run.
+  /// No thread of the node may run meanwhile.
   const FaultCounters& fault_counters(NodeId node) const;
 
  private:

@@ -8,7 +8,7 @@
 namespace pyrdma::fabric::shm {
 namespace {
 
-/// An enumerator that a peer wrote.
+/// Bounds an enumerator that a peer wrote.
 template <class Enum>
 Enum checked(std::uint8_t value, Enum last) {
   return static_cast<Enum>(std::min(value, static_cast<std::uint8_t>(last)));

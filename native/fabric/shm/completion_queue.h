@@ -1,4 +1,4 @@
-// A completion queue: producers are the node's own queue pairs and those of all peers.
+// A completion queue. Its producers are the queue pairs of the node and of all peers.
 #pragma once
 #include "fabric/fabric.h"
 #include "fabric/shm/device.h"
@@ -15,7 +15,7 @@ class ShmCompletionQueue final : public CompletionQueue {
 
   const CompletionView& view() const { return view_; }
   std::uint64_t offset() const { return offset_; }
-  /// Drops what lies there of a queue pair that is being reset or destroyed.
+  /// Drops the completions of a queue pair that is being reset or destroyed.
   void purge(std::uint32_t qp_num);
 
  private:

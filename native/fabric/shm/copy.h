@@ -1,7 +1,7 @@
-// Copies between a node's own memory and a peer's. An aligned word of up to 8 bytes on the side
-// named by the function is never torn, and the last word is stored last, so that a poller of the
-// last word who loads it with acquire finds everything before it (x86 keeps stores in order;
-// elsewhere a fence does).
+// These functions copy between a node's own memory and a peer's. An aligned word of up to 8 bytes
+// is never torn on the side that the function's name gives. The last word is stored last, so that a
+// poller that loads it with acquire sees everything before it (x86 keeps stores in order; elsewhere
+// a fence does).
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -33,7 +33,7 @@ inline bool is_aligned(const void* at, std::size_t to) {
   return reinterpret_cast<std::uintptr_t>(at) % to == 0;
 }
 
-/// One word. Volatile keeps the compiler from splitting or merging it.
+/// Copies one word. Volatile keeps the compiler from splitting or merging the access.
 template <class T>
 inline void copy_word(std::byte* to, const std::byte* from) {
 #if defined(PYRDMA_THREAD_SANITIZER)
@@ -53,7 +53,7 @@ inline void copy_word(std::byte* to, const std::byte* from) {
 #endif
 }
 
-/// The commonest message.
+/// Copies 8 bytes, the most frequent size.
 inline void copy_one(std::byte* to, const std::byte* from) {
 #if !defined(__x86_64__)
   std::atomic_thread_fence(std::memory_order_release);
@@ -61,8 +61,8 @@ inline void copy_one(std::byte* to, const std::byte* from) {
   copy_word<std::uint64_t>(to, from);
 }
 
-inline constexpr std::size_t kStringCopyBytes =
-    4096;  // from here on the CPU's string copy is faster
+/// From this size on the CPU's string copy is faster.
+inline constexpr std::size_t kStringCopyBytes = 4096;
 
 #if defined(PYRDMA_COPY_SSE2)
 inline __m128i load_vector(const std::byte* from) {
@@ -72,17 +72,18 @@ inline void store_vector(std::byte* to, __m128i value) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value);
 }
 
-/// Straight through: the first store calls the line over from the other core while the rest is
+/// Copies in address order: the first store fetches the line from the other core while the rest is
 /// read.
 inline void copy_line(std::byte* to, const std::byte* from) {
   store_vector(to, load_vector(from));
   store_vector(to + 16, load_vector(from + 16));
   store_vector(to + 32, load_vector(from + 32));
-  asm volatile("" : : : "memory");  // the last one last
+  asm volatile("" : : : "memory");  // the last vector is stored last
   store_vector(to + 48, load_vector(from + 48));
 }
 
-/// Vectors to an aligned target, where each is stored as one and may be last as well as a word.
+/// Copies vectors to an aligned target. Each vector is stored whole, so a vector may serve as the
+/// last word.
 inline void copy_vectors(std::byte* to, const std::byte* from, std::size_t bytes) {
   std::size_t at = 0;
   for (; at + 64 <= bytes; at += 64) copy_line(to + at, from + at);
@@ -93,7 +94,7 @@ inline void copy_vectors(std::byte* to, const std::byte* from, std::size_t bytes
 }
 #endif
 
-/// Whole words; the last one apart from the others.
+/// Copies whole words; the last word is stored separately after the others.
 inline void copy_words(std::byte* to, const std::byte* from, std::size_t bytes) {
   std::size_t at = 0;
 #if defined(PYRDMA_COPY_SSE2)
@@ -116,7 +117,7 @@ inline void copy_words(std::byte* to, const std::byte* from, std::size_t bytes) 
   copy_word<std::uint64_t>(to + at, from + at);
 }
 
-/// Any alignment and length; words of the side `kAlignTarget` chooses are kept whole.
+/// Copies any alignment and length. Words on the side that `kAlignTarget` chooses stay whole.
 template <bool kAlignTarget>
 inline void copy_any(std::byte* to, const std::byte* from, std::size_t bytes) {
   const auto step = [&]<class T>(T) {
@@ -149,7 +150,7 @@ inline void copy_any(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 }  // namespace detail
 
-/// To a peer's memory: keeps the target's words whole.
+/// Copies to a peer's memory; words of the target stay whole.
 inline void copy_out(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes == 8 && detail::is_aligned(to, 8)) return detail::copy_one(to, from);
   if (detail::is_aligned(to, 8) && bytes % 8 == 0 && bytes != 0) [[likely]] {
@@ -159,7 +160,7 @@ inline void copy_out(std::byte* to, const std::byte* from, std::size_t bytes) {
   }
 }
 
-/// From a peer's memory: keeps the source's words whole.
+/// Copies from a peer's memory; words of the source stay whole.
 inline void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes == 8 && detail::is_aligned(from, 8)) return detail::copy_one(to, from);
   if (detail::is_aligned(from, 8) && bytes % 8 == 0 && bytes != 0) [[likely]] {

@@ -46,7 +46,7 @@ class ShmMemoryRegion final : public MemoryRegion {
 
 }  // namespace
 
-// ---- room ----
+// ---- ring and region memory ----
 
 std::uint64_t RingPool::take(Kind kind, std::uint64_t bytes) {
   bytes = std::bit_ceil(bytes);
@@ -129,7 +129,8 @@ ShmDevice::ShmDevice(Node& node)
   capabilities_.max_queue_entries = capabilities_.max_completions = kMaxQueueEntries;
   capabilities_.max_sges = kMaxSges;
   capabilities_.max_inline = kMaxInline;
-  capabilities_.max_outstanding_reads = kMaxQueueEntries;  // each is done when post returns
+  // every request is done when post returns
+  capabilities_.max_outstanding_reads = kMaxQueueEntries;
   capabilities_.max_datagram = kMaxDatagram;
   capabilities_.max_message = kMaxMessage;
 }
@@ -224,7 +225,7 @@ ReceiveView ShmDevice::make_receive_ring(std::uint32_t capacity, std::uint32_t m
   *offset = rings_.take(RingPool::Kind::kReceive, receive_ring_bytes(slots, max_sges));
   auto* ring =
       reinterpret_cast<ReceiveRing*>(reinterpret_cast<std::byte*>(&node_.control()) + *offset);
-  // Nobody else reads a ring before a queue pair names it with its new id.
+  // No other thread reads a ring before a queue pair names it with its new id.
   set_relaxed(ring->slots, slots);
   set_relaxed(ring->max_sges, max_sges);
   set_relaxed(ring->head.capacity, capacity);
@@ -256,7 +257,7 @@ void ShmDevice::retire_receive_ring(const ReceiveView& view, std::uint64_t offse
   RingHead& head = view.ring->head;
   const bool locked = lock(head.lock, node_.holder(), node_.session());
   head.id.store(0, std::memory_order_release);
-  if (!locked) return;  // its holder hangs: the room is not used again
+  if (!locked) return;  // the lock holder hangs: the pool never reuses the ring
   unlock(head.lock);
   rings_.give_back(RingPool::Kind::kReceive, receive_ring_bytes(view.mask + 1, view.max_sges),
                    offset);
@@ -291,7 +292,7 @@ std::uint32_t ShmDevice::add_region(std::uint32_t pd, std::uint32_t access,
   const std::lock_guard lock(mutex_);
   RegionEntry* regions = node_.control().regions;
   for (;;) {
-    // Random, so that a key cannot be guessed from another; never one in use.
+    // A random key cannot be guessed from another. The loop skips keys in use.
     std::uint32_t key = 0;
     fill_random(&key, sizeof key);
     if (key < kFirstKey) continue;
@@ -325,7 +326,8 @@ void ShmDevice::remove_region(std::uint32_t key) {
     const std::uint32_t seen = relaxed(regions[at].key);
     if (seen == kFreeKey) break;
     if (seen != key) continue;
-    // A chain that ends here needs no mark: without this, churn would fill the table with marks.
+    // A chain that ends here needs no mark. Without this rule, churn would fill the table with
+    // marks.
     const bool last = relaxed(regions[(at + 1) % kRegionSlots].key) == kFreeKey;
     regions[at].key.store(last ? kFreeKey : kRemovedKey, std::memory_order_release);
     break;
@@ -337,7 +339,7 @@ void ShmDevice::remove_region(std::uint32_t key) {
 std::uint32_t ShmDevice::take_qp_number() {
   const std::lock_guard lock(mutex_);
   if (next_qp_slot_ < kQpSlots) {
-    // The upper byte tells the incarnations of a slot apart, and starts at random.
+    // The upper byte distinguishes the incarnations of a slot and starts at random.
     std::uint8_t first = 0;
     fill_random(&first, sizeof first);
     return next_qp_slot_++ + kQpSlots * (1U + first % 255U);

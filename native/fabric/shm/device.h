@@ -1,5 +1,5 @@
-// The device of one node: regions, queues and queue pairs in its control segment and its memory
-// files.
+// The device of one node has its regions, queues and queue pairs in the node's control segment and
+// memory files.
 #pragma once
 #include <deque>
 #include <map>
@@ -24,12 +24,12 @@ struct ShmAddressHandle final : AddressHandle {
   std::uint32_t node, pd;
 };
 
-/// Room for rings in the control segment. Rings of one kind and size are recycled among themselves
-/// only.
+/// RingPool allots space for rings in the control segment. A ring's space is reused only for a ring
+/// of the same kind and size.
 class RingPool {
  public:
   enum class Kind : std::uint8_t { kReceive, kCompletion };
-  /// Offset of a ring of at least `bytes` bytes. Throws Error(kExhausted).
+  /// Returns the offset of a ring of at least `bytes` bytes. Throws Error(kExhausted).
   std::uint64_t take(Kind kind, std::uint64_t bytes);
   void give_back(Kind kind, std::uint64_t bytes, std::uint64_t offset);
 
@@ -39,8 +39,8 @@ class RingPool {
   std::uint64_t next_ = kRingsBegin;
 };
 
-/// Memory for regions. Addresses are never used twice: a request that passed its checks just before
-/// a deregistration then meets zeros that nobody owns, not another region.
+/// RegionMemory allots memory for regions. It never uses an address twice. A request that passed
+/// its checks just before a deregistration thus meets zeros without an owner, not another region.
 class RegionMemory {
  public:
   RegionMemory(Control& control, MappingTable& mappings) : control_(control), mappings_(mappings) {}
@@ -61,7 +61,7 @@ class RegionMemory {
   std::uint64_t arena_used_ = 0;
 };
 
-/// Of two positions in a send queue, which wrap.
+/// Compares two positions in a send queue; positions wrap around.
 inline bool is_later(std::uint32_t position, std::uint32_t than) {
   return static_cast<std::int32_t>(position - than) > 0;
 }
@@ -92,18 +92,18 @@ class ShmDevice final : public Device {
   std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd,
                                                        const QpAddress& peer) override;
 
-  // For the objects that it made.
+  // For the objects that the device made.
   Node& node() { return node_; }
   RingPool& rings() { return rings_; }
   RegionMemory& memory() { return memory_; }
-  /// A ring with its checked view; `id` is new.
+  /// Makes a ring with its checked view; `id` is new.
   ReceiveView make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges,
                                 std::uint64_t* offset);
   CompletionView make_completion_ring(std::uint32_t capacity, std::uint64_t* offset);
-  /// Waits for requesters that are at the ring and sends later ones away.
+  /// Waits for requesters that hold the ring, and turns later ones away.
   void retire_receive_ring(const ReceiveView& view, std::uint64_t offset);
   void retire_completion_ring(const CompletionView& view, std::uint64_t offset);
-  /// Counts a region that is about to be made. Throws Error(kExhausted).
+  /// Counts a region before it is made. Throws Error(kExhausted).
   void reserve_region();
   void release_region();
   std::uint32_t add_region(std::uint32_t pd, std::uint32_t access, const RegionMemory::Piece& piece,
@@ -111,15 +111,16 @@ class ShmDevice final : public Device {
   void remove_region(std::uint32_t key);
   std::uint32_t take_qp_number();
   void give_back_qp_number(std::uint32_t qp_num);
-  /// Send-queue position up to which the requests of `qp_num` are done; written by whoever polls.
+  /// Returns the send-queue position up to which the requests of `qp_num` are done. The polling
+  /// thread writes it.
   std::uint32_t released(std::uint32_t qp_num) const {
     return static_cast<std::uint32_t>(released_[qp_slot(qp_num)].load(std::memory_order_acquire));
   }
   void set_released(std::uint32_t qp_num, std::uint32_t position) {
     released_[qp_slot(qp_num)].store(word_of(qp_num, position), std::memory_order_release);
   }
-  /// Not atomic with the making of another queue pair in the same slot; but a slot's turn comes
-  /// again after 65,535 others (take_qp_number), and no poll lasts that long.
+  /// Not atomic with the creation of another queue pair in the same slot. But a slot is reused only
+  /// after 65,535 others (take_qp_number), and no poll lasts that long.
   void release(std::uint32_t qp_num, std::uint32_t position) {
     const std::uint64_t now = released_[qp_slot(qp_num)].load(std::memory_order_relaxed);
     if (now >> 32 == qp_num && is_later(position, static_cast<std::uint32_t>(now))) {
@@ -140,13 +141,14 @@ class ShmDevice final : public Device {
   ShmRendezvous rendezvous_;
   RingPool rings_;
   RegionMemory memory_;
-  std::mutex mutex_;  // tables below and in the control segment
+  std::mutex mutex_;  // guards the tables below and in the control segment
   std::uint32_t next_pd_ = 1;
   std::uint64_t next_ring_id_ = 1;
   std::uint32_t region_count_ = 0;
-  std::deque<std::uint32_t> free_qp_numbers_;  // oldest first: numbers come back late
+  std::deque<std::uint32_t> free_qp_numbers_;  // oldest first, so that a number is reused late
   std::uint32_t next_qp_slot_ = 1;
-  std::unique_ptr<std::atomic<std::uint64_t>[]> released_;  // qp number and position, by slot
+  // Queue pair number and position, by slot.
+  std::unique_ptr<std::atomic<std::uint64_t>[]> released_;
 };
 
 }  // namespace pyrdma::fabric::shm

@@ -1,6 +1,6 @@
-// What lies in a node's control segment, which all nodes of the run map: regions by key, queue
-// pairs, rings. Every word here may be written by a hostile peer at any time: readers copy it once,
-// check the copy and use the copy. Nothing in it is a pointer.
+// The layout of a node's control segment, which all nodes of the run map: regions by key, queue
+// pairs, rings. A hostile peer may write every word at any time, so readers copy a word once, check
+// the copy and use the copy. The segment holds no pointers.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -30,13 +30,13 @@ inline constexpr std::uint64_t kControlMagic = 0x70797264'6d61'0001ULL;
 struct ControlHeader {
   std::uint64_t magic;
   std::uint32_t node;
-  // Changes with everything that makes cached knowledge of this node stale: a deregistration, a
-  // queue pair leaving service, the node's end. Requesters compare it before each request.
+  // Changes with every event that makes cached knowledge of this node stale: a deregistration, a
+  // queue pair that leaves service, the node's end. Requesters compare it before each request.
   alignas(kCacheLine) Word<std::uint64_t> epoch;
   Word<std::uint32_t> gone;  // the node has left or was killed
 };
 
-/// A memory file of the node. Peers map it through the node's descriptor.
+/// SegmentEntry names a memory file of the node. Peers map it through the node's descriptor.
 struct SegmentEntry {
   Word<std::uint64_t> inode;  // 0: free
   Word<std::uint64_t> size;
@@ -44,22 +44,23 @@ struct SegmentEntry {
   std::uint32_t unused;
 };
 
-/// Open addressing by key. Fields are valid while `key` reads the same before and after.
+/// The table uses open addressing by key. Fields are valid if `key` reads the same before and
+/// after.
 struct alignas(kCacheLine) RegionEntry {
   Word<std::uint32_t> key;  // kFreeKey, kRemovedKey or a key
   Word<std::uint32_t> access;
   Word<std::uint32_t> pd;
   Word<std::uint32_t> segment;
-  Word<std::uint64_t> addr;  // in the owner's process
+  Word<std::uint64_t> addr;  // address in the owner's process
   Word<std::uint64_t> length;
-  Word<std::uint64_t> offset;  // in the segment
+  Word<std::uint64_t> offset;  // offset in the segment
 };
 inline constexpr std::uint32_t kFreeKey = 0, kRemovedKey = 1, kFirstKey = 2;
 
-/// A queue pair as its peers see it.
+/// QpEntry describes a queue pair to its peers.
 struct alignas(kCacheLine) QpEntry {
   Word<std::uint32_t> qp_num;  // 0: free
-  Word<std::uint8_t> state;    // QpState; a responder's fault makes a peer set kError
+  Word<std::uint8_t> state;    // QpState; a peer sets kError after a fault of the responder
   Word<std::uint8_t> transport;
   Word<std::uint32_t> access, pd, receive_pd, qkey, rnr_timer_us, peer_node, peer_qpn;
   Word<std::uint32_t> has_own_receives;  // 0: a shared receive queue
@@ -69,13 +70,14 @@ struct alignas(kCacheLine) QpEntry {
   Word<std::uint64_t> completions_id;
 };
 
-/// Held over one batch of requests. A dead holder's lock is taken over.
+/// A requester holds the lock over one batch of requests. Another node takes over the lock of a
+/// dead holder.
 struct SharedLock {
-  Word<std::uint32_t> holder;  // 0: nobody; else a holder_word()
+  Word<std::uint32_t> holder;  // 0: free; else a holder_word()
 };
 
-/// Rings are recycled only as rings of the same kind, so that a late peer finds a lock and an id
-/// that has changed, never foreign data.
+/// A ring's space is reused only for rings of the same kind. A late peer thus finds a lock and a
+/// changed id, never foreign data.
 struct RingHead {
   SharedLock lock;
   Word<std::uint32_t> capacity;  // entries in use
@@ -84,14 +86,14 @@ struct RingHead {
 
 struct ReceiveEntry {
   std::uint64_t wr_id;
-  Sge first;  // the others lie behind all entries
+  Sge first;  // the further ones follow all entries
   std::uint32_t sge_count;
   std::uint32_t unused;
 };
 static_assert(sizeof(ReceiveEntry) == 32);
 
-/// Posted receives: the owner appends, requesters take under the lock. Followed by `slots` entries,
-/// and then by slots * (max_sges - 1) further Sge.
+/// ReceiveRing holds posted receives: the owner appends, requesters take under the lock. `slots`
+/// entries follow, and then slots * (max_sges - 1) further Sge.
 struct ReceiveRing {
   RingHead head;
   Word<std::uint32_t> slots;  // power of two
@@ -101,23 +103,23 @@ struct ReceiveRing {
   alignas(kCacheLine) ReceiveEntry entries[1];
 };
 
-/// Half a cache line: completions are most of what crosses between cores for a small send. Fields
-/// are read as they were written: a wider load would wait until the stores had left the writer's
-/// CPU, which for a queue's own send completions is the reader's.
+/// Half a cache line: for a small send, most of the traffic between cores is completions. A reader
+/// loads each field at the width of its store. A wider load would wait until the stores had left
+/// the writer's CPU, which for a queue's own send completions is the reader's CPU.
 struct alignas(32) CompletionEntry {
   Word<std::uint32_t> sequence;  // low bits of position + 1 once valid; never twice in a ring
   Word<std::uint32_t> qp_num;
   Word<std::uint64_t> wr_id;
-  // Of a receive its bytes. Of a send-queue completion: the requests up to this position are done.
+  // A receive: its bytes. A send-queue completion: the requests up to this position are done.
   Word<std::uint32_t> bytes_or_position;
   Word<std::uint32_t> immediate;
-  Word<std::uint32_t> source;  // of a datagram: node << 24 | queue pair
+  Word<std::uint32_t> source;  // sender of a datagram: node << 24 | queue pair
   Word<std::uint32_t> tags;    // CompletionTags
 };
 
 enum class CompletionKind : std::uint8_t { kReceive, kSend, kPurged };
 
-/// Status, opcode, flags and kind of a completion in one word.
+/// CompletionTags packs status, opcode, flags and kind of a completion into one word.
 struct CompletionTags {
   std::uint8_t status, opcode, flags;
   CompletionKind kind;
@@ -126,7 +128,8 @@ static_assert(sizeof(CompletionTags) == 4);
 static_assert(sizeof(CompletionEntry) == kCacheLine / 2);
 static_assert(kMaxNodes <= 256);
 
-/// Completions: producers of any node append under the lock, the owner consumes.
+/// CompletionRing holds completions: producers of any node append under the lock, the owner
+/// consumes.
 struct CompletionRing {
   RingHead head;
   Word<std::uint32_t> slots;  // power of two
@@ -144,9 +147,9 @@ inline constexpr std::uint32_t kMaxDatagram = 4096;
 inline constexpr std::uint64_t kMaxMessage = 1ULL << 31;
 inline constexpr std::uint32_t kMaxSegments = 4096;
 inline constexpr std::uint32_t kQpSlots = 1U << 16;
-inline constexpr std::uint32_t kRegionSlots = 1U << 17;  // at most half of them used
+inline constexpr std::uint32_t kRegionSlots = 1U << 17;  // at most half of them in use
 
-/// The control segment is sparse: only pages that were touched cost memory.
+/// The control segment is sparse: only touched pages cost memory.
 struct Control {
   ControlHeader header;
   SegmentEntry segments[kMaxSegments];

@@ -17,8 +17,9 @@ namespace pyrdma::fabric::shm {
 namespace {
 
 constexpr NodeId kController = kMaxNodes;
-constexpr int kLookMs =
-    100;  // for nodes that have attached (again) since, and for processes without a descriptor
+// Period of the search for newly attached nodes and of the checks of processes without a
+// descriptor.
+constexpr int kLookMs = 100;
 constexpr int kRetryMs = 1;
 
 int open_process(int pid) {
@@ -60,7 +61,7 @@ Monitor::~Monitor() {
 
 void Monitor::wake() {
   const std::uint64_t one = 1;
-  // A full counter is as good as one more: the reader wakes.
+  // A full counter also wakes the reader.
   if (::write(event_, &one, sizeof one) < 0 && errno != EAGAIN) std::abort();
 }
 
@@ -70,7 +71,7 @@ void Monitor::watch(NodeId node, std::uint32_t incarnation, int pid, std::uint64
     return;
   }
   watched_.push_back({node, incarnation, pid, start, open_process(pid), false});
-  // The process may have ended, and its pid been given away, before the descriptor was made.
+  // The process may have ended, and another may have its pid, before the descriptor was made.
   if (process_start(pid) != start) check(watched_.back());
 }
 
@@ -92,14 +93,15 @@ void Monitor::find_processes() {
                      [node](const Watched& watched) { return watched.node == node; });
     if (known != watched_.end() && known->incarnation == status.incarnation) {
       if (!status.is_gone() || known->ended) continue;
-      known->ended = true;  // somebody else was faster
+      known->ended = true;  // another process declared it dead first
       for (Node* local : local_) local->mark_gone(node, status.incarnation);
     } else if (status.is_attached()) {
       forget(node);
       const int pid = static_cast<int>(relaxed(block.entries[node].pid));
       const std::uint64_t start = relaxed(block.entries[node].start);
       std::atomic_thread_fence(std::memory_order_acquire);
-      // Else the words are its successor's, which is looked for again.
+      // If the incarnation has changed, the words are the successor's, and the next search finds
+      // it.
       if (block.status(node).incarnation == status.incarnation) {
         watch(node, status.incarnation, pid, start);
       }
@@ -111,7 +113,7 @@ void Monitor::find_processes() {
   }
 }
 
-// Called when the process may have ended.
+// The caller has a sign that the process may have ended.
 void Monitor::check(Watched& watched) {
   if (watched.ended) return;
   if (watched.descriptor >= 0) {
@@ -145,7 +147,7 @@ void Monitor::run() {
   std::vector<pollfd> queries;
   while (!stop_.load(std::memory_order_acquire)) {
     find_processes();
-    // A node that is gone may come back; one that is watched cannot go unseen.
+    // A gone node may come back. A watched node cannot end unseen.
     bool settled = true;
     for (NodeId node = 0; node < block.node_count(); ++node) {
       settled &= block.status(node).is_attached();

@@ -1,6 +1,6 @@
-// One thread per process: learns of the death of other nodes' processes, and retries requests that
-// wait while the node's own threads neither post nor poll. It sleeps when there is nothing to watch
-// or retry.
+// Monitor is one thread per process. It notices the end of other nodes' processes, and retries
+// requests that wait while the node's own threads neither post nor poll. It sleeps when it has
+// nothing to watch or retry.
 #pragma once
 #include <memory>
 #include <thread>
@@ -12,13 +12,13 @@ namespace pyrdma::fabric::shm {
 
 class Monitor {
  public:
-  /// Watches all nodes of `session` that are other processes, and serves `local` nodes, which
-  /// outlive it. With `watch_controller`, the controller's end stops the local nodes.
+  /// Watches all nodes of `session` that are other processes, and serves the `local` nodes, which
+  /// must outlive it. With `watch_controller`, the controller's end stops the local nodes.
   Monitor(std::shared_ptr<Mapping> session, std::vector<Node*> local, bool watch_controller);
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
-  /// Requests have begun to wait. Any thread.
+  /// Reports that requests have begun to wait. Any thread may call it.
   void wake();
 
  private:
@@ -27,8 +27,8 @@ class Monitor {
     std::uint32_t incarnation;
     int pid;
     std::uint64_t start;
-    int descriptor;  // of the process; -1 where the kernel has none, then it is asked for regularly
-    bool ended;      // or of this process, which needs no watching
+    int descriptor;  // pidfd of the process; -1 where the kernel has none: then polled
+    bool ended;      // or the process is this one, which needs no watching
   };
   void run();
   void find_processes();

@@ -25,14 +25,14 @@ void WaitingList::remove(Waiter& waiter) {
 
 void WaitingList::retry(Time now) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;  // another thread is at it
+  if (!lock.owns_lock()) return;  // another thread retries already
   std::erase_if(waiters_, [now](Waiter* waiter) { return waiter->retry(now); });
   count_.store(waiters_.size(), std::memory_order_relaxed);
 }
 
 namespace {
 
-/// Takes the place of `self` in the session.
+/// Claims the place of `self` in the session.
 std::uint32_t claim(SessionBlock& session, NodeId self, std::uint32_t nodes) {
   if (self >= nodes) {
     throw Error(ErrorCode::kInvalidArgument, "shm: node is " + std::to_string(self) +
@@ -104,7 +104,7 @@ Node::Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings
   block.change(self, incarnation_, NodeState::kAttaching, NodeState::kAttached);
 }
 
-// Without faults the device is not decorated at all.
+// A node without faults does not decorate its device.
 void Node::attach_device() {
   env_.attach(*device_);
   if (!faults_.any()) return;
@@ -128,7 +128,7 @@ std::shared_ptr<Peer> Node::peer(NodeId node) {
   std::shared_ptr<Peer>& known = peers_[node];
   const std::uint32_t incarnation = session().status(node).incarnation;
   if (known == nullptr || (node != self_ && known->incarnation() != incarnation)) {
-    if (known != nullptr) known->mark_gone();  // some requesters may still take it for present
+    if (known != nullptr) known->mark_gone();  // some requesters may still consider it present
     known = std::make_shared<Peer>(session(), node, incarnation, mappings_);
   }
   return known;

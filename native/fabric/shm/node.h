@@ -1,4 +1,5 @@
-// One node in this process: its control segment, its view of the others, its Env and its device.
+// Node is one node in this process: its control segment, its view of the other nodes, its Env and
+// its device.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -18,16 +19,16 @@ namespace pyrdma::fabric::shm {
 class Node;
 class ShmDevice;
 
-/// A queue pair whose oldest request waits for the peer (no receive posted, no answer).
+/// Waiter is a queue pair whose oldest request waits for the peer (no receive posted, no answer).
 class Waiter {
  public:
   virtual ~Waiter() = default;
-  /// Tries again what is due. True when nothing waits any more. Does nothing when another thread is
-  /// at it.
+  /// Retries the requests that are due. Returns true when none waits any more. Does nothing while
+  /// another thread retries.
   virtual bool retry(Time now) = 0;
 };
 
-/// Waiters of one node. Posts add, pollers and the monitor retry.
+/// WaitingList holds the waiters of one node. Posts add them, pollers and the monitor retry them.
 class WaitingList {
  public:
   bool empty() const { return count_.load(std::memory_order_relaxed) == 0; }
@@ -50,24 +51,25 @@ class Node final : public ThreadHost {
 
   SessionBlock& session() const { return session_block(*session_); }
   NodeId self() const { return self_; }
-  /// Of the session, as it was when this node attached.
+  /// Returns the session's number of nodes, as it was when this node attached.
   std::uint32_t nodes() const { return nodes_; }
   std::uint32_t incarnation() const { return incarnation_; }
-  /// What locks in shared memory know this node by.
+  /// Returns the word by which locks in shared memory know this node.
   std::uint32_t holder() const { return holder_word(self_, incarnation_); }
   Control& control() const { return *reinterpret_cast<Control*>(control_->data()); }
   std::uint64_t epoch() const { return control().header.epoch.load(std::memory_order_acquire); }
-  /// Tells peers to look again at what they know of this node.
+  /// Tells peers to reread their cached knowledge of this node.
   void change_epoch() { control().header.epoch.fetch_add(1, std::memory_order_acq_rel); }
   Peer& own_peer() { return *own_peer_; }
-  /// The present incarnation of `node` below nodes(), or the last one. Any thread.
+  /// Returns the present incarnation of `node` (below nodes()), or the last one. Any thread may
+  /// call it.
   std::shared_ptr<Peer> peer(NodeId node);
-  /// That incarnation of `node` has ended. Any thread.
+  /// Reports that this incarnation of `node` has ended. Any thread may call it.
   void mark_gone(NodeId node, std::uint32_t incarnation);
   MappingTable& mappings() { return mappings_; }
   ThreadEnv& env() { return env_; }
   WaitingList& waiting() { return waiting_; }
-  /// Whoever wakes the monitor, when requests have begun to wait.
+  /// Sets the function that wakes the monitor when requests have begun to wait.
   void set_wake(std::function<void()> wake) { wake_ = std::move(wake); }
   void wake_monitor() {
     if (wake_) wake_();
@@ -75,12 +77,12 @@ class Node final : public ThreadHost {
 
   void stop() { stop_.store(true, std::memory_order_release); }
   void clear_stop() { stop_.store(false, std::memory_order_release); }
-  /// As seen by its peers; what its own threads do ends at their next blocking call.
+  /// Ends the node for its peers; its own threads end at their next blocking call.
   void kill();
 
   void on_slow_turn() override;
   bool crowded() const override;
-  /// Of this incarnation. Not while its threads run.
+  /// Counts the faults of this incarnation. No thread of the node may run meanwhile.
   const FaultCounters& fault_counters() const { return fault_counters_; }
   void thread_runs(int change) override { session().add_running(self_, change); }
 

@@ -53,8 +53,8 @@ void Path::fail_responder(std::uint32_t self, const SessionBlock& session) {
 void enter_error(Control& control, QpEntry& entry, std::uint32_t qp_num,
                  const ReceiveView& receives, const CompletionView& completions, std::uint32_t self,
                  const SessionBlock& session) {
-  entry.state.store(
-      static_cast<std::uint8_t>(QpState::kError));  // before the receives: see post_receive
+  // The state changes before the flush of the receives: see post_receive.
+  entry.state.store(static_cast<std::uint8_t>(QpState::kError));
   control.header.epoch.fetch_add(1, std::memory_order_acq_rel);
   flush_receives(qp_num, receives, completions, self, session);
 }

@@ -1,5 +1,5 @@
-// What a requester knows of a peer's queue pair: its rights, its rings, the regions used lately.
-// Valid while the peer's epoch stands still.
+// Path caches a requester's knowledge of a peer's queue pair: its rights, its rings, the regions
+// used lately. The cache is valid while the peer's epoch stays the same.
 #pragma once
 #include "fabric/shm/node.h"
 #include "fabric/shm/rings.h"
@@ -8,13 +8,13 @@ namespace pyrdma::fabric::shm {
 
 enum class Reach : std::uint8_t {
   kReady,
-  kSilent,  // no such queue pair, or not in service: a NIC would not answer
+  kSilent,  // no such queue pair in service: a NIC would not answer
   kGone,    // the node has left or was killed
 };
 
 class Path {
  public:
-  /// `qpn` 0: not used yet.
+  /// `qpn` 0 means unused.
   void aim(std::shared_ptr<Peer> peer, std::uint32_t qpn) {
     peer_ = std::move(peer);
     qpn_ = qpn;
@@ -29,7 +29,7 @@ class Path {
   bool is_current() const {
     return epoch_ != 0 && header_->epoch.load(std::memory_order_acquire) == epoch_;
   }
-  /// One load when nothing has changed. A connected requester gives its own number.
+  /// Costs one load when nothing has changed. A connected requester gives its own number.
   Reach reach(Transport transport, NodeId self, std::uint32_t own_qpn) {
     if (is_current()) [[likely]]
       return Reach::kReady;
@@ -46,8 +46,8 @@ class Path {
   const ReceiveView& receives() const { return receives_; }
   const CompletionView& completions() const { return completions_; }
 
-  /// The responder's part of a failed request: its queue pair goes to error and flushes its
-  /// receives.
+  /// Does the responder's part of a failed request: its queue pair goes to the error state and
+  /// flushes its receives.
   void fail_responder(std::uint32_t self, const SessionBlock& session);
 
  private:
@@ -65,12 +65,13 @@ class Path {
   KeyCache regions_;
 };
 
-/// Takes a queue pair out of service: state, epoch, and its own receives as flushed. By its owner
-/// or by a requester whose request it could not serve. `self` is the caller's holder_word().
+/// Takes a queue pair out of service: sets the state, changes the epoch, and flushes its own
+/// receives. The caller is the owner, or a requester whose request the queue pair could not serve.
+/// `self` is the caller's holder_word().
 void enter_error(Control& control, QpEntry& entry, std::uint32_t qp_num,
                  const ReceiveView& receives, const CompletionView& completions, std::uint32_t self,
                  const SessionBlock& session);
-/// The receives of a queue pair in error, completed as flushed.
+/// Completes the receives of a queue pair in error as flushed.
 void flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
                     const CompletionView& completions, std::uint32_t self,
                     const SessionBlock& session);

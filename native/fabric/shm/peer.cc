@@ -33,7 +33,7 @@ bool Peer::attach() {
   const auto descriptor = static_cast<int>(relaxed(entry.control_descriptor));
   const std::uint64_t inode = relaxed(entry.control_inode);
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (!is_present()) return false;  // the words above may be those of its successor
+  if (!is_present()) return false;  // the words above may be its successor's
   pid_ = pid;
   control_mapping_ = mappings_.open(pid, descriptor, inode, kControlBytes);
   if (!control_mapping_) return false;
@@ -43,7 +43,7 @@ bool Peer::attach() {
     return false;
   }
   control_.store(control, std::memory_order_release);
-  // The monitor may have passed between the check above and now.
+  // The monitor may have marked the node between the check above and now.
   if (!is_present()) mark_gone();
   return is_present();
 }

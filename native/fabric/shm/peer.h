@@ -1,6 +1,6 @@
-// Another node (or this one) as seen from here: its control segment, its regions' memory. Mapped
-// when first needed and kept while a requester holds the peer, because requesters have raw pointers
-// into the mappings. A node that is restarted is another peer.
+// Peer is the view of another node (or of this one): its control segment and the memory of its
+// regions. It maps them on first use and keeps them while a requester holds the peer, because
+// requesters have raw pointers into the mappings. A restarted node is another peer.
 #pragma once
 #include <array>
 #include <memory>
@@ -13,16 +13,17 @@
 
 namespace pyrdma::fabric::shm {
 
-/// A region that requests may name by key, with its memory mapped here.
+/// Translation describes a region that requests may name by key, with its memory mapped here.
 struct Translation {
   std::uint32_t key = kFreeKey;
-  std::uint32_t rights =
-      0;  // Access of the region, and the two below; after the domain has been checked
-  std::uint64_t addr = 0;  // in the owner's process
+  /// Access of the region, and the two flags below; set once the domain has been checked.
+  std::uint32_t rights = 0;
+  std::uint64_t addr = 0;  // address in the owner's process
   std::uint64_t length = 0;
-  std::byte* data = nullptr;  // in this process
+  std::byte* data = nullptr;  // address in this process
 
-  /// Bytes [at, at + bytes) for a requester that needs `wanted`; null when that is not allowed.
+  /// Returns the bytes [at, at + bytes) for a requester that needs the rights `wanted`, or null
+  /// when the region does not allow it.
   std::byte* find(std::uint64_t at, std::uint64_t bytes, std::uint32_t wanted) const {
     const std::uint64_t offset = at - addr;
     const bool inside = offset <= length && bytes <= length - offset;
@@ -34,7 +35,8 @@ struct Translation {
 inline constexpr std::uint32_t kMayGather = 1U << 30;   // its owner may send from it
 inline constexpr std::uint32_t kMayReceive = 1U << 31;  // sends may land in it
 
-/// Direct-mapped. Owned by one queue pair; cleared when the region's node changes its epoch.
+/// A direct-mapped cache. One queue pair owns it, and clears it when the region's node changes its
+/// epoch.
 class KeyCache {
  public:
   const Translation* find(std::uint32_t key) const {
@@ -55,8 +57,8 @@ class KeyCache {
   std::array<Translation, kEntries> entries_;
 };
 
-/// A peer's ring after its description has been checked: all indices stay inside whatever the peer
-/// writes.
+/// A view of a peer's ring holds its checked description: all indices stay inside, whatever the
+/// peer writes.
 struct ReceiveView {
   ReceiveRing* ring = nullptr;
   std::uint64_t id = 0;
@@ -81,21 +83,21 @@ struct CompletionView {
 
 class Peer {
  public:
-  /// `own` is the control segment of the node itself; other nodes' are mapped by attach().
+  /// `own` is the control segment of the node itself; attach() maps those of other nodes.
   Peer(const SessionBlock& session, NodeId node, std::uint32_t incarnation, MappingTable& mappings,
        std::shared_ptr<Mapping> own = nullptr);
 
   NodeId node() const { return node_; }
   std::uint32_t incarnation() const { return incarnation_; }
-  /// Maps the control segment unless it is mapped. False when the node is gone or not there yet.
+  /// Maps the control segment unless it is mapped. Returns false when the node is gone or absent.
   bool attach();
   /// Null before attach() has succeeded.
   Control* control() const { return control_.load(std::memory_order_acquire); }
   /// Tells all requesters of this process that the node is gone.
   void mark_gone();
 
-  /// Finds a region by key and maps its memory. False for an unknown key. `rights` are the
-  /// region's, `pd` its domain.
+  /// Finds a region by key and maps its memory. Returns false for an unknown key. `rights` are the
+  /// rights of the region, `pd` is its domain.
   bool find_region(std::uint32_t key, Translation& found, std::uint32_t& pd);
   ReceiveView receive_view(std::uint64_t offset, std::uint64_t id) const;
   CompletionView completion_view(std::uint64_t offset, std::uint64_t id) const;
@@ -106,7 +108,7 @@ class Peer {
     std::shared_ptr<Mapping> mapping;
   };
   std::shared_ptr<Mapping> segment(std::uint32_t index);
-  /// Attached, and not yet another incarnation.
+  /// Attached, and still this incarnation.
   bool is_present() const;
 
   const SessionBlock& session_;
@@ -118,7 +120,7 @@ class Peer {
   int pid_ = 0;
   std::shared_ptr<Mapping> control_mapping_;
   std::vector<MappedSegment> segments_;
-  std::vector<std::shared_ptr<Mapping>> retired_;  // requesters may still hold pointers
+  std::vector<std::shared_ptr<Mapping>> retired_;  // requesters may still hold pointers into them
 };
 
 }  // namespace pyrdma::fabric::shm

@@ -1,4 +1,4 @@
-// The data path: what both NICs would do for a request, by the requester's CPU.
+// The data path: the requester's CPU does for a request what both NICs would do.
 #include <algorithm>
 
 #include "fabric/post_rules.h"
@@ -13,7 +13,7 @@ constexpr std::uint32_t kSimple = bit(Opcode::kWrite) | kReturning;
 
 constexpr std::uint64_t kReceivesAhead = 6;
 
-/// The global routing header that leads a datagram in the receiver's buffer.
+/// Writes the global routing header that leads a datagram in the receiver's buffer.
 void write_grh(std::array<std::byte, kGrhBytes>& grh, std::uint64_t bytes, NodeId from, NodeId to) {
   grh.fill(std::byte{0});
   const auto put = [&grh](std::size_t at, std::uint64_t value, int count) {
@@ -25,13 +25,13 @@ void write_grh(std::array<std::byte, kGrhBytes>& grh, std::uint64_t bytes, NodeI
   put(6, 0x1b, 1);   // next header: InfiniBand transport
   put(7, 64, 1);     // hops
   put(20, from, 4);  // low end of the source GID
-  put(36, to, 4);    // and of the destination's
+  put(36, to, 4);    // low end of the destination GID
 }
 
 }  // namespace
 
-// True when the send queue takes another request. Polls give room; it is asked for when the last is
-// used up.
+// Returns true when the send queue has room for another request. Polls make room; the function
+// reads it only when the known room is used up.
 inline bool ShmQueuePair::has_room() {
   if (room_ != 0) [[likely]]
     return true;
@@ -54,7 +54,7 @@ inline void ShmQueuePair::use_room() {
   ++posted_;
 }
 
-// Returns the old value. What the thread stored before has taken effect before it.
+// Returns the old value. Earlier stores of the thread take effect first.
 inline std::uint64_t execute_atomic(const WorkRequest& request, std::byte* at) {
   auto* word = reinterpret_cast<std::uint64_t*>(at);
   if (request.opcode == Opcode::kFetchAdd) {
@@ -65,8 +65,8 @@ inline std::uint64_t execute_atomic(const WorkRequest& request, std::byte* at) {
   return old;
 }
 
-// A write, read or atomic of one buffer through regions used lately, which is most of all requests.
-// False when it is anything else, or wrong: execute() then finds out what.
+// Executes a write, read or atomic of one buffer through recently used regions: most requests are
+// such. Returns false for any other or faulty request; execute() then handles it.
 inline bool ShmQueuePair::execute_simple(const WorkRequest& request) {
   if (!is_one_of(request.opcode, kSimple & allowed_) || request.sge_count != 1 ||
       request.sges == nullptr || epoch_.load(std::memory_order_acquire) != local_epoch_ ||
@@ -103,15 +103,15 @@ inline bool ShmQueuePair::execute_simple(const WorkRequest& request) {
     const std::uint64_t old = execute_atomic(request, there);
     copy_out(here, reinterpret_cast<const std::byte*>(&old), sizeof old);
 #if defined(__x86_64__)
-    stores_drained_ = true;  // by the locked instruction
+    stores_drained_ = true;  // the locked instruction drained them
 #endif
   }
   return true;
 }
 
-// A read takes effect after what this thread has stored before its post, and after the writes
-// before it. A NIC learns of a request through memory, behind those stores; a CPU's load would pass
-// them (x86-TSO, store buffering).
+// A read must take effect after this thread's stores before its post, and after earlier writes. A
+// NIC learns of a request through memory, after those stores. A load of the CPU would pass them
+// (x86-TSO, store buffering).
 inline void ShmQueuePair::drain_stores() {
   if (stores_drained_) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -123,7 +123,7 @@ PostResult ShmQueuePair::post(std::span<const WorkRequest> requests) {
       [[unlikely]] {
     return post_slow(requests);
   }
-  stores_drained_ = false;  // only now: until nothing waits, the monitor may be executing
+  stores_drained_ = false;  // only now: while a request waits, the monitor may be executing
   std::uint32_t done = 0;
   for (const WorkRequest& request : requests) {
     const bool signaled = (request.flags & kSignaled) != 0;
@@ -137,7 +137,7 @@ PostResult ShmQueuePair::post(std::span<const WorkRequest> requests) {
   return {done, PostError::kNone};
 }
 
-// Most posts owe one completion, that of their last request.
+// Most posts owe one completion, for their last request.
 inline void ShmQueuePair::complete_last(const WorkRequest& request) {
   CompletionWriter writer;
   if (!writer.open(send_queue_.view(), node_.holder(), node_.session())) return;
@@ -181,7 +181,8 @@ PostResult ShmQueuePair::post_broken(std::span<const WorkRequest> requests, std:
   return result;
 }
 
-// Accepts what cannot start now: behind waiting requests, or on a queue pair in error.
+// Accepts requests that cannot start now: those after waiting requests, or on a queue pair in
+// error.
 PostResult ShmQueuePair::append(std::span<const WorkRequest> requests, std::uint32_t accepted) {
   for (; accepted < requests.size(); ++accepted) {
     const WorkRequest& request = requests[accepted];
@@ -196,7 +197,8 @@ PostResult ShmQueuePair::append(std::span<const WorkRequest> requests, std::uint
   return {accepted, PostError::kNone};
 }
 
-// Local addresses of a request's buffers; a NIC checks them when it fetches.
+// Finds the local addresses of a request's buffers, with the checks that a NIC makes when it
+// fetches.
 Outcome ShmQueuePair::gather(const WorkRequest& request, std::uint32_t rights, Pieces& pieces) {
   std::uint64_t bytes = 0;
   std::uint32_t count = 0;
@@ -253,14 +255,14 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
 
   const Reach reach = path_.reach(options_.transport, node_.self(), qp_num_);
   if (reach != Reach::kReady) [[unlikely]] {
-    if (options_.transport == Transport::kUc) return Outcome::kDone;  // lost, and nobody tells
+    if (options_.transport == Transport::kUc) return Outcome::kDone;  // lost without a report
     return reach == Reach::kGone ? Outcome::kUnreachable : Outcome::kSilent;
   }
   switch (request.opcode) {
     case Opcode::kWrite:
     case Opcode::kWriteImm: {
       std::byte* to = nullptr;
-      if (pieces.bytes != 0) {  // a write of nothing is not checked
+      if (pieces.bytes != 0) {  // a NIC does not check an empty write
         to = remote(request, pieces.bytes, kRemoteWrite);
         if (to == nullptr) [[unlikely]]
           return remote_fault(Outcome::kRemoteAccess, batch);
@@ -301,7 +303,7 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
   }
 }
 
-// What a failed check at the responder does: RC tells both sides, UC drops.
+// Handles a failed check at the responder: RC reports it to both sides, UC drops the request.
 Outcome ShmQueuePair::remote_fault(Outcome fault, Batch& batch) {
   if (options_.transport != Transport::kRc) return Outcome::kDone;
   batch.close();
@@ -315,7 +317,7 @@ Outcome ShmQueuePair::execute_datagram(const WorkRequest& request, Pieces& piece
   Path& path = datagram_path(to, request.remote_qpn, batch);
   Reach reach = path.reach(Transport::kUd, node_.self(), 0);
   if (reach == Reach::kGone && path.incarnation() != node_.peer(to)->incarnation()) [[unlikely]] {
-    batch.close();  // it may be open towards the node that was there before
+    batch.close();  // the batch may be open towards the previous incarnation of the node
     path.aim(node_.peer(to), request.remote_qpn);
     reach = path.reach(Transport::kUd, node_.self(), 0);
   }
@@ -339,14 +341,14 @@ Path& ShmQueuePair::datagram_path(NodeId node, std::uint32_t qpn, Batch& batch) 
   if (path == nullptr)
     path = std::make_unique<Path>();  // once per destination, as a NIC resolves it
   if (!path->aims_at(node, qpn)) {
-    batch.close();  // it may be open towards this path's former destination
+    batch.close();  // the batch may be open towards this path's former destination
     path->aim(node_.peer(node), qpn);
   }
   return *path;
 }
 
-// A send into the oldest posted receive, or (with `write_to`) a write that takes one for its
-// immediate.
+// Delivers a send into the oldest posted receive. With `write_to`, delivers a write that takes a
+// receive for its immediate.
 Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to,
                               Path& path, Batch& batch) {
   const bool is_send = is_one_of(request.opcode, kSends);
@@ -386,13 +388,13 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
   }
   batch.taker().take();
   if (!batch.writer().push(completion, CompletionKind::kReceive, 0)) [[unlikely]] {
-    batch.close();  // the receiver's queue has overrun: nobody answers any more
+    batch.close();  // the receiver's queue has overrun: its queue pair answers no more
     path.fail_responder(node_.holder(), node_.session());
   }
   return Outcome::kDone;
 }
 
-// The lines of a later receive's buffer lie in the receiver's cache: they are called over in time.
+// Fetches the lines of a later receive's buffer in time, because they lie in the receiver's cache.
 inline void ShmQueuePair::prefetch_receive(const Path& path, Batch& batch) {
   const Sge later = batch.taker().ahead(kReceivesAhead);
   const Translation* region = path.known_region(later.lkey);
@@ -400,13 +402,13 @@ inline void ShmQueuePair::prefetch_receive(const Path& path, Batch& batch) {
   if (to != nullptr) __builtin_prefetch(to, 1);
 }
 
-// Copies the pieces into the taken receive's buffers; the peer's keys and lengths are checked here.
+// Copies the pieces into the taken receive's buffers, and checks the peer's keys and lengths.
 Status ShmQueuePair::scatter(const Pieces& pieces, Path& path) {
   std::uint64_t room = 0;
   for (std::uint32_t i = 0; i < receive_.sge_count; ++i) room += receive_.sges[i].length;
   if (room < pieces.bytes) return Status::kLocalLength;
   std::uint32_t target = 0;
-  std::uint32_t filled = 0;  // of the target
+  std::uint32_t filled = 0;  // bytes of the target
   for (std::uint32_t i = 0; i < pieces.count; ++i) {
     Piece piece = pieces.at[i];
     while (piece.length != 0) {

@@ -94,7 +94,7 @@ ShmQueuePair::~ShmQueuePair() {
   if (shared_ == nullptr) {
     device_.retire_receive_ring(receives_.view(), ring_offset_);
   } else {
-    ReceiveTaker last;  // once it is ours, no peer is at work for this queue pair any more
+    ReceiveTaker last;  // after open, no peer works for this queue pair any more
     if (last.open(shared_->view(), node_.holder(), node_.session())) last.close();
   }
   send_queue_.purge(qp_num_);
@@ -115,7 +115,8 @@ PostResult ShmQueuePair::post_receive(std::span<const ReceiveRequest> requests) 
   if (shared_ != nullptr) return {0, PostError::kInvalid};
   if (state() == QpState::kReset) return {0, PostError::kInvalidState};
   const PostResult result = receives_.post(requests);
-  // Whoever sets kError flushes what is posted then; what is posted later is flushed here.
+  // The thread that sets kError flushes the receives posted so far; this function flushes later
+  // ones.
   if (entry_.state.load() == static_cast<std::uint8_t>(QpState::kError)) [[unlikely]] {
     flush_receives(qp_num_, receives_.view(), receive_queue_.view(), node_.holder(),
                    node_.session());
@@ -174,7 +175,8 @@ void ShmQueuePair::complete(std::uint64_t wr_id, Status status, std::uint32_t po
 }
 
 void ShmQueuePair::fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t position) {
-  // The state first: another thread may take the completion and look at once.
+  // The state changes first, because another thread may take the completion and read the state at
+  // once.
   const bool reliable = options_.transport == Transport::kRc;
   auto sending = static_cast<std::uint8_t>(QpState::kReadyToSend);
   entry_.state.compare_exchange_strong(
@@ -235,7 +237,7 @@ void ShmQueuePair::begin_waiting(Outcome reason, Time now) {
   node_.wake_monitor();
 }
 
-// Notes a fruitless attempt; true when it was the last.
+// Counts a fruitless attempt; returns true when it was the last.
 bool ShmQueuePair::wait_over(Outcome reason, Time now) {
   if (reason != wait_reason_) {
     wait_reason_ = reason;

@@ -1,6 +1,6 @@
-// A queue pair. post() carries each request out at once: the requester's CPU checks it as both NICs
-// would and copies. Only a request that must wait for the peer (no receive posted, no answer) is
-// kept, with all behind it, and retried by later posts and polls of the node and by the monitor.
+// A queue pair. post() executes each request at once: the requester's CPU checks it as both NICs
+// would, and copies. Only a request that must wait for the peer (no receive posted, no answer) is
+// kept, together with all later ones. Later posts and polls of the node and the monitor retry it.
 //   queue_pair.cc  control path: states, receives, retries
 //   post.cc        data path
 #pragma once
@@ -19,11 +19,11 @@ namespace pyrdma::fabric::shm {
 class ShmCompletionQueue;
 class ShmSharedReceiveQueue;
 
-/// What became of one request.
+/// Outcome is the result of executing one request.
 enum class Outcome : std::uint8_t {
   kDone,
-  kNoReceive,  // try again: the peer posted no receive
-  kSilent,     // try again: the peer does not answer
+  kNoReceive,  // retry: the peer posted no receive
+  kSilent,     // retry: the peer does not answer
   kLocalLength,
   kLocalProtection,
   kRemoteInvalidRequest,
@@ -62,13 +62,13 @@ class ShmQueuePair final : public QueuePair, public Waiter {
     std::byte* data;
     std::uint32_t length;
   };
-  /// The local side of a request.
+  /// Pieces are the local buffers of a request.
   struct Pieces {
-    std::array<Piece, kMaxSges + 1> at;  // and a datagram's header
+    std::array<Piece, kMaxSges + 1> at;  // one more for a datagram's header
     std::uint32_t count;
     std::uint64_t bytes;
   };
-  /// A request that waits, with copies of what it pointed to.
+  /// Waiting is a request that waits, with copies of the data that it pointed to.
   struct Waiting {
     WorkRequest request;
     std::vector<Sge> sges;
@@ -117,8 +117,8 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   Node& node_;
   QpOptions options_;
   std::uint32_t pd_;
-  std::uint32_t allowed_;             // opcodes, a bit each
-  const Word<std::uint64_t>& epoch_;  // this node's
+  std::uint32_t allowed_;             // opcodes, one bit each
+  const Word<std::uint64_t>& epoch_;  // epoch of this node
   std::uint32_t qp_num_;
   QpEntry& entry_;
   ShmCompletionQueue& send_queue_;
@@ -130,8 +130,8 @@ class ShmQueuePair final : public QueuePair, public Waiter {
 
   std::uint32_t posted_ = 0;     // position of the latest request
   std::uint32_t reset_at_ = 0;   // the latest request before the last reset, which ended all
-  std::uint32_t room_ = 0;       // requests that are known to fit
-  bool stores_drained_ = false;  // of the running post
+  std::uint32_t room_ = 0;       // requests known to fit
+  bool stores_drained_ = false;  // within the running post
   Path path_;                    // RC, UC
   TakenReceive receive_;         // scratch of deliver()
   KeyCache local_regions_;
@@ -139,8 +139,8 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   std::vector<std::unique_ptr<Path>> datagram_paths_;
 
   std::atomic<bool> is_waiting_{false};
-  std::atomic<bool> busy_{
-      false};  // guards what follows, and all of the data path while is_waiting_
+  // Guards the members below, and all of the data path while is_waiting_.
+  std::atomic<bool> busy_{false};
   std::deque<Waiting> waiting_;
   bool listed_ = false;
   Outcome wait_reason_ = Outcome::kDone;

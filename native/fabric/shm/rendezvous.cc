@@ -14,7 +14,7 @@
 namespace pyrdma::fabric::shm {
 namespace {
 
-constexpr std::uint64_t kUnit = 64;  // the log is written in these
+constexpr std::uint64_t kUnit = 64;  // bytes; the log is written in these units
 constexpr Time kGrace = 500 * kMillisecond;
 
 struct EntryHead {
@@ -32,7 +32,7 @@ bool ShmRendezvous::find(std::string_view key, std::vector<std::byte>& value) co
     if (position == 0) return false;
     const std::uint64_t offset = (std::uint64_t{position} - 1) * kUnit;
     if (offset > kLogBytes - kMaxKey - kMaxValue - sizeof(EntryHead))
-      continue;  // a peer's nonsense
+      continue;  // a hostile peer wrote it
     EntryHead head{};
     std::memcpy(&head, session.log + offset, sizeof head);
     if (head.key_bytes != key.size() || head.value_bytes > kMaxValue) continue;
@@ -62,7 +62,7 @@ void ShmRendezvous::publish(std::string_view key, std::span<const std::byte> val
   const std::uint64_t bytes =
       (sizeof(EntryHead) + key.size() + value.size() + kUnit - 1) / kUnit * kUnit;
   bool stored = exists;
-  // The reader's bound leaves room for the largest entry behind every position.
+  // The bound of find() leaves space for the largest entry after every position.
   if (!exists && end <= kLogBytes - kMaxKey - kMaxValue - sizeof(EntryHead)) {
     const std::uint64_t start = hash_text(key);
     for (std::uint32_t probe = 0; probe < kIndexSlots && !stored; ++probe) {

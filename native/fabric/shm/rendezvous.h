@@ -1,4 +1,4 @@
-// The set-up exchange in the session's segment: an append-only log with a hash index over it.
+// The set-up exchange in the session's segment is an append-only log with a hash index over it.
 #pragma once
 #include "fabric/fabric.h"
 #include "fabric/shm/session_block.h"
@@ -12,8 +12,8 @@ class ShmRendezvous final : public Rendezvous {
   explicit ShmRendezvous(Node& node) : node_(node) {}
   /// Also throws Error(kExhausted) when the log is full.
   void publish(std::string_view key, std::span<const std::byte> value) override;
-  /// Also throws Error(kUnavailable), naming them, when nodes have died and nobody published `key`
-  /// for half a second since.
+  /// Also throws Error(kUnavailable), naming the dead nodes, when nodes have died and no node has
+  /// published `key` in the half second since.
   std::vector<std::byte> await(std::string_view key, Time deadline) override;
 
  private:

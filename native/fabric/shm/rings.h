@@ -1,6 +1,6 @@
-// Both ends of the rings of layout.h. A writer or taker is open over one batch of requests and
-// holds the ring's lock meanwhile. At most one ring of each kind is held at a time, receives before
-// completions. `self` is the holder_word() of the caller's node.
+// Both sides of the rings of layout.h. A writer or taker is open over one batch of requests and
+// holds the ring's lock meanwhile. A thread holds at most one ring of each kind at a time, receives
+// before completions. `self` is the holder_word() of the caller's node.
 #pragma once
 #include <array>
 #include <atomic>
@@ -13,12 +13,12 @@
 
 namespace pyrdma::fabric::shm {
 
-/// What marks the entry at `position` as written.
+/// Returns the number that marks the entry at `position` as written.
 inline std::uint32_t sequence_of(std::uint64_t position) {
   return static_cast<std::uint32_t>(position + 1);
 }
 
-/// Producer of completions, of any node.
+/// CompletionWriter produces completions, for a queue pair of any node.
 class CompletionWriter {
  public:
   bool open(const CompletionView& view, std::uint32_t self, const SessionBlock& session) {
@@ -29,7 +29,7 @@ class CompletionWriter {
       return false;
     }
     produced_ = relaxed(view.ring->produced);
-    // A writer that died between publishing and counting.
+    // A writer may have died after it published an entry and before it counted the entry.
     for (std::uint32_t n = 0; n <= view_.mask; ++n, ++produced_) {
       if (relaxed(view_.entry(produced_).sequence) != sequence_of(produced_)) break;
     }
@@ -37,7 +37,7 @@ class CompletionWriter {
   }
   bool is_open() const { return view_.ring != nullptr; }
 
-  /// False when the queue has overrun, which kills it.
+  /// Returns false when the queue overruns, which kills it.
   bool push(const Completion& c, CompletionKind kind, std::uint32_t send_position) {
     if (!has_room()) [[unlikely]]
       return false;
@@ -51,7 +51,7 @@ class CompletionWriter {
         {static_cast<std::uint8_t>(c.status), static_cast<std::uint8_t>(c.opcode), c.flags, kind});
     return true;
   }
-  /// The same for a request of `qp_num` that succeeded, at `position` of its send queue.
+  /// Does the same for a successful request of `qp_num` at `position` of its send queue.
   bool push_send(std::uint64_t wr_id, Opcode opcode, std::uint32_t qp_num, std::uint32_t position) {
     if (!has_room()) [[unlikely]]
       return false;
@@ -94,14 +94,14 @@ class CompletionWriter {
   std::uint64_t produced_ = 0;
 };
 
-/// A receive as taken: the copy is ours, whatever the peer does to the ring.
+/// TakenReceive is a private copy of a taken receive, safe from later writes of the peer.
 struct TakenReceive {
   std::uint64_t wr_id = 0;
   std::uint32_t sge_count = 0;
   std::array<Sge, kMaxSges> sges;
 };
 
-/// Taker of posted receives: the requester's side.
+/// ReceiveTaker takes posted receives; the requester uses it.
 class ReceiveTaker {
  public:
   bool open(const ReceiveView& view, std::uint32_t self, const SessionBlock& session) {
@@ -117,7 +117,7 @@ class ReceiveTaker {
   }
   bool is_open() const { return view_.ring != nullptr; }
 
-  /// Copies the oldest receive into `receive`; false when there is none.
+  /// Copies the oldest receive into `receive`; returns false when there is none.
   bool peek(TakenReceive& receive) {
     if (taken_ == posted_) [[unlikely]] {
       posted_ = view_.ring->posted.load(std::memory_order_acquire);
@@ -127,19 +127,21 @@ class ReceiveTaker {
     receive.wr_id = entry.wr_id;
     receive.sges[0] = entry.first;
     std::uint32_t count = entry.sge_count;
-    std::atomic_signal_fence(
-        std::memory_order_acq_rel);  // the copy is not read again from the ring
+    // The fence keeps the compiler from reading the count again from the ring.
+    std::atomic_signal_fence(std::memory_order_acq_rel);
     if (count > view_.max_sges) count = view_.max_sges;
     receive.sge_count = count;
     const Sge* more = view_.more_sges(taken_);
     for (std::uint32_t i = 1; i < count; ++i) receive.sges[i] = more[i - 1];
     return true;
   }
-  /// The first buffer of the receive `count` further on, if there is one: a hint, not checked.
+  /// Returns the first buffer of the receive `count` positions later, if there is one. It is an
+  /// unchecked hint.
   Sge ahead(std::uint64_t count) const {
     return posted_ - taken_ > count ? view_.entry(taken_ + count).first : Sge{};
   }
-  /// Before the completion is written, so that a requester's death never completes a receive twice.
+  /// Must precede the write of the completion, so that a requester's death never completes a
+  /// receive twice.
   void take() { view_.ring->taken.store(++taken_, std::memory_order_release); }
   void close() {
     unlock(view_.ring->head.lock);
@@ -151,7 +153,7 @@ class ReceiveTaker {
   std::uint64_t taken_ = 0, posted_ = 0;
 };
 
-/// The owner's end of a receive ring.
+/// ReceivePoster is the owner's side of a receive ring.
 class ReceivePoster {
  public:
   ReceivePoster() = default;
@@ -168,7 +170,7 @@ class ReceivePoster {
       }
       if (posted_ - taken_seen_ >= capacity_) {
         taken_seen_ = view_.ring->taken.load(std::memory_order_acquire);
-        // A peer's nonsense in `taken` costs this queue its receives, nothing else.
+        // A bad `taken` from a peer costs this queue its receives, nothing else.
         if (posted_ - taken_seen_ >= capacity_) {
           result.error = PostError::kQueueFull;
           break;
@@ -183,7 +185,8 @@ class ReceivePoster {
       ++posted_;
       ++result.accepted;
     }
-    // Sequentially consistent against the state of the queue pair, see ShmQueuePair::post_receive.
+    // The store is sequentially consistent with the state of the queue pair, see
+    // ShmQueuePair::post_receive.
     if (result.accepted != 0) view_.ring->posted.store(posted_);
     return result;
   }

@@ -25,8 +25,8 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
               "shm: " + what + ": " + std::system_category().message(error));
 }
 
-/// Descriptors are one per region of more than a few MiB: the soft limit of 1024 would be the first
-/// to be hit.
+/// Each region of more than a few MiB takes a descriptor, so a process would soon reach the soft
+/// limit of 1024.
 int create_file() {
   int fd = ::memfd_create("pyrdma", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0 && errno == EMFILE) {
@@ -40,7 +40,7 @@ int create_file() {
   return fd;
 }
 
-/// Closes on every way out.
+/// Closes the descriptor on every exit.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}

@@ -23,7 +23,7 @@ std::string to_hex(const std::byte* data, std::size_t bytes) {
   return text;
 }
 
-/// In constant time for equal lengths.
+/// Compares in constant time for equal lengths.
 bool equal_secrets(const std::string& a, const std::string& b) {
   if (a.size() != b.size()) return false;
   unsigned difference = 0;
@@ -48,7 +48,7 @@ std::uint32_t SessionBlock::claim(NodeId node) {
     }
     status.state = NodeState::kAttaching;
     if (word.compare_exchange_weak(seen, status.word())) {
-      // Whoever reads what the new process writes into the entry then reads its incarnation, too.
+      // A reader of the new process's writes to the entry then also reads its incarnation.
       std::atomic_thread_fence(std::memory_order_release);
       return status.incarnation;
     }

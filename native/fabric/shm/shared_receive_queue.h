@@ -1,4 +1,4 @@
-// Receives that several queue pairs take from.
+// A shared receive queue: several queue pairs take receives from it.
 #pragma once
 #include <mutex>
 
@@ -17,7 +17,7 @@ class ShmSharedReceiveQueue final : public SharedReceiveQueue {
         poster_(device.make_receive_ring(entries, max_sges, &offset_), entries) {}
   ~ShmSharedReceiveQueue() override { device_.retire_receive_ring(poster_.view(), offset_); }
   PostResult post_receive(std::span<const ReceiveRequest> requests) override {
-    const std::lock_guard lock(mutex_);  // of this process: several threads may post
+    const std::lock_guard lock(mutex_);  // several threads of this process may post
     return poster_.post(requests);
   }
 

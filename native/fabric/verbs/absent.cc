@@ -1,4 +1,5 @@
-// Built where the headers of rdma-core are not (see native/CMakeLists.txt): everything else works.
+// This file is built where the headers of rdma-core are absent (see native/CMakeLists.txt).
+// Everything else works there.
 #include "base/error.h"
 #include "fabric/verbs/choice.h"
 #include "fabric/verbs/connection.h"

@@ -11,7 +11,7 @@ bool is_ipv4(const Candidate& candidate) {
 
 bool is_link_local(const Candidate& candidate) { return candidate.gid.rfind("fe80:", 0) == 0; }
 
-/// Lower is better. RoCEv2 goes through routers and switches; both ends must use one version.
+/// A lower rank is better. RoCEv2 passes routers and switches; both ends must use one version.
 int rank(const Candidate& candidate) {
   if (candidate.type == GidType::kRoceV2) {
     return is_ipv4(candidate) ? 0 : is_link_local(candidate) ? 3 : 1;

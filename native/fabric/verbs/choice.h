@@ -1,5 +1,5 @@
-// Which device, port and GID a node uses. Choosing is a pure function of what is there; finding it
-// needs libibverbs.
+// Chooses the device, port and GID of a node. The choice is a pure function of the candidates;
+// finding the candidates needs libibverbs.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,18 +7,18 @@
 
 namespace pyrdma::fabric::verbs {
 
-/// What a user may ask for; empty and negative mean any.
+/// Wish is a user's request for a device; empty and negative fields mean any.
 struct Wish {
   std::string device;   // name, as mlx5_0
   int port = 0;         // 0: any
-  int gid_index = -1;   // -1: by the rules of choose()
-  std::string address;  // IPv4 or IPv6 of the experiment's network on this node
+  int gid_index = -1;   // -1: choose() decides
+  std::string address;  // IPv4 or IPv6 address of this node on the experiment's network
 };
 
 enum class GidType : std::uint8_t { kInfiniBand, kRoceV1, kRoceV2 };
 const char* to_string(GidType type);
 
-/// One entry of a port's GID table.
+/// Candidate is one entry of a port's GID table.
 struct Candidate {
   std::string device;
   std::string firmware;
@@ -28,10 +28,10 @@ struct Candidate {
   GidType type = GidType::kInfiniBand;
   std::string gid;        // as an IPv6 address
   std::string address;    // IPv4 where the GID stands for one, else `gid` on Ethernet, else empty
-  std::string interface;  // network interface, where there is one
-  bool login = false;     // a default route leads over its port
-  std::uint32_t mtu = 0;  // bytes of the fabric's packets
-  std::string problem;    // why a device cannot be used, which then has this one entry
+  std::string interface;  // network interface, if any
+  bool login = false;     // a default route uses the port
+  std::uint32_t mtu = 0;  // bytes of a packet
+  std::string problem;    // the fault of an unusable device, which has this one entry only
 };
 
 struct Choice {
@@ -40,24 +40,23 @@ struct Choice {
   int gid_index = 0;
   std::string address;
   GidType type = GidType::kInfiniBand;
-  std::string reason;  // in words
+  std::string reason;  // the reason in words
 };
 
-/// Everything that is there, in the order of the library. Throws Error(kUnavailable) when
-/// libibverbs is not.
+/// Finds all candidates, in the order of the library. Throws Error(kUnavailable) when libibverbs is
+/// absent.
 std::vector<Candidate> find_candidates();
 
-/// The best candidate: RoCEv2 over IPv4, then over a routable IPv6, then InfiniBand, then RoCEv2
-/// link-local, then RoCEv1, over IPv4 first; by an address, the entry that has it. A device on the
-/// login network is taken only when named. Throws Error(kUnavailable) with what is there and why it
-/// does not do.
+/// Returns the best candidate: RoCEv2 over IPv4, then over a routable IPv6, then InfiniBand, then
+/// RoCEv2 link-local, then RoCEv1, over IPv4 first. With an address, it returns the entry of that
+/// address. It takes a device on the login network only when `wish` names the device. Throws
+/// Error(kUnavailable) that lists the candidates and why each does not fit.
 Choice choose(const std::vector<Candidate>& candidates, const Wish& wish);
 
-/// Whether this build has the provider for real NICs, which needs the headers of rdma-core.
+/// Returns whether this build has the provider for real NICs, which needs the headers of rdma-core.
 bool has_provider();
 
-/// Why no device can be opened here, as far as the build and the libraries are concerned; empty
-/// when nothing is wrong.
+/// Returns why this build and its libraries can open no device; empty when they can.
 std::string provider_problem();
 
 }  // namespace pyrdma::fabric::verbs

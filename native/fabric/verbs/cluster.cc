@@ -9,7 +9,7 @@
 
 namespace pyrdma::fabric::verbs {
 
-// ---- the controller's end ----
+// ---- the controller's side ----
 
 struct Session::State {
   explicit State(const SessionOptions& options) : server(options) {}
@@ -111,7 +111,7 @@ void VerbsCluster::run(FunctionRef<void(Env&)> per_node) {
           }
         }));
   }
-  state_->running.fetch_add(1);  // the caller, which a join counts out while it waits
+  state_->running.fetch_add(1);  // counts the caller, which a join counts out while it waits
   threads.clear();
   state_->running.fetch_sub(1);
   for (auto& node : state_->nodes) node->clear_stop();

@@ -1,10 +1,10 @@
 // Nodes on real RDMA devices, through libibverbs. Three entry points, as in shm:
-//   Session       the controller's end of a run whose nodes are processes, here or on other
+//   Session       the controller's side of a run whose nodes are processes, here or on other
 //                 machines: a TCP server for the set-up exchange
 //   VerbsNode     one node, in its own process
 //   VerbsCluster  all nodes as threads of this process (tests, loopback)
-// This header needs no header of rdma-core. A build without those has everything here, and says so
-// when a device is opened.
+// This header needs no header of rdma-core. A build without those has the same interface, and
+// throws when a device is opened.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -22,12 +22,12 @@ inline constexpr std::uint32_t kMaxNodes = 256;
 struct SessionOptions {
   std::uint32_t nodes = 2;  // 1..kMaxNodes
   std::uint64_t seed = 1;
-  std::string address = "127.0.0.1";      // of this machine, as the nodes reach it
-  Time greeting_patience = 10 * kSecond;  // for who has connected, to show the token
+  std::string address = "127.0.0.1";     // address of this machine, as the nodes reach it
+  Time greeting_timeout = 10 * kSecond;  // limit for a connected peer to show the token
 };
 
-/// Owned by the controller until all nodes have ended. name() and token() go to the node processes;
-/// the token is a secret of this run.
+/// The controller owns the Session until all nodes have ended. It hands name() and token() to the
+/// node processes; the token is a secret of this run.
 class Session {
  public:
   /// Throws Error(kInvalidArgument) for a bad node count or address, Error(kUnavailable) when it
@@ -37,21 +37,22 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// `address:port`, for VerbsNode.
+  /// Returns `address:port`, for VerbsNode.
   const std::string& name() const;
   const std::string& token() const;
   std::uint32_t nodes() const;
-  /// Nodes that attached and whose connection ended without a farewell.
+  /// Returns the nodes that attached and whose connection ended without a leave message.
   std::vector<NodeId> dead_nodes() const;
   bool all_attached() const;
-  /// How often `node` has attached again after its process had ended.
+  /// Counts the times that `node` has attached again after the end of its process.
   std::uint32_t incarnation(NodeId node) const;
-  /// Tells that a node's process has ended, which is otherwise noticed by its connection.
+  /// Reports that a node's process has ended. Without the call, the session notices it by the
+  /// node's connection.
   void end(NodeId node);
-  /// Time of the run.
+  /// Returns the time of the run.
   Time now() const;
-  /// Makes the blocking Env calls of all nodes throw Error("stopped"). Safe from any thread and
-  /// signal handlers.
+  /// Makes the blocking Env calls of all nodes throw Error("stopped"). Any thread and signal
+  /// handlers may call it.
   void request_stop();
 
  private:
@@ -59,24 +60,24 @@ class Session {
   std::unique_ptr<State> state_;
 };
 
-/// One node, in this process.
+/// VerbsNode is one node in this process.
 class VerbsNode {
  public:
-  /// Attaches as node `node` of `nodes` and opens the device that `wish` names or that carries its
-  /// address. Throws Error(kUnavailable) when the session or a device is not there
-  /// or the token is another's, Error(kInvalidArgument) for a wrong count or a node that is taken.
+  /// Attaches as node `node` of `nodes` and opens the device that `wish` names or whose port has
+  /// its address. Throws Error(kUnavailable) when the session or a device is absent or the token is
+  /// wrong, Error(kInvalidArgument) for a wrong count or a node that is taken.
   VerbsNode(const std::string& session_name, NodeId node, std::uint32_t nodes,
             const std::string& token, const Wish& wish);
   ~VerbsNode();
   VerbsNode(const VerbsNode&) = delete;
   VerbsNode& operator=(const VerbsNode&) = delete;
 
-  /// For the constructing thread and those that it spawns.
+  /// For the constructing thread and the threads that it spawns.
   Env& env();
-  /// Makes this node's blocking Env calls throw Error("stopped"). Safe from any thread and signal
-  /// handlers.
+  /// Makes the blocking Env calls of this node throw Error("stopped"). Any thread and signal
+  /// handlers may call it.
   void request_stop();
-  /// Which device, port and GID are used, and why.
+  /// Returns the device, port and GID in use, and the reason.
   const Choice& choice() const;
 
  private:
@@ -101,12 +102,12 @@ class VerbsCluster {
   Env& env(NodeId node);
 
   /// Runs `per_node` in one thread per node until all have returned. Rethrows the first error of a
-  /// node, which also stops the others; a killed node is no error.
+  /// node, which also stops the others. A killed node is not an error.
   void run(FunctionRef<void(Env&)> per_node);
-  /// Ends node `node` for its peers: its queue pairs stop answering; its own blocking calls throw
-  /// NodeKilled.
+  /// Ends node `node` for its peers: its queue pairs stop answering. The node's own blocking calls
+  /// throw NodeKilled.
   void kill(NodeId node);
-  /// Makes a running run() throw Error("stopped"). Safe from any thread and from signal handlers.
+  /// Makes a running run() throw Error("stopped"). Any thread and signal handlers may call it.
   void request_stop();
   Time now();
 

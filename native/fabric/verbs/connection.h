@@ -1,6 +1,6 @@
-// Set-up of one reliable connection through librdmacm: the peer is named by IP address and port,
-// and nothing else of it has to be known. Device, port and route follow from the address. Each side
-// gives a queue pair in RESET, which is in RTS afterwards, and a few bytes for the other.
+// Sets up one reliable connection through librdmacm. The caller names the peer by IP address and
+// port only. Device, port and route follow from the address. Each side gives a queue pair in RESET,
+// which the set-up brings to RTS, and a few bytes for the other side.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace pyrdma::fabric::verbs {
 
-/// Private bytes of a connection request; librdmacm's limit for RC.
+/// Limit of the private bytes of a connection request; librdmacm's limit for RC.
 inline constexpr std::size_t kMaxPrivateBytes = 56;
 
-/// A connection, for as long as this lives: destroying it tells the peer, whose queue pair then
-/// goes to error. The queue pair must be destroyed before or moved to another state. One thread at
-/// a time.
+/// The connection lasts as long as this object. The destructor tells the peer, whose queue pair
+/// then goes to error. The caller must destroy the queue pair first or move it to another state.
+/// One thread at a time may use the connection.
 class Connection {
  public:
   virtual ~Connection() = default;
-  /// What the peer sent along.
+  /// Returns the private bytes of the peer.
   virtual const std::vector<std::byte>& private_data() const = 0;
-  /// True once the peer has disconnected or is gone; brings the queue pair to error then. Does not
-  /// block.
+  /// Returns true once the peer has disconnected or is gone, and then brings the queue pair to the
+  /// error state. Does not block.
   virtual bool is_over() = 0;
 };
 
-/// Waits for connections at an address of this machine.
+/// Listener waits for connections at an address of this machine.
 class Listener {
  public:
   virtual ~Listener() = default;
@@ -40,12 +40,12 @@ class Listener {
                                              Time deadline) = 0;
 };
 
-/// Port 0: any. Throws Error(kUnavailable) when librdmacm or the address is not there.
+/// Port 0 means any. Throws Error(kUnavailable) when librdmacm or the address is absent.
 std::unique_ptr<Listener> listen(const std::string& address, std::uint16_t port);
 
-/// Blocks until the peer has accepted. Throws Error(kUnavailable) when there is no way to the
-/// address or it refuses, Error(kTimeout) when it does not answer, Error(kInvalidArgument) when the
-/// queue pair's device is not the one that leads there.
+/// Blocks until the peer has accepted. Throws Error(kUnavailable) when no route leads to the
+/// address or the peer refuses, Error(kTimeout) when the peer does not answer,
+/// Error(kInvalidArgument) when the route uses another device than the queue pair's.
 std::unique_ptr<Connection> connect(Env& env, QueuePair& queue_pair, const std::string& address,
                                     std::uint16_t port, std::span<const std::byte> private_data,
                                     Time deadline);

@@ -16,9 +16,10 @@
 namespace pyrdma::fabric::verbs {
 namespace {
 
-constexpr std::size_t kMaxBlobBytes = std::size_t{256} << 20;  // of all blobs
-// Whoever reaches the port may connect; without the token it costs little, and not for long.
-constexpr std::size_t kMaxStrangers = 64;
+constexpr std::size_t kMaxBlobBytes = std::size_t{256} << 20;  // bytes of all blobs together
+// Any host that reaches the port may connect. Without the token a connection costs little, and not
+// for long.
+constexpr std::size_t kMaxUnauthenticated = 64;
 
 std::string random_token() {
   unsigned char bytes[32];
@@ -110,7 +111,7 @@ void ExchangeServer::tell_stop() {
 void ExchangeServer::accept_all() {
   pollfd queries[2] = {{listener_.descriptor(), POLLIN, 0}, {stop_event_, POLLIN, 0}};
   while (!closing_.load()) {
-    if (::poll(queries, 2, put_off_strangers()) <= 0) continue;
+    if (::poll(queries, 2, close_unauthenticated()) <= 0) continue;
     if (queries[1].revents != 0) {
       std::uint64_t count = 0;
       if (::read(stop_event_, &count, sizeof count) == sizeof count && !closing_.load())
@@ -119,14 +120,15 @@ void ExchangeServer::accept_all() {
     if (queries[0].revents == 0) continue;
     Socket socket = accept_from(listener_);
     if (!socket.is_open()) {
-      ::poll(nullptr, 0, 10);  // out of descriptors, say: not in a tight loop
+      ::poll(nullptr, 0, 10);  // descriptors may have run out: avoid a tight loop
       continue;
     }
     const std::lock_guard lock(mutex_);
     forget_ended();
-    const auto strangers = std::count_if(connections_.begin(), connections_.end(),
-                                         [](const Connection& c) { return !c.greeted.load(); });
-    if (static_cast<std::size_t>(strangers) >= kMaxStrangers) continue;
+    const auto unauthenticated =
+        std::count_if(connections_.begin(), connections_.end(),
+                      [](const Connection& c) { return !c.greeted.load(); });
+    if (static_cast<std::size_t>(unauthenticated) >= kMaxUnauthenticated) continue;
     Connection& connection = connections_.emplace_back();
     connection.since = clock_.now();
     connection.descriptor = socket.descriptor();
@@ -138,17 +140,17 @@ void ExchangeServer::accept_all() {
   }
 }
 
-int ExchangeServer::put_off_strangers() {
+int ExchangeServer::close_unauthenticated() {
   const std::lock_guard lock(mutex_);
-  const Time patience = options_.greeting_patience, now = clock_.now();
+  const Time timeout = options_.greeting_timeout, now = clock_.now();
   bool any = false;
   for (Connection& connection : connections_) {
     if (connection.greeted.load() || connection.ended.load()) continue;
     any = true;
-    if (now - connection.since > patience)
+    if (now - connection.since > timeout)
       ::shutdown(connection.descriptor, SHUT_RDWR);  // its thread wakes up and ends
   }
-  return any ? static_cast<int>(std::clamp<Time>(patience / kMillisecond / 8, 1, 1000)) : -1;
+  return any ? static_cast<int>(std::clamp<Time>(timeout / kMillisecond / 8, 1, 1000)) : -1;
 }
 
 void ExchangeServer::forget_ended() {
@@ -166,7 +168,7 @@ void ExchangeServer::serve(Connection& connection, Socket socket) {
   if (link.accept(std::move(socket), token_) && greet(link, &node, &channel)) {
     connection.greeted.store(true);
     Bytes message;
-    // On the other channel the controller alone speaks, by another thread.
+    // Only the controller sends on the other channel, by another thread.
     while (link.receive(&message) && channel == Channel::kCalls && answer(link, node, message)) {
     }
   }
@@ -175,7 +177,7 @@ void ExchangeServer::serve(Connection& connection, Socket socket) {
 
 bool ExchangeServer::greet(Link& link, NodeId* node, Channel* channel) {
   Bytes message;
-  if (!link.receive(&message)) return false;  // also who does not know the token
+  if (!link.receive(&message)) return false;  // a peer without the token fails here too
   Reader reader(message);
   const auto kind = reader.get<MessageKind>();
   *node = reader.get<NodeId>();
@@ -266,7 +268,8 @@ std::string ExchangeServer::list(State state) const {
 
 void ExchangeServer::end(NodeId node, const Link& link) {
   const std::lock_guard lock(mutex_);
-  if (node >= events_.size() || events_[node] != &link) return;  // a stranger's, or of calls
+  // A peer without the token, or the calls channel.
+  if (node >= events_.size() || events_[node] != &link) return;
   events_[node] = nullptr;
   if (states_[node] == State::kAttached) states_[node] = State::kDead;
 }

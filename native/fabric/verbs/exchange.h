@@ -1,6 +1,6 @@
-// The set-up exchange of a run: named blobs and who lives, kept by the controller. Each node has
-// two connections: one for its calls, one that tells it of a stop and whose end tells the
-// controller that the node has ended.
+// The controller keeps the set-up exchange of a run: the named blobs and the states of the nodes.
+// Each node has two connections. One carries its calls. The other carries the stop message, and its
+// end tells the controller that the node has ended.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -19,12 +19,12 @@ namespace pyrdma::fabric::verbs {
 
 enum class Channel : std::uint8_t { kCalls, kEvents };
 
-/// What a node learns when it attaches.
+/// Welcome is the controller's reply to a node that attaches.
 struct Welcome {
   std::uint64_t seed = 1;
-  Clock clock;  // the run's, where controller and node share a machine
+  Clock clock;  // the run's clock, where controller and node share a machine
   std::uint32_t incarnation = 0;
-  std::uint32_t neighbours = 0;  // other nodes on the same machine, as far as it is known
+  std::uint32_t neighbours = 0;  // known other nodes on the same machine
 };
 
 class ExchangeServer {
@@ -39,9 +39,9 @@ class ExchangeServer {
   std::uint32_t nodes() const { return options_.nodes; }
   std::vector<NodeId> dead_nodes() const;
   bool all_attached() const;
-  /// How often `node` has attached again after a death.
+  /// Counts the times that `node` has attached again after its death.
   std::uint32_t incarnation(NodeId node) const;
-  /// The node's process has ended: its place may be taken again.
+  /// Reports that the node's process has ended: another process may take its place.
   void declare_dead(NodeId node);
   Time now() const { return clock_.now(); }
   void request_stop();
@@ -50,7 +50,7 @@ class ExchangeServer {
   enum class State : std::uint8_t { kFree, kAttached, kLeft, kDead };
   struct Connection {
     Link link;
-    int descriptor = -1;  // of the link, which its thread opens
+    int descriptor = -1;  // descriptor of the link, which the connection's thread opens
     std::thread thread;
     Time since = 0;
     std::atomic<bool> greeted{false}, ended{false};
@@ -59,8 +59,9 @@ class ExchangeServer {
   void accept_all();
   void tell_stop();
   void forget_ended();  // under the mutex
-  /// Ends connections that took too long to greet; milliseconds until it is to be called again.
-  int put_off_strangers();
+  /// Closes connections that took too long to authenticate; returns the milliseconds until the next
+  /// call is due.
+  int close_unauthenticated();
   void serve(Connection& connection, Socket socket);
   bool greet(Link& link, NodeId* node, Channel* channel);
   bool answer(Link& link, NodeId node, const Bytes& message);
@@ -75,7 +76,7 @@ class ExchangeServer {
   Socket listener_;
   int stop_event_ = -1;  // written by request_stop, which signal handlers may call
   std::atomic<bool> closing_{false};
-  mutable std::mutex mutex_;  // what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::vector<State> states_;
   std::vector<std::uint32_t> incarnations_;
   std::vector<Link*> events_;  // by node

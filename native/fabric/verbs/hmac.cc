@@ -10,7 +10,8 @@ namespace {
 constexpr std::size_t kBlock = 64;  // bytes
 using Block = std::array<std::byte, kBlock>;
 
-// The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
+// The constants are the first 32 bits of the fractional parts of the cube roots of the first 64
+// primes.
 constexpr std::array<std::uint32_t, 64> kRounds = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -73,7 +74,8 @@ class Sha256 {
     for (std::size_t i = 0; i < state_.size(); ++i) state_[i] += more[i];
   }
 
-  // The first 32 bits of the fractional parts of the square roots of the first 8 primes.
+  // The start values are the first 32 bits of the fractional parts of the square roots of the first
+  // 8 primes.
   std::array<std::uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                          0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   Block block_{};

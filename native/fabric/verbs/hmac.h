@@ -1,6 +1,6 @@
-// HMAC-SHA256 (FIPS 180-4, RFC 2104), which shows that a message comes from who knows a secret.
-// Here, since a wheel that runs on any machine can link no library of cryptography; it sees some
-// hundred bytes per message of the set-up, none of the data path.
+// HMAC-SHA256 (FIPS 180-4, RFC 2104) proves that the sender of a message knows a secret. It is
+// implemented here because a wheel that runs on any machine can link no library of cryptography. It
+// hashes some hundred bytes per message of the set-up, and nothing of the data path.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -11,12 +11,12 @@ namespace pyrdma::fabric::verbs {
 
 using Digest = std::array<std::byte, 32>;
 
-/// SHA-256 of the parts, one after the other.
+/// Returns the SHA-256 of the concatenated parts.
 Digest sha256(std::initializer_list<std::span<const std::byte>> parts);
-/// HMAC-SHA256 of the parts, one after the other, under `key` of any length.
+/// Returns the HMAC-SHA256 of the concatenated parts under `key` of any length.
 Digest hmac(std::span<const std::byte> key,
             std::initializer_list<std::span<const std::byte>> parts);
-/// Compares in a time that does not tell where they differ.
+/// Compares in a time that does not depend on where the digests differ.
 bool equal(const Digest& a, const Digest& b);
 
 }  // namespace pyrdma::fabric::verbs

@@ -49,7 +49,7 @@ std::set<std::string> login_interfaces(const std::string& root) {
   std::set<std::string> all;
   std::ifstream v4(root + "/proc/net/route");
   std::string line;
-  std::getline(v4, line);  // heads
+  std::getline(v4, line);  // the heading
   while (std::getline(v4, line)) {
     std::istringstream fields(line);
     std::string interface, destination, gateway, flags, skip, mask;

@@ -54,7 +54,7 @@ Node::~Node() {
 void Node::kill() {
   if (killed_.exchange(true)) return;
   device_->kill();
-  events_.shut_down();  // the controller learns of it as of a dead process
+  events_.shut_down();  // the controller then treats the node as dead
 }
 
 void Node::on_slow_turn() {
@@ -80,9 +80,10 @@ void Node::listen() {
     if (::poll(queries, 3, -1) <= 0) continue;
     if (queries[1].revents != 0) device_->take_events();
     if ((queries[1].revents & (POLLERR | POLLHUP | POLLNVAL)) != 0)
-      queries[1].fd = -1;  // it is gone
+      queries[1].fd = -1;  // the descriptor is closed
     if (queries[2].revents == 0) continue;
-    // A message is a stop; an end is the controller's. Killed: nobody is meant.
+    // A message means a stop; the end of the connection means the controller's end. A killed node
+    // ignores both.
     Bytes message;
     const bool told = events_.receive(&message);
     if (!told) queries[2].fd = -1;

@@ -1,5 +1,5 @@
-// One node in this process: its place in the run, its Env, its device, and the thread that hears
-// what happens to either.
+// Node is one node in this process: its place in the run, its Env, its device, and the thread that
+// waits for events of the controller and the device.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -15,19 +15,19 @@ namespace pyrdma::fabric::verbs {
 
 class Node;
 
-/// A device as its node needs it.
+/// NodeDevice is a device as its node uses it.
 class NodeDevice : public Device {
  public:
-  /// Readable when the device has something to say.
+  /// The descriptor is readable when the device has an event.
   virtual int event_descriptor() const = 0;
-  /// Takes in the device's asynchronous events. Any thread.
+  /// Takes in the device's asynchronous events. Any thread may call it.
   virtual void take_events() = 0;
-  /// Makes all queue pairs fall silent.
+  /// Makes all queue pairs stop answering.
   virtual void kill() = 0;
   virtual const Choice& choice() const = 0;
 };
 
-/// Opens what `wish` names. Throws Error(kUnavailable).
+/// Opens the device that `wish` names. Throws Error(kUnavailable).
 std::unique_ptr<NodeDevice> open_device(Node& node, const Wish& wish);
 
 struct NodeOptions {
@@ -36,7 +36,8 @@ struct NodeOptions {
   std::uint32_t nodes = 1;
   std::string token;
   Wish wish;
-  /// Threads of all nodes of this process that want a core; null: of this node alone.
+  /// Counts the threads of all nodes of this process that want a core; null: the node has its own
+  /// count.
   std::atomic<int>* running = nullptr;
   /// Other nodes on this machine are other processes, each with a thread that wants a core.
   bool alone_in_process = true;
@@ -56,7 +57,7 @@ class Node final : public ThreadHost {
   void stop() { stop_.store(true, std::memory_order_release); }
   void clear_stop() { stop_.store(false, std::memory_order_release); }
   bool is_killed() const { return killed_.load(std::memory_order_acquire); }
-  /// As seen by its peers; what its own threads do ends at their next blocking call.
+  /// Ends the node for its peers; its own threads end at their next blocking call.
   void kill();
 
   void on_slow_turn() override;

@@ -10,8 +10,8 @@ namespace {
 
 constexpr Time kGrace = 500 * kMillisecond;
 constexpr Time kFirstPause = 50 * kMicrosecond;
-constexpr Time kLongestPause =
-    10 * kMillisecond;  // a node that waits for others leaves them the CPU
+// A node that waits for others leaves the CPU to them.
+constexpr Time kLongestPause = 10 * kMillisecond;
 
 [[noreturn]] void throw_failure(Reader& reader) {
   const auto code = static_cast<ErrorCode>(reader.get<std::uint8_t>());
@@ -43,12 +43,12 @@ Link attach(const std::string& session_name, NodeId node, std::uint32_t nodes,
   return link;
 }
 
-// The controller answers at once; when it does not, its answer could come at any time later, so the
-// connection is of no more use.
-Bytes VerbsRendezvous::call(const Bytes& request, Time patience) {
+// The controller answers at once. After a timeout its answer could come at any later time, so the
+// connection is unusable.
+Bytes VerbsRendezvous::call(const Bytes& request, Time timeout) {
   const std::lock_guard lock(mutex_);
   Bytes reply;
-  if (!calls_.is_open() || !calls_.send(request) || !calls_.receive(&reply, patience)) {
+  if (!calls_.is_open() || !calls_.send(request) || !calls_.receive(&reply, timeout)) {
     calls_.close();
     throw Error(
         ErrorCode::kUnavailable,
@@ -103,7 +103,7 @@ std::vector<std::byte> VerbsRendezvous::await(std::string_view key, Time deadlin
 void VerbsRendezvous::leave() {
   try {
     call(Writer(MessageKind::kLeave).bytes(), kSecond);
-  } catch (const Error&) {  // the controller went first: nobody is left to tell
+  } catch (const Error&) {  // the controller ended first
   }
   const std::lock_guard lock(mutex_);
   calls_.close();

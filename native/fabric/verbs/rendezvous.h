@@ -1,4 +1,4 @@
-// The node's end of the set-up exchange.
+// The node's side of the set-up exchange.
 #pragma once
 #include <mutex>
 
@@ -20,14 +20,15 @@ class VerbsRendezvous final : public Rendezvous {
   /// Also throws Error(kExhausted) when the controller's table is full, Error(kUnavailable) when
   /// the controller is gone or has been silent for kSilence.
   void publish(std::string_view key, std::span<const std::byte> value) override;
-  /// Also throws Error(kUnavailable), naming them, when nodes have ended and nobody published `key`
-  /// for half a second since.
+  /// Also throws Error(kUnavailable), naming the ended nodes, when nodes have ended and no node has
+  /// published `key` in the half second since.
   std::vector<std::byte> await(std::string_view key, Time deadline) override;
-  /// A farewell: this node ends on purpose. The peers' requests fail like those to a dead one.
+  /// Tells the controller that this node ends on purpose. The peers' requests fail like those to a
+  /// dead node.
   void leave();
 
  private:
-  Bytes call(const Bytes& request, Time patience);
+  Bytes call(const Bytes& request, Time timeout);
   Node& node_;
   std::mutex mutex_;
   Link calls_;

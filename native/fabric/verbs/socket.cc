@@ -54,11 +54,11 @@ void tune(const Socket& socket) {
 using Clock = std::chrono::steady_clock;
 constexpr Clock::time_point kNever = Clock::time_point::max();
 
-Clock::time_point after(Time patience) {
-  return patience == kNoHurry ? kNever : Clock::now() + std::chrono::nanoseconds(patience);
+Clock::time_point after(Time timeout) {
+  return timeout == kNoTimeout ? kNever : Clock::now() + std::chrono::nanoseconds(timeout);
 }
 
-/// False when nothing can be read before `deadline`.
+/// Returns false when no bytes can be read before `deadline`.
 bool await_bytes(int descriptor, Clock::time_point deadline) {
   using std::chrono::milliseconds;
   for (;;) {
@@ -109,7 +109,8 @@ bool is_wildcard(const addrinfo& address) {
 
 constexpr std::uint64_t kMagic = 0x70797264'6d61'7603ULL;
 
-/// What each end says first: that it is of ours and of this version, and a number that it drew.
+/// Opening is the first message of each side: it shows project and version, and carries a random
+/// number.
 struct Opening {
   std::uint64_t magic = kMagic;
   Digest drawn{};
@@ -236,8 +237,8 @@ bool Link::send(const Bytes& message) {
   return send_all(descriptor(), framed.data(), framed.size());
 }
 
-bool Link::receive(Bytes* message, Time patience) {
-  const Clock::time_point deadline = after(patience);
+bool Link::receive(Bytes* message, Time timeout) {
+  const Clock::time_point deadline = after(timeout);
   std::uint32_t length = 0;
   Digest shown{};
   if (!receive_all(descriptor(), reinterpret_cast<std::byte*>(&length), sizeof length, deadline) ||

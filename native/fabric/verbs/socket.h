@@ -1,5 +1,4 @@
-// TCP for the set-up exchange: connections, framed messages that show who wrote them, and their
-// encoding.
+// TCP for the set-up exchange: connections, authenticated framed messages, and their encoding.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -17,7 +16,7 @@ namespace pyrdma::fabric::verbs {
 
 using Bytes = std::vector<std::byte>;
 
-/// A descriptor that is closed.
+/// Socket owns a descriptor and closes it.
 class Socket {
  public:
   Socket() = default;
@@ -39,14 +38,14 @@ class Socket {
   int descriptor_ = -1;
 };
 
-/// A machine that says nothing for so long, not even by its kernel, is gone: its power or the wire.
+/// A machine that is silent for so long, even its kernel, has lost its power or its network.
 inline constexpr Time kSilence = 10 * kSecond;
-inline constexpr Time kNoHurry = -1;  // of a receive: for ever, or until the peer is gone
+inline constexpr Time kNoTimeout = -1;  // no timeout: a receive waits until the peer is gone
 
-/// Listens on `address`, any port; sets `name` to `address:port`. Throws Error, also for an address
-/// that means all networks.
+/// Listens on `address`, any port, and sets `name` to `address:port`. Throws Error, also for an
+/// address that means all networks.
 Socket listen_on(const std::string& address, std::string* name);
-/// The next who connects; not open when nobody is there any more.
+/// Accepts the next connection. The socket is not open when the peer has gone already.
 Socket accept_from(const Socket& listener);
 /// Connects to `name`. Throws Error(kUnavailable).
 Socket connect_to(const std::string& name);
@@ -64,9 +63,10 @@ enum class MessageKind : std::uint8_t {
   kStop,
 };
 
-inline constexpr std::uint32_t kMaxMessage = 64 * 1024;  // bytes; larger is not of ours
+// Bytes; a longer message is not from this project.
+inline constexpr std::uint32_t kMaxMessage = 64 * 1024;
 
-/// Appends values to a message.
+/// Writer appends values to a message.
 class Writer {
  public:
   explicit Writer(MessageKind kind) { put(kind); }
@@ -87,8 +87,8 @@ class Writer {
   Bytes bytes_;
 };
 
-/// Takes values from a message, which somebody else wrote: what is missing reads as zero or empty,
-/// and good() says so.
+/// Reader takes values from a message of another process. Missing values read as zero or empty, and
+/// good() then returns false.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : left_(bytes) {}
@@ -121,41 +121,42 @@ class Reader {
   bool good_ = true;
 };
 
-/// A connection of two that know the run's token, which never goes over it. Each message is its
-/// length, its bytes, and their HMAC-SHA256 with direction and number under a key of this
-/// connection alone, made of the token and what both ends drew. So what a stranger says, alters,
-/// repeats or leaves out ends the connection; what is said can be read by who sees the wire. One
-/// thread at a time sends, one receives.
+/// Link is a connection between two sides that know the run's token; the token itself is never
+/// sent. A message consists of its length, its bytes, and their HMAC-SHA256 with direction and
+/// number. The key belongs to this connection alone: it is derived from the token and a random
+/// number of each side. A message that an attacker adds, alters, repeats or drops thus ends the
+/// connection. An attacker on the network can read messages. One thread at a time may send, and one
+/// may receive.
 class Link {
  public:
   Link() = default;
-  /// The end that was connected to. False when the peer is gone or is not of ours.
+  /// The accepting side. Returns false when the peer is gone or is not from this project.
   bool accept(Socket socket, const std::string& token);
-  /// The end that connects. Throws Error(kInvalidArgument) when the other was built from another
-  /// version, Error(kUnavailable) when it hangs up.
+  /// The connecting side. Throws Error(kInvalidArgument) when the peer has another version,
+  /// Error(kUnavailable) when it closes the connection.
   void connect(Socket socket, const std::string& token);
 
-  /// False when the peer is gone.
+  /// Returns false when the peer is gone.
   bool send(const Bytes& message);
-  /// False when the peer is gone, sends nonsense, does not know the token, or says nothing for
-  /// `patience`.
-  bool receive(Bytes* message, Time patience = kNoHurry);
+  /// Returns false when the peer is gone, sends malformed data, does not know the token, or is
+  /// silent for `timeout`.
+  bool receive(Bytes* message, Time timeout = kNoTimeout);
 
   bool is_open() const { return socket_.is_open(); }
   int descriptor() const { return socket_.descriptor(); }
   void close() { socket_.close(); }
-  /// Ends it for both; whoever is in send or receive returns.
+  /// Ends the connection for both sides; threads in send or receive return.
   void shut_down() const;
 
  private:
   Digest tag(bool mine, std::uint64_t number, std::span<const std::byte> message) const;
   Socket socket_;
   Digest key_{};
-  bool connected_ = false;  // not accepted
+  bool connected_ = false;  // false: accepted
   std::uint64_t sent_ = 0, received_ = 0;
 };
 
-/// A string that names this boot of this machine.
+/// Returns a string that names this boot of this machine.
 std::string boot_id();
 
 }  // namespace pyrdma::fabric::verbs

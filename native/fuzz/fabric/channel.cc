@@ -47,7 +47,7 @@ bool Channel::post(FunctionRef<void(Pending&)> accepted) {
     pending.signaled = (requests_[i].flags & fabric::kSignaled) != 0;
     accepted(pending);
     if ((requests_[i].flags & fabric::kInline) != 0)
-      std::memset(slot(tail_), 0xdd, sges_[i].length);  // ours again
+      std::memset(slot(tail_), 0xdd, sges_[i].length);  // the slot is free again
     pending_[tail_++ % pending_.size()] = pending;
   }
   const bool alive = result.error == PostError::kNone || result.error == PostError::kQueueFull;
@@ -76,8 +76,8 @@ void Channel::complete(const Completion& completion, Ended ended) {
   if (success && broken_)
     world_.violation(
         "order", name_ + ": request " + std::to_string(index) + " succeeded after one had failed");
-  // Requests before it have ended, too; unsignaled ones tell so in no other way. Of those before a
-  // failure nobody knows.
+  // A completion also ends the earlier requests; an unsignaled request has no other report. After a
+  // failure the outcome of earlier unsignaled requests is unknown.
   for (; head_ < index; ++head_) {
     const Pending& before = pending_[head_ % pending_.size()];
     if (before.signaled || broken_)

@@ -1,5 +1,5 @@
-// One queue pair's send queue, with an account of every request: each signaled one completes
-// exactly once, in order, with its own wr_id; after an error the rest is flushed.
+// Channel is the send queue of one queue pair with an account of every request. Each signaled
+// request completes exactly once, in order, with its own wr_id. After an error the rest is flushed.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace pyrdma::fuzz {
 
-constexpr std::uint32_t kQueueEntries = 512;  // of a client's completion queue
-constexpr Time kRetry = 500;                  // between attempts to post
+constexpr std::uint32_t kQueueEntries = 512;  // entries of a client's completion queue
+constexpr Time kRetry = 500;                  // between two attempts to post
 
-/// A request that has been posted, and what its result is held against.
+/// Pending is a posted request with the values that its result is checked against.
 struct Pending {
   const PlannedOperation* op = nullptr;
   std::size_t plan_index = 0;
-  std::uint32_t version = 0;  // written or sent
+  std::uint32_t version = 0;  // version written or sent
   std::uint32_t least = 0;    // reads: the oldest version allowed
-  std::uint32_t most = 0;     // reads of what this client writes: the newest, once `closed`
+  std::uint32_t most = 0;     // reads of own records: the newest version allowed, once `closed`
   bool closed = false;
   NodeId target = 0;
-  std::uint32_t incarnation = 0;  // of the target
+  std::uint32_t incarnation = 0;  // incarnation of the target
   std::uint64_t expected = 0, desired = 0;
   Time invoked = 0;
   bool signaled = false;
@@ -34,11 +34,11 @@ struct Pending {
 class Channel {
  public:
   static constexpr std::uint64_t kReceiveTag = 1ULL << 63;
-  /// `slots`: kMostBytes for each of `window` requests, in the region of `lkey`.
+  /// `slots` holds kMostBytes for each of `window` requests, in the region of `lkey`.
   Channel(World& world, std::string name, std::uint32_t tag, std::uint32_t window, std::byte* slots,
           std::uint32_t lkey);
 
-  /// Puts a new queue pair in place; all requests of the old one have ended.
+  /// Installs a new queue pair; all requests of the old one have ended.
   void use(fabric::QueuePair* qp);
   void set_max_inline(std::uint32_t bytes) { max_inline_ = bytes; }
   std::uint32_t max_inline() const { return max_inline_; }
@@ -49,29 +49,30 @@ class Channel {
   bool idle() const { return head_ == tail_; }
   bool broken() const { return broken_; }
 
-  /// The local buffer of the next request.
+  /// Returns the local buffer of the next request.
   std::byte* next_slot() { return slot(tail_ + prepared_.size()); }
-  /// Takes a request whose payload, of `length` bytes, stands in next_slot(); posted later. The
-  /// request's wr_id, buffer and signal are filled in here.
+  /// Takes a request to be posted later, whose payload of `length` bytes is in next_slot(). The
+  /// function fills in the request's wr_id, buffer and signal flag.
   void prepare(const Pending& pending, fabric::WorkRequest request, std::uint32_t length);
-  /// Posts what was prepared, the last one signaled, and tells of each that was accepted, in order.
-  /// The others are forgotten. False when the queue pair cannot take requests at all.
+  /// Posts the prepared requests, the last one signaled, and calls `accepted` for each accepted
+  /// one, in order. It drops the others. Returns false when the queue pair cannot take requests at
+  /// all.
   bool post(FunctionRef<void(Pending&)> accepted);
 
-  /// Accounts for a completion of this channel. `ended(pending, known, slot)` is called of every
-  /// request that it ends; not known: whether it happened.
+  /// Accounts for a completion of this channel. It calls `ended(pending, known, slot)` for every
+  /// request that the completion ends; `known` says whether the outcome is known.
   using Ended = FunctionRef<void(const Pending&, bool, const std::byte*)>;
   void complete(const fabric::Completion& completion, Ended ended);
-  /// The queue pair is gone, with the completions of what was outstanding.
+  /// Ends all outstanding requests: the queue pair is gone, with their completions.
   void abandon(Ended ended);
-  /// Of everything outstanding, oldest first.
+  /// Visits every outstanding request, oldest first.
   void for_each(FunctionRef<void(Pending&)> visit) {
     for (std::uint64_t i = head_; i < tail_; ++i) visit(pending_[i % pending_.size()]);
   }
   /// Reports requests that should have been flushed and were not.
   void expect_idle(const char* when);
 
-  /// Whether a wr_id is one of this channel's send queue.
+  /// Returns whether a wr_id belongs to this channel's send queue.
   bool owns(std::uint64_t wr_id) const { return (wr_id >> 48) == tag_; }
   const std::string& name() const { return name_; }
 

@@ -13,7 +13,7 @@ constexpr std::size_t kSyncEvery = 4, kReadEvery = 3;
 
 DiskLog::DiskLog(Node& node) : node_(node), world_(node.world), state_(node.world.nodes[node.id]) {
   file_ = node_.env.storage().open("log");
-  node_.env.storage().sync();  // a file that was made is there after a crash
+  node_.env.storage().sync();  // makes a created file durable
   if (node_.incarnation > 0) recover();
 }
 
@@ -48,7 +48,7 @@ void DiskLog::recover() {
     try {
       if (file_->read(at * kEntry, entry) < kEntry && at < state_.log_synced)
         judge(at, entry, true);
-    } catch (const Error& error) {  // a sector that cannot be read
+    } catch (const Error& error) {  // the disk cannot read the sector
       if (!world_.on(Fault::disk_unreadable) && !world_.on(Fault::disk_io_error))
         world_.violation("log", std::string("reading failed: ") + error.what());
       continue;
@@ -73,7 +73,7 @@ bool DiskLog::append() {
       file_->sync();
       state_.log_synced = state_.log_next;
     }
-  } catch (const Error&) {  // what was written in its place before, or this, or parts of both
+  } catch (const Error&) {  // the place may hold the old entry, this one, or parts of both
     state_.log_synced = std::min(state_.log_synced, at);
     return false;
   }

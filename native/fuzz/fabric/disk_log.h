@@ -1,5 +1,5 @@
-// A log on the node's disk: what was synced is there after a crash, unless the disk lies; nothing
-// is there that was never written.
+// DiskLog is a log on the node's disk. Synced entries must survive a crash, unless the disk lies.
+// The log must never hold an entry that no node wrote.
 #pragma once
 #include "env/storage.h"
 #include "fuzz/fabric/node.h"
@@ -8,9 +8,10 @@ namespace pyrdma::fuzz {
 
 class DiskLog {
  public:
-  /// Reads what an earlier life has left.
+  /// Reads the entries that an earlier incarnation left.
   explicit DiskLog(Node& node);
-  /// Appends an entry, and now and then syncs, or reads one back. False when the disk refused.
+  /// Appends an entry; sometimes syncs, or reads an entry back. Returns false when the disk
+  /// refused.
   bool append();
 
  private:

@@ -13,7 +13,8 @@ namespace {
 
 namespace sim = fabric::sim;
 
-constexpr std::size_t kCheckEvery = 8;  // registers; the others have the cheap checks alone
+// One register in so many; the others get only the cheap checks.
+constexpr std::size_t kCheckEvery = 8;
 
 void check_registers(World& world) {
   const check::History history = history_of(world.words, kCheckEvery);
@@ -40,13 +41,13 @@ Outcome run_fabric(const Options& wanted) {
   if (options.events) cluster.record_events(&outcome.recorded);
   try {
     cluster.run([&](Env& env) {
-      // As code does that lets addresses decide.
+      // The mutation imitates code whose decisions depend on addresses.
       if (options.mutation == "nondeterminism" && env.node() == 1)
         env.work(static_cast<Time>(reinterpret_cast<std::uintptr_t>(&world.nodes[1]) >> 12 & 1023));
       run_node(world, env);
     });
   } catch (const Error& error) {
-    // The fabric must never get a program into this; what it waits for is in the text.
+    // The fabric must never bring a program here. The text names the unfinished clients.
     world.violation(error.code() == ErrorCode::kTimeout || error.code() == ErrorCode::kInternal
                         ? "liveness"
                         : "error",

@@ -1,4 +1,4 @@
-// Everything that the fabric offers, mixed, between all nodes, with all that can fail failing.
+// The scenario mixes all operations of the fabric between all nodes, with all faults.
 #pragma once
 #include "fuzz/scenario.h"
 

@@ -1,4 +1,4 @@
-// One life of one node: its memory, its clients.
+// Node is one incarnation of one node: its memory and its clients.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,13 +11,13 @@ namespace pyrdma::fuzz {
 inline constexpr std::uint32_t kReliableWindow = 24, kUnreliableWindow = 8;
 inline constexpr std::uint32_t kReliableReceives = 32, kUnreliableReceives = 16;
 inline constexpr std::uint32_t kDatagramReceives = 24, kSharedReceives = 24;
-inline constexpr std::uint32_t kReceiveBytes = kMostBytes + 64;  // room for a GRH
-inline constexpr Time kPatience = 20 * kMicrosecond;             // between two tries of a set-up
+inline constexpr std::uint32_t kReceiveBytes = kMostBytes + 64;  // includes the space of a GRH
+inline constexpr Time kPatience = 20 * kMicrosecond;             // between two attempts of a set-up
 
-/// In the wr_ids of each queue pair.
+/// Tags mark the wr_ids of each queue pair.
 inline constexpr std::uint32_t kReliableTag = 1, kUnreliableTag = 2, kDatagramTag = 3, kDcTag = 4;
 
-/// How to reach a node; published under a key of its own for each version.
+/// NodeAddress tells how to reach a node. Each version is published under a key of its own.
 struct NodeAddress {
   fabric::RemoteRegion shared;
   fabric::QpAddress datagrams, dc_target;
@@ -29,7 +29,7 @@ struct Node {
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  /// Calls `make()` until there is memory for what it makes.
+  /// Calls `make()` until the device has memory for the object.
   template <class Make>
   auto persist(Make make) {
     for (;;) {
@@ -42,8 +42,8 @@ struct Node {
     }
   }
   fabric::QpOptions queue_pair_options(fabric::Transport transport) const;
-  /// Buffers of the client that talks to `peer` (this node itself: to any): the windows', then
-  /// those of receives.
+  /// Returns the buffers of the client that talks to `peer` (this node's number: the client that
+  /// talks to any node): first those of the windows, then those of receives.
   std::byte* buffers(NodeId peer) const;
   static std::size_t buffers_of_client();
   void trace(const char* what, const std::string& details);
@@ -59,7 +59,7 @@ struct Node {
   std::unique_ptr<fabric::MemoryRegion> shared, local;
 };
 
-/// What a node does from its start until all clients of all nodes are done.
+/// Runs a node from its start until all clients of all nodes are done.
 void run_node(World& world, Env& env);
 
 }  // namespace pyrdma::fuzz

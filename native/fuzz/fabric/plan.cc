@@ -7,7 +7,8 @@
 namespace pyrdma::fuzz {
 namespace {
 
-constexpr std::uint32_t kNodeShare = 10;  // one operation in so many is a node's, not a link's
+// One operation in so many belongs to a node, not to a link.
+constexpr std::uint32_t kNodeShare = 10;
 constexpr std::uint32_t kLongestBatch = 16;
 constexpr std::uint32_t kPerWord = 40;
 
@@ -48,7 +49,8 @@ struct Numbers {
   std::uint32_t first, count;
 };
 
-// The operations' numbers: links in order of (from, to), a node's own where from equals to.
+// Numbers the operations: links in the order of (from, to); a node's own operations have from equal
+// to to.
 Numbers numbers_of(const Options& options, NodeId from, NodeId to) {
   const std::uint32_t n = options.nodes, links = n * (n - 1);
   const std::uint32_t of_nodes = options.operations / kNodeShare;
@@ -67,8 +69,8 @@ Numbers numbers_of(const Options& options, NodeId from, NodeId to) {
   return part(of_links, links, from * (n - 1) + to - (to > from));
 }
 
-// Clients use the same words at the same time, and go on to others, so that each word's history
-// stays short.
+// Clients use the same words at the same time and then move on to others, so that the history of
+// each word stays short.
 std::uint16_t word_at(const Options& options, std::uint32_t index, std::uint32_t count, Rng& rng) {
   const std::uint32_t words = atomic_words(options);
   const auto base = static_cast<std::uint32_t>(std::uint64_t{index} * words / std::max(count, 1u));
@@ -76,7 +78,7 @@ std::uint16_t word_at(const Options& options, std::uint32_t index, std::uint32_t
       std::min<std::uint32_t>(words - 1, base + static_cast<std::uint32_t>(rng.below(2))));
 }
 
-// `previous`: of the same batch, or null.
+// `previous` is the previous operation of the same batch, or null.
 PlannedOperation draw_one(const Options& options, bool of_node, std::uint32_t index,
                           std::uint32_t count, const PlannedOperation* previous, Rng& rng) {
   PlannedOperation op;
@@ -160,7 +162,7 @@ Plan draw_plan(const Options& options, NodeId from, NodeId to, Time span) {
     op.id = numbers.first + i;
     if (left == 0) {
       left = 1 + static_cast<std::uint32_t>(rng.below(kLongestBatch));
-      // A batch of (1 + longest) / 2 on average, and twice the mean pause at most.
+      // A batch has (1 + longest) / 2 operations on average. The pause is at most twice the mean.
       const double mean =
           static_cast<double>(span) * (1 + kLongestBatch) / 2 / std::max(numbers.count, 1u);
       op.pause_ns = static_cast<std::uint32_t>(1 + std::min(2 * mean, 4e9) * rng.uniform());

@@ -36,7 +36,7 @@ Speaker::Speaker(Node& node)
   dc_.set_max_inline(max_inline);
 }
 
-Speaker::~Speaker() {  // of a node that has crashed, when requests are still out
+Speaker::~Speaker() {  // a crashed node may still have outstanding requests
   state_.queue = nullptr;
   const auto lost = [this](const Pending& pending, bool, const std::byte*) {
     ended(pending, false, nullptr);
@@ -63,7 +63,7 @@ void Speaker::run() {
   tear_down();
 }
 
-// What was posted before may not have happened.
+// Earlier posts of a failed connection may not have happened.
 void Speaker::forget_connection() {
   for (NodeId target = 0; target < world_.options.nodes; ++target)
     for (std::uint32_t r = kFirstDc; r < kRecords; ++r) world_.record(target, node_.id, r).here = 0;
@@ -137,8 +137,8 @@ void Speaker::tear_down() {
   queue_.reset();
 }
 
-// Queue pairs that have failed are used again, once all that they held was flushed; a completion
-// queue that has overrun takes everything with it.
+// Failed queue pairs are used again once all their requests are flushed. An overrun completion
+// queue takes all its queue pairs with it.
 void Speaker::repair() {
   if (overrun_) {
     tear_down();
@@ -178,14 +178,14 @@ void Speaker::revive(fabric::QueuePair& qp) {
       if (qp.state() != QpState::kReset) qp.modify(QpState::kReset);
       qp.connect({});
       return;
-    } catch (const Error& error) {  // it failed meanwhile, or there was no memory
+    } catch (const Error& error) {  // the queue pair failed meanwhile, or there was no memory
       if (error.code() != ErrorCode::kExhausted && qp.state() != QpState::kError) throw;
     }
     env_.sleep_until(env_.now() + kPatience);
   }
 }
 
-// What is known of `target`, brought up to date; null while it has published nothing.
+// Brings the knowledge of `target` up to date; returns null while the target has published nothing.
 Speaker::Peer* Speaker::reach(NodeId target) {
   Peer& peer = peers_[target];
   const std::uint32_t version = world_.nodes[target].version;

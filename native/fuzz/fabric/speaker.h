@@ -1,5 +1,5 @@
-// The client of a node that talks to any other: datagrams, dynamic connections, and the node's
-// disk.
+// Speaker is the client of a node that talks to any other node: datagrams, dynamic connections, and
+// the node's disk.
 #pragma once
 #include <array>
 #include <memory>
@@ -17,12 +17,12 @@ class Speaker {
   ~Speaker();
   Speaker(const Speaker&) = delete;
   Speaker& operator=(const Speaker&) = delete;
-  /// Until all clients of the run are done.
+  /// Runs until all clients of the run are done.
   void run();
 
  private:
   struct Peer {
-    std::uint32_t version = 0;  // of what is known of it; 0: nothing
+    std::uint32_t version = 0;  // version of the address; 0: unknown
     NodeAddress address;
     std::unique_ptr<fabric::AddressHandle> handle;
   };

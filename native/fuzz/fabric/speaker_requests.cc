@@ -1,4 +1,4 @@
-// Requests and receives of a node's own client.
+// Requests and receives of the client that talks to any node.
 #include <algorithm>
 #include <cstring>
 
@@ -60,7 +60,7 @@ bool Speaker::prepare(Channel& channel, const PlannedOperation& op, std::size_t 
     default:
       request.opcode = Opcode::kSend;
       pending.version = ++next_version_;
-      // Versions stay unique when the target starts again, so its life is not told.
+      // Versions stay unique when the target restarts, so the stamp omits its incarnation.
       write_stamps(channel.next_slot(), length,
                    {state_.id, datagram ? kDatagramRecord : kDcRecord, 0}, pending.version);
   }
@@ -75,8 +75,8 @@ bool Speaker::prepare(Channel& channel, const PlannedOperation& op, std::size_t 
 void Speaker::accepted(Pending& pending) {
   const PlannedOperation& op = *pending.op;
   if (pending.version > 0) state_.version = pending.version;
-  // A read that is sent again may see what was written after it, unless that waits for it by a
-  // fence (ibv_post_send(3), IBV_SEND_FENCE).
+  // A resent read may see later writes, unless they wait for it by a fence (ibv_post_send(3),
+  // IBV_SEND_FENCE).
   if ((op.flags & fabric::kFence) != 0 && route_of(op.kind) == Route::kDc)
     dc_.for_each([this](Pending& read) {
       if (read.op->kind != Kind::kDcRead || read.closed) return;
@@ -199,7 +199,7 @@ void Speaker::received(const Completion& completion) {
   const std::uint32_t header = shared ? 0 : fabric::kGrhBytes;
   const std::byte* payload = receive_buffer(shared, index) + header;
   const std::uint32_t length = completion.byte_count - header;
-  // The first word tells the sender.
+  // The first word names the sender.
   std::uint64_t word = 0;
   std::memcpy(&word, payload, 8);
   const auto writer = static_cast<std::uint32_t>(word >> 24) & 1023;

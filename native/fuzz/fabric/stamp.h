@@ -1,5 +1,5 @@
-// Self-certifying words: each says who wrote it, where, in which of its versions, and which word of
-// it it is, with a checksum. So a reader tells a torn, misplaced or invented value from its bits.
+// A stamp is a self-certifying word: it holds its writer, place, version and index in the record,
+// with a checksum. A reader thus recognises a torn, misplaced or invented value by its bits.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace pyrdma::fuzz {
 
-/// What all words of one record have in common.
+/// Place is common to all words of one record.
 struct Place {
   std::uint32_t writer = 0;       // client, below 2^10
   std::uint32_t record = 0;       // below 2^8
-  std::uint32_t incarnation = 0;  // of the node that holds it, modulo 2^6
+  std::uint32_t incarnation = 0;  // incarnation of the node that holds it, modulo 2^6
 };
 inline constexpr std::uint32_t kNoVersion = ~0u;
 inline constexpr std::uint32_t kMostVersions = 1u << 24;
@@ -22,13 +22,14 @@ inline constexpr std::uint32_t kMostVersions = 1u << 24;
 inline std::uint64_t stamp(const Place& place, std::uint32_t version, std::uint32_t word) {
   const std::uint64_t v = (std::uint64_t{version} << 32) | ((place.incarnation & 63ULL) << 26) |
                           (std::uint64_t{place.writer} << 16) | (place.record << 8) | (word & 255);
-  // Folded, so that no single bit can flip unnoticed (fault `corruption`).
+  // The checksum is folded, so that no single bit can flip unnoticed (fault `corruption`).
   std::uint64_t check = v ^ (v >> 32);
   check ^= check >> 16;
   check ^= check >> 8;
   return (v << 8) | ((check ^ 0x5a) & 255);
 }
-/// The version of a word; 0 where nothing was ever written, kNoVersion where it is not of `place`.
+/// Returns the version of a word, 0 for a word never written, kNoVersion for a word that is not of
+/// `place`.
 inline std::uint32_t version_of(const Place& place, std::uint64_t value, std::uint32_t word) {
   if (value == 0) return 0;
   const auto version = static_cast<std::uint32_t>(value >> 40);

@@ -34,7 +34,7 @@ check::History history_of(std::span<const AtomicWord> words, std::size_t every) 
       events.push_back(event);
     }
   }
-  // At equal times beginnings come first: the order is not known then.
+  // At equal times beginnings come first, because their order is unknown.
   std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
     const bool a_ends = a.type != EventType::kInvoke, b_ends = b.type != EventType::kInvoke;
     return a.time != b.time ? a.time < b.time : a_ends < b_ends;

@@ -1,4 +1,4 @@
-// The words that are changed by compare-and-swaps, as a history for the linearizability checker.
+// Makes a history for the linearizability checker of the words that compare-and-swaps change.
 #pragma once
 #include <span>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace pyrdma::fuzz {
 
-/// Every `every`-th register of `words`, each a key of its own.
+/// Takes every `every`-th register of `words`, each with a key of its own.
 check::History history_of(std::span<const AtomicWord> words, std::size_t every);
 
 }  // namespace pyrdma::fuzz

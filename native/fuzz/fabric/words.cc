@@ -32,13 +32,13 @@ std::string complaint_of_counter(const AtomicWord& word) {
   std::sort(known.begin(), known.end(), [](const AtomicOperation* a, const AtomicOperation* b) {
     return a->old != b->old ? a->old < b->old : a->operation < b->operation;
   });
-  const AtomicOperation* latest = nullptr;  // begun, of those before
+  const AtomicOperation* latest = nullptr;  // the latest beginning among the previous operations
   for (std::size_t i = 0; i < known.size(); ++i) {
     const AtomicOperation& op = *known[i];
     if (i > 0 && known[i - 1]->old == op.old)
       return word.name() + ": " + describe(*known[i - 1]) + " and " + describe(op) +
              " both added to " + std::to_string(op.old);
-    // So many unknown ones must have happened before it.
+    // At least this many unknown operations must have happened before it.
     if (op.old > i + unknown)
       return word.name() + ": " + describe(op) + " found " + std::to_string(op.old) +
              ", with at most " + std::to_string(i + unknown) + " additions before it";
@@ -61,7 +61,7 @@ std::string complaint_of_counter(const AtomicWord& word) {
 std::string complaint_of_register(const AtomicWord& word) {
   std::unordered_set<std::uint64_t> offered{0};
   for (const AtomicOperation& op : word.operations) offered.insert(op.desired);
-  std::unordered_map<std::uint64_t, const AtomicOperation*> left;  // the success from a value
+  std::unordered_map<std::uint64_t, const AtomicOperation*> left;  // the success from each value
   for (const AtomicOperation& op : word.operations) {
     if (!op.known()) continue;
     if (!offered.contains(op.old))

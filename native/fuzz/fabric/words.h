@@ -1,9 +1,9 @@
-// What happened to the words that are changed by atomics alone, and whether it can be explained.
+// The operations on the words that only atomics change, and the checks that explain them.
 //
-// Always checked, in near-linear time: fetch-and-adds of 1 return each number once, in an order
-// that agrees with real time, and leave the right total; a compare-and-swap to unique values
-// succeeds at most once from each value, from a value that existed. Of every few words the whole
-// history goes to the linearizability checker.
+// These checks always run, in near-linear time. Fetch-and-adds of 1 return each number once, in an
+// order that agrees with real time, and leave the right total. A compare-and-swap to unique values
+// succeeds at most once from each value, and only from a value that existed. The linearizability
+// checker gets the whole history of every few words.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -16,26 +16,26 @@ namespace pyrdma::fuzz {
 
 struct AtomicOperation {
   Time invoked = 0;
-  Time returned = kForever;                 // kForever: nobody knows whether it happened
-  std::uint64_t old = 0;                    // when it returned
-  std::uint64_t expected = 0, desired = 0;  // of a compare-and-swap
+  Time returned = kForever;                 // kForever: the outcome is unknown
+  std::uint64_t old = 0;                    // valid when the operation returned
+  std::uint64_t expected = 0, desired = 0;  // compare-and-swap only
   std::uint32_t client = 0;
   std::uint32_t operation = 0;
 
   bool known() const { return returned != kForever; }
 };
 
-/// One word, in one life of its node.
+/// AtomicWord is one word in one incarnation of its node.
 struct AtomicWord {
   std::uint32_t node = 0, incarnation = 0, index = 0;
   bool counter = false;
-  std::optional<std::uint64_t> last;  // what it held at the end, where the node lived to see it
+  std::optional<std::uint64_t> last;  // content at the end, if the node survived
   std::vector<AtomicOperation> operations;
 
   std::string name() const;
 };
 
-/// What is wrong with a word, or nothing.
+/// Returns why the word is wrong, or an empty text.
 std::string complaint_of_counter(const AtomicWord& word);
 std::string complaint_of_register(const AtomicWord& word);
 

@@ -54,7 +54,7 @@ void World::violation(const char* kind, const std::string& text) {
 AtomicWord& World::word(NodeId target, std::uint32_t incarnation, bool counter,
                         std::uint32_t index) {
   std::size_t& at = current_[(target * std::size_t{2} + counter) * layout.words + index];
-  // A request of an earlier life may end after the first of the next one.
+  // A request to an earlier incarnation may end after the first request to the next one.
   if (at != 0 && words[at - 1].incarnation == incarnation) return words[at - 1];
   if (at != 0 && words[at - 1].incarnation > incarnation)
     for (AtomicWord& word : words)

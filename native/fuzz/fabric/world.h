@@ -1,6 +1,6 @@
-// What the whole run knows: the truth against which each client's observations are held, and the
-// management network by which nodes agree on connections. It lives outside of the simulation, and
-// survives the crashes of its nodes.
+// World is the state of the whole run: the truth that each client's observations are checked
+// against, and the management network by which nodes agree on connections. It lies outside the
+// simulation and survives the crashes of its nodes.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace pyrdma::fuzz {
 
-/// Memory that a node registers, between guards that nobody may touch.
+/// Arena is memory that a node registers, between guards that no node may touch.
 class Arena {
  public:
   explicit Arena(std::size_t bytes);
@@ -34,7 +34,7 @@ class Arena {
   std::byte* data_;
 };
 
-/// Where things are in a node's memory.
+/// Layout gives the offsets in a node's memory.
 struct Layout {
   explicit Layout(const Options& options);
   std::size_t record(NodeId source, std::uint32_t record) const {
@@ -42,25 +42,27 @@ struct Layout {
   }
   std::size_t counter(std::uint32_t word) const { return std::size_t{word} * 8; }
   std::size_t cell(std::uint32_t word) const { return (std::size_t{words} + word) * 8; }
-  std::uint32_t words;  // counters; and as many registers
+  std::uint32_t words;  // number of counters, and of registers
   std::size_t records, bytes;
 };
 
-/// What readers of one record may find, in the life of its node that the writer last saw.
+/// RecordState bounds the versions that readers of one record may find, in the incarnation of its
+/// node that the writer last saw.
 struct RecordState {
   std::uint32_t incarnation = 0;
-  std::uint32_t posted = 0;  // newest version that may be there
-  std::uint32_t sure = 0;    // everybody sees this one or a newer one
-  // Newest version posted on the present connection: what the same connection reads from now on.
+  std::uint32_t posted = 0;  // newest version that a reader may find
+  std::uint32_t sure = 0;    // every reader sees this version or a newer one
+  // Newest version posted on the present connection: reads on that connection see at least this
+  // one.
   std::uint32_t here = 0;
 };
 
-/// What one side of a connection sent on it, in order.
+/// Sent describes one message that one side of a connection sent; a Stream holds them in order.
 struct Sent {
   std::uint32_t version = 0;
   std::uint32_t length = 0;
   Kind kind = Kind::kSend;
-  std::uint8_t record = 0;  // the last one written before, or the one that this writes
+  std::uint8_t record = 0;  // the last record written before, or the one that this message writes
   std::uint32_t record_version = 0;
 };
 struct Stream {
@@ -70,38 +72,39 @@ struct Stream {
   std::size_t acknowledged = 0;
 };
 
-/// A client, for the whole run: its plan, and how far it is.
+/// ClientState is a client over the whole run: its plan and its progress.
 struct ClientState {
-  NodeId from = 0, to = 0;  // equal: the client of a node, to any
+  NodeId from = 0, to = 0;  // equal: the client of a node that talks to any node
   std::uint32_t id = 0;
   Plan plan;
-  std::size_t next = 0;       // in the plan
-  std::size_t probed = 0;     // probes that have succeeded
-  std::uint32_t version = 0;  // last one given out
+  std::size_t next = 0;       // index in the plan
+  std::size_t probed = 0;     // number of probes that succeeded
+  std::uint32_t version = 0;  // last version given out
   bool done = false;
   std::array<Stream, 2> reliable, unreliable;  // by generation modulo 2
-  std::vector<bool> received;                  // at nodes: versions of datagrams that have arrived
-  // While it waits.
+  std::vector<bool> received;                  // at nodes: versions of datagrams that arrived
+  // Set while the client waits.
   Watch control;
   Env* env = nullptr;
   fabric::CompletionQueue* queue = nullptr;
 };
 
-/// What two nodes have agreed on.
+/// PairState is the agreement between two nodes.
 struct PairState {
-  std::uint32_t generation = 0;  // of the connection that both should have
+  std::uint32_t generation = 0;  // generation of the connection that both should have
   struct Side {
-    std::int64_t published = -1, ready = -1;  // generation
+    std::int64_t published = -1, ready = -1;  // generations
     Time published_at = 0;
   };
   std::array<Side, 2> sides;  // lower node, higher node
 };
 
 struct NodeState {
-  std::uint32_t version = 0;  // of what it published about itself; 0: nothing yet
+  std::uint32_t version = 0;  // version of the node's published address; 0: none yet
   std::uint32_t lives = 0;
-  std::unique_ptr<Arena> shared;            // of this life
-  std::vector<std::unique_ptr<Arena>> all;  // of all lives; kept, since late writes may come
+  std::unique_ptr<Arena> shared;  // of the present incarnation
+  // Of all incarnations; kept because late writes may come.
+  std::vector<std::unique_ptr<Arena>> all;
   // The log on disk.
   std::vector<std::vector<std::uint32_t>> log;  // versions written to each place
   std::size_t log_next = 0, log_synced = 0;
@@ -125,20 +128,20 @@ class World {
   RecordState& record(NodeId target, NodeId source, std::uint32_t record) {
     return records_[(target * options.nodes + source) * kRecords + record];
   }
-  /// The word's history in the present life of `target`.
+  /// Returns the word's history in incarnation `incarnation` of `target`.
   AtomicWord& word(NodeId target, std::uint32_t incarnation, bool counter, std::uint32_t index);
 
-  /// Both ends should move on to a connection after `generation`.
+  /// Asks both nodes to move on to a connection after `generation`.
   void renew(NodeId a, NodeId b, std::uint32_t generation);
-  /// Wakes the client where it waits.
+  /// Wakes the client wherever it waits.
   static void wake(ClientState& client);
   void finish(ClientState& client);
   bool finished() const { return finished_; }
 
-  /// A read of `place` is judged: the versions found against those that may be there.
+  /// Checks a read of `place`: compares the versions found with the possible ones.
   void judge_read(const char* what, const Versions& found, std::uint32_t least, std::uint32_t most,
                   const ClientState& reader, const PlannedOperation& op);
-  /// The clients that have not come to their end, and how far they are.
+  /// Lists the clients that have not finished, with their progress.
   std::string unfinished() const;
   void check_words();
   void check_memory();
@@ -156,7 +159,7 @@ class World {
   std::vector<std::unique_ptr<ClientState>> clients_;
   std::vector<PairState> pairs_;
   std::vector<RecordState> records_;
-  std::vector<std::size_t> current_;  // index in words + 1, of each word of each node
+  std::vector<std::size_t> current_;  // index in words + 1, for each word of each node
   std::uint32_t unfinished_ = 0;
   bool finished_ = false;
 };

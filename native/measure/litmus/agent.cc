@@ -21,7 +21,7 @@ Agent::Agent(Node& node, const Program& program, const Layout& layout, std::size
   durations_.reserve(layout.rounds);
   if (place_.thread == nullptr) return;
   for (const Instruction& code : place_.thread->code) prepare(code);
-  for (Step& step : steps_) step.request.sges = &step.local;  // the steps stay where they are now
+  for (Step& step : steps_) step.request.sges = &step.local;  // the steps do not move any more
 }
 
 void Agent::prepare(const Instruction& code) {
@@ -134,7 +134,7 @@ void Agent::answer(std::uint64_t number) {
   node_.await(*control.sends, 1, 0);
 }
 
-// The node's first agent gives every place its initial value and posts the receives.
+// The first agent of a node gives every place its initial value and posts the receives.
 void Agent::clear() {
   if (place_.on_node != 0) return;
   post_receives();
@@ -164,8 +164,8 @@ void Agent::post_receives() {
   }
 }
 
-// Rounds begin at fixed times on all nodes' common clock, so that they meet; random pauses before
-// and between the instructions make them meet in every way.
+// Rounds begin at fixed times on the common clock of all nodes, so that their threads overlap.
+// Random pauses before and between the instructions vary the overlap.
 Time Agent::run_batch(Time start) {
   Env& env = node_.env();
   durations_.clear();
@@ -203,7 +203,7 @@ void Agent::pause_before(Time limit) {
   if ((draw & 1) == 0) return;
   Env& env = node_.env();
   env.work(static_cast<Time>((draw >> 1) % static_cast<std::uint64_t>(limit)));
-  env.now();  // lets all that happened meanwhile happen
+  env.now();  // lets the events of that time happen
 }
 
 void Agent::run_cpu(const Step& step, std::uint32_t round) {
@@ -258,7 +258,7 @@ void Agent::await_all() {
   }
 }
 
-// Makes the batch's writes visible, wherever they went.
+// Makes all writes of the batch visible.
 void Agent::flush() {
   for (Used& used : used_) {
     fabric::Sge into = node_.region(false).sge(Layout::scratch(index_), kWord);

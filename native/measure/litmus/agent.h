@@ -1,4 +1,4 @@
-// A thread of a litmus test on its node: runs rounds when node 0 says so.
+// Agent is a thread of a litmus test on its node. It runs rounds when node 0 commands.
 #pragma once
 #include <vector>
 
@@ -6,8 +6,8 @@
 
 namespace pyrdma::measure::litmus {
 
-/// What node 0 tells and what agents answer: the test and its phase below a number, in one word,
-/// since words are never torn.
+/// Command is node 0's message and the agents' answer: the test and its phase in the low bits, a
+/// number above. It is one word, because words are never torn.
 struct Command {
   static constexpr std::uint64_t kStop = ~std::uint64_t{0} >> 16;
   static std::uint64_t make(std::uint16_t tag, std::uint64_t number) { return number << 16 | tag; }
@@ -25,19 +25,19 @@ class Agent {
   Agent(Node& node, const Program& program, const Layout& layout, std::size_t agent,
         std::size_t test);
 
-  /// Takes part in one phase; false when node 0 has ended the test. Odd phases clear the memory;
-  /// their number is the distance of rounds from now on. Even ones run a batch that begins at the
+  /// Takes part in one phase; returns false when node 0 has ended the test. Odd phases clear the
+  /// memory; their number sets the period of rounds. Even phases run a batch that begins at the
   /// time of their number, and answer the median duration of a round.
   bool take_part();
 
  private:
   struct Step {
     const Instruction* code;
-    std::byte* word = nullptr;  // of a CPU operation, in round 0
+    std::byte* word = nullptr;  // target of a CPU operation, in round 0
     std::size_t word_stride = 0;
     Connection* connection = nullptr;
     NodeId peer = 0;
-    std::size_t queue = 0;  // among outstanding_
+    std::size_t queue = 0;  // index in used_
     fabric::WorkRequest request;
     fabric::Sge local;
     std::size_t remote_stride = 0, local_stride = 0;
@@ -70,7 +70,7 @@ class Agent {
   std::vector<Used> used_;
   std::vector<Time> durations_;
   Rng rng_;
-  Time period_ = 0;  // of rounds; 0: as fast as they go
+  Time period_ = 0;  // period of rounds; 0: no pauses
   std::uint16_t tag_;
 };
 

@@ -7,9 +7,9 @@
 namespace pyrdma::measure::litmus {
 namespace {
 
-constexpr Time kLead = 10 * kMicrosecond;       // from the command to a batch's first round
+constexpr Time kLead = 10 * kMicrosecond;       // from the command to the first round of a batch
 constexpr std::uint64_t kShortestPeriod = 400;  // ns
-constexpr std::uint64_t kUnreadable = 255;      // stands for every value above it
+constexpr std::uint64_t kUnreadable = 255;      // stands for every greater value
 
 }  // namespace
 
@@ -63,7 +63,7 @@ std::uint64_t Collector::phase(std::uint64_t number) {
   return largest;
 }
 
-// The first batch goes as fast as it can and shows how far apart rounds must begin.
+// The first batch runs without pauses and shows how far apart rounds must begin.
 void Collector::run(std::uint64_t rounds) {
   std::uint64_t period = 0;
   while (rounds_ < rounds) {

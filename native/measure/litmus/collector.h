@@ -1,4 +1,5 @@
-// Node 0's side of a litmus test: starts batches, gathers registers and memories, counts outcomes.
+// Collector is node 0's side of a litmus test: it starts batches, gathers registers and memories,
+// and counts outcomes.
 #pragma once
 #include <unordered_map>
 
@@ -7,7 +8,7 @@
 
 namespace pyrdma::measure::litmus {
 
-/// An outcome that was seen, or that is allowed (and then perhaps was not seen).
+/// Count is an outcome that a round showed or the model allows.
 struct Count {
   Outcome outcome;
   Level level;
@@ -22,12 +23,12 @@ class Collector {
   /// Runs at least `rounds` rounds.
   void run(std::uint64_t rounds);
   std::uint64_t rounds() const { return rounds_; }
-  /// `levels` are those of the allowed outcomes.
+  /// `levels` are the levels of the allowed outcomes.
   std::vector<Count> counts(std::map<Outcome, Level> levels) const;
 
  private:
   void command(std::uint64_t number);
-  /// The largest answer.
+  /// Returns the largest answer.
   std::uint64_t phase(std::uint64_t number);
   void count_batch();
   const std::byte* fetch(std::uint8_t node, bool relaxed, std::size_t offset, std::size_t bytes);

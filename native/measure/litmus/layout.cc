@@ -5,7 +5,7 @@
 namespace pyrdma::measure::litmus {
 namespace {
 
-constexpr std::size_t kMostBytes = 2 << 20;  // of one location's places
+constexpr std::size_t kMostBytes = 2 << 20;  // limit for the places of one location
 constexpr std::uint32_t kFewestRounds = 16;
 
 std::size_t in_lines(std::size_t bytes) {

@@ -14,13 +14,13 @@ constexpr std::size_t kMaxStates = 4'000'000;
 constexpr std::size_t kBuffered = 4;  // stores and posts in a store buffer
 constexpr std::uint8_t kPosts = 0x80;
 
-/// Bits stand for the words of the request's location.
+/// Each bit stands for a word of the request's location.
 struct Request {
   std::uint8_t posted, fetched, sampled, executed, landed, pending;
   Value value[2];
 };
 
-/// Bytes only, so that states compare and hash as memory.
+/// State consists of bytes only, so that states compare and hash as memory.
 struct State {
   std::array<Value, kMaxWords> memory;
   std::array<Value, kMaxRegisters> registers;
@@ -169,7 +169,7 @@ class Explorer {
     visit(next);
   }
 
-  /// False when the store buffer is full: the thread stalls until it drains.
+  /// Returns false when the store buffer is full: the thread stalls until the buffer drains.
   bool buffer(State& state, std::size_t t, std::uint8_t what, Value value) const {
     if (!buffers()) {
       take_effect(state, what, value);
@@ -248,7 +248,7 @@ class Explorer {
     request.landed = all(i);
   }
 
-  /// Calls `test` with every earlier request of r's queue pair until one gives false.
+  /// Calls `test` for every earlier request of r's queue pair until it returns false.
   template <class Test>
   bool earlier(std::size_t r, Test test) const {
     for (std::size_t e = 0; e < r; ++e)
@@ -264,7 +264,7 @@ class Explorer {
     return has_landed(state, r) && earlier(r, [&](std::size_t e) { return has_landed(state, e); });
   }
 
-  /// No fence holds the request back, nor one before it.
+  /// Returns whether no fence holds the request or an earlier one back.
   bool may_start(const State& state, std::size_t r) const {
     const auto passes = [&](std::size_t f) {
       return !code_[f]->fence || earlier(f, [&](std::size_t e) {
@@ -274,13 +274,13 @@ class Explorer {
     return passes(r) && earlier(r, passes);
   }
 
-  /// A get's last reading may come after a later request has taken effect, but responses are in
-  /// order, so that later gets read after it.
+  /// The last reading of a get may come after a later request has taken effect. Responses are in
+  /// order, so later gets read after it.
   bool may_read_later(std::size_t get, std::size_t r) const {
     return level_ >= Level::kRepeated && code_[get]->op == Op::kGet && code_[r]->op != Op::kGet;
   }
 
-  /// An atomic of another request is between its read and its write.
+  /// Returns whether an atomic of another request is between its read and its write.
   bool is_locked(const State& state, std::uint8_t word, std::size_t r) const {
     for (std::size_t q = 0; q < code_.size(); ++q)
       if (q != r && is_atomic(*code_[q]) && state.requests[q].pending != 0 &&
@@ -289,7 +289,8 @@ class Explorer {
     return false;
   }
 
-  /// Takes each bit of `todo` in a step of its own when memory is late, else all in one.
+  /// Takes each bit of `todo` in a step of its own when memory is late, and all bits in one step
+  /// otherwise.
   template <class Step>
   void pieces(const State& state, std::uint8_t todo, Step step) {
     if (!late()) {
@@ -342,7 +343,7 @@ class Explorer {
       if (!late()) write_all(next, r);
       return visit(next);
     }
-    // Everything else makes the queue pair's writes visible first.
+    // All other requests first make the queue pair's writes visible.
     if (!earlier(r, [&](std::size_t e) { return state.requests[e].pending == 0; })) return;
     if (i.op == Op::kSend) {
       then.executed = 1;
@@ -375,7 +376,7 @@ class Explorer {
   void land(const State& state, std::size_t r) {
     const Instruction& i = *code_[r];
     const Request& now = state.requests[r];
-    // Without late landing the data is there with the completion, which is in order.
+    // Without late landing the data arrives with the completion, and completions are in order.
     if (!late() &&
         (!now.executed || !earlier(r, [&](std::size_t e) { return has_landed(state, e); })))
       return;
@@ -395,8 +396,8 @@ class Explorer {
       if ((state.requests[r].pending >> w & 1) != 0) write(state, r, w);
   }
 
-  // Written words reach memory, in the order of the queue pair's requests. Relaxed ordering lets a
-  // write pass writes, but not atomics (ibv_reg_mr(3)).
+  // Written words reach memory in the order of the queue pair's requests. With relaxed ordering a
+  // write may pass writes, but not atomics (ibv_reg_mr(3)).
   void place(const State& state, std::size_t r) {
     const Instruction& i = *code_[r];
     const bool may_pass = i.op == Op::kPut && program_.locations[i.remote].relaxed;
@@ -414,8 +415,8 @@ class Explorer {
 
   const Program& program_;
   Level level_;
-  std::vector<const Instruction*> code_;  // of each request
-  std::vector<std::size_t> owner_;        // its thread
+  std::vector<const Instruction*> code_;  // instruction of each request
+  std::vector<std::size_t> owner_;        // thread of each request
   std::unordered_set<State, HashState> seen_;
   std::vector<State> open_;
   std::unordered_set<Outcome> outcomes_;

@@ -1,4 +1,5 @@
-// A node's part in the litmus suite: its memory and its connections, made once for all tests.
+// Node is a node's part in the litmus suite: its memory and its connections, made once for all
+// tests.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -29,11 +30,11 @@ class Node {
   fabric::RemoteRegion remote(NodeId peer, bool relaxed) const {
     return peers_[peer].regions[relaxed];
   }
-  /// Number `channel` of the connections that tests have between this node and `peer`.
+  /// Returns connection number `channel` of the tests between this node and `peer`.
   Connection& connection(NodeId peer, std::size_t channel) {
     return peers_[peer].connections[channel];
   }
-  /// Between node 0 and the `agent`-th agent of another node.
+  /// Returns the connection between node 0 and the `agent`-th agent of another node.
   Connection& control(NodeId peer, std::size_t agent) {
     return peers_[peer].connections[peers_[peer].channels + agent];
   }
@@ -44,8 +45,8 @@ class Node {
   /// Blocks until the queue has given `count` completions. Throws Error for a failed one.
   void await(fabric::CompletionQueue& queue, std::uint32_t count, NodeId peer);
   void post(fabric::QueuePair& qp, const fabric::WorkRequest& request);
-  /// Blocks until `ready`, which changes with `only` when there is one. Throws Error(kTimeout),
-  /// naming `what`, or when fail() was called.
+  /// Blocks until `ready` returns true. With `only`, that Watch is notified of changes. Throws
+  /// Error(kTimeout), naming `what`; also after fail().
   template <class Ready>
   void wait(const char* what, Ready&& ready, Watch* only = nullptr) {
     env_.poll_until(
@@ -53,7 +54,7 @@ class Node {
           env_.charge(Cost::kPredicate);
           return ready() || failed_.load(std::memory_order_relaxed);
         },
-        env_.now() + kPatience, only);
+        env_.now() + kTimeout, only);
     if (!ready()) throw_waited(what);
   }
   /// Ends the waits of the node's other threads.
@@ -61,7 +62,7 @@ class Node {
     failed_.store(true, std::memory_order_relaxed);
     env_.notify(commands_);
   }
-  /// Node 0's agents have a new command.
+  /// Node 0 notifies it of a new command for its agents.
   Watch& commands() { return commands_; }
 
  private:
@@ -70,7 +71,7 @@ class Node {
     std::vector<Connection> connections;
     std::size_t channels = 0;  // of tests; those of control follow
   };
-  static constexpr Time kPatience = 60 * kSecond;
+  static constexpr Time kTimeout = 60 * kSecond;
   [[noreturn]] void throw_waited(const char* what) const;
 
   Env& env_;

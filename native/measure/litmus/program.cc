@@ -102,7 +102,7 @@ class Parser {
     }
   }
 
-  /// Receives name the queue pair of a thread that may come later.
+  /// A receive may name the queue pair of a thread that comes later.
   void connect_receives() {
     for (const Pending& pending : pending_) {
       const auto queue =
@@ -149,7 +149,7 @@ class Parser {
     fail(name, "is no location of this program");
   }
 
-  /// A word that a thread of `node` reaches by its CPU; kMaxNodes: any.
+  /// Finds a word that a thread of `node` reaches by its CPU; kMaxNodes: a word of any node.
   std::uint8_t own_word(std::string_view text, std::size_t node) {
     const std::size_t dot = text.find('.');
     const Location& location = program_.locations[find_location(text.substr(0, dot))];

@@ -1,5 +1,6 @@
-// Sources of the verdicts: the fabric's contract (fabric/README.md); Ambal et al., OOPSLA 2024
-// ("TSO"); ibv_reg_mr(3) for relaxed ordering; ibv_query_qp_data_in_order(3) for tearing.
+// The verdicts come from the fabric's contract (fabric/README.md); from Ambal et al., OOPSLA 2024
+// ("TSO"); from ibv_reg_mr(3) for relaxed ordering; and from ibv_query_qp_data_in_order(3) for
+// tearing.
 #include "measure/litmus/shapes.h"
 
 namespace pyrdma::measure::litmus {

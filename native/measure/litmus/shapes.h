@@ -11,8 +11,8 @@ struct Shape {
   const char* locations;
   const char* threads;
   const char* observed;
-  const char* outcome;  // the one that the shape asks for
-  Level level;          // its verdict, by hand: the model must agree
+  const char* outcome;  // the outcome that the shape asks about
+  Level level;          // the verdict, assigned by hand: the model must agree
   const char* why;
 };
 

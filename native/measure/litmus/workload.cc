@@ -1,4 +1,4 @@
-// litmus: small concurrent programs over raw fabric operations, whose outcomes are compared with
+// litmus: small concurrent programs over raw fabric operations. It compares their outcomes with
 // those that the memory model allows.
 #include "base/error.h"
 #include "measure/litmus/collector.h"
@@ -18,7 +18,8 @@ constexpr Time kLongestRun = 3600 * kSecond;
 struct Test {
   std::string name;
   Program program;
-  std::map<Outcome, Level> levels = {};  // of a test of one's own; else node 0 makes them
+  // Set for a user's own test; otherwise node 0 computes them.
+  std::map<Outcome, Level> levels = {};
 };
 
 std::vector<Test> tests_of(const Params& params) {
@@ -26,7 +27,8 @@ std::vector<Test> tests_of(const Params& params) {
   if (!params.text("threads").empty()) {
     const Program program =
         parse(params.text("locations"), params.text("threads"), params.text("observed"));
-    return {{"custom", program, classify(program)}};  // every node refuses what cannot end
+    // Every node refuses a program that cannot end.
+    return {{"custom", program, classify(program)}};
   }
   for (const Shape& shape : shapes()) {
     if (params.text("shape") == "all" || params.text("shape") == shape.name)
@@ -41,7 +43,7 @@ std::vector<std::string> shape_names() {
   return names;
 }
 
-/// Ends the other threads' waits when this one leaves by an exception.
+/// FailGuard ends the waits of the other threads when this one leaves by an exception.
 class FailGuard {
  public:
   explicit FailGuard(Node& node) : node_(node) {}

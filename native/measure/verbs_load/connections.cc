@@ -11,10 +11,11 @@ namespace pyrdma::measure::verbs_load {
 namespace {
 
 constexpr std::uint32_t kIdleEntries = 16;
-constexpr std::uint32_t kSpareEntries = 16;    // of a completion queue, above what can be in flight
+// Entries of a completion queue above the requests in flight.
+constexpr std::uint32_t kSpareEntries = 16;
 constexpr std::uint32_t kMostReceives = 2048;  // per queue pair
-constexpr std::uint32_t kLocalBytes =
-    256 * 1024;  // of a sender's buffer, where requests share places beyond it
+// Size of a sender's buffer; requests beyond it share places.
+constexpr std::uint32_t kLocalBytes = 256 * 1024;
 
 }  // namespace
 
@@ -79,7 +80,7 @@ void Connections::make_senders() {
   const bool pingpong = load_.measure == Measure::kPingPong;
   std::uint32_t count = load_.senders(env_.node());
   if (pingpong && load_.servers != 0 && load_.is_server(env_.node())) {
-    for (Link& link : links_) link.sender = count++;  // each answers on its own
+    for (Link& link : links_) link.sender = count++;  // each replies on its own
   }
   senders_.resize(count);
   for (Sender& sender : senders_) {
@@ -111,7 +112,8 @@ fabric::QpOptions Connections::options() const {
   fabric::QpOptions options;
   options.transport = load_.transport;
   options.send_entries =
-      std::max(load_.depth + 1, 64U);  // one more to end an unsignaled run; a ping-pong takes some
+      // One entry more ends an unsignaled run; a ping-pong takes some.
+      std::max(load_.depth + 1, 64U);
   options.receive_entries = receivers_.empty() ? kIdleEntries : receivers_.front().depth;
   options.max_sges = 1;
   options.max_inline = load_.inlined ? load_.size : 0;
@@ -158,8 +160,8 @@ void Connections::connect_links() {
   }
 }
 
-// Connectionless: the ends that requests go to. UD: a queue pair per receiving thread. DC: a target
-// each.
+// Makes the targets of connectionless requests. UD: a queue pair per receiving thread. DC: a target
+// per receiving thread.
 void Connections::make_targets() {
   if (!load_.is_server(env_.node())) return;
   const bool dc = load_.transport == fabric::Transport::kDc;

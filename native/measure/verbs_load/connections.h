@@ -1,4 +1,4 @@
-// Set-up of a node's part: regions, queues, and the exchange that connects them.
+// Connections sets up a node's part: its regions, its queues, and the exchange that connects them.
 #pragma once
 #include <map>
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace pyrdma::measure::verbs_load {
 
-/// A way for a sender's requests to go.
+/// Route is a path for a sender's requests.
 struct Route {
   fabric::QueuePair* qp = nullptr;
   const fabric::AddressHandle* handle = nullptr;  // UD, DC
@@ -19,7 +19,7 @@ struct Route {
   std::uint32_t client = 0;
 };
 
-/// What one sending thread, or one end of a ping-pong, owns.
+/// Sender is the property of one sending thread, or of one side of a ping-pong.
 struct Sender {
   std::unique_ptr<fabric::MemoryRegion> local;
   std::unique_ptr<fabric::CompletionQueue> cq;
@@ -27,7 +27,7 @@ struct Sender {
   std::vector<Route> routes;
 };
 
-/// Where a receiving thread posts its buffers.
+/// Inlet is a queue to which a receiving thread posts its buffers.
 struct Inlet {
   fabric::QueuePair* qp = nullptr;
   fabric::SharedReceiveQueue* shared = nullptr;  // DC targets
@@ -40,18 +40,19 @@ struct Receiver {
   std::uint32_t depth = 0;  // receives posted per inlet
 };
 
-/// Everything of one node, connected when the constructor returns. Threads take their Sender or
-/// Receiver.
+/// Connections holds everything of one node; all of it is connected when the constructor returns.
+/// Each thread takes its Sender or Receiver.
 class Connections {
  public:
   Connections(Env& env, const Params& params, const Load& load);
   std::vector<Sender>& senders() { return senders_; }
   std::vector<Receiver>& receivers() { return receivers_; }
-  /// This node's own target region, in which a ping-pong sees the peer's writes; nullptr for sends.
+  /// Returns this node's own target region, in which a ping-pong sees the peer's writes; nullptr
+  /// for sends.
   const fabric::MemoryRegion* inbox() const {
     return regions_.empty() ? nullptr : regions_.front().get();
   }
-  /// Offset of a client's own place in a region.
+  /// Returns the offset of a client's own place in a region.
   static std::uint64_t place_of(const Load& load, std::uint32_t client);
 
  private:
@@ -75,11 +76,11 @@ class Connections {
   Time deadline_;
   std::vector<Link> links_;
 
-  // In the order in which they are made: each needs only what stands before it.
+  // The order of creation: each member needs only members above it.
   std::unique_ptr<fabric::ProtectionDomain> pd_;
   std::vector<std::unique_ptr<fabric::MemoryRegion>> regions_;
   std::map<NodeId, std::vector<fabric::RemoteRegion>> peer_regions_;
-  std::unique_ptr<fabric::CompletionQueue> idle_cq_;  // of queue ends that nothing completes on
+  std::unique_ptr<fabric::CompletionQueue> idle_cq_;  // for queues without completions
   std::vector<Sender> senders_;
   std::vector<Receiver> receivers_;
   std::vector<std::unique_ptr<fabric::SharedReceiveQueue>> shared_receives_;

@@ -5,16 +5,17 @@
 
 namespace pyrdma::measure::verbs_load {
 
-/// mode=latency, measure=completion: from before the post until the completion is polled. Rows as
-/// run_rate's, a histogram named as the operation, and with record_post one named "post".
+/// mode=latency, measure=completion: from before the post until the completion is polled. It
+/// records the rows of run_rate, a histogram named after the operation, and with record_post one
+/// named "post".
 void run_latency(Env& env, const Load& load, Sender& sender, ThreadRecorder& recorder, Rng rng);
 
-/// mode=latency, measure=pingpong: perftest's write and send latency. The two ends send one message
-/// to and fro; the receiver polls the message's last byte in memory (write) or its receive queue
-/// (send). The histogram holds halves of round trips.
+/// mode=latency, measure=pingpong: perftest's write and send latency. The two sides send one
+/// message to and fro. The receiver polls the message's last byte in memory (write) or its receive
+/// queue (send). The histogram holds halves of round trips.
 void run_ping(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox,
               ThreadRecorder& recorder);
-/// The answering end. Returns when the peer says so.
+/// Runs the replying side. Returns when the peer stops it.
 void run_pong(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox);
 
 }  // namespace pyrdma::measure::verbs_load

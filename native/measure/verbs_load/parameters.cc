@@ -87,9 +87,9 @@ void check_shape(const Params& params, const Load& load) {
   }
 }
 
-// The window in requests, the batch in one post, and who is signaled. Completions must free the
-// window: in the worst case signal_every - 1 requests wait for their signal while a whole batch
-// wants room.
+// Settles the window in requests, the batch of one post, and the signaled requests. Completions
+// must free the window: in the worst case signal_every - 1 requests wait for their signal while a
+// whole batch needs space.
 void settle_window(const Params& params, Load& load) {
   if (load.mode == Mode::kLatency) load.depth = 1;
   if (load.mode == Mode::kOpen) load.batch = load.signal_every = 1;
@@ -102,7 +102,8 @@ void settle_window(const Params& params, Load& load) {
   const bool one_route = load.qps == 1 && load.connected();
   if (load.signal_every == 0)
     load.signal_every = one_route ? std::max(load.batch, load.depth / 4) : load.batch;
-  // The unsignaled end of what one of several queue pairs has sent would never be confirmed.
+  // With several queue pairs, no completion would confirm the last unsignaled requests of one of
+  // them.
   if (!one_route) load.signal_every = std::min(load.signal_every, load.batch);
   if (load.signal_every > load.batch) load.signal_every -= load.signal_every % load.batch;
   if (load.signal_every > load.batch && load.signal_every + load.batch > load.depth) {

@@ -1,4 +1,4 @@
-// What one run of verbs_load does: perftest's axes.
+// The parameters of verbs_load: perftest's axes.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -15,7 +15,8 @@ enum class Pattern : std::uint8_t { kPair, kAll, kRandom };
 enum class Mode : std::uint8_t { kRate, kLatency, kOpen };
 enum class Measure : std::uint8_t { kCompletion, kPingPong };
 
-/// The parameters, checked against each other and against the device, and the shape of the cluster.
+/// Load holds the parameters, checked against each other and against the device, and the shape of
+/// the cluster.
 struct Load {
   fabric::Opcode op;
   fabric::Transport transport;
@@ -25,7 +26,7 @@ struct Load {
   std::uint32_t size = 0;
   std::uint32_t depth = 0;         // requests in flight per thread
   std::uint32_t batch = 0;         // requests per post
-  std::uint32_t signal_every = 0;  // requests per signaled one
+  std::uint32_t signal_every = 0;  // one request in so many is signaled
   std::uint32_t threads = 0, clients = 0, qps = 0, servers = 0, server_threads = 0;
   std::uint32_t regions = 0;
   std::uint64_t region_bytes = 0;
@@ -44,19 +45,20 @@ struct Load {
   bool is_server(NodeId node) const { return servers == 0 || node < servers; }
   bool is_client(NodeId node) const { return servers == 0 || node >= servers; }
   NodeId client_nodes() const { return nodes - servers; }
-  /// Sending threads of `node`. Clients are dealt to the client nodes in turn.
+  /// Returns the sending threads of `node`. Clients are dealt to the client nodes in turn.
   std::uint32_t senders(NodeId node) const;
-  /// Number of a sending thread among those of the whole run.
+  /// Returns the number of a sending thread among those of the whole run.
   std::uint32_t client_number(NodeId node, std::uint32_t thread) const {
     return thread * client_nodes() + (node - servers);
   }
   std::uint32_t all_clients() const { return clients != 0 ? clients : threads * client_nodes(); }
-  /// Bytes between two clients' places in a region, and between requests in a local buffer.
+  /// Returns the bytes between two clients' places in a region, and between requests in a local
+  /// buffer.
   std::uint32_t stride() const { return (size + 63) / 64 * 64; }
 };
 
-/// Throws Error(kInvalidArgument) for a combination that cannot run, Error(kUnavailable) for what
-/// the device lacks.
+/// Throws Error(kInvalidArgument) for a combination that cannot run, Error(kUnavailable) for a
+/// feature that the device lacks.
 Load make_load(const Params& params, NodeId nodes, const fabric::Capabilities& capabilities);
 
 }  // namespace pyrdma::measure::verbs_load

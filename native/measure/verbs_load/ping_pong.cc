@@ -8,15 +8,15 @@ namespace pyrdma::measure::verbs_load {
 
 namespace {
 
-// A message's last byte: 1 to kLast in turn, then again; 0 is what the memory holds at first.
+// The last byte of a message counts from 1 to kLast and then from 1 again; 0 is its first content.
 constexpr std::uint8_t kLast = 200, kStop = 255;
-constexpr std::uint32_t kSignalEvery = 32;  // of the 64 and more entries of a send queue
+constexpr std::uint32_t kSignalEvery = 32;  // the send queue has at least 64 entries
 
 std::uint8_t after(std::uint8_t ball) {
   return ball == kLast ? 1 : static_cast<std::uint8_t>(ball + 1);
 }
 
-/// One end of the game.
+/// Player is one side of a ping-pong.
 class Player {
  public:
   Player(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox)
@@ -42,29 +42,31 @@ class Player {
 
   void send(std::uint8_t ball) {
     if (*last_byte_ != ball) *last_byte_ = ball;
-    // Unsignaled but for some, which keep the send queue from filling. Not inline: the NIC reads
-    // the payload before the answer can come, so the next change of it is safe.
+    // Only some requests are signaled, which keeps the send queue from filling. Without inline
+    // data, the NIC reads the payload before the answer can come, so the next change of the payload
+    // is safe.
     const bool signaled = ++sent_ % kSignalEvery == 0;
     request_.flags = static_cast<std::uint8_t>((load_.inlined ? fabric::kInline : 0) |
                                                (signaled ? fabric::kSignaled : 0));
     if (route_.qp->post({&request_, 1}).accepted != 1) [[unlikely]]
       fail("the device refused a request");
-    // The buffer is free again when inline. Written now, the next payload has left the store buffer
-    // by the time that it is copied.
+    // An inline send frees the buffer at once. Written now, the next payload has left the store
+    // buffer by the time that the NIC copies it.
     if (load_.inlined) *last_byte_ = after(ball);
     if (signaled) signals_ += 1;
     if (signals_ != 0) collect();
   }
 
-  /// The next ball that is not `old`. False when none came by `deadline`.
+  /// Takes the next ball that is not `old`. Returns false when none came by `deadline`.
   bool receive(std::uint8_t old, Time deadline, std::uint8_t& ball) {
     if (buffer_.length != 0) return take_message(deadline, ball);
-    // The turn that finds it. An empty one costs as much by itself, and a bare loop spins faster.
+    // Charges the turn that finds it. An empty turn costs as much by itself, and a bare loop spins
+    // faster.
     env_.charge(Cost::kPredicate);
     return env_.poll_until([&] { return (ball = load_acquire(arriving_)) != old; }, deadline);
   }
 
-  /// Waits for the completions of signaled requests, so that the buffers may go.
+  /// Waits for the completions of signaled requests, so that the buffers may be freed.
   void finish(Time deadline) {
     env_.poll_until(
         [&] {

@@ -6,13 +6,13 @@ namespace {
 
 constexpr NodeId kNobody = ~0U;
 
-// Round `round` of a round-robin tournament. Among an odd number of players, a + b = round; the one
-// who would meet itself sits out. An even number has one player more, who meets the one that would
-// sit out.
+// Returns the opponent of `self` in round `round` of a round-robin tournament. Among an odd number
+// of players, a + b = round; the player who would meet itself sits out. An even number has one more
+// player, who meets the player that would sit out.
 NodeId opponent(std::uint64_t round, NodeId self, NodeId nodes) {
   const NodeId odd = nodes % 2 == 0 ? nodes - 1 : nodes;
   const auto r = static_cast<NodeId>(round % odd);
-  // Half of the round, in the arithmetic of the odd number: who would meet itself.
+  // Half of the round, in the arithmetic of the odd number, is the player who would meet itself.
   const auto alone = static_cast<NodeId>(std::uint64_t{r} * ((odd + 1) / 2) % odd);
   if (self == odd) return alone;
   if (self != alone) return (r + odd - self) % odd;
@@ -21,7 +21,7 @@ NodeId opponent(std::uint64_t round, NodeId self, NodeId nodes) {
 
 std::vector<Link> symmetric(const Load& load, NodeId self) {
   std::vector<Link> links;
-  // With an odd number of nodes each sits out one round of so many.
+  // With an odd number of nodes, each node sits out one round of so many.
   const std::uint64_t rounds =
       load.qps + (load.nodes % 2 != 0 ? (load.qps + load.nodes - 2) / (load.nodes - 1) : 0);
   for (std::uint32_t t = 0; t < load.threads; ++t) {

@@ -20,7 +20,7 @@ void run_rate(Env& env, const Load& load, Sender& sender, ThreadRecorder& record
     if (latency == nullptr) {
       taken = requester.take(patience, [](Time) {});
     } else {
-      Time seen = 0;  // one reading for all that one poll found
+      Time seen = 0;  // one reading serves all completions of a poll
       taken = requester.take(patience, [&](Time stamp) {
         if (seen == 0) seen = env.now();
         if (window.open()) latency->record(Requester::since(seen, stamp));

@@ -1,5 +1,5 @@
-// The closed loop that keeps a window of requests in flight, and the open loop with arrivals of its
-// own.
+// The closed loop, which keeps a window of requests in flight, and the open loop, which follows
+// random arrival times.
 #pragma once
 #include <array>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace pyrdma::measure::verbs_load {
 
-/// Posts prepared batches to a sender's routes and counts what completes. One thread.
+/// Requester posts prepared batches to a sender's routes and counts the completions. One thread.
 class Requester {
  public:
   Requester(Env& env, const Load& load, Sender& sender, Rng rng);
@@ -19,8 +19,8 @@ class Requester {
   std::uint32_t outstanding() const { return outstanding_; }
   /// Posts one batch; its signaled requests carry `stamp`.
   void post_batch(Time stamp, Time deadline);
-  /// Waits for completions until `deadline` and takes them; `done(stamp)` hears of each. False on
-  /// the deadline.
+  /// Waits for completions until `deadline`, takes them, and calls `done(stamp)` for each. Returns
+  /// false on the deadline.
   template <class Done>
   bool take(Time deadline, Done&& done) {
     std::size_t count = 0;
@@ -39,7 +39,7 @@ class Requester {
   }
   /// Waits until nothing is in flight. Throws Error(kTimeout) after `deadline`.
   void finish(Time deadline);
-  /// Time since `stamp`, of which only the low bits travelled.
+  /// Returns the time since `stamp`, of which the request carried only the low bits.
   static Time since(Time now, Time stamp) {
     return static_cast<Time>((static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(stamp)) &
                              kStampMask);
@@ -48,7 +48,8 @@ class Requester {
   [[noreturn]] void stuck() const;
 
  private:
-  // A work request's id: how many requests its completion confirms, and the low bits of its time.
+  // A wr_id holds the number of requests that its completion confirms, and the low bits of its
+  // time.
   static constexpr int kStampBits = 48;
   static constexpr std::uint64_t kStampMask = (1ULL << kStampBits) - 1;
 
@@ -70,15 +71,15 @@ class Requester {
   bool moving_;                   // addresses change with every request
   std::uint64_t slots_;           // places in a region, for random addresses
   std::uint32_t period_ = 1;      // batches per signaled request
-  std::uint32_t unsignaled_ = 0;  // batches since the last one
+  std::uint32_t unsignaled_ = 0;  // batches since the last signaled request
   std::uint32_t outstanding_ = 0;
   std::uint64_t completed_ = 0;
 };
 
-/// mode=rate. Rows: ops, bytes, elapsed, rate, bandwidth; with record_latency a histogram named as
-/// the operation.
+/// mode=rate. Rows: ops, bytes, elapsed, rate, bandwidth; with record_latency a histogram named
+/// after the operation.
 void run_rate(Env& env, const Load& load, Sender& sender, ThreadRecorder& recorder, Rng rng);
-/// mode=open. The same, with latency from the intended times.
+/// mode=open. Records the same, with latency from the intended times.
 void run_open(Env& env, const Load& load, Sender& sender, ThreadRecorder& recorder, Rng rng);
 
 }  // namespace pyrdma::measure::verbs_load

@@ -24,7 +24,7 @@ Receivers::Receivers(Env& env, const Load& load, std::vector<Receiver>& receiver
                      Recorder& recorder, std::uint32_t first_thread)
     : env_(env), load_(load), receivers_(receivers) {
   for (Receiver& receiver : receivers_) {
-    // All receives share one buffer: nobody reads what comes.
+    // All receives share one buffer, because no thread reads the data.
     const fabric::Sge buffer =
         receiver.local->sge(0, static_cast<std::uint32_t>(receiver.local->size()));
     for (std::size_t i = 0; i < receiver.inlets.size(); ++i) {
@@ -57,7 +57,7 @@ void Receivers::serve(Receiver& receiver, ThreadRecorder& recorder) {
                  stopping_.load(std::memory_order_acquire);
         },
         kForever, &receiver.cq->watch());
-    // Receives go back in runs of one inlet: one doorbell each.
+    // Receives are reposted in runs of one inlet, with one doorbell each.
     for (std::size_t i = 0; i < count;) {
       const std::uint64_t inlet = completions[i].wr_id;
       std::size_t run = 0;

@@ -9,15 +9,15 @@
 
 namespace pyrdma::measure::verbs_load {
 
-/// Starts a thread per Receiver; the destructor ends them.
+/// Receivers starts a thread per Receiver; the destructor ends them.
 class Receivers {
  public:
-  /// Receives are posted when it returns. Thread i records as thread `first_thread` + i: received,
-  /// receive_rate.
+  /// All receives are posted when the constructor returns. Thread i records as thread
+  /// `first_thread` + i: received, receive_rate.
   Receivers(Env& env, const Load& load, std::vector<Receiver>& receivers, Recorder& recorder,
             std::uint32_t first_thread);
   ~Receivers();
-  /// Ends the threads and rethrows what one threw.
+  /// Ends the threads and rethrows an exception of one.
   void stop();
 
  private:
@@ -28,7 +28,7 @@ class Receivers {
   const Load& load_;
   std::vector<Receiver>& receivers_;
   std::atomic<bool> stopping_{false};
-  std::vector<std::unique_ptr<Thread>> threads_;  // last: joined first
+  std::vector<std::unique_ptr<Thread>> threads_;  // last member: joined first
 };
 
 }  // namespace pyrdma::measure::verbs_load

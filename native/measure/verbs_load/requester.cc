@@ -25,7 +25,7 @@ Requester::Requester(Env& env, const Load& load, Sender& sender, Rng rng)
     request.opcode = load.op;
     request.flags = load.inlined ? fabric::kInline : 0;
     request.compare_add = 1;
-    // Within a batch every signal_every-th is signaled, and the last.
+    // Within a batch every signal_every-th request is signaled, and the last one.
     const bool last = i + 1 == load.batch;
     if (load.signal_every <= load.batch && ((i + 1) % load.signal_every == 0 || last))
       request.flags |= fabric::kSignaled;
@@ -92,7 +92,7 @@ void Requester::post(const Route& route, std::span<const fabric::WorkRequest> re
   if (posted == requests.size()) [[likely]]
     return;
   // The send queue is as deep as the window, but a device may free its entries later than it
-  // completes.
+  // completes them.
   const bool all = env_.poll_until(
       [&] {
         if (result.error != fabric::PostError::kQueueFull) return true;

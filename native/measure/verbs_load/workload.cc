@@ -28,7 +28,7 @@ class VerbsLoad final : public Workload {
     recorder.prepare_threads(senders + static_cast<std::uint32_t>(connections.receivers().size()));
     verbs_load::Receivers receivers(env, load, connections.receivers(), recorder, senders);
     rally(env, params, "start");
-    // Several threads run beside the node's first one, which takes sender 0 itself.
+    // Further threads run beside the node's first thread, which takes sender 0.
     std::vector<std::unique_ptr<Thread>> threads;
     for (std::uint32_t i = 1; i < senders; ++i) {
       threads.push_back(env.spawn("send" + std::to_string(i),
@@ -36,7 +36,7 @@ class VerbsLoad final : public Workload {
     }
     if (senders != 0) send(env, load, connections, 0, recorder);
     for (auto& thread : threads) thread->join();
-    // Passive nodes stay until everybody is done.
+    // Passive nodes stay until all nodes are done.
     const Time long_enough = Window(0, load.warmup, load.duration, load.iterations).patience();
     rally(env, params, "done", long_enough + kSetupPatience);
     receivers.stop();

@@ -1,4 +1,5 @@
-// What RDMA devices are here: libibverbs for the tables, sysfs for the interfaces behind them.
+// Finds the RDMA devices of this machine: libibverbs gives the tables, sysfs the interfaces behind
+// them.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -42,7 +43,7 @@ std::string address_of(const ibv_gid& gid, GidType type) {
   return type == GidType::kInfiniBand ? "" : to_text(gid);
 }
 
-/// False where the entry is empty.
+/// Returns false for an empty entry.
 bool read_gid(ibv_context* context, std::uint8_t port, int index, const std::string& sysfs,
               bool ethernet, ibv_gid* gid, GidType* type) {
   const Library& ib = Library::get();
@@ -99,7 +100,7 @@ void add_port(ibv_context* context, Candidate found, const std::set<std::string>
     }
     all->push_back(found);
   }
-  // One interface of the login is enough: its VLANs, say, share the port.
+  // One login interface is enough, because its VLANs, for example, share the port.
   const auto begin = all->begin() + static_cast<std::ptrdiff_t>(first);
   const bool is_login = std::any_of(
       begin, all->end(), [&](const Candidate& c) { return login.count(c.interface) != 0; });

@@ -22,7 +22,7 @@ VerbsCompletionQueue::VerbsCompletionQueue(VerbsDevice& device, std::uint32_t en
 VerbsCompletionQueue::~VerbsCompletionQueue() { Library::get().destroy_cq(cq_); }
 
 bool VerbsCompletionQueue::overrun() const {
-  device_.take_events();  // the device tells of it by an event
+  device_.take_events();  // the device reports an overrun by an event
   return overrun_.load(std::memory_order_acquire);
 }
 
@@ -45,7 +45,8 @@ std::size_t VerbsCompletionQueue::take_over(std::span<Completion> out) {
 
 void VerbsCompletionQueue::take_in(std::uint32_t gone) {
   const std::lock_guard lock(mutex_);
-  has_taken_in_.store(true, std::memory_order_release);  // who polls now comes after us
+  // A thread that polls now comes after this one.
+  has_taken_in_.store(true, std::memory_order_release);
   const auto is_left = [gone](const Completion& c) { return c.qp_num == gone; };
   std::erase_if(taken_in_, is_left);
   std::array<Completion, 64> chunk;
@@ -76,7 +77,7 @@ std::size_t VerbsCompletionQueue::poll_device(std::span<Completion> out) {
   return count;
 }
 
-// False for what is left of a queue that was destroyed or reset.
+// Returns false for a leftover of a queue that was destroyed or reset.
 bool VerbsCompletionQueue::translate(const ibv_wc& from, Completion* to) {
   const Ticket ticket = Ticket::of(from.wr_id);
   Record* record = device_.records().find(ticket.slot);
@@ -85,7 +86,7 @@ bool VerbsCompletionQueue::translate(const ibv_wc& from, Completion* to) {
   Completion completion;
   completion.qp_num = from.qp_num;
   completion.status = status_of(from.status, ticket.receive, device_.is_soft_roce());
-  // Soft-RoCE says the same of a port that is down, where NICs find that nobody answers.
+  // Soft-RoCE reports the same status for a port that is down, where NICs report a missing answer.
   if (from.status == IBV_WC_LOC_QP_OP_ERR && device_.is_soft_roce() && !device_.is_port_up())
       [[unlikely]]
     completion.status = Status::kRetryExceeded;
@@ -112,7 +113,8 @@ bool VerbsCompletionQueue::translate(const ibv_wc& from, Completion* to) {
         completion.immediate = be32toh(from.imm_data);
       }
       if (record->datagram) {
-        // The room of the header is there even where an InfiniBand datagram came without one.
+        // The buffer has the space of the header even where an InfiniBand datagram came without
+        // one.
         completion.flags |= kHasGrh;
         completion.source_qpn = from.src_qp;
       }

@@ -1,4 +1,4 @@
-// Completions, with the wr_ids that their tickets stand for.
+// A completion queue replaces the tickets of completions by their wr_ids.
 #pragma once
 #include <atomic>
 #include <deque>
@@ -18,9 +18,9 @@ class VerbsCompletionQueue final : public CompletionQueue {
   bool overrun() const override;
 
   ibv_cq* cq() const { return cq_; }
-  /// Takes in all that the device has completed, for later polls, but for what queue pair `gone`
-  /// has left in the queue, whose places in a shared receive queue are given back. Drivers of NICs
-  /// drop that with the queue pair, and the places with it. Any thread.
+  /// Takes in all completions of the device for later polls, except the leftovers of queue pair
+  /// `gone`; their places in a shared receive queue are given back. Drivers of NICs drop those
+  /// leftovers with the queue pair, and the places with them. Any thread may call it.
   void take_in(std::uint32_t gone);
   void mark_overrun() { overrun_.store(true, std::memory_order_release); }
 
@@ -33,7 +33,7 @@ class VerbsCompletionQueue final : public CompletionQueue {
   std::uint32_t entries_;
   std::atomic<bool> overrun_{false};
   std::atomic<bool> has_taken_in_{false};
-  std::mutex mutex_;  // what follows
+  std::mutex mutex_;  // guards the member below
   std::deque<Completion> taken_in_;
   ibv_cq* cq_;
 };

@@ -1,5 +1,5 @@
-// Connections through librdmacm. The queue pair is the device's own, not made by librdmacm, which
-// gives the attributes of its steps (rdma_init_qp_attr) and carries its number.
+// Sets up connections through librdmacm. The device makes the queue pair, not librdmacm. librdmacm
+// gives the attributes of the transitions (rdma_init_qp_attr) and carries the queue pair's number.
 #include "fabric/verbs/connection.h"
 
 #include <arpa/inet.h>
@@ -41,7 +41,7 @@ Address parse(const std::string& text, std::uint16_t port) {
   return address;
 }
 
-/// What librdmacm tells of one connection, or of a listener.
+/// EventChannel carries librdmacm's events of one connection or of a listener.
 class EventChannel {
  public:
   EventChannel() : channel_(CmLibrary::get().create_event_channel()) {
@@ -54,7 +54,7 @@ class EventChannel {
   EventChannel& operator=(const EventChannel&) = delete;
   rdma_event_channel* get() const { return channel_; }
 
-  /// Null when there is none now. Whoever takes it acknowledges it.
+  /// Returns null when there is no event. The caller acknowledges the event.
   rdma_cm_event* take() {
     rdma_cm_event* event = nullptr;
     return CmLibrary::get().get_cm_event(channel_, &event) == 0 ? event : nullptr;
@@ -64,7 +64,7 @@ class EventChannel {
   rdma_event_channel* channel_;
 };
 
-/// The next event of a channel, as long as it is looked at.
+/// Event holds the next event of a channel while it is in use.
 class Event {
  public:
   Event(Env& env, EventChannel& channel, Time deadline, const std::string& what) {
@@ -89,7 +89,7 @@ class Event {
 
 class CmConnection final : public Connection {
  public:
-  /// Takes `id`. `channel` is its channel, or null when that is the listener's.
+  /// Takes `id`. `channel` is its channel, or null when it uses the listener's.
   CmConnection(VerbsQueuePair& queue_pair, rdma_cm_id* id, std::unique_ptr<EventChannel> channel)
       : queue_pair_(queue_pair), channel_(std::move(channel)), id_(id) {}
   ~CmConnection() override {
@@ -188,7 +188,7 @@ class CmListener final : public Listener {
   ~CmListener() override { CmLibrary::get().destroy_id(id_); }
   std::uint16_t port() const override {
     const auto* v4 = reinterpret_cast<const sockaddr_in*>(&id_->route.addr.src_storage);
-    return ntohs(v4->sin_port);  // at the same place for IPv6
+    return ntohs(v4->sin_port);  // the port is at the same place for IPv6
   }
   std::unique_ptr<Connection> accept(Env& env, QueuePair& any, std::span<const std::byte> data,
                                      Time deadline) override {
@@ -204,7 +204,8 @@ class CmListener final : public Listener {
       connection = std::make_unique<CmConnection>(queue_pair, request->id, std::move(channel));
       connection->keep(*request.operator->());
       check_device(queue_pair, request->id);
-      // The requester's attributes are known: the queue pair is ready before it hears of us.
+      // The requester's attributes are known, so the queue pair is ready before the requester
+      // learns of it.
       for (const QpState next : {QpState::kInit, QpState::kReadyToReceive, QpState::kReadyToSend})
         step(queue_pair, request->id, next);
       rdma_conn_param parameters = parameters_of(queue_pair, data);

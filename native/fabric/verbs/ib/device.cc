@@ -56,7 +56,7 @@ std::unique_ptr<NodeDevice> open_device(Node& node, const Wish& wish) {
   return std::make_unique<VerbsDevice>(node, choose(find_candidates(), wish));
 }
 
-// ---- what a device makes without further ado ----
+// ---- domains and address handles ----
 
 VerbsDomain::VerbsDomain(ibv_context* context) {
   ibv_pd* pd = Library::get().alloc_pd(context);
@@ -116,7 +116,7 @@ void VerbsDevice::read_capabilities() {
                                                             : 0;
   c.max_message = port_.max_msg_sz;
   c.swaps_lose_writes = is_soft_roce();
-  // Not by ibv_query_device_ex, whose fallback would need its library when this is loaded.
+  // ibv_query_device_ex is avoided: its fallback would need the library when this one is loaded.
   ibv_device_attr_ex more{};
   const verbs_context* extended = verbs_get_ctx_op(context_, query_device_ex);
   if (extended != nullptr &&
@@ -128,7 +128,8 @@ void VerbsDevice::read_capabilities() {
   c.dc = c.srq && has_dynamic_transport(context_);
 }
 
-// No query tells how much a queue pair takes inline: queue pairs are made until one can be.
+// No query tells the inline limit of a queue pair, so this function tries to make queue pairs with
+// smaller and smaller limits.
 void VerbsDevice::probe_inline() {
   const Library& ib = Library::get();
   const VerbsDomain domain(context_);
@@ -306,7 +307,7 @@ ibv_ah_attr VerbsDevice::route_to(const QpAddress& peer) const {
   return route;
 }
 
-// ---- life ----
+// ---- events and end of life ----
 
 void VerbsDevice::add(Silenceable& queue_pair) {
   const std::lock_guard lock(mutex_);
@@ -340,7 +341,7 @@ void VerbsDevice::take_events() {
   pollfd query{context_->async_fd, POLLIN, 0};
   ibv_async_event event{};
   while (::poll(&query, 1, 0) > 0 && ib.get_async_event(context_, &event) == 0) {
-    // The queue is there until its event is acknowledged: destroying it waits for that.
+    // The queue exists until its event is acknowledged, because its destruction waits for that.
     if (event.event_type == IBV_EVENT_CQ_ERR && event.element.cq->cq_context != nullptr)
       static_cast<VerbsCompletionQueue*>(event.element.cq->cq_context)->mark_overrun();
     if (event.event_type == IBV_EVENT_PORT_ERR && event.element.port_num == choice_.port) {

@@ -9,7 +9,7 @@
 
 namespace pyrdma::fabric::verbs {
 
-/// What falls silent when its node is killed.
+/// Silenceable stops answering when its node is killed.
 class Silenceable {
  public:
   virtual void silence() = 0;
@@ -18,11 +18,11 @@ class Silenceable {
   ~Silenceable() = default;
 };
 
-/// Soft-RoCE's timer of an attempt is not stopped when an answer comes, so whenever it runs out,
-/// what happens to be under way is sent again; and sending again races with the answer: of an
-/// atomic that was answered meanwhile, a second one may be made (Linux 6.1, rxe_req.c and
-/// rxe_comp.c). Packets are lost only with a wire that is cut, so two attempts of two seconds do:
-/// as rare as can be, and long enough for a peer on a machine with more to run than CPUs.
+/// An answer does not stop Soft-RoCE's timer of an attempt. When the timer expires, Soft-RoCE sends
+/// again whatever is under way, in a race with the answer: an atomic may be executed twice (Linux
+/// 6.1, rxe_req.c and rxe_comp.c). Packets are lost only when the wire is cut, so two attempts of
+/// two seconds suffice. This is the rarest resend possible, and long enough for a peer on a machine
+/// with more runnable threads than CPUs.
 inline constexpr std::uint32_t kSoftRoceTimeoutUs = 2'000'000;
 inline constexpr std::uint32_t kSoftRoceRetries = 1;
 
@@ -30,7 +30,7 @@ class VerbsDomain final : public ProtectionDomain {
  public:
   explicit VerbsDomain(ibv_context* context);
   ibv_pd* pd() const { return pd_.get(); }
-  /// Kept by all that is made in it, since the kernel frees no domain that is in use.
+  /// Every object made in the domain keeps it, because the kernel frees no domain that is in use.
   const std::shared_ptr<ibv_pd>& share() const { return pd_; }
 
  private:
@@ -55,7 +55,7 @@ class VerbsDevice final : public NodeDevice {
 
   const Capabilities& capabilities() const override { return capabilities_; }
   const std::string& name() const override { return choice_.device; }
-  void open() override {}  // the constructor has done it: capabilities need the context
+  void open() override {}  // the constructor opens it: capabilities need the context
   Rendezvous& rendezvous() override { return node_.rendezvous(); }
   std::vector<Notice> notices() override;
 
@@ -82,23 +82,23 @@ class VerbsDevice final : public NodeDevice {
   void kill() override;
   const Choice& choice() const override { return choice_; }
 
-  // For the objects that it made.
+  // For the objects that the device made.
   Node& node() { return node_; }
   ibv_context* context() const { return context_; }
   RecordTable& records() { return records_; }
   std::uint8_t port() const { return static_cast<std::uint8_t>(choice_.port); }
   ibv_mtu mtu() const { return port_.active_mtu; }
-  /// The kernel's software device, which differs from NICs in the ways that README.md lists.
+  /// The kernel's software device differs from NICs; README.md lists the differences.
   bool is_soft_roce() const { return attributes_.vendor_id == 0xffffff; }
   bool is_port_up() const;
-  /// The way to a peer. Throws Error(kInvalidArgument) for a node that the run does not have.
+  /// Returns the route to a peer. Throws Error(kInvalidArgument) for a node outside the run.
   ibv_ah_attr route_to(const QpAddress& peer) const;
-  /// This node's end, without the numbers of a queue pair. Its path: the MTU in the low byte, the
-  /// kind of GID above.
+  /// Returns this node's address without the numbers of a queue pair. The low byte of its path is
+  /// the MTU, the high byte the kind of GID.
   QpAddress address() const;
   void add(Silenceable& queue_pair);
   void remove(Silenceable& queue_pair);
-  /// Adds to notices() what is not there yet.
+  /// Adds `notice` to notices() unless it is there.
   void note(const Notice& notice);
 
  private:
@@ -118,12 +118,13 @@ class VerbsDevice final : public NodeDevice {
   Capabilities capabilities_;
   RecordTable records_;
   std::mutex events_mutex_;
-  std::mutex mutex_;  // what follows
+  std::mutex mutex_;  // guards the members below
   std::set<Silenceable*> queue_pairs_;
   std::vector<Notice> notices_;
 };
 
-/// The error of a call of libibverbs that failed: what it was to do, errno in words.
+/// Throws the error of a failed call of libibverbs: the attempted action `what`, errno in words,
+/// and `remedy`.
 [[noreturn]] void throw_failed(const std::string& what, int error, const std::string& remedy = "");
 
 }  // namespace pyrdma::fabric::verbs

@@ -83,7 +83,8 @@ VerbsDynamicQueuePair::VerbsDynamicQueuePair(VerbsDevice& device, VerbsDomain& d
       shared_completions_(receive_queue),
       record_(device.records().take(options.dc_target ? 0 : options.send_entries, 0)) {
   record_.datagram = false;
-  const Mlx5Library& mlx5 = *Mlx5Library::get();  // Capabilities::dc says that it is there
+  // Capabilities::dc says that the library is present.
+  const Mlx5Library& mlx5 = *Mlx5Library::get();
   options_.max_sges = std::min(options.max_sges, kMostPieces);
   qp_ = options.dc_target ? make_target(mlx5, device.context(), domain.pd(), send_queue.cq(),
                                         receive_queue.cq(), shared->srq(), options.qkey)
@@ -140,8 +141,8 @@ void VerbsDynamicQueuePair::change(ibv_qp_attr& attributes, unsigned mask) {
                failure);
 }
 
-// The attributes of mlx5dv_create_qp(3). A target has no state after ready to receive; the step to
-// ready to send, which connect() takes with all, is none there.
+// The attributes are those of mlx5dv_create_qp(3). A target has no state after ready to receive, so
+// connect()'s transition to ready to send does nothing for it.
 void VerbsDynamicQueuePair::modify(QpState next, const QpAddress* /*peer*/) {
   check_transition(state(), next);
   const bool target = options_.dc_target;
@@ -187,7 +188,7 @@ void VerbsDynamicQueuePair::modify(QpState next, const QpAddress* /*peer*/) {
   state_.store(next, std::memory_order_release);
 }
 
-// The kernel knows no way of a target to ERROR or RESET: it is destroyed.
+// The kernel has no transition of a target to ERROR or RESET, so this function destroys it.
 void VerbsDynamicQueuePair::end_target() {
   if (qp_ != nullptr) {
     shared_completions_.take_in(qp_->qp_num);
@@ -211,7 +212,8 @@ void VerbsDynamicQueuePair::silence() {
 
 void VerbsDynamicQueuePair::start(const WorkRequest& request) {
   ibv_qp_ex* qp = extended_;
-  qp->wr_flags = send_flags_to(request.flags) & ~unsigned{IBV_SEND_INLINE};  // the setter says it
+  // The setter adds the flag.
+  qp->wr_flags = send_flags_to(request.flags) & ~unsigned{IBV_SEND_INLINE};
   switch (request.opcode) {
     case Opcode::kWrite:
       ibv_wr_rdma_write(qp, request.rkey, request.remote_addr);
@@ -233,7 +235,7 @@ void VerbsDynamicQueuePair::start(const WorkRequest& request) {
       ibv_wr_send_imm(qp, htobe32(request.immediate));
       break;
     default:
-      ibv_wr_send(qp);  // is_postable() lets no other through
+      ibv_wr_send(qp);  // is_postable() refuses all others
   }
   mlx5dv_wr_set_dc_addr(dynamic_,
                         static_cast<const VerbsAddressHandle*>(request.address_handle)->handle(),
@@ -271,15 +273,15 @@ PostResult VerbsDynamicQueuePair::post(std::span<const WorkRequest> requests) {
     start(request);
   }
   const int failure = ibv_wr_complete(extended_);
-  if (failure != 0)  // then none of them was taken
+  if (failure != 0)  // then the device took none of them
     return {0, failure == ENOMEM ? PostError::kQueueFull : PostError::kInvalid};
   sent_ += count;
   return {count, error};
 }
 
 PostResult VerbsDynamicQueuePair::post_receive(std::span<const ReceiveRequest> /*requests*/) {
-  return {0,
-          PostError::kInvalid};  // targets take from the shared queue, initiators receive nothing
+  // Targets take from the shared receive queue; initiators receive nothing.
+  return {0, PostError::kInvalid};
 }
 
 }  // namespace pyrdma::fabric::verbs

@@ -11,7 +11,7 @@ constexpr const char* kInstall =
     "; install rdma-core: apt install libibverbs1 ibverbs-providers librdmacm1";
 
 void* open_library(const char* name) {
-  // Local: another copy in this process (of a framework, say) keeps its own symbols.
+  // RTLD_LOCAL: another copy in this process (of a framework, for example) keeps its own symbols.
   void* handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr) return handle;
   const char* reason = ::dlerror();

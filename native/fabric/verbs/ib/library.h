@@ -1,5 +1,6 @@
-// libibverbs and librdmacm, opened at run time by symbol and version. One build runs with and
-// without them. The data path needs no symbol: its verbs are inline calls through ibv_context::ops.
+// libibverbs and librdmacm are opened at run time, by symbol and version, so that one build runs
+// with and without them. The data path needs no symbol: its verbs are inline calls through
+// ibv_context::ops.
 #pragma once
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
@@ -8,7 +9,7 @@
 
 namespace pyrdma::fabric::verbs {
 
-// X(name without prefix, version of the symbol). Versions are named because libibverbs still
+// X(name without prefix, version of the symbol). The versions are needed because libibverbs still
 // exports the functions of its first ABI under the same names.
 #define PYRDMA_VERBS_SYMBOLS(X)      \
   X(get_device_list, "IBVERBS_1.1")  \
@@ -56,19 +57,19 @@ namespace pyrdma::fabric::verbs {
   X(establish, "RDMACM_1.2")             \
   X(init_qp_attr, "RDMACM_1.2")
 
-/// The functions of libibverbs. Opened once per process and never closed: providers (libmlx5,
-/// librxe) stay loaded with it and may have threads.
+/// The functions of libibverbs. The library is opened once per process and never closed: providers
+/// (libmlx5, librxe) stay loaded with it and may have threads.
 class Library {
  public:
-  /// Throws Error(kUnavailable) with the reason: the library is absent, or the symbol that it lacks
-  /// by name. `file` is another one for tests.
+  /// Throws Error(kUnavailable) with the reason: the library is absent, or lacks the named symbol.
+  /// Tests give another `file`.
   static const Library& get();
   explicit Library(const char* file);
 
 #define PYRDMA_DECLARE(name, version) decltype(&::ibv_##name) name = nullptr;
   PYRDMA_VERBS_SYMBOLS(PYRDMA_DECLARE)
 #undef PYRDMA_DECLARE
-  /// Null before rdma-core 28: it takes the optional access flags.
+  /// Takes the optional access flags; null before rdma-core 28.
   ibv_mr* (*reg_mr_iova2)(ibv_pd*, void*, std::size_t, std::uint64_t, unsigned) = nullptr;
   /// Null before rdma-core 32.
   int (*query_gid_ex)(ibv_context*, std::uint32_t, std::uint32_t, ibv_gid_entry*, std::uint32_t,
@@ -86,7 +87,7 @@ class CmLibrary {
 #undef PYRDMA_DECLARE
 };
 
-/// Why the libraries cannot be used, in words; empty when they can.
+/// Returns why the libraries cannot be used; empty when they can.
 std::string library_problem();
 
 }  // namespace pyrdma::fabric::verbs

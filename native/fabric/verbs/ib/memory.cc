@@ -18,9 +18,9 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr int kIpcLock = 14;  // CAP_IPC_LOCK
 
-/// Of this process, by the kernel's own account.
+/// The locked memory of this process, as the kernel counts it.
 struct Locked {
-  std::uint64_t pinned = 0;  // bytes that devices hold in memory
+  std::uint64_t pinned = 0;  // bytes that devices keep in memory
   bool without_limit = false;
 };
 
@@ -41,7 +41,7 @@ Locked locked_now() {
   return now;
 }
 
-/// RLIM_INFINITY when there is none.
+/// Returns RLIM_INFINITY when there is no limit.
 rlim_t limit_of_locked() {
   rlimit limit{};
   return ::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 ? RLIM_INFINITY : limit.rlim_cur;
@@ -52,10 +52,11 @@ constexpr const char* kRemedy =
     "/etc/security/limits.conf and a new login; LimitMEMLOCK=infinity for a service of systemd; or "
     "ulimit -l unlimited";
 
-// Before the kernel refuses, which says no more than that memory is short.
+// The check precedes the kernel's, whose refusal says only that memory is short.
 void check_lockable(const void* data, std::size_t bytes) {
   const rlim_t limit = limit_of_locked();
-  if (limit == RLIM_INFINITY) return;  // as measurements have it, who read no files meanwhile
+  // The usual case of measurements, which thus read no files here.
+  if (limit == RLIM_INFINITY) return;
   const Locked now = locked_now();
   const std::uint64_t before = reinterpret_cast<std::uintptr_t>(data) % kPage;
   const std::uint64_t all = now.pinned + (before + bytes + kPage - 1) / kPage * kPage;
@@ -104,8 +105,8 @@ VerbsRegion::~VerbsRegion() {
   unmap();
 }
 
-// Huge pages when there are any reserved: fewer translations for the NIC to cache. Else the kernel
-// is asked to make some of ordinary memory.
+// Takes reserved huge pages when any are free, because the NIC then caches fewer translations.
+// Otherwise it asks the kernel to make huge pages of ordinary memory.
 void VerbsRegion::map(std::size_t bytes) {
   void* data = MAP_FAILED;
   if (bytes >= kHugePage) {
@@ -140,7 +141,7 @@ DeviceRegion::DeviceRegion(VerbsDevice& device, VerbsDomain& domain, std::size_t
                            std::uint32_t access)
     : domain_(domain.share()) {
   ibv_alloc_dm_attr attributes{};
-  attributes.length = (bytes + 7) / 8 * 8;  // copied in words
+  attributes.length = (bytes + 7) / 8 * 8;  // ibv_memcpy_to_dm copies whole words
   memory_ = ibv_alloc_dm(device.context(), &attributes);
   if (memory_ == nullptr)
     throw_failed("allocate " + std::to_string(bytes) + " bytes on the device", errno);
@@ -155,7 +156,8 @@ DeviceRegion::DeviceRegion(VerbsDevice& device, VerbsDomain& domain, std::size_t
   lkey_ = mr_->lkey;
   rkey_ = mr_->rkey;
   node_ = device.node().self();
-  const std::vector<std::byte> zeros(attributes.length);  // what was there was somebody else's
+  // The memory may hold another user's bytes.
+  const std::vector<std::byte> zeros(attributes.length);
   ibv_memcpy_to_dm(memory_, 0, zeros.data(), zeros.size());
 }
 

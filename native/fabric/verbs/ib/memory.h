@@ -5,12 +5,12 @@
 
 namespace pyrdma::fabric::verbs {
 
-/// What to do about the limit of locked memory of this process; empty when there is none.
+/// Returns a remedy for the limit of locked memory of this process; empty without a limit.
 std::string locked_memory_remedy();
 
 class VerbsRegion final : public MemoryRegion {
  public:
-  /// `data` of the caller's, or null for memory of its own.
+  /// `data` is the caller's memory, or null for memory that the region allocates.
   VerbsRegion(VerbsDevice& device, VerbsDomain& domain, void* data, std::size_t bytes,
               std::uint32_t access);
   ~VerbsRegion() override;
@@ -24,7 +24,8 @@ class VerbsRegion final : public MemoryRegion {
   ibv_mr* mr_ = nullptr;
 };
 
-/// Memory on the NIC (ibv_alloc_dm), for devices that have some. Its addresses begin at 0.
+/// DeviceRegion is memory on the NIC (ibv_alloc_dm), for devices that have some. Its addresses
+/// begin at 0.
 class DeviceRegion final : public MemoryRegion {
  public:
   DeviceRegion(VerbsDevice& device, VerbsDomain& domain, std::size_t bytes, std::uint32_t access);

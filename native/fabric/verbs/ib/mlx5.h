@@ -1,5 +1,5 @@
-// mlx5's own interface, for dynamically connected transport: opened at run time, like the rest,
-// and only where a device of that kind is.
+// mlx5's own interface, for dynamically connected transport. Like the other libraries it is opened
+// at run time, and only where such a device is present.
 #pragma once
 #include <infiniband/mlx5dv.h>
 
@@ -8,7 +8,7 @@
 namespace pyrdma::fabric::verbs {
 
 struct Mlx5Library {
-  /// Null where libmlx5 or libibverbs is absent or older than rdma-core 26. Never closed.
+  /// Returns null where libmlx5 or libibverbs is absent or older than rdma-core 26. Never closed.
   static const Mlx5Library* get();
 
   decltype(&::mlx5dv_is_supported) is_supported = nullptr;

@@ -1,4 +1,4 @@
-// The data path: requests into the device's, in one call per batch.
+// The data path: translates requests into the device's, in one call per batch.
 #include <endian.h>
 
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::size_t kBatch = 64;  // requests per call of the library
 
-/// A handle of another domain, which Soft-RoCE looks at when it sends and others never.
+/// Returns whether the handle is of another domain. Soft-RoCE checks it when it sends; other
+/// devices never do.
 bool has_foreign_handle(const WorkRequest& request, const QpOptions& options, const ibv_pd* pd) {
   return options.transport == Transport::kUd &&
          static_cast<const VerbsAddressHandle*>(request.address_handle)->handle()->pd != pd;
@@ -51,9 +52,9 @@ inline void VerbsQueuePair::fill(const WorkRequest& request, ibv_send_wr* to) {
   }
 }
 
-// Soft-RoCE adds lengths up in 32 bits and would carry what is left of 4 GiB; of an atomic's pieces
-// it fills the first 8 bytes, whatever they are; and of a datagram that is too long it says
-// success.
+// Soft-RoCE adds lengths up in 32 bits and would carry the length modulo 4 GiB. It fills the first
+// 8 bytes of an atomic's pieces, whatever they are. It reports success for a datagram that is too
+// long.
 bool VerbsQueuePair::has_wrong_length(const WorkRequest& request) const {
   if (longest_ == 0) return false;
   std::uint64_t bytes = 0;
@@ -147,7 +148,7 @@ PostResult VerbsQueuePair::post_receive(std::span<const ReceiveRequest> requests
   return {accepted, error};
 }
 
-// ---- shared receives ----
+// ---- shared receive queues ----
 
 PostResult VerbsSharedReceiveQueue::post_receive(std::span<const ReceiveRequest> requests) {
   const std::lock_guard lock(record_.mutex);

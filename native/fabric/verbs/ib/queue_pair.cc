@@ -34,7 +34,7 @@ std::uint32_t random_psn() {
 
 }  // namespace
 
-// ---- shared receives ----
+// ---- shared receive queues ----
 
 VerbsSharedReceiveQueue::VerbsSharedReceiveQueue(VerbsDevice& device, VerbsDomain& domain,
                                                  std::uint32_t entries, std::uint32_t max_sges)
@@ -149,7 +149,7 @@ void VerbsQueuePair::modify(QpState next, const QpAddress* peer) {
       }
       break;
     default:
-      // The kernel knows no way from RESET to ERROR but this.
+      // The kernel has no direct transition from RESET to ERROR.
       if (next == QpState::kError && from == QpState::kReset) to_init();
       attributes.qp_state = state_to(next);
       change(attributes, IBV_QP_STATE);
@@ -162,12 +162,12 @@ void VerbsQueuePair::modify(QpState next, const QpAddress* peer) {
   state_.store(next, std::memory_order_release);
 }
 
-// A message that is arriving at this moment may still take a place of the shared receive queue.
+// A message that arrives at this moment may still take a place of the shared receive queue.
 void VerbsQueuePair::save_shared_receives() {
   if (shared_completions_ == nullptr) return;
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
-  Library::get().modify_qp(qp_, &attributes, IBV_QP_STATE);  // refused where it was in RESET
+  Library::get().modify_qp(qp_, &attributes, IBV_QP_STATE);  // the kernel refuses it in RESET
   shared_completions_->take_in(qp_->qp_num);
 }
 
@@ -260,7 +260,7 @@ std::uint8_t VerbsQueuePair::retry_count() const {
                                                           : options_.retry_count);
 }
 
-// With fewer attempts than were asked for each takes longer.
+// With fewer attempts than asked for, each attempt takes longer.
 std::uint8_t VerbsQueuePair::timeout() const {
   if (!device_.is_soft_roce()) return timeout_exponent(options_.timeout_us);
   const std::uint64_t all = std::uint64_t{options_.timeout_us} * (options_.retry_count + 1);
@@ -269,9 +269,10 @@ std::uint8_t VerbsQueuePair::timeout() const {
   return timeout_exponent(static_cast<std::uint32_t>(std::min<std::uint64_t>(each, ~0U)));
 }
 
-// In ERROR it answers nobody either, and unlike in RESET the node's threads may be posting.
+// In ERROR the queue pair answers no peer, and unlike in RESET the node's threads may still post.
 void VerbsQueuePair::silence() {
-  if (state_.load(std::memory_order_acquire) == QpState::kReset) return;  // it has not spoken yet
+  // It has not sent anything yet.
+  if (state_.load(std::memory_order_acquire) == QpState::kReset) return;
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
   if (Library::get().modify_qp(qp_, &attributes, IBV_QP_STATE) == 0)

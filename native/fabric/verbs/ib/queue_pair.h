@@ -27,7 +27,7 @@ class VerbsQueuePair final : public QueuePair, public Silenceable {
 
   const QpOptions& options() const { return options_; }
   const std::string& device_name() const { return device_.name(); }
-  /// One transition with librdmacm's attributes, completed by those of the options.
+  /// Makes one transition with librdmacm's attributes, completed by those of the options.
   void take_step(QpState next, ibv_qp_attr& attributes, unsigned mask);
   void silence() override;
 
@@ -45,15 +45,17 @@ class VerbsQueuePair final : public QueuePair, public Silenceable {
   VerbsDevice& device_;
   std::shared_ptr<ibv_pd> domain_;
   QpOptions options_;
-  std::uint32_t allowed_;                     // opcodes, a bit each
-  std::uint64_t longest_;                     // bytes of a message; 0: the device judges itself
-  VerbsCompletionQueue* shared_completions_;  // of a shared receive queue's; null without one
+  std::uint32_t allowed_;  // opcodes, one bit each
+  std::uint64_t longest_;  // bytes of a message; 0: the device checks lengths itself
+  // Completions of a shared receive queue; null without one.
+  VerbsCompletionQueue* shared_completions_;
   Record& record_;
   ibv_qp* qp_ = nullptr;
   std::uint32_t psn_ = 0;
-  std::atomic<QpState> state_{QpState::kReset};  // as set; the device may have gone on to an error
-  std::uint32_t sent_ = 0;                       // position of the next send
-  std::uint32_t received_ = 0;                   // and of the next receive
+  // As set; the device may have changed to an error state.
+  std::atomic<QpState> state_{QpState::kReset};
+  std::uint32_t sent_ = 0;      // position of the next send
+  std::uint32_t received_ = 0;  // position of the next receive
 };
 
 }  // namespace pyrdma::fabric::verbs

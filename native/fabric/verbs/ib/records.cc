@@ -26,7 +26,7 @@ Record& RecordTable::take(std::uint32_t sends, std::uint32_t receives) {
                                            std::to_string(Ticket::kSlots) +
                                            " queue pairs and shared receive queues; destroy some");
   }
-  // Nothing under way has the present generation, so no poll looks at the rings now.
+  // No request under way has the present generation, so no poll reads the rings now.
   record->sends.resize(std::bit_ceil(sends));
   record->receives.resize(std::bit_ceil(receives));
   record->send_mask = static_cast<std::uint32_t>(record->sends.size()) - 1;

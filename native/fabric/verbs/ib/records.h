@@ -1,7 +1,7 @@
-// What the provider keeps of each queue: the caller's wr_ids and how far completions have come. A
-// request travels with a ticket in place of its wr_id, so that a poll finds its queue without a
-// search, gives its slots back, and knows completions of a queue that is gone or was reset, which
-// some devices leave in the completion queue.
+// A record keeps, for each queue, the caller's wr_ids and the progress of completions. A request
+// carries a ticket in place of its wr_id. By the ticket a poll finds the queue without a search,
+// gives its slots back, and recognises completions of a queue that is gone or was reset, which some
+// devices leave in the completion queue.
 #pragma once
 #include <array>
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace pyrdma::fabric::verbs {
 
-/// 64 bits: receive, shared, generation (12), slot of the record (18), position (32).
+/// A ticket has 64 bits: receive, shared, generation (12), slot of the record (18), position (32).
 struct Ticket {
   bool receive = false, shared = false;
   std::uint32_t generation = 0, slot = 0, position = 0;
@@ -31,8 +31,8 @@ struct Ticket {
   }
 };
 
-/// Of one queue pair or shared receive queue. Never freed while the device lives, so that a poll
-/// may look at any.
+/// Record belongs to one queue pair or shared receive queue. It is never freed while the device
+/// lives, so that a poll may read any record.
 struct Record {
   struct Sent {
     std::uint64_t wr_id;
@@ -41,18 +41,18 @@ struct Record {
   std::uint32_t slot = 0;
   std::atomic<std::uint32_t> generation{0};
   bool datagram = false;
-  std::uint32_t send_mask = 0, receive_mask = 0;  // rings of 2^n
+  std::uint32_t send_mask = 0, receive_mask = 0;  // ring sizes are 2^n
   std::vector<Sent> sends;
   std::vector<std::uint64_t> receives;
-  std::atomic<std::uint32_t> sends_done{0};     // position behind the last completed send
+  std::atomic<std::uint32_t> sends_done{0};     // position after the last completed send
   std::atomic<std::uint32_t> receives_done{0};  // count
-  std::mutex mutex;                             // shared receives: the list
-  std::vector<std::uint32_t> free;              // their positions
+  std::mutex mutex;                             // shared receives: guards the list
+  std::vector<std::uint32_t> free;              // shared receives: free positions
 
   bool is_current(const Ticket& ticket) const {
     return generation.load(std::memory_order_acquire) == ticket.generation;
   }
-  /// What is still under way is not known any more.
+  /// Forgets the requests that are still under way.
   void forget() {
     generation.store((generation.load(std::memory_order_relaxed) + 1) % Ticket::kGenerations,
                      std::memory_order_release);
@@ -70,10 +70,10 @@ class RecordTable {
   ~RecordTable();
   RecordTable(const RecordTable&) = delete;
   RecordTable& operator=(const RecordTable&) = delete;
-  /// A record with rings of at least these sizes. Throws Error(kExhausted).
+  /// Returns a record with rings of at least these sizes. Throws Error(kExhausted).
   Record& take(std::uint32_t sends, std::uint32_t receives);
   void give_back(Record& record);
-  /// Of a ticket; null for one that was never given out.
+  /// Returns the record of a ticket; null for a ticket that was never given out.
   Record* find(std::uint32_t slot) {
     Chunk* chunk = chunks_[slot / kChunk].load(std::memory_order_acquire);
     return chunk == nullptr ? nullptr : &(*chunk)[slot % kChunk];

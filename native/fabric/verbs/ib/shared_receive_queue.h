@@ -1,4 +1,4 @@
-// Receives that several queue pairs take from.
+// A shared receive queue: several queue pairs take receives from it.
 #pragma once
 #include "fabric/fabric.h"
 #include "fabric/verbs/ib/device.h"

@@ -100,20 +100,20 @@ ibv_wr_opcode opcode_to(Opcode opcode) {
     case Opcode::kFetchAdd:
       return IBV_WR_ATOMIC_FETCH_AND_ADD;
     default:
-      return IBV_WR_SEND;  // is_postable() lets no other through
+      return IBV_WR_SEND;  // is_postable() refuses all others
   }
 }
 
 std::uint32_t bytes_of(ibv_mtu mtu) { return mtu < IBV_MTU_256 ? 256 : 128U << mtu; }
 
 std::uint8_t timeout_exponent(std::uint32_t microseconds) {
-  std::uint8_t exponent = 1;  // 0 would wait for ever
+  std::uint8_t exponent = 1;  // 0 would wait forever
   while (exponent < 31 && (4096ULL << exponent) < std::uint64_t{microseconds} * 1000) ++exponent;
   return exponent;
 }
 
 std::uint8_t rnr_timer_code(std::uint32_t microseconds) {
-  // Microseconds of codes 1 to 31; code 0 is the longest.
+  // The table gives the microseconds of codes 1 to 31; code 0 is the longest time.
   static constexpr std::array<std::uint32_t, 31> kTimes = {
       10,    20,    30,    40,    60,     80,     120,    160,    240,   320,   480,
       640,   960,   1280,  1920,  2560,   3840,   5120,   7680,   10240, 15360, 20480,
