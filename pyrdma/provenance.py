@@ -12,6 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ._version import __version__
+
 __all__ = ["code_digest", "collect", "cpu_level", "now", "rdma_devices"]
 
 # psABI levels: flags that a level adds to the one below, as /proc/cpuinfo spells them.
@@ -30,8 +32,6 @@ def now() -> str:
 
 def collect() -> dict[str, Any]:
     """Return versions, source state, CPU, kernel and NICs of this machine."""
-    from . import __version__
-
     return {
         "pyrdma": __version__,
         "code": code_digest(),
