@@ -6,6 +6,18 @@
 >>> result.value("rate")  # doctest: +SKIP
 
 Importing is cheap: the native module, tables and figures are loaded when first used.
+
+The modules form layers. A module imports from its own layer or from a lower one, never in a circle:
+
+    commands, bench, notebook                 the command line, the project's own speed, notebooks
+    fuzz, check, calibrate, doctor            tools that need no experiment
+    run, sweep, store, claims, registry       experiments: measured, kept, judged by the papers
+    experiment                                declaration of one experiment: axes, measure, figure
+    loco                                      the systems' objects
+    cluster, cluster_base, processes          nodes, and the processes they run in
+    workload, fabrics, devices                work of the nodes, and the places where they run
+    decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed
+    errors, units, provenance, workers        known to all
 """
 
 from __future__ import annotations
@@ -14,18 +26,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import systems
+from ._version import __version__
 from .errors import CompletionError, Error, Exhausted, InvalidArgument, Timeout, Unavailable
 
 if TYPE_CHECKING:
     from . import claims, data, decide, faults, figures, profiles, units, verbs, workload
     from .cluster import Cluster
     from .data import Data
-    from .experiment import Axis, Experiment, Point, Row
+    from .experiment import Axis, Experiment, Point
     from .profiles import Profile
-    from .result import Result
+    from .result import Result, Row
     from .systems import *  # noqa: F403
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Axis",
@@ -74,7 +85,7 @@ _CLASSES = {
     "Point": "experiment",
     "Profile": "profiles",
     "Result": "result",
-    "Row": "experiment",
+    "Row": "result",
 }
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from .errors import InvalidArgument
-from .experiment import Value
+from .result import Value
 
 __all__ = ["Parameters", "Workload"]
 

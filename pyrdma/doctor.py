@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from . import provenance
+from . import devices, provenance
 from ._native import native
 from .errors import Unavailable
-from .experiment import FABRICS
+from .fabrics import FABRICS, fabric_problem
 
-__all__ = ["Check", "checks", "fabric_problem", "install_controller"]
+__all__ = ["Check", "checks", "install_controller"]
 
 CONTROLLER = ("pandas", "pyarrow", "matplotlib", "scipy", "hdrh")
 _PEERS = {
@@ -57,31 +57,6 @@ class Check:
     note: str = ""
 
 
-def fabric_problem(fabric: str) -> str:
-    """Return why a fabric is unavailable and what to do; empty when it is available."""
-    try:
-        native()
-    except Unavailable as error:
-        return str(error)
-    if fabric == "shm":
-        return "" if hasattr(os, "memfd_create") else "this system has no memory files; use Linux"
-    return _verbs_problem() if fabric == "verbs" else ""
-
-
-def _verbs_problem() -> str:
-    """Return what is missing for real NICs: in the build, in rdma-core, or a device."""
-    from . import devices
-
-    missing = devices.problem()
-    if missing:
-        return missing
-    try:
-        devices.choose()
-    except Unavailable as error:
-        return str(error)
-    return ""
-
-
 def checks() -> list[Check]:
     """Check everything that experiments use."""
     found = [_fabric(name) for name in FABRICS]
@@ -95,8 +70,6 @@ def _fabric(name: str) -> Check:
     problem = fabric_problem(name)
     remedy, ready = "", "ready"
     if name == "verbs" and not problem:
-        from . import devices
-
         ready = f"ready: {devices.choose()['reason']}"
     elif name == "verbs" and not _has_provider():
         remedy = f"{_apt_install('libibverbs-dev librdmacm-dev')} && {_build_again()}"

@@ -36,6 +36,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .errors import InvalidArgument, nearest
+from .fabrics import FABRICS
+from .result import Value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,12 +47,7 @@ if TYPE_CHECKING:
     from .data import Data
     from .decide import Decision
 
-__all__ = ["FABRICS", "Axis", "Experiment", "Point", "Row", "Value"]
-
-FABRICS = ("sim", "shm", "verbs")
-
-Value = bool | int | float | str
-"""A parameter's value: what JSON and a table's cell can hold."""
+__all__ = ["Axis", "Experiment", "Point", "Value"]
 
 
 @dataclass(frozen=True)
@@ -74,24 +71,6 @@ class Axis:
     def values(self, quick: bool) -> Sequence[Value]:
         """Return the values of a quick or of a full run."""
         return self.quick if quick or not self.full else self.full
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measured number, when a point yields more than one per metric.
-
-    Parameters
-    ----------
-    metric, value, unit
-        The number. Units as in `pyrdma.units`: prefer ``ns``, ``op/s``, ``byte/s``, ``B``.
-    labels
-        Further columns of this row, as ``{"phase": "handshake"}``.
-    """
-
-    metric: str
-    value: float
-    unit: str = ""
-    labels: Mapping[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -159,8 +138,8 @@ class Experiment:
         the ``profile`` axis) only.
     measure
         Function of a `Point` that returns a `Result`, ``{metric: value}``,
-        ``{metric: (value, unit)}``, or a list of `Row`. None for an inventory (a table of the
-        testbed) whose claims the profile decides.
+        ``{metric: (value, unit)}``, or a list of `pyrdma.Row`. None for an inventory (a table of
+        the testbed) whose claims the profile decides.
     axes
         Parameters and their values, slowest first: a sweep is their product.
     where

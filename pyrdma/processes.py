@@ -24,7 +24,7 @@ from typing import IO, Any
 from . import _frames, errors
 from ._native import native
 from ._workload import Parameters, Workload
-from .cluster import Cluster, Columns
+from .cluster_base import ClusterBase, Columns
 from .errors import Error, InvalidArgument, Timeout
 from .result import Result
 
@@ -103,7 +103,7 @@ class _Node:
                 stream.close()
 
 
-class ProcessCluster(Cluster):
+class ProcessCluster(ClusterBase):
     """Nodes as processes over shared memory; see `Cluster.local`.
 
     Another thread may call `kill`, `restart`, `stop` and `resume` while a workload runs. A

@@ -1,9 +1,25 @@
 """Profiles: what a testbed's nodes, NICs, links and switches cost, each number with its source.
 
-A profile is a TOML file. Its head names the testbed; every parameter is
+A profile is a TOML file. Its head names the testbed; a parameter is
 ``key = { value = 25, unit = "Gbps", source = "erpc/cx4_link_rate" }`` in one of the tables
 ``topology link switch pcie nic cpu control storage``. A source is ``<paper>/<claim>`` of a
 calibration claim, or begins with one of `SOURCES`.
+
+A file states only what its testbed knows and inherits the rest::
+
+    name = "mine"
+    extends = "cx5"                      # or a list; or the path of a file, relative to this one
+
+    [link]
+    rate_gbps = { value = 25, unit = "Gbps", source = "measured: ib_write_bw between two nodes" }
+
+``extends`` names profiles or parts of the package, or ``.toml`` files. A later name overrides an
+earlier one, and the file itself overrides all. The key ``name`` is not inherited. A file that
+several others extend counts once, where it comes first.
+
+The package's testbeds extend the parts in ``profiles/parts``: ``base`` (most parameters), the
+packets of ``infiniband`` or ``roce``, and a generation of NICs. A part is not a testbed: nothing
+can run on it.
 """
 
 from __future__ import annotations
@@ -28,6 +44,7 @@ else:
 __all__ = ["SOURCES", "Parameter", "Profile", "names", "parameters", "parse_overrides"]
 
 FOLDER = Path(__file__).with_name("profiles")
+_PARTS = FOLDER / "parts"
 
 SOURCES = ("vendor:", "standard:", "calibrated:", "measured:", "estimate:")
 """How a source that is not a claim begins."""
@@ -61,11 +78,12 @@ _UNIT_NAMES = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """One number of a profile."""
+    """One number of a profile, and the name of the file that states it."""
 
     value: float
     unit: str
     source: str
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,18 +121,14 @@ class Profile:
             The file, the key, the unit and the allowed range are named.
         """
         path = find(name_or_path)
-        try:
-            document = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidArgument(f"{path}: not valid TOML: {error}") from None
-        except OSError as error:
-            raise InvalidArgument(f"{path}: cannot be read: {error.strerror}") from None
-        head = {key: _head(path, document, key, kind) for key, kind in _HEAD.items()}
-        found = _parameters(path, document)
+        files = _files(path)
+        head = {key: _head(path, files, key, kind) for key, kind in _HEAD.items()}
+        found = _parameters(path, files)
         for key, value in (overrides or {}).items():
             found[key] = Parameter(
                 _checked(key, value, "override"),
                 parameters()[key][0],
+                "override",
                 "override",
             )
         return cls(path=path, parameters=found, overrides=dict(overrides or {}), **head)
@@ -141,13 +155,21 @@ def find(name_or_path: str | Path) -> Path:
         if not path.is_file():
             raise InvalidArgument(f"{path}: no such profile file")
         return path
-    found = FOLDER / f"{name_or_path}.toml"
-    if not found.is_file():
-        raise InvalidArgument(
-            f"unknown profile {str(name_or_path)!r}{nearest(str(name_or_path), names())}; "
-            f"there are: {', '.join(names())}; or give the path of a .toml file"
+    name = str(name_or_path)
+    if name not in names():
+        problem = (
+            f"{name!r} is a part of profiles, not a testbed"
+            if name in _parts()
+            else (f"unknown profile {name!r}{nearest(name, names())}")
         )
-    return found
+        raise InvalidArgument(
+            f"{problem}; there are: {', '.join(names())}; or give the path of a .toml file"
+        )
+    return FOLDER / f"{name}.toml"
+
+
+def _parts() -> list[str]:
+    return sorted(path.stem for path in _PARTS.glob("*.toml"))
 
 
 def parse_overrides(settings: Mapping[str, Any]) -> dict[str, float]:
@@ -177,30 +199,117 @@ def _checked(key: str, value: Any, where: str | Path) -> float:
     return float(value)
 
 
-def _head(path: Path, document: Mapping[str, Any], key: str, kind: type) -> Any:
-    if key not in document:
+_Document = Mapping[str, Any]
+_Files = dict[Path, _Document]
+"""A profile's files and their contents: those that are extended first, the profile itself last."""
+
+
+def _files(path: Path) -> _Files:
+    """Read a profile and every file that it extends, each once."""
+    found: dict[Path, _Document] = {}
+
+    def read(file: Path, heirs: list[Path]) -> None:
+        identity = file.resolve()
+        if identity in (heir.resolve() for heir in heirs):
+            circle = " extends ".join(str(heir) for heir in [*heirs, file])
+            raise InvalidArgument(f"{circle}: a circle; remove one of these `extends`")
+        if identity in (other.resolve() for other in found):
+            return
+        document = _parse(file)
+        for parent in _parents(file, document):
+            read(parent, [*heirs, file])
+        found[file] = document
+
+    read(path, [])
+    return found
+
+
+def _parse(path: Path) -> _Document:
+    try:
+        document: _Document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidArgument(f"{path}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise InvalidArgument(f"{path}: cannot be read: {error.strerror}") from None
+    return document
+
+
+def _parents(path: Path, document: _Document) -> list[Path]:
+    stated = document.get("extends", [])
+    listed = [stated] if isinstance(stated, str) else stated
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise InvalidArgument(
+            f'{path}: extends = {stated!r} must be a name or a list of names, as extends = "cx5"'
+        )
+    return [_parent(path, name) for name in listed]
+
+
+def _parent(path: Path, name: str) -> Path:
+    if name.endswith(".toml"):
+        sibling = path.parent / name
+        try:
+            there = sibling.is_file()
+        except OSError:  # as of a name that is too long
+            there = False
+        if not there:
+            raise InvalidArgument(
+                f"{path}: extends {name!r}, but there is no file {sibling}; "
+                "give its path relative to this file"
+            )
+        return sibling
+    for folder, known in ((FOLDER, names()), (_PARTS, _parts())):
+        if name in known:
+            return folder / f"{name}.toml"
+    every = [*names(), *_parts()]
+    raise InvalidArgument(
+        f"{path}: extends unknown profile {name!r}{nearest(name, every)}; "
+        f"there are: {', '.join(every)}; or give the path of a .toml file"
+    )
+
+
+def _head(path: Path, files: _Files, key: str, kind: type) -> Any:
+    stating = path
+    if key != "name":
+        stating = next((file for file in reversed(files) if key in files[file]), path)
+    if key not in files[stating]:
         raise InvalidArgument(f"{path}: head key {key!r} ({kind.__name__}) is missing")
-    value = document[key]
+    value = files[stating][key]
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise InvalidArgument(f"{path}: {key} = {value!r} must be of type {kind.__name__}")
+        raise InvalidArgument(f"{stating}: {key} = {value!r} must be of type {kind.__name__}")
     if isinstance(value, int) and value < 1:
-        raise InvalidArgument(f"{path}: {key} = {value} must be at least 1")
+        raise InvalidArgument(f"{stating}: {key} = {value} must be at least 1")
     return value
 
 
-def _entries(path: Path, document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _entries(path: Path, document: _Document) -> Iterator[tuple[str, Any]]:
     tables = {key.split(".")[0] for key in parameters()}
     for table, body in document.items():
-        if table in _HEAD:
+        if table in _HEAD or table == "extends":
             continue
         if table not in tables or not isinstance(body, dict):
-            hint = nearest(table, [*tables, *_HEAD])
+            hint = nearest(table, [*tables, *_HEAD, "extends"])
             raise InvalidArgument(f"{path}: unknown key {table!r}{hint}")
         for key, entry in body.items():
             yield f"{table}.{key}", entry
 
 
-def _parameters(path: Path, document: Mapping[str, Any]) -> dict[str, Parameter]:
+def _parameters(path: Path, files: _Files) -> dict[str, Parameter]:
+    found: dict[str, Parameter] = {}
+    for file, document in files.items():
+        found.update(_stated(file, document))
+    missing = [key for key in parameters() if key not in found]
+    if missing:
+        key = missing[0]
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise InvalidArgument(
+            f"{path}: parameter {key}{more} missing; allowed: {_range(key)}; "
+            'state it, or extend a profile that does, as extends = "cx5"'
+        )
+    return {key: found[key] for key in parameters()}
+
+
+def _stated(path: Path, document: _Document) -> dict[str, Parameter]:
+    """Return the parameters that one file states."""
     found: dict[str, Parameter] = {}
     for key, entry in _entries(path, document):
         if key not in parameters():
@@ -220,10 +329,5 @@ def _parameters(path: Path, document: Mapping[str, Any]) -> dict[str, Parameter]
                 f"{path}: {key} has source {source!r}; it must be <paper>/<claim> or begin with "
                 f"one of {', '.join(SOURCES)}"
             )
-        found[key] = Parameter(_checked(key, entry["value"], path), unit, source)
-    missing = [key for key in parameters() if key not in found]
-    if missing:
-        key = missing[0]
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise InvalidArgument(f"{path}: parameter {key}{more} missing; allowed: {_range(key)}")
-    return {key: found[key] for key in parameters()}
+        found[key] = Parameter(_checked(key, entry["value"], path), unit, source, path.name)
+    return found

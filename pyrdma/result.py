@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import Error, Exhausted, InvalidArgument, nearest
-from .experiment import Row, Value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +29,28 @@ _HEADER = struct.Struct(">IIIIQQd")  # header of a V2 histogram
 
 # Values of several threads add up in these units; values in other units have no total.
 _ADDITIVE = {"op/s", "byte/s", "op", "byte", "B", "count"}
+
+
+Value = bool | int | float | str
+"""A parameter's value: what JSON and a table's cell can hold."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured number, when a point yields more than one per metric.
+
+    Parameters
+    ----------
+    metric, value, unit
+        The number. Units as in `pyrdma.units`: prefer ``ns``, ``op/s``, ``byte/s``, ``B``.
+    labels
+        Further columns of this row, as ``{"phase": "handshake"}``.
+    """
+
+    metric: str
+    value: float
+    unit: str = ""
+    labels: Mapping[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from . import claims, figures, provenance, registry
 from .data import COLUMNS, Data, NotEvaluated
 from .errors import InvalidArgument, Unavailable
-from .experiment import FABRICS, Experiment, Value
+from .experiment import Experiment
+from .fabrics import FABRICS, fabric_problem
 from .profiles import Profile, parse_overrides
-from .result import SCHEMA, write_histograms, write_json, write_table
+from .result import SCHEMA, Value, write_histograms, write_json, write_table
 from .store import read_point
 from .sweep import Outcome, Sweep
 
@@ -167,8 +168,6 @@ def check_fabric(experiment: Experiment, fabric: str) -> None:
     if fabric not in experiment.fabrics:
         reason = experiment.why_not.get(fabric, f"it runs on {', '.join(experiment.fabrics)}")
         raise InvalidArgument(f"{experiment.id} cannot run on {fabric}: {reason}")
-    from .doctor import fabric_problem
-
     problem = fabric_problem(fabric)
     if problem:
         raise Unavailable(f"fabric {fabric}: {problem}")

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from .errors import Error
-from .experiment import Point, Row
-from .result import Result, Sample, disk_error, write_atomically
+from .experiment import Point
+from .result import Result, Row, Sample, disk_error, write_atomically
 
 __all__ = ["Store", "Task", "normalise", "read_point", "write_point"]
 

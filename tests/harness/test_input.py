@@ -61,21 +61,21 @@ def change(text: str, pattern: str, replacement: str) -> str:
 @pytest.mark.parametrize(
     ("pattern", "replacement", "words"),
     [
-        (r"^mtu_bytes = .*$", "", ["link.mtu_bytes", "missing", "B"]),
+        (r"^rate_gbps = .*$", "", ["link.rate_gbps", "missing", "Gbps"]),
         (
-            r"^mtu_bytes = \{ value = \d+",
-            "mtu_bytes = { value = 1",
-            ["link.mtu_bytes = 1 B", "64 to"],
+            r"^rate_gbps = \{ value = ",
+            "rate_gbps = { value = -",
+            ["link.rate_gbps = -40 Gbps", "0.001 to"],
         ),
-        (r"^mtu_bytes = \{ value = \d+", 'mtu_bytes = { value = "big"', ["'big' is not a number"]),
+        (r"^rate_gbps = \{ value = \d+", 'rate_gbps = { value = "big"', ["'big' is not a number"]),
         (
-            r"^mtu_bytes = (.*)unit = \"B\"",
-            r'mtu_bytes = \1unit = "KB"',
-            ["unit 'KB'", "must be 'B'"],
+            r"^rate_gbps = (.*)unit = \"Gbps\"",
+            r'rate_gbps = \1unit = "KB"',
+            ["unit 'KB'", "must be 'Gbps'"],
         ),
-        (r"^mtu_bytes", "mtu_byte", ["unknown parameter 'link.mtu_byte'", "link.mtu_bytes"]),
-        (r"^mtu_bytes = .*$", "mtu_bytes = 4096", ["link.mtu_bytes must be {", "source"]),
-        (r"^(mtu_bytes = .*)source = .*$", r'\1source = "a friend" }', ["source 'a friend'"]),
+        (r"^rate_gbps", "rate_gbp", ["unknown parameter 'link.rate_gbp'", "link.rate_gbps"]),
+        (r"^rate_gbps = .*$", "rate_gbps = 4096", ["link.rate_gbps must be {", "source"]),
+        (r"^(rate_gbps = .*)source = .*$", r'\1source = "a friend" }', ["source 'a friend'"]),
         (r"^\[link\]$", "[lnk]", ["unknown key 'lnk'", "link"]),
         (r"^nodes = .*$", "nodes = 0", ["nodes = 0 must be at least 1"]),
         (r"^nodes = .*$", "", ["head key 'nodes' (int) is missing"]),
@@ -162,7 +162,7 @@ def test_json_is_alone_on_standard_output() -> None:
 
 def test_a_missing_package_is_named_with_its_remedy(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.modules['pandas'] = None; from pyrdma.cli import main;"
+        "import sys; sys.modules['pandas'] = None; from pyrdma.commands.main import main;"
         f"sys.argv = ['pyrdma', 'run', {FAKE!r}, '--out', {str(tmp_path)!r}]; main()"
     )
     done = subprocess.run(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 
-from pyrdma import claims, profiles
+from pyrdma import InvalidArgument, claims, profiles
 from pyrdma.profiles import Profile
+from tests.harness.support import pyrdma
 
 TESTBEDS = {
     "cx3": "erpc/cx3",
@@ -21,6 +24,14 @@ TESTBEDS = {
     "d6515": "cloudlab/d6515",
 }
 CLAIM = re.compile(rf"\b({'|'.join(claims.papers())})/([a-z0-9_]+)")
+HEAD = """
+title = "Mine"
+testbed = "here"
+nodes = 2
+cores_per_node = 2
+cpu_model = "a"
+nic_model = "b"
+"""
 TESTBED_NAMES = set(TESTBEDS.values()) | {"erpc/cx5_pfc", "erpc/fig1"}
 
 
@@ -87,3 +98,88 @@ def test_engine_costs_follow_from_the_quoted_losses() -> None:
         base = v["nic.tx_message_ns"]
         assert base / (base + v["nic.completion_ns"]) == pytest.approx(0.75, rel=0.01)
         assert base / (base + v["nic.dma_read_ns"]) == pytest.approx(0.80, rel=0.01)
+
+
+def test_a_parameter_names_the_file_that_states_it() -> None:
+    found = Profile.load("cx5", {"link.rate_gbps": 10}).parameters
+    assert found["link.rate_gbps"].file == "override"
+    assert found["switch.latency_ns"].file == "cx5.toml"
+    assert found["nic.tx_message_ns"].file == "connectx5.toml"
+    assert found["link.ack_bytes"].file == "roce.toml"
+    assert found["cpu.lock_ns"].file == "base.toml"
+
+
+def write(folder: Path, name: str, body: str) -> Path:
+    path = folder / f"{name}.toml"
+    path.write_text(f'name = "{name}"\n{body}')
+    return path
+
+
+RATE = '[link]\nrate_gbps = {{ value = {}, unit = "Gbps", source = "measured: in this test" }}\n'
+
+
+def test_a_file_extends_a_profile_by_name_and_a_file_beside_it(tmp_path: Path) -> None:
+    write(tmp_path, "first", 'extends = "cx5"\ntitle = "First"\n' + RATE.format(12))
+    second = write(tmp_path, "second", 'extends = "first.toml"\nnodes = 3\n')
+    cx5, found = Profile.load("cx5"), Profile.load(second)
+    assert (found.name, found.title, found.nodes) == ("second", "First", 3)
+    assert found.cores_per_node == cx5.cores_per_node
+    assert found.values() == {**cx5.values(), "link.rate_gbps": 12}
+    assert found.digest() == Profile.load("cx5", {"link.rate_gbps": 12}).digest()
+
+
+def test_of_several_parents_the_later_overrides(tmp_path: Path) -> None:
+    write(tmp_path, "slow", RATE.format(1))
+    write(tmp_path, "fast", RATE.format(400))
+    path = write(tmp_path, "mine", 'extends = ["cx5", "slow.toml", "fast.toml", "base"]\n')
+    values = Profile.load(path).values()
+    assert values == {**Profile.load("cx5").values(), "link.rate_gbps": 400}
+
+
+@pytest.mark.parametrize(
+    ("extends", "words"),
+    [
+        ('"mine.toml"', ["mine.toml extends", "circle"]),
+        ('"other.toml"', ["mine.toml extends", "other.toml extends", "circle"]),
+        ('"cx55"', ["unknown profile 'cx55'", "did you mean cx5"]),
+        ('"gone.toml"', ["'gone.toml'", "no file"]),
+        ('["cx5", 5]', ["extends = ['cx5', 5]", "list of names"]),
+        ('"base"', ["link.rate_gbps", "missing", "extends ="]),
+    ],
+)
+def test_wrong_parents(extends: str, words: list[str], tmp_path: Path) -> None:
+    write(tmp_path, "other", 'extends = "mine.toml"\n')
+    path = write(tmp_path, "mine", f"extends = {extends}\n" + HEAD)
+    with pytest.raises(InvalidArgument) as caught:
+        Profile.load(path)
+    for word in [str(path), *words]:
+        assert word in str(caught.value)
+
+
+def test_a_part_is_no_testbed() -> None:
+    with pytest.raises(InvalidArgument, match=r"'base' is a part of profiles, .* there are: .*cx5"):
+        Profile.load("base")
+
+
+def test_the_command_shows_what_is_resolved(tmp_path: Path) -> None:
+    path = write(tmp_path, "mine", 'extends = "cx5"\n' + RATE.format(12))
+    done = pyrdma("profiles", str(path), "--json")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert (shown["name"], shown["nodes"]) == ("mine", Profile.load("cx5").nodes)
+    assert set(shown["parameters"]) == set(Profile.load(path).values())
+    assert shown["parameters"]["link.rate_gbps"] == {
+        "value": 12,
+        "unit": "Gbps",
+        "source": "measured: in this test",
+        "file": "mine.toml",
+    }
+    table = pyrdma("profiles", str(path)).stdout
+    assert re.search(r"^\W*link.rate_gbps +12 +Gbps +mine.toml +measured: in", table, re.MULTILINE)
+    assert re.search(r"^\W*cpu.lock_ns +15 +ns +base.toml +estimate:", table, re.MULTILINE)
+
+
+def test_the_command_lists_the_testbeds() -> None:
+    shown = json.loads(pyrdma("profiles", "--json").stdout)
+    assert {entry["name"]: entry["testbed"] for entry in shown} == TESTBEDS
+    assert all(name in pyrdma("profiles").stdout for name in TESTBEDS)

@@ -1,4 +1,8 @@
-"""The rule of the profiles: each parameter names its unit and its source."""
+"""The rule of the profiles: each parameter names its unit and its source, and is stated once.
+
+A file states only what it does not inherit: a parameter that equals the inherited one, source
+included, is a complaint. Files below ``profiles/parts`` are parts, the others are testbeds.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +20,16 @@ else:
     import tomli as tomllib
 
 HEADER = ("name", "title", "testbed", "nodes", "cores_per_node", "cpu_model", "nic_model")
+PROFILES = "pyrdma/profiles/"
+PARTS = "pyrdma/profiles/parts/"
 FIELDS = {"value", "unit", "source"}
 SOURCE_KINDS = ("vendor", "standard", "calibrated", "measured", "estimate")
 # The last word of a name is its unit.
 UNIT_OF_SUFFIX = {"ns": "ns", "us": "us", "bytes": "B", "gbps": "Gbps"}
 
 Roles = Mapping[str, str]
+Entries = dict[str, Any]
+"""Parameters by ``table.key``."""
 
 
 def claim_roles(files: Iterable[Source]) -> dict[str, str]:
@@ -38,34 +46,61 @@ def claim_roles(files: Iterable[Source]) -> dict[str, str]:
 
 
 def profile_sources(files: Iterable[Source], roles: Roles) -> list[str]:
-    """Complaints about profiles; a validation claim as source is the worst of them."""
+    """Complaints about profiles; the sources of parameters are calibration claims, never others."""
     complaints = []
-    parameters: dict[str, set[str]] = {}
+    documents: dict[str, dict[str, Any]] = {}
     for file in files:
-        if file.parts[:2] != ("pyrdma", "profiles") or not file.path.endswith(".toml"):
+        if not (file.path.startswith(PROFILES) and file.path.endswith(".toml")):
             continue
         try:
-            data = tomllib.loads(file.text)
+            documents[file.path] = tomllib.loads(file.text)
         except tomllib.TOMLDecodeError as error:
             complaints.append(f"{file.path}: not TOML: {error}")
+    resolved: dict[str, Entries] = {}
+    for path, document in documents.items():
+        for name, entry in _stated(document).items():
+            key = name.partition(".")[2]
+            complaints += [f"{path}: {name}: {p}" for p in _entry_problems(key, entry, roles)]
+        try:
+            inherited = _inherited(path, documents)
+        except LookupError as error:
+            complaints.append(f"{path}: {error.args[0]}")
             continue
-        complaints += [f"{file.path}: has no `{key}`" for key in HEADER if key not in data]
-        names = parameters.setdefault(file.path, set())
-        for table, entries in data.items():
-            if not isinstance(entries, dict):
-                continue
-            for key, entry in entries.items():
-                names.add(f"{table}.{key}")
-                complaints += [
-                    f"{file.path}: {table}.{key}: {problem}"
-                    for problem in _entry_problems(key, entry, roles)
-                ]
-    every = set().union(*parameters.values()) if parameters else set()
-    for path, names in sorted(parameters.items()):
         complaints += [
-            f"{path}: has no {name}, which others have" for name in sorted(every - names)
+            f"{path}: {name} equals the inherited one; remove it"
+            for name, entry in _stated(document).items()
+            if inherited.get(name) == entry
+        ]
+        if not path.startswith(PARTS):
+            complaints += [f"{path}: has no `{key}`" for key in HEADER if key not in document]
+            resolved[path] = {**inherited, **_stated(document)}
+    every = {name for entries in resolved.values() for name in entries}
+    for path, entries in sorted(resolved.items()):
+        complaints += [
+            f"{path}: has no {name}, which others have" for name in sorted(every - entries.keys())
         ]
     return complaints
+
+
+def _stated(document: Mapping[str, Any]) -> Entries:
+    return {
+        f"{table}.{key}": entry
+        for table, entries in document.items()
+        if isinstance(entries, dict)
+        for key, entry in entries.items()
+    }
+
+
+def _inherited(path: str, documents: Mapping[str, Mapping[str, Any]]) -> Entries:
+    """Parameters that a file takes from those that it extends; the later ones override."""
+    stated = documents[path].get("extends", [])
+    found: Entries = {}
+    for name in [stated] if isinstance(stated, str) else stated:
+        parents = [p for p in (f"{PROFILES}{name}.toml", f"{PARTS}{name}.toml") if p in documents]
+        if not parents:
+            raise LookupError(f"extends {name!r}, which is not there")
+        found |= {**_inherited(parents[0], documents), **_stated(documents[parents[0]])}
+    return found
 
 
 def _entry_problems(key: str, entry: Any, roles: Roles) -> list[str]:

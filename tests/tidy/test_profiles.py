@@ -76,6 +76,32 @@ def test_missing_header_key_and_missing_parameter() -> None:
     assert complaints == ["pyrdma/profiles/b.toml: has no link.rate_gbps, which others have"]
 
 
+RATE = '[link]\nrate_gbps = { value = 1, unit = "Gbps", source = "erpc/rate" }\n'
+CHILD = 'extends = ["base"]\n' + HEADER
+
+
+def part(body: str) -> Source:
+    return Source("pyrdma/profiles/parts/base.toml", body)
+
+
+def test_inherited_parameters_count_and_parts_need_no_header() -> None:
+    child = Source("pyrdma/profiles/a.toml", CHILD)
+    assert profile_sources([part(RATE), child, profile(RATE, "b")], ROLES) == []
+
+
+def test_a_parameter_that_equals_the_inherited_one() -> None:
+    child = Source("pyrdma/profiles/a.toml", CHILD + RATE)
+    (complaint,) = profile_sources([part(RATE), child], ROLES)
+    assert complaint.startswith("pyrdma/profiles/a.toml: link.rate_gbps equals")
+    other = Source("pyrdma/profiles/a.toml", CHILD + RATE.replace("erpc/rate", "estimate: why not"))
+    assert profile_sources([part(RATE), other], ROLES) == []
+
+
+def test_an_unknown_parent() -> None:
+    (complaint,) = profile_sources([Source("pyrdma/profiles/a.toml", CHILD)], ROLES)
+    assert "extends 'base'" in complaint
+
+
 def test_file_that_is_not_toml() -> None:
     assert "not TOML" in profile_sources([Source("pyrdma/profiles/a.toml", "name = ")], ROLES)[0]
 

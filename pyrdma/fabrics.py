@@ -1,0 +1,36 @@
+"""The fabrics: their names, and why one is not there."""
+
+from __future__ import annotations
+
+import os
+
+from . import devices
+from ._native import native
+from .errors import Unavailable
+
+__all__ = ["FABRICS", "fabric_problem"]
+
+FABRICS = ("sim", "shm", "verbs")
+
+
+def fabric_problem(fabric: str) -> str:
+    """Return why a fabric is not there and what to do, or nothing when it is."""
+    try:
+        native()
+    except Unavailable as error:
+        return str(error)
+    if fabric == "shm":
+        return "" if hasattr(os, "memfd_create") else "this system has no memory files; use Linux"
+    return _verbs_problem() if fabric == "verbs" else ""
+
+
+def _verbs_problem() -> str:
+    """Return what is missing for real NICs: in the build, of rdma-core, or a device."""
+    missing = devices.problem()
+    if missing:
+        return missing
+    try:
+        devices.choose()
+    except Unavailable as error:
+        return str(error)
+    return ""
