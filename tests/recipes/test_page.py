@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md names what is there, and each of its recipes has a test."""
+"""The pages name what is there, and each recipe of CONTRIBUTING.md has a test."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import subprocess
 
 from tests.recipes import page
+from tests.tidy.rules import LAYERS
 
 TEXT = page.PAGE.read_text(encoding="utf-8")
 
@@ -38,3 +39,8 @@ def test_named_commands_are_known() -> None:
     known = set(unknown.stderr.rpartition("one of:")[2].split())
     assert words <= known
     assert known - words == {"all", "tidy"}
+
+
+def test_the_native_page_shows_the_layers() -> None:
+    native = (page.ROOT / "native/README.md").read_text(encoding="utf-8")
+    assert "  <-  ".join(LAYERS) in native
