@@ -13,7 +13,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     fuzz, check, calibrate, doctor            tools that need no experiment
     run, sweep, store, claims, registry       experiments: measured, kept, judged by the papers
     experiment                                declaration of one experiment: axes, measure, figure
-    loco                                      the systems' objects
+    systems                                   objects, workloads and benchmarks of each system
     cluster, cluster_base, processes          nodes, and the processes they run in
     workload, fabrics, devices                work of the nodes, and the places where they run
     decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from . import systems
+from . import _workload_classes, systems
 from ._workload import Parameters
 from ._workload import Workload as Workload
 from ._workload_classes import *  # noqa: F403
@@ -53,9 +53,12 @@ class Custom(Workload):
         return values
 
 
-globals().update(
-    (name, kind)
+_of_systems = {
+    name: kind
     for module in systems.parts("workloads")
     for name, kind in vars(module).items()
     if isinstance(kind, type) and issubclass(kind, Workload)
-)
+}
+globals().update(_of_systems)
+# Not as a literal, which would hide the systems' classes from type checkers.
+globals()["__all__"] = sorted({"Custom", "Workload", *_workload_classes.__all__, *_of_systems})

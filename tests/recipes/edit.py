@@ -43,3 +43,23 @@ def append_tests(path: Path, text: str) -> None:
     source = path.read_text(encoding="utf-8")
     place = source.rindex("}  // namespace\n")
     path.write_text(f"{source[:place]}{text}\n{source[place:]}", encoding="utf-8")
+
+
+def apply_diff(path: Path, diff: str) -> None:
+    """Replace the lines of each hunk; a blank line ends a hunk."""
+    text = path.read_text(encoding="utf-8")
+    for hunk in diff.strip("\n").split("\n\n"):
+        lines = hunk.split("\n")
+        old = "".join(f"{line[1:]}\n" for line in lines if line[0] in "- ")
+        new = "".join(f"{line[1:]}\n" for line in lines if line[0] in "+ ")
+        assert text.count(old) == 1, f"{path}: the lines of the recipe are not there once:\n{old}"
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
+
+
+def add_include(path: Path, line: str) -> None:
+    """Add an include behind the includes of the file's own project."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    last = max(i for i, text in enumerate(lines) if text.startswith('#include "'))
+    lines.insert(last + 1, line.strip())
+    path.write_text("\n".join(lines), encoding="utf-8")

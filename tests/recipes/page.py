@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "CONTRIBUTING.md"
 
-_BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^( *)(`{3,})(\w+)\n(.*?)^\1\2$", re.MULTILINE | re.DOTALL)
 _PATH = re.compile(r"`([\w.-]+/[\w./-]*)`")
 _FUNCTION = re.compile(r"at\s+the\s+beginning\s+of\s+`(\w+)`")
 
@@ -50,8 +50,8 @@ def blocks(title: str) -> list[Block]:
         paths, functions = _PATH.findall(before), _FUNCTION.findall(before)
         found.append(
             Block(
-                match[2],
-                textwrap.dedent(match[3]),
+                match[3],
+                textwrap.dedent(match[4]),
                 paths[-1] if paths else "",
                 functions[-1] if functions else "",
             )

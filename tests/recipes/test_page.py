@@ -22,7 +22,7 @@ def test_every_recipe_has_a_test() -> None:
 def test_named_paths_exist() -> None:
     named = re.findall(r"`((?:native|pyrdma|tests|docs|experiments)/[\w./*-]*)`", TEXT)
     made = {block.path for title in page.titles() for block in page.blocks(title)}
-    for name in set(named) - {path for path in made if path.startswith("experiments/")}:
+    for name in set(named) - made:  # the recipe's own test misses a file that it edits
         assert list(page.ROOT.glob(name.rstrip("/"))), name
 
 
