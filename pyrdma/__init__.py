@@ -9,7 +9,7 @@ Importing is cheap: the native module, tables and figures are loaded when first 
 
 The modules form layers. A module imports from its own layer or from a lower one, never in a circle:
 
-    cli, bench, summary, notebook             the command line, the project's own speed, notebooks
+    commands, bench, notebook                 the command line, the project's own speed, notebooks
     fuzz, check, calibrate, doctor            tools that need no experiment
     run, sweep, store, claims, registry       experiments: measured, kept, judged by the papers
     experiment                                declaration of one experiment: axes, measure, figure

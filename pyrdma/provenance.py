@@ -22,6 +22,9 @@ _LEVELS = (
     (3, {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
     (4, {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
 )
+# Folders of the package whose code is no part of a point's key. An experiment's own file is: the
+# sweep hashes it.
+_DECIDE_NO_NUMBER = ("bench", "commands", "experiments")
 _PACKAGES = ("numpy", "pandas", "pyarrow", "scipy", "matplotlib", "hdrhistogram")
 
 
@@ -59,8 +62,13 @@ def code_digest() -> str:
     """
     digest = hashlib.sha256()
     package = Path(__file__).parent
-    for path in sorted([*package.glob("*.py"), *package.rglob("_core*.so")]):
-        digest.update(path.name.encode())
+    modules = (
+        path
+        for path in package.rglob("*.py")
+        if path.relative_to(package).parts[0] not in _DECIDE_NO_NUMBER
+    )
+    for path in sorted([*modules, *package.rglob("_core*.so")]):
+        digest.update(path.relative_to(package).as_posix().encode())
         digest.update(path.read_bytes())
     digest.update(_native_path_bytes(package))
     return digest.hexdigest()[:16]

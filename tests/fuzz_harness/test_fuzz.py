@@ -20,7 +20,7 @@ BUGGY = fuzzing.Options(nodes=3, operations=600, faults={}, mutation="reads_do_n
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pyrdma.cli", *words],
+        [sys.executable, "-m", "pyrdma", *words],
         capture_output=True,
         text=True,
         timeout=200,

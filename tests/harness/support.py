@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 FAKE = str(Path(__file__).with_name("fake_experiment.py"))
-COMMAND = [sys.executable, "-m", "pyrdma.cli"]
+COMMAND = [sys.executable, "-m", "pyrdma"]
 
 
 def environment(**more: str) -> dict[str, str]:

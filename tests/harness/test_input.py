@@ -162,7 +162,7 @@ def test_json_is_alone_on_standard_output() -> None:
 
 def test_a_missing_package_is_named_with_its_remedy(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.modules['pandas'] = None; from pyrdma.cli import main;"
+        "import sys; sys.modules['pandas'] = None; from pyrdma.commands.main import main;"
         f"sys.argv = ['pyrdma', 'run', {FAKE!r}, '--out', {str(tmp_path)!r}]; main()"
     )
     done = subprocess.run(

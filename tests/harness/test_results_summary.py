@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pyrdma import claims, registry, summary
+from pyrdma import claims, registry
 from pyrdma.claims import Verdict
+from pyrdma.commands import summary
 from tests.harness.support import pyrdma
 
 

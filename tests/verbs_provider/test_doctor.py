@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pyrdma import devices, doctor, machine_cli
+from pyrdma import devices, doctor
+from pyrdma.commands import machine
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +74,7 @@ def test_the_connection_manager_is_looked_for(
 
 def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
     monkeypatch.setenv("COLUMNS", "40")
-    machine_cli.show_doctor()
+    machine.show_doctor()
     return capsys.readouterr().out.splitlines()
 
 

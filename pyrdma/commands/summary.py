@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from . import claims, registry
-from .claims import Verdict
+from pyrdma import claims, registry
+from pyrdma.claims import Verdict
 
 __all__ = ["lines"]
 

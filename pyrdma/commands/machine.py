@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from . import terminal
+from .terminal import Json
 
 __all__ = ["register"]
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -26,8 +25,8 @@ def show_devices(
     as_json: Json = False,
 ) -> None:
     """List the RDMA devices with their ports and GIDs, and say which would be used, and why."""
-    from . import devices
-    from .errors import Unavailable
+    from pyrdma import devices
+    from pyrdma.errors import Unavailable
 
     found = devices.entries()
     try:
@@ -64,7 +63,7 @@ def show_devices(
 
 def show_doctor(as_json: Json = False) -> None:
     """Say what this machine can do, and how to get what it cannot."""
-    from .doctor import checks
+    from pyrdma.doctor import checks
 
     found = checks()
     if as_json:

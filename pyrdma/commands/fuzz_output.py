@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import fuzz as fuzzing
-from .errors import InvalidArgument
+from pyrdma import fuzz as fuzzing
+from pyrdma.errors import InvalidArgument
 
 __all__ = ["fuzz_command", "options_of", "replay_command"]
 

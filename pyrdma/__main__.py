@@ -1,0 +1,5 @@
+"""``python -m pyrdma`` is the command ``pyrdma``."""
+
+from .commands.main import main
+
+main()

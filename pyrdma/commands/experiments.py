@@ -1,0 +1,165 @@
+"""The commands that measure: `pyrdma list` and `pyrdma run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyrdma.errors import Error, InvalidArgument
+
+from . import terminal
+from .terminal import Json, Out
+
+if TYPE_CHECKING:
+    from pyrdma.run import Options, Report
+    from pyrdma.sweep import Workers
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("list")(list_experiments)
+    app.command("run")(run_experiments)
+
+
+def list_experiments(as_json: Json = False) -> None:
+    """List the experiments: id, fabrics, points of a quick and of a full run, title."""
+    from pyrdma import registry
+
+    found = [registry.load(name) for name in registry.ids()]
+    rows: list[dict[str, Any]] = [
+        {
+            "id": e.id,
+            "fabrics": list(e.fabrics) if e.measure else [],
+            "profile": e.profile,
+            "quick": len(list(e.points(quick=True))) if e.measure else 0,
+            "full": len(list(e.points(quick=False))) if e.measure else 0,
+            "claims": len(e.decides),
+            "title": e.title,
+        }
+        for e in found
+    ]
+    if as_json:
+        terminal.print_json(rows)
+        return
+    table = terminal.table(
+        "id", "fabrics", "quick", "full", "claims", "title", widest={"title": 90}
+    )
+    for row in rows:
+        table.add_row(
+            row["id"],
+            " ".join(row["fabrics"]) or "-",
+            *(str(row[name]) for name in ("quick", "full", "claims", "title")),
+        )
+    terminal.print_table(table)
+
+
+def run_experiments(
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="ID...", help="Ids, patterns (krcore/*), papers, paths, or all."),
+    ],
+    fabric: Annotated[str | None, typer.Option(help="sim, shm or verbs.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Name of a profile, or a TOML file.")] = None,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="All points and durations, or few and short.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 1,
+    out: Out = Path("results"),
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Fix an axis, or a profile's table.key."),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes of a simulated sweep; all cores.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option(help="Measure again what was measured already.")] = False,
+) -> None:
+    """Measure experiments: tables, figures and provenance under OUT/<id>/<fabric>/.
+
+    A run that was ended goes on where it was when the same command is given again.
+    """
+    from pyrdma import registry
+    from pyrdma.run import Options
+    from pyrdma.sweep import Workers
+
+    options = Options(
+        out=out,
+        fabric=fabric,
+        profile=profile,
+        quick=not full,
+        seed=seed,
+        settings=dict(_setting(text) for text in setting or []),
+        jobs=jobs,
+        fresh=fresh,
+    )
+    chosen = registry.find(names)
+    alone = len(chosen) == 1
+    with Workers(jobs) as workers:
+        ended_badly = [name for name in chosen if not _run_one(name, options, workers, alone)]
+    if ended_badly:
+        if len(chosen) > 1:
+            terminal.say(
+                f"pyrdma: {len(ended_badly)} of {len(chosen)} failed: {', '.join(ended_badly)}"
+            )
+        raise typer.Exit(1)
+
+
+def _setting(text: str) -> tuple[str, bool | int | float | str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key or not value:
+        raise InvalidArgument(f"--set {text!r} is not KEY=VALUE, as link.rate_gbps=100")
+    if value.lower() in ("true", "false"):
+        return key, value.lower() == "true"
+    for kind in (int, float):
+        try:
+            return key, kind(value)
+        except ValueError:
+            continue
+    return key, value
+
+
+def _run_one(name: str, options: Options, workers: Workers, alone: bool) -> bool:
+    """Run one of several experiments; return whether it ended well."""
+    from pyrdma import registry
+    from pyrdma.errors import Exhausted, Unavailable
+    from pyrdma.run import run
+
+    if not alone:
+        experiment = registry.load(name)
+        fabric = options.fabric or experiment.fabrics[0]
+        if experiment.measure is None or fabric not in experiment.fabrics:
+            why = experiment.why_not.get(fabric, "it has nothing to measure there")
+            terminal.say(f"{name}: skipped on {fabric}: {why}")
+            return True
+    try:
+        with terminal.progress(name) as progress:
+            report = run(name, options, executor=workers, progress=progress)
+    except (Unavailable, Exhausted):
+        raise
+    except Error as error:
+        if alone:
+            raise
+        terminal.say(f"pyrdma: {name}: {error}")
+        return False
+    _show(report)
+    return not report.outcome.failed and not report.figure_failed
+
+
+def _show(report: Report) -> None:
+    outcome = report.outcome
+    reused = f", {outcome.reused} were there" if outcome.reused else ""
+    print(f"{report.experiment}: {outcome.measured} points measured{reused}; in {report.folder}")
+    for path in report.figures:
+        print(f"  {path}")
+    if report.figure_skipped:
+        print(f"  no figure: {report.figure_skipped}")
+    if report.figure_failed:
+        terminal.say(f"  no figure: {report.figure_failed}")
+    reasons = sorted(set(outcome.failed.values()))
+    for reason in reasons[:5]:
+        count = sum(1 for r in outcome.failed.values() if r == reason)
+        terminal.say(f"  {count} points failed: {reason}")

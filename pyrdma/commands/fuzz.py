@@ -1,0 +1,88 @@
+"""The commands ``fuzz`` and ``replay`` of the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import terminal
+from .terminal import Json, Out
+
+__all__ = ["register"]
+
+System = Annotated[str, typer.Argument(metavar="SYSTEM", help="Such as fabric.")]
+Nodes = Annotated[int, typer.Option(min=2, max=32)]
+Operations = Annotated[int, typer.Option(min=1, max=1_000_000, help="Of all clients.")]
+ProfileName = Annotated[str, typer.Option("--profile", help="Name of a profile, or a TOML file.")]
+Memory = Annotated[str, typer.Option(help="weak or strong.")]
+Faults = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE", help="As loss.rate=0.01, or none; random by seed if left out."
+    ),
+]
+Kinds = Annotated[str | None, typer.Option(help="Only these of the faults: loss,delay,...")]
+Mutation = Annotated[str, typer.Option(help="A deliberate bug, to see that it is found.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("fuzz")(fuzz_system)
+    app.command("replay")(replay_seed)
+
+
+def fuzz_system(
+    system: System,
+    seeds: Annotated[int, typer.Option(min=1, help="How many.")] = 1000,
+    first: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The first seed.")] = 1,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; all cores.")] = None,
+    nodes: Nodes = 5,
+    operations: Operations = 10000,
+    profile: ProfileName = "cx5",
+    memory: Memory = "weak",
+    faults: Faults = None,
+    kinds: Kinds = None,
+    mutation: Mutation = "",
+    twice: Annotated[bool, typer.Option(help="Run each seed twice; both must be equal.")] = False,
+    out: Out = Path("results"),
+    as_json: Json = False,
+) -> None:
+    """Run a simulated system from many seeds under random faults: 0 all well, 1 a violation."""
+    from .fuzz_output import fuzz_command, options_of
+
+    options = options_of(
+        system, nodes, operations, profile, memory, faults or [], kinds, None, mutation
+    )
+    with terminal.progress(f"fuzz {system}") as progress:
+        status = fuzz_command(options, seeds, first, jobs, out, twice, as_json, progress)
+    raise typer.Exit(status)
+
+
+def replay_seed(
+    system: System,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)],
+    nodes: Nodes = 5,
+    operations: Operations = 10000,
+    profile: ProfileName = "cx5",
+    memory: Memory = "weak",
+    faults: Faults = None,
+    kinds: Kinds = None,
+    keep: Annotated[
+        str | None, typer.Option(help="Only these operations: 3,5-9, or a file as @PATH.")
+    ] = None,
+    mutation: Mutation = "",
+    trace: Annotated[str | None, typer.Option(help="File of the event trace; - for here.")] = None,
+    history: Annotated[str | None, typer.Option(help="File of the history, as JSON Lines.")] = None,
+    expect: Annotated[str | None, typer.Option(help="Fingerprint that it must have.")] = None,
+    minimise: Annotated[bool, typer.Option(help="Look for fewer faults and operations.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run one seed of `pyrdma fuzz` again, bit for bit: 0 nothing wrong, 1 a violation."""
+    from .fuzz_output import options_of, replay_command
+
+    options = options_of(
+        system, nodes, operations, profile, memory, faults or [], kinds, keep, mutation
+    )
+    raise typer.Exit(replay_command(options, seed, trace, history, expect, minimise, as_json))

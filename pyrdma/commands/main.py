@@ -1,0 +1,62 @@
+"""The entry point: all commands, and how a command ends.
+
+``--json`` puts JSON alone on standard output; all else goes to standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from pyrdma.errors import Error, InvalidArgument
+
+from . import experiments, fuzz, machine, results, terminal, tools
+
+__all__ = ["main"]
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Benchmarks and experiments for RDMA systems: simulated, over shared memory, on NICs.",
+)
+for module in (experiments, results, tools, fuzz, machine):
+    module.register(app)
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+
+def main() -> None:
+    """Run the command line; errors end as one line and status 1, Ctrl-C as 130."""
+    try:
+        # Typer returns the status of an Exit; of Ctrl-C it makes 130 or Abort, by its version.
+        status = app(standalone_mode=False)
+        if status == INTERRUPTED:
+            raise KeyboardInterrupt
+        sys.exit(status or 0)
+    except (KeyboardInterrupt, typer.Abort):
+        terminal.say("interrupted; what was measured stays, the same command goes on from there")
+        sys.exit(INTERRUPTED)
+    except Error as error:
+        terminal.say(f"pyrdma: {error}")
+        sys.exit(2 if isinstance(error, InvalidArgument) else 1)
+    except ModuleNotFoundError as error:
+        from pyrdma.doctor import CONTROLLER, install_controller
+
+        if error.name is None or error.name.split(".")[0] not in CONTROLLER:
+            raise
+        terminal.say(f"pyrdma: {error.name} is missing; install it with: {install_controller()}")
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except Exception as error:
+        # Typer's usage errors know how to show themselves.
+        show = getattr(error, "show", None)
+        if show is None:
+            raise
+        show()
+        sys.exit(getattr(error, "exit_code", 2))

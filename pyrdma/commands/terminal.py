@@ -1,0 +1,79 @@
+"""What commands share: options, and how they print lines, tables, JSON and progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Json", "Out", "Progress", "print_json", "print_table", "progress", "say", "table"]
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
+Out = Annotated[Path, typer.Option("--out", "--results", help="Folder of the results.")]
+
+Progress = Callable[[int, int, str], None]
+"""Called with the steps done, the steps in all, and a line about the last one."""
+
+
+def say(text: str) -> None:
+    """Print a line on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_json(document: Any) -> None:
+    """Print a document on standard output; what JSON does not know as text."""
+    print(json.dumps(document, indent=1, default=str))
+
+
+def print_table(table: Table) -> None:
+    """Print a table as wide as the terminal; where there is none, as a wide one."""
+    from rich.console import Console
+
+    wide = None if sys.stdout.isatty() else 200
+    # What is shown may hold brackets, which are no markup.
+    Console(width=wide, highlight=False, markup=False).print(table)
+
+
+def table(*columns: str, widest: Mapping[str, int] | None = None) -> Table:
+    """Return an empty table; columns in `widest` fold at that width, the others never."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        width = (widest or {}).get(column)
+        table.add_column(column, overflow="fold", max_width=width, no_wrap=width is None)
+    return table
+
+
+@contextmanager
+def progress(name: str) -> Iterator[Progress | None]:
+    """Show a bar on a terminal; say nothing where there is none."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[last]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(name, total=None, last="")
+
+        def advance(done: int, total: int, last: str) -> None:
+            bars.update(task, completed=done, total=total, last=last)
+
+        yield advance
