@@ -11,7 +11,7 @@ import typer
 
 from pyrdma.errors import Error, InvalidArgument
 
-from . import experiments, fuzz, machine, results, terminal, tools
+from . import experiments, fuzz, machine, profiles, results, terminal, tools
 
 __all__ = ["main"]
 
@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Benchmarks and experiments for RDMA systems: simulated, over shared memory, on NICs.",
 )
-for module in (experiments, results, tools, fuzz, machine):
+for module in (experiments, profiles, results, tools, fuzz, machine):
     module.register(app)
 
 INTERRUPTED = 130

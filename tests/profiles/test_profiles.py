@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from pyrdma import InvalidArgument, claims, profiles
 from pyrdma.profiles import Profile
+from tests.harness.support import pyrdma
 
 TESTBEDS = {
     "cx3": "erpc/cx3",
@@ -157,3 +159,27 @@ def test_wrong_parents(extends: str, words: list[str], tmp_path: Path) -> None:
 def test_a_part_is_no_testbed() -> None:
     with pytest.raises(InvalidArgument, match=r"'base' is a part of profiles, .* there are: .*cx5"):
         Profile.load("base")
+
+
+def test_the_command_shows_what_is_resolved(tmp_path: Path) -> None:
+    path = write(tmp_path, "mine", 'extends = "cx5"\n' + RATE.format(12))
+    done = pyrdma("profiles", str(path), "--json")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert (shown["name"], shown["nodes"]) == ("mine", Profile.load("cx5").nodes)
+    assert set(shown["parameters"]) == set(Profile.load(path).values())
+    assert shown["parameters"]["link.rate_gbps"] == {
+        "value": 12,
+        "unit": "Gbps",
+        "source": "measured: in this test",
+        "file": "mine.toml",
+    }
+    table = pyrdma("profiles", str(path)).stdout
+    assert re.search(r"^\W*link.rate_gbps +12 +Gbps +mine.toml +measured: in", table, re.MULTILINE)
+    assert re.search(r"^\W*cpu.lock_ns +15 +ns +base.toml +estimate:", table, re.MULTILINE)
+
+
+def test_the_command_lists_the_testbeds() -> None:
+    shown = json.loads(pyrdma("profiles", "--json").stdout)
+    assert {entry["name"]: entry["testbed"] for entry in shown} == TESTBEDS
+    assert all(name in pyrdma("profiles").stdout for name in TESTBEDS)
