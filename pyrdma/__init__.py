@@ -17,7 +17,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     cluster, cluster_base, processes          nodes, and the processes they run in
     workload, fabrics, devices                work of the nodes, and the places where they run
     decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed
-    errors, units, provenance                 known to all
+    errors, units, provenance, workers        known to all
 """
 
 from __future__ import annotations

@@ -7,12 +7,10 @@ order things happen. A violation is replayed by its seed, bit for bit, with the 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import shlex
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from . import provenance
 from ._native import native
 from .errors import InvalidArgument
 from .profiles import Profile
+from .workers import Workers
 
 __all__ = ["Options", "Summary", "differ", "fuzz", "minimise", "parse_ranges", "run", "systems"]
 
@@ -212,31 +211,21 @@ def _each(
                 for seed in chunk:
                     yield _run_one(options, seed, twice)
             return
-        with ProcessPoolExecutor(
-            workers, multiprocessing.get_context("spawn"), initializer=_ignore_interrupts
-        ) as pool:
+        with Workers(workers) as pool:
             pending: set[Future[list[dict[str, Any]]]] = set()
-            try:
-                for chunk in chunks:
-                    pending.add(pool.submit(_run_chunk, options, chunk, twice))
-                    if len(pending) < 2 * workers:
-                        continue
-                    done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        yield from future.result()
-                while pending:
-                    done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        yield from future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+            for chunk in chunks:
+                pending.add(pool.submit(_run_chunk, options, chunk, twice))
+                if len(pending) < 2 * workers:
+                    continue
+                done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield from future.result()
+            while pending:
+                done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield from future.result()
     except KeyboardInterrupt:
         summary.interrupted = True
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run_chunk(options: Options, chunk: Iterable[int], twice: bool) -> list[dict[str, Any]]:

@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-import multiprocessing
-import os
 import random
-import signal
 import statistics
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
-from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +25,9 @@ from .experiment import Experiment, Point
 from .profiles import Profile
 from .result import DiskFull
 from .store import Store, Task, normalise, read_point, write_point
+from .workers import Workers
 
-__all__ = ["Outcome", "Sweep", "Workers", "median_interval"]
+__all__ = ["Outcome", "Sweep", "median_interval"]
 
 CONFIDENCE = 0.95
 NARROW = 0.05
@@ -319,78 +314,3 @@ def _code(name: str, points: list[Point]) -> str:
     for profile in sorted({p.profile for p in points if p.fabric == "sim"}):
         digest.update(Profile.load(profile).digest().encode())
     return digest.hexdigest()[:16]
-
-
-class Workers(Executor):
-    """Processes that measure points of virtual time; several sweeps may have the same ones.
-
-    They are started when first needed, and again after one has died. As a context manager they end
-    at once where an exception leaves the block, with what they are measuring.
-
-    Parameters
-    ----------
-    jobs
-        How many; all cores if None.
-    at_most
-        As many as there is work for.
-    """
-
-    def __init__(self, jobs: int | None = None, at_most: int | None = None) -> None:
-        wanted = jobs or provenance.usable_cores()
-        self._count = max(1, wanted if at_most is None else min(wanted, at_most))
-        self._pool: ProcessPoolExecutor | None = None
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Have a process call `fn`; see `concurrent.futures.Executor`."""
-        if self._pool is not None:
-            try:
-                return self._pool.submit(fn, *args, **kwargs)
-            except BrokenProcessPool:
-                self.kill()
-        self._pool = ProcessPoolExecutor(
-            max_workers=self._count,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_start_worker,
-        )
-        return self._pool.submit(fn, *args, **kwargs)
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes when they are done."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
-
-    def kill(self) -> None:
-        """End the processes now; a simulation does not watch for cancellation.
-
-        The futures are not cancelled before: a pool whose processes die fails what is pending, and
-        stumbles over a future that somebody else has cancelled.
-        """
-        if self._pool is None:
-            return
-        for process in list((getattr(self._pool, "_processes", None) or {}).values()):
-            process.kill()
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        self._pool = None
-        sys.stderr.flush()
-
-    def __exit__(self, kind: object, *rest: object) -> None:
-        """End the processes: when they are done, or at once after an exception."""
-        if kind is None:
-            self.shutdown()
-        else:
-            self.kill()
-
-
-def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and end with it even if it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-    sentinel = parent.sentinel
-
-    def follow() -> None:
-        wait_for_any([sentinel])
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()

@@ -14,7 +14,7 @@ from .terminal import Json, Out
 
 if TYPE_CHECKING:
     from pyrdma.run import Options, Report
-    from pyrdma.sweep import Workers
+    from pyrdma.workers import Workers
 
 __all__ = ["register"]
 
@@ -84,7 +84,7 @@ def run_experiments(
     """
     from pyrdma import registry
     from pyrdma.run import Options
-    from pyrdma.sweep import Workers
+    from pyrdma.workers import Workers
 
     options = Options(
         out=out,
