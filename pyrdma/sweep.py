@@ -110,14 +110,15 @@ class Sweep:
         report
             Called after every point.
         """
+        virtual = not self.points or self.points[0].fabric == "sim"
+        if virtual and executor is None:
+            with Workers(jobs, at_most=len(self.points)) as workers:
+                return self.run(executor=workers, fresh=fresh, report=report)
         store = Store(self.folder)
         try:
-            if self.points and self.points[0].fabric != "sim":
+            if not virtual or executor is None:
                 return _RealTime(self, store, report, fresh).run()
-            if executor is not None:
-                return self._virtual(store, executor, report, fresh)
-            with Workers(jobs, at_most=len(self.points)) as workers:
-                return self._virtual(store, workers, report, fresh)
+            return self._virtual(store, executor, report, fresh)
         finally:
             store.close()
 
@@ -142,7 +143,10 @@ class Sweep:
             lost = self._round(store, lost, executor, report, done, failed)
         for task in lost:
             if self._round(store, [task], executor, report, len(tasks) - 1, failed):
-                failed[task.key] = "its worker process died each time (killed, or out of memory)"
+                failed[task.key] = (
+                    "its worker process died each time: killed, out of memory, or started by a "
+                    "script without `if __name__ == '__main__':`"
+                )
                 store.mark(task.key, "failed", failed[task.key])
         return Outcome(tasks, len(waiting) - len(failed), reused, failed)
 

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for_any
+from pathlib import Path
 from typing import Any
 
 from . import provenance
+from .errors import Error
 
 __all__ = ["Workers"]
 
@@ -30,9 +32,15 @@ class Workers(Executor):
         How many; all cores if None.
     at_most
         As many as there is work for.
+
+    Raises
+    ------
+    Error
+        The program's main file cannot be loaded by a process; the message says what to change.
     """
 
     def __init__(self, jobs: int | None = None, at_most: int | None = None) -> None:
+        _check_main()
         wanted = jobs or provenance.usable_cores()
         self._count = max(1, wanted if at_most is None else min(wanted, at_most))
         self._pool: ProcessPoolExecutor | None = None
@@ -76,6 +84,22 @@ class Workers(Executor):
             self.shutdown()
         else:
             self.kill()
+
+
+def _check_main() -> None:
+    """Raise where a new process could not load the program's main file, as it does first of all."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # as multiprocessing asks
+        raise Error(
+            "a worker process has loaded the script that started it, and the script starts workers "
+            "again; put what the script does under `if __name__ == '__main__':`"
+        )
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    if getattr(main, "__spec__", None) is None and file is not None and not Path(file).exists():
+        raise Error(
+            f"worker processes load the program's main file, but {file} is no file; "
+            "save the program as a file and run that"
+        )
 
 
 def _start_worker() -> None:

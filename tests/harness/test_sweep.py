@@ -180,9 +180,38 @@ def _lives(process: int) -> bool:
 def test_a_point_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
     outcome = run(FAKE, Options(out=tmp_path, settings={"behaviour": "dies"})).outcome
     assert outcome.measured == 3
-    assert list(outcome.failed.values()) == [
-        "its worker process died each time (killed, or out of memory)"
-    ]
+    (reason,) = outcome.failed.values()
+    assert reason.startswith("its worker process died each time")
+
+
+SCRIPT = """
+from pathlib import Path
+from pyrdma.run import Options, run
+print(run({name!r}, Options(out=Path({out!r}), jobs=2)).outcome.measured)
+"""
+
+
+def test_a_program_from_standard_input_is_told_to_be_a_file(tmp_path: Path) -> None:
+    text = SCRIPT.format(name=FAKE, out=str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-"], input=text, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode != 0
+    last = done.stderr.splitlines()[-1]
+    assert "<stdin> is no file" in last
+    assert "save the program as a file" in last
+    assert not list(tmp_path.iterdir()), "nothing was begun"
+
+
+def test_a_script_that_starts_when_loaded_is_told_to_guard_itself(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(name=FAKE, out=str(tmp_path / "out")))
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "0\n"
+    assert "another run" not in done.stderr
+    assert "put what the script does under `if __name__ == '__main__':`" in done.stderr
 
 
 def test_a_point_that_fails_is_named_and_the_others_stay(tmp_path: Path) -> None:
