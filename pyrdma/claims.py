@@ -29,8 +29,9 @@ TOLERANCES = {"exact": 0.10, "approx": 0.25, "average-over-sweep": 0.25, "peak-o
 """How far a measured number may be from the paper's, as a fraction, by the claim's hint."""
 
 VERDICTS = ("missed", "held", "not evaluated")
-_NO_EXPERIMENT = "no experiment"
 """In the order in which they are shown."""
+
+_NO_EXPERIMENT = "no experiment"
 
 _BOUND = re.compile(r"^(?:an? )?(upper|lower) bound|^(more than|at least|at most)\b")
 

@@ -23,7 +23,6 @@ COLUMNS = (
     "metric",
     "value",
     "unit",
-    "flags",
 )
 """Columns that every table of results has; all others are parameters and labels."""
 
@@ -39,9 +38,9 @@ class Data:
     ----------
     frame
         Tidy rows as in ``results.parquet``: one column per parameter, then ``repetition``,
-        ``node``, ``thread``, ``metric``, ``value``, ``unit``, ``fabric``, ``clock``, ``seed``,
-        ``flags``. Rows of a whole point have node and thread -1; only they answer here, the
-        rows of single nodes and threads are in `frame`.
+        ``node``, ``thread``, ``metric``, ``value``, ``unit``, ``fabric``, ``clock``, ``seed``.
+        Rows of a whole point have node and thread -1; only they answer here, the rows of single
+        nodes and threads are in `frame`.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:

@@ -34,8 +34,10 @@ START_S = 60.0
 """Longest time from starting the nodes until all have attached."""
 
 GRACE_S = 2.0
-END_S = 8.0  # of a process that is gone, until the kernel has closed its RDMA device
 """How long the others may still report once a node has failed: their words tell why."""
+
+END_S = 8.0
+"""Longest time from a process's end until the kernel has closed its RDMA device."""
 
 _LOOK_S = 0.1
 """Between looks for nodes that were restarted during a run."""

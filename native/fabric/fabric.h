@@ -1,5 +1,5 @@
 // The fabric: a verbs-shaped interface with three providers (sim, shm, verbs). One contract suite
-// (fabric/contract_test.cc) runs unchanged on all of them; native/README.md states the contract.
+// (fabric/contract_*_test.cc) runs unchanged on all of them; native/README.md states the contract.
 //
 // Ownership: a Device outlives all that it made. A queue pair goes before its completion queues and
 // its shared receive queue, and an address handle when the requests that name it have completed;

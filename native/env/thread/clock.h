@@ -25,7 +25,6 @@ class Clock {
 #endif
     return monotonic() - start_;
   }
-  bool uses_ticks() const { return ticks_to_ns_ != 0; }
   /// CLOCK_MONOTONIC of the reading `t` of now(), for system calls that take absolute times.
   Time to_monotonic(Time t) const { return start_ + t; }
 

@@ -76,7 +76,6 @@ struct ClientState {
   std::uint32_t id = 0;
   Plan plan;
   std::size_t next = 0;       // in the plan
-  std::size_t probed = 0;     // probes that have succeeded
   std::uint32_t version = 0;  // last one given out
   bool done = false;
   std::array<Stream, 2> reliable, unreliable;  // by generation modulo 2
