@@ -30,6 +30,7 @@ TOLERANCES = {"exact": 0.10, "approx": 0.25, "average-over-sweep": 0.25, "peak-o
 
 VERDICTS = ("missed", "held", "not evaluated")
 """Verdicts in the order of their display."""
+
 _NO_EXPERIMENT = "no experiment"
 
 _BOUND = re.compile(r"^(?:an? )?(upper|lower) bound|^(more than|at least|at most)\b")

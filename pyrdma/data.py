@@ -23,7 +23,6 @@ COLUMNS = (
     "metric",
     "value",
     "unit",
-    "flags",
 )
 """Columns of every table of results; all other columns are parameters and labels."""
 
@@ -39,9 +38,9 @@ class Data:
     ----------
     frame
         Tidy rows as in ``results.parquet``: one column per parameter, then ``repetition``,
-        ``node``, ``thread``, ``metric``, ``value``, ``unit``, ``fabric``, ``clock``, ``seed``,
-        ``flags``. Rows of a whole point have node and thread -1. The methods use only these;
-        `frame` also holds the rows of single nodes and threads.
+        ``node``, ``thread``, ``metric``, ``value``, ``unit``, ``fabric``, ``clock``, ``seed``.
+        Rows of a whole point have node and thread -1. The methods use only these; `frame` also
+        holds the rows of single nodes and threads.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:

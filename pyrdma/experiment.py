@@ -106,9 +106,8 @@ class Point:
     def cluster(self, nodes: int, **options: Any) -> Cluster:
         """Open a cluster of `nodes` nodes on this point's fabric, profile and seed.
 
-        `options` go to `Cluster.sim` or `Cluster.local`, except that those which only the
-        other one understands are left out: ``mode`` means nothing to ``sim``, and
-        ``overrides`` and ``synthetic`` nothing to ``shm``.
+        `options` go to `Cluster.sim` or `Cluster.local`. An option that only the other one knows is
+        left out: ``mode`` on ``sim``, ``overrides`` elsewhere.
         """
         from .cluster import Cluster
 
@@ -118,8 +117,7 @@ class Point:
             return Cluster.sim(
                 nodes=nodes, profile=self.profile, seed=self.seed, overrides=overrides, **options
             )
-        for name in ("overrides", "synthetic"):
-            options.pop(name, None)
+        options.pop("overrides", None)
         return Cluster.local(nodes=nodes, fabric=self.fabric, seed=self.seed, **options)
 
 

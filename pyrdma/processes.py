@@ -35,8 +35,9 @@ START_S = 60.0
 
 GRACE_S = 2.0
 """Time for further reports after a node has failed: they may name the cause."""
+
 END_S = 8.0
-"""Time for the kernel to close the RDMA device of an ended process."""
+"""Longest time from a process's end until the kernel has closed its RDMA device."""
 
 _LOOK_S = 0.1
 """Period of the search for nodes restarted during a run."""

@@ -145,8 +145,8 @@ class Result:
         Numbers per node and thread.
     histograms
         Operation name -> V2 payloads of its threads' latency histograms, in order.
-    fabric, clock, seed, flags
-        Origin of the numbers: clock is ``virtual`` or ``real``; flags are such as ``synthetic``.
+    fabric, clock, seed
+        Origin of the numbers: clock is ``virtual`` or ``real``.
     params
         Parameters of the workload.
     rows
@@ -158,7 +158,6 @@ class Result:
     fabric: str = ""
     clock: str = ""
     seed: int = 0
-    flags: Sequence[str] = ()
     params: Mapping[str, Value] = field(default_factory=dict)
     rows: Sequence[Row] = ()
 
@@ -177,7 +176,6 @@ class Result:
                 "fabric": self.fabric,
                 "clock": self.clock,
                 "seed": self.seed,
-                "flags": ",".join(self.flags),
             }
         )
 
@@ -240,7 +238,6 @@ class Result:
             "fabric": self.fabric,
             "clock": self.clock,
             "seed": self.seed,
-            "flags": list(self.flags),
             "params": dict(self.params),
             "provenance": provenance.collect(),
         }
@@ -288,7 +285,7 @@ class Result:
         for row in pd.read_parquet(source / "hist.parquet").itertuples():
             check_payload(row.payload)
             histograms.setdefault(str(row.operation), []).append(bytes(row.payload))
-        fields = ("fabric", "clock", "seed", "flags", "params")
+        fields = ("fabric", "clock", "seed", "params")
         return cls(samples, histograms, **{name: document[name] for name in fields})
 
 

@@ -191,7 +191,6 @@ def write_point(path: Path, task: Task, result: Result) -> None:
         "fabric": task.point.fabric,
         "clock": result.clock or ("virtual" if task.point.fabric == "sim" else "real"),
         "seed": task.point.seed,
-        "flags": list(result.flags),
         "rows": [[r.metric, r.value, r.unit, dict(r.labels)] for r in result.summary()],
         "samples": [[s.node, s.thread, s.metric, s.value, s.unit] for s in result.samples],
         "histograms": {
@@ -212,7 +211,6 @@ def read_point(path: Path) -> tuple[list[dict[str, Any]], dict[str, list[bytes]]
         "clock": document["clock"],
         "seed": document["seed"],
         "repetition": document["repetition"],
-        "flags": ",".join(document["flags"]),
     }
     rows = [
         {**common, **labels, "node": -1, "thread": -1, "metric": m, "value": v, "unit": u}

@@ -16,7 +16,6 @@ inline constexpr Time kSecond = 1000 * kMillisecond;
 
 inline constexpr std::size_t kKiB = 1024;
 inline constexpr std::size_t kMiB = 1024 * kKiB;
-inline constexpr std::size_t kGiB = 1024 * kMiB;
 inline constexpr std::size_t kCacheLine = 64;
 
 }  // namespace pyrdma

@@ -50,7 +50,6 @@ using FaultValues = std::map<std::string, double>;
 void bind_shm(py::module_& module) {
   py::module_ shm_module =
       module.def_submodule("shm", "Clusters over memory shared on this machine.");
-  shm_module.attr("MAX_NODES") = shm::kMaxNodes;
   py::class_<ShmClusterSession, Session, std::shared_ptr<ShmClusterSession>>(
       shm_module, "Cluster", "All nodes as threads of this process.")
       .def(py::init([](std::uint32_t nodes, std::uint64_t seed, const FaultValues& faults) {

@@ -38,7 +38,7 @@ sim::Crash crash_named(const std::string& name) {
 std::shared_ptr<SimSession> make_cluster(std::uint32_t nodes,
                                          const std::map<std::string, double>& profile,
                                          std::uint64_t seed, std::uint32_t cores_per_node,
-                                         Time time_limit_ns, const std::string& memory,
+                                         const std::string& memory,
                                          const std::map<std::string, double>& faults) {
   if (nodes == 0 || nodes > 65536)
     throw Error(ErrorCode::kInvalidArgument,
@@ -51,7 +51,6 @@ std::shared_ptr<SimSession> make_cluster(std::uint32_t nodes,
   options.cores_per_node = cores_per_node;
   options.profile = sim::SimProfile::from_values(profile);
   options.seed = seed;
-  options.time_limit = time_limit_ns > 0 ? time_limit_ns : kForever;
   options.memory = memory_model(memory);
   options.faults = FaultOptions::from_values(faults);
   return std::make_shared<SimSession>(std::make_unique<SimWorld>("sim", true, std::move(options)));
@@ -122,8 +121,8 @@ void bind_sim(py::module_& module) {
   py::class_<SimSession, Session, std::shared_ptr<SimSession>>(sim_module, "Cluster",
                                                                "A simulated cluster.")
       .def(py::init(&make_cluster), py::arg("nodes"), py::arg("profile"), py::arg("seed") = 1,
-           py::arg("cores_per_node") = 16, py::arg("time_limit_ns") = 0,
-           py::arg("memory") = "strong", py::arg("faults") = std::map<std::string, double>{})
+           py::arg("cores_per_node") = 16, py::arg("memory") = "strong",
+           py::arg("faults") = std::map<std::string, double>{})
       .def_property_readonly(
           "now_ns", [](SimSession& s) { return s.call([&] { return s.cluster().now(); }); },
           "Virtual time.")

@@ -120,7 +120,6 @@ void bind_connections(py::module_& here) {
 
 void bind_verbs(py::module_& module) {
   py::module_ here = module.def_submodule("ibverbs", "Clusters over real RDMA devices.");
-  here.attr("MAX_NODES") = verbs::kMaxNodes;
   py::class_<VerbsClusterSession, Session, std::shared_ptr<VerbsClusterSession>>(
       here, "Cluster", "All nodes as threads of this process, over one device.")
       .def(py::init([](std::uint32_t nodes, std::uint64_t seed, const std::string& device, int port,

@@ -74,7 +74,6 @@ class PyRegion final : public Held<fabric::MemoryRegion>,
   fabric::Sge sge(std::size_t offset, std::size_t length) const;
   fabric::RemoteRegion remote() const { return remote_; }
   std::uint32_t lkey() const { return lkey_; }
-  int exports() const { return exports_; }
 
  private:
   std::shared_ptr<PyDomain> domain_;

@@ -80,9 +80,7 @@ py::class_<Controller> bind_controller(py::module_& module) {
       .def("incarnation", &Controller::incarnation, py::arg("node"),
            "How often the node has been taken over from an ended process.")
       .def("end", &Controller::end, py::arg("node"),
-           "The node's process has ended: another may take its place.")
-      .def_property_readonly("all_attached", &Controller::all_attached)
-      .def("request_stop", &Controller::request_stop);
+           "The node's process has ended: another may take its place.");
 }
 
 }  // namespace pyrdma::bindings

@@ -3,8 +3,6 @@ from typing import Any
 from . import Cluster as _Cluster
 from .verbs import QueuePair
 
-MAX_NODES: int
-
 class Cluster(_Cluster):
     def __init__(
         self,
@@ -42,12 +40,9 @@ class Session:
     @property
     def dead_nodes(self) -> list[int]: ...
     @property
-    def all_attached(self) -> bool: ...
-    @property
     def now_ns(self) -> int: ...
     def incarnation(self, node: int) -> int: ...
     def end(self, node: int) -> None: ...
-    def request_stop(self) -> None: ...
 
 class Connection:
     @property

@@ -14,7 +14,6 @@ class Cluster(_Cluster):
         profile: Mapping[str, float],
         seed: int = ...,
         cores_per_node: int = ...,
-        time_limit_ns: int = ...,
         memory: str = ...,
         faults: Mapping[str, float] = ...,
     ) -> None: ...

@@ -58,7 +58,7 @@ def data() -> Data:
     ]
     frame = pd.DataFrame(rows)
     common = {"experiment": "p/e", "profile": "cx5", "fabric": "sim", "clock": "virtual"}
-    for name, value in {**common, "seed": 1, "repetition": 0, "flags": ""}.items():
+    for name, value in {**common, "seed": 1, "repetition": 0}.items():
         frame[name] = value
     frame["node"] = frame["thread"] = -1
     return Data(frame)
@@ -185,7 +185,6 @@ def test_results_of_another_profile_decide_nothing(tmp_path: Path) -> None:
         repetition=0,
         seed=1,
         clock="virtual",
-        flags="",
     )
     frame.to_parquet(folder / "results.parquet")
 

@@ -80,7 +80,7 @@ def figure_data() -> Data:
         for r in (0, 1)
     ]
     frame = pd.DataFrame(rows).assign(
-        node=-1, thread=-1, metric="rate", unit="M req/s", fabric="shm", profile="cx5", flags=""
+        node=-1, thread=-1, metric="rate", unit="M req/s", fabric="shm", profile="cx5"
     )
     return Data(frame)
 

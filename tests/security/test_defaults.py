@@ -31,7 +31,7 @@ NATIVE = sorted(
 EXECUTING = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 # A pool of workers of one program: private pipes between a parent and the children it made.
 POOLS = {"multiprocessing", "concurrent"}
-WITH_POOLS = {"sweep.py", "run.py", "fuzz.py"}
+WITH_POOLS = {"workers.py", "sweep.py", "run.py", "fuzz.py"}
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,6 @@ class Clock {
 #endif
     return monotonic() - start_;
   }
-  bool uses_ticks() const { return ticks_to_ns_ != 0; }
   /// Converts the reading `t` of now() to CLOCK_MONOTONIC, for system calls that take absolute
   /// times.
   Time to_monotonic(Time t) const { return start_ + t; }

@@ -94,7 +94,6 @@ class ShmDevice final : public Device {
 
   // For the objects that the device made.
   Node& node() { return node_; }
-  RingPool& rings() { return rings_; }
   RegionMemory& memory() { return memory_; }
   /// Makes a ring with its checked view; `id` is new.
   ReceiveView make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges,

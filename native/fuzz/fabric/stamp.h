@@ -17,7 +17,6 @@ struct Place {
   std::uint32_t incarnation = 0;  // incarnation of the node that holds it, modulo 2^6
 };
 inline constexpr std::uint32_t kNoVersion = ~0u;
-inline constexpr std::uint32_t kMostVersions = 1u << 24;
 
 inline std::uint64_t stamp(const Place& place, std::uint32_t version, std::uint32_t word) {
   const std::uint64_t v = (std::uint64_t{version} << 32) | ((place.incarnation & 63ULL) << 26) |

@@ -78,7 +78,6 @@ struct ClientState {
   std::uint32_t id = 0;
   Plan plan;
   std::size_t next = 0;       // index in the plan
-  std::size_t probed = 0;     // number of probes that succeeded
   std::uint32_t version = 0;  // last version given out
   bool done = false;
   std::array<Stream, 2> reliable, unreliable;  // by generation modulo 2

@@ -70,7 +70,6 @@ class KvStore : public Channel {
   /// Slots of this node that hold no value.
   std::uint64_t free_slots();
   std::uint64_t index_bytes() const { return index_.bytes(); }
-  std::uint64_t slot_bytes() const { return slot_bytes_; }
 
  private:
   friend class KvOperation;
