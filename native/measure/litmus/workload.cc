@@ -64,12 +64,13 @@ class Litmus final : public Workload {
   std::span<const ParameterSpec> parameters() const override {
     using Text = std::string;
     static const std::vector<ParameterSpec> specs = {
-        {"shape", Text("all"), "", "which of the built-in tests", 0, 0, shape_names()},
-        {"rounds", Int{1000}, "count", "of each test, at least", 1, 1e12},
-        {"batch", Int{256}, "count", "rounds between two meetings of the nodes", 1, 1 << 14},
-        {"locations", Text(), "", "of a test of one's own: name@node..."},
-        {"threads", Text(), "", "of a test of one's own: node: instruction; ... | ..."},
-        {"observed", Text(), "", "of a test of one's own: registers and locations"},
+        {"shape", Text("all"), "", "built-in test to run", 0, 0, shape_names()},
+        {"rounds", Int{1000}, "count", "least rounds of each test", 1, 1e12},
+        {"batch", Int{256}, "count", "rounds between two synchronisations of the nodes", 1,
+         1 << 14},
+        {"locations", Text(), "", "locations of a user's test: name@node..."},
+        {"threads", Text(), "", "threads of a user's test: node: instruction; ... | ..."},
+        {"observed", Text(), "", "registers and locations that a user's test observes"},
     };
     return specs;
   }
