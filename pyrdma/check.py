@@ -123,11 +123,11 @@ def check(
     from ._core import check as native
 
     if configurations < 1:
-        raise InvalidArgument(f"configurations = {configurations} must be at least 1")
+        raise InvalidArgument(f"configurations is {configurations}; give at least 1")
     try:
         text = Path(path).read_bytes()
     except OSError as error:
-        raise InvalidArgument(f"{path}: {error.strerror or error}") from None
+        raise InvalidArgument(f"cannot read {path}: {error.strerror or error}") from None
     try:
         found = native.check_text(text, model or "", configurations)
     except InvalidArgument as error:
@@ -166,7 +166,7 @@ def draw(verdict: Verdict, folder: Path, name: str = "violation") -> list[Path]:
     ax.set_xlabel(f"time after {begin} ns (ns)")
     ax.grid(visible=False, axis="y")
     about = "" if verdict.key is None else f", key {verdict.key}"
-    ax.set_title(f"{verdict.model}{about}: no order explains these")
+    ax.set_title(f"{verdict.model}{about}: operations that no order explains")
     return figures.save(figure, folder, name)
 
 
@@ -251,7 +251,7 @@ def command(path: Path, model: str | None, out: Path, as_json: bool) -> int:
         try:
             pictures = draw(verdict, out, f"{path.stem}-violation")
         except ModuleNotFoundError as error:
-            print(f"no picture: {error.name} is missing", file=sys.stderr)
+            print(f"no picture: the package {error.name} is missing", file=sys.stderr)
         except OSError as error:
             print(f"no picture in {out}: {error.strerror or error}", file=sys.stderr)
     if as_json:

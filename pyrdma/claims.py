@@ -136,9 +136,9 @@ def judge(claim: Claim, outcome: Decision | float | bool) -> tuple[str, float | 
     holds, reason = decision.holds, decision.reason
     if holds is None:
         if not isinstance(decision.measured, (int, float)):
-            raise NotEvaluated("the decider gave neither a number nor an answer")
+            raise NotEvaluated("the decider returned neither a number nor an answer")
         if not math.isfinite(decision.measured):
-            raise NotEvaluated(f"what was measured is no number: {decision.measured}")
+            raise NotEvaluated(f"the measured value is not a finite number: {decision.measured}")
         holds, rule = _within(claim, float(decision.measured))
         reason = f"{rule}; {reason}" if reason else rule
     return ("held" if holds else "missed"), decision.measured, reason
@@ -163,9 +163,9 @@ def _within(claim: Claim, measured: float) -> tuple[bool, str]:
         return abs(measured) <= share, f"zero, within {share:g} {claim.unit}"
     error = measured / expected - 1
     if abs(error) < 5e-4:
-        return True, "as the paper's"
+        return True, "equals the paper's value"
     side = "above" if error > 0 else "below"
-    return abs(error) <= share, f"{abs(error):.1%} {side} the paper's, {share:.0%} allowed"
+    return abs(error) <= share, f"{abs(error):.1%} {side} the paper's value, {share:.0%} allowed"
 
 
 def deciders(experiments: Iterable[str] | None = None) -> dict[str, Experiment]:
@@ -194,7 +194,8 @@ def evaluate(
     """Judge every claim (of one system) by the results under `out`; misses come first."""
     if system is not None and system not in papers():
         raise InvalidArgument(
-            f"unknown system {system!r}{nearest(system, papers())}; one of {', '.join(papers())}"
+            f"unknown system {system!r}{nearest(system, papers())}; "
+            f"give one of {', '.join(papers())}"
         )
     by_claim = deciders()
     results = _Results(Path(out), fabric)
@@ -237,14 +238,14 @@ class _Results:
             return self._data[experiment.id]
         folder = self.path(experiment)
         if folder is None:
-            raise NotEvaluated(f"no {self._fabric} results yet; pyrdma run {experiment.id}")
+            raise NotEvaluated(f"no {self._fabric} results yet; run 'pyrdma run {experiment.id}'")
         run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         changed = [str(key) for key in run.get("overrides", {})]
         if run.get("profile") not in (None, experiment.profile):
             changed.append(f"profile {run['profile']}")
         if changed:
             raise NotEvaluated(
-                f"the results in {folder} were measured with {', '.join(changed)} changed"
+                f"the results in {folder} were measured with other settings: {', '.join(changed)}"
             )
         import pandas as pd
 
@@ -291,7 +292,7 @@ def _outcome(claim: Claim, experiment: Experiment, results: _Results) -> Decisio
     except (NotEvaluated, KeyboardInterrupt):
         raise
     except Exception as error:
-        raise NotEvaluated(f"its decider failed: {type(error).__name__}: {error}") from error
+        raise NotEvaluated(f"the decider failed: {type(error).__name__}: {error}") from error
 
 
 def select(verdicts: Sequence[Verdict], verdict: str) -> list[Verdict]:

@@ -58,14 +58,14 @@ class Data:
         """
         frame = self.frame
         if not len(frame):
-            raise NotEvaluated("nothing was measured")
+            raise NotEvaluated("the results are empty")
         mask = (frame["metric"] == metric) & (frame["node"] == -1) & (frame["thread"] == -1)
         if not mask.any():
             known = ", ".join(sorted(frame.loc[frame["node"] == -1, "metric"].unique()))
-            raise NotEvaluated(f"no metric {metric!r} was measured; there are: {known}")
+            raise NotEvaluated(f"metric {metric!r} was not measured; the metrics are {known}")
         for name, wanted in where.items():
             if name not in frame.columns:
-                raise NotEvaluated(f"no parameter {name!r} in the results")
+                raise NotEvaluated(f"the results have no parameter {name!r}")
             values = wanted if isinstance(wanted, (list, tuple, set)) else [wanted]
             mask &= frame[name].isin(list(values))
         if not mask.any():
@@ -91,7 +91,9 @@ class Data:
         for name in [*self.parameters, "profile"]:
             if name not in chosen and rows[name].nunique(dropna=False) > 1:
                 found = ", ".join(str(v) for v in rows[name].unique()[:5])
-                raise NotEvaluated(f"{metric} was measured at several {name}: {found}; choose one")
+                raise NotEvaluated(
+                    f"{metric} was measured at several values of {name}: {found}; choose one"
+                )
 
     def unit(self, metric: str) -> str:
         """Return the recorded unit of `metric`."""
@@ -101,7 +103,7 @@ class Data:
         """Return the median of `metric` for each value of the parameter `over`, ascending."""
         rows = self.select(metric, **where)
         if over not in rows.columns:
-            raise NotEvaluated(f"no parameter {over!r} in the results")
+            raise NotEvaluated(f"the results have no parameter {over!r}")
         self._one_point(rows, metric, {*where, over})
         medians = rows.groupby(over)["value"].median().sort_index()
         if unit is not None:

@@ -179,7 +179,7 @@ def trend(
     def decide(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
         series = data.series(metric, over, **where)
         if len(series) < 2:
-            raise NotEvaluated(f"{metric} was measured at one {over} only")
+            raise NotEvaluated(f"{metric} was measured at only one value of {over}")
         numbers = [float(v) for v in series]
         steps = list(pairwise(numbers))
         first, last = numbers[0], numbers[-1]
@@ -199,7 +199,7 @@ def flat(metric: str, over: str, within: float = 0.25, **where: Any) -> Decider:
     def decide(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
         series = data.series(metric, over, **where)
         if len(series) < 2:
-            raise NotEvaluated(f"{metric} was measured at one {over} only")
+            raise NotEvaluated(f"{metric} was measured at only one value of {over}")
         first = float(series.iloc[0])
         spread = max(abs(float(v) / first - 1) for v in series)
         return Decision(spread <= within, f"within {spread:.0%} of {first:.4g} {data.unit(metric)}")
@@ -227,11 +227,11 @@ def crossover(
         second = data.series(metric, over, **where, **b)
         shared = [x for x in first.index if x in second.index]
         if not shared:
-            raise NotEvaluated(f"the two have no {over} in common")
+            raise NotEvaluated(f"the two series have no value of {over} in common")
         for x in shared:
             if compare(float(first[x]), float(second[x])):
                 return float(x)
-        return Decision(False, None, f"never {when} up to {over} {shared[-1]}")
+        return Decision(False, None, f"not {when} at any {over} up to {shared[-1]}")
 
     return decide
 
@@ -259,7 +259,7 @@ class ProfileValue:
         """Return the value for the profile that the data were measured with."""
         names = data.frame["profile"].unique().tolist()
         if len(names) != 1:
-            raise NotEvaluated("the data are of several profiles; name one")
+            raise NotEvaluated("the data come from several profiles; choose one")
         return self.read(str(names[0]), claim)
 
 

@@ -68,7 +68,8 @@ class Wish:
         match = re.fullmatch(r"([^:]*)(?::([+-]?[0-9]+))?(?::([+-]?[0-9]+))?", text)
         if match is None or re.fullmatch(r"[0-9.]+", match[1]):
             raise InvalidArgument(
-                f"{text!r} is neither an IP address nor DEVICE[:PORT[:GID]], as mlx5_0:1:3"
+                f"{text!r} is neither an IP address nor DEVICE[:PORT[:GID]]; "
+                "give for example mlx5_0:1:3"
             )
         return cls(match[1], int(match[2] or 0), int(match[3] or -1))
 
@@ -76,7 +77,8 @@ class Wish:
 def _check(name: str, value: object, unset: int, meaning: str) -> None:
     if not isinstance(value, int) or not unset <= value <= _LAST:
         raise InvalidArgument(
-            f"{name} {value!r} is not from {unset + 1} to {_LAST}, nor {unset} for {meaning}"
+            f"{name} {value!r} is out of bounds; give {unset + 1} to {_LAST}, "
+            f"or {unset} for {meaning}"
         )
 
 
@@ -86,13 +88,13 @@ def _canonical(text: str) -> str:
         address = ipaddress.ip_address(text)
     except ValueError:
         raise InvalidArgument(
-            f"address {text!r} is no IP address of this node, as 10.10.1.1 or fd00::1"
+            f"address {text!r} is not an IP address; give one of this node, as 10.10.1.1 or fd00::1"
         ) from None
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
     if address.scope_id is not None:
         raise InvalidArgument(
-            f"address {text!r} names an interface; leave out %{address.scope_id}, and name the "
+            f"address {text!r} names an interface; leave out %{address.scope_id}, and give the "
             "device if several have the address"
         )
     mapped = address.ipv4_mapped

@@ -131,7 +131,7 @@ def _controller() -> Check:
 
 def _cores() -> Check:
     cores = provenance.usable_cores()
-    note = "" if cores >= 2 else "the nodes of shm share one core, so their rates say nothing"
+    note = "" if cores >= 2 else "the nodes of shm share one core, so their rates mean nothing"
     return Check("cores", cores >= 2, f"{cores} usable of {os.cpu_count()}", note=note)
 
 
@@ -151,7 +151,7 @@ def _huge_pages() -> Check:
         pass
     if total:
         return Check("huge pages", True, f"{total} reserved")
-    note = "optional; again after each boot"
+    note = "optional; repeat it after each boot"
     return Check(
         "huge pages", False, "none reserved", f"{_sudo()}sysctl -w vm.nr_hugepages=512", note
     )
@@ -169,7 +169,7 @@ def _memlock() -> Check:
         # The star in limits.conf excludes root.
         r"printf '* - memlock unlimited\nroot - memlock unlimited\n' | "
         f"{_sudo()}tee /etc/security/limits.d/pyrdma.conf",
-        "for real NICs; holds from the next login on; what systemd starts needs "
+        "for real NICs; takes effect at the next login; a service of systemd needs "
         "LimitMEMLOCK=infinity in its unit",
     )
 
@@ -179,9 +179,10 @@ def _connections(file: Path = Path("/dev/infiniband/rdma_cm")) -> Check:
     name = "connections by address"
     if not file.exists():
         note = "for real NICs, optional"
-        return Check(name, False, f"no {file}", f"{_sudo()}modprobe rdma_ucm", note)
+        return Check(name, False, f"{file} is missing", f"{_sudo()}modprobe rdma_ucm", note)
     if not os.access(file, os.R_OK | os.W_OK):
-        found, note = f"this user may not open {file}", "the package brings a rule that opens it"
+        found = f"this user may not open {file}"
+        note = "the package has a rule that opens it"
         return Check(name, False, found, _apt_install("rdma-core"), note)
     return Check(name, True, "ready")
 

@@ -196,7 +196,9 @@ class ProcessCluster(ClusterBase):
             return counters
         with self._lock:
             if self._running is not None:
-                raise InvalidArgument("faults are counted between runs; wait for the end of this")
+                raise InvalidArgument(
+                    "faults are counted only between runs; wait for the end of this run"
+                )
             self._check_up()
             for node in self._nodes:
                 node.send({"kind": "count"})

@@ -89,7 +89,7 @@ class Latency:
     def percentile(self, percentile: float) -> float:
         """Return the latency in ns that `percentile` percent of operations do not exceed."""
         if not 0 <= percentile <= 100:
-            raise InvalidArgument(f"percentile {percentile} is not between 0 and 100")
+            raise InvalidArgument(f"percentile is {percentile}; give 0 to 100")
         return float(self._merged.get_value_at_percentile(percentile))
 
     @property
@@ -123,7 +123,7 @@ def check_payload(payload: bytes) -> None:
     ours = (0x1C849313, len(payload) - _HEADER.size, 0, _DIGITS, _LOWEST_NS, _HIGHEST_NS)
     if len(payload) < _HEADER.size or _HEADER.unpack_from(payload)[:6] != ours:
         raise InvalidArgument(
-            f"{len(payload)} bytes that are no histogram of {_LOWEST_NS} ns to 1 h with "
+            f"the {len(payload)} bytes are not a histogram of {_LOWEST_NS} ns to 1 h with "
             f"{_DIGITS} digits"
         )
 
@@ -189,22 +189,22 @@ class Result:
         if not found:
             known = sorted({s.metric for s in self.samples})
             raise InvalidArgument(
-                f"no metric {metric!r}{nearest(metric, known)}; there are: {', '.join(known)}"
+                f"no metric {metric!r}{nearest(metric, known)}; the metrics are {', '.join(known)}"
             )
         if len(found) > 1 and found[0].unit not in _ADDITIVE:
             raise InvalidArgument(
                 f"{metric} ({found[0].unit}) has {len(found)} rows, which do not add up; "
-                "use frame for them, or latency() for percentiles"
+                "use frame for the rows, or latency() for percentiles"
             )
         return sum(s.value for s in found)
 
     def latency(self, operation: str) -> Latency:
         """Return the merged latencies of `operation`, as ``read``."""
         if operation not in self.histograms:
-            known = ", ".join(sorted(self.histograms)) or "none; ask for mode='latency'"
+            known = ", ".join(sorted(self.histograms)) or "none; run with mode='latency'"
             raise InvalidArgument(
                 f"no latencies of {operation!r}{nearest(operation, self.histograms)}; "
-                f"there are: {known}"
+                f"the operations are {known}"
             )
         return Latency(self.histograms[operation])
 
@@ -261,7 +261,7 @@ class Result:
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             if isinstance(error, InvalidArgument):
                 raise
-            raise InvalidArgument(f"{source} holds no result: {error}; measure again") from None
+            raise InvalidArgument(f"{source} has no valid result: {error}; measure again") from None
         except (OSError, MemoryError, RecursionError, ArrowException) as error:
             raise InvalidArgument(f"{source} cannot be read: {error}; measure again") from None
 
@@ -272,7 +272,7 @@ class Result:
         document = json.loads((source / "run.json").read_text(encoding="utf-8"))
         if document.get("schema") != SCHEMA:
             raise InvalidArgument(
-                f"{source}/run.json has schema {document.get('schema')!r}, this version reads "
+                f"{source}/run.json has schema {document.get('schema')!r}, but this version reads "
                 f"{SCHEMA}; measure again"
             )
         frame = pd.read_parquet(source / "results.parquet")
@@ -323,10 +323,10 @@ def disk_error(path: Path, error: OSError) -> Error:
 
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
-            f"{path}: no space left on the disk; what was measured before stays, free some space "
-            "and run the same command to go on"
+            f"{path}: no space left on the disk; earlier measurements stay; free some space "
+            "and run the same command to continue"
         )
-    return Error(f"{path}: cannot be written: {error.strerror}; choose another folder with --out")
+    return Error(f"cannot write {path}: {error.strerror}; choose another folder with --out")
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -145,7 +145,7 @@ def _lock(folder: Path) -> IO[str]:
         holder = stream.read().strip() or "unknown"
         stream.close()
         raise Error(
-            f"{folder}: another run (process {holder}) is measuring into this folder; wait for "
+            f"{folder}: another run (process {holder}) uses this folder; wait for "
             "it or choose another folder with --out"
         ) from None
     try:
@@ -177,7 +177,7 @@ def normalise(measured: Any) -> Result:
     if isinstance(measured, (list, tuple)) and all(isinstance(r, Row) for r in measured):
         return Result(rows=list(measured))
     raise Error(
-        f"measure() returned {type(measured).__name__}; it must be a Result, a mapping of metrics "
+        f"measure() returned {type(measured).__name__}; return a Result, a mapping of metrics "
         "or a list of pyrdma.Row"
     )
 

@@ -158,7 +158,9 @@ def _remote(remote: RemoteRegion, offset: int) -> int:
     if not 0 <= offset <= remote.length:
         from .errors import InvalidArgument
 
-        raise InvalidArgument(f"offset {offset} leaves the remote region of {remote.length} B")
+        raise InvalidArgument(
+            f"offset is {offset}; give 0 to {remote.length}, the bytes of the remote region"
+        )
     return remote.addr + offset
 
 

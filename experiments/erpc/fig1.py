@@ -101,9 +101,7 @@ experiment = Experiment(
         "erpc/nic_sram": decide.profile("nic.cache_bytes", scale=2),
         "erpc/fig1_erpc_flat": needs("eRPC, which is not built yet"),
         "erpc/connectx5_not_better": needs("a Connect-IB, which no testbed has"),
-        "erpc/qp_sharing_loss": needs(
-            "threads that share a queue pair, which no workload does yet"
-        ),
-        "erpc/multihost_sharing": needs("a NIC shared by several hosts, which is not simulated"),
+        "erpc/qp_sharing_loss": needs("threads that share a queue pair, which no workload has yet"),
+        "erpc/multihost_sharing": needs("a NIC shared by several hosts, which the simulator lacks"),
     },
 )

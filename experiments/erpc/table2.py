@@ -47,7 +47,7 @@ experiment = Experiment(
     measure=measure,
     figure=figure,
     fabrics=("sim", "verbs"),
-    why_not={"shm": "this machine is none of the three clusters; fabric/latency measures it"},
+    why_not={"shm": "this machine is not one of the three clusters; fabric/latency measures it"},
     decides={
         **{f"erpc/t2_rdma_{c}": decide.value("read_latency_p50", profile=c) for c in CLUSTERS},
         **each(

@@ -260,7 +260,7 @@ static void measure_named(const char* name, int rank, double seconds) {
       return;
     }
   }
-  fprintf(stderr, "one_sided: there is no measurement '%s'\n", name);
+  fprintf(stderr, "one_sided: unknown measurement '%s'\n", name);
   MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
@@ -271,7 +271,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (ranks != 2 || argc < 3) {
-    fprintf(stderr, "one_sided: needs 2 ranks, a duration and names; got %d ranks\n", ranks);
+    fprintf(stderr, "usage: one_sided SECONDS NAME... with 2 ranks; there are %d ranks\n", ranks);
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
   pin(rank);

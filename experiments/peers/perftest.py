@@ -96,7 +96,7 @@ def parse(text: str, column: str) -> float:
             row = dict(zip(titles, line.split(), strict=False))
             value = float(row.get(column.replace("BW ", "BW"), 0))
     if not 0 < value < math.inf:
-        raise PeerError(f"perftest printed no {column}, but:\n{text}")
+        raise PeerError(f"perftest printed no {column}; its output is:\n{text}")
     return value
 
 

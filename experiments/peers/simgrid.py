@@ -37,7 +37,7 @@ def available() -> Availability:
     command = ["g++", "-std=c++17", "-x", "c++", "-E", "-o", "/dev/null", "-"]
     found = subprocess.run(command, input=probe, text=True, capture_output=True, check=False)
     if found.returncode != 0:
-        return Availability(False, "no header simgrid/s4u.hpp", INSTALL_COMMAND)
+        return Availability(False, "the header simgrid/s4u.hpp is missing", INSTALL_COMMAND)
     return Availability(True, "", INSTALL_COMMAND)
 
 

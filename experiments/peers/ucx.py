@@ -89,7 +89,7 @@ def parse_rate(text: str) -> float:
     try:
         rate = float(rows[-1]["overall_mr"])
     except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise PeerError(f"ucx_perftest printed no message rate, but:\n{text}") from error
+        raise PeerError(f"ucx_perftest printed no message rate; its output is:\n{text}") from error
     if rate <= 0:
         raise PeerError(f"ucx_perftest printed a message rate of {rate:g}")
     return rate
@@ -149,7 +149,7 @@ def _measure(arguments: Sequence[str]) -> float:
                     continue
                 client = [*command, "127.0.0.1", "-c", str(client_cpu), "-f", "-v", *arguments]
                 return parse_rate(output_of(client, env))
-    raise PeerError(f"ucx_perftest did not listen, 5 times in a row; at last it said: {said}")
+    raise PeerError(f"ucx_perftest did not listen in 5 attempts; its last output is: {said}")
 
 
 def run(measurements: Sequence[str] | None = None, seconds: float = 0.5) -> dict[str, float]:

@@ -55,7 +55,7 @@ def near_network_latency(data: Data, claim: Claim) -> Decision:
     """
     latency = data.value(METRIC, claim.unit, size=1)
     ratio = latency / float(claim.value)
-    return Decision(0.5 < ratio < 2, latency, "read as less than twice, either way")
+    return Decision(0.5 < ratio < 2, latency, "taken as less than twice, in both directions")
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:

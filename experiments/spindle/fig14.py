@@ -48,7 +48,7 @@ def slower_than_network(data: Data, claim: Claim) -> Decision:
     large = float(bandwidth.iloc[-1])
     return Decision(
         large < link and latency < 0.1,
-        f"large copies {large:.1f} GB/s, link {link:.1f} GB/s; small ones {latency:.2g} us",
+        f"large copies {large:.1f} GB/s, link {link:.1f} GB/s; small copies {latency:.2g} us",
     )
 
 

@@ -51,9 +51,10 @@ Verdict check_invariant(const History& history, const Invariant& invariant) {
   for (const std::uint32_t at : paired.points)
     verdict.operations += looks_at.count(history.events()[at].f);
   if (verdict.operations == 0 && !history.events().empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                std::string("no event is one of the model ") + invariant.name + " (the first is " +
-                    to_string(history.events().front().f) + "); name another with --model");
+    throw Error(ErrorCode::kInvalidArgument, std::string("no event is an operation of the model ") +
+                                                 invariant.name + " (the first is " +
+                                                 to_string(history.events().front().f) +
+                                                 "); choose another with --model");
   verdict.objects = 1;
   MaybeViolation found = invariant.check(history, paired);
   if (!found) return verdict;
@@ -84,7 +85,7 @@ Verdict check_history(const History& history, std::string_view model, const Sear
   std::string names;
   for (const std::string& name : model_names()) names += ' ' + name;
   throw Error(ErrorCode::kInvalidArgument,
-              "unknown model \"" + std::string(model) + "\"; the models are" + names);
+              "unknown model \"" + std::string(model) + "\"; give one of" + names);
 }
 
 }  // namespace pyrdma::check

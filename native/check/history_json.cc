@@ -73,7 +73,7 @@ Value read_scalar(JsonLine& line, History& history, const char* what) {
     case '[':
     case '{':
       line.fail(std::string(what) +
-                " must be null, true, false, a whole number, a text, or a list of these");
+                " must be null, true, false, a whole number, a text or a list of these");
     default:
       return Value::integer(line.integer(what, kLeast, kMost));
   }
@@ -211,7 +211,7 @@ Line read_event(std::string_view text, History& history) {
         continue;
       }
       if (found.has(static_cast<Field>(field)))
-        JsonLine::fail_at(column, '"' + name + "\" is given twice");
+        JsonLine::fail_at(column, '"' + name + "\" occurs twice");
       found.seen |= 1U << field;
       line.peek();
       read_field(line, history, static_cast<Field>(field), found);
@@ -293,7 +293,7 @@ class Reader {
     const std::size_t end = text_.substr(0, limits_.line_bytes + 1).find('\n');
     if (end == std::string_view::npos && text_.size() > limits_.line_bytes)
       JsonLine::fail_at(1, "the line is longer than " + std::to_string(limits_.line_bytes) +
-                               " bytes: is this a history, one event per line?");
+                               " bytes; a history has one event per line");
     const std::string_view line = text_.substr(0, end);
     text_.remove_prefix(end == std::string_view::npos ? text_.size() : end + 1);
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
@@ -309,13 +309,13 @@ class Reader {
     if (found.index >= 0) {
       if (found.index <= last_index_)
         JsonLine::fail_at(1, "index " + std::to_string(found.index) + " comes after " +
-                                 std::to_string(last_index_) +
-                                 ": events stand in the order of their indices");
+                                 std::to_string(last_index_) + "; sort the events by index");
       last_index_ = found.index;
     }
     if (!found.of_a_client) return;
     if (lines_.size() == limits_.events)
-      JsonLine::fail_at(1, "more than " + std::to_string(limits_.events) + " events");
+      JsonLine::fail_at(
+          1, "the history has more than " + std::to_string(limits_.events) + " events; split it");
     result_.history.append(found.event);
     lines_.push_back(line_);
   }

@@ -55,23 +55,24 @@ TEST(HistoryJson, SaysWhatIsWrongAndWhere) {
                             "\n";
   const std::array<Bad, 22> all = {{
       {"x", "line 2, column 1: expected '{' to begin an event, found 'x'"},
-      {"{", "expected '\"' to begin a text, found the end of the line"},
+      {"{", "expected '\"' before a text, found the end of the line"},
       {R"({"process":0,"type":"invoke"})", "the event has no \"f\""},
       {R"({"process":0,"type":"maybe","f":"read"})", "type is \"maybe\"; it must be invoke, ok"},
       {R"({"process":0,"type":"ok","f":"jump"})", "f is \"jump\"; it must be one of read write"},
       {R"({"process":-1,"type":"ok","f":"read"})", "process is -1; it must be 0 to 2147483647"},
       {R"({"process":1.5,"type":"ok","f":"read"})", "process is 1.5; it must be a whole number"},
-      {R"({"process":0,"process":0})", "\"process\" is given twice"},
+      {R"({"process":0,"process":0})", "\"process\" occurs twice"},
       {R"({"process":0,"value":[[1]]})", "an element of a list must be null, true, false"},
       {R"({"process":0,"value":1e99})", "value is 1e99; it must be a whole number of 64 bits"},
       {R"({"process":0,"value":99999999999999999999})", "it must be a whole number of 64 bits"},
-      {R"({"process":0,"value":01})", "JSON has no leading zeros"},
+      {R"({"process":0,"value":01})", "remove the leading zeros"},
       {R"({"process":0,"value":nil})", "expected null"},
-      {R"({"process":0,"value":"\x"})", "unknown escape 'x'"},
+      {R"({"process":0,"value":"\x"})", "unknown escape sequence 'x'"},
       {R"({"process":0,"value":"\ud800"})", "one half of a surrogate pair"},
       {"{\"process\":0,\"value\":\"\xff\"}", "not valid UTF-8 at byte 0xff"},
       {"{\"process\":0,\"value\":\"\x01\"}", "a text holds byte 0x01"},
-      {R"({"process":0,"type":"ok","f":"read"} 1)", "nothing may follow the object; found '1'"},
+      {R"({"process":0,"type":"ok","f":"read"} 1)",
+       "expected the end of the line after the object, found '1'"},
       {R"({"process":0,"type":"ok","f":"read"})", "ends a read that it did not invoke"},
       {R"({"index":3,"process":0,"type":"invoke","f":"read"})"
        "\n"
@@ -84,7 +85,7 @@ TEST(HistoryJson, SaysWhatIsWrongAndWhere) {
       {R"({"process":0,"type":"invoke","f":"read"})"
        "\n"
        R"({"process":0,"type":"ok","f":"write"})",
-       "ends a write, but what it invoked is a read"},
+       "ends a write, but it invoked a read"},
   }};
   for (const Bad& bad : all) {
     const ParsedHistory parsed = parse_history(first + bad.text);

@@ -65,21 +65,22 @@ void JsonLine::expect(char c, const char* where) {
 
 void JsonLine::end() {
   skip_spaces();
-  if (at_ != text_.size()) fail("nothing may follow the object; found " + shown(text_[at_]));
+  if (at_ != text_.size())
+    fail("expected the end of the line after the object, found " + shown(text_[at_]));
 }
 
 std::string JsonLine::text() {
-  expect('"', "to begin a text");
+  expect('"', "before a text");
   std::string out;
   for (;;) {
-    if (at_ >= text_.size()) fail("the text is not closed by '\"'");
+    if (at_ >= text_.size()) fail("the closing '\"' of a text is missing");
     const char c = text_[at_];
     if (c == '"') {
       ++at_;
       return out;
     }
     if (static_cast<unsigned char>(c) < 0x20)
-      fail("a text holds " + shown(c) + "; write it as an escape");
+      fail("a text holds " + shown(c) + "; write it as an escape sequence");
     if (c == '\\') {
       ++at_;
       escape(out);
@@ -123,7 +124,7 @@ unsigned JsonLine::hex4() {
 }
 
 void JsonLine::escape(std::string& out) {
-  if (at_ >= text_.size()) fail("the text ends within an escape");
+  if (at_ >= text_.size()) fail("the text ends within an escape sequence");
   const char c = text_[at_];
   constexpr std::string_view kNames = "\"\\/bfnrt";
   constexpr std::string_view kValues = "\"\\/\b\f\n\r\t";
@@ -133,16 +134,17 @@ void JsonLine::escape(std::string& out) {
     return;
   }
   if (c != 'u')
-    fail("unknown escape " + shown(c) + "; JSON has \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u");
+    fail("unknown escape sequence " + shown(c) +
+         "; JSON has \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u");
   ++at_;
   unsigned code = hex4();
   if (code >= 0xd800 && code <= 0xdbff && text_.substr(at_, 2) == "\\u") {
     at_ += 2;
     const unsigned low = hex4();
-    if (low < 0xdc00 || low > 0xdfff) fail("\\u escapes of a surrogate pair do not match");
+    if (low < 0xdc00 || low > 0xdfff) fail("the two \\u escapes of a surrogate pair do not match");
     code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
   } else if (code >= 0xd800 && code <= 0xdfff) {
-    fail("\\u escape of one half of a surrogate pair");
+    fail("a \\u escape holds one half of a surrogate pair; give both halves");
   }
   append_utf8(out, code);
 }
@@ -164,7 +166,7 @@ std::string_view JsonLine::number(const char* what) {
   }
   if (text_[digits] == '0' && at_ > digits + 1 && is_digit(text_[digits + 1]))
     fail_at(begin + 1,
-            std::string(what) + " is " + std::string(found) + ": JSON has no leading zeros");
+            std::string(what) + " is " + std::string(found) + "; remove the leading zeros");
   return found;
 }
 
@@ -214,7 +216,8 @@ void JsonLine::skip_value() {
   do {
     const char c = peek();
     if (c == '{' || c == '[') {
-      if (open.size() == kDepth) fail("nested more than " + std::to_string(kDepth) + " deep");
+      if (open.size() == kDepth)
+        fail("values are nested more than " + std::to_string(kDepth) + " deep");
       ++at_;
       const char close = c == '{' ? '}' : ']';
       if (!take(close)) {

@@ -53,7 +53,7 @@ std::string explain(const History& history, const std::string& name, const Windo
       name + ": " + std::to_string(ops.size()) +
       (ops.size() == 1 ? " operation that no order explains"
                        : " operations that no order explains") +
-      (window.from_anywhere ? ", whatever was there before\n" : ", from the initial value on\n");
+      (window.from_anywhere ? ", from any earlier state\n" : ", from the initial value on\n");
   std::size_t width = 0;
   for (const WindowOperation& w : ops) width = std::max(width, describe(history, w.op).size());
   std::vector<const WindowOperation*> order;
@@ -67,7 +67,7 @@ std::string explain(const History& history, const std::string& name, const Windo
                          : "event " + std::to_string(w.op.call),
             18) +
         (w.impossible ? "  <- impossible"
-         : w.optional ? "  (may end later, or not at all)"
+         : w.optional ? "  (may end later or never)"
                       : "");
     while (text.back() == ' ') text.pop_back();
     text += '\n';
@@ -83,7 +83,7 @@ std::string explain(const History& history, const std::string& name, const Windo
   for (const WindowOperation& w : ops)
     if (w.impossible)
       text += "  then " + describe(history, w.op) + " (" + where(w.op) +
-              ") would have to come, and cannot\n";
+              ") must come next and cannot\n";
   return text;
 }
 

@@ -49,7 +49,7 @@ std::string complaint(ModelKind kind, const History& history, const Operation& o
   if (std::ranges::find(allowed, op.f) == allowed.end()) {
     std::string names;
     for (const Function f : allowed) names += std::string(" ") + to_string(f);
-    return what + " is no operation of the model " + to_string(kind) + ", which has" + names;
+    return what + " is not an operation of the model " + to_string(kind) + "; those are" + names;
   }
   if (op.f == Function::kCas && history.size_of(op.input) != 2)
     return what + " is invoked with " + history.show(op.input) + "; it must be [expected, new]";
@@ -62,7 +62,7 @@ std::string complaint(ModelKind kind, const History& history, const Operation& o
   if (kind == ModelKind::kCounter && !history.header.initial.is_integer() &&
       !history.header.initial.is_none())
     return "the header's initial value is " + history.show(history.header.initial) +
-           "; a counter begins with a whole number";
+           "; a counter needs a whole number";
   return {};
 }
 

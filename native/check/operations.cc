@@ -34,7 +34,7 @@ Operations pair_operations(const History& history) {
         return fail(i, who(event) + " invokes " + to_string(event.f) + " while its " +
                            to_string(found.all[at->second].f) + " (event " +
                            std::to_string(found.all[at->second].call) +
-                           ") is open; end that first, or tell them apart by op");
+                           ") is open; end that first, or give each its own op");
       open.emplace(open_name(event), static_cast<std::uint32_t>(found.all.size()));
       Operation op;
       op.key = event.key;
@@ -57,7 +57,7 @@ Operations pair_operations(const History& history) {
       return fail(i, who(event) + " ends a " + to_string(event.f) + " that it did not invoke");
     Operation& op = found.all[at->second];
     if (!ends)
-      return fail(i, who(event) + " ends a " + to_string(event.f) + ", but what it invoked is a " +
+      return fail(i, who(event) + " ends a " + to_string(event.f) + ", but it invoked a " +
                          to_string(op.f) + " (event " + std::to_string(op.call) + ')');
     if (!event.key.is_none() && event.key != op.key)
       return fail(i, who(event) + " ends a " + to_string(event.f) + " of key " +

@@ -20,7 +20,7 @@ constexpr double kMostWindows = 1000;  // per virtual millisecond
 
 [[noreturn]] void refuse(const std::string& key, double value, const std::string& range) {
   throw Error(ErrorCode::kInvalidArgument,
-              "fault " + key + " is " + std::to_string(value) + "; allowed is " + range);
+              "fault " + key + " is " + std::to_string(value) + "; give " + range);
 }
 
 void set_value(FaultOptions& options, const std::string& key, double value) {
@@ -42,22 +42,23 @@ void set_value(FaultOptions& options, const std::string& key, double value) {
   if (what == "rate") {
     if (info.draw == FaultDraw::kMemory)
       throw Error(ErrorCode::kInvalidArgument,
-                  "fault " + key + " has no rate of its own: choose the memory model 'weak'");
+                  "fault " + key + " has no rate: choose the memory model 'weak'");
     const double most = info.draw == FaultDraw::kWindow ? kMostWindows : 1;
     if (!(value >= 0 && value <= most))
       refuse(key, value,
-             info.draw == FaultDraw::kWindow ? "0 to 1000 for each virtual millisecond"
-                                             : "a probability, 0 to 1");
+             info.draw == FaultDraw::kWindow ? "0 to 1000 windows per virtual millisecond"
+                                             : "a probability of 0 to 1");
     setting.rate = value;
   } else if (what == "min_ns" || what == "max_ns") {
     if (info.max == 0)
       throw Error(ErrorCode::kInvalidArgument,
-                  "fault " + std::string(info.key) + " happens at once: it has no duration");
+                  "fault " + std::string(info.key) +
+                      " is instantaneous and has no duration: leave min_ns and max_ns out");
     if (!(value >= 1 && value <= static_cast<double>(kLongest)))
       refuse(key, value, "1 to " + std::to_string(kLongest) + " ns");
     (what == "min_ns" ? setting.min : setting.max) = static_cast<Time>(value);
   } else {
-    throw Error(ErrorCode::kInvalidArgument, "fault setting '" + key + "': use " +
+    throw Error(ErrorCode::kInvalidArgument, "fault setting '" + key + "' is unknown; give " +
                                                  std::string(info.key) + ".rate, .min_ns or " +
                                                  ".max_ns");
   }
@@ -83,7 +84,7 @@ Fault fault_named(std::string_view key) {
     if (likeness(kInfos[i].key, key) > likeness(kInfos[nearest].key, key)) nearest = i;
   }
   throw Error(ErrorCode::kInvalidArgument, "fault '" + std::string(key) +
-                                               "' is not known; the nearest is '" +
+                                               "' is unknown; the nearest is '" +
                                                std::string(kInfos[nearest].key) + "'");
 }
 

@@ -28,14 +28,14 @@ namespace pyrdma {
   X(duplicate,           "F3",  kDraw,   0.02,   0,       0,       "a request or datagram arrives twice")           \
   X(reorder,             "F4",  kDraw,   0.02,   200,     5000,    "later packets overtake a request or datagram")  \
   X(placement_reorder,   "F4",  kRun,    0.5,    0,       0,       "a node's NIC places writes of one connection out of order") \
-  X(delay,               "F5",  kDraw,   0.02,   1000,    100000,  "a packet and all behind it are late")           \
+  X(delay,               "F5",  kDraw,   0.02,   1000,    100000,  "a packet and all later ones are late")          \
   X(clog,                "F5",  kWindow, 1,      10000,   200000,  "packets to a node are held back, then released at once") \
   X(corruption,          "F6",  kDraw,   0.02,   0,       0,       "a bit of a datagram flips unnoticed")           \
   X(cache_miss,          "F7",  kDraw,   0.05,   500,     3000,    "the NIC fetches a context or translation")      \
-  X(late_completion,     "F8",  kDraw,   0.05,   200,     5000,    "a completion comes late, with those behind it") \
+  X(late_completion,     "F8",  kDraw,   0.05,   200,     5000,    "a completion and all later ones come late")     \
   X(cq_overrun,          "F9",  kDraw,   0.0001, 0,       0,       "a completion queue overruns and is dead")       \
   X(queue_full,          "F10", kDraw,   0.02,   0,       0,       "a post finds the queue full")                   \
-  X(malformed,           "F11", kDraw,   0.001,  0,       0,       "a request is spoilt before the post: key, address or length") \
+  X(malformed,           "F11", kDraw,   0.001,  0,       0,       "a request gets a wrong key, address or length before the post") \
   X(qp_error,            "F12", kDraw,   0.0005, 0,       0,       "a queue pair goes to the error state and flushes") \
   X(rnr,                 "F13", kDraw,   0.01,   0,       0,       "a send finds no receive")                       \
   X(torn_crash,          "F14", kDraw,   0.5,    0,       0,       "a write in flight at a crash leaves some of its lines") \
@@ -46,17 +46,17 @@ namespace pyrdma {
   X(clock_skew,          "F19", kRun,    0.5,    0,       0,       "a node's clock is off and drifts")              \
   X(clock_jump,          "F19", kWindow, 0.5,    1000,    1000000, "a node's clock steps forward")                  \
   X(crash,               "F20", kWindow, 0.3,    100000,  1000000, "a process dies and is restarted")               \
-  X(host_crash,          "F21", kWindow, 0.3,    100000,  1000000, "a host loses power: what was not synced is lost") \
+  X(host_crash,          "F21", kWindow, 0.3,    100000,  1000000, "a host loses power and all unsynced data")      \
   X(battery_crash,       "F22", kWindow, 0.3,    100000,  1000000, "a host loses power and saves its memory")       \
   X(number_reuse,        "F23", kRun,    0.5,    0,       0,       "restarted nodes get their old keys and queue pair numbers") \
-  X(disk_torn,           "F24", kDraw,   0.5,    0,       0,       "a write that was not synced leaves some sectors at a crash") \
+  X(disk_torn,           "F24", kDraw,   0.5,    0,       0,       "an unsynced write leaves some sectors at a crash") \
   X(disk_unreadable,     "F24", kDraw,   0.005,  0,       0,       "a sector cannot be read any more")              \
   X(disk_misdirected,    "F24", kDraw,   0.005,  0,       0,       "a write goes to another place")                 \
   X(disk_rot,            "F24", kDraw,   0.005,  0,       0,       "a bit on the disk flips")                       \
   X(disk_io_error,       "F24", kDraw,   0.005,  0,       0,       "a write or sync fails")                         \
   X(disk_full,           "F24", kWindow, 0.5,    100000,  1000000, "the disk has no space")                         \
   X(disk_slow,           "F24", kDraw,   0.02,   100000,  5000000, "a sync takes long")                             \
-  X(disk_lies,           "F24", kDraw,   0.01,   0,       0,       "a sync returns and nothing was synced")         \
+  X(disk_lies,           "F24", kDraw,   0.01,   0,       0,       "a sync returns without syncing anything")       \
   X(partition,           "F25", kWindow, 0.3,    50000,   1000000, "the nodes fall into two halves")                \
   X(isolation,           "F25", kWindow, 0.3,    50000,   1000000, "one node is cut off")                           \
   X(partition_partial,   "F25", kWindow, 0.3,    50000,   1000000, "two nodes cannot reach each other, the others can") \
@@ -65,7 +65,7 @@ namespace pyrdma {
   X(slow_node,           "F26", kWindow, 0.3,    50000,   1000000, "a node's CPU is 8 to 1024 times slower, its NIC 8 to 64 times") \
   X(buffer_overflow,     "F27", kWindow, 0.5,    5000,    100000,  "the switch has no buffer for a port")           \
   X(pause_storm,         "F28", kWindow, 0.5,    10000,   500000,  "flow control stops all senders to a node")      \
-  X(memory_pressure,     "F29", kDraw,   0.01,   0,       0,       "creating or registering something finds no memory") \
+  X(memory_pressure,     "F29", kDraw,   0.01,   0,       0,       "a creation or registration finds no memory")    \
   X(region_revoked,      "F30", kDraw,   0.0005, 0,       0,       "a remote access finds its key invalid")         \
   X(dc_storm,            "F31", kWindow, 0.5,    10000,   500000,  "each dynamically connected request reconnects") \
   X(coordinator_down,    "F32", kWindow, 0.3,    50000,   1000000, "the coordinator is cut off and its threads stop") \

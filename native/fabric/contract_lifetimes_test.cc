@@ -183,7 +183,7 @@ TEST_P(FabricNumbers, QueuePairsWithLongQueues) {
   longest.receive_entries = GetParam() == "shm" ? a->device.capabilities().max_queue_entries : 1024;
   longest.max_sges = 1;
   check(
-      queue_pairs, [&] { queue_pairs.push_back(a->queue_pair(longest)); }, "MiB in all");
+      queue_pairs, [&] { queue_pairs.push_back(a->queue_pair(longest)); }, "MiB; use fewer");
 }
 
 TEST_P(FabricNumbers, Regions) {
@@ -198,7 +198,7 @@ TEST_P(FabricNumbers, SharedReceiveQueues) {
   const std::uint32_t entries =
       GetParam() == "shm" ? a->device.capabilities().max_queue_entries : 16;
   check(
-      shared, [&] { make_shared(entries); }, "MiB in all");
+      shared, [&] { make_shared(entries); }, "MiB; use fewer");
 }
 
 TEST_P(FabricNumbers, CompletionQueues) {
@@ -207,7 +207,8 @@ TEST_P(FabricNumbers, CompletionQueues) {
   if (GetParam() == "shm")  // most of the room goes to others, whose pages nobody touches
     until_refused([&] { make_shared(a->device.capabilities().max_queue_entries); }, 1 << 17);
   check(
-      queues, [&] { queues.push_back(a->device.create_completion_queue(entries)); }, "MiB in all");
+      queues, [&] { queues.push_back(a->device.create_completion_queue(entries)); },
+      "MiB; use fewer");
 }
 
 TEST_P(FabricLifetimes, DeviceMemoryIsUsedUpAndComesBack) {

@@ -112,7 +112,7 @@ void check_transition(QpState from, QpState next) {
                        (next == QpState::kReadyToSend &&
                         (from == QpState::kReadyToReceive || from == QpState::kSendQueueError));
   if (allowed) return;
-  throw Error(ErrorCode::kInvalidArgument, std::string("queue pair cannot go from ") +
+  throw Error(ErrorCode::kInvalidArgument, std::string("a queue pair cannot go from ") +
                                                to_string(from) + " to " + to_string(next) +
                                                "; the order is RESET, INIT, RTR, RTS");
 }
@@ -130,8 +130,7 @@ std::string in_hex(std::uint32_t bits) {
 void check_known(const char* what, std::uint32_t access, std::uint32_t known) {
   if ((access & ~known) == 0) return;
   throw Error(ErrorCode::kInvalidArgument, std::string(what) + " access " + in_hex(access) +
-                                               " has unknown bits; allowed are those of " +
-                                               in_hex(known));
+                                               " has unknown bits; give bits of " + in_hex(known));
 }
 
 }  // namespace
@@ -141,7 +140,7 @@ void check_region_access(std::uint32_t access) {
   if ((access & (kRemoteWrite | kRemoteAtomic)) == 0 || (access & kLocalWrite) != 0) return;
   throw Error(ErrorCode::kInvalidArgument,
               "region access " + in_hex(access) +
-                  " has remote write or atomic without local write; add kLocalWrite");
+                  " has remote write or remote atomic without local write; add kLocalWrite");
 }
 
 void check_queue_pair_access(std::uint32_t access) {
@@ -149,10 +148,10 @@ void check_queue_pair_access(std::uint32_t access) {
 }
 
 void Rendezvous::throw_size(std::string_view key, std::size_t got, std::size_t wanted) {
-  throw Error(ErrorCode::kInvalidArgument, "rendezvous key '" + std::string(key) + "' holds " +
-                                               std::to_string(got) + " bytes where " +
-                                               std::to_string(wanted) +
-                                               " were expected: the nodes run different programs");
+  throw Error(ErrorCode::kInvalidArgument,
+              "rendezvous key '" + std::string(key) + "' holds " + std::to_string(got) +
+                  " bytes instead of " + std::to_string(wanted) +
+                  ": the nodes run different programs; start the same build on each");
 }
 
 }  // namespace pyrdma::fabric

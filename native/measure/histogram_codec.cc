@@ -46,7 +46,7 @@ void put_zigzag(std::string& out, std::int64_t value) {
 std::int64_t get_zigzag(std::span<const std::byte> in, std::size_t& at) {
   std::uint64_t word = 0;
   for (int i = 0; i < 9; ++i) {
-    if (at >= in.size()) refuse("it ends within a count");
+    if (at >= in.size()) refuse("the data ends within a count");
     const auto part = std::to_integer<std::uint64_t>(in[at++]);
     if (i == 8) {
       word |= part << 56;
@@ -88,14 +88,15 @@ std::string Histogram::encode() const {
 }
 
 Histogram Histogram::decode(std::span<const std::byte> encoded) {
-  if (encoded.size() < kHeaderBytes) refuse("shorter than the header");
-  if (get<std::uint32_t>(encoded, 0) != kCookie) refuse("wrong cookie");
-  if (get<std::uint32_t>(encoded, 4) != encoded.size() - kHeaderBytes) refuse("wrong length");
+  if (encoded.size() < kHeaderBytes) refuse("the data is shorter than the header");
+  if (get<std::uint32_t>(encoded, 0) != kCookie) refuse("the cookie is wrong");
+  if (get<std::uint32_t>(encoded, 4) != encoded.size() - kHeaderBytes)
+    refuse("the length is wrong");
   if (get<std::uint32_t>(encoded, 8) != 0 ||
       get<std::uint32_t>(encoded, 12) != kSignificantDigits ||
       get<std::uint64_t>(encoded, 16) != 1 ||
       get<std::uint64_t>(encoded, 24) != static_cast<std::uint64_t>(kHighest)) {
-    refuse("another range or precision");
+    refuse("the range or precision differs");
   }
   Histogram histogram;
   std::size_t at = kHeaderBytes;
@@ -103,16 +104,17 @@ Histogram Histogram::decode(std::span<const std::byte> encoded) {
   while (at < encoded.size()) {
     const std::int64_t count = get_zigzag(encoded, at);
     if (count < 0) {
-      if (count < -static_cast<std::int64_t>(kCounts)) refuse("more counts than its range has");
+      if (count < -static_cast<std::int64_t>(kCounts))
+        refuse("the data has more counts than the range");
       index += static_cast<std::uint64_t>(-count);
       continue;
     }
-    if (index >= kCounts) refuse("more counts than its range has");
+    if (index >= kCounts) refuse("the data has more counts than the range");
     const auto slot = static_cast<std::uint32_t>(index++);
     if (count == 0) continue;
     if (static_cast<std::uint64_t>(count) >
         std::numeric_limits<std::int64_t>::max() - histogram.total_) {
-      refuse("more values than a count can hold");
+      refuse("the values exceed a 64-bit count");
     }
     // The last bucket extends beyond the range.
     histogram.record(std::min(lowest_at(slot), kHighest), static_cast<std::uint64_t>(count));

@@ -18,7 +18,7 @@ class Memcpy final : public Workload {
     static const std::vector<ParameterSpec> specs = {
         {"size", Int{64}, "B", "bytes of a copy", 1, 1LL << 32},
         {"footprint_bytes", Int{0}, "B",
-         "memory through which sources and targets walk; 0: one of each", 0, 1LL << 34},
+         "memory that sources and targets cycle through; 0: one of each", 0, 1LL << 34},
         {"warmup_ns", Int{10'000}, "ns", "not measured, at the beginning", 0, 1e15},
         {"duration_ns", Int{1'000'000}, "ns", "measured time; 0: by iterations", 0, 1e15},
         {"iterations", Int{0}, "count", "measured copies, at most; 0: by time", 0, 1e15},

@@ -129,7 +129,7 @@ const ParamValue& Params::value(std::string_view key) const {
   const auto found = values_.find(key);
   if (found == values_.end()) {
     throw Error(ErrorCode::kInternal, owner_ + " reads the parameter '" + std::string(key) +
-                                          "' that it does not declare");
+                                          "', which its table does not declare");
   }
   return found->second;
 }

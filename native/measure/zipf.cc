@@ -21,7 +21,7 @@ Zipf::Zipf(std::uint64_t elements, double exponent) : elements_(elements), expon
     throw Error(ErrorCode::kInvalidArgument, "zipf: elements is 0; give at least 1");
   if (!(exponent >= 0) || !std::isfinite(exponent)) {
     throw Error(ErrorCode::kInvalidArgument, "zipf: exponent is " + std::to_string(exponent) +
-                                                 "; give a finite one of at least 0");
+                                                 "; give a finite number of at least 0");
   }
   integral_first_ = integral(1.5) - 1;
   integral_last_ = integral(static_cast<double>(elements) + 0.5);

@@ -43,7 +43,7 @@ def test_violation_is_1_with_window_and_picture(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
     assert "it is not a history of register" in done.stdout
     assert "<- impossible" in done.stdout
-    assert "then read -> 1 (process 2, events 7 and 8) would have to come" in done.stdout
+    assert "then read -> 1 (process 2, events 7 and 8) must come next" in done.stdout
     for suffix in ("png", "pdf"):
         picture = tmp_path / "out" / f"history-violation.{suffix}"
         assert str(picture) in done.stdout
@@ -89,7 +89,7 @@ def test_json_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{}\n{]\n", ["line 2, column 2", "expected '\"' to begin a text, found ']'"]),
+        ("{}\n{]\n", ["line 2, column 2", "expected '\"' before a text, found ']'"]),
         ('{"model":"queue"}\n{"process":0,"type":"ok","f":"enq"}\n', ["line 2", "did not invoke"]),
         ("", ["no header names the model"]),
         ('{"model":"heap"}\n', ['unknown model "heap"', "register kv queue"]),
@@ -105,7 +105,15 @@ def test_unreadable_is_2_and_names_the_line(text: str, words: list[str], tmp_pat
         assert word in done.stderr
 
 
-EXPECTED = ("yes", "no", "unknown", "line ", "event ", "no event is one", "the header's initial")
+EXPECTED = (
+    "yes",
+    "no",
+    "unknown",
+    "line ",
+    "event ",
+    "no event is an operation",
+    "the header's initial",
+)
 
 
 def attempt(text: bytes, model: str) -> str:

@@ -120,7 +120,7 @@ BAD = {
     "lock": ("1 + lock\n1 . lock", "lock: "),
     "counter": ("0 + read\n0 . read 5", "counter: "),
     "fifo": ("1 + deq\n1 . deq", "found nothing, but at every moment of it there was one of 2"),
-    "mutex": ("2 + lock\n2 . lock 9", "two hold the lock at once"),
+    "mutex": ("2 + lock\n2 . lock 9", "two clients hold the lock at once"),
     "barrier": ("2 + barrier [1,2]", "3 entered a barrier of 2"),
     "multicast": ("1 ! deliver [0,1] node=1 epoch=1", "node 1 delivered [0 1] twice"),
     "rpc": ("0 ! exec [5,1,1]", "call [5 1 1] ran twice: events 1 and 3"),
@@ -190,13 +190,13 @@ def test_wrong_use_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD["queue"])
     with pytest.raises(InvalidArgument, match="no header names the model"):
         check(path)
-    with pytest.raises(InvalidArgument, match='unknown model "heap"; the models are register kv'):
+    with pytest.raises(InvalidArgument, match='unknown model "heap"; give one of register kv'):
         check(path, "heap")
-    with pytest.raises(InvalidArgument, match="event 0: enq is no operation of the model register"):
+    with pytest.raises(InvalidArgument, match="enq is not an operation of the model register"):
         check(path, "register")
-    with pytest.raises(InvalidArgument, match="no event is one of the model raft"):
+    with pytest.raises(InvalidArgument, match="no event is an operation of the model raft"):
         check(path, "raft")
-    with pytest.raises(InvalidArgument, match="configurations = 0 must be at least 1"):
+    with pytest.raises(InvalidArgument, match="configurations is 0; give at least 1"):
         check(path, "queue", configurations=0)
     with pytest.raises(InvalidArgument, match="No such file"):
         check(tmp_path / "none", "queue")

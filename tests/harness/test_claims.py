@@ -131,10 +131,10 @@ def test_deciders_convert_and_compare() -> None:
 @pytest.mark.parametrize(
     ("decider", "reason"),
     [
-        (decide.value("speed"), "no metric 'speed'"),
+        (decide.value("speed"), "metric 'speed' was not measured"),
         (decide.value("rate", series="c", n=1), "not measured at series=c"),
-        (decide.value("rate", n=1), "several series: a, b; choose one"),
-        (decide.trend("rate", "n", "rises", series="a", n=1), "one n only"),
+        (decide.value("rate", n=1), "several values of series: a, b; choose one"),
+        (decide.trend("rate", "n", "rises", series="a", n=1), "only one value of n"),
     ],
 )
 def test_what_the_data_do_not_say_is_not_evaluated(decider: decide.Decider, reason: str) -> None:

@@ -40,8 +40,8 @@ def test_no_faults_count_nothing() -> None:
     ("faults", "words"),
     [
         ({"duplicates": 0.1}, "nearest is 'duplicate'"),
-        ({"loss": 2.0}, "a probability, 0 to 1"),
-        ({"partition": 1.0}, "partition is of the sim fabric only"),
+        ({"loss": 2.0}, "a probability of 0 to 1"),
+        ({"partition": 1.0}, "partition works on the sim fabric only"),
     ],
 )
 def test_wrong_faults_are_refused(

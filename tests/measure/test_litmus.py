@@ -76,8 +76,11 @@ def test_a_test_of_ones_own() -> None:
     ("given", "message"),
     [
         ({"shape": "MPP"}, "shape is 'MPP'"),
-        ({"locations": "x@1", "threads": "0: pet x 1", "observed": "x"}, "'pet' is no instruction"),
-        ({"locations": "x@0", "threads": "0: wait x 1", "observed": "x"}, "may wait for ever"),
+        (
+            {"locations": "x@1", "threads": "0: pet x 1", "observed": "x"},
+            "'pet' is not an instruction",
+        ),
+        ({"locations": "x@0", "threads": "0: wait x 1", "observed": "x"}, "may wait forever"),
     ],
 )
 def test_wrong_tests_are_refused(given: dict[str, Any], message: str) -> None:

@@ -36,11 +36,11 @@ def test_the_best_gid_may_be_left_open(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("mlx5_0:99999999999", "port 99999999999 is not from 1 to 255, nor 0 for any"),
-        ("mlx5_0:256", "port 256 is not"),
-        ("mlx5_0:-1", "port -1 is not"),
-        ("mlx5_0:1:256", "gid_index 256 is not from 0 to 255, nor -1 for the best"),
-        ("mlx5_0:1:-2", "gid_index -2 is not"),
+        ("mlx5_0:99999999999", "port 99999999999 is out of bounds; give 1 to 255, or 0 for any"),
+        ("mlx5_0:256", "port 256 is out"),
+        ("mlx5_0:-1", "port -1 is out"),
+        ("mlx5_0:1:256", "gid_index 256 is out of bounds; give 0 to 255, or -1 for the best"),
+        ("mlx5_0:1:-2", "gid_index -2 is out"),
         ("fe80::1%eth0", "leave out %eth0"),
     ],
 )
@@ -63,7 +63,7 @@ def test_what_is_neither_name_nor_address(text: str) -> None:
         ({"port": 1.5}, "port 1.5"),
         ({"port": "1"}, "port '1'"),
         ({"gid_index": None}, "gid_index None"),
-        ({"address": "mlx5_0"}, "address 'mlx5_0' is no IP address"),
+        ({"address": "mlx5_0"}, "address 'mlx5_0' is not an IP address"),
     ],
 )
 def test_a_wish_made_directly_is_checked_alike(wish: dict[str, Any], said: str) -> None:

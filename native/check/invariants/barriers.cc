@@ -50,7 +50,7 @@ MaybeViolation check_barriers(const History& history, const Operations& operatio
     const std::string text = "round " + std::to_string(std::get<3>(name)) + ": ";
     if (round.parties >= 0 && round.entered > round.parties)
       return violation_of(text + std::to_string(round.entered) + " entered a barrier of " +
-                              std::to_string(round.parties) + ", the last is " +
+                              std::to_string(round.parties) + ", the last of them " +
                               where(*round.last_in),
                           {*round.last_in});
     if (round.first_out == nullptr) continue;

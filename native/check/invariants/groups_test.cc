@@ -80,7 +80,7 @@ TEST(Multicast, BreaksOfEachRuleAreFound) {
   };
   broken([](GroupNotes& n) { n.deliver(0, 1, 0, 1); },
          "node 0 delivered [0 1] twice: event 14 and");
-  broken([](GroupNotes& n) { n.deliver(0, 1, 0, 9); }, "delivered [0 9], which nobody had sent");
+  broken([](GroupNotes& n) { n.deliver(0, 1, 0, 9); }, "delivered [0 9], which no node had sent");
   broken([](GroupNotes& n) { n.deliver(1, 1, 0, 2); }, "and left out [0 1]");
   broken(
       [](GroupNotes& n) {
@@ -164,7 +164,7 @@ TEST(Raft, BreaksOfEachInvariantAreFound) {
   broken([](GroupNotes& n) { n.raft(0, kTruncate, 0, i(1)); },
          "Leader Append-Only: node 0, leader of term 1, truncates its log from 2 to 1");
   broken([](GroupNotes& n) { n.raft(2, kAppend, 1, i(11), 1); },
-         "Log Matching: entry 1 of term 1 is not the same");
+         "Log Matching: entry 1 of term 1 differs");
   broken([](GroupNotes& n) { n.raft(2, kLeader, 0, {}, 2); },
          "Leader Completeness: node 2 leads term 2 (event 7), and its log (up to 0) lacks");
   broken(
@@ -173,7 +173,7 @@ TEST(Raft, BreaksOfEachInvariantAreFound) {
         n.raft(2, kLeader, 0, {}, 3);
         n.raft(0, kCommit, 0, i(2), 1);
       },
-      "Leader Completeness: node 2 leads term 3 and lacks what node 0 commits up to 2");
+      "Leader Completeness: node 2 leads term 3 and lacks the entries that node 0 commits up to 2");
   broken(
       [](GroupNotes& n) {
         n.raft(2, kAppend, 1, i(99), 7);

@@ -149,7 +149,7 @@ TEST(Locks, NamesBothHolders) {
   notes.whole(0, kLock, {});
   notes.whole(1, kLock, {});
   expect_says(notes, "mutex",
-              "two hold the lock at once: lock (process 0, events 0 and 1) and lock "
+              "two clients hold the lock at once: lock (process 0, events 0 and 1) and lock "
               "(process 1, events 2 and 3)");
 }
 
@@ -225,14 +225,14 @@ TEST(Rpc, RunsAtMostOnceAndOnlyWhatWasCalled) {
   expect_says(twice, "rpc", "call [1 0 8] ran twice: events 5 and 6");
   Notes answered = good;
   answered.done(1, kRpc);
-  expect_says(answered, "rpc", "call [1 0 8] was answered, but had not run");
+  expect_says(answered, "rpc", "call [1 0 8] was answered before its handler had run");
   Notes uncalled = good;
   uncalled.point(0, kExec, uncalled.list({2, 0, 1}));
-  expect_says(uncalled, "rpc", "call [2 0 1] ran (event 4) and had not been called");
+  expect_says(uncalled, "rpc", "call [2 0 1] ran (event 4) although no client had called it");
   Notes failed = good;
   failed.history.complete(9, 1, EventType::kFail, kRpc, {}, {});
   failed.point(0, kExec, b);
-  expect_says(failed, "rpc", "or its call had failed");
+  expect_says(failed, "rpc", "or the call had failed");
 }
 
 }  // namespace

@@ -16,9 +16,9 @@ class OneLock {
   /// The calls come in the order of grants (ends of locks) and beginnings of unlocks.
   MaybeViolation granted(const History& history, const Operation& op) {
     if (holder_ != nullptr)
-      return violation_of("two hold the lock at once: " + tell(history, *holder_) + " and " +
-                              tell(history, op) +
-                              " were granted, and the first had not begun to unlock",
+      return violation_of("two clients hold the lock at once: " + tell(history, *holder_) +
+                              " and " + tell(history, op) +
+                              " were granted it, and the first had not begun to unlock",
                           {*holder_, op});
     holder_ = &op;
     if (!op.output.is_integer()) return std::nullopt;
@@ -43,7 +43,8 @@ class OneLock {
       return std::nullopt;
     }
     if (!op.known() || maybe_.count(lock_owner(op)) != 0) return std::nullopt;
-    return violation_of("unlocked by one that does not hold it: " + tell(history, op), {op});
+    return violation_of("a client unlocked the lock without holding it: " + tell(history, op),
+                        {op});
   }
 
  private:

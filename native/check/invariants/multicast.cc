@@ -35,7 +35,7 @@ class Group {
     const auto send = sends_.find(e.value);
     if (!sends_.empty() && (send == sends_.end() || send->second > at))
       return violation_at(
-          node(e) + " delivered " + show(e) + ", which nobody had sent: " + event(at), {at});
+          node(e) + " delivered " + show(e) + ", which no node had sent: " + event(at), {at});
     const auto last = last_.find({e.node, e.value.a});
     if (last != last_.end())
       if (auto found = out_of_order(last->second, at)) return found;
@@ -94,7 +94,7 @@ class Group {
     if (skipped == sent->second.end() || *skipped >= e.value.b) return std::nullopt;
     return violation_at(node(e) + " delivered " + show(last) + " and then " + show(e) +
                             " (events " + std::to_string(before) + " and " + std::to_string(at) +
-                            "), and left out [" + std::to_string(e.value.a) + ' ' +
+                            ") and left out [" + std::to_string(e.value.a) + ' ' +
                             std::to_string(*skipped) + ']',
                         {before, at});
   }

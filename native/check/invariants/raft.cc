@@ -39,7 +39,7 @@ MaybeViolation RaftInvariants::leader(std::uint32_t at, std::int32_t node, std::
   if (index == 0 || has(self, index)) return std::nullopt;
   return violation_at("Leader Completeness: " + node_name(node) + " leads term " +
                           std::to_string(term) + at_event(at) + ", and its log (up to " +
-                          std::to_string(self.last()) + ") lacks what was committed up to " +
+                          std::to_string(self.last()) + ") lacks entries committed up to " +
                           std::to_string(index) + at_event(last->at),
                       {last->at, at});
 }
@@ -57,7 +57,7 @@ MaybeViolation RaftInvariants::append(std::uint32_t at, std::int32_t node, std::
   self.log.push_back(entry);
   const auto [first, fresh] = entries_.try_emplace({index, term}, entry);
   if (fresh || first->second.digest == entry.digest) return std::nullopt;
-  return violation_at("Log Matching: " + entry_name(index, term) + " is not the same, or follows " +
+  return violation_at("Log Matching: " + entry_name(index, term) + " differs, or follows " +
                           "another log, at " + node_name(node) + at_event(at) + " and before" +
                           at_event(first->second.at),
                       {first->second.at, at});
@@ -94,7 +94,7 @@ MaybeViolation RaftInvariants::commit(std::uint32_t at, std::int32_t node, std::
     const Committed& other = committed_[static_cast<std::size_t>(known - 1)];
     return violation_at("State Machine Safety: " + node_name(node) + " commits up to " +
                             std::to_string(index) + at_event(at) +
-                            ", and its log differs from what was committed up to " +
+                            ", and its log differs from the entries committed up to " +
                             std::to_string(known) + at_event(other.at),
                         {other.at, at});
   }
@@ -104,9 +104,9 @@ MaybeViolation RaftInvariants::commit(std::uint32_t at, std::int32_t node, std::
   for (const auto& [other, theirs] : nodes_) {
     if (theirs.leads <= term || has(theirs, index)) continue;
     return violation_at("Leader Completeness: " + node_name(other) + " leads term " +
-                            std::to_string(theirs.leads) + " and lacks what " + node_name(node) +
-                            " commits up to " + std::to_string(index) + " in term " +
-                            std::to_string(term) + at_event(at),
+                            std::to_string(theirs.leads) + " and lacks the entries that " +
+                            node_name(node) + " commits up to " + std::to_string(index) +
+                            " in term " + std::to_string(term) + at_event(at),
                         {at, leader_of_.at(theirs.leads).second});
   }
   return std::nullopt;

@@ -47,7 +47,7 @@ MaybeViolation check_rpc(const History& history, const Operations& operations) {
     }
     if (call == calls.end() || call->second->call > point)
       return violation_at(name + " ran (event " + std::to_string(point) +
-                              ") and had not been called, or its call had failed",
+                              ") although no client had called it, or the call had failed",
                           {point});
   }
   if (runs.empty()) return std::nullopt;
@@ -55,8 +55,9 @@ MaybeViolation check_rpc(const History& history, const Operations& operations) {
     if (op.f != Function::kRpc || !op.known()) continue;
     const auto run = runs.find(op.input);
     if (run == runs.end() || run->second > op.ret)
-      return violation_of(
-          "call " + history.show(op.input) + " was answered, but had not run: " + where(op), {op});
+      return violation_of("call " + history.show(op.input) +
+                              " was answered before its handler had run: " + where(op),
+                          {op});
   }
   return std::nullopt;
 }

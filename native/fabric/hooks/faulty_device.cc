@@ -106,10 +106,9 @@ class FaultyDevice final : public Device {
   }
   [[noreturn, gnu::cold]] void refuse(const std::string& what) {
     hooks_.gate.reach(Fault::memory_pressure);
-    throw Error(ErrorCode::kExhausted,
-                name() + ": no memory for " + what +
-                    " (the fault memory_pressure): free something and try again, or set " +
-                    "memory_pressure.rate to 0");
+    throw Error(ErrorCode::kExhausted, name() + ": the fault memory_pressure left no memory for " +
+                                           what + ": free an object and try again, or set " +
+                                           "memory_pressure.rate to 0");
   }
   std::unique_ptr<MemoryRegion> known(std::unique_ptr<MemoryRegion> region) {
     if (!copies_datagrams_) return region;

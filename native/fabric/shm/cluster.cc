@@ -51,7 +51,7 @@ namespace {
 void check_node(NodeId node, std::uint32_t nodes) {
   if (node < nodes) return;
   throw Error(ErrorCode::kInvalidArgument, "shm: node is " + std::to_string(node) +
-                                               "; the session's nodes are 0 to " +
+                                               "; give a node of the session, 0 to " +
                                                std::to_string(nodes - 1));
 }
 

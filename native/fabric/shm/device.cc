@@ -59,9 +59,9 @@ std::uint64_t RingPool::take(Kind kind, std::uint64_t bytes) {
   }
   if (bytes > kControlBytes - next_) {
     throw Error(ErrorCode::kExhausted,
-                "shm: no room for another queue; the queues of one node have " +
+                "shm: no room for another queue; all queues of one node share " +
                     std::to_string((kControlBytes - kRingsBegin) / kMiB) +
-                    " MiB in all; use fewer or shorter ones");
+                    " MiB; use fewer or shorter queues");
   }
   const std::uint64_t offset = next_;
   next_ += bytes;
@@ -82,9 +82,9 @@ std::uint32_t RegionMemory::publish(const Mapping& mapping) {
     entry.inode.store(mapping.inode(), std::memory_order_release);
     return index;
   }
-  throw Error(ErrorCode::kExhausted, "shm: a node has at most " + std::to_string(kMaxSegments) +
-                                         " regions of more than " +
-                                         std::to_string(kArenaMost / kMiB) + " MiB");
+  throw Error(ErrorCode::kExhausted,
+              "shm: a node has at most " + std::to_string(kMaxSegments) + " regions of more than " +
+                  std::to_string(kArenaMost / kMiB) + " MiB; destroy some or use smaller ones");
 }
 
 RegionMemory::Piece RegionMemory::take(std::uint64_t bytes) {
@@ -129,7 +129,7 @@ ShmDevice::ShmDevice(Node& node)
   capabilities_.max_queue_entries = capabilities_.max_completions = kMaxQueueEntries;
   capabilities_.max_sges = kMaxSges;
   capabilities_.max_inline = kMaxInline;
-  // every request is done when post returns
+  // Every request is done when post returns.
   capabilities_.max_outstanding_reads = kMaxQueueEntries;
   capabilities_.max_datagram = kMaxDatagram;
   capabilities_.max_message = kMaxMessage;
@@ -161,7 +161,7 @@ std::unique_ptr<MemoryRegion> ShmDevice::register_memory(ProtectionDomain& /*pd*
                                                          std::uint32_t /*access*/) {
   throw Error(
       ErrorCode::kUnavailable,
-      "shm cannot register memory of the caller's, which peers could not map; use allocate()");
+      "shm cannot register memory of the caller, because peers cannot map it; use allocate()");
 }
 
 std::unique_ptr<MemoryRegion> ShmDevice::allocate_device_memory(ProtectionDomain& /*pd*/,
@@ -190,7 +190,7 @@ std::unique_ptr<QueuePair> ShmDevice::create_queue_pair(ProtectionDomain& pd,
                                                         const QpOptions& options,
                                                         SharedReceiveQueue* shared_receives) {
   if (options.transport == Transport::kDc || options.dc_target) {
-    throw Error(ErrorCode::kUnavailable, "shm has no DC transport; use RC, or the sim fabric");
+    throw Error(ErrorCode::kUnavailable, "shm has no DC transport; use RC or the sim fabric");
   }
   check_count("send_entries", options.send_entries, 1, kMaxQueueEntries);
   if (shared_receives == nullptr)

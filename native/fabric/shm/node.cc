@@ -36,7 +36,7 @@ namespace {
 std::uint32_t claim(SessionBlock& session, NodeId self, std::uint32_t nodes) {
   if (self >= nodes) {
     throw Error(ErrorCode::kInvalidArgument, "shm: node is " + std::to_string(self) +
-                                                 "; the session's nodes are 0 to " +
+                                                 "; give a node of the session, 0 to " +
                                                  std::to_string(nodes - 1));
   }
   return session.claim(self);
@@ -49,7 +49,7 @@ const FaultOptions& checked(const FaultOptions& faults) {
     if (faults.settings[i].rate <= 0 || kHookFaults.has(fault)) continue;
     throw Error(ErrorCode::kInvalidArgument,
                 "shm: fault " + std::string(fault_info(fault).key) +
-                    " is of the sim fabric only; shm has loss, duplicate, reorder, delay and "
+                    " works on the sim fabric only; shm has loss, duplicate, reorder, delay and "
                     "corruption of datagrams, queue_full, malformed, qp_error, memory_pressure");
   }
   return faults;

@@ -133,9 +133,9 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
       options_.transport == Transport::kRc || options_.transport == Transport::kUc;
   if (next == QpState::kReadyToReceive && connected) {
     if (peer == nullptr || peer->node >= node_.nodes()) {
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          "connecting needs the peer's address, of a node below " + std::to_string(node_.nodes()));
+      throw Error(ErrorCode::kInvalidArgument,
+                  "connecting needs the address of a peer; give a node below " +
+                      std::to_string(node_.nodes()));
     }
     path_.aim(node_.peer(peer->node), peer->qp_num);
     set_relaxed(entry_.peer_node, peer->node);

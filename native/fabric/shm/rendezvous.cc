@@ -47,14 +47,15 @@ bool ShmRendezvous::find(std::string_view key, std::vector<std::byte>& value) co
 void ShmRendezvous::publish(std::string_view key, std::span<const std::byte> value) {
   if (key.empty() || key.size() > kMaxKey || value.size() > kMaxValue) {
     throw Error(ErrorCode::kInvalidArgument,
-                "rendezvous: key of " + std::to_string(key.size()) + " and value of " +
-                    std::to_string(value.size()) + " bytes; 1 to " + std::to_string(kMaxKey) +
-                    " and at most " + std::to_string(kMaxValue) + " are allowed");
+                "rendezvous: the key has " + std::to_string(key.size()) + " bytes and the value " +
+                    std::to_string(value.size()) + " bytes; give a key of 1 to " +
+                    std::to_string(kMaxKey) + " and a value of at most " +
+                    std::to_string(kMaxValue) + " bytes");
   }
   SessionBlock& session = node_.session();
   if (!lock(session.publish_lock, node_.holder(), session)) {
     throw Error(ErrorCode::kUnavailable,
-                "rendezvous: another node holds the table and does not run");
+                "rendezvous: another node holds the lock of the table and does not run; stop it");
   }
   std::vector<std::byte> known;
   const bool exists = find(key, known);
@@ -86,9 +87,8 @@ void ShmRendezvous::publish(std::string_view key, std::span<const std::byte> val
                                            " MiB); start a new cluster");
   }
   if (exists && !std::equal(known.begin(), known.end(), value.begin(), value.end())) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "rendezvous: key '" + std::string(key) +
-                    "' was published before with another value; choose another name");
+    throw Error(ErrorCode::kInvalidArgument, "rendezvous: key '" + std::string(key) +
+                                                 "' already has another value; choose another key");
   }
 }
 
@@ -110,13 +110,14 @@ std::vector<std::byte> ShmRendezvous::await(std::string_view key, Time deadline)
     const Time now = env.now();
     if (now >= deadline) {
       throw Error(ErrorCode::kTimeout,
-                  "rendezvous: nobody published key '" + std::string(key) +
-                      "' before the deadline; is the peer running, and the same program?");
+                  "rendezvous: no node published key '" + std::string(key) +
+                      "' before the deadline; check that the peer runs, and runs the same program");
     }
     const std::string dead = dead_nodes();
     dead_since = dead.empty() ? kForever : std::min(dead_since, now);
     if (!dead.empty() && now >= dead_since + kGrace) {
-      throw Error(ErrorCode::kUnavailable, "rendezvous: nobody published key '" + std::string(key) +
+      throw Error(ErrorCode::kUnavailable, "rendezvous: no node published key '" +
+                                               std::string(key) +
                                                "', and these nodes have ended: " + dead);
     }
     if (turn < 200) {

@@ -134,7 +134,7 @@ void fill_random(void* data, std::size_t bytes) {
   while (bytes > 0) {
     const ssize_t n = ::getrandom(at, bytes, 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail("no random numbers from the system", errno);
+    if (n <= 0) fail("the system gives no random numbers", errno);
     at += n;
     bytes -= static_cast<std::size_t>(n);
   }

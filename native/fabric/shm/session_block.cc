@@ -41,10 +41,9 @@ std::uint32_t SessionBlock::claim(NodeId node) {
     const bool left = status.state == NodeState::kDead || status.state == NodeState::kLeft;
     if (left) ++status.incarnation;
     if ((!left && status.state != NodeState::kFree) || status.incarnation > kMaxIncarnation) {
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          "shm: node " + std::to_string(node) +
-              " of this session is taken; a node attaches again once its process has ended");
+      throw Error(ErrorCode::kInvalidArgument,
+                  "shm: node " + std::to_string(node) +
+                      " of this session is taken; attach again once its process has ended");
     }
     status.state = NodeState::kAttaching;
     if (word.compare_exchange_weak(seen, status.word())) {
@@ -115,23 +114,24 @@ std::shared_ptr<Mapping> open_session_block(const std::string& name, const std::
   if (std::sscanf(name.c_str(), "shm-%d-%d-%llu%n", &pid, &descriptor, &inode, &end) != 3 ||
       static_cast<std::size_t>(end) != name.size()) {
     throw Error(ErrorCode::kInvalidArgument,
-                "shm: '" + name + "' is not the name of a session; take Session::name()");
+                "shm: '" + name + "' is not the name of a session; give Session::name()");
   }
   auto mapping = Mapping::open(pid, descriptor, inode, kSessionBytes);
   if (!mapping || session_block(*mapping).magic != kSessionMagic) {
     throw Error(ErrorCode::kUnavailable,
                 "shm: session " + name +
-                    " is not there: its controller has ended, runs as another user, or "
+                    " cannot be opened: its controller has ended, runs as another user, or "
                     "was built from another version");
   }
   SessionBlock& block = session_block(*mapping);
   if (!equal_secrets(session_token(*mapping), token)) {
-    throw Error(ErrorCode::kInvalidArgument, "shm: the token does not belong to session " + name);
+    throw Error(ErrorCode::kInvalidArgument,
+                "shm: the token is not that of session " + name + "; give Session::token()");
   }
   const std::uint32_t made_for = relaxed(block.nodes);
   if (made_for != nodes || nodes > kMaxNodes) {
     throw Error(ErrorCode::kInvalidArgument, "shm: nodes is " + std::to_string(nodes) +
-                                                 ", but session " + name + " was made for " +
+                                                 "; session " + name + " was made for " +
                                                  std::to_string(made_for));
   }
   return mapping;

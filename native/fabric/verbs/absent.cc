@@ -12,8 +12,8 @@ bool has_provider() { return false; }
 std::string provider_problem() {
   const std::string missing = PYRDMA_VERBS_MISSING;
   return "verbs: this build has no provider for real NICs: " +
-         (missing.empty() ? "it was made with PYRDMA_VERBS=OFF"
-                          : "when it was made, these headers were missing: " + missing) +
+         (missing.empty() ? "it was configured with PYRDMA_VERBS=OFF"
+                          : "at the build, these headers were missing: " + missing) +
          "; sudo apt-get install -y libibverbs-dev librdmacm-dev, and build pyrdma again";
 }
 

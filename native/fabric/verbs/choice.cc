@@ -49,15 +49,16 @@ std::string describe(const Wish& wish) {
 
 [[noreturn]] void throw_nothing(const std::vector<Candidate>& candidates, const Wish& wish) {
   if (candidates.empty()) {
-    throw Error(ErrorCode::kUnavailable,
-                "verbs: no RDMA device here; a software one: modprobe rdma_rxe, then "
-                "rdma link add rxe0 type rxe netdev INTERFACE");
+    throw Error(
+        ErrorCode::kUnavailable,
+        "verbs: this machine has no RDMA device; make a software one: modprobe rdma_rxe, then "
+        "rdma link add rxe0 type rxe netdev INTERFACE");
   }
-  std::string text = "verbs: nothing here can be used for" + describe(wish) + "; there is: ";
+  std::string text = "verbs: no usable device; asked for" + describe(wish) + "; the devices are: ";
   for (const Candidate& candidate : candidates) {
     text += (&candidate == &candidates.front() ? "" : "; ") + describe(candidate);
   }
-  text += ". A port must be up, and a device on the login network is used only when it is named";
+  text += ". Bring a port up, or name a device: one on the login network is used only when named";
   throw Error(ErrorCode::kUnavailable, text);
 }
 

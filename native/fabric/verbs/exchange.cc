@@ -53,7 +53,8 @@ ExchangeServer::ExchangeServer(const SessionOptions& options)
   clock_ = Clock::calibrate();
   stop_event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (stop_event_ < 0)
-    throw Error(ErrorCode::kExhausted, "verbs: no event descriptor; raise the limit of open files");
+    throw Error(ErrorCode::kExhausted,
+                "verbs: cannot make an event descriptor; raise the limit of open files");
   acceptor_ = std::thread([this] { accept_all(); });
 }
 
@@ -190,16 +191,17 @@ bool ExchangeServer::greet(Link& link, NodeId* node, Channel* channel) {
   };
   if (kind != MessageKind::kHello || !reader.good() ||
       (*channel != Channel::kCalls && *channel != Channel::kEvents))
-    return refuse("the node was built from another version than the controller");
+    return refuse("node and controller have different versions; install the same pyrdma for both");
   if (nodes != options_.nodes || *node >= options_.nodes) {
-    return refuse("node " + std::to_string(*node) + " of " + std::to_string(nodes) + "; session " +
-                  name_ + " was made for " + std::to_string(options_.nodes));
+    return refuse("node " + std::to_string(*node) + " of " + std::to_string(nodes) +
+                  " does not exist; session " + name_ + " was made for " +
+                  std::to_string(options_.nodes));
   }
   const std::lock_guard lock(mutex_);
   if (*channel == Channel::kEvents) {
     if (states_[*node] != State::kFree && states_[*node] != State::kDead) {
       return refuse("node " + std::to_string(*node) +
-                    " of this session is taken; a node attaches once, or again after its death");
+                    " of this session is taken; attach again once its process has ended");
     }
     if (states_[*node] == State::kDead) ++incarnations_[*node];
     states_[*node] = State::kAttached;
@@ -233,13 +235,12 @@ Bytes ExchangeServer::publish(Reader& reader) {
   const std::string key = reader.get_text();
   const auto value = reader.get_bytes();
   if (!reader.good())
-    return failure(ErrorCode::kInvalidArgument, "rendezvous: a message that is cut off");
+    return failure(ErrorCode::kInvalidArgument, "rendezvous: the message is truncated");
   const std::lock_guard lock(mutex_);
   const auto [at, is_new] = blobs_.try_emplace(key, value.begin(), value.end());
   if (!is_new && !std::equal(at->second.begin(), at->second.end(), value.begin(), value.end())) {
     return failure(ErrorCode::kInvalidArgument,
-                   "rendezvous: key '" + key +
-                       "' was published before with another value; choose another name");
+                   "rendezvous: key '" + key + "' already has another value; choose another key");
   }
   if (blobs_.size() > kMaxBlobBytes / Rendezvous::kMaxValue) {
     return failure(ErrorCode::kExhausted,

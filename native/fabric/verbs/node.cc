@@ -38,7 +38,8 @@ Node::Node(const NodeOptions& options)
   env_->attach(*device_);
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_ < 0)
-    throw Error(ErrorCode::kExhausted, "verbs: no event descriptor; raise the limit of open files");
+    throw Error(ErrorCode::kExhausted,
+                "verbs: cannot make an event descriptor; raise the limit of open files");
   listener_ = std::thread([this] { listen(); });
 }
 
@@ -60,9 +61,10 @@ void Node::kill() {
 void Node::on_slow_turn() {
   if (is_killed()) throw NodeKilled{};
   if (abandoned_.load(std::memory_order_acquire)) {
-    throw Error(ErrorCode::kUnavailable,
-                "verbs: the controller of this run is gone: its process has ended, or the network "
-                "to it is down");
+    throw Error(
+        ErrorCode::kUnavailable,
+        "verbs: the controller of this run does not answer: its process has ended, or the network "
+        "to it is down");
   }
   if (stop_.load(std::memory_order_acquire)) throw Error(ErrorCode::kUnavailable, "stopped");
 }

@@ -28,9 +28,10 @@ Link attach(const std::string& session_name, NodeId node, std::uint32_t nodes,
   hello.put(node).put(nodes).put(channel).put_text(boot_id());
   Bytes message;
   if (!link.send(hello.bytes()) || !link.receive(&message, kSilence)) {
-    throw Error(ErrorCode::kUnavailable,
-                "verbs: session " + session_name +
-                    " hung up: the token is not this session's, or its controller has ended");
+    throw Error(
+        ErrorCode::kUnavailable,
+        "verbs: session " + session_name +
+            " closed the connection: the token is wrong, or the session's controller has ended");
   }
   Reader reader(message);
   if (reader.get<MessageKind>() != MessageKind::kWelcome) throw_failure(reader);
@@ -50,10 +51,9 @@ Bytes VerbsRendezvous::call(const Bytes& request, Time timeout) {
   Bytes reply;
   if (!calls_.is_open() || !calls_.send(request) || !calls_.receive(&reply, timeout)) {
     calls_.close();
-    throw Error(
-        ErrorCode::kUnavailable,
-        "rendezvous: the controller of this run is gone, or does not answer; is its process "
-        "running, and the network between us up?");
+    throw Error(ErrorCode::kUnavailable,
+                "rendezvous: the controller of this run does not answer; check that its process "
+                "runs and the network to it is up");
   }
   return reply;
 }
@@ -61,9 +61,10 @@ Bytes VerbsRendezvous::call(const Bytes& request, Time timeout) {
 void VerbsRendezvous::publish(std::string_view key, std::span<const std::byte> value) {
   if (key.empty() || key.size() > kMaxKey || value.size() > kMaxValue) {
     throw Error(ErrorCode::kInvalidArgument,
-                "rendezvous: key of " + std::to_string(key.size()) + " and value of " +
-                    std::to_string(value.size()) + " bytes; 1 to " + std::to_string(kMaxKey) +
-                    " and at most " + std::to_string(kMaxValue) + " are allowed");
+                "rendezvous: the key has " + std::to_string(key.size()) + " bytes and the value " +
+                    std::to_string(value.size()) + " bytes; give a key of 1 to " +
+                    std::to_string(kMaxKey) + " and a value of at most " +
+                    std::to_string(kMaxValue) + " bytes");
   }
   const Bytes reply =
       call(Writer(MessageKind::kPublish).put_text(key).put_bytes(value).bytes(), kSilence);
@@ -87,13 +88,14 @@ std::vector<std::byte> VerbsRendezvous::await(std::string_view key, Time deadlin
     const Time now = env.now();
     if (now >= deadline) {
       throw Error(ErrorCode::kTimeout,
-                  "rendezvous: nobody published key '" + std::string(key) +
-                      "' before the deadline; is the peer running, and the same program?");
+                  "rendezvous: no node published key '" + std::string(key) +
+                      "' before the deadline; check that the peer runs, and runs the same program");
     }
     const std::string gone = reader.get_text();
     gone_since = gone.empty() ? kForever : std::min(gone_since, now);
     if (!gone.empty() && now >= gone_since + kGrace) {
-      throw Error(ErrorCode::kUnavailable, "rendezvous: nobody published key '" + std::string(key) +
+      throw Error(ErrorCode::kUnavailable, "rendezvous: no node published key '" +
+                                               std::string(key) +
                                                "', and these nodes have ended: " + gone);
     }
     env.sleep_until(std::min(deadline, now + pause));

@@ -29,9 +29,9 @@ Addresses resolve(const std::string& address, const std::string& port) {
   addrinfo* found = nullptr;
   const int status = ::getaddrinfo(address.c_str(), port.c_str(), &hints, &found);
   if (status != 0) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        "verbs: '" + address + "' is no address of a machine (" + ::gai_strerror(status) + ")");
+    throw Error(ErrorCode::kInvalidArgument, "verbs: '" + address +
+                                                 "' is not the address of a machine (" +
+                                                 ::gai_strerror(status) + ")");
   }
   return {found, &::freeaddrinfo};
 }
@@ -139,8 +139,8 @@ Socket listen_on(const std::string& address, std::string* name) {
   const Addresses addresses = resolve(address, "0");
   if (is_wildcard(*addresses)) {
     throw Error(ErrorCode::kInvalidArgument, "verbs: address " + address +
-                                                 " means every network of this machine; give the "
-                                                 "one of the experiment");
+                                                 " means all networks of this machine; give the "
+                                                 "address of the experiment's network");
   }
   Socket socket(::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_storage bound{};
@@ -170,15 +170,15 @@ Socket connect_to(const std::string& name) {
   const std::size_t colon = name.rfind(':');
   if (colon == std::string::npos) {
     throw Error(ErrorCode::kInvalidArgument,
-                "verbs: '" + name + "' is not the name of a session; take Session::name()");
+                "verbs: '" + name + "' is not the name of a session; give Session::name()");
   }
   const Addresses addresses = resolve(name.substr(0, colon), name.substr(colon + 1));
   Socket socket(::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.is_open() ||
       ::connect(socket.descriptor(), addresses->ai_addr, addresses->ai_addrlen) != 0) {
-    throw Error(ErrorCode::kUnavailable,
-                "verbs: session " + name + " does not answer: " + std::strerror(errno) +
-                    "; has its controller ended, or does a firewall hide it?");
+    throw Error(ErrorCode::kUnavailable, "verbs: session " + name +
+                                             " does not answer: " + std::strerror(errno) +
+                                             "; its controller has ended, or a firewall blocks it");
   }
   tune(socket);
   return socket;
@@ -211,10 +211,11 @@ void Link::connect(Socket socket, const std::string& token) {
   Opening theirs;
   if (!receive_all(descriptor(), reinterpret_cast<std::byte*>(&theirs), sizeof theirs,
                    after(kSilence)))
-    throw Error(ErrorCode::kUnavailable, "verbs: the session hung up; has its controller ended?");
+    throw Error(ErrorCode::kUnavailable,
+                "verbs: the session closed the connection; its controller may have ended");
   if (theirs.magic != kMagic) {
     throw Error(ErrorCode::kInvalidArgument,
-                "verbs: what answers is no controller of this version; install the same pyrdma on "
+                "verbs: the peer is not a controller of this version; install the same pyrdma on "
                 "every machine");
   }
   send_all(descriptor(), reinterpret_cast<const std::byte*>(&mine), sizeof mine);

@@ -70,18 +70,18 @@ TEST(LitmusProgram, NamesTheWordThatIsWrong) {
     return std::string("nothing is wrong");
   };
   const std::tuple<const char*, const char*, const char*, const char*> cases[] = {
-      {"x", "0: poll", "x", "'x' is not name@node"},
+      {"x", "0: poll", "x", "'x' is not of the form name@node"},
       {"x@9", "0: poll", "x", "'9' is not a number from 0 to 3"},
-      {"x@0", "0: put x 1", "x", "'put' must go to another node"},
+      {"x@0", "0: put x 1", "x", "'put' must target another node"},
       {"x@1", "0: store x 1", "x", "'x' lies on another node"},
-      {"x@1", "0: pet x 1", "x", "'pet' is no instruction"},
+      {"x@1", "0: pet x 1", "x", "'pet' is not an instruction"},
       {"x@1", "0: put x", "x", "'put' takes 2 operands"},
       {"x@1", "0: put x 9", "x", "'9' is not a number from 0 to 7"},
-      {"x@1", "0: put y 1", "x", "'y' is no location of this program"},
+      {"x@1", "0: put y 1", "x", "'y' is not a location of this program"},
       {"x@1:64 a@0", "0: get a x", "x.0", "'get' names locations of different sizes"},
-      {"x@0", "0: load r x; load r x", "r", "'r' is written twice; name another register"},
-      {"x@1", "1: recv 0", "x", "'recv' has no send from that node"},
-      {"x@1", "0: put x 1", "", "'' observes nothing"},
+      {"x@0", "0: load r x; load r x", "r", "'r' is written twice; use another register"},
+      {"x@1", "1: recv 0", "x", "'recv' has no matching send from that node"},
+      {"x@1", "0: put x 1", "", "'' names no register or word"},
   };
   for (const auto& [locations, threads, observed, expected] : cases)
     EXPECT_NE(message(locations, threads, observed).find(expected), std::string::npos)

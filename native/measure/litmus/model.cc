@@ -84,7 +84,7 @@ class Explorer {
     ++steps_;
     if (!seen_.insert(state).second) return;
     if (seen_.size() > kMaxStates)
-      throw Error(ErrorCode::kInvalidArgument, "litmus program: more than " +
+      throw Error(ErrorCode::kInvalidArgument, "litmus program: it has more than " +
                                                    std::to_string(kMaxStates) +
                                                    " states; use fewer instructions");
     open_.push_back(state);
@@ -95,7 +95,7 @@ class Explorer {
       if (state.at[t] != program_.threads[t].code.size())
         throw Error(ErrorCode::kInvalidArgument,
                     "litmus program: thread " + std::to_string(t) +
-                        " may wait for ever; let every wait be fulfilled");
+                        " may wait forever; let every wait be fulfilled");
     }
     Outcome outcome = 0;
     for (std::size_t i = 0; i < program_.observed.size(); ++i) {

@@ -24,8 +24,8 @@ Node::Node(Env& env, const Params& params, std::span<const Layout> layouts) : en
   if (device.capabilities().max_inline < kInlineBytes)
     throw Error(ErrorCode::kUnavailable, "litmus: " + device.name() + " has " +
                                              std::to_string(device.capabilities().max_inline) +
-                                             " B of inline data; " + std::to_string(kInlineBytes) +
-                                             " are needed");
+                                             " B of inline data; choose a device with at least " +
+                                             std::to_string(kInlineBytes));
   pd_ = device.create_protection_domain();
   const NodeId self = env.node();
   std::size_t plain = kWord, relaxed = kWord;

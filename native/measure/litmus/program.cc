@@ -62,7 +62,7 @@ class Parser {
 
   void location(std::string_view word) {
     const std::size_t at = word.find('@');
-    if (at == 0 || at == word.npos) fail(word, "is not name@node");
+    if (at == 0 || at == word.npos) fail(word, "is not of the form name@node");
     Location location;
     location.name = word.substr(0, at);
     std::string_view rest = word.substr(at + 1);
@@ -71,7 +71,7 @@ class Parser {
       rest = rest.substr(0, equals);
     }
     const std::vector<std::string_view> parts = split(rest, ':');
-    if (parts.empty()) fail(word, "names no node");
+    if (parts.empty()) fail(word, "names no node after '@'");
     location.node = static_cast<std::uint8_t>(number(parts[0], 0, kMaxNodes - 1));
     for (std::size_t i = 1; i < parts.size(); ++i) {
       if (parts[i] == "relaxed")
@@ -82,18 +82,20 @@ class Parser {
     location.words = location.bytes > 8 ? 2 : 1;
     location.first_word = program_.words;
     program_.words = byte(program_.words + location.words);
-    if (program_.words > kMaxWords) fail(word, "is one location too many");
+    if (program_.words > kMaxWords)
+      fail(word, "exceeds the " + std::to_string(kMaxWords) + " words of a program");
     program_.nodes = std::max(program_.nodes, byte(location.node + 1U));
     program_.locations.push_back(location);
   }
 
   void thread(std::string_view text) {
     const std::size_t colon = text.find(':');
-    if (colon == text.npos) fail(text, "is not node: instructions");
-    if (program_.threads.size() == kMaxThreads) fail(text, "is one thread too many");
+    if (colon == text.npos) fail(text, "is not of the form node: instructions");
+    if (program_.threads.size() == kMaxThreads)
+      fail(text, "exceeds the " + std::to_string(kMaxThreads) + " threads of a program");
     TestThread& thread = program_.threads.emplace_back();
     const std::vector<std::string_view> node = split(text.substr(0, colon), ' ');
-    if (node.size() != 1) fail(text, "is not node: instructions");
+    if (node.size() != 1) fail(text, "is not of the form node: instructions");
     thread.node = static_cast<std::uint8_t>(number(node[0], 0, kMaxNodes - 1));
     program_.nodes = std::max(program_.nodes, byte(thread.node + 1U));
     for (std::string_view line : split(text.substr(colon + 1), ';')) {
@@ -110,7 +112,7 @@ class Parser {
             return candidate.from == pending.from && candidate.to == pending.to &&
                    candidate.name == pending.name;
           });
-      if (queue == program_.queues.end()) fail("recv", "has no send from that node");
+      if (queue == program_.queues.end()) fail("recv", "has no matching send from that node");
       program_.threads[pending.thread].code[pending.at].queue =
           byte(static_cast<std::size_t>(queue - program_.queues.begin()));
     }
@@ -128,7 +130,8 @@ class Parser {
     } else {
       observed.index = own_word(word, kMaxNodes);
     }
-    if (program_.observed.size() == kMaxObserved) fail(word, "is one observed value too many");
+    if (program_.observed.size() == kMaxObserved)
+      fail(word, "exceeds the " + std::to_string(kMaxObserved) + " observed values of a program");
     program_.observed.push_back(observed);
   }
 
@@ -146,7 +149,7 @@ class Parser {
   std::uint8_t find_location(std::string_view name) {
     for (std::size_t i = 0; i < program_.locations.size(); ++i)
       if (program_.locations[i].name == name) return byte(i);
-    fail(name, "is no location of this program");
+    fail(name, "is not a location of this program");
   }
 
   /// Finds a word that a thread of `node` reaches by its CPU; kMaxNodes: a word of any node.
@@ -161,8 +164,9 @@ class Parser {
 
   std::uint8_t add_register(std::string_view name) {
     for (const Register& known : registers_)
-      if (known.name == name) fail(name, "is written twice; name another register");
-    if (registers_.size() == kMaxRegisters) fail(name, "is one register too many");
+      if (known.name == name) fail(name, "is written twice; use another register");
+    if (registers_.size() == kMaxRegisters)
+      fail(name, "exceeds the " + std::to_string(kMaxRegisters) + " registers of a program");
     registers_.push_back({std::string(name), byte(program_.threads.size() - 1)});
     program_.registers = byte(registers_.size());
     return byte(registers_.size() - 1);
@@ -195,7 +199,7 @@ class Parser {
     head = head.substr(0, hash);
     const auto form = std::find_if(std::begin(kForms), std::end(kForms),
                                    [&](const Form& f) { return f.name == head; });
-    if (form == std::end(kForms)) fail(words[0], "is no instruction");
+    if (form == std::end(kForms)) fail(words[0], "is not an instruction");
     if (words.size() != form->operands.size() + 1)
       fail(words[0], "takes " + std::to_string(form->operands.size()) + " operands");
     result.op = form->op;
@@ -238,11 +242,12 @@ class Parser {
       pending_.push_back({program_.threads.size() - 1, program_.threads.back().code.size(), peer,
                           node, queue_name});
     } else if (result.is_request()) {
-      if (peer == node) fail(words[0], "must go to another node");
+      if (peer == node) fail(words[0], "must target another node");
       check_sizes(words[0], result);
       result.queue = queue_to(peer, node, queue_name);
       result.request = program_.requests++;
-      if (program_.requests > kMaxRequests) fail(words[0], "is one request too many");
+      if (program_.requests > kMaxRequests)
+        fail(words[0], "exceeds the " + std::to_string(kMaxRequests) + " requests of a program");
     }
     return result;
   }
@@ -281,10 +286,11 @@ std::string Program::text(Outcome outcome) const {
 Outcome Program::outcome(std::string_view text) const {
   Outcome result = 0;
   const std::vector<std::string_view> parts = split(text, ' ');
-  if (parts.size() != observed.size()) fail(text, "does not give every observed value");
+  if (parts.size() != observed.size()) fail(text, "does not have one value for each observed name");
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::size_t equals = std::min(parts[i].find('='), parts[i].size() - 1);
-    if (parts[i].substr(0, equals) != observed[i].name) fail(parts[i], "is not the next value");
+    if (parts[i].substr(0, equals) != observed[i].name)
+      fail(parts[i], "is not the next observed name");
     result |= Outcome{static_cast<Value>(number(parts[i].substr(equals + 1), 0, 255))} << 8 * i;
   }
   return result;
@@ -297,8 +303,8 @@ Program parse(std::string_view locations, std::string_view threads, std::string_
   for (std::string_view text : split(threads, '|')) parser.thread(text);
   parser.connect_receives();
   for (std::string_view word : split(observed, ' ')) parser.observe(word);
-  if (program.threads.empty()) fail(threads, "has no thread");
-  if (program.observed.empty()) fail(observed, "observes nothing");
+  if (program.threads.empty()) fail(threads, "names no thread");
+  if (program.observed.empty()) fail(observed, "names no register or word to observe");
   return program;
 }
 

@@ -65,13 +65,14 @@ class Litmus final : public Workload {
     using Text = std::string;
     static const std::vector<ParameterSpec> specs = {
         {"shape", Text("all"), "",
-         "a built-in test by its name; all runs every test and needs 4 nodes", 0, 0, shape_names()},
-        {"rounds", Int{1000}, "count", "rounds of each test, at least", 1, 1e12},
-        {"batch", Int{256}, "count", "rounds between two meetings of the nodes", 1, 1 << 14},
-        {"locations", Text(), "", "locations of a test of your own: name@node ..."},
-        {"threads", Text(), "", "threads of a test of your own: node: instruction; ... | ..."},
-        {"observed", Text(), "",
-         "registers and locations that make the outcome of a test of your own"},
+         "built-in test to run, by its name; all runs every test and needs 4 nodes", 0, 0,
+         shape_names()},
+        {"rounds", Int{1000}, "count", "least rounds of each test", 1, 1e12},
+        {"batch", Int{256}, "count", "rounds between two synchronisations of the nodes", 1,
+         1 << 14},
+        {"locations", Text(), "", "locations of a user's test: name@node..."},
+        {"threads", Text(), "", "threads of a user's test: node: instruction; ... | ..."},
+        {"observed", Text(), "", "registers and locations that a user's test observes"},
     };
     return specs;
   }

@@ -147,7 +147,7 @@ void Connections::connect_links() {
       throw Error(ErrorCode::kInternal,
                   "verbs_load: nodes " + std::to_string(env_.node()) + " and " +
                       std::to_string(peer) +
-                      " plan different connections: give them the same parameters");
+                      " plan different connections; give them the same parameters");
     }
   }
   std::map<NodeId, std::size_t> used;

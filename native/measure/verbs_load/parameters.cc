@@ -18,7 +18,7 @@ void refuse_unavailable(const Load& load, const char* what) {
   throw Error(ErrorCode::kUnavailable, std::string("verbs_load: this device has no ") + what +
                                            " (transport " + fabric::to_string(load.transport) +
                                            ", op " + fabric::to_string(load.op) +
-                                           "); see the device's capabilities");
+                                           "); 'pyrdma devices' lists the capabilities");
 }
 
 void check_device(const Load& load, const fabric::Capabilities& device) {
@@ -34,21 +34,24 @@ void check_device(const Load& load, const fabric::Capabilities& device) {
 void check_transport(const Params& params, const Load& load, const fabric::Capabilities& device) {
   const bool writes = load.op == fabric::Opcode::kWrite || load.op == fabric::Opcode::kWriteImm;
   if (load.transport == fabric::Transport::kUd && load.op != fabric::Opcode::kSend) {
-    throw_parameter(params, "op", "must be send with transport=ud: datagrams carry nothing else");
+    throw_parameter(params, "op",
+                    "must be send with transport=ud, because datagrams carry only sends");
   }
   if (load.transport == fabric::Transport::kUc && !writes && load.op != fabric::Opcode::kSend) {
-    throw_parameter(params, "op",
-                    "must be write, write_imm or send with transport=uc: it has no responses");
+    throw_parameter(
+        params, "op",
+        "must be write, write_imm or send with transport=uc, because UC has no responses");
   }
   if (load.transport == fabric::Transport::kUd && load.size > device.max_datagram) {
     throw_parameter(params, "size",
-                    "is " + std::to_string(load.size) + " B, above this device's datagram of " +
+                    "is " + std::to_string(load.size) +
+                        " B; give at most this device's datagram of " +
                         std::to_string(device.max_datagram) + " B");
   }
   if (load.size > device.max_message) {
-    throw_parameter(
-        params, "size",
-        "is above this device's longest message of " + std::to_string(device.max_message) + " B");
+    throw_parameter(params, "size",
+                    "is above this device's longest message; give at most " +
+                        std::to_string(device.max_message) + " B");
   }
 }
 
@@ -60,14 +63,13 @@ void check_shape(const Params& params, const Load& load) {
   }
   if (load.nodes < 2) throw_parameter(params, "nodes", "of the cluster is 1; give it at least 2");
   if (load.servers == 0 && load.clients != 0) {
-    throw_parameter(params, "clients", "needs servers; without them, give threads (per node)");
+    throw_parameter(params, "clients", "needs servers; without servers, give threads (per node)");
   }
   if (load.servers == 0 && load.pattern == Pattern::kPair && load.nodes % 2 != 0) {
-    throw_parameter(params, "pattern", "pair without servers needs an even number of nodes");
+    throw_parameter(params, "pattern", "is pair without servers; give an even number of nodes");
   }
   if (load.measure == Measure::kPingPong) {
-    if (load.servers == 0)
-      throw_parameter(params, "servers", "is 0; a ping-pong needs servers to answer");
+    if (load.servers == 0) throw_parameter(params, "servers", "is 0; a ping-pong needs at least 1");
     if (load.op != fabric::Opcode::kWrite && load.op != fabric::Opcode::kSend) {
       throw_parameter(params, "op", "must be write or send with measure=pingpong");
     }
@@ -242,10 +244,11 @@ Load make_load(const Params& params, NodeId nodes, const fabric::Capabilities& c
   const std::int64_t inlining = params.integer("inline");
   load.inlined = carries && inlining != 0 && load.size <= capabilities.max_inline;
   if (inlining == 1 && !load.inlined) {
-    throw_parameter(params, "inline",
-                    "is 1, but the payload cannot be inline: reads and atomics carry none, and the "
-                    "device takes at most " +
-                        std::to_string(capabilities.max_inline) + " B");
+    throw_parameter(
+        params, "inline",
+        "is 1, but the payload cannot be inline: reads and atomics have no payload, and the "
+        "device takes at most " +
+            std::to_string(capabilities.max_inline) + " B");
   }
   return load;
 }

@@ -129,7 +129,7 @@ class Player {
 [[noreturn]] void throw_silent(NodeId peer) {
   throw Error(ErrorCode::kTimeout,
               "verbs_load: node " + std::to_string(peer) +
-                  " did not answer in a ping-pong: it has ended or lost the message",
+                  " did not answer in a ping-pong: the node has ended or lost the message",
               false);
 }
 

@@ -137,11 +137,12 @@ void Requester::fail(const fabric::Completion& completion) const {
 }
 
 void Requester::stuck() const {
-  throw Error(ErrorCode::kTimeout,
-              "verbs_load: no completion by the deadline, with " + std::to_string(outstanding_) +
-                  " requests in flight: a peer has ended or the network lost a datagram "
-                  "transport's request",
-              false);
+  throw Error(
+      ErrorCode::kTimeout,
+      "verbs_load: no completion by the deadline, with " + std::to_string(outstanding_) +
+          " requests in flight: a peer has ended, or the network lost a request of a datagram "
+          "transport",
+      false);
 }
 
 }  // namespace pyrdma::measure::verbs_load

@@ -131,13 +131,13 @@ std::vector<Candidate> find_candidates() {
     const std::string name = ib.get_device_name(devices[i]);
     listed.insert(name);
     if (devices[i]->transport_type == IBV_TRANSPORT_IWARP) {
-      all.push_back(unusable(name, "iWARP, which this fabric does not speak"));
+      all.push_back(unusable(name, "iWARP, which this fabric does not support"));
       continue;
     }
     ibv_context* context = ib.open_device(devices[i]);
     if (context == nullptr) {
       all.push_back(unusable(name, std::string("cannot be opened: ") + std::strerror(errno) +
-                                       "; may this user read and write /dev/infiniband/uverbs*?"));
+                                       "; let this user read and write /dev/infiniband/uverbs*"));
       continue;
     }
     ibv_device_attr attributes{};
@@ -153,9 +153,10 @@ std::vector<Candidate> find_candidates() {
   if (devices != nullptr) ib.free_device_list(devices);
   for (const std::string& name : kernel_devices()) {
     if (listed.count(name) == 0) {
-      all.push_back(unusable(name,
-                             "the kernel has it, libibverbs does not: modprobe ib_uverbs, and apt "
-                             "install ibverbs-providers"));
+      all.push_back(
+          unusable(name,
+                   "known to the kernel but not to libibverbs: modprobe ib_uverbs, and apt "
+                   "install ibverbs-providers"));
     }
   }
   return all;

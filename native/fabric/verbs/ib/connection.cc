@@ -36,7 +36,7 @@ Address parse(const std::string& text, std::uint16_t port) {
     v6->sin6_port = htons(port);
   } else {
     throw Error(ErrorCode::kInvalidArgument,
-                "verbs: '" + text + "' is no IP address; give one of the experiment's network");
+                "verbs: '" + text + "' is not an IP address; give one of the experiment's network");
   }
   return address;
 }
@@ -46,7 +46,7 @@ class EventChannel {
  public:
   EventChannel() : channel_(CmLibrary::get().create_event_channel()) {
     if (channel_ == nullptr)
-      throw_failed("open librdmacm", errno, "is the kernel's module rdma_ucm loaded?");
+      throw_failed("open librdmacm", errno, "load the kernel's module: modprobe rdma_ucm");
     ::fcntl(channel_->fd, F_SETFL, ::fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
   }
   ~EventChannel() { CmLibrary::get().destroy_event_channel(channel_); }
@@ -125,14 +125,14 @@ class CmConnection final : public Connection {
 
 VerbsQueuePair& checked(QueuePair& queue_pair, std::span<const std::byte> private_data) {
   if (private_data.size() > kMaxPrivateBytes) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "verbs: " + std::to_string(private_data.size()) + " private bytes; at most " +
-                    std::to_string(kMaxPrivateBytes) + " travel with a connection");
+    throw Error(ErrorCode::kInvalidArgument, "verbs: " + std::to_string(private_data.size()) +
+                                                 " private bytes are too many; give at most " +
+                                                 std::to_string(kMaxPrivateBytes));
   }
   auto* ours = dynamic_cast<VerbsQueuePair*>(&queue_pair);
   if (ours == nullptr || ours->transport() != Transport::kRc || ours->state() != QpState::kReset) {
     throw Error(ErrorCode::kInvalidArgument,
-                "verbs: librdmacm connects RC queue pairs in state RESET of this fabric only");
+                "verbs: librdmacm connects only RC queue pairs of this fabric in state RESET");
   }
   return *ours;
 }
@@ -158,7 +158,7 @@ void step(VerbsQueuePair& queue_pair, rdma_cm_id* id, QpState next) {
                                                            : IBV_QPS_RTS;
   int mask = 0;
   if (CmLibrary::get().init_qp_attr(id, &attributes, &mask) != 0)
-    throw_failed("learn the attributes of a connection", errno);
+    throw_failed("get the attributes of a connection", errno);
   queue_pair.take_step(next, attributes, static_cast<unsigned>(mask));
 }
 
@@ -166,9 +166,10 @@ void check_device(const VerbsQueuePair& queue_pair, const rdma_cm_id* id) {
   const Library& ib = Library::get();
   const std::string leads = ib.get_device_name(id->verbs->device);
   if (leads == queue_pair.device_name()) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              "verbs: the way leads over device " + leads + ", but the queue pair is of " +
-                  queue_pair.device_name() + "; open " + leads + " by name, or another address");
+  throw Error(ErrorCode::kInvalidArgument, "verbs: the route uses device " + leads +
+                                               ", but the queue pair is on " +
+                                               queue_pair.device_name() + "; open " + leads +
+                                               " by name, or give another address");
 }
 
 class CmListener final : public Listener {
@@ -182,7 +183,7 @@ class CmListener final : public Listener {
       const int error = errno;
       cm.destroy_id(id_);
       throw_failed("listen on " + address + " through librdmacm", error,
-                   "does an RDMA device have this address (pyrdma devices)?");
+                   "give the address of an RDMA device (pyrdma devices lists them)");
     }
   }
   ~CmListener() override { CmLibrary::get().destroy_id(id_); }
@@ -242,10 +243,10 @@ std::unique_ptr<Connection> connect(Env& env, QueuePair& any, const std::string&
   auto connection = std::make_unique<CmConnection>(queue_pair, id, std::move(own));
   const std::string what = "connecting to " + address + ":" + std::to_string(port);
   if (cm.resolve_addr(id, nullptr, peer.get(), kResolveMs) != 0)
-    throw_failed("find the way to " + address, errno);
+    throw_failed("resolve the address " + address, errno);
   Event(env, channel, deadline, what).expect(RDMA_CM_EVENT_ADDR_RESOLVED, what);
   check_device(queue_pair, id);
-  if (cm.resolve_route(id, kResolveMs) != 0) throw_failed("find the way to " + address, errno);
+  if (cm.resolve_route(id, kResolveMs) != 0) throw_failed("resolve the route to " + address, errno);
   Event(env, channel, deadline, what).expect(RDMA_CM_EVENT_ROUTE_RESOLVED, what);
   step(queue_pair, id, QpState::kInit);
   rdma_conn_param parameters = parameters_of(queue_pair, private_data);

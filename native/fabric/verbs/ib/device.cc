@@ -35,7 +35,8 @@ ibv_context* open_by_name(const std::string& name) {
   }
   if (devices != nullptr) ib.free_device_list(devices);
   if (context == nullptr)
-    throw_failed("open device " + name, error, "may this user read /dev/infiniband/uverbs*?");
+    throw_failed("open device " + name, error,
+                 "let this user read and write /dev/infiniband/uverbs*");
   return context;
 }
 
@@ -67,7 +68,8 @@ VerbsDomain::VerbsDomain(ibv_context* context) {
 VerbsAddressHandle::VerbsAddressHandle(const VerbsDomain& domain, ibv_ah_attr attributes)
     : domain_(domain.share()), handle_(Library::get().create_ah(domain.pd(), &attributes)) {
   if (handle_ == nullptr)
-    throw_failed("create an address handle", errno, "is the peer's address reachable from here?");
+    throw_failed("create an address handle", errno,
+                 "check that the peer's address is reachable from here");
 }
 VerbsAddressHandle::~VerbsAddressHandle() { Library::get().destroy_ah(handle_); }
 
@@ -178,7 +180,7 @@ std::unique_ptr<MemoryRegion> VerbsDevice::register_memory(ProtectionDomain& pd,
                                                            std::uint32_t access) {
   check_region(bytes, access);
   if (data == nullptr)
-    throw Error(ErrorCode::kInvalidArgument, "no memory is given to register; use allocate()");
+    throw Error(ErrorCode::kInvalidArgument, "the memory to register is null; use allocate()");
   return std::make_unique<VerbsRegion>(*this, static_cast<VerbsDomain&>(pd), data, bytes, access);
 }
 
@@ -192,7 +194,7 @@ std::unique_ptr<MemoryRegion> VerbsDevice::allocate_device_memory(ProtectionDoma
                                                                   std::uint32_t access) {
   if (!capabilities_.device_memory) {
     throw Error(ErrorCode::kUnavailable,
-                "verbs: device " + choice_.device + " has no memory of its own; use allocate()");
+                "verbs: device " + choice_.device + " has no device memory; use allocate()");
   }
   check_count("device memory bytes", bytes, 1, capabilities_.device_memory_bytes);
   check_region_access(access);
@@ -208,7 +210,8 @@ std::unique_ptr<SharedReceiveQueue> VerbsDevice::create_shared_receive_queue(
     ProtectionDomain& pd, std::uint32_t entries, std::uint32_t max_sges) {
   if (!capabilities_.srq) {
     throw Error(ErrorCode::kUnavailable,
-                "verbs: device " + choice_.device + " has no shared receive queues");
+                "verbs: device " + choice_.device +
+                    " has no shared receive queues; give each queue pair its own receives");
   }
   check_count("shared receive queue entries", entries, 1, capabilities_.max_queue_entries);
   check_count("shared receive queue max_sges", max_sges, 1, capabilities_.max_sges);
@@ -226,7 +229,7 @@ std::unique_ptr<QueuePair> VerbsDevice::create_queue_pair(ProtectionDomain& pd,
     throw Error(
         ErrorCode::kUnavailable,
         "verbs: device " + choice_.device +
-            " has no DC transport (mlx5 has, from ConnectX-4 on); use RC, or the sim fabric");
+            " has no DC transport (mlx5 has it from ConnectX-4 on); use RC or the sim fabric");
   }
   if (options.dc_target && (!dynamic || shared_receives == nullptr)) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -282,16 +285,17 @@ std::uint16_t VerbsDevice::kind_of_path() const {
 ibv_ah_attr VerbsDevice::route_to(const QpAddress& peer) const {
   if (peer.node >= node_.nodes()) {
     throw Error(ErrorCode::kInvalidArgument, "the peer's node is " + std::to_string(peer.node) +
-                                                 "; the nodes are 0 to " +
+                                                 "; give 0 to " +
                                                  std::to_string(node_.nodes() - 1));
   }
   const int theirs = peer.path >> 8;
   if (theirs != 0 && theirs != kind_of_path()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "the peer, node " + std::to_string(peer.node) + ", speaks " +
-                    (theirs > 3 ? "something else" : to_string(static_cast<GidType>(theirs - 1))) +
-                    ", this node " + to_string(choice_.type) + " (" + choice_.reason +
-                    "); name a device and GID of one kind on both, see 'pyrdma devices'");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "the peer, node " + std::to_string(peer.node) + ", uses " +
+            (theirs > 3 ? "an unknown kind of GID" : to_string(static_cast<GidType>(theirs - 1))) +
+            ", this node uses " + to_string(choice_.type) + " (" + choice_.reason +
+            "); name a device and GID of one kind on both, see 'pyrdma devices'");
   }
   ibv_ah_attr route{};
   route.port_num = port();
@@ -346,12 +350,11 @@ void VerbsDevice::take_events() {
       static_cast<VerbsCompletionQueue*>(event.element.cq->cq_context)->mark_overrun();
     if (event.event_type == IBV_EVENT_PORT_ERR && event.element.port_num == choice_.port) {
       note({"port " + std::to_string(choice_.port) + " of " + choice_.device +
-                " went down; look at its cable and switch, and at 'pyrdma devices'",
+                " went down; check its cable, its switch and 'pyrdma devices'",
             true});
     }
     if (event.event_type == IBV_EVENT_DEVICE_FATAL) {
-      note({"device " + choice_.device + " failed and must be opened again; 'dmesg' may say why",
-            true});
+      note({"device " + choice_.device + " failed; read 'dmesg' and open the device again", true});
     }
     node_.env().trace().event(node_.env().now(), "verbs_event",
                               ib.event_type_str(event.event_type));

@@ -125,7 +125,7 @@ QpAddress VerbsDynamicQueuePair::address() const {
   if (options_.dc_target && state_.load(std::memory_order_relaxed) != QpState::kReadyToReceive &&
       state_.load(std::memory_order_relaxed) != QpState::kReadyToSend) {
     throw Error(ErrorCode::kInvalidArgument,
-                "a DC target has its number while it is ready to receive; connect() it first");
+                "a DC target has a number only while it is ready to receive; connect() it first");
   }
   QpAddress address = device_.address();
   address.qp_num = qp_->qp_num;
@@ -152,7 +152,7 @@ void VerbsDynamicQueuePair::modify(QpState next, const QpAddress* /*peer*/) {
   }
   if (qp_ == nullptr) {
     throw Error(ErrorCode::kUnavailable,
-                "verbs: a DC target that was stopped does not start again; make a new one");
+                "verbs: a stopped DC target cannot start again; make a new one");
   }
   ibv_qp_attr attributes{};
   attributes.qp_state = state_to(next);

@@ -15,9 +15,9 @@ void* open_library(const char* name) {
   void* handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr) return handle;
   const char* reason = ::dlerror();
-  throw Error(ErrorCode::kUnavailable, std::string("verbs: cannot open ") + name + ": " +
-                                           (reason != nullptr ? reason : "no reason given") +
-                                           kInstall);
+  throw Error(ErrorCode::kUnavailable,
+              std::string("verbs: cannot open ") + name + ": " +
+                  (reason != nullptr ? reason : "the loader gives no reason") + kInstall);
 }
 
 void* find(void* handle, const char* name, const char* version) {
@@ -29,7 +29,7 @@ void* require(void* handle, const char* library, const char* name, const char* v
   if (symbol != nullptr) return symbol;
   throw Error(ErrorCode::kUnavailable, std::string("verbs: ") + library + " has no symbol " + name +
                                            " of version " + version +
-                                           ": it is too old or incomplete" + kInstall);
+                                           ": the library is too old or incomplete" + kInstall);
 }
 
 }  // namespace

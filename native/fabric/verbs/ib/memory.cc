@@ -62,9 +62,9 @@ void check_lockable(const void* data, std::size_t bytes) {
   const std::uint64_t all = now.pinned + (before + bytes + kPage - 1) / kPage * kPage;
   if (now.without_limit || all <= limit) return;
   throw Error(ErrorCode::kExhausted, "verbs: registering " + std::to_string(bytes) +
-                                         " bytes makes " + std::to_string(all) +
-                                         ", but this process may lock " + std::to_string(limit) +
-                                         "; " + kRemedy);
+                                         " bytes would lock " + std::to_string(all) +
+                                         " bytes, but this process may lock " +
+                                         std::to_string(limit) + "; " + kRemedy);
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ std::string locked_memory_remedy() {
   const rlim_t limit = limit_of_locked();
   if (limit == RLIM_INFINITY || locked_now().without_limit) return "";
   return "this process may lock " + std::to_string(limit) +
-         " bytes, and the device's queues take some; " + kRemedy;
+         " bytes, and the device's queues use some of them; " + kRemedy;
 }
 
 VerbsRegion::VerbsRegion(VerbsDevice& device, VerbsDomain& domain, void* data, std::size_t bytes,
@@ -120,15 +120,15 @@ void VerbsRegion::map(std::size_t bytes) {
     if (data != MAP_FAILED && bytes >= kHugePage) {
       ::madvise(data, mapped_, MADV_HUGEPAGE);
       device_.note(
-          {"regions of 2 MiB and more lie in ordinary pages, since too few huge ones are free, and "
-           "the NIC caches more translations; sysctl -w vm.nr_hugepages=COUNT reserves some of 2 "
-           "MiB"});
+          {"regions of 2 MiB and more lie in ordinary pages, because too few huge pages are free; "
+           "the NIC then caches more translations; sysctl -w vm.nr_hugepages=COUNT reserves pages "
+           "of 2 MiB"});
     }
   }
   if (data == MAP_FAILED) {
     mapped_ = 0;
-    throw Error(ErrorCode::kExhausted,
-                "verbs: no memory for a region of " + std::to_string(bytes) + " bytes");
+    throw Error(ErrorCode::kExhausted, "verbs: the machine has no memory for a region of " +
+                                           std::to_string(bytes) + " bytes");
   }
   data_ = static_cast<std::byte*>(data);
 }

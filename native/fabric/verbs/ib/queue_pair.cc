@@ -93,12 +93,14 @@ VerbsQueuePair::VerbsQueuePair(VerbsDevice& device, VerbsDomain& domain,
   if (qp_ == nullptr) {
     const int error = errno;
     device_.records().give_back(record_);
-    throw_failed(std::string("create a ") + to_string(options.transport) + " queue pair with " +
-                     std::to_string(options.send_entries) + " send and " +
-                     std::to_string(options.receive_entries) + " receive entries, " +
-                     std::to_string(options.max_sges) + " pieces and " +
-                     std::to_string(options.max_inline) + " inline bytes",
-                 error, "each is within the device's limits, but not all together; ask for less");
+    throw_failed(
+        std::string("create a ") + to_string(options.transport) + " queue pair with " +
+            std::to_string(options.send_entries) + " send and " +
+            std::to_string(options.receive_entries) + " receive entries, " +
+            std::to_string(options.max_sges) + " pieces and " + std::to_string(options.max_inline) +
+            " inline bytes",
+        error,
+        "each value is within the device's limits, but all together are not; give smaller ones");
   }
   device_.add(*this);
 }
@@ -174,14 +176,13 @@ void VerbsQueuePair::save_shared_receives() {
 void VerbsQueuePair::change(ibv_qp_attr& attributes, unsigned mask) {
   const int failure = Library::get().modify_qp(qp_, &attributes, static_cast<int>(mask));
   if (failure != 0) {
-    throw_failed(
-        std::string("bring queue pair ") + std::to_string(qp_->qp_num) + " to " +
-            to_string(state_of(attributes.qp_state)),
-        failure,
-        attributes.qp_state == IBV_QPS_RTR
-            ? "is the peer on the same network, its port up? See 'pyrdma devices' on both, "
-              "and try 'ping -I INTERFACE ADDRESS'"
-            : "");
+    throw_failed(std::string("bring queue pair ") + std::to_string(qp_->qp_num) + " to " +
+                     to_string(state_of(attributes.qp_state)),
+                 failure,
+                 attributes.qp_state == IBV_QPS_RTR
+                     ? "check that the peer is on the same network and its port is up: "
+                       "run 'pyrdma devices' on both, and 'ping -I INTERFACE ADDRESS'"
+                     : "");
   }
 }
 
@@ -207,7 +208,7 @@ void VerbsQueuePair::to_ready_to_receive(const QpAddress* peer) {
   if (options_.transport != Transport::kUd) {
     if (peer == nullptr) {
       throw Error(ErrorCode::kInvalidArgument,
-                  "connecting needs the peer's address; give it to the step to RTR");
+                  "connecting needs the peer's address; give it to modify() to RTR");
     }
     attributes.ah_attr = device_.route_to(*peer);
     const auto theirs = static_cast<ibv_mtu>(peer->path & 0xff);
