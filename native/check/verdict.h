@@ -24,6 +24,7 @@ struct Verdict {
   std::string text;  // of a violation or of what is unknown: for people
   Value key;         // of the object it is about
   std::vector<WindowOperation> window;
+  bool from_anywhere = false;         // the window is impossible whatever the object held before
   std::vector<std::uint32_t> events;  // indices of the events it is about
   std::uint64_t operations = 0;
   std::uint64_t objects = 0;         // checked one by one

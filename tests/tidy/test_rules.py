@@ -23,6 +23,7 @@ RULES: dict[str, Rule] = {
     "machine_names": rules.machine_names,
     "file_length": rules.file_length,
     "system_readmes": rules.system_readmes,
+    "compared_sentences": rules.compared_sentences,
 }
 
 
@@ -91,6 +92,8 @@ BAD = [
     ("machine_names", "README.md", f"see /{'home'}/someone/pyrdma\n", "relative"),
     ("file_length", "native/base/a.cc", "\n" * 451, "at most 450"),
     ("system_readmes", "native/systems/raft/raft.h", "#pragma once\n", "README.md"),
+    ("compared_sentences", "tests/test_a.py", "raises(Error, match='no')", "errors.py"),
+    ("compared_sentences", "native/base/a_test.cc", 'e.what()).find("no")', "error_test.h"),
 ]
 
 
@@ -119,6 +122,7 @@ GOOD = [
     ("catch_all", "native/fabric/sim/a.cc", "try { f(); } catch (...) { if (a) { g(); } throw; }"),
     ("catch_all", "native/fabric/shm/a.cc", "catch (...) { e = std::current_exception(); }"),
     ("machine_names", "README.md", "the folder framework/ and a.out/work\n"),
+    ("compared_sentences", "tests/test_a.py", "with raises(rd.Error, 2), x.find('a'):"),
     ("file_length", "native/base/a.cc", "\n" * 450),
 ]
 
