@@ -30,6 +30,8 @@ TOLERANCES = {"exact": 0.10, "approx": 0.25, "average-over-sweep": 0.25, "peak-o
 
 VERDICTS = ("missed", "held", "not evaluated")
 _NO_EXPERIMENT = "no experiment"
+DECIDER_FAILED = "its decider failed"
+"""How the reason of a claim begins whose decider has a bug."""
 """In the order in which they are shown."""
 
 _BOUND = re.compile(r"^(?:an? )?(upper|lower) bound|^(more than|at least|at most)\b")
@@ -290,7 +292,7 @@ def _outcome(claim: Claim, experiment: Experiment, results: _Results) -> Decisio
     except (NotEvaluated, KeyboardInterrupt):
         raise
     except Exception as error:
-        raise NotEvaluated(f"its decider failed: {type(error).__name__}: {error}") from error
+        raise NotEvaluated(f"{DECIDER_FAILED}: {type(error).__name__}: {error}") from error
 
 
 def select(verdicts: Sequence[Verdict], verdict: str) -> list[Verdict]:
