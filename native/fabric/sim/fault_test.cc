@@ -195,17 +195,6 @@ TEST(Faults, APartitionEndsInRetryExceededOnBothSides) {
   }
 }
 
-TEST(Faults, OneWayTheRequestLandsAndItsAnswerIsLost) {
-  QpOptions qp;
-  qp.timeout_us = 20;
-  qp.retry_count = 2;
-  Pair pair({}, qp);
-  pair.world.cluster.block(1, 0, kSecond);
-  EXPECT_EQ(pair.write(42).status, Status::kRetryExceeded);
-  pair.wait(10 * kMicrosecond);
-  EXPECT_EQ(pair.b.load_word(0), 42u) << "it took effect, and nobody told";
-}
-
 TEST(Faults, AFlappingLinkAndAPauseStormOnlyDelay) {
   QpOptions qp = patient();
   Pair flapping({{"partition_flapping", 1000}, {"partition_flapping.max_ns", 1e6}}, qp);
