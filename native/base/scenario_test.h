@@ -84,7 +84,8 @@ class ScenarioStep {
   mutable std::set<std::string> used_;
 };
 
-/// A file of native/, found from the program upwards: build folders lie in the tree.
+/// A file of native/, or of an absolute path, found from the program upwards: build folders lie in
+/// the tree.
 inline std::filesystem::path native_file(const std::string& name) {
   auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   while (!std::filesystem::exists(folder / "native" / name)) {
@@ -125,7 +126,8 @@ inline void run_scenario(const std::string& name,
       ++blocks;
     }
   } catch (const std::exception& error) {
-    FAIL() << name << ':' << number << ": " << error.what();
+    ADD_FAILURE() << name << ':' << number << ": " << error.what();
+    return;
   }
   EXPECT_EQ(shown, "") << name << " ends with steps that no ---- follows";
   EXPECT_GT(blocks, 0) << name << " has no blocks";
