@@ -8,14 +8,18 @@ from pyrdma.claims import Claim
 from pyrdma.data import Data, NotEvaluated
 from pyrdma.decide import Decider
 
-__all__ = ["each", "needs"]
+__all__ = ["Needs", "each", "needs"]
+
+
+class Needs(NotEvaluated):
+    """Deciding a claim needs something that its experiment does not run."""
 
 
 def needs(what: str) -> Decider:
     """Leave a claim not evaluated: deciding it needs `what`."""
 
     def decide(data: Data, claim: Claim) -> bool:  # noqa: ARG001 - a decider's signature
-        raise NotEvaluated(f"needs {what}")
+        raise Needs(f"needs {what}")
 
     return decide
 

@@ -32,6 +32,8 @@ VERDICTS = ("missed", "held", "not evaluated")
 """Verdicts in the order of their display."""
 
 _NO_EXPERIMENT = "no experiment"
+DECIDER_FAILED = "the decider failed"
+"""First words of the reason when the decider of a claim has a bug."""
 
 _BOUND = re.compile(r"^(?:an? )?(upper|lower) bound|^(more than|at least|at most)\b")
 
@@ -292,7 +294,7 @@ def _outcome(claim: Claim, experiment: Experiment, results: _Results) -> Decisio
     except (NotEvaluated, KeyboardInterrupt):
         raise
     except Exception as error:
-        raise NotEvaluated(f"the decider failed: {type(error).__name__}: {error}") from error
+        raise NotEvaluated(f"{DECIDER_FAILED}: {type(error).__name__}: {error}") from error
 
 
 def select(verdicts: Sequence[Verdict], verdict: str) -> list[Verdict]:

@@ -12,6 +12,8 @@
 #   sh tests/run.sh docs                the site of all pages and docstrings, in build/site
 #   sh tests/run.sh softroce            the Soft-RoCE guest: fetches QEMU and a kernel when needed
 #   sh tests/run.sh tidy                clang-tidy, when it is installed
+#   sh tests/run.sh search [FILTER]     the searches alone, with 20 times the seeds (PYRDMA_SEARCH)
+#                                       and 20 s of hostile input for each parser (PYRDMA_HOSTILE_S)
 #
 #   PYRDMA_SOFTROCE=0                   no guest: its tests are skipped
 #   PYRDMA_SOAK_S=120 sh tests/run.sh python tests/soak       two minutes of processes killed
@@ -32,10 +34,11 @@ jobs=$(nproc 2>/dev/null || echo 2)
 what=${1:-all}
 [ $# -eq 0 ] || shift
 case $what in
-  all | quick | native | asan | tsan | python | docs | softroce | lint | tidy) ;;
-  *) die "unknown '$what'; one of: all quick native asan tsan python docs softroce lint tidy" ;;
+  all | quick | native | asan | tsan | python | docs | softroce | lint | tidy | search) ;;
+  *) die "unknown '$what'; one of: all quick native asan tsan python docs softroce lint tidy search" ;;
 esac
 began=$(date +%s)
+limit_s=900 # of the native tests
 beside= # a build that runs beside something else
 trap 'stop_build; exit 130' INT
 trap 'stop_build; exit 143' TERM
@@ -118,7 +121,7 @@ native() { # native PRESET FILTER: builds native_tests and runs it
     printf 'failed native_%s (build)\n' "$1" >>"$reports/checks.txt"
   else
     next_step "native tests ($1)"
-    report_from "native_$1" fixed_addresses timeout 900 "build/$1/native/native_tests" --gtest_brief=1 \
+    report_from "native_$1" fixed_addresses timeout "$limit_s" "build/$1/native/native_tests" --gtest_brief=1 \
       --gtest_color=no --gtest_filter="$2" --gtest_output="xml:$reports/native_$1.xml"
   fi
 }
@@ -233,8 +236,13 @@ case $what in
     python_tests tests/tidy
     ;;
   tidy) check "clang-tidy" tidy ;;
+  search)
+    export PYRDMA_SEARCH="${PYRDMA_SEARCH:-20}" PYRDMA_HOSTILE_S="${PYRDMA_HOSTILE_S:-20}"
+    limit_s=14400
+    native release "${1:-Fuzz.*:*Fuzz.*:*Hostile*}"
+    ;;
 esac
 
 next_step
 printf '\n'
-exec python tests/summary.py "$reports"
+exec python tests/summary.py "$reports" "$began"

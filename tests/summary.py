@@ -1,7 +1,9 @@
-"""Add up the reports of a test run: times, skips with reasons, failures, and a closing line."""
+"""Add up the reports of a test run: times, also by system, skips, failures, and a closing line."""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -11,6 +13,9 @@ from pathlib import Path
 SLOWEST = 15
 LONG_S = 2.0
 """So many of the slowest tests are named, those that took so long at least."""
+SYSTEM_S = 180.0
+"""What a system may take of a run. More is told and fails nothing: a busy machine takes longer."""
+SYSTEMS = Path(__file__).resolve().parents[1] / "native/systems"
 
 
 @dataclass
@@ -22,6 +27,8 @@ class Totals:
     skipped: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
     """By test."""
+    files: dict[str, str] = field(default_factory=dict)
+    """Of the tests whose report says where they are written."""
 
 
 def add_report(totals: Totals, path: Path) -> None:
@@ -34,6 +41,7 @@ def add_report(totals: Totals, path: Path) -> None:
     for case in ran:
         name = f"{path.stem}: {case.get('classname', '')}.{case.get('name', '')}"
         totals.seconds[name] = float(case.get("time", 0))
+        totals.files[name] = case.get("file", "")
         skip = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None:
             totals.failed.append(name)
@@ -84,10 +92,52 @@ def times(folder: Path, totals: Totals) -> list[str]:
     return lines + [f"{seconds:6.0f} s  {name}" for name, seconds in slow]
 
 
-def main(folder: str) -> int:
-    """Print the summary; return 0 only when something ran and nothing failed."""
+def times_of_systems(build: Path, totals: Totals, since: float, systems: list[str]) -> list[str]:
+    """Return lines on what each system took: its tests, and its part of the builds since then.
+
+    A test or an object file is of the system whose name is a word of its name or path. Object
+    files are compiled side by side: their time is divided by the number of processors.
+    """
+    seconds = dict.fromkeys(systems, 0.0)
+    for name, took in totals.seconds.items():
+        for system in systems:
+            if _is_of(system, name) or _is_of(system, totals.files.get(name, "")):
+                seconds[system] += took
+    for log in build.glob("*/.ninja_log"):
+        for line in log.read_text().splitlines()[1:]:
+            begin, end, written, name, *_ = line.split("\t")
+            for system in systems:
+                if int(written) >= since * 1e9 and _is_of(system, name):
+                    seconds[system] += (int(end) - int(begin)) / 1000 / (os.cpu_count() or 1)
+    lines = [f"{took:6.0f} s  of this are {system}'s" for system, took in seconds.items() if took]
+    return lines + [
+        f"SLOW: {system} takes more than {SYSTEM_S:.0f} s; shorten its tests, or move searches "
+        "to sh tests/run.sh search"
+        for system, took in seconds.items()
+        if took > SYSTEM_S
+    ]
+
+
+def _is_of(system: str, text: str) -> bool:
+    within = text.rpartition("/native/")[2].lower()  # the tree itself may lie anywhere
+    return re.search(rf"(?<![a-z0-9]){system}(?![a-z0-9])", within) is not None
+
+
+def main(folder: str, since: float = 0.0) -> int:
+    """Print the summary; return 0 only when something ran and nothing failed.
+
+    Parameters
+    ----------
+    folder
+        Of the reports, below that of the builds.
+    since
+        When the run began, in seconds since 1970.
+    """
     totals = summarize(Path(folder))
     print("\n".join(times(Path(folder), totals)))
+    systems = sorted(path.name for path in SYSTEMS.iterdir() if path.is_dir())
+    for line in times_of_systems(Path(folder).parent, totals, since, systems):
+        print(line)
     for reason, count in sorted(totals.skipped.items()):
         print(f"skipped {count}: {reason}")
     for name in totals.failed:
@@ -97,4 +147,4 @@ def main(folder: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], *map(float, sys.argv[2:])))

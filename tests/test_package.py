@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.errors import unnamed
+
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "release"
 
@@ -131,7 +133,7 @@ def test_missing_package_is_named_with_its_command(
 ) -> None:
     result = run("cmake", "-G", "Ninja", "-S", ROOT, "-B", tmp_path, "-DPYRDMA_PYTHON=OFF", *flags)
     assert result.returncode != 0
-    assert f"sudo apt-get install -y {package}" in result.stderr
+    assert unnamed(result.stderr, f"sudo apt-get install -y {package}") == []
 
 
 def test_all_missing_packages_are_named_at_once(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_a_missing_header_of_rdma_core_costs_the_provider_or_is_an_error(
     configure = ("cmake", "-G", "Ninja", "-S", ROOT, "-B", tmp_path / "b", "-DPYRDMA_PYTHON=OFF")
     result = run(*configure, f"-DCMAKE_CXX_FLAGS=-I{no_rdma_headers}")
     assert result.returncode == 0, result.stderr
-    assert "No provider for real NICs in this build: rdma/rdma_cma.h is missing" in result.stdout
+    assert unnamed(result.stdout, "rdma/rdma_cma.h") == []
     result = run(*configure, "-DPYRDMA_VERBS=ON")
     assert result.returncode != 0
     assert "sudo apt-get install -y libibverbs-dev librdmacm-dev" in result.stderr
@@ -172,7 +174,7 @@ def test_a_missing_header_of_rdma_core_costs_the_provider_or_is_an_error(
 def test_unknown_verbs_option_is_refused(tmp_path: Path) -> None:
     result = run("cmake", "-G", "Ninja", "-S", ROOT, "-B", tmp_path, "-DPYRDMA_VERBS=maybe")
     assert result.returncode != 0
-    assert "PYRDMA_VERBS is 'maybe'; it takes ON, OFF or AUTO" in result.stderr
+    assert unnamed(result.stderr, "PYRDMA_VERBS", "maybe", "ON", "OFF", "AUTO") == []
 
 
 def test_the_readme_commands_want_the_headers_of_rdma_core(
@@ -190,7 +192,7 @@ def test_the_readme_commands_want_the_headers_of_rdma_core(
 def test_unknown_sanitizer_is_refused(tmp_path: Path) -> None:
     result = run("cmake", "-G", "Ninja", "-S", ROOT, "-B", tmp_path, "-DPYRDMA_SANITIZE=memory")
     assert result.returncode != 0
-    assert "'memory'" in result.stderr
+    assert unnamed(result.stderr, "memory") == []
 
 
 def test_scripts_are_posix() -> None:
@@ -219,7 +221,7 @@ def test_licence_is_told_alike() -> None:
 def test_run_refuses_an_unknown_word() -> None:
     result = run("sh", "tests/run.sh", "everything")
     assert result.returncode != 0
-    assert "unknown 'everything'" in result.stderr
+    assert unnamed(result.stderr, "everything", "quick") == []
 
 
 def test_module_loads_after_others_that_use_the_same_libraries() -> None:

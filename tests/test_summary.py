@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.summary import main
+from tests.errors import unnamed
+from tests.summary import main, summarize, times_of_systems
 
 GTEST = """<testsuites><testsuite name="A">
 <testcase name="one" status="run" classname="A"/>
@@ -65,6 +67,31 @@ def test_steps_and_slow_tests_are_told(tmp_path: Path, capsys: pytest.CaptureFix
         ["2", "s", "python:", "t.a"],
         ["3", "passed,", "0", "failed"],
     ]
+
+
+def test_each_system_has_its_tests_and_its_part_of_the_build(tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    (reports / "checks.txt").write_text("")
+    (reports / "native.xml").write_text(
+        '<testsuite><testcase name="a" time="100" file="/native/systems/raft/a.cc"/>'
+        '<testcase classname="Fuzz" name="Finds/raft" time="79"/>'
+        '<testcase classname="tests.draft" name="b" time="500" file="/raft/native/fuzz/b.cc"/>'
+        '<testcase classname="All" name="c/loco_store" time="3"/></testsuite>'
+    )
+    (tmp_path / "release").mkdir()
+    processors = os.cpu_count() or 1
+    (tmp_path / "release/.ninja_log").write_text(
+        "# ninja log v5\n"
+        f"0\t{500 * processors}\t2000000000000\tnative/unity_systems_raft_cxx.o\t1\n"
+        "0\t900000\t1000000000000\tnative/unity_systems_raft_old.o\t1\n"
+    )
+    totals = summarize(reports)
+    lines = times_of_systems(tmp_path, totals, 1500, ["raft", "spindle"])
+    assert [line.split()[0] for line in lines] == ["180"]
+    slow = times_of_systems(tmp_path, totals, 500, ["raft", "spindle"])
+    assert slow[0].split()[0] == f"{179.5 + 900 / processors:.0f}"
+    assert unnamed(slow[1], "SLOW", "raft", 180, "search") == []
 
 
 def test_nothing_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

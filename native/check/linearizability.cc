@@ -145,6 +145,7 @@ class Rounds {
       if (w.op.known()) verdict_.events.push_back(w.op.ret);
     }
     std::ranges::sort(verdict_.events);
+    verdict_.from_anywhere = window.from_anywhere;
     verdict_.window = std::move(window.operations);
     return verdict_;
   }

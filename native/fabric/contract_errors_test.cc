@@ -13,25 +13,6 @@ class FabricErrors : public FabricContract {};
 INSTANTIATE_TEST_SUITE_P(Worlds, FabricErrors, contract_worlds(),
                          [](const auto& info) { return info.param; });
 
-TEST_P(FabricErrors, AWrongRemoteKeyFailsAndFlushesTheRest) {
-  connect();
-  RemoteRegion wrong = b->memory->remote();
-  wrong.rkey ^= 1;
-  ASSERT_TRUE(qb->receive(b->memory->sge(0, 8), 50));
-  ASSERT_TRUE(qa->receive(a->memory->sge(0, 8), 60));
-  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 1));
-  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), wrong, 0, 2));
-  expect_send(1);
-  expect_send(2, Status::kRemoteAccess);
-  EXPECT_EQ(qa->state(), QpState::kError);
-  EXPECT_EQ(qb->state(), QpState::kError) << "a reliable responder reports a class C error";
-  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 3))
-      << "posting stays possible";
-  expect_send(3, Status::kFlushed);
-  EXPECT_EQ(a->await_receive().status, Status::kFlushed);
-  EXPECT_EQ(b->await_receive().status, Status::kFlushed);
-}
-
 TEST_P(FabricErrors, BoundsOfTheRemoteRegion) {
   const std::uint64_t size = 1 << 17;
   struct Case {
@@ -141,17 +122,6 @@ TEST_P(FabricErrors, LengthsThatNoMessageHas) {
   }
 }
 
-TEST_P(FabricErrors, ADeregisteredRegionIsGone) {
-  connect();
-  auto region = b->device.allocate(*b->pd, 4096);
-  const RemoteRegion remote = region->remote();
-  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), remote, 0, 1));
-  expect_send(1);
-  region.reset();
-  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), remote, 0, 2));
-  expect_send(2, Status::kRemoteAccess);
-}
-
 TEST_P(FabricErrors, AReceiveThatIsTooShort) {
   connect();
   ASSERT_TRUE(qb->receive(b->memory->sge(0, 8), 7));
@@ -161,29 +131,6 @@ TEST_P(FabricErrors, AReceiveThatIsTooShort) {
   const Completion completion = b->await_receive();
   EXPECT_EQ(completion.wr_id, 7u);
   EXPECT_EQ(completion.status, soft ? Status::kLocalQpOperation : Status::kLocalLength);
-}
-
-TEST_P(FabricErrors, AReceiverThatIsNotReadyIsRetried) {
-  connect();
-  *a->word(0) = 5;
-  ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 1));
-  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 64, 2));
-  EXPECT_TRUE(a->quiet(*a->sends)) << "nothing overtakes the send";
-  EXPECT_EQ(b->load_word(64), 0u);
-  ASSERT_TRUE(qb->receive(b->memory->sge(0, 8), 3));
-  expect_send(1);
-  expect_send(2);
-  EXPECT_EQ(b->await_receive().wr_id, 3u);
-}
-
-TEST_P(FabricErrors, AReceiverThatNeverGetsReady) {
-  QpOptions options;
-  options.rnr_retry = 2;
-  connect(options);
-  ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 1));
-  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 64, 2));
-  expect_send(1, Status::kRnrRetryExceeded);
-  expect_send(2, Status::kFlushed);
 }
 
 TEST_P(FabricErrors, AKilledPeerExceedsTheRetries) {
@@ -198,47 +145,6 @@ TEST_P(FabricErrors, AKilledPeerExceedsTheRetries) {
   expect_send(3, Status::kFlushed);
   // The provider gives a peer on Soft-RoCE two seconds, whatever is asked for.
   EXPECT_LT(a->env.now() - start, world->soft_roce() ? 10 * kSecond : kSecond);
-}
-
-TEST_P(FabricErrors, ADestroyedPeerQueuePairExceedsTheRetries) {
-  connect();
-  qb.reset();
-  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 2));
-  expect_send(2, Status::kRetryExceeded);
-}
-
-TEST_P(FabricErrors, StatesOfAQueuePair) {
-  start();
-  Side x(*world, 0), y(*world, 1);
-  auto q = x.queue_pair(), p = y.queue_pair();
-  EXPECT_EQ(q->state(), QpState::kReset);
-  const Sge sge = x.memory->sge(0, 8);
-  WorkRequest request;
-  request.sges = &sge;
-  request.sge_count = 1;
-  request.remote_addr = y.memory->addr();
-  request.rkey = y.memory->rkey();
-  EXPECT_EQ(q->post({&request, 1}).error, PostError::kInvalidState);
-  const ReceiveRequest receive{1, &sge, 1};
-  EXPECT_EQ(q->post_receive({&receive, 1}).error, PostError::kInvalidState);
-  const QpAddress peer = p->address();
-  EXPECT_THROW(q->modify(QpState::kReadyToReceive, &peer), Error);
-  EXPECT_THROW(q->modify(QpState::kReadyToSend), Error);
-  q->modify(QpState::kInit);
-  EXPECT_EQ(q->post_receive({&receive, 1}).accepted, 1u);
-  EXPECT_THROW(q->modify(QpState::kReadyToReceive, nullptr), Error);
-  q->modify(QpState::kReadyToReceive, &peer);
-  EXPECT_EQ(q->post({&request, 1}).error, PostError::kInvalidState);
-  q->modify(QpState::kReadyToSend);
-  EXPECT_EQ(q->state(), QpState::kReadyToSend);
-  EXPECT_THROW(q->connect(peer), Error);
-  q->modify(QpState::kError);
-  EXPECT_EQ(x.await_receive().status, Status::kFlushed);
-  q->modify(QpState::kReset);
-  q->connect(peer);
-  p->connect(q->address());
-  EXPECT_EQ(q->post({&request, 1}).accepted, 1u);
-  EXPECT_EQ(x.await_send().status, Status::kSuccess) << "a reset queue pair works again";
 }
 
 TEST_P(FabricErrors, RequestsThatCannotBePosted) {

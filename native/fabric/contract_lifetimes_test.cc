@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "base/error.h"
+#include "base/error_test.h"
 #include "base/rng.h"
 #include "fabric/contract_worlds_test.h"
 
@@ -138,7 +138,7 @@ class FabricNumbers : public FabricLifetimes {
     ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 1));
     expect_send(1);
     if (!has_limit) return;
-    EXPECT_NE(told.find(limit), std::string::npos) << told;
+    EXPECT_TRUE(names(told, {limit}));
     for (int i = 0; i < 1 << 16; ++i) ASSERT_THROW(make(), Error);  // a refusal uses nothing up
     for (int i = 0; i < 3; ++i) {
       objects.erase(objects.begin() + 1);

@@ -1,5 +1,5 @@
 // The fabric's contract: transports, shared objects, device memory and the set-up exchange.
-#include "base/error.h"
+#include "base/error_test.h"
 #include "fabric/contract_worlds_test.h"
 
 namespace pyrdma::fabric {
@@ -172,13 +172,8 @@ TEST_P(FabricTransports, RendezvousExchangesBlobs) {
   EXPECT_THROW(r1.publish_value("a/b", 43), Error);
   EXPECT_THROW(r1.publish_value(std::string(Rendezvous::kMaxKey + 1, 'k'), 1), Error);
   EXPECT_THROW(r1.await_value<char>("a/b", kForever), Error);
-  try {
-    r1.await("nobody", world->env(1).now() + kMillisecond);
-    FAIL() << "await returned";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kTimeout);
-    EXPECT_NE(std::string(error.what()).find("nobody"), std::string::npos) << error.what();
-  }
+  EXPECT_TRUE(refuses([&] { r1.await("nobody", world->env(1).now() + kMillisecond); },
+                      ErrorCode::kTimeout, {"nobody"}));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace pyrdma::fuzz {
 namespace {
 
-constexpr std::uint64_t kScenarios = kSlowed ? 60 : 1000;
+const std::uint64_t kScenarios = (kSlowed ? 60 : 500) * search_factor();
 
 Options drawn(std::uint64_t seed) { return small_options(seed, {3, 100, 300, true}); }
 

@@ -1,5 +1,7 @@
 // Small runs of scenarios, as the tests draw them.
 #pragma once
+#include <algorithm>
+#include <cstdlib>
 #include <string>
 
 #include "fabric/sim/profile_test.h"
@@ -12,6 +14,12 @@ inline constexpr bool kSlowed = true;
 #else
 inline constexpr bool kSlowed = false;
 #endif
+
+/// How many times as many seeds are tried as in a run of all tests: PYRDMA_SEARCH, 1 without it.
+inline std::uint64_t search_factor() {
+  const char* given = std::getenv("PYRDMA_SEARCH");
+  return given == nullptr ? 1 : std::max<std::uint64_t>(1, std::strtoull(given, nullptr, 10));
+}
 
 /// How large small is.
 struct Small {

@@ -5,10 +5,11 @@
 
 #include <map>
 
-#include "base/error.h"
+#include "base/error_test.h"
 #include "fabric/shm/cluster.h"
 #include "fabric/sim/cluster.h"
 #include "fabric/sim/profile_test.h"
+#include "fabric/types.h"
 #include "measure/shared_workloads.h"
 #include "measure/workload_cases_test.h"
 
@@ -90,9 +91,7 @@ TEST(WorkloadsSim, AFailedRequestIsAnErrorThatNamesThePeer) {
     });
     FAIL() << "the server died unnoticed";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("to node 0 failed: retry count exceeded"),
-              std::string::npos)
-        << error.what();
+    EXPECT_TRUE(names(error.what(), {"0", to_string(fabric::Status::kRetryExceeded)}));
     EXPECT_FALSE(error.definite());
   }
 }

@@ -151,8 +151,10 @@ def _run_one(name: str, options: Options, workers: Workers, alone: bool) -> bool
 
 def _show(report: Report) -> None:
     outcome = report.outcome
-    reused = f", {outcome.reused} were there" if outcome.reused else ""
-    print(f"{report.experiment}: {outcome.measured} points measured{reused}; in {report.folder}")
+    done = f"{outcome.measured} points measured"
+    if outcome.reused:
+        done = f"{outcome.reused} points already measured, {outcome.measured} new"
+    print(f"{report.experiment}: {done}; in {report.folder}")
     for path in report.figures:
         print(f"  {path}")
     if report.figure_skipped:

@@ -14,6 +14,7 @@ import pytest
 from pyrdma import InvalidArgument
 from pyrdma.bench import peer, peers
 from pyrdma.bench.peer import PeerError
+from tests.errors import raises
 
 # The columns that ucx_perftest prints with -f -v; the numbers are made up.
 UCX_HEADER = (
@@ -39,7 +40,7 @@ def test_ucx_rate_is_the_overall_one_of_the_last_row() -> None:
     ids=["nothing", "no row", "no such column", "zero"],
 )
 def test_ucx_output_without_a_rate_is_shown(text: str) -> None:
-    with pytest.raises(PeerError, match="message rate"):
+    with pytest.raises(PeerError):
         parse_ucx(text)
 
 
@@ -49,7 +50,7 @@ def test_named_values_takes_what_is_asked_for() -> None:
         "lock_rate": 12,
         "get_rate_8": 3.5e7,
     }
-    with pytest.raises(PeerError, match="no value for put_rate_8"):
+    with raises(PeerError, "put_rate_8"):
         peer.named_values(text, ["put_rate_8"])
 
 
@@ -68,7 +69,7 @@ def test_a_peer_off_the_path_says_how_to_get_it(
 def test_an_unknown_measurement_names_the_nearest(name: str) -> None:
     module = peers.load(name)
     known = next(iter(module.MEASUREMENTS))
-    with pytest.raises(InvalidArgument, match=f"did you mean .*{known}"):
+    with raises(InvalidArgument, known + "x", known):
         peer.chosen([known + "x"], module.MEASUREMENTS)
 
 
@@ -87,13 +88,13 @@ def test_a_peer_measures_and_leaves_nothing(name: str) -> None:
 
 
 def test_failure_shows_the_command_and_its_last_words() -> None:
-    with pytest.raises(PeerError, match=r"exit status 3\nout of luck"):
+    with raises(PeerError, 3, "out of luck"):
         peer.output_of(["sh", "-c", "echo out of luck >&2; exit 3"])
 
 
 def test_a_program_that_does_not_end_is_killed_with_its_children() -> None:
     start = time.monotonic()
-    with pytest.raises(PeerError, match=r"no end within 0\.3 s"):
+    with raises(PeerError, 0.3):
         peer.output_of(["sh", "-c", "sleep 60 & sleep 60"], limit_s=0.3)
     assert time.monotonic() - start < 10
 
@@ -139,7 +140,7 @@ def test_a_source_is_compiled_once_into_a_private_folder(cache: Path, tmp_path: 
 def test_a_source_that_does_not_compile_shows_why(cache: Path, tmp_path: Path) -> None:
     source = tmp_path / "broken.c"
     source.write_text("int main(void) { return nonsense; }\n", encoding="ascii")
-    with pytest.raises(PeerError, match="nonsense"):
+    with raises(PeerError, "nonsense"):
         peer.compiled(source, ["gcc"])
     assert list(cache.iterdir()) == []
 
@@ -149,7 +150,7 @@ def test_a_cache_that_cannot_be_made_names_the_variable(
 ) -> None:
     (tmp_path / "file").write_text("", encoding="ascii")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(PeerError, match="XDG_CACHE_HOME"):
+    with raises(PeerError, "XDG_CACHE_HOME"):
         peer.cache_folder()
 
 
@@ -172,5 +173,5 @@ def test_perftest_values_are_read_by_their_titles() -> None:
         " 4096       5000           35.50              34.25                0.008768\n"
     )
     assert parse(bandwidth, "BW average[MB/sec]") == 34.25
-    with pytest.raises(PeerError, match="no t_typical"):
+    with raises(PeerError, "t_typical[usec]"):
         parse("", "t_typical[usec]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pyrdma import InvalidArgument, check
 from pyrdma._core import check as native
 from tests.check.histories import events, write
 from tests.check.test_models import GOOD
+from tests.errors import unnamed
 from tests.harness.support import pyrdma
 
 STALE = """
@@ -32,8 +34,7 @@ STALE = """
 def test_yes_is_0(tmp_path: Path) -> None:
     done = pyrdma("check", str(write(tmp_path, GOOD["kv"], model="kv")), cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "6 operations on 2 objects" in done.stdout
-    assert "it is a history of kv" in done.stdout
+    assert unnamed(done.stdout, 6, 2, "kv") == []
     assert [path.name for path in tmp_path.iterdir()] == ["history.jsonl"]
 
 
@@ -41,9 +42,7 @@ def test_violation_is_1_with_window_and_picture(tmp_path: Path) -> None:
     path = write(tmp_path, STALE, model="register")
     done = pyrdma("check", str(path), "--out", str(tmp_path / "out"))
     assert (done.returncode, done.stderr) == (1, "")
-    assert "it is not a history of register" in done.stdout
-    assert "<- impossible" in done.stdout
-    assert "then read -> 1 (process 2, events 7 and 8) must come next" in done.stdout
+    assert unnamed(done.stdout, "register", "read -> 1", 2, 7, 8) == []
     for suffix in ("png", "pdf"):
         picture = tmp_path / "out" / f"history-violation.{suffix}"
         assert str(picture) in done.stdout
@@ -87,47 +86,35 @@ def test_json_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "values"),
     [
-        ("{}\n{]\n", ["line 2, column 2", "expected '\"' before a text, found ']'"]),
-        ('{"model":"queue"}\n{"process":0,"type":"ok","f":"enq"}\n', ["line 2", "did not invoke"]),
-        ("", ["no header names the model"]),
-        ('{"model":"heap"}\n', ['unknown model "heap"', "register kv queue"]),
+        ("{}\n{]\n", [2, '"', "]"]),
+        ('{"model":"queue"}\n{"process":0,"type":"ok","f":"enq"}\n', [2, 0]),
+        ("", ["model"]),
+        ('{"model":"heap"}\n', ["heap", "register", "kv", "queue"]),
     ],
 )
-def test_unreadable_is_2_and_names_the_line(text: str, words: list[str], tmp_path: Path) -> None:
+def test_unreadable_is_2_and_names_the_line(
+    text: str, values: list[object], tmp_path: Path
+) -> None:
     path = tmp_path / "history.jsonl"
     path.write_text(text, encoding="utf-8")
     done = pyrdma("check", str(path))
     assert (done.returncode, done.stdout) == (2, "")
     assert "Traceback" not in done.stderr
-    for word in [str(path), *words]:
-        assert word in done.stderr
+    assert unnamed(done.stderr, path, *values) == []
 
 
-EXPECTED = (
-    "yes",
-    "no",
-    "unknown",
-    "line ",
-    "event ",
-    "no event is an operation",
-    "the header's initial",
-)
-
-
-def attempt(text: bytes, model: str) -> str:
-    """Return the answer, or what is said of an unreadable history."""
-    try:
-        return str(native.check_text(text, model, 1000)["answer"])
-    except InvalidArgument as error:
-        return str(error)
+def check_or_refuse(text: bytes, model: str) -> None:
+    """Expect an answer, or the error that says what is unreadable."""
+    with contextlib.suppress(InvalidArgument):
+        assert native.check_text(text, model, 1000)["answer"] in ("yes", "no", "unknown")
 
 
 @settings(max_examples=400, deadline=None, database=None)
 @given(st.binary(max_size=300), st.sampled_from(sorted(GOOD)))
 def test_any_bytes_are_an_answer_or_an_error(text: bytes, model: str) -> None:
-    assert attempt(text, model).startswith(EXPECTED)
+    check_or_refuse(text, model)
 
 
 json_values = st.recursive(
@@ -151,4 +138,4 @@ def test_changed_fields_are_an_answer_or_an_error(
     for where, field, value in changes:
         lines[where % len(lines)][field] = value
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    assert attempt(text.encode(), model).startswith(EXPECTED)
+    check_or_refuse(text.encode(), model)

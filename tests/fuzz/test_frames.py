@@ -19,6 +19,7 @@ import pyrdma as rd
 from pyrdma import _frames, workload
 from pyrdma._frames import FRAME_TO_CONTROLLER, FRAME_TO_NODE, Frames, ProtocolError
 from pyrdma.errors import Timeout
+from tests.errors import raises
 from tests.fuzz.hostile import SECONDS, inputs
 from tests.harness.support import environment
 
@@ -121,27 +122,27 @@ def test_any_field_of_another_kind_is_refused_or_of_use() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stream", "words"),
+    ("stream", "values"),
     [
-        (b"\xff\xff\xff\xff", "a frame of 4294967295 bytes; at most 4096"),
-        (b"\x00\x00\x10\x01", "a frame of 4097 bytes"),
-        (b"\x00\x00\x00\x02[]", "a list, not an object"),
-        (b"\x00\x00\x00\x02{}", "unknown kind 'None'"),
-        (b"\x00\x00\x00\x03" + b"\xff\xfe{", "not JSON"),
-        (b"\x00\x00\x0f\xa0" + b"[" * 4000, "not JSON"),
-        (b"\x00\x00\x0f\xa0" + b"9" * 4000, "4000 digits"),
-        (b"\x00\x00\x00\x00", "not JSON"),
+        (b"\xff\xff\xff\xff", [4294967295, 4096]),
+        (b"\x00\x00\x10\x01", [4097, 4096]),
+        (b"\x00\x00\x00\x02[]", ["list"]),
+        (b"\x00\x00\x00\x02{}", ["kind", "None"]),
+        (b"\x00\x00\x00\x03" + b"\xff\xfe{", ["JSON"]),
+        (b"\x00\x00\x0f\xa0" + b"[" * 4000, ["JSON"]),
+        (b"\x00\x00\x0f\xa0" + b"9" * 4000, ["JSON"]),
+        (b"\x00\x00\x00\x00", ["JSON"]),
     ],
 )
-def test_what_is_no_message_is_named(stream: bytes, words: str) -> None:
+def test_what_is_no_message_is_named(stream: bytes, values: list[object]) -> None:
     frames = Frames(MOST)
     frames.feed(stream)
-    with pytest.raises(ProtocolError, match=words):
+    with raises(ProtocolError, *values):
         frames.next()
 
 
 def test_a_long_message_is_not_sent() -> None:
-    with pytest.raises(ProtocolError, match="longer than the bound of 61440"):
+    with raises(ProtocolError, FRAME_TO_NODE):
         _frames.send(-1, {"text": "x" * FRAME_TO_NODE}, FRAME_TO_NODE, 1)
 
 
@@ -149,7 +150,7 @@ def test_a_reader_that_stands_still_is_given_up() -> None:
     read, write = os.pipe()
     try:
         _frames.send(write, {"text": "x" * 50_000}, FRAME_TO_NODE, 1)
-        with pytest.raises(Timeout, match="has not read"):
+        with pytest.raises(Timeout):
             _frames.send(write, {"text": "x" * 50_000}, FRAME_TO_NODE, 0.2)
     finally:
         os.close(read)
@@ -197,6 +198,6 @@ def test_a_node_that_speaks_nonsense_is_named() -> None:
 
     with rd.Cluster.local(nodes=2, fabric="shm", mode="process") as cluster:
         nonsense(cluster)()
-        with pytest.raises(rd.Error, match="node 1 sent a message that is a int"):
+        with raises(rd.Error, 1, "int"):
             cluster.run(workload.Idle(), duration_s=0.1)
     assert threading.active_count() < 50

@@ -13,6 +13,7 @@ import pytest
 
 from pyrdma import fuzz as fuzzing
 from pyrdma.errors import InvalidArgument
+from tests.errors import raises, unnamed
 
 SMALL = fuzzing.Options(nodes=3, operations=200)
 BUGGY = fuzzing.Options(nodes=3, operations=600, faults={}, mutation="reads_do_not_drain")
@@ -64,10 +65,11 @@ def test_a_bug_is_found_replayed_and_made_small(mutation: str) -> None:
 
     found = fuzzing.run(options, seed)
     words = shlex.split(options.replay(seed, found["fingerprint"]))
-    replayed = command(*words[1:])
+    replayed = command(*words[1:], "--json")
     assert replayed.returncode == 1
-    assert found["violations"][0][1] in replayed.stdout
-    assert "as expected" not in replayed.stderr
+    document = json.loads(replayed.stdout)
+    assert document["fingerprint"] == f"{found['fingerprint']:016x}"
+    assert document["violations"] == [list(violation) for violation in found["violations"]]
 
     smaller, run = fuzzing.minimise(options, seed)
     assert run["violations"][0][0] == found["violations"][0][0]
@@ -76,10 +78,12 @@ def test_a_bug_is_found_replayed_and_made_small(mutation: str) -> None:
 
 
 def test_a_wrong_fingerprint_is_told() -> None:
-    words = shlex.split(replace(SMALL, faults={}).replay(1, 0xABC))
-    replayed = command(*words[1:])
+    options = replace(SMALL, faults={})
+    fingerprint = fuzzing.run(options, 1)["fingerprint"]
+    assert command(*shlex.split(options.replay(1, fingerprint))[1:]).returncode == 0
+    replayed = command(*shlex.split(options.replay(1, 0xABC))[1:])
     assert replayed.returncode == 1
-    assert "as expected" in replayed.stderr
+    assert unnamed(replayed.stderr, f"{fingerprint:016x}", f"{0xABC:016x}") == []
 
 
 def test_faults_that_are_not_needed_are_dropped() -> None:
@@ -103,7 +107,7 @@ def test_faults_that_are_not_needed_are_dropped() -> None:
 
 
 def test_a_seed_that_does_not_fail_cannot_be_made_smaller() -> None:
-    with pytest.raises(InvalidArgument, match="nothing to shrink"):
+    with raises(InvalidArgument, 1):
         fuzzing.minimise(replace(SMALL, faults={}), 1)
 
 
@@ -149,8 +153,7 @@ def test_command_without_failures(tmp_path: Path) -> None:
     words = ["fuzz", "fabric", "--seeds", "16", "--nodes", "3", "--operations", "100"]
     ended = command(*words, "--faults", "loss.rate=0.01", "--out", str(tmp_path))
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "violations: 0 of 16 seeds failed" in ended.stdout
-    assert "loss" in ended.stdout
+    assert unnamed(ended.stdout, 0, 16, "loss") == []
     assert not list(tmp_path.iterdir())
 
 
@@ -164,20 +167,20 @@ def test_trace_and_history(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    ("words", "values"),
     [
-        (["fuzz", "farbic"], "no system 'farbic'"),
-        (["fuzz", "fabric", "--memory", "soft"], "'soft'"),
-        (["fuzz", "fabric", "--faults", "loss"], "KEY=VALUE"),
-        (["fuzz", "fabric", "--faults", "lost.rate=1"], "'lost'"),
-        (["fuzz", "fabric", "--mutation", "x"], "no mutation 'x'"),
-        (["replay", "fabric", "--seed", "1", "--keep", "a-b"], "3,5-9"),
+        (["fuzz", "farbic"], ["farbic", "fabric"]),
+        (["fuzz", "fabric", "--memory", "soft"], ["soft", "weak", "strong"]),
+        (["fuzz", "fabric", "--faults", "loss"], ["loss", "KEY=VALUE"]),
+        (["fuzz", "fabric", "--faults", "lost.rate=1"], ["lost"]),
+        (["fuzz", "fabric", "--mutation", "x"], ["x"]),
+        (["replay", "fabric", "--seed", "1", "--keep", "a-b"], ["a-b"]),
     ],
 )
-def test_wrong_options_are_named(words: list[str], text: str) -> None:
+def test_wrong_options_are_named(words: list[str], values: list[str]) -> None:
     ended = command(*words)
     assert ended.returncode == 2
-    assert text in ended.stderr
+    assert unnamed(ended.stderr, *values) == []
 
 
 def test_ranges() -> None:

@@ -1,4 +1,4 @@
-"""Running the command line in a process of its own."""
+"""Running the command line in a process of its own, as if without rdma-core where that is asked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pyrdma._native import native
+
 FAKE = str(Path(__file__).with_name("fake_experiment.py"))
 COMMAND = [sys.executable, "-m", "pyrdma"]
 
@@ -14,6 +16,19 @@ COMMAND = [sys.executable, "-m", "pyrdma"]
 def environment(**more: str) -> dict[str, str]:
     """Return this process's environment with `more` in it, matplotlib's window systems off."""
     return {**os.environ, "MPLBACKEND": "Agg", **more}
+
+
+def has_provider() -> bool:
+    """Return whether the module was built with the provider for real NICs."""
+    core = native()
+    return bool(core.ibverbs.has_provider())  # type: ignore[attr-defined]
+
+
+def without_rdma_core(folder: Path, library: str = "libibverbs.so.1") -> str:
+    """Return an LD_LIBRARY_PATH by which a library of rdma-core cannot be opened."""
+    folder.mkdir(exist_ok=True)
+    (folder / library).touch()  # the loader finds it first, and it is no library
+    return str(folder)
 
 
 Done = subprocess.CompletedProcess[str]

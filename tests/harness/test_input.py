@@ -12,43 +12,45 @@ import pytest
 
 from pyrdma import Axis, Experiment, InvalidArgument, registry, units
 from pyrdma.profiles import FOLDER, Profile, names
-from tests.harness.support import FAKE, environment, pyrdma
+from tests.errors import raises, unnamed
+from tests.harness.support import FAKE, environment, has_provider, pyrdma, without_rdma_core
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "values"),
     [
-        (["run", "krcore/fig10z"], ["unknown experiment 'krcore/fig10z'", "krcore/fig10"]),
-        (["run", FAKE, "--fabric", "smh"], ["unknown fabric 'smh'", "sim, shm, verbs"]),
-        (["run", FAKE, "--fabric", "verbs"], ["cannot run on verbs: there is nothing to send"]),
-        (["run", FAKE, "--set", "m=1"], ["no parameter 'm'", "axes: behaviour, n"]),
-        (["run", FAKE, "--set", "n"], ["is not KEY=VALUE"]),
-        (["run", FAKE, "--profile", "cx55"], ["unknown profile 'cx55'", "cx5"]),
+        (["run", "krcore/fig10z"], ["krcore/fig10z", "krcore/fig10b"]),
+        (["run", FAKE, "--fabric", "smh"], ["smh", "sim", "shm", "verbs"]),
+        (["run", FAKE, "--fabric", "verbs"], ["verbs", "there is nothing to send"]),
+        (["run", FAKE, "--set", "m=1"], ["m", "behaviour", "n"]),
+        (["run", FAKE, "--set", "n"], ["n", "KEY=VALUE"]),
+        (["run", FAKE, "--profile", "cx55"], ["cx55", "cx5"]),
         (
             ["run", FAKE, "--set", "link.rate_gbps=-1"],
-            ["link.rate_gbps = -1 Gbps", "0.001 to 10000 Gbps"],
+            ["link.rate_gbps", -1, "Gbps", 0.001, 10000],
         ),
         (
             ["run", FAKE, "--set", "link.rate=1"],
-            ["unknown parameter 'link.rate'", "link.rate_gbps"],
+            ["link.rate", "link.rate_gbps"],
         ),
-        (["run", "no/such/file.py"], ["no such experiment file: no/such/file.py"]),
-        (["claims", "krcor"], ["unknown system 'krcor'; did you mean krcore?"]),
+        (["run", "no/such/file.py"], ["no/such/file.py"]),
+        (["claims", "krcor"], ["krcor", "krcore"]),
     ],
 )
-def test_wrong_arguments(arguments: list[str], words: list[str], tmp_path: Path) -> None:
+def test_wrong_arguments(arguments: list[str], values: list[object], tmp_path: Path) -> None:
     done = pyrdma(*arguments, *(["--out", str(tmp_path)] if arguments[0] != "list" else []))
     assert done.returncode == 2
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
-    for word in words:
-        assert word in done.stderr
+    assert unnamed(done.stderr, *values) == []
 
 
 def test_verbs_says_why_not_and_what_to_install(tmp_path: Path) -> None:
-    done = pyrdma("run", "fabric/latency", "--fabric", "verbs", "--out", str(tmp_path))
+    words = ["run", "fabric/latency", "--fabric", "verbs", "--out", str(tmp_path)]
+    done = pyrdma(*words, LD_LIBRARY_PATH=without_rdma_core(tmp_path / "libraries"))
     assert done.returncode == 1
-    assert "has no RDMA device" in done.stderr or "rdma-core" in done.stderr
+    package = "libibverbs1" if has_provider() else "libibverbs-dev"
+    assert unnamed(done.stderr, "verbs", package) == []
     assert not (tmp_path / "fabric").exists()
 
 
@@ -59,38 +61,40 @@ def change(text: str, pattern: str, replacement: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "replacement", "words"),
+    ("pattern", "replacement", "values"),
     [
-        (r"^rate_gbps = .*$", "", ["link.rate_gbps", "missing", "Gbps"]),
+        (r"^mtu_bytes = .*$", "", ["link.mtu_bytes", "B"]),
         (
-            r"^rate_gbps = \{ value = ",
-            "rate_gbps = { value = -",
-            ["link.rate_gbps = -40 Gbps", "0.001 to"],
+            r"^mtu_bytes = \{ value = \d+",
+            "mtu_bytes = { value = 1",
+            ["link.mtu_bytes", 1, "B", 64],
         ),
-        (r"^rate_gbps = \{ value = \d+", 'rate_gbps = { value = "big"', ["'big' is not a number"]),
+        (r"^mtu_bytes = \{ value = \d+", 'mtu_bytes = { value = "big"', ["link.mtu_bytes", "big"]),
         (
-            r"^rate_gbps = (.*)unit = \"Gbps\"",
-            r'rate_gbps = \1unit = "KB"',
-            ["unit 'KB'", "must be 'Gbps'"],
+            r"^mtu_bytes = (.*)unit = \"B\"",
+            r'mtu_bytes = \1unit = "KB"',
+            ["link.mtu_bytes", "KB", "B"],
         ),
-        (r"^rate_gbps", "rate_gbp", ["unknown parameter 'link.rate_gbp'", "link.rate_gbps"]),
-        (r"^rate_gbps = .*$", "rate_gbps = 4096", ["link.rate_gbps must be {", "source"]),
-        (r"^(rate_gbps = .*)source = .*$", r'\1source = "a friend" }', ["source 'a friend'"]),
-        (r"^\[link\]$", "[lnk]", ["unknown key 'lnk'", "link"]),
-        (r"^nodes = .*$", "nodes = 0", ["nodes = 0 must be at least 1"]),
-        (r"^nodes = .*$", "", ["head key 'nodes' (int) is missing"]),
-        (r"^nodes = .*$", "nodes 3", ["not valid TOML"]),
+        (r"^mtu_bytes", "mtu_byte", ["link.mtu_byte", "link.mtu_bytes"]),
+        (r"^mtu_bytes = .*$", "mtu_bytes = 4096", ["link.mtu_bytes", "value", "unit", "source"]),
+        (
+            r"^(mtu_bytes = .*)source = .*$",
+            r'\1source = "a friend" }',
+            ["link.mtu_bytes", "a friend"],
+        ),
+        (r"^\[link\]$", "[lnk]", ["lnk", "link"]),
+        (r"^nodes = .*$", "nodes = 0", ["nodes", 0, 1]),
+        (r"^nodes = .*$", "", ["nodes", "int"]),
+        (r"^nodes = .*$", "nodes 3", ["TOML"]),
     ],
 )
 def test_a_wrong_profile_names_file_key_unit_and_range(
-    pattern: str, replacement: str, words: list[str], tmp_path: Path
+    pattern: str, replacement: str, values: list[object], tmp_path: Path
 ) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(change((FOLDER / "cx5.toml").read_text(), pattern, replacement))
-    with pytest.raises(InvalidArgument) as caught:
+    with raises(InvalidArgument, path, *values):
         Profile.load(path)
-    for word in [str(path), *words]:
-        assert word in str(caught.value)
 
 
 def test_profiles_that_come_along_load_and_overrides_change_the_hash() -> None:
@@ -139,7 +143,7 @@ def test_a_sweep_is_the_product_of_its_axes_less_what_where_leaves_out() -> None
     ]
     assert len(list(experiment.points(quick=False))) == 5
     assert [p["y"] for p in experiment.points(settings={"x": 1})] == [1, 2]
-    with pytest.raises(InvalidArgument, match="no parameter 'z'"):
+    with raises(InvalidArgument, "z"):
         next(experiment.points())["z"]
 
 
@@ -147,9 +151,9 @@ def test_units_convert_within_a_dimension_only() -> None:
     assert units.convert(1.5, "us", "ns") == pytest.approx(1500)
     assert units.convert(12.5, "GB/s", "Gbps") == pytest.approx(100)
     assert units.convert(0.14, "x", "percent") == pytest.approx(14)
-    with pytest.raises(InvalidArgument, match="cannot convert"):
+    with raises(InvalidArgument, "us", "Gbps"):
         units.convert(1, "us", "Gbps")
-    with pytest.raises(InvalidArgument, match="unknown unit 'usec'"):
+    with raises(InvalidArgument, "usec"):
         units.convert(1, "usec", "ns")
 
 
@@ -169,7 +173,6 @@ def test_a_missing_package_is_named_with_its_remedy(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False
     )
     assert done.returncode == 1
-    assert "pandas is missing; install it with: " in done.stderr
     assert re.search(r"-m pip install .*'pandas>=[0-9.]+'", done.stderr)
     assert "Traceback" not in done.stderr
 

@@ -8,6 +8,7 @@ import pytest
 
 import pyrdma as rd
 from pyrdma import workload
+from tests.errors import raises
 
 READS = workload.VerbsLoad(op="read", size=8, depth=4, mode="rate")
 
@@ -25,7 +26,7 @@ def test_a_feigned_full_queue_is_counted_and_survived(mode: Literal["thread", "p
 def test_memory_pressure_fails_the_set_up(mode: Literal["thread", "process"]) -> None:
     with (
         rd.Cluster.local(nodes=2, mode=mode, faults={"memory_pressure.rate": 1}) as cluster,
-        pytest.raises(rd.Exhausted, match="memory_pressure"),
+        raises(rd.Exhausted, "memory_pressure"),
     ):
         cluster.run(READS, duration_s=0.05)
 
@@ -37,20 +38,20 @@ def test_no_faults_count_nothing() -> None:
 
 @pytest.mark.parametrize("mode", ["thread", "process"])
 @pytest.mark.parametrize(
-    ("faults", "words"),
+    ("faults", "values"),
     [
-        ({"duplicates": 0.1}, "nearest is 'duplicate'"),
-        ({"loss": 2.0}, "a probability of 0 to 1"),
-        ({"partition": 1.0}, "partition works on the sim fabric only"),
+        ({"duplicates": 0.1}, ["duplicates", "duplicate"]),
+        ({"loss": 2.0}, ["loss", 2, 0, 1]),
+        ({"partition": 1.0}, ["partition", "sim"]),
     ],
 )
 def test_wrong_faults_are_refused(
-    mode: Literal["thread", "process"], faults: dict[str, float], words: str
+    mode: Literal["thread", "process"], faults: dict[str, float], values: list[object]
 ) -> None:
-    with pytest.raises(rd.InvalidArgument, match=words):
+    with raises(rd.InvalidArgument, *values):
         rd.Cluster.local(nodes=2, mode=mode, faults=faults)
 
 
 def test_faults_are_of_shared_memory_and_the_simulator() -> None:
-    with pytest.raises(rd.Error, match="verbs"):
+    with raises(rd.InvalidArgument, "verbs", "loss"):
         rd.Cluster.local(nodes=2, fabric="verbs", device="none0", faults={"loss": 0.1})

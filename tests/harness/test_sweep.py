@@ -20,8 +20,8 @@ import pytest
 from pyrdma import Error, registry
 from pyrdma.result import DiskFull, write_atomically
 from pyrdma.run import Options, run
-from pyrdma.sweep import Sweep, median_interval
-from pyrdma.workers import Workers
+from pyrdma.sweep import Sweep, Workers, median_interval
+from tests.errors import raises, unnamed
 from tests.harness.support import COMMAND, FAKE, environment, pyrdma
 
 
@@ -89,7 +89,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert _gone(workers), "a worker outlived the killed run"
     finished = pyrdma(*arguments, FAKE_MARKS=str(log))
     assert finished.returncode == 0, finished.stderr
-    assert f"{12 - done} points measured, {done} were there" in finished.stdout
+    assert unnamed(finished.stdout, done, 12 - done) == []
     frame = pd.read_parquet(tmp_path / "out/fake/numbers/sim/results.parquet")
     assert sorted(frame["n"].unique()) == list(range(1, 13))
 
@@ -114,12 +114,12 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path: Path) ->
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, complaints = process.communicate(timeout=30)
     assert process.returncode == 130, complaints
-    assert "interrupted" in complaints
     assert "Traceback" not in complaints
     assert _gone({int(path.name.split("-")[1]) for path in log.iterdir()})
+    done = len(list(points.glob("*.json")))
     finished = pyrdma(*arguments)
     assert finished.returncode == 0, finished.stderr
-    assert "were there" in finished.stdout
+    assert unnamed(finished.stdout, done, 12 - done) == []
 
 
 def test_an_interrupted_pool_ends_before_its_points_are_cancelled(tmp_path: Path) -> None:
@@ -180,44 +180,13 @@ def _lives(process: int) -> bool:
 def test_a_point_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
     outcome = run(FAKE, Options(out=tmp_path, settings={"behaviour": "dies"})).outcome
     assert outcome.measured == 3
-    (reason,) = outcome.failed.values()
-    assert reason.startswith("its worker process died each time")
-
-
-SCRIPT = """
-from pathlib import Path
-from pyrdma.run import Options, run
-print(run({name!r}, Options(out=Path({out!r}), jobs=2)).outcome.measured)
-"""
-
-
-def test_a_program_from_standard_input_is_told_to_be_a_file(tmp_path: Path) -> None:
-    text = SCRIPT.format(name=FAKE, out=str(tmp_path))
-    done = subprocess.run(
-        [sys.executable, "-"], input=text, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode != 0
-    last = done.stderr.splitlines()[-1]
-    assert "<stdin> is no file" in last
-    assert "save the program as a file" in last
-    assert not list(tmp_path.iterdir()), "nothing was begun"
-
-
-def test_a_script_that_starts_when_loaded_is_told_to_guard_itself(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(name=FAKE, out=str(tmp_path / "out")))
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout == "0\n"
-    assert "another run" not in done.stderr
-    assert "put what the script does under `if __name__ == '__main__':`" in done.stderr
+    assert len(outcome.failed) == 1
 
 
 def test_a_point_that_fails_is_named_and_the_others_stay(tmp_path: Path) -> None:
     done = pyrdma("run", FAKE, "--out", str(tmp_path), "--set", "behaviour=fails")
     assert done.returncode == 1
-    assert "1 points failed: n = 3 is not possible; choose another" in done.stderr
+    assert unnamed(done.stderr, 1, "n = 3 is not possible; choose another") == []
     document = json.loads((tmp_path / "fake/numbers/sim/run.json").read_text())
     assert [entry["params"]["n"] for entry in document["failed"]] == [3]
     frame = pd.read_parquet(tmp_path / "fake/numbers/sim/results.parquet")
@@ -225,11 +194,9 @@ def test_a_point_that_fails_is_named_and_the_others_stay(tmp_path: Path) -> None
 
 
 def test_a_full_disk_ends_the_run_and_keeps_what_was_measured(tmp_path: Path) -> None:
-    arguments = ["run", FAKE, "--out", str(tmp_path), "--jobs", "1"]
-    done = pyrdma(*arguments, "--set", "behaviour=full disk")
-    assert done.returncode == 1
-    assert "no space left on the disk" in done.stderr
-    assert "Traceback" not in done.stderr
+    options = Options(out=tmp_path, jobs=1, settings={"behaviour": "full disk"})
+    with raises(DiskFull, tmp_path / "fake/numbers/sim/points"):
+        run(FAKE, options)
     assert len(list((tmp_path / "fake/numbers/sim/points").glob("*.json"))) == 2
 
 
@@ -248,7 +215,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     try:
         done = pyrdma("run", FAKE, "--out", str(small), "--full")
         assert done.returncode == 1
-        assert "no space left on the disk" in done.stderr
+        assert unnamed(done.stderr, small / "fake/numbers/sim") == []
         assert "Traceback" not in done.stderr
     finally:
         subprocess.run(["umount", str(small)], check=True)
@@ -262,7 +229,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: Any) -> No
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DiskFull, match="table: no space left on the disk"):
+    with raises(DiskFull, target):
         write_atomically(target, b"new")
     assert target.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
@@ -275,8 +242,7 @@ def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
         folder.mkdir(mode=0o500)
     done = pyrdma("run", FAKE, "--out", str(folder))
     assert done.returncode == 1
-    assert f"{folder}/fake/numbers/sim" in done.stderr
-    assert "--out" in done.stderr
+    assert unnamed(done.stderr, f"{folder}/fake/numbers/sim", "--out") == []
     assert "Traceback" not in done.stderr
 
 
@@ -293,7 +259,7 @@ def test_two_runs_do_not_measure_into_one_folder(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(Error, match=f"process {holder.pid}"):
+        with raises(Error, holder.pid):
             sweep.run()
         holder.kill()
     assert sweep.run().measured == 4

@@ -10,6 +10,7 @@ from hdrh.histogram import HdrHistogram
 
 from pyrdma import InvalidArgument
 from pyrdma._core.measure import Histogram
+from tests.errors import raises
 
 HIGHEST = 3600 * 10**9
 PERCENTS = [0.0, 0.1, 1.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 100.0]
@@ -83,5 +84,5 @@ def test_merge_equals_recording_all() -> None:
 
 @pytest.mark.parametrize("broken", [b"", b"x" * 39, Histogram().encode()[:-1], b"\xff" * 64])
 def test_broken_encodings_are_refused(broken: bytes) -> None:
-    with pytest.raises(InvalidArgument, match="not an encoded histogram"):
+    with raises(InvalidArgument, "histogram"):
         Histogram.decode(broken)

@@ -16,6 +16,7 @@ import pyrdma as rd
 from pyrdma import workload
 from pyrdma._native import native
 from pyrdma.processes import ProcessCluster
+from tests.errors import raises
 
 READS = workload.VerbsLoad(op="read", size=8, depth=4, mode="rate")
 SOAK = workload.Soak(size=256, interval_ns=200_000)
@@ -52,7 +53,7 @@ def test_a_restarted_node_measures_with_the_others() -> None:
         assert cluster.run(READS, duration_s=0.02).value("rate") > 0
         old = cluster.process_ids[1]
         cluster.kill(1)
-        with pytest.raises(rd.Error, match=r"node 1 is down; restart\(\)"):
+        with raises(rd.Error, 1, "restart()"):
             cluster.run(READS, duration_s=0.02)
         cluster.restart(1)
         assert cluster.incarnation(1) == 1
@@ -100,20 +101,20 @@ def test_a_stopped_node_is_slow_and_not_dead() -> None:
 def test_a_stopped_node_fails_a_run_in_time_and_is_ended() -> None:
     with processes(2) as cluster:
         cluster.stop(1)
-        with pytest.raises(rd.Timeout, match=r"node (0, )?1 did not answer"):
+        with raises(rd.Timeout, 1):
             cluster.run(READS, duration_s=0.02, timeout_s=1)
 
 
 @pytest.mark.parametrize("what", ["kill", "restart", "stop", "resume"])
 def test_what_is_not_there_cannot_be_hurt(what: str) -> None:
     with processes(2) as cluster:
-        with pytest.raises(rd.InvalidArgument, match="node 2 is not one of 0 to 1"):
+        with raises(rd.InvalidArgument, 2, 1):
             getattr(cluster, what)(2)
         if what in ("stop", "resume"):
             cluster.kill(1)
-            with pytest.raises(rd.Error, match="node 1 is down"):
+            with raises(rd.Error, 1):
                 getattr(cluster, what)(1)
-    with pytest.raises(rd.InvalidArgument, match="closed"):
+    with pytest.raises(rd.InvalidArgument):
         getattr(cluster, what)(0)
 
 
@@ -125,9 +126,9 @@ def test_the_soak_has_the_native_parameters() -> None:
 
 def test_threads_of_one_process_live_together() -> None:
     with rd.Cluster.local(nodes=2, mode="thread") as cluster:
-        with pytest.raises(rd.Unavailable, match=r"node 1 is threads .* started again alone"):
+        with raises(rd.Unavailable, 1, "mode='process'"):
             cluster.restart(1)
-        with pytest.raises(rd.Unavailable, match="paused alone; use"):
+        with raises(rd.Unavailable, 1, "mode='process'"):
             cluster.pause(1, 0.1)
 
 

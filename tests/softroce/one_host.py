@@ -53,8 +53,9 @@ def processes_run_and_one_that_is_killed_is_a_clear_error() -> None:
         victim = cluster.process_ids[0]
         threading.Timer(2.0, os.kill, (victim, signal.SIGKILL)).start()
         start = time.monotonic()
-        with pytest.raises(rd.Error, match="SIGKILL") as caught:
+        with pytest.raises(rd.Error) as caught:
             cluster.run(workload.VerbsLoad(op="write", size=8), duration_s=30.0)
+        assert "SIGKILL" in str(caught.value)
         took = time.monotonic() - start
         say(f"after {took:.1f} s: {caught.value}")
         assert took < 12.0
@@ -98,8 +99,9 @@ def devices_are_known() -> None:
     assert chosen["address"] == "10.99.0.1"
     assert devices.choose(devices.Wish.parse("10.99.0.1"))["gid_index"] == chosen["gid_index"]
     assert {entry.type for entry in devices.entries()} == {"RoCE v2"}
-    with pytest.raises(rd.Unavailable, match=r"rxe7.*rxe0"):
+    with pytest.raises(rd.Unavailable) as caught:
         devices.choose(devices.Wish("rxe7"))
+    assert all(name in str(caught.value) for name in ("rxe7", "rxe0"))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.errors import unnamed
 from tests.softroce.bed import why_not_here
 from tests.softroce.pretended import Machine, ends, is_alive, run_folders, running
 
@@ -141,7 +142,7 @@ def test_a_folder_may_be_shared_by_two_runs(machine: Machine) -> None:
 def test_a_folder_of_the_guest_s_own_cannot_be_shared(machine: Machine, share: str) -> None:
     done = machine.run("true", PYRDMA_SHARE=share)
     assert done.returncode == 1
-    assert f"PYRDMA_SHARE={share} cannot be shared" in done.stderr
+    assert unnamed(done.stderr, f"PYRDMA_SHARE={share}") == []
 
 
 @pytest.mark.parametrize("limit", ["", "0", "-1", "ten"])
@@ -155,13 +156,12 @@ def test_a_limit_that_is_none(machine: Machine, limit: str) -> None:
 def test_a_boot_that_does_not_end_is_tried_twice_more(machine: Machine, stuck: int) -> None:
     settings = {"PRETENDED_STUCK": str(stuck), "PYRDMA_SOFTROCE_BOOT_S": "1"}
     done = machine.run("sh", "-c", "echo done; exit 3", **settings)
-    assert done.stderr.count("guest 0 had not booted after 1 s") == stuck
     if stuck == 1:
         assert done.returncode == 3
         assert "done" in done.stdout
     else:
         assert done.returncode == 1
-        assert "guest 0 does not boot here" in done.stderr
+        assert unnamed(done.stderr, "guest 0") == []
     assert len(machine.guests()) == min(stuck + 1, 3)
     assert ends(machine.guests(), within_s=2)
     assert machine.leftovers() == []
@@ -183,17 +183,16 @@ def test_a_time_to_boot_that_is_none(machine: Machine, seconds: str) -> None:
 def test_time_is_up(machine: Machine) -> None:
     done = machine.run("--timeout", "1", "true", PRETENDED_HANGS="yes")
     assert done.returncode == 124
-    assert "stopped after 1 s" in done.stderr
+    assert unnamed(done.stderr, 1) == []
 
 
 def test_elsewhere_nothing_is_installed(machine: Machine) -> None:
     """As on Ubuntu, whose apt has no such kernel, QEMU missing or not."""
     (machine.folder / "programs/ib_write_lat").unlink()
-    missing = "" if shutil.which("ib_write_lat") else "ib_write_lat"
+    missing = [] if shutil.which("ib_write_lat") else ["ib_write_lat"]
     done = machine.run("true", PRETENDED_KERNEL="")
     assert why_not_here(done) is not None
-    assert "for Debian only: apt has no linux-image-amd64" in done.stderr
-    assert missing in done.stderr
+    assert unnamed(done.stderr, "linux-image-amd64", *missing) == []
     assert "install" not in machine.apt()
 
 
@@ -206,7 +205,7 @@ def test_a_command_s_77_is_no_excuse(machine: Machine) -> None:
 def test_the_network_is_needed_once(machine: Machine) -> None:
     offline = {"PRETENDED_NETWORK": ""}
     done = machine.run("true", **offline)
-    assert "could not download linux-image-6.0.0-1-amd64" in (why_not_here(done) or "")
+    assert unnamed(why_not_here(done), "linux-image-6.0.0-1-amd64") == []
     assert machine.kernels() == []
     assert machine.run("true").returncode == 0
     asked = machine.apt()
@@ -214,12 +213,12 @@ def test_the_network_is_needed_once(machine: Machine) -> None:
     assert machine.run("true", **offline).returncode == 0
     done = machine.run("true", **offline, PRETENDED_KERNEL="")
     assert done.returncode == 0, "no lists of packages"
-    assert "booting what is here: linux-image-6.0.0-1-amd64" in done.stderr
+    assert unnamed(done.stderr, "linux-image-6.0.0-1-amd64") == []
     assert machine.apt() == asked
     newer = {"PRETENDED_KERNEL": "linux-image-6.0.0-11-amd64"}
     done = machine.run("true", **offline, **newer)
     assert done.returncode == 0, "a newer one that cannot be fetched"
-    assert "apt-get has no linux-image-6.0.0-11-amd64; booting" in done.stderr
+    assert unnamed(done.stderr, "linux-image-6.0.0-11-amd64") == []
     assert machine.kernels() == ["linux-image-6.0.0-1-amd64"]
     assert machine.run("true", **newer).returncode == 0
     assert machine.kernels() == ["linux-image-6.0.0-11-amd64"], "and only the newest"
@@ -244,7 +243,7 @@ def test_what_a_killed_run_was_fetching_goes(machine: Machine) -> None:
 
 def test_a_module_that_the_kernel_lacks_is_named(machine: Machine) -> None:
     done = machine.run("true", PRETENDED_LACKS="rdma_ucm")
-    assert why_not_here(done) == "softroce: skipped: the kernel 6.0 has no module rdma_ucm"
+    assert unnamed(why_not_here(done), "6.0", "rdma_ucm") == []
     assert machine.kernels() == []
     assert machine.run("true", PRETENDED_LACKS="crc32_generic").returncode == 0, "newer: built in"
 
@@ -252,5 +251,5 @@ def test_a_module_that_the_kernel_lacks_is_named(machine: Machine) -> None:
 def test_an_initramfs_that_is_cut_short_is_not_kept(machine: Machine) -> None:
     done = machine.run("true", PRETENDED_FULL="yes")
     assert done.returncode == 1
-    assert "cpio could not write the initramfs" in done.stderr
+    assert unnamed(done.stderr, "cpio") == []
     assert machine.kernels() == []

@@ -233,6 +233,18 @@ def machine_names(files: Iterable[Source]) -> list[str]:
     ]
 
 
+def compared_sentences(files: Iterable[Source]) -> list[str]:
+    """Tests compare the class or code of an error and the values that it names, not its words."""
+    pattern = re.compile(r"\braises\(.*\bmatch=|\bwhat\(\)\)?\.find\(")
+    return [
+        f"{file.path}:{number}: {text}: compare class and values, by tests/errors.py or "
+        "base/error_test.h"
+        for file in files
+        if not file.path.startswith("tests/tidy/")
+        for number, text in file.matches(pattern)
+    ]
+
+
 def file_length(files: Iterable[Source], longer: dict[str, int] | None = None) -> list[str]:
     """Files of code stay short enough for a reader to find the way."""
     allowed = LONGER if longer is None else longer

@@ -24,6 +24,7 @@ RULES: dict[str, Rule] = {
     "file_length": rules.file_length,
     "system_readmes": rules.system_readmes,
     "folders_in_readme": rules.folders_in_readme,
+    "compared_sentences": rules.compared_sentences,
 }
 
 
@@ -96,6 +97,8 @@ BAD = [
     ("system_readmes", "native/systems/raft/raft.h", "#pragma once\n", "README.md"),
     ("folders_in_readme", "native/extra/a.h", "#pragma once\n", "has no row"),
     ("folders_in_readme", "native/README.md", "| `gone/` | code | |\n", "does not exist"),
+    ("compared_sentences", "tests/test_a.py", "raises(Error, match='no')", "errors.py"),
+    ("compared_sentences", "native/base/a_test.cc", 'e.what()).find("no")', "error_test.h"),
 ]
 
 
@@ -124,6 +127,7 @@ GOOD = [
     ("catch_all", "native/fabric/sim/a.cc", "try { f(); } catch (...) { if (a) { g(); } throw; }"),
     ("catch_all", "native/fabric/shm/a.cc", "catch (...) { e = std::current_exception(); }"),
     ("machine_names", "README.md", "the folder framework/ and a.out/work\n"),
+    ("compared_sentences", "tests/test_a.py", "with raises(rd.Error, 2), x.find('a'):"),
     ("file_length", "native/base/a.cc", "\n" * 450),
 ]
 

@@ -8,6 +8,7 @@ import pytest
 
 import pyrdma as rd
 from pyrdma.devices import Wish
+from tests.errors import raises
 
 
 @pytest.mark.parametrize(
@@ -34,18 +35,18 @@ def test_the_best_gid_may_be_left_open(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "values"),
     [
-        ("mlx5_0:99999999999", "port 99999999999 is out of bounds; give 1 to 255, or 0 for any"),
-        ("mlx5_0:256", "port 256 is out"),
-        ("mlx5_0:-1", "port -1 is out"),
-        ("mlx5_0:1:256", "gid_index 256 is out of bounds; give 0 to 255, or -1 for the best"),
-        ("mlx5_0:1:-2", "gid_index -2 is out"),
-        ("fe80::1%eth0", "leave out %eth0"),
+        ("mlx5_0:99999999999", ["port", 99999999999, 1, 255]),
+        ("mlx5_0:256", ["port", 256, 255]),
+        ("mlx5_0:-1", ["port", -1]),
+        ("mlx5_0:1:256", ["gid_index", 256, 255, -1]),
+        ("mlx5_0:1:-2", ["gid_index", -2]),
+        ("fe80::1%eth0", ["%eth0"]),
     ],
 )
-def test_what_is_out_of_bounds_is_named(text: str, said: str) -> None:
-    with pytest.raises(rd.InvalidArgument, match=said):
+def test_what_is_out_of_bounds_is_named(text: str, values: list[object]) -> None:
+    with raises(rd.InvalidArgument, *values):
         Wish.parse(text)
 
 
@@ -53,24 +54,24 @@ def test_what_is_out_of_bounds_is_named(text: str, said: str) -> None:
     "text", ["mlx5_0:one", "mlx5_0:1_0", "mlx5_0:", "a:1:2:3", "10.10.1.256", "10.1", "fe80::xyz"]
 )
 def test_what_is_neither_name_nor_address(text: str) -> None:
-    with pytest.raises(rd.InvalidArgument, match=r"neither an IP address nor .*mlx5_0:1:3"):
+    with raises(rd.InvalidArgument, text, "mlx5_0:1:3"):
         Wish.parse(text)
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("wish", "values"),
     [
-        ({"port": 1.5}, "port 1.5"),
-        ({"port": "1"}, "port '1'"),
-        ({"gid_index": None}, "gid_index None"),
-        ({"address": "mlx5_0"}, "address 'mlx5_0' is not an IP address"),
+        ({"port": 1.5}, ["port", 1.5]),
+        ({"port": "1"}, ["port", "'1'"]),
+        ({"gid_index": None}, ["gid_index", None]),
+        ({"address": "mlx5_0"}, ["address", "mlx5_0"]),
     ],
 )
-def test_a_wish_made_directly_is_checked_alike(wish: dict[str, Any], said: str) -> None:
-    with pytest.raises(rd.InvalidArgument, match=said):
+def test_a_wish_made_directly_is_checked_alike(wish: dict[str, Any], values: list[object]) -> None:
+    with raises(rd.InvalidArgument, *values):
         Wish(**wish)
 
 
 def test_clusters_check_their_wish() -> None:
-    with pytest.raises(rd.InvalidArgument, match="port 300"):
+    with raises(rd.InvalidArgument, "port", 300):
         rd.Cluster.local(nodes=2, fabric="verbs", device="mlx5_0:300")

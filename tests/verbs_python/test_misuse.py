@@ -187,7 +187,7 @@ def test_what_a_queue_pair_uses_closes_after_it(fabric: str) -> None:
         assert pair.post([send]) == 1
         assert len(queue.poll(timeout_s=1.0)) == 1
         for used in (queue, shared, handle):
-            with pytest.raises(rd.InvalidArgument, match="queue pair still uses"):
+            with pytest.raises(rd.InvalidArgument):
                 used.close()
         pair.close()
         for used in (queue, shared, handle, pair, domain, region):

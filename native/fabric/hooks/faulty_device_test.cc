@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/error.h"
+#include "base/error_test.h"
 #include "fabric/contract_worlds_test.h"
 
 namespace pyrdma::fabric {
@@ -251,7 +251,7 @@ TEST_P(Hooks, SetUpFindsNoMemory) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kExhausted);
       EXPECT_TRUE(error.definite());
-      EXPECT_NE(std::string(error.what()).find("memory_pressure"), std::string::npos);
+      EXPECT_TRUE(names(error.what(), {"memory_pressure"}));
       return true;
     }
     return false;

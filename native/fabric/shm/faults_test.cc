@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "base/error_test.h"
 #include "fabric/fabric.h"
 #include "fabric/shm/cluster.h"
 
@@ -83,13 +83,8 @@ TEST(ShmFaults, HealEndsThem) {
 TEST(ShmFaults, KindsOfTheSimulatorAreRefused) {
   ShmOptions options{2, 1, {}};
   options.faults[Fault::partition].rate = 1;
-  try {
-    ShmCluster cluster(options);
-    ADD_FAILURE();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    EXPECT_NE(std::string(error.what()).find("partition"), std::string::npos);
-  }
+  EXPECT_TRUE(
+      refuses([&] { ShmCluster cluster(options); }, ErrorCode::kInvalidArgument, {"partition"}));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "base/error_test.h"
 #include "fabric/contract_worlds_test.h"
 #include "measure/litmus/model.h"
 #include "measure/shared_workloads.h"
@@ -184,14 +184,11 @@ TEST(LitmusWorkload, SaysHowManyNodesATestNeeds) {
   fabric::sim::SimOptions small = options(MemoryModel::weak());
   small.nodes = 2;
   fabric::sim::SimCluster cluster(small);
-  try {
-    run(cluster, {{"shape", std::string("tell")}});
-    FAIL() << "three nodes are two";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("nodes of the cluster is 2; tell needs 3"),
-              std::string::npos)
-        << error.what();
-  }
+  EXPECT_TRUE(refuses(
+      [&] {
+        run(cluster, {{"shape", std::string("tell")}});
+      },
+      ErrorCode::kInvalidArgument, {"tell", "2", "3"}));
 }
 
 }  // namespace

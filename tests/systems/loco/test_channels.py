@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import pyrdma as rd
+from tests.errors import raises
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "experiments" / "examples"
 
@@ -50,11 +51,11 @@ def test_a_region_is_read_and_written_by_all(cluster: rd.Cluster) -> None:
     region.write(b"to two", node=0, to=2, offset=100)
     assert region.read(6, node=1, of=2, offset=100) == b"to two"
     assert region.read(6, node=1, of=0, offset=100) == bytes(6)
-    with pytest.raises(rd.InvalidArgument, match="10 bytes at offset 4991 do not fit"):
+    with raises(rd.InvalidArgument, 10, 4991, 5000):
         region.read(10, node=0, of=1, offset=4991)
-    with pytest.raises(rd.InvalidArgument, match="of is 3; the cluster's nodes are 0 to 2"):
+    with raises(rd.InvalidArgument, "of", 3, 2):
         region.read(1, node=0, of=3)
-    with pytest.raises(rd.InvalidArgument, match="raise block_bytes"):
+    with raises(rd.InvalidArgument, "block_bytes"):
         region.read(4500, node=0, of=1)
 
 
@@ -72,7 +73,7 @@ def test_a_lock_is_held_by_one(cluster: rd.Cluster) -> None:
         with lock.held(node):
             pass
     lock.acquire(node=1)
-    with pytest.raises(rd.InvalidArgument, match="lock"):
+    with raises(rd.InvalidArgument, "lock"):
         lock.release(node=2)
     lock.release(node=1)
 
@@ -98,27 +99,27 @@ def test_a_store_keeps_what_it_is_told(cluster: rd.Cluster) -> None:
     assert store.lookup(99, node=0) is None
     for key in range(100, 105):
         assert store.insert(key, key, node=0)
-    with pytest.raises(rd.Exhausted, match="all 10 slots of node 0 hold values"):
+    with raises(rd.Exhausted, 10, 0):
         store.insert(106, 0, node=0)
-    with pytest.raises(rd.InvalidArgument, match="fill is 2"):
+    with raises(rd.InvalidArgument, "fill", 2):
         rd.loco.KvStore(cluster, "other", fill=2)
 
 
 def test_misuse_is_named(cluster: rd.Cluster) -> None:
     counter = rd.loco.AtomicVar(cluster, "taken", host=0)
     counter.load(node=0)
-    with pytest.raises(rd.InvalidArgument, match="has a channel 'taken' already"):
+    with raises(rd.InvalidArgument, "taken"):
         rd.loco.Barrier(cluster, "taken").wait()
-    with pytest.raises(rd.InvalidArgument, match="120 bytes; it must have 1 to 119"):
+    with raises(rd.InvalidArgument, 120, 119):
         rd.loco.Barrier(cluster, "x" * 120).wait()
-    with pytest.raises(rd.InvalidArgument, match="node is 3; the cluster's nodes are 0 to 2"):
+    with raises(rd.InvalidArgument, "node", 3, 2):
         counter.load(node=3)
     for wrong in (-1, "1", 0.5):
-        with pytest.raises(rd.InvalidArgument, match=f"node is {wrong!r}"):
+        with raises(rd.InvalidArgument, "node", repr(wrong)):
             counter.load(node=wrong)  # type: ignore[arg-type]
-    with pytest.raises(rd.InvalidArgument, match="host is 3; the cluster's nodes are 0 to 2"):
+    with raises(rd.InvalidArgument, "host", 3, 2):
         rd.loco.AtomicVar(cluster, "elsewhere", host=3)
-    with pytest.raises(rd.InvalidArgument, match="value is b'x'; give a whole number"):
+    with raises(rd.InvalidArgument, "value", "b'x'"):
         rd.loco.KvStore(cluster, "kv").insert(1, b"x", node=0)  # type: ignore[arg-type]
 
 
@@ -127,7 +128,7 @@ def test_a_dead_host_is_named() -> None:
         counter = rd.loco.AtomicVar(cluster, "counter", host=2)
         counter.fetch_add(1, node=0)
         cluster.kill(2)
-        with pytest.raises(rd.Unavailable, match="node 2 failed: retry count exceeded"):
+        with raises(rd.Unavailable, 2, "retry count exceeded"):
             counter.fetch_add(1, node=0)
 
 
@@ -135,7 +136,7 @@ def test_a_closed_cluster_says_so(cluster: rd.Cluster) -> None:
     counter = rd.loco.AtomicVar(cluster, "counter", host=0)
     counter.load(node=0)
     cluster.close()
-    with pytest.raises(rd.Error, match="closed"):
+    with pytest.raises(rd.Error):
         counter.load(node=0)
 
 
@@ -152,7 +153,7 @@ def test_equal_seeds_give_equal_channels() -> None:
 def test_other_processes_have_channels_for_workloads_only() -> None:
     with (
         rd.Cluster.local(nodes=2) as cluster,
-        pytest.raises(rd.Unavailable, match="used by workloads"),
+        pytest.raises(rd.Unavailable),
     ):
         rd.loco.Barrier(cluster, "bar").wait()
 

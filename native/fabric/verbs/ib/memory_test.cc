@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/error.h"
+#include "base/error_test.h"
 #include "fabric/contract_worlds_test.h"
 
 namespace pyrdma::fabric::verbs {
@@ -90,16 +90,8 @@ TEST_F(VerbsMemory, TheLimitOfLockedMemoryIsNamedBeforeItIsMet) {
   const LockedMemory limited(65536);
   if (!limited.changed()) GTEST_SKIP() << "the limit cannot be changed here";
   const auto fits = device().allocate(*domain, 32768);
-  try {
-    device().allocate(*domain, 32769);
-    FAIL() << "registered more than may be locked";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kExhausted);
-    const std::string said = error.what();
-    EXPECT_NE(said.find("69632"), std::string::npos) << said;
-    EXPECT_NE(said.find("65536"), std::string::npos) << said;
-    EXPECT_NE(said.find("limits.conf"), std::string::npos) << said;
-  }
+  EXPECT_TRUE(refuses([&] { device().allocate(*domain, 32769); }, ErrorCode::kExhausted,
+                      {"69632", "65536", "limits.conf"}));
   EXPECT_NO_THROW(device().allocate(*domain, 32768)) << "what was refused does not count";
 }
 
@@ -119,7 +111,7 @@ TEST_F(VerbsMemory, HugePagesWhenThereAreAnyAndAWordWhenNot) {
   EXPECT_EQ(page_bytes(first->addr()), 4096u);
   const std::vector<Notice> notices = device().notices();
   ASSERT_EQ(notices.size(), 1u) << "once, not for each region";
-  EXPECT_NE(notices[0].text.find("vm.nr_hugepages"), std::string::npos);
+  EXPECT_TRUE(names(notices[0].text, {"vm.nr_hugepages"}));
   EXPECT_FALSE(notices[0].is_fault);
 }
 

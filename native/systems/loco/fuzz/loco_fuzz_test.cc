@@ -12,7 +12,7 @@
 namespace pyrdma::fuzz {
 namespace {
 
-constexpr std::uint64_t kLocoSeeds = kSlowed ? 60 : 2000;
+const std::uint64_t kLocoSeeds = (kSlowed ? 60 : 1000) * search_factor();
 
 const Scenario& scenario() { return scenario_named(systems::scenarios(), "loco"); }
 

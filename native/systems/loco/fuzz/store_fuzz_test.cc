@@ -8,7 +8,7 @@
 namespace pyrdma::fuzz {
 namespace {
 
-constexpr std::uint64_t kStoreSeeds = kSlowed ? 40 : 400;
+const std::uint64_t kStoreSeeds = (kSlowed ? 40 : 200) * search_factor();
 
 class StoreFuzz : public testing::TestWithParam<const char*> {
  protected:
@@ -27,9 +27,9 @@ TEST_P(StoreFuzz, HistoriesAreLinearizable) {
 }
 
 TEST_P(StoreFuzz, AnUpdateWithoutItsFenceIsFoundInWeakMemoryAlone) {
-  constexpr std::uint64_t kSeeds = 60;
+  const std::uint64_t most = 60 * search_factor();
   std::uint64_t found = 0;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= most && (found < 2 || seed <= 10); ++seed) {
     Options unfenced = drawn(seed);
     unfenced.faults = FaultOptions();
     unfenced.mutation = "unfenced";
