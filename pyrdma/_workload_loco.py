@@ -69,8 +69,14 @@ class LocoLock(Workload):
         LOCO's ticket lock: what a release orders before itself; hand-overs to threads of one
         node in a row; pause per ticket before the next; whether its words are on the NIC.
     own_memory
-        Whether the word's host reads and writes it through its ``nic``, like everybody else, or
-        by its ``cpu``; LOCO only.
+        Whether the word's host reads and writes it through its ``nic``, like everybody else
+        (paper), or by its ``cpu`` (best); LOCO only.
+    preset
+        LOCO's protocol: as in the ``paper``, or the ``best``, with every switch below on.
+    combined_request, release_by_write, unawaited_release, unawaited_fence, one_doorbell
+        Switches of LOCO's locks: now_serving is read with the ticket; a release writes it, instead
+        of adding to it; a release is not waited for; a pair fence leaves the order to the queue
+        pair; requests to one host leave with one doorbell.
     polling
         Who polls for completions: a ``thread`` of its own as in the paper, or the ``callers``.
     warmup_ns, iterations
@@ -84,7 +90,13 @@ class LocoLock(Workload):
     handovers: int | None = None
     backoff_ns: int | None = None
     device_memory: bool | None = None
-    own_memory: Literal["nic", "cpu"] | None = None
+    own_memory: Literal["preset", "nic", "cpu"] | None = None
+    preset: Literal["paper", "best"] | None = None
+    combined_request: Literal["preset", "on", "off"] | None = None
+    release_by_write: Literal["preset", "on", "off"] | None = None
+    unawaited_release: Literal["preset", "on", "off"] | None = None
+    unawaited_fence: Literal["preset", "on", "off"] | None = None
+    one_doorbell: Literal["preset", "on", "off"] | None = None
     polling: Literal["thread", "callers"] | None = None
     warmup_ns: int | None = None
     iterations: int | None = None
@@ -133,7 +145,13 @@ class LocoTransactions(Workload):
         MPI's windows without a registration each, to tell what that costs.
     own_memory
         Whether accounts of this node are read and written through its ``nic``, like those of other
-        nodes, or by its ``cpu``; LOCO only.
+        nodes (paper), or by its ``cpu`` (best); LOCO only.
+    preset
+        LOCO's protocol: as in the ``paper``, or the ``best``, with every switch below on.
+    combined_request, release_by_write, unawaited_release, unawaited_fence, one_doorbell
+        Switches of LOCO's locks: now_serving is read with the ticket; a release writes it, instead
+        of adding to it; a release is not waited for; a pair fence leaves the order to the queue
+        pair; requests to one host leave with one doorbell.
     polling
         Who polls for completions: a ``thread`` of its own as in the paper, or the ``callers``.
     warmup_ns, iterations
@@ -146,7 +164,13 @@ class LocoTransactions(Workload):
     accounts: int | None = None
     locks_per_thread: int | None = None
     merged: bool | None = None
-    own_memory: Literal["nic", "cpu"] | None = None
+    own_memory: Literal["preset", "nic", "cpu"] | None = None
+    preset: Literal["paper", "best"] | None = None
+    combined_request: Literal["preset", "on", "off"] | None = None
+    release_by_write: Literal["preset", "on", "off"] | None = None
+    unawaited_release: Literal["preset", "on", "off"] | None = None
+    unawaited_fence: Literal["preset", "on", "off"] | None = None
+    one_doorbell: Literal["preset", "on", "off"] | None = None
     polling: Literal["thread", "callers"] | None = None
     warmup_ns: int | None = None
     iterations: int | None = None
@@ -182,6 +206,12 @@ class LocoYcsb(Workload):
         spares each simulated node a table.
     tracker_pause_ns
         Longest pause of an idle tracker thread.
+    preset
+        LOCO's protocol: as in the ``paper``, or the ``best``, with every switch below on.
+    combined_request, release_by_write, unawaited_release, unawaited_fence, one_doorbell
+        Switches of LOCO's locks: now_serving is read with the ticket; a release writes it, instead
+        of adding to it; a release is not waited for; a pair fence leaves the order to the queue
+        pair; requests to one host leave with one doorbell.
     polling
         Who polls for completions: a ``thread`` of its own as in the paper, or the ``callers``.
     warmup_ns, iterations
@@ -203,13 +233,19 @@ class LocoYcsb(Workload):
     fence: bool | None = None
     stored_index: bool | None = None
     tracker_pause_ns: int | None = None
+    preset: Literal["paper", "best"] | None = None
+    combined_request: Literal["preset", "on", "off"] | None = None
+    release_by_write: Literal["preset", "on", "off"] | None = None
+    unawaited_release: Literal["preset", "on", "off"] | None = None
+    unawaited_fence: Literal["preset", "on", "off"] | None = None
+    one_doorbell: Literal["preset", "on", "off"] | None = None
     polling: Literal["thread", "callers"] | None = None
     warmup_ns: int | None = None
     iterations: int | None = None
 
 
 class Ycsb(LocoYcsb):
-    """`LocoYcsb` on a store that a script has named: with its keys and its fill.
+    """`LocoYcsb` on a store that a script has named: with its keys, its fill and its preset.
 
     Each run makes the store anew on every node, loads it, and drives it natively.
 
@@ -222,4 +258,6 @@ class Ycsb(LocoYcsb):
     """
 
     def __init__(self, store: KvStore, **settings: Any) -> None:
-        super().__init__(**{"keys": store.keys, "fill": store.fill, **settings})
+        super().__init__(
+            **{"keys": store.keys, "fill": store.fill, "preset": store.preset, **settings}
+        )

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from operator import index
-from typing import Any
+from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
 from ._native import native
@@ -41,10 +41,14 @@ __all__ = [
     "Channel",
     "KvStore",
     "OwnedVar",
+    "Preset",
     "SharedQueue",
     "SharedRegion",
     "TicketLock",
 ]
+
+Preset = Literal["paper", "best"]
+"""The protocol of a lock: with the paper's steps, or with all that is faster."""
 
 _managers: WeakKeyDictionary[Cluster, Any] = WeakKeyDictionary()
 
@@ -76,6 +80,13 @@ def _whole(what: str, value: object, least: int = 0, most: int = 2**64 - 1) -> i
     if not least <= number <= most:
         raise InvalidArgument(f"{what} is {number}; allowed is {least} to {most}")
     return number
+
+
+def _is_paper(preset: object) -> bool:
+    """Return whether the preset is the paper's."""
+    if preset not in get_args(Preset):
+        raise InvalidArgument(f"preset is {preset!r}; give 'paper' or 'best'")
+    return preset == "paper"
 
 
 class Channel:
@@ -226,10 +237,21 @@ class AtomicVar(Channel):
 
 
 class TicketLock(Channel):
-    """A fair lock between all nodes; its words are at node 0."""
+    """A fair lock between all nodes; its words are at node 0.
+
+    Parameters
+    ----------
+    preset
+        The protocol: the ``best``, or the steps of the ``paper``, which take more round trips.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, preset: Preset = "best") -> None:
+        super().__init__(cluster, name)
+        self.preset = preset
+        self._paper = _is_paper(preset)
 
     def _make(self, core: Any, managers: Any) -> Any:
-        return core.TicketLock(managers, self.name)
+        return core.TicketLock(managers, self.name, self._paper)
 
     def acquire(self, *, node: int) -> None:
         """Wait for the lock. Raises `pyrdma.Timeout`, with what it waited for, after 10 s."""
@@ -289,18 +311,30 @@ class KvStore(Channel):
         How many keys it has room for, spread evenly over the nodes.
     fill
         Part of them, 0 to 1, that is there from the start: keys 0, 1, ..., with the key as value.
+    preset
+        The protocol of its locks: the ``best``, or the steps of the ``paper``.
     """
 
-    def __init__(self, cluster: Cluster, name: str, keys: int = 65536, fill: float = 0.0) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        keys: int = 65536,
+        fill: float = 0.0,
+        preset: Preset = "best",
+    ) -> None:
         if not 0 <= fill <= 1:
             raise InvalidArgument(f"fill is {fill}; allowed is 0 to 1")
         super().__init__(cluster, name)
         self.keys = _whole("keys", keys, 1)
         self.fill = fill
+        self.preset = preset
+        self._paper = _is_paper(preset)
 
     def _make(self, core: Any, managers: Any) -> Any:  # noqa: ARG002 - a store has its own
         own = core.Managers(_open(self.cluster), callers=2)
-        return core.KvStore(own, self.name, self.keys, int(self.keys * self.fill))
+        filled = int(self.keys * self.fill)
+        return core.KvStore(own, self.name, self.keys, filled, self._paper)
 
     def insert(self, key: int, value: int, *, node: int) -> bool:
         """Add a key, stored at `node`; False when it is there already.

@@ -18,11 +18,15 @@ using PyKvStore = PyChannel<loco::KvStore>;
 using PySharedQueue = PyChannel<Queue>;
 using PyTicketLock = PyChannel<loco::TicketLock>;
 
+loco::TicketLockOptions lock_options(bool paper) {
+  return loco::TicketLockOptions::of(paper ? loco::Preset::kPaper : loco::Preset::kBest);
+}
+
 void bind_lock(py::module_& module) {
   py::class_<PyTicketLock, std::shared_ptr<PyTicketLock>>(module, "TicketLock")
-      .def(py::init([](const Managers& managers, const std::string& name) {
+      .def(py::init([](const Managers& managers, const std::string& name, bool paper) {
         return make_channel<loco::TicketLock>(managers, [&](loco::Manager& manager) {
-          return std::make_unique<loco::TicketLock>(manager, name);
+          return std::make_unique<loco::TicketLock>(manager, name, lock_options(paper));
         });
       }))
       .def("acquire",
@@ -73,9 +77,10 @@ bool change(PyKvStore& self, NodeId node, Change how, loco::Key key, std::uint64
 void bind_store(py::module_& module) {
   py::class_<PyKvStore, std::shared_ptr<PyKvStore>>(module, "KvStore")
       .def(py::init([](const Managers& managers, const std::string& name, std::uint64_t keys,
-                       std::uint64_t filled) {
+                       std::uint64_t filled, bool paper) {
         loco::KvOptions options;
         options.keys = keys;
+        options.lock = lock_options(paper);
         return make_channel<loco::KvStore>(managers, [&](loco::Manager& manager) {
           auto store = std::make_unique<loco::KvStore>(manager, name, options);
           store->load(filled);

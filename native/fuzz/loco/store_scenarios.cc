@@ -85,7 +85,11 @@ class LocoSide {
     options.tracker_bytes = 1024;
     options.tracker_pause = 5 * kMicrosecond;
     options.fence = world.fence();
-    if (world.options.seed % 2 == 0) options.locks_in = pyrdma::loco::Placement::kDevice;
+    // Half of the runs each, of both presets.
+    options.lock = pyrdma::loco::TicketLockOptions::of(world.options.seed / 2 % 2 == 0
+                                                           ? pyrdma::loco::Preset::kBest
+                                                           : pyrdma::loco::Preset::kPaper);
+    if (world.options.seed % 2 == 0) options.lock.placement = pyrdma::loco::Placement::kDevice;
     return options;
   }
   pyrdma::loco::KvStore store_;

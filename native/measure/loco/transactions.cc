@@ -52,11 +52,12 @@ class Bank {
 };
 
 /// Accounts are words striped over the nodes. As many locks are striped the same way, so an account
-/// and its lock have one host: the pair fence suffices, and one doorbell for both.
+/// and its lock have one host, so that the pair fence suffices.
 class LocoBank final : public Bank {
  public:
-  LocoBank(loco::Manager& manager, std::uint64_t accounts, std::uint64_t locks, bool by_cpu)
-      : locks_(manager, "locks", locks),
+  LocoBank(loco::Manager& manager, std::uint64_t accounts, std::uint64_t locks,
+           const loco::TicketLockOptions& options, bool by_cpu)
+      : locks_(manager, "locks", locks, options),
         accounts_(manager, "accounts", accounts),
         by_cpu_(by_cpu) {}
 
@@ -108,7 +109,7 @@ class LocoBank final : public Bank {
     return {host, offset, by_cpu_ ? accounts_.local(host, offset) : nullptr,
             desk.balances[i].sge(8)};
   }
-  /// Into the balances; one doorbell when both accounts are at one host.
+  /// Into the balances; with one doorbell, if wished, when both accounts are at one host.
   void read(Desk& desk, const std::array<Account, 2>& accounts) {
     loco::Requests reads;
     AckKey key;
@@ -119,7 +120,10 @@ class LocoBank final : public Bank {
         continue;
       }
       reads.add(fabric::Opcode::kRead, accounts_.at(account.host), account.offset, account.balance);
-      if (i == 0 && accounts[1].own == nullptr && accounts[1].host == account.host) continue;
+      if (i == 0 && locks_.options().one_doorbell && accounts[1].own == nullptr &&
+          accounts[1].host == account.host) {
+        continue;
+      }
       desk.me.post(account.host, reads.span(), key);
       reads.clear();
     }
@@ -197,14 +201,14 @@ class MpiBank final : public Bank {
 class LocoTransactions final : public Workload {
  public:
   std::span<const ParameterSpec> parameters() const override {
-    static const std::vector<ParameterSpec> specs = with_loco_parameters({
+    static const std::vector<ParameterSpec> specs = with_loco_parameters(with_preset({
         {"system", std::string("loco"), "", "whose locks", 0, 0, {"loco", "mpi_windows"}},
         {"accounts", Int{1'000'000}, "count", "of all nodes", 2, 1e11},
         {"locks_per_thread", Int{341}, "count",
          "locks, or windows, of which every rank has one lock", 1, 1 << 20},
         {"merged", Int{0}, "", "1: no registration per window, mpi_windows only", 0, 1},
         own_memory_parameter(),
-    });
+    }));
     return specs;
   }
 
@@ -263,7 +267,8 @@ class LocoTransactions final : public Workload {
     const std::uint32_t locks = params.count("locks_per_thread");
     const std::uint64_t all = std::uint64_t{locks} * threads * manager.nodes();
     if (params.text("system") == "loco") {
-      return std::make_unique<LocoBank>(manager, accounts, all, by_cpu(params));
+      return std::make_unique<LocoBank>(manager, accounts, all, lock_options(params),
+                                        by_cpu(params));
     }
     loco::MpiWindowsOptions options;
     options.windows = locks;

@@ -164,7 +164,7 @@ class Client {
 class LocoYcsb final : public Workload {
  public:
   std::span<const ParameterSpec> parameters() const override {
-    static const std::vector<ParameterSpec> specs = with_loco_parameters({
+    static const std::vector<ParameterSpec> specs = with_loco_parameters(with_preset({
         {"system", std::string("loco"), "", "whose store", 0, 0, {"loco", "sherman"}},
         {"reads", 1.0, "", "fraction of lookups; what is left are updates", 0, 1},
         {"inserts", 0.0, "", "fraction of insertions, loco only", 0, 1},
@@ -180,7 +180,7 @@ class LocoYcsb final : public Workload {
          "0: the index computes where the first keys are, which spares each simulated node a table",
          0, 1},
         {"tracker_pause_ns", Int{100'000}, "ns", "of an idle tracker, at most", 1000, 1e9},
-    });
+    }));
     return specs;
   }
 
@@ -217,6 +217,7 @@ class LocoYcsb final : public Workload {
       kv.keys = static_cast<std::uint64_t>(params.integer("keys"));
       kv.value_bytes = params.count("value_bytes");
       kv.locks = params.count("locks");
+      kv.lock = lock_options(params);
       kv.fence = params.flag("fence");
       kv.tracker_pause = params.integer("tracker_pause_ns");
       loco::KvStore store(manager, "kv", kv);

@@ -33,7 +33,7 @@ KvStore::KvStore(Manager& manager, std::string name, const KvOptions& options,
       slots_(slots_of(options, Channel::participants().size())),
       index_(manager.env(), slots_ * Channel::participants().size()),
       values_(*this, "values", slots_ * slot_bytes_),
-      locks_(*this, "locks", options.locks, TicketLockOptions{.placement = options.locks_in}),
+      locks_(*this, "locks", options.locks, options.lock),
       announcing_(manager.env()),
       slots_mutex_(manager.env()) {
   check_options();

@@ -29,7 +29,9 @@ bool KvOperation::update_locked() {
     release();
     return false;
   }
-  if (fenced && store_->locks_.host_of(lock_.index()) == at_.node) {
+  const TicketLockOptions& lock = store_->options_.lock;
+  if (fenced && lock.one_doorbell && lock.unawaited_fence && lock.unawaited_release &&
+      store_->locks_.host_of(lock_.index()) == at_.node) {
     // Lock and value at one node: its queue pair keeps the order, so the release need not wait.
     const fabric::Sge sge = slot_.sge(bytes, kSlotHead);
     Requests write;
