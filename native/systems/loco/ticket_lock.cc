@@ -8,6 +8,13 @@
 
 namespace pyrdma::loco {
 
+namespace {
+
+// Whether a queue pair keeps the order that the fence asks for.
+bool is_of_one_queue_pair(Fence fence) { return fence == Fence::kBefore || fence == Fence::kPair; }
+
+}  // namespace
+
 TicketLocks::TicketLocks(Manager& manager, std::string name, std::uint64_t count,
                          const TicketLockOptions& options, std::vector<NodeId> participants)
     : Channel(manager, std::move(name), std::move(participants)),
@@ -68,7 +75,7 @@ AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence, Requests& 
   const NodeId host = host_of(i);
   AckKey written;
   if (!options_.one_doorbell) written = post_before(me, host, before);
-  if (fence != Fence::kNone) this->fence(me, i, host, fence);
+  if (fence > Fence::kBefore) this->fence(me, i, host, fence);
   AckKey key = give_back(me, i, fence, before);
   if (!options_.one_doorbell) key.unite(std::move(written));
   if (!options_.unawaited_release) key.wait();
@@ -130,7 +137,7 @@ AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fe
   Local& local = locals_[i];
   AckKey key;
   if (!before.empty()) key = me.post(host, before.span());
-  local.placed = fence == Fence::kPair ? me.mark(host, key) : Mark();
+  local.placed = is_of_one_queue_pair(fence) ? me.mark(host, key) : Mark();
   ++local.handovers;
   return key;
 }
@@ -140,7 +147,7 @@ AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fe
   Local& local = locals_[i];
   MemRef word = me.block(8);  // of what now_serving becomes, or was
   const fabric::Sge sge = word.sge(8);
-  if (options_.placement == Placement::kDevice && fence == Fence::kPair) {
+  if (options_.placement == Placement::kDevice && is_of_one_queue_pair(fence)) {
     // A word on the NIC is written before what is still on its way to the host's memory.
     before.emplace_back().opcode = fabric::Opcode::kRead;
   }

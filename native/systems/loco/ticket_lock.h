@@ -17,10 +17,11 @@
 
 namespace pyrdma::loco {
 
-/// What a release orders before itself: what the caller did to this lock's host (pair), to all
-/// nodes (thread), or what all callers of this node did (global); see Caller. With none, the caller
-/// has seen to it that what the lock protects is placed.
-enum class Fence : std::uint8_t { kNone, kPair, kThread, kGlobal };
+/// What a release orders before itself: what it takes along, by the order of the queue pair alone
+/// (before), what the caller did to this lock's host (pair), to all nodes (thread), or what all
+/// callers of this node did (global); see Caller. With none, the caller has seen to it that what
+/// the lock protects is placed.
+enum class Fence : std::uint8_t { kNone, kBefore, kPair, kThread, kGlobal };
 
 struct TicketLockOptions {
   Placement placement = Placement::kHost;  // of the two words; kDevice: only the network reads them
@@ -143,15 +144,15 @@ class TicketLocks : public Channel {
   [[nodiscard]] AcquireOp start_acquire(Caller& me, std::uint64_t i);
 
   /// Gives lock i, which the caller holds, back. `before`: up to kMostBefore requests to the lock's
-  /// host that go in front of the release, such as the write of what the lock protects; kPair
-  /// orders them too; the caller keeps their buffers until the key is done; the release may be
-  /// added to them. The key may be dropped; its status says whether the release reached the lock's
-  /// host. Blocks for Fence::kThread and kGlobal, for kPair without unawaited_fence, and without
-  /// unawaited_release. Throws Error(kInvalidArgument), naming lock and holder, when the caller
-  /// does not hold it; and Error(kUnavailable), still holding it, when the fence fails. Cost: a
-  /// write or a fetch-and-add, behind a read of no bytes under kPair where the words are on the
-  /// NIC; or, handed over under kPair behind writes, a read of no bytes, which the next thread
-  /// waits for.
+  /// host that go in front of the release, such as the write of what the lock protects; kBefore
+  /// orders them alone, kPair too; the caller keeps their buffers until the key is done; the
+  /// release may be added to them. The key may be dropped; its status says whether the release
+  /// reached the lock's host. Blocks for Fence::kThread and kGlobal, for kPair without
+  /// unawaited_fence, and without unawaited_release. Throws Error(kInvalidArgument), naming lock
+  /// and holder, when the caller does not hold it; and Error(kUnavailable), still holding it, when
+  /// the fence fails. Cost: a write or a fetch-and-add, behind a read of no bytes under kPair and
+  /// kBefore where the words are on the NIC; or, handed over under these behind writes, a read of
+  /// no bytes, which the next thread waits for.
   AckKey release(Caller& me, std::uint64_t i, Fence fence, Requests& before);
   AckKey release(Caller& me, std::uint64_t i, Fence fence) {
     Requests nothing;

@@ -30,15 +30,16 @@ bool KvOperation::update_locked() {
     return false;
   }
   const TicketLockOptions& lock = store_->options_.lock;
-  if (fenced && lock.one_doorbell && lock.unawaited_fence && lock.unawaited_release &&
+  if (fenced && lock.one_doorbell && lock.unawaited_release &&
       store_->locks_.host_of(lock_.index()) == at_.node) {
-    // Lock and value at one node: its queue pair keeps the order, so the release need not wait.
+    // Lock and value at one node: its queue pair keeps the order of the two writes, so the release
+    // need not wait. A pair fence would wait for all that this caller has in flight there.
     const fabric::Sge sge = slot_.sge(bytes, kSlotHead);
     Requests write;
     write.push_back(write_request(sge, kSlotHead));
     fabric::WorkRequest flush;
     flush.opcode = fabric::Opcode::kRead;
-    ack_ = store_->locks_.release(*me_, lock_.index(), Fence::kPair, write);
+    ack_ = store_->locks_.release(*me_, lock_.index(), Fence::kBefore, write);
     holds_lock_ = false;
     ack_.unite(me_->post(at_.node, {&flush, 1}));
     return false;
