@@ -201,6 +201,9 @@ class LocoYcsb(Workload):
         Ticket locks of the store, or locks of each node in the model of Sherman.
     fence
         Whether updates are placed, not only completed, before their lock is released.
+    local_queues
+        Model of Sherman: whether a node's threads queue for a lock among themselves, and hand it
+        over, or each tries for it over the network.
     stored_index
         Whether the first keys are in the index's table, as in the paper, or computed, which
         spares each simulated node a table.
@@ -231,6 +234,7 @@ class LocoYcsb(Workload):
     value_bytes: int | None = None
     locks: int | None = None
     fence: bool | None = None
+    local_queues: bool | None = None
     stored_index: bool | None = None
     tracker_pause_ns: int | None = None
     preset: Literal["paper", "best"] | None = None

@@ -70,6 +70,12 @@ const std::vector<Case>& cases() {
        {{"keys", Int{500}}, {"reads", 0.3}, {"inserts", 0.2}, {"preset", Text("paper")}}},
       {"loco_ycsb",
        {{"system", Text("sherman")}, {"keys", Int{500}}, {"reads", 0.5}, {"threads", Int{2}}}},
+      {"loco_ycsb",
+       {{"system", Text("sherman")},
+        {"keys", Int{500}},
+        {"reads", 0.5},
+        {"threads", Int{2}},
+        {"local_queues", Int{0}}}},
       {"memcpy", {{"size", Int{100}}, {"footprint_bytes", Int{10000}}}},
       {"idle", {{"threads", Int{2}}, {"duration_ns", Int{10000}}}},
   };

@@ -96,13 +96,14 @@ class LocoSide {
 };
 
 /// The model of Sherman, of which only updates and lookups of keys that are there exist. The keys
-/// lie in leaves of their own.
+/// lie in leaves of their own. Every fourth run goes without local queues.
 class ShermanSide {
  public:
   static constexpr Function kFirst = Function::kPut;
   static constexpr Key kApart = 64;
   ShermanSide(Manager& manager, const StoreWorld& world)
-      : tree_(manager, "tree", {kKeys * kApart, kKeyLocks, world.fence()}) {}
+      : tree_(manager, "tree",
+              {kKeys * kApart, kKeyLocks, world.fence(), world.options.seed % 4 != 0}) {}
   void load() { tree_.load(); }
   Function draw(Rng& rng) const { return rng.below(2) == 0 ? Function::kGet : Function::kPut; }
 

@@ -176,6 +176,8 @@ class LocoYcsb final : public Workload {
         {"value_bytes", Int{8}, "B", "of a value, loco only", 8, 1 << 20},
         {"locks", Int{4096}, "count", "of the store, or of each node of sherman", 1, 1 << 24},
         {"fence", Int{1}, "", "0: updates release their lock without one", 0, 1},
+        {"local_queues", Int{1}, "",
+         "0: each thread tries for a lock over the network by itself, sherman only", 0, 1},
         {"stored_index", Int{1}, "",
          "0: the index computes where the first keys are, which spares each simulated node a table",
          0, 1},
@@ -208,6 +210,7 @@ class LocoYcsb final : public Workload {
       tree.keys = std::max<std::uint64_t>(1, loaded);
       tree.locks = params.count("locks");
       tree.fence = params.flag("fence");
+      tree.local_queues = params.flag("local_queues");
       loco::Sherman store(manager, "tree", tree);
       manager.wait_for_ready();
       store.load();
