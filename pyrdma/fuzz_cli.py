@@ -23,7 +23,13 @@ Faults = Annotated[
     ),
 ]
 Kinds = Annotated[str | None, typer.Option(help="Only these of the faults: loss,delay,...")]
-Mutation = Annotated[str, typer.Option(help="A deliberate bug, to see that it is found.")]
+Mutation = Annotated[
+    str,
+    typer.Option(
+        help="A deliberate bug by its name, to see that it is found, as release_without_fence of "
+        "loco; an unknown name lists those of the system."
+    ),
+]
 
 Progress = Callable[[int, int, str], None]
 

@@ -171,6 +171,7 @@ def test_trace_and_history(tmp_path: Path) -> None:
         (["fuzz", "fabric", "--faults", "loss"], "KEY=VALUE"),
         (["fuzz", "fabric", "--faults", "lost.rate=1"], "'lost'"),
         (["fuzz", "fabric", "--mutation", "x"], "no mutation 'x'"),
+        (["fuzz", "loco", "--mutation", "unknown"], "release_without_fence"),
         (["replay", "fabric", "--seed", "1", "--keep", "a-b"], "3,5-9"),
     ],
 )

@@ -16,7 +16,7 @@ pyrdma::loco::ManagerOptions manager_options(const World& world) {
   options.max_in_flight = 64;
   options.blocks = 32;
   options.patience = 100 * kMillisecond;  // a slow node takes long to set itself up
-  options.mutant = world.mutant;
+  options.bugs = world.bugs;
   return options;
 }
 

@@ -136,7 +136,7 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
   std::vector<std::pair<Lane*, std::uint64_t>> awaited;
   each_lane([&](Lane& lane) {
     env_.charge(Cost::kPredicate);
-    const bool trusts_completions = manager_.options().mutant == Mutant::k2;
+    const bool trusts_completions = manager_.options().bugs.fences_trust_completions();
     if (lane.last_write > lane.last_flush && !trusts_completions) flush(lane, key);
     const std::uint64_t last = trusts_completions ? lane.posted : lane.last_flush;
     if (lane.completed.load(std::memory_order_acquire) < last) awaited.emplace_back(&lane, last);

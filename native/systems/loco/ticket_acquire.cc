@@ -60,18 +60,16 @@ void AcquireOp::ask_ticket() {
   AtomicVars& words = locks_->words_;
   const RemoteRegion& at = words.at(at_.host);
   words_ = me_->block(16);
+  const Bugs& bugs = locks_->manager().options().bugs;
+  if (const auto ticket = bugs.add_by_cpu(words.local(at_.host, at_.next_ticket), 1)) {
+    ticket_ = *ticket;
+    return ask_serving();
+  }
   const std::array<fabric::Sge, 2> into = {words_.sge(8, 8), words_.sge(8)};
   Requests requests;
   requests.add(fabric::Opcode::kFetchAdd, at, at_.next_ticket, into[0]).compare_add = 1;
   if (locks_->options_.combined_request) {
     requests.add(fabric::Opcode::kRead, at, at_.now_serving, into[1]);
-  }
-  if (locks_->manager().options().mutant == Mutant::k6) [[unlikely]] {
-    // The deliberate bug: atomics of the CPU and of the NIC on one word.
-    if (std::uint64_t* word = words.local(at_.host, at_.next_ticket)) {
-      ticket_ = __atomic_fetch_add(word, 1, __ATOMIC_ACQ_REL);
-      return ask_serving();
-    }
   }
   key_ = me_->post(at_.host, requests.span());
   stage_ = Stage::kTicket;

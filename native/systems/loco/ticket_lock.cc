@@ -110,8 +110,7 @@ AckKey TicketLocks::give_back(Caller& me, std::uint64_t i, Fence fence, Requests
 }
 
 void TicketLocks::fence(Caller& me, std::uint64_t i, NodeId host, Fence fence) {
-  if (manager().options().mutant == Mutant::k1) [[unlikely]]
-    return;
+  if (manager().options().bugs.releases_without_fence()) return;
   if (fence == Fence::kPair && options_.unawaited_fence) return me.fence_pair(host);
   const fabric::Status status = fence == Fence::kPair     ? me.await_pair(host)
                                 : fence == Fence::kThread ? me.fence_thread()

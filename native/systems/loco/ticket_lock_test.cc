@@ -288,12 +288,12 @@ TEST_P(LocoWorlds, ALockThatIsNeverGivenBackIsReported) {
 
 // How many of 40 runs lose an increment. The word is not at the lock's host, so that the release
 // needs the thread fence.
-int runs_that_lose(Mutant mutant, bool weak) {
+int runs_that_lose(Bug bug, bool weak) {
   int losing = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     fabric::sim::SimCluster cluster(sim_options(3, weak, seed));
     ManagerOptions options;
-    options.mutant = mutant;
+    options.bugs = bug;
     options.patience = 20 * kMillisecond;
     std::uint64_t counted = 0;
     constexpr std::uint64_t kRounds = 30;
@@ -325,10 +325,10 @@ int runs_that_lose(Mutant mutant, bool weak) {
   return losing;
 }
 
-TEST(LocoMutants, AReleaseWithoutItsFenceLosesIncrements) {
-  EXPECT_EQ(runs_that_lose(Mutant::kNone, true), 0);
-  EXPECT_GT(runs_that_lose(Mutant::k1, true), 0);
-  EXPECT_EQ(runs_that_lose(Mutant::k1, false), 0) << "it needs late placement";
+TEST(LocoBugs, AReleaseWithoutItsFenceLosesIncrements) {
+  EXPECT_EQ(runs_that_lose(Bug::kNone, true), 0);
+  EXPECT_GT(runs_that_lose(Bug::kReleaseWithoutFence, true), 0);
+  EXPECT_EQ(runs_that_lose(Bug::kReleaseWithoutFence, false), 0) << "it needs late placement";
 }
 
 TEST(LocoFaults, ADeadHolderIsNamed) {

@@ -65,6 +65,7 @@ class KvOperation {
   bool judge(const std::byte* slot);
   bool insert_locked();  // insert.cc
   bool publish();
+  bool post_unplaced();
   bool update_locked();  // update.cc
   bool remove_locked();  // remove.cc
   bool forget();

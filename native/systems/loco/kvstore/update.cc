@@ -22,9 +22,9 @@ bool KvOperation::update_locked() {
   }
   std::memcpy(from + kSlotHead, &sum, sizeof sum);
   step_ = Step::kWriting;
-  const Mutant mutant = store_->manager().options().mutant;
-  const bool fenced = store_->options_.fence && mutant != Mutant::k2;
-  if (mutant == Mutant::k1) [[unlikely]] {
+  const Bugs& bugs = store_->manager().options().bugs;
+  const bool fenced = store_->options_.fence && !bugs.fences_trust_completions();
+  if (bugs.releases_without_fence()) {
     post_write(kSlotHead, bytes, false);
     release();
     return false;
