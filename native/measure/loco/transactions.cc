@@ -73,16 +73,20 @@ class LocoBank final : public Bank {
     for (AckKey& key : desk.last) check(key.wait());
     read(desk, accounts);
     move(desk, amount);
+    const bool together = locks_.options().one_doorbell;
+    if (!together) desk.last = write(desk, accounts);
     loco::Requests writes;  // that the next release takes along
     for (std::size_t i = 0; i < 2; ++i) {
       if (accounts[i].own != nullptr) {
         store_release(accounts[i].own, *desk.balances[i].as<std::uint64_t>());
-      } else {
+      } else if (together) {
         writes.add(fabric::Opcode::kWrite, accounts_.at(accounts[i].host), accounts[i].offset,
                    accounts[i].balance);
       }
       if (one && i == 0) continue;
-      desk.last[i] = locks_.release(desk.me, lock[i], loco::Fence::kPair, writes);
+      AckKey released = locks_.release(desk.me, lock[i], loco::Fence::kPair, writes);
+      if (!together) released.unite(std::move(desk.last[i]));
+      desk.last[i] = std::move(released);
       writes.clear();
     }
   }
@@ -128,6 +132,16 @@ class LocoBank final : public Bank {
       reads.clear();
     }
     check(key.wait());
+  }
+
+  /// Each by itself, of the accounts that go through the NIC.
+  std::array<AckKey, 2> write(Desk& desk, const std::array<Account, 2>& accounts) {
+    std::array<AckKey, 2> keys;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto& [host, offset, own, balance] = accounts[i];
+      if (own == nullptr) keys[i] = desk.me.write(host, accounts_.at(host), offset, balance);
+    }
+    return keys;
   }
 
   loco::TicketLocks locks_;
