@@ -65,9 +65,11 @@ pd.DataFrame(rows, columns=["read over queue pair", "rounds", "stale"])
 # %% [markdown]
 # ## Locks and transactions (figure 4)
 #
-# One lock that all nodes fight for, then transfers between two accounts under two locks each. The
-# series of Open MPI is a model of its design here: a registered window per group of locks, each
-# with a lock word per rank. Over shared memory `pyrdma bench` runs the real one.
+# One lock that all nodes fight for, then transfers between two accounts under two locks each. LOCO
+# is there twice: with the paper's protocol, on which the claims are judged, and with all that is
+# better (`native/systems/loco/README.md`). The series of Open MPI is a model of its design here: a
+# registered window per group of locks, each with a lock word per rank. Over shared memory
+# `pyrdma bench` runs the real one.
 
 # %%
 show(out, "loco/fig4_single_lock", "loco/fig4_transactions")
@@ -77,7 +79,8 @@ show(out, "loco/fig4_single_lock", "loco/fig4_transactions")
 #
 # Lookups take no lock: the index is local, one read fetches the slot, a checksum tells a torn one.
 # Updates take a ticket lock, write, fence, and unlock. The peer is a model of Sherman's tree: it
-# reads whole leaves, its lock lies beside the data, and write and unlock go in one batch.
+# reads whole leaves, its lock lies beside the data, write and unlock go in one batch, and a node's
+# threads queue for a lock among themselves.
 
 # %%
 show(out, "loco/fig5", "loco/sec7_2_fence")

@@ -211,9 +211,9 @@ case $what in
     building asan softroce_in_time
     building asan notebooks
     # What searches many seeds for a fault runs the code of other tests, for a minute and more here.
-    building tsan native asan '-LocoMutants*:LitmusSim*:*StoreFuzz.AnUpdate*:*FuzzFault*torn*'
+    building tsan native asan '-LocoBugs*:LitmusSim*:*StoreFuzz.AnUpdate*:*FuzzFault*torn*'
     # A simulation is one thread: nothing to see, and its fibers cost the thread sanitizer memory.
-    native tsan '-*/sim*:LocoMutants*:QueueErrors*:PowerController*'
+    native tsan '-*/sim*:LocoBugs*:QueueErrors*:PowerController*'
     ;;
   quick)
     lint

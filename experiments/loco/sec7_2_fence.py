@@ -5,8 +5,9 @@ of 4 threads with window 3. Without the fence LOCO's update releases its lock wh
 completed, and Sherman's posts the unlock directly behind the write.
 
 In the simulator both pay less than the paper says, since the read waits for nobody: LOCO posts it
-with the write and waits for one round trip either way, and the target executes Sherman's write,
-read and unlock one after the other without a pause. What is left are the read's turns in the NICs
+directly behind the write (in the best preset with the same doorbell) and waits for one round trip
+either way, and the target executes Sherman's write, read and unlock one after the other without a
+pause. What is left are the read's turns in the NICs
 and the flush of the write before it at the target.
 """
 
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAPER = 0.15  # of the rate, in both systems
-SERIES = {"loco_w3": "LOCO", "sherman": "Sherman (model)"}
+SERIES = {
+    "loco_w3": "LOCO, paper",
+    "loco_w3_best": "LOCO, best",
+    "sherman": "Sherman (model)",
+}
 
 
 def measure(point: Point) -> Any:

@@ -24,7 +24,13 @@ Faults = Annotated[
     ),
 ]
 Kinds = Annotated[str | None, typer.Option(help="Only these of the faults: loss,delay,...")]
-Mutation = Annotated[str, typer.Option(help="A deliberate bug, to see that it is found.")]
+Mutation = Annotated[
+    str,
+    typer.Option(
+        help="A deliberate bug that the run must find, by its name, such as release_without_fence "
+        "of loco. An unknown name lists the bugs of the system."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:

@@ -12,6 +12,7 @@ NODES, THREADS, WINDOW = 2, 4, 128
 
 def rate(warmup_ns: int) -> float:
     load = workload.LocoYcsb(
+        preset="paper",
         window=WINDOW,
         reads=0.0,
         theta=_store.THETA["zipfian"],

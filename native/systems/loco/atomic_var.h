@@ -58,9 +58,7 @@ class AtomicVars : public Channel {
   // Blocking forms, for one caller; a round trip each. Throw Error(kUnavailable), not definite,
   // when the host does not answer.
   std::uint64_t fetch_add(Caller& me, std::uint64_t i, std::uint64_t addend) {
-    if (manager().options().mutant == Mutant::k6 && local(i) != nullptr) [[unlikely]] {
-      return __atomic_fetch_add(local(i), addend, __ATOMIC_ACQ_REL);  // the deliberate bug
-    }
+    if (const auto old = manager().options().bugs.add_by_cpu(local(i), addend)) return *old;
     return one(me, i, [&](const MemRef& block) { return fetch_add(me, i, addend, block); });
   }
   std::uint64_t compare_swap(Caller& me, std::uint64_t i, std::uint64_t expected,

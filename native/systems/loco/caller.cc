@@ -96,6 +96,20 @@ void Caller::wait_for_room(std::uint64_t requests) {
   manager_.wait_until(*this, has_room, "room for another request");
 }
 
+fabric::Status Caller::await_pair(NodeId peer) {
+  const Lane& lane = *lanes_[peer];
+  std::uint64_t position = 0;
+  {
+    std::unique_lock<Mutex> lock(posting_, std::defer_lock);
+    if (shared_) lock.lock();
+    position = lane.posted;
+  }
+  const auto completed = [&] { return lane.completed.load(std::memory_order_acquire) >= position; };
+  if (!completed()) manager_.wait_until(*this, completed, "a pair fence");
+  return lane.qp->state() == fabric::QpState::kError ? fabric::Status::kFlushed
+                                                     : fabric::Status::kSuccess;
+}
+
 Mark Caller::mark(NodeId peer, AckKey& key) {
   Lane& lane = *lanes_[peer];
   std::unique_lock<Mutex> lock(posting_, std::defer_lock);
@@ -122,7 +136,7 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
   std::vector<std::pair<Lane*, std::uint64_t>> awaited;
   each_lane([&](Lane& lane) {
     env_.charge(Cost::kPredicate);
-    const bool trusts_completions = manager_.options().mutant == Mutant::k2;
+    const bool trusts_completions = manager_.options().bugs.fences_trust_completions();
     if (lane.last_write > lane.last_flush && !trusts_completions) flush(lane, key);
     const std::uint64_t last = trusts_completions ? lane.posted : lane.last_flush;
     if (lane.completed.load(std::memory_order_acquire) < last) awaited.emplace_back(&lane, last);

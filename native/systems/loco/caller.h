@@ -126,6 +126,10 @@ class Caller {
     Lane& lane = *lanes_[peer];
     if (lane.completed.load(std::memory_order_acquire) < lane.last_flush) lane.fence_next = true;
   }
+  /// The pair fence of the paper, which waits: blocks until this caller's operations on `peer` have
+  /// completed; what follows on the same queue pair is placed behind them. Returns kFlushed when
+  /// the connection is lost.
+  fabric::Status await_pair(NodeId peer);
   /// What other callers of this node wait for to have this caller's operations on `peer` before
   /// theirs: reached once they are placed. Never blocks; posts a read of no bytes, which joins
   /// `key`, when a write was last.

@@ -12,9 +12,9 @@
 #include "env/env.h"
 #include "env/sync.h"
 #include "fabric/fabric.h"
+#include "systems/loco/bugs.h"
 #include "systems/loco/caller.h"
 #include "systems/loco/control.h"
-#include "systems/loco/mutant.h"
 #include "systems/loco/network_memory.h"
 
 namespace pyrdma::loco {
@@ -38,7 +38,7 @@ struct ManagerOptions {
   std::uint32_t max_inline = 64;    // bytes of a write that are copied at the post
   Time patience = 10 * kSecond;  // for any one wait; then it is an error that names who is missing
   std::uint32_t timeout_us = 1000;  // of a connection, per attempt
-  Mutant mutant = Mutant::kNone;    // for tests alone
+  Bugs bugs;                        // for tests alone
 };
 
 /// One per node and run. Making it connects to the managers of all other nodes and blocks for that.

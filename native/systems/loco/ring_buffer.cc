@@ -26,7 +26,7 @@ RingBuffer::RingBuffer(Manager& manager, std::string name, NodeId writer, std::u
     : Channel(manager, std::move(name), std::move(participants)),
       writer_(writer),
       capacity_(capacity),
-      mutant_(manager.options().mutant),
+      bugs_(manager.options().bugs),
       acks_(*this, "acks") {
   make();
 }
@@ -36,7 +36,7 @@ RingBuffer::RingBuffer(Channel& parent, std::string_view name, NodeId writer,
     : Channel(parent, name),
       writer_(writer),
       capacity_(capacity),
-      mutant_(manager().options().mutant),
+      bugs_(manager().options().bugs),
       acks_(*this, "acks") {
   make();
 }
@@ -61,9 +61,8 @@ std::uint64_t RingBuffer::head_word(std::uint64_t position, std::uint32_t length
 
 std::uint64_t RingBuffer::tail_word(std::uint64_t position, std::uint32_t length,
                                     std::span<const std::byte> bytes) const {
-  if (mutant_ == Mutant::k7) [[unlikely]]
-    return head_word(position, length);  // a flag
-  return mix64(checksum(bytes) ^ mix64(position + 1) ^ length);
+  return bugs_.tail_of_message(mix64(checksum(bytes) ^ mix64(position + 1) ^ length),
+                               head_word(position, length));
 }
 
 std::uint64_t RingBuffer::frame(std::uint64_t position, std::uint32_t length,
@@ -199,8 +198,8 @@ std::optional<std::span<const std::byte>> RingBuffer::next(Caller& me) {
     at_ += skip ? capacity_ - at_ % capacity_ : size;
     if (skip) continue;
     env.charge_copy(bytes);
-    if (mutant_ == Mutant::k8) [[unlikely]] {
-      acknowledge(me);  // before anybody has copied the bytes
+    if (bugs_.acknowledges_before_copy()) {
+      acknowledge(me);
       return std::span(at + sizeof head, bytes);
     }
     return std::span<const std::byte>(copy_.data(), bytes);

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "systems/loco/mutant.h"
+#include "systems/loco/bugs.h"
 #include "systems/loco/sst.h"
 
 namespace pyrdma::loco {
@@ -72,7 +72,7 @@ class RingBuffer : public Channel {
 
   NodeId writer_;
   std::uint64_t capacity_;
-  Mutant mutant_;
+  Bugs bugs_;
   LocalRegion ring_;
   Sst<std::uint64_t> acks_;  // positions that readers are done with
   std::uint64_t end_ = 0;    // writer: behind the last message

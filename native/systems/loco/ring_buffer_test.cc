@@ -50,12 +50,12 @@ TEST_P(LocoWorlds, ARingBringsEveryMessageToEveryReader) {
 }
 
 /// How many messages were wrong in five seeds of weak memory with the bug.
-std::int64_t wrong_with(Mutant mutant, Time later) {
+std::int64_t wrong_with(Bug bug, Time later) {
   std::int64_t wrong = 0;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     fabric::sim::SimCluster cluster(sim_options(2, true, seed));
     ManagerOptions options;
-    options.mutant = mutant;
+    options.bugs = bug;
     cluster.run([&](Env& env) {
       Manager manager(env, options);
       const std::uint64_t found = broadcast_all(manager, 200, later);
@@ -66,14 +66,14 @@ std::int64_t wrong_with(Mutant mutant, Time later) {
   return wrong;
 }
 
-TEST(LocoMutants, ATailThatIsAFlagIsKilled) {  // 7
-  EXPECT_EQ(wrong_with(Mutant::kNone, 0), 0);
-  EXPECT_GT(wrong_with(Mutant::k7, 0), 0);
+TEST(LocoBugs, ATailThatIsAFlagIsKilled) {
+  EXPECT_EQ(wrong_with(Bug::kNone, 0), 0);
+  EXPECT_GT(wrong_with(Bug::kTailIsAFlag, 0), 0);
 }
 
-TEST(LocoMutants, AnAcknowledgementBeforeTheCopyIsKilled) {  // 8
-  EXPECT_EQ(wrong_with(Mutant::kNone, 20 * kMicrosecond), 0);
-  EXPECT_GT(wrong_with(Mutant::k8, 20 * kMicrosecond), 0);
+TEST(LocoBugs, AnAcknowledgementBeforeTheCopyIsKilled) {
+  EXPECT_EQ(wrong_with(Bug::kNone, 20 * kMicrosecond), 0);
+  EXPECT_GT(wrong_with(Bug::kAcknowledgedBeforeCopied, 20 * kMicrosecond), 0);
 }
 
 TEST_P(LocoWorlds, AReaderThatDoesNotAcknowledgeIsNamed) {

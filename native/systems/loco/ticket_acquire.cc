@@ -54,22 +54,22 @@ bool AcquireOp::enter(Time now) {
   return local.placed.reached() && hold();
 }
 
-// now_serving is read behind the fetch-and-add, on the same queue pair, so that a lock which nobody
-// holds takes one round trip.
+// In a combined request now_serving is read behind the fetch-and-add, on the same queue pair, so
+// that a lock which nobody holds takes one round trip.
 void AcquireOp::ask_ticket() {
   AtomicVars& words = locks_->words_;
   const RemoteRegion& at = words.at(at_.host);
   words_ = me_->block(16);
+  const Bugs& bugs = locks_->manager().options().bugs;
+  if (const auto ticket = bugs.add_by_cpu(words.local(at_.host, at_.next_ticket), 1)) {
+    ticket_ = *ticket;
+    return ask_serving();
+  }
   const std::array<fabric::Sge, 2> into = {words_.sge(8, 8), words_.sge(8)};
   Requests requests;
   requests.add(fabric::Opcode::kFetchAdd, at, at_.next_ticket, into[0]).compare_add = 1;
-  requests.add(fabric::Opcode::kRead, at, at_.now_serving, into[1]);
-  if (locks_->manager().options().mutant == Mutant::k6) [[unlikely]] {
-    // The deliberate bug: atomics of the CPU and of the NIC on one word.
-    if (std::uint64_t* word = words.local(at_.host, at_.next_ticket)) {
-      ticket_ = __atomic_fetch_add(word, 1, __ATOMIC_ACQ_REL);
-      return ask_serving();
-    }
+  if (locks_->options_.combined_request) {
+    requests.add(fabric::Opcode::kRead, at, at_.now_serving, into[1]);
   }
   key_ = me_->post(at_.host, requests.span());
   stage_ = Stage::kTicket;
@@ -83,8 +83,20 @@ void AcquireOp::ask_serving() {
 bool AcquireOp::answered() {
   const fabric::Status status = key_.status();
   if (status != fabric::Status::kSuccess) locks_->throw_unreachable(index_, status);
-  if (stage_ == Stage::kTicket) ticket_ = words_.as<std::uint64_t>()[1];
+  if (stage_ == Stage::kTicket) {
+    ticket_ = words_.as<std::uint64_t>()[1];
+    if (!locks_->options_.combined_request) return learn_serving();
+  }
   return compare(words_.as<std::uint64_t>()[0]);
+}
+
+// The ticket alone is known. The host reads its own memory.
+bool AcquireOp::learn_serving() {
+  if (const std::uint64_t* word = locks_->words_.local(at_.host, at_.now_serving)) {
+    return compare(load_acquire(word));
+  }
+  ask_serving();
+  return false;
 }
 
 bool AcquireOp::compare(std::uint64_t serving, Time now) {

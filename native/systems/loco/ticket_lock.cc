@@ -8,6 +8,13 @@
 
 namespace pyrdma::loco {
 
+namespace {
+
+// Whether a queue pair keeps the order that the fence asks for.
+bool is_of_one_queue_pair(Fence fence) { return fence == Fence::kBefore || fence == Fence::kPair; }
+
+}  // namespace
+
 TicketLocks::TicketLocks(Manager& manager, std::string name, std::uint64_t count,
                          const TicketLockOptions& options, std::vector<NodeId> participants)
     : Channel(manager, std::move(name), std::move(participants)),
@@ -65,8 +72,32 @@ std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
 AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence, Requests& before) {
   PYRDMA_CHECK(before.size(), <=, kMostBefore);
   check_holder(me, i);
+  const NodeId host = host_of(i);
+  AckKey written;
+  if (!options_.one_doorbell) written = post_before(me, host, before);
+  if (fence > Fence::kBefore) this->fence(me, i, host, fence);
+  AckKey key = give_back(me, i, fence, before);
+  if (!options_.one_doorbell) key.unite(std::move(written));
+  if (!options_.unawaited_release) key.wait();
+  return key;
+}
+
+AckKey TicketLocks::start_release(Caller& me, std::uint64_t i) {
+  check_holder(me, i);
+  Requests nothing;
+  return give_back(me, i, Fence::kNone, nothing);
+}
+
+// One doorbell each.
+AckKey TicketLocks::post_before(Caller& me, NodeId host, Requests& before) {
+  AckKey key;
+  for (fabric::WorkRequest& request : before) me.post(host, {&request, 1}, key);
+  before.clear();
+  return key;
+}
+
+AckKey TicketLocks::give_back(Caller& me, std::uint64_t i, Fence fence, Requests& before) {
   const LockPlace at = place_of(i);
-  if (fence != Fence::kNone) this->fence(me, i, at.host, fence);
   Local& local = locals_[i];
   store_release(&holder_word(i), std::uint64_t{0});
   const std::uint32_t place = local.serving.load(std::memory_order_relaxed);
@@ -79,10 +110,11 @@ AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence, Requests& 
 }
 
 void TicketLocks::fence(Caller& me, std::uint64_t i, NodeId host, Fence fence) {
-  if (manager().options().mutant == Mutant::k1) [[unlikely]]
-    return;
-  if (fence == Fence::kPair) return me.fence_pair(host);
-  const fabric::Status status = fence == Fence::kThread ? me.fence_thread() : me.fence_global();
+  if (manager().options().bugs.releases_without_fence()) return;
+  if (fence == Fence::kPair && options_.unawaited_fence) return me.fence_pair(host);
+  const fabric::Status status = fence == Fence::kPair     ? me.await_pair(host)
+                                : fence == Fence::kThread ? me.fence_thread()
+                                                          : me.fence_global();
   if (status != fabric::Status::kSuccess) throw_unplaced(me, i, status);
 }
 
@@ -104,7 +136,7 @@ AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fe
   Local& local = locals_[i];
   AckKey key;
   if (!before.empty()) key = me.post(host, before.span());
-  local.placed = fence == Fence::kPair ? me.mark(host, key) : Mark();
+  local.placed = is_of_one_queue_pair(fence) ? me.mark(host, key) : Mark();
   ++local.handovers;
   return key;
 }
@@ -112,16 +144,21 @@ AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fe
 AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
                             Requests& before) {
   Local& local = locals_[i];
-  MemRef next = me.block(8);
-  *next.as<std::uint64_t>() = local.ticket + 1;
-  const fabric::Sge from = next.sge(8);
-  if (options_.placement == Placement::kDevice && fence == Fence::kPair) {
+  MemRef word = me.block(8);  // of what now_serving becomes, or was
+  const fabric::Sge sge = word.sge(8);
+  if (options_.placement == Placement::kDevice && is_of_one_queue_pair(fence)) {
     // A word on the NIC is written before what is still on its way to the host's memory.
     before.emplace_back().opcode = fabric::Opcode::kRead;
   }
-  before.add(fabric::Opcode::kWrite, words_.at(at.host), at.now_serving, from);
+  const RemoteRegion& words = words_.at(at.host);
+  if (options_.release_by_write) {
+    *word.as<std::uint64_t>() = local.ticket + 1;
+    before.add(fabric::Opcode::kWrite, words, at.now_serving, sge);
+  } else {
+    before.add(fabric::Opcode::kFetchAdd, words, at.now_serving, sge).compare_add = 1;
+  }
   AckKey key = me.post(at.host, before.span());
-  key.keep(std::move(next));
+  key.keep(std::move(word));
   local.has_ticket = false;
   local.handovers = 0;
   return key;

@@ -13,18 +13,43 @@
 #include <string>
 
 #include "systems/loco/atomic_var.h"
+#include "systems/loco/preset.h"
 
 namespace pyrdma::loco {
 
-/// What a release orders before itself: what the caller did to this lock's host (pair), to all
-/// nodes (thread), or what all callers of this node did (global); see Caller. With none, the caller
-/// has seen to it that what the lock protects is placed.
-enum class Fence : std::uint8_t { kNone, kPair, kThread, kGlobal };
+/// What a release orders before itself: what it takes along, by the order of the queue pair alone
+/// (before), what the caller did to this lock's host (pair), to all nodes (thread), or what all
+/// callers of this node did (global); see Caller. With none, the caller has seen to it that what
+/// the lock protects is placed.
+enum class Fence : std::uint8_t { kNone, kBefore, kPair, kThread, kGlobal };
 
 struct TicketLockOptions {
   Placement placement = Placement::kHost;  // of the two words; kDevice: only the network reads them
   std::uint32_t max_handovers = 16;        // to threads of one node in a row, while others may wait
   Time backoff = 1 * kMicrosecond;  // of blocking acquires, per ticket between the next and ours
+
+  // What is better than in the paper, a switch each; Preset::kPaper has none of these.
+
+  /// now_serving is read behind the fetch-and-add, with one doorbell: a free lock takes one round
+  /// trip. Paper: now_serving is read when the ticket is there, which takes two.
+  bool combined_request = true;
+  /// The holder writes ticket + 1, since nobody else changes now_serving. Paper: a fetch-and-add.
+  bool release_by_write = true;
+  /// A release returns when it is posted. Paper: when it has completed.
+  bool unawaited_release = true;
+  /// The pair fence of a release leaves the order to the queue pair, by the fence flag of the next
+  /// request where reads or atomics are in flight. Paper: it waits for an ack_key.
+  bool unawaited_fence = true;
+  /// The writes that a release takes along leave with its doorbell. Paper: each by itself, and the
+  /// fence and the release after them.
+  bool one_doorbell = true;
+
+  static TicketLockOptions of(Preset preset) {
+    TicketLockOptions options;
+    options.combined_request = options.release_by_write = options.unawaited_release =
+        options.unawaited_fence = options.one_doorbell = preset == Preset::kBest;
+    return options;
+  }
 };
 
 class TicketLocks;
@@ -65,7 +90,7 @@ class AcquireOp {
     kNone,
     kLocalQueue,  // other threads of this node are before
     kHandover,    // handed over; the releaser's writes are on their way
-    kTicket,      // next_ticket and now_serving asked for
+    kTicket,      // next_ticket asked for, and now_serving with it in a combined request
     kServing,     // now_serving asked for
     kWatching,    // now_serving is in this node's memory
     kBackoff,
@@ -74,6 +99,7 @@ class AcquireOp {
   AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool blocks);
   bool enter(Time now);
   bool answered();
+  bool learn_serving();
   bool compare(std::uint64_t serving, Time now = 0);
   void ask_ticket();
   void ask_serving();
@@ -111,26 +137,31 @@ class TicketLocks : public Channel {
 
   /// Blocks until the caller holds lock i. Not recursive. What was released before is visible to
   /// plain reads, local or remote. Throws as AcquireOp::poll() does. Cost: a round trip when nobody
-  /// holds it, none when a thread of this node hands it over, and a read now and then while
-  /// waiting. Returns AcquireOp::ticket().
+  /// holds it (two without combined_request), none when a thread of this node hands it over, and a
+  /// read now and then while waiting. Returns AcquireOp::ticket().
   std::optional<std::uint64_t> acquire(Caller& me, std::uint64_t i);
   /// The same without blocking: poll the result. Does not back off.
   [[nodiscard]] AcquireOp start_acquire(Caller& me, std::uint64_t i);
 
-  /// Gives lock i, which the caller holds, back. Does not block with Fence::kNone or kPair. The key
-  /// may be dropped; its status says whether the release reached the lock's host. `before`:
-  /// up to kMostBefore requests to that host, posted with one doorbell in front of the release,
-  /// such as the write of what the lock protects; kPair orders them too; the caller keeps their
-  /// buffers until the key is done; the release is added to them. Throws Error(kInvalidArgument),
-  /// naming lock and holder, when the caller does not hold it; and Error(kUnavailable), still
-  /// holding it, when the fence fails. Cost: a write, behind a read of no bytes under kPair where
-  /// the words are on the NIC, or, handed over under kPair behind writes, a read of no bytes, which
-  /// the next thread waits for.
+  /// Gives lock i, which the caller holds, back. `before`: up to kMostBefore requests to the lock's
+  /// host that go in front of the release, such as the write of what the lock protects; kBefore
+  /// orders them alone, kPair too; the caller keeps their buffers until the key is done; the
+  /// release may be added to them. The key may be dropped; its status says whether the release
+  /// reached the lock's host. Blocks for Fence::kThread and kGlobal, for kPair without
+  /// unawaited_fence, and without unawaited_release. Throws Error(kInvalidArgument), naming lock
+  /// and holder, when the caller does not hold it; and Error(kUnavailable), still holding it, when
+  /// the fence fails. Cost: a write or a fetch-and-add, behind a read of no bytes under kPair and
+  /// kBefore where the words are on the NIC; or, handed over under these behind writes, a read of
+  /// no bytes, which the next thread waits for.
   AckKey release(Caller& me, std::uint64_t i, Fence fence, Requests& before);
   AckKey release(Caller& me, std::uint64_t i, Fence fence) {
     Requests nothing;
     return release(me, i, fence, nothing);
   }
+  /// release() with Fence::kNone that never blocks: where a release is awaited, the caller polls
+  /// its key.
+  AckKey start_release(Caller& me, std::uint64_t i);
+  const TicketLockOptions& options() const { return options_; }
 
  private:
   friend class AcquireOp;
@@ -152,6 +183,8 @@ class TicketLocks : public Channel {
   std::uint64_t& holder_word(std::uint64_t i) const;
   void check_holder(Caller& me, std::uint64_t i);
   void fence(Caller& me, std::uint64_t i, NodeId host, Fence fence);
+  AckKey post_before(Caller& me, NodeId host, Requests& before);
+  AckKey give_back(Caller& me, std::uint64_t i, Fence fence, Requests& before);
   AckKey hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fence, Requests& before);
   AckKey move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence, Requests& before);
   std::string find_holder(Caller& me, std::uint64_t i, const std::vector<NodeId>& silent);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 from weakref import WeakKeyDictionary
 
 from pyrdma._native import native
@@ -27,10 +27,14 @@ __all__ = [
     "Channel",
     "KvStore",
     "OwnedVar",
+    "Preset",
     "SharedQueue",
     "SharedRegion",
     "TicketLock",
 ]
+
+Preset = Literal["paper", "best"]
+"""The protocol of a lock: the steps of the paper, or the steps of the paper and what is faster."""
 
 _managers: WeakKeyDictionary[Cluster, Any] = WeakKeyDictionary()
 
@@ -41,6 +45,13 @@ def _managers_of(cluster: Cluster) -> Any:
         core: Any = native()
         _managers[cluster] = core.loco.Managers(open_cluster(cluster))
     return _managers[cluster]
+
+
+def _is_paper(preset: object) -> bool:
+    """Return whether the preset is the paper's."""
+    if preset not in get_args(Preset):
+        raise InvalidArgument(f"preset is {preset!r}; give 'paper' or 'best'")
+    return preset == "paper"
 
 
 class Channel(PerNode):
@@ -177,10 +188,17 @@ class AtomicVar(Channel):
 
 
 class TicketLock(Channel):
-    """A fair lock between all nodes; its words are at node 0."""
+    """A fair lock between all nodes; its words are at node 0.
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        super().__init__(cluster, name)
+    Parameters
+    ----------
+    preset
+        The protocol of the lock: the ``best``, or the steps of the ``paper``.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, preset: Preset = "best") -> None:
+        super().__init__(cluster, name, _is_paper(preset))
+        self.preset = preset
 
     @operation
     def acquire(self, *, node: Node) -> None:
@@ -241,16 +259,26 @@ class KvStore(Channel):
         How many keys it has room for, spread evenly over the nodes.
     fill
         Part of them, 0 to 1, that is there from the start: keys 0, 1, ..., with the key as value.
+    preset
+        The protocol of the store's locks: the ``best``, or the steps of the ``paper``.
     """
 
     own_managers: ClassVar[bool] = True
 
-    def __init__(self, cluster: Cluster, name: str, keys: int = 65536, fill: float = 0.0) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        keys: int = 65536,
+        fill: float = 0.0,
+        preset: Preset = "best",
+    ) -> None:
         if not 0 <= fill <= 1:
             raise InvalidArgument(f"fill is {fill}; allowed is 0 to 1")
         self.keys = whole("keys", keys, 1)
         self.fill = fill
-        super().__init__(cluster, name, self.keys, int(self.keys * fill))
+        self.preset = preset
+        super().__init__(cluster, name, self.keys, int(self.keys * fill), _is_paper(preset))
 
     @operation
     def insert(self, key: Unsigned, value: Unsigned, *, node: Node) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Ycsb(LocoYcsb):
-    """`LocoYcsb` on a store that a script has named: with its keys and its fill.
+    """`LocoYcsb` on a store that a script has named: with its keys, its fill and its preset.
 
     Each run makes the store anew on every node, loads it, and drives it natively.
 
@@ -25,4 +25,6 @@ class Ycsb(LocoYcsb):
     """
 
     def __init__(self, store: KvStore, **settings: Any) -> None:
-        super().__init__(**{"keys": store.keys, "fill": store.fill, **settings})
+        super().__init__(
+            **{"keys": store.keys, "fill": store.fill, "preset": store.preset, **settings}
+        )

@@ -78,6 +78,18 @@ def test_a_lock_is_held_by_one(cluster: rd.Cluster) -> None:
     lock.release(node=1)
 
 
+def test_locks_and_stores_have_presets(cluster: rd.Cluster) -> None:
+    lock = rd.loco.TicketLock(cluster, "lock", preset="paper")
+    store = rd.loco.KvStore(cluster, "kv", keys=30, fill=0.5, preset="paper")
+    for node in range(3):
+        with lock.held(node):
+            assert store.update(node, 7, node=2)
+    assert [store.lookup(key, node=0) for key in range(4)] == [7, 7, 7, 3]
+    for channel in (rd.loco.TicketLock, rd.loco.KvStore):
+        with pytest.raises(rd.InvalidArgument, match="preset is 'papers'"):
+            channel(cluster, "wrong", preset="papers")  # type: ignore[arg-type]
+
+
 def test_a_queue_is_first_in_first_out(cluster: rd.Cluster) -> None:
     queue = rd.loco.SharedQueue(cluster, "queue", capacity=5)
     assert queue.pop(node=1) is None

@@ -21,7 +21,8 @@ Sherman::Sherman(Manager& manager, std::string name, const ShermanOptions& optio
     : Channel(manager, std::move(name)),
       options_(options),
       leaves_(*this, "leaves", offset_of(leaf_of(options.keys) + participants().size())),
-      locks_(*this, "locks", options.locks * participants().size(), Placement::kDevice) {
+      locks_(*this, "locks", options.locks * participants().size(),
+             {.local_queues = options.local_queues}) {
   if (manager.options().block_bytes < kLeafBytes) {
     throw Error(ErrorCode::kInvalidArgument,
                 "blocks of " + std::to_string(manager.options().block_bytes) +
@@ -100,6 +101,7 @@ bool ShermanOperation::advance() {
   }
   if (step_ == Step::kReading) return judge();
   if (step_ == Step::kReadingLocked) return write_and_unlock();
+  tree_->locks_.end_release(tree_->lock_of(tree_->leaf_of(key_)));
   return end(Outcome::kOk);
 }
 
@@ -129,8 +131,8 @@ bool ShermanOperation::write_and_unlock() {
   before[0].rkey = region.rkey;
   before[1].opcode = fabric::Opcode::kRead;
   step_ = Step::kWriting;
-  ack_ = tree_->locks_.release(*me_, tree_->lock_of(leaf),
-                               {before.data(), tree_->options_.fence ? 2U : 1U});
+  ack_ = tree_->locks_.start_release(*me_, tree_->lock_of(leaf),
+                                     {before.data(), tree_->options_.fence ? 2U : 1U});
   return false;
 }
 

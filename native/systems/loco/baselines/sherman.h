@@ -2,18 +2,18 @@
 // (LOCO, section 7.2), for lookups and updates of keys that are there.
 //
 // Internal nodes are cached by every client, so that a key's leaf is known without the network. A
-// lookup reads the whole leaf, about 1 KiB. An update takes the leaf's test-and-set lock, which
-// lies in memory of the NIC of the leaf's node, reads the leaf, and posts the entry's write and the
-// unlock with one doorbell. Between them may go the read of no bytes by which LOCO's authors mend
-// it.
+// lookup reads the whole leaf, about 1 KiB. An update takes the leaf's lock (hierarchical_lock.h),
+// which lies in the memory of the NIC of the leaf's node, reads the leaf, and posts the entry's
+// write and the unlock with one doorbell, unless it hands the lock to the next thread of its node.
+// Behind the write may go the read of no bytes by which LOCO's authors mend it; the thread that
+// gets the lock handed over needs it as much as another node.
 //
-// Left out: splits and insertions, since the comparison updates; local lock queues, and the
-// hand-overs by them. A checksum per entry stands for its front and rear versions, which take as
-// many bytes.
+// Left out: splits and insertions, since the comparison updates. A checksum per entry stands for
+// its front and rear versions, which take as many bytes.
 #pragma once
 #include <string>
 
-#include "systems/loco/baselines/test_and_set_lock.h"
+#include "systems/loco/baselines/hierarchical_lock.h"
 #include "systems/loco/kvstore/slot.h"
 #include "systems/loco/shared_region.h"
 
@@ -23,6 +23,7 @@ struct ShermanOptions {
   std::uint64_t keys = 1U << 16;  // 0 to keys-1
   std::uint32_t locks = 4096;     // of a node; leaves share them
   bool fence = true;              // a read of no bytes between an update's write and its unlock
+  bool local_queues = true;       // of each node, for its locks
 };
 
 class Sherman : public Channel {
@@ -53,7 +54,7 @@ class Sherman : public Channel {
 
   ShermanOptions options_;
   SharedRegion leaves_;
-  TestAndSetLocks locks_;
+  HierarchicalLocks locks_;
 };
 
 /// As KvOperation, with values of 8 bytes.
@@ -86,7 +87,7 @@ class ShermanOperation {
   std::uint64_t value_ = 0;
   MemRef leaf_;  // before the key, which ends first
   AckKey ack_;
-  TestAndSetOp lock_;
+  HierarchicalOp lock_;
 };
 
 }  // namespace pyrdma::loco

@@ -8,42 +8,44 @@
 namespace pyrdma::loco {
 namespace {
 
-TEST_P(LocoWorlds, ATreeOfLeavesIsReadAndUpdated) {
+void read_and_update(const std::string& world, bool local_queues) {
   ManagerOptions options;
   options.block_bytes = Sherman::kLeafBytes;
-  run(
-      3,
-      [&](Manager& manager) {
-        Sherman tree(manager, "tree", {1000, 2, true});
-        Barrier barrier(manager, "bar");
-        manager.wait_for_ready();
-        tree.load();
-        Caller& me = manager.caller(0);
-        barrier.wait(me);
-        ShermanOperation operation(tree, me);
-        const auto run = [&] {
-          me.wait_until([&] { return operation.poll(); }, "an operation");
-          return operation.outcome();
-        };
-        for (Key key = 0; key < 1000; key += 7) {
-          operation.lookup(key);
-          EXPECT_EQ(run(), Outcome::kOk);
-          EXPECT_EQ(operation.value(), key);
-        }
-        barrier.wait(me);
-        for (Key key = manager.self(); key < 100; key += 3) {
-          operation.update(key, key + 5000);
-          EXPECT_EQ(run(), Outcome::kOk);
-        }
-        barrier.wait(me);
-        for (Key key = 0; key < 200; ++key) {
-          operation.lookup(key);
-          EXPECT_EQ(run(), Outcome::kOk);
-          EXPECT_EQ(operation.value(), key < 100 ? key + 5000 : key);
-        }
-        barrier.wait(me);
-      },
-      options);
+  run_nodes(world, 3, options, [&](Manager& manager) {
+    Sherman tree(manager, "tree", {1000, 2, true, local_queues});
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    tree.load();
+    Caller& me = manager.caller(0);
+    barrier.wait(me);
+    ShermanOperation operation(tree, me);
+    const auto run = [&] {
+      me.wait_until([&] { return operation.poll(); }, "an operation");
+      return operation.outcome();
+    };
+    for (Key key = 0; key < 1000; key += 7) {
+      operation.lookup(key);
+      EXPECT_EQ(run(), Outcome::kOk);
+      EXPECT_EQ(operation.value(), key);
+    }
+    barrier.wait(me);
+    for (Key key = manager.self(); key < 100; key += 3) {
+      operation.update(key, key + 5000);
+      EXPECT_EQ(run(), Outcome::kOk);
+    }
+    barrier.wait(me);
+    for (Key key = 0; key < 200; ++key) {
+      operation.lookup(key);
+      EXPECT_EQ(run(), Outcome::kOk);
+      EXPECT_EQ(operation.value(), key < 100 ? key + 5000 : key);
+    }
+    barrier.wait(me);
+  });
+}
+
+TEST_P(LocoWorlds, ATreeOfLeavesIsReadAndUpdated) {
+  read_and_update(GetParam(), true);
+  read_and_update(GetParam(), false);
   run(1, [](Manager& manager) { EXPECT_THROW(Sherman(manager, "tree", {}), Error); });
 }
 

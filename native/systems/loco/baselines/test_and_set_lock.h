@@ -1,8 +1,7 @@
-// A model of the locks of Sherman (Wang et al., SIGMOD 2022): a word per lock, taken by comparing
-// and swapping over the network until that succeeds, given back by a write of zero (by a swap where
-// the device would lose the write, Soft-RoCE). Not fair, and
-// every try of every waiter meets the word. Its local queues are left out: LOCO's own paper (7.2)
-// compares with the test-and-set design.
+// Test-and-set locks over network memory: a word per lock, taken by comparing and swapping over the
+// network until that succeeds, given back by a write of zero (by a swap where the device would lose
+// the write, Soft-RoCE). Not fair, and every try of every waiter meets the word. Sherman's locks
+// (hierarchical_lock.h) are these with a queue on each node.
 #pragma once
 #include <span>
 

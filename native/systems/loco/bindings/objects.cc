@@ -10,8 +10,12 @@ namespace {
 
 using Queue = SharedQueueOf<std::int64_t>;
 
-std::unique_ptr<TicketLock> make_lock(Manager& manager, const std::string& name) {
-  return std::make_unique<TicketLock>(manager, name);
+TicketLockOptions lock_options(bool paper) {
+  return TicketLockOptions::of(paper ? Preset::kPaper : Preset::kBest);
+}
+
+std::unique_ptr<TicketLock> make_lock(Manager& manager, const std::string& name, bool paper) {
+  return std::make_unique<TicketLock>(manager, name, lock_options(paper));
 }
 
 std::unique_ptr<Queue> make_queue(Manager& manager, const std::string& name,
@@ -20,9 +24,10 @@ std::unique_ptr<Queue> make_queue(Manager& manager, const std::string& name,
 }
 
 std::unique_ptr<KvStore> make_store(Manager& manager, const std::string& name, std::uint64_t keys,
-                                    std::uint64_t filled) {
+                                    std::uint64_t filled, bool paper) {
   KvOptions options;
   options.keys = keys;
+  options.lock = lock_options(paper);
   auto store = std::make_unique<KvStore>(manager, name, options);
   store->load(filled);
   return store;

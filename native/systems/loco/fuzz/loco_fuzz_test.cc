@@ -45,8 +45,8 @@ TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
   }
 }
 
-// The numbers are those of the list of mutations. `needs` is switched off by the ablation: late
-// placement and torn reads by strong memory, a reader that stops by itself.
+// `needs` is switched off by the ablation: late placement and torn reads by strong memory, a reader
+// that stops by itself.
 struct Bug {
   const char* scenario;
   const char* name;
@@ -56,15 +56,15 @@ struct Bug {
   std::uint64_t seeds;  // within which it is found
 };
 constexpr Bug kBugs[] = {
-    {"loco", "mutant1", Fault::late_placement, 0, 600, 20},
-    {"loco", "mutant2", Fault::late_placement, 0, 600, 20},
-    {"loco", "mutant3", Fault::late_placement, 0, 600, 50},
-    {"loco", "mutant4", Fault::torn_read, 4, 1200, 50},
-    {"loco", "mutant6", Fault::late_placement, 0, 600, 20},
-    {"loco_locks", "mutant6", Fault::late_placement, 2, 2000, 20},  // the words of tickets
-    {"loco_locks", "mutant1", Fault::late_placement, 0, 600, 20},
-    {"loco", "mutant7", Fault::late_placement, 4, 1200, 50},
-    {"loco", "mutant8", Fault::pause, 0, 600, 50},
+    {"loco", "release_without_fence", Fault::late_placement, 0, 600, 20},
+    {"loco", "completion_taken_for_placement", Fault::late_placement, 0, 600, 20},
+    {"loco", "published_before_placed", Fault::late_placement, 0, 600, 50},
+    {"loco", "checksum_of_the_ends", Fault::torn_read, 4, 1200, 50},
+    {"loco", "host_adds_by_cpu", Fault::late_placement, 0, 600, 20},
+    {"loco_locks", "host_adds_by_cpu", Fault::late_placement, 2, 2000, 20},  // the words of tickets
+    {"loco_locks", "release_without_fence", Fault::late_placement, 0, 600, 20},
+    {"loco", "tail_is_a_flag", Fault::late_placement, 4, 1200, 50},
+    {"loco", "acknowledged_before_copied", Fault::pause, 0, 600, 50},
 };
 
 Options options_of(const Bug& bug, std::uint64_t seed) {
@@ -76,9 +76,9 @@ Options options_of(const Bug& bug, std::uint64_t seed) {
   return options;
 }
 
-class LocoBugs : public testing::TestWithParam<Bug> {};
+class LocoFuzzBugs : public testing::TestWithParam<Bug> {};
 
-TEST_P(LocoBugs, AreFoundAndOnlyBecauseOfTheirFault) {
+TEST_P(LocoFuzzBugs, AreFoundAndOnlyBecauseOfTheirFault) {
   const Bug& bug = GetParam();
   std::uint64_t found = 0;
   for (std::uint64_t seed = 1; seed <= bug.seeds && found == 0; ++seed) {
@@ -104,7 +104,7 @@ TEST_P(LocoBugs, AreFoundAndOnlyBecauseOfTheirFault) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LocoBugs, testing::ValuesIn(kBugs), [](const auto& param) {
+INSTANTIATE_TEST_SUITE_P(All, LocoFuzzBugs, testing::ValuesIn(kBugs), [](const auto& param) {
   return std::string(param.param.scenario) + "_" + param.param.name;
 });
 

@@ -38,9 +38,6 @@ constexpr std::array kFaultsOfLoco{Fault::loss,
                                    Fault::number_collision,
                                    Fault::noisy_neighbour};
 
-constexpr std::array<std::string_view, 7> kMutants{"mutant1", "mutant2", "mutant3", "mutant4",
-                                                   "mutant6", "mutant7", "mutant8"};
-
 /// Marks how a node's part has ended; the unwinding of a killed one comes here as well.
 struct Ending {
   World& world;
@@ -71,9 +68,7 @@ Outcome run_channels(const Options& wanted, bool locks_alone) {
   keep_faults(options.faults, kFaultsOfLoco);
   draw_end_of_faults(options, kMillisecond, 2 * kMillisecond);
   World world(options, outcome, locks_alone);
-  if (!options.mutation.empty()) {
-    world.mutant = static_cast<pyrdma::loco::Mutant>(options.mutation.back() - '0');
-  }
+  world.bugs = pyrdma::loco::Bugs::named(options.mutation);
   sim::SimCluster cluster(simulation_of(options, 8 * options.recovery_limit));
   world.cluster = &cluster;
   if (options.events) cluster.record_events(&outcome.recorded);
@@ -98,14 +93,14 @@ Scenario loco_scenario() {
   return {"loco",
           "LOCO's channels: variables, words, a queue, rings, locks, barriers",
           [](const Options& options) { return run_channels(options, false); },
-          {kMutants.begin(), kMutants.end()}};
+          {pyrdma::loco::kBugNames.begin(), pyrdma::loco::kBugNames.end()}};
 }
 
 Scenario loco_locks_scenario() {
   return {"loco_locks",
           "LOCO's ticket locks, which all clients take again and again",
           [](const Options& options) { return run_channels(options, true); },
-          {"mutant1", "mutant6"}};
+          {"release_without_fence", "host_adds_by_cpu"}};
 }
 
 }  // namespace pyrdma::fuzz

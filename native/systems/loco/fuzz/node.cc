@@ -16,13 +16,15 @@ pyrdma::loco::ManagerOptions manager_options(const World& world) {
   options.max_in_flight = 64;
   options.blocks = 32;
   options.patience = 100 * kMillisecond;  // a slow node takes long to set itself up
-  options.mutant = world.mutant;
+  options.bugs = world.bugs;
   return options;
 }
 
-// Locks change nodes often.
-pyrdma::loco::TicketLockOptions lock_options() {
-  pyrdma::loco::TicketLockOptions options;
+// Locks change nodes often. Every other run follows the paper.
+pyrdma::loco::TicketLockOptions lock_options(const World& world) {
+  using pyrdma::loco::Preset;
+  auto options = pyrdma::loco::TicketLockOptions::of(world.options.seed % 2 == 0 ? Preset::kPaper
+                                                                                 : Preset::kBest);
   options.max_handovers = 1;
   return options;
 }
@@ -44,7 +46,7 @@ Node::Node(World& world, Env& env)
       manager_(env, manager_options(world)),
       words_(manager_, "words", kWords),
       queue_(manager_, "queue", kQueueCapacity),
-      locks_(manager_, "locks", kLocks, lock_options()),
+      locks_(manager_, "locks", kLocks, lock_options(world)),
       records_(manager_, "records", kLocks * kRecordWords * 8),
       marks_(manager_, "marks", std::uint64_t{env.nodes()} * kCallers * 8),
       barrier_(manager_, "barrier") {

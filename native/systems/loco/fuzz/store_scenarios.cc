@@ -85,20 +85,25 @@ class LocoSide {
     options.tracker_bytes = 1024;
     options.tracker_pause = 5 * kMicrosecond;
     options.fence = world.fence();
-    if (world.options.seed % 2 == 0) options.locks_in = pyrdma::loco::Placement::kDevice;
+    // Half of the runs each, of both presets.
+    options.lock = pyrdma::loco::TicketLockOptions::of(world.options.seed / 2 % 2 == 0
+                                                           ? pyrdma::loco::Preset::kBest
+                                                           : pyrdma::loco::Preset::kPaper);
+    if (world.options.seed % 2 == 0) options.lock.placement = pyrdma::loco::Placement::kDevice;
     return options;
   }
   pyrdma::loco::KvStore store_;
 };
 
 /// The model of Sherman, of which only updates and lookups of keys that are there exist. The keys
-/// lie in leaves of their own.
+/// lie in leaves of their own. Every fourth run goes without local queues.
 class ShermanSide {
  public:
   static constexpr Function kFirst = Function::kPut;
   static constexpr Key kApart = 64;
   ShermanSide(Manager& manager, const StoreWorld& world)
-      : tree_(manager, "tree", {kKeys * kApart, kKeyLocks, world.fence()}) {}
+      : tree_(manager, "tree",
+              {kKeys * kApart, kKeyLocks, world.fence(), world.options.seed % 4 != 0}) {}
   void load() { tree_.load(); }
   Function draw(Rng& rng) const { return rng.below(2) == 0 ? Function::kGet : Function::kPut; }
 

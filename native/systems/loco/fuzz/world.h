@@ -10,7 +10,7 @@
 #include "check/history.h"
 #include "fabric/sim/cluster.h"
 #include "fuzz/scenario.h"
-#include "systems/loco/mutant.h"
+#include "systems/loco/bugs.h"
 
 namespace pyrdma::fuzz::loco {
 
@@ -40,7 +40,7 @@ struct World {
   Outcome& outcome;
   const bool locks_alone;  // clients do nothing but take locks
   fabric::sim::SimCluster* cluster = nullptr;
-  pyrdma::loco::Mutant mutant = pyrdma::loco::Mutant::kNone;
+  pyrdma::loco::Bugs bugs;
   std::array<check::History, static_cast<std::size_t>(Log::kCount)> logs;
   std::vector<bool> ended, died;                       // by node
   std::vector<std::pair<NodeId, std::string>> errors;  // of clients that could not go on

@@ -16,27 +16,29 @@ bool KvOperation::insert_locked() {
   if (counter == 0) counter = 1;
   at_ = {store_->self(), number, counter};
   store_->manager().env().charge_copy(store_->slot_bytes_);
-  if (store_->manager().options().mutant == Mutant::k3) [[unlikely]] {
-    const std::vector<std::byte> nothing(store_->slot_bytes_);
-    store_->write_slot(number, counter, false, nothing.data());
-  } else {
-    store_->write_slot(number, counter, false, slot_.data() + kSlotFrame);
-  }
+  store_->write_slot(number, counter, false, slot_.data() + kSlotFrame);
   store_->index_.set(key_, at_);
   return announce();
 }
 
 bool KvOperation::publish() {
-  if (store_->manager().options().mutant == Mutant::k3 && step_ != Step::kWriting) [[unlikely]] {
-    // The deliberate bug: the value is posted before the valid bit is set, but nothing places it.
-    const std::uint64_t sum = store_->sum_of(slot_.data() + kSlotFrame, at_.counter);
-    std::memcpy(slot_.data() + kSlotHead, &sum, sizeof sum);
-    post_write(kSlotHead, static_cast<std::uint32_t>(store_->slot_bytes_) - kSlotHead, false);
-    step_ = Step::kWriting;
-    return false;
+  if (store_->manager().options().bugs.publishes_before_placed() && step_ != Step::kWriting) {
+    return post_unplaced();
   }
   store_->set_valid(at_.slot, at_.counter, true);
   return unlock(Outcome::kOk);
+}
+
+// With the deliberate bug the value comes into its slot now, by a write that nothing places before
+// the valid bit is set.
+bool KvOperation::post_unplaced() {
+  const std::vector<std::byte> nothing(store_->slot_bytes_);
+  store_->write_slot(at_.slot, at_.counter, false, nothing.data());
+  const std::uint64_t sum = store_->sum_of(slot_.data() + kSlotFrame, at_.counter);
+  std::memcpy(slot_.data() + kSlotHead, &sum, sizeof sum);
+  post_write(kSlotHead, static_cast<std::uint32_t>(store_->slot_bytes_) - kSlotHead, false);
+  step_ = Step::kWriting;
+  return false;
 }
 
 }  // namespace pyrdma::loco

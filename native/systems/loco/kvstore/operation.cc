@@ -65,7 +65,7 @@ bool KvOperation::advance(Time now) {
       return true;
     case Step::kReading:
       if (!ack_.query()) return false;
-      check_answer();
+      check_answer("key ", at_.node);
       return judge(slot_.data());
     case Step::kRetrying:
       return find();
@@ -73,9 +73,13 @@ bool KvOperation::advance(Time now) {
       return lock_.poll(now) && locked();
     case Step::kWriting:
       if (!ack_.query()) return false;
-      check_answer();
+      check_answer("key ", at_.node);
       if (kind_ == Kind::kUpdate) return unlock(Outcome::kOk);
       return kind_ == Kind::kRemove ? announce() : publish();
+    case Step::kReleasing:
+      if (!ack_.query()) return false;
+      check_answer("the lock of key ", store_->locks_.host_of(lock_.index()));
+      return end(outcome_);
     case Step::kAnnouncing:
       return announce();
     case Step::kTelling:
@@ -100,14 +104,18 @@ bool KvOperation::end(Outcome outcome) {
 }
 
 bool KvOperation::unlock(Outcome outcome) {
-  if (holds_lock_) release();
-  return end(outcome);
+  if (!holds_lock_) return end(outcome);
+  ack_ = release();
+  if (store_->options_.lock.unawaited_release) return end(outcome);
+  outcome_ = outcome;
+  step_ = Step::kReleasing;
+  return advance();  // handed over, there is nothing to wait for
 }
 
 // What the lock protects is placed: no fence.
-void KvOperation::release() {
-  store_->locks_.release(*me_, lock_.index(), Fence::kNone);
+AckKey KvOperation::release() {
   holds_lock_ = false;
+  return store_->locks_.start_release(*me_, lock_.index());
 }
 
 // A write into the slot of at_, from the same place of the block, and the read of no bytes behind
@@ -117,7 +125,14 @@ void KvOperation::post_write(std::uint32_t offset, std::uint32_t bytes, bool pla
   std::array<fabric::WorkRequest, 2> requests;
   requests[0] = write_request(from, offset);
   requests[1].opcode = fabric::Opcode::kRead;
-  ack_ = me_->post(at_.node, {requests.data(), placed ? 2U : 1U});
+  post({requests.data(), placed ? 2U : 1U});
+}
+
+// To the slot's node, with one doorbell or with one each.
+void KvOperation::post(std::span<fabric::WorkRequest> requests) {
+  ack_ = AckKey();
+  if (store_->options_.lock.one_doorbell) return me_->post(at_.node, requests, ack_);
+  for (fabric::WorkRequest& request : requests) me_->post(at_.node, {&request, 1}, ack_);
 }
 
 fabric::WorkRequest KvOperation::write_request(const fabric::Sge& from,
@@ -132,13 +147,13 @@ fabric::WorkRequest KvOperation::write_request(const fabric::Sge& from,
   return write;
 }
 
-void KvOperation::check_answer() {
+void KvOperation::check_answer(const char* what, NodeId node) {
   const fabric::Status status = ack_.status();
   if (status == fabric::Status::kSuccess) [[likely]]
     return;
   throw Error(ErrorCode::kUnavailable,
-              "key " + std::to_string(key_) + " of '" + store_->name() + "' is at node " +
-                  std::to_string(at_.node) + ", which does not answer (" + to_string(status) +
+              what + std::to_string(key_) + " of '" + store_->name() + "' is at node " +
+                  std::to_string(node) + ", which does not answer (" + to_string(status) +
                   "): it was killed or cut off",
               false);
 }

@@ -43,6 +43,7 @@ class KvOperation {
     kAnnouncing,  // insert, remove: for room in the tracker
     kTelling,     // insert, remove: for all indices
     kWriting,     // update, remove: for the write to be placed
+    kReleasing,   // changes: for the release of the key's lock, where that is awaited
   };
   enum class Kind : std::uint8_t { kLookup, kInsert, kUpdate, kRemove };
 
@@ -53,16 +54,18 @@ class KvOperation {
   bool locked();
   bool end(Outcome outcome);
   bool unlock(Outcome outcome);
-  void release();
+  AckKey release();
+  void post(std::span<fabric::WorkRequest> requests);
   void post_write(std::uint32_t offset, std::uint32_t bytes, bool placed);
   fabric::WorkRequest write_request(const fabric::Sge& from, std::uint32_t offset) const;
-  void check_answer();
+  void check_answer(const char* what, NodeId node);
   void check_patience(const std::string& what);
 
   bool find();  // lookup.cc
   bool judge(const std::byte* slot);
   bool insert_locked();  // insert.cc
   bool publish();
+  bool post_unplaced();
   bool update_locked();  // update.cc
   bool remove_locked();  // remove.cc
   bool forget();

@@ -16,7 +16,7 @@ bool KvOperation::remove_locked() {
   std::memcpy(slot_.data(), &state, sizeof state);
   // Placed before anybody hears of it: the slot's node fills it again when it does.
   step_ = Step::kWriting;
-  post_write(0, sizeof state, store_->manager().options().mutant != Mutant::k2);
+  post_write(0, sizeof state, !store_->manager().options().bugs.fences_trust_completions());
   return false;
 }
 

@@ -33,7 +33,7 @@ KvStore::KvStore(Manager& manager, std::string name, const KvOptions& options,
       slots_(slots_of(options, Channel::participants().size())),
       index_(manager.env(), slots_ * Channel::participants().size()),
       values_(*this, "values", slots_ * slot_bytes_),
-      locks_(*this, "locks", options.locks, TicketLockOptions{.placement = options.locks_in}),
+      locks_(*this, "locks", options.locks, options.lock),
       announcing_(manager.env()),
       slots_mutex_(manager.env()) {
   check_options();
@@ -81,10 +81,7 @@ void KvStore::load(std::uint64_t count, bool stored, std::uint64_t (*value_of)(K
 
 std::uint64_t KvStore::sum_of(const std::byte* value, std::uint32_t counter) const {
   std::span<const std::byte> bytes(value, slot_bytes_ - kSlotFrame);
-  if (manager().options().mutant == Mutant::k4) [[unlikely]] {
-    return mix64(checksum(bytes.first(8)) ^ checksum(bytes.last(8)) ^ counter);
-  }
-  return mix64(checksum(bytes) ^ counter);
+  return mix64(manager().options().bugs.checksum_of_value(bytes) ^ counter);
 }
 
 // Seen by a reader in the middle, a slot's checksum does not match.

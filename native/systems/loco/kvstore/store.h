@@ -32,7 +32,7 @@ struct KvOptions {
   std::uint64_t slots = 0;        // of this node's values; 0: its share of keys
   std::uint32_t value_bytes = 8;  // of every value; a temporary block holds it and 16 bytes
   std::uint32_t locks = 4096;     // NUM_LOCKS
-  Placement locks_in = Placement::kHost;  // where the locks' words lie
+  TicketLockOptions lock;         // of each; see Preset
   std::uint64_t tracker_bytes = 64 * kKiB;
   bool fence = true;  // updates are placed, not only completed, when they release their lock
   Time tracker_pause = 100 * kMicrosecond;  // of an idle tracker thread, at most

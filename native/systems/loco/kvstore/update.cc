@@ -22,21 +22,24 @@ bool KvOperation::update_locked() {
   }
   std::memcpy(from + kSlotHead, &sum, sizeof sum);
   step_ = Step::kWriting;
-  const Mutant mutant = store_->manager().options().mutant;
-  const bool fenced = store_->options_.fence && mutant != Mutant::k2;
-  if (mutant == Mutant::k1) [[unlikely]] {
+  const Bugs& bugs = store_->manager().options().bugs;
+  const bool fenced = store_->options_.fence && !bugs.fences_trust_completions();
+  if (bugs.releases_without_fence()) {
     post_write(kSlotHead, bytes, false);
     release();
     return false;
   }
-  if (fenced && store_->locks_.host_of(lock_.index()) == at_.node) {
-    // Lock and value at one node: its queue pair keeps the order, so the release need not wait.
+  const TicketLockOptions& lock = store_->options_.lock;
+  if (fenced && lock.one_doorbell && lock.unawaited_release &&
+      store_->locks_.host_of(lock_.index()) == at_.node) {
+    // Lock and value at one node: its queue pair keeps the order of the two writes, so the release
+    // need not wait. A pair fence would wait for all that this caller has in flight there.
     const fabric::Sge sge = slot_.sge(bytes, kSlotHead);
     Requests write;
     write.push_back(write_request(sge, kSlotHead));
     fabric::WorkRequest flush;
     flush.opcode = fabric::Opcode::kRead;
-    ack_ = store_->locks_.release(*me_, lock_.index(), Fence::kPair, write);
+    ack_ = store_->locks_.release(*me_, lock_.index(), Fence::kBefore, write);
     holds_lock_ = false;
     ack_.unite(me_->post(at_.node, {&flush, 1}));
     return false;

@@ -123,7 +123,7 @@ class MpiCounter final : public Counter {
 class LocoLock final : public Workload {
  public:
   std::span<const ParameterSpec> parameters() const override {
-    static const std::vector<ParameterSpec> specs = with_loco_parameters({
+    static const std::vector<ParameterSpec> specs = with_loco_parameters(with_preset({
         {"system",
          std::string("loco"),
          "",
@@ -146,7 +146,7 @@ class LocoLock final : public Workload {
         {"device_memory", Int{0}, "bool", "the lock's words are in the NIC's memory; loco only", 0,
          1},
         own_memory_parameter(),
-    });
+    }));
     return specs;
   }
 
@@ -199,7 +199,7 @@ class LocoLock final : public Workload {
     }
     constexpr loco::Fence kFences[] = {loco::Fence::kPair, loco::Fence::kThread,
                                        loco::Fence::kGlobal};
-    loco::TicketLockOptions options;
+    loco::TicketLockOptions options = lock_options(params);
     options.max_handovers = params.count("handovers");
     options.backoff = params.integer("backoff_ns");
     if (params.flag("device_memory")) options.placement = loco::Placement::kDevice;

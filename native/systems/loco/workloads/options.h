@@ -8,6 +8,7 @@
 #include "measure/params.h"
 #include "measure/recorder.h"
 #include "systems/loco/manager.h"
+#include "systems/loco/ticket_lock.h"
 
 namespace pyrdma::measure {
 
@@ -31,18 +32,65 @@ inline std::vector<ParameterSpec> with_loco_parameters(std::vector<ParameterSpec
   return specs;
 }
 
+/// The parameter that names the preset, and one for each of a lock's switches, to set it alone.
+inline std::vector<ParameterSpec> with_preset(std::vector<ParameterSpec> own) {
+  own.push_back({"preset",
+                 std::string("best"),
+                 "",
+                 "LOCO's protocol: as in the paper, or with all that is better",
+                 0,
+                 0,
+                 {"paper", "best"}});
+  for (const auto& [name, text] : {
+           std::pair("combined_request", "now_serving is read with the ticket, not after it"),
+           std::pair("release_by_write", "a release writes now_serving, instead of adding to it"),
+           std::pair("unawaited_release", "a release is not waited for"),
+           std::pair("unawaited_fence", "a pair fence leaves the order to the queue pair"),
+           std::pair("one_doorbell", "requests to one host leave together, writes with a release"),
+       }) {
+    own.push_back({name,
+                   std::string("preset"),
+                   "",
+                   std::string("of LOCO's locks: ") + text,
+                   0,
+                   0,
+                   {"preset", "on", "off"}});
+  }
+  return own;
+}
+
+inline loco::Preset preset_of(const Params& params) {
+  return params.choice<loco::Preset>("preset");
+}
+
+inline loco::TicketLockOptions lock_options(const Params& params) {
+  loco::TicketLockOptions options = loco::TicketLockOptions::of(preset_of(params));
+  const auto set = [&](const char* name, bool& value) {
+    if (params.text(name) != "preset") value = params.text(name) == "on";
+  };
+  set("combined_request", options.combined_request);
+  set("release_by_write", options.release_by_write);
+  set("unawaited_release", options.unawaited_release);
+  set("unawaited_fence", options.unawaited_fence);
+  set("one_doorbell", options.one_doorbell);
+  return options;
+}
+
 /// How a node reaches what a lock protects in its own memory.
 inline ParameterSpec own_memory_parameter() {
   return {"own_memory",
-          std::string("nic"),
+          std::string("preset"),
           "",
           "what a lock protects and this node hosts, is read and written by the nic, as everybody "
-          "else does, or by the cpu; loco only",
+          "else does (paper), or by the cpu (best); loco only",
           0,
           0,
-          {"nic", "cpu"}};
+          {"preset", "nic", "cpu"}};
 }
-inline bool by_cpu(const Params& params) { return params.text("own_memory") == "cpu"; }
+inline bool by_cpu(const Params& params) {
+  const std::string& text = params.text("own_memory");
+  return text == "cpu" || (text == "preset" && preset_of(params) == loco::Preset::kBest);
+}
 
 inline loco::ManagerOptions loco_options(const Params& params) {
   if (params.integer("duration_ns") == 0 && params.integer("iterations") == 0) {

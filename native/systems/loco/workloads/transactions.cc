@@ -52,11 +52,12 @@ class Bank {
 };
 
 /// Accounts are words striped over the nodes. As many locks are striped the same way, so an account
-/// and its lock have one host: the pair fence suffices, and one doorbell for both.
+/// and its lock have one host, so that the pair fence suffices.
 class LocoBank final : public Bank {
  public:
-  LocoBank(loco::Manager& manager, std::uint64_t accounts, std::uint64_t locks, bool by_cpu)
-      : locks_(manager, "locks", locks),
+  LocoBank(loco::Manager& manager, std::uint64_t accounts, std::uint64_t locks,
+           const loco::TicketLockOptions& options, bool by_cpu)
+      : locks_(manager, "locks", locks, options),
         accounts_(manager, "accounts", accounts),
         by_cpu_(by_cpu) {}
 
@@ -72,16 +73,20 @@ class LocoBank final : public Bank {
     for (AckKey& key : desk.last) check(key.wait());
     read(desk, accounts);
     move(desk, amount);
+    const bool together = locks_.options().one_doorbell;
+    if (!together) desk.last = write(desk, accounts);
     loco::Requests writes;  // that the next release takes along
     for (std::size_t i = 0; i < 2; ++i) {
       if (accounts[i].own != nullptr) {
         store_release(accounts[i].own, *desk.balances[i].as<std::uint64_t>());
-      } else {
+      } else if (together) {
         writes.add(fabric::Opcode::kWrite, accounts_.at(accounts[i].host), accounts[i].offset,
                    accounts[i].balance);
       }
       if (one && i == 0) continue;
-      desk.last[i] = locks_.release(desk.me, lock[i], loco::Fence::kPair, writes);
+      AckKey released = locks_.release(desk.me, lock[i], loco::Fence::kPair, writes);
+      if (!together) released.unite(std::move(desk.last[i]));
+      desk.last[i] = std::move(released);
       writes.clear();
     }
   }
@@ -108,7 +113,7 @@ class LocoBank final : public Bank {
     return {host, offset, by_cpu_ ? accounts_.local(host, offset) : nullptr,
             desk.balances[i].sge(8)};
   }
-  /// Into the balances; one doorbell when both accounts are at one host.
+  /// Into the balances; with one doorbell, if wished, when both accounts are at one host.
   void read(Desk& desk, const std::array<Account, 2>& accounts) {
     loco::Requests reads;
     AckKey key;
@@ -119,11 +124,24 @@ class LocoBank final : public Bank {
         continue;
       }
       reads.add(fabric::Opcode::kRead, accounts_.at(account.host), account.offset, account.balance);
-      if (i == 0 && accounts[1].own == nullptr && accounts[1].host == account.host) continue;
+      if (i == 0 && locks_.options().one_doorbell && accounts[1].own == nullptr &&
+          accounts[1].host == account.host) {
+        continue;
+      }
       desk.me.post(account.host, reads.span(), key);
       reads.clear();
     }
     check(key.wait());
+  }
+
+  /// Each by itself, of the accounts that go through the NIC.
+  std::array<AckKey, 2> write(Desk& desk, const std::array<Account, 2>& accounts) {
+    std::array<AckKey, 2> keys;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto& [host, offset, own, balance] = accounts[i];
+      if (own == nullptr) keys[i] = desk.me.write(host, accounts_.at(host), offset, balance);
+    }
+    return keys;
   }
 
   loco::TicketLocks locks_;
@@ -197,7 +215,7 @@ class MpiBank final : public Bank {
 class LocoTransactions final : public Workload {
  public:
   std::span<const ParameterSpec> parameters() const override {
-    static const std::vector<ParameterSpec> specs = with_loco_parameters({
+    static const std::vector<ParameterSpec> specs = with_loco_parameters(with_preset({
         {"system",
          std::string("loco"),
          "",
@@ -214,7 +232,7 @@ class LocoTransactions final : public Workload {
          "windows share one registration, which tells what one of its own costs; mpi_windows only",
          0, 1},
         own_memory_parameter(),
-    });
+    }));
     return specs;
   }
 
@@ -273,7 +291,8 @@ class LocoTransactions final : public Workload {
     const std::uint32_t locks = params.count("locks_per_thread");
     const std::uint64_t all = std::uint64_t{locks} * threads * manager.nodes();
     if (params.text("system") == "loco") {
-      return std::make_unique<LocoBank>(manager, accounts, all, by_cpu(params));
+      return std::make_unique<LocoBank>(manager, accounts, all, lock_options(params),
+                                        by_cpu(params));
     }
     loco::MpiWindowsOptions options;
     options.windows = locks;

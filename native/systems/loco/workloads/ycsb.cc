@@ -164,7 +164,7 @@ class Client {
 class LocoYcsb final : public Workload {
  public:
   std::span<const ParameterSpec> parameters() const override {
-    static const std::vector<ParameterSpec> specs = with_loco_parameters({
+    static const std::vector<ParameterSpec> specs = with_loco_parameters(with_preset({
         {"system",
          std::string("loco"),
          "",
@@ -185,14 +185,17 @@ class LocoYcsb final : public Workload {
          1 << 24},
         {"fence", Int{1}, "bool",
          "updates are placed, not only completed, before their lock is released", 0, 1},
+        {"local_queues", Int{1}, "bool",
+         "a node's threads queue for a lock locally and hand it over; otherwise each thread tries "
+         "for it over the network; sherman only",
+         0, 1},
         {"stored_index", Int{1}, "bool",
          "the index's table holds the first keys too, as in the paper; otherwise the index "
-         "computes "
-         "their places, which saves each simulated node a table",
+         "computes their places, which saves each simulated node a table",
          0, 1},
         {"tracker_pause_ns", Int{100'000}, "ns", "longest pause of an idle tracker thread", 1000,
          1e9},
-    });
+    }));
     return specs;
   }
 
@@ -220,6 +223,7 @@ class LocoYcsb final : public Workload {
       tree.keys = std::max<std::uint64_t>(1, loaded);
       tree.locks = params.count("locks");
       tree.fence = params.flag("fence");
+      tree.local_queues = params.flag("local_queues");
       loco::Sherman store(manager, "tree", tree);
       manager.wait_for_ready();
       store.load();
@@ -229,6 +233,7 @@ class LocoYcsb final : public Workload {
       kv.keys = static_cast<std::uint64_t>(params.integer("keys"));
       kv.value_bytes = params.count("value_bytes");
       kv.locks = params.count("locks");
+      kv.lock = lock_options(params);
       kv.fence = params.flag("fence");
       kv.tracker_pause = params.integer("tracker_pause_ns");
       loco::KvStore store(manager, "kv", kv);

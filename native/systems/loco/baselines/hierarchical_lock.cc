@@ -1,0 +1,92 @@
+#include "systems/loco/baselines/hierarchical_lock.h"
+
+#include "base/assert.h"
+#include "base/error.h"
+
+namespace pyrdma::loco {
+
+HierarchicalLocks::HierarchicalLocks(Channel& parent, std::string_view name, std::uint64_t count,
+                                     const HierarchicalOptions& options)
+    : Channel(parent, name),
+      options_(options),
+      global_(*this, "global", count, Placement::kDevice),
+      locals_(std::make_unique<Local[]>(count)) {
+  join();
+}
+
+HierarchicalLocks::HierarchicalLocks(Manager& manager, std::string name, std::uint64_t count,
+                                     const HierarchicalOptions& options)
+    : Channel(manager, std::move(name)),
+      options_(options),
+      global_(*this, "global", count, Placement::kDevice),
+      locals_(std::make_unique<Local[]>(count)) {
+  join();
+}
+
+AckKey HierarchicalLocks::start_release(Caller& me, std::uint64_t i,
+                                        std::span<fabric::WorkRequest> before) {
+  PYRDMA_CHECK(i, <, count());
+  Local& local = locals_[i];
+  const std::uint32_t place = local.serving.load(std::memory_order_relaxed);
+  const bool waited_for =
+      options_.local_queues && local.next.load(std::memory_order_relaxed) != place + 1;
+  local.has_global = waited_for && local.handovers < options_.max_handovers;
+  if (!local.has_global) {
+    local.handovers = 0;
+    return global_.release(me, i, before);
+  }
+  ++local.handovers;
+  return before.empty() ? AckKey() : me.post(host_of(i), before);
+}
+
+void HierarchicalLocks::end_release(std::uint64_t i) {
+  if (!options_.local_queues) return;
+  std::atomic<std::uint32_t>& serving = locals_[i].serving;
+  serving.store(serving.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+HierarchicalOp::HierarchicalOp(HierarchicalLocks& locks, Caller& me, std::uint64_t index)
+    : locks_(&locks), me_(&me), index_(index) {
+  PYRDMA_CHECK(index, <, locks.count());
+  Env& env = locks.manager().env();
+  env.charge(Cost::kLock);
+  if (locks.options_.local_queues) {
+    place_ = locks.locals_[index].next.fetch_add(1, std::memory_order_relaxed);
+    deadline_ = env.now() + locks.manager().options().patience;
+    poll();
+  } else {
+    global_ = locks.global_.start_acquire(me, index);
+    stage_ = Stage::kGlobal;
+  }
+}
+
+bool HierarchicalOp::poll() {
+  locks_->manager().env().charge(Cost::kPredicate);
+  if (stage_ == Stage::kQueue) return enter();
+  if (stage_ == Stage::kGlobal && global_.poll()) stage_ = Stage::kHeld;
+  return held();
+}
+
+bool HierarchicalOp::enter() {
+  HierarchicalLocks::Local& local = locks_->locals_[index_];
+  Manager& manager = locks_->manager();
+  if (local.serving.load(std::memory_order_acquire) == place_) {
+    handed_over_ = local.has_global;
+    if (handed_over_) {
+      stage_ = Stage::kHeld;
+      return true;
+    }
+    global_ = locks_->global_.start_acquire(*me_, index_);
+    stage_ = Stage::kGlobal;
+    return false;
+  }
+  if (manager.env().now() < deadline_) return false;
+  throw Error(ErrorCode::kTimeout,
+              "lock " + std::to_string(index_) + " of '" + locks_->name() + "': caller " +
+                  std::to_string(me_->index()) + " of node " + std::to_string(locks_->self()) +
+                  " waited " + std::to_string(manager.options().patience / kMillisecond) +
+                  " ms behind threads of its own node",
+              false);
+}
+
+}  // namespace pyrdma::loco

@@ -1,0 +1,147 @@
+// Sherman's hierarchical locks: exclusion, the order of a node's queue, and the bound of
+// hand-overs.
+#include "systems/loco/baselines/hierarchical_lock.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "systems/loco/barrier.h"
+#include "systems/loco/shared_region.h"
+#include "systems/loco/worlds_test.h"
+
+namespace pyrdma::loco {
+namespace {
+
+/// Who had the lock, in order.
+struct Holding {
+  NodeId node;
+  std::uint32_t place;
+  bool handed_over;
+};
+
+constexpr std::uint64_t kShermansLock = 4, kTurns = 30;
+constexpr std::uint32_t kThreads = 3;
+
+// Counts a word up under the lock; its write is placed before the release ends.
+void count_in_turns(HierarchicalLocks& locks, SharedRegion& region, Caller& me, std::mutex& mutex,
+                    std::vector<Holding>& holdings) {
+  const NodeId host = locks.host_of(kShermansLock);
+  MemRef word = me.block(8);
+  for (std::uint64_t turn = 0; turn < kTurns; ++turn) {
+    HierarchicalOp op = locks.start_acquire(me, kShermansLock);
+    me.wait_until([&] { return op.poll(); }, "a lock");
+    {
+      const std::lock_guard guard(mutex);
+      holdings.push_back({me.manager().self(), op.place(), op.handed_over()});
+    }
+    EXPECT_EQ(region.read(me, host, 0, word.sge(8)).wait(), fabric::Status::kSuccess);
+    ++*word.as<std::uint64_t>();
+    const fabric::Sge from = word.sge(8);
+    Requests before;
+    before.add(fabric::Opcode::kWrite, region.at(host), 0, from);
+    before.emplace_back().opcode = fabric::Opcode::kRead;
+    EXPECT_EQ(locks.start_release(me, kShermansLock, before.span()).wait(),
+              fabric::Status::kSuccess);
+    locks.end_release(kShermansLock);
+  }
+}
+
+std::vector<Holding> holdings_under(const std::string& world, const HierarchicalOptions& options) {
+  std::mutex mutex;
+  std::vector<Holding> holdings;
+  ManagerOptions manager_options;
+  manager_options.callers = kThreads;
+  run_nodes(world, 3, manager_options, [&](Manager& manager) {
+    HierarchicalLocks locks(manager, "locks", 5, options);
+    SharedRegion region(manager, "data", 8);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    const auto body = [&](std::uint32_t i) {
+      count_in_turns(locks, region, manager.caller(i), mutex, holdings);
+    };
+    {
+      std::vector<std::unique_ptr<Thread>> others;
+      for (std::uint32_t i = 1; i < kThreads; ++i) {
+        others.push_back(manager.env().spawn("thread", [&body, i] { body(i); }));
+      }
+      body(0);
+    }
+    Caller& me = manager.caller(0);
+    barrier.wait(me);
+    MemRef word = me.block(8);
+    EXPECT_EQ(region.read(me, locks.host_of(kShermansLock), 0, word.sge(8)).wait(),
+              fabric::Status::kSuccess);
+    EXPECT_EQ(*word.as<std::uint64_t>(), 3 * kThreads * kTurns);
+    barrier.wait(me);
+  });
+  return holdings;
+}
+
+TEST_P(LocoWorlds, HierarchicalLocksExcludeInTheOrderOfEachNodesQueue) {
+  const HierarchicalOptions options;
+  std::uint32_t next[3] = {}, in_a_row = 0, most = 0;
+  NodeId last = 0;
+  for (const Holding& holding : holdings_under(GetParam(), options)) {
+    EXPECT_EQ(holding.place, next[holding.node]++);
+    EXPECT_TRUE(!holding.handed_over || holding.node == last);
+    in_a_row = holding.handed_over ? in_a_row + 1 : 0;
+    most = std::max(most, in_a_row);
+    last = holding.node;
+  }
+  EXPECT_LE(most, options.max_handovers);
+}
+
+TEST_P(LocoWorlds, HierarchicalLocksExcludeWithoutQueuesOrHandovers) {
+  const auto handed_over = [&](const HierarchicalOptions& options) {
+    const std::vector<Holding> all = holdings_under(GetParam(), options);
+    return std::count_if(all.begin(), all.end(), [](const Holding& h) { return h.handed_over; });
+  };
+  HierarchicalOptions options;
+  options.max_handovers = 0;
+  EXPECT_EQ(handed_over(options), 0);
+  options.local_queues = false;
+  EXPECT_EQ(handed_over(options), 0);
+}
+
+// All of a node's threads always wait, so that each turn of the node's is as long as the bound
+// allows.
+TEST(HierarchicalLocksSim, HandOversAreAsManyInARowAsTheBoundAllows) {
+  for (const std::uint32_t bound : {1U, 4U}) {
+    HierarchicalOptions options;
+    options.max_handovers = bound;
+    std::uint32_t in_a_row = 0, most = 0;
+    for (const Holding& holding : holdings_under("sim", options)) {
+      in_a_row = holding.handed_over ? in_a_row + 1 : 0;
+      most = std::max(most, in_a_row);
+    }
+    EXPECT_EQ(most, bound);
+  }
+}
+
+TEST(HierarchicalLocksSim, WhoWaitsBehindItsOwnNodeSaysSo) {
+  fabric::sim::SimCluster cluster(sim_options(2, false));
+  ManagerOptions manager_options;
+  manager_options.callers = 2;
+  manager_options.patience = 5 * kMillisecond;
+  std::string error;
+  cluster.run([&](Env& env) {
+    Manager manager(env, manager_options);
+    HierarchicalLocks locks(manager, "locks", 2);
+    manager.wait_for_ready();
+    if (env.node() == 1) {
+      HierarchicalOp held = locks.start_acquire(manager.caller(0), 0);
+      manager.caller(0).wait_until([&] { return held.poll(); }, "a lock");
+      HierarchicalOp late = locks.start_acquire(manager.caller(1), 0);
+      env.sleep_until(env.now() + 2 * manager_options.patience);
+      error = error_of([&] { late.poll(); });
+      locks.start_release(manager.caller(0), 0, {}).wait();
+      locks.end_release(0);
+    }
+    env.sleep_until(100 * kMillisecond);  // nobody is gone while another needs it
+  });
+  EXPECT_EQ(error,
+            "lock 0 of 'locks': caller 1 of node 1 waited 5 ms behind threads of its own node");
+}
+
+}  // namespace
+}  // namespace pyrdma::loco
