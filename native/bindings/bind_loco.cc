@@ -34,7 +34,7 @@ void finish(loco::AckKey& key, NodeId peer) {
 std::vector<Time> barrier_wait(PyBarrier& self) {
   std::vector<Time> latencies(self.session().world().nodes());
   self.everywhere([&](loco::Barrier& barrier, Caller& me) {
-    Env& env = me.manager().env();
+    Env& env = me.env();
     const Time begin = env.now();
     barrier.wait(me);
     latencies[env.node()] = env.now() - begin;
@@ -178,16 +178,16 @@ void bind_loco(py::module_& module) {
   py::module_ loco_module = module.def_submodule("loco", "Channel objects, after the LOCO paper.");
   py::class_<PyManagers, Managers>(loco_module, "Managers")
       .def(py::init([](std::shared_ptr<Session> session, std::uint32_t callers,
-                       std::uint32_t block_bytes, double patience_s) {
+                       std::uint32_t block_bytes, double wait_timeout_s) {
              loco::ManagerOptions options;
              options.name = "python/" + std::to_string(session->next_run());
              options.callers = callers;
              options.block_bytes = block_bytes;
-             options.patience = static_cast<Time>(patience_s * 1e9);
+             options.wait_timeout = static_cast<Time>(wait_timeout_s * 1e9);
              return make_owned<PyManagers>(std::move(session), options);
            }),
            py::arg("cluster"), py::arg("callers") = 1, py::arg("block_bytes") = 4096,
-           py::arg("patience_s") = 10.0);
+           py::arg("wait_timeout_s") = 10.0);
   py::class_<PyBarrier, std::shared_ptr<PyBarrier>>(loco_module, "Barrier")
       .def(py::init([](const Managers& managers, const std::string& name) {
         return make_channel<loco::Barrier>(managers, [&](loco::Manager& manager) {

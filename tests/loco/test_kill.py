@@ -14,7 +14,7 @@ import pyrdma as rd
 from pyrdma import workload
 from pyrdma.processes import ProcessCluster
 
-PATIENCE_S = 10.0  # of the managers
+WAIT_TIMEOUT_S = 10.0  # of the managers
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ def test_survivors_name_the_killed_node(load: workload.Workload) -> None:
     with pytest.raises(rd.Error, match=r"\bnodes? ([01] )?2\b") as raised:
         cluster.run(load, duration_s=60, timeout_s=60)
     timer.join()
-    # Twice: who waits for another's patience to end, and then for its own reads to fail.
-    assert time.monotonic() - begin < 1 + 2.5 * PATIENCE_S
+    # Twice: who waits for another's wait to end, and then for its own reads to fail.
+    assert time.monotonic() - begin < 1 + 2.5 * WAIT_TIMEOUT_S
     assert "was killed by" not in str(raised.value)
     cluster.close()
     assert not any(Path(f"/proc/{process}").exists() for process in processes)

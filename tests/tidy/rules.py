@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from tests.tidy.tree import Source
 
 # An upper layer may include a lower one.
-LAYERS = ("base", "env", "fabric", "systems", "measure", "fuzz", "bindings")
+LAYERS = ("base", "env", "fabric", "runtime", "systems", "measure", "fuzz", "bindings")
+# Runs in all worlds, so that it may use Env and the fabric alone.
+PROTOCOL_CODE = ("native/runtime/", "native/systems/")
 MAX_LINES = 450
 # Files that were longer when the rule came: they may shrink, never grow.
 LONGER: dict[str, int] = {}
@@ -31,7 +33,7 @@ BANNED_IN_SYSTEMS: Sequence[tuple[str, str]] = (
 
 
 def include_rule(files: Iterable[Source]) -> list[str]:
-    """base <- env <- fabric <- systems <- measure <- fuzz <- bindings; check stands on base."""
+    """The order of LAYERS; check stands on base; a system includes nothing of another."""
     complaints = []
     for file in files:
         if len(file.parts) < 3 or file.parts[0] != "native":
@@ -43,6 +45,7 @@ def include_rule(files: Iterable[Source]) -> list[str]:
                 continue
             target = match.group(1)
             problem = _include_problem(layer, target, is_test="_test." in file.path)
+            problem = problem or _other_system(file.parts, target)
             if problem:
                 complaints.append(f'{file.path}:{number}: includes "{target}": {problem}')
     return complaints
@@ -65,6 +68,16 @@ def _include_problem(layer: str, target: str, *, is_test: bool) -> str:
     if LAYERS.index(head) > LAYERS.index(layer):
         return f"{layer} stands below {head}; turn it round or move the shared part down"
     return ""
+
+
+def _other_system(parts: Sequence[str], target: str) -> str:
+    """Say which system `target` belongs to, when a file of another system includes it."""
+    head = target.split("/")
+    if parts[1] != "systems" or head[0] != "systems" or len(parts) < 4 or len(head) < 3:
+        return ""
+    if head[1] == parts[2]:
+        return ""
+    return f"{parts[2]} and {head[1]} know nothing of each other; move the shared part to runtime"
 
 
 def includes_exist(files: Sequence[Source]) -> list[str]:
@@ -100,7 +113,7 @@ def banned_in_systems(files: Iterable[Source]) -> list[str]:
     rules = [(re.compile(pattern), instead) for pattern, instead in BANNED_IN_SYSTEMS]
     complaints = []
     for file in files:
-        if not file.path.startswith("native/systems/") or "_test." in file.path:
+        if not file.path.startswith(PROTOCOL_CODE) or "_test." in file.path:
             continue
         code = file.code
         for pattern, instead in rules:
@@ -110,9 +123,9 @@ def banned_in_systems(files: Iterable[Source]) -> list[str]:
 
 
 def unordered_iteration(files: Sequence[Source]) -> list[str]:
-    """The order of a hash table differs between runs and libraries: systems must not walk one."""
+    """The order of a hash table differs between runs and libraries: protocols must not walk one."""
     declared = re.compile(r"\bunordered_\w+\s*<[^;{}]*>\s*&?\s*(\w+)\s*[;{=,)]")
-    systems = [file for file in files if file.path.startswith("native/systems/")]
+    systems = [file for file in files if file.path.startswith(PROTOCOL_CODE)]
     names_of: dict[str, set[str]] = {}
     for file in systems:  # a member declared in x.h is walked in x.cc
         stem = file.path.rsplit(".", 1)[0]

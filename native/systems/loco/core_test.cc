@@ -232,7 +232,7 @@ TEST_P(LocoWorlds, ALateEndpointIsMet) {
 
 TEST_P(LocoWorlds, BadUseIsNamed) {
   ManagerOptions options;
-  options.patience = 2 * kSecond;
+  options.wait_timeout = 2 * kSecond;
   run(
       2,
       [&](Manager& manager) {
@@ -287,7 +287,7 @@ TEST(LocoFaults, ADeadPeerIsNamedByWhoWaitsForIt) {
   fabric::sim::SimCluster cluster(sim_options(3, true));
   std::map<NodeId, std::string> errors;
   ManagerOptions options;
-  options.patience = 50 * kMillisecond;
+  options.wait_timeout = 50 * kMillisecond;
   cluster.run([&](Env& env) {
     Manager manager(env, options);
     Barrier barrier(manager, "bar");

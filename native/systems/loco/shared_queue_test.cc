@@ -99,7 +99,7 @@ TEST_P(Queues, EachValueComesOutOnceAndInItsProducersOrder) {
 TEST(QueueErrors, SizesOutOfBoundsAndDeadNodesAreNamed) {
   fabric::sim::SimCluster cluster(sim_options(2, true));
   ManagerOptions options;
-  options.patience = 30 * kMillisecond;
+  options.wait_timeout = 30 * kMillisecond;
   std::string error;
   cluster.run([&](Env& env) {
     Manager manager(env, options);
