@@ -53,7 +53,7 @@ class Node {
           env_.charge(Cost::kPredicate);
           return ready() || failed_.load(std::memory_order_relaxed);
         },
-        env_.now() + kPatience, only);
+        env_.now() + kWaitTimeout, only);
     if (!ready()) throw_waited(what);
   }
   /// Ends the waits of the node's other threads.
@@ -70,7 +70,7 @@ class Node {
     std::vector<Connection> connections;
     std::size_t channels = 0;  // of tests; those of control follow
   };
-  static constexpr Time kPatience = 60 * kSecond;
+  static constexpr Time kWaitTimeout = 60 * kSecond;
   [[noreturn]] void throw_waited(const char* what) const;
 
   Env& env_;
