@@ -51,7 +51,7 @@ class Victim {
     const Range range = where(place);
     const std::size_t offset = at % range.bytes / 4 * 4;
     std::byte* word = range.begin + offset;
-    if (is_lock(word)) return;  // a lock that is never let go costs its waiters kLockPatience each
+    if (is_lock(word)) return;  // a lock that is never let go costs its waiters kLockTimeout each
     if (bytes == 8 && offset % 8 == 0 && offset + 8 <= range.bytes && !is_lock(word + 4)) {
       __atomic_store_n(reinterpret_cast<std::uint64_t*>(word), value, __ATOMIC_RELAXED);
     } else {

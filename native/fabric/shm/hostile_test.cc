@@ -131,7 +131,7 @@ TEST(ShmHostile, RandomWordsInThePeersSegmentCrashNothing) {
     QpEntry& entry = victim.control().queue_pairs[qp_slot(pair.b.qp->qp_num())];
     const std::uint64_t receives = relaxed(entry.receives);
     const std::uint64_t completions = relaxed(entry.completions);
-    // Not the locks: a lock that a living node never lets go costs its waiters kLockPatience each.
+    // Not the locks: a lock that a living node never lets go costs its waiters kLockTimeout each.
     switch (round % 5) {
       case 0:
         scribble(reinterpret_cast<std::byte*>(&entry) + 4, sizeof entry - 4);

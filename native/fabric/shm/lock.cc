@@ -8,7 +8,7 @@ namespace pyrdma::fabric::shm {
 
 bool lock_contended(SharedLock& lock, std::uint32_t self, const SessionBlock& session) {
   using Clock = std::chrono::steady_clock;  // not the session's, which a peer could set
-  const auto give_up = Clock::now() + std::chrono::nanoseconds(kLockPatience);
+  const auto give_up = Clock::now() + std::chrono::nanoseconds(kLockTimeout);
   for (std::uint32_t turn = 1;; ++turn) {
     std::uint32_t holder = relaxed(lock.holder);
     if (holder == 0) {

@@ -1,5 +1,5 @@
 // A lock in shared memory, held over one batch of requests. It survives its holder: the lock of a
-// dead node is taken over, and a holder that does not let go within kLockPatience is taken for
+// dead node is taken over, and a holder that does not let go within kLockTimeout is taken for
 // unreachable.
 #pragma once
 #include "fabric/shm/layout.h"
@@ -7,7 +7,7 @@
 
 namespace pyrdma::fabric::shm {
 
-inline constexpr Time kLockPatience = 4 * kSecond;
+inline constexpr Time kLockTimeout = 4 * kSecond;
 
 /// Node and incarnation: the lock of a process that was killed is not taken for its successor's.
 inline std::uint32_t holder_word(NodeId node, std::uint32_t incarnation) {

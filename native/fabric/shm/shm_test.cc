@@ -172,7 +172,7 @@ TEST(ShmLock, OfADeadNodeIsNotItsSuccessors) {
   held.holder = holder_word(2, 0);
   const Time begin = pair.a.env->now();
   EXPECT_TRUE(lock(held, pair.a.node().holder(), session));
-  EXPECT_LT(pair.a.env->now(), begin + kLockPatience);
+  EXPECT_LT(pair.a.env->now(), begin + kLockTimeout);
   ASSERT_TRUE(session.declare_dead(2, 1));
 }
 

@@ -22,8 +22,8 @@ inline constexpr std::uint32_t kMaxNodes = 256;
 struct SessionOptions {
   std::uint32_t nodes = 2;  // 1..kMaxNodes
   std::uint64_t seed = 1;
-  std::string address = "127.0.0.1";      // of this machine, as the nodes reach it
-  Time greeting_patience = 10 * kSecond;  // for who has connected, to show the token
+  std::string address = "127.0.0.1";     // of this machine, as the nodes reach it
+  Time greeting_timeout = 10 * kSecond;  // for who has connected, to show the token
 };
 
 /// Owned by the controller until all nodes have ended. name() and token() go to the node processes;

@@ -140,15 +140,15 @@ void ExchangeServer::accept_all() {
 
 int ExchangeServer::put_off_strangers() {
   const std::lock_guard lock(mutex_);
-  const Time patience = options_.greeting_patience, now = clock_.now();
+  const Time timeout = options_.greeting_timeout, now = clock_.now();
   bool any = false;
   for (Connection& connection : connections_) {
     if (connection.greeted.load() || connection.ended.load()) continue;
     any = true;
-    if (now - connection.since > patience)
+    if (now - connection.since > timeout)
       ::shutdown(connection.descriptor, SHUT_RDWR);  // its thread wakes up and ends
   }
-  return any ? static_cast<int>(std::clamp<Time>(patience / kMillisecond / 8, 1, 1000)) : -1;
+  return any ? static_cast<int>(std::clamp<Time>(timeout / kMillisecond / 8, 1, 1000)) : -1;
 }
 
 void ExchangeServer::forget_ended() {

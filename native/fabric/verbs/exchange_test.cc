@@ -191,7 +191,7 @@ TEST_F(VerbsExchange, AControllerThatStandsStillIsNotWaitedForLongerThanAsked) {
 
 TEST(VerbsStrangers, HaveLittleTimeHoweverBusyTheyLook) {
   SessionOptions options;
-  options.greeting_patience = 200 * kMillisecond;
+  options.greeting_timeout = 200 * kMillisecond;
   ExchangeServer server(options);
   Welcome welcome;
   Link node = attach(server.name(), 0, 2, server.token(), Channel::kCalls, &welcome);

@@ -45,10 +45,10 @@ Link attach(const std::string& session_name, NodeId node, std::uint32_t nodes,
 
 // The controller answers at once; when it does not, its answer could come at any time later, so the
 // connection is of no more use.
-Bytes VerbsRendezvous::call(const Bytes& request, Time patience) {
+Bytes VerbsRendezvous::call(const Bytes& request, Time timeout) {
   const std::lock_guard lock(mutex_);
   Bytes reply;
-  if (!calls_.is_open() || !calls_.send(request) || !calls_.receive(&reply, patience)) {
+  if (!calls_.is_open() || !calls_.send(request) || !calls_.receive(&reply, timeout)) {
     calls_.close();
     throw Error(
         ErrorCode::kUnavailable,

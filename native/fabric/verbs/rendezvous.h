@@ -27,7 +27,7 @@ class VerbsRendezvous final : public Rendezvous {
   void leave();
 
  private:
-  Bytes call(const Bytes& request, Time patience);
+  Bytes call(const Bytes& request, Time timeout);
   Node& node_;
   std::mutex mutex_;
   Link calls_;

@@ -54,8 +54,8 @@ void tune(const Socket& socket) {
 using Clock = std::chrono::steady_clock;
 constexpr Clock::time_point kNever = Clock::time_point::max();
 
-Clock::time_point after(Time patience) {
-  return patience == kNoHurry ? kNever : Clock::now() + std::chrono::nanoseconds(patience);
+Clock::time_point after(Time timeout) {
+  return timeout == kNoHurry ? kNever : Clock::now() + std::chrono::nanoseconds(timeout);
 }
 
 /// False when nothing can be read before `deadline`.
@@ -236,8 +236,8 @@ bool Link::send(const Bytes& message) {
   return send_all(descriptor(), framed.data(), framed.size());
 }
 
-bool Link::receive(Bytes* message, Time patience) {
-  const Clock::time_point deadline = after(patience);
+bool Link::receive(Bytes* message, Time timeout) {
+  const Clock::time_point deadline = after(timeout);
   std::uint32_t length = 0;
   Digest shown{};
   if (!receive_all(descriptor(), reinterpret_cast<std::byte*>(&length), sizeof length, deadline) ||

@@ -138,8 +138,8 @@ class Link {
   /// False when the peer is gone.
   bool send(const Bytes& message);
   /// False when the peer is gone, sends nonsense, does not know the token, or says nothing for
-  /// `patience`.
-  bool receive(Bytes* message, Time patience = kNoHurry);
+  /// `timeout`.
+  bool receive(Bytes* message, Time timeout = kNoHurry);
 
   bool is_open() const { return socket_.is_open(); }
   int descriptor() const { return socket_.descriptor(); }
