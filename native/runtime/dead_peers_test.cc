@@ -1,7 +1,10 @@
 // Peers that die: the others go on. Peers that come back.
 #include <atomic>
+#include <cstdlib>
+#include <sstream>
 
 #include "base/remote_word.h"
+#include "fabric/shm/process_test.h"
 #include "runtime/node_barrier.h"
 #include "runtime/worlds_test.h"
 
@@ -217,6 +220,51 @@ TEST(DeadPeersRestart, ARestartedPeerIsMetAgain) {
     });
     EXPECT_EQ(lives, 3U);
     fabric::expect_same_run(cluster.fingerprint());
+  }
+}
+
+/// A life of node 1, in a process of its own: until it is killed.
+TEST(DeadPeersChild, DISABLED_Lives) {
+  const char* role = std::getenv(fabric::shm::kRole);
+  ASSERT_NE(role, nullptr);
+  std::istringstream words(role);
+  std::string life, session, token;
+  words >> life >> session >> token;
+  fabric::shm::ShmNode node(session, 1, 2, token);
+  Env& env = node.env();
+  Runtime runtime(env, Options());
+  runtime.connect();
+  ASSERT_EQ(runtime.is_restarted(), life != "0");
+  const SharedWords own(runtime, "life" + life, 1);
+  ASSERT_TRUE(runtime.reconnect(0, env.now() + 20 * kSecond));
+  env.sleep_until(kForever);
+}
+
+TEST(DeadPeersRestart, AKilledProcessIsMetAgain) {
+  const fabric::shm::Session session({2, 1});
+  fabric::shm::ShmNode self(session.name(), 0, 2, session.token());
+  Env& env = self.env();
+  std::unique_ptr<Runtime> runtime;
+  for (int life = 0; life < 3; ++life) {
+    const std::string name = std::to_string(life);
+    fabric::shm::Child child(fabric::shm::role(name, session, 1), "DeadPeersChild.DISABLED_Lives");
+    if (life == 0) {
+      runtime = std::make_unique<Runtime>(env, Options());
+      runtime->connect();
+    }
+    ASSERT_TRUE(runtime->reconnect(1, env.now() + 20 * kSecond));
+    const auto word =
+        await_list<fabric::RemoteRegion>(env, "life" + name + "/1", env.now() + 20 * kSecond);
+    Caller& me = runtime->caller(0);
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(add_one(me, 1, word[0]), Status::kSuccess);
+    child.kill();
+    NodeId failed = fabric::kNoNode;
+    while (add_one(me, 1, word[0], &failed) == Status::kSuccess) {
+    }
+    EXPECT_EQ(failed, 1U);
+    EXPECT_EQ(runtime->why_down(1), Status::kRetryExceeded);
+    ASSERT_TRUE(
+        env.poll_until([&] { return !session.dead_nodes().empty(); }, env.now() + 20 * kSecond));
   }
 }
 

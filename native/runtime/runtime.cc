@@ -105,7 +105,7 @@ void Runtime::connect(Service* service) {
     rejoin();
   } else {
     const Time deadline = env_.now() + options_.wait_timeout;
-    Mesh mesh(env_, options_.name + "/connect/0-0/0");  // as exchange_name() has it
+    Mesh mesh(env_, exchange_name(self()));  // of first lives and attempts: the same for all
     for (NodeId peer = 0; peer < nodes(); ++peer) {
       for (Connection* connection : connections_to(peer)) mesh.add(peer, *connection->qp);
       peers_[peer].attempt = 1;

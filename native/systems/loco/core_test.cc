@@ -305,5 +305,28 @@ TEST(LocoFaults, ADeadPeerIsNamedByWhoWaitsForIt) {
   }
 }
 
+TEST(LocoFaults, ARestartedNodeIsRefused) {
+  fabric::sim::SimCluster cluster(sim_options(2, true));
+  ManagerOptions options;
+  options.name = "the run";
+  std::string error;
+  cluster.run([&](Env& env) {
+    if (env.incarnation() != 0) {
+      error = error_of([&] { Manager again(env, options); });
+      return;
+    }
+    Manager manager(env, options);
+    if (env.node() == 1) {
+      cluster.expect_restart(1);
+      cluster.kill(1);
+      env.sleep_until(kForever);
+    }
+    env.sleep_until(env.now() + kMillisecond);
+    cluster.restart(1);
+  });
+  EXPECT_NE(error.find("node 1 was restarted within the run 'the run'"), std::string::npos)
+      << error;
+}
+
 }  // namespace
 }  // namespace pyrdma::loco
