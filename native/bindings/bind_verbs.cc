@@ -70,11 +70,11 @@ class PyConnection {
 template <class Make>
 std::unique_ptr<PyConnection> connected(const std::shared_ptr<PyQueuePair>& queue_pair,
                                         const std::string& data, double timeout_s, Make&& make) {
-  const Time patience = duration_of(timeout_s, "timeout_s");
+  const Time timeout = duration_of(timeout_s, "timeout_s");
   auto connection = queue_pair->session().call([&] {
     const std::lock_guard lock(queue_pair->mutex());
     Env& env = queue_pair->env();
-    return make(env, queue_pair->native(), std::as_bytes(std::span(data)), env.now() + patience);
+    return make(env, queue_pair->native(), std::as_bytes(std::span(data)), env.now() + timeout);
   });
   return std::make_unique<PyConnection>(queue_pair, std::move(connection));
 }

@@ -192,7 +192,7 @@ TEST_P(FabricErrors, AnOverrunKillsTheCompletionQueue) {
   const std::uint32_t enough = 2 * std::bit_ceil(x.sends->entries() + 1);
   for (std::uint32_t i = 0; i < enough; ++i)
     ASSERT_TRUE(q->write(x.memory->sge(0, 8), y.memory->remote(), 0));
-  EXPECT_TRUE(x.env.poll_until([&] { return x.sends->overrun(); }, x.env.now() + x.patience));
+  EXPECT_TRUE(x.env.poll_until([&] { return x.sends->overrun(); }, x.env.now() + x.timeout));
   Completion completion;
   EXPECT_EQ(x.sends->poll({&completion, 1}), 0u);
 }

@@ -193,7 +193,7 @@ inline auto contract_worlds() {
 /// What one node has in a test: a domain, a region, a queue for completions of each direction.
 struct Side {
   Side(World& world, NodeId node, std::size_t bytes = 1 << 17, std::uint32_t queue_entries = 256)
-      : patience(world.soft_roce() ? 30 * kSecond : 2 * kSecond),  // whose CPU may be emulated
+      : timeout(world.soft_roce() ? 30 * kSecond : 2 * kSecond),  // whose CPU may be emulated
         env(world.env(node)),
         device(env.device()),
         pd(device.create_protection_domain()),
@@ -205,7 +205,7 @@ struct Side {
                                         SharedReceiveQueue* shared = nullptr) {
     return device.create_queue_pair(*pd, *sends, *receives, options, shared);
   }
-  Completion await(CompletionQueue& queue) { return await(queue, patience); }
+  Completion await(CompletionQueue& queue) { return await(queue, timeout); }
   /// The next completion; status kGeneral with wr_id ~0 when none came within `timeout`.
   Completion await(CompletionQueue& queue, Time timeout) {
     Completion completion;
@@ -234,7 +234,7 @@ struct Side {
           env.charge(Cost::kPredicate);
           return load_word(offset) == value;
         },
-        env.now() + patience);
+        env.now() + timeout);
   }
   std::uint64_t load_word(std::size_t offset) {
     return __atomic_load_n(word(offset), __ATOMIC_ACQUIRE);
@@ -249,7 +249,7 @@ struct Side {
     return true;
   }
 
-  Time patience;
+  Time timeout;
   Env& env;
   Device& device;
   std::unique_ptr<ProtectionDomain> pd;

@@ -7,19 +7,16 @@
 
 #include "fabric/fabric.h"
 #include "measure/load.h"
-#include "measure/rally.h"
 #include "measure/shared_workloads.h"
+#include "runtime/exchange.h"
+#include "runtime/node_barrier.h"
 
 namespace pyrdma::measure {
 
 namespace {
 
 using Int = std::int64_t;
-
-struct Hello {
-  fabric::QpAddress address;
-  std::uint32_t last;  // from a client: no connection follows
-};
+using Addresses = std::vector<fabric::QpAddress>;
 
 /// Times the steps of one connection after another into histograms of their names.
 class Steps {
@@ -66,7 +63,7 @@ class ControlPath final : public Workload {
     const std::uint32_t threads = env.node() == 0 ? side.clients : side.clients_of(env.node());
     recorder.prepare_threads(env.node() == 0 ? 0 : threads);
     side.device.open();
-    rally(env, params, "start");
+    runtime::node_barrier(env, params.key("barrier/start"));
     std::vector<std::unique_ptr<Thread>> running;
     const auto body = [&](std::uint32_t i) {
       if (env.node() == 0)
@@ -79,7 +76,8 @@ class ControlPath final : public Workload {
     }
     if (threads != 0) body(0);
     for (auto& thread : running) thread->join();
-    rally(env, params, "done", side.window(0).patience() + kSetupPatience);
+    runtime::node_barrier(env, params.key("barrier/done"),
+                          side.window(0).deadline() + runtime::kSetupTimeout);
   }
 
  private:
@@ -100,9 +98,10 @@ class ControlPath final : public Workload {
       return clients / nodes + (node - 1 < clients % nodes ? 1 : 0);
     }
     Window window(Time start) const { return Window(start, warmup, duration, iterations); }
-    std::string key(const char* from, std::uint32_t client, std::uint64_t attempt) const {
-      return params.key(std::string(from) + '/' + std::to_string(client) + '/' +
-                        std::to_string(attempt));
+    /// The addresses of a client's next connection; from the client, none: no connection follows.
+    runtime::Exchange exchange(NodeId peer, std::uint32_t client, std::uint64_t attempt) const {
+      return {env, params.key("control/" + std::to_string(client) + '/' + std::to_string(attempt)),
+              peer};
     }
     std::unique_ptr<fabric::QueuePair> queue_pair(fabric::ProtectionDomain& pd,
                                                   fabric::CompletionQueue& cq) const {
@@ -121,19 +120,19 @@ class ControlPath final : public Workload {
   };
 
   static void serve(const Side& side, std::uint32_t client) {
-    fabric::Rendezvous& rendezvous = side.device.rendezvous();
     const auto pd = side.device.create_protection_domain();
-    const Time patience = side.window(side.env.now()).patience();
+    const NodeId node = 1 + client % (side.env.nodes() - 1);
+    const Time deadline = side.window(side.env.now()).deadline();
     std::unique_ptr<fabric::CompletionQueue> cq, old_cq;
     std::unique_ptr<fabric::QueuePair> qp, old_qp;
     for (std::uint64_t attempt = 0;; ++attempt) {
       cq = side.device.create_completion_queue(side.entries);
       qp = side.queue_pair(*pd, *cq);
-      rendezvous.publish_value(side.key("server", client, attempt), Hello{qp->address(), 0});
-      const Hello hello =
-          rendezvous.await_value<Hello>(side.key("client", client, attempt), patience);
-      if (hello.last != 0) return;
-      qp->connect(hello.address);
+      const runtime::Exchange exchange = side.exchange(node, client, attempt);
+      exchange.tell(Addresses{qp->address()});
+      const Addresses theirs = exchange.await<fabric::QpAddress>(deadline);
+      if (theirs.empty()) return;
+      qp->connect(theirs.front());
       old_qp = std::move(qp);  // the one before goes, queue pair first
       old_cq = std::move(cq);
     }
@@ -150,7 +149,7 @@ class ControlPath final : public Workload {
       region = device.allocate(*pd, side.region_bytes);
     }
     Window window = side.window(env.now());
-    const Time patience = window.patience();
+    const Time deadline = window.deadline();
     std::uint64_t attempt = 0;
     for (; !window.over(env.now(), attempt); ++attempt) {
       const Time begin = env.now();
@@ -169,16 +168,15 @@ class ControlPath final : public Workload {
       steps.done("create_cq");
       const auto qp = side.queue_pair(*pd, *cq);
       steps.done("create_qp");
-      device.rendezvous().publish_value(side.key("client", client, attempt),
-                                        Hello{qp->address(), 0});
-      const Hello hello =
-          device.rendezvous().await_value<Hello>(side.key("server", client, attempt), patience);
+      const runtime::Exchange exchange = side.exchange(0, client, attempt);
+      exchange.tell(Addresses{qp->address()});
+      const Addresses theirs = exchange.await<fabric::QpAddress>(deadline);
       steps.done("handshake");
-      qp->connect(hello.address);
+      qp->connect(theirs.front());
       steps.done("configure");
       if (window.open()) recorder.histogram("connect").record(env.now() - begin);
     }
-    device.rendezvous().publish_value(side.key("client", client, attempt), Hello{{}, 1});
+    side.exchange(0, client, attempt).tell(Addresses());
     add_rates(recorder, window, 0);
   }
 };

@@ -36,7 +36,7 @@ class Window {
   Time elapsed() const { return end_ - begin_; }
   Time duration() const { return duration_; }
   /// Returns a time by which a healthy run is long over: the deadline of its polls.
-  Time patience() const { return opens_ + duration_ + (iterations_ != 0 ? 3600 : 60) * kSecond; }
+  Time deadline() const { return opens_ + duration_ + (iterations_ != 0 ? 3600 : 60) * kSecond; }
 
  private:
   Time opens_, duration_;

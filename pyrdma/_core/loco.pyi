@@ -10,5 +10,5 @@ class Managers:
         cluster: Cluster,
         callers: int = 1,
         block_bytes: int = 4096,
-        patience_s: float = 10.0,
+        wait_timeout_s: float = 10.0,
     ) -> None: ...

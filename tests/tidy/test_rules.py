@@ -47,6 +47,10 @@ BAD = [
     ("include_rule", "native/systems/raft/a.cc", '#include "measure/recorder.h"\n', "measure"),
     ("include_rule", "native/systems/raft/a.cc", '#include "systems/raft/fuzz/b.h"\n', "below"),
     ("include_rule", "native/systems/raft/fuzz/a.cc", '#include "systems/krcore/b.h"\n', "another"),
+    ("include_rule", "native/fabric/shm/a.cc", '#include "runtime/mesh.h"\n', "below runtime"),
+    ("include_rule", "native/runtime/a.cc", '#include "systems/raft/raft.h"\n', "below systems"),
+    ("include_rule", "native/runtime/a.cc", '#include "measure/params.h"\n', "below measure"),
+    ("include_rule", "native/runtime/a_test.cc", '#include "check/fifo.h"\n', "only measure"),
     ("include_rule", "native/measure/a.cc", '# include "bindings/x.h"\n', "bindings"),
     ("include_rule", "native/measure/a.cc", '#include "fuzz/scenario.h"\n', "below fuzz"),
     ("include_rule", "native/check/a.cc", '#include "env/env.h"\n', "base alone"),
@@ -67,6 +71,7 @@ BAD = [
     ("banned_in_systems", "native/systems/x/a.cc", 'getenv("X");', "a parameter"),
     ("banned_in_systems", "native/systems/x/a.cc", "ibv_post_send(q, w, b);", "fabric/fabric.h"),
     ("banned_in_systems", "native/systems/x/a.cc", "if (env.is_simulated()) {}", "a verb of Env"),
+    ("banned_in_systems", "native/runtime/a.cc", "std::mutex m;", "Mutex of env/sync.h"),
     (
         "unordered_iteration",
         "native/systems/x/a.cc",
@@ -77,6 +82,12 @@ BAD = [
         "unordered_iteration",
         "native/systems/x/a.h",
         "boost::unordered_flat_map<int, std::vector<int>> m_;\nauto f() { return m_.begin(); }\n",
+        "unordered container",
+    ),
+    (
+        "unordered_iteration",
+        "native/runtime/a.cc",
+        "std::unordered_set<int> open_;\nvoid f() { for (int i : open_) g(i); }\n",
         "unordered container",
     ),
     ("catch_all", "native/systems/x/a.cc", "try { f(); } catch (...) {}", "must unwind"),
@@ -113,6 +124,8 @@ def test_rule_complains(name: str, path: str, text: str, word: str) -> None:
 # What looks like a breach and is none.
 GOOD = [
     ("include_rule", "native/systems/raft/a.cc", '#include "systems/raft/log.h"\n'),
+    ("include_rule", "native/systems/raft/a.cc", '#include "runtime/mesh.h"\n'),
+    ("include_rule", "native/measure/a.cc", '#include "runtime/node_barrier.h"\n'),
     ("include_rule", "native/measure/a.cc", '#include "check/linear.h"\n#include "base/units.h"\n'),
     ("banned_in_systems", "native/systems/x/a.cc", "// no std::mutex here\n/* rand() */\n"),
     ("banned_in_systems", "native/systems/x/a.cc", 'throw Error("std::thread is banned");'),

@@ -1,5 +1,5 @@
-// Nodes as processes: the test program starts itself again for the others (ShmChild), kills and
-// stops them.
+// Nodes as processes: the test program starts itself again for the others (ShmChild, or a test of
+// the caller's), kills and stops them.
 #pragma once
 #include <gtest/gtest.h>
 #include <spawn.h>
@@ -24,13 +24,13 @@ inline constexpr char kRole[] = "PYRDMA_TEST_SHM_CHILD";
 /// A child process; killed with -9 at the latest when the test ends.
 class Child {
  public:
-  explicit Child(const std::string& role) {
+  explicit Child(const std::string& role, const std::string& test = "ShmChild.DISABLED_Runs") {
     std::string variable = kRole;
     variable.append("=").append(role);
     std::vector<char*> environment{variable.data()};
     for (char** entry = environ; *entry != nullptr; ++entry) environment.push_back(*entry);
     environment.push_back(nullptr);
-    std::vector<std::string> words{"native_tests", "--gtest_filter=ShmChild.DISABLED_Runs",
+    std::vector<std::string> words{"native_tests", "--gtest_filter=" + test,
                                    "--gtest_also_run_disabled_tests", "--gtest_brief=1"};
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());

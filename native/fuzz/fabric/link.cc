@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/exchange.h"
+
 namespace pyrdma::fuzz {
 
 using fabric::Completion;
@@ -13,9 +15,8 @@ namespace {
 
 constexpr Time kLinkIdle = 200 * kMicrosecond;
 
-std::string generation_key(NodeId from, NodeId to, std::uint32_t generation) {
-  return "link " + std::to_string(from) + " to " + std::to_string(to) + ", " +
-         std::to_string(generation);
+std::string exchange_name(std::uint32_t generation) {
+  return "link, generation " + std::to_string(generation);
 }
 
 }  // namespace
@@ -84,12 +85,13 @@ bool Link::connect() {
   unreliable_channel_.use(unreliable_.get());
   broken_ = false;
 
+  const runtime::Exchange exchange(env_, exchange_name(generation_), peer_);
   PairState::Side& mine = world_.side(node_.id, peer_);
   PairState::Side& theirs = world_.side(peer_, node_.id);
   const LinkAddress address{reliable_->address(), unreliable_->address(), node_.shared->remote(),
                             node_.incarnation, 0};
   node_.persist([&] {
-    node_.device.rendezvous().publish_value(generation_key(node_.id, peer_, generation_), address);
+    exchange.tell(std::vector<LinkAddress>{address});
     return true;
   });
   mine.published = generation_;
@@ -103,8 +105,7 @@ bool Link::connect() {
   };
   bool connected = wait_for(theirs.published);
   if (connected) {
-    peer_address_ = node_.device.rendezvous().await_value<LinkAddress>(
-        generation_key(peer_, node_.id, generation_), env_.now() + kSecond);
+    peer_address_ = exchange.await<LinkAddress>(env_.now() + kSecond).at(0);
     try {
       reliable_->connect(peer_address_.reliable);
       unreliable_->connect(peer_address_.unreliable);
@@ -184,7 +185,7 @@ bool Link::batch_is_due() {
   if (!state_.plan[state_.next].probe) return true;
   // Probes wait for the faults' end, and each for the one before.
   if (world_.healed() && reliable_channel_.idle() && unreliable_channel_.idle()) return true;
-  next_batch_at_ = env_.now() + kPatience;
+  next_batch_at_ = env_.now() + kRetryAfter;
   return false;
 }
 

@@ -12,7 +12,7 @@ inline constexpr std::uint32_t kReliableWindow = 24, kUnreliableWindow = 8;
 inline constexpr std::uint32_t kReliableReceives = 32, kUnreliableReceives = 16;
 inline constexpr std::uint32_t kDatagramReceives = 24, kSharedReceives = 24;
 inline constexpr std::uint32_t kReceiveBytes = kMostBytes + 64;  // includes the space of a GRH
-inline constexpr Time kPatience = 20 * kMicrosecond;             // between two attempts of a set-up
+inline constexpr Time kRetryAfter = 20 * kMicrosecond;           // between two attempts of a set-up
 
 /// Tags mark the wr_ids of each queue pair.
 inline constexpr std::uint32_t kReliableTag = 1, kUnreliableTag = 2, kDatagramTag = 3, kDcTag = 4;
@@ -38,7 +38,7 @@ struct Node {
       } catch (const Error& error) {
         if (error.code() != ErrorCode::kExhausted) throw;
       }
-      env.sleep_until(env.now() + kPatience);
+      env.sleep_until(env.now() + kRetryAfter);
     }
   }
   fabric::QpOptions queue_pair_options(fabric::Transport transport) const;

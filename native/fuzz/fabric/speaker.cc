@@ -181,7 +181,7 @@ void Speaker::revive(fabric::QueuePair& qp) {
     } catch (const Error& error) {  // the queue pair failed meanwhile, or there was no memory
       if (error.code() != ErrorCode::kExhausted && qp.state() != QpState::kError) throw;
     }
-    env_.sleep_until(env_.now() + kPatience);
+    env_.sleep_until(env_.now() + kRetryAfter);
   }
 }
 
@@ -209,7 +209,7 @@ Speaker::Peer* Speaker::reach(NodeId target) {
 bool Speaker::batch_is_due() {
   if (!state_.plan[state_.next].probe) return true;
   if (world_.healed() && datagrams_.idle() && dc_.idle()) return true;
-  next_batch_at_ = env_.now() + kPatience;
+  next_batch_at_ = env_.now() + kRetryAfter;
   return false;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "measure/rally.h"
+#include "runtime/mesh.h"
 
 namespace pyrdma::measure::litmus {
 
@@ -12,8 +12,8 @@ namespace {
 constexpr std::uint32_t kSendEntries = 2 * kMaxRequests;
 constexpr std::size_t kPolled = 8;
 
-std::string pair_key(const Params& params, const char* what, NodeId from, NodeId to) {
-  return params.key(std::string(what) + '/' + std::to_string(from) + '-' + std::to_string(to));
+std::string memory_key(const Params& params, NodeId node) {
+  return params.key("litmus-memory/" + std::to_string(node));
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ Node::Node(Env& env, const Params& params, std::span<const Layout> layouts) : en
   regions_[1] = device.allocate(*pd_, relaxed, fabric::kAllAccess | fabric::kRelaxedOrdering);
   fabric::Rendezvous& rendezvous = device.rendezvous();
   const std::array<fabric::RemoteRegion, 2> own = {regions_[0]->remote(), regions_[1]->remote()};
-  rendezvous.publish_value(pair_key(params, "litmus-memory", self, self), own);
+  rendezvous.publish_value(memory_key(params, self), own);
 
   fabric::QpOptions options;
   options.send_entries = kSendEntries;
@@ -56,37 +56,30 @@ Node::Node(Env& env, const Params& params, std::span<const Layout> layouts) : en
   options.max_sges = 1;
   options.max_inline = kInlineBytes;
   options.max_outstanding_reads = device.capabilities().max_outstanding_reads;
+  runtime::Mesh mesh(env, params.key("litmus"));
   for (NodeId peer = 0; peer < nodes; ++peer) {
-    std::vector<fabric::QpAddress> addresses;
     Peer& there = peers_[peer];
     for (std::size_t i = 0; i < there.channels + control[peer]; ++i) {
       Connection& made = there.connections.emplace_back();
       made.sends = device.create_completion_queue(2 * kSendEntries);
       made.receives = device.create_completion_queue(entries);
       made.qp = device.create_queue_pair(*pd_, *made.sends, *made.receives, options);
-      addresses.push_back(made.qp->address());
+      mesh.add(peer, *made.qp);
     }
-    if (!addresses.empty())
-      publish_list(rendezvous, pair_key(params, "litmus-qps", self, peer), addresses);
   }
-  const Time deadline = env.now() + kSetupPatience;
+  const Time deadline = env.now() + runtime::kSetupTimeout;
+  mesh.connect(deadline);
   for (NodeId peer = 0; peer < nodes; ++peer) {
-    Peer& there = peers_[peer];
-    there.regions = rendezvous.await_value<std::array<fabric::RemoteRegion, 2>>(
-        pair_key(params, "litmus-memory", peer, peer), deadline);
-    if (there.connections.empty()) continue;
-    const std::vector<fabric::QpAddress> addresses = await_list<fabric::QpAddress>(
-        rendezvous, pair_key(params, "litmus-qps", peer, self), deadline);
-    for (std::size_t i = 0; i < there.connections.size(); ++i)
-      there.connections[i].qp->connect(addresses.at(i));
+    peers_[peer].regions = rendezvous.await_value<std::array<fabric::RemoteRegion, 2>>(
+        memory_key(params, peer), deadline);
   }
-  rally(env, params, "litmus-connected");
+  mesh.meet(runtime::kSetupTimeout);
 }
 
 void Node::await(fabric::CompletionQueue& queue, std::uint32_t count, NodeId peer) {
   if (count == 0) return;
   std::array<fabric::Completion, kPolled> done;
-  const Time deadline = env_.now() + kTimeout;
+  const Time deadline = env_.now() + kWaitTimeout;
   while (count > 0) {
     std::size_t got = 0;
     const bool came = env_.poll_until(
@@ -118,7 +111,7 @@ void Node::throw_waited(const char* what) const {
   throw Error(failed_.load() ? ErrorCode::kInternal : ErrorCode::kTimeout,
               std::string("litmus: node ") + std::to_string(env_.node()) + " waited for " + what +
                   (failed_.load() ? " while another of its threads failed"
-                                  : " for " + std::to_string(kTimeout / kSecond) + " s"),
+                                  : " for " + std::to_string(kWaitTimeout / kSecond) + " s"),
               false);
 }
 

@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "measure/litmus/collector.h"
 #include "measure/litmus/shapes.h"
-#include "measure/rally.h"
 #include "measure/shared_workloads.h"
+#include "runtime/node_barrier.h"
 
 namespace pyrdma::measure {
 
@@ -93,7 +93,7 @@ class Litmus final : public Workload {
         run_test(node, params, tests[i], layouts[i], i, recorder);
     }
     add_totals(env, recorder);
-    rally(env, params, "litmus-done", kLongestRun);
+    runtime::node_barrier(env, params.key("barrier/litmus-done"), kLongestRun);
   }
 
  private:

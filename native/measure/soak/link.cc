@@ -39,15 +39,6 @@ std::string name_of(NodeId node, std::uint32_t incarnation) {
   return std::to_string(node) + "." + std::to_string(incarnation);
 }
 
-std::optional<std::vector<std::byte>> Shared::find_bytes(const std::string& key) const {
-  try {
-    return env.device().rendezvous().await(params.key("soak/" + key), env.now());
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kTimeout) throw;
-    return std::nullopt;
-  }
-}
-
 std::size_t Link::room(std::uint32_t bytes) { return (Room(bytes).end + 63) / 64 * 64; }
 
 Link::Link(Shared& shared, NodeId peer)
@@ -99,14 +90,19 @@ void Link::look_for_peer() {
     qp_ = nullptr;
     qp_ = env.device().create_queue_pair(*shared_.pd, *shared_.completions, *shared_.completions,
                                          options);
-    shared_.publish(
-        "meet/" + name_of(env.node(), env.incarnation()) + "-" + name_of(peer_, incarnation_),
-        qp_->address());
+    exchange().tell(std::vector<QpAddress>{qp_->address()});
   }
   if (state_ != State::kMeeting) return;
-  const auto address = shared_.find<QpAddress>("meet/" + name_of(peer_, incarnation_) + "-" +
-                                               name_of(env.node(), env.incarnation()));
-  if (address) connect(*address);
+  const auto addresses = exchange().find<QpAddress>();
+  if (addresses) connect(addresses->at(0));
+}
+
+// The addresses of the connection between the two present lives.
+runtime::Exchange Link::exchange() const {
+  std::string mine = name_of(shared_.env.node(), shared_.env.incarnation());
+  std::string theirs = name_of(peer_, incarnation_);
+  if (peer_ < shared_.env.node()) std::swap(mine, theirs);
+  return {shared_.env, shared_.params.key("soak/meet/" + mine + "-" + theirs), peer_};
 }
 
 void Link::connect(const QpAddress& address) {

@@ -9,6 +9,7 @@
 #include "env/env.h"
 #include "fabric/fabric.h"
 #include "measure/params.h"
+#include "runtime/exchange.h"
 
 namespace pyrdma::measure::soak {
 
@@ -25,7 +26,7 @@ struct Shared {
   /// Something that a peer published for this run, if it has by now.
   template <class T>
   std::optional<T> find(const std::string& key) const {
-    const auto bytes_found = find_bytes(key);
+    const auto bytes_found = runtime::find_bytes(env, params.key("soak/" + key));
     if (!bytes_found || bytes_found->size() != sizeof(T)) return std::nullopt;
     T value{};
     std::memcpy(&value, bytes_found->data(), sizeof value);
@@ -35,9 +36,6 @@ struct Shared {
   void publish(const std::string& key, const T& value) const {
     env.device().rendezvous().publish_value(params.key("soak/" + key), value);
   }
-
- private:
-  std::optional<std::vector<std::byte>> find_bytes(const std::string& key) const;
 };
 
 struct Counts {
@@ -78,6 +76,7 @@ class Link {
   std::uint64_t* words(std::size_t offset) const;
   fabric::Sge sge(std::size_t offset, std::uint32_t bytes) const;
   void look_for_peer();
+  runtime::Exchange exchange() const;
   void connect(const fabric::QpAddress& address);
   void lose();
   void begin_round();

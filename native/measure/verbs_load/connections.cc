@@ -4,7 +4,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "measure/rally.h"
+#include "runtime/exchange.h"
+#include "runtime/mesh.h"
 
 namespace pyrdma::measure::verbs_load {
 
@@ -24,7 +25,7 @@ Connections::Connections(Env& env, const Params& params, const Load& load)
       params_(params),
       load_(load),
       device_(env.device()),
-      deadline_(env.now() + kSetupPatience),
+      deadline_(env.now() + runtime::kSetupTimeout),
       links_(plan_links(load, env.node())) {
   device_.open();
   pd_ = device_.create_protection_domain();
@@ -64,14 +65,13 @@ void Connections::make_regions() {
                            : device_.allocate(*pd_, load_.region_bytes));
     remotes.push_back(regions_.back()->remote());
   }
-  publish_list(device_.rendezvous(), key("regions", env_.node()), remotes);
+  runtime::publish_list(env_, key("regions", env_.node()), remotes);
 }
 
 const std::vector<fabric::RemoteRegion>& Connections::regions_of(NodeId peer) {
   const auto [at, fresh] = peer_regions_.try_emplace(peer);
   if (fresh && load_.op != fabric::Opcode::kSend) {
-    at->second =
-        await_list<fabric::RemoteRegion>(device_.rendezvous(), key("regions", peer), deadline_);
+    at->second = runtime::await_list<fabric::RemoteRegion>(env_, key("regions", peer), deadline_);
   }
   return at->second;
 }
@@ -127,33 +127,19 @@ fabric::CompletionQueue& Connections::receive_queue(const Link& link, std::size_
 }
 
 void Connections::connect_links() {
-  std::map<NodeId, std::vector<fabric::QpAddress>> ours, theirs;
+  runtime::Mesh mesh(env_, params_.key("qps"));
   for (std::size_t i = 0; i < links_.size(); ++i) {
     const Link& link = links_[i];
     fabric::CompletionQueue& sends =
         link.sender == kNoThread ? *idle_cq_ : *senders_[link.sender].cq;
     qps_.push_back(device_.create_queue_pair(*pd_, sends, receive_queue(link, i), options()));
-    ours[link.peer].push_back(qps_.back()->address());
+    mesh.add(link.peer, *qps_.back());
     if (!receivers_.empty())
       receivers_[i % receivers_.size()].inlets.push_back({qps_.back().get(), nullptr});
   }
-  for (const auto& [peer, addresses] : ours) {
-    publish_list(device_.rendezvous(), key("qps", env_.node(), peer), addresses);
-  }
-  for (const auto& [peer, addresses] : ours) {
-    theirs[peer] = await_list<fabric::QpAddress>(device_.rendezvous(),
-                                                 key("qps", peer, env_.node()), deadline_);
-    if (theirs[peer].size() != addresses.size()) {
-      throw Error(ErrorCode::kInternal,
-                  "verbs_load: nodes " + std::to_string(env_.node()) + " and " +
-                      std::to_string(peer) +
-                      " plan different connections; give them the same parameters");
-    }
-  }
-  std::map<NodeId, std::size_t> used;
+  mesh.connect(deadline_);
   for (std::size_t i = 0; i < links_.size(); ++i) {
     const Link& link = links_[i];
-    qps_[i]->connect(theirs[link.peer][used[link.peer]++]);
     if (link.sender == kNoThread) continue;
     senders_[link.sender].routes.push_back(
         {qps_[i].get(), nullptr, 0, 0, &regions_of(link.peer), link.peer, link.client});
@@ -186,7 +172,7 @@ void Connections::publish_targets() {
   if (qps_.empty()) return;
   std::vector<fabric::QpAddress> addresses;
   for (const auto& qp : qps_) addresses.push_back(qp->address());
-  publish_list(device_.rendezvous(), key("targets", env_.node()), addresses);
+  runtime::publish_list(env_, key("targets", env_.node()), addresses);
 }
 
 void Connections::address_targets() {
@@ -204,7 +190,7 @@ void Connections::address_targets() {
     const auto [at, fresh] = targets.try_emplace(link.peer);
     if (fresh) {
       at->second =
-          await_list<fabric::QpAddress>(device_.rendezvous(), key("targets", link.peer), deadline_);
+          runtime::await_list<fabric::QpAddress>(env_, key("targets", link.peer), deadline_);
       for (const fabric::QpAddress& address : at->second) {
         handles_.push_back(device_.create_address_handle(*pd_, address));
         handles[link.peer].push_back(handles_.back().get());

@@ -142,33 +142,33 @@ void run_ping(Env& env, const Load& load, Sender& sender, const fabric::MemoryRe
   Histogram& latency = recorder.histogram(fabric::to_string(load.op));
   Time now = env.now();
   Window window(now, load.warmup, load.duration, load.iterations);
-  const Time patience = window.patience();
+  const Time deadline = window.deadline();
   std::uint8_t ball = 0, answer = 0;
   for (std::uint64_t trips = 0; !window.over(now, trips); trips += load.clock_every) {
     const Time begin = now;
     for (std::uint32_t i = 0; i < load.clock_every; ++i) {
       ball = after(ball);
       player.send(ball);
-      if (!player.receive(answer, patience, answer)) throw_silent(peer);
+      if (!player.receive(answer, deadline, answer)) throw_silent(peer);
     }
     now = env.now();
     if (window.open()) latency.record((now - begin) / (2 * load.clock_every), load.clock_every);
   }
   player.send(kStop);
-  player.finish(patience);
+  player.finish(deadline);
   add_rates(recorder, window, load.size);
 }
 
 void run_pong(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox) {
   Player player(env, load, sender, inbox);
-  const Time patience = Window(env.now(), load.warmup, load.duration, load.iterations).patience();
+  const Time deadline = Window(env.now(), load.warmup, load.duration, load.iterations).deadline();
   std::uint8_t ball = 0;
   for (;;) {
-    if (!player.receive(ball, patience, ball)) throw_silent(sender.routes.front().peer);
+    if (!player.receive(ball, deadline, ball)) throw_silent(sender.routes.front().peer);
     if (ball == kStop) break;
     player.send(ball);
   }
-  player.finish(patience);
+  player.finish(deadline);
 }
 
 }  // namespace pyrdma::measure::verbs_load

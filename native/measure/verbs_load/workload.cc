@@ -1,11 +1,11 @@
 // verbs_load: raw operations of the fabric, along perftest's axes.
 #include <vector>
 
-#include "measure/rally.h"
 #include "measure/shared_workloads.h"
 #include "measure/verbs_load/latency_loop.h"
 #include "measure/verbs_load/rate_loop.h"
 #include "measure/verbs_load/receivers.h"
+#include "runtime/node_barrier.h"
 
 namespace pyrdma::measure {
 
@@ -27,7 +27,7 @@ class VerbsLoad final : public Workload {
     const auto senders = static_cast<std::uint32_t>(connections.senders().size());
     recorder.prepare_threads(senders + static_cast<std::uint32_t>(connections.receivers().size()));
     verbs_load::Receivers receivers(env, load, connections.receivers(), recorder, senders);
-    rally(env, params, "start");
+    runtime::node_barrier(env, params.key("barrier/start"));
     // Further threads run beside the node's first thread, which takes sender 0.
     std::vector<std::unique_ptr<Thread>> threads;
     for (std::uint32_t i = 1; i < senders; ++i) {
@@ -37,8 +37,8 @@ class VerbsLoad final : public Workload {
     if (senders != 0) send(env, load, connections, 0, recorder);
     for (auto& thread : threads) thread->join();
     // Passive nodes stay until all nodes are done.
-    const Time long_enough = Window(0, load.warmup, load.duration, load.iterations).patience();
-    rally(env, params, "done", long_enough + kSetupPatience);
+    const Time long_enough = Window(0, load.warmup, load.duration, load.iterations).deadline();
+    runtime::node_barrier(env, params.key("barrier/done"), long_enough + runtime::kSetupTimeout);
     receivers.stop();
   }
 

@@ -17,7 +17,7 @@ class Barrier : public Channel {
 
   /// Blocks until every participant has called it as often. Operations that any of them did before,
   /// from any thread, are visible to all afterwards (global fence). One caller of the node at a
-  /// time. Throws Error(kTimeout), naming nodes that do not answer, when the patience is over.
+  /// time. Throws Error(kTimeout), naming nodes that do not answer, after wait_timeout.
   void wait(Caller& me) {
     if (me.fence_global() != fabric::Status::kSuccess) throw_broken(me);
     table_.store_mine(++count_);

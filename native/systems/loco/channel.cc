@@ -84,7 +84,7 @@ std::uint32_t Channel::expect_region(std::string_view name, std::uint64_t bytes,
   const auto index = static_cast<std::uint32_t>(expectations_.size());
   expectations_.push_back({std::string(name), bytes, from});
   if (const OwnRegion* own = find_region(name)) {
-    peers_[self()].regions[index] = {own->region.addr, own->region.bytes, own->region.rkey};
+    peers_[self()].regions[index] = own->region.remote();
   }
   return index;
 }
@@ -115,7 +115,7 @@ void Channel::send_join(NodeId peer) {
     if (expected.from != fabric::kNoNode && expected.from != peer) continue;
     RegionEntry& entry = join.entries[join.regions++];
     copy_text(entry.name, expected.name);
-    entry.region.bytes = expected.bytes;
+    entry.region.length = expected.bytes;
   }
   manager_.control_->send(peer, join);
 }
@@ -140,10 +140,11 @@ void Channel::handle_join(const ControlMessage& join) {
   for (std::uint32_t i = 0; i < join.regions; ++i) {
     const RegionEntry& expected = join.entries[i];
     const OwnRegion* own = find_region(expected.name);
-    if (own != nullptr && own->region.bytes == expected.region.bytes) continue;
+    if (own != nullptr && own->region.bytes == expected.region.length) continue;
     const std::string reason =
         "node " + std::to_string(join.from) + " expects region '" + name_ + '.' + expected.name +
-        "' of " + std::to_string(expected.region.bytes) + " bytes; node " + std::to_string(self()) +
+        "' of " + std::to_string(expected.region.length) + " bytes; node " +
+        std::to_string(self()) +
         (own == nullptr ? " has no such region"
                         : " has it with " + std::to_string(own->region.bytes)) +
         ": make the channel with the same type and sizes on both";
@@ -154,7 +155,7 @@ void Channel::handle_join(const ControlMessage& join) {
   for (const OwnRegion& own : regions_) {
     RegionEntry& entry = connect.entries[connect.regions++];
     copy_text(entry.name, own.name);
-    entry.region = {own.region.addr, own.region.bytes, own.region.rkey};
+    entry.region = own.region.remote();
   }
   Peer& peer = peers_[join.from];
   const bool fresh = !peer.joined.exchange(true, std::memory_order_acq_rel);
@@ -177,7 +178,7 @@ void Channel::handle_connect(const ControlMessage& connect) {
     const auto* found = std::find_if(connect.entries.data(), end, [&](const RegionEntry& entry) {
       return entry.name == expected.name;
     });
-    if (found == end || found->region.bytes != expected.bytes) {
+    if (found == end || found->region.length != expected.bytes) {
       return report("node " + std::to_string(connect.from) + " connects channel '" + name_ +
                     "' without the region '" + expected.name + "' of " +
                     std::to_string(expected.bytes) + " bytes that node " + std::to_string(self()) +

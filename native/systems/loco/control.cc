@@ -31,89 +31,85 @@ bool ControlMessage::valid() const {
 }
 
 Control::Control(Manager& manager)
-    : manager_(manager), sending_(manager.env()), inbox_mutex_(manager.env()) {
+    : manager_(manager),
+      peers_(manager.nodes()),
+      sending_(manager.env()),
+      inbox_mutex_(manager.env()) {
   constexpr std::uint32_t kBytes = kSlots * sizeof(ControlMessage);
   for (NodeId node = 0; node < manager.nodes(); ++node) {
-    peers_.push_back(node == manager.self() ? nullptr : std::make_unique<Peer>());
-    if (!peers_.back()) continue;
-    Peer& peer = *peers_.back();
-    peer.lane = std::make_unique<Lane>();
-    peer.lane->peer = node;
-    peer.lane->qp = manager.make_queue_pair(kSlots, kSlots);
-    peer.outgoing = manager.memory().allocate(kBytes);
-    peer.incoming = manager.memory().allocate(kBytes);
+    if (node == manager.self()) continue;
+    peers_[node].outgoing = manager.memory().allocate(kBytes);
+    peers_[node].incoming = manager.memory().allocate(kBytes);
   }
 }
 
-void Control::post_receives() {
-  for (const auto& peer : peers_) {
-    for (std::uint32_t slot = 0; peer && slot < kSlots; ++slot) post_receive(*peer, slot);
-  }
+void Control::post_receives(runtime::Connection& connection) {
+  for (std::uint32_t slot = 0; slot < kSlots; ++slot) post_receive(connection, slot);
 }
 
-void Control::post_receive(Peer& peer, std::uint32_t slot) {
-  peer.lane->qp->receive(peer.incoming.sge(slot * sizeof(ControlMessage), sizeof(ControlMessage)),
-                         slot);
+void Control::post_receive(runtime::Connection& connection, std::uint32_t slot) {
+  const LocalRegion& incoming = peers_[connection.peer].incoming;
+  connection.qp->receive(incoming.sge(slot * sizeof(ControlMessage), sizeof(ControlMessage)), slot);
 }
 
 void Control::send(NodeId node, const ControlMessage& message) {
   const std::lock_guard lock(sending_);
-  Peer& peer = *peers_.at(node);
-  Lane& lane = *peer.lane;
+  const LocalRegion& outgoing = peers_.at(node).outgoing;
+  runtime::Connection& connection = manager_.runtime_.messages(node);
   const auto wait_for = [&](auto&& ready) {
     if (ready()) return;
     // Nobody of this node answers messages meanwhile: an answer would come here for the lock.
     const bool serves = manager_.serving_.exchange(true, std::memory_order_acquire);
-    manager_.wait_until(manager_.caller(0), ready, "room for a join or connect message");
+    manager_.caller(0).wait_until(ready, "room for a join or connect message");
     if (!serves) manager_.serving_.store(false, std::memory_order_release);
   };
   wait_for([&] {
-    manager_.progress();  // the sender may be the polling thread itself
-    return lane.posted - lane.completed.load(std::memory_order_acquire) < kSlots;
+    manager_.runtime_.progress();  // the sender may be the polling thread itself
+    return connection.posted - connection.completed.load(std::memory_order_acquire) < kSlots;
   });
-  const std::size_t offset = lane.posted % kSlots * sizeof(ControlMessage);
-  std::memcpy(peer.outgoing.data + offset, &message, sizeof message);
-  ++lane.posted;
+  const std::size_t offset = connection.posted % kSlots * sizeof(ControlMessage);
+  std::memcpy(outgoing.data + offset, &message, sizeof message);
+  ++connection.posted;
   // A queue may be full for as long as a completion is under way.
   wait_for([&] {
-    if (lane.qp->send(peer.outgoing.sge(offset, sizeof message))) return true;
-    manager_.progress();
+    if (connection.qp->send(outgoing.sge(offset, sizeof message))) return true;
+    manager_.runtime_.progress();
     return false;
   });
 }
 
-void Control::complete(Lane& lane, const fabric::Completion& completion) {
+void Control::complete(runtime::Connection& connection, const fabric::Completion& completion) {
   if (completion.status != fabric::Status::kSuccess) {
-    // The peer is gone. Who waits for it finds out, and names it, when its patience is over.
-    lane.completed.store(lane.posted, std::memory_order_release);
+    // The peer is gone. Who waits for it finds out, and names it, when the time to wait is over.
+    connection.completed.store(connection.posted, std::memory_order_release);
     return;
   }
   if (completion.opcode != fabric::Opcode::kReceive) {
-    lane.completed.fetch_add(1, std::memory_order_release);
+    connection.completed.fetch_add(1, std::memory_order_release);
     return;
   }
-  Peer& peer = *peers_.at(lane.peer);
+  const LocalRegion& incoming = peers_.at(connection.peer).incoming;
   const auto slot = static_cast<std::uint32_t>(completion.wr_id);
   ControlMessage message;
-  std::memcpy(&message, peer.incoming.data + slot * sizeof message, sizeof message);
-  post_receive(peer, slot);
+  std::memcpy(&message, incoming.data + slot * sizeof message, sizeof message);
+  post_receive(connection, slot);
   if (completion.byte_count != sizeof message || !message.valid()) {
     malformed_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  message.from = lane.peer;
+  message.from = connection.peer;
   const std::lock_guard lock(inbox_mutex_);
   inbox_.push_back(message);
-  has_mail_.store(true, std::memory_order_release);
+  manager_.runtime_.want_service(true);
 }
 
 bool Control::receive(ControlMessage& message) {
-  if (!has_mail_.load(std::memory_order_acquire)) return false;
+  if (!manager_.runtime_.service_wanted()) return false;
   const std::lock_guard lock(inbox_mutex_);
   if (inbox_.empty()) return false;
   message = inbox_.front();
   inbox_.pop_front();
-  has_mail_.store(!inbox_.empty(), std::memory_order_release);
+  manager_.runtime_.want_service(!inbox_.empty());
   return true;
 }
 

@@ -12,9 +12,11 @@
 
 #include "env/sync.h"
 #include "fabric/fabric.h"
-#include "systems/loco/caller.h"
+#include "systems/loco/names.h"
 
 namespace pyrdma::loco {
+
+class Manager;
 
 inline constexpr std::size_t kMaxName = 119;       // bytes of a channel's full name
 inline constexpr std::size_t kMaxRegionName = 23;  // bytes of a region's name
@@ -51,32 +53,27 @@ class Control {
   static constexpr std::uint32_t kSlots = 16;  // messages in flight, each way
 
   explicit Control(Manager& manager);
-  /// The lane to `peer`, for connecting it.
-  Lane& lane(NodeId peer) { return *peers_.at(peer)->lane; }
-  void post_receives();
+  void post_receives(runtime::Connection& connection);
 
   /// Any thread; blocks while too many messages to that peer are on their way.
   void send(NodeId peer, const ControlMessage& message);
-  /// A completion of one of the lanes; called by whoever polls.
-  void complete(Lane& lane, const fabric::Completion& completion);
+  /// A completion of a connection for messages; called by the polling thread.
+  void complete(runtime::Connection& connection, const fabric::Completion& completion);
   /// Takes the oldest message that has come. Malformed ones are dropped and counted.
   bool receive(ControlMessage& message);
-  bool has_mail() const { return has_mail_.load(std::memory_order_acquire); }
   std::uint64_t malformed() const { return malformed_.load(std::memory_order_relaxed); }
 
  private:
   struct Peer {
-    std::unique_ptr<Lane> lane;
     LocalRegion outgoing, incoming;
   };
-  void post_receive(Peer& peer, std::uint32_t slot);
+  void post_receive(runtime::Connection& connection, std::uint32_t slot);
 
   Manager& manager_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by node; nothing for this one
+  std::vector<Peer> peers_;  // by node; nothing for this one
   Mutex sending_;
   Mutex inbox_mutex_;
   std::deque<ControlMessage> inbox_;
-  std::atomic<bool> has_mail_{false};
   std::atomic<std::uint64_t> malformed_{0};
 };
 

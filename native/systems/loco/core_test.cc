@@ -232,7 +232,7 @@ TEST_P(LocoWorlds, ALateEndpointIsMet) {
 
 TEST_P(LocoWorlds, BadUseIsNamed) {
   ManagerOptions options;
-  options.patience = 2 * kSecond;
+  options.wait_timeout = 2 * kSecond;
   run(
       2,
       [&](Manager& manager) {
@@ -277,7 +277,7 @@ TEST(LocoFaults, ADeadPeerIsNamedByWhoWaitsForIt) {
   fabric::sim::SimCluster cluster(sim_options(3, true));
   std::map<NodeId, std::string> errors;
   ManagerOptions options;
-  options.patience = 50 * kMillisecond;
+  options.wait_timeout = 50 * kMillisecond;
   cluster.run([&](Env& env) {
     Manager manager(env, options);
     Barrier barrier(manager, "bar");
@@ -293,6 +293,29 @@ TEST(LocoFaults, ADeadPeerIsNamedByWhoWaitsForIt) {
     EXPECT_TRUE(names(errors[node], {"2"}));
     EXPECT_FALSE(names(errors[node], {node == 0 ? "1" : "0"})) << "the other one answers";
   }
+}
+
+TEST(LocoFaults, ARestartedNodeIsRefused) {
+  fabric::sim::SimCluster cluster(sim_options(2, true));
+  ManagerOptions options;
+  options.name = "the run";
+  std::string error;
+  cluster.run([&](Env& env) {
+    if (env.incarnation() != 0) {
+      error = error_of([&] { Manager again(env, options); });
+      return;
+    }
+    Manager manager(env, options);
+    if (env.node() == 1) {
+      cluster.expect_restart(1);
+      cluster.kill(1);
+      env.sleep_until(kForever);
+    }
+    env.sleep_until(env.now() + kMillisecond);
+    cluster.restart(1);
+  });
+  EXPECT_NE(error.find("node 1 was restarted within the run 'the run'"), std::string::npos)
+      << error;
 }
 
 }  // namespace

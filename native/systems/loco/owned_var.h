@@ -137,7 +137,7 @@ class OwnedVar : public Channel {
   AckKey push_to_each(Caller& me, std::span<const NodeId> readers) {
     AckKey all;
     while (!readers.empty()) {  // a block of memory for each block of the key, which keeps it
-      const auto some = readers.first(std::min(readers.size(), AckBits::kMost));
+      const auto some = readers.first(std::min(readers.size(), runtime::AckBits::kMost));
       AckKey key;
       MemRef block = stage(me);
       for (const NodeId reader : some) {

@@ -102,7 +102,7 @@ std::optional<std::uint64_t> RingBuffer::try_broadcast(Caller& me,
   }
   const std::uint64_t begin = begin_of(message.size());
   if (!acknowledged(freed_by(message.size()))) return std::nullopt;
-  me.manager().env().charge_copy(message.size());
+  me.env().charge_copy(message.size());
   const std::uint64_t from = end_;
   if (begin != end_) frame(end_, kSkip, {});
   end_ = frame(begin, static_cast<std::uint32_t>(message.size()), message);
@@ -176,7 +176,7 @@ void RingBuffer::wait_for_readers(Caller& me, std::uint64_t position, const char
 }
 
 std::optional<std::span<const std::byte>> RingBuffer::next(Caller& me) {
-  Env& env = me.manager().env();
+  Env& env = me.env();
   env.charge(Cost::kPredicate);
   if (!acks_.mine().ready()) return std::nullopt;  // nobody could be told
   while (true) {

@@ -33,7 +33,7 @@ class RingBuffer : public Channel {
 
   /// Sends a copy of `message` to every reader and returns the position behind it. Blocks while the
   /// ring is full. Throws Error(kInvalidArgument) for a message that is too long, and
-  /// Error(kTimeout), naming the readers that do not acknowledge, when the patience is over. Cost:
+  /// Error(kTimeout), naming the readers that do not acknowledge, after wait_timeout. Cost:
   /// a request per reader.
   std::uint64_t broadcast(Caller& me, std::span<const std::byte> message);
   /// The same without waiting: nothing when the ring is full.

@@ -78,7 +78,7 @@ TEST(LocoBugs, AnAcknowledgementBeforeTheCopyIsKilled) {
 
 TEST_P(LocoWorlds, AReaderThatDoesNotAcknowledgeIsNamed) {
   ManagerOptions options;
-  options.patience = 2 * kSecond;
+  options.wait_timeout = 2 * kSecond;
   run(
       3,
       [&](Manager& manager) {
@@ -102,7 +102,7 @@ TEST_P(LocoWorlds, AReaderThatDoesNotAcknowledgeIsNamed) {
           }
           ring.acknowledge(me);
         }
-        manager.env().sleep_until(start + 3 * kSecond);  // the writer's patience
+        manager.env().sleep_until(start + 3 * kSecond);  // the writer's wait_timeout
         barrier.wait(me);
       },
       options);

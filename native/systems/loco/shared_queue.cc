@@ -148,7 +148,7 @@ void SharedQueue::wait_for(Caller& me, const Place& place, std::uint32_t from,
   };
   if (look()) [[likely]]
     return;
-  const Time deadline = env.now() + manager().options().patience;
+  const Time deadline = env.now() + manager().options().wait_timeout;
   while (!look()) {
     if (env.now() > deadline) throw_late(me, what);
   }
@@ -173,8 +173,8 @@ void SharedQueue::throw_late(Caller& me, const char* what) const {
   for (const NodeId peer : me.silent_peers()) silent += ' ' + std::to_string(peer);
   throw Error(ErrorCode::kTimeout,
               "queue '" + name() + "': node " + std::to_string(self()) + " waited " +
-                  std::to_string(manager().options().patience / kMillisecond) + " ms for " + what +
-                  (silent.empty() ? "; all nodes answer" : "; no answer from node" + silent),
+                  std::to_string(manager().options().wait_timeout / kMillisecond) + " ms for " +
+                  what + (silent.empty() ? "; all nodes answer" : "; no answer from node" + silent),
               false);
 }
 

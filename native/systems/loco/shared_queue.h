@@ -40,8 +40,8 @@ namespace pyrdma::loco {
 /// The queue of values of a fixed size. Any number of callers. All operations block for the network
 /// (a push: three round trips; a pop: two, and a local copy if the entry is here) and throw
 /// Error(kUnavailable), not definite, naming the node that does not answer, or Error(kTimeout) when
-/// the manager's patience is over while they wait for others; the ticket is spent then: what comes
-/// to it is lost, and the queue should not be used any more.
+/// the manager's wait_timeout is over while they wait for others; the ticket is spent then: what
+/// comes to it is lost, and the queue should not be used any more.
 class SharedQueue : public Channel {
  public:
   /// `capacity` values of `value_bytes` each, striped over the participants. head and tail are at

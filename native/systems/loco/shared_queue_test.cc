@@ -99,7 +99,7 @@ TEST_P(Queues, EachValueComesOutOnceAndInItsProducersOrder) {
 TEST(QueueErrors, SizesOutOfBoundsAndDeadNodesAreNamed) {
   fabric::sim::SimCluster cluster(sim_options(2, true));
   ManagerOptions options;
-  options.patience = 30 * kMillisecond;
+  options.wait_timeout = 30 * kMillisecond;
   cluster.run([&](Env& env) {
     Manager manager(env, options);
     EXPECT_THROW(SharedQueue(manager, "none", 0, 8), Error);

@@ -136,7 +136,7 @@ bool AcquireOp::hold() {
 Time AcquireOp::deadline(Time now) {
   Manager& manager = locks_->manager();
   if (deadline_ == 0) {
-    deadline_ = (now != 0 ? now : manager.env().now()) + manager.options().patience;
+    deadline_ = (now != 0 ? now : manager.env().now()) + manager.options().wait_timeout;
   }
   return deadline_;
 }

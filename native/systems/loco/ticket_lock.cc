@@ -203,7 +203,7 @@ void TicketLocks::throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op
   throw Error(
       ErrorCode::kTimeout,
       "node " + std::to_string(self()) + " waited " +
-          std::to_string(manager().options().patience / kMillisecond) + " ms for lock " +
+          std::to_string(manager().options().wait_timeout / kMillisecond) + " ms for lock " +
           std::to_string(i) + " of '" + name() + "' at node " + std::to_string(host) +
           (queued ? ", behind threads of its own" : ", ticket " + std::to_string(op.ticket_)) +
           "; ticket " + served + " is served; " + find_holder(me, i, silent) +

@@ -69,9 +69,9 @@ class AcquireOp {
 
   /// True once the caller holds the lock. Never blocks, and makes no progress by itself where
   /// callers poll: Manager::turn() and the waits do. Throws Error(kUnavailable) when the lock's
-  /// host does not answer, and Error(kTimeout) after the manager's patience, naming the lock, the
-  /// ticket that is served, who has it, and the nodes that do not answer. `now`: the time, from a
-  /// caller that polls many in one turn and reads the clock once for all; 0: it is read when
+  /// host does not answer, and Error(kTimeout) after the manager's wait_timeout, naming the lock,
+  /// the ticket that is served, who has it, and the nodes that do not answer. `now`: the time, from
+  /// a caller that polls many in one turn and reads the clock once for all; 0: it is read when
   /// needed.
   bool poll(Time now = 0);
   bool held() const { return stage_ == Stage::kHeld; }
@@ -105,7 +105,7 @@ class AcquireOp {
   void ask_serving();
   bool hold();
   Time deadline(Time now = 0);
-  bool wait_on(Time now = 0);  // false; throws when the patience is over
+  bool wait_on(Time now = 0);  // false; throws after wait_timeout
 
   TicketLocks* locks_ = nullptr;
   Caller* me_ = nullptr;

@@ -255,7 +255,7 @@ TEST_P(LocoWorlds, AStrangersReleaseNamesLockAndHolder) {
 
 TEST_P(LocoWorlds, ALockThatIsNeverGivenBackIsReported) {
   ManagerOptions options;
-  options.patience = 2 * kSecond;
+  options.wait_timeout = 2 * kSecond;
   run(
       2,
       [](Manager& manager) {
@@ -289,7 +289,7 @@ int runs_that_lose(Bug bug, bool weak) {
     fabric::sim::SimCluster cluster(sim_options(3, weak, seed));
     ManagerOptions options;
     options.bugs = bug;
-    options.patience = 20 * kMillisecond;
+    options.wait_timeout = 20 * kMillisecond;
     std::uint64_t counted = 0;
     constexpr std::uint64_t kRounds = 30;
     try {
@@ -330,7 +330,7 @@ TEST(LocoFaults, ADeadHolderIsNamed) {
   fabric::sim::SimCluster cluster(sim_options(3, true));
   std::map<NodeId, std::string> errors;
   ManagerOptions options;
-  options.patience = 50 * kMillisecond;
+  options.wait_timeout = 50 * kMillisecond;
   cluster.run([&](Env& env) {
     Manager manager(env, options);
     TicketLocks locks(manager, "locks", 3);

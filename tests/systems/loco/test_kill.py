@@ -15,7 +15,7 @@ from pyrdma import workload
 from pyrdma.processes import ProcessCluster
 from tests.errors import raises, unnamed
 
-PATIENCE_S = 10.0  # of the managers
+WAIT_TIMEOUT_S = 10.0  # of the managers
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def test_survivors_name_the_killed_node(load: workload.Workload) -> None:
     with raises(rd.Error, 2) as raised:
         cluster.run(load, duration_s=60, timeout_s=60)
     timer.join()
-    # Twice: who waits for another's patience to end, and then for its own reads to fail.
-    assert time.monotonic() - begin < 1 + 2.5 * PATIENCE_S
+    # Twice: one wait for a peer whose own wait must end first, then the reads that fail.
+    assert time.monotonic() - begin < 1 + 2.5 * WAIT_TIMEOUT_S
     assert unnamed(raised.value, "SIGKILL") != [], "the peers report it, not the controller"
     cluster.close()
     assert not any(Path(f"/proc/{process}").exists() for process in processes)

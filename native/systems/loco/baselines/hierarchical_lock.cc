@@ -52,7 +52,7 @@ HierarchicalOp::HierarchicalOp(HierarchicalLocks& locks, Caller& me, std::uint64
   env.charge(Cost::kLock);
   if (locks.options_.local_queues) {
     place_ = locks.locals_[index].next.fetch_add(1, std::memory_order_relaxed);
-    deadline_ = env.now() + locks.manager().options().patience;
+    deadline_ = env.now() + locks.manager().options().wait_timeout;
     poll();
   } else {
     global_ = locks.global_.start_acquire(me, index);
@@ -84,7 +84,7 @@ bool HierarchicalOp::enter() {
   throw Error(ErrorCode::kTimeout,
               "lock " + std::to_string(index_) + " of '" + locks_->name() + "': caller " +
                   std::to_string(me_->index()) + " of node " + std::to_string(locks_->self()) +
-                  " waited " + std::to_string(manager.options().patience / kMillisecond) +
+                  " waited " + std::to_string(manager.options().wait_timeout / kMillisecond) +
                   " ms behind threads of its own node",
               false);
 }

@@ -122,7 +122,7 @@ TEST(HierarchicalLocksSim, WhoWaitsBehindItsOwnNodeSaysSo) {
   fabric::sim::SimCluster cluster(sim_options(2, false));
   ManagerOptions manager_options;
   manager_options.callers = 2;
-  manager_options.patience = 5 * kMillisecond;
+  manager_options.wait_timeout = 5 * kMillisecond;
   std::string error;
   cluster.run([&](Env& env) {
     Manager manager(env, manager_options);
@@ -132,7 +132,7 @@ TEST(HierarchicalLocksSim, WhoWaitsBehindItsOwnNodeSaysSo) {
       HierarchicalOp held = locks.start_acquire(manager.caller(0), 0);
       manager.caller(0).wait_until([&] { return held.poll(); }, "a lock");
       HierarchicalOp late = locks.start_acquire(manager.caller(1), 0);
-      env.sleep_until(env.now() + 2 * manager_options.patience);
+      env.sleep_until(env.now() + 2 * manager_options.wait_timeout);
       error = error_of([&] { late.poll(); });
       locks.start_release(manager.caller(0), 0, {}).wait();
       locks.end_release(0);

@@ -26,12 +26,12 @@ MpiWindows::MpiWindows(Manager& manager, std::string name, const MpiWindowsOptio
     if (options_.merged) {
       const LocalRegion part = manager.memory().allocate(bytes);
       own_.push_back(part.data);
-      entries[i] = {part.addr, bytes, part.rkey};
+      entries[i] = part.remote();
     } else {
       const auto& part =
           *memory_.emplace_back(manager.env().device().allocate(manager.domain(), bytes));
       own_.push_back(part.data());
-      entries[i] = {part.addr(), bytes, part.rkey()};
+      entries[i] = part.remote();
     }
   }
   expect_region("table", table_bytes);
@@ -59,7 +59,7 @@ void MpiWindows::open(Caller& me) {
 void MpiWindows::lock(Caller& me, std::uint32_t window, std::uint32_t rank) {
   const NodeId node = node_of(rank);
   MemRef old = me.block(8);
-  const Time deadline = manager().env().now() + manager().options().patience;
+  const Time deadline = manager().env().now() + manager().options().wait_timeout;
   while (true) {
     AckKey key = me.compare_swap(node, part(window, rank), kLock, kFree, kExclusive, old.sge(8));
     const fabric::Status status = key.wait();
@@ -69,7 +69,7 @@ void MpiWindows::lock(Caller& me, std::uint32_t window, std::uint32_t rank) {
       throw Error(ErrorCode::kTimeout,
                   "window " + std::to_string(window) + " of '" + name() + "' at rank " +
                       std::to_string(rank) + " stayed locked for " +
-                      std::to_string(manager().options().patience / kMillisecond) + " ms",
+                      std::to_string(manager().options().wait_timeout / kMillisecond) + " ms",
                   false);
     }
   }

@@ -40,7 +40,7 @@ class MpiWindows : public Channel {
   std::size_t registrations() const { return memory_.size(); }
 
   /// MPI_Win_lock(MPI_LOCK_EXCLUSIVE). Blocks. Throws Error(kUnavailable) when the target does not
-  /// answer, Error(kTimeout) after the manager's patience.
+  /// answer, Error(kTimeout) after the manager's wait_timeout.
   void lock(Caller& me, std::uint32_t window, std::uint32_t rank);
   /// MPI_Win_unlock: waits for `pending`, the puts to that rank, then gives the lock back.
   void unlock(Caller& me, std::uint32_t window, std::uint32_t rank, AckKey&& pending);

@@ -58,7 +58,7 @@ std::uint64_t TestAndSetLocks::owner(const Caller& me) const {
 TestAndSetOp::TestAndSetOp(TestAndSetLocks& locks, Caller& me, std::uint64_t index)
     : locks_(&locks), me_(&me), index_(index) {
   PYRDMA_CHECK(index, <, locks.count());
-  deadline_ = locks.manager().env().now() + locks.manager().options().patience;
+  deadline_ = locks.manager().env().now() + locks.manager().options().wait_timeout;
   old_ = me.block(8);
   try_once();
 }
@@ -87,7 +87,7 @@ bool TestAndSetOp::poll() {
   if (env.now() >= deadline_) {
     throw Error(ErrorCode::kTimeout,
                 lock + " was not given back within " +
-                    std::to_string(locks_->manager().options().patience / kMillisecond) +
+                    std::to_string(locks_->manager().options().wait_timeout / kMillisecond) +
                     " ms, for which caller " + std::to_string(me_->index()) + " of node " +
                     std::to_string(locks_->self()) + " waited; caller " +
                     std::to_string(owner & 0xff) + " of node " + std::to_string((owner >> 8) - 1) +

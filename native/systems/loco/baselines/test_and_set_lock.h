@@ -17,7 +17,7 @@ class TestAndSetOp {
   TestAndSetOp() = default;
   /// True once the caller holds the lock; posts the next try when one has failed. Never blocks.
   /// Throws Error(kUnavailable) when the lock's host does not answer, and Error(kTimeout) after the
-  /// manager's patience.
+  /// manager's wait_timeout.
   bool poll();
   bool held() const { return held_; }
 

@@ -11,18 +11,18 @@ void bind(pybind11::module_& module) {
   module.doc() = "Channel objects, after the LOCO paper.";
   py::class_<Managers, std::shared_ptr<Managers>>(module, "Managers")
       .def(py::init([](std::shared_ptr<pyrdma::bindings::Session> session, std::uint32_t callers,
-                       std::uint32_t block_bytes, double patience_s) {
+                       std::uint32_t block_bytes, double wait_timeout_s) {
              ManagerOptions options;
              options.name = "python/" + std::to_string(session->next_run());
              options.callers = callers;
              options.block_bytes = block_bytes;
-             options.patience = static_cast<Time>(patience_s * 1e9);
+             options.wait_timeout = static_cast<Time>(wait_timeout_s * 1e9);
              return make_owned<Managers>(
                  std::move(session),
                  [&](Env& env) { return std::make_unique<Manager>(env, options); }, -1);
            }),
            py::arg("cluster"), py::arg("callers") = 1, py::arg("block_bytes") = 4096,
-           py::arg("patience_s") = 10.0);
+           py::arg("wait_timeout_s") = 10.0);
   // The classes of the channels, by name: pyrdma/systems/loco/channels.py says what they do.
   const py::object channels = py::module_::import("types").attr("SimpleNamespace")();
   module.attr("channels") = channels;

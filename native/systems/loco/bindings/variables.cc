@@ -17,7 +17,7 @@ using Var = OwnedVar<std::int64_t>;
 std::vector<Time> barrier_wait(Channels<Barrier>& self) {
   std::vector<Time> latencies(self.nodes());
   self.everywhere([&](Barrier& barrier, Caller& me) {
-    Env& env = me.manager().env();
+    Env& env = me.env();
     const Time begin = env.now();
     barrier.wait(me);
     latencies[env.node()] = env.now() - begin;

@@ -15,7 +15,7 @@ pyrdma::loco::ManagerOptions manager_options(const World& world) {
   options.callers = kCallers + uses_store(world);  // the last is the tracker's
   options.max_in_flight = 64;
   options.blocks = 32;
-  options.patience = 100 * kMillisecond;  // a slow node takes long to set itself up
+  options.wait_timeout = 100 * kMillisecond;  // a slow node takes long to set itself up
   options.bugs = world.bugs;
   return options;
 }
@@ -73,10 +73,10 @@ Node::Node(World& world, Env& env)
     plans_[caller] = draw_plan(world, env.node(), caller);
     seen_[caller].resize(env.nodes());
   }
-  manager_.wait_for_ready();
 }
 
 void Node::run() {
+  manager_.wait_for_ready();  // not above: a node that gives up here still answers the others
   for (std::uint32_t epoch = 0; epoch < kEpochs; ++epoch) {
     std::optional<Error> failure;
     {

@@ -128,7 +128,7 @@ class Client {
   Client(StoreWorld& world, Side& side, Caller& me, std::uint32_t number)
       : world_(world),
         side_(side),
-        env_(me.manager().env()),
+        env_(me.env()),
         operation_(side, me),
         process_(static_cast<std::int32_t>(number)),
         rng_(world.options.seed, static_cast<std::int64_t>(number), "store operations") {
@@ -208,7 +208,7 @@ template <class Side>
 void run_caller(StoreWorld& world, Side& side, Caller& me) {
   std::vector<std::unique_ptr<Client<Side>>> clients;
   for (std::uint32_t i = 0; i < kWindow; ++i) {
-    const std::uint32_t number = (me.manager().self() * kCallers + me.index()) * kWindow + i;
+    const std::uint32_t number = (me.runtime().self() * kCallers + me.index()) * kWindow + i;
     clients.push_back(std::make_unique<Client<Side>>(world, side, me, number));
   }
   const auto turn = [&] {
@@ -239,7 +239,7 @@ void run_node(StoreWorld& world, Env& env) {
   options.max_in_flight = 64;
   options.blocks = 32;
   options.block_bytes = pyrdma::loco::Sherman::kLeafBytes;
-  options.patience = 100 * kMillisecond;
+  options.wait_timeout = 100 * kMillisecond;
   Manager manager(env, options);
   Side side(manager, world);
   pyrdma::loco::Barrier barrier(manager, "barrier");

@@ -26,7 +26,7 @@ std::span<const std::byte> bytes_of(const Wide& value) { return std::as_bytes(st
 ManagerOptions with_callers(std::uint32_t callers) {
   ManagerOptions options;
   options.callers = callers;
-  options.patience = 5 * kSecond;
+  options.wait_timeout = 5 * kSecond;
   return options;
 }
 

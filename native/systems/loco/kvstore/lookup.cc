@@ -31,8 +31,8 @@ bool KvOperation::judge(const std::byte* slot) {
   std::memcpy(&sum, slot + kSlotHead, sizeof sum);
   const auto counter = static_cast<std::uint32_t>(state >> 1);
   if (sum != store_->sum_of(slot + kSlotFrame, counter)) {
-    check_patience("its slot at node " + std::to_string(at_.node) +
-                   " never holds a whole value; its writer has died");
+    check_timeout("its slot at node " + std::to_string(at_.node) +
+                  " never holds a whole value; its writer has died");
     // The network's next answer, or whoever writes here, wakes a waiter.
     if (at_.node != store_->self()) return find();
     step_ = Step::kRetrying;

@@ -158,14 +158,14 @@ void KvOperation::check_answer(const char* what, NodeId node) {
               false);
 }
 
-void KvOperation::check_patience(const std::string& what) {
+void KvOperation::check_timeout(const std::string& what) {
   Manager& manager = store_->manager();
   const Time now = manager.env().now();
   if (retrying_ == 0) retrying_ = now;
-  if (now - retrying_ < manager.options().patience) return;
+  if (now - retrying_ < manager.options().wait_timeout) return;
   throw Error(ErrorCode::kTimeout,
               "node " + std::to_string(store_->self()) + " waited " +
-                  std::to_string(manager.options().patience / kMillisecond) + " ms for key " +
+                  std::to_string(manager.options().wait_timeout / kMillisecond) + " ms for key " +
                   std::to_string(key_) + " of '" + store_->name() + "': " + what,
               false);
 }

@@ -26,8 +26,8 @@ class KvOperation {
 
   /// Goes as far as it can without blocking; true when the operation is over. Makes no progress by
   /// itself where callers poll: Manager::turn() and waits do. Throws Error(kUnavailable) when a
-  /// node does not answer, and Error(kTimeout) after the manager's patience, naming who holds it
-  /// up; a change may then have happened or not. `now` as in AcquireOp::poll().
+  /// node does not answer, and Error(kTimeout) after the manager's wait_timeout, naming who holds
+  /// it up; a change may then have happened or not. `now` as in AcquireOp::poll().
   bool poll(Time now = 0) { return step_ == Step::kOver || advance(now); }
   bool over() const { return step_ == Step::kOver; }
   Outcome outcome() const { return outcome_; }
@@ -59,7 +59,7 @@ class KvOperation {
   void post_write(std::uint32_t offset, std::uint32_t bytes, bool placed);
   fabric::WorkRequest write_request(const fabric::Sge& from, std::uint32_t offset) const;
   void check_answer(const char* what, NodeId node);
-  void check_patience(const std::string& what);
+  void check_timeout(const std::string& what);
 
   bool find();  // lookup.cc
   bool judge(const std::byte* slot);

@@ -25,7 +25,7 @@ bool KvOperation::announce() {
   }
   if (!position) {
     step_ = Step::kAnnouncing;
-    check_patience("the tracker's ring buffer is full");
+    check_timeout("the tracker's ring buffer is full");
     return false;
   }
   told_ = *position;
@@ -38,7 +38,7 @@ bool KvOperation::told() {
   RingBuffer& tracker = store_->tracker_of(store_->self());
   store_->manager().env().charge(Cost::kPredicate);
   if (tracker.acknowledged(told_)) return true;
-  check_patience("indices not told of it are those of nodes" + tracker.unacknowledged(told_));
+  check_timeout("indices not told of it are those of nodes" + tracker.unacknowledged(told_));
   return false;
 }
 

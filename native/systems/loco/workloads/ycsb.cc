@@ -85,7 +85,7 @@ class Client {
   template <class Store>
   Client(Store& store, Caller& me, ThreadRecorder& recorder, std::uint32_t window, const Mix& mix,
          const Keys& keys, Rng rng)
-      : env_(me.manager().env()), mix_(mix), keys_(keys), rng_(rng) {
+      : env_(me.env()), mix_(mix), keys_(keys), rng_(rng) {
     for (std::uint32_t i = 0; i < window; ++i) turns_.push_back({Slot(store, me)});
     for (std::size_t i = 0; i < 4; ++i) latency_[i] = &recorder.histogram(kNames[i]);
     next_ = keys_.draw(rng_);

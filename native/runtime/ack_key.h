@@ -1,10 +1,10 @@
 // What an asynchronous operation returns: whether the RDMA operations behind it have completed
-// (paper, sections 5.2 and A.1).
+// (LOCO, sections 5.2 and A.1).
 //
 // A key is a bitset with one bit per post in flight, registered with whoever polls the node's
 // completion queue. What was posted and what is done are two words with one writer each, so that a
 // query is a comparison and nobody needs an atomic instruction. The requests of a post complete in
-// order, so only its last one asks for a completion (the paper has a bit for each). A completion
+// order, so only its last one asks for a completion (LOCO's paper has a bit for each). A completion
 // finds its bit by its wr_id: the address of a block of bits, and the bit's number in the 6 low
 // bits that the block's alignment leaves free.
 #pragma once
@@ -15,10 +15,11 @@
 #include <utility>
 
 #include "base/units.h"
+#include "env/env.h"
 #include "fabric/types.h"
-#include "systems/loco/network_memory.h"
+#include "runtime/memory_pool.h"
 
-namespace pyrdma::loco {
+namespace pyrdma::runtime {
 
 class Caller;
 
@@ -29,6 +30,7 @@ struct alignas(kCacheLine) AckBits {
 
   std::atomic<std::uint64_t> done{0};                            // written by whoever polls
   std::atomic<fabric::Status> status{fabric::Status::kSuccess};  // the first error; likewise
+  NodeId failed_peer = fabric::kNoNode;                          // of the first error; likewise
   std::uint64_t posted = 0;                                      // written by the caller
   Caller& caller;
   AckBits* next = nullptr;  // of the same key, or of the same list of free blocks
@@ -49,15 +51,16 @@ struct alignas(kCacheLine) AckBits {
   bool ended() const { return done.load(std::memory_order_acquire) == posted; }
   /// The post's last request. The others complete only if they fail, and the last one then too.
   static bool ends_post(std::uint64_t wr_id) { return (wr_id & 63) != kNoBit; }
-  /// What the operations read is visible to a caller that then finds the post ended.
-  static void complete(std::uint64_t wr_id, fabric::Status outcome) {
+  /// A request of a post to `peer` has failed. Before end() of the post.
+  static void fail(std::uint64_t wr_id, fabric::Status why, NodeId peer) {
     AckBits* bits = of(wr_id);
-    if (outcome != fabric::Status::kSuccess) [[unlikely]] {
-      fabric::Status none = fabric::Status::kSuccess;
-      bits->status.compare_exchange_strong(none, outcome, std::memory_order_relaxed);
-    }
-    if (!ends_post(wr_id)) [[unlikely]]
-      return;
+    if (bits->status.load(std::memory_order_relaxed) != fabric::Status::kSuccess) return;
+    bits->failed_peer = peer;
+    bits->status.store(why, std::memory_order_release);
+  }
+  /// A post has ended. What it read is visible to a caller that then finds it ended.
+  static void end(std::uint64_t wr_id) {
+    AckBits* bits = of(wr_id);
     const std::uint64_t done = bits->done.load(std::memory_order_relaxed);
     bits->done.store(done | 1ULL << (wr_id & 63), std::memory_order_release);
   }
@@ -79,7 +82,7 @@ class AckKey {
   }
 
   /// True once every operation has completed, with success or not. Makes no progress by itself
-  /// where callers poll: wait() and Manager::turn() do.
+  /// where callers poll: wait() and Runtime::turn() do.
   bool query() const {
     for (const AckBits* b = bits_; b != nullptr; b = b->next) {
       if (!b->ended()) return false;
@@ -88,9 +91,11 @@ class AckKey {
   }
   /// The first error of a completed operation.
   fabric::Status status() const;
+  /// The node that the operation of status() went to; kNoNode without an error.
+  NodeId failed_peer() const;
   /// Blocks until query() holds, and returns status(). Throws Error(kTimeout), naming the peers
-  /// that do not answer, when the manager's patience is over; connections report the death of a
-  /// peer earlier, by themselves.
+  /// that do not answer, after the runtime's wait_timeout; connections report the death of a peer
+  /// earlier, by themselves.
   fabric::Status wait();
   /// Takes the operations of `other`, of the same caller, over. Cost: the number of blocks.
   void unite(AckKey&& other);
@@ -102,6 +107,7 @@ class AckKey {
 
  private:
   friend class AckPool;
+  const AckBits* failed() const;
   void release();
   AckBits* bits_ = nullptr;
 };
@@ -141,4 +147,4 @@ class AckPool {
   std::deque<AckBits> all_;
 };
 
-}  // namespace pyrdma::loco
+}  // namespace pyrdma::runtime

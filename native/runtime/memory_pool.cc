@@ -1,4 +1,4 @@
-#include "systems/loco/network_memory.h"
+#include "runtime/memory_pool.h"
 
 #include <algorithm>
 #include <mutex>
@@ -6,12 +6,12 @@
 #include "base/assert.h"
 #include "base/error.h"
 
-namespace pyrdma::loco {
+namespace pyrdma::runtime {
 
-NetworkMemory::NetworkMemory(Env& env, fabric::ProtectionDomain& pd, std::uint64_t page_bytes)
+MemoryPool::MemoryPool(Env& env, fabric::ProtectionDomain& pd, std::uint64_t page_bytes)
     : env_(env), pd_(pd), page_bytes_(page_bytes), mutex_(env) {}
 
-LocalRegion NetworkMemory::allocate(std::uint64_t bytes, Placement placement) {
+LocalRegion MemoryPool::allocate(std::uint64_t bytes, Placement placement) {
   if (!env_.device().capabilities().device_memory) placement = Placement::kHost;
   const std::uint64_t rounded =
       (std::max<std::uint64_t>(bytes, 1) + kCacheLine - 1) & ~(kCacheLine - 1);
@@ -27,7 +27,7 @@ LocalRegion NetworkMemory::allocate(std::uint64_t bytes, Placement placement) {
   return region;
 }
 
-NetworkMemory::Page& NetworkMemory::page_with(std::uint64_t bytes, Placement placement) {
+MemoryPool::Page& MemoryPool::page_with(std::uint64_t bytes, Placement placement) {
   for (Page& page : pages_) {
     if (page.placement == placement && page.region->size() - page.used >= bytes) return page;
   }
@@ -40,7 +40,7 @@ NetworkMemory::Page& NetworkMemory::page_with(std::uint64_t bytes, Placement pla
   return pages_.emplace_back(std::move(page));
 }
 
-BlockPool::BlockPool(NetworkMemory& memory, std::uint32_t block_bytes, std::uint32_t blocks)
+BlockPool::BlockPool(MemoryPool& memory, std::uint32_t block_bytes, std::uint32_t blocks)
     : memory_(memory),
       block_bytes_((block_bytes + kCacheLine - 1) & ~std::uint32_t{kCacheLine - 1}),
       blocks_(blocks) {
@@ -60,7 +60,7 @@ MemRef BlockPool::take(std::uint32_t bytes) {
     throw Error(ErrorCode::kInvalidArgument, "a temporary block of " + std::to_string(bytes) +
                                                  " bytes was asked for; blocks have " +
                                                  std::to_string(block_bytes_) +
-                                                 ": raise block_bytes of the manager's options");
+                                                 ": raise block_bytes");
   }
   if (free_.empty()) [[unlikely]]
     grow();
@@ -69,4 +69,4 @@ MemRef BlockPool::take(std::uint32_t bytes) {
   return {this, block};
 }
 
-}  // namespace pyrdma::loco
+}  // namespace pyrdma::runtime

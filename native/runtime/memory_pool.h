@@ -1,5 +1,5 @@
-// Network memory of a node (paper, section A.2): registered in few large pages, from which regions
-// and temporary blocks are cut, because registration is slow and NICs cache few translations.
+// Registered memory of a node: few large registrations, from which regions and temporary blocks are
+// cut, because a registration is slow and a NIC caches few translations (LOCO, section A.2).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,7 +11,7 @@
 #include "env/sync.h"
 #include "fabric/fabric.h"
 
-namespace pyrdma::loco {
+namespace pyrdma::runtime {
 
 /// Where a region lives. Memory on the NIC is faster for remote requests and out of the CPU's
 /// reach: for state that only the network touches, such as a lock's words.
@@ -27,19 +27,14 @@ struct LocalRegion {
   fabric::Sge sge(std::uint64_t offset, std::uint32_t length) const {
     return {addr + offset, length, lkey};
   }
+  /// What a peer needs to reach it.
+  fabric::RemoteRegion remote() const { return {addr, bytes, rkey, fabric::kNoNode}; }
 };
 
-/// What a peer needs to reach a region. Plain data: it travels in messages.
-struct RemoteRegion {
-  std::uint64_t addr = 0;
-  std::uint64_t bytes = 0;
-  std::uint32_t rkey = 0;
-};
-
-class NetworkMemory {
+class MemoryPool {
  public:
-  /// `page_bytes`: what one registration covers, unless a region is larger. 1 GiB in the paper.
-  NetworkMemory(Env& env, fabric::ProtectionDomain& pd, std::uint64_t page_bytes);
+  /// `page_bytes`: what one registration covers, unless a region is larger.
+  MemoryPool(Env& env, fabric::ProtectionDomain& pd, std::uint64_t page_bytes);
 
   /// A zeroed region, aligned to a cache line, for the rest of the node's life: regions are never
   /// given back, so that a late write of a peer never meets another's memory. Any thread. Registers
@@ -66,8 +61,8 @@ class NetworkMemory {
 
 class BlockPool;
 
-/// A temporary block of network memory: the input or output of a request (the paper's mem_ref).
-/// Movable; goes back to its caller's pool. While a request uses it, it belongs to the NIC.
+/// A temporary block of registered memory: the input or output of a request (LOCO's mem_ref).
+/// Movable; goes back to its pool. While a request uses it, it belongs to the NIC.
 class MemRef {
  public:
   MemRef() = default;
@@ -94,12 +89,12 @@ class MemRef {
   std::byte* data_ = nullptr;
 };
 
-/// Blocks of one size for one caller; used by its thread alone.
+/// Blocks of one size for one thread at a time. Outlives its blocks; the memory outlives both.
 class BlockPool {
  public:
-  BlockPool(NetworkMemory& memory, std::uint32_t block_bytes, std::uint32_t blocks);
+  BlockPool(MemoryPool& memory, std::uint32_t block_bytes, std::uint32_t blocks);
   /// Throws Error(kInvalidArgument) when `bytes` exceeds a block, naming the option to raise. Takes
-  /// more memory when no block is left.
+  /// more memory when no block is left. Cost: a few instructions, no lock.
   MemRef take(std::uint32_t bytes);
   void give_back(std::byte* block) { free_.push_back(block); }
   std::uint32_t lkey_of(const std::byte* block) const {
@@ -112,7 +107,7 @@ class BlockPool {
 
  private:
   void grow();
-  NetworkMemory& memory_;
+  MemoryPool& memory_;
   std::uint32_t block_bytes_, blocks_;
   std::vector<LocalRegion> regions_;
   std::vector<std::byte*> free_;
@@ -126,4 +121,4 @@ inline fabric::Sge MemRef::sge(std::uint32_t length, std::uint32_t offset) const
   return {reinterpret_cast<std::uint64_t>(data_) + offset, length, pool_->lkey_of(data_)};
 }
 
-}  // namespace pyrdma::loco
+}  // namespace pyrdma::runtime

@@ -1,21 +1,30 @@
-#include "systems/loco/ack_key.h"
+#include "runtime/ack_key.h"
 
 #include "base/assert.h"
-#include "systems/loco/caller.h"
-#include "systems/loco/manager.h"
+#include "runtime/caller.h"
+#include "runtime/runtime.h"
 
-namespace pyrdma::loco {
+namespace pyrdma::runtime {
+
+const AckBits* AckKey::failed() const {
+  for (const AckBits* b = bits_; b != nullptr; b = b->next) {
+    if (b->status.load(std::memory_order_acquire) != fabric::Status::kSuccess) return b;
+  }
+  return nullptr;
+}
 
 fabric::Status AckKey::status() const {
-  for (const AckBits* b = bits_; b != nullptr; b = b->next) {
-    const fabric::Status status = b->status.load(std::memory_order_relaxed);
-    if (status != fabric::Status::kSuccess) return status;
-  }
-  return fabric::Status::kSuccess;
+  const AckBits* bits = failed();
+  return bits == nullptr ? fabric::Status::kSuccess : bits->status.load(std::memory_order_relaxed);
+}
+
+NodeId AckKey::failed_peer() const {
+  const AckBits* bits = failed();
+  return bits == nullptr ? fabric::kNoNode : bits->failed_peer;
 }
 
 fabric::Status AckKey::wait() {
-  if (bits_ != nullptr && !query()) bits_->caller.manager().turn();
+  if (bits_ != nullptr && !query()) bits_->caller.runtime().turn();
   if (bits_ != nullptr && !query()) {
     bits_->caller.wait_until([this] { return query(); }, "the completion of its operations");
   }
@@ -58,4 +67,4 @@ bool AckPool::reclaim() {
   return free_ != nullptr;
 }
 
-}  // namespace pyrdma::loco
+}  // namespace pyrdma::runtime

@@ -1,8 +1,8 @@
-// A calling thread of a node: its own queue pair to every peer, its temporary blocks, its
-// operations in flight, and fences over them (paper, sections 5.2, 5.3, A.1).
+// A calling thread of a node: its own connection to every peer, its temporary blocks, its
+// operations in flight, and fences over them (LOCO, sections 5.2, 5.3, A.1).
 //
-// Every method of a channel that uses the network takes the caller as its first argument. A caller
-// is used by one thread at a time.
+// A method of a system that uses the network takes the caller as its first argument. A caller is
+// used by one thread at a time.
 #pragma once
 #include <atomic>
 #include <boost/container/static_vector.hpp>
@@ -15,39 +15,22 @@
 #include "env/env.h"
 #include "env/sync.h"
 #include "fabric/fabric.h"
-#include "systems/loco/ack_key.h"
-#include "systems/loco/network_memory.h"
+#include "runtime/ack_key.h"
+#include "runtime/connection.h"
+#include "runtime/memory_pool.h"
 
-namespace pyrdma::loco {
+namespace pyrdma::runtime {
 
-class Manager;
-
-/// One caller's queue pair to one peer; positions count its requests, which complete in order, a
-/// post at a time.
-struct Lane {
-  std::unique_ptr<fabric::QueuePair> qp;
-  Caller* caller = nullptr;
-  NodeId peer = 0;
-  bool fence_next = false;  // the next request waits for reads and atomics before it
-  std::uint64_t posted = 0;
-  std::uint64_t last_write = 0;             // position of the last write
-  std::uint64_t last_flush = 0;             // position of the last read or atomic
-  std::atomic<std::uint64_t> completed{0};  // written by whoever polls
-  // Requests of each post in flight, in order; the caller writes at `posts`, who polls reads at
-  // `ended`.
-  std::vector<std::uint8_t> sizes;
-  std::uint64_t posts = 0, ended = 0;
-
-  std::uint8_t& size_of(std::uint64_t post) { return sizes[post & (sizes.size() - 1)]; }
-};
+class Runtime;
 
 /// A point in a caller's requests to one peer, for other callers of the node to wait for. Plain
 /// data; the caller outlives it.
 struct Mark {
-  const Lane* lane = nullptr;
+  const Connection* connection = nullptr;
   std::uint64_t position = 0;
   bool reached() const {
-    return lane == nullptr || lane->completed.load(std::memory_order_acquire) >= position;
+    return connection == nullptr ||
+           connection->completed.load(std::memory_order_acquire) >= position;
   }
 };
 
@@ -56,8 +39,8 @@ struct Mark {
 class Requests : public boost::container::static_vector<fabric::WorkRequest, 9> {
  public:
   /// A request on the bytes of `sge`, which the caller keeps until the post, at `offset` of `at`.
-  fabric::WorkRequest& add(fabric::Opcode opcode, const RemoteRegion& at, std::uint64_t offset,
-                           const fabric::Sge& sge) {
+  fabric::WorkRequest& add(fabric::Opcode opcode, const fabric::RemoteRegion& at,
+                           std::uint64_t offset, const fabric::Sge& sge) {
     fabric::WorkRequest& request = emplace_back();
     request.opcode = opcode;
     request.sges = &sge;
@@ -71,11 +54,12 @@ class Requests : public boost::container::static_vector<fabric::WorkRequest, 9> 
 
 class Caller {
  public:
-  Caller(Manager& manager, std::uint32_t index);
+  Caller(Runtime& runtime, std::uint32_t index);
   ~Caller();
 
   std::uint32_t index() const { return index_; }
-  Manager& manager() { return manager_; }
+  Runtime& runtime() { return runtime_; }
+  Env& env() { return env_; }
 
   /// A temporary block for the input or output of requests.
   MemRef block(std::uint32_t bytes) { return blocks_.take(bytes); }
@@ -83,25 +67,27 @@ class Caller {
   // Asynchronous one-sided requests to `peer`, which may be this node (through its own NIC, which
   // is what makes atomics of all nodes atomic with each other). Short writes are copied at the
   // post; other buffers belong to the NIC until the key says that it is done. Blocks while too many
-  // of this caller's requests are in flight. Errors are the key's.
-  AckKey write(NodeId peer, const RemoteRegion& to, std::uint64_t offset, const fabric::Sge& from) {
+  // of this caller's requests are in flight. Errors are the key's; to a peer that is down they come
+  // at once (Runtime::is_up).
+  AckKey write(NodeId peer, const fabric::RemoteRegion& to, std::uint64_t offset,
+               const fabric::Sge& from) {
     return post_one(peer, fabric::Opcode::kWrite, to.addr + offset, to.rkey, from);
   }
   /// The same; adds it to `key`.
-  void write(NodeId peer, const RemoteRegion& to, std::uint64_t offset, const fabric::Sge& from,
-             AckKey& key) {
+  void write(NodeId peer, const fabric::RemoteRegion& to, std::uint64_t offset,
+             const fabric::Sge& from, AckKey& key) {
     post_one(key, peer, fabric::Opcode::kWrite, to.addr + offset, to.rkey, from);
   }
-  AckKey read(NodeId peer, const RemoteRegion& from, std::uint64_t offset,
+  AckKey read(NodeId peer, const fabric::RemoteRegion& from, std::uint64_t offset,
               const fabric::Sge& into) {
     return post_one(peer, fabric::Opcode::kRead, from.addr + offset, from.rkey, into);
   }
   /// The word's old value lands in `old_value`, 8 bytes.
-  AckKey fetch_add(NodeId peer, const RemoteRegion& at, std::uint64_t offset, std::uint64_t addend,
-                   const fabric::Sge& old_value) {
+  AckKey fetch_add(NodeId peer, const fabric::RemoteRegion& at, std::uint64_t offset,
+                   std::uint64_t addend, const fabric::Sge& old_value) {
     return post_one(peer, fabric::Opcode::kFetchAdd, at.addr + offset, at.rkey, old_value, addend);
   }
-  AckKey compare_swap(NodeId peer, const RemoteRegion& at, std::uint64_t offset,
+  AckKey compare_swap(NodeId peer, const fabric::RemoteRegion& at, std::uint64_t offset,
                       std::uint64_t expected, std::uint64_t desired, const fabric::Sge& old_value) {
     return post_one(peer, fabric::Opcode::kCompareSwap, at.addr + offset, at.rkey, old_value,
                     expected, desired);
@@ -123,8 +109,9 @@ class Caller {
   void fence_pair(NodeId peer) {
     std::unique_lock<Mutex> lock(posting_, std::defer_lock);
     if (shared_) lock.lock();
-    Lane& lane = *lanes_[peer];
-    if (lane.completed.load(std::memory_order_acquire) < lane.last_flush) lane.fence_next = true;
+    Connection& connection = *connections_[peer];
+    if (connection.completed.load(std::memory_order_acquire) < connection.last_flush)
+      connection.fence_next = true;
   }
   /// The pair fence of the paper, which waits: blocks until this caller's operations on `peer` have
   /// completed; what follows on the same queue pair is placed behind them. Returns kFlushed when
@@ -142,19 +129,20 @@ class Caller {
   /// one.
   fabric::Status fence_global();
 
-  /// Blocks until ready(), making progress; see Manager::wait_until.
+  /// Blocks until ready(), making progress; see Runtime::wait_until.
   template <class Ready>
   void wait_until(Ready&& ready, const char* what) {
     wait_until_ref(FunctionRef<bool()>(ready), what);
   }
 
-  /// Peers that answer no read of no bytes within the patience of a connection: for reports.
+  /// Peers that answer no read of no bytes within the retries of a connection: for reports. Blocks
+  /// for so long.
   std::vector<NodeId> silent_peers();
 
   AckPool& ack_pool() { return acks_; }
 
  private:
-  friend class Manager;
+  friend class Runtime;
   AckKey post_one(NodeId peer, fabric::Opcode opcode, std::uint64_t addr, std::uint32_t rkey,
                   const fabric::Sge& local, std::uint64_t compare_add = 0, std::uint64_t swap = 0) {
     AckKey key;
@@ -174,26 +162,26 @@ class Caller {
     request.swap = swap;
     post(peer, {&request, 1}, key);
   }
-  void post_to(Lane& lane, std::span<fabric::WorkRequest> requests, AckKey& key);
-  [[gnu::cold]] void post_rest(Lane& lane, std::span<fabric::WorkRequest> requests,
+  void post_to(Connection& connection, std::span<fabric::WorkRequest> requests, AckKey& key);
+  [[gnu::cold]] void post_rest(Connection& connection, std::span<fabric::WorkRequest> requests,
                                fabric::PostResult result);
   void wait_for_room(std::uint64_t requests);
-  void flush(Lane& lane, AckKey& key);
+  void flush(Connection& connection, AckKey& key);
   fabric::Status fence(std::span<const std::unique_ptr<Caller>> callers);
   void wait_until_ref(FunctionRef<bool()> ready, const char* what);
 
-  Manager& manager_;
+  Runtime& runtime_;
   Env& env_;
   std::uint32_t index_;
   std::uint32_t max_inline_;
   std::uint64_t limit_;  // requests in flight
   BlockPool blocks_;     // before the keys that keep its blocks
   AckPool acks_;
-  std::vector<std::unique_ptr<Lane>> lanes_;  // by peer
-  Mutex posting_;                             // a global fence of another caller posts too
+  std::vector<std::unique_ptr<Connection>> connections_;  // by peer
+  Mutex posting_;  // a global fence of another caller posts too
   bool shared_;
   std::uint64_t posted_ = 0;
   std::atomic<std::uint64_t> completed_{0};  // written by whoever polls
 };
 
-}  // namespace pyrdma::loco
+}  // namespace pyrdma::runtime

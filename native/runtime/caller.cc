@@ -1,0 +1,199 @@
+#include "runtime/caller.h"
+
+#include "base/assert.h"
+#include "runtime/runtime.h"
+
+namespace pyrdma::runtime {
+
+namespace {
+
+std::uint64_t bytes_of(const fabric::WorkRequest& request) {
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;
+  return bytes;
+}
+
+fabric::WorkRequest read_of_nothing() {
+  fabric::WorkRequest request;
+  request.opcode = fabric::Opcode::kRead;
+  return request;
+}
+
+}  // namespace
+
+Caller::Caller(Runtime& runtime, std::uint32_t index)
+    : runtime_(runtime),
+      env_(runtime.env()),
+      index_(index),
+      max_inline_(runtime.options().max_inline),
+      limit_(runtime.options().max_in_flight),
+      blocks_(runtime.memory(), runtime.options().block_bytes, runtime.options().blocks),
+      acks_(*this),
+      posting_(runtime.env()),
+      shared_(runtime.options().callers > 1) {}
+
+Caller::~Caller() = default;
+
+void Caller::post(NodeId peer, std::span<fabric::WorkRequest> requests, AckKey& key) {
+  std::unique_lock<Mutex> lock(posting_, std::defer_lock);
+  if (shared_) lock.lock();
+  post_to(*connections_[peer], requests, key);
+}
+
+inline void Caller::post_to(Connection& connection, std::span<fabric::WorkRequest> requests,
+                            AckKey& key) {
+  PYRDMA_CHECK(requests.size() - 1, <, 64U);
+  connection.caller->wait_for_room(requests.size());
+  AckBits& bits = acks_.room_in(key);
+  const std::uint64_t silent = bits.address() | AckBits::kNoBit;
+  std::uint64_t position = connection.posted;
+  for (fabric::WorkRequest& request : requests) {
+    request.wr_id = silent;
+    request.flags = 0;
+    ++position;
+    if (request.opcode == fabric::Opcode::kWrite || request.opcode == fabric::Opcode::kWriteImm) {
+      if (bytes_of(request) <= max_inline_) request.flags = fabric::kInline;
+      connection.last_write = position;
+    } else {
+      connection.last_flush = position;
+    }
+  }
+  requests.back().wr_id = bits.add();
+  requests.back().flags |= fabric::kSignaled;
+  if (connection.fence_next) {
+    requests.front().flags |= fabric::kFence;
+    connection.fence_next = false;
+  }
+  connection.posted = position;
+  connection.size_of(connection.posts++) = static_cast<std::uint8_t>(requests.size());
+  connection.caller->posted_ += requests.size();
+  const fabric::PostResult result = connection.qp->post(requests);
+  if (result.accepted != requests.size()) [[unlikely]]
+    post_rest(connection, requests, result);
+}
+
+// A queue may be full for as long as a completion is under way.
+void Caller::post_rest(Connection& connection, std::span<fabric::WorkRequest> requests,
+                       fabric::PostResult result) {
+  while (true) {
+    PYRDMA_CHECK(static_cast<int>(result.error), ==,
+                 static_cast<int>(fabric::PostError::kQueueFull));
+    requests = requests.subspan(result.accepted);
+    const std::uint64_t completed = connection.completed.load(std::memory_order_acquire);
+    result = connection.qp->post(requests);
+    if (result.accepted == requests.size()) return;
+    if (result.accepted != 0) continue;
+    runtime_.wait_until(
+        *this, [&] { return connection.completed.load() != completed; }, "room in a send queue");
+  }
+}
+
+void Caller::wait_for_room(std::uint64_t requests) {
+  const auto has_room = [&] {
+    return posted_ + requests - completed_.load(std::memory_order_acquire) <= limit_;
+  };
+  if (has_room()) [[likely]]
+    return;
+  runtime_.wait_until(*this, has_room, "room for another request");
+}
+
+fabric::Status Caller::await_pair(NodeId peer) {
+  const Connection& connection = *connections_[peer];
+  std::uint64_t position = 0;
+  {
+    std::unique_lock<Mutex> lock(posting_, std::defer_lock);
+    if (shared_) lock.lock();
+    position = connection.posted;
+  }
+  const auto completed = [&] {
+    return connection.completed.load(std::memory_order_acquire) >= position;
+  };
+  if (!completed()) runtime_.wait_until(*this, completed, "a pair fence");
+  return connection.qp->state() == fabric::QpState::kError ? fabric::Status::kFlushed
+                                                           : fabric::Status::kSuccess;
+}
+
+Mark Caller::mark(NodeId peer, AckKey& key) {
+  Connection& connection = *connections_[peer];
+  std::unique_lock<Mutex> lock(posting_, std::defer_lock);
+  if (shared_) lock.lock();
+  if (connection.last_write > connection.last_flush) flush(connection, key);
+  return {&connection, connection.last_flush};
+}
+
+fabric::Status Caller::fence_thread() { return fence({&runtime_.callers_[index_], 1}); }
+
+fabric::Status Caller::fence_global() { return fence(runtime_.callers_); }
+
+fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
+  AckKey key;
+  const bool trusts_completions = runtime_.options().fences_trust_completions;
+  // What follows the fence must wait for the positions that the connections have now, and for no
+  // later ones: other callers go on posting.
+  std::vector<std::pair<Connection*, std::uint64_t>> awaited;
+  for (const auto& caller : callers) {
+    std::unique_lock<Mutex> lock(caller->posting_, std::defer_lock);
+    if (shared_) lock.lock();
+    for (const auto& connection : caller->connections_) {
+      env_.charge(Cost::kPredicate);
+      if (connection->last_write > connection->last_flush && !trusts_completions) {
+        flush(*connection, key);  // the key awaits it, and so all before it
+        continue;
+      }
+      const std::uint64_t last = trusts_completions ? connection->posted : connection->last_flush;
+      if (connection->completed.load(std::memory_order_acquire) < last)
+        awaited.emplace_back(connection.get(), last);
+    }
+  }
+  fabric::Status status = key.wait();
+  for (const auto& [connection, position] : awaited) {
+    const auto placed = [&, connection = connection, position = position] {
+      return connection->completed.load(std::memory_order_acquire) >= position;
+    };
+    if (!placed()) runtime_.wait_until(*this, placed, "a fence");
+    if (status == fabric::Status::kSuccess)
+      status = connection->error.load(std::memory_order_relaxed);
+  }
+  return status;
+}
+
+void Caller::flush(Connection& connection, AckKey& key) {
+  fabric::WorkRequest request = read_of_nothing();
+  post_to(connection, {&request, 1}, key);
+}
+
+void Caller::wait_until_ref(FunctionRef<bool()> ready, const char* what) {
+  runtime_.wait_until(*this, ready, what);
+}
+
+std::vector<NodeId> Caller::silent_peers() {
+  std::vector<AckKey> keys;
+  for (NodeId peer = 0; peer < runtime_.nodes(); ++peer) {
+    fabric::WorkRequest request = read_of_nothing();
+    keys.push_back(post(peer, {&request, 1}));
+  }
+  const fabric::QpOptions defaults;
+  const std::uint32_t attempt_us =
+      std::max(runtime_.options().timeout_us, env_.device().capabilities().least_timeout_us);
+  // A dead peer's connection reports it by itself; this is for threads that do not get a core.
+  const Time deadline =
+      env_.now() + kSecond + Time{attempt_us} * kMicrosecond * (defaults.retry_count + 1);
+  env_.poll_until(
+      [&] {
+        env_.charge(Cost::kPredicate);
+        runtime_.turn();
+        for (const AckKey& key : keys) {
+          if (!key.query()) return false;
+        }
+        return true;
+      },
+      deadline);
+  std::vector<NodeId> silent;
+  for (NodeId peer = 0; peer < runtime_.nodes(); ++peer) {
+    if (!keys[peer].query() || keys[peer].status() != fabric::Status::kSuccess)
+      silent.push_back(peer);
+  }
+  return silent;
+}
+
+}  // namespace pyrdma::runtime

@@ -1,0 +1,65 @@
+// One reliable connection to a peer, as its node counts it.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/assert.h"
+#include "env/env.h"
+#include "fabric/fabric.h"
+
+namespace pyrdma::runtime {
+
+class Caller;
+
+/// A queue pair of one caller to one peer, or the one for messages. Positions count its requests,
+/// which complete in order, a post at a time; they go on when the connection is made anew.
+struct Connection {
+  std::unique_ptr<fabric::QueuePair> qp;
+  Caller* caller = nullptr;  // nullptr: for messages
+  NodeId peer = 0;
+  bool fence_next = false;  // the next request waits for reads and atomics before it
+  std::uint64_t posted = 0;
+  std::uint64_t last_write = 0;             // position of the last write
+  std::uint64_t last_flush = 0;             // position of the last read or atomic
+  std::atomic<std::uint64_t> completed{0};  // written by whoever polls
+  // Requests of each post in flight, in order; the caller writes at `posts`, the polling thread
+  // reads at `ended`.
+  std::vector<std::uint8_t> sizes;
+  std::uint64_t posts = 0, ended = 0;
+  std::atomic<fabric::Status> error{fabric::Status::kSuccess};  // the first; by the polling thread
+
+  std::uint8_t& size_of(std::uint64_t post) { return sizes[post & (sizes.size() - 1)]; }
+};
+
+/// Connections by queue pair number. Numbers of a device are dense: open addressing finds most of
+/// them at the first look. Used by one thread at a time.
+class ConnectionTable {
+ public:
+  void assign(const std::vector<Connection*>& connections) {
+    std::size_t slots = 2;
+    while (slots < 2 * connections.size()) slots *= 2;
+    slots_.assign(slots, {0, nullptr});
+    for (Connection* connection : connections) {
+      std::size_t at = connection->qp->qp_num() & (slots - 1);
+      while (slots_[at].second != nullptr) at = (at + 1) & (slots - 1);
+      slots_[at] = {connection->qp->qp_num(), connection};
+    }
+  }
+  /// Requires that there is one.
+  Connection& find(std::uint32_t qp_num) const {
+    std::size_t at = qp_num & (slots_.size() - 1);
+    while (slots_[at].first != qp_num || slots_[at].second == nullptr) {
+      PYRDMA_ASSERT(slots_[at].second != nullptr);
+      at = (at + 1) & (slots_.size() - 1);
+    }
+    return *slots_[at].second;
+  }
+
+ private:
+  std::vector<std::pair<std::uint32_t, Connection*>> slots_;
+};
+
+}  // namespace pyrdma::runtime

@@ -1,0 +1,76 @@
+// A peer goes down: its connections of all callers go to the error state, so that the NIC itself
+// ends what is in flight and what comes. The fast path needs no test for it.
+#include "base/assert.h"
+#include "runtime/runtime.h"
+
+namespace pyrdma::runtime {
+
+using fabric::Status;
+
+namespace {
+
+/// The peer does not answer, or has closed its end.
+bool means_down(Status status) {
+  return status == Status::kRetryExceeded || status == Status::kFlushed;
+}
+
+}  // namespace
+
+// Returns the status that the request's key reports: what is flushed because the peer is down says
+// why it is.
+Status Runtime::note_failure(Connection& connection, Status status) {
+  const NodeId peer = connection.peer;
+  const Status first = connection.error.load(std::memory_order_relaxed);
+  if (!means_down(status) || peer == self() || (first != Status::kSuccess && !means_down(first))) {
+    if (first == Status::kSuccess) connection.error.store(status, std::memory_order_relaxed);
+    return status;
+  }
+  mark_down(peer, status);
+  if (first == Status::kSuccess) connection.error.store(why_down(peer), std::memory_order_relaxed);
+  return connection.error.load(std::memory_order_relaxed);
+}
+
+void Runtime::mark_down(NodeId peer, Status why) {
+  Status up = Status::kSuccess;
+  if (!peers_[peer].down.compare_exchange_strong(up, why)) return;
+  peers_[peer].closing.store(true, std::memory_order_release);
+  closing_.store(true, std::memory_order_release);
+  service_->peer_down(peer, why);
+}
+
+void Runtime::close_connections() {
+  if (closing_busy_.exchange(true, std::memory_order_acquire)) return;
+  struct Busy {
+    std::atomic<bool>& flag;
+    ~Busy() { flag.store(false, std::memory_order_release); }
+  } const busy{closing_busy_};
+  closing_.store(false, std::memory_order_relaxed);
+  for (NodeId node = 0; node < nodes(); ++node) {
+    if (!peers_[node].closing.load(std::memory_order_acquire)) continue;
+    for (Connection* connection : connections_to(node)) {
+      if (connection->qp->state() != fabric::QpState::kError)
+        connection->qp->modify(fabric::QpState::kError);
+    }
+    peers_[node].closing.store(false, std::memory_order_release);
+  }
+}
+
+void Runtime::declare_down(NodeId peer, Status why) {
+  PYRDMA_ASSERT(peer < nodes() && peer != self() && why != Status::kSuccess);
+  mark_down(peer, why);
+  const auto closed = [&] {
+    close_connections();
+    return !peers_[peer].closing.load(std::memory_order_acquire);
+  };
+  if (!closed()) env_.poll_until(closed, kForever);
+}
+
+std::string Runtime::down_peers() const {
+  std::string text;
+  for (NodeId node = 0; node < peers_.size(); ++node) {
+    if (!is_up(node)) text += ' ' + std::to_string(node);
+  }
+  return text;
+}
+
+}  // namespace pyrdma::runtime

@@ -1,0 +1,272 @@
+// Peers that die: the others go on. Peers that come back.
+#include <atomic>
+#include <cstdlib>
+#include <sstream>
+
+#include "base/remote_word.h"
+#include "fabric/shm/process_test.h"
+#include "runtime/node_barrier.h"
+#include "runtime/worlds_test.h"
+
+namespace pyrdma::runtime {
+namespace {
+
+using fabric::Status;
+
+using DeadPeers = RuntimeWorlds;
+
+INSTANTIATE_TEST_SUITE_P(Worlds, DeadPeers, testing::ValuesIn(world_names()),
+                         [](const auto& param) { return param.param; });
+
+/// Adds one to `word` and returns how that ended.
+Status add_one(Caller& me, NodeId peer, const fabric::RemoteRegion& word,
+               NodeId* failed = nullptr) {
+  MemRef old = me.block(8);
+  AckKey key = me.fetch_add(peer, word, 0, 1, old.sge(8));
+  const Status status = key.wait();
+  if (failed != nullptr) *failed = key.failed_peer();
+  return status;
+}
+
+TEST_P(DeadPeers, TheOthersGoOn) {
+  const std::vector<NodeId> survivors = {0, 1, 3};
+  run(4, [&](Env& env, const Kill& kill) {
+    Runtime runtime(env, options(2));
+    runtime.connect();
+    SharedWords words(runtime, "words", 8);
+    std::vector<fabric::RemoteRegion> at;
+    for (NodeId node = 0; node < 4; ++node) at.push_back(words.at(node));
+    Caller& me = runtime.caller(0);
+    for (NodeId node = 0; node < 4; ++node)
+      EXPECT_EQ(add_one(me, node, at[node]), Status::kSuccess);
+    node_barrier(env, "before");
+    if (env.node() == 2) {
+      kill(2);
+      env.sleep_until(kForever);
+    }
+    EXPECT_EQ(runtime.down_peers(), "");
+    NodeId failed = fabric::kNoNode;
+    while (add_one(me, 2, at[2], &failed) == Status::kSuccess) {
+    }
+    EXPECT_EQ(failed, 2U);
+    EXPECT_FALSE(runtime.is_up(2));
+    EXPECT_EQ(runtime.why_down(2), Status::kRetryExceeded);
+    EXPECT_EQ(runtime.down_peers(), " 2");
+    // At once, on every caller: without the retries of a connection of its own.
+    const Time begin = env.now();
+    Caller& other = runtime.caller(1);
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_EQ(add_one(i % 2 == 0 ? other : me, 2, at[2], &failed), Status::kRetryExceeded);
+      EXPECT_EQ(failed, 2U);
+    }
+    EXPECT_LT(env.now() - begin, GetParam().rfind("sim", 0) == 0 ? kMillisecond : kSecond);
+    // A fence reports what was written there since, once; the others are fenced all the same.
+    MemRef block = me.block(8);
+    me.write(2, at[2], 0, block.sge(8));
+    EXPECT_EQ(me.fence_thread(), Status::kRetryExceeded);
+    EXPECT_EQ(me.fence_thread(), Status::kSuccess);
+    for (int i = 0; i < 50; ++i) {
+      for (const NodeId node : survivors) {
+        EXPECT_EQ(add_one(me, node, at[node]), Status::kSuccess);
+        EXPECT_EQ(add_one(other, node, at[node]), Status::kSuccess);
+      }
+    }
+    EXPECT_EQ(me.silent_peers(), std::vector<NodeId>{2});
+    node_barrier(env, "after", kSetupTimeout, survivors);
+    EXPECT_EQ(load_acquire(words.local()), 4U + 3 * 100);
+    EXPECT_EQ(runtime.down_peers(), " 2");
+    runtime.drain();
+    node_barrier(env, "end", kSetupTimeout, survivors);
+  });
+}
+
+TEST_P(DeadPeers, RequestsInFlightToADeclaredPeerEnd) {
+  run(3, [&](Env& env, const Kill&) {
+    Options wanted = options(2);
+    wanted.timeout_us = 2'000'000;  // by itself the connection notices nothing for long
+    wanted.message_entries = 4;
+    Runtime runtime(env, wanted);
+    class Deaths final : public Service {
+     public:
+      void peer_down(NodeId peer, Status why) override {
+        EXPECT_EQ(peer, 2U);
+        EXPECT_EQ(why, Status::kRetryExceeded);
+        count.fetch_add(1);
+      }
+      std::atomic<int> count{0};
+    } deaths;
+    runtime.connect(&deaths);
+    SharedWords words(runtime, "words", 8);
+    std::vector<fabric::RemoteRegion> at;
+    for (NodeId node = 0; node < 3; ++node) at.push_back(words.at(node));
+    node_barrier(env, "told");
+    if (env.node() == 0) {
+      Caller& me = runtime.caller(0);
+      runtime.declare_down(2);
+      runtime.declare_down(2, Status::kGeneral);  // it is known
+      EXPECT_EQ(deaths.count.load(), 1);
+      EXPECT_EQ(runtime.messages(2).qp->state(), fabric::QpState::kError);
+      NodeId failed = fabric::kNoNode;
+      EXPECT_EQ(add_one(me, 2, at[2], &failed), Status::kRetryExceeded);
+      EXPECT_EQ(failed, 2U);
+      EXPECT_EQ(add_one(me, 1, at[1]), Status::kSuccess);
+      EXPECT_EQ(add_one(runtime.caller(1), 2, at[2]), Status::kRetryExceeded);
+    }
+    node_barrier(env, "end");
+    runtime.stop();
+  });
+}
+
+// Both ends break the connection and make it anew, several times; the third node notices nothing.
+TEST_P(DeadPeers, AConnectionIsMadeAnew) {
+  run(3, [&](Env& env, const Kill&) {
+    Runtime runtime(env, options(2));
+    runtime.connect();
+    SharedWords words(runtime, "words", 8);
+    std::vector<fabric::RemoteRegion> at;
+    for (NodeId node = 0; node < 3; ++node) at.push_back(words.at(node));
+    for (int round = 0; round < 4; ++round) {
+      node_barrier(env, "round" + std::to_string(round));
+      Caller& me = runtime.caller(0);
+      if (env.node() != 2) {
+        const NodeId peer = 1 - env.node();
+        runtime.declare_down(peer);
+        for (int i = 0; i < 300; ++i)  // more than the queues hold
+          EXPECT_EQ(add_one(me, peer, at[peer]), Status::kRetryExceeded);
+        ASSERT_TRUE(runtime.reconnect(peer, env.now() + 20 * kSecond));
+        EXPECT_TRUE(runtime.is_up(peer));
+      }
+      for (int i = 0; i < 300; ++i) {
+        const NodeId peer = static_cast<NodeId>(i % 3);
+        EXPECT_EQ(add_one(i % 2 == 0 ? me : runtime.caller(1), peer, at[peer]), Status::kSuccess);
+      }
+      EXPECT_EQ(runtime.caller(1).fence_global(), Status::kSuccess);
+    }
+    runtime.leave();
+    EXPECT_EQ(load_acquire(words.local()), 4U * 3 * 100);
+  });
+}
+
+TEST_P(DeadPeers, APeerThatDoesNotComeBackIsWaitedForUntilTheDeadline) {
+  run(2, [&](Env& env, const Kill&) {
+    Runtime runtime(env, options());
+    runtime.connect();
+    if (env.node() == 0) {
+      runtime.declare_down(1);
+      const Time begin = env.now();
+      EXPECT_FALSE(runtime.reconnect(1, begin + 20 * kMillisecond));
+      EXPECT_GE(env.now(), begin + 20 * kMillisecond);
+      EXPECT_FALSE(runtime.is_up(1));
+    }
+    node_barrier(env, "end");
+  });
+}
+
+// Node 2 is killed and started again, twice; its peers meet each life of it and go on meanwhile.
+TEST(DeadPeersRestart, ARestartedPeerIsMetAgain) {
+  for (const Polling polling : {Polling::kCallers, Polling::kThread}) {
+    fabric::sim::SimCluster cluster(sim_options(3));
+    std::uint32_t lives = 0;
+    cluster.run([&](Env& env) {
+      Options wanted;
+      wanted.callers = 2;
+      wanted.timeout_us = 64;
+      wanted.polling = polling;
+      Runtime runtime(env, wanted);
+      runtime.connect();
+      Caller& me = runtime.caller(0);
+      EXPECT_EQ(runtime.is_restarted(), env.incarnation() != 0);
+      const auto words_of = [&](std::uint32_t life) { return "words" + std::to_string(life); };
+      if (env.node() == 2) {
+        ++lives;
+        EXPECT_EQ(runtime.down_peers(), env.incarnation() == 0 ? "" : " 0 1");
+        const SharedWords own(runtime, words_of(env.incarnation()), 1);
+        for (const NodeId peer : {0U, 1U})
+          ASSERT_TRUE(runtime.reconnect(peer, env.now() + kSecond));
+        const bool last = env.incarnation() == 2;
+        const auto both = [&] { return load_acquire(own.local()) >= (last ? 20U : 10U); };
+        me.wait_until(both, "the others");
+        if (!last) {
+          cluster.expect_restart(2);
+          cluster.kill(2);
+          env.sleep_until(kForever);
+        }
+        node_barrier(env, "end");
+        return;
+      }
+      SharedWords own(runtime, "word of " + std::to_string(env.node()), 1);
+      const NodeId other = 1 - env.node();
+      const auto neighbour = await_list<fabric::RemoteRegion>(
+          env, "word of " + std::to_string(other) + '/' + std::to_string(other),
+          env.now() + kSecond);
+      for (std::uint32_t life = 0; life < 3; ++life) {
+        const auto word =
+            await_list<fabric::RemoteRegion>(env, words_of(life) + "/2", env.now() + kSecond);
+        for (int i = 0; i < 10; ++i) {
+          const Status status = add_one(me, 2, word[0]);
+          EXPECT_TRUE(life == 2 ? status == Status::kSuccess : true);
+        }
+        if (life == 2) break;
+        NodeId failed = fabric::kNoNode;
+        while (add_one(me, 2, word[0], &failed) == Status::kSuccess) {
+        }
+        EXPECT_EQ(failed, 2U);
+        EXPECT_EQ(add_one(me, other, neighbour[0]), Status::kSuccess);
+        cluster.restart(2);
+        ASSERT_TRUE(runtime.reconnect(2, env.now() + kSecond));
+        EXPECT_EQ(add_one(me, other, neighbour[0]), Status::kSuccess);
+      }
+      node_barrier(env, "end");
+    });
+    EXPECT_EQ(lives, 3U);
+    fabric::expect_same_run(cluster.fingerprint());
+  }
+}
+
+/// A life of node 1, in a process of its own: until it is killed.
+TEST(DeadPeersChild, DISABLED_Lives) {
+  const char* role = std::getenv(fabric::shm::kRole);
+  ASSERT_NE(role, nullptr);
+  std::istringstream words(role);
+  std::string life, session, token;
+  words >> life >> session >> token;
+  fabric::shm::ShmNode node(session, 1, 2, token);
+  Env& env = node.env();
+  Runtime runtime(env, Options());
+  runtime.connect();
+  ASSERT_EQ(runtime.is_restarted(), life != "0");
+  const SharedWords own(runtime, "life" + life, 1);
+  ASSERT_TRUE(runtime.reconnect(0, env.now() + 20 * kSecond));
+  env.sleep_until(kForever);
+}
+
+TEST(DeadPeersRestart, AKilledProcessIsMetAgain) {
+  const fabric::shm::Session session({2, 1});
+  fabric::shm::ShmNode self(session.name(), 0, 2, session.token());
+  Env& env = self.env();
+  std::unique_ptr<Runtime> runtime;
+  for (int life = 0; life < 3; ++life) {
+    const std::string name = std::to_string(life);
+    fabric::shm::Child child(fabric::shm::role(name, session, 1), "DeadPeersChild.DISABLED_Lives");
+    if (life == 0) {
+      runtime = std::make_unique<Runtime>(env, Options());
+      runtime->connect();
+    }
+    ASSERT_TRUE(runtime->reconnect(1, env.now() + 20 * kSecond));
+    const auto word =
+        await_list<fabric::RemoteRegion>(env, "life" + name + "/1", env.now() + 20 * kSecond);
+    Caller& me = runtime->caller(0);
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(add_one(me, 1, word[0]), Status::kSuccess);
+    child.kill();
+    NodeId failed = fabric::kNoNode;
+    while (add_one(me, 1, word[0], &failed) == Status::kSuccess) {
+    }
+    EXPECT_EQ(failed, 1U);
+    EXPECT_EQ(runtime->why_down(1), Status::kRetryExceeded);
+    ASSERT_TRUE(
+        env.poll_until([&] { return !session.dead_nodes().empty(); }, env.now() + 20 * kSecond));
+  }
+}
+
+}  // namespace
+}  // namespace pyrdma::runtime

@@ -1,0 +1,27 @@
+#include "runtime/exchange.h"
+
+#include "base/error.h"
+
+namespace pyrdma::runtime {
+
+std::optional<std::vector<std::byte>> find_bytes(Env& env, const std::string& key) {
+  try {
+    return env.device().rendezvous().await(key, env.now());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTimeout) throw;
+    return std::nullopt;
+  }
+}
+
+void throw_piece(const std::string& key, std::size_t got, std::size_t wanted) {
+  throw Error(ErrorCode::kInvalidArgument,
+              "rendezvous key '" + key + "' holds " + std::to_string(got) + " bytes where " +
+                  std::to_string(wanted) + " were expected: the nodes run different programs");
+}
+
+Exchange::Exchange(Env& env, const std::string& name, NodeId peer)
+    : env_(env),
+      to_peer_(name + '/' + std::to_string(env.node()) + '-' + std::to_string(peer)),
+      from_peer_(name + '/' + std::to_string(peer) + '-' + std::to_string(env.node())) {}
+
+}  // namespace pyrdma::runtime

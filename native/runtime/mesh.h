@@ -1,0 +1,50 @@
+// Connects queue pairs of this node with those of its peers.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "env/env.h"
+#include "fabric/fabric.h"
+#include "runtime/exchange.h"
+
+namespace pyrdma::runtime {
+
+/// Reliable or unreliable connections between nodes: the i-th queue pair that a node adds for a
+/// peer meets the i-th that the peer adds for the node. A queue pair to the own node meets itself.
+/// The queue pairs are the caller's and outlive the mesh.
+///
+///   Mesh mesh(env, "name of the run and the mesh");
+///   mesh.add(peer, *qp);  // for each
+///   mesh.connect(deadline);
+///   ...                   // post receives
+///   mesh.meet(timeout);   // nobody sends before everybody can receive
+class Mesh {
+ public:
+  /// Nodes whose meshes have the same name meet; a name is used once.
+  Mesh(Env& env, std::string name) : env_(env), name_(std::move(name)) {}
+  void add(NodeId peer, fabric::QueuePair& qp) { ends_[peer].push_back(&qp); }
+
+  /// Tells the peers the addresses, awaits theirs, connects. Blocks for a handshake per peer and
+  /// for what the NIC takes per queue pair. Throws Error(kTimeout), naming the peer's key, after
+  /// `deadline`, and Error(kInvalidArgument) when a peer has another number of queue pairs for this
+  /// node.
+  void connect(Time deadline);
+  /// Blocks until every node has come here; see node_barrier.
+  void meet(Time timeout) const;
+
+ private:
+  Env& env_;
+  std::string name_;
+  std::map<NodeId, std::vector<fabric::QueuePair*>> ends_;
+};
+
+/// The addresses of queue pairs, in their order.
+std::vector<fabric::QpAddress> addresses_of(const std::vector<fabric::QueuePair*>& qps);
+
+/// Connects each with the address of equal position. Throws Error(kInvalidArgument), naming both
+/// nodes, when the numbers differ.
+void connect_all(Env& env, NodeId peer, const std::vector<fabric::QueuePair*>& qps,
+                 const std::vector<fabric::QpAddress>& addresses);
+
+}  // namespace pyrdma::runtime

@@ -1,0 +1,57 @@
+#include "runtime/node_barrier.h"
+
+#include <numeric>
+#include <vector>
+
+#include "base/error.h"
+
+namespace pyrdma::runtime {
+
+namespace {
+
+std::string arrival_key(const std::string& name, NodeId node) {
+  return name + '/' + std::to_string(node);
+}
+
+[[noreturn]] void throw_missing(Env& env, const std::string& name, Time timeout,
+                                std::span<const NodeId> nodes) {
+  std::string missing;
+  for (const NodeId node : nodes) {
+    if (!find_bytes(env, arrival_key(name, node))) missing += ' ' + std::to_string(node);
+  }
+  if (missing.empty())
+    missing = ' ' + std::to_string(nodes.front()) + " (it came, and went on alone)";
+  throw Error(ErrorCode::kTimeout, "node " + std::to_string(env.node()) + " waited " +
+                                       std::to_string(timeout / kMillisecond) +
+                                       " ms at the barrier '" + name + "' for node" + missing +
+                                       ": is it running, and the same program?");
+}
+
+}  // namespace
+
+void node_barrier(Env& env, const std::string& name, Time timeout, std::span<const NodeId> nodes) {
+  std::vector<NodeId> all;
+  if (nodes.empty()) {
+    all.resize(env.nodes());
+    std::iota(all.begin(), all.end(), NodeId{0});
+    nodes = all;
+  }
+  fabric::Rendezvous& rendezvous = env.device().rendezvous();
+  const Time deadline = env.now() + timeout;
+  const std::string released = name + "/all";
+  try {
+    rendezvous.publish_value(arrival_key(name, env.node()), std::uint8_t{1});
+    if (env.node() == nodes.front()) {
+      for (const NodeId node : nodes.subspan(1))
+        rendezvous.await_value<std::uint8_t>(arrival_key(name, node), deadline);
+      rendezvous.publish_value(released, std::uint8_t{1});
+    }
+    // The first node awaits its own release too, so that it goes on with the others.
+    rendezvous.await_value<std::uint8_t>(released, deadline);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTimeout) throw;
+    throw_missing(env, name, timeout, nodes);
+  }
+}
+
+}  // namespace pyrdma::runtime

@@ -1,0 +1,185 @@
+// A peer comes back: the same life of it, or its next after a restart.
+//
+// A node counts its lives under the runtime's name; two nodes name each set of connections by both
+// lives and an attempt. Each end offers new queue pairs under that name, takes them into use when
+// it finds the peer's, says so, and counts the peer as up when the peer has said so too. An end
+// that sees its attempt fail, or the peer at the next one, begins the next one.
+#include <algorithm>
+#include <mutex>
+
+#include "base/error.h"
+#include "runtime/mesh.h"
+#include "runtime/runtime.h"
+
+namespace pyrdma::runtime {
+
+using fabric::QpAddress;
+using fabric::Status;
+
+namespace {
+
+constexpr Time kLook = kMillisecond;  // between two looks for the peer
+
+}  // namespace
+
+std::string Runtime::life_key(NodeId node, std::uint32_t life) const {
+  return options_.name + "/life/" + std::to_string(node) + '/' + std::to_string(life);
+}
+
+// "<life of the lower node>-<life of the higher>/<attempt>".
+std::string Runtime::exchange_name(NodeId peer) const {
+  const Peer& there = peers_[peer];
+  const bool first = env_.node() < peer;
+  return options_.name + "/connect/" + std::to_string(first ? life_ : there.life) + '-' +
+         std::to_string(first ? there.life : life_) + '/' + std::to_string(there.attempt);
+}
+
+void Runtime::begin_life() {
+  // A node that was restarted before this run began has its first life in it.
+  while (env_.incarnation() != 0 && find_bytes(env_, life_key(self(), life_))) ++life_;
+  env_.device().rendezvous().publish_value(life_key(self(), life_), std::uint8_t{1});
+}
+
+void Runtime::rejoin() {
+  for (NodeId peer = 0; peer < nodes(); ++peer) {
+    for (Connection* connection : connections_to(peer)) {
+      if (peer == self()) {
+        connection->qp->connect(connection->qp->address());
+        continue;
+      }
+      connection->qp->modify(fabric::QpState::kError);
+      connection->error.store(Status::kFlushed, std::memory_order_relaxed);
+    }
+    if (peer != self()) peers_[peer].down.store(Status::kFlushed, std::memory_order_release);
+  }
+}
+
+void Runtime::look_for_next_life(NodeId peer) {
+  Peer& there = peers_[peer];
+  while (find_bytes(env_, life_key(peer, there.life + 1))) {
+    ++there.life;
+    there.attempt = 0;
+    there.offered.clear();
+  }
+}
+
+void Runtime::offer(NodeId peer) {
+  Peer& there = peers_[peer];
+  if (!there.offered.empty()) return;
+  std::vector<fabric::QueuePair*> qps;
+  for (const Connection* connection : connections_to(peer)) {
+    qps.push_back(there.offered.emplace_back(make_queue_pair(connection->caller == nullptr)).get());
+  }
+  Exchange(env_, exchange_name(peer), peer).tell(addresses_of(qps));
+}
+
+bool Runtime::has_ended(NodeId peer) {
+  const std::vector<Connection*> connections = connections_to(peer);
+  return std::all_of(connections.begin(), connections.end(), [](const Connection* connection) {
+    return connection->caller == nullptr ||
+           connection->completed.load(std::memory_order_acquire) == connection->posted;
+  });
+}
+
+// The old queue pairs stay in the error state until nothing of theirs is under way, since a queue
+// pair that goes takes its completions with it. Nobody posts or polls while they change.
+bool Runtime::take_into_use(NodeId peer, const std::vector<QpAddress>& addresses) {
+  Peer& there = peers_[peer];
+  if (there.closing.load(std::memory_order_acquire)) return false;
+  std::vector<std::unique_lock<Mutex>> posting;
+  for (const auto& caller : callers_) {
+    if (caller->shared_) posting.emplace_back(caller->posting_);
+  }
+  if (!has_ended(peer)) return false;
+  struct Polling {
+    std::atomic<bool>* flag;
+    ~Polling() {
+      if (flag != nullptr) flag->store(false, std::memory_order_release);
+    }
+  } polling{nullptr};
+  if (!alone_) {
+    env_.poll_until([this] { return !polling_.exchange(true, std::memory_order_acquire); },
+                    kForever);
+    polling.flag = &polling_;
+  }
+  std::vector<fabric::QueuePair*> qps;
+  for (const auto& qp : there.offered) qps.push_back(qp.get());
+  try {
+    connect_all(env_, peer, qps, addresses);
+  } catch (const Error&) {  // the peer sees that this node begins the next attempt
+    there.offered.clear();
+    ++there.attempt;
+    throw;
+  }
+  const std::vector<Connection*> connections = connections_to(peer);
+  for (std::size_t i = 0; i < connections.size(); ++i) {
+    Connection& connection = *connections[i];
+    std::swap(connection.qp, there.offered[i]);
+    connection.fence_next = false;
+    connection.last_write = connection.last_flush = connection.posted;
+    connection.error.store(Status::kSuccess, std::memory_order_relaxed);
+  }
+  std::vector<Connection*> all;
+  for (NodeId node = 0; node < nodes(); ++node) {
+    for (Connection* connection : connections_to(node)) all.push_back(connection);
+  }
+  table_.assign(all);
+  there.offered.clear();  // the old ones, before anybody polls what is left of theirs
+  return true;
+}
+
+void Runtime::give_up_attempt(NodeId peer) {
+  Peer& there = peers_[peer];
+  there.met = false;
+  ++there.attempt;
+  there.closing.store(true, std::memory_order_release);
+  closing_.store(true, std::memory_order_release);
+  close_connections();
+}
+
+bool Runtime::try_reconnect(NodeId peer) {
+  if (is_up(peer)) return true;
+  Peer& there = peers_[peer];
+  if (!there.met) {
+    look_for_next_life(peer);
+    offer(peer);
+    const auto theirs = Exchange(env_, exchange_name(peer), peer).find<QpAddress>();
+    if (!theirs || !take_into_use(peer, *theirs)) return false;
+    if (messages_[peer]) service_->connected(*messages_[peer]);
+    Exchange(env_, exchange_name(peer) + "/ready", peer).tell(std::vector<std::uint8_t>{1});
+    there.met = true;
+  }
+  const std::vector<Connection*> connections = connections_to(peer);
+  const bool failed = std::any_of(connections.begin(), connections.end(), [](const Connection* c) {
+    return c->error.load(std::memory_order_relaxed) != Status::kSuccess;
+  });
+  if (!failed && Exchange(env_, exchange_name(peer) + "/ready", peer).find<std::uint8_t>()) {
+    there.met = false;
+    ++there.attempt;
+    there.down.store(Status::kSuccess, std::memory_order_release);
+    return true;
+  }
+  const bool died = find_bytes(env_, life_key(peer, there.life + 1)).has_value();
+  ++there.attempt;
+  const bool ahead = Exchange(env_, exchange_name(peer), peer).find<QpAddress>().has_value();
+  --there.attempt;
+  if (failed || died || ahead) give_up_attempt(peer);
+  return false;
+}
+
+bool Runtime::reconnect(NodeId peer, Time deadline) {
+  while (!try_reconnect(peer)) {
+    const Time now = env_.now();
+    if (now >= deadline) return false;
+    env_.poll_until(
+        [this] {
+          env_.charge(Cost::kPredicate);
+          turn();
+          return false;
+        },
+        std::min(deadline, now + kLook));
+  }
+  return true;
+}
+
+}  // namespace pyrdma::runtime

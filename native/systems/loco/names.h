@@ -1,0 +1,17 @@
+// The names of the runtime that channels and their users write.
+#pragma once
+#include "runtime/runtime.h"
+
+namespace pyrdma::loco {
+
+using fabric::RemoteRegion;
+using runtime::AckKey;
+using runtime::Caller;
+using runtime::LocalRegion;
+using runtime::Mark;
+using runtime::MemRef;
+using runtime::Placement;
+using runtime::Polling;
+using runtime::Requests;
+
+}  // namespace pyrdma::loco
