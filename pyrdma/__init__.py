@@ -12,10 +12,11 @@ The modules form layers. A module imports from its own layer or from a lower one
     commands, bench, notebook                 the command line, the project's own speed, notebooks
     fuzz, check, calibrate, doctor            tools that need no experiment
     run, sweep, store, claims, registry       experiments: measured, kept, judged by the papers
-    experiment                                declaration of one experiment: axes, measure, figure
+    experiment, workload                      one experiment's declaration; every workload
     systems                                   objects, workloads and benchmarks of each system
+    bench.benchmark, bench.peer, bench.peers  declaration of one benchmark, and of its peer
     cluster, cluster_base, processes          nodes, and the processes they run in
-    workload, fabrics, devices                work of the nodes, and the places where they run
+    fabrics, devices                          places where the nodes run
     decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed
     errors, units, provenance, workers        known to all
 """

@@ -8,6 +8,7 @@ import pytest
 
 from pyrdma import claims, registry
 from pyrdma.claims import Verdict
+from pyrdma.commands import summary
 from tests.errors import unnamed
 from tests.harness.support import pyrdma
 

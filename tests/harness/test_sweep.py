@@ -20,7 +20,8 @@ import pytest
 from pyrdma import Error, registry
 from pyrdma.result import DiskFull, write_atomically
 from pyrdma.run import Options, run
-from pyrdma.sweep import Sweep, Workers, median_interval
+from pyrdma.sweep import Sweep, median_interval
+from pyrdma.workers import Workers
 from tests.errors import raises, unnamed
 from tests.harness.support import COMMAND, FAKE, environment, pyrdma
 

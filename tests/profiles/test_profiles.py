@@ -10,6 +10,7 @@ import pytest
 
 from pyrdma import InvalidArgument, claims, profiles
 from pyrdma.profiles import Profile
+from tests.errors import raises
 from tests.harness.support import pyrdma
 
 TESTBEDS = {
@@ -137,27 +138,25 @@ def test_of_several_parents_the_later_overrides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("extends", "words"),
+    ("extends", "values"),
     [
-        ('"mine.toml"', ["mine.toml extends", "circle"]),
-        ('"other.toml"', ["mine.toml extends", "other.toml extends", "circle"]),
-        ('"cx55"', ["unknown profile 'cx55'", "did you mean cx5"]),
-        ('"gone.toml"', ["'gone.toml'", "no file"]),
-        ('["cx5", 5]', ["extends = ['cx5', 5]", "list of names"]),
-        ('"base"', ["link.rate_gbps", "missing", "extends ="]),
+        ('"mine.toml"', ["extends", "mine.toml"]),
+        ('"other.toml"', ["extends", "other.toml"]),
+        ('"cx55"', ["cx55", "cx5"]),
+        ('"gone.toml"', ["gone.toml"]),
+        ('["cx5", 5]', ["['cx5', 5]"]),
+        ('"base"', ["link.rate_gbps", "extends"]),
     ],
 )
-def test_wrong_parents(extends: str, words: list[str], tmp_path: Path) -> None:
+def test_wrong_parents(extends: str, values: list[str], tmp_path: Path) -> None:
     write(tmp_path, "other", 'extends = "mine.toml"\n')
     path = write(tmp_path, "mine", f"extends = {extends}\n" + HEAD)
-    with pytest.raises(InvalidArgument) as caught:
+    with raises(InvalidArgument, path, *values):
         Profile.load(path)
-    for word in [str(path), *words]:
-        assert word in str(caught.value)
 
 
 def test_a_part_is_no_testbed() -> None:
-    with pytest.raises(InvalidArgument, match=r"'base' is a part of profiles, .* there are: .*cx5"):
+    with raises(InvalidArgument, "base", "cx5"):
         Profile.load("base")
 
 

@@ -15,7 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 from tests.tidy.tree import Source
 
 PACKAGE = "pyrdma"
-_LAYER = re.compile(r"^ {4}(\w+(?:, \w+)*) {2,}\S", re.MULTILINE)
+_LAYER = re.compile(r"^ {4}([\w.]+(?:, [\w.]+)*) {2,}\S", re.MULTILINE)
 
 
 def import_cycles(files: Iterable[Source]) -> list[str]:
@@ -45,17 +45,19 @@ def layer_complaints(files: Iterable[Source]) -> list[str]:
     gone = layers.keys() - graph.keys()
     complaints = [f"{name}: the layers list it, but it is gone" for name in gone]
     for module, imported in graph.items():
-        own = layers.get(_listed(module))
+        own = _layer(module, layers)
         for target in imported:
-            other = layers.get(_listed(target))
+            other = _layer(target, layers)
             if own is not None and other is not None and other < own:
                 complaints.append(f"{module} imports {target}, which is in a higher layer")
     return sorted(complaints)
 
 
-def _listed(module: str) -> str:
-    """The name that a module has in the list of layers: a folder counts as a whole."""
-    return ".".join(module.split(".")[:2])
+def _layer(module: str, layers: Mapping[str, int]) -> int | None:
+    """The layer of a module, or else of the package that it is in."""
+    while module not in layers and "." in module:
+        module = module.rpartition(".")[0]
+    return layers.get(module)
 
 
 def imports(files: Iterable[Source]) -> Mapping[str, set[str]]:

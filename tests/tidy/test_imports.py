@@ -58,7 +58,7 @@ LAYERS = '''"""A package.
 Layers:
 
     tool, sub        upper
-    low              lower
+    low, sub.deep    lower
 """
 '''
 
@@ -73,10 +73,13 @@ def test_the_package_keeps_the_layers_that_its_docstring_lists() -> None:
         ({"low": "from .sub.a import x\n"}, "pyrdma.low imports pyrdma.sub.a"),
         ({"low": "", "tool": "from .low import x\n"}, ""),
         ({"low": "from .errors import x\n"}, ""),
+        ({"low": "from .sub.deep import x\n", "sub/deep": ""}, ""),
+        ({"sub/deep": "from .a import x\n"}, "pyrdma.sub.deep imports pyrdma.sub.a"),
     ],
 )
 def test_layers(texts: dict[str, str], complaint: str) -> None:
-    every = {"__init__": LAYERS, "low": "", "tool": "", "sub/__init__": "", "sub/a": "", **texts}
+    modules = ("low", "tool", "sub/__init__", "sub/a", "sub/deep")
+    every = {"__init__": LAYERS, **dict.fromkeys(modules, ""), **texts}
     found = layer_complaints(package(every))
     assert len(found) == bool(complaint)
     assert complaint in "".join(found)
@@ -87,5 +90,5 @@ def test_a_docstring_without_layers() -> None:
 
 
 def test_a_layer_names_a_module_that_is_gone() -> None:
-    found = layer_complaints(package({"__init__": LAYERS, "tool": "", "low": ""}))
+    found = layer_complaints(package({"__init__": LAYERS, "tool": "", "low": "", "sub/deep": ""}))
     assert found == ["pyrdma.sub: the layers list it, but it is gone"]

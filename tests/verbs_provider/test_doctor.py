@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pyrdma import devices, doctor, machine_cli
+from pyrdma import devices, doctor
+from pyrdma.commands import machine
 from tests.errors import unnamed
 
 
