@@ -231,6 +231,7 @@ TEST_P(LocoWorlds, ALateEndpointIsMet) {
 }
 
 TEST_P(LocoWorlds, BadUseIsNamed) {
+  if (GetParam() == "shm_poller") GTEST_SKIP() << "waits for seconds; shm, sim_poller show it";
   ManagerOptions options;
   options.wait_timeout = 2 * kSecond;
   run(

@@ -254,6 +254,7 @@ TEST_P(LocoWorlds, AStrangersReleaseNamesLockAndHolder) {
 }
 
 TEST_P(LocoWorlds, ALockThatIsNeverGivenBackIsReported) {
+  if (GetParam() == "shm_poller") GTEST_SKIP() << "waits for seconds; shm, sim_poller show it";
   ManagerOptions options;
   options.wait_timeout = 2 * kSecond;
   run(
