@@ -10,12 +10,12 @@ void run_latency(Env& env, const Load& load, Sender& sender, ThreadRecorder& rec
   Histogram* post = load.record_post ? &recorder.histogram("post") : nullptr;
   Time now = env.now();
   Window window(now, load.warmup, load.duration, load.iterations);
-  const Time patience = window.patience();
+  const Time deadline = window.patience();
   while (!window.over(now, requester.completed())) {
     const Time begin = env.now();
-    requester.post_batch(begin, patience);
+    requester.post_batch(begin, deadline);
     if (post != nullptr && window.open()) post->record(env.now() - begin);
-    if (!requester.take(patience, [](Time) {})) requester.stuck();
+    if (!requester.take(deadline, [](Time) {})) requester.stuck();
     now = env.now();
     if (window.open()) latency.record(now - begin);
   }

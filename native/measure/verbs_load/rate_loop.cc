@@ -9,19 +9,19 @@ void run_rate(Env& env, const Load& load, Sender& sender, ThreadRecorder& record
   const Time start = env.now();
   Window window(start, load.warmup, load.duration, load.iterations);
   ClockStride stride(start, load.duration);
-  const Time patience = window.patience();
+  const Time deadline = window.patience();
   Time now = start;
   for (;;) {
     while (requester.has_room()) {
       if (latency != nullptr) now = env.now();
-      requester.post_batch(now, patience);
+      requester.post_batch(now, deadline);
     }
     bool taken;
     if (latency == nullptr) {
-      taken = requester.take(patience, [](Time) {});
+      taken = requester.take(deadline, [](Time) {});
     } else {
       Time seen = 0;  // one reading serves all completions of a poll
-      taken = requester.take(patience, [&](Time stamp) {
+      taken = requester.take(deadline, [&](Time stamp) {
         if (seen == 0) seen = env.now();
         if (window.open()) latency->record(Requester::since(seen, stamp));
       });
@@ -32,7 +32,7 @@ void run_rate(Env& env, const Load& load, Sender& sender, ThreadRecorder& record
     stride.read(now, requester.completed());
     if (window.over(now, requester.completed())) break;
   }
-  requester.finish(patience);
+  requester.finish(deadline);
   add_rates(recorder, window, load.size);
 }
 
@@ -42,20 +42,20 @@ void run_open(Env& env, const Load& load, Sender& sender, ThreadRecorder& record
   Histogram& latency = recorder.histogram(fabric::to_string(load.op));
   const Time start = env.now();
   Window window(start, load.warmup, load.duration, load.iterations);
-  const Time patience = window.patience();
+  const Time deadline = window.patience();
   Arrivals arrivals(arrival_rng, load.interval, start);
   for (Time now = start; !window.over(now, requester.completed()); now = env.now()) {
     while (arrivals.next() <= now && requester.has_room()) {
-      requester.post_batch(arrivals.next(), patience);
+      requester.post_batch(arrivals.next(), deadline);
       arrivals.advance();
     }
-    const Time wake = requester.has_room() ? std::min(arrivals.next(), patience) : patience;
+    const Time wake = requester.has_room() ? std::min(arrivals.next(), deadline) : deadline;
     const bool taken = requester.take(wake, [&](Time stamp) {
       if (window.open()) latency.record(Requester::since(env.now(), stamp));
     });
-    if (!taken && wake == patience) requester.stuck();
+    if (!taken && wake == deadline) requester.stuck();
   }
-  requester.finish(patience);
+  requester.finish(deadline);
   add_rates(recorder, window, load.size);
 }
 
