@@ -86,7 +86,7 @@ Node::Node(Env& env, const Params& params, std::span<const Layout> layouts) : en
 void Node::await(fabric::CompletionQueue& queue, std::uint32_t count, NodeId peer) {
   if (count == 0) return;
   std::array<fabric::Completion, kPolled> done;
-  const Time deadline = env_.now() + kTimeout;
+  const Time deadline = env_.now() + kWaitTimeout;
   while (count > 0) {
     std::size_t got = 0;
     const bool came = env_.poll_until(
@@ -118,7 +118,7 @@ void Node::throw_waited(const char* what) const {
   throw Error(failed_.load() ? ErrorCode::kInternal : ErrorCode::kTimeout,
               std::string("litmus: node ") + std::to_string(env_.node()) + " waited for " + what +
                   (failed_.load() ? " while another of its threads failed"
-                                  : " for " + std::to_string(kTimeout / kSecond) + " s"),
+                                  : " for " + std::to_string(kWaitTimeout / kSecond) + " s"),
               false);
 }
 

@@ -54,7 +54,7 @@ class Node {
           env_.charge(Cost::kPredicate);
           return ready() || failed_.load(std::memory_order_relaxed);
         },
-        env_.now() + kTimeout, only);
+        env_.now() + kWaitTimeout, only);
     if (!ready()) throw_waited(what);
   }
   /// Ends the waits of the node's other threads.
@@ -71,7 +71,7 @@ class Node {
     std::vector<Connection> connections;
     std::size_t channels = 0;  // of tests; those of control follow
   };
-  static constexpr Time kTimeout = 60 * kSecond;
+  static constexpr Time kWaitTimeout = 60 * kSecond;
   [[noreturn]] void throw_waited(const char* what) const;
 
   Env& env_;
