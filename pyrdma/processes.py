@@ -49,12 +49,12 @@ class _Node:
     def __init__(self, number: int) -> None:
         self.number = number
         self.killed = False
-        self.complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - end() closes it
+        self.stderr_file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - end() closes it
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pyrdma._node"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self.complaints,
+            stderr=self.stderr_file,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             start_new_session=True,  # only the controller receives Ctrl-C
         )
@@ -90,15 +90,15 @@ class _Node:
             how = f"was killed by {signal.Signals(-code).name}"
         else:
             how = f"ended with status {code}"
-        self.complaints.seek(0)
-        said = self.complaints.read().decode(errors="replace").strip().splitlines()
+        self.stderr_file.seek(0)
+        said = self.stderr_file.read().decode(errors="replace").strip().splitlines()
         return f"{name} {how}" + (f": {said[-1]}" if said else "")
 
     def end(self) -> None:
         with suppress(OSError):
             self.process.kill()
         self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.complaints):
+        for stream in (self.process.stdin, self.process.stdout, self.stderr_file):
             assert stream is not None
             with suppress(OSError):
                 stream.close()

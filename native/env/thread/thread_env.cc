@@ -29,14 +29,14 @@ inline void relax() {
 }
 
 /// Counts the running thread in or out for this scope.
-class CoreWish {
+class RunningScope {
  public:
-  CoreWish(ThreadHost& host, int change) : host_(host), change_(change) {
+  RunningScope(ThreadHost& host, int change) : host_(host), change_(change) {
     host_.thread_runs(change_);
   }
-  ~CoreWish() { host_.thread_runs(-change_); }
-  CoreWish(const CoreWish&) = delete;
-  CoreWish& operator=(const CoreWish&) = delete;
+  ~RunningScope() { host_.thread_runs(-change_); }
+  RunningScope(const RunningScope&) = delete;
+  RunningScope& operator=(const RunningScope&) = delete;
 
  private:
   ThreadHost& host_;
@@ -67,7 +67,7 @@ class RealThread final : public Thread {
 
  private:
   void wait() {
-    const CoreWish blocked(host_, -1);
+    const RunningScope blocked(host_, -1);
     thread_.join();
   }
   ThreadHost& host_;
@@ -131,7 +131,7 @@ void ThreadEnv::sleep_until(Time t) {
         relax();
       continue;
     }
-    const CoreWish asleep(host_, -1);
+    const RunningScope asleep(host_, -1);
     const Time until =
         options_.clock.to_monotonic(now() + std::min(left - kSpinInsteadOfSleep, kLongestSleep));
     const timespec wake{until / kSecond, until % kSecond};

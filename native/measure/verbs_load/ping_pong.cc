@@ -8,18 +8,19 @@ namespace pyrdma::measure::verbs_load {
 
 namespace {
 
-// The last byte of a message counts from 1 to kLast and then from 1 again; 0 is its first content.
+// The last byte of a message is a sequence number. It counts from 1 to kLast and then from 1 again;
+// 0 is the initial content of the memory.
 constexpr std::uint8_t kLast = 200, kStop = 255;
 constexpr std::uint32_t kSignalEvery = 32;  // the send queue has at least 64 entries
 
-std::uint8_t after(std::uint8_t ball) {
-  return ball == kLast ? 1 : static_cast<std::uint8_t>(ball + 1);
+std::uint8_t after(std::uint8_t sequence) {
+  return sequence == kLast ? 1 : static_cast<std::uint8_t>(sequence + 1);
 }
 
-/// Player is one side of a ping-pong.
-class Player {
+/// PingPongSide is one side of a ping-pong.
+class PingPongSide {
  public:
-  Player(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox)
+  PingPongSide(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox)
       : env_(env), load_(load), sender_(sender), route_(sender.routes.front()) {
     sge_ = sender.local->sge(0, load.size);
     last_byte_ = reinterpret_cast<std::uint8_t*>(sender.local->data()) + load.size - 1;
@@ -40,8 +41,8 @@ class Player {
     }
   }
 
-  void send(std::uint8_t ball) {
-    if (*last_byte_ != ball) *last_byte_ = ball;
+  void send(std::uint8_t sequence) {
+    if (*last_byte_ != sequence) *last_byte_ = sequence;
     // Only some requests are signaled, which keeps the send queue from filling. Without inline
     // data, the NIC reads the payload before the answer can come, so the next change of the payload
     // is safe.
@@ -52,18 +53,18 @@ class Player {
       fail("the device refused a request");
     // An inline send frees the buffer at once. Written now, the next payload has left the store
     // buffer by the time that the NIC copies it.
-    if (load_.inlined) *last_byte_ = after(ball);
+    if (load_.inlined) *last_byte_ = after(sequence);
     if (signaled) signals_ += 1;
     if (signals_ != 0) collect();
   }
 
-  /// Takes the next ball that is not `old`. Returns false when none came by `deadline`.
-  bool receive(std::uint8_t old, Time deadline, std::uint8_t& ball) {
-    if (buffer_.length != 0) return take_message(deadline, ball);
+  /// Takes the next sequence number that is not `old`. Returns false when none came by `deadline`.
+  bool receive(std::uint8_t old, Time deadline, std::uint8_t& sequence) {
+    if (buffer_.length != 0) return take_message(deadline, sequence);
     // Charges the turn that finds it. An empty turn costs as much by itself, and a bare loop spins
     // faster.
     env_.charge(Cost::kPredicate);
-    return env_.poll_until([&] { return (ball = load_acquire(arriving_)) != old; }, deadline);
+    return env_.poll_until([&] { return (sequence = load_acquire(arriving_)) != old; }, deadline);
   }
 
   /// Waits for the completions of signaled requests, so that the buffers may be freed.
@@ -91,7 +92,7 @@ class Player {
     signals_ -= 1;
   }
 
-  bool take_message(Time deadline, std::uint8_t& ball) {
+  bool take_message(Time deadline, std::uint8_t& sequence) {
     fabric::Completion completion;
     if (!env_.poll_until(
             [&] {
@@ -102,7 +103,7 @@ class Player {
     }
     if (completion.status != fabric::Status::kSuccess) [[unlikely]]
       fail(fabric::to_string(completion.status));
-    ball = load_acquire(arriving_);
+    sequence = load_acquire(arriving_);
     post_receive();
     return true;
   }
@@ -137,38 +138,38 @@ class Player {
 
 void run_ping(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox,
               ThreadRecorder& recorder) {
-  Player player(env, load, sender, inbox);
+  PingPongSide side(env, load, sender, inbox);
   const NodeId peer = sender.routes.front().peer;
   Histogram& latency = recorder.histogram(fabric::to_string(load.op));
   Time now = env.now();
   Window window(now, load.warmup, load.duration, load.iterations);
   const Time deadline = window.deadline();
-  std::uint8_t ball = 0, answer = 0;
+  std::uint8_t sequence = 0, answer = 0;
   for (std::uint64_t trips = 0; !window.over(now, trips); trips += load.clock_every) {
     const Time begin = now;
     for (std::uint32_t i = 0; i < load.clock_every; ++i) {
-      ball = after(ball);
-      player.send(ball);
-      if (!player.receive(answer, deadline, answer)) throw_silent(peer);
+      sequence = after(sequence);
+      side.send(sequence);
+      if (!side.receive(answer, deadline, answer)) throw_silent(peer);
     }
     now = env.now();
     if (window.open()) latency.record((now - begin) / (2 * load.clock_every), load.clock_every);
   }
-  player.send(kStop);
-  player.finish(deadline);
+  side.send(kStop);
+  side.finish(deadline);
   add_rates(recorder, window, load.size);
 }
 
 void run_pong(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox) {
-  Player player(env, load, sender, inbox);
+  PingPongSide side(env, load, sender, inbox);
   const Time deadline = Window(env.now(), load.warmup, load.duration, load.iterations).deadline();
-  std::uint8_t ball = 0;
+  std::uint8_t sequence = 0;
   for (;;) {
-    if (!player.receive(ball, deadline, ball)) throw_silent(sender.routes.front().peer);
-    if (ball == kStop) break;
-    player.send(ball);
+    if (!side.receive(sequence, deadline, sequence)) throw_silent(sender.routes.front().peer);
+    if (sequence == kStop) break;
+    side.send(sequence);
   }
-  player.finish(deadline);
+  side.finish(deadline);
 }
 
 }  // namespace pyrdma::measure::verbs_load
