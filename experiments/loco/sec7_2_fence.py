@@ -63,7 +63,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
                 _axes.hollow(
                     ax, place + 0.2, paper, "15 % less, as in the paper" if not place else "_"
                 )
-        ax.set(ylabel=label, ylim=(0, 1.25 * max(max(v) for v in values.values())))
+        ax.set(ylabel=label, ylim=(0, 1.45 * max(max(v) for v in values.values())))
         ax.legend()
     return fig
 
