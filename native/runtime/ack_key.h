@@ -1,12 +1,12 @@
-// What an asynchronous operation returns: whether the RDMA operations behind it have completed
-// (LOCO, sections 5.2 and A.1).
+// The key of an asynchronous operation: whether the RDMA operations behind it have completed (LOCO,
+// sections 5.2 and A.1).
 //
-// A key is a bitset with one bit per post in flight, registered with whoever polls the node's
-// completion queue. What was posted and what is done are two words with one writer each, so that a
-// query is a comparison and nobody needs an atomic instruction. The requests of a post complete in
-// order, so only its last one asks for a completion (LOCO's paper has a bit for each). A completion
-// finds its bit by its wr_id: the address of a block of bits, and the bit's number in the 6 low
-// bits that the block's alignment leaves free.
+// A key is a bitset with one bit per post in flight. The caller writes the word of posted bits, the
+// polling thread the word of completed ones, so a query is a comparison, and no thread needs an
+// atomic instruction. The requests of a post complete in order, so only the last one asks for a
+// completion (LOCO's paper has a bit for each). A completion finds its bit by its wr_id: the
+// address of a block of bits, and the bit's number in the 6 low bits that the block's alignment
+// leaves free.
 #pragma once
 #include <atomic>
 #include <bit>
@@ -28,13 +28,13 @@ struct alignas(kCacheLine) AckBits {
   static constexpr std::size_t kMost = 63;
   static constexpr std::uint64_t kNoBit = 63;  // of the requests before the last of a post
 
-  std::atomic<std::uint64_t> done{0};                            // written by whoever polls
+  std::atomic<std::uint64_t> done{0};                            // written by the polling thread
   std::atomic<fabric::Status> status{fabric::Status::kSuccess};  // the first error; likewise
   NodeId failed_peer = fabric::kNoNode;                          // of the first error; likewise
   std::uint64_t posted = 0;                                      // written by the caller
   Caller& caller;
   AckBits* next = nullptr;  // of the same key, or of the same list of free blocks
-  MemRef buffer;            // what the operations use; goes back to its pool when they have ended
+  MemRef buffer;            // used by the operations; goes back to its pool when they have ended
 
   explicit AckBits(Caller& owner) : caller(owner) {}
   bool has_room() const { return posted != ~std::uint64_t{0} >> 1; }
@@ -58,7 +58,7 @@ struct alignas(kCacheLine) AckBits {
     bits->failed_peer = peer;
     bits->status.store(why, std::memory_order_release);
   }
-  /// A post has ended. What it read is visible to a caller that then finds it ended.
+  /// A post has ended. A caller that then finds it ended sees the bytes that it read.
   static void end(std::uint64_t wr_id) {
     AckBits* bits = of(wr_id);
     const std::uint64_t done = bits->done.load(std::memory_order_relaxed);

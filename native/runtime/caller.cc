@@ -128,8 +128,8 @@ fabric::Status Caller::fence_global() { return fence(runtime_.callers_); }
 fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
   AckKey key;
   const bool trusts_completions = runtime_.options().fences_trust_completions;
-  // What follows the fence must wait for the positions that the connections have now, and for no
-  // later ones: other callers go on posting.
+  // Operations after the fence must wait for the positions that the connections have now, and for
+  // no later ones: other callers go on posting.
   std::vector<std::pair<Connection*, std::uint64_t>> awaited;
   for (const auto& caller : callers) {
     std::unique_lock<Mutex> lock(caller->posting_, std::defer_lock);

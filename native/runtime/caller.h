@@ -34,8 +34,8 @@ struct Mark {
   }
 };
 
-/// Requests to one peer for one doorbell. Built in place: a copy of what was written just before
-/// waits until those stores have left the CPU, behind any that miss the cache.
+/// Requests to one peer for one doorbell. Built in place: a copy of bytes that were written just
+/// before waits until those stores have left the CPU, behind any that miss the cache.
 class Requests : public boost::container::static_vector<fabric::WorkRequest, 9> {
  public:
   /// A request on the bytes of `sge`, which the caller keeps until the post, at `offset` of `at`.
@@ -102,7 +102,7 @@ class Caller {
   void post(NodeId peer, std::span<fabric::WorkRequest> requests, AckKey& key);
 
   // Fences: remote operations before the fence are placed and visible before any operation after
-  // it. Plain reads, local or remote, need no fence to see what was released by one.
+  // it. Plain reads, local or remote, need no fence to see data that a fence released.
 
   /// Orders this caller's operations on `peer`. Writes of one queue pair are placed in order
   /// anyway; behind a read or atomic in flight the next request is marked to wait. Never blocks.
@@ -113,15 +113,15 @@ class Caller {
     if (connection.completed.load(std::memory_order_acquire) < connection.last_flush)
       connection.fence_next = true;
   }
-  /// The pair fence of the paper, which waits: blocks until this caller's operations on `peer` have
-  /// completed; what follows on the same queue pair is placed behind them. Returns kFlushed when
-  /// the connection is lost.
+  /// The pair fence of the LOCO paper, which waits: blocks until this caller's operations on `peer`
+  /// have completed; what follows on the same queue pair is placed behind them. Returns kFlushed
+  /// when the connection is lost.
   fabric::Status await_pair(NodeId peer);
-  /// What other callers of this node wait for to have this caller's operations on `peer` before
-  /// theirs: reached once they are placed. Never blocks; posts a read of no bytes, which joins
-  /// `key`, when a write was last.
+  /// A point for other callers of this node to wait for, so that this caller's operations on `peer`
+  /// come before theirs: reached once these are placed. Never blocks; posts a read of no bytes,
+  /// which joins `key`, when a write was last.
   Mark mark(NodeId peer, AckKey& key);
-  /// Orders this caller's operations on all peers. Waits for what is in flight; where the last
+  /// Orders this caller's operations on all peers. Waits for the requests in flight; where the last
   /// request to a peer was a write, a read of no bytes places it. Blocks up to a round trip.
   /// Returns the first error of a connection with unfenced operations.
   fabric::Status fence_thread();
@@ -181,7 +181,7 @@ class Caller {
   Mutex posting_;  // a global fence of another caller posts too
   bool shared_;
   std::uint64_t posted_ = 0;
-  std::atomic<std::uint64_t> completed_{0};  // written by whoever polls
+  std::atomic<std::uint64_t> completed_{0};  // written by the polling thread
 };
 
 }  // namespace pyrdma::runtime

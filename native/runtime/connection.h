@@ -24,7 +24,7 @@ struct Connection {
   std::uint64_t posted = 0;
   std::uint64_t last_write = 0;             // position of the last write
   std::uint64_t last_flush = 0;             // position of the last read or atomic
-  std::atomic<std::uint64_t> completed{0};  // written by whoever polls
+  std::atomic<std::uint64_t> completed{0};  // written by the polling thread
   // Requests of each post in flight, in order; the caller writes at `posts`, the polling thread
   // reads at `ended`.
   std::vector<std::uint8_t> sizes;

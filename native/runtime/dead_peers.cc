@@ -1,5 +1,5 @@
 // A peer goes down: its connections of all callers go to the error state, so that the NIC itself
-// ends what is in flight and what comes. The fast path needs no test for it.
+// ends the requests in flight and those to come. The fast path needs no test for it.
 #include "base/assert.h"
 #include "runtime/runtime.h"
 
@@ -16,8 +16,8 @@ bool means_down(Status status) {
 
 }  // namespace
 
-// Returns the status that the request's key reports: what is flushed because the peer is down says
-// why it is.
+// Returns the status that the request's key reports. A request that is flushed because the peer is
+// down reports why the peer is down.
 Status Runtime::note_failure(Connection& connection, Status status) {
   const NodeId peer = connection.peer;
   const Status first = connection.error.load(std::memory_order_relaxed);

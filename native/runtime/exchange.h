@@ -1,4 +1,4 @@
-// What nodes tell each other at set-up, through the rendezvous: lists of plain data under names
+// Lists of plain data that nodes tell each other at set-up, through the rendezvous, under names
 // that both know. Each name is used once. Blocking calls take a deadline in Env::now() time.
 #pragma once
 #include <algorithm>
@@ -16,7 +16,8 @@ namespace pyrdma::runtime {
 
 inline constexpr Time kSetupTimeout = 120 * kSecond;  // for a peer's part of the set-up
 
-/// What is published under `key` by now. Cost: a look-up; in `sim` a handshake when it is there.
+/// The value under `key`, if there is one by now. Cost: a look-up; in `sim` a handshake when it is
+/// there.
 std::optional<std::vector<std::byte>> find_bytes(Env& env, const std::string& key);
 
 /// Throws Error(kInvalidArgument): the nodes run different programs.
@@ -48,7 +49,7 @@ void publish_list(Env& env, const std::string& key, std::span<const T> items) {
     rendezvous.publish(key + '/' + std::to_string(piece), std::as_bytes(items.subspan(at, more)));
     at += more;
   }
-  rendezvous.publish(key, value);  // last: whoever finds it finds the rest
+  rendezvous.publish(key, value);  // last: a reader that finds it finds the rest
 }
 template <class T>
 void publish_list(Env& env, const std::string& key, const std::vector<T>& items) {
@@ -96,7 +97,8 @@ std::optional<std::vector<T>> find_list(Env& env, const std::string& key) {
   return read_list<T>(env, key, *head, env.now() + kSetupTimeout);
 }
 
-/// What this node and one peer tell each other once, under a name that no other pair of calls has.
+/// Lists that this node and one peer tell each other once, under a name that no other exchange of
+/// the two has.
 class Exchange {
  public:
   Exchange(Env& env, const std::string& name, NodeId peer);

@@ -27,13 +27,13 @@ struct LocalRegion {
   fabric::Sge sge(std::uint64_t offset, std::uint32_t length) const {
     return {addr + offset, length, lkey};
   }
-  /// What a peer needs to reach it.
+  /// Address, length and key, for a peer to reach it.
   fabric::RemoteRegion remote() const { return {addr, bytes, rkey, fabric::kNoNode}; }
 };
 
 class MemoryPool {
  public:
-  /// `page_bytes`: what one registration covers, unless a region is larger.
+  /// `page_bytes`: the size of a registration, unless a region is larger.
   MemoryPool(Env& env, fabric::ProtectionDomain& pd, std::uint64_t page_bytes);
 
   /// A zeroed region, aligned to a cache line, for the rest of the node's life: regions are never

@@ -18,7 +18,7 @@ namespace pyrdma::runtime {
 ///   mesh.add(peer, *qp);  // for each
 ///   mesh.connect(deadline);
 ///   ...                   // post receives
-///   mesh.meet(timeout);   // nobody sends before everybody can receive
+///   mesh.meet(timeout);   // no node sends before all can receive
 class Mesh {
  public:
   /// Nodes whose meshes have the same name meet; a name is used once.
@@ -26,7 +26,7 @@ class Mesh {
   void add(NodeId peer, fabric::QueuePair& qp) { ends_[peer].push_back(&qp); }
 
   /// Tells the peers the addresses, awaits theirs, connects. Blocks for a handshake per peer and
-  /// for what the NIC takes per queue pair. Throws Error(kTimeout), naming the peer's key, after
+  /// for the NIC's time per queue pair. Throws Error(kTimeout), naming the peer's key, after
   /// `deadline`, and Error(kInvalidArgument) when a peer has another number of queue pairs for this
   /// node.
   void connect(Time deadline);

@@ -10,9 +10,9 @@
 namespace pyrdma::runtime {
 
 /// Blocks until every node of `nodes` (all nodes when empty, this node among them) has called it
-/// under `name`, which is used once. What a node published before is there for all afterwards.
-/// Throws Error(kTimeout), naming the nodes that did not come, after `timeout`. Cost: the first
-/// node gathers and releases, so 2 values per node.
+/// under `name`, which is used once. Values that a node published before are there for all nodes
+/// afterwards. Throws Error(kTimeout), naming the nodes that did not come, after `timeout`. Cost:
+/// the first node gathers and releases, so 2 values per node.
 void node_barrier(Env& env, const std::string& name, Time timeout = kSetupTimeout,
                   std::span<const NodeId> nodes = {});
 

@@ -35,7 +35,7 @@ std::string Runtime::exchange_name(NodeId peer) const {
 }
 
 void Runtime::begin_life() {
-  // A node that was restarted before this run began has its first life in it.
+  // A node may have been restarted before the run began: its first life in the run comes now.
   while (env_.incarnation() != 0 && find_bytes(env_, life_key(self(), life_))) ++life_;
   env_.device().rendezvous().publish_value(life_key(self(), life_), std::uint8_t{1});
 }
@@ -81,8 +81,8 @@ bool Runtime::has_ended(NodeId peer) {
   });
 }
 
-// The old queue pairs stay in the error state until nothing of theirs is under way, since a queue
-// pair that goes takes its completions with it. Nobody posts or polls while they change.
+// The old queue pairs stay in the error state until none of their requests is under way, since a
+// queue pair that goes takes its completions with it. No thread posts or polls while they change.
 bool Runtime::take_into_use(NodeId peer, const std::vector<QpAddress>& addresses) {
   Peer& there = peers_[peer];
   if (there.closing.load(std::memory_order_acquire)) return false;
@@ -124,7 +124,7 @@ bool Runtime::take_into_use(NodeId peer, const std::vector<QpAddress>& addresses
     for (Connection* connection : connections_to(node)) all.push_back(connection);
   }
   table_.assign(all);
-  there.offered.clear();  // the old ones, before anybody polls what is left of theirs
+  there.offered.clear();  // the old ones, with their completions, before the next poll
   return true;
 }
 

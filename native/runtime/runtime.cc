@@ -185,7 +185,7 @@ inline void Runtime::complete(const fabric::Completion& completion) {
 }
 
 bool Runtime::progress() {
-  // A single caller that polls by itself has nobody to keep away.
+  // A single caller that polls by itself has no other thread to keep away.
   if (!alone_ && (polling_.load(std::memory_order_relaxed) ||
                   polling_.exchange(true, std::memory_order_acquire))) {
     return false;

@@ -1,4 +1,4 @@
-// The runtime of a node: what any protocol needs of RDMA. Callers with their connections, one
+// The runtime of a node, for any protocol over RDMA. Callers with their connections, one
 // completion queue for all of them, registered memory, and the peers, of which some may be down.
 //
 //   runtime.cc       set-up, completions, waiting
@@ -22,10 +22,10 @@
 
 namespace pyrdma::runtime {
 
-/// Who polls the completion queue.
+/// The thread that polls the completion queue.
 enum class Polling : std::uint8_t {
   kThread,   // a thread of the runtime's own (LOCO, A.1): callers never touch the queue
-  kCallers,  // whichever caller waits: no further thread, for machines that are short of cores
+  kCallers,  // the caller that waits: no further thread, for machines that are short of cores
 };
 
 struct Options {
@@ -43,7 +43,7 @@ struct Options {
   bool fences_trust_completions = false;  // a deliberate bug, for tests: fences read nothing back
 };
 
-/// What a system adds to the runtime of a node. The thread that makes progress calls it, one at a
+/// The part of a system in the runtime of a node. The thread that makes progress calls it, one at a
 /// time.
 class Service {
  public:
@@ -55,11 +55,12 @@ class Service {
   virtual void completed(Connection& /*messages*/, const fabric::Completion& /*completion*/) {}
   /// Runs in turns while want_service(true) holds. May block. Several threads may come at once.
   virtual void serve() {}
-  /// `peer` is down; once per time that it was up. Must not block.
+  /// `peer` is down; once per time that it was up, by the thread that finds or declares it. Must
+  /// not block.
   virtual void peer_down(NodeId /*peer*/, fabric::Status /*why*/) {}
 };
 
-/// One per node and run of a system. Outlives what uses its callers.
+/// One per node and run of a system. Outlives the objects that use its callers.
 class Runtime {
  public:
   /// Opens the device and makes memory, callers and queue pairs. Throws Error(kInvalidArgument) for
@@ -84,11 +85,11 @@ class Runtime {
   void connect(Service* service = nullptr);
   /// True once this node has a life before this one under the runtime's name.
   bool is_restarted() const { return life_ != 0; }
-  /// Ends the polling thread. Before what the service uses is destroyed.
+  /// Ends the polling thread; call it before the service, or anything that it uses, is destroyed.
   void stop();
   /// Waits until the callers' requests have ended. Throws Error(kTimeout).
   void drain();
-  /// Ends this node's part in good order: drains, then meets all other nodes, so that nobody uses
+  /// Ends this node's part in good order: drains, then meets all other nodes, so that no node uses
   /// memory that is gone. Without it a peer's last requests fail. Throws Error(kTimeout) naming the
   /// nodes that did not come. A system that goes on without dead peers drains, and meets the others
   /// by means of its own.
@@ -110,9 +111,9 @@ class Runtime {
 
   // Peers that are down. A peer goes down when a connection to it first ends with kRetryExceeded
   // (it does not answer) or kFlushed (it has closed its end), or when the system says so. Its
-  // connections of all callers go to the error state, so that what is in flight and what is posted
-  // later ends at once, with the status why it is down; AckKey::failed_peer() names it. All other
-  // peers go on. Other errors end one connection and leave the peer up.
+  // connections of all callers go to the error state, so that requests in flight and requests
+  // posted later ends at once, with the status why it is down; AckKey::failed_peer() names it. All
+  // other peers go on. Other errors end one connection and leave the peer up.
 
   /// True while requests to `peer` may succeed.
   bool is_up(NodeId peer) const { return why_down(peer) == fabric::Status::kSuccess; }
@@ -123,7 +124,7 @@ class Runtime {
   /// " 3 4": the peers that are down, for reports.
   std::string down_peers() const;
   /// The system says that `peer`, another node, is down, though its connections may not know yet.
-  /// Any thread; blocks for what the NIC takes per connection.
+  /// Any thread; blocks for the NIC's time per connection.
   void declare_down(NodeId peer, fabric::Status why = fabric::Status::kRetryExceeded);
 
   /// One step towards a peer that is down: connects with its present life, or its next, once it

@@ -32,6 +32,7 @@ Manager::Manager(Env& env, const ManagerOptions& options)
   control_ = std::make_unique<Control>(*this);
   runtime_.connect(this);
   if (runtime_.is_restarted()) {
+    runtime_.stop();
     throw Error(ErrorCode::kUnavailable,
                 "node " + std::to_string(self()) + " was restarted within the run '" +
                     options_.name +

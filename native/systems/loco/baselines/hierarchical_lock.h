@@ -29,7 +29,7 @@ class HierarchicalOp {
   HierarchicalOp() = default;
   /// True once the caller holds the lock. Never blocks. Throws as TestAndSetOp::poll() does, and
   /// Error(kTimeout) when the threads before it in the node's queue take longer than the manager's
-  /// patience.
+  /// wait_timeout.
   bool poll();
   bool held() const { return stage_ == Stage::kHeld; }
   /// Whether a thread of this node handed the lock over. Requires held().
