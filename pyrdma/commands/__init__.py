@@ -1,1 +1,1 @@
-"""The command line ``pyrdma``: `main` is the entry point, the other modules are its commands."""
+"""The command line ``pyrdma``. `main` is the entry point; the other modules are the commands."""

@@ -1,4 +1,4 @@
-"""The commands that measure: `pyrdma list` and `pyrdma run`."""
+"""The commands `pyrdma list` and `pyrdma run`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ def run_experiments(
     fabric: Annotated[str | None, typer.Option(help="sim, shm or verbs.")] = None,
     profile: Annotated[str | None, typer.Option(help="Name of a profile, or a TOML file.")] = None,
     full: Annotated[
-        bool, typer.Option("--full/--quick", help="All points and durations, or few and short.")
+        bool,
+        typer.Option(
+            "--full/--quick", help="Full: all points, long runs. Quick: few points, short runs."
+        ),
     ] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 1,
     out: Out = Path("results"),
@@ -74,13 +77,16 @@ def run_experiments(
         typer.Option("--set", metavar="KEY=VALUE", help="Fix an axis, or a profile's table.key."),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes of a simulated sweep; all cores.")
+        int | None,
+        typer.Option(min=1, help="Processes of a simulated sweep; one per core by default."),
     ] = None,
-    fresh: Annotated[bool, typer.Option(help="Measure again what was measured already.")] = False,
+    fresh: Annotated[
+        bool, typer.Option(help="Measure points again that are already measured.")
+    ] = False,
 ) -> None:
-    """Measure experiments: tables, figures and provenance under OUT/<id>/<fabric>/.
+    """Measure experiments; write tables, figures and provenance to OUT/<id>/<fabric>/.
 
-    A run that was ended goes on where it was when the same command is given again.
+    The same command resumes an interrupted run.
     """
     from pyrdma import registry
     from pyrdma.run import Options
@@ -123,7 +129,7 @@ def _setting(text: str) -> tuple[str, bool | int | float | str]:
 
 
 def _run_one(name: str, options: Options, workers: Workers, alone: bool) -> bool:
-    """Run one of several experiments; return whether it ended well."""
+    """Run one of several experiments; return whether it succeeded."""
     from pyrdma import registry
     from pyrdma.errors import Exhausted, Unavailable
     from pyrdma.run import run
@@ -132,7 +138,7 @@ def _run_one(name: str, options: Options, workers: Workers, alone: bool) -> bool
         experiment = registry.load(name)
         fabric = options.fabric or experiment.fabrics[0]
         if experiment.measure is None or fabric not in experiment.fabrics:
-            why = experiment.why_not.get(fabric, "it has nothing to measure there")
+            why = experiment.why_not.get(fabric, "the experiment measures nothing there")
             terminal.say(f"{name}: skipped on {fabric}: {why}")
             return True
     try:

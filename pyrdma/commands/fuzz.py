@@ -12,18 +12,24 @@ from .terminal import Json, Out
 
 __all__ = ["register"]
 
-System = Annotated[str, typer.Argument(metavar="SYSTEM", help="Such as fabric.")]
+System = Annotated[
+    str, typer.Argument(metavar="SYSTEM", help="The system to fuzz, such as fabric.")
+]
 Nodes = Annotated[int, typer.Option(min=2, max=32)]
-Operations = Annotated[int, typer.Option(min=1, max=1_000_000, help="Of all clients.")]
+Operations = Annotated[
+    int, typer.Option(min=1, max=1_000_000, help="Operations of all clients together.")
+]
 ProfileName = Annotated[str, typer.Option("--profile", help="Name of a profile, or a TOML file.")]
 Memory = Annotated[str, typer.Option(help="weak or strong.")]
 Faults = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="KEY=VALUE", help="As loss.rate=0.01, or none; random by seed if left out."
+        metavar="KEY=VALUE", help="A setting as loss.rate=0.01, or none. Default: random by seed."
     ),
 ]
-Kinds = Annotated[str | None, typer.Option(help="Only these of the faults: loss,delay,...")]
+Kinds = Annotated[
+    str | None, typer.Option(help="The only kinds of faults that stay on: loss,delay,...")
+]
 Mutation = Annotated[
     str,
     typer.Option(
@@ -41,9 +47,11 @@ def register(app: typer.Typer) -> None:
 
 def fuzz_system(
     system: System,
-    seeds: Annotated[int, typer.Option(min=1, help="How many.")] = 1000,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 1000,
     first: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The first seed.")] = 1,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; all cores.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes; one per core by default.")
+    ] = None,
     nodes: Nodes = 5,
     operations: Operations = 10000,
     profile: ProfileName = "cx5",
@@ -51,11 +59,16 @@ def fuzz_system(
     faults: Faults = None,
     kinds: Kinds = None,
     mutation: Mutation = "",
-    twice: Annotated[bool, typer.Option(help="Run each seed twice; both must be equal.")] = False,
+    twice: Annotated[
+        bool, typer.Option(help="Run each seed twice; both runs must be equal.")
+    ] = False,
     out: Out = Path("results"),
     as_json: Json = False,
 ) -> None:
-    """Run a simulated system from many seeds under random faults: 0 all well, 1 a violation."""
+    """Run a simulated system from many seeds under random faults.
+
+    Exit status: 0 no violation, 1 a violation.
+    """
     from .fuzz_output import fuzz_command, options_of
 
     options = options_of(
@@ -76,16 +89,23 @@ def replay_seed(
     faults: Faults = None,
     kinds: Kinds = None,
     keep: Annotated[
-        str | None, typer.Option(help="Only these operations: 3,5-9, or a file as @PATH.")
+        str | None, typer.Option(help="The only operations to execute: 3,5-9, or a file as @PATH.")
     ] = None,
     mutation: Mutation = "",
-    trace: Annotated[str | None, typer.Option(help="File of the event trace; - for here.")] = None,
-    history: Annotated[str | None, typer.Option(help="File of the history, as JSON Lines.")] = None,
-    expect: Annotated[str | None, typer.Option(help="Fingerprint that it must have.")] = None,
-    minimise: Annotated[bool, typer.Option(help="Look for fewer faults and operations.")] = False,
+    trace: Annotated[
+        str | None, typer.Option(help="File for the event trace; - for standard output.")
+    ] = None,
+    history: Annotated[
+        str | None, typer.Option(help="File for the history, as JSON Lines.")
+    ] = None,
+    expect: Annotated[str | None, typer.Option(help="Fingerprint that the run must have.")] = None,
+    minimise: Annotated[bool, typer.Option(help="Search for fewer faults and operations.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run one seed of `pyrdma fuzz` again, bit for bit: 0 nothing wrong, 1 a violation."""
+    """Run one seed of `pyrdma fuzz` again, bit for bit.
+
+    Exit status: 0 no violation, 1 a violation or another fingerprint.
+    """
     from .fuzz_output import options_of, replay_command
 
     options = options_of(

@@ -1,4 +1,4 @@
-"""What ``pyrdma fuzz`` and ``pyrdma replay`` print."""
+"""The output of ``pyrdma fuzz`` and ``pyrdma replay``."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def options_of(
     keep: str | None,
     mutation: str,
 ) -> fuzzing.Options:
-    """Return options from what the command line gives.
+    """Return options from the command line's values.
 
     Raises
     ------
     InvalidArgument
-        A value is not of its form; it is named.
+        A value has the wrong form; the message names it.
     """
     names = [found["name"] for found in fuzzing.systems()]
     if system not in names:
-        raise InvalidArgument(f"no system {system!r} to fuzz; there are: {', '.join(names)}")
+        raise InvalidArgument(f"unknown system {system!r}; these can be fuzzed: {', '.join(names)}")
     if memory not in ("weak", "strong"):
         raise InvalidArgument(f"--memory {memory!r}: give weak or strong")
     return fuzzing.Options(
@@ -83,7 +83,9 @@ def fuzz_command(
     else:
         _show(summary)
         for seed, where in parted.items():
-            print(f"seed {seed} ran differently the second time: {where or 'not a third time'}")
+            print(
+                f"seed {seed} ran differently the second time: {where or 'no third run differed'}"
+            )
             print(f"  {options.replay(seed)}")
     if summary.failed_seeds:
         return 1
@@ -95,7 +97,7 @@ def _show(summary: fuzzing.Summary) -> None:
     counts = ", ".join(f"{n} {name}" for name, n in summary.operations.items())
     print(f"{summary.system}: {summary.seeds} seeds, {summary.virtual_ns / 1e9:.6g} s virtual time")
     print(f"  {summary.events} events; operations: {counts}")
-    print(f"  faults: {fired} fired, {reached} reached what they aim at")
+    print(f"  faults: {fired} fired, {reached} reached their target")
     for kind in sorted(summary.fired, key=lambda k: -summary.fired[k]):
         print(f"    {kind:20s} {summary.fired[kind]:>10d} {summary.reached[kind]:>10d}")
     print(f"  recoveries: {summary.reconnects} connections, {summary.restarts} nodes")
@@ -109,7 +111,7 @@ def _show(summary: fuzzing.Summary) -> None:
     if summary.bound is not None:
         print(f"  with 95 % confidence fewer than {summary.bound:.3g} of all seeds fail")
     if summary.interrupted:
-        print("interrupted: this is what was found until then")
+        print("interrupted: the numbers are those of the seeds that were done")
 
 
 def replay_command(
@@ -121,7 +123,7 @@ def replay_command(
     smaller: bool,
     as_json: bool,
 ) -> int:
-    """Run one seed again and print what happened; 0 when nothing is wrong, else 1."""
+    """Run one seed again and print its outcome; 0 without a violation, otherwise 1."""
     if smaller:
         say: Callable[[str], None] = lambda text: print(text, file=sys.stderr)  # noqa: E731
         options, _ = fuzzing.minimise(options, seed, say)
@@ -147,7 +149,7 @@ def replay_command(
             print(command)
     if expect is not None and expect.lower() != fingerprint:
         print(
-            f"fingerprint {fingerprint}, not {expect} as expected: the run differs, or the "
+            f"fingerprint {fingerprint}, expected {expect}: the run differs, or the "
             "code, the profile or an option",
             file=sys.stderr,
         )

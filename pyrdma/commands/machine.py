@@ -20,18 +20,18 @@ def register(app: typer.Typer) -> None:
 
 def show_devices(
     wish: Annotated[
-        str, typer.Argument(metavar="[DEVICE[:PORT[:GID]] | ADDRESS]", help="What is wished for.")
+        str, typer.Argument(metavar="[DEVICE[:PORT[:GID]] | ADDRESS]", help="The device to use.")
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """List the RDMA devices with their ports and GIDs, and say which would be used, and why."""
+    """List the RDMA devices with ports and GIDs; name the one that pyrdma would use, and why."""
     from pyrdma import devices
     from pyrdma.errors import Unavailable
 
     found = devices.entries()
     try:
         chosen = devices.choose(devices.Wish.parse(wish))
-        reason = f"would be used: {chosen['reason']}"
+        reason = f"pyrdma would use: {chosen['reason']}"
     except Unavailable as error:
         chosen, reason = None, str(error)
     if as_json:
@@ -62,7 +62,7 @@ def show_devices(
 
 
 def show_doctor(as_json: Json = False) -> None:
-    """Say what this machine can do, and how to get what it cannot."""
+    """Show what this machine can do, and the commands that install the rest."""
     from pyrdma.doctor import checks
 
     found = checks()
@@ -75,7 +75,7 @@ def show_doctor(as_json: Json = False) -> None:
     terminal.print_table(table)
     lacking = [check for check in found if check.remedy or check.note]
     if lacking:
-        print("To get what is missing, paste what you want of this:\n")
+        print("To install what is missing, run the commands that you need:\n")
     for check in lacking:
         print(f"# {check.name}{': ' if check.note else ''}{check.note}")
         if check.remedy:

@@ -1,6 +1,6 @@
-"""The entry point: all commands, and how a command ends.
+"""The entry point: all commands, and the exit status of a command.
 
-``--json`` puts JSON alone on standard output; all else goes to standard error.
+With ``--json`` standard output has only the JSON; all other output goes to standard error.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ for module in (experiments, profiles, results, tools, fuzz, machine):
     module.register(app)
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
+"""Exit status after Ctrl-C, the same as in shells."""
 
 
 def main() -> None:
-    """Run the command line; errors end as one line and status 1, Ctrl-C as 130."""
+    """Run the command line. An error prints one line and exits with 1; Ctrl-C exits with 130."""
     try:
-        # Typer returns the status of an Exit; of Ctrl-C it makes 130 or Abort, by its version.
+        # Typer returns the status of an Exit. After Ctrl-C it returns 130 or Abort, by its version.
         status = app(standalone_mode=False)
         if status == INTERRUPTED:
             raise KeyboardInterrupt
         sys.exit(status or 0)
     except (KeyboardInterrupt, typer.Abort):
-        terminal.say("interrupted; what was measured stays, the same command goes on from there")
+        terminal.say("interrupted; finished points stay, and the same command resumes the run")
         sys.exit(INTERRUPTED)
     except Error as error:
         terminal.say(f"pyrdma: {error}")

@@ -29,7 +29,7 @@ def show_profiles(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the profiles; of one, every parameter with unit, source and the file that states it."""
+    """List the profiles, or the parameters of one with unit, source and the file that states it."""
     from pyrdma.profiles import Profile, names
 
     if profile is None:

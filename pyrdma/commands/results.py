@@ -26,18 +26,23 @@ def register(app: typer.Typer) -> None:
 
 
 def show_claims(
-    system: Annotated[str | None, typer.Argument(help="Paper, as krcore; all if left out.")] = None,
+    system: Annotated[
+        str | None, typer.Argument(help="A paper, such as krcore; all if left out.")
+    ] = None,
     as_json: Json = False,
     run_missing: Annotated[
-        bool, typer.Option("--run", help="First run, quickly, what has no results yet.")
+        bool,
+        typer.Option("--run", help="First run the experiments without results, in quick mode."),
     ] = False,
     out: Out = Path("results"),
-    fabric: Annotated[str, typer.Option(help="Fabric whose results decide.")] = "sim",
+    fabric: Annotated[
+        str, typer.Option(help="The fabric whose results decide the claims.")
+    ] = "sim",
     show_all: Annotated[
         bool, typer.Option("--all", help="Also list claims that no experiment decides yet.")
     ] = False,
 ) -> None:
-    """Judge the papers' claims by the results that are there; misses first."""
+    """Judge the papers' claims by the stored results; missed claims come first."""
     from pyrdma import claims
     from pyrdma.run import Options
 
@@ -61,12 +66,12 @@ def show_claims(
     counts = ", ".join(f"{len(claims.select(verdicts, name))} {name}" for name in claims.VERDICTS)
     print(f"{len(verdicts)} claims: {counts}")
     if len(shown) < len(verdicts):
-        print(f"{len(verdicts) - len(shown)} that no experiment decides yet: see them with --all")
+        print(f"{len(verdicts) - len(shown)} have no experiment yet; --all lists them")
     _say_calibration(verdicts)
 
 
 def show_summary(out: Out = Path("results")) -> None:
-    """Show a results folder on one screen: figures, claims by verdict, misses, what to do next."""
+    """Show a results folder on one screen: figures, verdicts, missed claims, next commands."""
     from .summary import lines
 
     for line in lines(out):
@@ -74,7 +79,7 @@ def show_summary(out: Out = Path("results")) -> None:
 
 
 def _say_calibration(verdicts: list[Verdict]) -> None:
-    """Name calibration claims that are missed: their profile is wrong."""
+    """Name the missed calibration claims, whose profile is wrong."""
     wrong = [v.claim for v in verdicts if v.role == "calibration" and v.verdict == "missed"]
     if wrong:
         print(f"calibration missed, so the profile needs work: {', '.join(wrong)}")

@@ -1,4 +1,4 @@
-"""One screen on a folder of results: its figures, the claims by verdict, the misses, what next."""
+"""A folder of results on one screen: figures, verdicts, missed claims, next commands."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["lines"]
 
 _WIDTH = 98
 _NEXT = (
-    ("pyrdma claims loco", "each claim beside what was measured, and why it is missed"),
-    ("pyrdma run loco/fig5 --full", "every point of a figure, and its full duration"),
-    ("pyrdma list", "the experiments; your own is one Python file, see the README"),
-    ("pyrdma doctor", "what is missing here: an RDMA device, peers to compare with"),
+    ("pyrdma claims loco", "each claim beside its measurement, and the reason of a miss"),
+    ("pyrdma run loco/fig5 --full", "every point of a figure, at its full duration"),
+    ("pyrdma list", "the experiments; the README shows how to write one"),
+    ("pyrdma doctor", "what this machine lacks: an RDMA device, peers to compare with"),
 )
 
 
 def lines(out: str | Path = "results", fabric: str = "sim") -> Iterator[str]:
-    """Yield the lines of a results folder's summary; `fabric` is whose results decide claims."""
+    """Yield the lines of a results folder's summary; results of `fabric` decide the claims."""
     out = Path(out)
     yield from _figures(out)
     verdicts = claims.evaluate(out, fabric=fabric)
@@ -37,7 +37,7 @@ def lines(out: str | Path = "results", fabric: str = "sim") -> Iterator[str]:
 
 
 def _figures(out: Path) -> Iterator[str]:
-    """Name the experiments that have figures, by paper and by the fabrics they were drawn for."""
+    """Name the experiments that have figures, by paper and by the figures' fabrics."""
     fabrics: dict[str, list[str]] = {}
     for name in registry.ids():
         found = sorted(path.parent.name for path in (out / name).glob(f"*/{Path(name).name}.png"))
@@ -71,7 +71,7 @@ def _claims(verdicts: Sequence[Verdict], fabric: str) -> Iterator[str]:
 
 
 def _misses(verdicts: Iterable[Verdict]) -> Iterator[str]:
-    """Name the claims that are missed; one of calibration says that the profile is wrong."""
+    """Name the missed claims. A missed calibration claim means that the profile is wrong."""
     for role in ("calibration", "validation"):
         missed = [v for v in verdicts if v.verdict == "missed" and v.role == role]
         if missed:
@@ -82,7 +82,7 @@ def _misses(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 
 def _listed(label: str, words: Iterable[str]) -> Iterator[str]:
-    """Put words behind a label, folded with a hanging indent; names are never broken."""
+    """Yield lines of a label and words, folded with a hanging indent; no word is broken."""
     yield from textwrap.wrap(
         f"{label} {' '.join(words)}",
         _WIDTH,

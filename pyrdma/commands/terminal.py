@@ -1,4 +1,4 @@
-"""What commands share: options, and how they print lines, tables, JSON and progress."""
+"""Helpers of the commands: options, and output of lines, tables, JSON and progress."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Json", "Out", "Progress", "print_json", "print_table", "progress", "say", "table"]
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
+Json = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
 Out = Annotated[Path, typer.Option("--out", "--results", help="Folder of the results.")]
 
 Progress = Callable[[int, int, str], None]
-"""Called with the steps done, the steps in all, and a line about the last one."""
+"""Function of the number of steps done, the number of all steps, and a line about the last."""
 
 
 def say(text: str) -> None:
@@ -29,16 +29,16 @@ def say(text: str) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print a document on standard output; what JSON does not know as text."""
+    """Print a document on standard output; values of other types than JSON's become text."""
     print(json.dumps(document, indent=1, default=str))
 
 
 def print_table(table: Table) -> None:
-    """Print a table as wide as the terminal; where there is none, as a wide one."""
+    """Print a table as wide as the terminal, or 200 columns wide without a terminal."""
     from rich.console import Console
 
     wide = None if sys.stdout.isatty() else 200
-    # What is shown may hold brackets, which are no markup.
+    # Cells may hold brackets, which are not markup.
     Console(width=wide, highlight=False, markup=False).print(table)
 
 
@@ -56,7 +56,7 @@ def table(*columns: str, widest: Mapping[str, int] | None = None) -> Table:
 
 @contextmanager
 def progress(name: str) -> Iterator[Progress | None]:
-    """Show a bar on a terminal; say nothing where there is none."""
+    """Show a progress bar on a terminal; show nothing without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""The commands that need no experiment: `pyrdma bench`, `pyrdma calibrate`, `pyrdma check`."""
+"""The commands `pyrdma bench`, `pyrdma calibrate` and `pyrdma check`; they need no experiment."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ def register(app: typer.Typer) -> None:
 
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Names, or how they begin.")
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Names of benchmarks, or their beginnings."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure this project's own speed beside its peers, in one run."""
+    """Measure the speed of pyrdma and of its peers in one run."""
     from pyrdma.bench import command
 
     raise typer.Exit(command(names or [], as_json))
 
 
 def calibrate(as_json: Json = False) -> None:
-    """Measure what memory copies and clocks cost on this CPU, as lines of a profile."""
+    """Measure the cost of memory copies and clocks on this CPU; print lines of a profile."""
     from pyrdma.calibrate import measure
 
     found = measure()
@@ -48,14 +49,15 @@ def calibrate(as_json: Json = False) -> None:
 def check_history(
     history: Annotated[Path, typer.Argument(metavar="HISTORY", help="File of JSON Lines.")],
     model: Annotated[
-        str | None, typer.Option(help="What it is a history of, if not what its header says.")
+        str | None, typer.Option(help="Model to check against; the header's if left out.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the picture of a violation.")] = Path(),
     as_json: Json = False,
 ) -> None:
-    """Check a history: 0 it is one of its model, 1 a violation, 2 unreadable, 3 given up.
+    """Check a history against its model.
 
-    A violation is shown as the smallest part that cannot be explained, and drawn.
+    Exit status: 0 no violation, 1 a violation, 2 unreadable, 3 the search gave up. For a violation
+    the command prints and draws the smallest part of the history that no order explains.
     """
     from pyrdma.check import command
 
