@@ -1,8 +1,8 @@
 """Messages between a controller and its node processes: bounded frames of checked JSON.
 
-A frame is four bytes of length, big-endian, and so many bytes of one JSON object in UTF-8. What
-is longer than its bound, or does not have exactly the fields of a known kind, is refused before
-anything uses it. Nothing that arrives is ever executed or unpickled.
+A frame is a length of four bytes, big-endian, and as many bytes of one JSON object in UTF-8. The
+receiver refuses a frame that is longer than its bound, and a message that does not have exactly the
+fields of a known kind, before it uses any field. It never executes or unpickles a message.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["FRAME_TO_CONTROLLER", "FRAME_TO_NODE", "Frames", "ProtocolError", "c
 Message = dict[str, Any]
 
 FRAME_TO_NODE = 60 * 1024
-"""Most bytes of a message to a node: one always fits into an empty pipe."""
+"""Most bytes of a message to a node, so that one always fits into an empty pipe."""
 
 FRAME_TO_CONTROLLER = 64 * 1024 * 1024
-"""Most bytes of a message to the controller: histograms of many threads."""
+"""Most bytes of a message to the controller, enough for the histograms of many threads."""
 
 _LENGTH = struct.Struct(">I")
 _DIGITS = 20
@@ -35,7 +35,7 @@ _NODES = 256
 
 
 class ProtocolError(Error):
-    """The other end sent what is no message."""
+    """The other end sent bytes that are not a message."""
 
 
 def encode(message: Mapping[str, Any], most: int) -> bytes:
@@ -44,7 +44,7 @@ def encode(message: Mapping[str, Any], most: int) -> bytes:
     Raises
     ------
     ProtocolError
-        It is longer than `most` bytes.
+        The message is longer than `most` bytes.
     """
     body = json.dumps(message, separators=(",", ":")).encode()
     if len(body) > most:
@@ -56,14 +56,14 @@ def encode(message: Mapping[str, Any], most: int) -> bytes:
 
 
 def send(descriptor: int, message: Mapping[str, Any], most: int, timeout_s: float) -> None:
-    """Write a message to a pipe, whole.
+    """Write a whole message to a pipe.
 
     Raises
     ------
     BrokenPipeError
         The other end is gone.
     Timeout
-        It does not read.
+        The other end does not read.
     """
     data = encode(message, most)
     deadline = time.monotonic() + timeout_s
@@ -71,11 +71,11 @@ def send(descriptor: int, message: Mapping[str, Any], most: int, timeout_s: floa
         _, ready, _ = select([], [descriptor], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             raise Timeout(f"the other process has not read its messages for {timeout_s:.0f} s")
-        data = data[os.write(descriptor, data[:PIPE_BUF]) :]  # so much never blocks when ready
+        data = data[os.write(descriptor, data[:PIPE_BUF]) :]  # PIPE_BUF never blocks
 
 
 class Frames:
-    """Puts bytes together to messages.
+    """Assembles messages from bytes.
 
     Parameters
     ----------
@@ -88,22 +88,22 @@ class Frames:
         self._unread = bytearray()
 
     def feed(self, chunk: bytes) -> None:
-        """Take bytes as they arrive."""
+        """Take the bytes that have arrived."""
         self._unread += chunk
 
     def next(self) -> Message | None:
-        """Return the next whole message, checked, or None before it has come.
+        """Return the next message, checked, or None while it is not complete.
 
         Raises
         ------
         ProtocolError
-            The bytes are no message; the stream is of no use any more.
+            The bytes are not a message; the rest of the stream cannot be read.
         """
         if len(self._unread) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._unread)
         if length > self._most:
-            raise ProtocolError(f"a frame of {length} bytes; at most {self._most} are allowed")
+            raise ProtocolError(f"a frame has {length} bytes; at most {self._most} are allowed")
         end = _LENGTH.size + length
         if len(self._unread) < end:
             return None
@@ -118,12 +118,12 @@ def decode(body: bytes) -> object:
     Raises
     ------
     ProtocolError
-        It is not JSON, or has a number of too many digits.
+        The frame is not JSON, or a number in it has too many digits.
     """
     try:
         value: object = json.loads(body.decode(), parse_int=_integer)
     except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"a frame that is not JSON: {error}") from error
+        raise ProtocolError(f"a frame is not JSON: {error}") from error
     return value
 
 
@@ -207,7 +207,7 @@ _PLACE: Mapping[str, Callable[[object], bool]] = {
     "nodes": _is_int(1, _NODES),
 }
 _ALIKE = (("metric", "unit", "value", "node", "thread"), ("notices", "noticed_by"))
-"""Lists of equal length of what was measured."""
+"""Fields of a message "measured" whose lists must have equal lengths."""
 _KINDS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
     "attach": _PLACE,
     "attach_faulty": {**_PLACE, "faults": _is_faults},
@@ -243,14 +243,14 @@ def check(value: object) -> Message:
     Raises
     ------
     ProtocolError
-        Naming the kind and the field that is wrong.
+        The message names the kind and the wrong fields.
     """
     if not isinstance(value, dict):
-        raise ProtocolError(f"a message that is a {type(value).__name__}, not an object")
+        raise ProtocolError(f"a message is a {type(value).__name__}, not an object")
     kind = value.get("kind")
     fields = _KINDS.get(kind) if isinstance(kind, str) else None
     if fields is None:
-        raise ProtocolError(f"a message of unknown kind {str(kind)[:40]!r}")
+        raise ProtocolError(f"a message has the unknown kind {str(kind)[:40]!r}")
     wrong = value.keys() ^ fields.keys() ^ {"kind"}
     wrong |= {name for name in fields if name in value and not fields[name](value[name])}
     if kind == "measured" and not wrong:
@@ -259,5 +259,5 @@ def check(value: object) -> Message:
                 wrong |= set(columns)
     if wrong:
         names = ", ".join(sorted(str(name)[:40] for name in wrong))
-        raise ProtocolError(f"a message {kind!r} whose {names} is not as it must be")
+        raise ProtocolError(f"a message {kind!r} has wrong, missing or unknown fields: {names}")
     return value

@@ -16,7 +16,7 @@ def native() -> object:
     Raises
     ------
     Unavailable
-        It was not built for this Python.
+        The module was not built for this Python.
     """
     try:
         return importlib.import_module(f"{__package__}._core")

@@ -1,4 +1,4 @@
-"""A node process of a local cluster; started by `pyrdma.processes`, which says how they talk."""
+"""A node process of a local cluster. `pyrdma.processes` starts it and describes the messages."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .errors import Error
 
 
 def main() -> None:
-    """Attach to the session named in the first message, then run workloads until the pipe ends."""
+    """Attach to the session of the first message, then run workloads until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Standard output belongs to the messages: whatever else is printed goes to the other.
+    # Standard output carries the messages, so all other output goes to standard error.
     answers = os.dup(1)
     os.dup2(2, 1)
     messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _listen(messages: queue.SimpleQueue[Message]) -> None:
-    """Pass messages on; when the pipe ends the controller is gone, and so is this node's use."""
+    """Pass messages on; end the process when the pipe ends, since the controller is gone."""
     frames = Frames(FRAME_TO_NODE)
     try:
         while chunk := os.read(0, 1 << 16):
@@ -63,7 +63,7 @@ def _count(node: Any) -> Message:
 def _run(core: Any, node: Any, message: Message) -> Message:
     run = message["run"]
     try:
-        # Numbered by the controller, since a restarted node has not seen the earlier runs.
+        # The controller numbers the runs, since a restarted node has not seen the earlier ones.
         parameters = {**message["parameters"], "run": run}
         columns = core.measure.run_workload(node, message["workload"], parameters)
     except Exception as error:
@@ -81,7 +81,7 @@ def _run(core: Any, node: Any, message: Message) -> Message:
 def _failure(error: Exception, run: int, secret: str = "") -> Message:
     kind = type(error).__name__ if isinstance(error, Error) else "Error"
     text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
-    if secret:  # a wrong call of a native function shows all its arguments
+    if secret:  # the error of a wrong call of a native function shows all arguments
         text = text.replace(secret, "(token)")
     return {"kind": "failed", "error": text[: 1 << 12], "error_kind": kind, "run": run}
 

@@ -1,4 +1,4 @@
-"""What every workload is: a name that the native table knows, and parameters."""
+"""The base class of workloads: a name from the native table, and parameters."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Parameters = dict[str, Value | list[int]]
 
 @dataclass(frozen=True)
 class Workload:
-    """A named native workload with its parameters; fields left None are not sent."""
+    """A named native workload with its parameters; a field that is None takes the default."""
 
     native: ClassVar[str] = ""
     survives: ClassVar[bool] = False
-    """Whether it goes on when nodes are killed on purpose while it runs."""
+    """Whether the workload goes on when a script kills nodes during the run."""
 
     @property
     def name(self) -> str:
-        """Name that the native table of workloads knows."""
+        """Name of the workload in the native table."""
         return self.native
 
     def parameters(self, duration_s: float | None = None) -> Parameters:
-        """Return the parameters as the native workload takes them.
+        """Return the parameters in the form of the native workload.
 
-        With a duration a run ends by time, with ``iterations`` alone by their number.
+        A run with a duration ends by time. A run with ``iterations`` alone ends by their number.
         """
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         counted = "iterations" in values

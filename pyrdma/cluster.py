@@ -1,4 +1,4 @@
-"""Clusters: simulated in this process, or of real nodes on this machine."""
+"""Clusters: nodes simulated in this process, or real nodes on this machine."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ __all__ = ["Cluster"]
 
 
 class Cluster(ClusterBase):
-    """Some nodes and what connects them; a context manager that leaves nothing behind.
+    """Nodes and the fabric between them. As a context manager a cluster frees all that it took.
 
-    Made by `Cluster.sim` or `Cluster.local`. `ClusterBase` has the methods that all clusters share.
+    `Cluster.sim` and `Cluster.local` make one. `ClusterBase` has the methods that all clusters
+    share.
     """
 
     @staticmethod
@@ -41,18 +42,19 @@ class Cluster(ClusterBase):
         Parameters
         ----------
         nodes
-            How many, 1 to 65535.
+            Number of nodes, 1 to 65535.
         profile
-            Name (``cx5``), TOML file, or a loaded profile: what everything costs.
+            Name (``cx5``), TOML file, or a loaded profile. It states what each step costs.
         overrides
             Profile values to change, as ``{"link.rate_gbps": 100}``.
         cores_per_node
-            The profile's if None; threads of a node take turns on them.
+            Number of cores; the profile's if None. The threads of a node take turns on them.
         memory
-            ``strong``: a write is placed whole, in order, before its completion; ``weak``: late,
-            in pieces, in all the ways that verbs permit. Correctness is tested with ``weak``.
+            ``strong``: a write is placed whole, in order, before its completion. ``weak``: a write
+            is placed late and in pieces, in all the ways that verbs permit. Test correctness with
+            ``weak``.
         faults
-            What may go wrong, as ``{"loss": 0.01, "crash": 0.5, "heal_at_ns": 2e6}``; nothing if
+            Faults to inject, as ``{"loss": 0.01, "crash": 0.5, "heal_at_ns": 2e6}``; none if
             None. See `pyrdma.faults`.
 
         Raises
@@ -81,25 +83,25 @@ class Cluster(ClusterBase):
         Parameters
         ----------
         nodes
-            How many, 1 to 256; with more than cores they take turns.
+            Number of nodes, 1 to 256. More nodes than cores take turns.
         fabric
             ``shm``: memory that the nodes share; ``verbs``: a real RDMA device, loopback
             included.
         mode
-            ``process``: each node a process of its own, as for measuring; ``thread``: all in
-            this process, whose devices are then at hand.
+            ``process``: each node is a process of its own; use it to measure. ``thread``: all
+            nodes are threads of this process, and a script can use their devices.
         device
-            With ``verbs``: which device, as a `devices.Wish` or in words (``mlx5_0:1:3``, or an
-            IP address); chosen if empty.
+            With ``verbs``: the device, as a `devices.Wish` or as text (``mlx5_0:1:3``, or an
+            IP address). pyrdma chooses one if it is empty.
         faults
-            With ``shm``: what may go wrong, as ``{"loss": 0.01, "delay.max_ns": 1e6}``; nothing
-            if None. Datagrams are lost, doubled, late and spoilt, posts find full queues,
-            requests are spoilt, queue pairs break, set-up finds no memory: see `pyrdma.faults`.
+            With ``shm``: faults to inject, as ``{"loss": 0.01, "delay.max_ns": 1e6}``; none
+            if None. Datagrams are lost, doubled, late and corrupted, posts find full queues,
+            requests are corrupted, queue pairs break, set-up finds no memory: see `pyrdma.faults`.
 
         Raises
         ------
         Unavailable
-            The fabric is not there; the message says what to install.
+            The fabric is missing; the message says what to install.
         """
         if fabric not in ("shm", "verbs"):
             raise InvalidArgument(
@@ -111,7 +113,7 @@ class Cluster(ClusterBase):
             raise Unavailable(f"fabric {fabric}: {problem}")
         if faults and fabric != "shm":
             raise InvalidArgument(
-                f"faults={dict(faults)!r} with fabric {fabric!r}; they are of fabric='shm' and of "
+                f"faults={dict(faults)!r} with fabric {fabric!r}; faults need fabric='shm' or "
                 "Cluster.sim"
             )
         if mode == "thread":
@@ -140,7 +142,7 @@ class InProcess(Cluster):
         self,
         name: str,
         parameters: Parameters,
-        timeout_s: float,  # noqa: ARG002 - nothing here can hang alone; Ctrl-C stops a run
+        timeout_s: float,  # noqa: ARG002 - no node can hang alone here; Ctrl-C stops a run
     ) -> Columns:
         core: Any = native()
         return core.measure.run_workload(self._open, name, parameters)  # type: ignore[no-any-return]
@@ -157,7 +159,7 @@ class InProcess(Cluster):
         return self._open.devices  # type: ignore[no-any-return]
 
     def kill(self, node: int) -> None:
-        """End a node as if its power went; its peers get retry-exceeded and flushes."""
+        """End a node as by a loss of power; its peers get retry-exceeded and flushes."""
         self._open.kill(self._check_node(node))
 
     def close(self) -> None:
@@ -200,7 +202,7 @@ class SimulatedCluster(InProcess):
         return int(self._open.now_ns)
 
     def fault_counters(self) -> dict[str, tuple[int, int]]:
-        """Return how often each fault fired, and how often it reached what it aims at."""
+        """Return how often each fault fired, and how often it reached its target."""
         return dict(self._open.fault_counters())
 
     def kill(self, node: int, crash: Literal["process", "host", "battery"] = "process") -> None:
@@ -209,8 +211,9 @@ class SimulatedCluster(InProcess):
         Parameters
         ----------
         crash
-            ``process``: the machine stays up, files are whole; ``host``: power is lost, with what
-            was not synced; ``battery``: power is lost, files and registered memory are saved.
+            ``process``: the machine stays up, and files are whole. ``host``: the machine loses
+            power and all data that was not synced. ``battery``: the machine loses power; files and
+            registered memory are saved.
         """
         self._open.crash(self._check_node(node), crash)
 
@@ -225,12 +228,12 @@ class SimulatedCluster(InProcess):
     def slow_down(self, node: int, shift: int, duration_s: float) -> None:
         """Make a node's CPU and NIC ``2**shift`` times slower for a while of virtual time.
 
-        Where such times overlap, the slowest counts.
+        The largest `shift` counts where such times overlap.
         """
         self._open.slow_down(self._check_node(node), shift, _nanoseconds(duration_s))
 
     def block(self, source: int, target: int, duration_s: float) -> None:
-        """Lose all that `source` sends to `target` for a while of virtual time."""
+        """Lose every packet from `source` to `target` for a while of virtual time."""
         ends = self._check_node(source), self._check_node(target)
         self._open.block(*ends, _nanoseconds(duration_s))
 
@@ -239,12 +242,12 @@ class SimulatedCluster(InProcess):
         self._open.heal()
 
     def counters(self, node: int) -> dict[str, int]:
-        """Return what the NIC of `node` counted, by name, since the cluster was made."""
+        """Return the NIC's counters of `node` by name, counted since the cluster was made."""
         return dict(self._open.counters(self._check_node(node)))
 
     @property
     def events(self) -> int:
-        """Events that have happened in the simulation."""
+        """Number of events that the simulator has executed."""
         return int(self._open.events)
 
     @property
@@ -268,7 +271,7 @@ class ThreadCluster(InProcess):
         super().__init__(nodes, seed, cluster)
 
     def fault_counters(self) -> dict[str, tuple[int, int]]:
-        """Return how often each fault fired, and how often it reached what it aims at."""
+        """Return how often each fault fired, and how often it reached its target."""
         if self.fabric != "shm":
             return super().fault_counters()
         return dict(self._open.fault_counters())

@@ -1,4 +1,4 @@
-"""What every cluster is, however it was made; `pyrdma.Cluster` adds how to make one."""
+"""The methods that all clusters share; `pyrdma.Cluster` makes clusters."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from .result import Result, Sample
 __all__ = ["ClusterBase", "Columns"]
 
 Columns = Mapping[str, Any]
-"""What nodes measured: lists ``metric``, ``unit``, ``value``, ``node``, ``thread``; the same of
-``histograms``: ``metric``, ``node``, ``encoded``; and the devices' ``notices``, ``noticed_by``."""
+"""The nodes' measurements: lists ``metric``, ``unit``, ``value``, ``node``, ``thread``;
+``histograms`` with lists ``metric``, ``node``, ``encoded``; and the devices' ``notices`` with the
+nodes in ``noticed_by``."""
 
 Self = TypeVar("Self", bound="ClusterBase")
 
 _THREADS = (
-    "node {} is threads of this process and cannot be {} alone; "
+    "node {} runs as threads of this process and cannot be {} alone; "
     "use Cluster.local(..., mode='process') or Cluster.sim(...)"
 )
 
 
 class ClusterBase(ABC):
-    """Some nodes and what connects them; see `pyrdma.Cluster`.
+    """Nodes and the fabric between them; see `pyrdma.Cluster`.
 
     Attributes
     ----------
     nodes
         Number of nodes.
     fabric, clock, seed
-        What results say of where they were measured.
+        Labels of the results: where and with which seed they were measured.
     """
 
     fabric = ""
@@ -51,16 +52,16 @@ class ClusterBase(ABC):
         duration_s: float | None = None,
         timeout_s: float | None = None,
     ) -> Result:
-        """Run a workload on every node, wait for all, and return what they measured.
+        """Run a workload on every node, wait for all nodes, and return their measurements.
 
         Parameters
         ----------
         duration_s
-            Time to measure after the warm-up, in the cluster's clock; the workload's default,
-            or its ``iterations``, if None.
+            Time to measure after the warm-up, in the cluster's clock. If None, the workload's
+            default or its ``iterations`` end the run.
         timeout_s
-            Real time after which the run is given up; 60 s more than the duration if None.
-            Simulations have none.
+            Real time after which the run fails; 60 s more than twice the duration if None.
+            Simulations have no such limit.
 
         Raises
         ------
@@ -74,8 +75,8 @@ class ClusterBase(ABC):
         Warns
         -----
         RuntimeWarning
-            The device of a node has something to say of what was measured, as that there were no
-            huge pages, or that its port went down.
+            The device of a node reports a condition that affects the measurement, such as missing
+            huge pages or a port that went down.
         """
         parameters = workload.parameters(duration_s)
         limit = timeout_s if timeout_s is not None else 60.0 + 2 * (duration_s or 0.0)
@@ -108,42 +109,42 @@ class ClusterBase(ABC):
 
     @abstractmethod
     def _run(self, name: str, parameters: Parameters, timeout_s: float) -> Columns:
-        """Run a native workload on all nodes; return what they measured."""
+        """Run a native workload on all nodes; return their measurements."""
 
     @property
     def devices(self) -> Sequence[Any]:
-        """The nodes' devices, for experiments of one's own; see `pyrdma.verbs`."""
+        """The nodes' devices, for your own experiments; see `pyrdma.verbs`."""
         raise Unavailable(
             "the nodes of this cluster are other processes; for their devices use "
             "Cluster.sim(...) or Cluster.local(..., mode='thread')"
         )
 
     def fault_counters(self) -> dict[str, tuple[int, int]]:
-        """Return how often each fault fired, and how often it reached what it aims at."""
+        """Return how often each fault fired, and how often it reached its target."""
         core: Any = native()
         return {fault["key"]: (0, 0) for fault in core.sim.faults()}
 
     @abstractmethod
     def kill(self, node: int) -> None:
-        """End a node as if its power went; its peers get retry-exceeded and flushes."""
+        """End a node as by a loss of power; its peers get retry-exceeded and flushes."""
 
     def restart(self, node: int) -> None:
-        """Start a node again in place of its killed one; peers connect to it anew.
+        """Start a killed node again; its peers must connect anew.
 
         Raises
         ------
         Unavailable
-            Its nodes are threads of this process, which end together.
+            The nodes are threads of this process, which end together.
         """
         raise Unavailable(_THREADS.format(self._check_node(node), "started again"))
 
     def pause(self, node: int, duration_s: float) -> None:  # noqa: ARG002 - as the others have it
-        """Stop a node's threads for a while; its memory goes on serving peers.
+        """Stop a node's threads for a while; peers can still access its memory.
 
         Raises
         ------
         Unavailable
-            Its nodes are threads of this process, which stop together.
+            The nodes are threads of this process, which stop together.
         """
         raise Unavailable(_THREADS.format(self._check_node(node), "paused"))
 

@@ -1,4 +1,4 @@
-"""What an experiment file says: its axes, how to measure a point, its figure and its claims.
+"""An experiment file declares axes, the measurement of a point, a figure and claims.
 
 One Python file under ``experiments/<paper>/`` declares one experiment::
 
@@ -25,7 +25,7 @@ One Python file under ``experiments/<paper>/`` declares one experiment::
         decides={"spindle/cal_write_latency_1b": decide.value("write_latency_p50", size=1)},
     )
 
-A file holds one module-level name ``experiment``. Nothing is measured on import.
+The file defines the module-level name ``experiment``. Its import measures nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Axis:
     quick
         Values of a quick run, which must show the figure's shape within seconds.
     full
-        Values of a full run; those of the quick run when left out.
+        Values of a full run; `quick` if left out.
     unit
         Unit of the values, for labels and error messages.
     """
@@ -75,10 +75,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class Point:
-    """One point of an experiment's sweep: its parameters and the world to measure it in.
+    """One point of an experiment's sweep: its parameters, fabric, profile and seed.
 
-    ``point["size"]`` is a parameter. Parameters named ``profile`` and ``series`` are ordinary
-    axes, but a ``profile`` axis also chooses the profile that `cluster` uses.
+    ``point["size"]`` is a parameter. ``profile`` and ``series`` are ordinary axes, but a
+    ``profile`` axis also chooses the profile that `cluster` uses.
     """
 
     experiment: str
@@ -100,14 +100,14 @@ class Point:
         return self.params[name]
 
     def duration(self, quick_s: float, full_s: float | None = None) -> float:
-        """Return how long to measure, in seconds of the fabric's clock."""
+        """Return the time to measure, in seconds of the fabric's clock."""
         return quick_s if self.quick or full_s is None else full_s
 
     def cluster(self, nodes: int, **options: Any) -> Cluster:
         """Open a cluster of `nodes` nodes on this point's fabric, profile and seed.
 
-        `options` go to `Cluster.sim` or `Cluster.local`. An option that only the other one knows is
-        left out: ``mode`` on ``sim``, ``overrides`` elsewhere.
+        `options` go to `Cluster.sim` or `Cluster.local`. The method drops the option that the
+        fabric lacks: ``mode`` on ``sim``, ``overrides`` on the others.
         """
         from .cluster import Cluster
 
@@ -132,32 +132,33 @@ class Experiment:
     title
         One line for ``pyrdma list`` and the figure's title.
     profile
-        Profile of the paper's testbed. Claims are decided on results of this profile (or of
-        the ``profile`` axis) only.
+        Profile of the paper's testbed. Only results of this profile, or of the ``profile`` axis,
+        decide claims.
     measure
         Function of a `Point` that returns a `Result`, ``{metric: value}``,
         ``{metric: (value, unit)}``, or a list of `pyrdma.Row`. None for an inventory (a table of
         the testbed) whose claims the profile decides.
     axes
-        Parameters and their values, slowest first: a sweep is their product.
+        Parameters and their values. A sweep is their product; the first axis changes slowest.
     where
-        Predicate on the parameters that leaves out points of the product.
+        Predicate on the parameters; it is false for points that the sweep leaves out.
     figure
         Function of `Data` and of the paper's claims by id that returns a Matplotlib figure.
     decides
         Claim id -> decider: one of `pyrdma.decide`'s, or a function of `Data` and `Claim` that
         returns a number in the claim's unit, a bool, or a `decide.Decision`. It raises
-        `decide.NotEvaluated` (the helpers do) where the data do not say.
+        `decide.NotEvaluated`, as the helpers do, where the data do not decide the claim.
     fabrics
-        Fabrics it can run on, the first is the default. On others `why_not` is printed.
+        Fabrics on which the experiment can run; the first is the default.
     why_not
-        Reasons by fabric, as ``{"shm": "no simulated switch to congest"}``.
+        Reasons that pyrdma prints for the other fabrics, as
+        ``{"shm": "no simulated switch to congest"}``.
     max_repetitions
-        Most repetitions of a point on a real-time fabric; one in ``sim``.
+        Most repetitions of a point on a real-time fabric. In ``sim`` a point runs once.
     target
-        Repeat on a real-time fabric until the 95 % confidence interval of the median of this
-        metric is within 5 % of it, or `max_repetitions` is reached. None: two repetitions when
-        quick, `max_repetitions` when full.
+        Metric that ends the repetitions on a real-time fabric: a point is repeated until the 95 %
+        confidence interval of the metric's median is within 5 % of the median, or
+        `max_repetitions` is reached. None: two repetitions when quick, `max_repetitions` when full.
     """
 
     id: str
@@ -197,7 +198,7 @@ class Experiment:
     ) -> Iterator[Point]:
         """Yield the points of a sweep in the order of the axes.
 
-        `settings` fixes parameters: an axis named in it takes that one value.
+        `settings` fixes parameters: an axis that it names takes that one value.
         """
         fixed = dict(settings or {})
         for name in fixed:

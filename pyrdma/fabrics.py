@@ -1,4 +1,4 @@
-"""The fabrics: their names, and why one is not there."""
+"""The fabrics: their names, and the reason why one is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FABRICS = ("sim", "shm", "verbs")
 
 
 def fabric_problem(fabric: str) -> str:
-    """Return why a fabric is not there and what to do, or nothing when it is."""
+    """Return why a fabric is missing and what to do; an empty text if the fabric is there."""
     try:
         native()
     except Unavailable as error:
@@ -25,7 +25,7 @@ def fabric_problem(fabric: str) -> str:
 
 
 def _verbs_problem() -> str:
-    """Return what is missing for real NICs: in the build, of rdma-core, or a device."""
+    """Return what real NICs lack here: support in the build, rdma-core, or a device."""
     missing = devices.problem()
     if missing:
         return missing

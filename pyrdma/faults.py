@@ -1,8 +1,9 @@
-"""The faults of simulated clusters: what there is, and random subsets of it.
+"""The kinds of faults of simulated clusters, and random subsets of them.
 
 ``Cluster.sim(..., faults={"loss": 0.01, "crash.rate": 0.5, "heal_at_ns": 2e6})`` turns kinds on.
-A kind's rate is a probability for each opportunity (``draw``) or node (``run``), or a mean number
-in the cluster and virtual millisecond (``window``); what lasts has ``.min_ns`` and ``.max_ns``.
+A kind's rate is a probability for each opportunity (``draw``) or for each node (``run``), or a mean
+number per virtual millisecond in the whole cluster (``window``). A fault that lasts has the
+settings ``.min_ns`` and ``.max_ns``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["random", "table"]
 
 
 def table() -> list[dict[str, Any]]:
-    """Return every kind: key, number, draw, rate and durations when on, meaning."""
+    """Return every kind: key, number, draw, default rate, default durations, meaning."""
     core: Any = native()
     return list(core.sim.faults())
 

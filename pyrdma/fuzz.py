@@ -1,7 +1,7 @@
-"""Random runs of simulated systems under random faults: seeds, replay, and smaller failures.
+"""Random runs of simulated systems under random faults: seeds, replay, and minimised failures.
 
-A seed decides everything: which faults a run meets and when, what each client does, and in which
-order things happen. A violation is replayed by its seed, bit for bit, with the same options.
+A seed decides everything: the faults and their times, the operations of each client, and the order
+of events. The same seed with the same options replays a violation bit for bit.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from .workers import Workers
 __all__ = ["Options", "Summary", "differ", "fuzz", "minimise", "parse_ranges", "run", "systems"]
 
 CHUNK = 16
-"""Seeds that a worker takes at once."""
+"""Number of seeds that a worker takes at once."""
 
 Ranges = tuple[tuple[int, int], ...]
 Progress = Callable[[int, int, str], None]
 
 
 def systems() -> list[dict[str, Any]]:
-    """Return what can be run: name, title and mutations of each."""
+    """Return the systems that can be fuzzed: name, title and mutations of each."""
     core: Any = native()
     return list(core.fuzz.scenarios())
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a seed is run with.
+    """The options of a seed's run.
 
     Attributes
     ----------
     operations
-        In all; clients draw theirs before they begin.
+        Operations of all clients together. Each client draws its own before it begins.
     weak
-        Weak memory, or strong.
+        Whether memory is weak; otherwise it is strong.
     faults
         Settings as ``{"loss.rate": 0.01}``; a random subset of all kinds for each seed if None.
     kinds
-        Of these faults only those; all if None.
+        The kinds of `faults` that stay on; all if None.
     kept
-        Ranges of operations that happen; all if None.
+        Ranges of operations that are executed; all if None.
     mutation
-        A deliberate bug, to see that it is found.
+        A deliberate bug that the run must find.
     """
 
     system: str = "fabric"
@@ -94,7 +94,7 @@ def run(
     history: bool = False,
     events: bool = False,
 ) -> dict[str, Any]:
-    """Run one seed; return what happened, with ``violations`` as pairs of kind and text."""
+    """Run one seed; return counters, events and ``violations`` as pairs of kind and text."""
     core: Any = native()
     values = _profile_values(options.profile)
     found: dict[str, Any] = core.fuzz.run(
@@ -126,7 +126,7 @@ def _profile_values(name: str) -> dict[str, float]:
 
 @dataclass
 class Summary:
-    """What many seeds came to. Counters are sums."""
+    """The outcome of many seeds. Counters are sums."""
 
     system: str
     seeds: int = 0
@@ -143,12 +143,12 @@ class Summary:
 
     @property
     def failed_seeds(self) -> int:
-        """How many seeds had a violation, or ran differently the second time."""
+        """Number of seeds with a violation, or with a second run that differed."""
         return len({v["seed"] for v in self.violations} | set(self.differing))
 
     @property
     def bound(self) -> float | None:
-        """The 95 % upper bound of a seed's probability to fail, when none did."""
+        """The 95 % upper bound of a seed's probability to fail; None if a seed failed."""
         if self.failed_seeds or not self.seeds:
             return None
         return float(1 - 0.05 ** (1 / self.seeds))
@@ -165,7 +165,7 @@ class Summary:
         self.restarts += found["restarts"]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
+        """Return plain values for JSON."""
         return {**vars(self), "failed_seeds": self.failed_seeds, "bound_95": self.bound}
 
 
@@ -180,10 +180,10 @@ def fuzz(
 ) -> Summary:
     """Run seeds `first` and up on all cores; failures are stored under ``OUT/fuzz/SYSTEM``.
 
-    Ctrl-C ends it with what was found until then.
+    Ctrl-C ends the run; the summary then has the seeds that are done.
     """
     summary = Summary(options.system)
-    run(replace(options, kept=((0, 0),)), first)  # wrong options are told at once, here
+    run(replace(options, kept=((0, 0),)), first)  # raises at once if options are wrong
     for found in _each(options, seeds, first, jobs, twice, summary):
         summary.add(found)
         if found["violations"]:
@@ -258,18 +258,18 @@ def _store(options: Options, found: Mapping[str, Any], out: Path | None) -> dict
 
 
 def differ(options: Options, seed: int) -> str | None:
-    """Run `seed` twice, keeping all events; say where the runs part, or None if they do not."""
+    """Run `seed` twice; return where the events of the runs differ first, or None if nowhere."""
     one, other = (run(options, seed, events=True)["recorded"] for _ in range(2))
     for index, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
             what = [f"{e[0] / 1000:.3f} ns, {e[2] or 'an event of the simulator'}" for e in (a, b)]
             return f"event {index} differs: first at {what[0]}; then at {what[1]}"
     if len(one) != len(other):
-        return f"event {min(len(one), len(other))} is there in one run only"
+        return f"event {min(len(one), len(other))} happened in one run only"
     return None
 
 
-# ---- smaller failures ----
+# ---- minimised failures ----
 
 
 def parse_ranges(text: str) -> Ranges:
@@ -307,8 +307,8 @@ def minimise(
 ) -> tuple[Options, dict[str, Any]]:
     """Return options with fewer faults and operations that still fail alike, and their run.
 
-    First kinds of faults are dropped, then operations, by delta debugging (Zeller and Hildebrandt
-    2002). Alike is: the same kind of violation comes first.
+    Delta debugging (Zeller and Hildebrandt 2002) drops kinds of faults, then operations. Two runs
+    fail alike if their first violations are of the same kind.
 
     Raises
     ------
@@ -317,7 +317,9 @@ def minimise(
     """
     found = run(options, seed)
     if not found["violations"]:
-        raise InvalidArgument(f"seed {seed} has no violation with these options: nothing to shrink")
+        raise InvalidArgument(
+            f"seed {seed} has no violation with these options: nothing to minimise"
+        )
     kind = found["violations"][0][0]
 
     def fails(candidate: Options) -> bool:
@@ -338,7 +340,7 @@ def minimise(
 
 
 def _ddmin(items: list[Any], fails: Callable[[list[Any]], bool]) -> list[Any]:
-    """Return a part of `items` that still fails, of which no single piece can be left out."""
+    """Return a subset of `items` that still fails; without any one piece of it, none fails."""
     if fails([]):
         return []
     pieces = 2

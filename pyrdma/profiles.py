@@ -1,11 +1,11 @@
-"""Profiles: what a testbed's nodes, NICs, links and switches cost, each number with its source.
+"""Profiles: the costs of a testbed's nodes, NICs, links and switches, each with its source.
 
 A profile is a TOML file. Its head names the testbed; a parameter is
 ``key = { value = 25, unit = "Gbps", source = "erpc/cx4_link_rate" }`` in one of the tables
 ``topology link switch pcie nic cpu control storage``. A source is ``<paper>/<claim>`` of a
 calibration claim, or begins with one of `SOURCES`.
 
-A file states only what its testbed knows and inherits the rest::
+A file states only the parameters of its testbed and inherits the others::
 
     name = "mine"
     extends = "cx5"                      # or a list; or the path of a file, relative to this one
@@ -15,11 +15,11 @@ A file states only what its testbed knows and inherits the rest::
 
 ``extends`` names profiles or parts of the package, or ``.toml`` files. A later name overrides an
 earlier one, and the file itself overrides all. The key ``name`` is not inherited. A file that
-several others extend counts once, where it comes first.
+several others extend is read once, at its first place.
 
 The package's testbeds extend the parts in ``profiles/parts``: ``base`` (most parameters), the
-packets of ``infiniband`` or ``roce``, and a generation of NICs. A part is not a testbed: nothing
-can run on it.
+packets of ``infiniband`` or ``roce``, and a generation of NICs. A part is not a testbed: no cluster
+can use it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FOLDER = Path(__file__).with_name("profiles")
 _PARTS = FOLDER / "parts"
 
 SOURCES = ("vendor:", "standard:", "calibrated:", "measured:", "estimate:")
-"""How a source that is not a claim begins."""
+"""The prefixes of sources that are not claims."""
 
 _HEAD: dict[str, type] = {
     "name": str,
@@ -64,7 +64,7 @@ _HEAD: dict[str, type] = {
 def parameters() -> Mapping[str, tuple[str, float, float]]:
     """Return every parameter: its unit, and the least and largest value allowed.
 
-    The native simulator has the table; all of it is required of a profile.
+    The native simulator has the table; a profile must have every parameter of it.
     """
     core: Any = native()
     return {p["name"]: (p["unit"], p["min"], p["max"]) for p in core.sim.parameters()}
@@ -173,7 +173,7 @@ def _parts() -> list[str]:
 
 
 def parse_overrides(settings: Mapping[str, Any]) -> dict[str, float]:
-    """Return those of `settings` that name profile parameters (``table.key``), checked."""
+    """Return the `settings` that name profile parameters (``table.key``), checked."""
     found = {}
     for key, value in settings.items():
         if "." in key:
@@ -201,7 +201,7 @@ def _checked(key: str, value: Any, where: str | Path) -> float:
 
 _Document = Mapping[str, Any]
 _Files = dict[Path, _Document]
-"""A profile's files and their contents: those that are extended first, the profile itself last."""
+"""A profile's files and their contents: the extended files first, the profile itself last."""
 
 
 def _files(path: Path) -> _Files:
@@ -249,7 +249,7 @@ def _parent(path: Path, name: str) -> Path:
         sibling = path.parent / name
         try:
             there = sibling.is_file()
-        except OSError:  # as of a name that is too long
+        except OSError:  # for example a name that is too long
             there = False
         if not there:
             raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""Finding experiments by id, pattern or path."""
+"""Finds experiments by id, pattern or path."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PACKAGE = "experiments"
 
 @cache
 def root() -> Path:
-    """Return the folder of the experiments: the working tree's, else the installed one."""
+    """Return the folder of the experiments: of the working tree, or the installed one."""
     here = Path.cwd()
     package = Path(__file__).parent
     candidates = [
@@ -34,7 +34,7 @@ def root() -> Path:
         if (candidate / "claims").is_dir():
             return candidate
     raise Unavailable(
-        "no experiments found: run from within the source tree, or install the package with them"
+        "no experiments found: run pyrdma from within the source tree, or install the package again"
     )
 
 
@@ -51,7 +51,7 @@ def ids() -> tuple[str, ...]:
 
 
 def find(names: list[str]) -> list[str]:
-    """Return the ids or paths that `names` mean, in order, each once.
+    """Return the ids or paths that `names` select, in order, each once.
 
     A name is an id, a pattern (``krcore/*``), a paper (``krcore``), ``all``, or the path of a
     Python file.
@@ -59,7 +59,7 @@ def find(names: list[str]) -> list[str]:
     Raises
     ------
     InvalidArgument
-        A name means nothing; the nearest ids are named.
+        A name selects nothing; the message has the nearest ids.
     """
     known = ids()
     found: list[str] = []
@@ -80,7 +80,7 @@ def find(names: list[str]) -> list[str]:
 
 
 def _path_id(path: Path) -> str:
-    """Return the id of a file below the root, or the path itself of one elsewhere."""
+    """Return the id of a file below the root; for a file elsewhere, its path."""
     if not path.is_file():
         raise InvalidArgument(f"no such experiment file: {path}")
     resolved = path.resolve()
@@ -116,12 +116,12 @@ def load(name: str) -> Experiment:
     if not isinstance(found, Experiment):
         raise Error(f"{source(name)}: `experiment` is not a pyrdma.Experiment")
     if not name.endswith(".py") and found.id != name:
-        raise Error(f"{source(name)}: its id is {found.id!r}, its path says {name!r}")
+        raise Error(f"{source(name)}: the experiment's id is {found.id!r}; its path needs {name!r}")
     return found
 
 
 def _expose_root() -> None:
-    """Let experiments import helpers beside them as ``experiments.<paper>._helper``."""
+    """Make helpers of a paper importable as ``experiments.<paper>._helper``."""
     if _PACKAGE not in sys.modules:
         package = types.ModuleType(_PACKAGE)
         package.__path__ = [str(root())]

@@ -1,4 +1,4 @@
-"""Running an experiment: its sweep, its table, its figure, its provenance, in one folder."""
+"""Runs an experiment; writes its table, its figure and its provenance into one folder."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ __all__ = ["Options", "Report", "draw", "folder_of", "run"]
 
 @dataclass(frozen=True)
 class Options:
-    """How to run: the command line's options.
+    """The options of a run, as the command line has them.
 
     Parameters
     ----------
     fabric
-        The experiment's first if None.
+        The fabric to run on; the experiment's first if None.
     profile
-        Name or path; the experiment's if None.
+        Name or path; the experiment's profile if None.
     settings
         Axes and profile parameters (``table.key``) set to one value.
     jobs
-        Worker processes of a simulated sweep; all cores if None.
+        Number of worker processes of a simulated sweep; one per core if None.
     fresh
-        Measure again what was measured already.
+        Measure points again that are already measured.
     """
 
     out: Path = Path("results")
@@ -56,7 +56,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Report:
-    """What a run left behind."""
+    """The outcome of a run: its points, its folder and its figures."""
 
     experiment: str
     folder: Path
@@ -70,7 +70,7 @@ Progress = Callable[[int, int, str], None]
 
 
 def folder_of(out: Path, experiment: Experiment, fabric: str) -> Path:
-    """Return where results of an experiment on a fabric are kept."""
+    """Return the folder of an experiment's results on a fabric."""
     return out / experiment.id / fabric
 
 
@@ -82,16 +82,16 @@ def run(
 ) -> Report:
     """Run the experiment of this id or path and write its results.
 
-    Points that were measured already by the same code are kept; see `Options`.
+    Points that the same code has already measured are kept; see `Options`.
 
     Raises
     ------
     Unavailable
-        The fabric is not there; the message says what to install.
+        The fabric is missing; the message says what to install.
     InvalidArgument
         A parameter or a profile is wrong.
     Exhausted, Error
-        The disk is full, or the folder cannot be written; what was measured stays.
+        The disk is full, or the folder cannot be written; points already measured stay.
     """
     experiment = registry.load(name)
     fabric = options.fabric or experiment.fabrics[0]
@@ -114,10 +114,10 @@ def run(
             f"{experiment.id} has nothing to measure; `pyrdma claims` reads its profile"
         )
     if not points:
-        raise InvalidArgument(f"{experiment.id}: no points are left with these settings")
+        raise InvalidArgument(f"{experiment.id}: these settings leave no points")
     if overrides and fabric != "sim":
         raise InvalidArgument(
-            f"{', '.join(overrides)}: profile parameters can be set on the sim fabric only"
+            f"{', '.join(overrides)}: profile parameters need fabric 'sim', not {fabric!r}"
         )
     sweep = Sweep(name, experiment, points, folder)
     outcome = sweep.run(executor=executor, jobs=options.jobs, fresh=options.fresh, report=progress)
@@ -162,7 +162,7 @@ def run(
 
 
 def check_fabric(experiment: Experiment, fabric: str) -> None:
-    """Raise unless the experiment can run on this fabric, here."""
+    """Raise unless the experiment can run on this fabric on this machine."""
     if fabric not in FABRICS:
         raise InvalidArgument(f"unknown fabric {fabric!r}; one of {', '.join(FABRICS)}")
     if fabric not in experiment.fabrics:
@@ -197,7 +197,7 @@ def _tables(experiment: Experiment, folder: Path, paths: list[Path]) -> pd.DataF
 
 
 def _one_type(column: pd.Series) -> pd.Series:
-    """Make a column of mixed kinds storable: numbers if all are, else text."""
+    """Make a column of mixed types storable: numbers if all values are numbers, otherwise text."""
     import pandas as pd
 
     try:
@@ -207,24 +207,24 @@ def _one_type(column: pd.Series) -> pd.Series:
 
 
 def draw(experiment: Experiment, frame: pd.DataFrame, report: Report) -> Report:
-    """Draw the experiment's figure; return the report with its files, or why there is none."""
+    """Draw the experiment's figure; return the report with its files, or the reason for none."""
     if experiment.figure is None:
-        return replace(report, figure_skipped="it has none")
+        return replace(report, figure_skipped="the experiment has none")
     known = claims.load()
     try:
         figure = experiment.figure(Data(frame), known)
     except NotEvaluated as reason:
         return replace(report, figure_skipped=str(reason))
     except Exception as error:
-        # The numbers are safe; a figure's mistake must not look like theirs.
-        text = f"drawing it failed: {type(error).__name__}: {error}"
+        # The measurements are stored; an error of the figure must not look like theirs.
+        text = f"drawing failed: {type(error).__name__}: {error}"
         return replace(report, figure_failed=text)
     name = experiment.id.split("/")[1]
     return replace(report, figures=figures.save(figure, report.folder, name))
 
 
 def _profiles(points: list[Any], overrides: Mapping[str, float], fabric: str) -> dict[str, Any]:
-    """Return name, hash and values of the profiles used."""
+    """Return name, hash and values of the profiles that the points used."""
     if fabric != "sim":
         return {}
     found = {}

@@ -1,7 +1,7 @@
-"""Measuring an experiment's points: resumable, on all cores in virtual time, one by one in real.
+"""Measures an experiment's points: on all cores in virtual time, one by one in real time.
 
-Workers get plain values (an experiment's name, a point's parameters), so any
-`concurrent.futures.Executor` will do: the default pool, Dask's, Slurm's.
+An interrupted sweep can be resumed. Workers get plain values (an experiment's name, a point's
+parameters), so any `concurrent.futures.Executor` works: the default pool, Dask's, Slurm's.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ __all__ = ["Outcome", "Sweep", "median_interval"]
 
 CONFIDENCE = 0.95
 NARROW = 0.05
-"""A real-time point is repeated until half the interval of its median is below this share."""
+"""A real-time point is repeated until half the interval of its median is below this share of it."""
 
 Report = Callable[[int, int, str], None]
-"""Called with the points done, the points in all, and a line about the last one."""
+"""Function of the number of points done, the number of all points, and a line about the last."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a sweep ended."""
+    """The outcome of a sweep."""
 
     tasks: list[Task]
     measured: int
@@ -50,7 +50,8 @@ class Outcome:
 def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
     """Return the 95 % confidence interval of the median, from order statistics.
 
-    Needs no assumption on the distribution; None below six values, where none has that level.
+    It needs no assumption about the distribution. None for fewer than six values, which have no
+    interval of that confidence.
     """
     ordered = sorted(values)
     count = len(ordered)
@@ -73,9 +74,9 @@ class Sweep:
     name
         Id or path of the experiment, as `registry.load` takes it.
     points
-        What to measure, from `Experiment.points`.
+        The points to measure, from `Experiment.points`.
     folder
-        Where its state and its measurements are kept.
+        Folder of the sweep's state and its measurements.
     """
 
     def __init__(self, name: str, experiment: Experiment, points: list[Point], folder: Path):
@@ -86,7 +87,7 @@ class Sweep:
         self.code = _code(name, points)
 
     def tasks(self, repetition: int = 0) -> list[Task]:
-        """Return a task per point for one repetition."""
+        """Return the tasks of one repetition, one per point."""
         return [Task.of(replace(p, repetition=repetition), self.code) for p in self.points]
 
     def run(
@@ -97,18 +98,18 @@ class Sweep:
         fresh: bool = False,
         report: Report | None = None,
     ) -> Outcome:
-        """Measure what is not done yet.
+        """Measure the points that are not done yet.
 
         Parameters
         ----------
         executor
-            Where to measure points of virtual time; `Workers` of its own if None.
+            Measures points of virtual time; the sweep starts its own `Workers` if None.
         jobs
-            Processes of those; all cores if None.
+            Number of processes of these `Workers`; one per core if None.
         fresh
-            Measure again what is done.
+            Measure points again that are done.
         report
-            Called after every point.
+            The sweep calls it after every point.
         """
         virtual = not self.points or self.points[0].fabric == "sim"
         if virtual and executor is None:
@@ -135,8 +136,8 @@ class Sweep:
         waiting = store.pending(tasks)
         reused = len(tasks) - len(waiting)
         failed: dict[str, str] = {}
-        # A worker that dies takes its pool along, so the rest is tried again; what is lost twice is
-        # tried alone, to tell the culprit from its neighbours.
+        # A worker that dies ends its pool, so the sweep tries the lost tasks again. A task that is
+        # lost twice runs alone, which tells whether that task kills its worker.
         lost = waiting
         for _ in range(2):
             done = len(tasks) - len(lost)
@@ -144,8 +145,8 @@ class Sweep:
         for task in lost:
             if self._round(store, [task], executor, report, len(tasks) - 1, failed):
                 failed[task.key] = (
-                    "its worker process died each time: killed, out of memory, or started by a "
-                    "script without `if __name__ == '__main__':`"
+                    "the worker process died at each try: it was killed, had no memory left, or a "
+                    "script without `if __name__ == '__main__':` started it"
                 )
                 store.mark(task.key, "failed", failed[task.key])
         return Outcome(tasks, len(waiting) - len(failed), reused, failed)
@@ -159,7 +160,7 @@ class Sweep:
         done: int,
         failed: dict[str, str],
     ) -> list[Task]:
-        """Measure `waiting`; return the tasks that a dying pool lost."""
+        """Measure `waiting`; return the tasks that were lost with a pool."""
         if not waiting:
             return []
         total = len(waiting) + done
@@ -194,12 +195,12 @@ class Sweep:
         return lost
 
     def arguments(self, store: Store, task: Task) -> tuple[Any, ...]:
-        """Return what a worker needs to measure `task`."""
+        """Return the arguments with which a worker measures `task`."""
         return self.name, asdict(task.point), task.key, str(store.path(task.key))
 
 
 class _RealTime:
-    """Points of a real-time fabric: one at a time, in random order, repeated."""
+    """Measures the points of a real-time fabric one at a time, in random order, repeatedly."""
 
     def __init__(self, sweep: Sweep, store: Store, report: Report | None, fresh: bool) -> None:
         self._sweep = sweep
@@ -263,7 +264,7 @@ class _RealTime:
                     labels = {k: v for k, v in row.items() if k not in COLUMNS}
                     values.setdefault(str(labels), []).append(row["value"])
         if not values:
-            raise Error(f"{self._sweep.name}: its target {target!r} is not among what it measures")
+            raise Error(f"{self._sweep.name}: target {target!r} is not a metric that it measures")
         return all(_narrow(found) for found in values.values())
 
 
@@ -275,9 +276,9 @@ def _narrow(values: list[float]) -> bool:
 
 
 def _settle(store: Store, task: Task, future: Future[float], failed: dict[str, str]) -> bool:
-    """Record how a task ended; return False when its process died.
+    """Record the end of a task; return False when its process died.
 
-    A full disk ends the sweep: every further point would fail alike.
+    A full disk ends the sweep, since every further point would fail too.
     """
     error = future.exception()
     if error is None:
@@ -295,7 +296,7 @@ def _settle(store: Store, task: Task, future: Future[float], failed: dict[str, s
 
 
 def _measure(name: str, point: dict[str, Any], key: str, path: str) -> float:
-    """Measure one point and write it; runs in a worker. Return the seconds it took."""
+    """Measure one point and write it, in a worker; return the seconds that it took."""
     started = time.monotonic()
     experiment = registry.load(name)
     task = Task(Point(**point), key)
@@ -310,7 +311,7 @@ def _describe(point: Point) -> str:
 
 
 def _code(name: str, points: list[Point]) -> str:
-    """Hash what decides the numbers beside a point's parameters: code and profiles."""
+    """Return a hash of the code and the profiles, on which a point's results depend too."""
     digest = hashlib.sha256(provenance.code_digest().encode())
     source = registry.source(name)
     for path in [source, *sorted(source.parent.glob("_*.py"))]:

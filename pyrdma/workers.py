@@ -21,17 +21,17 @@ __all__ = ["Workers"]
 
 
 class Workers(Executor):
-    """Processes that run simulations; several sweeps may have the same ones.
+    """Processes that run simulations; several sweeps may share them.
 
-    They are started when first needed, and again after one has died. As a context manager they end
-    at once where an exception leaves the block, with what they are measuring.
+    The first call of `submit` starts the processes, and so does the first call after one has died.
+    As a context manager the object kills the processes at once if an exception leaves the block.
 
     Parameters
     ----------
     jobs
-        How many; all cores if None.
+        Number of processes; one per core if None.
     at_most
-        As many as there is work for.
+        Upper bound of that number: the number of tasks.
 
     Raises
     ------
@@ -46,7 +46,7 @@ class Workers(Executor):
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Have a process call `fn`; see `concurrent.futures.Executor`."""
+        """Call `fn` in a process; see `concurrent.futures.Executor`."""
         if self._pool is not None:
             try:
                 return self._pool.submit(fn, *args, **kwargs)
@@ -60,15 +60,15 @@ class Workers(Executor):
         return self._pool.submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes when they are done."""
+        """End the processes when their tasks are done."""
         if self._pool is not None:
             self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
 
     def kill(self) -> None:
-        """End the processes now; a simulation does not watch for cancellation.
+        """End the processes now, since a simulation does not check for cancellation.
 
-        The futures are not cancelled before: a pool whose processes die fails what is pending, and
-        stumbles over a future that somebody else has cancelled.
+        The method does not cancel the futures first. A pool whose processes die fails its pending
+        futures itself, and raises an error at a future that is already cancelled.
         """
         if self._pool is None:
             return
@@ -79,7 +79,7 @@ class Workers(Executor):
         sys.stderr.flush()
 
     def __exit__(self, kind: object, *rest: object) -> None:
-        """End the processes: when they are done, or at once after an exception."""
+        """End the processes: after their tasks, or at once after an exception."""
         if kind is None:
             self.shutdown()
         else:
@@ -87,23 +87,23 @@ class Workers(Executor):
 
 
 def _check_main() -> None:
-    """Raise where a new process could not load the program's main file, as it does first of all."""
-    if getattr(multiprocessing.current_process(), "_inheriting", False):  # as multiprocessing asks
+    """Raise if a new process cannot load the program's main file, which is its first step."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # multiprocessing's test
         raise Error(
             "a worker process has loaded the script that started it, and the script starts workers "
-            "again; put what the script does under `if __name__ == '__main__':`"
+            "again; put the script's statements under `if __name__ == '__main__':`"
         )
     main = sys.modules["__main__"]
     file = getattr(main, "__file__", None)
     if getattr(main, "__spec__", None) is None and file is not None and not Path(file).exists():
         raise Error(
-            f"worker processes load the program's main file, but {file} is no file; "
-            "save the program as a file and run that"
+            f"worker processes load the program's main file, but {file} is not a file; "
+            "save the program as a file and run the file"
         )
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and end with it even if it is killed."""
+    """Ignore Ctrl-C, which the parent handles; end with the parent even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is None:

@@ -1,9 +1,8 @@
-"""Workloads: what each node of a cluster does, as data; the loops themselves are native.
+"""Workloads: the work of each node of a cluster, as data; the loops are native.
 
-Every field is a parameter of the native workload of the same name, which checks it and names
-key, value and bound when it is wrong. A field left None takes the native default. The classes of
-the native workloads are generated from their tables of parameters; those of a system are in its
-package too.
+Every field is a parameter of the native workload of the same name. The native side checks it; the
+error names key, value and bound. A field that is None takes the native default. The classes are
+generated from the native tables of parameters. The classes of a system are in its package too.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Custom(Workload):
-    """A workload of one's own, from a shared library built against the installed headers.
+    """Your own workload, from a shared library built against the installed headers.
 
     Parameters
     ----------
     library
         ``path.so:name``.
     settings
-        Its parameters.
+        Parameters of the workload.
     """
 
     library: str
@@ -46,7 +45,7 @@ class Custom(Workload):
         return self.library
 
     def parameters(self, duration_s: float | None = None) -> Parameters:
-        """Return `settings`, and the duration if there is one."""
+        """Return `settings`, with the duration if one is given."""
         values = dict(self.settings)
         if duration_s is not None:
             values["duration_ns"] = round(duration_s * 1e9)
@@ -60,5 +59,5 @@ _of_systems = {
     if isinstance(kind, type) and issubclass(kind, Workload)
 }
 globals().update(_of_systems)
-# Not as a literal, which would hide the systems' classes from type checkers.
+# A literal would hide the systems' classes from type checkers.
 globals()["__all__"] = sorted({"Custom", "Workload", *_workload_classes.__all__, *_of_systems})
