@@ -1,7 +1,7 @@
-"""``pyrdma bench``: the project's own speed, beside peers, in one run.
+"""``pyrdma bench``: the speed of pyrdma and of its peers, measured in one run.
 
-The parts: `benchmark` says what a benchmark is, `registry` lists them, `ours` measures our side,
-`peer` and ``experiments/peers`` the other, `runner` takes turns, `report` prints.
+`benchmark` defines a benchmark, `registry` lists the benchmarks, `ours` measures pyrdma, `peer` and
+``experiments/peers`` measure the peers, `runner` runs both sides in turns, `report` prints.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ __all__ = ["command"]
 def command(names: Sequence[str] = (), as_json: bool = False, budget_s: float = 55.0) -> int:
     """Run the benchmarks whose names begin with one of `names`, and print them.
 
-    Standard output gets the table, or the JSON alone; progress and notices go to standard error.
+    Standard output gets the table or only the JSON; progress and notices go to standard error.
 
     Returns
     -------
     int
-        Exit status: 0, or 1 when a measurement of ours failed.
+        Exit status: 0, or 1 when a measurement of pyrdma failed.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What one benchmark is, and the row that it becomes."""
+"""One benchmark, and its row of the table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Benchmark", "Better", "PeerRun", "Row", "ratio"]
 
 
 class Better(Enum):
-    """Which values of a benchmark are the better ones."""
+    """Whether higher or lower values of a benchmark are better."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -27,9 +27,9 @@ class PeerRun:
     name : str
         The peer's name.
     measure : callable
-        One measurement, in the benchmark's unit.
+        Takes one measurement, in the benchmark's unit.
     available : callable
-        Whether `measure` can run.
+        Returns whether `measure` can run.
     """
 
     name: str
@@ -38,7 +38,7 @@ class PeerRun:
 
     @classmethod
     def of(cls, peer: Peer, measurement: str, scale: float = 1.0, seconds: float = 0.4) -> PeerRun:
-        """Return the run of one of a peer's measurements, multiplied by `scale`."""
+        """Return the run of a peer's `measurement`; its values are multiplied by `scale`."""
 
         def measure() -> float:
             return peer.run([measurement], seconds)[measurement] * scale
@@ -48,28 +48,28 @@ class PeerRun:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One number of ours, beside the same number of a peer.
+    """One number of pyrdma, beside the same number of a peer.
 
     Attributes
     ----------
     name : str
         ``sim/...``, ``shm/...``, ``python/...``, ``build/...`` or ``<system>/...``.
     unit : str
-        Of both values.
+        Unit of both values.
     better : Better
-        Direction.
+        Whether higher or lower values are better.
     ours : callable
-        One measurement of ours; takes well under two seconds unless `opt_in`.
+        Takes one measurement of pyrdma, in well under two seconds unless `opt_in`.
     about : str
-        What exactly is measured on both sides.
+        Description of both measurements.
     peer : PeerRun, optional
         The peer's side.
     rounds : int
-        At most so many measurements.
+        Largest number of measurements.
     opt_in : bool
-        Runs only when asked for by name.
+        Whether the benchmark runs only if the user names it.
     least : int
-        At least so many measurements, whatever the time.
+        Least number of measurements, even beyond the time budget.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Row:
 
 
 def ratio(better: Better, ours: float | None, peers: float | None) -> float | None:
-    """Return how many times better than the peer's our value is; None when one is missing."""
+    """Return how many times better pyrdma's value is than the peer's; None if one is missing."""
     if ours is None or peers is None or ours <= 0 or peers <= 0:
         return None
     return ours / peers if better is Better.HIGHER else peers / ours

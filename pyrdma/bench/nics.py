@@ -1,4 +1,4 @@
-"""Our side of the benchmarks over a real device, and the list of them; the peer is perftest."""
+"""The benchmarks over a real device; the peer is perftest."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def _load(duration_s: float, **axes: Any) -> Any:
 
 
 _ROUNDS, _SECONDS = 9, 0.5
-"""One run in an emulated guest may differ from the next by a factor of two: medians of many."""
+"""Two runs in an emulated guest may differ by a factor of two, so the median of many counts."""
 
 
 def latency_us(op: str, measure: str, duration_s: float = _SECONDS) -> float:
     """Return the median latency of 8 bytes between two nodes on the device of this machine.
 
-    The nodes are threads, each with the device opened for itself, as perftest's two processes.
+    The nodes are threads. Each opens the device itself, as perftest's two processes do.
     """
     result = _load(duration_s, op=op, size=8, depth=1, mode="latency", measure=measure)
     return float(result.latency(op).percentile(50)) * 1e-3
@@ -39,7 +39,7 @@ def bandwidth(size: int, duration_s: float = _SECONDS) -> float:
 
 
 def benchmarks() -> list[Benchmark]:
-    """Return the benchmarks; they run only when asked for, since most machines have no NIC."""
+    """Return the benchmarks. They run only if named, since most machines have no NIC."""
     perftest = peers.load("perftest")
     rows = [
         ("write", "pingpong", "half the median ping-pong, seen in memory"),

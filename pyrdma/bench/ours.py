@@ -1,4 +1,4 @@
-"""Our side of the benchmarks, measured through the public Python API."""
+"""The benchmarks of pyrdma itself, measured through the public Python API."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = [
 def simulated_rate(nodes: int, operations: float, nanoseconds: int) -> float:
     """Return simulated one-sided operations per second of CPU time.
 
-    Every node keeps 16 writes of 64 bytes in flight to its neighbour, posted in fours with one
-    completion for each four: what the load does by itself with this depth. A first, short run
-    estimates the speed and the cost of connecting; what it took is subtracted, as SimGrid's
-    platform is not in its time either.
+    Every node keeps 16 writes of 64 bytes in flight to its neighbour. It posts four at a time with
+    one completion for each four, as the load does by default at this depth. A first, short run
+    estimates the speed and the cost of connecting. Its time is subtracted, since SimGrid's time
+    excludes its platform too.
 
     Parameters
     ----------
     nodes
-        Nodes of the cluster.
+        Number of nodes of the cluster.
     operations
-        About how many operations to simulate; fixes the length of the measured run.
+        Approximate number of operations to simulate; it decides the length of the measured run.
     nanoseconds
         Virtual time of the first run.
     """
@@ -77,8 +77,8 @@ def _shm(duration_s: float, **axes: Any) -> Any:
 def shm_rate(op: str, size: int, duration_s: float = 0.4) -> float:
     """Return requests per second from one thread of one process to another process.
 
-    Windows of 64 requests, posted 32 at a time, one completion in 32; a request counts once a
-    completion that covers it has been polled.
+    The thread keeps 64 requests in flight and posts 32 at a time, with one completion in 32. A
+    request counts after the thread has polled a completion that covers it.
     """
     result = _shm(duration_s, op=op, size=size, depth=64, batch=32, signal_every=32, mode="rate")
     return float(result.value("rate"))
@@ -105,12 +105,12 @@ _IMPORT = "import time; s = time.perf_counter(); import pyrdma; print(time.perf_
 
 
 def import_seconds() -> float:
-    """Return how long ``import pyrdma`` takes in a new interpreter, in seconds."""
+    """Return the time of ``import pyrdma`` in a new interpreter, in seconds."""
     return _printed_number(_IMPORT)
 
 
-# Stacks may be given back when the threads end, so the growth of the peak is what counts. The run
-# with few nodes loads all code and tables first.
+# Ending threads may free their stacks, so the script measures the growth of the peak. The run with
+# few nodes loads all code and tables first.
 _GROWTH = """
 import sys
 import pyrdma as rd
@@ -118,7 +118,7 @@ import pyrdma as rd
 def peak_after(nodes):
     with rd.Cluster.sim(nodes=nodes, profile="cx5", seed=1) as cluster:
         cluster.run(rd.workload.Idle(), duration_s=1e-6)
-    with open("/proc/self/status") as lines:  # getrusage counts the parent's peak before exec, too
+    with open("/proc/self/status") as lines:  # getrusage has the parent's peak too
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 few = peak_after(2)
@@ -127,12 +127,12 @@ print(peak_after(2 + int(sys.argv[1])) - few)
 
 
 def node_bytes(nodes: int = 1000) -> float:
-    """Return what one more simulated node with an idle thread adds to the peak memory, in bytes."""
+    """Return the growth of peak memory per simulated node with an idle thread, in bytes."""
     return _printed_number(_GROWTH, str(nodes)) / nodes
 
 
 def build_seconds() -> float:
-    """Return how long a clean build of the wheel takes, in seconds, with no compiler cache.
+    """Return the time of a clean build of the wheel without a compiler cache, in seconds.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def build_seconds() -> float:
     """
     tree = Path(__file__).resolve().parent.parent.parent
     if not (tree / "CMakeLists.txt").is_file():
-        raise Unavailable(f"no source tree at {tree}; run it from a clone")
+        raise Unavailable(f"no source tree at {tree}; run the benchmark from a clone")
     with tempfile.TemporaryDirectory(prefix="pyrdma-build-") as folder:
         command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-cache-dir"]
         command += ["--wheel-dir", folder, str(tree)]

@@ -1,7 +1,7 @@
-"""What a peer is, and what running somebody else's program safely takes.
+"""The interface of a peer, and helpers that run its programs safely.
 
-A *peer* is another project's software that does the same job as a part of this one. Each peer is
-one file in ``experiments/peers``, a module that satisfies `Peer`.
+A *peer* is another project's software that does the same job as a part of pyrdma. Each peer is one
+file in ``experiments/peers``, a module that satisfies `Peer`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyrdma.errors import Error, InvalidArgument, nearest
 
 
 class PeerError(Error):
-    """A peer is there but did not run, or printed something else than expected."""
+    """A peer is installed but failed, or its output was not as expected."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Availability:
     Attributes
     ----------
     ok : bool
-        It can.
+        Whether the peer can run.
     reason : str
-        Why it cannot; empty when it can.
+        The reason why the peer cannot run; empty if it can.
     install_command : str
-        What to type to get it.
+        The command that installs the peer.
     """
 
     ok: bool
@@ -50,27 +50,27 @@ class Peer(Protocol):
     Attributes
     ----------
     NAME : str
-        The peer's name, as tables show it.
+        The peer's name in tables.
     MEASUREMENTS : mapping of str to str
-        What `run` can measure, and in which unit: ``s``, ``op/s``.
+        The measurements of `run`, each with its unit: ``s``, ``op/s``.
     """
 
     NAME: str
     MEASUREMENTS: Mapping[str, str]
 
     def available(self) -> Availability:
-        """Say whether the peer can run here; cheap, and runs nothing of the peer."""
+        """Return whether the peer can run here. Cheap: it runs no program of the peer."""
         ...
 
     def run(
         self, measurements: Sequence[str] | None = None, seconds: float = 0.5
     ) -> dict[str, float]:
-        """Measure the named things, or all, each for about `seconds`.
+        """Take the named measurements, or all, each for about `seconds`.
 
         Raises
         ------
         PeerError
-            The peer failed; the message has its command and its last words.
+            The peer failed; the message has its command and the end of its output.
         """
         ...
 
@@ -93,14 +93,14 @@ def two_cpus(install_command: str) -> Availability:
 
 
 def cpu_pair() -> tuple[int, int]:
-    """Return the two CPUs that peers, and our own processes, are pinned to."""
+    """Return the two CPUs to which peers and pyrdma's processes are pinned."""
     first, second, *_ = sorted(os.sched_getaffinity(0))
     return first, second
 
 
 @contextlib.contextmanager
 def shared_memory_folder() -> Iterator[Path]:
-    """Yield a private folder on ``/dev/shm``; it is gone afterwards with all that a peer left."""
+    """Yield a private folder on ``/dev/shm``; remove it afterwards with a peer's files in it."""
     prefix = f"pyrdma-peer-{os.getpid()}-"
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir="/dev/shm"))
     try:
@@ -120,9 +120,9 @@ def _kill_group(process: subprocess.Popen[str]) -> None:
 def started(
     command: Sequence[str], env: Mapping[str, str] | None = None, limit_s: float = 60
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run `command` in a process group of its own, all of which is dead on leaving.
+    """Run `command` in a process group of its own; kill the whole group on leaving.
 
-    ``timeout`` of the coreutils is put in front, so that it ends even if this process is killed.
+    ``timeout`` of the coreutils runs the command, so that it ends even if this process is killed.
     """
     process = subprocess.Popen(
         ["timeout", "--kill-after=1", f"{limit_s:g}", *command],
@@ -142,31 +142,31 @@ def started(
 def output_of(
     command: Sequence[str], env: Mapping[str, str] | None = None, limit_s: float = 60
 ) -> str:
-    """Run `command` to its end and return what it printed.
+    """Run `command` to its end and return its output.
 
     Raises
     ------
     PeerError
-        It failed, or took more than `limit_s`.
+        The command failed, or took more than `limit_s`.
     """
     with started(command, env, limit_s) as process:
         out, err = process.communicate()
     if process.returncode != 0:
         why = f"exit status {process.returncode}"
         if process.returncode == 124:
-            why = f"no end within {limit_s:g} s"
+            why = f"the command did not end within {limit_s:g} s"
         last_words = "\n".join((err.strip() or out.strip()).splitlines()[-8:])
         raise PeerError(f"`{' '.join(command)}`: {why}\n{last_words}")
     return out
 
 
 def named_values(text: str, wanted: Sequence[str]) -> dict[str, float]:
-    """Parse the ``NAME VALUE`` lines that our own measuring programs print.
+    """Parse the ``NAME VALUE`` lines that the programs of ``experiments/peers`` print.
 
     Raises
     ------
     PeerError
-        A wanted name is not there.
+        A wanted name is missing.
     """
     values: dict[str, float] = {}
     for line in text.splitlines():
@@ -180,17 +180,17 @@ def named_values(text: str, wanted: Sequence[str]) -> dict[str, float]:
 
 
 def chosen(measurements: Sequence[str] | None, known: Mapping[str, str]) -> list[str]:
-    """Return the measurements to take, in order; all when `measurements` is None.
+    """Return the measurements to take, in order; all if `measurements` is None.
 
     Raises
     ------
     InvalidArgument
-        One is not known.
+        A measurement is unknown.
     """
     names = list(known) if measurements is None else list(measurements)
     for name in names:
         if name not in known:
-            raise InvalidArgument(f"there is no measurement {name!r}{nearest(name, known)}")
+            raise InvalidArgument(f"unknown measurement {name!r}{nearest(name, known)}")
     return names
 
 
@@ -208,15 +208,15 @@ def cache_folder() -> Path:
 
 
 def compiled(source: Path, compiler: Sequence[str], libraries: Sequence[str] = ()) -> Path:
-    """Return `source` as a program, compiled now unless the same was compiled before.
+    """Return the program of `source`; compile it unless the cache has it.
 
-    The key is a hash of the source, of the command, and of the compiler's version. It is built in a
-    new folder that is renamed into place, so that two builds at once do not meet.
+    The key is a hash of the source, the command and the compiler's version. The compiler writes
+    into a new folder, which is then renamed into place, so that two builds at once do not collide.
 
     Raises
     ------
     PeerError
-        The compiler's own message.
+        The compiler failed; the message is the compiler's.
     """
     text = source.read_bytes()
     version = output_of([compiler[0], "--version"])
@@ -230,7 +230,7 @@ def compiled(source: Path, compiler: Sequence[str], libraries: Sequence[str] = (
     try:
         built = building / source.stem
         output_of([*compiler, str(source), "-o", str(built), *libraries], limit_s=120)
-        # Loses against another process that was faster: then that one's program is as good.
+        # The rename fails if another process was faster; that process's program is as good.
         with contextlib.suppress(FileExistsError, OSError):
             building.rename(program.parent)
     finally:

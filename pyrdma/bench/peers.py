@@ -1,4 +1,4 @@
-"""Finding and loading the modules of ``experiments/peers``."""
+"""Finds and loads the modules of ``experiments/peers``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["load"]
 
 def _folder() -> Path:
     package = Path(__file__).resolve().parent.parent
-    # Installed, the experiments are inside the package; in the source tree they are beside it.
+    # The installed package contains the experiments; the source tree has them beside the package.
     candidates = [package / "experiments" / "peers", package.parent / "experiments" / "peers"]
     for folder in candidates:
         if folder.is_dir():
             return folder
     looked = " and ".join(str(folder) for folder in candidates)
-    raise Error(f"no folder with the peers; looked in {looked}: install the package again")
+    raise Error(f"no folder of peers in {looked}; install the package again")
 
 
 def load(name: str) -> Peer:

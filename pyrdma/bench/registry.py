@@ -125,7 +125,7 @@ def benchmarks() -> list[Benchmark]:
             unit="s",
             better=Better.LOWER,
             ours=ours.build_seconds,
-            about="A clean build of the wheel, with no compiler cache; only when asked for.",
+            about="A clean build of the wheel without a compiler cache; runs only if named.",
             rounds=1,
             opt_in=True,
         ),

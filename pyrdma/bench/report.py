@@ -1,4 +1,4 @@
-"""The table of ``pyrdma bench``, as JSON and for people."""
+"""The table of ``pyrdma bench``, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _readable(value: float | None, unit: str) -> str:
 
 
 def as_table(rows: Sequence[Row]) -> Table:
-    """Return the rows as a table; ratios above 1 mean that ours is better."""
-    table = Table(title="Speed beside peers", caption="ratio above 1: ours is better")
+    """Return the rows as a table; a ratio above 1 means that pyrdma is better."""
+    table = Table(title="Speed beside peers", caption="ratio above 1: pyrdma is better")
     table.add_column("benchmark", overflow="fold")
     for column in ("ours", "peer's", "ratio"):
         table.add_column(column, justify="right")

@@ -1,8 +1,8 @@
-"""Running benchmarks: ours and the peer's in turns, round after round, within a budget of time.
+"""Runs benchmarks: pyrdma's side and the peer's in turns, round after round, within a time budget.
 
-A machine's speed drifts, and that of a virtual one jumps. So each round runs every benchmark once,
-ours and the peer's directly after one another and in the other order in the next round; rounds are
-repeated while time is left; medians over the rounds are reported.
+A machine's speed drifts, and the speed of a virtual machine jumps. So each round runs every
+benchmark once: both sides directly after one another, in the other order in the next round. Rounds
+repeat while time is left. The report has the medians over the rounds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Notice = Callable[[str], None]
 @dataclass
 class _Samples:
     benchmark: Benchmark
-    peer: PeerRun | None  # None once it is known to be missing or broken
+    peer: PeerRun | None  # None after the peer was missing or failed
     ours: list[float] = field(default_factory=list)
     peers: list[float] = field(default_factory=list)
     seconds: float = 0.0  # the longest round so far
@@ -32,7 +32,7 @@ class _Samples:
 
 
 def select(benchmarks: Sequence[Benchmark], names: Iterable[str]) -> list[Benchmark]:
-    """Return the benchmarks whose names begin with one of `names`; the default set for none.
+    """Return the benchmarks whose names begin with one of `names`; without names, the default set.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def _measure_ours(samples: _Samples, notice: Notice) -> None:
         return
     try:
         samples.ours.append(samples.benchmark.ours())
-    except Exception as error:  # one broken benchmark must not take the others' numbers
+    except Exception as error:  # a failing benchmark must not end the others
         notice(f"FAILED: {samples.benchmark.name}: {type(error).__name__}: {error}")
         samples.failed = True
 
@@ -118,19 +118,19 @@ def run(
 ) -> list[Row]:
     """Measure `benchmarks` and return a row for each, in their order.
 
-    Every benchmark runs at least as often as it says, mostly once, whatever the budget; again only
-    if its longest run so far fits in what is left of the budget.
+    Every benchmark runs `Benchmark.least` times, mostly once, whatever the budget. It runs again
+    only if its longest run so far fits into the rest of the budget.
 
     Parameters
     ----------
     benchmarks
-        What to measure.
+        The benchmarks to measure.
     budget_s
-        When to stop starting further runs, in seconds.
+        Time after which no further run starts, in seconds.
     notice
-        Called with a line for each peer that is missing, and for each side that fails.
+        Takes a line for each missing peer, and for each side that fails.
     progress
-        Called with the name of what is run next.
+        Takes the name of the next run.
     """
     end = time.monotonic() + budget_s
     everything = [_Samples(b, _usable_peer(b, notice)) for b in benchmarks]

@@ -1,4 +1,4 @@
-"""The systems. Each is a package here, and is `pyrdma.NAME` to its users.
+"""The systems. Each is a package here; users import it as `pyrdma.NAME`.
 
 The package of a system holds
 

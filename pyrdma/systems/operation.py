@@ -22,14 +22,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class _Bounds:
-    """Bounds of a whole number; `modulo` is what the native side gets it modulo of."""
+    """Bounds of a whole number; the native side gets the number modulo `modulo`."""
 
     least: int
     most: int
     modulo: int | None = None
 
 
-_NODE = _Bounds(0, 0)  # the cluster knows how many nodes there are
+_NODE = _Bounds(0, 0)  # the cluster has the real bounds
 
 Node = Annotated[int, _NODE]
 """A node of the object's cluster."""
@@ -56,8 +56,8 @@ def open_cluster(cluster: Cluster) -> Any:
     """Return the native cluster, whose nodes live in this process."""
     if not isinstance(cluster, InProcess):
         raise Unavailable(
-            "the nodes of this cluster are other processes: their channels are used by "
-            "workloads; for a script use Cluster.sim(...) or Cluster.local(..., mode='thread')"
+            "the nodes of this cluster are other processes, whose channels only workloads "
+            "can use; for a script use Cluster.sim(...) or Cluster.local(..., mode='thread')"
         )
     return cluster._open
 
@@ -83,7 +83,7 @@ class PerNode:
         return self._make(native())
 
     def _node(self, name: str, value: object) -> int:
-        """Return the number of a node that there is."""
+        """Return the number of an existing node."""
         last = self.cluster.nodes - 1
         number = whole(name, value, -(2**63))
         if not 0 <= number <= last:
@@ -91,7 +91,7 @@ class PerNode:
         return number
 
     def _argument(self, name: str, value: object, bounds: _Bounds | None) -> object:
-        """Return an argument as the native side takes it."""
+        """Return an argument in the form of the native side."""
         if bounds is None:
             return value
         if bounds is _NODE:
@@ -105,7 +105,7 @@ def operation(declared: Callable[P, R]) -> Callable[P, R]:
 
     The declaration is the signature and the docstring. Arguments are checked against the bounds of
     their types. The native method takes ``node`` first if there is one, then the other arguments
-    in the order of the signature. It returns what the declaration says.
+    in the order of the signature. It returns the declared type.
     """
     signature = inspect.signature(declared)
     name = declared.__name__

@@ -1,8 +1,8 @@
-"""LOCO's channel objects, from a script: named objects whose state lies across the nodes.
+"""LOCO's channel objects for scripts: named objects whose state lies on all nodes.
 
-A channel is made for all nodes of a cluster at once. Its methods take the node that acts. They
-take virtual time in a simulated cluster and real time over shared memory. A workload puts a
-channel under load: its loops are native.
+A constructor makes a channel for all nodes of a cluster at once. Its methods take the node that
+acts. They take virtual time in a simulated cluster and real time over shared memory. Workloads put
+channels under load with native loops.
 
 >>> import pyrdma as rd
 >>> with rd.Cluster.sim(nodes=3, profile="c6525-25g", seed=1) as cluster:
@@ -14,12 +14,12 @@ channel under load: its loops are native.
 ...     counter.load(node=2)
 3
 
-A channel of a cluster whose nodes are other processes describes the channel to workloads. A script
-that uses it gets `pyrdma.Unavailable`.
+If the nodes of a cluster are other processes, a channel only describes itself to workloads. A
+script that calls its methods gets `pyrdma.Unavailable`.
 
 Errors: `pyrdma.InvalidArgument` for misuse (a name that is taken, an offset out of bounds, an
-unlock by a node that does not hold the lock), `pyrdma.Timeout` when nodes do not do their part,
-`pyrdma.Unavailable` when a node does not answer; the error names the node.
+unlock by a node that does not hold the lock), `pyrdma.Timeout` when other nodes do not take part,
+`pyrdma.Unavailable` when a node does not answer. The error names the node.
 """
 
 from .channels import (

@@ -1,6 +1,6 @@
-"""Our side of the benchmarks of LOCO's locks and barrier, and the list of them; Open MPI's beside.
+"""The benchmarks of LOCO's locks and barrier; the peer is Open MPI.
 
-Both sides are two processes, each on a CPU of its own, over shared memory.
+Each side has two processes over shared memory, each on a CPU of its own.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def _rate(load: Any, duration_s: float) -> float:
 
 
 def lock_rate(duration_s: float = 0.4) -> float:
-    """Return critical sections per second, of both nodes: a word read, counted up, written."""
+    """Return critical sections per second of both nodes; a section reads, increments and writes."""
     import pyrdma as rd
 
     return _rate(rd.workload.LocoLock(own_memory="cpu", warmup_ns=20_000_000), duration_s)
 
 
 def transaction_rate(duration_s: float = 0.4) -> float:
-    """Return transfers per second, of both nodes, between two accounts of a million."""
+    """Return transfers per second of both nodes, each between two of a million accounts."""
     import pyrdma as rd
 
     load = rd.workload.LocoTransactions(accounts=1_000_000, own_memory="cpu", warmup_ns=20_000_000)
@@ -45,7 +45,7 @@ def barrier_us(duration_s: float = 0.4) -> float:
 
 
 def benchmarks() -> list[Benchmark]:
-    """Return the benchmarks, against both of Open MPI's one-sided components where they differ."""
+    """Return the benchmarks, with both of Open MPI's one-sided components where they differ."""
     openmpi = peers.load("openmpi")
     found = [
         Benchmark(

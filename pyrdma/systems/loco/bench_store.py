@@ -15,7 +15,7 @@ KEYS = 100_000  # as many as the peer's
 def rate(reads: float, duration_s: float = 0.4) -> float:
     """Return operations per second of two processes, one thread each, with 128 in flight.
 
-    Uniform keys, all of them there, and values of 8 bytes: half of the keys lie in the other
+    Keys are uniform and all present; values have 8 bytes. Half of the keys lie in the other
     process.
     """
     import pyrdma as rd

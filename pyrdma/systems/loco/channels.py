@@ -1,4 +1,4 @@
-"""The channels of LOCO for scripts: signatures and docstrings; the native side does the rest."""
+"""The channels of LOCO for scripts: signatures and docstrings of native methods."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 Preset = Literal["paper", "best"]
-"""The protocol of a lock: the steps of the paper, or the steps of the paper and what is faster."""
+"""The protocol of a lock: the steps of the paper, or the paper's steps with faster ones."""
 
 _managers: WeakKeyDictionary[Cluster, Any] = WeakKeyDictionary()
 
@@ -62,9 +62,9 @@ class Channel(PerNode):
     cluster
         The cluster whose nodes take part.
     name
-        The same on all nodes; 1 to 119 bytes, without ``.``.
+        Name of the channel, the same on all nodes; 1 to 119 bytes, without ``.``.
     *arguments
-        What the native class takes besides.
+        Further arguments of the native class.
     """
 
     own_managers: ClassVar[bool] = False
@@ -93,20 +93,20 @@ class Barrier(Channel):
 
     @operation
     def wait(self) -> list[int]:
-        """Let every node wait; return how long each did, in ns, by node.
+        """Let every node wait; return the waiting times in ns, by node.
 
-        What any node wrote before is visible to all afterwards.
+        Afterwards all nodes see every write that a node made before.
         """
         raise NotImplementedError
 
 
 class SharedRegion(Channel):
-    """Memory of one size on every node, which all read and write; nothing orders or protects it.
+    """Memory of one size on every node, which all nodes read and write without order or protection.
 
     Parameters
     ----------
     size
-        Bytes on each node.
+        Number of bytes on each node.
     """
 
     def __init__(self, cluster: Cluster, name: str, size: int) -> None:
@@ -115,7 +115,7 @@ class SharedRegion(Channel):
 
     @operation
     def write(self, data: bytes, *, node: Node, to: Node, offset: Unsigned = 0) -> None:
-        """Write up to 4096 bytes from `node` into the part of node `to`; wait until visible."""
+        """Write up to 4096 bytes from `node` into the part of node `to`; wait for its visibility."""
         raise NotImplementedError
 
     @operation
@@ -144,22 +144,22 @@ class OwnedVar(Channel):
 
     @operation
     def push(self) -> None:
-        """Write the owner's copy into all others."""
+        """Write the owner's copy into the copies of all other nodes."""
         raise NotImplementedError
 
     @operation
     def pull(self, *, node: Node) -> int:
-        """Read the owner's copy over the network into that of `node`; return it."""
+        """Read the owner's copy over the network into the copy of `node`; return the value."""
         raise NotImplementedError
 
     @operation
     def load(self, *, node: Node) -> int:
-        """Return the copy of `node`, as the last push or pull left it."""
+        """Return the copy of `node`, which the last push or pull wrote."""
         raise NotImplementedError
 
 
 class AtomicVar(Channel):
-    """A 64-bit word at one node, for remote atomics of all.
+    """A 64-bit word at one node, for remote atomics of all nodes.
 
     Parameters
     ----------
@@ -173,17 +173,17 @@ class AtomicVar(Channel):
 
     @operation
     def fetch_add(self, addend: Word, *, node: Node) -> int:
-        """Add, modulo 2**64; return the value before."""
+        """Add `addend` modulo 2**64; return the value before."""
         raise NotImplementedError
 
     @operation
     def compare_swap(self, expected: Unsigned, desired: Unsigned, *, node: Node) -> int:
-        """Set to `desired` if it is `expected`; return the value before."""
+        """Set the word to `desired` if it is `expected`; return the value before."""
         raise NotImplementedError
 
     @operation
     def load(self, *, node: Node) -> int:
-        """Read it over the network."""
+        """Read the word over the network."""
         raise NotImplementedError
 
 
@@ -193,7 +193,7 @@ class TicketLock(Channel):
     Parameters
     ----------
     preset
-        The protocol of the lock: the ``best``, or the steps of the ``paper``.
+        The protocol of the lock: ``best``, or the steps of the ``paper``.
     """
 
     def __init__(self, cluster: Cluster, name: str, preset: Preset = "best") -> None:
@@ -204,13 +204,13 @@ class TicketLock(Channel):
     def acquire(self, *, node: Node) -> None:
         """Wait for the lock.
 
-        Raises `pyrdma.Timeout` after 10 s; the error says what the node waited for.
+        Raises `pyrdma.Timeout` after 10 s; the error names the step for which the node waited.
         """
         raise NotImplementedError
 
     @operation
     def release(self, *, node: Node) -> None:
-        """Give the lock up; the next holder sees what `node` did before.
+        """Release the lock; the next holder sees the writes that `node` made before.
 
         Raises `pyrdma.InvalidArgument` when `node` does not hold it.
         """
@@ -232,7 +232,7 @@ class SharedQueue(Channel):
     Parameters
     ----------
     capacity
-        Entries, over all nodes.
+        Number of entries over all nodes.
     """
 
     def __init__(self, cluster: Cluster, name: str, capacity: int = 1024) -> None:
@@ -241,12 +241,12 @@ class SharedQueue(Channel):
 
     @operation
     def push(self, value: Signed, *, node: Node) -> bool:
-        """Append; False when it is full."""
+        """Append `value`; False if the queue is full."""
         raise NotImplementedError
 
     @operation
     def pop(self, *, node: Node) -> int | None:
-        """Take the oldest; None when it is empty."""
+        """Remove and return the oldest value; None if the queue is empty."""
         raise NotImplementedError
 
 
@@ -256,11 +256,12 @@ class KvStore(Channel):
     Parameters
     ----------
     keys
-        How many keys it has room for, spread evenly over the nodes.
+        Largest number of keys, spread evenly over the nodes.
     fill
-        Part of them, 0 to 1, that is there from the start: keys 0, 1, ..., with the key as value.
+        Share of the keys, 0 to 1, that the store has from the start: keys 0, 1, ..., each with the
+        key as its value.
     preset
-        The protocol of the store's locks: the ``best``, or the steps of the ``paper``.
+        The protocol of the store's locks: ``best``, or the steps of the ``paper``.
     """
 
     own_managers: ClassVar[bool] = True
@@ -282,7 +283,7 @@ class KvStore(Channel):
 
     @operation
     def insert(self, key: Unsigned, value: Unsigned, *, node: Node) -> bool:
-        """Add a key, stored at `node`; False when it is there already.
+        """Add a key, stored at `node`; False if the store has the key already.
 
         Raises `pyrdma.Exhausted` when `node` has no room.
         """
@@ -290,15 +291,15 @@ class KvStore(Channel):
 
     @operation
     def update(self, key: Unsigned, value: Unsigned, *, node: Node) -> bool:
-        """Replace a key's value; False when there is no such key."""
+        """Replace a key's value; False if the store has no such key."""
         raise NotImplementedError
 
     @operation
     def remove(self, key: Unsigned, *, node: Node) -> bool:
-        """Remove a key; False when there is none."""
+        """Remove a key; False if the store has no such key."""
         raise NotImplementedError
 
     @operation
     def lookup(self, key: Unsigned, *, node: Node) -> int | None:
-        """Return a key's value, or None. Takes no lock."""
+        """Return a key's value, or None if the store has no such key. It takes no lock."""
         raise NotImplementedError

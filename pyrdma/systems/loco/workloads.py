@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Ycsb(LocoYcsb):
-    """`LocoYcsb` on a store that a script has named: with its keys, its fill and its preset.
+    """`LocoYcsb` with the keys, the fill and the preset of a script's store.
 
-    Each run makes the store anew on every node, loads it, and drives it natively.
+    Each run makes the store anew on every node, loads it, and runs native loops on it.
 
     Parameters
     ----------
     store
-        The store; its cluster is the one to run on.
+        The store, whose cluster must run the workload.
     settings
         Fields of `LocoYcsb`.
     """
