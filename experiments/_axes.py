@@ -1,4 +1,4 @@
-"""What the experiments' figures share beside `pyrdma.figures`."""
+"""Helpers of the experiments' figures beside `pyrdma.figures`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the experiments on LOCO's locks share."""
+"""Helpers of the experiments on LOCO's locks."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ MPI_NOTE = "MPI: a model of Open MPI's window locks on the same fabric"
 
 
 def polling(point: Point) -> Literal["thread", "callers"]:
-    """Return who polls: a thread as in the paper (A.1), unless cores are as few as here."""
+    """Return the poller: a polling thread as in the paper (A.1), unless the machine lacks cores."""
     return "callers" if point.fabric == "shm" else "thread"

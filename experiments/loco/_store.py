@@ -1,4 +1,4 @@
-"""What the experiments on the key-value store share."""
+"""Helpers of the experiments on the key-value store."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ SERIES = {
     "loco_w128_best": "LOCO, best, window 128",
 }
 
-# Until a steady state, in ns of the simulator per operation in flight in the whole cluster. With
-# zipfian changes nearly all operations come to wait for the hottest key's lock, one behind the
-# other: until they do takes as long as the lock needs to serve them all, 4 us each in LOCO; in the
-# model of Sherman 22 without its local queues, and less with them. Without such a queue an
-# operation lasts as long as the polling threads need for all that are in flight.
+# Virtual time until a steady state, in ns per operation in flight in the whole cluster. With
+# zipfian changes nearly all operations end up in the queue of the hottest key's lock. The queue is
+# full after the time in which the lock serves them all: 4 us each in LOCO; in the model of Sherman
+# 22 us without its local queues, and less with them. Without such a queue an operation lasts as
+# long as the polling threads need for all operations in flight.
 QUEUE_NS: dict[System, int] = {"loco": 5_000, "sherman": 25_000}
 TURN_NS = 250
 LEAST_NS = 100_000
-MEASURED_S = 0.5e-3  # at least: in a fifth of it two systems that were level differed by 5 %
+MEASURED_S = 0.5e-3  # least time; in a fifth of it, equally fast systems differed by 5 %
 
 
 def is_paper_again(series: str, mix: str) -> bool:
-    """Whether the best preset does what the paper's does: a lookup takes no lock."""
+    """Return whether a best series equals the paper's: a lookup takes no lock in either."""
     return series.endswith("_best") and mix == "read-only"
 
 
 def settle_ns(system: System, in_flight: int, mix: str, distribution: str) -> int:
-    """Return how long a point warms up in the simulator."""
+    """Return the warm-up time of a point in the simulator."""
     queues = mix != "read-only" and distribution != "uniform"
     return LEAST_NS + in_flight * (QUEUE_NS[system] if queues else TURN_NS)
 
 
 def drift(found: Any) -> float:
-    """Return by how much the second half of the measured time was faster than the first."""
+    """Return how much faster the second half of the measured time was than the first."""
     early = found.value("early_ops")
     return float(found.value("ops") / early - 2)
 

@@ -1,16 +1,16 @@
-"""Whether histories of the key-value store are linearizable, and of Sherman's (appendix C, 7.2).
+"""Linearizability of the histories of LOCO's key-value store and of Sherman (appendix C, 7.2).
 
-The paper proves its store linearizable and measures nothing. Here clients on 3 nodes, 12 in all,
-look up, insert, update and remove 4 keys in the simulator, one random schedule per seed, and a
-checker searches each history for an order that explains it (``native/check``). In strong memory a
-write is in place when it completes; in weak memory up to 4 us later; and faults that a reliable
-connection hides (loss, delay, pauses, and others) come on top in the last column.
+The paper proves its store linearizable and measures nothing. Here 12 clients on 3 nodes look up,
+insert, update and remove 4 keys in the simulator, with one random schedule per seed. A checker
+searches each history for an order that explains it (``native/check``). In strong memory a write is
+in place when it completes; in weak memory it is in place up to 4 us later. The last column adds
+faults that a reliable connection hides (loss, delay, pauses, and others).
 
-Without the fence between an update's write and the release of its lock, in LOCO's store and in the
-model of Sherman, the next holder of the lock, or a lookup after the update's end, meets the memory
-before the write. That is the bug for which the paper mends Sherman (section 7.2), found here in
-weak memory alone. Sherman shows it more often, since its locks lie on the NIC, where the unlock is
-in place before the write that it follows has crossed the PCIe bus.
+Two series lack the fence between an update's write and the release of its lock: one of LOCO's store
+and one of the model of Sherman. There the next holder of the lock, or a lookup after the update's
+end, may read the memory before the write. The paper mends this bug in Sherman (section 7.2); here
+it shows in weak memory only. Sherman shows it more often, because its locks lie on the NIC: the
+unlock is in place before the preceding write has crossed the PCIe bus.
 
 ``pyrdma fuzz loco_store`` runs more seeds; ``pyrdma replay`` repeats one.
 """
@@ -40,7 +40,7 @@ MEMORY = ("strong", "weak", "weak, faults")
 
 
 def measure(point: Point) -> Any:
-    """Count the seeds whose history no order explains."""
+    """Count the seeds whose history is not linearizable."""
     _, system, mutation = SERIES[point["series"]]
     options = fuzz.Options(
         system=system,
@@ -68,7 +68,7 @@ def counts(data: Data, series: str) -> tuple[int, int, int]:
 
 
 def linearizable(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Decide: no history of LOCO's store is impossible."""
+    """Decide whether every history of LOCO's store is linearizable."""
     violations, histories, operations = counts(data, "loco")
     return Decision(
         violations == 0, violations, f"in {histories} histories of {operations} operations"
@@ -76,7 +76,7 @@ def linearizable(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a deci
 
 
 def unfenced_is_wrong(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Decide: Sherman shows stale data without the fence, in weak memory, and never with it."""
+    """Decide whether Sherman reads stale data in weak memory without the fence, never with it."""
     without, histories, _ = counts(data, "sherman, no fence")
     fenced = counts(data, "sherman")[0]
     strong = data.value(
@@ -90,7 +90,7 @@ def unfenced_is_wrong(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - zero or not
-    """Draw for each system the share of histories that are not linearizable."""
+    """Draw the share of histories that are not linearizable, by system."""
     fig, ax = figures.new(figsize=(4.6, 2.9))
     rows = data.select("linearizability_violations")
     values = {}
@@ -124,7 +124,7 @@ experiment = Experiment(
     fabrics=("sim",),
     why_not={
         "shm": "memory there is strong; LocoWorlds.TheStoreIsLinearizable checks it",
-        "verbs": "what memory does there cannot be chosen",
+        "verbs": "the memory of a device cannot be chosen",
     },
     max_repetitions=1,
     decides={

@@ -1,4 +1,4 @@
-"""The latency of LOCO's barrier, as its figure 1b measures it; the paper prints no numbers."""
+"""The latency of LOCO's barrier, by the code of figure 1b; the paper prints no numbers."""
 
 from __future__ import annotations
 

@@ -1,20 +1,20 @@
-"""One contended lock, a word read, counted up and written under it (section 7.1, figure 4).
+"""One contended lock; each section reads, increments and writes a word (section 7.1, figure 4).
 
-The series of Open MPI is a model of its window locks on the same fabric, not Open MPI; over
-shared memory ``pyrdma bench loco/`` runs beside the real one.
+The MPI series is a model of Open MPI's window locks on the same fabric, not Open MPI. Over shared
+memory ``pyrdma bench loco/`` measures Open MPI itself.
 
-``loco`` takes the steps of the paper, on which the claim is judged; ``loco_best`` has every switch
-on that makes the protocol better (``native/systems/loco/README.md``).
+``loco`` takes the steps of the paper, on which the claim is judged. ``loco_best`` turns on every
+switch that makes the protocol better (``native/systems/loco/README.md``).
 
 A section takes five round trips in the paper's protocol: the ticket, now_serving, the word, the
-write that the fence waits for, and the release. The model of MPI takes three: the compare-and-swap,
-the get, and the put that the unlock waits for. LOCO is nevertheless ahead on 2 nodes and level on
-4, because its lock is fair and the lock's own node gets its part of the sections (right panel):
-that node waits by plain reads, and its requests do not cross the wire. The model's lock is not
-fair. One remote rank that unlocks may lock again at once and keeps the lock most of the time, and
-each try of the others delays it. From 8 nodes on the paper's ranking appears. The paper puts MPI's
-advantage down to "extensive optimization and a more managed environment", which a model of its
-messages cannot have.
+write for which the fence waits, and the release. The model of MPI takes three: the
+compare-and-swap, the get, and the put for which the unlock waits. LOCO is nevertheless ahead on 2
+nodes and level on 4, because its lock is fair and the lock's own node gets its part of the sections
+(right panel): that node waits by plain reads, and its requests do not cross the wire. The model's
+lock is not fair. A remote rank that unlocks may lock again at once. It keeps the lock most of the
+time, and each try of another rank delays it. From 8 nodes on the paper's ranking appears. The paper
+explains MPI's advantage by "extensive optimization and a more managed environment", which a model
+of MPI's messages cannot have.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 
 
 def measure(point: Point) -> Any:
-    """Measure critical sections of all nodes, and which part of them the lock's node had."""
+    """Measure the critical sections of all nodes, and the share of the lock's own node."""
     load = workload.LocoLock(
         **SYSTEMS[point["series"]], polling=_locks.polling(point), warmup_ns=50_000
     )
@@ -69,12 +69,12 @@ def mpi_ahead(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider
     return Decision(
         bool((mpi > loco).all()),
         f"{text} Kop/s",
-        "LOCO's fair lock gives its own node a part of the sections, which need no wire",
+        "LOCO's fair lock gives its own node a share of the sections, which do not cross the wire",
     )
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - ranks alone
-    """Draw throughput against nodes, and the share of the node that has the lock."""
+    """Draw throughput against nodes, and the share of the lock's own node."""
     fig, (left, right) = figures.new(1, 2)
     shown = [s for s in SERIES if s in data.values_of("series")]
     for number, series in enumerate(shown):
@@ -99,7 +99,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         ax.set_xticks(data.values_of("nodes"))
         ax.set_xlabel("Nodes, one thread each")
     left.set_ylabel("Critical sections (M/s)")
-    right.set_ylabel("Part done by the lock's own node")
+    right.set_ylabel("Share of the lock's own node")
     left.legend(loc="upper right", title=_locks.MPI_NOTE, title_fontsize=7)
     return fig
 

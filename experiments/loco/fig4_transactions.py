@@ -1,22 +1,22 @@
 """Transfers between two accounts under the locks of both (section 7.1, figure 4).
 
-The series of Open MPI is a model of its windows on the same fabric: accounts spread over windows,
-each part registered by itself and with one lock. ``merged`` is the same model with all parts cut
-from large regions, which tells what the registrations cost. Queue pairs of MPI's own, one between
-each two ranks, are left out.
+The MPI series is a model of Open MPI's windows on the same fabric. The accounts are spread over
+windows; each part has its own registration and one lock. ``merged`` is the same model with all
+parts in a few large regions, which shows the cost of the registrations. The model has no queue pair
+for each two ranks, as MPI has.
 
-``loco`` takes the steps of the paper, on which the claims are judged; ``loco_best`` has every
-switch on that makes the protocol better (``native/systems/loco/README.md``).
+``loco`` takes the steps of the paper, on which the claims are judged. ``loco_best`` turns on every
+switch that makes the protocol better (``native/systems/loco/README.md``).
 
-In the simulator MPI wins where the paper has LOCO win. A transfer of the paper's protocol takes
-eight round trips, one behind the other: two for each lock (the ticket, then now_serving), one for
-both reads, one for both writes, which the fence waits for, and one for each release. The model of
-MPI takes four: one for each lock, one for the gets, one for the puts; it does not wait for its
-unlocks. The best preset takes three, and waits for no write and no release.
+In the simulator MPI is ahead where the paper has LOCO ahead. A transfer of the paper's protocol
+takes eight round trips in sequence: two for each lock (the ticket, then now_serving), one for both
+reads, one for both writes, for which the fence waits, and one for each release. The model of MPI
+takes four: one for each lock, one for the gets, one for the puts; it does not wait for its unlocks.
+The best preset takes three, and waits for no write and no release.
 
-The paper puts LOCO's advantage down to the registrations of MPI's windows. Those of 341 windows
-(5456 of a node with 16 ranks, 72 B of NIC memory each) fit into the simulated NIC's cache; from
-about twice as many windows on they cost too.
+The paper explains LOCO's advantage by the registrations of MPI's windows. The registrations of 341
+windows (5456 on a node with 16 ranks, 72 B of NIC memory each) fit into the simulated NIC's cache.
+From about twice as many windows on, the registrations cost time.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ SERIES = {
     "merged": "MPI windows, merged regions",
 }
 PAPER = 341  # windows, and locks per thread (7.1)
-NODES, THREADS = 8, 16  # where windows are swept
+NODES, THREADS = 8, 16  # nodes and threads of the sweep over windows
 
 
 def where(params: Mapping[str, Any]) -> bool:
-    """Sweep the windows at the largest cluster, and merge regions only there."""
+    """Sweep the windows only at the largest cluster; merge regions only there."""
     largest = bool(params["nodes"] == NODES and params["threads"] == THREADS)
     if params["windows"] != PAPER:
         return largest and not params["series"].startswith("loco")
@@ -53,7 +53,7 @@ def where(params: Mapping[str, Any]) -> bool:
 
 
 def measure(point: Point) -> Any:
-    """Measure the transfers of all threads; with one each, the single lock too (reversal)."""
+    """Measure the transfers of all threads; with one thread per node, also one lock (reversal)."""
     series, simulated = point["series"], point.fabric == "sim"
     protocol: Any = {
         "system": "loco" if series.startswith("loco") else "mpi_windows",
@@ -132,8 +132,8 @@ def windows_cost(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a deci
     return Decision(
         gains[PAPER] > 0.05,
         f"merging: {text}",
-        "the regions of 341 windows fit into the simulated NIC's cache, those of four times as "
-        "many do not",
+        "the regions of 341 windows fit into the simulated NIC's cache, those of four "
+        "times as many windows do not",
     )
 
 
@@ -197,7 +197,7 @@ experiment = Experiment(
     measure=measure,
     figure=figure,
     fabrics=("sim", "verbs"),
-    why_not={"shm": "one machine has no cores for it; pyrdma bench loco/ runs two nodes there"},
+    why_not={"shm": "one machine has too few cores; pyrdma bench loco/ measures two nodes"},
     decides={
         "loco/fig4_transactions_rank": loco_ahead,
         "loco/fig4_reversal": reversal,

@@ -1,33 +1,33 @@
 """Throughput of the key-value store against a model of Sherman (section 7.2, figure 5).
 
-10 million keys of 8 bytes, 80 % of them there; updates are the writes. The mixed ratio, the ranges
-of nodes and threads and the number of locks are not in the paper: 50 % reads, 2 to 8 nodes with 4
-threads, 1 to 14 threads on 4 nodes, and 4096 locks. With 14 threads the polling thread and the
-tracker have cores of their own among the 16; with 16 the polling thread shares one with a thread
-that holds locks, and all wait for it. Sherman is a model of its messages on the same
-fabric (``native/systems/loco/baselines/sherman.h``), not its code; Scythe and Redis's cluster are
-left out (``pyrdma bench loco_kv/`` runs beside Redis).
+The store has room for 10 million keys of 8 bytes and holds 80 % of them; the writes are updates.
+The paper does not state the mixed ratio, the ranges of nodes and threads and the number of locks.
+Here they are 50 % reads, 2 to 8 nodes with 4 threads, 1 to 14 threads on 4 nodes, and 4096 locks.
+With 14 threads the polling thread and the tracker have cores of their own among the 16. With 16 the
+polling thread would share a core with a thread that holds locks, and all threads would wait for it.
+Sherman is a model of its messages on the same fabric
+(``native/systems/loco/baselines/sherman.h``), not its code. Scythe and Redis's cluster are left out
+(``pyrdma bench loco_kv/`` measures Redis).
 
-The claims are judged on the paper's protocol: an update takes the lock by two round trips (the
-ticket, then now_serving), writes and fences by one, and waits for its release, which is the fourth.
-One of Sherman takes three: lock, leaf, and write with unlock. So Sherman is ahead on updates of
-uniform keys, as in the paper, until its leaves fill the wire: 14 threads of 4 nodes read 1 KiB for
-each. With as many lookups, for which Sherman reads 1 KiB too and LOCO 24 bytes, the two are level
-within 1 % on 4 threads, where the paper has Sherman ahead; it does not say how many of its mixed
-operations are lookups. On zipfian keys LOCO is ahead but where few threads meet. The ``best``
-series have every switch on that makes the protocol better (``native/systems/loco/README.md``): an
-update takes two round trips, and LOCO is ahead everywhere. A lookup takes no lock, and so has no
-such series.
+The claims are judged on the paper's protocol. An update takes four round trips: two for the lock
+(the ticket, then now_serving), one for the write with its fence, one for the release. An update of
+Sherman takes three: lock, leaf, and write with unlock. So Sherman is ahead on updates of uniform
+keys, as in the paper, until its leaves fill the wire: 14 threads of 4 nodes read 1 KiB for each
+update. With 50 % lookups, for which Sherman reads 1 KiB and LOCO 24 bytes, the two are level within
+1 % on 4 threads. The paper has Sherman ahead there, but does not state the share of lookups. On
+zipfian keys LOCO is ahead except with few threads. The ``best`` series turn on every switch that
+makes the protocol better (``native/systems/loco/README.md``): an update takes two round trips, and
+LOCO is ahead everywhere. Lookups have no such series, since a lookup takes no lock.
 
-Every point is measured in a steady state, also in quick mode: ``_store.settle_ns`` says how long
-that takes, ``drift`` how much faster the second half of the measured time was than the first. Where
-operations queue at a lock, tens of microseconds are not enough: zipfian changes begin at 17 M/s
-with window 128, and 10 ms later nearly all operations in flight wait for the hottest key's lock,
-which a round trip per update limits to about 250,000 a second, one in 18 of all changes. So the
-large window gains little on zipfian changes, and loses some of the rate of window 3 on many
-threads, because the holder, too, looks at 128 operations before it sees its own completion. Where
-the large window saturates the polling threads, the presets are level: the better one saves waiting,
-of which 128 operations hide all.
+Every point is measured in a steady state, also in quick mode. ``_store.settle_ns`` returns the time
+until then, ``drift`` how much faster the second half of the measured time was than the first. Tens
+of microseconds are not enough where operations queue at a lock. Zipfian changes begin at 17 M/s
+with window 128. 10 ms later nearly all operations in flight wait for the hottest key's lock. A
+round trip per update limits that lock to about 250,000 updates a second, one in 18 of all changes.
+So the large window gains little on zipfian changes. On many threads it loses some of the rate of
+window 3, because the lock's holder, too, looks at 128 operations before it sees its own completion.
+Where the large window saturates the polling threads, the presets are level: the best preset saves
+waiting time, and 128 operations hide all of it.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 BASE = {"nodes": 4, "threads": 4}
 LARGE = "sherman_w128"
-LEVEL = "level on mixed keys, half of them lookups: Sherman's read 1 KiB each, LOCO's 24 bytes"
+LEVEL = "level with 50 % lookups: a lookup reads 1 KiB in Sherman, 24 bytes in LOCO"
 
 
 def where(params: Mapping[str, Any]) -> bool:
-    """Leave the base along one of the two axes only; Sherman with the large window does not."""
+    """Keep points that leave the base along one axis; Sherman's large window stays at the base."""
     if _store.is_paper_again(params["series"], params["mix"]):
         return False
     if params["series"] == LARGE:
@@ -74,7 +74,7 @@ def measure(point: Point) -> Any:
 def ahead(
     first: str, second: str, mixes: list[str], distributions: list[str], reason: str = ""
 ) -> Callable[[Data, Claim], Decision]:
-    """Decide: `first` is ahead of `second` at most points of both axes, for each mix."""
+    """Decide whether `first` is ahead of `second` at most points of both axes, for each mix."""
 
     def decide(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
         holds, texts = True, []
@@ -102,7 +102,7 @@ def ahead(
 
 
 def reversal(data: Data, claim: Claim) -> Decision:
-    """Decide: with changes, Sherman is ahead on uniform keys and LOCO on zipfian ones."""
+    """Decide whether Sherman is ahead on uniform keys and LOCO on zipfian keys, with changes."""
     changes = ["mixed", "write-only"]
     uniform = ahead("sherman", "loco_w3", changes, ["uniform"])(data, claim)
     zipfian = ahead("loco_w3", "sherman", changes, ["zipfian"])(data, claim)
@@ -111,7 +111,7 @@ def reversal(data: Data, claim: Claim) -> Decision:
 
 
 def comparable(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Decide: LOCO's best window reaches half of Sherman's rate or more, at every point."""
+    """Decide whether LOCO with the large window exceeds half of Sherman's rate at every point."""
     loco = data.frame[data.frame["series"] == "loco_w128"]
     tree = data.frame[data.frame["series"] == "sherman"]
     axes = ["mix", "distribution", "nodes", "threads"]
@@ -120,13 +120,13 @@ def comparable(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decide
 
 
 def large_window_fails(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Decide: Sherman's design does not bear a window of 128; a run that fails gives no rows."""
+    """Decide whether Sherman fails with a window of 128; a run that fails gives no rows."""
     rates = data.frame[(data.frame["series"] == LARGE) & (data.frame["metric"] == "kv_throughput")]
     text = ", ".join(f"{rate / 1e6:.1f} M/s" for rate in rates["value"])
     return Decision(
         rates.empty,
         f"updates of uniform keys with window 128: {text or 'none'}",
-        "a model of Sherman's messages; the errors were of its code, and Scythe is not here",
+        "a model of Sherman's messages; the paper's errors were in its code; Scythe is not here",
     )
 
 
@@ -212,7 +212,7 @@ experiment = Experiment(
         "loco/fig5_reason_uniform": ahead("sherman", "loco_w3", CHANGES, ["uniform"], LEVEL),
         **each(
             ["loco/fig5_scythe_updates"],
-            needs("Scythe, which is not here: the claim is on the stability of its code"),
+            needs("Scythe, which is not here: the claim is about the stability of its code"),
         ),
         "loco/fig5_other_windows_fail": large_window_fails,
     },

@@ -1,8 +1,9 @@
 """The control loop of DC/DC converters at several periods: output voltage (appendix B, figure 7).
 
-The paper runs each for 5 s; here that is the full mode, and 20 ms of virtual time the quick one:
-transients last less than 2 ms, and all that follows repeats. The parameters of the converters are
-not in the paper; native/systems/loco/power_controller.h derives some that are stable up to 40 us.
+The paper runs each period for 5 s. The full mode does the same; the quick mode runs 20 ms of
+virtual time, since transients last less than 2 ms and the rest repeats. The paper does not state
+the parameters of the converters; native/systems/loco/power_controller.h derives parameters that are
+stable up to 40 us.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NAMED = 40  # us, the one period that the paper names
 
 
 def measure(point: Point) -> list[Row]:
-    """Run the loops; the trace becomes rows of ``voltage`` labelled with their time."""
+    """Run the loops; make rows of ``voltage``, labelled with their time, from the trace."""
     load = workload.LocoPower(period_us=point["period"], converter_us=10)
     with point.cluster(nodes=1 + CONVERTERS) as cluster:
         result = cluster.run(load, duration_s=point.duration(20e-3, 5.0), timeout_s=7200)
@@ -41,7 +42,7 @@ def measure(point: Point) -> list[Row]:
 
 
 def stable_period(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Take the longest period up to which every one measured is stable."""
+    """Take the longest period up to which every measured period is stable."""
     ripple = data.series("ripple", "period").sort_index()
     stable = [int(p) for p in ripple.index if (ripple[ripple.index <= p] < STABLE).all()]
     if not stable:
@@ -50,7 +51,7 @@ def stable_period(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a dec
 
 
 def instability_grows(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Decide: the deviation grows with every longer period that was measured."""
+    """Decide whether the deviation grows with every longer period."""
     above = data.series("deviation", "period").sort_index()
     above = above[above.index > NAMED]
     text = ", ".join(f"{p:g} us {v:.2f}" for p, v in above.items())
@@ -58,7 +59,7 @@ def instability_grows(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a
 
 
 def transients(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Decide: above 40 us each start exceeds twice the wanted voltage; none does below."""
+    """Decide whether the start exceeds twice the wanted voltage above 40 us, and never below."""
     peak = data.series("start_peak", "period").sort_index()
     text = ", ".join(f"{p:g} us {v:.2f}" for p, v in peak.items())
     holds = (peak[peak.index > NAMED] > 2).all() and (peak[peak.index <= NAMED] < 2).all()
@@ -66,7 +67,7 @@ def transients(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decide
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - the paper's have no numbers
-    """Draw the voltage over time for some periods, and what remains of it over all of them."""
+    """Draw the voltage over time for some periods, and the deviation over all periods."""
     fig, panels = figures.new(len(DRAWN), 2, figsize=(9.2, 4.6), sharex="col", sharey="col")
     grid = panels[0][1].get_gridspec()
     for ax in panels[:, 1]:

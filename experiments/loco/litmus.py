@@ -1,6 +1,6 @@
-"""Litmus shapes through LOCO's objects, beside those over raw weak memory (sections 5.3 and 2.2).
+"""Litmus shapes through LOCO's objects and over raw weak memory (sections 5.3 and 2.2).
 
-Property L8: what raw operations show late, LOCO's fences never show.
+Property L8: LOCO's fences never show a late write that raw operations show.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def measure(point: Point) -> list[Row]:
-    """Run the shapes over raw operations, or through LOCO; weak memory in the simulator."""
+    """Run the shapes over raw operations or through LOCO, in the simulator's weak memory."""
     raw = point["series"] == "raw"
     load: workload.Workload = (
         workload.Litmus(rounds=20 * point["rounds"])
@@ -31,7 +31,7 @@ def measure(point: Point) -> list[Row]:
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no claims here
-    """Draw for each shape the share of rounds whose outcome is weak or forbidden, both ways."""
+    """Draw the share of rounds with a weak or forbidden outcome, by shape, for both series."""
     seen = data.select("seen")
     shapes = list(dict.fromkeys(seen[seen["series"] == "LOCO"]["shape"]))
     fig, panels = figures.new(1, 2, figsize=(7.2, 0.145 * len(shapes) / 2 + 1.4), sharex=True)
@@ -45,7 +45,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
                 for shape in part
             ]
             style = {**figures.style_of(number), "linestyle": "none"}
-            if number == 0:  # seen around the other where both are at zero
+            if number == 0:  # visible around the other marker where both are at zero
                 style |= {"markerfacecolor": "none", "markersize": 8}
             ax.plot(shares, range(len(part)), label=series, **style)
         ax.set_yticks(range(len(part)), part, fontsize=6.5)

@@ -1,7 +1,7 @@
-"""NIC facts that LOCO's design rests on: many small regions, device memory (7.1, A.2).
+"""NIC facts on which LOCO's design rests: many small regions, device memory (7.1, A.2).
 
-The paper states them without numbers, so ranks and trends decide. What it says of the order of
-writes (2.2) is how the simulator's weak memory is made; litmus tests confirm that it is so.
+The paper states them without numbers, so ranks and trends decide. The simulator's weak memory
+implements the paper's statements on the order of writes (2.2); litmus tests confirm them.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ SHAPES = {
 
 
 def where(params: Mapping[str, Any]) -> bool:
-    """Sweep the number of regions only where it is the point."""
+    """Sweep the number of regions only in the series about regions."""
     return params["series"] in SERIES[:2] or params["regions"] == 1
 
 
 def measure(point: Point) -> Any:
-    """Measure the rate over the same bytes cut differently, or the latency of one read."""
+    """Measure the rate over the same bytes in many regions or one, or the latency of one read."""
     if point["series"] == "registration":
         return registration(point)
     if point["series"] == "placement":
@@ -61,7 +61,7 @@ def measure(point: Point) -> Any:
         regions=point["regions"] if many else 1,
         region_bytes=REGION if many else REGION * point["regions"],
         addresses="random",
-        warmup_ns=3_000_000,  # until the NIC's memory holds what it will hold
+        warmup_ns=3_000_000,  # until the NIC's cache is in its steady state
     )
     with point.cluster(nodes=1 + CLIENT_NODES) as cluster:
         return {
@@ -73,7 +73,7 @@ def measure(point: Point) -> Any:
 
 
 def latency(point: Point) -> Any:
-    """Measure one read at a time from memory of the server's host or of its NIC."""
+    """Measure one read at a time, from memory of the server's host or of its NIC."""
     on_nic = point["series"] == "device memory"
     load = workload.VerbsLoad(op="read", size=READ, mode="latency", device_memory=on_nic)
     with point.cluster(nodes=2) as cluster:
@@ -82,7 +82,7 @@ def latency(point: Point) -> Any:
 
 
 def registration(point: Point) -> Any:
-    """Measure the registration of one small region, as a part of connecting."""
+    """Measure the registration of one small region as a step of connecting."""
     load = workload.ControlPath(clients=1, iterations=5)
     with point.cluster(nodes=2) as cluster:
         found = cluster.run(load, duration_s=10.0).latency("register")
@@ -90,7 +90,7 @@ def registration(point: Point) -> Any:
 
 
 def placement(point: Point) -> list[Row]:
-    """Count the outcomes that show a write late, in weak memory (2.2)."""
+    """Count the outcomes that show a late write in weak memory (2.2)."""
     rows = []
     for shape in SHAPES:
         with point.cluster(nodes=3, memory="weak") as cluster:
@@ -101,27 +101,27 @@ def placement(point: Point) -> list[Row]:
 
 
 def late(data: Data, shapes: tuple[str, ...]) -> dict[str, int]:
-    """Return how often each shape showed a write late."""
+    """Return how often each shape showed a late write."""
     rows = data.select("late")
     return {s: int(rows[rows["shape"] == s]["value"].sum()) for s in shapes}
 
 
 def one_queue_pair_orders(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Decide: over the queue pair of a write, nothing shows it late."""
+    """Decide whether the queue pair of a write never shows the write late."""
     seen = late(data, tuple(SHAPES)[1:])
     text = ", ".join(f"{SHAPES[s]}: {n}" for s, n in seen.items())
     return Decision(not any(seen.values()), f"late of 4,000: {text}")
 
 
 def completes_before_placement(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Decide: a write that has completed is not always in place."""
+    """Decide whether a completed write is sometimes not in place."""
     shape = next(iter(SHAPES))
     seen = late(data, (shape,))[shape]
     return Decision(seen > 0, f"{SHAPES[shape]}: late {seen} of 4,000 times")
 
 
 def small_regions_slower(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Decide at the largest number of regions that was measured."""
+    """Decide at the largest measured number of regions."""
     most = max(data.values_of("regions"))
     many = data.value("read_rate", "Mop/s", series="small regions", regions=most)
     one = data.value("read_rate", "Mop/s", series="one region", regions=most)
@@ -136,7 +136,7 @@ def device_memory_faster(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 
 
 
 def registration_slow(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - as above
-    """Decide: registering a region takes many times one access to it."""
+    """Decide whether registering a region takes many times as long as one access to it."""
     register = data.value("register_time", "us", series="registration")
     read = data.value("latency_p50", "us", series="host memory")
     return Decision(register > 10 * read, f"{register:.0f} us against {read:.2f} us of a read")

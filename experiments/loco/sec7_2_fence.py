@@ -1,14 +1,14 @@
-"""What the read of no bytes between an update's write and the release of its lock costs (7.2).
+"""The cost of the read of no bytes between an update's write and the release of its lock (7.2).
 
-The paper says 15 % of both systems, without the workload: here updates of uniform keys, on 4 nodes
-of 4 threads with window 3. Without the fence LOCO's update releases its lock when the write has
-completed, and Sherman's posts the unlock directly behind the write.
+The paper states 15 % for both systems and does not name the workload. Here it is updates of uniform
+keys, on 4 nodes of 4 threads with window 3. Without the fence LOCO's update releases its lock when
+the write has completed, and Sherman's update posts the unlock directly behind the write.
 
-In the simulator both pay less than the paper says, since the read waits for nobody: LOCO posts it
-directly behind the write (in the best preset with the same doorbell) and waits for one round trip
-either way, and the target executes Sherman's write, read and unlock one after the other without a
-pause. What is left are the read's turns in the NICs
-and the flush of the write before it at the target.
+In the simulator both systems lose less than in the paper, since the read adds no round trip. LOCO
+posts it directly behind the write (in the best preset with the same doorbell) and waits for one
+round trip in either case. The target executes Sherman's write, read and unlock in sequence without
+a pause. The remaining cost is the read's time in the NICs and the flush of the preceding write at
+the target.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
 
 
 def loss(series: str) -> decide.Decider:
-    """Hold the part of the rate that the fence takes against the claim."""
+    """Compare the share of the rate that the fence costs with the claim."""
     return decide.ratio(
         "update_rate", {"fence": "with"}, {"fence": "without"}, form="loss", series=series
     )

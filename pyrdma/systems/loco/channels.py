@@ -115,7 +115,7 @@ class SharedRegion(Channel):
 
     @operation
     def write(self, data: bytes, *, node: Node, to: Node, offset: Unsigned = 0) -> None:
-        """Write up to 4096 bytes from `node` into the part of node `to`; wait for its visibility."""
+        """Write up to 4096 bytes from `node` into the part of node `to`; wait till visible."""
         raise NotImplementedError
 
     @operation
