@@ -13,12 +13,12 @@
 # %% [markdown]
 # # The foundation: raw RDMA in virtual time
 #
-# Five papers measured systems on RDMA networks. Before their systems come their networks: this
-# notebook runs the raw-RDMA experiments of the papers on a simulated NIC, draws the papers'
-# numbers over the results, and ends with the claims that do not hold or cannot be judged yet.
+# Five papers measured systems on RDMA networks. This notebook runs the raw-RDMA experiments of
+# the papers on a simulated NIC and draws the papers' numbers over the results. It ends with the
+# claims that do not hold or cannot be judged yet.
 #
-# It measures in quick mode, a few seconds per experiment. Results go to a temporary folder; set
-# `PYRDMA_RESULTS` to keep them, or to look at a full run's.
+# It measures in quick mode, a few seconds per experiment. Results go to a temporary folder. Set
+# `PYRDMA_RESULTS` to keep them, or to show the results of a full run.
 
 # %%
 # ruff: noqa: E501 - a row of a table is one line
@@ -34,25 +34,26 @@ pd.set_option("display.max_colwidth", 120)
 # %% [markdown]
 # ## What the simulator models
 #
-# Each node has threads with a CPU clock each, and a NIC; switches and links join the NICs. A
-# request
+# Each node has a NIC, and threads that each have a CPU clock. Switches and links connect the
+# NICs. A request
 #
 # 1. costs its thread the post (`cpu.post_ns` per doorbell, `cpu.post_request_ns` per request),
 # 2. reaches the NIC after `pcie.doorbell_ns`, occupies the requester's engine
 #    (`nic.tx_message_ns`, more when it is signaled or its payload has to be fetched) and passes
 #    its pipeline (`nic.tx_latency_ns`),
 # 3. is serialised on the link with real header sizes, and waits for the switch port's backlog,
-# 4. occupies the responder's engine (`nic.rx_read_ns`, ...), which also pays for misses of the
-#    NIC's memory for queue-pair contexts and translations, and touches the host's memory over
-#    PCIe,
-# 5. and is answered the same way.
+# 4. occupies the responder's engine (`nic.rx_read_ns`, ...), longer after a miss of the NIC's
+#    memory for queue-pair contexts and translations, and accesses the host's memory over PCIe,
+# 5. is followed by a response through the same stages.
 #
-# So latency is a sum, and a rate is the slowest of the stages. For a read of $b$ bytes:
+# So the latency is the sum of all stages, and the rate is that of the slowest stage. For a read
+# of
+# $b$ bytes:
 #
 # $$ t = t_{post} + t_{doorbell} + t_{tx} + 2\,(t_{wire} + t_{switch} + t_{rx}) + t_{dma\,read} + t_{dma\,write} + t_{poll} $$
 #
-# Payload bytes really move. What is left out: weak memory and faults (an issue of their own), the
-# CPU's own translation buffers, and congestion control of the NIC.
+# The simulator moves the payload bytes. These runs have neither weak memory nor faults. The model
+# leaves out the CPU's own translation buffers and the NIC's congestion control.
 
 # %%
 with Cluster.sim(nodes=2, profile="krcore", seed=1) as cluster:
@@ -63,9 +64,9 @@ print(f"8 B read on KRCore's testbed: {read.percentile(50):.0f} ns; the paper ha
 # %% [markdown]
 # ## How profiles are calibrated
 #
-# A profile holds every number of a testbed with unit and source. Only claims of role
-# *calibration*, vendors' documents and standards may set one. A parameter tuned until a
-# *validation* claim holds would be a defect, and a test looks for it.
+# A profile holds every parameter of a testbed with unit and source. A source is a claim of role
+# *calibration*, a vendor's document, a standard, a measurement or an estimate. A *validation*
+# claim must not set a parameter; a test checks this.
 
 # %%
 profile = Profile.load("krcore")
@@ -77,9 +78,9 @@ pd.DataFrame(
 # %% [markdown]
 # ### The arithmetic
 #
-# | micro-benchmark (calibration) | what it sets | how |
+# | micro-benchmark (calibration) | parameters | arithmetic |
 # |---|---|---|
-# | 32 B reads of 1.7, 2.9, 2.0 us (eRPC, table 2) | `tx_latency`, `rx_latency` of cx3, cx4, cx5 | the time less all other stages, in three equal shares: one way out, two ways in |
+# | 32 B reads of 1.7, 2.9, 2.0 us (eRPC, table 2) | `tx_latency`, `rx_latency` of cx3, cx4, cx5 | the time less all other stages, in three equal shares: one for transmission, two for reception |
 # | 8 B read of 2.15 us (KRCore, 5.2) | the same of krcore | the same |
 # | 138 M reads/s, 145 M writes/s at one server (KRCore, 5.2) | `rx_read`, `rx_write` | 1/138 M = 7.25 ns, 1/145 M = 6.90 ns of the responder's engine |
 # | 1 B write of 1.73 us, post of 1 us (Spindle, 3.2) | `tx_latency`, `rx_latency`, `post` of spindle | 0.73 us are left for the way there and back: 60 ns for each passage of a pipeline |
@@ -89,16 +90,16 @@ pd.DataFrame(
 # | 15.7 ms, 2 ms, 413 us with 361 us in the NIC, 2.4 % (KRCore, 2.3) | `control.*` | 2 ms = 200 (CQ) + 413 (QP) + 377 (handshake) + 1010 (three transitions); the rest of 15.7 ms is the driver's start |
 # | 712 connections per second (KRCore, 5.1) | the NIC's share of them | 1/712 s = 150 + 361 + 3 x 298 us |
 #
-# Some readings, each from the `ambiguities` of the claims files:
+# Some interpretations, each from the `ambiguities` of the claims files:
 #
 # * *Spindle's post cost.* The text says about 1 us, its own counters hint at 0.25 us per write.
-#   The counters are validation claims, so 1 us stands. It makes the pipelines look faster than
-#   NICs of that time were; of the pair, only the sum is measured.
+#   The counters are validation claims, so the profile has 1 us. The pipelines then appear faster
+#   than those of NICs of that time; only the sum of post and pipelines is measured.
 # * *eRPC's connections* are counted at the NIC: a connection that two nodes use both ways counts
 #   once at each.
 # * *KRCore's 240 clients* run on ten nodes of 24 cores, with the server as one node more.
-# * *DC requests* cost the engines as much as RC requests. No calibration claim says how much more
-#   it is, so the published lower peak of DC is missed.
+# * *DC requests* cost the engines as much as RC requests. No calibration claim states the
+#   difference, so the simulation misses the published lower peak of DC.
 
 # %% [markdown]
 # ## Latency of a single request
@@ -107,10 +108,10 @@ pd.DataFrame(
 show(out, "erpc/table2", "spindle/fig1", "fabric/latency")
 
 # %% [markdown]
-# Once calibrated by one size, the other sizes of Spindle's figure follow. Above 220 B the payload
-# is no longer inline, so the step between 64 B and 512 B is the fetch over PCIe; from there on the
-# link's rate is the slope. Unacknowledged transports (UC, UD) complete as soon as the message has
-# left, which is why they look so fast.
+# Calibration by one size predicts the other sizes of Spindle's figure. Above 220 B the payload is
+# not inline, so the step between 64 B and 512 B is the fetch over PCIe; beyond it the slope is
+# the link's rate. Unacknowledged transports (UC, UD) have a low latency, because they complete as
+# soon as the message has left.
 
 # %% [markdown]
 # ## Bandwidth and rate
@@ -119,8 +120,8 @@ show(out, "erpc/table2", "spindle/fig1", "fabric/latency")
 show(out, "fabric/bandwidth", "fabric/rate", "erpc/fig6", "erpc/sec4_2_dma_costs")
 
 # %% [markdown]
-# A read's rate stops at 16 in flight per queue pair: the limit of outstanding reads. More queue
-# pairs, not more depth, lift it.
+# The rate of reads stops to grow at 16 in flight per queue pair, the limit of outstanding reads.
+# More queue pairs raise the rate; more depth does not.
 #
 # ## Many clients, one server: the server's NIC is the limit
 
@@ -135,18 +136,17 @@ show(out, "krcore/fig3a", "krcore/fig3b", "krcore/fig8a", "krcore/sec3_dct")
 
 # %% [markdown]
 # The server's NIC executes one command at a time. From 16 clients on, verbs and LITE reach the
-# same 712 connections per second, although LITE's own connection is eight times faster.
+# same 712 connections per second, although a single connection of LITE is eight times faster.
 #
-# ## What a NIC remembers
+# ## The NIC's cache of connections and regions
 
 # %%
 show(out, "erpc/fig1", "loco/nic_facts")
 
 # %% [markdown]
-# The loss at 5,000 connections is calibrated; the shape before it is not, and the paper's text
-# says no more than that the rate falls. Here nothing happens until the contexts fill their half of
-# the memory, and then the link hides the first misses: 16 B reads are bound by the 40 Gbps link up
-# to 25 M/s.
+# The loss at 5,000 connections is calibrated. The shape before it is not; the paper's text only
+# states that the rate falls. Here the rate is constant until the contexts fill their half of the
+# memory. Then the link hides the first misses: the 40 Gbps link limits 16 B reads to 25 M/s.
 #
 # ## Copying and the two-tier network
 
@@ -154,13 +154,13 @@ show(out, "erpc/fig1", "loco/nic_facts")
 show(out, "spindle/fig14", "erpc/sec2_1_switch_buffer")
 
 # %% [markdown]
-# The round trip between racks is the calibration that holds least well: 4.8 us against 6. Switches
-# below 500 ns and cables of a few metres leave no place for the rest; the paper's number may
-# include its hosts' software.
+# The round trip between racks is the calibration claim with the largest error: 4.8 us against 6
+# us. Switches below 500 ns and cables of a few metres cannot explain the difference; the paper's
+# number may include its hosts' software.
 #
 # ## The claims
 #
-# Misses first. *Not evaluated* are claims of systems that later issues build.
+# Missed claims come first. Claims of systems that do not exist yet are *not evaluated*.
 
 # %%
 verdicts = pd.DataFrame([v.as_dict() for v in claims.evaluate(out)])

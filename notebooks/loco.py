@@ -13,10 +13,10 @@
 # %% [markdown]
 # # LOCO: channel objects for network memory
 #
-# LOCO (Hodgkins, Madler and Izraelevitz) sees machines on an RDMA network as one large machine
-# with very weak memory, and programs it with *channels*: named objects whose state lies across
-# the nodes. This notebook makes some, shows what its fences are for, then runs the paper's
-# experiments on a simulated cluster of its machines, and ends with the claims that do not hold.
+# LOCO (Hodgkins, Madler and Izraelevitz) treats machines on an RDMA network as one large machine
+# with very weak memory. Its programs use *channels*: named objects whose state lies on all nodes.
+# This notebook makes some channels, shows the purpose of LOCO's fences, and runs the paper's
+# experiments on a simulated cluster of its machines. It ends with the claims that do not hold.
 #
 # It measures in quick mode. Results go to a temporary folder; set `PYRDMA_RESULTS` to keep them.
 
@@ -33,8 +33,9 @@ pd.set_option("display.max_colwidth", 120)
 # %% [markdown]
 # ## Channels from a script
 #
-# A channel has an endpoint on each node. Its methods name the node that acts; a barrier lets all
-# act at once. The figure of the paper that has the barrier's code (1b) asks for its latency.
+# A channel has an endpoint on each node. Its methods take the node that acts; at a barrier all
+# nodes act at once. Figure 1b of the paper has the code of the barrier and of this measurement of
+# its latency.
 
 # %%
 with rd.Cluster.sim(nodes=5, profile="c6525-25g", seed=1) as cluster:
@@ -43,13 +44,14 @@ with rd.Cluster.sim(nodes=5, profile="c6525-25g", seed=1) as cluster:
 waits.describe().loc[["mean", "min", "max"]].round(2)
 
 # %% [markdown]
-# ## What the fences are for
+# ## The purpose of the fences
 #
-# A completion of a write says that the other NIC has it, not that memory shows it. In *weak*
-# memory the simulator takes that freedom, within what the specification permits. Here a node
-# writes, waits for the completion, and reads the word back over a second connection, as another
-# thread or node would. The litmus test counts how often the old value came. Over the connection of
-# the write it never does: a read there, even of no bytes, is what LOCO's fence posts.
+# A write completes when the other NIC has the data. At that time the memory may still show the
+# old value. The simulator's *weak* memory uses this freedom as far as the specification permits.
+# Here a node writes, waits for the completion, and reads the word over a second connection, as
+# another thread or node would. The litmus test counts the reads of the old value. A read over the
+# connection of the write never returns the old value. LOCO's fence posts such a read, of no
+# bytes.
 
 # %%
 rows = []
@@ -65,11 +67,11 @@ pd.DataFrame(rows, columns=["read over queue pair", "rounds", "stale"])
 # %% [markdown]
 # ## Locks and transactions (figure 4)
 #
-# One lock that all nodes fight for, then transfers between two accounts under two locks each. LOCO
-# is there twice: with the paper's protocol, on which the claims are judged, and with all that is
-# better (`native/systems/loco/README.md`). The series of Open MPI is a model of its design here: a
-# registered window per group of locks, each with a lock word per rank. Over shared memory
-# `pyrdma bench` runs the real one.
+# The first figure has one lock for which all nodes compete, the second transfers between two
+# accounts under two locks each. LOCO has two series: the paper's protocol, on which the claims
+# are judged, and the protocol with every improvement (`native/systems/loco/README.md`). The MPI
+# series is a model of Open MPI's design: a registered window per group of locks, each with a lock
+# word per rank. Over shared memory `pyrdma bench` measures Open MPI itself.
 
 # %%
 show(out, "loco/fig4_single_lock", "loco/fig4_transactions")
@@ -77,18 +79,18 @@ show(out, "loco/fig4_single_lock", "loco/fig4_transactions")
 # %% [markdown]
 # ## The key-value store (figure 5, section 7.2)
 #
-# Lookups take no lock: the index is local, one read fetches the slot, a checksum tells a torn one.
-# Updates take a ticket lock, write, fence, and unlock. The peer is a model of Sherman's tree: it
-# reads whole leaves, its lock lies beside the data, write and unlock go in one batch, and a node's
-# threads queue for a lock among themselves.
+# A lookup takes no lock: the index is local, one read fetches the slot, and a checksum detects a
+# torn slot. An update takes a ticket lock, writes, fences, and unlocks. The peer is a model of
+# Sherman's tree: it reads whole leaves, its lock lies beside the data, write and unlock go in one
+# batch, and the threads of a node have a local queue for each lock.
 
 # %%
 show(out, "loco/fig5", "loco/sec7_2_fence")
 
 # %% [markdown]
 # The paper proves that the store is linearizable (appendix C). Here a checker searches histories
-# of random clients for an order that explains them: in weak memory the fence is what makes the
-# store right, and Sherman's tree too.
+# of random clients for an order that explains them. In weak memory the store and Sherman's tree
+# are linearizable only with the fence.
 
 # %%
 show(out, "loco/appC_linearizability")
@@ -96,8 +98,8 @@ show(out, "loco/appC_linearizability")
 # %% [markdown]
 # ## A control loop (appendix B)
 #
-# Twenty converters and a controller share voltages and duty cycles through owned variables. The
-# longer the controller's period, the later it sees what it did.
+# Twenty converters and a controller share voltages and duty cycles through owned variables. With
+# a longer period the controller sees the effect of its actions later.
 
 # %%
 show(out, "loco/fig7")
@@ -105,7 +107,7 @@ show(out, "loco/fig7")
 # %% [markdown]
 # ## The claims
 #
-# Misses first. A miss is not repaired by turning a parameter.
+# Missed claims come first. No parameter is tuned to repair a miss.
 
 # %%
 verdicts = pd.DataFrame([v.as_dict() for v in claims.evaluate(out)])
