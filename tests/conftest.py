@@ -1,4 +1,4 @@
-"""What all tests need."""
+"""Fixtures and hooks of all tests."""
 
 import signal
 
@@ -6,8 +6,8 @@ import pytest
 
 from tests.setup import commands
 
-# Where the tests run in the background of a shell, interrupts are ignored, and every child would
-# inherit that: tests of Ctrl-C would wait for nothing.
+# A shell starts background commands with interrupts ignored, and every child inherits that. Tests
+# of Ctrl-C would then wait in vain.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -15,5 +15,5 @@ commands.record()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Judge what was started once everything has been."""
+    """Run the test of started programs last, after all tests have started theirs."""
     items.sort(key=lambda item: "commands_that_tests_have_started" in item.name)

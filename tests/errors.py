@@ -1,4 +1,4 @@
-"""Errors are compared by class and by the values that they name, never by their sentences."""
+"""Tests compare errors by class and by the values that they name, never by their sentences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Kind = TypeVar("Kind", bound=BaseException)
 
 
 def unnamed(text: object, *values: object) -> list[str]:
-    """Return those of the values that a text does not name.
+    """Return the values that a text does not name.
 
     A value is named where it stands as a whole word: 1 is in ``1.0``, not in ``-1`` or ``12``.
     """

@@ -12,15 +12,15 @@ from pathlib import Path
 
 SLOWEST = 15
 LONG_S = 2.0
-"""So many of the slowest tests are named, those that took so long at least."""
+"""Largest number of slow tests that the summary names, and the least time of such a test."""
 SYSTEM_S = 180.0
-"""What a system may take of a run. More is told and fails nothing: a busy machine takes longer."""
+"""Time that a system may take of a run. The summary reports more; a busy machine takes longer."""
 SYSTEMS = Path(__file__).resolve().parents[1] / "native/systems"
 
 
 @dataclass
 class Totals:
-    """What a run amounts to."""
+    """The totals of a run."""
 
     passed: int = 0
     failed: list[str] = field(default_factory=list)
@@ -28,12 +28,12 @@ class Totals:
     seconds: dict[str, float] = field(default_factory=dict)
     """By test."""
     files: dict[str, str] = field(default_factory=dict)
-    """Of the tests whose report says where they are written."""
+    """Source files of the tests whose report names the file."""
 
 
 def add_report(totals: Totals, path: Path) -> None:
-    """Add a JUnit report, as GoogleTest and pytest write it."""
-    # GoogleTest lists what its filter left out, and disabled tests, as not run.
+    """Add a JUnit report of GoogleTest or pytest."""
+    # GoogleTest lists disabled tests and tests outside of its filter as not run.
     cases = ET.parse(path).getroot().iter("testcase")
     ran = [case for case in cases if case.get("status") != "notrun"]
     if not ran:
@@ -53,10 +53,10 @@ def add_report(totals: Totals, path: Path) -> None:
 
 
 def add_checks(totals: Totals, path: Path) -> None:
-    """Add the checks that pass or fail as a whole, one a line.
+    """Add the checks that pass or fail as a whole, one per line.
 
-    A `status` line says that a command ended badly although it wrote its report: it counts as a
-    failure unless that report has failures already.
+    A `status` line means that a command failed although it wrote its report. The line counts as a
+    failure unless the report has failures itself.
     """
     for line in path.read_text().splitlines():
         result, name = line.split(" ", 1)
@@ -80,7 +80,7 @@ def summarize(folder: Path) -> Totals:
 
 
 def times(folder: Path, totals: Totals) -> list[str]:
-    """Return lines on what took long: each step in its order, and the slowest tests."""
+    """Return lines on the times of all steps in their order, and of the slowest tests."""
     steps = folder / "times.txt"
     rows = [line.split(" ", 1) for line in steps.read_text().splitlines()] if steps.exists() else []
     whole = sum(int(seconds) for seconds, _ in rows)
@@ -93,10 +93,10 @@ def times(folder: Path, totals: Totals) -> list[str]:
 
 
 def times_of_systems(build: Path, totals: Totals, since: float, systems: list[str]) -> list[str]:
-    """Return lines on what each system took: its tests, and its part of the builds since then.
+    """Return lines on the time of each system: its tests, and its share of the builds since then.
 
-    A test or an object file is of the system whose name is a word of its name or path. Object
-    files are compiled side by side: their time is divided by the number of processors.
+    A test or an object file belongs to the system whose name is a word of its name or path. Object
+    files are compiled in parallel, so their time is divided by the number of processors.
     """
     seconds = dict.fromkeys(systems, 0.0)
     for name, took in totals.seconds.items():
@@ -119,19 +119,19 @@ def times_of_systems(build: Path, totals: Totals, since: float, systems: list[st
 
 
 def _is_of(system: str, text: str) -> bool:
-    within = text.rpartition("/native/")[2].lower()  # the tree itself may lie anywhere
+    within = text.rpartition("/native/")[2].lower()  # paths above the tree do not count
     return re.search(rf"(?<![a-z0-9]){system}(?![a-z0-9])", within) is not None
 
 
 def main(folder: str, since: float = 0.0) -> int:
-    """Print the summary; return 0 only when something ran and nothing failed.
+    """Print the summary; return 0 only when a test ran and no test failed.
 
     Parameters
     ----------
     folder
-        Of the reports, below that of the builds.
+        Folder of the reports, below the folder of the builds.
     since
-        When the run began, in seconds since 1970.
+        Start of the run, in seconds since 1970.
     """
     totals = summarize(Path(folder))
     print("\n".join(times(Path(folder), totals)))

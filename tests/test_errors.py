@@ -1,4 +1,4 @@
-"""The helper that compares errors: by class, and by values as whole words."""
+"""The helper that compares errors by class, and by values as whole words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pip installs is complete, and a machine that lacks something is told what to install."""
+"""The installed package is complete, and a failing build names the packages to install."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(*command: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the build folder that is there, unpacked."""
+    """The unpacked wheel, built from the existing build folder."""
     folder = tmp_path_factory.mktemp("wheel")
     build = run(
         *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps"),
@@ -89,7 +89,7 @@ def test_wheel_holds_data_and_headers(installed: Path) -> None:
 
 @pytest.mark.slow
 def test_wheel_runs_alone(installed: Path, tmp_path: Path) -> None:
-    # -S leaves the hook of the editable installation out: the unpacked wheel is imported.
+    # -S leaves out the hook of the editable installation, so Python imports the unpacked wheel.
     libraries = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     script = (
         f"import sys; sys.path[:0] = {[str(installed)]!r}; sys.path += {libraries!r}\n"
@@ -147,7 +147,7 @@ def test_all_missing_packages_are_named_at_once(tmp_path: Path) -> None:
 
 @pytest.fixture
 def no_rdma_headers(tmp_path: Path) -> Path:
-    """A folder of headers which, searched first, makes those of rdma-core unusable."""
+    """A folder of headers that makes rdma-core's headers unusable when it is searched first."""
     for header in ("infiniband/verbs.h", "infiniband/mlx5dv.h", "rdma/rdma_cma.h"):
         path = tmp_path / "headers" / header
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ def test_a_missing_header_of_rdma_core_costs_the_provider_or_is_an_error(
     assert result.returncode != 0
     assert "sudo apt-get install -y libibverbs-dev librdmacm-dev" in result.stderr
     assert "infiniband/mlx5dv.h" in result.stderr
-    # Installed since, it is found, though the build folder knows that it was not there.
+    # A package installed later is found, although the build folder recorded its absence.
     shutil.rmtree(no_rdma_headers)
     assert run(*configure).returncode == 0
 
@@ -225,7 +225,7 @@ def test_run_refuses_an_unknown_word() -> None:
 
 
 def test_module_loads_after_others_that_use_the_same_libraries() -> None:
-    # pyarrow loads libstdc++ late; a module that wants static thread-local storage of it, as
-    # Debian's libboost_context.a does in a part that we leave out, then fails to load.
+    # pyarrow loads libstdc++ late. A module that needs static thread-local storage of it, as
+    # Debian's libboost_context.a does in a part that pyrdma leaves out, then fails to load.
     result = run(sys.executable, "-c", "import pyarrow, pyrdma._core")
     assert result.returncode == 0, result.stderr

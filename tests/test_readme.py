@@ -1,4 +1,4 @@
-"""What the README shows runs, and what it names is there."""
+"""The code of the README runs, and the commands and files that it names exist."""
 
 from __future__ import annotations
 

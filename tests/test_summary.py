@@ -1,4 +1,4 @@
-"""The closing line of a test run counts what ran, and a crash is never a pass."""
+"""The closing line of a test run counts its tests, and a crash never counts as passed."""
 
 from __future__ import annotations
 

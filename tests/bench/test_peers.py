@@ -1,4 +1,4 @@
-"""The peers: what is read out of their output, and what is said when they are not there."""
+"""The peers: parsing of their output, and the messages about missing ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns, medians, ratios, skips: the machinery of ``pyrdma bench`` with made-up benchmarks."""
+"""Turns, medians, ratios and skips of ``pyrdma bench``, with made-up benchmarks."""
 
 from __future__ import annotations
 

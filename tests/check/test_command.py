@@ -1,4 +1,4 @@
-"""``pyrdma check``: exit status, text, JSON, picture; and any bytes as a history."""
+"""``pyrdma check``: exit status, text, JSON and picture; arbitrary bytes as a history."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_picture_shows_bars_and_marks_one(tmp_path: Path) -> None:
     png = next(path for path in check.draw(verdict, tmp_path) if path.suffix == ".png")
     pixels = plt.imread(png)[:, :, :3]
     assert pixels.shape[0] > 150
-    for colour in ("#004488", "#BB5566"):  # frames of bars, and of the impossible one
+    for colour in ("#004488", "#BB5566"):  # frames of the bars, and of the impossible bar
         rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
         assert (np.abs(pixels - rgb).max(axis=2) < 0.02).sum() > 50
     grey = pixels.mean(axis=2)
@@ -106,7 +106,7 @@ def test_unreadable_is_2_and_names_the_line(
 
 
 def check_or_refuse(text: bytes, model: str) -> None:
-    """Expect an answer, or the error that says what is unreadable."""
+    """Expect a verdict, or the error that names the unreadable part."""
     with contextlib.suppress(InvalidArgument):
         assert native.check_text(text, model, 1000)["answer"] in ("yes", "no", "unknown")
 

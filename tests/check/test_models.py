@@ -1,4 +1,4 @@
-"""One good and one bad history of each model, by hand."""
+"""A correct and a wrong hand-written history of each model."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ GOOD = {
     """,
 }
 
-# What is added to the good one, and what the verdict names.
+# The lines added to the correct history, and the operation that the verdict names.
 BAD: dict[str, tuple[str, list[object]]] = {
     "register": ("1 + read\n1 . read 2", ["read -> 2"]),
     "kv": ('0 + get key="b"\n0 . get 4', ["kv", '"b"']),

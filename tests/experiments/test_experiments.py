@@ -1,4 +1,4 @@
-"""The experiment files load, say what they sweep, and decide claims that exist."""
+"""The experiment files load, have points, and decide existing claims."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from pyrdma import claims, registry
 
-# Of the claims files as they were handed over: nobody edits a claim to make it hold.
+# Hashes of the original claims files: a claim must not be edited to make it hold.
 CLAIMS_SHA256 = {
     "erpc": "8059a315ee0df1bccdc9a684acfc28dee0895f2d25cc3e18ba219fa5e4b1509f",
     "krcore": "5919e841b482951099de3e14838d5ae298c9946c6db0757f0a7adb3641cddd98",
@@ -74,7 +74,7 @@ def test_fabric_experiments_run_everywhere(name: str) -> None:
 
 
 def test_every_claim_of_an_experiment_is_decided_or_has_a_reason() -> None:
-    """Leave no claim of these experiments out; those of other systems say what they need."""
+    """Expect a decider for every claim; a claim of another system names that system."""
     known = claims.load()
     decided = set(claims.deciders())
     assert {c.id for c in known.values() if c.experiment in REQUIRED} <= decided

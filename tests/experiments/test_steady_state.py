@@ -1,4 +1,4 @@
-"""Figure 5 of LOCO is measured when its throughput no longer depends on the warm-up."""
+"""The throughput of LOCO's figure 5 does not depend on the warm-up."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def test_changes_of_hot_keys_have_settled() -> None:
     settle = _store.settle_ns("loco", NODES * THREADS * WINDOW, "write-only", "zipfian")
     settled = rate(settle)
     assert rate(2 * settle) == pytest.approx(settled, rel=0.15)
-    # A warm-up that would do for uniform keys measures the queue's growth.
+    # A warm-up that suffices for uniform keys measures the growth of the queue.
     assert rate(100_000) > 1.5 * settled

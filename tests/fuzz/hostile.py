@@ -1,6 +1,6 @@
-"""Mutations of good inputs, for a bounded time; equal runs begin with equal inputs.
+"""Mutations of valid inputs for a bounded time; equal runs begin with equal inputs.
 
-A second each, or as many as ``PYRDMA_HOSTILE_S`` says: as the native ``HostileInput`` tests.
+Each test takes ``PYRDMA_HOSTILE_S`` seconds, by default one, as the native ``HostileInput`` does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WORDS = (
 
 
 def inputs(seeds: Sequence[bytes], seed: int = 1) -> Iterator[bytes]:
-    """Return the seeds, then changed ones."""
+    """Return the seeds, then mutations of them."""
     choice = random.Random(seed)
     end = time.monotonic() + SECONDS
     given = 0

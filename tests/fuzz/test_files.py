@@ -1,4 +1,4 @@
-"""Damaged files: refused by name, never a traceback of the parser's, never executed."""
+"""Damaged files: the error names the file; the parser's traceback never shows; no code runs."""
 
 from __future__ import annotations
 

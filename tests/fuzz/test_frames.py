@@ -1,4 +1,4 @@
-"""Whatever arrives on a control pipe: a checked message, or a refusal, soon and bounded."""
+"""Arbitrary bytes on a control pipe give a checked message or an error, in bounded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeds, replay, differences and smaller failures, on the raw fabric."""
+"""Seeds, replay, differences and minimised failures, on the raw fabric."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_leaving_operations_out_changes_no_other() -> None:
 
 def test_a_difference_is_reported_at_its_first_event() -> None:
     options = replace(SMALL, faults={}, mutation="nondeterminism")
-    for _ in range(20):  # two addresses may be alike
+    for _ in range(20):  # two addresses may be equal
         where = fuzzing.differ(options, 1)
         if where is not None:
             break

@@ -1,4 +1,4 @@
-"""The workload classes of the tree are what the native tables say."""
+"""The workload classes of the tree agree with the native tables."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ def test_the_generated_files_are_up_to_date() -> None:
         for path, text in files().items()
         if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
-    assert not stale, f"{stale} differ from the native tables; write them anew with: {COMMAND}"
+    assert not stale, f"{stale} differ from the native tables; generate them with: {COMMAND}"

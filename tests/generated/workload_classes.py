@@ -2,8 +2,8 @@
 
 ``python -m tests.generated.workload_classes`` writes them into the package.
 
-A class has a field for each parameter of its workload: name, type, unit, default, bounds and text
-come from the table. `duration_ns` is left out: `Cluster.run` sets it.
+A class has a field for each parameter of its workload, with name, type, unit, default, bounds and
+text of the table. It has no field `duration_ns`, which `Cluster.run` sets.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _wrapped(text: str, indent: int) -> list[str]:
 
 
 def _type(parameter: Entry) -> str:
-    if 0 < len(parameter["choices"]) <= 8:  # more are not written out
+    if 0 < len(parameter["choices"]) <= 8:  # longer lists of choices stay open
         return f"Literal[{', '.join(repr(choice) for choice in parameter['choices'])}]"
     if parameter["unit"] == "bool":
         return "bool"

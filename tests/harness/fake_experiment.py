@@ -1,4 +1,4 @@
-"""An experiment with no cluster: each point is a hash of its parameters, and leaves a mark."""
+"""An experiment without a cluster: a point's result is a hash; each run of it leaves a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def measure(point: Point) -> Any:
-    """Return a rate that depends on nothing but the point; misbehave where told to."""
+    """Return a rate that depends only on the point; fail where the test asks for it."""
     marks = os.environ.get("FAKE_MARKS")
     if marks:
         Path(marks, f"{point['n']}-{os.getpid()}-{time.monotonic_ns()}").touch()

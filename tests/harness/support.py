@@ -1,4 +1,4 @@
-"""Running the command line in a process of its own, as if without rdma-core where that is asked."""
+"""Runs the command line in its own process, on request as if without rdma-core."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMAND = [sys.executable, "-m", "pyrdma"]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return this process's environment with `more` in it, matplotlib's window systems off."""
+    """Return this process's environment with `more` and without matplotlib's window systems."""
     return {**os.environ, "MPLBACKEND": "Agg", **more}
 
 
@@ -27,7 +27,7 @@ def has_provider() -> bool:
 def without_rdma_core(folder: Path, library: str = "libibverbs.so.1") -> str:
     """Return an LD_LIBRARY_PATH by which a library of rdma-core cannot be opened."""
     folder.mkdir(exist_ok=True)
-    (folder / library).touch()  # the loader finds it first, and it is no library
+    (folder / library).touch()  # the loader finds it first, and it is not a library
     return str(folder)
 
 

@@ -49,7 +49,7 @@ def test_a_simulated_result_adds_up(tmp_path: Path) -> None:
     assert result.value("bandwidth") == pytest.approx(8 * result.value("rate"))
     latency = result.latency("read")
     assert 0 < latency.percentile(50) <= latency.percentile(99) <= latency.max
-    # A closed loop: the window over the rate is the time that a request takes.
+    # In a closed loop a request takes the window divided by the rate.
     each = 4 / (result.value("rate") / 2) * 1e9
     assert latency.mean == pytest.approx(each, rel=0.25)
     loaded = rd.Result.load(result.save(tmp_path / "saved"))
@@ -64,7 +64,7 @@ def test_overrides_change_what_is_simulated() -> None:
         with rd.Cluster.sim(nodes=2, profile="cx5", seed=1, overrides=changes) as cluster:
             return cluster.run(load, duration_s=50e-6).latency("write").mean
 
-    # A cable's delay is met four times: node, switch, node and back.
+    # A request and its response pass four cables: node, switch, node and back.
     assert latency(link__propagation_ns=1000) - latency(link__propagation_ns=0) == pytest.approx(
         4000, rel=0.05
     )
@@ -216,7 +216,7 @@ def test_the_token_is_not_in_sight_of_other_users() -> None:
 
 
 def test_the_native_module_loads_after_tables() -> None:
-    # pyarrow loads libstdc++; nothing of ours may then want its thread-local storage to be static.
+    # pyarrow loads libstdc++; the native module must not need its static thread-local storage then.
     code = "import pyarrow.parquet, pyrdma as rd; rd.Cluster.sim(nodes=2, profile='cx5').close()"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False

@@ -1,4 +1,4 @@
-"""Experiments of the tree, run for real on the simulated fabric."""
+"""Experiments of the tree, run on the simulated fabric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong input: each message names the value, what is allowed, and what to do."""
+"""Wrong input: each message names the value, the bound and a remedy."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_every_experiment_declares_what_it_must() -> None:
             assert list(experiment.points(quick=True))
             assert len(list(experiment.points(quick=False))) >= len(list(experiment.points()))
             left_out = {"sim", "shm"} - set(experiment.fabrics)
-            assert left_out <= set(experiment.why_not), f"{name} does not say why not {left_out}"
+            assert left_out <= set(experiment.why_not), f"{name} gives no reason against {left_out}"
 
 
 def test_a_sweep_is_the_product_of_its_axes_less_what_where_leaves_out() -> None:

@@ -1,4 +1,4 @@
-"""Results: merging, totals, and what is written."""
+"""Results: merging, totals, and files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def result() -> Result:
 def test_percentiles_come_from_merged_counts() -> None:
     latency = result().latency("read")
     assert latency.count == 100
-    assert latency.percentile(99) == 100  # the mean of the two nodes' would be 50,050
+    assert latency.percentile(99) == 100  # the mean of the two nodes' medians would be 50,050
     assert latency.percentile(99.9) == pytest.approx(100_000, rel=1e-3)
     assert latency.mean == pytest.approx((99 * 100 + 100_000) / 100, rel=1e-3)
     assert HdrHistogram.decode(latency.encode()).total_count == 100

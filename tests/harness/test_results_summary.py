@@ -1,4 +1,4 @@
-"""The screen at the end of the quickstart: figures, verdicts, misses by name, what next."""
+"""The screen at the end of the quickstart: figures, verdicts, missed claims, next commands."""
 
 from __future__ import annotations
 

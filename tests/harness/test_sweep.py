@@ -1,4 +1,4 @@
-"""Sweeps: what is kept, what is measured again, and what happens when things go wrong."""
+"""Sweeps: kept points, points measured again, and failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.harness.support import COMMAND, FAKE, environment, pyrdma
 
 
 def canonical(out: Path) -> str:
-    """Return a hash of the results as text, every digit of them."""
+    """Return a hash of the results as text with all digits."""
     frame = pd.read_parquet(out / "fake/numbers/sim/results.parquet")
     return hashlib.sha256(frame.to_csv(index=False, float_format="%.17g").encode()).hexdigest()
 
@@ -109,7 +109,7 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path: Path) ->
     )
     points = tmp_path / "out/fake/numbers/sim/points"
     deadline = time.monotonic() + 60
-    # Many points are still pending then: a pool must end without stumbling over them.
+    # Many points are still pending then; the pool must end without an error.
     while len(list(points.glob("*.json"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -124,7 +124,7 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path: Path) ->
 
 
 def test_an_interrupted_pool_ends_before_its_points_are_cancelled(tmp_path: Path) -> None:
-    """A pool whose processes die stumbles over futures that are cancelled already."""
+    """A pool whose processes die raises an error at futures that are already cancelled."""
     futures: list[Future[Any]] = []
     cancelled: list[bool] = []
 
@@ -237,7 +237,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: Any) -> No
 
 
 def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
-    # Root may write anywhere but below what is no folder, and to /proc.
+    # Root may write everywhere except below a file and to /proc.
     folder = Path("/proc/nowhere") if os.getuid() == 0 else tmp_path / "locked"
     if os.getuid() != 0:
         folder.mkdir(mode=0o500)

@@ -17,7 +17,7 @@ PERCENTS = [0.0, 0.1, 1.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 100.0]
 
 
 def compressed(encoded: bytes) -> str:
-    """Wrap our payload as the other reader expects it: compressed, base64."""
+    """Wrap the payload in the other reader's format: compressed, base64."""
     body = zlib.compress(encoded)
     return base64.b64encode(struct.pack(">II", 0x1C849314, len(body)) + body).decode()
 

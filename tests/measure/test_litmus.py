@@ -1,4 +1,4 @@
-"""The litmus suite from Python: worlds, processes, tests of one's own, and the experiment."""
+"""The litmus suite from Python: worlds, processes, a user's own tests, and the experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each micro-benchmark that a profile is calibrated by holds on it, measured in the simulator."""
+"""Simulated micro-benchmarks reproduce the calibration claims of their profiles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyrdma.data import Data
 from pyrdma.decide import NotEvaluated, ProfileValue
 from pyrdma.experiment import Experiment
 
-# Calibration claims that one of our experiments decides, by the experiment.
+# Calibration claims that an experiment of the tree decides, by the experiment.
 BY_EXPERIMENT: dict[str, list[str]] = {}
 for _claim, _experiment in deciders().items():
     if claims.load()[_claim].role == "calibration":

@@ -1,4 +1,4 @@
-"""Profiles load, name a source for every parameter, and hold the claims they are calibrated by."""
+"""Profiles load, name a source for every parameter, and agree with their calibration claims."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_each_testbed_has_its_profile() -> None:
 
 @pytest.mark.parametrize("name", TESTBEDS)
 def test_sources_name_calibration_claims_only(name: str) -> None:
-    """A parameter may come from a calibration claim, never from one that is to be predicted."""
+    """A parameter may come from a calibration claim, never from a validation claim."""
     known = claims.load()
     for key, parameter in Profile.load(name).parameters.items():
         assert parameter.source.strip(), f"{name}: {key} has no source"

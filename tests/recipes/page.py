@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md: their code blocks, and the file that the text before names."""
+"""The recipes of CONTRIBUTING.md: their code blocks, each with the file that the text names."""
 
 from __future__ import annotations
 

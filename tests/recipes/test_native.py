@@ -1,6 +1,6 @@
 """The recipes "Add a fault" and "Add a parameter of a profile": followed, built and run.
 
-The simulator alone is built, with both recipes at once: their tests are those of the page.
+The test builds only the simulator, with both recipes at once, and runs the page's own tests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.tidy.tree import Source, sources
 ROOT = page.ROOT
 FAULT_ROW, FAULT_EFFECT, FAULT_TEST = page.blocks("Add a fault")
 ROW, VALUE, USE, USE_TEST = page.blocks("Add a parameter of a profile")
-# What the simulator stands on.
+# The folders that the simulator includes.
 FOLDERS = ("base", "env", "env/sim", "fabric", "fabric/hooks")
 COMPILER = os.environ.get("CXX", "c++")
 
@@ -34,7 +34,7 @@ def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def fields(row: str) -> list[str]:
-    """Return what stands in a row `X(a, b, "c", ...)`, without quotes."""
+    """Return the cells of a row `X(a, b, "c", ...)`, without quotes."""
     inside = row.strip().removeprefix("X(").removesuffix(")")
     return [
         field.strip().strip('"') for field in re.split(r",(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)", inside)
@@ -127,7 +127,7 @@ def test_parameter_goes_into_the_base_profile(
 
 
 def test_every_fault_is_where_the_recipe_says() -> None:
-    """Hold the faults that are there to the list of places in the recipe."""
+    """Check that every existing fault has all places that the recipe lists."""
     files = [file for file in sources() if file.path.endswith((".cc", ".h", ".py"))]
     table = next(file.text for file in files if file.path == FAULT_ROW.path)
     tests = "\n".join(

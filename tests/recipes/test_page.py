@@ -1,4 +1,4 @@
-"""The pages name what is there, and each recipe of CONTRIBUTING.md has a test."""
+"""The pages name existing files, and each recipe of CONTRIBUTING.md has a test."""
 
 from __future__ import annotations
 

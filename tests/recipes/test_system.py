@@ -1,6 +1,6 @@
 """The recipes "Add a channel" and "Add a system", followed in a copy of the tree.
 
-The copy is built once, without optimisation, with both.
+The copy is built once with both recipes, without optimisation.
 """
 
 from __future__ import annotations

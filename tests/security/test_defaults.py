@@ -1,4 +1,4 @@
-"""What the library promises by default: no names, no secrets in sight, no code in data."""
+"""The defaults are safe: no shared names, no visible secrets, no code in data."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ NATIVE = sorted(
     if path.suffix in (".cc", ".h") and not path.stem.endswith("_test")
 )
 
-# Modules that code must not load: each runs what it reads.
+# Modules that code must not load: each executes its input.
 EXECUTING = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
-# A pool of workers of one program: private pipes between a parent and the children it made.
+# A pool of workers of one program has private pipes between a parent and its children.
 POOLS = {"multiprocessing", "concurrent"}
 WITH_POOLS = {"workers.py", "sweep.py", "run.py", "fuzz.py"}
 
@@ -127,7 +127,7 @@ def complaints(path: Path, text: str) -> Iterator[str]:
     tree = ast.parse(text)
     for name in imports(tree):
         if name in EXECUTING:
-            yield f"{path}: imports {name}, which runs what it reads; use JSON or columns"
+            yield f"{path}: imports {name}, which executes its input; use JSON or columns"
         if name in POOLS and path.name not in WITH_POOLS:
             yield f"{path}: imports {name}, whose messages are pickles; use pyrdma._frames"
     for name, call in calls(tree):

@@ -1,4 +1,4 @@
-"""Which commands tests start: as this process starts them, and as scripts name them."""
+"""The commands that tests start: those of this process, and those that scripts name."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 STARTED: set[str] = set()
-"""Every program that this process has started, by the name or path that was given."""
+"""Every program that this process has started, by its name or path."""
 
 _ELSEWHERE = {"guest.sh", "init", "fresh.sh"}
-"""Scripts that run in a guest, with the commands of its busybox, or are no part of the tests."""
+"""Scripts that run in a guest with its busybox, or that the tests do not use."""
 
 _WRAPPERS = {"chrt", "env", "nice", "setarch", "setpriv", "sudo", "timeout", "xargs"}
 """Commands that run the command among their arguments."""
@@ -33,11 +33,11 @@ _BUILTIN = {
     "unset",
     "wait",
 }
-"""Of the shell itself: neither they nor their arguments are programs."""
+"""Words of the shell itself; neither they nor their arguments are programs."""
 
 
 def record() -> None:
-    """Note from now on what this process starts."""
+    """Record from now on the programs that this process starts."""
 
     def note(event: str, arguments: tuple[object, ...]) -> None:
         if event == "subprocess.Popen":

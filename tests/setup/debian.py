@@ -1,4 +1,4 @@
-"""Debian's packages on this machine: which owns a file, and what comes along with a package."""
+"""Debian's packages on this machine: the owner of a file, and the dependencies of a package."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def owners(paths: Iterable[Path]) -> dict[Path, str]:
 
 
 class Installed:
-    """The packages that are installed, with what each depends on."""
+    """The installed packages, each with its dependencies."""
 
     def __init__(self) -> None:
         fields = ("Package", "Essential", "Provides", "Pre-Depends", "Depends", "Status")
@@ -54,7 +54,7 @@ class Installed:
             self._needs[name] += [need for need in needs if need in self._needs]
 
     def with_dependencies(self, packages: Iterable[str]) -> set[str]:
-        """Return what a machine with these packages has, without what is only recommended."""
+        """Return these packages with all dependencies, without recommended packages."""
         found: set[str] = set()
         left = [*packages, *self._essential, "apt"]
         while left:
@@ -66,5 +66,5 @@ class Installed:
 
 
 def _names(field: str) -> list[str]:
-    """Return the names in a list of dependencies; of alternatives, all: one of them is there."""
+    """Return the names in a list of dependencies, with all alternatives of each."""
     return [name for name in re.split(r"[,|]", re.sub(r"\([^)]*\)|:\w+|\s", "", field)) if name]

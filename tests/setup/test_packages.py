@@ -1,6 +1,6 @@
-"""The build and the tests use nothing of Debian's that set-up does not install.
+"""The build and the tests use no Debian package that the set-up does not install.
 
-What somebody installed by hand hides a step that is missing; here it shows.
+A package that a user installed by hand hides a missing step of the set-up; this test finds it.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def of_the_guest() -> set[str]:
 
 
 def not_installed_by(packages: set[str], files: Iterable[Path]) -> list[str]:
-    """Return a line for each file that nothing brings which set-up installs.
+    """Return a line for each file that no package of the set-up contains.
 
-    What lies in the tree is the tree's; an interpreter of the user's own brings its own headers.
+    Files of the tree do not count, and neither do the headers of a user's own interpreter.
     """
     files = [path.absolute() for path in files]
     own = [ROOT] + ([Path(sys.base_prefix)] if sys.base_prefix != "/usr" else [])
@@ -73,13 +73,13 @@ def ninja(*words: str) -> str:
 
 
 def headers() -> set[Path]:
-    """Return every file that the compiler read, by ninja's records."""
+    """Return every file that the compiler read, from ninja's records."""
     rows = ninja("-t", "deps").splitlines()
     return {(BUILD / row.strip()).resolve() for row in rows if row.startswith("    ")}
 
 
 def libraries() -> set[Path]:
-    """Return what was linked: archives named in the commands, shared libraries by ldd."""
+    """Return the linked files: archives that the commands name, shared libraries from ldd."""
     found = set()
     for command in ninja("-t", "commands").splitlines():
         words = command.split()
@@ -144,10 +144,10 @@ def test_scripts_call_commands_of_named_packages() -> None:
 
 
 def test_commands_that_tests_have_started_are_of_named_packages() -> None:
-    """Runs last, so that a whole run has started all that its tests start."""
+    """Run last, when all tests have started their programs."""
     assert STARTED, "nothing was recorded"
     found = {Path(path) for word in STARTED if (path := shutil.which(word))}
-    # What a test has made, it may start.
+    # A test may start programs that it has made.
     installed = {path for path in found if not path.is_relative_to("/tmp")}
     assert not_installed_by(all_packages(), installed) == []
 

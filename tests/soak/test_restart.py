@@ -31,7 +31,7 @@ def processes(nodes: int) -> Iterator[ProcessCluster]:
 
 @contextmanager
 def later(seconds: float, do: Callable[[], object]) -> Iterator[list[BaseException]]:
-    """Call `do` in another thread; what it raises is in the list after the block."""
+    """Call `do` in another thread; the list has its exceptions after the block."""
     raised: list[BaseException] = []
 
     def call() -> None:
@@ -60,7 +60,7 @@ def test_a_restarted_node_measures_with_the_others() -> None:
         assert cluster.process_ids[1] != old
         assert not Path(f"/proc/{old}").exists()
         assert cluster.run(READS, duration_s=0.02).value("rate") > 0
-        cluster.restart(1)  # also while it lives
+        cluster.restart(1)  # also while the node lives
         assert cluster.incarnation(1) == 2
         assert cluster.run(READS, duration_s=0.02).value("rate") > 0
 

@@ -1,6 +1,6 @@
-"""Ten processes under checked traffic, of which a random one is killed every two seconds.
+"""Ten processes exchange checked traffic; every two seconds the test kills a random one.
 
-Runs for 20 s; the full two minutes with ``PYRDMA_SOAK_S=120 sh tests/run.sh python tests/soak``.
+It runs for 20 s, or two minutes with ``PYRDMA_SOAK_S=120 sh tests/run.sh python tests/soak``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Life:
 
 @dataclass
 class Sample:
-    """What all processes held at a moment."""
+    """The resources that all processes held at a moment."""
 
     resident: int
     shared: int
@@ -44,7 +44,7 @@ class Sample:
 
 @dataclass
 class Chaos:
-    """Kills and restarts nodes until `until`, and writes down what was when."""
+    """Kills and restarts nodes until `until`; records the times."""
 
     cluster: ProcessCluster
     until: float
@@ -131,7 +131,7 @@ def test_killed_nodes_are_noticed_and_nothing_leaks(
 
 
 def check_notices(result: rd.Result, lives: dict[tuple[int, int], Life]) -> list[float]:
-    """Every death is noticed within a second by every peer that knew the node, and no other is."""
+    """Every peer that knew a dead node notices its death within a second, and no false death."""
     delays = []
     noticed: dict[tuple[tuple[int, int], tuple[int, int]], float] = {}
     for sample in result.samples:
@@ -160,7 +160,7 @@ def check_notices(result: rd.Result, lives: dict[tuple[int, int], Life]) -> list
 
 
 def check_flat(samples: list[Sample]) -> None:
-    """What is held at the end is what was held after the first quarter."""
+    """The processes hold as much at the end as after the first quarter."""
     first, last = samples[len(samples) // 4], samples[-1]
     assert last.resident < first.resident * 1.1, samples
     assert last.shared < first.shared * 1.1 + 1024, samples

@@ -1,4 +1,4 @@
-"""run.sh from Python: where it is, and what its status says."""
+"""run.sh from Python: its path, and the meaning of its status."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 RUN = Path(__file__).resolve().parent / "run.sh"
 NOT_HERE = 77
 SKIPPED = "softroce: skipped: "
-"""Status of run.sh where QEMU or the packages cannot be had, and how it says why."""
+"""Status of run.sh where QEMU or the packages are unavailable, and the prefix of the reason."""
 
 
 def why_not_here(done: subprocess.CompletedProcess[str]) -> str | None:
-    """Return why run.sh could not have the bed here, which a command's own 77 does not say.
+    """Return the reason why run.sh could not start a guest; empty for a command's own status 77.
 
-    What a command prints is on standard output, all of it.
+    All output of a command is on standard output, the reason on standard error.
     """
     said = [line for line in done.stderr.splitlines() if line.startswith(SKIPPED)]
     return said[-1] if done.returncode == NOT_HERE and said else None

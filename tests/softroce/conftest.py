@@ -1,4 +1,4 @@
-"""The bed as a fixture: what the tests want to have run, in one boot of a guest with Soft-RoCE."""
+"""A guest with Soft-RoCE as a fixture: one boot runs the commands of all tests."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 NATIVE_TESTS = ROOT / "build/release/native/native_tests"
 CAME_TO_ITS_END = 42
-"""Status of batch.sh, which must arrive here."""
+"""Status of batch.sh at its end, which the guest must return."""
 BOOT_S, COMMAND_S = 60, 240
-"""How long it may take at most. An emulated guest beside other work is slow, not wrong."""
+"""Time limit. An emulated guest is slow when the machine has other work."""
 
 FILTERS = {
     "contract": "*/Fabric*/verbs:*/Malformed*/verbs:*/EnvContract*/verbs"
@@ -34,27 +34,27 @@ COMMANDS = {
     "one_host": f"{sys.executable} {HERE}/one_host.py",
     "experiments": f'{sys.executable} {HERE}/points.py "$PYRDMA_SHARE"',
 }
-"""What a test `test_<name>` has run in the guest, by name."""
+"""The command that a test `test_<name>` runs in the guest, by name."""
 
 
 class Output(Protocol):
-    """The output of a command of `COMMANDS`; fails the test with it at another status."""
+    """The output of a command of `COMMANDS`; another status fails the test and shows the output."""
 
     def __call__(self, name: str, status: int = 0) -> str: ...
 
 
 def check_asked_for() -> None:
-    """Skip unless the guest was asked for, as ``sh tests/run.sh`` does by ``PYRDMA_SOFTROCE=1``.
+    """Skip unless ``PYRDMA_SOFTROCE=1``, which ``sh tests/run.sh`` sets.
 
-    A bare pytest does not: it may fetch packages, and on a machine busy with other things an
-    emulated guest starves, and what fails then says nothing.
+    A bare pytest does not set it, since the guest may fetch packages. On a busy machine an emulated
+    guest is too slow, and its failures mean nothing.
     """
     if os.environ.get("PYRDMA_SOFTROCE") != "1":
-        pytest.skip("no Soft-RoCE guest was asked for; sh tests/run.sh softroce runs it")
+        pytest.skip("the Soft-RoCE guest is off; sh tests/run.sh softroce runs it")
 
 
 def run_bed(share: Path, limit_s: int, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in the bed; skip, saying why, where it cannot be had."""
+    """Run a command in the guest; skip with the reason where no guest can run."""
     check_asked_for()
     done = subprocess.run(
         ["sh", str(RUN), "--timeout", str(limit_s), *command],
@@ -74,11 +74,11 @@ def run_bed(share: Path, limit_s: int, *command: str) -> subprocess.CompletedPro
 def ran(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[], Path]:
-    """Return what gives the folder of the logs, once all that the tests want has run."""
+    """Return a function that runs all commands once and returns the folder of the logs."""
     selected = {item.name for item in request.session.items}
     wanted = {name: command for name, command in COMMANDS.items() if f"test_{name}" in selected}
     folder = tmp_path_factory.mktemp("shared, with a blank")
-    reason: list[str] = []  # why it was skipped, once that is known
+    reason: list[str] = []  # reason of the skip, after the first attempt
 
     def share() -> Path:
         if reason:
@@ -101,12 +101,12 @@ def ran(
 
 @pytest.fixture
 def output_of(ran: Callable[[], Path]) -> Output:
-    """Return what gives a command's output."""
+    """Return a function that returns a command's output."""
 
     def output(name: str, status: int = 0) -> str:
         folder = ran()
         log = folder / f"{name}.log"
-        text = log.read_text(errors="replace") if log.exists() else "it was not reached"
+        text = log.read_text(errors="replace") if log.exists() else "the command did not run"
         ended = folder / f"{name}.status"
         got = ended.read_text().strip() if ended.exists() else "none"
         assert got == str(status), text[-8000:]
@@ -117,7 +117,7 @@ def output_of(ran: Callable[[], Path]) -> Output:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Callable[..., str]:
-    """Return what runs a command in two joined guests and returns what both say."""
+    """Return a function that runs a command in two connected guests and returns both outputs."""
 
     def run(*command: str) -> str:
         done = run_bed(tmp_path, BOOT_S + COMMAND_S, "--pair", *command)

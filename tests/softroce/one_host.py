@@ -1,4 +1,4 @@
-"""Runs in a guest: clusters over its device, LOCO on three nodes, a node that is killed."""
+"""A program for a guest: clusters over its device, LOCO on three nodes, a killed node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def loads_run(cluster: rd.Cluster) -> None:
 
 
 def loco_runs() -> None:
-    """LOCO's workloads on three nodes; each fails natively when an increment or a key is lost."""
+    """Run LOCO's workloads on three nodes; each fails natively if an increment or a key is lost."""
     small: dict[str, Any] = {"threads": 1, "polling": "callers", "warmup_ns": 0}
     loads = {
         "barrier": workload.LocoBarrier(polling="callers", warmup_ns=0),

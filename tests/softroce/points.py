@@ -1,6 +1,6 @@
-"""Runs in a guest: one point of each experiment of the fabric, to be drawn elsewhere.
+"""A program for a guest: one point of each experiment of the fabric; the host draws the figures.
 
-What draws (pandas and matplotlib) would take an emulated CPU two minutes.
+Drawing (pandas and matplotlib) would take an emulated CPU two minutes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ POINTS: dict[str, dict[str, Value]] = {
 
 
 def measured_once(name: str, load: Callable[[str], Experiment] = registry.load) -> Experiment:
-    """Return the experiment, which repeats nothing."""
+    """Return the experiment without repetitions."""
     return replace(load(name), max_repetitions=1)
 
 

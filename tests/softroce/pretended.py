@@ -1,4 +1,4 @@
-"""A machine in pretence: programs in the place of QEMU, apt and the like, to test run.sh itself."""
+"""A fake machine: programs in place of QEMU, apt and others, to test run.sh itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.softroce.bed import RUN
 
 _PROGRAMS = {
-    # The command runs here. In the place of a guest that works on, one that does nothing.
+    # The fake guest runs the command on this machine. A guest that hangs sleeps instead.
     "qemu-system-x86_64": r"""
 number=$(printf '%s' "$*" | sed -n 's/.*softroce.guest=\([0-9]\).*/\1/p')
 echo $$ >>"$PRETENDED/guests"

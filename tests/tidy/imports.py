@@ -1,8 +1,8 @@
 """The rule of the Python package: its modules import each other in one direction.
 
-Imports within functions count: they save start-up time, and point the same way. Imports for type
-checkers alone do not count, except in ``pyrdma/__init__.py``, which loads what it lists there when
-it is asked for.
+Imports within functions count: they save start-up time, and must have the same direction. Imports
+for type checkers alone do not count, except in ``pyrdma/__init__.py``, which loads the names listed
+there at their first use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def import_cycles(files: Iterable[Source]) -> list[str]:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         circle = " imports ".join(reversed(error.args[1]))
-        return [f"{circle}: move what both need into a module below them"]
+        return [f"{circle}: move the shared part into a module below them"]
     return []
 
 
@@ -54,7 +54,7 @@ def layer_complaints(files: Iterable[Source]) -> list[str]:
 
 
 def _layer(module: str, layers: Mapping[str, int]) -> int | None:
-    """The layer of a module, or else of the package that it is in."""
+    """The layer of a module; if it has none, the layer of its package."""
     while module not in layers and "." in module:
         module = module.rpartition(".")[0]
     return layers.get(module)
@@ -80,7 +80,7 @@ def _name(file: Source) -> str:
 
 
 def _imported(tree: ast.AST, module: str, is_package: bool, known: Iterable[str]) -> Iterator[str]:
-    """Known modules that a module imports; ``from a import b`` is of ``a.b`` or else of ``a``."""
+    """Known modules that a module imports; ``from a import b`` imports ``a.b`` or ``a``."""
     for node in _nodes(tree, for_types=module == PACKAGE):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)

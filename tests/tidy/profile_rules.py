@@ -1,7 +1,7 @@
 """The rule of the profiles: each parameter names its unit and its source, and is stated once.
 
-A file states only what it does not inherit: a parameter that equals the inherited one, source
-included, is a complaint. Files below ``profiles/parts`` are parts, the others are testbeds.
+The rule complains about a parameter that equals the inherited one, source included. Files below
+``profiles/parts`` are parts, the others are testbeds.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _inherited(path: str, documents: Mapping[str, Mapping[str, Any]]) -> Entries
     for name in [stated] if isinstance(stated, str) else stated:
         parents = [p for p in (f"{PROFILES}{name}.toml", f"{PARTS}{name}.toml") if p in documents]
         if not parents:
-            raise LookupError(f"extends {name!r}, which is not there")
+            raise LookupError(f"extends {name!r}, which does not exist")
         found |= {**_inherited(parents[0], documents), **_stated(documents[parents[0]])}
     return found
 

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 
 from tests.tidy.tree import Source
 
-# An upper layer may include a lower one. A system's protocol stands on the first of them alone; its
-# workloads, fuzz scenarios, bindings and tests use all of them.
+# An upper layer may include a lower one. A system's protocol includes only the first layers; its
+# workloads, fuzz scenarios, bindings and tests may include all of them.
 PROTOCOL_LAYERS = ("base", "env", "fabric", "runtime")
 LAYERS = (*PROTOCOL_LAYERS, "measure", "fuzz", "bindings", "systems")
 ABOVE_PROTOCOL = ("workloads", "fuzz", "bindings", "system.cc")
-# Protocol code runs in all worlds, so that it may use Env and the fabric alone.
+# Protocol code runs in all worlds, so it may use only Env and the fabric.
 PROTOCOL_CODE = ("native/runtime/", "native/systems/")
 MAX_LINES = 450
-# Files that were longer when the rule came: they may shrink, never grow.
+# Files that were longer when the rule was made; they may shrink but not grow.
 LONGER: dict[str, int] = {}
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
@@ -38,7 +38,7 @@ BANNED_IN_SYSTEMS: Sequence[tuple[str, str]] = (
 def include_rule(files: Iterable[Source]) -> list[str]:
     """The order of LAYERS; check stands on base.
 
-    A system includes itself and what stands below, nothing of another system.
+    A system includes itself and lower layers, never another system.
     """
     complaints = []
     for file in files:
@@ -119,7 +119,7 @@ def includes_exist(files: Sequence[Source]) -> list[str]:
 def banned_in_systems(files: Iterable[Source]) -> list[str]:
     """Protocol code reaches the world through Env alone, so that it runs in all worlds.
 
-    Its tests stand outside of it: they may collect what nodes did under a lock of the library.
+    The rule excludes tests: a test may collect the nodes' results under a lock of the library.
     """
     rules = [(re.compile(pattern), instead) for pattern, instead in BANNED_IN_SYSTEMS]
     complaints = []
@@ -134,7 +134,7 @@ def banned_in_systems(files: Iterable[Source]) -> list[str]:
 
 
 def unordered_iteration(files: Sequence[Source]) -> list[str]:
-    """The order of a hash table differs between runs and libraries: protocols must not walk one."""
+    """Protocols must not walk a hash table, whose order differs between runs and libraries."""
     declared = re.compile(r"\bunordered_\w+\s*<[^;{}]*>\s*&?\s*(\w+)\s*[;{=,)]")
     systems = [file for file in files if file.path.startswith(PROTOCOL_CODE)]
     names_of: dict[str, set[str]] = {}
@@ -159,10 +159,10 @@ def unordered_iteration(files: Sequence[Source]) -> list[str]:
 
 
 def catch_all(files: Iterable[Source]) -> list[str]:
-    """A killed node unwinds by an exception, which nobody may swallow.
+    """A killed node unwinds by an exception, which no handler may swallow.
 
-    A handler may catch everything only to hand it on: by `throw;`, or kept for another thread by
-    `std::current_exception()`. Env ends the unwinding; bindings translate for Python.
+    A handler may catch all exceptions only to pass them on: by `throw;`, or to another thread by
+    `std::current_exception()`. Env ends the unwinding; bindings translate exceptions for Python.
     """
     pattern = re.compile(r"\bcatch\s*\(\s*\.\.\.\s*\)\s*\{")
     complaints = []
@@ -194,7 +194,7 @@ def _closing_brace(code: str, start: int) -> int:
 
 
 def thread_local_state(files: Iterable[Source]) -> list[str]:
-    """A fiber moves between threads and a node is not a process: no thread_local anywhere."""
+    """No file uses thread_local: a fiber moves between threads, and a node is not a process."""
     pattern = re.compile(r"\bthread_local\b")
     return [
         f"{file.path}:{number}: thread_local: keep it in the object that the thread owns"
@@ -205,7 +205,7 @@ def thread_local_state(files: Iterable[Source]) -> list[str]:
 
 
 def pragma_once(files: Iterable[Source]) -> list[str]:
-    """Headers guard themselves, all in one way."""
+    """Every header begins with #pragma once."""
     return [
         f"{file.path}:1: a header begins with #pragma once (after its comment)"
         for file in files
@@ -215,7 +215,7 @@ def pragma_once(files: Iterable[Source]) -> list[str]:
 
 
 def leftovers(files: Iterable[Source]) -> list[str]:
-    """Finish it, or write it into the issue."""
+    """The tree has no notes of open work: finish it, or write it into the issue."""
     pattern = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
     return [
         f"{file.path}:{number}: {text}: finish it or write it into the issue"
@@ -226,7 +226,7 @@ def leftovers(files: Iterable[Source]) -> list[str]:
 
 
 def machine_names(files: Iterable[Source]) -> list[str]:
-    """Paths of one machine are nobody else's."""
+    """The tree names no paths of one machine."""
     pattern = re.compile(r"(?<![\w.>])/(?:root|work|home/\w+|Users/\w+)(?=/|\b)")
     return [
         f"{file.path}:{number}: {text}: name it relative to the tree, or not at all"
@@ -248,7 +248,7 @@ def compared_sentences(files: Iterable[Source]) -> list[str]:
 
 
 def file_length(files: Iterable[Source], longer: dict[str, int] | None = None) -> list[str]:
-    """Files of code stay short enough for a reader to find the way."""
+    """A file of code has at most 450 lines."""
     allowed = LONGER if longer is None else longer
     complaints = []
     for file in files:

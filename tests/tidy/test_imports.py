@@ -1,4 +1,4 @@
-"""The package's modules import each other in one direction; the rule is tried on small packages."""
+"""The package's modules import each other in one direction; small packages test the rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every profile names unit and source of every parameter; the rule itself is tried on bad ones."""
+"""Every profile names unit and source of every parameter; bad profiles test the rule."""
 
 from __future__ import annotations
 

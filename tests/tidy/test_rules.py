@@ -1,4 +1,4 @@
-"""The rules hold in this tree, and each complains about a small tree that breaks it."""
+"""The tree keeps the rules, and each rule complains about a small tree that breaks it."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_rule_complains(name: str, path: str, text: str, word: str) -> None:
     assert complaints[0].startswith(path.rsplit("/", 1)[0])
 
 
-# What looks like a breach and is none.
+# Files that keep the rules, although they look like a breach.
 GOOD = [
     ("include_rule", "native/systems/raft/a.cc", '#include "systems/raft/log.h"\n'),
     ("include_rule", "native/systems/raft/a.cc", '#include "runtime/mesh.h"\n'),

@@ -1,4 +1,4 @@
-"""Which files the rules read, and how a C++ file is looked at without comments and strings."""
+"""The files that the rules read, and the text of a C++ file without comments and strings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Source:
     def matches(
         self, pattern: re.Pattern[str], text: str | None = None
     ) -> Iterator[tuple[int, str]]:
-        """Line numbers and texts of what a pattern finds."""
+        """Line numbers and texts of a pattern's matches."""
         for number, line in enumerate((self.text if text is None else text).splitlines(), 1):
             for match in pattern.finditer(line):
                 yield number, match.group()

@@ -1,4 +1,4 @@
-"""What the doctor says of real NICs, found and missing."""
+"""The doctor's report on real NICs, found and missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The provider for real NICs where there is none: rdma-core absent or broken, or no device."""
+"""The provider for real NICs on machines without: rdma-core absent or broken, or no device."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def needed_symbols() -> dict[str, dict[str, str]]:
 
 
 def pretend(folder: Path, library: str, symbols: dict[str, str]) -> None:
-    """Make a library of these symbols, which knows of no device."""
+    """Make a library of these symbols that has no device."""
     compiler = shutil.which("cc")
     if compiler is None:
-        pytest.skip("no C compiler here to make such a library with")
+        pytest.skip("no C compiler here to make such a library")
     listing = "void *ibv_get_device_list(int *n) { static void *none[1]; *n = 0; return none; }\n"
     rest = [f"long {name}(void) {{ return 0; }}\n" for name in symbols if name not in listing]
     (folder / "fake.c").write_text("".join([*rest, listing if len(rest) < len(symbols) else ""]))
@@ -110,7 +110,7 @@ def pretend(folder: Path, library: str, symbols: dict[str, str]) -> None:
 @pytest.mark.parametrize("name", ["libibverbs.so.1", "librdmacm.so.1"])
 def test_without_rdma_core_all_but_this_provider_works(name: str, tmp_path: Path) -> None:
     if name == "librdmacm.so.1" and devices.problem():
-        pytest.skip("libibverbs is not here, which is missed first")
+        pytest.skip("libibverbs is not here, and the loader needs it first")
     without_rdma_core(tmp_path, name)
     said = python(SHM_WORKS, tmp_path)
     assert unnamed(said, name, "libibverbs1", "ibverbs-providers", "librdmacm1") == []
@@ -144,7 +144,7 @@ def test_a_build_without_the_headers_has_all_but_this_provider(tmp_path: Path) -
 def test_one_build_serves_machines_with_and_without_rdma_core() -> None:
     reader = shutil.which("readelf")
     if reader is None:
-        pytest.skip("no readelf here to look at the module with; apt install binutils")
+        pytest.skip("no readelf here to read the module; apt install binutils")
     module = str(native().__file__)  # type: ignore[attr-defined]
     said = subprocess.run([reader, "-d", module], capture_output=True, text=True, check=True).stdout
     assert "libc.so.6" in said

@@ -1,4 +1,4 @@
-"""What may be asked of a node's device, in words and as an object: bounds and spellings."""
+"""The choice of a node's device, as text and as an object: bounds and spellings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No misuse from Python crashes the process: it raises, or completes with an error."""
+"""Misuse from Python never crashes the process: a call raises, or a request fails."""
 
 import random
 import signal
@@ -220,7 +220,7 @@ def test_threads_may_misuse_one_cluster_until_it_is_closed(fabric: str) -> None:
             try:
                 chaos.call()
             except (*ERRORS, AttributeError, LookupError):
-                pass  # lists of `together` change between two lines of another thread
+                pass  # another thread may change the lists of `together` between two lines
             except BaseException as error:
                 wrong.append(error)
                 raise

@@ -1,4 +1,4 @@
-"""The low-level Python face, on the simulated fabric and over shared memory."""
+"""The low-level Python interface, on the simulated fabric and over shared memory."""
 
 import gc
 import threading
@@ -250,7 +250,7 @@ def test_killed_node_is_not_there(cluster: rd.Cluster) -> None:
 
 
 def test_threads_share_a_cluster() -> None:
-    """Each thread plays one node, in real time."""
+    """Each thread is one node, in real time."""
     with rd.Cluster.local(nodes=2, mode="thread") as cluster:
         a, b = connected(cluster)
         b.pair.post_receive([verbs.receive(b.region.sge(40 * i, 40)) for i in range(100)])

@@ -1,4 +1,4 @@
-"""LOCO's channels over processes of which one is killed: the others report it and leave nothing."""
+"""The test kills a process that uses LOCO's channels: the others report it and leave no files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT_TIMEOUT_S = 10.0  # of the managers
 
 @dataclass(frozen=True)
 class Barriers(workload.LocoBarrier):
-    """The controller says nothing of the killed node: its peers have to."""
+    """The peers, not the controller, report the killed node."""
 
     survives: ClassVar[bool] = True
 
@@ -72,7 +72,7 @@ def test_survivors_name_the_killed_node(load: workload.Workload) -> None:
     with raises(rd.Error, 2) as raised:
         cluster.run(load, duration_s=60, timeout_s=60)
     timer.join()
-    # Twice: one wait for a peer whose own wait must end first, then the reads that fail.
+    # Two timeouts: a wait for a peer whose own wait must end first, then the failing reads.
     assert time.monotonic() - begin < 1 + 2.5 * WAIT_TIMEOUT_S
     assert unnamed(raised.value, "SIGKILL") != [], "the peers report it, not the controller"
     cluster.close()

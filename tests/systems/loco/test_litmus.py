@@ -1,4 +1,4 @@
-"""Property L8: through LOCO's objects nothing weak is seen; raw weak memory shows it."""
+"""Property L8: LOCO's objects never show a weak outcome; raw weak memory does."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def test_loco_shows_nothing_that_is_late_where_raw_operations_do() -> None:
     shapes = {s.metric.split("|")[1] for s in result.samples if s.metric.startswith("outcome|")}
     late = {s.metric for s in raw.samples if "|late|" in s.metric and s.value > 0}
     assert len({name for name in late if name.split("|")[1] in shapes}) > 10
-    # The threads do meet: some shapes show more than one outcome.
+    # The threads run concurrently: some shapes show more than one outcome.
     outcomes = [s for s in result.samples if s.metric.startswith("outcome|")]
     assert len(outcomes) > 1.5 * WORDS
