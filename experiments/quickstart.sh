@@ -1,7 +1,6 @@
 #!/bin/sh
-# The main job: sets everything up, measures the raw-RDMA experiments of the five papers on the
-# simulated fabric and for real over shared memory, draws the figures, and judges the claims. Ends
-# with a summary of one screen.
+# Sets everything up, measures all experiments on the simulated fabric and in real time over shared
+# memory, draws the figures, and judges the claims. It ends with a summary of one screen.
 #
 #   sh experiments/quickstart.sh [RESULTS]      RESULTS: folder, ./results by default
 set -eu
@@ -19,7 +18,7 @@ ensure_venv build base controller
 ensure_package
 
 failed=
-attempt() { # attempt WHAT COMMAND...: one failure does not take the rest along
+attempt() { # attempt TITLE COMMAND...: a failure does not end the other steps
   what=$1
   shift
   say "$what"
@@ -28,8 +27,8 @@ attempt() { # attempt WHAT COMMAND...: one failure does not take the rest along
 
 attempt "every experiment on the simulated fabric" \
   pyrdma run all --fabric sim --quick --out "$results"
-attempt "the same, for real, over shared memory" \
+attempt "every experiment that can run over shared memory, in real time" \
   pyrdma run all --fabric shm --quick --out "$results"
-attempt "what came of it" pyrdma summary --out "$results"
+attempt "summary" pyrdma summary --out "$results"
 say "done in $(($(date +%s) - began)) s. To type the commands above: . .venv/bin/activate"
 [ -z "$failed" ] || die "failed: ${failed#, }"

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Runs a command in a clean clone of this tree inside a bare Debian root, as on a newcomer's machine:
-# nothing is installed there but apt.
+# Runs a command in a clean clone of this tree inside a bare Debian root, as on a new user's machine,
+# where only apt is installed.
 #
 #   sh tests/fresh.sh [--release NAME] [--keep] [COMMAND]
 #
-#   COMMAND          a line for sh, run in the clone; both commands of the README unless given
-#   --release NAME   Debian's release, as bookworm or trixie; this machine's unless given
-#   --keep           the root stays, and the next run with --keep begins with what this one installed
+#   COMMAND          a line for sh, run in the clone; both commands of the README by default
+#   --release NAME   Debian's release, as bookworm or trixie; this machine's by default
+#   --keep           keep the root; the next run with --keep starts with the packages of this run
 #
-# The clone is of the last commit. Needs root (chroot and mounts), a Debian with its own package
+# The clone has the last commit. The script needs root (chroot and mounts), a Debian with its own package
 # sources, and 8 GB in $TMPDIR. The status is the command's.
 set -eu
 
@@ -21,20 +21,20 @@ while [ $# -gt 0 ]; do
     --release)
       release=${2:-}
       shift
-      case $release in '' | *[!a-z]*) die "--release '$release' is no name of a release, as trixie" ;; esac
+      case $release in '' | *[!a-z]*) die "--release '$release' is not the name of a release, such as trixie" ;; esac
       ;;
     --keep) keep=yes ;;
-    -*) die "unknown option $1; there are --release NAME and --keep" ;;
+    -*) die "unknown option $1; give --release NAME or --keep" ;;
     *) break ;;
   esac
   shift
 done
-[ $# -le 1 ] || die "one command, in quotes; got $#"
+[ $# -le 1 ] || die "got $# commands; give one, in quotes"
 command=${1:-"sh experiments/quickstart.sh && sh tests/run.sh"}
 
-[ "$(id -u)" = 0 ] || die "needs root, for chroot and mounts"
+[ "$(id -u)" = 0 ] || die "this script needs root, for chroot and mounts"
 sources=/etc/apt/sources.list.d/debian.sources
-[ -f $sources ] || die "$sources is not here: this is for Debian"
+[ -f $sources ] || die "$sources is missing; this script needs Debian"
 here=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
 release=${release:-$here}
 command -v mmdebstrap >/dev/null || apt-get install -y mmdebstrap >&2
@@ -60,7 +60,7 @@ if [ ! -e "$base/.made" ]; then
   mmdebstrap --quiet --variant=apt --include=ca-certificates "$release" "$base" \
     "$temporary/pyrdma-fresh-$release.sources" >&2
   rm "$temporary/pyrdma-fresh-$release.sources"
-  # This machine's ways to the package registries: apt's settings, certificates.
+  # This machine's access to the package registries: apt's settings and certificates.
   cp -a /etc/apt/. "$base/etc/apt/"
   sed -i "s/$here/$release/g" "$base$sources"
   rm -f "$base"/etc/apt/sources.list.d/*pyrdma-fresh* # the same again
@@ -72,7 +72,7 @@ if [ -z "$keep" ] || [ ! -e "$root/.made" ]; then
 fi
 cp -aL /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/" 2>/dev/null || true
-# pip's settings, and folders of wheels that they name.
+# pip's settings, and the folders of wheels that the settings name.
 for path in /etc/pip.conf "$HOME/.config/pip" $(printf '%s' "${PIP_FIND_LINKS:-}" | tr ' ' '\n' | grep '^/'); do
   [ -e "$path" ] || continue
   mkdir -p "$root$(dirname "$path")"

@@ -10,19 +10,20 @@
 #   sh tests/run.sh python [ARG...]     pytest with these arguments
 #   sh tests/run.sh lint                rules, types, formats, stubs
 #   sh tests/run.sh docs                the site of all pages and docstrings, in build/site
-#   sh tests/run.sh softroce            the Soft-RoCE guest: fetches QEMU and a kernel when needed
+#   sh tests/run.sh softroce            tests in the Soft-RoCE guest; fetches QEMU and a kernel if needed
 #   sh tests/run.sh tidy                clang-tidy, when it is installed
-#   sh tests/run.sh search [FILTER]     the searches alone, with 20 times the seeds (PYRDMA_SEARCH)
+#   sh tests/run.sh search [FILTER]     only the searches, with 20 times the seeds (PYRDMA_SEARCH)
 #                                       and 20 s of hostile input for each parser (PYRDMA_HOSTILE_S)
 #
-#   PYRDMA_SOFTROCE=0                   no guest: its tests are skipped
-#   PYRDMA_SOAK_S=120 sh tests/run.sh python tests/soak       two minutes of processes killed
-#                                       under load, where a run of all tests has 20 seconds
+#   PYRDMA_SOFTROCE=0                   skips the tests in the guest
+#   PYRDMA_SOAK_S=120 sh tests/run.sh python tests/soak       kills processes under load for two
+#                                       minutes; a run of all tests does so for 20 seconds
 #   PYRDMA_HOSTILE_S=60 sh tests/run.sh asan 'HostileInput*'  a minute of hostile input for each
-#   PYRDMA_HOSTILE_S=60 sh tests/run.sh python tests/fuzz     parser, where a run has a second
-#   sh tests/fuzz/libfuzzer.sh          the same under libFuzzer
+#   PYRDMA_HOSTILE_S=60 sh tests/run.sh python tests/fuzz     parser; a run of all tests has a second
+#   sh tests/fuzz/libfuzzer.sh          hostile input from libFuzzer
 #
-# The end says how long each step took, and which tests took longest. The last line is `N passed, N failed`; the exit code is 0 only when nothing failed.
+# The run ends with the times of all steps and of the slowest tests. The last line is
+# `N passed, N failed`. The exit code is 0 only if a test ran and no test failed.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -38,14 +39,14 @@ case $what in
   *) die "unknown '$what'; one of: all quick native asan tsan python docs softroce lint tidy search" ;;
 esac
 began=$(date +%s)
-limit_s=900 # of the native tests
-beside= # a build that runs beside something else
+limit_s=900 # time limit of the native tests
+beside= # process of a build in the background
 trap 'stop_build; exit 130' INT
 trap 'stop_build; exit 143' TERM
 
 step=set-up
 step_began=$began
-next_step() { # next_step [NAME]: what the time from here on is counted for; tests/summary.py prints it
+next_step() { # next_step [NAME]: ends a step and begins another; tests/summary.py prints their times
   now=$(date +%s)
   printf '%s %s\n' $((now - step_began)) "$step" >>"$reports/times.txt"
   step=${1:-}
@@ -53,9 +54,9 @@ next_step() { # next_step [NAME]: what the time from here on is counted for; tes
   [ -z "$step" ] || say "$step"
 }
 
-# --- one kind of test each --------------------------------------------------------------------
+# --- the kinds of tests -----------------------------------------------------------------------
 
-same_twice() { # every simulated test twice, equal fingerprints: fabric/contract_worlds_test.h compares
+same_twice() { # runs every simulated test twice; fabric/contract_worlds_test.h compares fingerprints
   [ -x build/release/native/native_tests ] || return 1
   build/release/native/native_tests --gtest_brief=1 --gtest_color=no --gtest_repeat=2 \
     --gtest_filter='*/sim*' >"$reports/same_twice.log" 2>&1 || { cat "$reports/same_twice.log" >&2; return 1; }
@@ -69,7 +70,7 @@ check() { # check NAME COMMAND...: a check that passes or fails as a whole
   printf '%s %s\n' "$result" "$name" >>"$reports/checks.txt"
 }
 
-report_from() { # report_from NAME COMMAND...: a command that writes NAME.xml; none is a failure
+report_from() { # report_from NAME COMMAND...: runs a command that must write NAME.xml
   name=$1
   shift
   if "$@"; then status=0; else status=$?; fi
@@ -91,13 +92,13 @@ stop_build() {
   beside=
 }
 
-# A command that leaves a core idle, which meanwhile compiles tests for a sanitizer, as many as it can.
+# Runs a command that leaves a core idle; meanwhile that core compiles tests for a sanitizer.
 building() { # building PRESET COMMAND...
   preset=$1
   shift
   if cmake --preset "$preset" >"$reports/configure-$preset.log" 2>&1; then
     spare=nice
-    chrt --idle 0 true 2>/dev/null && spare="chrt --idle 0" # less than the nicest
+    chrt --idle 0 true 2>/dev/null && spare="chrt --idle 0" # a lower priority than nice gives
     $spare ninja -C "build/$preset" -j 1 native_tests >/dev/null 2>&1 &
     beside=$!
   fi
@@ -131,13 +132,13 @@ python_tests() {
   report_from python python -m pytest -q -o junit_family=xunit2 --junitxml="$reports/python.xml" "$@"
 }
 
-softroce() { # beside nothing but an idle build: an emulated guest wants both CPUs of a small machine
+softroce() { # an emulated guest needs both CPUs of a small machine
   next_step "real verbs, in a Soft-RoCE guest"
   report_from softroce env PYRDMA_SOFTROCE="${PYRDMA_SOFTROCE:-1}" python -m pytest -q \
     -o junit_family=xunit2 --junitxml="$reports/softroce.xml" tests/softroce/test_guest.py
 }
 
-softroce_in_time() { # a machine so slow that the whole run would take over half an hour goes without
+softroce_in_time() { # skips the guest where the whole run would take over half an hour
   minutes=$((($(date +%s) - began) / 60))
   if [ -z "${PYRDMA_SOFTROCE:-}" ] && [ $minutes -ge 20 ]; then
     say "SKIPPED after $minutes minutes: real verbs in a guest; sh tests/run.sh softroce runs it"
@@ -177,7 +178,7 @@ lint() {
   check "clang-format" clang_format
 }
 
-documentation() { # a warning, such as a broken link or a public name without a page, is an error
+documentation() { # warnings, such as a broken link or a public name without a page, are errors
   rm -rf build/site
   python -m sphinx --conf-dir docs --builder html --fail-on-warning --keep-going --quiet . build/site
 }
@@ -210,9 +211,9 @@ case $what in
     building asan python_tests --ignore=tests/softroce/test_guest.py
     building asan softroce_in_time
     building asan notebooks
-    # What searches many seeds for a fault runs the code of other tests, for a minute and more here.
+    # The excluded tests search many seeds, for a minute and more, and run the code of other tests.
     building tsan native asan '-LocoBugs*:LitmusSim*:*StoreFuzz.AnUpdate*:*FuzzFault*torn*'
-    # A simulation is one thread: nothing to see, and its fibers cost the thread sanitizer memory.
+    # A simulation is one thread without races, and its fibers cost the thread sanitizer memory.
     native tsan '-*/sim*:LocoBugs*:QueueErrors*:PowerController*'
     ;;
   quick)
@@ -228,7 +229,7 @@ case $what in
     [ ! -f build/site/index.html ] || say "the site begins at build/site/index.html"
     ;;
   softroce)
-    native release 'Verbs*' # builds them; they skip here
+    native release 'Verbs*' # builds the tests, which skip outside of the guest
     softroce
     ;;
   lint)

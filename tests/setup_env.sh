@@ -1,6 +1,6 @@
 # Sets this machine up: system packages, a virtual environment in the tree, the package in it.
-# Read with `.` by experiments/quickstart.sh and tests/run.sh, which set `root` before.
-# Everything is checked first, so a second run installs nothing.
+# experiments/quickstart.sh and tests/run.sh read this file with `.` after they have set `root`.
+# Each step first checks what is installed, so a second run installs nothing.
 # shellcheck shell=sh disable=SC2154
 
 venv=$root/.venv
@@ -16,15 +16,15 @@ stamped() { [ "$(cat "$venv/$1" 2>/dev/null)" = "$2" ]; } # stamped FILE TEXT
 
 # --- system packages ------------------------------------------------------------------------
 
-# Debian's packages, by what needs them. tests/setup holds that the build and the tests use no others.
+# Debian's packages, by their user. tests/setup checks that the build and the tests use no others.
 build_packages="python3 python3-venv python3-dev g++ libboost-context-dev libibverbs-dev librdmacm-dev"
 test_packages="libgtest-dev mount"
-# Used where they are there, and not installed.
+# The scripts use these packages if they are installed, and never install them.
 optional_packages="git sudo"
-# Peers to measure beside. A peer that cannot be installed is skipped by name.
+# The peers of `pyrdma bench`. The benchmark skips a peer that cannot be installed, and names it.
 peer_packages="ucx-utils openmpi-bin libopenmpi-dev libsimgrid-dev redis-server redis-tools"
 
-compiles() { # compiles SOURCE [FLAG...]: whether the compiler takes and links it
+compiles() { # compiles SOURCE [FLAG...]: whether the compiler compiles and links it
   source=$1
   shift
   probe=$(mktemp -d) || die "no temporary folder: is /tmp full?"
@@ -38,7 +38,7 @@ compiles() { # compiles SOURCE [FLAG...]: whether the compiler takes and links i
   return $status
 }
 
-is_there() { # is_there PACKAGE: whether what it brings is here, from wherever
+is_there() { # is_there PACKAGE: whether its contents are here, from any source
   case $1 in
     python3) "$PYTHON" -c '' ;;
     python3-venv) "$PYTHON" -c 'import ensurepip, venv' ;;
@@ -46,7 +46,7 @@ is_there() { # is_there PACKAGE: whether what it brings is here, from wherever
 sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' ;;
     g++) compiles '#include <span>
 int main() { return 0; }' ;;
-    # Looked for as CMake will: its static library and its headers.
+    # The probe needs the same files as CMake: the static library and the headers.
     libboost-context-dev) compiles '#include <boost/context/fiber.hpp>
 int main() { boost::context::fiber f; return f ? 1 : 0; }' -lboost_context ;;
     libibverbs-dev) compiles '#include <infiniband/mlx5dv.h>
@@ -67,7 +67,7 @@ int main(int n, char** v) { testing::InitGoogleTest(&n, v); return 0; }' -lgtest
   esac >/dev/null 2>&1
 }
 
-missing_of() { # missing_of PACKAGE...: prints those that are not there
+missing_of() { # missing_of PACKAGE...: prints the missing ones
   for package; do
     is_there "$package" || printf '%s ' "$package"
   done
@@ -81,7 +81,7 @@ as_root() {
   fi
 }
 
-may_install() { # root, or a sudo that does not have to ask, or somebody there to answer it
+may_install() { # root, a sudo that asks for no password, or a terminal where a user can type it
   command -v apt-get >/dev/null || return 1
   [ "$(id -u)" = 0 ] && return 0
   command -v sudo >/dev/null || return 1
@@ -90,14 +90,14 @@ may_install() { # root, or a sudo that does not have to ask, or somebody there t
 
 apt_install() {
   if [ -z "${updated:-}" ]; then
-    as_root apt-get update >&2 || say "apt-get update failed; trying with the lists that are here"
+    as_root apt-get update >&2 || say "apt-get update failed; trying with the present lists"
     updated=yes
   fi
   as_root apt-get install -y --no-install-recommends "$@" >&2
 }
 
-ensure_packages() { # ensure_packages PACKAGE...: all are there afterwards
-  # The probes compile small programs; a package that was there once is not looked for again.
+ensure_packages() { # ensure_packages PACKAGE...: installs the missing ones
+  # The probes compile small programs, so a package that was found once is not probed again.
   found=$(cat "$venv/.system" 2>/dev/null || true)
   unsure=
   for package; do
@@ -110,11 +110,11 @@ ensure_packages() { # ensure_packages PACKAGE...: all are there afterwards
     command="sudo apt-get update && sudo apt-get install -y $needed"
     may_install ||
       die "missing: $needed
-Neither root nor a usable sudo with apt-get is here. Have an administrator run:
+This user can install no packages: not root, or no usable sudo, or no apt-get. Have an administrator run:
     $command"
     say "installing system packages: $needed"
     # shellcheck disable=SC2086
-    apt_install $needed || die "apt-get could not install: $needed. By hand:
+    apt_install $needed || die "apt-get could not install: $needed. Install by hand:
     $command"
     # shellcheck disable=SC2086
     left=$(missing_of $needed)
@@ -137,7 +137,7 @@ offer_packages() { # offer_packages PACKAGE...: one attempt each
 
 # --- Python ---------------------------------------------------------------------------------
 
-source_digest() { # changes with what is compiled, and with the list of the Python files
+source_digest() { # changes with the compiled files, and with the list of the Python files
   {
     echo "$1"
     "$venv/bin/python" -V
@@ -171,7 +171,7 @@ ensure_venv() { # ensure_venv EXTRA...: the environment and the dependencies of 
   for extra in $wanted; do echo "$requirements" >"$venv/.extra-$extra"; done
 }
 
-requirements_of() { # requirements_of EXTRA...: without the package itself, which is built once, afterwards
+requirements_of() { # requirements_of EXTRA...: without pyrdma itself, which is built later, once
   "$venv/bin/python" - "$@" <<'PYTHON'
 import sys
 
@@ -182,8 +182,8 @@ except ModuleNotFoundError:
 with open("pyproject.toml", "rb") as file:
     document = tomllib.load(file)
 lists = {
-    # The build's own tools are kept in the environment: cmake and ninja need no system package,
-    # and without build isolation the build folder can be used again.
+    # The environment has the build's tools: cmake and ninja then need no system package, and builds
+    # without build isolation can use the build folder again.
     "build": ["pip", "cmake>=3.22", "ninja", *document["build-system"]["requires"]],
     "base": document["project"]["dependencies"],
     **document["project"]["optional-dependencies"],
@@ -193,7 +193,7 @@ for extra in sys.argv[1:]:
 PYTHON
 }
 
-ensure_package() { # builds pyrdma and installs it, unless what is installed is of these sources
+ensure_package() { # builds and installs pyrdma unless these sources are installed
   now=$(source_digest "$(id -u)")
   if stamped .installed "$now" && python -c 'import pyrdma._core' >/dev/null 2>&1; then
     return 0
@@ -201,10 +201,10 @@ ensure_package() { # builds pyrdma and installs it, unless what is installed is 
   say "building and installing pyrdma"
   rm -f "$venv/.installed"
   started=$(date +%s)
-  # In place, so that an edited experiment runs without another installation.
-  # All of it: a header that is missing is an error here, which in a plain `pip install` it is not.
+  # The package is installed in place, so that an edited experiment runs without another installation.
+  # PYRDMA_VERBS=ON makes a missing header an error, which it is not in a plain `pip install`.
   pip install --quiet --no-build-isolation --no-deps --config-settings=build-dir="$build_dir" \
-    --config-settings=cmake.define.PYRDMA_VERBS=ON --editable . || die "the build failed; the reason stands above"
+    --config-settings=cmake.define.PYRDMA_VERBS=ON --editable . || die "the build failed; see the error above"
   say "built and installed in $(($(date +%s) - started)) s"
   echo "$now" >"$venv/.installed"
 }

@@ -3,8 +3,8 @@
 #
 #   sh tests/fuzz/libfuzzer.sh [SECONDS [TARGET...]]     default: 60 s each, all targets
 #
-# Needs Clang with its run-time libraries (clang and libclang-rt-*-dev, or $CXX). A target is a file
-# native/**/hostile_TARGET_test.cc; what it finds lies in build/libfuzzer/TARGET/.
+# It needs Clang with its run-time libraries (clang and libclang-rt-*-dev, or $CXX). A target is a file
+# native/**/hostile_TARGET_test.cc; its findings lie in build/libfuzzer/TARGET/.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)

@@ -131,7 +131,7 @@ def test_killed_nodes_are_noticed_and_nothing_leaks(
 
 
 def check_notices(result: rd.Result, lives: dict[tuple[int, int], Life]) -> list[float]:
-    """Every peer that knew a dead node notices its death within a second, and no false death."""
+    """Every peer that knew a dead node reports it within a second; none reports a living node."""
     delays = []
     noticed: dict[tuple[tuple[int, int], tuple[int, int]], float] = {}
     for sample in result.samples:

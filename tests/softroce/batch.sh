@@ -1,6 +1,6 @@
-# Runs in a guest: several commands in one boot. Each line of $PYRDMA_SHARE/batch is `NAME COMMAND...`;
-# its output goes to NAME.log, its status to NAME.status. Ends with status 42, which tells that it
-# came to its end.
+# Runs several commands in one boot of a guest. Each line of $PYRDMA_SHARE/batch is `NAME COMMAND...`;
+# its output goes to NAME.log, its status to NAME.status. The script ends with status 42, which shows
+# that it has run all commands.
 # shellcheck shell=sh
 limit=$1
 while read -r name command; do

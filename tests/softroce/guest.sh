@@ -1,9 +1,9 @@
-# Runs in the guest, in the host's file system: makes a Soft-RoCE device, runs the command.
+# Makes a Soft-RoCE device in the guest and runs the command, both in the host's file system.
 # shellcheck shell=sh disable=SC1090
 control=/dev/softroce
 number=$(sed -n 's/.*softroce\.guest=\([0-9]\).*/\1/p' /proc/cmdline)
 . "$control/environment.$number"
-rm "$control/environment.$number" # it may hold secrets, and this run may be killed
+rm "$control/environment.$number" # the environment may hold secrets, and this run may be killed
 : >"$control/booted.$number"
 exec >/dev/ttyS1 2>&1 </dev/null
 stty -F /dev/ttyS1 raw -echo 2>/dev/null
@@ -13,7 +13,7 @@ ulimit -l unlimited
 hostname "guest$number"
 ip link set lo up
 interface=eth0
-if [ ! -e /sys/class/net/eth0 ]; then # alone: loopback needs an interface, not a wire
+if [ ! -e /sys/class/net/eth0 ]; then # a single guest: loopback needs an interface, not a wire
   ip link add d0 type dummy
   interface=d0
 fi
@@ -30,8 +30,8 @@ set +e
 if cd "$directory"; then
   sh "$control/command"
 else
-  echo "softroce: the guest has its own /dev, /run and /proc, so it has no $directory; run it from" \
-    "elsewhere, or from \$PYRDMA_SHARE"
+  echo "softroce: the guest has its own /dev, /run and /proc, so it has no $directory; run the command" \
+    "from another folder, or from \$PYRDMA_SHARE"
   false
 fi
 echo $? >"$control/status.$number"

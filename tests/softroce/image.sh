@@ -1,30 +1,30 @@
-# The guest's kernel and initramfs, made once and kept in $cache. Read by run.sh with `.`.
+# Makes the guest's kernel and initramfs once and keeps them in $cache. run.sh reads this file with `.`.
 # shellcheck shell=sh disable=SC2154
 
-# In dependency order. crc32_generic is needed by rdma_rxe where it exists, though no dependency
-# says so.
+# The modules in dependency order. rdma_rxe needs crc32_generic where it exists, although no dependency
+# states it.
 modules="virtio_pci 9p 9pnet_virtio overlay virtio_net crc32_generic rdma_rxe ib_uverbs rdma_ucm dummy"
 
-# What is in the image belongs to its name.
+# The name of an image contains a checksum of its sources.
 made_of=$(cat "$here/init" "$here/image.sh" | cksum | cut -d ' ' -f 1)
 
-newest_kernel() { # prints the package of Debian's newest kernel, as far as apt knows
+newest_kernel() { # prints the package of the newest kernel that apt knows
   apt-cache depends linux-image-amd64 2>/dev/null |
     sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1
 }
 
-newest_cached() { # prints the folder of the newest kernel that is here
+newest_cached() { # prints the folder of the newest kernel in the cache
   for folder in "$cache"/linux-image-*-"$made_of"; do
     [ ! -f "$folder/initramfs" ] || printf '%s\n' "$folder"
   done | sort -V | tail -n 1
 }
 
-has_lists() { # whether apt has been told what there is
+has_lists() { # whether apt has lists of packages
   for list in /var/lib/apt/lists/*_Packages*; do [ -e "$list" ] && return 0; done
   return 1
 }
 
-find_kernel() { # skips, before anything is installed, where there is none to boot
+find_kernel() { # skips where no kernel is available, before any installation
   [ -z "$(newest_kernel)" ] && [ -z "$(newest_cached)" ] || return 0
   has_lists || apt update || true
   [ -n "$(newest_kernel)" ] ||
@@ -34,7 +34,7 @@ find_kernel() { # skips, before anything is installed, where there is none to bo
 
 take_kernel() { # sets kernel, a folder that stays while file descriptor 7 is open
   exec 8<"$cache"
-  if flock 8; then # who holds it may fetch; what others were fetching was left behind
+  if flock 8; then # the holder of the lock may fetch; partial downloads of others are left over
     for old in "$cache"/pyrdma-softroce-fetch.*; do
       [ ! -d "$old" ] || [ -h "$old" ] || rm -rf "$old"
     done
@@ -49,7 +49,7 @@ take_kernel() { # sets kernel, a folder that stays while file descriptor 7 is op
       if [ -n "$kernel" ]; then
         printf 'softroce: apt-get has no %s; booting what is here: %s\n' \
           "${name:-linux-image-amd64}" "${kernel##*/}" >&2
-      else # what apt knows may be too old
+      else # apt's lists may be too old
         apt update || true
         name=$(newest_kernel)
         { [ -n "$name" ] && download; } ||
@@ -69,9 +69,9 @@ download() {
   (cd "$fresh" && apt-get -o APT::Sandbox::User=root download "$name" >&2)
 }
 
-make_image() { # of what was downloaded
+make_image() { # makes it from the downloaded package
   dpkg -x "$fresh"/*.deb "$fresh/unpacked" || die "dpkg could not unpack $name; is $cache full?"
-  [ -d "$fresh/unpacked/lib" ] || ln -s usr/lib "$fresh/unpacked/lib" # where packages lie in /usr alone
+  [ -d "$fresh/unpacked/lib" ] || ln -s usr/lib "$fresh/unpacked/lib" # newer packages have /usr only
   version=$(basename "$fresh"/unpacked/lib/modules/*)
   depmod -b "$fresh/unpacked" "$version" || die "depmod fails on lib/modules/$version of $name"
   cp "$(command -v busybox)" "$fresh/image/bin/busybox"
@@ -86,7 +86,7 @@ make_image() { # of what was downloaded
   mv -T "$fresh/done" "$kernel" 2>/dev/null || [ -f "$kernel/initramfs" ] ||
     die "$kernel could not be written"
   rm -rf "$fresh"
-  for old in "$cache"/linux-image-*-*; do # nobody asks for them again; a run may boot one just now
+  for old in "$cache"/linux-image-*-*; do # later runs do not use them; a current run may boot one
     [ "$old" = "$kernel" ] || [ ! -f "$old/initramfs" ] || [ ! -O "$old" ] ||
       flock -n "$old/initramfs" rm -rf "$old" || true
   done
@@ -96,7 +96,7 @@ copy_modules() {
   : >"$fresh/image/modules/order"
   absent=
   for module in $modules; do
-    # A dependency list is in the order in which modules must go; the last needed stands last.
+    # modprobe lists the modules in the order of loading; the requested module stands last.
     modprobe -d "$fresh/unpacked" -S "$version" --show-depends "$module" >"$fresh/shown" 2>/dev/null ||
       [ "$module" = crc32_generic ] || absent="$absent $module"
     sed -n 's/^insmod \([^ ]*\).*/\1/p' "$fresh/shown" >"$fresh/list"

@@ -90,33 +90,33 @@ class Machine:
         )
 
     def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        """Run run.sh to its end."""
+        """Run run.sh and wait for its end."""
         process = self.start(*arguments, **settings)
         out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def guests(self) -> list[int]:
-        """Return the process ids of all guests that were started."""
+        """Return the process ids of all guests that have started."""
         log = self.folder / "guests"
         return [int(line) for line in log.read_text().split()] if log.exists() else []
 
     def apt(self) -> str:
-        """Return what apt-get was asked for, a line each."""
+        """Return the arguments of each call of apt-get, one line per call."""
         log = self.folder / "apt"
         return log.read_text() if log.exists() else ""
 
     def kernels(self) -> list[str]:
-        """Return the packages in the cache, without what they were made of."""
+        """Return the packages in the cache, without the checksums in their names."""
         return sorted(path.name.rpartition("-")[0] for path in self.cache.iterdir())
 
     def leftovers(self) -> list[str]:
-        """Return what lies in the temporary folder."""
+        """Return the files in the temporary folder."""
         return sorted(path.name for path in self.temporary.iterdir())
 
 
 @contextmanager
 def running(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    """Kill a process on leaving, which a test that fails has not ended."""
+    """Kill a process on leaving, since a failing test does not end it."""
     with process:
         try:
             yield process
@@ -125,7 +125,7 @@ def running(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def is_alive(process: int) -> bool:
-    """Return whether a process is there and no zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         status = Path(f"/proc/{process}/stat").read_text()
     except OSError:
@@ -134,7 +134,7 @@ def is_alive(process: int) -> bool:
 
 
 def ends(processes: list[int], within_s: float) -> bool:
-    """Wait until none of the processes is alive; return whether that came to be."""
+    """Wait until none of the processes is alive; return False at a timeout."""
     deadline = time.monotonic() + within_s
     while any(map(is_alive, processes)):
         if time.monotonic() > deadline:

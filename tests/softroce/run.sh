@@ -1,23 +1,23 @@
 #!/bin/sh
-# Runs a command on a machine with real verbs: a guest with Debian's kernel and a Soft-RoCE device,
-# rxe0, over the file system of this one.
+# Runs a command on a machine with real verbs: a guest with Debian's kernel, a Soft-RoCE device rxe0,
+# and the file system of this machine.
 #
 #   sh tests/softroce/run.sh [--pair] [--timeout SECONDS] COMMAND [ARGUMENT...]
 #
-# The guest sees this machine's files read-only; what it writes is lost, except in the folder
-# $PYRDMA_SHARE, which is $PYRDMA_SHARE here, too, when it is set before. The environment is passed
-# on. With --pair two guests, 10.99.0.1 and 10.99.0.2, joined by a wire, run the same command, which
-# finds its number, 0 or 1, in $PYRDMA_GUEST.
+# The guest sees this machine's files read-only and loses its own writes, except in the folder
+# $PYRDMA_SHARE. The host's folder is $PYRDMA_SHARE, too, if the caller sets it. The guest gets the
+# caller's environment. With --pair two guests, 10.99.0.1 and 10.99.0.2, connected by a wire, run the
+# same command; $PYRDMA_GUEST has the guest's number, 0 or 1.
 #
-# The guest is no fence: its root reads what you may read, and what it leaves in the shared folder
-# is yours, with the mode that it chose, as if the command had run here.
+# The guest does not isolate the command: the guest's root reads all files that you may read, and its
+# files in the shared folder are yours, with the mode that the command chose.
 #
 # PYRDMA_SOFTROCE_ACCEL=kvm is faster where KVM works; emulation runs everywhere and is the default.
-# PYRDMA_SOFTROCE_BOOT_S is how long a boot may take before another is tried; 60 unless set.
-# PYRDMA_SOFTROCE_CACHE is where the guest's kernel is kept; build/softroce unless set.
+# PYRDMA_SOFTROCE_BOOT_S is the time limit of a boot, after which run.sh tries another; 60 by default.
+# PYRDMA_SOFTROCE_CACHE is the folder of the guest's kernel; build/softroce by default.
 #
-# The status is the command's (of a pair the first that is not 0); 77 when the bed cannot be had
-# here, with the reason on standard error, `softroce: skipped: ...`; 124 when time is up.
+# The status is the command's (of a pair the first that is not 0); 77 if no guest can run here, with
+# the reason on standard error, `softroce: skipped: ...`; 124 after the time limit.
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -53,12 +53,12 @@ case $boot_s in
 esac
 [ $# -gt 0 ] || die "which command? sh tests/softroce/run.sh [--pair] [--timeout SECONDS] COMMAND..."
 
-# --- what is left behind: nothing -------------------------------------------------------------
+# --- clean-up ---------------------------------------------------------------------------------
 
 temporary=$(CDPATH='' cd -- "${TMPDIR:-/tmp}" && pwd -P) || die "TMPDIR=${TMPDIR:-/tmp} is no folder"
 runs=$temporary/pyrdma-softroce-run
 
-sweep() { # the folders of runs that were killed, which nobody holds; one that makes its is young
+sweep() { # removes the folders of killed runs, whose lock is free; a young folder may lack its lock yet
   for old in "$runs".[0-9]*.??????; do
     owner=${old#"$runs".}
     case ${owner%.??????} in *[!0-9]*) continue ;; esac
@@ -76,14 +76,14 @@ run=
 processes=
 finish() {
   trap '' INT TERM HUP
-  for process in $processes; do # whatever it has become so far: no signal but this is never lost
+  for process in $processes; do # whatever program it runs by now: SIGKILL is the only signal that always works
     kill -KILL "$process" 2>/dev/null || true
     wait "$process" 2>/dev/null || true
   done
   [ -z "$fresh" ] || rm -rf "$fresh"
   if [ -n "$run" ]; then
     exec 9>&-
-    [ -z "$processes" ] || flock -w 10 "$run/lock" true || true # a guest that ends holds it
+    [ -z "$processes" ] || flock -w 10 "$run/lock" true || true # an ending guest holds the lock
     rm -rf "$run"
   fi
 }
@@ -95,7 +95,7 @@ end_at_signals() {
 trap finish EXIT
 end_at_signals
 
-# --- what is needed ---------------------------------------------------------------------------
+# --- requirements -----------------------------------------------------------------------------
 
 [ "$(uname -m)" = x86_64 ] || skip "the guest's kernel is for x86_64, this machine is $(uname -m)"
 
@@ -107,7 +107,7 @@ missing() {
   done
 }
 
-apt() { # apt-get as root, which may also be a sudo that asks nothing
+apt() { # apt-get as root, or through a sudo that asks for no password
   command -v apt-get >/dev/null || return 1
   if [ "$(id -u)" = 0 ]; then
     DEBIAN_FRONTEND=noninteractive apt-get "$@" >&2
@@ -132,10 +132,10 @@ take_kernel
 
 # --- one run ----------------------------------------------------------------------------------
 
-run=$(mktemp -d "$runs.$$.XXXXXX") # for its owner alone: the environment may hold secrets
+run=$(mktemp -d "$runs.$$.XXXXXX") # for its owner only: the environment may hold secrets
 exec 9>"$run/lock.new"
 flock 9
-mv "$run/lock.new" "$run/lock" # held as long as this run or a guest of it lives
+mv "$run/lock.new" "$run/lock" # held as long as this run or a guest of the run lives
 control=$run/control
 mkdir "$control"
 
@@ -144,7 +144,7 @@ mkdir -p -- "$share" || die "PYRDMA_SHARE=$share cannot be made"
 share=$(CDPATH='' cd -- "$share" && pwd -P)
 case $share in
   / | /dev | /dev/softroce* | /proc | /proc/* | /sys | /sys/*)
-    die "PYRDMA_SHARE=$share cannot be shared, since the guest has its own; take a folder of yours"
+    die "PYRDMA_SHARE=$share cannot be shared, since the guest has its own; give another folder"
     ;;
   *'
 '*) die "PYRDMA_SHARE may hold no line break" ;;
@@ -158,15 +158,15 @@ cp "$here/guest.sh" "$control/guest.sh"
 quote() { printf "'%s' " "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"; }
 for argument; do quote "$argument"; done >"$control/command"
 
-# A guest ends when this run does, however it does, also with -9: its process is killed with its
-# parent, and does nothing if that was gone before it could ask for it.
+# A guest ends with this run, even if the run is killed with -9: the kernel kills the guest's process
+# with its parent. The process ends at once if its parent was gone before it could ask the kernel.
 ends_with_its_parent="setpriv --pdeathsig KILL sh -c"
 # shellcheck disable=SC2016 # expanded there
 becomes='[ "$PPID" = "$0" ] || exit 1; exec "$@"'
 with_a_limit="exec timeout -k 5 \"\$0\" $ends_with_its_parent '$becomes' \$\$ \"\$@\""
 
 boot() { # boot NUMBER: becomes one guest, its output on standard output
-  cd "$run" # so that paths are short and hold no commas, which QEMU takes for separators
+  cd "$run" # so that paths are short and have no commas, which QEMU reads as separators
   guest=$1
   case $guests$guest in
     1*) set -- -nic none ;;
@@ -174,11 +174,11 @@ boot() { # boot NUMBER: becomes one guest, its output on standard output
     21) set -- -netdev stream,id=wire,server=off,addr.type=unix,addr.path=wire ;;
   esac
   [ $guests = 1 ] || set -- "$@" -device virtio-net-pci,netdev=wire,mac=52:54:00:00:00:0"$guest"
-  # The counter of all emulated CPUs is the host's: without tsc=reliable the kernel does not believe
-  # it, and every reading of a clock is one of an emulated HPET, some microseconds.
+  # All emulated CPUs use the host's time-stamp counter. Without tsc=reliable the kernel does not trust
+  # the counter and reads an emulated HPET for each clock reading, which takes some microseconds.
   #
-  # security_model=none, since mapped-xattr would give files to the host with mode 0600 and symbolic
-  # links as files, and needs extended attributes, which a tmpfs has not.
+  # security_model=none, since mapped-xattr would give the host files of mode 0600 and files in place
+  # of symbolic links, and needs extended attributes, which a tmpfs lacks.
   # shellcheck disable=SC2086 # a list
   exec $ends_with_its_parent "$becomes" $$ sh -c "$with_a_limit" "$limit" qemu-system-x86_64 \
     -accel "${PYRDMA_SOFTROCE_ACCEL:-tcg,thread=multi}" -cpu max \
@@ -195,7 +195,7 @@ boot() { # boot NUMBER: becomes one guest, its output on standard output
     "$@" </dev/null 2>"qemu.$guest"
 }
 
-launch() { # launch NUMBER: a guest that a signal meanwhile does not leave behind
+launch() { # launch NUMBER: starts a guest; a signal meanwhile does not leave the guest behind
   export -p >"$control/environment.$1"
   ended_by=
   trap 'ended_by=130' INT
@@ -208,7 +208,7 @@ launch() { # launch NUMBER: a guest that a signal meanwhile does not leave behin
   [ -z "$ended_by" ] || exit "$ended_by"
 }
 
-start() { # start NUMBER: until it has booted; one emulated boot in some hundred never comes to its end
+start() { # start NUMBER: waits until it has booted; one emulated boot in some hundred never ends
   attempt=1
   while :; do
     launch "$1"
@@ -228,7 +228,7 @@ start() { # start NUMBER: until it has booted; one emulated boot in some hundred
 }
 
 start 0
-[ $guests = 1 ] || start 1 # the wire has an end once the other guest is there
+[ $guests = 1 ] || start 1 # guest 0 has made the other end of the wire
 
 status=0
 number=0

@@ -1,4 +1,4 @@
-"""run.sh on a pretended machine: what it installs, keeps and leaves behind, and what it says."""
+"""run.sh on a fake machine: its installations, its files, its clean-up and its messages."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_signal_at_any_time_leaves_nothing(machine: Machine, number: signal.Si
 
 
 def unheld(machine: Machine, name: str) -> bool:
-    """Return whether a run was killed before its folder had a lock; it goes an hour later."""
+    """Return whether a run was killed before its folder had a lock; it stays for an hour."""
     return not (machine.temporary / name / "lock").exists()
 
 

@@ -1,4 +1,4 @@
-"""What must hold on a real libibverbs, librdmacm and kernel. Each test has its line in COMMANDS."""
+"""Tests on a real libibverbs, librdmacm and kernel. Each test has its line in COMMANDS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.softroce.conftest import FILTERS, HERE, NATIVE_TESTS, Output, check_a
 from tests.softroce.points import POINTS, measured_once
 from tests.softroce.pretended import Machine, ends, run_folders, running
 
-# Whichever is first waits for all.
+# The first test waits for all commands.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 LACKS = {
@@ -30,7 +30,7 @@ LACKS = {
     "DeviceMemoryIsReachedByRequestsOnly",
     "DeviceMemoryIsUsedUpAndComesBack",
 }
-"""Tests of the contract that need what Soft-RoCE has not."""
+"""Tests of the contract that need a feature that Soft-RoCE lacks."""
 
 
 def test_bed(output_of: Output) -> None:
@@ -40,7 +40,7 @@ def test_bed(output_of: Output) -> None:
 
 
 def check_passed(name: str, said: str, lacking: int = 0) -> None:
-    """Check that a filter's tests have passed, but so many for which the device lacks something."""
+    """Check that a filter's tests passed, except those that need a feature that the device lacks."""
     listed = subprocess.run(
         [NATIVE_TESTS, "--gtest_list_tests", f"--gtest_filter={FILTERS[name]}"],
         env={**os.environ, "PYRDMA_TEST_VERBS": "1"},
@@ -79,7 +79,7 @@ def test_experiments(
     output_of: Output, ran: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output_of("experiments")
-    # What was measured in the guest is there, so a run here has only to read and draw it.
+    # The guest's measurements are there, so a run on the host only reads and draws them.
     monkeypatch.setattr(pyrdma.run, "check_fabric", lambda *_: None)
     monkeypatch.setattr(registry, "load", measured_once)
     for name, settings in POINTS.items():
@@ -92,20 +92,20 @@ def test_experiments(
 
 
 def guests_in(temporary: Path) -> list[int]:
-    """Return the process ids of the guests of runs in a temporary folder, where they work."""
+    """Return the process ids of the guests whose runs have their folders in a temporary folder."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if (process / "cwd").readlink().is_relative_to(temporary):
                 found.append(int(process.name))
-        except OSError:  # it has ended, or is another's
+        except OSError:  # the process has ended, or belongs to another user
             continue
     return found
 
 
 @pytest.fixture
 def own_to_the_guest() -> Iterator[Path]:
-    """A temporary folder where the guest mounts something of its own."""
+    """A temporary folder at a place where the guest has its own mount."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         yield Path(name)
 

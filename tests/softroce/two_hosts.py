@@ -1,4 +1,4 @@
-"""Runs in each of two guests: a cluster over the wire between them, then the wire is pulled."""
+"""A program for two guests: a cluster over the wire between them, then a pulled wire."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def one(queue: Any) -> Any:
 
 
 def a_cluster_of_two_machines() -> None:
-    """Every operation of the load, by the set-up exchange at guest 0."""
+    """Run every operation of the load, with the set-up exchange at guest 0."""
     session = None
     if NUMBER == 0:
         session = core.ibverbs.Session(nodes=2, seed=1, address=ADDRESSES[0])
@@ -75,7 +75,7 @@ def a_cluster_of_two_machines() -> None:
 
 
 def a_connection_by_address() -> None:
-    """One-sided, two-sided and atomic requests over a connection that librdmacm makes."""
+    """Send one-sided, two-sided and atomic requests over a connection of librdmacm."""
     with rd.Cluster.local(nodes=1, fabric="verbs", mode="thread") as cluster:
         device = cluster.devices[0]
         domain = device.protection_domain()
@@ -118,7 +118,7 @@ def a_connection_by_address() -> None:
 
 
 def a_process_that_is_killed(device: Any, domain: Any) -> None:
-    """Guest 1 runs a process that answers, and kills it with -9 under guest 0's writes."""
+    """Guest 1 runs a process that answers and kills it with -9 during guest 0's writes."""
     if NUMBER == 1:
         victim = subprocess.Popen([sys.executable, __file__, "victim"])
         hear("served")
@@ -160,7 +160,7 @@ def victim() -> None:
 
 
 def a_wire_that_is_pulled(pair: Any, queue: Any, region: Any, connection: Any) -> None:
-    """Guest 1's interface goes down under guest 0's requests, which end within their time."""
+    """Guest 1's interface goes down during guest 0's requests, which end within their time."""
     assert not connection.is_over
     there = verbs.RemoteRegion.from_bytes(connection.private_data[: len(region.remote.to_bytes())])
     if NUMBER == 1:
@@ -189,7 +189,7 @@ def set_wire(state: str) -> None:
 
 
 def a_cluster_whose_wire_is_pulled() -> None:
-    """A run over the wire, guest 1's interface goes down under it: both ends say so in time."""
+    """Guest 1's interface goes down during a run over the wire; both ends report it in time."""
     session = None
     if NUMBER == 0:
         session = core.ibverbs.Session(nodes=2, seed=1, address=ADDRESSES[0])
@@ -209,7 +209,7 @@ def a_cluster_whose_wire_is_pulled() -> None:
         threading.Timer(2.0, set_wire, ("down",)).start()
     start = time.monotonic()
     parameters = {"op": "write", "size": 8, "mode": "latency", "duration_ns": 60_000_000_000}
-    # Node 0 names the node that is gone; node 1 its own port that went down.
+    # Node 0 names the lost node; node 1 names its own port, which went down.
     named = [r"\b1\b"] if NUMBER == 0 else [r"\brxe0\b", r"\b1\b"]
     with pytest.raises(rd.Error) as caught:
         core.measure.run_workload(node, "verbs_load", {**parameters, "run": 1})
