@@ -187,7 +187,7 @@ def test_time_is_up(machine: Machine) -> None:
 
 
 def test_elsewhere_nothing_is_installed(machine: Machine) -> None:
-    """As on Ubuntu, whose apt has no such kernel, QEMU missing or not."""
+    """The apt of Ubuntu has no such kernel; QEMU is missing or not."""
     (machine.folder / "programs/ib_write_lat").unlink()
     missing = [] if shutil.which("ib_write_lat") else ["ib_write_lat"]
     done = machine.run("true", PRETENDED_KERNEL="")

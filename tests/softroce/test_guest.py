@@ -40,7 +40,7 @@ def test_bed(output_of: Output) -> None:
 
 
 def check_passed(name: str, said: str, lacking: int = 0) -> None:
-    """Check that a filter's tests passed, except those that need a feature that the device lacks."""
+    """Check that a filter's tests passed, except tests of a feature that the device lacks."""
     listed = subprocess.run(
         [NATIVE_TESTS, "--gtest_list_tests", f"--gtest_filter={FILTERS[name]}"],
         env={**os.environ, "PYRDMA_TEST_VERBS": "1"},
