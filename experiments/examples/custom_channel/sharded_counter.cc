@@ -1,6 +1,6 @@
-// A channel of one's own, against the installed headers: a counter that every node adds to without
-// waiting, and anybody sums. It stands on LOCO's table: each node counts in its own row, which it
-// alone writes, and pushes it to the others.
+// A user's own channel, built against the installed headers: a counter to which every node adds
+// without waiting, and which every node can sum. It uses LOCO's table: each node counts in its own
+// row, which no other node writes, and pushes the row to the others.
 #include <cstring>
 
 #include "base/error.h"
@@ -17,12 +17,12 @@ class ShardedCounter : public loco::Channel {
       : Channel(manager, std::move(name)), table_(*this, "sst") {
     join();
   }
-  /// Counts here at once; the others see it when the push arrives.
+  /// Adds to this node's row at once; the other nodes see the change when the push arrives.
   loco::AckKey add(loco::Caller& me, std::int64_t n) {
     table_.store_mine(mine_ += n);
     return table_.push_broadcast(me);
   }
-  /// All that has arrived here. Never more than was added.
+  /// The sum of the rows that have arrived at this node. Never more than the nodes have added.
   std::int64_t sum() {
     std::int64_t all = 0;
     for (std::uint32_t rank = 0; rank < table_.rows(); ++rank) all += *table_.row(rank).try_load();
@@ -34,7 +34,7 @@ class ShardedCounter : public loco::Channel {
   std::int64_t mine_ = 0;
 };
 
-/// Every node adds `adds` times; after a barrier all see the same sum.
+/// Every node adds `adds` times; after a barrier all nodes see the same sum.
 class CountTogether final : public measure::Workload {
  public:
   std::span<const measure::ParameterSpec> parameters() const override {
