@@ -292,7 +292,7 @@ TEST(LocoFaults, ADeadPeerIsNamedByWhoWaitsForIt) {
   });
   for (const NodeId node : {0U, 1U}) {
     EXPECT_TRUE(names(errors[node], {"2"}));
-    EXPECT_FALSE(names(errors[node], {node == 0 ? "1" : "0"})) << "the other one answers";
+    EXPECT_FALSE(names(errors[node], {node == 0 ? "1" : "0"})) << "the other one answers: " << errors[node];
   }
 }
 
