@@ -27,6 +27,8 @@ class SimEvent {
   explicit SimEvent(Kind kind = Kind::kCallback) : kind_(kind) {}
   virtual ~SimEvent() = default;
   virtual void fire(Picos now) = 0;
+  /// It fires soon: brings what it will touch into the CPU's cache. Changes nothing.
+  virtual void prefetch() const {}
   Kind kind() const { return kind_; }
 
  private:
@@ -79,6 +81,7 @@ class EventQueue {
   Entry pop() {
     if (current_.empty() && early_.empty()) advance();
     --size_;
+    if (current_.size() > kAhead) current_[current_.size() - 1 - kAhead].event->prefetch();
     if (early_is_next()) {
       const Entry next = early_.front();
       std::pop_heap(early_.begin(), early_.end(), Later{});
@@ -91,6 +94,7 @@ class EventQueue {
   }
 
  private:
+  static constexpr std::size_t kAhead = 4;  // events that are prefetched while others happen
   // The calendar spans 8 us, so that a message under way is in it and not in the heap of timers.
   static constexpr int kWindowBits = 23;
   static constexpr std::size_t kShort =
@@ -149,6 +153,9 @@ class EventQueue {
     std::uint32_t last = kNone;
     for (std::uint32_t node = buckets_[index]; node != kNone; node = nodes_[node].next) {
       current_.push_back(nodes_[node].entry);
+      const auto* event = reinterpret_cast<const char*>(nodes_[node].entry.event);
+      __builtin_prefetch(event);
+      __builtin_prefetch(event + 64);
       last = node;
     }
     near_ -= current_.size();

@@ -104,10 +104,9 @@ void Completer::finish(QueuePairCore& qp, std::uint64_t sequence) {
   RequesterState& requester = qp.requester;
   state.response_offset = 0;
   for (; state.completed <= sequence; ++state.completed)
-    if (state.completed < requester.next)
-      requester.outstanding_reads -= qp.sends[state.completed].needs_data_back();
+    requester.answered(state.completed, qp.sends[state.completed].needs_data_back());
   requester.skip_to(state.completed);
-  qp.retransmit.retries = 0;
+  qp.retransmit.answered();
   const SendEntry& entry = qp.sends[sequence];
   if (entry.is_signaled())
     complete(qp, sequence);

@@ -38,8 +38,8 @@ class Completer {
 
  private:
   static bool is_void(const Nic& nic, const Message& message);
-  bool answers_in_order(const Message& message, Picos now);
-  void finish(QueuePairCore& qp, std::uint64_t sequence);
+  inline bool answers_in_order(const Message& message, Picos now);
+  inline void finish(QueuePairCore& qp, std::uint64_t sequence);
   static void complete(QueuePairCore& qp, std::uint64_t sequence);
   Nic& nic_;
 };

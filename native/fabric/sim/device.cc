@@ -55,12 +55,14 @@ class SimMemoryRegion final : public MemoryRegion {
     region_.key = nic_.regions.insert(&region_);
     lkey_ = rkey_ = region_.key;
     nic_.contexts.change_footprint(state_bytes());
+    nic_.fabric().device_regions += on_device;
     if (device_memory_used_ != nullptr) *device_memory_used_ += bytes;
   }
   ~SimMemoryRegion() override {
     for (PlacementQueue* queue : nic_.fabric().placing) queue->settle(region_);
     nic_.regions.erase(region_.key, &region_);
     nic_.contexts.change_footprint(-state_bytes());
+    nic_.fabric().device_regions -= region_.on_device;
     if (device_memory_used_ != nullptr) *device_memory_used_ -= size_;
   }
 

@@ -1,6 +1,6 @@
 // When a simulated NIC's bytes become visible. Independent of the hardware profile: `strong` places
 // a write whole, in order and before its completion; `weak` does everything that the verbs
-// interface permits (native/README.md, "Memory").
+// interface permits (README.md, "Memory").
 #pragma once
 #include <cstdint>
 

@@ -22,19 +22,18 @@ void SimQueuePair::enqueue(const WorkRequest& request, Picos visible_at) {
   SendEntry& entry = sends[sequence];
   entry.wr_id = request.wr_id;
   entry.remote_addr = request.remote_addr;
-  entry.compare_add = request.compare_add;
-  entry.swap = request.swap;
   entry.visible_at = visible_at;
   entry.rkey = request.rkey;
-  const auto* handle = static_cast<const SimAddressHandle*>(request.address_handle);
-  entry.target = handle != nullptr ? handle->target : nullptr;
-  entry.remote_qpn = request.remote_qpn;
-  entry.remote_qkey = request.remote_qkey;
   entry.immediate = request.immediate;
   entry.opcode = request.opcode;
   entry.flags = request.flags;
   entry.sge_count = static_cast<std::uint8_t>(request.sge_count);
   entry.executed = false;
+  if (entry.is_atomic()) sends.operands(sequence) = {request.compare_add, request.swap};
+  if (core_->is_addressed()) {
+    const auto* handle = static_cast<const SimAddressHandle*>(request.address_handle);
+    sends.destination(sequence) = {handle->target, request.remote_qpn, request.remote_qkey};
+  }
   std::uint64_t length = 0;
   std::byte* inline_to = entry.is_inline() ? sends.inline_data(sequence) : nullptr;
   Sge* sges = sends.sges(sequence);

@@ -10,7 +10,7 @@ namespace pyrdma::fabric::sim {
 QueuePairCore::QueuePairCore(Nic& owner, const QpOptions& wanted, std::uint32_t pd,
                              SimCompletionQueue& send, SimCompletionQueue& receive,
                              SimSharedReceiveQueue* shared)
-    : nic(owner), options(wanted), domain(pd), sends(wanted) {
+    : nic(owner), options(wanted), domain(pd), sends(wanted, is_addressed()) {
   completer.completions = &send;
   receiver.completions = &receive;
   if (shared != nullptr) {

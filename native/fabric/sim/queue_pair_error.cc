@@ -23,7 +23,7 @@ void QueuePairCore::flush_sends(Status cause) {
     flushed.vendor_error = static_cast<std::uint32_t>(cause);
     completer.completions->push(flushed, this, completed + 1);
   }
-  requester.next = sends.posted;
+  requester.stop(sends.posted);
 }
 
 void QueuePairCore::flush_receives() {
@@ -43,7 +43,6 @@ void QueuePairCore::fail(std::uint64_t sequence, Status status) {
   if (ordered()) return enter_error();
   // Unconnected: only the send queue stops (IBA 10.3.1, SQE state).
   flush_sends(status);
-  requester.pending_failure = Status::kSuccess;
   state = QpState::kSendQueueError;
 }
 
@@ -51,10 +50,8 @@ void QueuePairCore::enter_error() {
   if (state == QpState::kError || state == QpState::kReset) return;
   state = QpState::kError;
   retransmit.cancel();
-  ++retransmit.epoch;
+  retransmit.begin_epoch();
   flush_sends();
-  requester.chunk_offset = 0;
-  requester.pending_failure = Status::kSuccess;
   if (receiver.receiving) {
     receiver.receiving = false;
     receiver.completions->push(failed(*this, receiver.current.wr_id, Status::kFlushed), nullptr, 0);

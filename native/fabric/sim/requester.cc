@@ -119,6 +119,13 @@ void Requester::fire(Picos now) {
   if (first_active_ != nullptr && next_turn != kNever) schedule(next_turn);
 }
 
+void Requester::prefetch() const {
+  nic_.prefetch();
+  if (first_active_ == nullptr) return;
+  first_active_->prefetch();
+  first_active_->sends.prefetch(first_active_->requester.next);
+}
+
 Requester::Step Requester::turn(QueuePairCore& qp, Picos now) {
   Step step = Step::kSent;
   for (int i = 0; i < kBurst && step == Step::kSent; ++i) step = send_chunk(qp, now);
@@ -188,12 +195,11 @@ Status Requester::check(QueuePairCore& qp) const {
   const Status keys = check_keys(qp);
   if (keys != Status::kSuccess) return keys;
   const SendEntry& entry = qp.sends[qp.requester.next];
-  const bool atomic = is_one_of(entry.opcode, kAtomics);
   const std::uint64_t most = qp.options.transport == Transport::kUd
                                  ? static_cast<std::uint64_t>(nic_.fabric().profile.link_mtu_bytes)
                                  : kMaxMessage;
-  return entry.length > most || (atomic && entry.length != 8) ? Status::kLocalLength
-                                                              : Status::kSuccess;
+  return entry.length > most || (entry.is_atomic() && entry.length != 8) ? Status::kLocalLength
+                                                                         : Status::kSuccess;
 }
 
 Status Requester::check_keys(QueuePairCore& qp) const {
@@ -212,28 +218,28 @@ Status Requester::check_keys(QueuePairCore& qp) const {
 }
 
 Message& Requester::make_message(QueuePairCore& qp) {
-  const SendEntry& entry = qp.sends[qp.requester.next];
-  const bool addressed = qp.is_addressed();
-  Nic& target = addressed ? *entry.target : *qp.peer_nic;
-  Message& message = nic_.fabric().pool.take(target, qp);
-  message.header = {.sequence = qp.requester.next,
+  const std::uint64_t sequence = qp.requester.next;
+  const SendEntry& entry = qp.sends[sequence];
+  const Destination to = qp.is_addressed() ? qp.sends.destination(sequence)
+                                           : Destination{qp.peer_nic, qp.peer_number, 0};
+  Message& message = nic_.fabric().pool.take(*to.target, qp);
+  message.header = {.sequence = sequence,
                     .remote_addr = entry.remote_addr,
                     .epoch = qp.retransmit.epoch,
                     .rkey = entry.rkey,
                     .total = entry.length,
                     .source_number = qp.number,
-                    .remote_qpn = addressed ? entry.remote_qpn : qp.peer_number,
-                    .remote_qkey = entry.remote_qkey,
+                    .remote_qpn = to.qpn,
+                    .remote_qkey = to.qkey,
                     .immediate = entry.immediate,
                     .opcode = entry.opcode,
                     .signaled = entry.is_signaled()};
   message.chunk = {.offset = qp.requester.chunk_offset, .first = qp.requester.chunk_offset == 0};
   if (!entry.needs_data_back()) return message;
-  message.operands = {entry.compare_add, entry.swap};
+  if (entry.is_atomic()) message.operands = qp.sends.operands(sequence);
   message.wire_bytes = nic_.fabric().network.control().bytes;
   // A read that is sent again goes on where its response broke off.
-  if (message.header.sequence == qp.completer.completed)
-    message.chunk.offset = qp.completer.response_offset;
+  if (sequence == qp.completer.completed) message.chunk.offset = qp.completer.response_offset;
   ++qp.requester.outstanding_reads;
   return message;
 }

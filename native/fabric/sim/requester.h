@@ -27,6 +27,15 @@ struct RequesterState {
   QueuePairCore* next_active = nullptr;
   const Nic* dc_target = nullptr;  // the peer of the connection that a DC initiator has at present
 
+  /// A request that was sent is done.
+  void answered(std::uint64_t sequence, bool needed_data) {
+    if (sequence < next) outstanding_reads -= needed_data;
+  }
+  /// Nothing more is sent of what was posted so far.
+  void stop(std::uint64_t posted) {
+    go_to(posted);
+    pending_failure = Status::kSuccess;
+  }
   /// Sending goes on at `sequence`.
   void go_to(std::uint64_t sequence) {
     next = sequence;
@@ -55,19 +64,21 @@ class Requester final : public SimEvent {
   void resume(Picos when);
   /// The engine's turn.
   void fire(Picos now) override;
+  void prefetch() const override;
 
  private:
   enum class Step { kSent, kWaits, kBlocked };
+  // Inline: the steps of send_chunk(), in the file of their only caller.
   Step turn(QueuePairCore& qp, Picos now);
   Step send_chunk(QueuePairCore& qp, Picos now);
-  Step fetch(QueuePairCore& qp, Picos now);
-  static bool may_start(const QueuePairCore& qp, const SendEntry& entry);
-  Status check(QueuePairCore& qp) const;
-  Status check_keys(QueuePairCore& qp) const;
-  Message& make_message(QueuePairCore& qp);
-  bool load_payload(Message& message, QueuePairCore& qp);
-  Picos dc_cost(QueuePairCore& qp, const Nic* target, Picos now);
-  void sent(QueuePairCore& qp, const SendEntry& entry);
+  inline Step fetch(QueuePairCore& qp, Picos now);
+  static inline bool may_start(const QueuePairCore& qp, const SendEntry& entry);
+  inline Status check(QueuePairCore& qp) const;
+  inline Status check_keys(QueuePairCore& qp) const;
+  inline Message& make_message(QueuePairCore& qp);
+  inline bool load_payload(Message& message, QueuePairCore& qp);
+  inline Picos dc_cost(QueuePairCore& qp, const Nic* target, Picos now);
+  inline void sent(QueuePairCore& qp, const SendEntry& entry);
   Picos earliest_turn() const;
   void append(QueuePairCore& qp);
   void schedule(Picos when);

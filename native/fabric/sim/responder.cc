@@ -34,7 +34,7 @@ Picos Responder::engine_time(const Message& message) const {
 Responder::Service Responder::expected_service(const Message& message) const {
   const NicTimes& t = nic_.times();
   Picos placement = is_one_of(message.header.opcode, kReturning) ? t.dma_read : t.dma_write;
-  if (message.header.rkey != 0 && t.device_memory_saving > 0) {
+  if (message.header.rkey != 0 && nic_.fabric().device_regions > 0) {
     const Region* region = nic_.regions.find(message.header.rkey);
     if (region != nullptr && region->on_device)
       placement = std::max<Picos>(0, placement - t.device_memory_saving);

@@ -22,6 +22,8 @@ struct ResponderState {
   bool expects(std::uint64_t sequence, std::uint32_t offset) const {
     return sequence == expected && offset == expected_offset;
   }
+  /// The expected message comes again from its first chunk on.
+  void repeat_message() { expected_offset = 0; }
   /// The chunk has taken effect.
   void advance(const Message& message);
 };
@@ -44,12 +46,12 @@ class Responder {
 
  private:
   Picos engine_time(const Message& message) const;
-  Picos context_cost(const Message& message) const;
+  inline Picos context_cost(const Message& message) const;
   void execute_unordered(Message& message, Picos now);
-  bool is_in_order(Message& message, Picos now);
+  inline bool is_in_order(Message& message, Picos now);
   Status execute(Message& message, QueuePairCore& target, Picos now, bool duplicate);
-  Status execute_send(Message& message, QueuePairCore& target, Picos now);
-  void acknowledge(Message& message, Picos now);
+  inline Status execute_send(Message& message, QueuePairCore& target, Picos now);
+  inline void acknowledge(Message& message, Picos now);
   static bool follows(QueuePairCore& qp, const Message& message);
 
   Nic& nic_;

@@ -30,9 +30,8 @@ void Responses::answer(Message& message, Picos ready, Picos now) {
 
 void Responses::respond(Message& message, Picos ready, Picos now) {
   const Network& network = nic_.fabric().network;
-  const SendEntry& entry = message.initiator->sends[message.header.sequence];
-  const bool data =
-      message.status == Status::kSuccess && message.chunk.length > 0 && entry.needs_data_back();
+  const bool data = message.status == Status::kSuccess && message.chunk.length > 0 &&
+                    is_one_of(message.header.opcode, kReturning);
   message.wire_bytes =
       data ? network.connected(message.chunk.length).bytes : network.control().bytes;
   nic_.transmitter.send_response(message, ready, now);

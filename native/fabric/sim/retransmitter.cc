@@ -112,9 +112,9 @@ void Retransmitter::retry(QueuePairCore& qp, Picos now) {
   if (!answered_meanwhile) {
     if (gives_up(qp, from)) return;
     nic_.counters().retransmitted += requester.next - from;
-    ++qp.retransmit.epoch;
+    qp.retransmit.begin_epoch();
     qp.retransmit.epoch_from = from;
-    qp.responder.expected_offset = 0;
+    qp.responder.repeat_message();
     requester.repeat_from(from);
   }
   nic_.requester.activate(qp, now);

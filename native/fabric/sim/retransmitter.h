@@ -27,6 +27,8 @@ struct RetransmitState final : SimEvent {
   std::uint64_t from = 0;                      // what it will send again
   bool pending() const { return due != kNever; }
   void cancel() { due = kNever; }
+  void begin_epoch() { ++epoch; }
+  void answered() { retries = 0; }
   /// The responder has executed something new.
   void progress() { retries = rnr_retries = 0; }
   /// What is under way counts no more.

@@ -37,7 +37,7 @@ class Transmitter {
   void note_storm(Picos free) const;
 
  private:
-  Picos cross(const Nic& receiver, const Message& message, Picos ready, std::uint64_t flow);
+  inline Picos cross(const Nic& receiver, const Message& message, Picos ready, std::uint64_t flow);
   Nic& nic_;
   Picos link_free_ = 0;
   Picos paused_until_ = 0;

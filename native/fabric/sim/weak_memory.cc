@@ -68,7 +68,7 @@ void WeakMemory::place(Message& message, const Region& region, std::byte* to, Pi
 void WeakMemory::tear(const Message& message, std::byte* to) {
   FaultStream& stream = nic_.faults()->stream;
   stream.reach(Fault::torn_crash);
-  ++message.initiator->retransmit.epoch;  // nothing leaves after it
+  message.initiator->retransmit.begin_epoch();  // nothing leaves after it
   Rng& rng = stream.stream(Fault::torn_crash);
   const bool weak = model_.is_weak();
   const Pieces pieces(to, message.chunk.length, weak ? kCacheLine : std::uint64_t{1024});
