@@ -8,13 +8,13 @@ switch that makes the protocol better (``native/systems/loco/README.md``).
 
 A section takes five round trips in the paper's protocol: the ticket, now_serving, the word, the
 write for which the fence waits, and the release. The model of MPI takes three: the
-compare-and-swap, the get, and the put for which the unlock waits. LOCO is nevertheless ahead on 2
-nodes and level on 4, because its lock is fair and the lock's own node gets its part of the sections
-(right panel): that node waits by plain reads, and its requests do not cross the wire. The model's
-lock is not fair. A remote rank that unlocks may lock again at once. It keeps the lock most of the
-time, and each try of another rank delays it. From 8 nodes on the paper's ranking appears. The paper
-explains MPI's advantage by "extensive optimization and a more managed environment", which a model
-of MPI's messages cannot have.
+compare-and-swap, the get, and the put for which the unlock waits. But its lock is not fair: a rank
+that unlocks may lock again at once, and one rank keeps the lock most of the time (right panel). If
+this rank is on the lock's own node, its requests do not cross the wire and it does more than
+200,000 sections a second. A remote rank does 110,000, delayed by the tries of all other ranks.
+LOCO's lock is fair, so its own node always gets its share. So LOCO is ahead on 2 and 3 nodes, where
+a remote rank keeps MPI's lock. The paper explains MPI's advantage by "extensive optimization and a
+more managed environment", which a model of MPI's messages cannot have.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def mpi_ahead(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider
     return Decision(
         bool((mpi > loco).all()),
         f"{text} Kop/s",
-        "LOCO's fair lock gives its own node a share of the sections, which do not cross the wire",
+        "on few nodes one remote rank keeps the model's lock, delayed by the others' tries; LOCO's "
+        "lock is fair",
     )
 
 

@@ -56,10 +56,13 @@ class Bugs {
     return checksum(bytes.first(8)) ^ checksum(bytes.last(8));
   }
   /// Right: nothing, the host of a word adds to it through its NIC, as everybody does. With the
-  /// bug: what its CPU found there when it added. `word` is null elsewhere.
-  std::optional<std::uint64_t> add_by_cpu(std::uint64_t* word, std::uint64_t addend) const {
-    if (!is(Bug::kHostAddsByCpu) || word == nullptr) return std::nullopt;
-    return __atomic_fetch_add(word, addend, __ATOMIC_ACQ_REL);
+  /// bug: what its CPU found there when it added. `word()` is null elsewhere.
+  template <class Word>
+  std::optional<std::uint64_t> add_by_cpu(Word&& word, std::uint64_t addend) const {
+    if (!is(Bug::kHostAddsByCpu)) return std::nullopt;
+    std::uint64_t* at = word();
+    if (at == nullptr) return std::nullopt;
+    return __atomic_fetch_add(at, addend, __ATOMIC_ACQ_REL);
   }
   /// Right: a message ends with a checksum. With the bug: with a flag, here its first word, that is
   /// trusted to mean that all before it has arrived.

@@ -1,6 +1,7 @@
 // Insertion (paper, section 6): under the key's lock, the value into a free slot of this node, not
 // yet valid; then the location into all indices; then the valid bit, which is where it linearises.
 #include <cstring>
+#include <vector>
 
 #include "base/remote_word.h"
 #include "systems/loco/kvstore/store.h"

@@ -74,7 +74,8 @@ class LocoBank final : public Bank {
     read(desk, accounts);
     move(desk, amount);
     const bool together = locks_.options().one_doorbell;
-    if (!together) desk.last = write(desk, accounts);
+    AckKey written;
+    if (!together) written = write(desk, accounts);
     loco::Requests writes;  // that the next release takes along
     for (std::size_t i = 0; i < 2; ++i) {
       if (accounts[i].own != nullptr) {
@@ -84,11 +85,10 @@ class LocoBank final : public Bank {
                    accounts[i].balance);
       }
       if (one && i == 0) continue;
-      AckKey released = locks_.release(desk.me, lock[i], loco::Fence::kPair, writes);
-      if (!together) released.unite(std::move(desk.last[i]));
-      desk.last[i] = std::move(released);
+      desk.last[i] = locks_.release(desk.me, lock[i], loco::Fence::kPair, writes);
       writes.clear();
     }
+    if (!together) desk.last[1].unite(std::move(written));
   }
   std::uint64_t sum() const override {
     std::uint64_t sum = 0;
@@ -135,13 +135,12 @@ class LocoBank final : public Bank {
   }
 
   /// Each by itself, of the accounts that go through the NIC.
-  std::array<AckKey, 2> write(Desk& desk, const std::array<Account, 2>& accounts) {
-    std::array<AckKey, 2> keys;
-    for (std::size_t i = 0; i < 2; ++i) {
-      const auto& [host, offset, own, balance] = accounts[i];
-      if (own == nullptr) keys[i] = desk.me.write(host, accounts_.at(host), offset, balance);
+  [[gnu::noinline]] AckKey write(Desk& desk, const std::array<Account, 2>& accounts) {
+    AckKey key;
+    for (const auto& [host, offset, own, balance] : accounts) {
+      if (own == nullptr) desk.me.write(host, accounts_.at(host), offset, balance, key);
     }
-    return keys;
+    return key;
   }
 
   loco::TicketLocks locks_;
