@@ -55,7 +55,7 @@ TEST_P(RuntimeCallers, BlocksComeBackAndThePoolGrows) {
     moved = MemRef();
     EXPECT_TRUE(places.contains(pool.take(8).data()));
     EXPECT_EQ(pool.take(8).data(), last);  // memory used lately is used again
-    EXPECT_NE(error_of([&] { pool.take(129); }).find("blocks have 128: raise block_bytes"),
+    EXPECT_NE(error_of([&] { pool.take(129); }).find("each block has 128: raise block_bytes"),
               std::string::npos);
   });
 }
