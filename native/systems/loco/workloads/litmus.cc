@@ -1,10 +1,11 @@
-// loco_litmus: the litmus shapes through LOCO (L8): a put is a write and a fence (a release-write,
-// section 5.3), a get a read that is waited for, and words that atomics use are atomic_vars, which
-// their own node reaches through its NIC too. So nothing weak may be seen: no outcome that needs
+// loco_litmus: the litmus shapes through LOCO (L8). A put is a write and a fence (a release-write,
+// section 5.3). A get is a read that the thread waits for. Words that atomics use are atomic_vars,
+// which their own node reaches through its NIC too. So no weak outcome may be seen: none that needs
 // bytes to be placed after the completion, or a read to be repeated.
 //
-// A send is a write to a mailbox. Relaxed ordering is not LOCO's: those shapes run in its own
-// memory. Shapes of values longer than a word are left out: such are owned_vars with a checksum.
+// A send is a write to a mailbox. LOCO does not use relaxed ordering: shapes that need it run in
+// LOCO's own memory. Shapes with values longer than a word are left out: LOCO keeps such values in
+// owned_vars with a checksum.
 #include <algorithm>
 #include <atomic>
 #include <set>
@@ -25,9 +26,9 @@ using namespace litmus;
 using Int = std::int64_t;
 using loco::Caller;
 
-constexpr std::uint64_t kStride = 64;          // of a word from round to round
-constexpr std::size_t kMailboxes = 16;         // behind the words, one for each queue
-constexpr Time kPeriod = 40 * kMicrosecond;    // of rounds
+constexpr std::uint64_t kStride = 64;          // bytes from a word of one round to the next
+constexpr std::size_t kMailboxes = 16;         // after the words, one for each queue
+constexpr Time kPeriod = 40 * kMicrosecond;    // time per round
 constexpr std::uint64_t kLongestPause = 2000;  // ns, between two instructions
 constexpr std::uint64_t kLongestDelay = 6000;  // ns, before the first
 
@@ -35,7 +36,7 @@ struct Play {
   Env& env;
   const Program& program;
   loco::SharedRegion &words, &registers;
-  std::uint64_t rounds;  // of a batch
+  std::uint64_t rounds;  // rounds of a batch
   std::set<std::uint8_t> atomic_words = {};
   Time start = 0;
 
@@ -47,7 +48,7 @@ struct Play {
   }
 };
 
-/// A thread of a test, with a caller of its own.
+/// A thread of a test, with its own caller.
 class Player {
  public:
   Player(Play& play, Caller& me, std::size_t thread, Rng rng)
@@ -66,7 +67,7 @@ class Player {
       for (const Instruction& code : thread_.code) {
         if (rng_.below(2) == 0) play_.env.work(static_cast<Time>(rng_.below(kLongestPause)));
         play_.env.charge(Cost::kPredicate);
-        play_.env.now();  // what has happened meanwhile is visible
+        play_.env.now();  // makes earlier events visible
         run(code, round);
       }
     }
@@ -122,7 +123,7 @@ class Player {
       case Op::kReceive:
         return await(kMaxWords + code.queue, round, ++received_[code.queue]);
       case Op::kPoll:
-        return;  // every operation has been waited for
+        return;  // every operation has completed
     }
   }
 
@@ -170,7 +171,7 @@ class Player {
   Play& play_;
   Caller& me_;
   const TestThread& thread_;
-  std::size_t registers_;  // its first, in the region
+  std::size_t registers_;  // its first register in the region
   Rng rng_;
   std::array<std::uint64_t, kMailboxes> sent_{}, received_{};
 };
@@ -246,7 +247,7 @@ class LocoLitmus final : public Workload {
   }
 
   static void play_batch(Play& play, loco::Manager& manager, const std::string& name) {
-    // Nodes have left the barrier within microseconds: they agree on the next round number.
+    // All nodes have left the barrier within microseconds, so they agree on the next round number.
     play.start = (play.env.now() / kPeriod + 3) * kPeriod;
     std::vector<std::unique_ptr<Player>> players;
     for (std::size_t thread = 0; thread < play.program.threads.size(); ++thread) {
@@ -264,7 +265,7 @@ class LocoLitmus final : public Workload {
     for (const auto& thread : threads) thread->join();
   }
 
-  // Node 0 reads what all have observed.
+  // Node 0 reads the observations of all nodes.
   void gather(const Play& play, Caller& me, const loco::SharedRegion& into,
               std::map<Outcome, std::uint64_t>& seen) {
     std::vector<Outcome> outcomes(play.rounds);

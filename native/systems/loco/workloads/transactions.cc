@@ -26,7 +26,7 @@ void check(fabric::Status status) {
               std::string("an account cannot be reached (") + to_string(status) + ")", false);
 }
 
-/// What one thread uses again and again.
+/// The state that one thread reuses.
 struct Desk {
   Caller& me;
   std::array<MemRef, 2> balances;
@@ -40,7 +40,7 @@ class Bank {
   /// Moves `amount` from the first account to the second.
   virtual void transfer(Desk& desk, std::array<std::uint64_t, 2> accounts,
                         std::uint64_t amount) = 0;
-  /// Of the accounts on this node, modulo 2^64.
+  /// Returns the sum of the accounts on this node, modulo 2^64.
   virtual std::uint64_t sum() const = 0;
   virtual std::uint64_t locks() const = 0;
 
@@ -51,8 +51,8 @@ class Bank {
   }
 };
 
-/// Accounts are words striped over the nodes. As many locks are striped the same way, so an account
-/// and its lock have one host, so that the pair fence suffices.
+/// Accounts are words striped over the nodes. An equal number of locks is striped the same way, so
+/// an account and its lock have one host, and the pair fence suffices.
 class LocoBank final : public Bank {
  public:
   LocoBank(loco::Manager& manager, std::uint64_t accounts, std::uint64_t locks,
@@ -75,7 +75,7 @@ class LocoBank final : public Bank {
     move(desk, amount);
     const bool together = locks_.options().one_doorbell;
     if (!together) desk.last = write(desk, accounts);
-    loco::Requests writes;  // that the next release takes along
+    loco::Requests writes;  // the next release takes these along
     for (std::size_t i = 0; i < 2; ++i) {
       if (accounts[i].own != nullptr) {
         store_release(accounts[i].own, *desk.balances[i].as<std::uint64_t>());
@@ -104,7 +104,7 @@ class LocoBank final : public Bank {
   struct Account {
     NodeId host;
     std::uint64_t offset;
-    std::uint64_t* own;  // where this node's CPU works on it
+    std::uint64_t* own;  // the word, if this node's CPU works on it
     fabric::Sge balance;
   };
   Account account(Desk& desk, std::uint64_t index, std::size_t i) {
@@ -113,7 +113,8 @@ class LocoBank final : public Bank {
     return {host, offset, by_cpu_ ? accounts_.local(host, offset) : nullptr,
             desk.balances[i].sge(8)};
   }
-  /// Into the balances; with one doorbell, if wished, when both accounts are at one host.
+  /// Reads the accounts into the balances; with one doorbell, if the switch is on and both accounts
+  /// are at one host.
   void read(Desk& desk, const std::array<Account, 2>& accounts) {
     loco::Requests reads;
     AckKey key;
@@ -134,7 +135,7 @@ class LocoBank final : public Bank {
     check(key.wait());
   }
 
-  /// Each by itself, of the accounts that go through the NIC.
+  /// Writes the accounts that go through the NIC, with a doorbell for each.
   std::array<AckKey, 2> write(Desk& desk, const std::array<Account, 2>& accounts) {
     std::array<AckKey, 2> keys;
     for (std::size_t i = 0; i < 2; ++i) {
@@ -149,7 +150,7 @@ class LocoBank final : public Bank {
   bool by_cpu_;
 };
 
-/// Accounts are spread over windows, then over ranks; each rank's part of a window has one lock.
+/// Accounts are spread over windows, then over ranks. Each rank's part of a window has one lock.
 class MpiBank final : public Bank {
  public:
   MpiBank(loco::Manager& manager, const loco::MpiWindowsOptions& options)
