@@ -1,4 +1,4 @@
-// Histories from files, checked: text in, a dictionary out.
+// Bindings of the history checkers: a text comes in, a dictionary goes out.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -26,7 +26,7 @@ const char* to_string(check::Answer answer) {
   return "unknown";
 }
 
-/// Lists are shown, so that a value of a history is a scalar or a text.
+/// Lists become text, so that a value of a history is a scalar or a text.
 py::object to_python(const check::History& history, const check::Value& value) {
   switch (value.kind) {
     case check::Value::Kind::kNone:

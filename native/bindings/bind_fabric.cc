@@ -1,4 +1,4 @@
-// The low-level face: a cluster's devices and what they make.
+// Bindings of the low-level verbs: the devices of a cluster and the objects that they make.
 #include <pybind11/stl.h>
 
 #include "bindings/bind.h"

@@ -84,7 +84,7 @@ Notices notices_of(World& world, bool faults_only) {
   return found;
 }
 
-/// The error, with what the devices have to say: a port that went down explains it.
+/// Adds the devices' notices to the error: a port that went down explains it.
 Error with_notices(const Error& error, World& world) {
   const Notices notices = notices_of(world, true);
   std::string what = error.what();

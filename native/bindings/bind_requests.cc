@@ -58,7 +58,8 @@ PyRequest make_request(fabric::Opcode opcode, std::vector<fabric::Sge> sges, std
   return made;
 }
 
-/// Tells NumPy of the rows, and so imports it: not with the module, which node processes import.
+/// Registers the row types with NumPy, which imports NumPy. It does not run with the import of the
+/// module, because node processes import that.
 void describe_rows() {
   static const bool once = [] {
     PYBIND11_NUMPY_DTYPE(CompletionRow, wr_id, status, opcode, flags, qp_num, byte_count, immediate,

@@ -1,4 +1,4 @@
-// Clusters over real RDMA devices, and what devices there are.
+// Bindings of clusters over real RDMA devices, and of the list of devices.
 #include <pybind11/stl.h>
 
 #include "bindings/bind.h"
@@ -43,7 +43,7 @@ py::dict to_dict(const verbs::Candidate& c) {
                   "problem"_a = c.problem);
 }
 
-/// A connection made by librdmacm, with the queue pair that it leads to.
+/// A connection made by librdmacm, with its queue pair.
 class PyConnection {
  public:
   PyConnection(std::shared_ptr<PyQueuePair> queue_pair,

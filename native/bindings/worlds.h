@@ -1,5 +1,5 @@
-// The worlds that Python opens, which are alike over every fabric: a whole cluster in this process,
-// one node of a cluster of processes, and the controller's end of such a cluster.
+// The worlds that Python opens, alike for every fabric: a whole cluster in this process, one node
+// of a cluster of processes, and the controller's end of such a cluster.
 #pragma once
 #include <pybind11/stl.h>
 
