@@ -1,12 +1,12 @@
-// The event queue of the simulator, ordered by (time, ticket). Tickets count pushes, so that equal
-// times keep the order of their making on every machine.
+// The event queue of the simulator, ordered by (time, ticket). A ticket counts pushes, so events of
+// equal time keep the order of their pushes on every machine.
 //
-// A calendar: near events lie unsorted in buckets, of which only the current one is sorted; far
-// events (timers) wait in a heap and move in as the calendar advances. Most events are less than
-// some microseconds ahead, so that a push is an append and a pop takes the last of a short array.
-// The more nodes, the narrower the buckets. Events that come for the current bucket, or for before
-// it, are inserted while it is short and go to a second heap when it is long: many nodes that wake
-// at one instant fill it with thousands.
+// The queue is a calendar. Near events lie unsorted in buckets; only the current bucket is sorted.
+// Far events (timers) wait in a heap and move to a bucket as the calendar advances. Most events are
+// at most some microseconds ahead, so a push is an append and a pop takes the last entry of a short
+// array. More nodes make narrower buckets. An event for the current bucket or an earlier one is
+// inserted while the bucket is short, and goes to a second heap when the bucket is long: many nodes
+// that wake at one instant fill it with thousands.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -20,7 +20,8 @@ namespace pyrdma {
 using Picos = std::int64_t;  // picoseconds of virtual time
 inline constexpr Picos kNever = std::numeric_limits<Picos>::max();
 
-/// Something that happens at a time. Owned by whoever schedules it, and alive until it has fired.
+/// An event happens at a time. The code that schedules it owns it and keeps it alive until it has
+/// fired.
 class SimEvent {
  public:
   enum class Kind : std::uint8_t { kCallback, kThread };
@@ -47,7 +48,7 @@ class EventQueue {
 
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
-  /// Time of the next event; kNever when there is none.
+  /// Returns the time of the next event; kNever when there is none.
   Picos next_time() {
     if (size_ == 0) return kNever;
     if (current_.empty() && early_.empty()) advance();
@@ -107,8 +108,8 @@ class EventQueue {
     for (; i > 0 && Later{}(entry, current_[i - 1]); --i) current_[i] = current_[i - 1];
     current_[i] = entry;
   }
-  // A bucket is a list of nodes from one pool: the node freed last is taken first, so that it is in
-  // the cache.
+  // A bucket is a list of nodes from one pool. The pool reuses the node freed last first, because
+  // that node is in the cache.
   void put(const Entry& entry, Picos slot) {
     const auto index = static_cast<std::size_t>(slot & (kBuckets - 1));
     std::uint32_t node = free_;
@@ -124,7 +125,7 @@ class EventQueue {
     ++near_;
   }
 
-  // Makes the next slot with events the current one. There is at least one event.
+  // Makes the next slot with events the current slot. Requires at least one event.
   void advance() {
     slot_ = near_ > 0 ? next_occupied() : far_.front().time >> width_bits_;
     while (!far_.empty() && far_.front().time >> width_bits_ < slot_ + kBuckets) {
@@ -161,7 +162,7 @@ class EventQueue {
   }
 
   int width_bits_;  // of a bucket, in picoseconds: 16 ns for a few nodes, 1 ns for thousands
-  std::vector<Entry> current_;  // of slot_ and before, the next one last
+  std::vector<Entry> current_;  // entries of slot_ and earlier, the next one last
   std::vector<Entry> early_;    // heap
   static constexpr std::uint32_t kNone = ~0u;
   struct Node {

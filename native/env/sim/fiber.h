@@ -12,17 +12,17 @@ class Fiber {
   static constexpr std::size_t kStackBytes =
       256 * 1024;  // address space; only touched pages are resident
 
-  /// An empty fiber stands for the stack that first switches away from it (the external thread).
+  /// An empty fiber represents the stack that first switches away from it (the external thread).
   Fiber() = default;
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Prepares `entry` to run at the first switch here. It returns the fiber that runs on when it is
-  /// done. `left` is where the leaver of a switch notes itself: only the one that arrives can store
-  /// the leaver's context. One per scheduler.
+  /// Prepares `entry` to run at the first switch here. `entry` returns the fiber to continue when
+  /// it is done. The stack that leaves by a switch notes itself in `left`: only the stack that
+  /// arrives can store the context of the stack that left. One `left` per scheduler.
   void create(std::function<Fiber*()> entry, Fiber*& left);
 
-  /// Leaves the running stack, `from`, and continues `to`; returns when something switches back to
+  /// Leaves the running stack, `from`, and continues `to`. Returns when another switch goes back to
   /// `from`.
   static void switch_between(Fiber& from, Fiber& to, Fiber*& left);
 
