@@ -89,9 +89,9 @@ void bind_check(py::module_& module) {
   py::module_ check_module = module.def_submodule("check", "Histories and their checkers.");
   check_module.def("check_text", &check_text, py::arg("text"), py::arg("model") = "",
                    py::arg("configurations") = check::SearchLimits{}.configurations,
-                   "Read a history (JSON Lines) and check it; the model is the header's unless one "
-                   "is named.");
-  check_module.def("model_names", &check::model_names, "What a history can be checked against.");
+                   "Read a history (JSON Lines) and check it. `model` overrides the model of the "
+                   "header.");
+  check_module.def("model_names", &check::model_names, "Names of the models for a check.");
 }
 
 }  // namespace pyrdma::bindings

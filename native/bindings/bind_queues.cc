@@ -107,7 +107,7 @@ std::uint32_t post_receive(Queue& self, const std::vector<PyReceive>& receives) 
 
 void bind_queues(py::module_& verbs) {
   py::class_<PyCompletionQueue, std::shared_ptr<PyCompletionQueue>>(
-      verbs, "CompletionQueue", "Where outcomes of requests arrive.")
+      verbs, "CompletionQueue", "Queue of the completions of requests.")
       .def_property_readonly("entries",
                              [](PyCompletionQueue& self) {
                                return self.session().call([&] { return self.native().entries(); });
@@ -118,7 +118,8 @@ void bind_queues(py::module_& verbs) {
       verbs, "SharedReceiveQueue", "Receives for many queue pairs.")
       .def("post_receive", &post_receive<PySharedReceiveQueue>, py::arg("receives"))
       .def("close", &PySharedReceiveQueue::close);
-  py::class_<PyQueuePair, std::shared_ptr<PyQueuePair>>(verbs, "QueuePair", "A connection's end.")
+  py::class_<PyQueuePair, std::shared_ptr<PyQueuePair>>(verbs, "QueuePair",
+                                                        "One end of a connection.")
       .def_property_readonly("qp_num",
                              [](PyQueuePair& self) {
                                return self.session().call([&] { return self.native().qp_num(); });
