@@ -158,7 +158,7 @@ TEST(FuzzWords, CountersThatCannotBeExplained) {
   word.operations = {added(0, 10, 1), added(20, 30, 0)};
   EXPECT_NE(complaint_of_counter(word), "") << "against real time";
   word.operations = {added(0, 10, 1)};
-  EXPECT_NE(complaint_of_counter(word), "") << "nobody made it 1";
+  EXPECT_NE(complaint_of_counter(word), "") << "no addition returned 0";
 }
 
 TEST(FuzzWords, RegistersThatCannotBeExplained) {

@@ -71,8 +71,8 @@ TEST_P(RuntimeWorlds, EveryQueuePairMeetsItsOwn) {
     const auto memory = device.allocate(*pd, 4096);
     std::vector<std::unique_ptr<fabric::QueuePair>> qps;
     Mesh mesh(env, "mesh");
-    for (std::uint32_t i = 0; i < kPairs;
-         ++i) {  // pairs of equal number meet, in any order of nodes
+    // Queue pairs of equal number connect, in any order of nodes.
+    for (std::uint32_t i = 0; i < kPairs; ++i) {
       for (NodeId k = 0; k < env.nodes(); ++k) {
         const NodeId peer = (k + env.node()) % env.nodes();
         qps.push_back(device.create_queue_pair(*pd, *completions, *completions));

@@ -163,7 +163,7 @@ void SimScheduler::wake_at(SimThread& thread, Picos when) {
   thread.wake_ticket = queue_.push(when, &thread);
 }
 
-// ---- what a thread calls ----
+// ---- calls of a thread ----
 
 void SimScheduler::sync() {
   SimThread& self = *current_;

@@ -243,7 +243,7 @@ TEST(SimStorage, AFullDiskTakesOnlyWhatDoesNotGrow) {
   file->write(0, bytes(100, 2));
   EXPECT_EQ(failure_of([&] { file->write(50, bytes(51, 3)); }),
             std::pair(ErrorCode::kExhausted, true));
-  EXPECT_EQ(disk.content("log"), bytes(100, 2)) << "what was there stays";
+  EXPECT_EQ(disk.content("log"), bytes(100, 2)) << "the old content stays";
   EXPECT_EQ(disk.reached(Fault::disk_full), 1u);
   disk.env.sleep_until(disk.env.now() + kMillisecond);
   file->write(50, bytes(51, 3));
@@ -268,7 +268,7 @@ TEST(SimStorage, ALyingSyncLosesTheData) {
   disk.storage.sync();
   file->write(0, bytes(100, 1));
   file->sync();
-  EXPECT_EQ(disk.reached(Fault::disk_lies), 0u) << "nobody has lost anything yet";
+  EXPECT_EQ(disk.reached(Fault::disk_lies), 0u) << "no data is lost yet";
   disk.storage.crash(true);
   EXPECT_EQ(disk.content("log").size(), 0u);
   EXPECT_EQ(disk.fired(Fault::disk_lies), 1u);
@@ -278,7 +278,8 @@ TEST(SimStorage, ALyingSyncLosesTheData) {
   disk.faults.heal();
   file->sync();
   disk.storage.crash(true);
-  EXPECT_EQ(disk.content("log").size(), 100u) << "an honest sync syncs what a lie left";
+  EXPECT_EQ(disk.content("log").size(), 100u)
+      << "a true sync also syncs data of an earlier false sync";
 }
 
 TEST(SimStorage, WhatIsWrittenDuringASyncIsNotSyncedByIt) {

@@ -66,7 +66,7 @@ std::string complaint_of_register(const AtomicWord& word) {
     if (!op.known()) continue;
     if (!offered.contains(op.old))
       return word.name() + ": " + describe(op) + " found " + std::to_string(op.old) +
-             ", which nobody wrote";
+             ", which no client wrote";
     if (op.old != op.expected) continue;
     const auto [at, first] = left.try_emplace(op.old, &op);
     if (!first)
@@ -74,7 +74,7 @@ std::string complaint_of_register(const AtomicWord& word) {
              " both swapped " + std::to_string(op.old);
   }
   if (word.last && !offered.contains(*word.last))
-    return word.name() + ": holds " + std::to_string(*word.last) + ", which nobody wrote";
+    return word.name() + ": holds " + std::to_string(*word.last) + ", which no client wrote";
   return {};
 }
 

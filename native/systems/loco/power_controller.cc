@@ -116,9 +116,9 @@ std::uint64_t PowerController::loop(Caller& me, Time period, Time duration,
   // The turns of the controller fall between the turns of the converters.
   const Time start = env.now() + (self() == kController ? period / 2 : 0);
   std::uint64_t late = 0;
-  Watch nobody;  // the clock alone ends the wait
+  Watch never_woken;  // the clock alone ends the wait
   for (Time next = start; next < start + duration; next += period) {
-    env.poll_until([] { return false; }, next, &nobody);
+    env.poll_until([] { return false; }, next, &never_woken);
     manager().turn();
     if (env.now() >= next + period) ++late;
     body(next - start);

@@ -114,7 +114,7 @@ TEST(QueueErrors, SizesOutOfBoundsAndDeadNodesAreNamed) {
       env.sleep_until(kForever);
     }
     EXPECT_TRUE(refuses([&] { queue.pop(me); }, ErrorCode::kTimeout, {"1"}))
-        << "nobody is left to push";
+        << "no node is left to push";
   });
 }
 

@@ -153,7 +153,7 @@ TEST(TicketLocks, EachSwitchSavesTheRoundTripsThatItSays) {
   };
   const auto paper = TicketLockOptions::of(Preset::kPaper);
   const auto [paper_acquires, paper_releases] = round_trips(paper);
-  EXPECT_TRUE(about(paper_acquires, 2)) << "the ticket, then who is served: " << paper_acquires;
+  EXPECT_TRUE(about(paper_acquires, 2)) << "the ticket, then now_serving: " << paper_acquires;
   EXPECT_TRUE(about(paper_releases, 2)) << "the write, then the release: " << paper_releases;
   const auto [acquires, releases] = round_trips({});
   EXPECT_TRUE(about(acquires, 1)) << acquires;
