@@ -8,7 +8,7 @@
 
 namespace pyrdma::bindings {
 
-/// By kind: how often the fault fired, and how often it had its effect.
+/// Counts by kind: how often the fault fired, and how often it had its effect.
 inline pybind11::dict fault_dict(const FaultCounters& counters) {
   pybind11::dict all;
   for (std::size_t i = 0; i < kFaults; ++i)

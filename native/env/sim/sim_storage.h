@@ -27,7 +27,7 @@ class SimStorage final : public Storage {
   void rename(std::string_view from, std::string_view to) override;
   void sync() override;
 
-  /// Null means no faults.
+  /// Sets the source of faults; null means no faults.
   void set_faults(FaultStream* faults) { faults_ = faults; }
   /// Until `when`, or a later moment set before, writes that grow a file find no space. 0: they
   /// find space again.

@@ -38,7 +38,7 @@ std::string complaint_of_counter(const AtomicWord& word) {
     if (i > 0 && known[i - 1]->old == op.old)
       return word.name() + ": " + describe(*known[i - 1]) + " and " + describe(op) +
              " both added to " + std::to_string(op.old);
-    // At least this many unknown operations must have happened before it.
+    // The value needs at least `op.old - i` unknown additions before it.
     if (op.old > i + unknown)
       return word.name() + ": " + describe(op) + " found " + std::to_string(op.old) +
              ", with at most " + std::to_string(i + unknown) + " additions before it";

@@ -25,7 +25,7 @@ namespace pyrdma::loco {
 enum class Fence : std::uint8_t { kNone, kBefore, kPair, kThread, kGlobal };
 
 struct TicketLockOptions {
-  Placement placement = Placement::kHost;  // of the two words; kDevice: only the network reads them
+  Placement placement = Placement::kHost;  // kDevice: only the network reads the two words
   std::uint32_t max_handovers = 16;  // to threads of one node in a row, while other nodes may wait
   Time backoff = 1 * kMicrosecond;   // pause of blocking acquires per ticket before their own
 
