@@ -84,17 +84,17 @@ class Litmus(Workload):
     Parameters
     ----------
     shape
-        A built-in test by its name; all runs every test and needs 4 nodes (default all).
+        Built-in test to run, by its name; all runs every test and needs 4 nodes (default all).
     rounds
-        Rounds of each test, at least (at least 1, default 1,000).
+        Least rounds of each test (at least 1, default 1,000).
     batch
-        Rounds between two meetings of the nodes (1 to 16,384, default 256).
+        Rounds between two synchronisations of the nodes (1 to 16,384, default 256).
     locations
-        Locations of a test of your own: name@node ....
+        Locations of a user's test: name@node....
     threads
-        Threads of a test of your own: node: instruction; ... | ....
+        Threads of a user's test: node: instruction; ... | ....
     observed
-        Registers and locations that make the outcome of a test of your own.
+        Registers and locations that a user's test observes.
     """
 
     native: ClassVar[str] = "litmus"
@@ -115,7 +115,7 @@ class Memcpy(Workload):
     size
         Bytes of a copy (B, at least 1, default 64).
     footprint_bytes
-        Memory through which sources and targets walk; 0: one of each (B, at least 0, default 0).
+        Memory that sources and targets cycle through; 0: one of each (B, at least 0, default 0).
     warmup_ns
         Not measured, at the beginning (ns, at least 0, default 10,000).
     iterations

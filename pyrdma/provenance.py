@@ -22,8 +22,8 @@ _LEVELS = (
     (3, {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
     (4, {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
 )
-# Folders of the package whose code is no part of a point's key. An experiment's own file is: the
-# sweep hashes it.
+# A point's key leaves out the code of these folders, which decides no measured number. The sweep
+# hashes an experiment's own file.
 _DECIDE_NO_NUMBER = ("bench", "commands", "experiments")
 _PACKAGES = ("numpy", "pandas", "pyarrow", "scipy", "matplotlib", "hdrhistogram")
 

@@ -32,7 +32,7 @@ _ADDITIVE = {"op/s", "byte/s", "op", "byte", "B", "count"}
 
 
 Value = bool | int | float | str
-"""A parameter's value: what JSON and a table's cell can hold."""
+"""A parameter's value: a type that both JSON and a table's cell can hold."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 #include "base/assert.h"
@@ -137,9 +138,18 @@ Value History::adopt(const History& other, const Value& value) {
 
 History History::merge(std::span<const History> parts) {
   History all;
+  std::map<std::int32_t, std::int64_t> last;  // time of each process's event before
   for (const History& part : parts) {
     if (&part == &parts.front()) all.header = part.header;
     for (Event event : part.events_) {
+      if (event.op < 0 && event.node < 0) {
+        // A process that moves to another core may read an earlier time than before. Its own order
+        // stands: it invokes an operation after the end of the one before.
+        const auto [before, is_first] = last.try_emplace(event.process, event.time);
+        const bool invokes = event.type == EventType::kInvoke;
+        if (!is_first) event.time = std::max(event.time, before->second + (invokes ? 1 : 0));
+        before->second = event.time;
+      }
       event.key = all.adopt(part, event.key);
       event.value = all.adopt(part, event.value);
       all.events_.push_back(event);

@@ -148,7 +148,8 @@ class History {
   std::string show(const Value& value) const;                  // readable: nil, 3, [1 2], "x"
 
   /// Merges the histories of several threads by time. At equal times invocations come first, so
-  /// that a coarse clock never orders operations that overlapped.
+  /// that a coarse clock never orders operations that overlapped. A process keeps its own order,
+  /// also where its clock went back.
   static History merge(std::span<const History> parts);
 
  private:

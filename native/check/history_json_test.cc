@@ -154,5 +154,19 @@ TEST(History, MergesByTimeAndBeginningsFirst) {
   EXPECT_EQ(check_history(all, "register").answer, Answer::kYes);
 }
 
+TEST(History, AProcessKeepsItsOrderWhenItsClockGoesBack) {
+  History part;
+  const Value key = part.text("x");
+  part.invoke(10, 0, Function::kWrite, key, Value::integer(1));
+  part.complete(20, 0, EventType::kOk, Function::kWrite, key, Value::none());
+  part.invoke(20, 0, Function::kWrite, key, Value::integer(2));  // another core's clock is behind
+  part.complete(19, 0, EventType::kOk, Function::kWrite, key, Value::none());
+  const History all = History::merge(std::span(&part, 1));
+  const std::array<EventType, 4> wanted{EventType::kInvoke, EventType::kOk, EventType::kInvoke,
+                                        EventType::kOk};
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(all.events()[i].type, wanted[i]) << i;
+  EXPECT_EQ(check_history(all, "register").answer, Answer::kYes);
+}
+
 }  // namespace
 }  // namespace pyrdma::check

@@ -24,8 +24,8 @@ struct Verdict {
   std::string text;  // explains a violation or an unknown answer to people
   Value key;         // key of the object
   std::vector<WindowOperation> window;
-  bool from_anywhere = false;         // the window is impossible whatever the object held before
-  std::vector<std::uint32_t> events;  // indices of the events it is about
+  bool from_anywhere = false;         // the window is impossible for every earlier content
+  std::vector<std::uint32_t> events;  // indices of the events in question
   std::uint64_t operations = 0;
   std::uint64_t objects = 0;         // number of objects, checked one by one
   std::uint64_t configurations = 0;  // configurations that the search visited

@@ -28,6 +28,15 @@ Status add_one(Caller& me, NodeId peer, const fabric::RemoteRegion& word,
   return status;
 }
 
+/// Adds one to `word` until that fails, for 20 s at most; returns the peer that the key names.
+NodeId add_until_failure(Caller& me, NodeId peer, const fabric::RemoteRegion& word) {
+  const Time deadline = me.env().now() + 20 * kSecond;
+  NodeId failed = fabric::kNoNode;
+  while (add_one(me, peer, word, &failed) == Status::kSuccess && me.env().now() < deadline) {
+  }
+  return failed;
+}
+
 TEST_P(DeadPeers, TheOthersGoOn) {
   const std::vector<NodeId> survivors = {0, 1, 3};
   run(4, [&](Env& env, const Kill& kill) {
@@ -45,16 +54,14 @@ TEST_P(DeadPeers, TheOthersGoOn) {
       env.sleep_until(kForever);
     }
     EXPECT_EQ(runtime.down_peers(), "");
-    NodeId failed = fabric::kNoNode;
-    while (add_one(me, 2, at[2], &failed) == Status::kSuccess) {
-    }
-    EXPECT_EQ(failed, 2U);
+    EXPECT_EQ(add_until_failure(me, 2, at[2]), 2U);
     EXPECT_FALSE(runtime.is_up(2));
     EXPECT_EQ(runtime.why_down(2), Status::kRetryExceeded);
     EXPECT_EQ(runtime.down_peers(), " 2");
     // Requests of every caller end at once, without the retries of their own connections.
     const Time begin = env.now();
     Caller& other = runtime.caller(1);
+    NodeId failed = fabric::kNoNode;
     for (int i = 0; i < 100; ++i) {
       EXPECT_EQ(add_one(i % 2 == 0 ? other : me, 2, at[2], &failed), Status::kRetryExceeded);
       EXPECT_EQ(failed, 2U);
@@ -133,8 +140,12 @@ TEST_P(DeadPeers, AConnectionIsMadeAnew) {
         runtime.declare_down(peer);
         for (int i = 0; i < 300; ++i)  // more than the queues hold
           EXPECT_EQ(add_one(me, peer, at[peer]), Status::kRetryExceeded);
+        AckKey pending;  // still under way when the connection is made anew
+        MemRef block = me.block(8);
+        for (int i = 0; i < 20; ++i) me.write(peer, at[peer], 8, block.sge(8), pending);
         ASSERT_TRUE(runtime.reconnect(peer, env.now() + 20 * kSecond));
         EXPECT_TRUE(runtime.is_up(peer));
+        EXPECT_EQ(pending.wait(), Status::kRetryExceeded);
       }
       for (int i = 0; i < 300; ++i) {
         const NodeId peer = static_cast<NodeId>(i % 3);
@@ -208,10 +219,7 @@ TEST(DeadPeersRestart, ARestartedPeerIsMetAgain) {
           EXPECT_TRUE(life == 2 ? status == Status::kSuccess : true);
         }
         if (life == 2) break;
-        NodeId failed = fabric::kNoNode;
-        while (add_one(me, 2, word[0], &failed) == Status::kSuccess) {
-        }
-        EXPECT_EQ(failed, 2U);
+        EXPECT_EQ(add_until_failure(me, 2, word[0]), 2U);
         EXPECT_EQ(add_one(me, other, neighbour[0]), Status::kSuccess);
         cluster.restart(2);
         ASSERT_TRUE(runtime.reconnect(2, env.now() + kSecond));
@@ -259,10 +267,7 @@ TEST(DeadPeersRestart, AKilledProcessIsMetAgain) {
     Caller& me = runtime->caller(0);
     for (int i = 0; i < 10; ++i) EXPECT_EQ(add_one(me, 1, word[0]), Status::kSuccess);
     child.kill();
-    NodeId failed = fabric::kNoNode;
-    while (add_one(me, 1, word[0], &failed) == Status::kSuccess) {
-    }
-    EXPECT_EQ(failed, 1U);
+    EXPECT_EQ(add_until_failure(me, 1, word[0]), 1U);
     EXPECT_EQ(runtime->why_down(1), Status::kRetryExceeded);
     ASSERT_TRUE(
         env.poll_until([&] { return !session.dead_nodes().empty(); }, env.now() + 20 * kSecond));

@@ -20,7 +20,7 @@ std::string arrival_key(const std::string& name, NodeId node) {
     if (!find_bytes(env, arrival_key(name, node))) missing += ' ' + std::to_string(node);
   }
   if (missing.empty())
-    missing = ' ' + std::to_string(nodes.front()) + " (it arrived and continued alone)";
+    missing = ' ' + std::to_string(nodes.front()) + " (it arrived, but ended before the others)";
   throw Error(ErrorCode::kTimeout, "node " + std::to_string(env.node()) + " waited " +
                                        std::to_string(timeout / kMillisecond) +
                                        " ms at the barrier '" + name + "' for node" + missing +

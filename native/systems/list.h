@@ -1,5 +1,5 @@
 // The list of the systems. A system NAME has the folder systems/NAME and defines
-//   pyrdma::systems::System pyrdma::NAME::system();       in system.cc, and
+//   pyrdma::systems::System pyrdma::NAME::description();  in system.cc, and
 //   void pyrdma::NAME::bind(pybind11::module_& module);   in bindings/.
 #pragma once
 

@@ -2,9 +2,9 @@
 
 #include "systems/list.h"
 
-#define PYRDMA_DECLARE(NAME) \
-  namespace pyrdma::NAME {   \
-  systems::System system();  \
+#define PYRDMA_DECLARE(NAME)     \
+  namespace pyrdma::NAME {       \
+  systems::System description(); \
   }
 PYRDMA_FOR_EACH_SYSTEM(PYRDMA_DECLARE)
 #undef PYRDMA_DECLARE
@@ -12,7 +12,7 @@ PYRDMA_FOR_EACH_SYSTEM(PYRDMA_DECLARE)
 namespace pyrdma::systems {
 
 const std::vector<System>& all() {
-#define PYRDMA_CALL(NAME) NAME::system(),
+#define PYRDMA_CALL(NAME) NAME::description(),
   static const std::vector<System> systems{PYRDMA_FOR_EACH_SYSTEM(PYRDMA_CALL)};
 #undef PYRDMA_CALL
   return systems;

@@ -17,6 +17,7 @@ import pytest
 
 from pyrdma import faults, profiles
 from pyrdma.profiles import Profile
+from tests.errors import raises
 from tests.recipes import edit, page
 from tests.tidy.profile_rules import claim_roles, profile_sources
 from tests.tidy.tree import Source, sources
@@ -160,5 +161,5 @@ def test_readme_counts_the_faults() -> None:
 
 def test_a_function_that_is_gone_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.cc").write_text("void other() {\n}\n")
-    with pytest.raises(AssertionError, match=f"defines {USE.function}"):
+    with raises(AssertionError, USE.function):
         edit.insert_in_function(tmp_path, USE)

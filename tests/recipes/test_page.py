@@ -22,7 +22,7 @@ def test_every_recipe_has_a_test() -> None:
 def test_named_paths_exist() -> None:
     named = re.findall(r"`((?:native|pyrdma|tests|docs|experiments)/[\w./*-]*)`", TEXT)
     made = {block.path for title in page.titles() for block in page.blocks(title)}
-    for name in set(named) - made:  # the recipe's own test misses a file that it edits
+    for name in set(named) - made:  # the test of a recipe misses a file that the recipe edits
         assert list(page.ROOT.glob(name.rstrip("/"))), name
 
 

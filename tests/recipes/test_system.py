@@ -16,7 +16,7 @@ import pytest
 
 from tests.recipes import edit, page
 from tests.tidy import rules
-from tests.tidy.tree import Source, sources
+from tests.tidy.tree import sources
 
 ROOT = page.ROOT
 ENDPOINT, INCLUDE, BINDING, CLASS, SCRIPT = page.blocks("Add a channel")
@@ -35,7 +35,7 @@ def run(folder: Path, *words: str) -> str:
 
 
 def attempt(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(folder), str(folder / "out/site")])
+    path = os.pathsep.join([str(folder), str(folder / "build/python")])
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
         words, cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -64,13 +64,13 @@ def add_system(tree: Path) -> None:
 def build(tree: Path) -> None:
     cmake = str(Path(sys.executable).parent / "cmake")
     options = ("-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O0", "-DPYRDMA_VERBS=OFF")
-    run(tree, cmake, "-S", ".", "-B", "out", "-G", "Ninja", *options)
-    run(tree, cmake, "--build", "out", "--target", "_core")
-    (module,) = (tree / "out").rglob("_core*.so")
+    run(tree, cmake, "-S", ".", "-B", "build", "-G", "Ninja", *options)
+    run(tree, cmake, "--build", "build", "--target", "_core")
+    (module,) = (tree / "build").rglob("_core*.so")
     shutil.copy(module, tree / "pyrdma")
     # An installation in place comes before PYTHONPATH otherwise.
-    (tree / "out/site").mkdir()
-    (tree / "out/site/sitecustomize.py").write_text(
+    (tree / "build/python").mkdir()
+    (tree / "build/python/sitecustomize.py").write_text(
         "import sys\n"
         "sys.meta_path[:] = [f for f in sys.meta_path if 'ScikitBuild' not in type(f).__name__]\n"
     )
@@ -121,8 +121,8 @@ def test_the_systems_deliberate_bug_is_found(tree: Path) -> None:
 
 def test_the_systems_native_test_passes(tree: Path) -> None:
     (test,) = (block.path for block in SYSTEM if block.path.endswith("_test.cc"))
-    (library,) = (tree / "out").rglob("libpyrdma_native.a")
-    program = str(tree / "out/turn_test")
+    (library,) = (tree / "build").rglob("libpyrdma_native.a")
+    program = str(tree / "build/turn_test")
     compiler = os.environ.get("CXX", "c++")
     flags = ("-std=c++20", "-march=x86-64-v2", "-I", "native")
     libraries = ("-lgtest", "-lgtest_main", "-lboost_context", "-lpthread", "-ldl")
@@ -132,8 +132,8 @@ def test_the_systems_native_test_passes(tree: Path) -> None:
 
 def test_the_tree_keeps_its_rules(tree: Path) -> None:
     new = {ENDPOINT.path, *(block.path for block in SYSTEM[:-1])}
-    files = [Source(path, (tree / path).read_text(encoding="utf-8")) for path in sorted(new)]
-    every = [*(file for file in sources() if file.path not in new), *files]
+    every = sources(tree)
+    files = [file for file in every if file.path in new]
     for rule in (rules.include_rule, rules.includes_exist, rules.banned_in_systems):
         assert rule(every) == []
     assert rules.pragma_once(files) + rules.system_readmes(every) == []

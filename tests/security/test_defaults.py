@@ -94,8 +94,8 @@ def test_the_token_is_nowhere_but_in_memory(cluster: ProcessCluster, tmp_path: P
         for name in ("cmdline", "environ"):
             assert token.encode() not in Path(f"/proc/{process}/{name}").read_bytes()
     for node in cluster._nodes:
-        node.complaints.seek(0)
-        assert token.encode() not in node.complaints.read()
+        node.stderr_file.seek(0)
+        assert token.encode() not in node.stderr_file.read()
     with pytest.raises(rd.Error) as caught:
         cluster.run(workload.VerbsLoad(size=0), duration_s=0.01)
     assert token not in str(caught.value)
@@ -123,7 +123,7 @@ def imports(tree: ast.AST) -> Iterator[str]:
             yield node.module.split(".")[0]
 
 
-def complaints(path: Path, text: str) -> Iterator[str]:
+def stderr_file(path: Path, text: str) -> Iterator[str]:
     tree = ast.parse(text)
     for name in imports(tree):
         if name in EXECUTING:
@@ -152,7 +152,7 @@ def complaints(path: Path, text: str) -> Iterator[str]:
 
 def test_nothing_that_is_read_is_run() -> None:
     assert len(SOURCES) > 40
-    found = [line for path in SOURCES for line in complaints(path, path.read_text("utf-8"))]
+    found = [line for path in SOURCES for line in stderr_file(path, path.read_text("utf-8"))]
     assert found == []
 
 
@@ -170,7 +170,7 @@ def test_nothing_that_is_read_is_run() -> None:
     ],
 )
 def test_the_rule_finds(text: str) -> None:
-    assert list(complaints(Path("some.py"), text))
+    assert list(stderr_file(Path("some.py"), text))
 
 
 def test_claims_are_read_by_the_safe_loader() -> None:

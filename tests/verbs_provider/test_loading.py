@@ -162,7 +162,7 @@ def test_without_a_device_it_says_how_to_get_one(tmp_path: Path) -> None:
 
 def test_the_doctor_knows_the_fabric(tmp_path: Path) -> None:
     without_rdma_core(tmp_path)
-    said = python("from pyrdma import cli; cli.app(['doctor', '--json'])", tmp_path)
+    said = python("from pyrdma.commands.main import app; app(['doctor', '--json'])", tmp_path)
     lines = {check["name"]: check for check in json.loads(said)}
     assert lines["fabric shm"]["ok"]
     assert not lines["fabric verbs"]["ok"]

@@ -105,6 +105,7 @@ void Fiber::switch_between(Fiber& from, Fiber& to, Fiber*& left) {
   auto* runtime = reinterpret_cast<ExceptionState*>(__cxxabiv1::__cxa_get_globals());
   from.exceptions_ = std::exchange(*runtime, to.exceptions_);
   left = &from;
+  from.innermost_ = static_cast<const char*>(__builtin_frame_address(0));
   leave(&from.fake_stack_, to);
   boost::context::fiber context = std::move(to.context_).resume();
   arrive(from.fake_stack_, left, std::move(context));

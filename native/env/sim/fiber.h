@@ -26,6 +26,12 @@ class Fiber {
   /// `from`.
   static void switch_between(Fiber& from, Fiber& to, Fiber*& left);
 
+  /// Brings the frames that it will return to into the CPU's cache.
+  void prefetch() const {
+    if (innermost_ == nullptr) return;  // it has never run
+    for (int line = -2; line < 12; ++line) __builtin_prefetch(innermost_ + line * 64);
+  }
+
  private:
   struct ExceptionState {  // the Itanium C++ ABI's __cxa_eh_globals
     void* caught = nullptr;
@@ -38,6 +44,7 @@ class Fiber {
   const void* stack_bottom_ = nullptr;
   std::size_t stack_size_ = 0;
   void* fake_stack_ = nullptr;
+  const char* innermost_ = nullptr;  // frame when it was left
   ExceptionState exceptions_;
 };
 

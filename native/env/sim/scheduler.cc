@@ -168,7 +168,7 @@ void SimScheduler::wake_at(SimThread& thread, Picos when) {
 void SimScheduler::sync() {
   SimThread& self = *current_;
   if (self.unwinding) return;
-  if (queue_.next_time() >= self.clock) {
+  if (!queue_.has_before(self.clock)) {
     now_ = std::max(now_, self.clock);
     return;
   }

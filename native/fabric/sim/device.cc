@@ -54,13 +54,15 @@ class SimMemoryRegion final : public MemoryRegion {
                (access & kSyntheticPayload) != 0};
     region_.key = nic_.regions.insert(&region_);
     lkey_ = rkey_ = region_.key;
-    nic_.cache.change_footprint(state_bytes());
+    nic_.contexts.change_footprint(state_bytes());
+    nic_.fabric().device_regions += on_device;
     if (device_memory_used_ != nullptr) *device_memory_used_ += bytes;
   }
   ~SimMemoryRegion() override {
-    for (PlacementQueue* queue : nic_.fabric().placing) queue->settle(region_, false);
+    for (PlacementQueue* queue : nic_.fabric().placing) queue->settle(region_);
     nic_.regions.erase(region_.key, &region_);
-    nic_.cache.change_footprint(-state_bytes());
+    nic_.contexts.change_footprint(-state_bytes());
+    nic_.fabric().device_regions -= region_.on_device;
     if (device_memory_used_ != nullptr) *device_memory_used_ -= size_;
   }
 
@@ -108,7 +110,7 @@ std::vector<std::byte> SimRendezvous::await(std::string_view key, Time deadline)
     throw Error(ErrorCode::kTimeout,
                 "nobody published rendezvous key '" + std::string(key) +
                     "' before the deadline: is the peer running, and the same program?");
-  nic_.control_path(nic_.fabric().profile.control_handshake_us, 0);
+  nic_.control.work(nic_.fabric().profile.control_handshake_us, 0);
   return table_.values.find(key)->second;
 }
 
@@ -141,10 +143,10 @@ void SimDevice::check_entries(const char* what, std::uint64_t value, std::uint64
                                                  std::to_string(most));
 }
 
-void SimDevice::open() { nic_.control_path(nic_.fabric().profile.control_open_us, 0); }
+void SimDevice::open() { nic_.control.work(nic_.fabric().profile.control_open_us, 0); }
 
 std::unique_ptr<ProtectionDomain> SimDevice::create_protection_domain() {
-  nic_.control_path(nic_.fabric().profile.control_create_pd_us, 0);
+  nic_.control.work(nic_.fabric().profile.control_create_pd_us, 0);
   return std::make_unique<SimProtectionDomain>(nic_.fabric().next_domain++);
 }
 
@@ -157,7 +159,7 @@ std::unique_ptr<MemoryRegion> SimDevice::allocate(ProtectionDomain& pd, std::siz
                                                   std::uint32_t access) {
   check_region(bytes, access);
   auto pages = std::make_unique<Pages>(bytes);
-  nic_.charge_registration(bytes);
+  nic_.control.register_memory(bytes);
   void* data = pages->data();
   return std::make_unique<SimMemoryRegion>(nic_, std::move(pages), data, bytes, access,
                                            domain_of(pd), false, nullptr);
@@ -169,7 +171,7 @@ std::unique_ptr<MemoryRegion> SimDevice::register_memory(ProtectionDomain& pd, v
     throw Error(ErrorCode::kInvalidArgument,
                 "a region needs memory: give an address and at least 1 byte");
   check_region(bytes, access);
-  nic_.charge_registration(bytes);
+  nic_.control.register_memory(bytes);
   return std::make_unique<SimMemoryRegion>(nic_, nullptr, data, bytes, access, domain_of(pd), false,
                                            nullptr);
 }
@@ -185,7 +187,7 @@ std::unique_ptr<MemoryRegion> SimDevice::allocate_device_memory(ProtectionDomain
                                            std::to_string(capabilities_.device_memory_bytes));
   check_region(bytes, access);
   auto pages = std::make_unique<Pages>(bytes);
-  nic_.charge_registration(bytes);
+  nic_.control.register_memory(bytes);
   void* data = pages->data();
   return std::make_unique<SimMemoryRegion>(nic_, std::move(pages), data, bytes, access,
                                            domain_of(pd), true, &device_memory_used_);
@@ -194,7 +196,7 @@ std::unique_ptr<MemoryRegion> SimDevice::allocate_device_memory(ProtectionDomain
 std::unique_ptr<CompletionQueue> SimDevice::create_completion_queue(std::uint32_t entries) {
   check_entries("completion queue length", entries, capabilities_.max_completions);
   const SimProfile& profile = nic_.fabric().profile;
-  nic_.control_path(profile.control_create_cq_us, profile.control_create_cq_nic_us);
+  nic_.control.work(profile.control_create_cq_us, profile.control_create_cq_nic_us);
   return std::make_unique<SimCompletionQueue>(nic_, entries);
 }
 
@@ -204,7 +206,7 @@ std::unique_ptr<SharedReceiveQueue> SimDevice::create_shared_receive_queue(Prote
   check_entries("shared receive queue length", entries, capabilities_.max_queue_entries);
   check_entries("max_sges", max_sges, capabilities_.max_sges);
   const SimProfile& profile = nic_.fabric().profile;
-  nic_.control_path(profile.control_create_cq_us, profile.control_create_cq_nic_us);
+  nic_.control.work(profile.control_create_cq_us, profile.control_create_cq_nic_us);
   return std::make_unique<SimSharedReceiveQueue>(nic_, domain_of(pd), entries, max_sges);
 }
 
@@ -237,7 +239,7 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
     throw Error(ErrorCode::kInvalidArgument,
                 "a DC target is a queue pair of transport DC with a shared receive queue");
   const SimProfile& profile = nic_.fabric().profile;
-  nic_.control_path(profile.control_create_qp_us, profile.control_create_qp_nic_us);
+  nic_.control.work(profile.control_create_qp_us, profile.control_create_qp_nic_us);
   auto core = std::make_unique<QueuePairCore>(nic_, options, domain_of(pd),
                                               static_cast<SimCompletionQueue&>(send_queue),
                                               static_cast<SimCompletionQueue&>(receive_queue),
@@ -245,7 +247,7 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
   core->number = nic_.queue_pairs.insert(core.get());
   core->psn = static_cast<std::uint32_t>(psn_()) & 0xffffff;
   core->serial = nic_.fabric().next_serial++;
-  nic_.cache.change_footprint(profile.nic_qp_state_bytes);
+  nic_.contexts.change_footprint(profile.nic_qp_state_bytes);
   return std::make_unique<SimQueuePair>(nic_, std::move(core));
 }
 

@@ -62,7 +62,8 @@ void FaultDriver::draw_for_the_run(NodeId node) {
         offset, static_cast<Picos>(rng.below(2 * kMostDrift + 1)) - static_cast<Picos>(kMostDrift));
     faults.stream.reach(Fault::clock_skew);
   }
-  if (faults.stream.fire(Fault::placement_reorder)) fabric_.nics[node]->place_in_any_order();
+  if (faults.stream.fire(Fault::placement_reorder))
+    fabric_.nics[node]->weak_memory.place_in_any_order();
   if (faults.stream.fire(Fault::number_collision)) {
     faults.stream.reach(Fault::number_collision);
     fabric_.nics[node]->reseed_numbers(0);
@@ -154,7 +155,7 @@ void FaultDriver::open_at(Fault fault, NodeId node, Picos until) {
     case Fault::buffer_overflow:
       return extend(faults.no_buffer_until);
     case Fault::pause_storm:
-      for (const auto& each : fabric_.nics) each->storm(until);
+      for (const auto& each : fabric_.nics) each->transmitter.storm(until);
       return;
     case Fault::dc_storm:
       return extend(faults.dc_storm_until);
@@ -226,7 +227,7 @@ void FaultDriver::heal() {
     fabric_.scheduler.resume(env.threads());
     slow_[node].clear();
     set_speed(node);
-    fabric_.nics[node]->storm(0);
+    fabric_.nics[node]->transmitter.storm(0);
     env.disk().set_full_until(0);
     if (env.threads().killed) cluster_.restart(node);
   }

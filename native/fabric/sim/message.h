@@ -1,7 +1,6 @@
 // A request, or its response, or one chunk of a long one, on its way through the simulated fabric.
 #pragma once
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -13,7 +12,35 @@ namespace pyrdma::fabric::sim {
 class Nic;
 class QueuePairCore;
 
-struct Message final : SimEvent {
+/// What the initiator asks for. All chunks of a request, and its response, carry the same.
+struct RequestHeader {
+  std::uint64_t sequence = 0;  // in the initiator's send queue
+  std::uint64_t remote_addr = 0;
+  std::uint32_t epoch = 0;  // requests of an older epoch were sent again
+  std::uint32_t rkey = 0;
+  std::uint32_t total = 0;          // bytes of the whole message
+  std::uint32_t source_number = 0;  // queue pair number of the initiator
+  std::uint32_t remote_qpn = 0, remote_qkey = 0;
+  std::uint32_t immediate = 0;
+  Opcode opcode = Opcode::kWrite;
+  bool signaled = false;
+};
+
+/// Which part of the request's payload a message carries.
+struct Chunk {
+  std::uint32_t offset = 0, length = 0;
+  bool first = true, last = true;
+  bool has_payload = false;  // false: synthetic, or nothing to move
+};
+
+/// The operands of a compare-and-swap, or in `compare_add` the addend of a fetch-and-add.
+struct AtomicOperands {
+  std::uint64_t compare_add = 0, swap = 0;
+};
+
+/// The first three lines of the cache are all that most messages use: where it is, what it asks
+/// for, and its payload.
+struct alignas(64) Message final : SimEvent {
   enum class Stage : std::uint8_t {
     kRequestArrives,   // reserves the target's port and responder engine
     kRequestExecutes,  // takes effect in the target's memory
@@ -23,71 +50,55 @@ struct Message final : SimEvent {
     kLocalCompletes,  // unconnected transports: the packet has left
   };
 
-  explicit Message(Nic& first_owner) : owner(&first_owner) {}
   void fire(Picos now) override;
+  void prefetch() const override;
 
-  Nic* owner;  // whose handler runs next
-  Nic* target = nullptr;
-  QueuePairCore* initiator = nullptr;  // counted reference
-  std::uint64_t sequence = 0;          // of the request in the initiator's send queue
-  std::uint32_t epoch = 0;             // requests of an older epoch were sent again
+  // Where the message is. A message that is taken from the pool begins with all of this anew.
   Stage stage = Stage::kRequestArrives;
-  Opcode opcode = Opcode::kWrite;
   Status status = Status::kSuccess;
-  bool first = true, last = true;  // chunk of the message
-  bool has_payload = false;        // false: synthetic, or nothing to move
-  bool signaled = false;
-  bool ecn_marked = false;
-  bool late_source = false;   // the payload is read at the target's port
-  bool meddled = false;       // faults have had their chance
-  std::uint64_t sampled = 0;  // pieces of a read's payload that are there already
-  Picos lead = 0;             // from the port's last byte to the scheduled time
-  Picos engine = 0;           // part of `lead` in the receiving engine
-  Picos placement = 0;        // part of `lead` after the engine
+  bool late_source = false;            // the payload is read at the target's port
+  bool meddled = false;                // faults have had their chance
+  Nic* owner = nullptr;                // handles the next stage
+  Nic* sender = nullptr;               // put the message on the wire
+  QueuePairCore* initiator = nullptr;  // counted reference
+  Picos lead = 0;                      // from the port's last byte to the scheduled time
+  Picos placement = 0;                 // part of `lead` after the receiving engine
   double wire_bytes = 0;
-  std::uint32_t source_number = 0;  // of the initiator
-  std::uint32_t offset = 0;         // of this chunk
-  std::uint32_t length = 0;         // of this chunk
-  std::uint32_t total = 0;          // of the whole message
-  std::uint32_t immediate = 0;
-  std::uint64_t remote_addr = 0;
-  std::uint32_t rkey = 0;
-  std::uint32_t remote_qpn = 0, remote_qkey = 0;
-  std::uint64_t compare_add = 0, swap = 0;
+
+  RequestHeader header;
+  Chunk chunk;
 
   static constexpr std::size_t kSmall = 64;
   std::byte small[kSmall];
-  std::vector<std::byte> large;
-  std::byte* payload() { return length <= kSmall ? small : large.data(); }
+  std::vector<std::byte> large;  // keeps its memory while the message is in the pool
+  AtomicOperands operands;
+  std::uint64_t sampled = 0;       // pieces of a read's payload that are there already
+  Message* next_behind = nullptr;  // in the queue of answers behind a long read
+
+  std::byte* payload() { return chunk.length <= kSmall ? small : large.data(); }
+  const std::byte* payload() const { return chunk.length <= kSmall ? small : large.data(); }
   void reserve_payload() {
-    if (length > kSmall && large.size() < length) large.resize(length);
+    if (chunk.length > kSmall && large.size() < chunk.length) large.resize(chunk.length);
   }
+  bool is_response() const { return stage == Stage::kResponseArrives; }
   /// The same packet once more; the payload's memory is not shared.
   void copy_from(const Message& other);
-  Message* next_free = nullptr;
 };
 
 /// Recycles messages: a simulated second makes millions.
 class MessagePool {
  public:
-  Message& take(Nic& owner) {
-    if (free_ == nullptr) {
-      storage_.push_back(std::make_unique<Message>(owner));
-      return *storage_.back();
-    }
-    Message& message = *free_;
-    free_ = message.next_free;
-    message.owner = &owner;
-    return message;
-  }
-  void give_back(Message& message) {
-    message.next_free = free_;
-    free_ = &message;
-  }
+  /// A message of `initiator` that `owner` handles next. What says where it is begins anew; header
+  /// and chunk are still those of its last use.
+  Message& take(Nic& owner, QueuePairCore& initiator);
+  /// Drops the reference to the initiator, too.
+  void give_back(Message& message);
 
  private:
-  std::vector<std::unique_ptr<Message>> storage_;
-  Message* free_ = nullptr;
+  void grow();
+  static constexpr std::size_t kBlock = 64;  // messages allocated together
+  std::vector<std::unique_ptr<Message[]>> storage_;
+  std::vector<Message*> free_;  // the last given back is in the cache
 };
 
 }  // namespace pyrdma::fabric::sim

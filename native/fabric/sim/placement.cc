@@ -45,7 +45,7 @@ void PlacementQueue::add(Nic& nic, const Region& region, std::byte* to,
     entries_.clear();
     first_ = 0;
   }
-  Rng& rng = nic.memory_draws();
+  Rng& rng = nic.weak_memory.draws();
   const std::uint64_t least = rng.below(2) == 0 ? least_unit(length) : 64;
   Entry& entry = entries_.emplace_back(nic, region, to, Pieces(to, length, least));
   if (length <= entry.small.size())
@@ -54,12 +54,12 @@ void PlacementQueue::add(Nic& nic, const Region& region, std::byte* to,
     entry.large.swap(payload);
   entry.ordered = ordered;
   entry.atomic = atomic;
-  entry.last = now + draw_delay(rng, to_picos(nic.memory().max_delay_ns) - kLeastDelay);
+  entry.last = now + draw_delay(rng, to_picos(nic.weak_memory.model().max_delay_ns) - kLeastDelay);
   entry.next =
       entry.pieces.count == 1 || rng.below(2) == 0
           ? entry.last
           : now + static_cast<Picos>(rng.below(static_cast<std::uint64_t>(entry.last - now + 1)));
-  nic.split_atomics += atomic;
+  if (atomic) nic.weak_memory.count_split_atomic(1);
   if (!listed_) {
     listed_ = true;
     nic.fabric().placing.push_back(this);
@@ -71,10 +71,11 @@ void PlacementQueue::show(Entry& entry, std::uint64_t mask) {
   mask &= entry.left;
   if (mask == 0) return;
   entry.left &= ~mask;
+  WeakMemory& memory = entry.nic->weak_memory;
   if (entry.atomic)
-    --entry.nic->split_atomics;
-  else if (entry.nic->split_atomics > 0)
-    entry.nic->settle_atomics(entry.to, entry.pieces.length);
+    memory.count_split_atomic(-1);
+  else
+    memory.settle_atomics(entry.to, entry.pieces.length);
   entry.pieces.copy(entry.to, entry.bytes(), mask);
   entry.nic->touch();
 }
@@ -90,16 +91,9 @@ void PlacementQueue::drain() {
   first_ = entries_.size();
 }
 
-void PlacementQueue::settle(const Region& region, bool discard) {
-  for (std::size_t i = first_; i < entries_.size(); ++i) {
-    if (entries_[i].region != &region) continue;
-    if (discard) {
-      entries_[i].nic->split_atomics -= entries_[i].atomic && entries_[i].left != 0;
-      entries_[i].left = 0;
-    } else {
-      show(entries_[i], ~0ULL);
-    }
-  }
+void PlacementQueue::settle(const Region& region) {
+  for (std::size_t i = first_; i < entries_.size(); ++i)
+    if (entries_[i].region == &region) show(entries_[i], ~0ULL);
 }
 
 void PlacementQueue::settle_atomics(const Nic& nic, const std::byte* at, std::uint64_t bytes) {
@@ -116,8 +110,9 @@ void PlacementQueue::crash(const Nic& nic, bool torn) {
   for (std::size_t i = first_; i < entries_.size(); ++i) {
     Entry& entry = entries_[i];
     if (entry.nic != &nic || entry.left == 0) continue;
-    if (torn && entry.nic->tears_at_crash()) show(entry, entry.nic->memory_draws()());
-    entry.nic->split_atomics -= entry.atomic && entry.left != 0;
+    WeakMemory& memory = entry.nic->weak_memory;
+    if (torn && memory.tears_at_crash()) show(entry, memory.draws()());
+    if (entry.atomic && entry.left != 0) memory.count_split_atomic(-1);
     entry.left = 0;
   }
 }
@@ -132,7 +127,7 @@ void PlacementQueue::fire(Picos now) {
     if (entry.last <= now) {
       show(entry, ~0ULL);
     } else {
-      show(entry, entry.nic->memory_draws()());
+      show(entry, entry.nic->weak_memory.draws()());
       entry.next = entry.last;
     }
   }

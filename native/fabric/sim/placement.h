@@ -45,8 +45,8 @@ class PlacementQueue final : public SimEvent {
            const std::byte* small, std::uint32_t length, Picos now, bool ordered, bool atomic);
   /// Makes everything visible.
   void drain();
-  /// Makes visible, or with `discard` forgets, what is on its way to `region`.
-  void settle(const Region& region, bool discard);
+  /// Makes visible what is on its way to `region`.
+  void settle(const Region& region);
   /// Makes visible what is on its way to `bytes` at `at` by atomics.
   void settle_atomics(const Nic& nic, const std::byte* at, std::uint64_t bytes);
   /// The node of `nic` crashes: what was on its way is lost, or torn when its memory is saved.
@@ -68,7 +68,7 @@ class PlacementQueue final : public SimEvent {
     std::array<std::byte, 64> small{};
     const std::byte* bytes() const { return large.empty() ? small.data() : large.data(); }
   };
-  void show(Entry& entry, std::uint64_t mask);
+  static void show(Entry& entry, std::uint64_t mask);
   void show_up_to(std::size_t index);
   void arm();
   QueuePairCore& qp_;

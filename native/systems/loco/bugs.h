@@ -58,10 +58,13 @@ class Bugs {
     return checksum(bytes.first(8)) ^ checksum(bytes.last(8));
   }
   /// Correct: nothing; the host adds to its word through its NIC, as every node does. With the bug:
-  /// the value that the host's CPU found when it added. `word` is null on other nodes.
-  std::optional<std::uint64_t> add_by_cpu(std::uint64_t* word, std::uint64_t addend) const {
-    if (!is(Bug::kHostAddsByCpu) || word == nullptr) return std::nullopt;
-    return __atomic_fetch_add(word, addend, __ATOMIC_ACQ_REL);
+  /// the value that the host's CPU found when it added. `word()` is null on other nodes.
+  template <class Word>
+  std::optional<std::uint64_t> add_by_cpu(Word&& word, std::uint64_t addend) const {
+    if (!is(Bug::kHostAddsByCpu)) return std::nullopt;
+    std::uint64_t* at = word();
+    if (at == nullptr) return std::nullopt;
+    return __atomic_fetch_add(at, addend, __ATOMIC_ACQ_REL);
   }
   /// Correct: a message ends with a checksum. With the bug it ends with a flag, here its first
   /// word, and the reader takes the flag as proof that all earlier bytes have arrived.

@@ -7,9 +7,9 @@
 
 namespace pyrdma::loco {
 
-systems::System system();
+systems::System description();
 
-systems::System system() {
+systems::System description() {
   using namespace measure;
   return {
       .name = "loco",

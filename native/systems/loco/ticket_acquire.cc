@@ -61,7 +61,8 @@ void AcquireOp::ask_ticket() {
   const RemoteRegion& at = words.at(at_.host);
   words_ = me_->block(16);
   const Bugs& bugs = locks_->manager().options().bugs;
-  if (const auto ticket = bugs.add_by_cpu(words.local(at_.host, at_.next_ticket), 1)) {
+  const auto word = [&] { return words.local(at_.host, at_.next_ticket); };
+  if (const auto ticket = bugs.add_by_cpu(word, 1)) {
     ticket_ = *ticket;
     return ask_serving();
   }

@@ -69,35 +69,8 @@ std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
   return op.ticket();
 }
 
-AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence, Requests& before) {
-  PYRDMA_CHECK(before.size(), <=, kMostBefore);
-  check_holder(me, i);
-  const NodeId host = host_of(i);
-  AckKey written;
-  if (!options_.one_doorbell) written = post_before(me, host, before);
-  if (fence > Fence::kBefore) this->fence(me, i, host, fence);
-  AckKey key = give_back(me, i, fence, before);
-  if (!options_.one_doorbell) key.unite(std::move(written));
-  if (!options_.unawaited_release) key.wait();
-  return key;
-}
-
-AckKey TicketLocks::start_release(Caller& me, std::uint64_t i) {
-  check_holder(me, i);
-  Requests nothing;
-  return give_back(me, i, Fence::kNone, nothing);
-}
-
-// One doorbell for each request.
-AckKey TicketLocks::post_before(Caller& me, NodeId host, Requests& before) {
-  AckKey key;
-  for (fabric::WorkRequest& request : before) me.post(host, {&request, 1}, key);
-  before.clear();
-  return key;
-}
-
-AckKey TicketLocks::give_back(Caller& me, std::uint64_t i, Fence fence, Requests& before) {
-  const LockPlace at = place_of(i);
+inline AckKey TicketLocks::give_back(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
+                                     Requests& before) {
   Local& local = locals_[i];
   store_release(&holder_word(i), std::uint64_t{0});
   const std::uint32_t place = local.serving.load(std::memory_order_relaxed);
@@ -106,6 +79,38 @@ AckKey TicketLocks::give_back(Caller& me, std::uint64_t i, Fence fence, Requests
                    ? hand_over(me, i, at.host, fence, before)
                    : move_on(me, i, at, fence, before);
   local.serving.store(place + 1, std::memory_order_release);
+  return key;
+}
+
+AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence, Requests& before) {
+  PYRDMA_CHECK(before.size(), <=, kMostBefore);
+  check_holder(me, i);
+  const LockPlace at = place_of(i);
+  if (!options_.one_doorbell || !options_.unawaited_release) {
+    return release_in_steps(me, i, at, fence, before);
+  }
+  if (fence > Fence::kBefore) this->fence(me, i, at.host, fence);
+  return give_back(me, i, at, fence, before);
+}
+
+AckKey TicketLocks::start_release(Caller& me, std::uint64_t i) {
+  check_holder(me, i);
+  Requests nothing;
+  return give_back(me, i, place_of(i), Fence::kNone, nothing);
+}
+
+// Each request with a doorbell of its own, or waiting for the release, or both.
+AckKey TicketLocks::release_in_steps(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
+                                     Requests& before) {
+  AckKey written;
+  if (!options_.one_doorbell) {
+    for (fabric::WorkRequest& request : before) me.post(at.host, {&request, 1}, written);
+    before.clear();
+  }
+  if (fence > Fence::kBefore) this->fence(me, i, at.host, fence);
+  AckKey key = give_back(me, i, at, fence, before);
+  key.unite(std::move(written));
+  if (!options_.unawaited_release) key.wait();
   return key;
 }
 

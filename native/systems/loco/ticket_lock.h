@@ -103,7 +103,7 @@ class AcquireOp {
   AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool blocks);
   bool enter(Time now);
   bool answered();
-  bool learn_serving();
+  [[gnu::noinline]] bool learn_serving();
   bool compare(std::uint64_t serving, Time now = 0);
   void ask_ticket();
   void ask_serving();
@@ -188,8 +188,9 @@ class TicketLocks : public Channel {
   std::uint64_t& holder_word(std::uint64_t i) const;
   void check_holder(Caller& me, std::uint64_t i);
   void fence(Caller& me, std::uint64_t i, NodeId host, Fence fence);
-  AckKey post_before(Caller& me, NodeId host, Requests& before);
-  AckKey give_back(Caller& me, std::uint64_t i, Fence fence, Requests& before);
+  [[gnu::noinline]] AckKey release_in_steps(Caller& me, std::uint64_t i, const LockPlace& at,
+                                            Fence fence, Requests& before);
+  AckKey give_back(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence, Requests& before);
   AckKey hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fence, Requests& before);
   AckKey move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence, Requests& before);
   std::string find_holder(Caller& me, std::uint64_t i, const std::vector<NodeId>& silent);

@@ -93,7 +93,20 @@ class LocoLock(Workload):
         The lock's words are in the NIC's memory; loco only (default False).
     own_memory
         What a lock protects and this node hosts, is read and written by the nic, as everybody else
-        does, or by the cpu; loco only (default nic).
+        does (paper), or by the cpu (best); loco only (default preset).
+    preset
+        LOCO's protocol: as in the paper, or with all that is better (default best).
+    combined_request
+        Of LOCO's locks: now_serving is read with the ticket, not after it (default preset).
+    release_by_write
+        Of LOCO's locks: a release writes now_serving, instead of adding to it (default preset).
+    unawaited_release
+        Of LOCO's locks: a release is not waited for (default preset).
+    unawaited_fence
+        Of LOCO's locks: a pair fence leaves the order to the queue pair (default preset).
+    one_doorbell
+        Of LOCO's locks: requests to one host leave together, writes with a release (default
+        preset).
     """
 
     native: ClassVar[str] = "loco_lock"
@@ -106,7 +119,13 @@ class LocoLock(Workload):
     handovers: int | None = None
     backoff_ns: int | None = None
     device_memory: bool | None = None
-    own_memory: Literal["nic", "cpu"] | None = None
+    own_memory: Literal["preset", "nic", "cpu"] | None = None
+    preset: Literal["paper", "best"] | None = None
+    combined_request: Literal["preset", "on", "off"] | None = None
+    release_by_write: Literal["preset", "on", "off"] | None = None
+    unawaited_release: Literal["preset", "on", "off"] | None = None
+    unawaited_fence: Literal["preset", "on", "off"] | None = None
+    one_doorbell: Literal["preset", "on", "off"] | None = None
 
 
 @dataclass(frozen=True)
@@ -163,7 +182,20 @@ class LocoTransactions(Workload):
         (default False).
     own_memory
         What a lock protects and this node hosts, is read and written by the nic, as everybody else
-        does, or by the cpu; loco only (default nic).
+        does (paper), or by the cpu (best); loco only (default preset).
+    preset
+        LOCO's protocol: as in the paper, or with all that is better (default best).
+    combined_request
+        Of LOCO's locks: now_serving is read with the ticket, not after it (default preset).
+    release_by_write
+        Of LOCO's locks: a release writes now_serving, instead of adding to it (default preset).
+    unawaited_release
+        Of LOCO's locks: a release is not waited for (default preset).
+    unawaited_fence
+        Of LOCO's locks: a pair fence leaves the order to the queue pair (default preset).
+    one_doorbell
+        Of LOCO's locks: requests to one host leave together, writes with a release (default
+        preset).
     """
 
     native: ClassVar[str] = "loco_transactions"
@@ -175,7 +207,13 @@ class LocoTransactions(Workload):
     accounts: int | None = None
     locks_per_thread: int | None = None
     merged: bool | None = None
-    own_memory: Literal["nic", "cpu"] | None = None
+    own_memory: Literal["preset", "nic", "cpu"] | None = None
+    preset: Literal["paper", "best"] | None = None
+    combined_request: Literal["preset", "on", "off"] | None = None
+    release_by_write: Literal["preset", "on", "off"] | None = None
+    unawaited_release: Literal["preset", "on", "off"] | None = None
+    unawaited_fence: Literal["preset", "on", "off"] | None = None
+    one_doorbell: Literal["preset", "on", "off"] | None = None
 
 
 @dataclass(frozen=True)
@@ -221,11 +259,27 @@ class LocoYcsb(Workload):
         Ticket locks of the store; sherman: locks of each node (1 to 16,777,216, default 4,096).
     fence
         Updates are placed, not only completed, before their lock is released (default True).
+    local_queues
+        A node's threads queue for a lock locally and hand it over; otherwise each thread tries for
+        it over the network; sherman only (default True).
     stored_index
         The index's table holds the first keys too, as in the paper; otherwise the index computes
         their places, which saves each simulated node a table (default True).
     tracker_pause_ns
         Longest pause of an idle tracker thread (ns, at least 1,000, default 100,000).
+    preset
+        LOCO's protocol: as in the paper, or with all that is better (default best).
+    combined_request
+        Of LOCO's locks: now_serving is read with the ticket, not after it (default preset).
+    release_by_write
+        Of LOCO's locks: a release writes now_serving, instead of adding to it (default preset).
+    unawaited_release
+        Of LOCO's locks: a release is not waited for (default preset).
+    unawaited_fence
+        Of LOCO's locks: a pair fence leaves the order to the queue pair (default preset).
+    one_doorbell
+        Of LOCO's locks: requests to one host leave together, writes with a release (default
+        preset).
     """
 
     native: ClassVar[str] = "loco_ycsb"
@@ -244,5 +298,12 @@ class LocoYcsb(Workload):
     value_bytes: int | None = None
     locks: int | None = None
     fence: bool | None = None
+    local_queues: bool | None = None
     stored_index: bool | None = None
     tracker_pause_ns: int | None = None
+    preset: Literal["paper", "best"] | None = None
+    combined_request: Literal["preset", "on", "off"] | None = None
+    release_by_write: Literal["preset", "on", "off"] | None = None
+    unawaited_release: Literal["preset", "on", "off"] | None = None
+    unawaited_fence: Literal["preset", "on", "off"] | None = None
+    one_doorbell: Literal["preset", "on", "off"] | None = None

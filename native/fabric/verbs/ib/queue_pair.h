@@ -52,7 +52,7 @@ class VerbsQueuePair final : public QueuePair, public Silenceable {
   Record& record_;
   ibv_qp* qp_ = nullptr;
   std::uint32_t psn_ = 0;
-  // As set; the device may have changed to an error state.
+  // The state as set; the device may have changed to an error state.
   std::atomic<QpState> state_{QpState::kReset};
   std::uint32_t sent_ = 0;      // position of the next send
   std::uint32_t received_ = 0;  // position of the next receive

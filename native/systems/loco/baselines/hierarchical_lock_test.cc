@@ -32,7 +32,7 @@ void count_in_turns(HierarchicalLocks& locks, SharedRegion& region, Caller& me, 
     me.wait_until([&] { return op.poll(); }, "a lock");
     {
       const std::lock_guard guard(mutex);
-      holdings.push_back({me.manager().self(), op.place(), op.handed_over()});
+      holdings.push_back({me.runtime().self(), op.place(), op.handed_over()});
     }
     EXPECT_EQ(region.read(me, host, 0, word.sge(8)).wait(), fabric::Status::kSuccess);
     ++*word.as<std::uint64_t>();

@@ -2,6 +2,7 @@
 // free slot of this node, with the valid bit unset. It then writes the location into all indices.
 // It then sets the valid bit, which is the linearization point.
 #include <cstring>
+#include <vector>
 
 #include "base/remote_word.h"
 #include "systems/loco/kvstore/store.h"

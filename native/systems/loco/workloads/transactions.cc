@@ -75,7 +75,8 @@ class LocoBank final : public Bank {
     read(state, accounts);
     move(state, amount);
     const bool together = locks_.options().one_doorbell;
-    if (!together) state.last = write(state, accounts);
+    AckKey written;
+    if (!together) written = write(state, accounts);
     loco::Requests writes;  // the next release takes these along
     for (std::size_t i = 0; i < 2; ++i) {
       if (accounts[i].own != nullptr) {
@@ -85,11 +86,10 @@ class LocoBank final : public Bank {
                    accounts[i].balance);
       }
       if (one && i == 0) continue;
-      AckKey released = locks_.release(state.me, lock[i], loco::Fence::kPair, writes);
-      if (!together) released.unite(std::move(state.last[i]));
-      state.last[i] = std::move(released);
+      state.last[i] = locks_.release(state.me, lock[i], loco::Fence::kPair, writes);
       writes.clear();
     }
+    if (!together) state.last[1].unite(std::move(written));
   }
   std::uint64_t sum() const override {
     std::uint64_t sum = 0;
@@ -137,13 +137,12 @@ class LocoBank final : public Bank {
   }
 
   /// Writes the accounts that go through the NIC, with a doorbell for each.
-  std::array<AckKey, 2> write(TransferState& state, const std::array<Account, 2>& accounts) {
-    std::array<AckKey, 2> keys;
-    for (std::size_t i = 0; i < 2; ++i) {
-      const auto& [host, offset, own, balance] = accounts[i];
-      if (own == nullptr) keys[i] = state.me.write(host, accounts_.at(host), offset, balance);
+  [[gnu::noinline]] AckKey write(TransferState& state, const std::array<Account, 2>& accounts) {
+    AckKey key;
+    for (const auto& [host, offset, own, balance] : accounts) {
+      if (own == nullptr) state.me.write(host, accounts_.at(host), offset, balance, key);
     }
-    return keys;
+    return key;
   }
 
   loco::TicketLocks locks_;

@@ -1,14 +1,20 @@
-// The NIC's memory for queue-pair contexts and address translations: random replacement, consulted
-// only while the node's whole working set does not fit (else everything hits).
+// The NIC's cache of queue-pair contexts and address translations, and what a miss costs.
 #pragma once
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
 
 #include "base/rng.h"
+#include "env/sim/event_queue.h"
 
 namespace pyrdma::fabric::sim {
 
+class Nic;
+class QueuePairCore;
+struct Region;
+
+/// A cache with random replacement, consulted only while the node's whole working set does not fit
+/// (else everything hits).
 class StateCache {
  public:
   StateCache(double capacity_bytes, Rng rng) : capacity_(capacity_bytes), rng_(rng) {}
@@ -46,6 +52,25 @@ class StateCache {
   Rng rng_;
   std::unordered_map<std::uint64_t, std::size_t> index_;  // looked up only, never iterated
   std::vector<Entry> entries_;
+};
+
+class ContextCache {
+ public:
+  ContextCache(Nic& nic, double capacity_bytes, Rng rng) : nic_(nic), cache_(capacity_bytes, rng) {}
+
+  /// The node's objects changed by `bytes` of state that the NIC may be asked for.
+  void change_footprint(double bytes) { cache_.change_footprint(bytes); }
+  /// False while every access hits.
+  bool may_miss() const;
+  /// Engine time of the access to a queue pair's context: 0 on a hit.
+  Picos touch(const QueuePairCore& qp);
+  /// The same for the translation of an address.
+  Picos touch(const Region& region, std::uint64_t addr);
+
+ private:
+  Picos access(std::uint64_t key, double bytes, Picos miss);
+  Nic& nic_;
+  StateCache cache_;
 };
 
 }  // namespace pyrdma::fabric::sim

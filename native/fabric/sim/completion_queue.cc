@@ -1,0 +1,67 @@
+#include "fabric/sim/completion_queue.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "fabric/sim/nic.h"
+#include "fabric/sim/queue_pair.h"
+
+namespace pyrdma::fabric::sim {
+
+SimCompletionQueue::SimCompletionQueue(Nic& nic, std::uint32_t entries)
+    : nic_(nic), entries_(entries), ring_(std::bit_ceil(entries)) {}
+
+SimCompletionQueue::~SimCompletionQueue() {
+  for (; head_ != tail_; ++head_)
+    if (QueuePairCore* qp = at(head_).qp) drop_reference(qp);
+}
+
+void SimCompletionQueue::push(const Completion& completion, QueuePairCore* qp,
+                              std::uint64_t retire) {
+  if (overrun_) return;
+  NicFaults* faults = nic_.faults();
+  const bool forced = faults != nullptr && faults->stream.fire(Fault::cq_overrun);
+  if (forced || tail_ - head_ == entries_) {
+    overrun_ = true;
+    if (forced) faults->stream.reach(Fault::cq_overrun);
+    return nic_.fabric().scheduler.notify(watch_);
+  }
+  at(tail_++) = {completion, qp, retire};
+  if (qp != nullptr) ++qp->references;
+  nic_.fabric().scheduler.notify(watch_);
+  nic_.touch();
+}
+
+std::size_t SimCompletionQueue::poll(std::span<Completion> out) {
+  std::size_t count = 0;
+  if (!overrun_) {
+    while (count < out.size() && head_ != tail_) {
+      Entry& entry = at(head_++);
+      out[count++] = entry.completion;
+      if (entry.qp == nullptr) continue;
+      SendQueue& sends = entry.qp->sends;
+      sends.retired = std::max(sends.retired, entry.retire);
+      drop_reference(std::exchange(entry.qp, nullptr));
+    }
+  }
+  const NicTimes& t = nic_.times();
+  nic_.fabric().scheduler.charge(count == 0 ? t.empty_poll : t.poll * static_cast<Picos>(count));
+  return count;
+}
+
+void SimCompletionQueue::purge(const QueuePairCore& qp) {
+  std::uint64_t kept = head_;
+  for (std::uint64_t i = head_; i != tail_; ++i) {
+    Entry& entry = at(i);
+    if (entry.completion.qp_num == qp.number) {
+      if (entry.qp != nullptr) drop_reference(std::exchange(entry.qp, nullptr));
+      continue;
+    }
+    if (kept != i) at(kept) = std::exchange(entry, Entry{});
+    ++kept;
+  }
+  tail_ = kept;
+}
+
+}  // namespace pyrdma::fabric::sim

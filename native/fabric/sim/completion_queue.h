@@ -1,0 +1,41 @@
+// A completion queue: the NIC pushes, the CPU polls. A poll gives slots of the send queue back.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fabric/fabric.h"
+
+namespace pyrdma::fabric::sim {
+
+class Nic;
+class QueuePairCore;
+
+class SimCompletionQueue final : public CompletionQueue {
+ public:
+  SimCompletionQueue(Nic& nic, std::uint32_t entries);
+  ~SimCompletionQueue() override;
+  std::size_t poll(std::span<Completion> out) override;
+  std::uint32_t entries() const override { return entries_; }
+  bool overrun() const override { return overrun_; }
+
+  /// `qp` non-null: polling this gives the send-queue slots before `retire` back.
+  void push(const Completion& completion, QueuePairCore* qp, std::uint64_t retire);
+  /// Forgets the completions of a destroyed queue pair.
+  void purge(const QueuePairCore& qp);
+
+ private:
+  struct Entry {
+    Completion completion;
+    QueuePairCore* qp = nullptr;
+    std::uint64_t retire = 0;
+  };
+  Entry& at(std::uint64_t i) { return ring_[i & (ring_.size() - 1)]; }
+  Nic& nic_;
+  std::uint32_t entries_;
+  std::vector<Entry> ring_;  // a power of two of them
+  std::uint64_t head_ = 0, tail_ = 0;
+  bool overrun_ = false;
+};
+
+}  // namespace pyrdma::fabric::sim

@@ -1,0 +1,69 @@
+#include "fabric/sim/dma.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fabric/sim/nic.h"
+#include "fabric/sim/queue_pair.h"
+
+namespace pyrdma::fabric::sim {
+
+// The message goes out while its end is still being fetched, which cannot leave before it is there.
+Picos Dma::fetch(const Message& message, Picos begin) {
+  const NicTimes& t = nic_.times();
+  const Picos latency = t.tx_latency + t.dma_read;
+  if (t.dma_read == 0) return begin + latency;
+  pcie_free_ =
+      std::max(pcie_free_, begin) +
+      static_cast<Picos>(static_cast<double>(message.chunk.length) * t.pcie_picos_per_byte);
+  return std::max(begin, pcie_free_ - nic_.fabric().network.wire_time(message.wire_bytes)) +
+         latency;
+}
+
+bool Dma::gather(Message& message, std::uint64_t mask) const {
+  const Chunk& chunk = message.chunk;
+  if (chunk.length == 0) return false;
+  SendQueue& sends = message.initiator->sends;
+  const std::uint64_t sequence = message.header.sequence;
+  const SendEntry& entry = sends[sequence];
+  message.reserve_payload();
+  std::byte* const payload = message.payload();
+  if (entry.is_inline()) {
+    std::memcpy(payload, sends.inline_data(sequence) + chunk.offset, chunk.length);
+    return true;
+  }
+  return for_each_piece(
+      sends.sges(sequence), entry.sge_count, chunk.offset, chunk.length,
+      [&](const Sge& sge, std::uint64_t addr, std::uint32_t bytes, std::uint32_t done) {
+        const Region* region = nic_.regions.find(sge.lkey);
+        if (region == nullptr || region->synthetic) return false;  // or deregistered while in use
+        const std::byte* from = region->at(addr);
+        if (mask == ~0ULL)
+          std::memcpy(payload + done, from, bytes);
+        else
+          Pieces(from, bytes, least_unit(bytes)).copy(payload + done, from, mask);
+        return true;
+      });
+}
+
+bool Dma::scatter(const Message& message, std::uint64_t mask) const {
+  const Chunk& chunk = message.chunk;
+  if (!chunk.has_payload) return true;
+  SendQueue& sends = message.initiator->sends;
+  const std::uint64_t sequence = message.header.sequence;
+  const std::byte* const payload = message.payload();
+  return for_each_piece(
+      sends.sges(sequence), sends[sequence].sge_count, chunk.offset, chunk.length,
+      [&](const Sge& sge, std::uint64_t addr, std::uint32_t bytes, std::uint32_t done) {
+        const Region* region = nic_.regions.find(sge.lkey);
+        if (region == nullptr) return false;
+        std::byte* to = region->at(addr);
+        if (mask == ~0ULL)
+          std::memcpy(to, payload + done, bytes);
+        else
+          Pieces(to, bytes, least_unit(bytes)).copy(to, payload + done, mask);
+        return true;
+      });
+}
+
+}  // namespace pyrdma::fabric::sim

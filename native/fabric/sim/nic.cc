@@ -1,0 +1,115 @@
+#include "fabric/sim/nic.h"
+
+#include <algorithm>
+#include <string>
+
+#include "env/trace.h"
+#include "fabric/sim/queue_pair.h"
+
+namespace pyrdma::fabric::sim {
+
+NicTimes::NicTimes(const SimProfile& p)
+    : doorbell(to_picos(p.pcie_doorbell_ns)),
+      dma_read(to_picos(p.pcie_read_ns)),
+      dma_write(to_picos(p.pcie_write_ns)),
+      pcie_picos_per_byte(8000.0 / p.pcie_bandwidth_gbps),
+      tx_latency(to_picos(p.nic_tx_latency_ns)),
+      rx_latency(to_picos(p.nic_rx_latency_ns)),
+      tx_message(to_picos(p.nic_tx_message_ns)),
+      rx_write(to_picos(p.nic_rx_write_ns)),
+      rx_read(to_picos(p.nic_rx_read_ns)),
+      rx_send(to_picos(p.nic_rx_send_ns)),
+      rx_atomic(to_picos(p.nic_rx_atomic_ns)),
+      rx_ack(to_picos(p.nic_rx_ack_ns)),
+      completion(to_picos(p.nic_completion_ns)),
+      payload_fetch(to_picos(p.nic_dma_read_ns)),
+      qp_miss(to_picos(p.nic_qp_miss_ns)),
+      mr_miss(to_picos(p.nic_mr_miss_ns)),
+      dc_message(to_picos(p.nic_dc_message_ns)),
+      dc_reconnect(to_picos(p.nic_dc_reconnect_ns)),
+      device_memory_saving(to_picos(p.nic_device_memory_saving_ns)),
+      post(to_picos(p.cpu_post_ns)),
+      post_request(to_picos(p.cpu_post_request_ns)),
+      poll(to_picos(p.cpu_poll_ns)),
+      empty_poll(to_picos(p.cpu_empty_poll_ns)) {}
+
+Fabric::Fabric(const SimOptions& options, SimScheduler& owner)
+    : profile(options.profile),
+      times(options.profile),
+      scheduler(owner),
+      network(profile, options.nodes),
+      reachability(options.nodes) {}
+
+Fabric::~Fabric() {
+  for (QueuePairCore* core : orphans) delete core;
+}
+
+Nic::Nic(Fabric& fabric, std::uint32_t node, const SimOptions& options, SimEnv& env)
+    : fabric_(fabric),
+      node_(node),
+      env_(env),
+      seed_(options.seed),
+      regions(Rng(options.seed, node, kKeys), 32),
+      queue_pairs(Rng(options.seed, node, kNumbers), 24),
+      contexts(*this, fabric.profile.nic_cache_bytes, Rng(options.seed, node, "nic cache")),
+      weak_memory(*this, options.memory, Rng(options.seed, node, "memory model")) {}
+
+void Nic::charge_post(std::size_t requests) {
+  const NicTimes& t = times();
+  fabric_.scheduler.charge(t.post + t.post_request * static_cast<Picos>(requests));
+}
+
+void Nic::write_trace(const char* what, const Message& message, Picos now) {
+  const RequestHeader& header = message.header;
+  std::string details = to_string(header.opcode);
+  details += " " + std::to_string(header.sequence) + ", " + std::to_string(header.total) + " bytes";
+  if (message.chunk.offset > 0) details += " from " + std::to_string(message.chunk.offset);
+  if (message.status != Status::kSuccess) details += std::string(", ") + to_string(message.status);
+  env_.trace().event(now / kPicosPerNano, what, details);
+}
+
+// ---- the life of the node ----
+
+void Nic::set_faults(std::unique_ptr<NicFaults> faults) {
+  faults_ = std::move(faults);
+  env_.disk().set_faults(&faults_->stream);
+}
+
+void Nic::die(bool torn) {
+  dead_ = true;
+  queue_pairs.for_each([](QueuePairCore& qp) { qp.crashed = true; });
+  for (PlacementQueue* queue : fabric_.placing) queue->crash(*this, torn);
+}
+
+void Nic::save_memory() {
+  std::vector<const Region*> saved;
+  regions.for_each([&saved](const Region& region) {
+    if (!region.on_device && !region.synthetic) saved.push_back(&region);
+  });
+  std::sort(saved.begin(), saved.end(),
+            [](const Region* a, const Region* b) { return a->serial < b->serial; });
+  for (std::size_t i = 0; i < saved.size(); ++i)
+    env_.disk().preserve("memory-" + std::to_string(i), {saved[i]->data, saved[i]->size});
+}
+
+void Nic::revive() {
+  dead_ = false;
+  queue_pairs.for_each([](QueuePairCore& qp) { qp.state = QpState::kError; });
+  queue_pairs.clear();
+  regions.clear();
+  if (faults_ != nullptr && faults_->stream.fire(Fault::number_reuse)) {
+    faults_->stream.reach(Fault::number_reuse);
+    reseed_numbers(node_);
+  }
+}
+
+void Nic::fail_all() {
+  queue_pairs.for_each([](QueuePairCore& qp) { qp.enter_error(); });
+}
+
+void Nic::reseed_numbers(std::uint32_t node) {
+  regions.reseed(Rng(seed_, node, kKeys));
+  queue_pairs.reseed(Rng(seed_, node, kNumbers));
+}
+
+}  // namespace pyrdma::fabric::sim

@@ -1,0 +1,84 @@
+// The CPU's part: posting requests and receives. A post costs CPU time and ends with the doorbell.
+#include <algorithm>
+#include <cstring>
+
+#include "fabric/sim/nic.h"
+#include "fabric/sim/queue_pair.h"
+
+namespace pyrdma::fabric::sim {
+
+PostError SimQueuePair::why_not(const WorkRequest& request) const {
+  const QueuePairCore& qp = *core_;
+  if (qp.sends.full()) return PostError::kQueueFull;
+  if (!is_postable(request, qp.options, allowed_)) return PostError::kInvalid;
+  const auto* handle = static_cast<const SimAddressHandle*>(request.address_handle);
+  if (qp.is_addressed() && handle->domain != qp.domain) return PostError::kInvalid;
+  return PostError::kNone;
+}
+
+void SimQueuePair::enqueue(const WorkRequest& request, Picos visible_at) {
+  SendQueue& sends = core_->sends;
+  const std::uint64_t sequence = sends.posted++;
+  SendEntry& entry = sends[sequence];
+  entry.wr_id = request.wr_id;
+  entry.remote_addr = request.remote_addr;
+  entry.visible_at = visible_at;
+  entry.rkey = request.rkey;
+  entry.immediate = request.immediate;
+  entry.opcode = request.opcode;
+  entry.flags = request.flags;
+  entry.sge_count = static_cast<std::uint8_t>(request.sge_count);
+  entry.executed = false;
+  if (entry.is_atomic()) sends.operands(sequence) = {request.compare_add, request.swap};
+  if (core_->is_addressed()) {
+    const auto* handle = static_cast<const SimAddressHandle*>(request.address_handle);
+    sends.destination(sequence) = {handle->target, request.remote_qpn, request.remote_qkey};
+  }
+  std::uint64_t length = 0;
+  std::byte* inline_to = entry.is_inline() ? sends.inline_data(sequence) : nullptr;
+  Sge* sges = sends.sges(sequence);
+  for (std::uint32_t i = 0; i < request.sge_count; ++i) {
+    sges[i] = request.sges[i];
+    if (inline_to != nullptr && sges[i].length > 0)
+      std::memcpy(inline_to + length, reinterpret_cast<const void*>(sges[i].addr), sges[i].length);
+    length += sges[i].length;
+  }
+  entry.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(length, kMaxMessage + 1));
+}
+
+PostResult SimQueuePair::post(std::span<const WorkRequest> requests) {
+  QueuePairCore& qp = *core_;
+  nic_.charge_post(requests.size());
+  PostResult result;
+  if (qp.state != QpState::kReadyToSend && qp.state != QpState::kError &&
+      qp.state != QpState::kSendQueueError) {
+    result.error = PostError::kInvalidState;
+    return result;
+  }
+  const Picos visible = nic_.fabric().scheduler.clock() + nic_.times().doorbell;
+  for (const WorkRequest& request : requests) {
+    result.error = why_not(request);
+    if (result.error != PostError::kNone) break;
+    enqueue(request, visible);
+    ++result.accepted;
+  }
+  if (result.accepted == 0) return result;
+  ++nic_.counters().doorbells;
+  if (qp.state != QpState::kReadyToSend)
+    qp.flush_sends();
+  else if (!qp.requester.blocked)
+    nic_.requester.doorbell(qp, visible);
+  return result;
+}
+
+PostResult SimQueuePair::post_receive(std::span<const ReceiveRequest> requests) {
+  QueuePairCore& qp = *core_;
+  nic_.charge_post(requests.size());
+  if (!qp.receiver.own) return {0, PostError::kInvalid};
+  if (qp.state == QpState::kReset) return {0, PostError::kInvalidState};
+  const PostResult result = qp.receiver.own->post(requests);
+  if (qp.state == QpState::kError) qp.flush_receives();
+  return result;
+}
+
+}  // namespace pyrdma::fabric::sim

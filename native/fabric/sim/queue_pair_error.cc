@@ -1,0 +1,62 @@
+// How requests fail: an error completion, then the flush of all that waits behind it.
+#include "fabric/sim/nic.h"
+#include "fabric/sim/queue_pair.h"
+
+namespace pyrdma::fabric::sim {
+namespace {
+
+Completion failed(const QueuePairCore& qp, std::uint64_t wr_id, Status status) {
+  Completion completion;
+  completion.wr_id = wr_id;
+  completion.status = status;
+  completion.qp_num = qp.number;
+  completion.vendor_error = static_cast<std::uint32_t>(status);
+  return completion;
+}
+
+}  // namespace
+
+void QueuePairCore::flush_sends(Status cause) {
+  std::uint64_t& completed = completer.completed;
+  for (; completed < sends.posted; ++completed) {
+    Completion flushed = failed(*this, sends[completed].wr_id, Status::kFlushed);
+    flushed.vendor_error = static_cast<std::uint32_t>(cause);
+    completer.completions->push(flushed, this, completed + 1);
+  }
+  requester.stop(sends.posted);
+}
+
+void QueuePairCore::flush_receives() {
+  while (receiver.own && !receiver.own->empty()) {
+    const std::uint64_t wr_id = receiver.own->take(receiver.sges).wr_id;
+    receiver.completions->push(failed(*this, wr_id, Status::kFlushed), nullptr, 0);
+  }
+}
+
+void QueuePairCore::fail_pending() {
+  if (completer.completed >= requester.awaited) fail(requester.next, requester.pending_failure);
+}
+
+void QueuePairCore::fail(std::uint64_t sequence, Status status) {
+  completer.completions->push(failed(*this, sends[sequence].wr_id, status), this, sequence + 1);
+  completer.completed = sequence + 1;
+  if (ordered()) return enter_error();
+  // Unconnected: only the send queue stops (IBA 10.3.1, SQE state).
+  flush_sends(status);
+  state = QpState::kSendQueueError;
+}
+
+void QueuePairCore::enter_error() {
+  if (state == QpState::kError || state == QpState::kReset) return;
+  state = QpState::kError;
+  retransmit.cancel();
+  retransmit.begin_epoch();
+  flush_sends();
+  if (receiver.receiving) {
+    receiver.receiving = false;
+    receiver.completions->push(failed(*this, receiver.current.wr_id, Status::kFlushed), nullptr, 0);
+  }
+  flush_receives();
+}
+
+}  // namespace pyrdma::fabric::sim

@@ -1,0 +1,104 @@
+#include "fabric/sim/receiver.h"
+
+#include <cstring>
+
+#include "fabric/sim/nic.h"
+#include "fabric/sim/queue_pair.h"
+
+namespace pyrdma::fabric::sim {
+namespace {
+bool carries_data(const Message& message) { return message.header.opcode != Opcode::kWriteImm; }
+}  // namespace
+
+Receiver::Delivery Receiver::deliver(Message& message, QueuePairCore& target) {
+  nic_.weak_memory.drain(*message.initiator);
+  if (!target.receiver.receiving && !take_receive(message, target)) return Delivery::kNotReady;
+  const std::uint32_t header_bytes = target.options.transport == Transport::kUd ? kGrhBytes : 0;
+  if (carries_data(message)) {
+    std::uint64_t room = 0;
+    for (const Sge& sge : target.receiver.sges) room += sge.length;
+    if (room < std::uint64_t{message.header.total} + header_bytes) {
+      fail(target, Status::kLocalLength);
+      return Delivery::kTooLong;
+    }
+    if (!place(message, target, header_bytes)) {
+      fail(target, Status::kLocalProtection);
+      return Delivery::kBadBuffer;
+    }
+  }
+  if (message.chunk.last) complete(message, target, header_bytes);
+  return Delivery::kDone;
+}
+
+bool Receiver::take_receive(const Message& message, QueuePairCore& target) {
+  if (target.receiver.queue->empty()) return false;
+  NicFaults* faults = nic_.faults();
+  if (faults != nullptr && message.chunk.first && faults->stream.fire(Fault::rnr)) {
+    faults->stream.reach(Fault::rnr);
+    return false;
+  }
+  target.receiver.take();
+  return true;
+}
+
+// The region of a receive's buffer, when the NIC may write there; else null.
+const Region* Receiver::writable(const Sge& sge, const QueuePairCore& target) const {
+  const Region* region = nic_.regions.find(sge.lkey);
+  const bool may = region != nullptr && region->domain == target.receiver.domain &&
+                   (region->access & kLocalWrite) != 0 && region->covers(sge.addr, sge.length);
+  return may ? region : nullptr;
+}
+
+// Copies the chunk behind the header's place, which is checked, too, but not written.
+bool Receiver::place(const Message& message, const QueuePairCore& target,
+                     std::uint32_t header_bytes) const {
+  const std::vector<Sge>& sges = target.receiver.sges;
+  std::uint32_t checked = 0;
+  for (const Sge& sge : sges) {
+    if (checked >= header_bytes) break;
+    if (sge.length > 0 && writable(sge, target) == nullptr) return false;
+    checked += sge.length;
+  }
+  return for_each_piece(
+      sges.data(), static_cast<std::uint32_t>(sges.size()),
+      std::uint64_t{message.chunk.offset} + header_bytes, message.chunk.length,
+      [&](const Sge& sge, std::uint64_t addr, std::uint32_t bytes, std::uint32_t done) {
+        const Region* region = writable(sge, target);
+        if (region == nullptr) return false;
+        if (message.chunk.has_payload)
+          std::memcpy(region->at(addr), message.payload() + done, bytes);
+        return true;
+      });
+}
+
+void Receiver::complete(const Message& message, QueuePairCore& target, std::uint32_t header_bytes) {
+  const RequestHeader& header = message.header;
+  target.receiver.receiving = false;
+  Completion completion;
+  completion.wr_id = target.receiver.current.wr_id;
+  completion.opcode = carries_data(message) ? Opcode::kReceive : Opcode::kReceiveWriteImm;
+  completion.qp_num = target.number;
+  completion.byte_count = header.total + header_bytes;
+  if (header.opcode == Opcode::kSendImm || header.opcode == Opcode::kWriteImm) {
+    completion.flags |= kHasImmediate;
+    completion.immediate = header.immediate;
+  }
+  if (header_bytes != 0) {
+    completion.flags |= kHasGrh;
+    completion.source_qpn = header.source_number;
+    completion.source_node = message.initiator->nic.node();
+  }
+  target.receiver.completions->push(completion, nullptr, 0);
+}
+
+void Receiver::fail(QueuePairCore& target, Status status) {
+  target.receiver.receiving = false;
+  Completion completion;
+  completion.wr_id = target.receiver.current.wr_id;
+  completion.status = status;
+  completion.qp_num = target.number;
+  target.receiver.completions->push(completion, nullptr, 0);
+  if (target.options.transport != Transport::kDc) target.enter_error();  // it serves others, too
+}
+
+}  // namespace pyrdma::fabric::sim

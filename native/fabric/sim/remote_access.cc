@@ -1,0 +1,91 @@
+#include "fabric/sim/remote_access.h"
+
+#include <cstring>
+
+#include "fabric/sim/nic.h"
+#include "fabric/sim/queue_pair.h"
+
+namespace pyrdma::fabric::sim {
+
+const Region* RemoteAccess::accessible(const Message& message, const QueuePairCore& target,
+                                       std::uint64_t bytes, std::uint32_t access) const {
+  const Region* region = nic_.regions.find(message.header.rkey);
+  if (region == nullptr || region->domain != target.domain || (region->access & access) == 0 ||
+      (target.options.access & access) == 0)
+    return nullptr;
+  return region->covers(message.header.remote_addr, bytes) ? region : nullptr;
+}
+
+Status RemoteAccess::write(Message& message, const QueuePairCore& target, Picos now) {
+  const RequestHeader& header = message.header;
+  if (header.total == 0) return Status::kSuccess;  // a write of nothing is not checked
+  // The first packet tells the length of all (IBA 9.4.3), so nothing is placed of a bad one.
+  const Region* region = accessible(message, target, header.total, kRemoteWrite);
+  if (region == nullptr) return Status::kRemoteAccess;
+  if (!message.chunk.has_payload) return Status::kSuccess;
+  std::byte* to = region->at(header.remote_addr + message.chunk.offset);
+  if (nic_.weak_memory.places_late())
+    nic_.weak_memory.place(message, *region, to, now);
+  else
+    std::memcpy(to, message.payload(), message.chunk.length);
+  return Status::kSuccess;
+}
+
+Status RemoteAccess::read(Message& message, const QueuePairCore& target) {
+  const RequestHeader& header = message.header;
+  const bool touches_memory = header.total > 0;  // one that does not completes behind the writes
+  const Region* region = nullptr;
+  if (touches_memory) {
+    region = accessible(message, target, header.total, kRemoteRead);
+    if (region == nullptr) return Status::kRemoteAccess;
+  }
+  nic_.weak_memory.drain_before_read(*message.initiator);
+  if (!touches_memory || header.total > nic_.fabric().network.chunk_bytes())
+    return Status::kSuccess;
+  Chunk& chunk = message.chunk;
+  chunk.length = header.total;
+  chunk.has_payload = !region->synthetic;
+  message.reserve_payload();
+  if (!chunk.has_payload) return Status::kSuccess;
+  const std::byte* from = region->at(header.remote_addr);
+  nic_.weak_memory.settle_atomics(from, chunk.length);
+  if (message.sampled == 0)
+    std::memcpy(message.payload(), from, chunk.length);
+  else
+    nic_.weak_memory.sample_rest(message, from);
+  return Status::kSuccess;
+}
+
+Status RemoteAccess::atomic(Message& message, const QueuePairCore& target, Picos now,
+                            bool duplicate) {
+  if (message.header.remote_addr % 8 != 0) return Status::kRemoteInvalidRequest;
+  const Region* region = accessible(message, target, 8, kRemoteAtomic);
+  if (region == nullptr) return Status::kRemoteAccess;
+  nic_.weak_memory.drain(*message.initiator);
+  message.chunk.length = 8;
+  message.chunk.has_payload = true;
+  SendQueue& sends = message.initiator->sends;
+  const std::uint64_t sequence = message.header.sequence;
+  if (!duplicate || !sends[sequence].executed) execute_atomic(message, *region, now);
+  std::memcpy(message.payload(), &sends.operands(sequence).swap, 8);
+  return Status::kSuccess;
+}
+
+void RemoteAccess::execute_atomic(Message& message, const Region& region, Picos now) {
+  std::byte* at = region.at(message.header.remote_addr);
+  nic_.weak_memory.settle_atomics(at, 8);
+  auto* word = reinterpret_cast<std::uint64_t*>(at);
+  SendQueue& sends = message.initiator->sends;
+  sends.operands(message.header.sequence).swap = *word;
+  sends[message.header.sequence].executed = true;
+  std::uint64_t next = *word;
+  if (message.header.opcode == Opcode::kFetchAdd)
+    next += message.operands.compare_add;
+  else if (next == message.operands.compare_add)
+    next = message.operands.swap;
+  if (next != *word && nic_.weak_memory.splits_atomic(message, region, at, next, now)) return;
+  *word = next;
+  nic_.touch();
+}
+
+}  // namespace pyrdma::fabric::sim

@@ -1,0 +1,60 @@
+// From the port to the memory: a request passes the responder engine, is matched to its queue pair,
+// takes effect in order, and is answered.
+#pragma once
+#include <cstdint>
+
+#include "env/sim/event_queue.h"
+#include "fabric/types.h"
+
+namespace pyrdma::fabric::sim {
+
+class Nic;
+class QueuePairCore;
+struct Message;
+
+/// The responder's half of a connection. It stands with the initiator, because a simulated
+/// connection has exactly one: what the responder expects next, and when it was done last.
+struct ResponderState {
+  std::uint64_t expected = 0;
+  std::uint32_t expected_offset = 0;
+  Picos last_execution = 0;
+
+  bool expects(std::uint64_t sequence, std::uint32_t offset) const {
+    return sequence == expected && offset == expected_offset;
+  }
+  /// The expected message comes again from its first chunk on.
+  void repeat_message() { expected_offset = 0; }
+  /// The chunk has taken effect.
+  void advance(const Message& message);
+};
+
+class Responder {
+ public:
+  explicit Responder(Nic& nic) : nic_(nic) {}
+
+  /// What an idle responder takes for a request.
+  struct Service {
+    Picos engine;
+    Picos placement;  // after the engine: its bytes cross PCIe
+  };
+  Service expected_service(const Message& message) const;
+
+  void request_arrives(Message& message, Picos now);
+  void request_executes(Message& message, Picos now);
+  /// The queue pair that a request reaches, or null.
+  QueuePairCore* find_target(const Message& message) const;
+
+ private:
+  Picos engine_time(const Message& message) const;
+  inline Picos context_cost(const Message& message) const;
+  void execute_unordered(Message& message, Picos now);
+  inline bool is_in_order(Message& message, Picos now);
+  Status execute(Message& message, QueuePairCore& target, Picos now, bool duplicate);
+  inline Status execute_send(Message& message, QueuePairCore& target, Picos now);
+  inline void acknowledge(Message& message, Picos now);
+  static bool follows(QueuePairCore& qp, const Message& message);
+
+  Nic& nic_;
+};
+
+}  // namespace pyrdma::fabric::sim

@@ -1,0 +1,96 @@
+#include "fabric/sim/responses.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fabric/sim/nic.h"
+#include "fabric/sim/queue_pair.h"
+
+namespace pyrdma::fabric::sim {
+namespace {
+constexpr Picos kReadAhead = 1000 * kPicosPerNano;  // of the link
+}
+
+void Responses::answer(Message& message, Picos ready, Picos now) {
+  ResponsesState& state = message.initiator->responses;
+  if (state.long_read != nullptr) {
+    message.next_behind = nullptr;
+    (state.first_behind == nullptr ? state.first_behind : state.last_behind->next_behind) =
+        &message;
+    state.last_behind = &message;
+    return;
+  }
+  const bool long_read = message.header.opcode == Opcode::kRead &&
+                         message.status == Status::kSuccess &&
+                         message.header.total > nic_.fabric().network.chunk_bytes();
+  if (!long_read) return respond(message, ready, now);
+  state.long_read = &message;
+  continue_read(message, now);
+}
+
+void Responses::respond(Message& message, Picos ready, Picos now) {
+  const Network& network = nic_.fabric().network;
+  const bool data = message.status == Status::kSuccess && message.chunk.length > 0 &&
+                    is_one_of(message.header.opcode, kReturning);
+  message.wire_bytes =
+      data ? network.connected(message.chunk.length).bytes : network.control().bytes;
+  nic_.transmitter.send_response(message, ready, now);
+}
+
+void Responses::end_long_read(QueuePairCore& qp, Picos now) {
+  ResponsesState& state = qp.responses;
+  state.long_read = nullptr;
+  while (state.first_behind != nullptr && state.long_read == nullptr) {
+    Message& next = *state.first_behind;
+    state.first_behind = next.next_behind;
+    Nic& responder = *next.owner;
+    if (responder.dead())
+      responder.retransmitter.lost(next, now, false);
+    else
+      responder.responses.answer(next, now, now);
+  }
+}
+
+// The next chunk of a long read, with the memory as it is now.
+Message& Responses::make_chunk(const Message& read) {
+  const RequestHeader& header = read.header;
+  Message& piece = nic_.fabric().pool.take(nic_, *read.initiator);
+  piece.header = header;
+  const std::uint32_t offset = read.chunk.offset;
+  Chunk& chunk = piece.chunk;
+  chunk.offset = offset;
+  chunk.length = std::min(header.total - offset, nic_.fabric().network.chunk_bytes());
+  chunk.first = offset == 0;
+  chunk.last = offset + chunk.length == header.total;
+  const Region* region = nic_.regions.find(header.rkey);
+  if (region == nullptr) piece.status = Status::kRemoteAccess;
+  chunk.has_payload = region != nullptr && !region->synthetic;
+  if (!chunk.has_payload) return piece;
+  piece.reserve_payload();
+  const std::byte* from = region->at(header.remote_addr + offset);
+  nic_.weak_memory.settle_atomics(from, chunk.length);
+  std::memcpy(piece.payload(), from, chunk.length);
+  return piece;
+}
+
+void Responses::continue_read(Message& message, Picos now) {
+  QueuePairCore& qp = *message.initiator;
+  if (nic_.dead()) {
+    ++qp.references;  // until its other messages are gone, too
+    nic_.retransmitter.lost(message, now, false);
+    end_long_read(qp, now);
+    return drop_reference(&qp);
+  }
+  Message& piece = make_chunk(message);
+  message.chunk.offset += piece.chunk.length;
+  const bool done = piece.chunk.last || piece.status != Status::kSuccess;
+  respond(piece, now, now);
+  if (done) {
+    end_long_read(qp, now);
+    return nic_.release(message);
+  }
+  message.stage = Message::Stage::kReadContinues;
+  nic_.fabric().scheduler.schedule(message, std::max(now, nic_.transmitter.free_at() - kReadAhead));
+}
+
+}  // namespace pyrdma::fabric::sim
