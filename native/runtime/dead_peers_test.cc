@@ -28,7 +28,7 @@ Status add_one(Caller& me, NodeId peer, const fabric::RemoteRegion& word,
   return status;
 }
 
-/// Adds one to `word` until that fails, for 20 s at most; returns the peer that the key names.
+/// Adds one to `word` until a request fails, for 20 s at most; returns the peer that the key names.
 NodeId add_until_failure(Caller& me, NodeId peer, const fabric::RemoteRegion& word) {
   const Time deadline = me.env().now() + 20 * kSecond;
   NodeId failed = fabric::kNoNode;
@@ -140,7 +140,7 @@ TEST_P(DeadPeers, AConnectionIsMadeAnew) {
         runtime.declare_down(peer);
         for (int i = 0; i < 300; ++i)  // more than the queues hold
           EXPECT_EQ(add_one(me, peer, at[peer]), Status::kRetryExceeded);
-        AckKey pending;  // still under way when the connection is made anew
+        AckKey pending;  // still in flight when the connection is made anew
         MemRef block = me.block(8);
         for (int i = 0; i < 20; ++i) me.write(peer, at[peer], 8, block.sge(8), pending);
         ASSERT_TRUE(runtime.reconnect(peer, env.now() + 20 * kSecond));

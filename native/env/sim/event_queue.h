@@ -28,7 +28,7 @@ class SimEvent {
   explicit SimEvent(Kind kind = Kind::kCallback) : kind_(kind) {}
   virtual ~SimEvent() = default;
   virtual void fire(Picos now) = 0;
-  /// It fires soon: brings what it will touch into the CPU's cache. Changes nothing.
+  /// Prefetches the data that the event will use, because it fires soon. Changes nothing.
   virtual void prefetch() const {}
   Kind kind() const { return kind_; }
 
@@ -95,15 +95,16 @@ class EventQueue {
   }
 
  private:
-  static constexpr std::size_t kAhead = 4;  // events that are prefetched while others happen
-  // The calendar spans 8 us, so that a message under way is in it and not in the heap of timers.
+  static constexpr std::size_t kAhead = 4;  // events that are prefetched while earlier ones happen
+  // The calendar spans 8 us, so a message in flight is in the calendar and not in the heap of
+  // timers.
   static constexpr int kWindowBits = 23;
   static constexpr std::size_t kShort =
       32;  // entries that are cheaper to move than to keep in a heap
 
   struct Later {
     bool operator()(const Entry& a, const Entry& b) const { return key(a) > key(b); }
-    // One comparison of 128 bits: without a branch that is guessed wrong half the time.
+    // One comparison of 128 bits avoids a branch that is mispredicted half the time.
     static unsigned __int128 key(const Entry& entry) {
       return (static_cast<unsigned __int128>(entry.time) << 64) | entry.ticket;
     }
@@ -164,7 +165,7 @@ class EventQueue {
       nodes_[last].next = free_;
       free_ = std::exchange(buckets_[index], kNone);
     }
-    // Events of one moment come out of the list in order.
+    // The list yields events of one moment in order.
     if (!std::is_sorted(current_.begin(), current_.end(), Later{}))
       std::sort(current_.begin(), current_.end(), Later{});
   }

@@ -26,9 +26,9 @@ class Fiber {
   /// `from`.
   static void switch_between(Fiber& from, Fiber& to, Fiber*& left);
 
-  /// Brings the frames that it will return to into the CPU's cache.
+  /// Prefetches the frames that the fiber will return to into the CPU's cache.
   void prefetch() const {
-    if (innermost_ == nullptr) return;  // it has never run
+    if (innermost_ == nullptr) return;  // the fiber has never run
     for (int line = -2; line < 12; ++line) __builtin_prefetch(innermost_ + line * 64);
   }
 
@@ -44,7 +44,7 @@ class Fiber {
   const void* stack_bottom_ = nullptr;
   std::size_t stack_size_ = 0;
   void* fake_stack_ = nullptr;
-  const char* innermost_ = nullptr;  // frame when it was left
+  const char* innermost_ = nullptr;  // innermost frame at the last switch away
   ExceptionState exceptions_;
 };
 

@@ -99,7 +99,7 @@ AckKey TicketLocks::start_release(Caller& me, std::uint64_t i) {
   return give_back(me, i, place_of(i), Fence::kNone, nothing);
 }
 
-// Each request with a doorbell of its own, or waiting for the release, or both.
+// Releases with a doorbell for each request, or waits for the release, or both.
 AckKey TicketLocks::release_in_steps(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
                                      Requests& before) {
   AckKey written;
