@@ -1,5 +1,6 @@
 # Installs the library, its headers and a CMake package, so that a user's own C++ workload is built
-# against what the Python package runs. In a wheel all of it lies inside the package's folder.
+# against the files that the Python package runs. In a wheel all of it lies inside the folder of the
+# package.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

@@ -1,4 +1,4 @@
-# What a builder can choose, and the defaults.
+# The options of the build, with their defaults.
 
 option(PYRDMA_PYTHON "Build the Python module pyrdma._core" ON)
 option(PYRDMA_TESTS "Build native_tests; needs GoogleTest" OFF)
@@ -11,13 +11,13 @@ set(PYRDMA_SANITIZE "" CACHE STRING "Sanitizers: empty, address;undefined, or th
 set_property(CACHE PYRDMA_SANITIZE PROPERTY STRINGS "" "address;undefined" "thread")
 
 if(NOT PYRDMA_VERBS MATCHES "^(ON|OFF|AUTO)$")
-  message(FATAL_ERROR "PYRDMA_VERBS is '${PYRDMA_VERBS}'; it takes ON, OFF or AUTO")
+  message(FATAL_ERROR "PYRDMA_VERBS is '${PYRDMA_VERBS}'; give ON, OFF or AUTO")
 endif()
 if(NOT PYRDMA_SANITIZE STREQUAL ""
    AND NOT PYRDMA_SANITIZE STREQUAL "address;undefined"
    AND NOT PYRDMA_SANITIZE STREQUAL "thread")
   message(FATAL_ERROR "PYRDMA_SANITIZE is '${PYRDMA_SANITIZE}'; "
-                      "it takes nothing, 'address;undefined' or 'thread'")
+                      "give an empty text, 'address;undefined' or 'thread'")
 endif()
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)

@@ -1,5 +1,5 @@
-# Finds what the build needs. Everything that is missing is named at once, with the one command
-# that installs it on Debian and Ubuntu.
+# Finds the packages that the build needs. It names all missing packages at once, with the one
+# command that installs them on Debian and Ubuntu.
 
 set(PYRDMA_GCC_MINIMUM 11)
 set(PYRDMA_CLANG_MINIMUM 14)
@@ -36,8 +36,8 @@ macro(pyrdma_find_compiler)
   endif()
 endmacro()
 
-# Sets PYRDMA_VERBS_MISSING to those headers of rdma-core that are not there. The provider for real
-# NICs needs the headers, never the libraries: those are opened at run time.
+# Sets PYRDMA_VERBS_MISSING to the missing headers of rdma-core. The provider for real NICs needs
+# the headers but not the libraries: it opens the libraries at run time.
 set(PYRDMA_VERBS_HEADERS infiniband/verbs.h infiniband/mlx5dv.h rdma/rdma_cma.h)
 macro(pyrdma_find_verbs)
   include(CheckIncludeFileCXX)
@@ -45,7 +45,7 @@ macro(pyrdma_find_verbs)
   foreach(header IN LISTS PYRDMA_VERBS_HEADERS)
     string(MAKE_C_IDENTIFIER "PYRDMA_HAS_${header}" has)
     if(NOT ${has})
-      unset(${has} CACHE) # it may have been installed since it was looked for
+      unset(${has} CACHE) # the user may have installed it since the last look
     endif()
     check_include_file_cxx(${header} ${has})
     if(NOT ${has})
@@ -73,7 +73,7 @@ macro(pyrdma_find_requirements)
   set(THREADS_PREFER_PTHREAD_FLAG ON)
   find_package(Threads REQUIRED)
 
-  # Static, so that the module depends on nothing but libc and libstdc++.
+  # Static, so that the module depends only on libc and libstdc++.
   set(Boost_USE_STATIC_LIBS ON)
   find_package(Boost 1.74 CONFIG QUIET COMPONENTS context)
   if(NOT TARGET Boost::context)
@@ -101,7 +101,7 @@ macro(pyrdma_find_requirements)
   pyrdma_stop_if_missing()
 
   if(PYRDMA_PYTHON)
-    # A plain CMake build has no pip to bring pybind11 in; the interpreter may have it.
+    # A plain CMake build has no pip to install pybind11; the interpreter may have it.
     if(NOT pybind11_DIR)
       execute_process(
         COMMAND "${Python_EXECUTABLE}" -c "import pybind11; print(pybind11.get_cmake_dir())"
@@ -110,7 +110,7 @@ macro(pyrdma_find_requirements)
     endif()
     find_package(pybind11 3.0 CONFIG QUIET HINTS "${pybind11_hint}")
     if(NOT pybind11_FOUND)
-      message(FATAL_ERROR "pybind11 3.0 or newer is not there for ${Python_EXECUTABLE}. Install with:\n\n"
+      message(FATAL_ERROR "pybind11 3.0 or newer is missing for ${Python_EXECUTABLE}. Install with:\n\n"
                           "    ${Python_EXECUTABLE} -m pip install 'pybind11>=3.0'\n\n"
                           "or build without Python: -DPYRDMA_PYTHON=OFF\n")
     endif()

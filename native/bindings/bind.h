@@ -1,4 +1,4 @@
-// One function per topic that Python sees. systems/module.cc calls them all. The tables that a
+// One function per topic of the Python module. systems/module.cc calls them all. The tables that a
 // function takes outlive the module.
 #pragma once
 #include <pybind11/pybind11.h>
@@ -13,7 +13,7 @@ namespace pyrdma::bindings {
 
 void bind_errors(pybind11::module_& module);
 void bind_fabric(pybind11::module_& module);   // Cluster, verbs
-void bind_queues(pybind11::module_& verbs);    // queues of completions, pairs, shared receives
+void bind_queues(pybind11::module_& verbs);    // completion, receive and queue pair classes
 void bind_requests(pybind11::module_& verbs);  // requests, completions, addresses
 void bind_measure(pybind11::module_& module, const measure::Workloads& workloads);
 void bind_sim(pybind11::module_& module);
@@ -22,7 +22,7 @@ void bind_verbs(pybind11::module_& module);  // real devices
 void bind_check(pybind11::module_& module);
 void bind_fuzz(pybind11::module_& module, const std::vector<fuzz::Scenario>& scenarios);
 
-/// `function` with its first argument, which outlives the result, filled in.
+/// Binds the first argument of `function`; that argument outlives the result.
 template <class Result, class First, class... Rest>
 auto with_first(Result (*function)(const First&, Rest...), const First& first) {
   return [function, &first](Rest... rest) { return function(first, std::forward<Rest>(rest)...); };

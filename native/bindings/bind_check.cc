@@ -1,4 +1,4 @@
-// Histories from files, checked: text in, a dictionary out.
+// Bindings of the history checkers: a text comes in, a dictionary goes out.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -26,7 +26,7 @@ const char* to_string(check::Answer answer) {
   return "unknown";
 }
 
-/// Lists are shown, so that a value of a history is a scalar or a text.
+/// Lists become text, so that a value of a history is a scalar or a text.
 py::object to_python(const check::History& history, const check::Value& value) {
   switch (value.kind) {
     case check::Value::Kind::kNone:
@@ -89,9 +89,9 @@ void bind_check(py::module_& module) {
   py::module_ check_module = module.def_submodule("check", "Histories and their checkers.");
   check_module.def("check_text", &check_text, py::arg("text"), py::arg("model") = "",
                    py::arg("configurations") = check::SearchLimits{}.configurations,
-                   "Read a history (JSON Lines) and check it; the model is the header's unless one "
-                   "is named.");
-  check_module.def("model_names", &check::model_names, "What a history can be checked against.");
+                   "Read a history (JSON Lines) and check it. `model` overrides the model of the "
+                   "header.");
+  check_module.def("model_names", &check::model_names, "Names of the models for a check.");
 }
 
 }  // namespace pyrdma::bindings

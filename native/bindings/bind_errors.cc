@@ -1,4 +1,4 @@
-// The only place where native exceptions become Python's.
+// The only place where native exceptions become Python exceptions.
 #include <pybind11/pybind11.h>
 
 #include "bindings/bind.h"
@@ -18,7 +18,7 @@ const char* hint(fabric::Status status) {
       return "the lkey and the local address must lie in one open memory region, writable for "
              "reads and receives";
     case fabric::Status::kFlushed:
-      return "the queue pair had failed before; look at its first error, reset it and connect "
+      return "the queue pair had failed before; read its first error, reset it and connect "
              "again";
     case fabric::Status::kRemoteInvalidRequest:
       return "the peer's queue pair does not take this operation or alignment";

@@ -1,4 +1,4 @@
-// The low-level face: a cluster's devices and what they make.
+// Bindings of the low-level verbs: the devices of a cluster and the objects that they make.
 #include <pybind11/stl.h>
 
 #include "bindings/bind.h"
@@ -93,13 +93,12 @@ void bind_cluster(py::module_& module) {
           [](Session& s) { return std::string(s.call([&] { return s.world().fabric(); })); })
       .def_property_readonly(
           "nodes", [](Session& s) { return s.call([&] { return s.world().nodes(); }); },
-          "Nodes of the whole cluster.")
-      .def_property_readonly("devices", &devices, "One per node of this process.")
+          "Number of nodes of the whole cluster.")
+      .def_property_readonly("devices", &devices, "One device per node of this process.")
       .def_property_readonly("closed", &Session::closed)
-      .def("kill", &kill, py::arg("node"), "End a node, as if its power went.")
-      .def(
-          "close", &Session::close,
-          "Free everything. Arrays keep their memory; other objects raise Unavailable from now on.")
+      .def("kill", &kill, py::arg("node"), "End a node, as by a power failure.")
+      .def("close", &Session::close,
+           "Free all objects. Arrays keep their memory; other objects then raise Unavailable.")
       .def("__enter__", [](const std::shared_ptr<Session>& self) { return self; })
       .def("__exit__", [](Session& self, const py::args& /*exception*/) { self.close(); });
 }
@@ -156,7 +155,7 @@ void bind_device(py::module_& verbs) {
 
 void bind_domain(py::module_& verbs) {
   py::class_<PyDomain, DomainPtr>(verbs, "ProtectionDomain",
-                                  "What memory and queue pairs belong to.")
+                                  "Protection domain: owner of memory and queue pairs.")
       .def(
           "allocate",
           [](const DomainPtr& self, std::size_t bytes, std::uint32_t access) {
@@ -196,20 +195,21 @@ void bind_domain(py::module_& verbs) {
             });
           },
           py::arg("peer"))
-      .def("close", &PyDomain::close, "What was made in it goes on.");
+      .def("close", &PyDomain::close, "Close the domain; objects made in it stay usable.");
 }
 
 void bind_region(py::module_& verbs) {
   py::class_<PyRegion, std::shared_ptr<PyRegion>>(verbs, "MemoryRegion", "Registered memory.")
       .def_property_readonly(
           "array", &PyRegion::array,
-          "The bytes as a NumPy array of uint8, without a copy. It keeps the memory.")
+          "The bytes as a NumPy array of uint8, without a copy. The array keeps the memory.")
       .def_property_readonly("remote", &PyRegion::remote)
       .def_property_readonly("lkey", &PyRegion::lkey)
       .def_property_readonly(
-          "size", [](const PyRegion& self) { return self.remote().length; }, "Bytes.")
+          "size", [](const PyRegion& self) { return self.remote().length; }, "Size in bytes.")
       .def("sge", &PyRegion::sge, py::arg("offset"), py::arg("length"))
-      .def("close", &PyRegion::close, "Deregister. Raises BufferError while arrays show it.");
+      .def("close", &PyRegion::close,
+           "Deregister. Raises BufferError while arrays use the memory.");
 }
 
 }  // namespace
@@ -217,7 +217,7 @@ void bind_region(py::module_& verbs) {
 void bind_fabric(py::module_& module) {
   bind_cluster(module);
   py::module_ verbs =
-      module.def_submodule("verbs", "Low-level verbs; pyrdma.verbs is their documented face.");
+      module.def_submodule("verbs", "Low-level verbs; pyrdma.verbs is the documented interface.");
   bind_requests(verbs);
   bind_region(verbs);
   bind_queues(verbs);

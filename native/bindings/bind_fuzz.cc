@@ -105,7 +105,7 @@ void bind_fuzz(py::module_& module, const std::vector<fuzz::Scenario>& scenarios
                   py::arg("kinds") = py::none(), py::arg("kept") = py::none(),
                   py::arg("mutation") = "", py::arg("trace") = false, py::arg("history") = false,
                   py::arg("events") = false,
-                  "Runs one seed; what happened, and what should not have.");
+                  "Runs one seed; returns counters, events and violations.");
 }
 
 }  // namespace pyrdma::bindings

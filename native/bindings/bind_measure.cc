@@ -84,7 +84,7 @@ Notices notices_of(World& world, bool faults_only) {
   return found;
 }
 
-/// The error, with what the devices have to say: a port that went down explains it.
+/// Adds the devices' notices to the error: a port that went down explains it.
 Error with_notices(const Error& error, World& world) {
   const Notices notices = notices_of(world, true);
   std::string what = error.what();
@@ -203,7 +203,7 @@ void bind_measure(py::module_& module, const measure::Workloads& workloads) {
   measure_module.def("workloads", with_first(&list_workloads, workloads),
                      "Every workload: name, docstring, whether it survives kills.");
   measure_module.def("workload_parameters", with_first(&parameters_of, workloads), py::arg("name"),
-                     "What a workload takes.");
+                     "Parameters of a workload.");
   measure_module.def(
       "zipf_sample", &zipf_sample, py::arg("elements"), py::arg("exponent"), py::arg("count"),
       py::arg("seed") = 1,

@@ -1,4 +1,4 @@
-// Posting and polling from Python.
+// Bindings of posting and polling.
 #include <pybind11/stl.h>
 
 #include "bindings/bind.h"
@@ -36,7 +36,7 @@ py::array_t<CompletionRow> poll(PyCompletionQueue& self, std::size_t max, double
   return to_rows(found);
 }
 
-// Inline payloads are copied without a look at keys, so here the address is what counts.
+// The NIC copies inline payloads without a key check, so this code checks the address.
 void check_inline(PyQueuePair& self, const Batch& batch) {
   for (const fabric::WorkRequest& request : batch.requests) {
     if ((request.flags & fabric::kInline) == 0) continue;
@@ -59,7 +59,7 @@ void accept(const fabric::PostResult& result, std::size_t wanted, const char* wh
           (result.error == fabric::PostError::kInvalidState
                ? " (connect the queue pair first)"
                : " (operation, number of buffers or inline length do not fit the queue pair)") +
-          "; those before it were posted");
+          "; the requests before it were posted");
 }
 
 std::uint32_t post(PyQueuePair& self, const py::object& requests,
@@ -107,7 +107,7 @@ std::uint32_t post_receive(Queue& self, const std::vector<PyReceive>& receives) 
 
 void bind_queues(py::module_& verbs) {
   py::class_<PyCompletionQueue, std::shared_ptr<PyCompletionQueue>>(
-      verbs, "CompletionQueue", "Where outcomes of requests arrive.")
+      verbs, "CompletionQueue", "Queue of the completions of requests.")
       .def_property_readonly("entries",
                              [](PyCompletionQueue& self) {
                                return self.session().call([&] { return self.native().entries(); });
@@ -118,7 +118,8 @@ void bind_queues(py::module_& verbs) {
       verbs, "SharedReceiveQueue", "Receives for many queue pairs.")
       .def("post_receive", &post_receive<PySharedReceiveQueue>, py::arg("receives"))
       .def("close", &PySharedReceiveQueue::close);
-  py::class_<PyQueuePair, std::shared_ptr<PyQueuePair>>(verbs, "QueuePair", "A connection's end.")
+  py::class_<PyQueuePair, std::shared_ptr<PyQueuePair>>(verbs, "QueuePair",
+                                                        "One end of a connection.")
       .def_property_readonly("qp_num",
                              [](PyQueuePair& self) {
                                return self.session().call([&] { return self.native().qp_num(); });

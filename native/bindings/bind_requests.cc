@@ -58,7 +58,8 @@ PyRequest make_request(fabric::Opcode opcode, std::vector<fabric::Sge> sges, std
   return made;
 }
 
-/// Tells NumPy of the rows, and so imports it: not with the module, which node processes import.
+/// Registers the row types with NumPy, which imports NumPy. It does not run with the import of the
+/// module, because node processes import that.
 void describe_rows() {
   static const bool once = [] {
     PYBIND11_NUMPY_DTYPE(CompletionRow, wr_id, status, opcode, flags, qp_num, byte_count, immediate,
@@ -100,7 +101,7 @@ void read_rows(const py::array_t<RequestRow>& rows, const std::shared_ptr<PyAddr
 
 void bind_enums(py::module_& verbs) {
   py::native_enum<fabric::Opcode>(verbs, "Opcode", "enum.IntEnum",
-                                  "What a request or a completion does.")
+                                  "Operation of a request or a completion.")
       .value("WRITE", fabric::Opcode::kWrite)
       .value("WRITE_IMM", fabric::Opcode::kWriteImm)
       .value("SEND", fabric::Opcode::kSend)
@@ -112,7 +113,7 @@ void bind_enums(py::module_& verbs) {
       .value("RECEIVE_WRITE_IMM", fabric::Opcode::kReceiveWriteImm)
       .finalize();
   py::native_enum<fabric::Status>(verbs, "Status", "enum.IntEnum",
-                                  "Outcome of a request; the meanings are ibv_wc_status's.")
+                                  "Outcome of a request, with the meanings of ibv_wc_status.")
       .value("SUCCESS", fabric::Status::kSuccess)
       .value("LOCAL_LENGTH", fabric::Status::kLocalLength)
       .value("LOCAL_QP_OPERATION", fabric::Status::kLocalQpOperation)
@@ -149,15 +150,15 @@ void bind_enums(py::module_& verbs) {
 
 void bind_addresses(py::module_& verbs) {
   py::class_<fabric::QpAddress>(verbs, "QpAddress",
-                                "What a peer must know to connect to a queue pair. Immutable.")
+                                "Address by which a peer connects to a queue pair. Immutable.")
       .def_readonly("node", &fabric::QpAddress::node)
       .def_readonly("qp_num", &fabric::QpAddress::qp_num)
       .def_readonly("psn", &fabric::QpAddress::psn)
       .def_readonly("qkey", &fabric::QpAddress::qkey)
-      .def("to_bytes", &pack<fabric::QpAddress>, "To send it to a peer.")
+      .def("to_bytes", &pack<fabric::QpAddress>, "Encode it, to send it to a peer.")
       .def_static("from_bytes", &unpack<fabric::QpAddress>, py::arg("packed"));
-  py::class_<fabric::RemoteRegion>(verbs, "RemoteRegion",
-                                   "What a peer must know to reach a memory region. Immutable.")
+  py::class_<fabric::RemoteRegion>(
+      verbs, "RemoteRegion", "Address and key by which a peer reaches a memory region. Immutable.")
       .def(py::init([](std::uint64_t addr, std::uint64_t length, std::uint32_t rkey,
                        std::uint32_t node) {
              return fabric::RemoteRegion{addr, length, rkey, node};
@@ -167,7 +168,7 @@ void bind_addresses(py::module_& verbs) {
       .def_readonly("length", &fabric::RemoteRegion::length)
       .def_readonly("rkey", &fabric::RemoteRegion::rkey)
       .def_readonly("node", &fabric::RemoteRegion::node)
-      .def("to_bytes", &pack<fabric::RemoteRegion>, "To send it to a peer.")
+      .def("to_bytes", &pack<fabric::RemoteRegion>, "Encode it, to send it to a peer.")
       .def_static("from_bytes", &unpack<fabric::RemoteRegion>, py::arg("packed"));
   py::class_<fabric::Sge>(verbs, "Sge", "A local buffer: address, length in bytes, key.")
       .def(py::init([](std::uint64_t addr, std::uint32_t length, std::uint32_t lkey) {
@@ -246,7 +247,7 @@ void bind_requests(py::module_& verbs) {
            py::arg("swap") = 0, py::arg("address_handle") = nullptr)
       .def_property_readonly("wr_id", [](const PyRequest& self) { return self.request.wr_id; })
       .def_property_readonly("opcode", [](const PyRequest& self) { return self.request.opcode; });
-  py::class_<PyReceive>(verbs, "Receive", "One receive request: where the next message goes.")
+  py::class_<PyReceive>(verbs, "Receive", "One receive request: the buffer of the next message.")
       .def(py::init([](std::vector<fabric::Sge> sges, std::uint64_t wr_id) {
              return PyReceive{wr_id, std::move(sges)};
            }),

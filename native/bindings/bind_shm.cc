@@ -51,7 +51,7 @@ void bind_shm(py::module_& module) {
   py::module_ shm_module =
       module.def_submodule("shm", "Clusters over memory shared on this machine.");
   py::class_<ShmClusterSession, Session, std::shared_ptr<ShmClusterSession>>(
-      shm_module, "Cluster", "All nodes as threads of this process.")
+      shm_module, "Cluster", "A cluster whose nodes are threads of this process.")
       .def(py::init([](std::uint32_t nodes, std::uint64_t seed, const FaultValues& faults) {
              const py::gil_scoped_release release;
              return std::make_shared<ShmClusterSession>(std::make_unique<ShmWorld>(
@@ -62,7 +62,7 @@ void bind_shm(py::module_& module) {
           "fault_counters", [](ShmClusterSession& s) { return fault_dict(s.fault_counters()); },
           "How often each fault fired, and had its effect. Not while a run is on.");
   py::class_<ShmNodeSession, Session, std::shared_ptr<ShmNodeSession>>(
-      shm_module, "Node", "This process as one node of a session.")
+      shm_module, "Node", "A session in which this process is one node.")
       .def(py::init([](const std::string& session, NodeId node, std::uint32_t nodes,
                        const std::string& token, const FaultValues& faults) {
              const py::gil_scoped_release release;

@@ -116,8 +116,9 @@ void bind_sim(py::module_& module) {
                  "Every parameter of a profile: name, unit, min, max, meaning.");
   sim_module.def("faults", &faults,
                  "Every fault: key, number, how it is drawn, rate and duration when on, meaning.");
-  sim_module.def("random_faults", &random_faults, py::arg("seed"), py::arg("probability") = 0.25,
-                 "The random subset of a seed: the rates of what is on.");
+  sim_module.def(
+      "random_faults", &random_faults, py::arg("seed"), py::arg("probability") = 0.25,
+      "Draw the random subset of faults for a seed; return the rates of the drawn faults.");
   py::class_<SimSession, Session, std::shared_ptr<SimSession>>(sim_module, "Cluster",
                                                                "A simulated cluster.")
       .def(py::init(&make_cluster), py::arg("nodes"), py::arg("profile"), py::arg("seed") = 1,
@@ -128,13 +129,13 @@ void bind_sim(py::module_& module) {
           "Virtual time.")
       .def_property_readonly(
           "events", [](SimSession& s) { return s.call([&] { return s.cluster().events(); }); },
-          "Events so far.")
+          "Number of events so far.")
       .def_property_readonly(
           "fingerprint",
           [](SimSession& s) { return s.call([&] { return s.cluster().fingerprint(); }); },
-          "Of all event times and orders: equal runs have equal ones.")
-      .def("counters", &counters, py::arg("node"), "What the node's NIC counted.")
-      .def("fault_counters", &fault_counters, "How often each fault fired, and had its effect.")
+          "Hash of the times and order of all events; equal for equal runs.")
+      .def("counters", &counters, py::arg("node"), "Counters of the node's NIC.")
+      .def("fault_counters", &fault_counters, "How often each fault fired and had its effect.")
       .def(
           "crash",
           [](SimSession& s, NodeId node, const std::string& how) {
@@ -147,7 +148,7 @@ void bind_sim(py::module_& module) {
       .def(
           "pause",
           [](SimSession& s, NodeId node, Time ns) { s.call([&] { s.cluster().pause(node, ns); }); },
-          py::arg("node"), py::arg("duration_ns"), "Stops a node's threads; its NIC goes on.")
+          py::arg("node"), py::arg("duration_ns"), "Stops a node's threads; its NIC continues.")
       .def(
           "slow_down",
           [](SimSession& s, NodeId node, std::uint32_t shift, Time ns) {
@@ -161,7 +162,7 @@ void bind_sim(py::module_& module) {
             s.call([&] { s.cluster().block(from, to, ns); });
           },
           py::arg("source"), py::arg("target"), py::arg("duration_ns"),
-          "Loses what one node sends to another.")
+          "Loses the packets from one node to another.")
       .def(
           "heal", [](SimSession& s) { s.call([&] { s.cluster().heal(); }); },
           "Ends all faults now.");

@@ -1,4 +1,4 @@
-// Clusters over real RDMA devices, and what devices there are.
+// Bindings of clusters over real RDMA devices, and of the list of devices.
 #include <pybind11/stl.h>
 
 #include "bindings/bind.h"
@@ -43,7 +43,7 @@ py::dict to_dict(const verbs::Candidate& c) {
                   "problem"_a = c.problem);
 }
 
-/// A connection made by librdmacm, with the queue pair that it leads to.
+/// A connection made by librdmacm, with its queue pair.
 class PyConnection {
  public:
   PyConnection(std::shared_ptr<PyQueuePair> queue_pair,
@@ -82,9 +82,10 @@ std::unique_ptr<PyConnection> connected(const std::shared_ptr<PyQueuePair>& queu
 void bind_connections(py::module_& here) {
   py::class_<PyConnection>(here, "Connection", "A connection made by librdmacm.")
       .def_property_readonly("private_data", &PyConnection::private_data,
-                             "What the peer sent along.")
-      .def_property_readonly("is_over", &PyConnection::is_over,
-                             "Whether the peer hung up; the queue pair is in error then.");
+                             "The private bytes of the peer.")
+      .def_property_readonly(
+          "is_over", &PyConnection::is_over,
+          "True if the peer has closed the connection; the queue pair is then in the error state.");
   py::class_<verbs::Listener>(here, "Listener", "Waits for connections by librdmacm.")
       .def(py::init([](const std::string& address, std::uint16_t port) {
              return verbs::listen(address, port);
@@ -144,7 +145,7 @@ void bind_verbs(py::module_& module) {
            py::arg("device") = "", py::arg("port") = 0, py::arg("gid_index") = -1,
            py::arg("address") = "")
       .def_property_readonly("choice", &VerbsNodeSession::choice,
-                             "Which device, port and GID are used, and why.");
+                             "The device, port and GID in use, and the reasons for the choice.");
   bind_controller<verbs::Session>(here).def(
       py::init([](std::uint32_t nodes, std::uint64_t seed, const std::string& address) {
         return std::make_unique<verbs::Session>(verbs::SessionOptions{nodes, seed, address});
@@ -152,9 +153,9 @@ void bind_verbs(py::module_& module) {
       py::arg("nodes"), py::arg("seed") = 1, py::arg("address") = "127.0.0.1");
   bind_connections(here);
   here.def("has_provider", &verbs::has_provider,
-           "Whether this build has the provider for real NICs.");
+           "True if this build has the provider for real NICs.");
   here.def("problem", &verbs::provider_problem,
-           "Why no device can be opened, as far as build and libraries go; empty when none.");
+           "Why build or libraries prevent opening a device; empty if they do not.");
   here.def(
       "candidates",
       [] {
@@ -183,7 +184,7 @@ void bind_verbs(py::module_& module) {
                         "reason"_a = choice.reason);
       },
       py::arg("device") = "", py::arg("port") = 0, py::arg("gid_index") = -1,
-      py::arg("address") = "", "What a node with these wishes would use.");
+      py::arg("address") = "", "The device, port and GID that a node with these wishes would use.");
 }
 
 }  // namespace pyrdma::bindings

@@ -1,4 +1,4 @@
-// Errors that only the Python face has.
+// Errors that only the Python module has.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@ class CompletionFailed : public Error {
   fabric::Completion completion;
 };
 
-/// Becomes BufferError: memory is still shown by arrays.
+/// Becomes BufferError: NumPy arrays still use the memory.
 class StillExported : public Error {
  public:
   explicit StillExported(const std::string& what) : Error(ErrorCode::kInvalidArgument, what) {}

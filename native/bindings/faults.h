@@ -1,4 +1,4 @@
-// The counters of faults as Python sees them.
+// The counters of faults as Python dictionaries.
 #pragma once
 #include <pybind11/pybind11.h>
 
@@ -8,7 +8,7 @@
 
 namespace pyrdma::bindings {
 
-/// By kind: how often it fired, how often it reached what it aims at.
+/// Counts by kind: how often the fault fired, and how often it had its effect.
 inline pybind11::dict fault_dict(const FaultCounters& counters) {
   pybind11::dict all;
   for (std::size_t i = 0; i < kFaults; ++i)

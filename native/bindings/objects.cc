@@ -19,7 +19,7 @@ void PyRegion::close() {
   const py::gil_scoped_release release;
   session().exclusively([this] {
     if (exports_ != 0) {
-      throw StillExported("this memory region is still shown by " + std::to_string(exports_) +
+      throw StillExported("this memory region is still in use by " + std::to_string(exports_) +
                           " NumPy array(s); delete them before closing it");
     }
     native_.reset();
@@ -63,9 +63,9 @@ py::array_t<std::uint8_t> PyRegion::array() {
 
 fabric::Sge PyRegion::sge(std::size_t offset, std::size_t length) const {
   if (offset > remote_.length || length > remote_.length - offset || length > 0xffffffffU) {
-    throw Error(ErrorCode::kInvalidArgument, "offset " + std::to_string(offset) + " with length " +
-                                                 std::to_string(length) + " leaves the region of " +
-                                                 std::to_string(remote_.length) + " B");
+    throw Error(ErrorCode::kInvalidArgument,
+                "offset " + std::to_string(offset) + " with length " + std::to_string(length) +
+                    " exceeds the region of " + std::to_string(remote_.length) + " B");
   }
   return {remote_.addr + offset, static_cast<std::uint32_t>(length), lkey_};
 }

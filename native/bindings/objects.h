@@ -1,4 +1,4 @@
-// The fabric's objects as Python holds them. Each keeps alive what it uses.
+// The Python objects of the fabric. Each object keeps alive the objects that it uses.
 #pragma once
 #include <pybind11/numpy.h>
 
@@ -13,7 +13,7 @@
 
 namespace pyrdma::bindings {
 
-/// A native object of one node, until it is closed or its session is.
+/// A native object of one node. It lives until it is closed or its session is closed.
 template <class Native>
 class Held : public Owned {
  public:
@@ -21,19 +21,20 @@ class Held : public Owned {
       : Owned(std::move(session)), node_(node), native_(std::move(native)) {}
   void drop() override { native_.reset(); }
   NodeId node() const { return node_; }
-  /// Inside Session::call only. Throws Error when it is closed.
+  /// Called only inside Session::call. Throws Error when the object is closed.
   Native& native() const {
     session().world();
     if (!native_) throw Error(ErrorCode::kUnavailable, "this object is closed");
     return *native_;
   }
   Env& env() const { return session().env(node_); }
-  /// For calls that one thread at a time may make.
+  /// Guards calls that one thread at a time may make.
   std::mutex& mutex() { return mutex_; }
-  /// One more or one less queue pair that must go before this does.
+  /// Counts the queue pairs that must be closed before this object, up or down.
   void use() { ++users_; }
   void release() { --users_; }
-  /// Takes the native part away; done before, it does nothing. Throws Error while it is used.
+  /// Destroys the native part; a second call does nothing. Throws Error while a queue pair uses the
+  /// object.
   void close() {
     const py::gil_scoped_release release;
     session().exclusively([this] {
@@ -67,9 +68,9 @@ class PyRegion final : public Held<fabric::MemoryRegion>,
   int rank() const override { return 4; }
   void drop() override;
   bool covers(NodeId node, std::uint64_t addr, std::uint64_t length) const override;
-  /// The bytes, without a copy; keeps the region. Throws Error for device memory.
+  /// Returns the bytes without a copy; the array keeps the region. Throws Error for device memory.
   py::array_t<std::uint8_t> array();
-  /// Deregisters. Raises BufferError while arrays show it.
+  /// Deregisters the memory. Raises BufferError while arrays use it.
   void close();
   fabric::Sge sge(std::size_t offset, std::size_t length) const;
   fabric::RemoteRegion remote() const { return remote_; }
@@ -122,7 +123,7 @@ class PyQueuePair final : public Held<fabric::QueuePair> {
   ~PyQueuePair() override { leave(); }
   int rank() const override { return 0; }
   void drop() override;
-  /// A request in flight may still look at the handle: it lives as long as the queue pair.
+  /// A request in flight may still read the handle, so the handle lives as long as the queue pair.
   void keep(std::shared_ptr<PyAddressHandle> handle);
 
  private:
@@ -133,7 +134,7 @@ class PyQueuePair final : public Held<fabric::QueuePair> {
   std::set<std::shared_ptr<PyAddressHandle>> handles_;
 };
 
-/// One node's device.
+/// The device of one node.
 struct PyDevice {
   std::shared_ptr<Session> session;
   NodeId node;

@@ -21,9 +21,9 @@ class PerNode final : public Owned {
  public:
   using Make = std::function<std::unique_ptr<T>(Env&)>;
 
-  /// Runs `make` on every node at once and returns when all have returned. The session drops
-  /// objects of a lower `rank` first. Objects that share threads share `locks`; without them the
-  /// object gets its own. Hears Ctrl-C.
+  /// Runs `make` on every node at once and returns when all calls have returned. The session drops
+  /// objects of a lower `rank` first. Objects that share threads share `locks`; without `locks` the
+  /// object gets its own. Ctrl-C interrupts the call.
   PerNode(std::shared_ptr<Session> session, const Make& make, int rank,
           std::shared_ptr<NodeLocks> locks = nullptr)
       : Owned(std::move(session)), rank_(rank), locks_(std::move(locks)) {
@@ -37,8 +37,8 @@ class PerNode final : public Owned {
   void drop() override { objects_.clear(); }
   int rank() const override { return rank_; }
 
-  /// Runs `work(object)` on one node, alone there. Throws Error(kInvalidArgument) for an unknown
-  /// node.
+  /// Runs `work(object)` on one node; no other call uses that node meanwhile. Throws
+  /// Error(kInvalidArgument) for an unknown node.
   template <class Work>
   auto on(NodeId node, Work&& work) {
     return session().call([&] {
@@ -47,13 +47,13 @@ class PerNode final : public Owned {
       return work(object);
     });
   }
-  /// Runs `work(object, env)` on every node at once. Hears Ctrl-C.
+  /// Runs `work(object, env)` on every node at once. Ctrl-C interrupts the call.
   template <class Work>
   void everywhere(Work&& work) {
     session().run_interruptibly(
         [&](World& world) { world.run([&](Env& env) { work(at(env.node()), env); }); });
   }
-  /// The object of one node; for use inside on() and everywhere().
+  /// Returns the object of one node, for use inside on() and everywhere().
   T& at(NodeId node) {
     session().world();
     if (node >= objects_.size()) {

@@ -10,14 +10,14 @@
 
 namespace pyrdma::bindings {
 
-/// A row of what poll returns. Field names are the columns'.
+/// A row of the array that poll returns. The fields are the columns.
 struct CompletionRow {
   std::uint64_t wr_id;
   std::uint8_t status, opcode, flags, unused;
   std::uint32_t qp_num, byte_count, immediate, source_qpn, source_node, vendor_error;
 };
 
-/// A row of what post takes: a request with one local buffer.
+/// A row of the array that post takes: a request with one local buffer.
 struct RequestRow {
   std::uint64_t wr_id;
   std::uint8_t opcode, flags;
@@ -39,15 +39,15 @@ struct PyReceive {
   std::vector<fabric::Sge> sges;
 };
 
-/// Native requests whose buffers lists live as long as this.
+/// Native requests. Their buffer lists live as long as this object.
 struct Batch {
   std::vector<fabric::WorkRequest> requests;
   std::vector<fabric::Sge> sges;
   std::vector<PyRequest> kept;
 };
 
-/// From a list of Request, or a structured array. `handle` serves the rows of an array. Throws
-/// Error for opcodes that cannot be posted.
+/// Converts a list of Request or a structured array. `handle` applies to all rows of an array.
+/// Throws Error for opcodes that cannot be posted.
 Batch read_requests(const pybind11::object& requests,
                     const std::shared_ptr<PyAddressHandle>& handle);
 

@@ -14,8 +14,8 @@ void Owned::leave() noexcept {
       session_->remove(this);
       drop();
     });
-  } catch (const NodeKilled&) {      // its memory is gone already
-  } catch (const std::exception&) {  // a destructor has nobody to tell
+  } catch (const NodeKilled&) {      // the object's memory is gone already
+  } catch (const std::exception&) {  // a destructor has no caller to report to
   }
 }
 
@@ -31,7 +31,7 @@ Env& Session::env(NodeId node) {
   const std::vector<NodeId> local = open.local_nodes();
   if (std::find(local.begin(), local.end(), node) == local.end()) {
     throw Error(ErrorCode::kInvalidArgument, "node is " + std::to_string(node) +
-                                                 "; give one of this process's, up to " +
+                                                 "; give a node of this process, up to " +
                                                  std::to_string(local.back()));
   }
   return open.env(node);
@@ -74,7 +74,7 @@ void Session::close() {
     for (Owned* object : objects) {
       try {
         object->drop();
-      } catch (const NodeKilled&) {  // gone with its node
+      } catch (const NodeKilled&) {  // the object is gone with its node
       }
     }
     if (exports_ == 0) world_.reset();
@@ -92,7 +92,7 @@ void Session::run_interruptibly(FunctionRef<void(World&)> work) {
   const std::shared_ptr<World> kept = call([this] {
     world();
     return world_;
-  });  // however the session fares
+  });  // keeps the world even if the session closes meanwhile
   {
     const py::gil_scoped_release release;
     std::mutex mutex;
@@ -117,7 +117,7 @@ void Session::run_interruptibly(FunctionRef<void(World&)> work) {
           interrupt = std::make_exception_ptr(py::error_already_set());
         }
       }
-      // Again and again: the work may not have begun when it was first asked to stop.
+      // The request is repeated: the work may not have begun at the first request to stop.
       if (interrupt) kept->request_stop();
       lock.lock();
     }

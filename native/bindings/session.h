@@ -1,8 +1,9 @@
-// What keeps Python from crashing the native side: who lives how long, and who may call when.
+// Sessions keep Python from crashing the native side: they control the lifetime of objects and the
+// calls to them.
 //
-// A Session owns a cluster (or one node of it). Every Python object of the fabric holds its Session
-// and is known to it; closing the Session takes the native parts away, and later calls raise an
-// Error. Memory that NumPy arrays still show outlives the close.
+// A Session owns a cluster (or one node of it). Every Python object of the fabric holds its
+// Session, and the Session knows the object. Closing the Session destroys the native parts, and
+// later calls raise an Error. Memory that NumPy arrays still use outlives the close.
 #pragma once
 #include <pybind11/pybind11.h>
 
@@ -28,31 +29,33 @@ class World {
  public:
   virtual ~World() = default;
   virtual const char* fabric() const = 0;
-  virtual NodeId nodes() const = 0;  // of the whole cluster
+  virtual NodeId nodes() const = 0;  // number of nodes of the whole cluster
   virtual std::vector<NodeId> local_nodes() const = 0;
   virtual Env& env(NodeId node) = 0;
   virtual void run(FunctionRef<void(Env&)> per_node) = 0;
   virtual void request_stop() = 0;
   virtual void kill(NodeId node) = 0;
-  /// One virtual clock, driven by whoever calls: one call at a time.
+  /// True if one virtual clock drives all nodes; the calling thread advances it, one call at a
+  /// time.
   virtual bool simulated() const = 0;
 };
 
 class Session;
 
-/// A native object that Python holds. Made by make_owned, inside Session::call.
+/// A native object that a Python object holds. make_owned makes it, inside Session::call.
 class Owned {
  public:
   explicit Owned(std::shared_ptr<Session> session) : session_(std::move(session)) {}
   virtual ~Owned() = default;
   Owned(const Owned&) = delete;
   Owned& operator=(const Owned&) = delete;
-  /// Takes the native part away; the object then answers with errors. Called under the session's
+  /// Destroys the native part; the object then answers with errors. Called under the session's
   /// exclusive lock.
   virtual void drop() = 0;
-  /// Objects of lower rank are dropped first: what others use goes last.
+  /// The session drops objects of lower rank first, so that an object goes before the objects that
+  /// it uses.
   virtual int rank() const = 0;
-  /// True for open memory of `node` that holds all of these bytes.
+  /// Returns true if these bytes lie in one open memory region of `node`.
   virtual bool covers(NodeId /*node*/, std::uint64_t /*addr*/, std::uint64_t /*length*/) const {
     return false;
   }
@@ -60,8 +63,8 @@ class Owned {
   const std::shared_ptr<Session>& session_pointer() const { return session_; }
 
  protected:
-  /// The first thing in the destructor of each final class: drops and leaves the session, GIL
-  /// released.
+  /// The destructor of each final class calls it first: it drops the native part and leaves the
+  /// session, with the GIL released.
   void leave() noexcept;
 
  private:
@@ -76,18 +79,19 @@ class Session : public std::enable_shared_from_this<Session> {
 
   bool closed() const { return closed_; }
   bool simulated() const { return simulated_; }
-  /// Throws Error when closed. The reference is good inside call() only.
+  /// Throws Error when the session is closed. The reference is valid only inside call().
   World& world();
-  /// Env of a node of this process. Throws Error for any other.
+  /// Returns the Env of a node of this process. Throws Error for any other node.
   Env& env(NodeId node);
 
-  /// Runs `work()` with the GIL released, while the session cannot close; alone, when the world is
-  /// simulated.
+  /// Runs `work()` with the GIL released. The session cannot close meanwhile. In a simulated world
+  /// no other call runs meanwhile.
   template <class Work>
   decltype(auto) call(Work&& work) {
     const py::gil_scoped_release release;
     while (waiting_ != 0)
-      std::this_thread::yield();  // the lock prefers sharers; who wants it alone goes first
+      std::this_thread::yield();  // the lock prefers shared holders; this lets a waiter for
+                                  // exclusive access go first
     if (simulated_) {
       const std::unique_lock<std::shared_mutex> alone(mutex_);
       return guarded(work);
@@ -95,24 +99,24 @@ class Session : public std::enable_shared_from_this<Session> {
     const std::shared_lock<std::shared_mutex> together(mutex_);
     return guarded(work);
   }
-  /// Runs `work()` on a thread of its own, alone in the session, while the calling thread watches
-  /// for Ctrl-C, which stops the world and raises KeyboardInterrupt.
+  /// Runs `work()` on a thread of its own, with exclusive access to the session. The calling thread
+  /// waits for Ctrl-C meanwhile; Ctrl-C stops the world and raises KeyboardInterrupt.
   void run_interruptibly(FunctionRef<void(World&)> work);
 
-  /// Drops all objects, then the world. Memory shown by arrays stays, and the world with it, until
-  /// they go.
+  /// Drops all objects, then the world. Memory that arrays use stays until the arrays are gone, and
+  /// the world stays with it.
   void close();
-  /// One more or one less array that shows memory of this session.
+  /// Counts the arrays that use memory of this session, up or down.
   void add_export() { ++exports_; }
   void remove_export();
 
   void add(Owned* object);
   void remove(Owned* object);
-  /// True when one open memory region of `node` holds these bytes.
+  /// Returns true if one open memory region of `node` holds these bytes.
   bool covered(NodeId node, std::uint64_t addr, std::uint64_t length);
-  /// Runs `work()` while nobody else calls. Without the GIL only.
+  /// Runs `work()` while no other call runs. Called only without the GIL.
   void exclusively(FunctionRef<void()> work);
-  /// A number that is new for each run of a workload.
+  /// Returns a number that is new for each run of a workload.
   std::int64_t next_run() { return ++runs_; }
 
  private:

@@ -14,7 +14,7 @@ Time duration_of(double seconds, const char* what) {
               std::string(what) + " is " + std::to_string(seconds) + " s; give 0 to 1e9");
 }
 
-// Virtual time passes quickly, so there the slices grow.
+// Virtual time passes quickly, so the slices grow in a simulation.
 void wait_sliced(Session& session, NodeId node, Time duration,
                  FunctionRef<bool(Env&, Time)> wait_until) {
   Time slice = 20 * kMillisecond;

@@ -1,5 +1,5 @@
-// The worlds that Python opens, which are alike over every fabric: a whole cluster in this process,
-// one node of a cluster of processes, and the controller's end of such a cluster.
+// The worlds that Python opens, alike for every fabric: a whole cluster in this process, one node
+// of a cluster of processes, and the controller's end of such a cluster.
 #pragma once
 #include <pybind11/stl.h>
 
@@ -55,7 +55,7 @@ class NodeWorld : public World {
   void request_stop() override { native.request_stop(); }
   void kill(NodeId /*node*/) override {
     throw Error(ErrorCode::kInvalidArgument,
-                "a node process is killed from outside: end the process");
+                "a process cannot kill its own node: end the process from outside");
   }
   bool simulated() const override { return false; }
 
@@ -75,12 +75,12 @@ py::class_<Controller> bind_controller(py::module_& module) {
       .def_property_readonly("token", &Controller::token)
       .def_property_readonly("nodes", &Controller::nodes)
       .def_property_readonly("dead_nodes", &Controller::dead_nodes,
-                             "Nodes whose process ended without leaving.")
+                             "Nodes whose process ended without leaving the run.")
       .def_property_readonly("now_ns", &Controller::now, "Time of the run.")
       .def("incarnation", &Controller::incarnation, py::arg("node"),
-           "How often the node has been taken over from an ended process.")
+           "How often another process has replaced an ended process of the node.")
       .def("end", &Controller::end, py::arg("node"),
-           "The node's process has ended: another may take its place.");
+           "Report that the node's process has ended; another process may replace it.");
 }
 
 }  // namespace pyrdma::bindings

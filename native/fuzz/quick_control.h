@@ -1,5 +1,6 @@
-// Setting up connections takes as long as on the fastest NICs of the testbeds at most, so that it
-// and recovery happen within a run: what costs milliseconds there is not what scenarios test.
+// Sets the times of the control path to at most those of the fastest NIC of the testbeds, so that
+// set-up and recovery of connections fit into a run. On slower NICs they take milliseconds, which
+// the scenarios do not test.
 #pragma once
 #include "fabric/sim/profile.h"
 

@@ -11,7 +11,7 @@ namespace {
 void check_range(const char* what, std::uint64_t value, std::uint64_t least, std::uint64_t most) {
   if (value < least || value > most)
     throw Error(ErrorCode::kInvalidArgument, std::string(what) + " is " + std::to_string(value) +
-                                                 "; a scenario takes " + std::to_string(least) +
+                                                 "; a scenario allows " + std::to_string(least) +
                                                  " to " + std::to_string(most));
 }
 

@@ -1,4 +1,4 @@
-// A scenario: a program of simulated nodes that is run from one seed under drawn faults, and whose
+// A scenario is a program of simulated nodes. It runs from one seed under drawn faults, and its
 // effects are checked. The same options and seed give the same run, bit for bit.
 #pragma once
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace pyrdma::fuzz {
 
-/// Operations by number, both ends included.
+/// A range of operations by number, both ends included.
 struct OperationRange {
   std::uint32_t first = 0, last = 0;
 };
@@ -26,12 +26,13 @@ struct Options {
   fabric::sim::MemoryModel memory = fabric::sim::MemoryModel::weak();
   FaultOptions faults;  // heal_at is absolute; kForever: the scenario chooses
   std::uint64_t seed = 1;
-  /// Only these operations happen, all if not set. Leaving some out changes nothing about the
-  /// others: each client draws its operations before it begins.
+  /// Only these operations happen; all happen if not set. Leaving some out does not change the
+  /// others, because each client draws its operations before it begins.
   std::optional<std::vector<OperationRange>> kept;
-  /// A deliberate bug, to test that it is found; Scenario::mutations.
+  /// A deliberate bug, to test that the scenario finds it; Scenario::mutations lists them.
   std::string mutation;
-  /// After all faults have ended everything must have succeeded within this virtual time.
+  /// The limit in virtual time, after the end of all faults, within which everything must have
+  /// succeeded.
   Time recovery_limit = 50 * kMillisecond;
   bool trace = false;    // keep a readable trace of all nodes
   bool history = false;  // keep the history that the checkers saw
@@ -39,7 +40,7 @@ struct Options {
 };
 
 struct Violation {
-  std::string kind;  // "order", "read", ...: what minimising must keep
+  std::string kind;  // "order", "read", ...: minimising must keep it
   std::string text;
 };
 
@@ -47,11 +48,11 @@ struct Outcome {
   std::uint64_t fingerprint = 0;
   Time virtual_ns = 0;
   std::uint64_t events = 0;
-  // How the operations ended: took effect, certainly did not, unknown.
+  // The number of operations by outcome: took effect, certainly did not, unknown.
   std::uint64_t ok = 0, fail = 0, info = 0;
   FaultCounters faults;
-  std::uint64_t reconnects = 0, restarts = 0;           // recoveries that were completed
-  std::uint64_t torn_reads = 0, corrupt_datagrams = 0;  // seen, and allowed
+  std::uint64_t reconnects = 0, restarts = 0;           // completed recoveries
+  std::uint64_t torn_reads = 0, corrupt_datagrams = 0;  // seen and allowed
   std::uint64_t checked = 0;                            // operations that the checker judged
   std::vector<Violation> violations;                    // the first kMostViolations
   std::vector<std::string> trace;
@@ -63,18 +64,18 @@ inline constexpr std::size_t kMostViolations = 16;
 struct Scenario {
   std::string_view name;
   std::string_view title;
-  /// Throws Error(kInvalidArgument) for options out of range; what goes wrong in the run is a
-  /// violation.
+  /// Throws Error(kInvalidArgument) for options out of range. Errors of the run become violations.
   Outcome (*run)(const Options& options);
   std::vector<std::string_view> mutations;
 };
 
-/// The scenarios that belong to no system.
+/// Returns the scenarios that belong to no system.
 std::vector<Scenario> shared_scenarios();
-/// The scenario of that name among `all`. Throws Error(kInvalidArgument) that lists the names.
+/// Returns the scenario of that name among `all`. Throws Error(kInvalidArgument) that lists the
+/// names.
 const Scenario& scenario_named(std::span<const Scenario> all, std::string_view name);
 
-/// Runs it, after checks that all scenarios share.
+/// Runs the scenario, after checks that all scenarios share.
 Outcome run(const Scenario& scenario, const Options& options);
 
 }  // namespace pyrdma::fuzz

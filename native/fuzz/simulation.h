@@ -1,4 +1,4 @@
-// What the scenarios do alike around the cluster that they simulate.
+// The common steps of all scenarios around the cluster that they simulate.
 #pragma once
 #include <span>
 
@@ -6,16 +6,18 @@
 
 namespace pyrdma::fuzz {
 
-/// Switches all faults off but `kept`.
+/// Switches off all faults but `kept`.
 void keep_faults(FaultOptions& faults, std::span<const Fault> kept);
 
-/// Draws when the faults end, from `least` on, for less than `range`, unless the options say it.
+/// Draws the time at which the faults end, from `least` on and within `range`, unless the options
+/// set it.
 void draw_end_of_faults(Options& options, Time least, Time range);
 
-/// The options in the simulator's words. It stops `slack` after the faults have ended.
+/// Converts the options for the simulator. The simulation stops `slack` after the end of the
+/// faults.
 fabric::sim::SimOptions simulation_of(const Options& options, Time slack);
 
-/// Fills in what the simulator knows of the run that is over.
+/// Fills in the simulator's data on the run that is over.
 void fill_outcome(Outcome& outcome, fabric::sim::SimCluster& cluster);
 
 }  // namespace pyrdma::fuzz

@@ -1,4 +1,4 @@
-// Small runs of scenarios, as the tests draw them.
+// Small runs of scenarios, with nodes, operations and faults drawn from a seed.
 #pragma once
 #include <algorithm>
 #include <cstdlib>
@@ -15,20 +15,20 @@ inline constexpr bool kSlowed = true;
 inline constexpr bool kSlowed = false;
 #endif
 
-/// How many times as many seeds are tried as in a run of all tests: PYRDMA_SEARCH, 1 without it.
+/// Returns the factor on the number of seeds of a run of all tests: PYRDMA_SEARCH, or 1 without it.
 inline std::uint64_t search_factor() {
   const char* given = std::getenv("PYRDMA_SEARCH");
   return given == nullptr ? 1 : std::max<std::uint64_t>(1, std::strtoull(given, nullptr, 10));
 }
 
-/// How large small is.
+/// The size of a small run.
 struct Small {
-  NodeId nodes = 2;  // to two more
+  NodeId nodes = 2;  // up to two more are drawn
   std::uint32_t operations = 60, operations_more = 120;
-  bool sometimes_strong = false;  // memory of a quarter of the runs
+  bool sometimes_strong = false;  // strong memory in a quarter of the runs
 };
 
-/// Nodes, operations and faults of a seed.
+/// Draws nodes, operations and faults from a seed.
 inline Options small_options(std::uint64_t seed, const Small& small) {
   Options options;
   Rng rng(seed, -1, "small scenarios");

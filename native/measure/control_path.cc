@@ -1,8 +1,8 @@
-// control_path: setting connections up from scratch (KRCore, sections 2.3.1 and 5.1).
+// control_path: sets up connections from scratch (KRCore, sections 2.3.1 and 5.1).
 //
 // Every client repeats the whole sequence with one server. The server creates its end of the next
-// connection while the client creates its own, so a client's time is that of its own steps until
-// the server's NIC, which executes one command at a time, becomes the limit.
+// connection while the client creates its own. So a client waits only for its own steps, until the
+// server's NIC, which executes one command at a time, becomes the limit.
 #include <string>
 
 #include "fabric/fabric.h"
@@ -18,7 +18,7 @@ namespace {
 using Int = std::int64_t;
 using Addresses = std::vector<fabric::QpAddress>;
 
-/// Times the steps of one connection after another into histograms of their names.
+/// Times the steps of one connection after another, in histograms named after the steps.
 class Steps {
  public:
   Steps(Env& env, ThreadRecorder& recorder, bool open)
@@ -98,7 +98,8 @@ class ControlPath final : public Workload {
       return clients / nodes + (node - 1 < clients % nodes ? 1 : 0);
     }
     Window window(Time start) const { return Window(start, warmup, duration, iterations); }
-    /// The addresses of a client's next connection; from the client, none: no connection follows.
+    /// The addresses of a client's next connection. An empty list from the client means that no
+    /// connection follows.
     runtime::Exchange exchange(NodeId peer, std::uint32_t client, std::uint64_t attempt) const {
       return {env, params.key("control/" + std::to_string(client) + '/' + std::to_string(attempt)),
               peer};
@@ -133,7 +134,7 @@ class ControlPath final : public Workload {
       const Addresses theirs = exchange.await<fabric::QpAddress>(deadline);
       if (theirs.empty()) return;
       qp->connect(theirs.front());
-      old_qp = std::move(qp);  // the one before goes, queue pair first
+      old_qp = std::move(qp);  // destroys the earlier connection, queue pair first
       old_cq = std::move(cq);
     }
   }

@@ -1,4 +1,4 @@
-// The table of the shared workloads, and the loading of users' workloads.
+// The table of the shared workloads, and the code that loads users' workloads.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -57,8 +57,8 @@ and ``receive_rate``. Latencies: one of the operation's name, and ``post``, wher
 constexpr const char* kFactory = "pyrdma_make_workload";
 
 std::unique_ptr<Workload> load(const std::string& path, const std::string& name) {
-  // Never closed: the workload's code and type information stay in use for as long as anybody holds
-  // it.
+  // The library is never closed: the workload's code and type information stay in use for as long
+  // as the workload or its results exist.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();

@@ -1,4 +1,4 @@
-// Makers of the shared workloads, for the table in registry.cc.
+// Functions that make the shared workloads, for the table in registry.cc.
 #pragma once
 #include <memory>
 

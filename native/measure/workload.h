@@ -14,13 +14,13 @@
 
 namespace pyrdma::measure {
 
-/// One object per node and run.
+/// A workload object; each node makes one per run.
 class Workload {
  public:
   virtual ~Workload() = default;
   virtual std::span<const ParameterSpec> parameters() const = 0;
-  /// Runs on the node's first thread and returns when the node's part is over. Throws Error when
-  /// something failed. Fabric objects that it made are gone when it returns.
+  /// Runs on the node's first thread and returns when the node's part is over. Throws Error after a
+  /// failure. The fabric objects that it made are gone when it returns.
   virtual void run(Env& env, const Params& params, Recorder& recorder) = 0;
 };
 
@@ -28,17 +28,17 @@ class Workload {
 struct NamedWorkload {
   std::string_view name;
   std::unique_ptr<Workload> (*make)();
-  /// Docstring of the Python class that is generated for the workload: what it does in one line,
+  /// Docstring of the Python class that is generated for the workload: its purpose in one line,
   /// then its metrics.
   std::string_view about;
-  /// True when the workload goes on while nodes are killed on purpose.
+  /// True if the workload continues while nodes are killed on purpose.
   bool survives = false;
 };
 
 /// The workloads that a program knows. A table is filled once and only read afterwards.
 class Workloads {
  public:
-  /// Adds the rows. Two workloads of one name are a bug.
+  /// Adds the rows. Two workloads with one name are a bug.
   void add(std::span<const NamedWorkload> rows);
 
   /// Makes a workload by its name. `path.so:name` loads the shared library at `path`, which stays
@@ -47,7 +47,7 @@ class Workloads {
   /// nearest known name, or Error(kUnavailable) with the loader's reason.
   std::unique_ptr<Workload> make(const std::string& name) const;
 
-  /// All rows, sorted by name.
+  /// Returns all rows, sorted by name.
   std::span<const NamedWorkload> rows() const { return rows_; }
   std::vector<std::string> names() const;
 
@@ -55,10 +55,11 @@ class Workloads {
   std::vector<NamedWorkload> rows_;
 };
 
-/// The workloads that belong to no system.
+/// Returns the workloads that belong to no system.
 std::span<const NamedWorkload> shared_workloads();
 
-/// The known name most like `name`, as "; did you mean 'x'?", or nothing when none is near.
+/// Returns the known name most like `name`, as "; did you mean 'x'?", or an empty text when none is
+/// near.
 std::string suggest(std::string_view name, std::span<const std::string> known);
 
 }  // namespace pyrdma::measure

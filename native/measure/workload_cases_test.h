@@ -1,4 +1,5 @@
-// Runs workloads of a table on a cluster, each briefly, and expects that each measures something.
+// Runs each workload of a table on a cluster for a short time, and expects that each measures
+// something.
 #pragma once
 #include <gtest/gtest.h>
 

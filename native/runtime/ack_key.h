@@ -1,12 +1,12 @@
 // The key of an asynchronous operation: whether the RDMA operations behind it have completed (LOCO,
 // sections 5.2 and A.1).
 //
-// A key is a bitset with one bit per post in flight. The caller writes the word of posted bits, the
-// polling thread the word of completed ones, so a query is a comparison, and no thread needs an
-// atomic instruction. The requests of a post complete in order, so only the last one asks for a
-// completion (LOCO's paper has a bit for each). A completion finds its bit by its wr_id: the
-// address of a block of bits, and the bit's number in the 6 low bits that the block's alignment
-// leaves free.
+// A key is a bitset with one bit per post in flight. The caller writes the word of posted bits, and
+// the polling thread writes the word of completed bits. So a query is a comparison, and no thread
+// needs an atomic instruction. The requests of a post complete in order, so only the last request
+// asks for a completion (LOCO's paper has a bit for each request). The wr_id of a completion names
+// its bit: the address of a block of bits, with the number of the bit in the 6 low bits that the
+// alignment of the block leaves free.
 #pragma once
 #include <atomic>
 #include <bit>
@@ -23,22 +23,25 @@ namespace pyrdma::runtime {
 
 class Caller;
 
-/// Up to kMost posts. Of one caller; marked by any thread that polls, one at a time.
+/// A block of bits for up to kMost posts of one caller. Any polling thread marks bits, one thread
+/// at a time.
 struct alignas(kCacheLine) AckBits {
   static constexpr std::size_t kMost = 63;
-  static constexpr std::uint64_t kNoBit = 63;  // of the requests before the last of a post
+  // The bits in the wr_id of the requests before the last of a post.
+  static constexpr std::uint64_t kNoBit = 63;
 
-  std::atomic<std::uint64_t> done{0};                            // written by the polling thread
-  std::atomic<fabric::Status> status{fabric::Status::kSuccess};  // the first error; likewise
-  NodeId failed_peer = fabric::kNoNode;                          // of the first error; likewise
-  std::uint64_t posted = 0;                                      // written by the caller
+  std::atomic<std::uint64_t> done{0};  // written by the polling thread
+  // The first error and its peer; written by the polling thread.
+  std::atomic<fabric::Status> status{fabric::Status::kSuccess};
+  NodeId failed_peer = fabric::kNoNode;
+  std::uint64_t posted = 0;  // written by the caller
   Caller& caller;
-  AckBits* next = nullptr;  // of the same key, or of the same list of free blocks
-  MemRef buffer;            // used by the operations; goes back to its pool when they have ended
+  AckBits* next = nullptr;  // the next block of the same key or of the same free list
+  MemRef buffer;            // used by the operations; goes back to its pool after they end
 
   explicit AckBits(Caller& owner) : caller(owner) {}
   bool has_room() const { return posted != ~std::uint64_t{0} >> 1; }
-  /// The wr_id of the last request of another post. Requires has_room().
+  /// Returns the wr_id of the last request of another post. Requires has_room().
   std::uint64_t add() {
     const auto bit = static_cast<std::uint64_t>(std::countr_one(posted));
     posted |= 1ULL << bit;
@@ -49,16 +52,18 @@ struct alignas(kCacheLine) AckBits {
     return reinterpret_cast<AckBits*>(wr_id & ~std::uint64_t{63});
   }
   bool ended() const { return done.load(std::memory_order_acquire) == posted; }
-  /// The post's last request. The others complete only if they fail, and the last one then too.
+  /// The last request of a post has completed. The other requests complete only if they fail, and
+  /// then the last one completes too.
   static bool ends_post(std::uint64_t wr_id) { return (wr_id & 63) != kNoBit; }
-  /// A request of a post to `peer` has failed. Before end() of the post.
+  /// A request of a post to `peer` has failed. Called before end() of the post.
   static void fail(std::uint64_t wr_id, fabric::Status why, NodeId peer) {
     AckBits* bits = of(wr_id);
     if (bits->status.load(std::memory_order_relaxed) != fabric::Status::kSuccess) return;
     bits->failed_peer = peer;
     bits->status.store(why, std::memory_order_release);
   }
-  /// A post has ended. A caller that then finds it ended sees the bytes that it read.
+  /// A post has ended. A caller that afterwards finds it ended sees the bytes that the post has
+  /// read.
   static void end(std::uint64_t wr_id) {
     AckBits* bits = of(wr_id);
     const std::uint64_t done = bits->done.load(std::memory_order_relaxed);
@@ -66,8 +71,8 @@ struct alignas(kCacheLine) AckBits {
   }
 };
 
-/// Movable, used by the thread whose operations it tracks. Dropping it forgets the operations; they
-/// go on, and the buffers that they use still belong to the NIC until they end.
+/// Movable; used by the thread whose operations it tracks. A dropped key forgets its operations:
+/// they go on, and their buffers belong to the NIC until they end.
 class AckKey {
  public:
   AckKey() = default;
@@ -81,26 +86,26 @@ class AckKey {
     if (bits_ != nullptr) release();
   }
 
-  /// True once every operation has completed, with success or not. Makes no progress by itself
-  /// where callers poll: wait() and Runtime::turn() do.
+  /// Returns true once every operation has completed, with or without an error. Where the callers
+  /// poll, query() makes no progress; wait() and Runtime::turn() do.
   bool query() const {
     for (const AckBits* b = bits_; b != nullptr; b = b->next) {
       if (!b->ended()) return false;
     }
     return true;
   }
-  /// The first error of a completed operation.
+  /// Returns the first error of a completed operation.
   fabric::Status status() const;
-  /// The node that the operation of status() went to; kNoNode without an error.
+  /// Returns the peer of the operation that status() reports; kNoNode without an error.
   NodeId failed_peer() const;
-  /// Blocks until query() holds, and returns status(). Throws Error(kTimeout), naming the peers
-  /// that do not answer, after the runtime's wait_timeout; connections report the death of a peer
-  /// earlier, by themselves.
+  /// Blocks until query() holds, and returns status(). Throws Error(kTimeout) after the runtime's
+  /// wait_timeout, naming the peers that do not answer. A connection reports the death of its peer
+  /// earlier.
   fabric::Status wait();
-  /// Takes the operations of `other`, of the same caller, over. Cost: the number of blocks.
+  /// Takes over the operations of `other`, a key of the same caller. Cost: the number of blocks.
   void unite(AckKey&& other);
-  /// Keeps a buffer that the operations use until they have ended, even if the key is dropped
-  /// before. One buffer per key that is not united.
+  /// Keeps a buffer until the operations that use it have ended, even if the key is dropped
+  /// earlier. Holds one buffer per key; a key with a buffer is not united.
   void keep(MemRef&& buffer) {
     if (bits_ != nullptr) bits_->buffer = std::move(buffer);
   }
@@ -112,12 +117,12 @@ class AckKey {
   AckBits* bits_ = nullptr;
 };
 
-/// The blocks of one caller. A block whose key was dropped while operations were in flight is taken
-/// again only after they have ended.
+/// The blocks of one caller. If a key is dropped while its operations are in flight, its block is
+/// reused only after they have ended.
 class AckPool {
  public:
   explicit AckPool(Caller& caller) : caller_(caller) {}
-  /// A block of `key`, of this caller, that has a bit left.
+  /// Returns a block of `key`, a key of this caller, with a free bit.
   AckBits& room_in(AckKey& key) {
     if (key.bits_ == nullptr) [[likely]] {
       key.bits_ = take();

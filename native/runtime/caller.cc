@@ -72,7 +72,7 @@ inline void Caller::post_to(Connection& connection, std::span<fabric::WorkReques
     post_rest(connection, requests, result);
 }
 
-// A queue may be full for as long as a completion is under way.
+// A queue may be full while a completion is on its way.
 void Caller::post_rest(Connection& connection, std::span<fabric::WorkRequest> requests,
                        fabric::PostResult result) {
   while (true) {
@@ -128,8 +128,8 @@ fabric::Status Caller::fence_global() { return fence(runtime_.callers_); }
 fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
   AckKey key;
   const bool trusts_completions = runtime_.options().fences_trust_completions;
-  // Operations after the fence must wait for the positions that the connections have now, and for
-  // no later ones: other callers go on posting.
+  // Operations after the fence must wait for the positions that the connections have now. They need
+  // not wait for later positions: other callers continue to post.
   std::vector<std::pair<Connection*, std::uint64_t>> awaited;
   for (const auto& caller : callers) {
     std::unique_lock<Mutex> lock(caller->posting_, std::defer_lock);
@@ -137,7 +137,7 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
     for (const auto& connection : caller->connections_) {
       env_.charge(Cost::kPredicate);
       if (connection->last_write > connection->last_flush && !trusts_completions) {
-        flush(*connection, key);  // the key awaits it, and so all before it
+        flush(*connection, key);  // the key waits for it, and so for all requests before it
         continue;
       }
       const std::uint64_t last = trusts_completions ? connection->posted : connection->last_flush;
@@ -175,7 +175,8 @@ std::vector<NodeId> Caller::silent_peers() {
   const fabric::QpOptions defaults;
   const std::uint32_t attempt_us =
       std::max(runtime_.options().timeout_us, env_.device().capabilities().least_timeout_us);
-  // A dead peer's connection reports it by itself; this is for threads that do not get a core.
+  // The connection of a dead peer reports the death itself; this report covers threads without a
+  // core.
   const Time deadline =
       env_.now() + kSecond + Time{attempt_us} * kMicrosecond * (defaults.retry_count + 1);
   env_.poll_until(

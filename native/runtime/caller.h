@@ -1,8 +1,9 @@
-// A calling thread of a node: its own connection to every peer, its temporary blocks, its
-// operations in flight, and fences over them (LOCO, sections 5.2, 5.3, A.1).
+// A caller is a calling thread of a node. It has its own connection to every peer, its temporary
+// blocks, its operations in flight, and fences over these operations (LOCO, sections 5.2, 5.3,
+// A.1).
 //
-// A method of a system that uses the network takes the caller as its first argument. A caller is
-// used by one thread at a time.
+// A method of a system that uses the network takes the caller as its first argument. One thread
+// uses a caller at a time.
 #pragma once
 #include <atomic>
 #include <boost/container/static_vector.hpp>
@@ -23,8 +24,8 @@ namespace pyrdma::runtime {
 
 class Runtime;
 
-/// A point in a caller's requests to one peer, for other callers of the node to wait for. Plain
-/// data; the caller outlives it.
+/// A point in the requests of a caller to one peer. Other callers of the node can wait for it.
+/// Plain data; the caller outlives it.
 struct Mark {
   const Connection* connection = nullptr;
   std::uint64_t position = 0;
@@ -34,11 +35,13 @@ struct Mark {
   }
 };
 
-/// Requests to one peer for one doorbell. Built in place: a copy of bytes that were written just
-/// before waits until those stores have left the CPU, behind any that miss the cache.
+/// Requests to one peer for one doorbell. The requests are built in place: copying bytes that were
+/// written just before waits until those stores have left the CPU, and earlier stores that miss the
+/// cache delay them.
 class Requests : public boost::container::static_vector<fabric::WorkRequest, 9> {
  public:
-  /// A request on the bytes of `sge`, which the caller keeps until the post, at `offset` of `at`.
+  /// Adds a request on the bytes of `sge` at `offset` of `at`. The caller keeps the bytes until the
+  /// post.
   fabric::WorkRequest& add(fabric::Opcode opcode, const fabric::RemoteRegion& at,
                            std::uint64_t offset, const fabric::Sge& sge) {
     fabric::WorkRequest& request = emplace_back();
@@ -61,19 +64,19 @@ class Caller {
   Runtime& runtime() { return runtime_; }
   Env& env() { return env_; }
 
-  /// A temporary block for the input or output of requests.
+  /// Returns a temporary block for the input or output of requests.
   MemRef block(std::uint32_t bytes) { return blocks_.take(bytes); }
 
-  // Asynchronous one-sided requests to `peer`, which may be this node (through its own NIC, which
-  // is what makes atomics of all nodes atomic with each other). Short writes are copied at the
-  // post; other buffers belong to the NIC until the key says that it is done. Blocks while too many
-  // of this caller's requests are in flight. Errors are the key's; to a peer that is down they come
-  // at once (Runtime::is_up).
+  // Asynchronous one-sided requests to `peer`. The peer may be this node: the request then goes
+  // through the node's own NIC, which makes atomics of all nodes atomic with each other. Short
+  // writes are copied at the post; other buffers belong to the NIC until the key is complete. A
+  // request blocks while too many requests of this caller are in flight. The key reports errors. If
+  // the peer is down, the key reports the error at once (Runtime::is_up).
   AckKey write(NodeId peer, const fabric::RemoteRegion& to, std::uint64_t offset,
                const fabric::Sge& from) {
     return post_one(peer, fabric::Opcode::kWrite, to.addr + offset, to.rkey, from);
   }
-  /// The same; adds it to `key`.
+  /// Posts the same request and adds it to `key`.
   void write(NodeId peer, const fabric::RemoteRegion& to, std::uint64_t offset,
              const fabric::Sge& from, AckKey& key) {
     post_one(key, peer, fabric::Opcode::kWrite, to.addr + offset, to.rkey, from);
@@ -82,7 +85,7 @@ class Caller {
               const fabric::Sge& into) {
     return post_one(peer, fabric::Opcode::kRead, from.addr + offset, from.rkey, into);
   }
-  /// The word's old value lands in `old_value`, 8 bytes.
+  /// The NIC writes the old value of the word to `old_value`, 8 bytes.
   AckKey fetch_add(NodeId peer, const fabric::RemoteRegion& at, std::uint64_t offset,
                    std::uint64_t addend, const fabric::Sge& old_value) {
     return post_one(peer, fabric::Opcode::kFetchAdd, at.addr + offset, at.rkey, old_value, addend);
@@ -92,20 +95,22 @@ class Caller {
     return post_one(peer, fabric::Opcode::kCompareSwap, at.addr + offset, at.rkey, old_value,
                     expected, desired);
   }
-  /// Posts 1 to 64 requests to one peer with one doorbell. wr_id and the signal are set here.
+  /// Posts 1 to 64 requests to one peer with one doorbell. The caller object sets wr_id and the
+  /// signal flag.
   AckKey post(NodeId peer, std::span<fabric::WorkRequest> requests) {
     AckKey key;
     post(peer, requests, key);
     return key;
   }
-  /// The same; adds the post to `key`.
+  /// Posts the same requests and adds the post to `key`.
   void post(NodeId peer, std::span<fabric::WorkRequest> requests, AckKey& key);
 
   // Fences: remote operations before the fence are placed and visible before any operation after
-  // it. Plain reads, local or remote, need no fence to see data that a fence released.
+  // the fence. A plain read, local or remote, needs no fence to see data that a fence released.
 
-  /// Orders this caller's operations on `peer`. Writes of one queue pair are placed in order
-  /// anyway; behind a read or atomic in flight the next request is marked to wait. Never blocks.
+  /// Orders this caller's operations on `peer`. The NIC places writes of one queue pair in order
+  /// without help; after a read or an atomic in flight, the fence marks the next request to wait.
+  /// Never blocks.
   void fence_pair(NodeId peer) {
     std::unique_lock<Mutex> lock(posting_, std::defer_lock);
     if (shared_) lock.lock();
@@ -113,30 +118,30 @@ class Caller {
     if (connection.completed.load(std::memory_order_acquire) < connection.last_flush)
       connection.fence_next = true;
   }
-  /// The pair fence of the LOCO paper, which waits: blocks until this caller's operations on `peer`
-  /// have completed; what follows on the same queue pair is placed behind them. Returns kFlushed
+  /// The pair fence of the LOCO paper, which waits. Blocks until this caller's operations on `peer`
+  /// have completed; later requests of the same queue pair are placed after them. Returns kFlushed
   /// when the connection is lost.
   fabric::Status await_pair(NodeId peer);
-  /// A point for other callers of this node to wait for, so that this caller's operations on `peer`
-  /// come before theirs: reached once these are placed. Never blocks; posts a read of no bytes,
-  /// which joins `key`, when a write was last.
+  /// Returns a point for other callers of this node to wait for, which orders this caller's
+  /// operations on `peer` before theirs. The point is reached once these operations are placed.
+  /// Never blocks. If the last request was a write, posts a read of no bytes, which joins `key`.
   Mark mark(NodeId peer, AckKey& key);
-  /// Orders this caller's operations on all peers. Waits for the requests in flight; where the last
+  /// Orders this caller's operations on all peers. Waits for the requests in flight. If the last
   /// request to a peer was a write, a read of no bytes places it. Blocks up to a round trip.
   /// Returns the first error of a connection with unfenced operations.
   fabric::Status fence_thread();
-  /// Orders the operations of all callers of this node on all peers, as fence_thread() does for
-  /// one.
+  /// Orders the operations of all callers of this node on all peers, as fence_thread() does for one
+  /// caller.
   fabric::Status fence_global();
 
-  /// Blocks until ready(), making progress; see Runtime::wait_until.
+  /// Blocks until ready(), and makes progress meanwhile; see Runtime::wait_until.
   template <class Ready>
   void wait_until(Ready&& ready, const char* what) {
     wait_until_ref(FunctionRef<bool()>(ready), what);
   }
 
-  /// Peers that answer no read of no bytes within the retries of a connection: for reports. Blocks
-  /// for so long.
+  /// Returns the peers that answer no read of no bytes within the retries of a connection, for
+  /// reports. Blocks for that time.
   std::vector<NodeId> silent_peers();
 
   AckPool& ack_pool() { return acks_; }
@@ -174,11 +179,11 @@ class Caller {
   Env& env_;
   std::uint32_t index_;
   std::uint32_t max_inline_;
-  std::uint64_t limit_;  // requests in flight
-  BlockPool blocks_;     // before the keys that keep its blocks
+  std::uint64_t limit_;  // most requests in flight
+  BlockPool blocks_;     // declared before the keys that keep its blocks
   AckPool acks_;
   std::vector<std::unique_ptr<Connection>> connections_;  // by peer
-  Mutex posting_;  // a global fence of another caller posts too
+  Mutex posting_;  // held too while a global fence of another caller posts
   bool shared_;
   std::uint64_t posted_ = 0;
   std::atomic<std::uint64_t> completed_{0};  // written by the polling thread

@@ -54,8 +54,8 @@ TEST_P(RuntimeCallers, BlocksComeBackAndThePoolGrows) {
     blocks.clear();
     moved = MemRef();
     EXPECT_TRUE(places.contains(pool.take(8).data()));
-    EXPECT_EQ(pool.take(8).data(), last);  // memory used lately is used again
-    EXPECT_NE(error_of([&] { pool.take(129); }).find("blocks have 128: raise block_bytes"),
+    EXPECT_EQ(pool.take(8).data(), last);  // the pool reuses memory that was used lately
+    EXPECT_NE(error_of([&] { pool.take(129); }).find("each block has 128: raise block_bytes"),
               std::string::npos);
   });
 }
@@ -86,7 +86,7 @@ TEST_P(RuntimeCallers, ADroppedKeyKeepsItsBufferUntilItsOperationsEnd) {
       AckKey key = me.read(1 - env.node(), there, 0, block.sge(8));
       EXPECT_EQ(key.failed_peer(), fabric::kNoNode);
       key.keep(std::move(block));
-      key = AckKey();  // forgets the read, which is still to land
+      key = AckKey();  // forgets the read, which has not completed yet
       const MemRef next = me.block(8);
       *next.as<std::uint64_t>() = 9;
       MemRef last = me.block(8);

@@ -1,4 +1,4 @@
-// One reliable connection to a peer, as its node counts it.
+// One reliable connection to a peer, with the positions that this node counts.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -14,28 +14,30 @@ namespace pyrdma::runtime {
 
 class Caller;
 
-/// A queue pair of one caller to one peer, or the one for messages. Positions count its requests,
-/// which complete in order, a post at a time; they go on when the connection is made anew.
+/// A queue pair of one caller to one peer, or the queue pair for messages. Positions count its
+/// requests. The requests complete in order, one post at a time. The count continues when the
+/// connection is made anew.
 struct Connection {
   std::unique_ptr<fabric::QueuePair> qp;
-  Caller* caller = nullptr;  // nullptr: for messages
+  Caller* caller = nullptr;  // nullptr for the messages
   NodeId peer = 0;
   bool fence_next = false;  // the next request waits for reads and atomics before it
   std::uint64_t posted = 0;
   std::uint64_t last_write = 0;             // position of the last write
   std::uint64_t last_flush = 0;             // position of the last read or atomic
   std::atomic<std::uint64_t> completed{0};  // written by the polling thread
-  // Requests of each post in flight, in order; the caller writes at `posts`, the polling thread
-  // reads at `ended`.
+  // The number of requests of each post in flight, in order. The caller writes at `posts`; the
+  // polling thread reads at `ended`.
   std::vector<std::uint8_t> sizes;
   std::uint64_t posts = 0, ended = 0;
-  std::atomic<fabric::Status> error{fabric::Status::kSuccess};  // the first; by the polling thread
+  // The first error; written by the polling thread.
+  std::atomic<fabric::Status> error{fabric::Status::kSuccess};
 
   std::uint8_t& size_of(std::uint64_t post) { return sizes[post & (sizes.size() - 1)]; }
 };
 
-/// Connections by queue pair number. Numbers of a device are dense: open addressing finds most of
-/// them at the first look. Used by one thread at a time.
+/// Finds connections by queue pair number. The numbers of a device are dense, so open addressing
+/// finds most of them at the first probe. One thread uses it at a time.
 class ConnectionTable {
  public:
   void assign(const std::vector<Connection*>& connections) {
@@ -48,7 +50,7 @@ class ConnectionTable {
       slots_[at] = {connection->qp->qp_num(), connection};
     }
   }
-  /// Requires that there is one.
+  /// Requires that the table holds one.
   Connection& find(std::uint32_t qp_num) const {
     std::size_t at = qp_num & (slots_.size() - 1);
     while (slots_[at].first != qp_num || slots_[at].second == nullptr) {

@@ -1,5 +1,5 @@
-// A peer goes down: its connections of all callers go to the error state, so that the NIC itself
-// ends the requests in flight and those to come. The fast path needs no test for it.
+// A peer goes down: the connections of all callers to it enter the error state. The NIC itself then
+// ends the requests in flight and later requests, so the fast path needs no test.
 #include "base/assert.h"
 #include "runtime/runtime.h"
 
@@ -9,15 +9,15 @@ using fabric::Status;
 
 namespace {
 
-/// The peer does not answer, or has closed its end.
+/// True if the peer does not answer or has closed its end.
 bool means_down(Status status) {
   return status == Status::kRetryExceeded || status == Status::kFlushed;
 }
 
 }  // namespace
 
-// Returns the status that the request's key reports. A request that is flushed because the peer is
-// down reports why the peer is down.
+// Returns the status that the key of the request reports. A request that is flushed because the
+// peer is down reports why the peer is down.
 Status Runtime::note_failure(Connection& connection, Status status) {
   const NodeId peer = connection.peer;
   const Status first = connection.error.load(std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// Peers that die: the others go on. Peers that come back.
+// Peers that die while the others go on, and peers that come back.
 #include <atomic>
 #include <cstdlib>
 #include <sstream>
@@ -18,7 +18,7 @@ using DeadPeers = RuntimeWorlds;
 INSTANTIATE_TEST_SUITE_P(Worlds, DeadPeers, testing::ValuesIn(world_names()),
                          [](const auto& param) { return param.param; });
 
-/// Adds one to `word` and returns how that ended.
+/// Adds one to `word` and returns the status of the request.
 Status add_one(Caller& me, NodeId peer, const fabric::RemoteRegion& word,
                NodeId* failed = nullptr) {
   MemRef old = me.block(8);
@@ -28,7 +28,7 @@ Status add_one(Caller& me, NodeId peer, const fabric::RemoteRegion& word,
   return status;
 }
 
-/// Adds one to `word` until that fails, for 20 s at most; returns the peer that the key names.
+/// Adds one to `word` until a request fails, for 20 s at most; returns the peer that the key names.
 NodeId add_until_failure(Caller& me, NodeId peer, const fabric::RemoteRegion& word) {
   const Time deadline = me.env().now() + 20 * kSecond;
   NodeId failed = fabric::kNoNode;
@@ -58,7 +58,7 @@ TEST_P(DeadPeers, TheOthersGoOn) {
     EXPECT_FALSE(runtime.is_up(2));
     EXPECT_EQ(runtime.why_down(2), Status::kRetryExceeded);
     EXPECT_EQ(runtime.down_peers(), " 2");
-    // At once, on every caller: without the retries of a connection of its own.
+    // Requests of every caller end at once, without the retries of their own connections.
     const Time begin = env.now();
     Caller& other = runtime.caller(1);
     NodeId failed = fabric::kNoNode;
@@ -67,7 +67,7 @@ TEST_P(DeadPeers, TheOthersGoOn) {
       EXPECT_EQ(failed, 2U);
     }
     EXPECT_LT(env.now() - begin, GetParam().rfind("sim", 0) == 0 ? kMillisecond : kSecond);
-    // A fence reports what was written there since, once; the others are fenced all the same.
+    // A fence reports once the unfenced requests to the dead peer; it fences all other peers.
     MemRef block = me.block(8);
     me.write(2, at[2], 0, block.sge(8));
     EXPECT_EQ(me.fence_thread(), Status::kRetryExceeded);
@@ -90,7 +90,7 @@ TEST_P(DeadPeers, TheOthersGoOn) {
 TEST_P(DeadPeers, RequestsInFlightToADeclaredPeerEnd) {
   run(3, [&](Env& env, const Kill&) {
     Options wanted = options(2);
-    wanted.timeout_us = 2'000'000;  // by itself the connection notices nothing for long
+    wanted.timeout_us = 2'000'000;  // without help the connection notices the death late
     wanted.message_entries = 4;
     Runtime runtime(env, wanted);
     class Deaths final : public Service {
@@ -110,7 +110,7 @@ TEST_P(DeadPeers, RequestsInFlightToADeclaredPeerEnd) {
     if (env.node() == 0) {
       Caller& me = runtime.caller(0);
       runtime.declare_down(2);
-      runtime.declare_down(2, Status::kGeneral);  // it is known
+      runtime.declare_down(2, Status::kGeneral);  // the peer is known to be down
       EXPECT_EQ(deaths.count.load(), 1);
       EXPECT_EQ(runtime.messages(2).qp->state(), fabric::QpState::kError);
       NodeId failed = fabric::kNoNode;
@@ -124,7 +124,7 @@ TEST_P(DeadPeers, RequestsInFlightToADeclaredPeerEnd) {
   });
 }
 
-// Both ends break the connection and make it anew, several times; the third node notices nothing.
+// Both ends break the connection and make it anew, several times. The third node notices nothing.
 TEST_P(DeadPeers, AConnectionIsMadeAnew) {
   run(3, [&](Env& env, const Kill&) {
     Runtime runtime(env, options(2));
@@ -140,7 +140,7 @@ TEST_P(DeadPeers, AConnectionIsMadeAnew) {
         runtime.declare_down(peer);
         for (int i = 0; i < 300; ++i)  // more than the queues hold
           EXPECT_EQ(add_one(me, peer, at[peer]), Status::kRetryExceeded);
-        AckKey pending;  // still under way when the connection is made anew
+        AckKey pending;  // still in flight when the connection is made anew
         MemRef block = me.block(8);
         for (int i = 0; i < 20; ++i) me.write(peer, at[peer], 8, block.sge(8), pending);
         ASSERT_TRUE(runtime.reconnect(peer, env.now() + 20 * kSecond));
@@ -173,7 +173,8 @@ TEST_P(DeadPeers, APeerThatDoesNotComeBackIsWaitedForUntilTheDeadline) {
   });
 }
 
-// Node 2 is killed and started again, twice; its peers meet each life of it and go on meanwhile.
+// Node 2 is killed and started again, twice. Its peers connect with each of its lives, and go on
+// meanwhile.
 TEST(DeadPeersRestart, ARestartedPeerIsMetAgain) {
   for (const Polling polling : {Polling::kCallers, Polling::kThread}) {
     fabric::sim::SimCluster cluster(sim_options(3));
@@ -231,7 +232,7 @@ TEST(DeadPeersRestart, ARestartedPeerIsMetAgain) {
   }
 }
 
-/// A life of node 1, in a process of its own: until it is killed.
+/// A life of node 1, in a process of its own, until it is killed.
 TEST(DeadPeersChild, DISABLED_Lives) {
   const char* role = std::getenv(fabric::shm::kRole);
   ASSERT_NE(role, nullptr);

@@ -15,8 +15,8 @@ std::optional<std::vector<std::byte>> find_bytes(Env& env, const std::string& ke
 
 void throw_piece(const std::string& key, std::size_t got, std::size_t wanted) {
   throw Error(ErrorCode::kInvalidArgument,
-              "rendezvous key '" + key + "' holds " + std::to_string(got) + " bytes where " +
-                  std::to_string(wanted) + " were expected: the nodes run different programs");
+              "rendezvous key '" + key + "' holds " + std::to_string(got) + " bytes instead of " +
+                  std::to_string(wanted) + ": start the same program on all nodes");
 }
 
 Exchange::Exchange(Env& env, const std::string& name, NodeId peer)

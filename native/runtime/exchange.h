@@ -1,5 +1,5 @@
-// Lists of plain data that nodes tell each other at set-up, through the rendezvous, under names
-// that both know. Each name is used once. Blocking calls take a deadline in Env::now() time.
+// Lists of plain data that nodes exchange at set-up. They go through the rendezvous, under names
+// that both nodes know. Each name is used once. Blocking calls take a deadline in Env::now() time.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -14,17 +14,17 @@
 
 namespace pyrdma::runtime {
 
-inline constexpr Time kSetupTimeout = 120 * kSecond;  // for a peer's part of the set-up
+inline constexpr Time kSetupTimeout = 120 * kSecond;  // wait for a peer at set-up
 
-/// The value under `key`, if there is one by now. Cost: a look-up; in `sim` a handshake when it is
-/// there.
+/// Returns the value under `key` if it is published by now. Cost: a look-up; in `sim` also a
+/// handshake when the value exists.
 std::optional<std::vector<std::byte>> find_bytes(Env& env, const std::string& key);
 
-/// Throws Error(kInvalidArgument): the nodes run different programs.
+/// Throws Error(kInvalidArgument) because the nodes run different programs.
 [[noreturn]] void throw_piece(const std::string& key, std::size_t got, std::size_t wanted);
 
-/// A list as it is published: the number of items and the first of them under `key`, the rest under
-/// `key`/1, `key`/2, ... So a short list is one value.
+/// The published form of a list: `key` holds the number of items and the first items; `key`/1,
+/// `key`/2, ... hold the rest. A short list is one value.
 template <class T>
 struct ListPieces {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -49,14 +49,14 @@ void publish_list(Env& env, const std::string& key, std::span<const T> items) {
     rendezvous.publish(key + '/' + std::to_string(piece), std::as_bytes(items.subspan(at, more)));
     at += more;
   }
-  rendezvous.publish(key, value);  // last: a reader that finds it finds the rest
+  rendezvous.publish(key, value);  // last: a reader that finds this value finds the rest too
 }
 template <class T>
 void publish_list(Env& env, const std::string& key, const std::vector<T>& items) {
   publish_list(env, key, std::span<const T>(items));
 }
 
-/// The list of which `head` is the value under `key`.
+/// Returns the list whose value under `key` is `head`.
 template <class T>
 std::vector<T> read_list(Env& env, const std::string& key, const std::vector<std::byte>& head,
                          Time deadline) {
@@ -82,14 +82,14 @@ std::vector<T> read_list(Env& env, const std::string& key, const std::vector<std
   return items;
 }
 
-/// The list that somebody publishes under `key`. Throws Error(kTimeout), naming the key, after
-/// `deadline`, and Error(kInvalidArgument) for a list of something else.
+/// Waits for the list under `key`. Throws Error(kTimeout), naming the key, after `deadline`, and
+/// Error(kInvalidArgument) if the list holds items of another type.
 template <class T>
 std::vector<T> await_list(Env& env, const std::string& key, Time deadline) {
   return read_list<T>(env, key, env.device().rendezvous().await(key, deadline), deadline);
 }
 
-/// The same, if it is there by now.
+/// Returns the list if it is published by now.
 template <class T>
 std::optional<std::vector<T>> find_list(Env& env, const std::string& key) {
   const auto head = find_bytes(env, key);
@@ -97,8 +97,8 @@ std::optional<std::vector<T>> find_list(Env& env, const std::string& key) {
   return read_list<T>(env, key, *head, env.now() + kSetupTimeout);
 }
 
-/// Lists that this node and one peer tell each other once, under a name that no other exchange of
-/// the two has.
+/// Lists that this node and one peer exchange once, under a name that no other exchange between the
+/// two uses.
 class Exchange {
  public:
   Exchange(Env& env, const std::string& name, NodeId peer);

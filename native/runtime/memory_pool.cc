@@ -33,7 +33,7 @@ MemoryPool::Page& MemoryPool::page_with(std::uint64_t bytes, Placement placement
   }
   Page page;
   page.placement = placement;
-  // Memory on the NIC is small: each region of it is an allocation of its own.
+  // Memory on the NIC is small, so each of its regions is an allocation of its own.
   page.region = placement == Placement::kDevice
                     ? env_.device().allocate_device_memory(pd_, bytes)
                     : env_.device().allocate(pd_, std::max(bytes, page_bytes_));
@@ -50,15 +50,15 @@ BlockPool::BlockPool(MemoryPool& memory, std::uint32_t block_bytes, std::uint32_
 void BlockPool::grow() {
   const LocalRegion& region =
       regions_.emplace_back(memory_.allocate(std::uint64_t{block_bytes_} * blocks_));
-  // The first block is taken last, so that memory used lately is used again.
+  // The first block goes on top of the stack, so that the pool reuses memory that was used lately.
   for (std::uint32_t i = blocks_; i-- > 0;)
     free_.push_back(region.data + std::size_t{i} * block_bytes_);
 }
 
 MemRef BlockPool::take(std::uint32_t bytes) {
   if (bytes > block_bytes_) [[unlikely]] {
-    throw Error(ErrorCode::kInvalidArgument, "a temporary block of " + std::to_string(bytes) +
-                                                 " bytes was asked for; blocks have " +
+    throw Error(ErrorCode::kInvalidArgument, "temporary block of " + std::to_string(bytes) +
+                                                 " bytes requested; each block has " +
                                                  std::to_string(block_bytes_) +
                                                  ": raise block_bytes");
   }

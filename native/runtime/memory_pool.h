@@ -1,5 +1,6 @@
-// Registered memory of a node: few large registrations, from which regions and temporary blocks are
-// cut, because a registration is slow and a NIC caches few translations (LOCO, section A.2).
+// Registered memory of a node. The node registers a few large pages and cuts regions and temporary
+// blocks from them, because a registration is slow and a NIC caches few translations (LOCO, section
+// A.2).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -13,13 +14,13 @@
 
 namespace pyrdma::runtime {
 
-/// Where a region lives. Memory on the NIC is faster for remote requests and out of the CPU's
-/// reach: for state that only the network touches, such as a lock's words.
+/// The place of a region. Memory on the NIC is faster for remote requests, but the CPU cannot reach
+/// it. It suits state that only the network touches, such as the words of a lock.
 enum class Placement : std::uint8_t { kHost, kDevice };
 
 /// A contiguous part of a registered page. Plain data; the page outlives it.
 struct LocalRegion {
-  std::byte* data = nullptr;  // nullptr on the NIC
+  std::byte* data = nullptr;  // nullptr for memory on the NIC
   std::uint64_t addr = 0;
   std::uint64_t bytes = 0;
   std::uint32_t lkey = 0, rkey = 0;
@@ -27,19 +28,19 @@ struct LocalRegion {
   fabric::Sge sge(std::uint64_t offset, std::uint32_t length) const {
     return {addr + offset, length, lkey};
   }
-  /// Address, length and key, for a peer to reach it.
+  /// The address, length and key by which a peer reaches the region.
   fabric::RemoteRegion remote() const { return {addr, bytes, rkey, fabric::kNoNode}; }
 };
 
 class MemoryPool {
  public:
-  /// `page_bytes`: the size of a registration, unless a region is larger.
+  /// `page_bytes` is the size of a registration; a larger region gets a larger registration.
   MemoryPool(Env& env, fabric::ProtectionDomain& pd, std::uint64_t page_bytes);
 
-  /// A zeroed region, aligned to a cache line, for the rest of the node's life: regions are never
-  /// given back, so that a late write of a peer never meets another's memory. Any thread. Registers
-  /// a page now and then. kDevice falls back to host memory where the device has none. Throws
-  /// Error(kExhausted) when there is no memory.
+  /// Returns a zeroed region, aligned to a cache line, for the rest of the node's life. Regions are
+  /// never given back, so a late write of a peer never hits the memory of another region. Any
+  /// thread may call. Now and then a call registers a page. kDevice falls back to host memory if
+  /// the device has no memory. Throws Error(kExhausted) when there is no memory left.
   LocalRegion allocate(std::uint64_t bytes, Placement placement = Placement::kHost);
 
   std::size_t registrations() const { return pages_.size(); }
@@ -61,8 +62,8 @@ class MemoryPool {
 
 class BlockPool;
 
-/// A temporary block of registered memory: the input or output of a request (LOCO's mem_ref).
-/// Movable; goes back to its pool. While a request uses it, it belongs to the NIC.
+/// A temporary block of registered memory for the input or output of a request (LOCO's mem_ref).
+/// Movable; its destructor returns it to its pool. It belongs to the NIC while a request uses it.
 class MemRef {
  public:
   MemRef() = default;
@@ -89,12 +90,13 @@ class MemRef {
   std::byte* data_ = nullptr;
 };
 
-/// Blocks of one size for one thread at a time. Outlives its blocks; the memory outlives both.
+/// Blocks of one size for one thread at a time. The pool outlives its blocks; the memory outlives
+/// both.
 class BlockPool {
  public:
   BlockPool(MemoryPool& memory, std::uint32_t block_bytes, std::uint32_t blocks);
   /// Throws Error(kInvalidArgument) when `bytes` exceeds a block, naming the option to raise. Takes
-  /// more memory when no block is left. Cost: a few instructions, no lock.
+  /// more memory when no block is left. Cost: a few instructions without a lock.
   MemRef take(std::uint32_t bytes);
   void give_back(std::byte* block) { free_.push_back(block); }
   std::uint32_t lkey_of(const std::byte* block) const {

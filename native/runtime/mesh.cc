@@ -17,7 +17,7 @@ void connect_all(Env& env, NodeId peer, const std::vector<fabric::QueuePair*>& q
   if (addresses.size() != qps.size()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "node " + std::to_string(env.node()) + " makes " + std::to_string(qps.size()) +
-                    " connections to node " + std::to_string(peer) + ", which makes " +
+                    " connections to node " + std::to_string(peer) + ", but that node makes " +
                     std::to_string(addresses.size()) + ": give both the same parameters");
   }
   for (std::size_t i = 0; i < qps.size(); ++i) qps[i]->connect(addresses[i]);

@@ -34,8 +34,7 @@ TEST_P(RuntimeWorlds, AListOfSomethingElseIsNamed) {
     EXPECT_EQ(find_list<std::uint64_t>(env, "nothing"), std::nullopt);
     const std::string error =
         error_of([&] { await_list<std::uint32_t>(env, "words", env.now() + kSecond); });
-    EXPECT_NE(error.find("'words' holds 32 bytes where 20 were expected"), std::string::npos)
-        << error;
+    EXPECT_NE(error.find("'words' holds 32 bytes instead of 20"), std::string::npos) << error;
   });
 }
 
@@ -72,8 +71,8 @@ TEST_P(RuntimeWorlds, EveryQueuePairMeetsItsOwn) {
     const auto memory = device.allocate(*pd, 4096);
     std::vector<std::unique_ptr<fabric::QueuePair>> qps;
     Mesh mesh(env, "mesh");
-    for (std::uint32_t i = 0; i < kPairs;
-         ++i) {  // pairs of equal number meet, in any order of nodes
+    // Queue pairs of equal number connect, in any order of nodes.
+    for (std::uint32_t i = 0; i < kPairs; ++i) {
       for (NodeId k = 0; k < env.nodes(); ++k) {
         const NodeId peer = (k + env.node()) % env.nodes();
         qps.push_back(device.create_queue_pair(*pd, *completions, *completions));
@@ -121,7 +120,7 @@ TEST_P(RuntimeWorlds, AMeshOfOtherSizeIsNamed) {
     }
     const std::string error = error_of([&] { mesh.connect(env.now() + kSecond); });
     EXPECT_NE(error.find("makes " + std::to_string(env.node() + 1) + " connections to node " +
-                         std::to_string(1 - env.node()) + ", which makes " +
+                         std::to_string(1 - env.node()) + ", but that node makes " +
                          std::to_string(2 - env.node())),
               std::string::npos)
         << error;

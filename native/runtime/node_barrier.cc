@@ -20,11 +20,11 @@ std::string arrival_key(const std::string& name, NodeId node) {
     if (!find_bytes(env, arrival_key(name, node))) missing += ' ' + std::to_string(node);
   }
   if (missing.empty())
-    missing = ' ' + std::to_string(nodes.front()) + " (it came, but ended before the others)";
+    missing = ' ' + std::to_string(nodes.front()) + " (it arrived, but ended before the others)";
   throw Error(ErrorCode::kTimeout, "node " + std::to_string(env.node()) + " waited " +
                                        std::to_string(timeout / kMillisecond) +
                                        " ms at the barrier '" + name + "' for node" + missing +
-                                       ": is it running, and the same program?");
+                                       ": check that it runs the same program");
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ void node_barrier(Env& env, const std::string& name, Time timeout, std::span<con
         rendezvous.await_value<std::uint8_t>(arrival_key(name, node), deadline);
       rendezvous.publish_value(released, std::uint8_t{1});
     }
-    // The first node awaits its own release too, so that it goes on with the others.
+    // The first node waits for its own release too, so that it continues together with the others.
     rendezvous.await_value<std::uint8_t>(released, deadline);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kTimeout) throw;

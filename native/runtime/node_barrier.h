@@ -1,5 +1,5 @@
-// A barrier of nodes over the rendezvous: for set-up and ends, where no connection is needed. Slow:
-// use a system's own barrier in between.
+// A barrier of nodes through the rendezvous, for the set-up and the end of a run: it needs no
+// connection. It is slow; between set-up and end, use a barrier of the system.
 #pragma once
 #include <span>
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace pyrdma::runtime {
 
-/// Blocks until every node of `nodes` (all nodes when empty, this node among them) has called it
-/// under `name`, which is used once. Values that a node published before are there for all nodes
-/// afterwards. Throws Error(kTimeout), naming the nodes that did not come, after `timeout`. Cost:
-/// the first node gathers and releases, so 2 values per node.
+/// Blocks until every node of `nodes` has called it under `name`. An empty `nodes` means all nodes;
+/// otherwise this node is among them. A name is used once. After the barrier all nodes find the
+/// values that a node published before it. Throws Error(kTimeout), naming the missing nodes, after
+/// `timeout`. Cost: 2 values per node, because the first node gathers and releases.
 void node_barrier(Env& env, const std::string& name, Time timeout = kSetupTimeout,
                   std::span<const NodeId> nodes = {});
 

@@ -1,9 +1,10 @@
-// A peer comes back: the same life of it, or its next after a restart.
+// A peer comes back, in the same life or in its next life after a restart.
 //
-// A node counts its lives under the runtime's name; two nodes name each set of connections by both
-// lives and an attempt. Each end offers new queue pairs under that name, takes them into use when
-// it finds the peer's, says so, and counts the peer as up when the peer has said so too. An end
-// that sees its attempt fail, or the peer at the next one, begins the next one.
+// A node counts its lives under the runtime's name. Two nodes name each set of connections by both
+// lives and an attempt. Each end offers new queue pairs under that name. When an end finds the
+// peer's queue pairs, it takes its own into use and publishes that. When the peer has published it
+// too, the end counts the peer as up. An end starts the next attempt when its attempt fails, or
+// when it sees the peer at the next attempt.
 #include <algorithm>
 #include <mutex>
 
@@ -18,7 +19,7 @@ using fabric::Status;
 
 namespace {
 
-constexpr Time kLook = kMillisecond;  // between two looks for the peer
+constexpr Time kLook = kMillisecond;  // between two look-ups for the peer
 
 }  // namespace
 
@@ -26,7 +27,7 @@ std::string Runtime::life_key(NodeId node, std::uint32_t life) const {
   return options_.name + "/life/" + std::to_string(node) + '/' + std::to_string(life);
 }
 
-// "<life of the lower node>-<life of the higher>/<attempt>".
+// Format: "<life of the lower node>-<life of the higher node>/<attempt>".
 std::string Runtime::exchange_name(NodeId peer) const {
   const Peer& there = peers_[peer];
   const bool first = env_.node() < peer;
@@ -35,7 +36,7 @@ std::string Runtime::exchange_name(NodeId peer) const {
 }
 
 void Runtime::begin_life() {
-  // A node may have been restarted before the run began: its first life in the run comes now.
+  // A node may have been restarted before the run began; its first life in the run starts now.
   while (env_.incarnation() != 0 && find_bytes(env_, life_key(self(), life_))) ++life_;
   env_.device().rendezvous().publish_value(life_key(self(), life_), std::uint8_t{1});
 }
@@ -81,8 +82,8 @@ bool Runtime::has_ended(NodeId peer) {
   });
 }
 
-// The old queue pairs stay in the error state until none of their requests is under way, since a
-// queue pair that goes takes its completions with it. No thread posts or polls while they change.
+// The old queue pairs stay in the error state until none of their requests is in flight, because a
+// destroyed queue pair takes its completions with it. No thread posts or polls while they change.
 bool Runtime::take_into_use(NodeId peer, const std::vector<QpAddress>& addresses) {
   Peer& there = peers_[peer];
   if (there.closing.load(std::memory_order_acquire)) return false;
@@ -124,7 +125,7 @@ bool Runtime::take_into_use(NodeId peer, const std::vector<QpAddress>& addresses
     for (Connection* connection : connections_to(node)) all.push_back(connection);
   }
   table_.assign(all);
-  there.offered.clear();  // the old ones, with their completions, before the next poll
+  there.offered.clear();  // the old queue pairs and their completions, before the next poll
   return true;
 }
 

@@ -54,8 +54,9 @@ void Runtime::make_queues() {
   if (entries > most) {
     throw Error(ErrorCode::kInvalidArgument,
                 "one completion queue for " + std::to_string(options_.callers) + " callers with " +
-                    std::to_string(options_.max_in_flight) + " requests in flight each needs " +
-                    std::to_string(entries) + " entries; the device has " + std::to_string(most) +
+                    std::to_string(options_.max_in_flight) +
+                    " requests in flight each would need " + std::to_string(entries) +
+                    " entries; the device has " + std::to_string(most) +
                     ": lower max_in_flight or callers");
   }
   completions_ = env_.device().create_completion_queue(static_cast<std::uint32_t>(entries));
@@ -105,7 +106,8 @@ void Runtime::connect(Service* service) {
     rejoin();
   } else {
     const Time deadline = env_.now() + options_.wait_timeout;
-    Mesh mesh(env_, exchange_name(self()));  // of first lives and attempts: the same for all
+    Mesh mesh(env_,
+              exchange_name(self()));  // names first lives and attempts: the same for all nodes
     for (NodeId peer = 0; peer < nodes(); ++peer) {
       for (Connection* connection : connections_to(peer)) mesh.add(peer, *connection->qp);
       peers_[peer].attempt = 1;
@@ -154,7 +156,7 @@ void Runtime::leave() {
   node_barrier(env_, options_.name + "/left", options_.wait_timeout);
 }
 
-// Each counter is written by the one thread that polls now.
+// Each counter has one writer: the thread that polls now.
 inline void Runtime::end_post(Connection& connection) {
   const std::uint64_t requests = connection.size_of(connection.ended++);
   connection.completed.store(connection.completed.load(std::memory_order_relaxed) + requests,
@@ -163,7 +165,7 @@ inline void Runtime::end_post(Connection& connection) {
   all.store(all.load(std::memory_order_relaxed) + requests, std::memory_order_release);
 }
 
-// The waiters for a request see its status when they see that it has ended.
+// A waiter that sees that its request has ended sees its status too.
 void Runtime::fail(Connection& connection, const fabric::Completion& completion) {
   const fabric::Status why = note_failure(connection, completion.status);
   if (connection.caller == nullptr) return service_->completed(connection, completion);
@@ -185,13 +187,13 @@ inline void Runtime::complete(const fabric::Completion& completion) {
 }
 
 bool Runtime::progress() {
-  // A single caller that polls by itself has no other thread to keep away.
+  // A single caller that polls has no other thread to exclude.
   if (!alone_ && (polling_.load(std::memory_order_relaxed) ||
                   polling_.exchange(true, std::memory_order_acquire))) {
     return false;
   }
   std::size_t count = 0, all = 0;
-  do {  // until the queue is empty: no completion that is there already wakes a waiter again
+  do {  // until the queue is empty: a completion that is already there never wakes a waiter again
     count = completions_->poll(polled_);
     for (std::size_t i = 0; i < count; ++i) complete(polled_[i]);
     all += count;
@@ -220,12 +222,13 @@ void Runtime::wait_until(Caller& caller, FunctionRef<bool()> ready, const char* 
   if (done) return;
   std::string silent;
   for (const NodeId peer : caller.silent_peers()) silent += ' ' + std::to_string(peer);
-  throw Error(ErrorCode::kTimeout,
-              "node " + std::to_string(self()) + " waited " +
-                  std::to_string(options_.wait_timeout / kMillisecond) + " ms for " + what +
-                  (silent.empty() ? "; all nodes answer: one of them does not do its part"
-                                  : "; no answer from node" + silent),
-              false);
+  throw Error(
+      ErrorCode::kTimeout,
+      "node " + std::to_string(self()) + " waited " +
+          std::to_string(options_.wait_timeout / kMillisecond) + " ms for " + what +
+          (silent.empty() ? "; all nodes answer: check that every node makes the matching call"
+                          : "; no answer from node" + silent),
+      false);
 }
 
 }  // namespace pyrdma::runtime

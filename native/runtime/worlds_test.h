@@ -1,4 +1,4 @@
-// The worlds in which the runtime is tested: each runs a function on every node.
+// The worlds in which the runtime is tested. Each world runs a function on every node.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -19,11 +19,11 @@ inline fabric::sim::SimOptions sim_options(std::uint32_t nodes) {
   return options;
 }
 
-/// Ends a node, from one of its own or of other nodes' threads.
+/// Ends a node, from a thread of that node or of another node.
 using Kill = std::function<void(NodeId)>;
 
 /// Runs `per_node` on every node of a fresh cluster: "sim", "shm" (threads) or "verbs", whose nodes
-/// cannot be killed; "_poller" behind it is for the options.
+/// cannot be killed. The suffix "_poller" concerns the options.
 inline void run_world(const std::string& world, std::uint32_t nodes,
                       const std::function<void(Env&, const Kill&)>& per_node) {
   if (world.rfind("sim", 0) == 0) {
@@ -43,7 +43,7 @@ inline void run_world(const std::string& world, std::uint32_t nodes,
 
 inline std::vector<std::string> world_names() {
 #if defined(__SANITIZE_THREAD__)
-  // A simulation is one thread: the sanitizer has nothing to see, and its fibers are slow.
+  // A simulation is one thread: it has no races for the sanitizer, and its fibers are slow.
   return {"shm", "shm_poller"};
 #else
   return {"sim", "sim_poller", "shm", "shm_poller"};
@@ -63,7 +63,7 @@ class RuntimeWorlds : public testing::TestWithParam<std::string> {
   }
 };
 
-/// A region of each node that all nodes know, told through the rendezvous under `name`.
+/// A region of each node that all nodes know; the rendezvous carries the addresses under `name`.
 class SharedWords {
  public:
   SharedWords(Runtime& runtime, const std::string& name, std::uint64_t words)
@@ -84,7 +84,7 @@ class SharedWords {
   LocalRegion own_;
 };
 
-/// The message of the Error that `act` throws.
+/// Returns the message of the Error that `act` throws.
 inline std::string error_of(const std::function<void()>& act) {
   try {
     act();

@@ -1,5 +1,6 @@
-// Any keys and values as parameters of a workload, as faults and as a profile: taken, or refused by
-// an error that names a key; what is taken keeps to its bounds.
+// The test passes any keys and values as parameters of a workload, as faults and as a profile. The
+// code accepts them, or refuses them by an error that names a key; accepted values lie within their
+// bounds.
 #include <bit>
 #include <cmath>
 
@@ -19,7 +20,7 @@ using measure::ParamMap;
 using measure::Params;
 using measure::ParamValue;
 
-// One byte for the key's place among the known ones (or its own text follows), then the value.
+// One byte selects a known key (or the key's own text follows); then comes the value.
 std::vector<std::string> good_settings() {
   std::vector<std::string> seeds{std::string("\0", 1)};
   for (char known = 0; known < 24; ++known) {

@@ -1,4 +1,4 @@
-// The list of the systems. The system NAME lies in the folder systems/NAME and defines
+// The list of the systems. A system NAME has the folder systems/NAME and defines
 //   pyrdma::systems::System pyrdma::NAME::description();  in system.cc, and
 //   void pyrdma::NAME::bind(pybind11::module_& module);   in bindings/.
 #pragma once

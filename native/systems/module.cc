@@ -1,4 +1,4 @@
-// The Python module: what serves all systems, then a submodule for each system.
+// The Python module: the part that serves all systems, then a submodule for each system.
 #include "bindings/bind.h"
 #include "systems/list.h"
 #include "systems/system.h"

@@ -1,4 +1,4 @@
-// A system tells the programs around it which workloads and which fuzz scenarios it has.
+// A system declares its workloads and its fuzz scenarios to the programs around it.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -9,20 +9,20 @@
 namespace pyrdma::systems {
 
 struct System {
-  std::string_view name;  // of its folder
+  std::string_view name;  // the name of its folder
   std::string_view title;
-  /// Their names begin with the system's name.
+  /// The names of workloads and scenarios begin with the name of the system.
   std::vector<measure::NamedWorkload> workloads;
   std::vector<fuzz::Scenario> scenarios;
 };
 
-/// The systems of list.h, in its order.
+/// Returns the systems of list.h, in its order.
 const std::vector<System>& all();
 
-/// The workloads of all systems and those that belong to none.
+/// Returns the workloads of all systems and the workloads that belong to no system.
 const measure::Workloads& workloads();
 
-/// The scenarios of all systems and those that belong to none, the latter first.
+/// Returns the scenarios that belong to no system, then the scenarios of all systems.
 const std::vector<fuzz::Scenario>& scenarios();
 
 }  // namespace pyrdma::systems

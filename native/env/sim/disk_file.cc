@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint64_t kSector = DiskFile::kSector;
 constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 40;
 
-/// The part of `data`, at `offset` of the file, that lies in `sector`.
+/// Returns the part of `data`, at `offset` of the file, that lies in `sector`.
 std::span<const std::byte> part(std::span<const std::byte> data, std::uint64_t offset,
                                 std::uint64_t sector) {
   const std::uint64_t begin = std::max(offset, sector * kSector);
@@ -36,10 +36,10 @@ void DiskFile::write(std::uint64_t offset, std::span<const std::byte> data, Faul
                                            std::to_string(offset) + "; a file has at most 2^40");
   if (full && offset + data.size() > size()) {
     if (faults != nullptr) faults->reach(Fault::disk_full);
-    throw Error(ErrorCode::kExhausted, "file '" + name_ + "': no space left on the disk for " +
-                                           std::to_string(data.size()) + " bytes at " +
-                                           std::to_string(offset) +
-                                           "; remove files, or wait until others have");
+    throw Error(ErrorCode::kExhausted,
+                "file '" + name_ + "': no space left on the disk for " +
+                    std::to_string(data.size()) + " bytes at " + std::to_string(offset) +
+                    "; remove files, or wait until other nodes remove theirs");
   }
   if (faults != nullptr && faults->fire(Fault::disk_io_error)) {
     const std::uint64_t written = faults->stream(Fault::disk_io_error).below(data.size() + 1);
@@ -48,7 +48,7 @@ void DiskFile::write(std::uint64_t offset, std::span<const std::byte> data, Faul
     faults->reach(Fault::disk_io_error);
     throw Error(ErrorCode::kUnavailable,
                 "file '" + name_ + "': a write at " + std::to_string(offset) +
-                    " failed (I/O error); write it again or give the disk up",
+                    " failed (I/O error); write it again or stop using the disk",
                 false);
   }
   if (faults != nullptr && faults->fire(Fault::disk_misdirected)) {
@@ -62,7 +62,8 @@ void DiskFile::write(std::uint64_t offset, std::span<const std::byte> data, Faul
   store(offset, data);
 }
 
-// Another place of the file, at the same offset within a sector; the same where there is no other.
+// Returns another place of the file, at the same offset within a sector; the same place if there is
+// no other.
 std::uint64_t DiskFile::misdirected(std::uint64_t offset, std::uint64_t bytes,
                                     FaultStream& faults) const {
   const std::uint64_t end = std::max(size(), offset + bytes);
@@ -90,7 +91,8 @@ void DiskFile::write_back_oldest() {
 void DiskFile::make_durable(std::uint64_t offset, std::span<const std::byte> data) {
   put(durable_, offset, data);
   const std::uint64_t end = offset + data.size();
-  const std::uint64_t first = (offset + kSector - 1) / kSector;  // of those written as a whole
+  // `first` is the first sector that is written as a whole.
+  const std::uint64_t first = (offset + kSector - 1) / kSector;
   const std::uint64_t last = end == durable_.size() ? (end + kSector - 1) / kSector : end / kSector;
   if (first < last)
     unreadable_.erase(unreadable_.lower_bound(first), unreadable_.lower_bound(last));
@@ -107,7 +109,7 @@ std::size_t DiskFile::read(std::uint64_t offset, std::span<std::byte> data, Faul
   return count;
 }
 
-// True when the disk need not look at the medium.
+// Returns true when the disk need not read the medium.
 bool DiskFile::is_cached(std::uint64_t sector) const {
   return std::any_of(cached_.begin(), cached_.end(), [sector](const Write& write) {
     return write.offset <= sector * kSector &&

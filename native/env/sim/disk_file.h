@@ -1,6 +1,7 @@
-// One file of the simulated disk: what the node sees, and what a power failure leaves of it. Reads
-// and writes go to the disk itself (direct I/O), whose own cache is lost with the power: a write is
-// durable after a sync, before it nothing is promised. No clock in here.
+// One file of the simulated disk: the content that the node sees, and the content that a power
+// failure leaves. Reads and writes go to the disk itself (direct I/O). The disk's own cache is lost
+// with the power: a write is durable after a sync and may be lost before it. This file uses no
+// clock.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -23,23 +24,24 @@ class DiskFile {
   const std::string& name() const { return name_; }
   std::uint64_t size() const { return content_.size(); }
 
-  /// `full`: writes that grow the file throw Error(kExhausted), definite. A failed write throws
+  /// If `full`, writes that grow the file throw Error(kExhausted), definite. A failed write throws
   /// Error(kUnavailable), not definite: some of its first sectors are written. `faults` may be
   /// null.
   void write(std::uint64_t offset, std::span<const std::byte> data, FaultStream* faults, bool full);
-  /// Throws Error(kUnavailable) for a sector that cannot be read, until it is written as a whole.
+  /// Throws Error(kUnavailable) for a sector that cannot be read, until the sector is written as a
+  /// whole.
   std::size_t read(std::uint64_t offset, std::span<std::byte> data, FaultStream* faults);
 
-  /// Names the writes so far, for the calls below.
+  /// Returns a mark after the writes so far, for the calls below.
   std::uint64_t mark() const { return next_; }
   /// Makes the writes before `mark` durable.
   void sync(std::uint64_t mark);
-  /// A failed sync: some of the writes before `mark` are durable, the others never will be, though
-  /// reads see them until a crash (as after a failed fsync on Linux).
+  /// A failed sync: some of the writes before `mark` are durable. The others never become durable,
+  /// though reads see them until a crash (as after a failed fsync on Linux).
   void sync_in_part(std::uint64_t mark, FaultStream& faults);
-  /// The user was told that the writes before `mark` are durable.
+  /// The sync has reported to the user that the writes before `mark` are durable.
   void lie(std::uint64_t mark);
-  /// Power is lost: what was not durable is gone, or torn.
+  /// The power is lost: writes that were not durable are lost or torn.
   void crash(FaultStream* faults);
 
  private:

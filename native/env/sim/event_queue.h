@@ -1,12 +1,12 @@
-// The event queue of the simulator, ordered by (time, ticket). Tickets count pushes, so that equal
-// times keep the order of their making on every machine.
+// The event queue of the simulator, ordered by (time, ticket). A ticket counts pushes, so events of
+// equal time keep the order of their pushes on every machine.
 //
-// A calendar: near events lie unsorted in buckets, of which only the current one is sorted; far
-// events (timers) wait in a heap and move in as the calendar advances. Most events are less than
-// some microseconds ahead, so that a push is an append and a pop takes the last of a short array.
-// The more nodes, the narrower the buckets. Events that come for the current bucket, or for before
-// it, are inserted while it is short and go to a second heap when it is long: many nodes that wake
-// at one instant fill it with thousands.
+// The queue is a calendar. Near events lie unsorted in buckets; only the current bucket is sorted.
+// Far events (timers) wait in a heap and move to a bucket as the calendar advances. Most events are
+// at most some microseconds ahead, so a push is an append and a pop takes the last entry of a short
+// array. More nodes make narrower buckets. An event for the current bucket or an earlier one is
+// inserted while the bucket is short, and goes to a second heap when the bucket is long: many nodes
+// that wake at one instant fill it with thousands.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -20,14 +20,15 @@ namespace pyrdma {
 using Picos = std::int64_t;  // picoseconds of virtual time
 inline constexpr Picos kNever = std::numeric_limits<Picos>::max();
 
-/// Something that happens at a time. Owned by whoever schedules it, and alive until it has fired.
+/// An event happens at a time. The code that schedules it owns it and keeps it alive until it has
+/// fired.
 class SimEvent {
  public:
   enum class Kind : std::uint8_t { kCallback, kThread };
   explicit SimEvent(Kind kind = Kind::kCallback) : kind_(kind) {}
   virtual ~SimEvent() = default;
   virtual void fire(Picos now) = 0;
-  /// It fires soon: brings what it will touch into the CPU's cache. Changes nothing.
+  /// Prefetches the data that the event will use, because it fires soon. Changes nothing.
   virtual void prefetch() const {}
   Kind kind() const { return kind_; }
 
@@ -50,8 +51,8 @@ class EventQueue {
 
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
-  /// Whether an event comes before `time`. Does not move the calendar: it would move to the next
-  /// timer, and all events that are pushed before that would miss their buckets.
+  /// Returns true if an event comes before `time`. Does not move the calendar: it would move to the
+  /// next timer, and all events that are pushed before that timer would miss their buckets.
   bool has_before(Picos time) const {
     if (!current_.empty() && current_.back().time < time) return true;
     if (!early_.empty() && early_.front().time < time) return true;
@@ -94,15 +95,16 @@ class EventQueue {
   }
 
  private:
-  static constexpr std::size_t kAhead = 4;  // events that are prefetched while others happen
-  // The calendar spans 8 us, so that a message under way is in it and not in the heap of timers.
+  static constexpr std::size_t kAhead = 4;  // events that are prefetched while earlier ones happen
+  // The calendar spans 8 us, so a message in flight is in the calendar and not in the heap of
+  // timers.
   static constexpr int kWindowBits = 23;
   static constexpr std::size_t kShort =
       32;  // entries that are cheaper to move than to keep in a heap
 
   struct Later {
     bool operator()(const Entry& a, const Entry& b) const { return key(a) > key(b); }
-    // One comparison of 128 bits: without a branch that is guessed wrong half the time.
+    // One comparison of 128 bits avoids a branch that is mispredicted half the time.
     static unsigned __int128 key(const Entry& entry) {
       return (static_cast<unsigned __int128>(entry.time) << 64) | entry.ticket;
     }
@@ -122,8 +124,8 @@ class EventQueue {
     for (; i > 0 && Later{}(entry, current_[i - 1]); --i) current_[i] = current_[i - 1];
     current_[i] = entry;
   }
-  // A bucket is a list of nodes from one pool: the node freed last is taken first, so that it is in
-  // the cache.
+  // A bucket is a list of nodes from one pool. The pool reuses the node freed last first, because
+  // that node is in the cache.
   void put(const Entry& entry, Picos slot) {
     const std::size_t index = index_of(slot);
     std::uint32_t node = free_;
@@ -139,7 +141,7 @@ class EventQueue {
     ++near_;
   }
 
-  // Makes the next slot with events the current one. There is at least one event.
+  // Makes the next slot with events the current slot. Requires at least one event.
   void advance() {
     slot_ = near_ > 0 ? next_occupied() : far_.front().time >> width_bits_;
     while (!far_.empty() && far_.front().time >> width_bits_ < slot_ + count_) {
@@ -163,7 +165,7 @@ class EventQueue {
       nodes_[last].next = free_;
       free_ = std::exchange(buckets_[index], kNone);
     }
-    // Events of one moment come out of the list in order.
+    // The list yields events of one moment in order.
     if (!std::is_sorted(current_.begin(), current_.end(), Later{}))
       std::sort(current_.begin(), current_.end(), Later{});
   }
@@ -181,8 +183,8 @@ class EventQueue {
   }
 
   int width_bits_;  // of a bucket, in picoseconds: 32 ns for a few nodes, 1 ns for many thousands
-  Picos count_;     // of buckets, a power of two
-  std::vector<Entry> current_;  // of slot_ and before, the next one last
+  Picos count_;     // number of buckets, a power of two
+  std::vector<Entry> current_;  // entries of slot_ and earlier, the next one last
   std::vector<Entry> early_;    // heap
   static constexpr std::uint32_t kNone = ~0u;
   struct Node {

@@ -1,4 +1,4 @@
-// The order of the event queue, against a sorted set; and that looking ahead changes nothing.
+// The order of the event queue, compared with a sorted set. A look ahead must not change the order.
 #include "env/sim/event_queue.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ struct NoEvent final : SimEvent {
   void fire(Picos) override {}
 };
 
-/// A delay as simulations have them: none, within a bucket, a message, a timer.
+/// Draws a delay as in simulations: none, within a bucket, a message, a timer.
 Picos draw_delay(Rng& rng) {
   switch (rng.below(5)) {
     case 0:
@@ -50,8 +50,8 @@ TEST_P(EventQueueOrder, IsByTimeThenByPush) {
     const Picos time = now + draw_delay(rng);
     for (std::uint64_t i = 0; i < burst; ++i)
       push(rng.below(4) == 0 ? now + draw_delay(rng) : time);
-    // A thread looks whether something comes before its clock, and runs on: what it pushes then may
-    // come before all that the queue holds.
+    // A thread asks whether an event comes before its clock, and continues. Its next push may then
+    // come before all events of the queue.
     const Picos clock = now + draw_delay(rng);
     const bool any = !expected.empty() && expected.begin()->first < clock;
     ASSERT_EQ(queue.has_before(clock), any) << "round " << round;

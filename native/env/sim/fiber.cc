@@ -28,9 +28,9 @@ namespace pyrdma {
 
 namespace {
 
-/// A mapping with an inaccessible page below it. Boost's own allocator will not do: the static
-/// library that Debian ships reaches for libstdc++'s thread-local storage in a way that fails once
-/// a Python process has loaded libstdc++ with another module (pyarrow).
+/// A mapping with an inaccessible page below it. Boost's own allocator is not usable: the static
+/// library that Debian ships accesses libstdc++'s thread-local storage in a way that fails after a
+/// Python process has loaded libstdc++ with another module (pyarrow).
 struct GuardedStack {
   boost::context::stack_context allocate() const {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -46,7 +46,8 @@ struct GuardedStack {
   void deallocate(boost::context::stack_context& stack) const {
     char* bottom = static_cast<char*>(stack.sp) - stack.size;
 #ifdef PYRDMA_ASAN
-    // Frames that were never left mark their memory, which the next mapping there would inherit.
+    // Frames that never returned leave marks on their memory, which the next mapping there would
+    // inherit.
     __asan_unpoison_memory_region(bottom, stack.size);
 #endif
     munmap(bottom, stack.size);
@@ -80,8 +81,8 @@ void Fiber::create(std::function<Fiber*()> entry, Fiber*& left) {
   const boost::context::stack_context stack = allocator.allocate();
   stack_bottom_ = static_cast<const char*>(stack.sp) - stack.size;
   stack_size_ = stack.size;
-  // Boost enters the new stack for a moment here, where a frame must not come from the fake stack
-  // of the creator, which may end before.
+  // Boost enters the new stack for a moment here. A frame must not come from the fake stack of the
+  // creator, which may end earlier.
   void* fake_stack = nullptr;
   leave(&fake_stack, *this);
   context_ = boost::context::fiber(
@@ -100,8 +101,7 @@ void Fiber::create(std::function<Fiber*()> entry, Fiber*& left) {
 }
 
 void Fiber::switch_between(Fiber& from, Fiber& to, Fiber*& left) {
-  // An exception that is being handled belongs to its stack, but the runtime keeps it per OS
-  // thread.
+  // An exception in flight belongs to its stack, but the runtime keeps it per OS thread.
   auto* runtime = reinterpret_cast<ExceptionState*>(__cxxabiv1::__cxa_get_globals());
   from.exceptions_ = std::exchange(*runtime, to.exceptions_);
   left = &from;

@@ -12,23 +12,23 @@ class Fiber {
   static constexpr std::size_t kStackBytes =
       256 * 1024;  // address space; only touched pages are resident
 
-  /// An empty fiber stands for the stack that first switches away from it (the external thread).
+  /// An empty fiber represents the stack that first switches away from it (the external thread).
   Fiber() = default;
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Prepares `entry` to run at the first switch here. It returns the fiber that runs on when it is
-  /// done. `left` is where the leaver of a switch notes itself: only the one that arrives can store
-  /// the leaver's context. One per scheduler.
+  /// Prepares `entry` to run at the first switch here. `entry` returns the fiber to continue when
+  /// it is done. The stack that leaves by a switch notes itself in `left`: only the stack that
+  /// arrives can store the context of the stack that left. One `left` per scheduler.
   void create(std::function<Fiber*()> entry, Fiber*& left);
 
-  /// Leaves the running stack, `from`, and continues `to`; returns when something switches back to
+  /// Leaves the running stack, `from`, and continues `to`. Returns when another switch goes back to
   /// `from`.
   static void switch_between(Fiber& from, Fiber& to, Fiber*& left);
 
-  /// Brings the frames that it will return to into the CPU's cache.
+  /// Prefetches the frames that the fiber will return to into the CPU's cache.
   void prefetch() const {
-    if (innermost_ == nullptr) return;  // it has never run
+    if (innermost_ == nullptr) return;  // the fiber has never run
     for (int line = -2; line < 12; ++line) __builtin_prefetch(innermost_ + line * 64);
   }
 
@@ -44,7 +44,7 @@ class Fiber {
   const void* stack_bottom_ = nullptr;
   std::size_t stack_size_ = 0;
   void* fake_stack_ = nullptr;
-  const char* innermost_ = nullptr;  // frame when it was left
+  const char* innermost_ = nullptr;  // innermost frame at the last switch away
   ExceptionState exceptions_;
 };
 

@@ -11,7 +11,7 @@ SimScheduler::SimScheduler(std::uint32_t nodes) : queue_(nodes) { external_.name
 SimScheduler::~SimScheduler() = default;
 
 void SimDeadline::fire(Picos now) {
-  if (armed_for != now) return;  // superseded by an earlier one
+  if (armed_for != now) return;  // superseded by an earlier deadline
   armed_for = kNever;
   if (!thread.parked) return;
   if (thread.deadline <= now) {
@@ -24,7 +24,7 @@ void SimDeadline::fire(Picos now) {
 
 // ---- the event loop ----
 
-// Runs events, on whatever stack calls it, until a thread is due; returns that thread.
+// Runs events, on the stack that calls it, until a thread is due; returns that thread.
 SimThread& SimScheduler::next_thread() {
   in_event_ = true;
   for (;;) {
@@ -102,14 +102,13 @@ void SimScheduler::throw_interrupt() {
       if (!thread->finished && waiting.size() < 400) waiting += " " + thread->name;
   if (cause == Interrupt::kTimeLimit)
     throw Error(ErrorCode::kTimeout,
-                "the simulation passed its time limit; still running:" + waiting, false);
-  throw Error(
-      ErrorCode::kInternal,
-      "deadlock: nothing can happen any more, and these threads wait without a deadline:" + waiting,
-      false);
+                "the simulation passed its time limit; threads still running:" + waiting, false);
+  throw Error(ErrorCode::kInternal,
+              "deadlock: no event is left, and these threads wait without a deadline:" + waiting,
+              false);
 }
 
-// True while the thread's node is paused: it will be due after that.
+// Returns true while the thread's node is paused: the thread is due after the pause.
 bool SimScheduler::hold_back(SimThread& thread) {
   thread.held_back = false;
   if (thread.node == nullptr || thread.node->paused_until <= now_ || thread.kill_pending) [[likely]]
@@ -135,7 +134,8 @@ void SimScheduler::set_slow(SimNodeThreads& node, std::uint32_t shift) {
   for (const auto& thread : node.threads) thread->slow_shift = shift;
 }
 
-// True when the thread may run on its core now; otherwise it has been queued for later.
+// Returns true when the thread may run on its core now; otherwise the scheduler has queued it for
+// later.
 bool SimScheduler::take_core(SimThread& thread) {
   SimCore* core = thread.core;
   if (core == nullptr || core->threads <= 1) return true;
@@ -163,7 +163,7 @@ void SimScheduler::wake_at(SimThread& thread, Picos when) {
   thread.wake_ticket = queue_.push(when, &thread);
 }
 
-// ---- what a thread calls ----
+// ---- calls of a thread ----
 
 void SimScheduler::sync() {
   SimThread& self = *current_;
@@ -184,7 +184,8 @@ void SimScheduler::work(Picos duration) {
     self.clock += slice;
     duration -= slice;
     sync();
-    if (duration > 0 && self.core->waiting > 0) {  // the slice is over: go behind the waiting ones
+    if (duration > 0 &&
+        self.core->waiting > 0) {  // the slice is over: the thread goes to the end of the queue
       self.core->last_thread = nullptr;
       wake_at(self, self.clock);
       wait_for_wake(self);
@@ -213,7 +214,7 @@ bool SimScheduler::poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, P
     if (self.unwinding || self.clock >= deadline) return false;
     if (self.clock == start) self.clock += least_turn;
     if (first && self.node != nullptr)
-      touch(*self.node);  // others may wait for what this thread did
+      touch(*self.node);  // other threads may wait for an effect of this thread
     self.grid_start = self.clock;
     self.grid_step = self.clock - start;
     self.deadline = deadline;
@@ -289,7 +290,7 @@ Fiber* SimScheduler::thread_main(SimThread& thread) {
   try {
     if (!thread.kill_pending) thread.body();
   } catch (const NodeKilled&) {
-    // The node's power is gone: nothing of the thread remains.
+    // The node has lost its power: nothing of the thread remains.
   } catch (...) {
     thread.failure = std::current_exception();
   }
@@ -317,8 +318,8 @@ void SimScheduler::await_finish_unthrown(SimThread& thread) noexcept {
   try {
     await_finish(thread);
   } catch (const NodeKilled&) {
-    // A destructor must not throw. `thread`, killed with this one and later spawned, has unwound by
-    // now; this one does at its next wait.
+    // A destructor must not throw. A `thread` that was killed together with this thread and was
+    // spawned later has unwound by now; this thread unwinds at its next wait.
     current_->unwinding = false;
     current_->kill_pending = true;
   }

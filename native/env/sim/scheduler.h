@@ -1,10 +1,10 @@
 // Deterministic virtual time: an event queue, fibers with their own CPU clocks, and the parking of
-// pollers.
+// polling threads.
 //
-// A thread runs ahead of global time by what it has charged, and catches up (sync) before anything
-// whose order others can observe: clock readings, waiting, sleeping. Work handed to a NIC is
-// stamped with the thread's clock. So code between two syncs may see memory that is a little old,
-// never younger than its own clock, and equal seeds give equal runs.
+// A thread runs ahead of global time by the time that it has charged. It catches up (sync) before
+// any step whose order other threads can observe: a clock reading, a wait, a sleep. A request to a
+// NIC carries the thread's clock as its time. So code between two syncs may see memory that is a
+// little old, but never newer than its own clock, and equal seeds give equal runs.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -32,20 +32,21 @@ struct SimCore {
 
 struct SimThread;
 
-/// What a node's threads have in common.
+/// The common state of the threads of a node.
 struct SimNodeThreads {
-  Watch touched;  // pollers without a Watch of their own
+  Watch touched;  // wakes polling threads without a Watch of their own
   std::vector<SimCore> cores;
   std::uint32_t next_core = 0;
   Picos context_switch = 0;
   Picos timeslice = kNever;
   std::vector<std::unique_ptr<SimThread>> threads;
   bool killed = false;
-  Picos paused_until = 0;        // the threads stop until then
+  Picos paused_until = 0;        // the threads stop until this time
   std::uint32_t slow_shift = 0;  // CPU work takes 2^slow_shift times as long
 };
 
-/// Fires at a parked thread's deadline. At most one is live per thread, however often it waits.
+/// Fires at the deadline of a parked thread. At most one is live per thread, however often the
+/// thread waits.
 struct SimDeadline final : SimEvent {
   explicit SimDeadline(SimThread& owner) : thread(owner) {}
   void fire(Picos now) override;
@@ -55,10 +56,10 @@ struct SimDeadline final : SimEvent {
 
 class SimScheduler;
 
-/// One event, as a record of a run keeps it: where two runs differ first, they part.
+/// The record of one event. Two runs diverge at the first event whose records differ.
 struct SimEventRecord {
   Picos time = 0;
-  std::uint64_t fingerprint = 0;  // of the run, with this event's time and ticket
+  std::uint64_t fingerprint = 0;  // fingerprint of the run after this event's time and ticket
   std::string what;               // the thread that is due, or empty
 };
 
@@ -81,9 +82,9 @@ struct SimThread final : SimEvent {
   std::function<void()> body;
   Fiber fiber;
   Picos clock = 0;
-  std::uint64_t wake_ticket = 0;  // of the wake that counts; earlier ones in the queue are stale
+  std::uint64_t wake_ticket = 0;  // the valid wake; earlier ones in the queue are stale
   Picos wake_time = kNever;
-  std::uint32_t slow_shift = 0;  // the node's
+  std::uint32_t slow_shift = 0;  // copied from the node
   bool held_back = false;        // by a pause of its node
   bool waits_for_core = false;
   bool finished = false;
@@ -91,7 +92,7 @@ struct SimThread final : SimEvent {
   bool kill_pending = false;
   std::exception_ptr failure;
   Watch finish_watch;
-  // Parking of poll_until.
+  // State of a thread that is parked in poll_until.
   Picos grid_start = 0, grid_step = 1, deadline = kNever;
   bool parked = false;
   SimThread* next_watcher = nullptr;
@@ -107,21 +108,22 @@ class SimScheduler {
   SimScheduler(const SimScheduler&) = delete;
   SimScheduler& operator=(const SimScheduler&) = delete;
 
-  /// The running thread's clock; inside an event, the event's time.
+  /// Returns the running thread's clock; inside an event, the event's time.
   Picos clock() const { return in_event_ ? now_ : current_->clock; }
   void charge(Picos cost) { current_->clock += cost << current_->slow_shift; }
-  /// Lets everything that happens before the running thread's clock happen.
+  /// Runs all events before the running thread's clock.
   void sync();
   void work(Picos duration);
   void sleep_until(Picos when);
-  /// Env::poll_until. An empty turn lasts what ready() charged, or `least_turn` when that was
-  /// nothing.
+  /// Implements Env::poll_until. An empty turn takes the time that ready() charged, or `least_turn`
+  /// if ready() charged none.
   bool poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, Picos deadline, Watch* only,
                   Picos least_turn);
 
-  /// Wakes the pollers of `watch`: each resumes at its first turn that begins at clock() or later.
+  /// Wakes the polling threads of `watch`: each resumes at its first turn that begins at clock() or
+  /// later.
   void notify(Watch& watch);
-  /// Wakes the node's pollers that wait for anything.
+  /// Wakes the node's polling threads without a watch.
   void touch(SimNodeThreads& node) {
     ++node.touched.notices_;
     if (node.touched.first_ != nullptr) notify(node.touched);
@@ -131,31 +133,34 @@ class SimScheduler {
   SimThread* spawn(SimNodeThreads& node, std::string name, std::function<void()> body);
   /// Blocks until `thread` has finished.
   void await_finish(SimThread& thread);
-  /// The same for destructors: a kill while it waits is thrown out of the next wait instead.
+  /// The same for destructors: if the thread is killed while it waits, the next wait throws the
+  /// kill.
   void await_finish_unthrown(SimThread& thread) noexcept;
-  /// Blocks until all have finished, or one of them has failed.
-  /// `coming`: so many more are to be added to `threads` before the end.
+  /// Blocks until all threads have finished, or one of them has failed. `coming` is the number of
+  /// threads that will still be added to `threads`.
   void await_all(const std::vector<SimThread*>& threads, const std::uint32_t& coming);
   /// Unwinds all of the node's threads with NodeKilled, at this moment, youngest first.
   void kill(SimNodeThreads& node);
-  /// Stops the node's threads until `when`; what they have begun in their own time is done.
+  /// Stops the node's threads until `when`. Work that they have begun in their own time is done.
   void pause(SimNodeThreads& node, Picos when);
   /// Ends a pause.
   void resume(SimNodeThreads& node);
   void set_slow(SimNodeThreads& node, std::uint32_t shift);
-  /// Unwinds them all and runs until they are gone; the node itself can run new ones.
+  /// Unwinds all threads of the node and runs until they are gone; the node can then run new
+  /// threads.
   void unwind(SimNodeThreads& node);
 
   void schedule(SimEvent& event, Picos when) { queue_.push(when, &event); }
 
-  /// Ends the running call of the external thread with Error. Any OS thread, or a signal handler.
+  /// Ends the running call of the external thread with Error. Any OS thread or a signal handler may
+  /// call.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
   void set_time_limit(Picos limit) { time_limit_ = limit; }
   std::uint64_t fingerprint() const { return fingerprint_; }
-  /// Draws fold into it too: Rng::fold_into.
+  /// Random draws change the fingerprint too: Rng::fold_into.
   std::uint64_t* fingerprint_fold() { return &fingerprint_; }
   std::uint64_t events() const { return events_; }
-  /// Every further event is added to `*into`, which outlives them; null: no more.
+  /// Adds every further event to `*into`, which outlives them; null stops the recording.
   void record_events(std::vector<SimEventRecord>* into) { recorded_ = into; }
   bool is_external() const { return current_ == &external_; }
 
@@ -183,7 +188,7 @@ class SimScheduler {
   bool in_event_ = false;
   Interrupt interrupt_ = Interrupt::kNone;
   Watch any_finish_;
-  Watch anything_;  // external pollers: their predicates may look at any node
+  Watch anything_;  // wakes external polling threads: their predicates may read any node
   std::uint64_t fingerprint_ = 0;
   std::uint64_t events_ = 0;
   std::vector<SimEventRecord>* recorded_ = nullptr;

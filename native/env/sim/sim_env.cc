@@ -52,7 +52,7 @@ Time SimEnv::now() {
   return to_local(scheduler_.clock()) / kPicosPerNano;
 }
 
-// The first moment at which the node's clock shows `local`.
+// Returns the first moment at which the node's clock shows `local`.
 Picos SimEnv::to_global(Picos local) const {
   if ((clock_offset_ == 0 && clock_drift_ == 0) || local == kNever) [[likely]]
     return local;

@@ -1,4 +1,4 @@
-// Env of a simulated node: virtual time, fibers, the profile's CPU costs.
+// Env of a simulated node: virtual time, fibers, and the CPU costs of the profile.
 #pragma once
 #include <array>
 #include <map>
@@ -30,7 +30,7 @@ struct SimCpuCosts {
   double storage_picos_per_byte = 0;
 };
 
-/// Keeps what was enabled, in order of occurrence over all nodes: golden traces.
+/// Keeps the enabled entries in order of occurrence over all nodes, for golden traces.
 class SimTrace final : public Trace {
  public:
   SimTrace(NodeId node, std::vector<std::string>& lines) : node_(node), lines_(lines) {}
@@ -64,7 +64,7 @@ class SimEnv final : public Env {
 
   void set_device(fabric::Device* device) { device_ = device; }
   void restarted() { ++incarnation_; }
-  /// The node's clock is `offset` ahead of virtual time and gains `drift` picoseconds in each
+  /// Sets the node's clock `offset` ahead of virtual time; it gains `drift` picoseconds in each
   /// microsecond.
   void skew_clock(Picos offset, Picos drift) {
     clock_offset_ = offset;

@@ -86,8 +86,8 @@ void SimStorage::sync(DiskFile& file) {
   if (faults_ != nullptr && faults_->fire(Fault::disk_io_error)) {
     file.sync_in_part(mark, *faults_);
     throw Error(ErrorCode::kUnavailable,
-                "file '" + file.name() + "': a sync failed (I/O error); what was not synced " +
-                    "before may never be: write it again",
+                "file '" + file.name() + "': a sync failed (I/O error); data not yet synced " +
+                    "may never become durable: write it again",
                 false);
   }
   if (faults_ != nullptr && faults_->fire(Fault::disk_lies)) return file.lie(mark);
@@ -97,7 +97,7 @@ void SimStorage::sync(DiskFile& file) {
 void SimStorage::sync() {
   const std::size_t count = changes_.size();
   take(env_.costs().storage_sync, 0);
-  // Another thread's sync may have been faster.
+  // A sync of another thread may have been faster.
   for (std::size_t i = 0; i < count && !changes_.empty(); ++i) {
     apply(changes_.front(), durable_names_);
     changes_.pop_front();
@@ -106,7 +106,7 @@ void SimStorage::sync() {
 
 void SimStorage::crash(bool lose_unsynced) {
   if (!lose_unsynced) return;
-  // Metadata is journaled: of the changes, some first ones are there.
+  // Metadata is journaled: some first changes survive.
   for (const NameChange& change : changes_) {
     if (faults_ == nullptr || !faults_->fire(Fault::disk_torn)) break;
     apply(change, durable_names_);

@@ -1,6 +1,6 @@
-// The simulated disk of a node: files in memory with the profile's latencies, that lose at a power
-// failure what was not synced, and fail as the fault model F24 says. Without a FaultStream nothing
-// fails, and a power failure still loses what was not synced.
+// The simulated disk of a node: files in memory with the latencies of the profile. A power failure
+// loses data that was not synced. The disk fails as the fault model F24 says. Without a FaultStream
+// nothing fails, but a power failure still loses data that was not synced.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -27,17 +27,19 @@ class SimStorage final : public Storage {
   void rename(std::string_view from, std::string_view to) override;
   void sync() override;
 
-  /// Null: no faults.
+  /// Sets the source of faults; null means no faults.
   void set_faults(FaultStream* faults) { faults_ = faults; }
-  /// Until then, or until a later moment set before, writes that grow a file find no space. 0: they
+  /// Until `when`, or a later moment set before, writes that grow a file find no space. 0: they
   /// find space again.
   void set_full_until(Picos when) { full_until_ = when == 0 ? 0 : std::max(full_until_, when); }
-  /// The node has ended. A process leaves its files as they are; with the power goes what was not
-  /// synced. Names whose change was not synced are as before it, or some of the changes are there.
+  /// The node has ended. The end of a process leaves its files as they are. A power failure loses
+  /// data that was not synced. Names whose change was not synced are as before the change, or some
+  /// of the changes survive.
   void crash(bool lose_unsynced);
-  /// A battery has saved everything: all of it is durable.
+  /// A battery has saved all data, so all of it is durable.
   void save();
-  /// And so is memory, as a file that replaces one of that name.
+  /// A battery has saved memory too: `data` becomes the file `name` and replaces a file of that
+  /// name.
   void preserve(const std::string& name, std::span<const std::byte> data);
 
  private:
@@ -52,7 +54,7 @@ class SimStorage final : public Storage {
   /// The thread sleeps while the disk works.
   void take(Picos fixed, std::size_t bytes);
   bool is_full() const;
-  /// Sleeps, then makes the file's earlier writes durable, unless a fault prevents it.
+  /// Sleeps, then makes the earlier writes of the file durable, unless a fault prevents it.
   void sync(DiskFile& file);
 
   SimEnv& env_;

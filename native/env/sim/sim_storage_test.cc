@@ -1,4 +1,4 @@
-// The simulated disk: what a crash leaves, and each of its faults.
+// The simulated disk: the content that a crash leaves, and each of the disk's faults.
 #include "env/sim/sim_storage.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ FaultOptions one(Fault fault, double rate = 1) {
   return options;
 }
 
-/// The error's code and whether it is definite; no error fails the test.
+/// Returns the code of the error and whether it is definite; the test fails if there is no error.
 std::pair<ErrorCode, bool> failure_of(const std::function<void()>& call) {
   try {
     call();
@@ -225,7 +225,7 @@ TEST(SimStorage, AFailedWriteOrSyncSaysNothingDefinite) {
     EXPECT_EQ(disk.reached(Fault::disk_io_error), 2u);
     disk.storage.set_faults(nullptr);
     EXPECT_EQ(disk.content("log"), bytes(8 * kSector, 2)) << "reads still see it";
-    file->sync();  // succeeds, and does not bring back what the failed one has dropped
+    file->sync();  // succeeds, and does not restore the writes that the failed sync has dropped
     disk.storage.crash(true);
     const auto left = disk.content("log");
     const auto kept = std::count(left.begin(), left.end(), std::byte{2});
@@ -243,7 +243,7 @@ TEST(SimStorage, AFullDiskTakesOnlyWhatDoesNotGrow) {
   file->write(0, bytes(100, 2));
   EXPECT_EQ(failure_of([&] { file->write(50, bytes(51, 3)); }),
             std::pair(ErrorCode::kExhausted, true));
-  EXPECT_EQ(disk.content("log"), bytes(100, 2)) << "what was there stays";
+  EXPECT_EQ(disk.content("log"), bytes(100, 2)) << "the old content stays";
   EXPECT_EQ(disk.reached(Fault::disk_full), 1u);
   disk.env.sleep_until(disk.env.now() + kMillisecond);
   file->write(50, bytes(51, 3));
@@ -268,7 +268,7 @@ TEST(SimStorage, ALyingSyncLosesTheData) {
   disk.storage.sync();
   file->write(0, bytes(100, 1));
   file->sync();
-  EXPECT_EQ(disk.reached(Fault::disk_lies), 0u) << "nobody has lost anything yet";
+  EXPECT_EQ(disk.reached(Fault::disk_lies), 0u) << "no data is lost yet";
   disk.storage.crash(true);
   EXPECT_EQ(disk.content("log").size(), 0u);
   EXPECT_EQ(disk.fired(Fault::disk_lies), 1u);
@@ -278,7 +278,8 @@ TEST(SimStorage, ALyingSyncLosesTheData) {
   disk.faults.heal();
   file->sync();
   disk.storage.crash(true);
-  EXPECT_EQ(disk.content("log").size(), 100u) << "an honest sync syncs what a lie left";
+  EXPECT_EQ(disk.content("log").size(), 100u)
+      << "a true sync also syncs data of an earlier false sync";
 }
 
 TEST(SimStorage, WhatIsWrittenDuringASyncIsNotSyncedByIt) {

@@ -74,8 +74,8 @@ void Channel::complete(const Completion& completion, Ended ended) {
                                        std::to_string(completion.qp_num) + ", not " +
                                        std::to_string(qp_->qp_num()));
   if (success && broken_)
-    world_.violation(
-        "order", name_ + ": request " + std::to_string(index) + " succeeded after one had failed");
+    world_.violation("order", name_ + ": request " + std::to_string(index) +
+                                  " succeeded after an earlier one had failed");
   // A completion also ends the earlier requests; an unsignaled request has no other report. After a
   // failure the outcome of earlier unsignaled requests is unknown.
   for (; head_ < index; ++head_) {

@@ -38,7 +38,7 @@ class Channel {
   Channel(World& world, std::string name, std::uint32_t tag, std::uint32_t window, std::byte* slots,
           std::uint32_t lkey);
 
-  /// Installs a new queue pair; all requests of the old one have ended.
+  /// Installs a new queue pair. All requests of the old queue pair have ended.
   void use(fabric::QueuePair* qp);
   void set_max_inline(std::uint32_t bytes) { max_inline_ = bytes; }
   std::uint32_t max_inline() const { return max_inline_; }
@@ -51,12 +51,12 @@ class Channel {
 
   /// Returns the local buffer of the next request.
   std::byte* next_slot() { return slot(tail_ + prepared_.size()); }
-  /// Takes a request to be posted later, whose payload of `length` bytes is in next_slot(). The
+  /// Prepares a request to be posted later, with a payload of `length` bytes in next_slot(). The
   /// function fills in the request's wr_id, buffer and signal flag.
   void prepare(const Pending& pending, fabric::WorkRequest request, std::uint32_t length);
   /// Posts the prepared requests, the last one signaled, and calls `accepted` for each accepted
-  /// one, in order. It drops the others. Returns false when the queue pair cannot take requests at
-  /// all.
+  /// request, in order. It drops the others. Returns false when the queue pair cannot take requests
+  /// at all.
   bool post(FunctionRef<void(Pending&)> accepted);
 
   /// Accounts for a completion of this channel. It calls `ended(pending, known, slot)` for every

@@ -28,7 +28,7 @@ void DiskLog::judge(std::size_t at, std::span<const std::byte> entry, bool must_
   };
   if (!whole) {
     const bool may_tear = spoils || world_.on(Fault::disk_unreadable) || !must_be_there;
-    if (!may_tear) world_.violation("log", where() + " was synced, and is not there");
+    if (!may_tear) world_.violation("log", where() + " was synced, but is missing");
     return;
   }
   const auto& written = state_.log[at];

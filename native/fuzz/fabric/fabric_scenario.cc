@@ -13,7 +13,7 @@ namespace {
 
 namespace sim = fabric::sim;
 
-// One register in so many; the others get only the cheap checks.
+// The checker gets one register in kEvery; the others get only the cheap checks.
 constexpr std::size_t kCheckEvery = 8;
 
 void check_registers(World& world) {
@@ -47,7 +47,7 @@ Outcome run_fabric(const Options& wanted) {
       run_node(world, env);
     });
   } catch (const Error& error) {
-    // The fabric must never bring a program here. The text names the unfinished clients.
+    // The fabric must never cause this error. The text names the unfinished clients.
     world.violation(error.code() == ErrorCode::kTimeout || error.code() == ErrorCode::kInternal
                         ? "liveness"
                         : "error",

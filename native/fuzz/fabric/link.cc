@@ -45,7 +45,7 @@ std::byte* Link::receive_buffer(bool reliable, std::uint32_t index) {
          ((reliable ? 0 : kReliableReceives) + index) * kReceiveBytes;
 }
 
-Link::~Link() {  // of a node that has crashed, when requests are still out
+Link::~Link() {  // a crashed node may still have outstanding requests
   state_.queue = nullptr;
   const auto lost = [this](const Pending& pending, bool, const std::byte*) {
     ended(pending, false, nullptr);
@@ -57,7 +57,7 @@ Link::~Link() {  // of a node that has crashed, when requests are still out
 void Link::run() {
   state_.env = &env_;
   PairState& pair = world_.pair(node_.id, peer_);
-  // What an earlier life of this node published is gone.
+  // The addresses that an earlier incarnation of this node published are gone.
   const std::int64_t published = world_.side(node_.id, peer_).published;
   if (published >= pair.generation) world_.renew(node_.id, peer_, pair.generation);
   while (!world_.finished()) {
@@ -68,7 +68,7 @@ void Link::run() {
   }
 }
 
-// False when the peer has moved on, or everything is over.
+// Returns false when the peer has moved on, or the run is over.
 bool Link::connect() {
   PairState& pair = world_.pair(node_.id, peer_);
   generation_ = pair.generation;
@@ -109,7 +109,7 @@ bool Link::connect() {
     try {
       reliable_->connect(peer_address_.reliable);
       unreliable_->connect(peer_address_.unreliable);
-    } catch (const Error& error) {  // it failed meanwhile
+    } catch (const Error& error) {  // the queue pair failed meanwhile
       if (reliable_->state() != QpState::kError && unreliable_->state() != QpState::kError &&
           error.code() != ErrorCode::kExhausted)
         throw;
@@ -141,8 +141,8 @@ bool Link::connect() {
   return true;
 }
 
-// Writes of earlier connections are done or lost: both ends were gone before this one began, and
-// what was on its way has had its time. In a new life of the peer nothing is there.
+// Writes of earlier connections are placed or lost: both ends closed before this connection began,
+// and packets in flight have had time to arrive. A new incarnation of the peer holds none of them.
 void Link::forget_earlier() {
   env_.sleep_until(env_.now() + world_.options.memory.max_delay_ns + kMicrosecond);
   for (std::uint32_t r = 0; r < kFirstDc; ++r) {
@@ -168,7 +168,7 @@ void Link::serve() {
     Time wake_at = now + kLinkIdle;
     if (state_.next < state_.plan.size()) {
       if (now >= next_batch_at_ && batch_is_due()) post_batch();
-      // More room comes with completions.
+      // Completions make more room.
       if (next_batch_at_ > now) wake_at = std::min(wake_at, next_batch_at_);
     }
     env_.poll_until(
@@ -183,7 +183,7 @@ void Link::serve() {
 
 bool Link::batch_is_due() {
   if (!state_.plan[state_.next].probe) return true;
-  // Probes wait for the faults' end, and each for the one before.
+  // Probes wait for the end of the faults, and each probe waits for the one before.
   if (world_.healed() && reliable_channel_.idle() && unreliable_channel_.idle()) return true;
   next_batch_at_ = env_.now() + kRetryAfter;
   return false;
@@ -215,7 +215,7 @@ void Link::post_batch() {
   next_batch_at_ = env_.now() + (more_of_batch || world_.healed() ? kRetry : pause);
 }
 
-// Ends the connection: everything outstanding is flushed, and counted.
+// Ends the connection: all outstanding requests are flushed and counted.
 void Link::hang_up() {
   state_.queue = nullptr;
   for (fabric::QueuePair* qp : {reliable_.get(), unreliable_.get()})

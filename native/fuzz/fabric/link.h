@@ -1,5 +1,6 @@
-// The client that uses one reliable and one unreliable connection to one peer, and the other end of
-// the peer's. When either breaks, both ends set up new ones: the next generation.
+// Link is the client that uses one reliable and one unreliable connection to one peer; it is also
+// the other end of the peer's connections. When either connection breaks, both ends set up new
+// ones: the next generation.
 #pragma once
 #include <array>
 #include <memory>
@@ -11,7 +12,7 @@
 
 namespace pyrdma::fuzz {
 
-/// Records of the stamps of what is sent, over the reliable and the unreliable connection.
+/// The records in the stamps of sends, over the reliable and the unreliable connection.
 constexpr std::uint32_t kSendRecord = 0xf0, kUcSendRecord = 0xf1;
 
 class Link {
@@ -20,11 +21,11 @@ class Link {
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
-  /// Until all clients of the run are done.
+  /// Runs until all clients of the run are done.
   void run();
 
  private:
-  /// What the peer publishes of a generation.
+  /// The addresses that the peer publishes for a generation.
   struct LinkAddress {
     fabric::QpAddress reliable, unreliable;
     fabric::RemoteRegion shared;
@@ -77,8 +78,8 @@ class Link {
   std::uint32_t generation_ = 0;
   LinkAddress peer_address_;
   Time next_batch_at_ = 0;
-  std::vector<std::uint64_t> last_seen_;  // of the peer's registers
-  std::uint32_t next_version_ = 0;        // of the batch that is being prepared
+  std::vector<std::uint64_t> last_seen_;  // versions last seen in the peer's registers
+  std::uint32_t next_version_ = 0;        // next version of the batch in preparation
   struct {
     std::uint8_t record = 0;
     std::uint32_t version = 0;

@@ -1,4 +1,4 @@
-// Completions of a link, and what it receives.
+// Completions and receives of a link.
 #include <algorithm>
 
 #include "fuzz/fabric/link.h"
@@ -23,8 +23,8 @@ void Link::post_receive(bool reliable, std::uint32_t index) {
   const std::uint64_t wr_id = Channel::kReceiveTag | (reliable ? kReliableBit : 0) | index;
   for (int tries = 0; tries < kTries; ++tries)
     if (qp.receive(into, wr_id)) return;
-  world_.violation("post", std::string("a receive was refused ") + std::to_string(kTries) +
-                               " times in state " + to_string(qp.state()));
+  world_.violation("post", std::string("the queue pair refused a receive ") +
+                               std::to_string(kTries) + " times in state " + to_string(qp.state()));
 }
 
 bool Link::take_completions() {
@@ -73,7 +73,8 @@ void Link::received(const Completion& completion) {
   post_receive(reliable, index);
 }
 
-// The next of what the peer has sent on this connection, whole; with all that it wrote before.
+// Checks that this is the peer's next send on this connection, and whole, and that all earlier
+// writes of the peer are visible.
 void Link::judge_reliable(const Completion& completion, const std::byte* buffer) {
   Stream& stream = peer_state_.reliable[generation_ % 2];
   const auto complain = [&](const std::string& text) {
@@ -81,7 +82,7 @@ void Link::judge_reliable(const Completion& completion, const std::byte* buffer)
                                  ": " + text);
   };
   if (stream.generation != generation_ || stream.delivered >= stream.sent.size())
-    return complain("something was received that was never sent, or before");
+    return complain("the message was never sent, or was received before");
   const Sent& sent = stream.sent[stream.delivered++];
   const bool write = sent.kind == Kind::kWriteImm;
   const bool immediate = write || sent.kind == Kind::kSendImm;
@@ -110,11 +111,11 @@ void Link::judge_reliable(const Completion& completion, const std::byte* buffer)
   if (there.most == kNoVersion || there.least < sent.record_version || there.most > record.posted)
     complain("version " + std::to_string(sent.record_version) + " of record " +
              std::to_string(sent.record) + " was written before version " +
-             std::to_string(sent.version) + " was sent; with it " + std::to_string(there.least) +
-             " to " + std::to_string(there.most) + " is seen");
+             std::to_string(sent.version) + " was sent; the reader sees versions " +
+             std::to_string(there.least) + " to " + std::to_string(there.most));
 }
 
-// Some of what the peer has sent, in order, each whole and once.
+// Checks that this is a message that the peer has sent, whole, in order and once.
 void Link::judge_unreliable(const Completion& completion, const std::byte* buffer) {
   Stream& stream = peer_state_.unreliable[generation_ % 2];
   const auto complain = [&](const std::string& text) {

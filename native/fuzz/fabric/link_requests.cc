@@ -1,4 +1,4 @@
-// Requests of a link: built from the plan, and judged when they end.
+// Requests of a link: the plan defines them, and the link judges them when they end.
 #include <algorithm>
 #include <cstring>
 
@@ -87,15 +87,15 @@ void Link::prepare(Channel& channel, const PlannedOperation& op, std::size_t ind
   request.remote_addr = peer_address_.shared.addr + offset;
   if (length > channel.max_inline()) request.flags &= static_cast<std::uint8_t>(~fabric::kInline);
   if (pending.version == 0 || op.kind == Kind::kCompareSwap)
-    std::memset(channel.next_slot(), 0xdd, length);  // a result must replace it
+    std::memset(channel.next_slot(), 0xdd, length);  // the result must replace it
   channel.prepare(pending, request, length);
 }
 
 void Link::accepted(Pending& pending) {
   const PlannedOperation& op = *pending.op;
   if (pending.version > 0) state_.version = pending.version;
-  // A read that is sent again may see what was written after it, unless that waits for it by a
-  // fence (ibv_post_send(3), IBV_SEND_FENCE).
+  // A resent read may see later writes, unless they wait for it by a fence (ibv_post_send(3),
+  // IBV_SEND_FENCE).
   if ((op.flags & fabric::kFence) != 0 && route_of(op.kind) == Route::kRc)
     reliable_channel_.for_each([this](Pending& read) {
       if (read.op->kind != Kind::kRead || read.closed) return;
@@ -185,16 +185,17 @@ void Link::read_ended(const Pending& pending, const std::byte* slot) {
   RecordState& record = world_.record(peer_, source, op.place);
   const Place place{source * world_.options.nodes + (op.place < kFirstDc ? peer_ : source),
                     op.place, pending.incarnation};
-  if (source == peer_ && op.place < kFirstDc) return;  // nobody writes those
+  if (source == peer_ && op.place < kFirstDc) return;  // no client writes those
   const Versions found = read_stamps(slot, kRecordBytes[op.place], place);
   std::uint32_t most = pending.closed ? pending.most : record.posted;
   if (!own) {
-    if (record.incarnation > pending.incarnation) return;  // the writer has forgotten that life
+    if (record.incarnation > pending.incarnation)
+      return;  // the writer's state is of a later incarnation
     most = record.incarnation == pending.incarnation ? record.posted : 0;
   }
   world_.judge_read(own ? "read" : "read of another's record", found, pending.least, most, state_,
                     op);
-  // It has drained what this connection wrote before it.
+  // The read has drained all earlier writes of this connection.
   if (own && found.most != kNoVersion && record.incarnation == pending.incarnation)
     record.sure = std::max(record.sure, found.least);
 }

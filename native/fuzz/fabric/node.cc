@@ -37,7 +37,7 @@ fabric::QpOptions Node::queue_pair_options(fabric::Transport transport) const {
   options.send_entries = 64;
   options.receive_entries = 64;
   options.max_inline = std::min(64u, device.capabilities().max_inline);
-  // Some runs give up early, some late; all nodes of a run have the same values.
+  // Some runs give up early and some late. All nodes of a run have the same values.
   Rng rng(world.options.seed, -1, "fuzz queue pairs");
   options.timeout_us = 16u << rng.below(3);
   options.retry_count = 2 + static_cast<std::uint32_t>(rng.below(6));

@@ -7,7 +7,7 @@
 namespace pyrdma::fuzz {
 namespace {
 
-// One operation in so many belongs to a node, not to a link.
+// One operation in this many belongs to a node, not to a link.
 constexpr std::uint32_t kNodeShare = 10;
 constexpr std::uint32_t kLongestBatch = 16;
 constexpr std::uint32_t kPerWord = 40;

@@ -67,7 +67,7 @@ bool Speaker::prepare(Channel& channel, const PlannedOperation& op, std::size_t 
   request.remote_addr = peer->address.shared.addr + offset;
   if (length > channel.max_inline()) request.flags &= static_cast<std::uint8_t>(~fabric::kInline);
   if (pending.version == 0 || op.kind == Kind::kCompareSwap)
-    std::memset(channel.next_slot(), 0xdd, length);  // a result must replace it
+    std::memset(channel.next_slot(), 0xdd, length);  // the result must replace it
   channel.prepare(pending, request, length);
   return true;
 }
@@ -211,7 +211,7 @@ void Speaker::received(const Completion& completion) {
       completion.byte_count < header + 8 || length % 8 != 0) {
     ++world_.outcome.corrupt_datagrams;
     if (shared || !world_.on(Fault::corruption))
-      complain("a payload of " + std::to_string(length) + " bytes is spoilt");
+      complain("a payload of " + std::to_string(length) + " bytes is corrupt");
     return;
   }
   ClientState& sender = world_.client(writer / n, writer / n);

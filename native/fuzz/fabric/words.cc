@@ -38,7 +38,7 @@ std::string complaint_of_counter(const AtomicWord& word) {
     if (i > 0 && known[i - 1]->old == op.old)
       return word.name() + ": " + describe(*known[i - 1]) + " and " + describe(op) +
              " both added to " + std::to_string(op.old);
-    // At least this many unknown operations must have happened before it.
+    // The value needs at least `op.old - i` unknown additions before it.
     if (op.old > i + unknown)
       return word.name() + ": " + describe(op) + " found " + std::to_string(op.old) +
              ", with at most " + std::to_string(i + unknown) + " additions before it";
@@ -66,7 +66,7 @@ std::string complaint_of_register(const AtomicWord& word) {
     if (!op.known()) continue;
     if (!offered.contains(op.old))
       return word.name() + ": " + describe(op) + " found " + std::to_string(op.old) +
-             ", which nobody wrote";
+             ", which no client wrote";
     if (op.old != op.expected) continue;
     const auto [at, first] = left.try_emplace(op.old, &op);
     if (!first)
@@ -74,7 +74,7 @@ std::string complaint_of_register(const AtomicWord& word) {
              " both swapped " + std::to_string(op.old);
   }
   if (word.last && !offered.contains(*word.last))
-    return word.name() + ": holds " + std::to_string(*word.last) + ", which nobody wrote";
+    return word.name() + ": holds " + std::to_string(*word.last) + ", which no client wrote";
   return {};
 }
 

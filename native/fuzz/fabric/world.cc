@@ -100,7 +100,7 @@ void World::judge_read(const char* what, const Versions& found, std::uint32_t le
            std::to_string(op.place) + ")";
   };
   if (found.most == kNoVersion)
-    return violation("read", where() + ": found words that nobody wrote there");
+    return violation("read", where() + ": found words that no client wrote there");
   if (found.least < least || found.most > most)
     return violation("read", where() + ": found versions " + std::to_string(found.least) + " to " +
                                  std::to_string(found.most) + "; possible are " +

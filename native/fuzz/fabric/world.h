@@ -102,7 +102,7 @@ struct NodeState {
   std::uint32_t version = 0;  // version of the node's published address; 0: none yet
   std::uint32_t lives = 0;
   std::unique_ptr<Arena> shared;  // of the present incarnation
-  // One for each incarnation; kept because late writes may come.
+  // One arena for each incarnation; all are kept because late writes may come.
   std::vector<std::unique_ptr<Arena>> all;
   // The log on disk.
   std::vector<std::vector<std::uint32_t>> log;  // versions written to each place

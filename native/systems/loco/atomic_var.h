@@ -1,10 +1,10 @@
-// Words with many writers (paper, section 5.1.1): each has its official copy at one host, where
-// remote atomics, reads and writes of all participants meet.
+// Words with many writers (paper, section 5.1.1). The official copy of a word is at one host.
+// Remote atomics, reads and writes of all participants work on this copy.
 //
-// The host's own operations go through its NIC too: atomics of a NIC are atomic among each other,
-// not with the CPU's. An AtomicVar is one word; AtomicVars are many in one region per host, word i
-// at participant i modulo their number, since a region or a channel for each would fill the NIC's
-// caches.
+// The host's own operations go through its NIC too, because atomics of a NIC are atomic only with
+// each other, not with atomics of the CPU. An AtomicVar is one word. AtomicVars holds many words in
+// one region per host, with word i at participant i modulo the number of participants: a region or
+// a channel per word would fill the caches of the NIC.
 #pragma once
 #include <string>
 
@@ -28,17 +28,19 @@ class AtomicVars : public Channel {
 
   std::uint64_t count() const { return count_; }
   NodeId host_of(std::uint64_t i) const { return participants()[i % participants().size()]; }
-  /// Where word i is, for requests that are posted together with others.
+  /// Returns the place of word i, for requests that are posted together with other requests.
   std::uint64_t offset_of(std::uint64_t i) const { return i / participants().size() * 8; }
   const RemoteRegion& at(NodeId host) const { return remote(host, 0); }
-  /// Word i in this node's memory, for plain reads; nullptr when it is elsewhere or on the NIC.
+  /// Returns word i in this node's memory, for plain reads; nullptr when the word is on another
+  /// node or on the NIC.
   std::uint64_t* local(std::uint64_t i) const { return local(host_of(i), offset_of(i)); }
   std::uint64_t* local(NodeId host, std::uint64_t offset) const {
     if (local_.data == nullptr || host != self()) return nullptr;
     return reinterpret_cast<std::uint64_t*>(local_.data + offset);
   }
 
-  // Asynchronous; `old_value` is a block of 8 bytes that belongs to the NIC until the key is done.
+  // Asynchronous; `old_value` is a block of 8 bytes that belongs to the NIC until the key is
+  // complete.
   AckKey fetch_add(Caller& me, std::uint64_t i, std::uint64_t addend, const MemRef& old_value) {
     return me.fetch_add(host_of(i), at(host_of(i)), offset_of(i), addend, old_value.sge(8));
   }
@@ -55,7 +57,7 @@ class AtomicVars : public Channel {
     return key;
   }
 
-  // Blocking forms, for one caller; a round trip each. Throw Error(kUnavailable), not definite,
+  // Blocking forms for one caller; a round trip each. They throw Error(kUnavailable), not definite,
   // when the host does not answer.
   std::uint64_t fetch_add(Caller& me, std::uint64_t i, std::uint64_t addend) {
     const Bugs& bugs = manager().options().bugs;
@@ -87,7 +89,7 @@ class AtomicVars : public Channel {
   LocalRegion local_;
 };
 
-/// One word at `host`.
+/// One word at the participant `host`.
 class AtomicVar : public Channel {
  public:
   AtomicVar(Manager& manager, std::string name, NodeId host, std::vector<NodeId> participants = {},

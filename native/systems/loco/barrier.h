@@ -1,5 +1,6 @@
-// A barrier between all participants (paper, figure 1a): each counts its arrivals in its row of a
-// table, tells all others, and waits until every row has come as far.
+// A barrier between all participants (paper, figure 1a). Each participant counts its arrivals in
+// its row of a table, pushes the row to all others, and waits until every row has reached its
+// count.
 #pragma once
 #include "systems/loco/sst.h"
 
@@ -15,9 +16,10 @@ class Barrier : public Channel {
     join();
   }
 
-  /// Blocks until every participant has called it as often. Operations that any of them did before,
-  /// from any thread, are visible to all afterwards (global fence). One caller of the node at a
-  /// time. Throws Error(kTimeout), naming nodes that do not answer, after wait_timeout.
+  /// Blocks until every participant has called it equally often. After the barrier, operations that
+  /// any participant did before it, from any thread, are visible to all (global fence). One caller
+  /// of the node at a time. Throws Error(kTimeout), naming nodes that do not answer, after
+  /// wait_timeout.
   void wait(Caller& me) {
     if (me.fence_global() != fabric::Status::kSuccess) throw_broken(me);
     table_.store_mine(++count_);

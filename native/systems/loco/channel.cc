@@ -38,9 +38,10 @@ Channel::Channel(Manager& manager, std::string name, std::vector<NodeId> partici
   regions_.reserve(kMaxRegions);
   for (const NodeId node : participants_) {
     if (node >= manager.nodes()) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "channel '" + name_ + "': participant " + std::to_string(node) +
-                      " is no node; the manager knows 0 to " + std::to_string(manager.nodes() - 1));
+      throw Error(ErrorCode::kInvalidArgument, "channel '" + name_ + "': participant " +
+                                                   std::to_string(node) +
+                                                   " is not a node; valid nodes are 0 to " +
+                                                   std::to_string(manager.nodes() - 1));
     }
     peers_[node].takes_part = true;
   }
@@ -62,7 +63,7 @@ void Channel::check_name() const {
     throw Error(ErrorCode::kInvalidArgument,
                 "channel name '" + name_ + "' has " + std::to_string(name_.size()) +
                     " bytes; it must have 1 to " + std::to_string(kMaxName) +
-                    ", its parents' names included, and no '.', which separates regions");
+                    ", including the names of its parents, and no '.', which separates regions");
   }
 }
 
@@ -124,7 +125,8 @@ void Channel::handle(const ControlMessage& message) {
   if (!peers_[message.from].takes_part) {
     const std::string reason = "node " + std::to_string(self()) + " has channel '" + name_ +
                                "' between nodes" + list(participants_) + ", without node " +
-                               std::to_string(message.from) + ", which has it too";
+                               std::to_string(message.from) +
+                               ", which has it too: name the same participants on all of them";
     report(reason);
     if (message.kind != ControlMessage::kRefuse) refuse(message.from, reason);
   } else if (message.kind == ControlMessage::kJoin) {
@@ -159,10 +161,11 @@ void Channel::handle_join(const ControlMessage& join) {
   }
   Peer& peer = peers_[join.from];
   const bool fresh = !peer.joined.exchange(true, std::memory_order_acq_rel);
-  if (fresh) joined(join.from);  // before the answer: the peer may use at once what this makes
+  if (fresh)
+    joined(join.from);  // before the answer: the peer may at once use channels that this call makes
   manager_.control_->send(join.from, connect);
   if (fresh) {
-    // It may have had no endpoint when our join came.
+    // The peer may have had no endpoint when our join message arrived.
     if (!peer.connected.load(std::memory_order_acquire)) send_join(join.from);
     awaited_.fetch_sub(1, std::memory_order_acq_rel);
   }

@@ -1,10 +1,12 @@
 // A channel's endpoint on one node (paper, sections 4.1 and 4.2): a name, regions of network
-// memory, sub-channels, and what the endpoints of the same name on other nodes told.
+// memory, sub-channels, and the regions that endpoints of the same name on other nodes have
+// announced.
 //
-// An endpoint allocates its regions, says which it expects of others, then joins: each peer gets a
-// join message, checks it against its endpoint of that name, and answers with a connect message
-// that says where the regions are. A peer without such an endpoint ignores the message; when it
-// makes one later, its own join message brings this endpoint to ask again.
+// An endpoint allocates its regions, declares the regions that it expects of others, then joins: it
+// sends a join message to each peer. The peer checks the message against its endpoint of that name,
+// and answers with a connect message that says where its regions are. A peer without such an
+// endpoint ignores the message. When the peer makes the endpoint later, its own join message makes
+// this endpoint send its join again.
 #pragma once
 #include <array>
 #include <atomic>
@@ -24,44 +26,44 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
   virtual ~Channel();
 
-  /// The full name: parents before it, separated by '/'.
+  /// Returns the full name, which starts with the names of the parents, separated by '/'.
   const std::string& name() const { return name_; }
   Manager& manager() const { return manager_; }
   NodeId self() const { return manager_.self(); }
-  /// The nodes that take part, ascending, this one among them.
+  /// Returns the nodes that take part, ascending; this node is among them.
   const std::vector<NodeId>& participants() const { return participants_; }
-  /// True once every participant has joined and connected.
+  /// Returns true once every participant has joined and connected.
   bool ready() const { return awaited_.load(std::memory_order_acquire) == 0; }
-  /// What two endpoints do not agree on, with both views; empty while all is well.
+  /// Returns the disagreement between two endpoints, with the view of both; empty if there is none.
   std::string problem() const;
-  /// " 3 4": the participants that have not joined and connected.
+  /// Returns the participants that have not joined and connected, as " 3 4".
   std::string missing() const;
 
  protected:
-  /// Between all nodes, or those of `participants`, which must hold this node. Throws
-  /// Error(kInvalidArgument) for a name that is empty, too long, or holds '.'.
+  /// Connects all nodes, or the nodes of `participants`, which must include this node. Throws
+  /// Error(kInvalidArgument) for a name that is empty, too long, or contains '.'.
   Channel(Manager& manager, std::string name, std::vector<NodeId> participants = {});
-  /// A sub-channel, between the participants of its parent.
+  /// A sub-channel between the participants of its parent.
   Channel(Channel& parent, std::string_view name);
 
-  /// Allocates this node's region `name`, which its peers may reach. Stays where it is.
+  /// Allocates this node's region `name`, which its peers may reach. The region never moves.
   const LocalRegion& add_region(std::string_view name, std::uint64_t bytes,
                                 Placement placement = Placement::kHost);
-  /// Says that `from`, or every peer, has a region of that name and size; returns its index.
-  /// kNoNode: every peer.
+  /// Declares that `from` has a region of this name and size (kNoNode: that every peer has one).
+  /// Returns the index of the expectation.
   std::uint32_t expect_region(std::string_view name, std::uint64_t bytes,
                               NodeId from = fabric::kNoNode);
-  /// Makes the endpoint known and sends the join messages; the last act of a constructor. Throws
-  /// Error(kInvalidArgument) when the node has a channel of that name.
+  /// Registers the endpoint and sends the join messages; a constructor calls it last. Throws
+  /// Error(kInvalidArgument) when the node already has a channel of that name.
   void join();
-  /// Runs when a peer's join message has been answered, once per peer, on whichever thread makes
-  /// progress. May make sub-channels.
+  /// Runs once per peer after this node has answered the peer's join message, on the thread that
+  /// makes progress. May make sub-channels.
   virtual void joined(NodeId) {}
-  /// Runs when a peer's regions are known, once per peer.
+  /// Runs once per peer when the peer's regions are known.
   virtual void connected(NodeId) {}
 
-  /// Where the expected region `index` of `peer` is; of this node: its own. Requires that the peer
-  /// has connected.
+  /// Returns the place of the expected region `index` of `peer`; for this node, its own region.
+  /// Requires that the peer has connected.
   const RemoteRegion& remote(NodeId peer, std::uint32_t index) const {
     return peers_[peer].regions[index];
   }
@@ -80,7 +82,7 @@ class Channel {
     std::atomic<bool> connected{false};
     std::array<RemoteRegion, kMaxRegions> regions;
     Peer() = default;
-    Peer(const Peer&) {}  // only while the vector is made
+    Peer(const Peer&) {}  // called only while the vector is made
   };
   struct OwnRegion {
     std::string name;
@@ -103,7 +105,7 @@ class Channel {
   std::vector<Peer> peers_;  // by node
   std::vector<OwnRegion> regions_;
   std::vector<Expectation> expectations_;
-  std::atomic<std::uint32_t> awaited_{0};  // joins and connects to come
+  std::atomic<std::uint32_t> awaited_{0};  // joins and connects still to come
   mutable Mutex problem_mutex_;
   std::string problem_;
 };

@@ -1,5 +1,5 @@
-// The checksum that values larger than a word carry, so that a reader notices a torn one (paper,
-// section 5.1.1). 64 bits, a multiplication per word: a torn value passes once in 2^64.
+// The checksum of values larger than a word. A reader notices a torn value by it (paper, section
+// 5.1.1). It has 64 bits and costs a multiplication per word; a torn value passes once in 2^64.
 #pragma once
 #include <cstdint>
 #include <cstring>

@@ -58,7 +58,8 @@ void Control::send(NodeId node, const ControlMessage& message) {
   runtime::Connection& connection = manager_.runtime_.messages(node);
   const auto wait_for = [&](auto&& ready) {
     if (ready()) return;
-    // Nobody of this node answers messages meanwhile: an answer would come here for the lock.
+    // No thread of this node answers messages meanwhile: an answer would need the lock that is held
+    // here.
     const bool serves = manager_.serving_.exchange(true, std::memory_order_acquire);
     manager_.caller(0).wait_until(ready, "room for a join or connect message");
     if (!serves) manager_.serving_.store(false, std::memory_order_release);
@@ -70,7 +71,7 @@ void Control::send(NodeId node, const ControlMessage& message) {
   const std::size_t offset = connection.posted % kSlots * sizeof(ControlMessage);
   std::memcpy(outgoing.data + offset, &message, sizeof message);
   ++connection.posted;
-  // A queue may be full for as long as a completion is under way.
+  // A queue may be full while a completion is on its way.
   wait_for([&] {
     if (connection.qp->send(outgoing.sge(offset, sizeof message))) return true;
     manager_.runtime_.progress();
@@ -80,7 +81,8 @@ void Control::send(NodeId node, const ControlMessage& message) {
 
 void Control::complete(runtime::Connection& connection, const fabric::Completion& completion) {
   if (completion.status != fabric::Status::kSuccess) {
-    // The peer is gone. Who waits for it finds out, and names it, when the time to wait is over.
+    // The peer is gone. A thread that waits for the peer finds that out and names it at its
+    // timeout.
     connection.completed.store(connection.posted, std::memory_order_release);
     return;
   }

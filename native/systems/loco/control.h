@@ -1,5 +1,5 @@
-// The messages by which endpoints of a channel meet (paper, section 4.2): join and connect, sent
-// over a queue pair of their own to each peer.
+// The messages that connect the endpoints of a channel (paper, section 4.2): join and connect. They
+// travel over a separate queue pair to each peer.
 #pragma once
 #include <array>
 #include <atomic>
@@ -22,14 +22,14 @@ inline constexpr std::size_t kMaxName = 119;       // bytes of a channel's full 
 inline constexpr std::size_t kMaxRegionName = 23;  // bytes of a region's name
 inline constexpr std::size_t kMaxRegions = 8;      // of one channel
 
-/// A region as a message names it. A join says name and size of what it expects; a connect says
-/// everything of what is there.
+/// A region as a message describes it. A join message holds the name and size of an expected
+/// region; a connect message holds all fields of an existing region.
 struct RegionEntry {
   char name[kMaxRegionName + 1] = {};
   RemoteRegion region;
 };
 
-/// As it travels; every field is checked when it comes from a peer.
+/// The format on the wire; the receiver checks every field.
 struct ControlMessage {
   enum Kind : std::uint32_t { kJoin = 1, kConnect = 2, kRefuse = 3 };
   std::uint32_t kind = 0;
@@ -38,28 +38,28 @@ struct ControlMessage {
   std::uint32_t reserved = 0;
   char name[kMaxName + 1] = {};
   std::array<RegionEntry, kMaxRegions> entries = {};
-  char reason[256] = {};  // of a refusal
+  char reason[256] = {};  // the reason of a refusal
 
-  /// False when a field is out of its bounds or a text does not end.
+  /// Returns false when a field is out of its bounds or a text has no end.
   bool valid() const;
 };
 static_assert(std::is_trivially_copyable_v<ControlMessage>);
 
-/// Copies at most what fits, and ends it with a zero.
+/// Copies as many bytes as fit, and ends the text with a zero.
 void copy_text(std::span<char> to, std::string_view text);
 
 class Control {
  public:
-  static constexpr std::uint32_t kSlots = 16;  // messages in flight, each way
+  static constexpr std::uint32_t kSlots = 16;  // messages in flight in each direction
 
   explicit Control(Manager& manager);
   void post_receives(runtime::Connection& connection);
 
-  /// Any thread; blocks while too many messages to that peer are on their way.
+  /// Any thread may call; blocks while too many messages to that peer are in flight.
   void send(NodeId peer, const ControlMessage& message);
-  /// A completion of a connection for messages; called by the polling thread.
+  /// Handles a completion of a connection for messages; the polling thread calls it.
   void complete(runtime::Connection& connection, const fabric::Completion& completion);
-  /// Takes the oldest message that has come. Malformed ones are dropped and counted.
+  /// Takes the oldest message that has arrived. Drops and counts malformed messages.
   bool receive(ControlMessage& message);
   std::uint64_t malformed() const { return malformed_.load(std::memory_order_relaxed); }
 
@@ -70,7 +70,7 @@ class Control {
   void post_receive(runtime::Connection& connection, std::uint32_t slot);
 
   Manager& manager_;
-  std::vector<Peer> peers_;  // by node; nothing for this one
+  std::vector<Peer> peers_;  // by peer; empty for this node
   Mutex sending_;
   Mutex inbox_mutex_;
   std::deque<ControlMessage> inbox_;

@@ -92,7 +92,7 @@ TEST_P(LocoWorlds, APostOfManyEndsAsAWhole) {
         requests[i].rkey = region.at(1).rkey;
       }
       EXPECT_EQ(me.post(1, requests).wait(), fabric::Status::kSuccess);
-      // The second of three fails, so the key does, and so does what is posted later.
+      // The second of three requests fails, so the key and all later requests fail too.
       requests[1].rkey ^= 0xabc00;
       AckKey failed = me.post(1, requests);
       EXPECT_EQ(failed.wait(), fabric::Status::kRemoteAccess);
@@ -293,7 +293,8 @@ TEST(LocoFaults, ADeadPeerIsNamedByWhoWaitsForIt) {
   });
   for (const NodeId node : {0U, 1U}) {
     EXPECT_TRUE(names(errors[node], {"2"}));
-    EXPECT_FALSE(names(errors[node], {node == 0 ? "1" : "0"})) << "the other one answers: " << errors[node];
+    EXPECT_FALSE(names(errors[node], {node == 0 ? "1" : "0"}))
+        << "the other one answers: " << errors[node];
   }
 }
 

@@ -36,8 +36,8 @@ Manager::Manager(Env& env, const ManagerOptions& options)
     throw Error(ErrorCode::kUnavailable,
                 "node " + std::to_string(self()) + " was restarted within the run '" +
                     options_.name +
-                    "', which does not go on without its former state; start a run "
-                    "of another name on all nodes");
+                    "', which cannot continue without its former state; start a run "
+                    "with another name on all nodes");
   }
 }
 
@@ -78,7 +78,8 @@ void Manager::handle(const ControlMessage& message) {
 void Manager::check_free(const std::string& name) {
   if (find(name) == nullptr) return;
   throw Error(ErrorCode::kInvalidArgument, "node " + std::to_string(self()) + " has a channel '" +
-                                               name + "' already; give the second another name");
+                                               name +
+                                               "' already; choose another name for the second");
 }
 
 void Manager::add(Channel& channel) {
@@ -94,7 +95,7 @@ void Manager::remove(Channel& channel) {
     if (found == channels_.end() || found->second != &channel) return;
     channels_.erase(found);
   }
-  // Another thread may be at a message to it.
+  // Another thread may be serving a message to it.
   const auto is_free = [&] { return handling_.load(std::memory_order_acquire) != &channel; };
   if (is_free()) return;
   env().poll_until(
@@ -143,7 +144,7 @@ void Manager::wait_for_ready() {
         ErrorCode::kTimeout,
         "node " + std::to_string(self()) + " waited " +
             std::to_string(options_.wait_timeout / kMillisecond) +
-            " ms for its channels to meet their peers" + missing() +
+            " ms for its channels to connect with their peers" + missing() +
             ". Make the channel on those nodes too, name the participants, or raise wait_timeout");
   }
 }

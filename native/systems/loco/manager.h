@@ -1,5 +1,5 @@
-// The manager of a node (paper, sections 4.2 and A): the runtime with its callers and connections,
-// and the channels by name.
+// The manager of a node (paper, sections 4.2 and A) holds the runtime, with its callers and
+// connections, and the channels by name.
 #pragma once
 #include <atomic>
 #include <map>
@@ -17,18 +17,19 @@ namespace pyrdma::loco {
 
 class Channel;
 
-/// `name` is of the run: managers of one name meet.
+/// `name` identifies the run: managers with the same name connect.
 struct ManagerOptions : runtime::Options {
   ManagerOptions() { name = "loco"; }
-  Bugs bugs;  // for tests alone
+  Bugs bugs;  // for tests only
 };
 
-/// One per node and run. Making it connects to the managers of all other nodes and blocks for that.
-/// It outlives its channels; destroying it ends the node's part. A node that dies ends the run: who
+/// One manager per node and run. The constructor connects to the managers of all other nodes and
+/// blocks for that. The manager outlives its channels; its destructor ends the node's part. A node
+/// that dies ends the run: a caller that waits for the node gets an error that names it.
 /// waits for it gets an error that names it.
 class Manager final : private runtime::Service {
  public:
-  /// Throws Error(kInvalidArgument) for an option out of its bounds, Error(kUnavailable) where the
+  /// Throws Error(kInvalidArgument) for an option outside its bounds, Error(kUnavailable) if the
   /// device has no atomics or the node was restarted within the run, and Error(kTimeout) naming the
   /// nodes that did not come.
   Manager(Env& env, const ManagerOptions& options);
@@ -44,16 +45,16 @@ class Manager final : private runtime::Service {
   runtime::MemoryPool& memory() { return runtime_.memory(); }
   fabric::ProtectionDomain& domain() { return runtime_.domain(); }
 
-  /// Blocks until every channel of this node has met its peers. Throws Error(kTimeout), naming the
-  /// channels and who is missing, and Error(kInvalidArgument) when two endpoints do not match, with
-  /// the view of both.
+  /// Blocks until every channel of this node has connected with its peers. Throws Error(kTimeout),
+  /// naming the channels and the missing nodes, and Error(kInvalidArgument) with the view of both
+  /// endpoints when two endpoints do not match.
   void wait_for_ready();
 
   /// Ends this node's part in good order; see Runtime::leave.
   void leave() { runtime_.leave(); }
 
-  /// One turn of progress: completions, then join and connect messages. Any caller's thread;
-  /// returns at once when another is at it.
+  /// Makes one turn of progress: completions, then join and connect messages. Any caller's thread
+  /// may call; returns at once while another thread makes a turn.
   void turn() { runtime_.turn(); }
 
  private:

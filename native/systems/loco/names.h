@@ -1,4 +1,4 @@
-// The names of the runtime that channels and their users write.
+// Names of the runtime that channels and their users write without their namespace.
 #pragma once
 #include "runtime/runtime.h"
 

@@ -1,9 +1,9 @@
 // A register with one writer and a copy on every participant (paper, section 5.1.1).
 //
-// The owner's copy is the authority; the others are brought up to date by the owner's pushes or by
-// the readers' pulls, whichever the channel above prefers; not by both, since a pull may bring back
-// what a later push has replaced. A value of 1, 2, 4 or 8 bytes is an aligned word, which is never
-// torn. Any other carries a checksum, and readers try again while it does not match.
+// The owner's copy is the authority. Either the owner pushes to the other copies or the readers
+// pull, as the channel above prefers. Both at once are wrong: a pull may bring back a value that a
+// later push has replaced. A value of 1, 2, 4 or 8 bytes is an aligned word, which is never torn.
+// Any other value carries a checksum, and readers try again while the checksum does not match.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -44,7 +44,7 @@ class OwnedVar : public Channel {
 
   NodeId owner() const { return owner_; }
 
-  /// Sets the owner's copy; visible to pulls from now on. Of the owner, one thread at a time.
+  /// Sets the owner's copy; pulls see it from now on. The owner calls it, one thread at a time.
   void store(const T& value) {
     PYRDMA_CHECK(owner_, ==, self());
     if constexpr (kWord) {
@@ -55,13 +55,13 @@ class OwnedVar : public Channel {
     }
     value_ = value;
   }
-  /// Writes what was stored last into the copy of `reader`. The value is taken now.
+  /// Writes the last stored value to the copy of `reader`. The call takes the value now.
   AckKey push_to(Caller& me, NodeId reader) { return push_to_each(me, {&reader, 1}); }
-  /// Writes what was stored last into the copies of all participants. The value is taken now. Cost:
-  /// a request per reader.
+  /// Writes the last stored value to the copies of all participants. The call takes the value now.
+  /// Cost: a request per reader.
   AckKey push(Caller& me) { return push_to_each(me, participants()); }
 
-  /// This node's copy, if it is whole at the moment.
+  /// Returns this node's copy if it is whole at the moment.
   std::optional<T> try_load() const {
     if constexpr (kWord) {
       const Bits bits = load_acquire(reinterpret_cast<const Bits*>(copy()));
@@ -72,15 +72,15 @@ class OwnedVar : public Channel {
       return whole(*copy());
     }
   }
-  /// This node's copy. Waits while a torn value stands there.
+  /// Returns this node's copy. Waits while the copy is torn.
   T load(Caller& me) const {
     std::optional<T> value = try_load();
     if (!value) me.wait_until([&] { return (value = try_load()).has_value(); }, "a whole value");
     return *value;
   }
-  /// Reads the owner's copy over the network into this node's, and returns it. The status is of the
-  /// connection; the value holds when it is kSuccess. Cost: a round trip, and another for each time
-  /// that it meets a store.
+  /// Reads the owner's copy over the network into this node's copy, and returns it. The status is
+  /// the status of the request; the value is valid when the status is kSuccess. Cost: a round trip,
+  /// and another for each time that the read overlaps a store.
   std::pair<fabric::Status, T> pull(Caller& me) {
     while (true) {
       const fabric::Status status =
@@ -136,7 +136,7 @@ class OwnedVar : public Channel {
   }
   AckKey push_to_each(Caller& me, std::span<const NodeId> readers) {
     AckKey all;
-    while (!readers.empty()) {  // a block of memory for each block of the key, which keeps it
+    while (!readers.empty()) {  // each block of the key keeps a block of memory
       const auto some = readers.first(std::min(readers.size(), runtime::AckBits::kMost));
       AckKey key;
       MemRef block = stage(me);
@@ -152,7 +152,7 @@ class OwnedVar : public Channel {
 
   NodeId owner_;
   LocalRegion local_;
-  T value_{};  // what was stored last, for pushes
+  T value_{};  // the last stored value, for pushes
 };
 
 }  // namespace pyrdma::loco

@@ -44,7 +44,7 @@ Matrix exponential(Matrix a) {
 
 Converter::Converter(Time period) {
   const double h = static_cast<double>(period) * 1e-9;
-  // Current, voltage, and the duty cycle, which stays as it is.
+  // Current, voltage, and the duty cycle, which stays constant.
   const Matrix step = exponential({{{0, -h / kInductance, h * kInput / kInductance},
                                     {h / kCapacity, -h / (kLoad * kCapacity), 0},
                                     {0, 0, 0}}});
@@ -113,12 +113,12 @@ std::uint64_t PowerController::convert(Caller& me, Time period, Time duration) {
 std::uint64_t PowerController::loop(Caller& me, Time period, Time duration,
                                     FunctionRef<void(Time)> body) {
   Env& env = manager().env();
-  // The controller's turns fall between the converters', not together with them.
+  // The turns of the controller fall between the turns of the converters.
   const Time start = env.now() + (self() == kController ? period / 2 : 0);
   std::uint64_t late = 0;
-  Watch nobody;  // the clock alone ends the wait
+  Watch never_woken;  // the clock alone ends the wait
   for (Time next = start; next < start + duration; next += period) {
-    env.poll_until([] { return false; }, next, &nobody);
+    env.poll_until([] { return false; }, next, &never_woken);
     manager().turn();
     if (env.now() >= next + period) ++late;
     body(next - start);
@@ -127,7 +127,7 @@ std::uint64_t PowerController::loop(Caller& me, Time period, Time duration,
   return late;
 }
 
-// A push that failed names its node; one that has not completed is overtaken by the next.
+// A failed push names its node. The next push overtakes a push that has not completed.
 void PowerController::check(NodeId peer) const {
   const fabric::Status status = last_push_[peer].status();
   if (status == fabric::Status::kSuccess) [[likely]]

@@ -22,7 +22,7 @@ TEST(Converter, OneLongStepIsManyShortOnes) {
   EXPECT_NEAR(once.step(0.5), voltage, 1e-6);
 }
 
-// The ripple of the second half of a run, relative to the mean.
+// Returns the ripple of the second half of a run, relative to the mean.
 double ripple(Time period, std::uint32_t nodes) {
   double least = 1e9, most = -1e9;
   fabric::sim::SimCluster cluster(sim_options(nodes, true));

@@ -1,4 +1,4 @@
-// Which protocol LOCO's options stand for.
+// The protocol that LOCO's options stand for.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +6,7 @@ namespace pyrdma::loco {
 
 enum class Preset : std::uint8_t {
   kPaper,  // the steps, messages and orders of the paper; its claims are judged on these
-  kBest,   // with every switch on that makes the protocol better than the paper's
+  kBest,   // every switch on that improves on the paper's protocol
 };
 
 }  // namespace pyrdma::loco

@@ -47,15 +47,15 @@ void RingBuffer::make() {
                                                  std::to_string(capacity_) +
                                                  " bytes; it must be a multiple of 16, from 64");
   }
-  // The writer's copy is the source of its writes: a message in flight stays where it is, since its
-  // place is used again only when all readers are done with it.
+  // The NIC reads the bytes of a write from the writer's copy. A message in flight stays there,
+  // because its place is reused only after all readers have acknowledged it.
   ring_ = add_region("ring", capacity_);
   expect_region("ring", capacity_);
   join();
 }
 
 std::uint64_t RingBuffer::head_word(std::uint64_t position, std::uint32_t length) const {
-  // One more than the position's number, so that fresh memory holds no message.
+  // The number is one more than the position's number, so that fresh memory holds no message.
   return (position / kUnit + 1) << 32 | length;
 }
 
@@ -79,13 +79,13 @@ std::uint64_t RingBuffer::frame(std::uint64_t position, std::uint32_t length,
   return position + size_of(bytes.size());
 }
 
-// Where a message of that size begins: behind the last one, or at the ring's start.
+// Returns where a message of that size begins: after the last message, or at the start of the ring.
 std::uint64_t RingBuffer::begin_of(std::uint64_t bytes) const {
   const std::uint64_t left = capacity_ - end_ % capacity_;
   return left < size_of(bytes) ? end_ + left : end_;
 }
 
-// Up to where the readers must have come for its bytes to be free.
+// Returns the position that the readers must have reached for the bytes of the message to be free.
 std::uint64_t RingBuffer::freed_by(std::uint64_t bytes) const {
   const std::uint64_t to = begin_of(bytes) + size_of(bytes);
   return to - std::min(to, capacity_);
@@ -96,7 +96,7 @@ std::optional<std::uint64_t> RingBuffer::try_broadcast(Caller& me,
   PYRDMA_CHECK(writer_, ==, self());
   if (message.size() > max_message()) {
     throw Error(ErrorCode::kInvalidArgument,
-                "a message of " + std::to_string(message.size()) +
+                "message of " + std::to_string(message.size()) +
                     " bytes does not fit ring buffer '" + name() + "'; it takes up to " +
                     std::to_string(max_message()) + ": raise its capacity");
   }
@@ -110,8 +110,8 @@ std::optional<std::uint64_t> RingBuffer::try_broadcast(Caller& me,
   return end_;
 }
 
-// `bytes` at `begin`, and before them a mark at `from` if that is elsewhere. No byte is written
-// that no reader waits for: placed late, it would meet the next lap.
+// Writes `bytes` at `begin`, and before them a mark at `from` if `from` differs from `begin`. Every
+// byte written is one that a reader waits for: any other byte, placed late, would hit the next lap.
 void RingBuffer::push(Caller& me, std::uint64_t from, std::uint64_t begin, std::uint64_t bytes) {
   for (const NodeId reader : participants()) {
     if (reader == self()) continue;
@@ -170,7 +170,7 @@ void RingBuffer::wait_for_readers(Caller& me, std::uint64_t position, const char
     if (error.code() != ErrorCode::kTimeout) throw;
     throw Error(ErrorCode::kTimeout,
                 std::string(error.what()) + "; " + what + " ring buffer '" + name() +
-                    "' is held up by reader" + unacknowledged(position),
+                    "' waits for acknowledgements of reader" + unacknowledged(position),
                 false);
   }
 }
@@ -178,7 +178,7 @@ void RingBuffer::wait_for_readers(Caller& me, std::uint64_t position, const char
 std::optional<std::span<const std::byte>> RingBuffer::next(Caller& me) {
   Env& env = me.env();
   env.charge(Cost::kPredicate);
-  if (!acks_.mine().ready()) return std::nullopt;  // nobody could be told
+  if (!acks_.mine().ready()) return std::nullopt;  // no peer can take the acknowledgement yet
   while (true) {
     const std::byte* at = ring_.data + at_ % capacity_;
     const std::uint64_t head = load_acquire(reinterpret_cast<const std::uint64_t*>(at));
@@ -187,8 +187,9 @@ std::optional<std::span<const std::byte>> RingBuffer::next(Caller& me) {
     const bool skip = length == kSkip;
     const std::uint64_t bytes = skip ? 0 : length;
     const std::uint64_t size = size_of(bytes);
-    if (size > capacity_ - at_ % capacity_) return std::nullopt;  // of a payload long gone
-    // Copied before it is tested: the test then holds for what the caller gets.
+    if (size > capacity_ - at_ % capacity_)
+      return std::nullopt;  // a length from the payload of an earlier lap
+    // The copy comes before the test, so that the test holds for the bytes that the caller gets.
     const std::uint64_t words = padded(bytes, 8);
     copy_.resize(words);
     copy_from_shared(copy_.data(), at + sizeof head, words);

@@ -1,5 +1,6 @@
-// The ring buffer: property L6 (each reader's sequence is a prefix of the writer's; nothing lost,
-// doubled, torn or overwritten), over memory that places bytes late and out of order.
+// The ring buffer, over memory that places bytes late and out of order. Property L6: each reader's
+// sequence is a prefix of the writer's sequence; no message is lost, duplicated, torn or
+// overwritten.
 #include "systems/loco/ring_buffer.h"
 
 #include "base/error_test.h"
@@ -9,15 +10,15 @@
 namespace pyrdma::loco {
 namespace {
 
-/// Message `i`: of its own length, every byte its own.
+/// Message `i`: length and bytes depend on i.
 std::vector<std::byte> message(std::uint64_t i) {
   std::vector<std::byte> bytes(mix64(i) % 200);
   for (std::size_t b = 0; b < bytes.size(); ++b) bytes[b] = static_cast<std::byte>(mix64(i) + b);
   return bytes;
 }
 
-/// Node 0 sends `count` messages; the others read all and look at each `later`. Returns how many
-/// were not what was sent.
+/// Node 0 sends `count` messages. The others read all of them, each `later`. Returns the number of
+/// messages that differ from the message sent.
 std::uint64_t broadcast_all(Manager& manager, std::uint64_t count, Time later = 0) {
   RingBuffer ring(manager, "ring", 0, 1024);
   Barrier barrier(manager, "bar");
@@ -49,7 +50,7 @@ TEST_P(LocoWorlds, ARingBringsEveryMessageToEveryReader) {
   run(3, [&](Manager& manager) { EXPECT_EQ(broadcast_all(manager, 400), 0U); });
 }
 
-/// How many messages were wrong in five seeds of weak memory with the bug.
+/// Returns the number of wrong messages in five seeds of weak memory with the bug.
 std::int64_t wrong_with(Bug bug, Time later) {
   std::int64_t wrong = 0;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {

@@ -10,7 +10,7 @@
 namespace pyrdma::loco {
 namespace {
 
-// An entry: the round that may push, the checksum, the value, padding to whole words.
+// An entry holds the round that may push, the checksum, the value, and padding to whole words.
 constexpr std::uint32_t kSum = 8, kValue = 16;
 
 std::uint32_t entry_bytes_of(std::uint32_t value_bytes) {
@@ -77,7 +77,7 @@ std::uint64_t SharedQueue::take_ticket(Caller& me, AtomicVar& end) {
   return *old.as<std::uint64_t>();
 }
 
-// A ticket of `end`, unless it would be `most_ahead` or more ahead of `other`.
+// Takes a ticket of `end`, unless the ticket would be `most_ahead` or more ahead of `other`.
 std::optional<std::uint64_t> SharedQueue::try_take_ticket(Caller& me, AtomicVar& end,
                                                           AtomicVar& other,
                                                           std::uint64_t most_ahead) {
@@ -125,8 +125,8 @@ void SharedQueue::pop_as(Caller& me, std::uint64_t ticket, std::span<std::byte> 
   key.keep(std::move(entry));
 }
 
-// Waits until ready(), after each copy of the entry's bytes from `from` on; by the CPU if the entry
-// is here.
+// Waits until ready(). Tests ready() after each copy of the entry's bytes from `from` on. The CPU
+// copies if the entry is on this node.
 template <class Ready>
 void SharedQueue::wait_for(Caller& me, const Place& place, std::uint32_t from,
                            const fabric::Sge& into, const char* what, Ready&& ready) {
@@ -164,7 +164,7 @@ void SharedQueue::finish(AckKey key, NodeId node) const {
     return;
   throw Error(ErrorCode::kUnavailable,
               "queue '" + name() + "': a request to node " + std::to_string(node) + " failed (" +
-                  to_string(status) + "); whether it took effect is not known",
+                  to_string(status) + "); the request may have taken effect",
               false);
 }
 

@@ -1,30 +1,30 @@
-// A bounded FIFO queue between all participants, each of whom may push and pop (paper, section
-// 5.4): an adaptation of the cyclic ring queue of Morrison and Afek (PPoPP'13) to network memory.
+// A bounded FIFO queue between all participants; each of them may push and pop (paper, section
+// 5.4). It adapts the cyclic ring queue of Morrison and Afek (PPoPP'13) to network memory.
 //
-// A fetch-and-add of `tail` gives a push its ticket, one of `head` a pop; ticket t works on entry
-// t modulo the capacity, in round t / capacity. So a push and a pop meet in exactly one entry, and
-// tickets are the queue's order. A push waits until its entry is free for its round, a pop until
-// its value is there.
+// A fetch-and-add of `tail` gives a push its ticket, and a fetch-and-add of `head` gives a pop its
+// ticket. Ticket t works on entry t modulo the capacity, in round t / capacity. So a push and a pop
+// meet in exactly one entry, and the order of the tickets is the order of the queue. A push waits
+// until its entry is free for its round; a pop waits until its value is in its entry.
 //
-// Deviations from the ring for one memory: that one changes index and value of an entry together,
-// by a compare-and-swap of 16 bytes, so that a pop which comes too early can spoil the entry and
-// tell that the queue is empty. No NIC has that. Here a pop that must not wait first looks whether
-// a ticket has its push (try_pop), and takes it with a compare-and-swap of `head` instead; so a
-// slow push holds up the pop of its ticket, and those that run into a full queue.
+// Deviations from the ring for one memory. That ring changes index and value of an entry together,
+// by a compare-and-swap of 16 bytes, so a pop that comes too early can spoil the entry and report
+// an empty queue. No NIC has such a compare-and-swap. Here a pop that must not wait first reads
+// whether a ticket has its push (try_pop), and takes the ticket with a compare-and-swap of `head`.
+// So a slow push delays the pop of its ticket, and pushes that find the queue full.
 //
-// Why it is right in weak memory. The two parts of an entry have one writer each at any time:
-//  - the value with a checksum over ticket and value is written by the push of this round alone. A
-//    pop takes it when the checksum is that of its own ticket: not a torn value, nor one of an
-//    earlier round. So neither the words' order nor the time of placement matters, and push needs
-//    no fence;
-//  - `round` is an aligned word, never torn, which the pop writes when it has read the value, whose
-//    push read it before. So rounds are written one after the other, and no push writes into a
-//    value that is still to be read.
+// Correctness in weak memory. Each of the two parts of an entry has one writer at any time:
+//  - The push of this round alone writes the value, with a checksum over ticket and value. A pop
+//    takes the value when the checksum matches its own ticket, so it takes neither a torn value nor
+//    the value of an earlier round. Neither the order of the words nor the time of placement
+//    matters, and push needs no fence.
+//  - `round` is an aligned word, which is never torn. The pop writes it after it has read the
+//    value, and the push of that value had read it before. So rounds are written one after the
+//    other, and no push overwrites a value that a pop must still read.
 // Linearization: push t takes effect when it has its ticket and pop t - capacity has taken effect;
-// pop t when it has its ticket and push t has taken effect. Both happen before the operation
-// returns, and in the order of tickets. try_pop reads `head` before `tail`, with a fence between:
-// head(then) >= tail(now) means that the queue is empty now, for both only grow. try_push reads
-// `tail` before `head` likewise.
+// pop t takes effect when it has its ticket and push t has taken effect. Both happen before the
+// operation returns, and in the order of the tickets. try_pop reads `head` before `tail`, with a
+// fence between. Both only grow, so head(then) >= tail(now) means that the queue is empty now.
+// try_push reads `tail` before `head` likewise.
 #pragma once
 #include <cstring>
 #include <optional>
@@ -37,30 +37,30 @@
 
 namespace pyrdma::loco {
 
-/// The queue of values of a fixed size. Any number of callers. All operations block for the network
-/// (a push: three round trips; a pop: two, and a local copy if the entry is here) and throw
-/// Error(kUnavailable), not definite, naming the node that does not answer, or Error(kTimeout) when
-/// the manager's wait_timeout is over while they wait for others; the ticket is spent then: what
-/// comes to it is lost, and the queue should not be used any more.
+/// The queue of values of a fixed size, for any number of callers. All operations block for the
+/// network (a push: three round trips; a pop: two, and a local copy if the entry is on this node).
+/// They throw Error(kUnavailable), not definite, naming the node that does not answer. They throw
+/// Error(kTimeout) when the manager's wait_timeout passes while they wait for other callers. The
+/// ticket is then spent: its value is lost, and the queue should not be used any more.
 class SharedQueue : public Channel {
  public:
-  /// `capacity` values of `value_bytes` each, striped over the participants. head and tail are at
-  /// the first participant. Throws Error(kInvalidArgument) for a size that is 0, or too large for a
-  /// block of the callers.
+  /// Makes `capacity` entries for values of `value_bytes` each, striped over the participants. head
+  /// and tail are at the first participant. Throws Error(kInvalidArgument) for a size that is 0, or
+  /// too large for a block of the callers.
   SharedQueue(Manager& manager, std::string name, std::uint64_t capacity, std::uint32_t value_bytes,
               std::vector<NodeId> participants = {});
 
   std::uint64_t capacity() const { return capacity_; }
   std::uint32_t value_bytes() const { return value_bytes_; }
 
-  /// Waits while the queue is full. What the caller wrote before, elsewhere, is not ordered before
-  /// the value: fence first.
+  /// Waits while the queue is full. Does not order earlier writes of the caller to other places
+  /// before the value: use a fence first.
   void push(Caller& me, std::span<const std::byte> value);
   /// Waits while the queue is empty.
   void pop(Caller& me, std::span<std::byte> value);
-  /// False, and nothing done, when the queue is full. Cost: a round trip more than push.
+  /// Returns false, and changes nothing, when the queue is full. Cost: a round trip more than push.
   bool try_push(Caller& me, std::span<const std::byte> value);
-  /// False, and nothing done, when the queue is empty.
+  /// Returns false, and changes nothing, when the queue is empty.
   bool try_pop(Caller& me, std::span<std::byte> value);
 
  private:

@@ -1,4 +1,4 @@
-// The shared queue: each value comes out once, in order; full and empty are outcomes.
+// The shared queue: each value is popped once, in order; full and empty are outcomes.
 #include "systems/loco/shared_queue.h"
 
 #include <array>
@@ -50,7 +50,7 @@ TEST_P(Queues, EmptyAndFullAreOutcomesAndOrderIsKept) {
   });
 }
 
-// Everybody pushes and pops at once, into a queue that is mostly full or empty.
+// All nodes push and pop at once, into a queue that is mostly full or empty.
 TEST_P(Queues, EachValueComesOutOnceAndInItsProducersOrder) {
   constexpr std::uint64_t kEach = 60;
   std::array<std::vector<std::uint64_t>, 3> seen;  // by node
@@ -114,7 +114,7 @@ TEST(QueueErrors, SizesOutOfBoundsAndDeadNodesAreNamed) {
       env.sleep_until(kForever);
     }
     EXPECT_TRUE(refuses([&] { queue.pop(me); }, ErrorCode::kTimeout, {"1"}))
-        << "nobody is left to push";
+        << "no node is left to push";
   });
 }
 

@@ -1,5 +1,6 @@
-// A region of one size on every participant, which all of them read and write by offset (paper,
-// section 5.1.1). It orders and protects nothing: use it under a lock, or with one writer.
+// A region of one size on every participant, which all participants read and write by offset
+// (paper, section 5.1.1). The region orders and protects nothing: use it under a lock, or with one
+// writer.
 #pragma once
 #include "systems/loco/channel.h"
 
@@ -18,7 +19,7 @@ class SharedRegion : public Channel {
     make(bytes, placement);
   }
 
-  /// This node's part. Peers change it at any time: read words with load_acquire.
+  /// Returns this node's part. Peers change it at any time: read words with load_acquire.
   std::byte* local() const { return local_.data; }
   std::uint64_t bytes() const { return local_.bytes; }
   const RemoteRegion& at(NodeId node) const { return remote(node, 0); }

@@ -1,6 +1,6 @@
-// The shared state table (paper, sections 4.1 and 5.1.2; Derecho's): a register per participant,
-// which it alone writes and all others read from their own copies. The rows are owned_vars, made
-// when their owners join, since nobody knows before who takes part.
+// The shared state table (paper, sections 4.1 and 5.1.2; Derecho's). Each participant has a
+// register, which only this participant writes; all others read it from their own copies. The rows
+// are owned_vars. A row is made when its owner joins, because the participants are unknown before.
 #pragma once
 #include <memory>
 #include <vector>
@@ -20,7 +20,8 @@ class Sst : public Channel {
   }
   Sst(Channel& parent, std::string_view name) : Channel(parent, name) { make(); }
 
-  /// The rows in the order of participants(). Those of others exist once the channel is ready.
+  /// Returns the rows in the order of participants(). The rows of others exist once the channel is
+  /// ready.
   Row& row(std::uint32_t rank) { return *rows_[rank]; }
   Row& mine() { return row(rank_of(self())); }
   std::uint32_t rows() const { return static_cast<std::uint32_t>(rows_.size()); }

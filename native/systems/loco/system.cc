@@ -1,4 +1,4 @@
-// What LOCO gives to the programs around it.
+// The workloads and fuzz scenarios of LOCO.
 #include "systems/system.h"
 
 #include "systems/loco/fuzz/loco_scenario.h"

@@ -54,8 +54,8 @@ bool AcquireOp::enter(Time now) {
   return local.placed.reached() && hold();
 }
 
-// In a combined request now_serving is read behind the fetch-and-add, on the same queue pair, so
-// that a lock which nobody holds takes one round trip.
+// In a combined request the NIC reads now_serving after the fetch-and-add, on the same queue pair,
+// so that a free lock takes one round trip.
 void AcquireOp::ask_ticket() {
   AtomicVars& words = locks_->words_;
   const RemoteRegion& at = words.at(at_.host);
@@ -91,7 +91,7 @@ bool AcquireOp::answered() {
   return compare(words_.as<std::uint64_t>()[0]);
 }
 
-// The ticket alone is known. The host reads its own memory.
+// Only the ticket is known. The host reads its own memory.
 bool AcquireOp::learn_serving() {
   if (const std::uint64_t* word = locks_->words_.local(at_.host, at_.now_serving)) {
     return compare(load_acquire(word));
@@ -106,8 +106,8 @@ bool AcquireOp::compare(std::uint64_t serving, Time now) {
     locks_->throw_passed(index_, ticket_, serving);
   if (!blocks_) wait_on(now);
   if (const std::uint64_t* word = locks_->words_.local(at_.host, at_.now_serving)) {
-    // The host waits in its own memory: a plain read sees what was released. The word may have
-    // changed since the NIC read it, and then nothing wakes us any more.
+    // The host waits in its own memory: a plain read sees data that was released. The word may have
+    // changed since the NIC read it; then no event wakes the waiter.
     stage_ = Stage::kWatching;
     return load_acquire(word) == ticket_ && hold();
   }
@@ -133,7 +133,7 @@ bool AcquireOp::hold() {
   return true;
 }
 
-// The clock is read for the first time when there is something to wait for.
+// The clock is read first when the acquisition must wait.
 Time AcquireOp::deadline(Time now) {
   Manager& manager = locks_->manager();
   if (deadline_ == 0) {

@@ -10,7 +10,7 @@ namespace pyrdma::loco {
 
 namespace {
 
-// Whether a queue pair keeps the order that the fence asks for.
+// True if a queue pair keeps the order that the fence asks for.
 bool is_of_one_queue_pair(Fence fence) { return fence == Fence::kBefore || fence == Fence::kPair; }
 
 }  // namespace
@@ -39,7 +39,7 @@ TicketLocks::~TicketLocks() = default;
 
 void TicketLocks::make() {
   if (count_ == 0) {
-    throw Error(ErrorCode::kInvalidArgument, "'" + name() + "' has no locks; give it one or more");
+    throw Error(ErrorCode::kInvalidArgument, "'" + name() + "' has 0 locks; give it 1 or more");
   }
   locals_ = std::make_unique<Local[]>(count_);
   holders_ = add_region("holders", count_ * 8);
@@ -99,7 +99,7 @@ AckKey TicketLocks::start_release(Caller& me, std::uint64_t i) {
   return give_back(me, i, place_of(i), Fence::kNone, nothing);
 }
 
-// Each request with a doorbell of its own, or waiting for the release, or both.
+// Releases with a doorbell for each request, or waits for the release, or both.
 AckKey TicketLocks::release_in_steps(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
                                      Requests& before) {
   AckKey written;
@@ -130,12 +130,12 @@ void TicketLocks::throw_unplaced(Caller& me, std::uint64_t i, fabric::Status sta
               "lock " + std::to_string(i) + " of '" + name() +
                   "' is kept: operations before its release failed (" + to_string(status) +
                   "), no answer from node" + silent +
-                  "; see to what it protects, then release it with Fence::kNone",
+                  "; check the data that it protects, then release it with Fence::kNone",
               false);
 }
 
-// The next thread uses other queue pairs than this one, so an order within this one's is of no use
-// to it: it waits until the writes are placed.
+// The next thread uses other queue pairs, so the order within this queue pair does not help it: it
+// waits until the writes are placed.
 AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fence,
                               Requests& before) {
   Local& local = locals_[i];
@@ -149,10 +149,11 @@ AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fe
 AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
                             Requests& before) {
   Local& local = locals_[i];
-  MemRef word = me.block(8);  // of what now_serving becomes, or was
+  MemRef word = me.block(8);  // the next value of now_serving, or its old value
   const fabric::Sge sge = word.sge(8);
   if (options_.placement == Placement::kDevice && is_of_one_queue_pair(fence)) {
-    // A word on the NIC is written before what is still on its way to the host's memory.
+    // A write to a word on the NIC overtakes writes that are still on their way to the host's
+    // memory.
     before.emplace_back().opcode = fabric::Opcode::kRead;
   }
   const RemoteRegion& words = words_.at(at.host);
@@ -191,7 +192,7 @@ std::string TicketLocks::find_holder(Caller& me, std::uint64_t i,
     return "caller " + std::to_string((holder & 0xff) - 1) + " of node " + std::to_string(node) +
            " holds it, with ticket " + std::to_string(holder >> 8);
   }
-  return "no node that answers holds it";
+  return "none of the nodes that answer holds it";
 }
 
 void TicketLocks::throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op) {
@@ -221,7 +222,7 @@ void TicketLocks::throw_passed(std::uint64_t i, std::uint64_t ticket, std::uint6
               "lock " + std::to_string(i) + " of '" + name() + "' at node " +
                   std::to_string(host_of(i)) + ": node " + std::to_string(self()) +
                   " drew ticket " + std::to_string(ticket) + ", but " + std::to_string(serving) +
-                  " is served already; something else than requests has changed its words",
+                  " is served already; a write outside the lock has changed its words",
               false);
 }
 

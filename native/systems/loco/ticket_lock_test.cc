@@ -1,4 +1,4 @@
-// Ticket locks: exclusion across nodes and threads, hand-over, fences, and what goes wrong.
+// Ticket locks: exclusion across nodes and threads, hand-over, fences, and errors.
 #include "systems/loco/ticket_lock.h"
 
 #include <map>
@@ -11,7 +11,7 @@
 namespace pyrdma::loco {
 namespace {
 
-// Reads a word that is nobody's to count atomically, and writes it back one higher.
+// Increments a word by a read and a write, not atomically: without the lock increments are lost.
 void add_one(Caller& me, SharedRegion& region, NodeId at, Fence fence, TicketLocks& locks,
              std::uint64_t lock) {
   MemRef word = me.block(8);
@@ -113,7 +113,7 @@ TEST_P(LocoWorlds, ThePapersProtocolExcludesAndSoDoesEachOfItsStepsAlone) {
   }
 }
 
-/// How long a free lock's acquisition and its release with a write take, in round trips.
+/// Measures the acquisition of a free lock and its release with a write, in round trips.
 std::pair<double, double> round_trips(const TicketLockOptions& options) {
   double acquired = 0, released = 0;
   fabric::sim::SimCluster cluster(sim_options(2, false));
@@ -146,14 +146,14 @@ std::pair<double, double> round_trips(const TicketLockOptions& options) {
   return {acquired, released};
 }
 
-// A round trip of another request than a read takes another time: hence the margins.
+// The margins are there because a round trip takes another time for each kind of request.
 TEST(TicketLocks, EachSwitchSavesTheRoundTripsThatItSays) {
   const auto about = [](double trips, double wanted) {
     return trips > wanted - 0.5 && trips < wanted + 0.3;
   };
   const auto paper = TicketLockOptions::of(Preset::kPaper);
   const auto [paper_acquires, paper_releases] = round_trips(paper);
-  EXPECT_TRUE(about(paper_acquires, 2)) << "the ticket, then who is served: " << paper_acquires;
+  EXPECT_TRUE(about(paper_acquires, 2)) << "the ticket, then now_serving: " << paper_acquires;
   EXPECT_TRUE(about(paper_releases, 2)) << "the write, then the release: " << paper_releases;
   const auto [acquires, releases] = round_trips({});
   EXPECT_TRUE(about(acquires, 1)) << acquires;
@@ -171,7 +171,7 @@ TEST(TicketLocks, EachSwitchSavesTheRoundTripsThatItSays) {
   EXPECT_TRUE(about(round_trips(one).second, 0));
 }
 
-// The NIC's own memory is written before what is still on its way to the host's.
+// A write to the NIC's own memory overtakes writes on their way to the host's memory.
 TEST(TicketLocks, WordsOnTheNicDoNotOvertakeTheData) {
   TicketLockOptions options;
   options.placement = Placement::kDevice;
@@ -187,7 +187,7 @@ TEST(TicketLocks, WordsOnTheNicDoNotOvertakeTheData) {
   }
 }
 
-// One thread drives many acquisitions, two of them of one lock.
+// One thread drives many acquisitions, two of them for one lock.
 TEST_P(LocoWorlds, OneThreadWaitsForManyLocks) {
   run(3, [](Manager& manager) {
     constexpr std::uint64_t kLocks = 7, kRounds = 20;
@@ -197,7 +197,7 @@ TEST_P(LocoWorlds, OneThreadWaitsForManyLocks) {
     manager.wait_for_ready();
     Caller& me = manager.caller(0);
     for (std::uint64_t round = 0; round < kRounds; ++round) {
-      // Every node in the same order, and one at a time of lock 0: no deadlock.
+      // Every node acquires in the same order, and holds lock 0 once at a time: no deadlock.
       std::vector<AcquireOp> window;
       for (std::uint64_t lock = 0; lock < kLocks; ++lock) {
         window.push_back(locks.start_acquire(me, lock));
@@ -282,7 +282,7 @@ TEST_P(LocoWorlds, ALockThatIsNeverGivenBackIsReported) {
       options);
 }
 
-// How many of 40 runs lose an increment. The word is not at the lock's host, so that the release
+// Returns how many of 40 runs lose an increment. The word is not at the lock's host, so the release
 // needs the thread fence.
 int runs_that_lose(Bug bug, bool weak) {
   int losing = 0;
@@ -301,7 +301,7 @@ int runs_that_lose(Bug bug, bool weak) {
         Barrier barrier(manager, "bar");
         manager.wait_for_ready();
         Caller& me = manager.caller(0);
-        Rng rng = env.rng("pauses");  // so that tickets are taken at the same time now and then
+        Rng rng = env.rng("pauses");  // some tickets are then taken at the same time
         for (std::uint64_t i = 0; i < kRounds; ++i) {
           env.work(static_cast<Time>(rng.below(20'000)));
           lock.acquire(me);
@@ -314,7 +314,7 @@ int runs_that_lose(Bug bug, bool weak) {
         barrier.wait(me);
         manager.leave();
       });
-    } catch (const Error&) {  // two with one ticket: it is never served again
+    } catch (const Error&) {  // two threads have one ticket: it is never served again
     }
     losing += counted != 3 * kRounds;
   }

@@ -1,4 +1,5 @@
-// The worlds in which channels are tested: each runs a function on every node, with a manager.
+// The worlds in which channels are tested. Each world runs a function on every node, with a
+// manager.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -21,7 +22,7 @@ inline fabric::sim::SimOptions sim_options(std::uint32_t nodes, bool weak, std::
 }
 
 /// Runs `per_node` on every node of a fresh cluster: "sim" (weak memory), "sim_strong", "shm"
-/// (threads) or "verbs"; "_poller" behind it gives each manager a polling thread.
+/// (threads) or "verbs". The suffix "_poller" gives each manager a polling thread.
 inline void run_nodes(const std::string& world, std::uint32_t nodes, ManagerOptions options,
                       const std::function<void(Manager&)>& per_node) {
   if (world.find("_poller") != std::string::npos) options.polling = Polling::kThread;
@@ -43,7 +44,7 @@ inline void run_nodes(const std::string& world, std::uint32_t nodes, ManagerOpti
   }
 }
 
-/// The message of the Error that `act` throws.
+/// Returns the message of the Error that `act` throws.
 inline std::string error_of(const std::function<void()>& act) {
   try {
     act();
@@ -63,7 +64,7 @@ class LocoWorlds : public testing::TestWithParam<std::string> {
 
 inline auto loco_worlds() {
 #if defined(__SANITIZE_THREAD__)
-  // A simulation is one thread: the sanitizer has nothing to see, and its fibers are slow.
+  // A simulation is one thread: it has no races for the sanitizer, and its fibers are slow.
   std::vector<std::string> names = {"shm", "shm_poller"};
 #else
   std::vector<std::string> names = {"sim", "sim_strong", "sim_poller", "shm", "shm_poller"};

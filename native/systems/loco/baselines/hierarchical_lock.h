@@ -1,9 +1,9 @@
 // A model of Sherman's hierarchical locks (Wang et al., SIGMOD 2022): a table of test-and-set locks
-// in the memory of the NICs, and on each node a queue per lock.
+// in the memory of the NICs, and a queue per lock on each node.
 //
-// A node's threads queue in the order in which they come, and only the first of the queue tries for
-// the global lock. A thread that gives the lock back hands it to the next of its node's queue,
-// without the network, a bounded number of times in a row; then it sets the global lock free for
+// The threads of a node queue in order of arrival. Only the first thread of the queue tries to get
+// the global lock. A thread that releases the lock hands it to the next thread of its node's queue,
+// without the network, a bounded number of times in a row. Then it releases the global lock for
 // other nodes. The nodes do not queue: the global lock is not fair.
 #pragma once
 #include <atomic>
@@ -15,26 +15,27 @@
 namespace pyrdma::loco {
 
 struct HierarchicalOptions {
-  bool local_queues = true;  // false: each thread tries for the global lock by itself
-  // To threads of one node in a row. The public implementation lets 8 threads have a lock in a row.
+  bool local_queues = true;  // false: each thread tries to get the global lock
+  // Most hand-overs to threads of one node in a row. The public implementation lets 8 threads have
+  // a lock in a row.
   std::uint32_t max_handovers = 7;
 };
 
 class HierarchicalLocks;
 
-/// An acquisition under way; as AcquireOp of ticket_lock.h: once started it is polled until it
-/// holds.
+/// An acquisition in progress, like AcquireOp of ticket_lock.h: a started acquisition is polled
+/// until it holds the lock.
 class HierarchicalOp {
  public:
   HierarchicalOp() = default;
-  /// True once the caller holds the lock. Never blocks. Throws as TestAndSetOp::poll() does, and
-  /// Error(kTimeout) when the threads before it in the node's queue take longer than the manager's
-  /// wait_timeout.
+  /// Returns true once the caller holds the lock. Never blocks. Throws as TestAndSetOp::poll()
+  /// does, and Error(kTimeout) when earlier threads in the node's queue take longer than the
+  /// manager's wait_timeout.
   bool poll();
   bool held() const { return stage_ == Stage::kHeld; }
-  /// Whether a thread of this node handed the lock over. Requires held().
+  /// Returns true if a thread of this node handed the lock over. Requires held().
   bool handed_over() const { return handed_over_; }
-  /// The place in the node's queue: those of one lock are served one after the other.
+  /// Returns the place in the node's queue; places of one lock are served one after the other.
   std::uint32_t place() const { return place_; }
 
  private:
@@ -53,7 +54,7 @@ class HierarchicalOp {
   TestAndSetOp global_;
 };
 
-/// Lock i is at participant i modulo their number, in the memory of its NIC.
+/// Lock i is at participant i modulo the number of participants, in the memory of its NIC.
 class HierarchicalLocks : public Channel {
  public:
   HierarchicalLocks(Channel& parent, std::string_view name, std::uint64_t count,
@@ -65,23 +66,24 @@ class HierarchicalLocks : public Channel {
   NodeId host_of(std::uint64_t i) const { return global_.host_of(i); }
   [[nodiscard]] HierarchicalOp start_acquire(Caller& me, std::uint64_t i) { return {*this, me, i}; }
 
-  // A release has two steps, since the next thread uses other queue pairs: it must not begin before
-  // what this one wrote is there.
+  // A release has two steps, because the next thread uses other queue pairs: the next thread must
+  // not begin before the writes of this thread are placed.
 
-  /// Posts `before`, requests to the lock's host, and behind them, with the same doorbell, the
-  /// unlock of the global lock, unless the lock will be handed over. Returns an ended key when
-  /// there is nothing to post. The caller keeps the buffers of `before` until the key is done.
+  /// Posts `before`, requests to the lock's host. Posts the unlock of the global lock after them,
+  /// with the same doorbell, unless the lock will be handed over. Returns an ended key when there
+  /// is nothing to post. The caller keeps the buffers of `before` until the key is complete.
   AckKey start_release(Caller& me, std::uint64_t i, std::span<fabric::WorkRequest> before);
-  /// Lets the next thread of this node's queue go on; called once the key is done.
+  /// Lets the next thread of this node's queue continue. The caller calls it once the key is
+  /// complete.
   void end_release(std::uint64_t i);
 
  private:
   friend class HierarchicalOp;
-  /// A lock as the threads of this node see it; owned by the one whose place is served.
+  /// The state of a lock for the threads of this node. The thread whose place is served owns it.
   struct alignas(kCacheLine) Local {
     std::atomic<std::uint32_t> next{0}, serving{0};  // places in the node's queue
     bool has_global = false;                         // the node holds the global lock
-    std::uint32_t handovers = 0;                     // since it was taken
+    std::uint32_t handovers = 0;                     // since the node took the lock
   };
 
   HierarchicalOptions options_;

@@ -12,7 +12,7 @@
 namespace pyrdma::loco {
 namespace {
 
-/// Who had the lock, in order.
+/// The holders of the lock, in order.
 struct Holding {
   NodeId node;
   std::uint32_t place;
@@ -22,7 +22,7 @@ struct Holding {
 constexpr std::uint64_t kShermansLock = 4, kTurns = 30;
 constexpr std::uint32_t kThreads = 3;
 
-// Counts a word up under the lock; its write is placed before the release ends.
+// Increments a word under the lock; its write is placed before the release ends.
 void count_in_turns(HierarchicalLocks& locks, SharedRegion& region, Caller& me, std::mutex& mutex,
                     std::vector<Holding>& holdings) {
   const NodeId host = locks.host_of(kShermansLock);
@@ -103,8 +103,7 @@ TEST_P(LocoWorlds, HierarchicalLocksExcludeWithoutQueuesOrHandovers) {
   EXPECT_EQ(handed_over(options), 0);
 }
 
-// All of a node's threads always wait, so that each turn of the node's is as long as the bound
-// allows.
+// All threads of a node always wait, so each turn of the node has the length of the bound.
 TEST(HierarchicalLocksSim, HandOversAreAsManyInARowAsTheBoundAllows) {
   for (const std::uint32_t bound : {1U, 4U}) {
     HierarchicalOptions options;
@@ -137,7 +136,7 @@ TEST(HierarchicalLocksSim, WhoWaitsBehindItsOwnNodeSaysSo) {
       locks.start_release(manager.caller(0), 0, {}).wait();
       locks.end_release(0);
     }
-    env.sleep_until(100 * kMillisecond);  // nobody is gone while another needs it
+    env.sleep_until(100 * kMillisecond);  // no node leaves while another needs it
   });
   EXPECT_EQ(error,
             "lock 0 of 'locks': caller 1 of node 1 waited 5 ms behind threads of its own node");

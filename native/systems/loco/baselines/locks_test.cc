@@ -1,4 +1,4 @@
-// The baselines' locks exclude too.
+// The locks of the baselines exclude too.
 #include "systems/loco/barrier.h"
 #include "systems/loco/baselines/mpi_windows.h"
 #include "systems/loco/baselines/test_and_set_lock.h"

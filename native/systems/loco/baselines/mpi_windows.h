@@ -1,12 +1,13 @@
-// A model of MPI's windows with passive-target locks, as Open MPI has them over RDMA: memory that
-// every rank gives for a window is registered by itself, and each rank's part has one lock. An
-// exclusive lock is a compare-and-swap on the target's word that is tried again at once until it
-// succeeds (osc/ucx start_exclusive; osc/rdma with one level of locks); an unlock waits until the
-// window's operations have ended at the target, then takes the lock off by an atomic that it does
-// not wait for.
+// A model of MPI's windows with passive-target locks, as Open MPI implements them over RDMA. The
+// memory that a rank gives to a window has a registration of its own, and the part of each rank has
+// one lock. An exclusive lock is a compare-and-swap on the word at the target, repeated at once
+// until it succeeds (osc/ucx start_exclusive; osc/rdma with one level of locks). An unlock waits
+// until the operations of the window have ended at the target. It then clears the lock by an
+// atomic, and does not wait for the atomic.
 //
-// What the model leaves out, in favour of MPI: its software's time per call, and its queue pairs,
-// of which every rank has one to every rank; here a rank shares those of a LOCO caller.
+// The model leaves out two costs, in favour of MPI: the time of its software per call, and its
+// queue pairs. In MPI every rank has a queue pair to every rank; here a rank shares the queue pairs
+// of a LOCO caller.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -18,9 +19,9 @@ namespace pyrdma::loco {
 
 struct MpiWindowsOptions {
   std::uint32_t windows = 1;
-  std::uint32_t ranks = 1;  // per node; caller i of a node is one
-  std::uint64_t bytes = 8;  // that a rank gives to a window
-  bool merged = false;      // all in large regions, as LOCO's are: to tell the cause
+  std::uint32_t ranks = 1;  // ranks per node; caller i of a node is one rank
+  std::uint64_t bytes = 8;  // bytes that a rank gives to a window
+  bool merged = false;      // all parts in large regions: isolates the cost of registrations
 };
 
 class MpiWindows : public Channel {
@@ -28,8 +29,8 @@ class MpiWindows : public Channel {
   MpiWindows(Manager& manager, std::string name, const MpiWindowsOptions& options);
   ~MpiWindows() override;
 
-  /// Learns where the parts of all ranks are. Once, when the channel is ready; blocks for round
-  /// trips. Throws Error(kUnavailable) for a node that does not answer.
+  /// Reads where the parts of all ranks are. The caller calls it once, when the channel is ready;
+  /// blocks for round trips. Throws Error(kUnavailable) for a node that does not answer.
   void open(Caller& me);
 
   std::uint32_t windows() const { return options_.windows; }
@@ -42,14 +43,16 @@ class MpiWindows : public Channel {
   /// MPI_Win_lock(MPI_LOCK_EXCLUSIVE). Blocks. Throws Error(kUnavailable) when the target does not
   /// answer, Error(kTimeout) after the manager's wait_timeout.
   void lock(Caller& me, std::uint32_t window, std::uint32_t rank);
-  /// MPI_Win_unlock: waits for `pending`, the puts to that rank, then gives the lock back.
+  /// MPI_Win_unlock: waits for `pending`, the puts to that rank, then releases the lock.
   void unlock(Caller& me, std::uint32_t window, std::uint32_t rank, AckKey&& pending);
-  /// MPI_Get and MPI_Put of 8 bytes at `offset`; complete when the key is.
+  /// MPI_Get and MPI_Put of 8 bytes at `offset`. The operation is complete when the key is
+  /// complete.
   AckKey get(Caller& me, std::uint32_t window, std::uint32_t rank, std::uint64_t offset,
              const MemRef& into);
   AckKey put(Caller& me, std::uint32_t window, std::uint32_t rank, std::uint64_t offset,
              const MemRef& from);
-  /// What this node's rank `caller` gave to a window, for plain reads when all is quiet.
+  /// Returns the part that rank `caller` of this node gave to a window, for plain reads when no
+  /// operation is in flight.
   const std::byte* local(std::uint32_t window, std::uint32_t caller) const;
 
  private:
@@ -63,8 +66,8 @@ class MpiWindows : public Channel {
   MpiWindowsOptions options_;
   std::vector<std::unique_ptr<fabric::MemoryRegion>> memory_;  // one for each part
   std::vector<const std::byte*> own_;                          // by caller, then window
-  LocalRegion table_;                // where they are, for the others to read
-  std::vector<RemoteRegion> parts_;  // of all, by rank, then window
+  LocalRegion table_;                // the places of the parts, for other nodes to read
+  std::vector<RemoteRegion> parts_;  // the parts of all ranks, by rank, then window
 };
 
 }  // namespace pyrdma::loco

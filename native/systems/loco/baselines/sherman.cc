@@ -13,7 +13,7 @@ namespace {
 
 std::uint64_t sum_of(Key key, std::uint64_t value) { return mix64(mix64(key) ^ value); }
 
-constexpr std::uint64_t kLevels = 4;  // of cached internal nodes, for millions of keys
+constexpr std::uint64_t kLevels = 4;  // levels of cached internal nodes, for millions of keys
 
 }  // namespace
 
@@ -25,14 +25,14 @@ Sherman::Sherman(Manager& manager, std::string name, const ShermanOptions& optio
              {.local_queues = options.local_queues}) {
   if (manager.options().block_bytes < kLeafBytes) {
     throw Error(ErrorCode::kInvalidArgument,
-                "blocks of " + std::to_string(manager.options().block_bytes) +
-                    " bytes hold no leaf of '" + Channel::name() +
+                "temporary blocks of " + std::to_string(manager.options().block_bytes) +
+                    " bytes cannot hold a leaf of '" + Channel::name() +
                     "'; give the manager block_bytes of " + std::to_string(kLeafBytes));
   }
   join();
 }
 
-// At the leaf's own node.
+// The lock is at the node of the leaf.
 std::uint64_t Sherman::lock_of(std::uint64_t leaf) const {
   const std::uint64_t nodes = participants().size();
   return leaf / nodes % options_.locks * nodes + leaf % nodes;
@@ -108,7 +108,7 @@ bool ShermanOperation::advance() {
 bool ShermanOperation::judge() {
   const Sherman::Entry* entry = find();
   if (entry->sum != sum_of(entry->key, entry->value)) {
-    read_leaf();  // torn
+    read_leaf();  // the leaf was torn
     return false;
   }
   value_ = entry->value;

@@ -1,15 +1,16 @@
-// A model of Sherman (Wang et al., SIGMOD 2022), the tree that LOCO's store is compared with
-// (LOCO, section 7.2), for lookups and updates of keys that are there.
+// A model of Sherman (Wang et al., SIGMOD 2022), the tree that the LOCO paper compares its store
+// with (LOCO, section 7.2). The model has lookups and updates of existing keys.
 //
-// Internal nodes are cached by every client, so that a key's leaf is known without the network. A
-// lookup reads the whole leaf, about 1 KiB. An update takes the leaf's lock (hierarchical_lock.h),
-// which lies in the memory of the NIC of the leaf's node, reads the leaf, and posts the entry's
-// write and the unlock with one doorbell, unless it hands the lock to the next thread of its node.
-// Behind the write may go the read of no bytes by which LOCO's authors mend it; the thread that
-// gets the lock handed over needs it as much as another node.
+// Every client caches the internal nodes, so it finds the leaf of a key without the network. A
+// lookup reads the whole leaf, about 1 KiB. An update takes the lock of the leaf
+// (hierarchical_lock.h), which lies in the memory of the NIC of the leaf's node, and reads the
+// leaf. It then posts the write of the entry and the unlock with one doorbell, unless it hands the
+// lock to the next thread of its node. A read of no bytes may follow the write; LOCO's authors
+// correct Sherman by this read. A thread of the same node that gets the lock by hand-over needs the
+// read as much as another node does.
 //
-// Left out: splits and insertions, since the comparison updates. A checksum per entry stands for
-// its front and rear versions, which take as many bytes.
+// The model has no splits and insertions, because the comparison uses updates. A checksum per entry
+// replaces the front and rear versions of an entry, which take as many bytes.
 #pragma once
 #include <string>
 
@@ -20,20 +21,22 @@
 namespace pyrdma::loco {
 
 struct ShermanOptions {
-  std::uint64_t keys = 1U << 16;  // 0 to keys-1
-  std::uint32_t locks = 4096;     // of a node; leaves share them
+  std::uint64_t keys = 1U << 16;  // keys 0 to keys-1
+  std::uint32_t locks = 4096;     // locks of a node; leaves share them
   bool fence = true;              // a read of no bytes between an update's write and its unlock
-  bool local_queues = true;       // of each node, for its locks
+  bool local_queues = true;       // each node queues locally for its locks
 };
 
 class Sherman : public Channel {
  public:
   static constexpr std::uint32_t kLeafBytes = 1024;
 
-  /// A temporary block of the manager must hold a leaf. Throws Error(kInvalidArgument) otherwise.
+  /// Requires that a temporary block of the manager holds a leaf; throws Error(kInvalidArgument)
+  /// otherwise.
   Sherman(Manager& manager, std::string name, const ShermanOptions& options);
 
-  /// Writes this node's leaves, with value k for key k; before any operation, and a barrier.
+  /// Writes this node's leaves, with value k for key k. Call it before any operation, and before a
+  /// barrier.
   void load();
 
  private:
@@ -42,7 +45,7 @@ class Sherman : public Channel {
     Key key;
     std::uint64_t value, sum;
   };
-  static constexpr std::uint32_t kHead = 16;  // of a leaf: its level, bounds and sibling
+  static constexpr std::uint32_t kHead = 16;  // bytes of a leaf's level, bounds and sibling
   static constexpr std::uint32_t kFanout = (kLeafBytes - kHead) / sizeof(Entry);
 
   std::uint64_t leaf_of(Key key) const { return key / kFanout; }
@@ -57,7 +60,7 @@ class Sherman : public Channel {
   HierarchicalLocks locks_;
 };
 
-/// As KvOperation, with values of 8 bytes.
+/// An operation like KvOperation, with values of 8 bytes.
 class ShermanOperation {
  public:
   ShermanOperation(Sherman& tree, Caller& me) : tree_(&tree), me_(&me) {}
@@ -85,7 +88,7 @@ class ShermanOperation {
   Outcome outcome_ = Outcome::kPending;
   Key key_ = 0;
   std::uint64_t value_ = 0;
-  MemRef leaf_;  // before the key, which ends first
+  MemRef leaf_;  // declared before the key, which is destroyed first
   AckKey ack_;
   HierarchicalOp lock_;
 };

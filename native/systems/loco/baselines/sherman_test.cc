@@ -1,4 +1,4 @@
-// The model of Sherman: updates from all nodes are seen by all.
+// The model of Sherman: all nodes see updates of all nodes.
 #include "systems/loco/baselines/sherman.h"
 
 #include "base/error.h"

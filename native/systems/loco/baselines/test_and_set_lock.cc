@@ -38,7 +38,8 @@ AckKey TestAndSetLocks::release(Caller& me, std::uint64_t i,
   for (const fabric::WorkRequest& request : before) requests[posted++] = request;
   fabric::WorkRequest& unlock = requests[posted++];
   unlock.opcode = fabric::Opcode::kWrite;
-  if (manager().env().device().capabilities().swaps_lose_writes) {  // those of who waits
+  // A swap of a waiting caller may lose the write.
+  if (manager().env().device().capabilities().swaps_lose_writes) {
     unlock.opcode = fabric::Opcode::kCompareSwap;
     unlock.compare_add = owner(me);
   }
@@ -86,7 +87,7 @@ bool TestAndSetOp::poll() {
   }
   if (env.now() >= deadline_) {
     throw Error(ErrorCode::kTimeout,
-                lock + " was not given back within " +
+                lock + " was not released within " +
                     std::to_string(locks_->manager().options().wait_timeout / kMillisecond) +
                     " ms, for which caller " + std::to_string(me_->index()) + " of node " +
                     std::to_string(locks_->self()) + " waited; caller " +

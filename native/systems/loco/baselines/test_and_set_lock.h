@@ -1,7 +1,8 @@
-// Test-and-set locks over network memory: a word per lock, taken by comparing and swapping over the
-// network until that succeeds, given back by a write of zero (by a swap where the device would lose
-// the write, Soft-RoCE). Not fair, and every try of every waiter meets the word. Sherman's locks
-// (hierarchical_lock.h) are these with a queue on each node.
+// Test-and-set locks over network memory, with a word per lock. A caller takes a lock by a
+// compare-and-swap over the network, repeated until it succeeds. A caller releases the lock by a
+// write of zero, or by a swap if the device would lose the write (Soft-RoCE). The locks are not
+// fair, and every try of every waiter goes to the word. Sherman's locks (hierarchical_lock.h) add a
+// queue on each node.
 #pragma once
 #include <span>
 
@@ -11,13 +12,14 @@ namespace pyrdma::loco {
 
 class TestAndSetLocks;
 
-/// A try under way; as AcquireOp of ticket_lock.h, but that it may be dropped between tries.
+/// A try in progress, like AcquireOp of ticket_lock.h, but the caller may drop it between two
+/// tries.
 class TestAndSetOp {
  public:
   TestAndSetOp() = default;
-  /// True once the caller holds the lock; posts the next try when one has failed. Never blocks.
-  /// Throws Error(kUnavailable) when the lock's host does not answer, and Error(kTimeout) after the
-  /// manager's wait_timeout.
+  /// Returns true once the caller holds the lock; posts the next try when one has failed. Never
+  /// blocks. Throws Error(kUnavailable) when the lock's host does not answer, and Error(kTimeout)
+  /// after the manager's wait_timeout.
   bool poll();
   bool held() const { return held_; }
 
@@ -35,7 +37,8 @@ class TestAndSetOp {
   AckKey key_;
 };
 
-/// Lock i is at participant i modulo their number. The word holds the owner, for reports.
+/// Lock i is at participant i modulo the number of participants. The word holds the owner, for
+/// reports.
 class TestAndSetLocks : public Channel {
  public:
   TestAndSetLocks(Manager& manager, std::string name, std::uint64_t count,
@@ -47,9 +50,9 @@ class TestAndSetLocks : public Channel {
   NodeId host_of(std::uint64_t i) const { return words_.host_of(i); }
   void acquire(Caller& me, std::uint64_t i);
   [[nodiscard]] TestAndSetOp start_acquire(Caller& me, std::uint64_t i) { return {*this, me, i}; }
-  /// Gives the lock back behind `before`, requests to the lock's host, all with one doorbell:
-  /// Sherman's combined write and unlock. Orders nothing else. The caller keeps the buffers of
-  /// `before` until the key is done.
+  /// Releases the lock after `before`, requests to the lock's host, all with one doorbell:
+  /// Sherman's combined write and unlock. Orders no other requests. The caller keeps the buffers of
+  /// `before` until the key is complete.
   AckKey release(Caller& me, std::uint64_t i, std::span<fabric::WorkRequest> before = {});
 
  private:

@@ -1,5 +1,5 @@
-// ChannelClass binds a channel of LOCO for Python: one block that says how an endpoint is made and
-// what each method does at an endpoint. Python's side is the class of the same name in
+// ChannelClass binds a channel of LOCO for Python. One block says how an endpoint is made and what
+// each method does at an endpoint. The Python class of the same name is in
 // pyrdma/systems/loco/channels.py.
 #pragma once
 #include <pybind11/stl.h>
@@ -19,10 +19,11 @@ namespace py = pybind11;
 using pyrdma::bindings::make_owned;
 using pyrdma::bindings::PerNode;
 
-/// A manager for each node, with one caller for Python.
+/// Holds a manager for each node, with one caller for Python.
 using Managers = PerNode<Manager>;
 
-/// The endpoints of one channel. The calls of one node take turns over all channels of its manager.
+/// Holds the endpoints of one channel. The calls of one node take turns over all channels of its
+/// manager.
 template <class T>
 class Channels {
  public:
@@ -50,8 +51,8 @@ class Channels {
 template <class T>
 class ChannelClass {
  public:
-  /// `make(manager, name, arguments...)` makes an endpoint. Python's constructor takes the managers
-  /// and the same arguments. It returns when the endpoints of all nodes have met.
+  /// `make(manager, name, arguments...)` makes an endpoint. The Python constructor takes the
+  /// managers and the same arguments. It returns when the endpoints of all nodes have connected.
   template <class... Arguments>
   ChannelClass(const py::object& scope, const char* name,
                std::unique_ptr<T> (*make)(Manager&, const std::string&, Arguments...))
@@ -68,13 +69,14 @@ class ChannelClass {
     }));
   }
 
-  /// A method of one node: `work(endpoint, caller, arguments...)`; Python's method takes the node
-  /// and the same arguments. Bytes come as std::string and go as std::vector<std::byte>.
+  /// Binds a method of one node: `work(endpoint, caller, arguments...)`. The Python method takes
+  /// the node and the same arguments. Bytes arrive as std::string and leave as
+  /// std::vector<std::byte>.
   template <class Work>
   ChannelClass& on(const char* name, Work work) {
     return on_as(name, work, &Work::operator());
   }
-  /// A method of all nodes at once: `work(channels, arguments...)`.
+  /// Binds a method of all nodes at once: `work(channels, arguments...)`.
   template <class Work>
   ChannelClass& of_all(const char* name, Work work) {
     class_.def(name, work);
@@ -102,7 +104,7 @@ class ChannelClass {
   py::class_<Channels<T>, std::shared_ptr<Channels<T>>> class_;
 };
 
-/// Waits for the key. A failed request is an Error that names the peer.
+/// Waits for the key. Throws Error, naming the peer, for a failed request.
 void finish(AckKey& key, NodeId peer);
 
 void bind_variables(const py::object& scope);  // barrier, region, variables

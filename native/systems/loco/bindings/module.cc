@@ -1,4 +1,4 @@
-// LOCO's part of the Python module.
+// The part of the Python module that belongs to LOCO.
 #include "systems/loco/bindings/channel.h"
 
 namespace pyrdma::loco {
@@ -23,7 +23,7 @@ void bind(pybind11::module_& module) {
            }),
            py::arg("cluster"), py::arg("callers") = 1, py::arg("block_bytes") = 4096,
            py::arg("wait_timeout_s") = 10.0);
-  // The classes of the channels, by name: pyrdma/systems/loco/channels.py says what they do.
+  // The classes of the channels, by name; pyrdma/systems/loco/channels.py documents them.
   const py::object channels = py::module_::import("types").attr("SimpleNamespace")();
   module.attr("channels") = channels;
   bind_variables(channels);

@@ -33,8 +33,8 @@ std::unique_ptr<KvStore> make_store(Manager& manager, const std::string& name, s
   return store;
 }
 
-/// True when it was done, false when the key is there already (insert) or not (the others). Throws
-/// Error for a full store.
+/// Returns true when the store was changed. Returns false when the key exists (insert) or does not
+/// exist (the others). Throws Error for a full store.
 bool done(const KvStore& store, Outcome outcome) {
   if (outcome == Outcome::kFull || outcome == Outcome::kTooBig) {
     throw Error(ErrorCode::kExhausted, store.describe(outcome));

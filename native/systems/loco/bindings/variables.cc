@@ -1,4 +1,4 @@
-// Barrier, memory and variables.
+// Bindings of barrier, memory and variables.
 #include <algorithm>
 #include <cstring>
 
@@ -25,7 +25,7 @@ std::vector<Time> barrier_wait(Channels<Barrier>& self) {
   return latencies;
 }
 
-/// What `post(block)` fetches into the block.
+/// Returns the bytes that `post(block)` fetches into the block.
 template <class Post>
 std::uint64_t fetch(AtomicVar& var, Caller& me, Post&& post) {
   MemRef block = me.block(8);
@@ -55,7 +55,7 @@ void region_write(SharedRegion& region, Caller& me, const std::string& data, Nod
   std::memcpy(block.data(), data.data(), size);
   AckKey key = region.write(me, peer, offset, block.sge(size));
   finish(key, peer);
-  me.fence_thread();  // a script that reads next expects to see it
+  me.fence_thread();  // the next read of a script expects to see it
 }
 
 std::vector<std::byte> region_read(SharedRegion& region, Caller& me, std::uint32_t size,

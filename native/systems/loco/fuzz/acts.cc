@@ -1,4 +1,4 @@
-// What clients do with the queue, the rings and the locks.
+// The acts of clients on the queue, the rings and the locks.
 #include <algorithm>
 
 #include "base/remote_word.h"
@@ -46,7 +46,8 @@ void Node::broadcast(Caller& me, std::uint32_t ring) {
   }
 }
 
-// L6: the next message is the next one that was sent, whole, and stays so until it is done with.
+// L6: the next message that is read is the next message that was sent. It is whole, and it stays
+// unchanged until it is acknowledged.
 void Node::receive(Caller& me, std::uint32_t ring, const Planned& op) {
   for (std::uint32_t tries = op.draw % 16; tries > 0; --tries) {
     env_.charge(Cost::kPredicate);
@@ -56,7 +57,7 @@ void Node::receive(Caller& me, std::uint32_t ring, const Planned& op) {
       env_.sleep_until(env_.now() + 300);
       continue;
     }
-    // A reader that is stopped here (F18) must still have its message.
+    // A reader that stops here (F18) must still have its message.
     const bool stops = world_.options.faults[Fault::pause].rate > 0;
     if (stops && tries % 4 == 0) env_.sleep_until(env_.now() + 5 * kMicrosecond);
     std::uint64_t& heard = world_.heard[{env_.node(), ring}];
@@ -64,14 +65,15 @@ void Node::receive(Caller& me, std::uint32_t ring, const Planned& op) {
     if (!std::equal(got->begin(), got->end(), want.begin(), want.end())) {
       world_.violation("ring", "node " + std::to_string(env_.node()) + " reads message " +
                                    std::to_string(heard) + " of ring " + std::to_string(ring) +
-                                   ", which is not what was sent");
+                                   ", which differs from the message sent");
     }
     if (tries % 2 == 0) rings_[ring]->acknowledge(me);
     ++world_.outcome.ok;
   }
 }
 
-// L3, L4. The record lies at the lock's host for every other lock, so that both fences are used.
+// L3, L4. For every other lock the record lies at the lock's host, so that the run uses both
+// fences.
 void Node::critical(Caller& me, const Planned& op) {
   check::History& log = world_.log(Log::kLocks);
   const std::uint32_t lock = op.object % kLocks;
@@ -81,7 +83,7 @@ void Node::critical(Caller& me, const Planned& op) {
   const std::optional<std::uint64_t> ticket = locks_.acquire(me, lock);
   log.complete(env_.now(), process(me), EventType::kOk, Function::kLock, key,
                ticket ? Value::integer(static_cast<std::int64_t>(*ticket)) : Value::none());
-  // Empty sections bring more tickets into one time.
+  // Empty sections lead to more tickets at one time.
   if (!world_.locks_alone || op.draw % 8 < 2) use_record(me, lock, host);
   log.invoke(env_.now(), process(me), Function::kUnlock, key, {});
   using pyrdma::loco::Fence;
@@ -115,7 +117,8 @@ void Node::use_record(Caller& me, std::uint32_t lock, NodeId host) {
   std::fill_n(words, kRecordWords, next);
   auto key = records_.write(me, host, lock * kBytes, block.sge(kBytes));
   key.keep(std::move(block));
-  // A completion is no placement, so that the fence is needed all the same: but for strong memory.
+  // A completion does not imply placement, so the fence is needed even here, unless memory is
+  // strong.
   if (stamp % 2 == 0 || !world_.options.memory.is_weak()) {
     require(key.wait(), host, "a completion");
   }

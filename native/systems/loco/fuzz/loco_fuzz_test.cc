@@ -1,5 +1,5 @@
-// The channels of LOCO under drawn faults; and that deliberate bugs are found, by the fault that
-// each of them needs.
+// LOCO's channels pass under drawn faults. Each deliberate bug is found with the fault that it
+// needs, and passes without it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,15 +45,15 @@ TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
   }
 }
 
-// `needs` is switched off by the ablation: late placement and torn reads by strong memory, a reader
-// that stops by itself.
+// The ablation switches `needs` off: strong memory for late placement and torn reads, the fault
+// itself for a reader that stops.
 struct Bug {
   const char* scenario;
   const char* name;
   Fault needs;
-  NodeId nodes;  // 0: drawn
+  NodeId nodes;  // 0: drawn by the seed
   std::uint32_t operations;
-  std::uint64_t seeds;  // within which it is found
+  std::uint64_t seeds;  // number of seeds within which the bug is found
 };
 constexpr Bug kBugs[] = {
     {"loco", "release_without_fence", Fault::late_placement, 0, 600, 20},

@@ -15,9 +15,10 @@ namespace sim = fabric::sim;
 using loco::Node;
 using loco::World;
 
-// LOCO assumes a static set of reliable peers on reliable connections, whose writes of one queue
-// pair are placed in order (sections 2.2 and A), so it must survive what such a connection hides.
-// From a crash nobody recovers: the others must report it. All other faults are left out.
+// LOCO assumes a static set of reliable peers on reliable connections, and that writes of one queue
+// pair are placed in order (sections 2.2 and A). So it must survive every fault that such a
+// connection hides. No node recovers from a crash: the other nodes must report it. All other faults
+// are left out.
 constexpr std::array kFaultsOfLoco{Fault::loss,
                                    Fault::loss_burst,
                                    Fault::ack_loss,
@@ -38,7 +39,7 @@ constexpr std::array kFaultsOfLoco{Fault::loss,
                                    Fault::number_collision,
                                    Fault::noisy_neighbour};
 
-/// Marks how a node's part has ended; the unwinding of a killed one comes here as well.
+/// Records how a node's part has ended; the unwinding of a killed node runs the destructor too.
 struct Ending {
   World& world;
   NodeId node;
@@ -46,7 +47,7 @@ struct Ending {
 };
 
 void run_node(World& world, Env& env) {
-  if (env.incarnation() != 0) return;  // nobody recovers
+  if (env.incarnation() != 0) return;  // no node recovers
   const Ending ending{world, env.node()};
   std::unique_ptr<Node> node;
   try {
@@ -57,7 +58,7 @@ void run_node(World& world, Env& env) {
     ++world.outcome.info;
   }
   world.ended[env.node()] = true;
-  // Who leaves early looks dead to the others.
+  // A node that leaves early looks dead to the others.
   while (!world.all_ended()) env.sleep_until(env.now() + 100 * kMicrosecond);
 }
 

@@ -20,7 +20,7 @@ pyrdma::loco::ManagerOptions manager_options(const World& world) {
   return options;
 }
 
-// Locks change nodes often. Every other run follows the paper.
+// Locks change nodes often. Half of the runs use the preset of the paper.
 pyrdma::loco::TicketLockOptions lock_options(const World& world) {
   using pyrdma::loco::Preset;
   auto options = pyrdma::loco::TicketLockOptions::of(world.options.seed % 2 == 0 ? Preset::kPaper
@@ -76,7 +76,8 @@ Node::Node(World& world, Env& env)
 }
 
 void Node::run() {
-  manager_.wait_for_ready();  // not above: a node that gives up here still answers the others
+  // Not in the constructor: a node that fails here still answers the others.
+  manager_.wait_for_ready();
   for (std::uint32_t epoch = 0; epoch < kEpochs; ++epoch) {
     std::optional<Error> failure;
     {
@@ -105,7 +106,7 @@ void Node::run_epoch(std::uint32_t epoch, std::uint32_t caller) {
     act(me, plan[i]);
     manager_.turn();
   }
-  // A mark for every node, which the barrier must show them.
+  // A mark for every node; after the barrier every node must see it.
   for (NodeId peer = 0; peer < env_.nodes(); ++peer) {
     auto block = me.block(8);
     *block.as<std::uint64_t>() = epoch + 1;
@@ -114,7 +115,7 @@ void Node::run_epoch(std::uint32_t epoch, std::uint32_t caller) {
   }
 }
 
-// L5: nobody leaves before all have entered, and what was written before is visible.
+// L5: no node leaves before all have entered, and earlier writes are visible.
 void Node::meet(std::uint64_t epoch) {
   const auto who = static_cast<std::int32_t>(env_.node());
   const Value round = Value::pair(static_cast<std::int64_t>(epoch), env_.nodes());
@@ -136,7 +137,7 @@ void Node::meet(std::uint64_t epoch) {
 
 void Node::act(Caller& me, const Planned& op) {
   const NodeId self = env_.node(), owner = op.object % env_.nodes();
-  const bool first = me.index() == 0;  // variables and rings have one writer, and one reader here
+  const bool first = me.index() == 0;  // variables and rings have one writer, and here one reader
   const std::uint32_t ring = op.object % kRings;
   const bool writes = first && rings_[ring]->writer() == self;
   switch (op.act) {
@@ -174,7 +175,8 @@ void Node::act(Caller& me, const Planned& op) {
   }
 }
 
-// A copy is a value that its owner has stored, not one before what was seen last.
+// A copy is a value that its owner has stored, and it is not older than the last value that this
+// client saw.
 void Node::look(Caller& me, NodeId owner, bool pull) {
   if (pull && owner == env_.node()) return;
   env_.charge(Cost::kPredicate);

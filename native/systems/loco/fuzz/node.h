@@ -1,4 +1,4 @@
-// A node of the LOCO scenario: its endpoints of the channels, and what its clients do with them.
+// A node of the LOCO scenario: its endpoints of the channels, and the acts of its clients on them.
 #pragma once
 #include <array>
 #include <memory>
@@ -17,19 +17,19 @@
 
 namespace pyrdma::fuzz::loco {
 
-/// A value of several cache lines: all words follow from the first and the writer.
+/// A value of several cache lines: the first word and the writer determine all words.
 struct Wide {
   std::array<std::uint64_t, 28> words{};
 };
 Wide wide(NodeId writer, std::uint64_t number);
 
-/// Message `number` of a ring: of its own length, every byte its own.
+/// Message `number` of a ring: length and bytes depend on the number.
 std::vector<std::byte> message(std::uint32_t ring, std::uint64_t number);
 
 class Node {
  public:
   Node(World& world, Env& env);
-  /// Carries out all plans. Throws Error when an operation failed.
+  /// Carries out all plans. Throws Error when an operation has failed.
   void run();
 
  private:
@@ -61,9 +61,9 @@ class Node {
   pyrdma::loco::TicketLocks locks_;
   pyrdma::loco::SharedRegion records_, marks_;
   pyrdma::loco::Barrier barrier_;
-  std::unique_ptr<pyrdma::loco::KvStore> store_;  // of runs that use it
+  std::unique_ptr<pyrdma::loco::KvStore> store_;  // in runs that use it
   std::array<std::vector<Planned>, kCallers> plans_;
-  std::array<std::vector<std::uint64_t>, kCallers> seen_;  // last number looked at, by owner
+  std::array<std::vector<std::uint64_t>, kCallers> seen_;  // last number seen, by owner
 };
 
 }  // namespace pyrdma::fuzz::loco

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint32_t kLongestPause = 4000;  // ns
 
-// Acts that belong together. A third of the runs has one group alone, the others each with
+// Acts that belong together. A third of the runs use one group only; the others use each group with
 // probability 1/2.
 constexpr std::array<std::array<Act, 2>, 7> kGroups{{{Act::kPush, Act::kLook},
                                                      {Act::kStore, Act::kPull},
@@ -45,7 +45,7 @@ std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t ca
     return static_cast<std::uint32_t>(options.operations * i / clients);
   };
   const auto groups = groups_of(world);
-  // Few objects, so that clients meet at them, or all.
+  // The number of objects is small, so that clients use the same ones, or unlimited.
   constexpr std::array<std::uint64_t, 3> kObjects{1, 3, 1U << 16};
   const std::uint64_t objects =
       kObjects[Rng(options.seed, -1, "fuzz loco objects").below(kObjects.size())];
@@ -54,7 +54,7 @@ std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t ca
   for (std::uint32_t id = begin(client); id < begin(client + 1); ++id) {
     Planned op;
     op.id = id;
-    // Mostly at once, so that operations meet.
+    // Most operations start at once, so that they overlap.
     op.pause_ns = rng.below(3) == 0 ? static_cast<std::uint32_t>(rng.below(kLongestPause)) : 0;
     op.act = groups[rng.below(groups.size())][rng.below(2)];
     op.object = static_cast<std::uint32_t>(rng.below(objects));

@@ -1,4 +1,4 @@
-// What each client of the LOCO scenario will do, drawn before it begins.
+// The acts of each client of the LOCO scenario, drawn before the client begins.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -7,12 +7,12 @@
 
 namespace pyrdma::fuzz::loco {
 
-/// The property that an operation tests stands beside it (L1 to L7).
+/// The comment of an act names the property that it tests (L1 to L7).
 enum class Act : std::uint8_t {
-  kPush,       // L2: a wide owned_var, pushed to all
-  kLook,       // L2: the copy of such a one here
-  kStore,      // L2: a wide owned_var that others pull
-  kPull,       // L2: that of another
+  kPush,       // L2: push a wide owned_var to all
+  kLook,       // L2: read the local copy of such a variable
+  kStore,      // L2: store into a wide owned_var that others pull
+  kPull,       // L2: pull the variable of another node
   kAdd,        // atomic_vars are linearizable counters
   kEnqueue,    // L7
   kDequeue,    // L7
@@ -26,16 +26,16 @@ enum class Act : std::uint8_t {
 
 struct Planned {
   std::uint32_t id = 0;        // among all operations of the run
-  std::uint32_t pause_ns = 0;  // before it
+  std::uint32_t pause_ns = 0;  // pause before the operation
   Act act = Act::kPush;
   std::uint32_t object = 0;
-  std::uint32_t draw = 0;  // what else it needs
+  std::uint32_t draw = 0;  // random bits for further choices
 };
 
-/// Whether the run has acts on the store.
+/// Returns true if the run has acts on the store.
 bool uses_store(const World& world);
 
-/// Client `caller` of `node`. A run has a random subset of acts.
+/// Draws the plan of client `caller` of `node`. A run has a random subset of acts.
 std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t caller);
 
 }  // namespace pyrdma::fuzz::loco

@@ -1,4 +1,4 @@
-// What clients do with the key-value store: L1, and L2 since values are wide.
+// The acts of clients on the key-value store: L1, and L2 because values are wide.
 #include "systems/loco/fuzz/node.h"
 
 namespace pyrdma::fuzz::loco {
@@ -22,7 +22,7 @@ void Node::lookup(Caller& me, const Planned& op) {
   ++world_.outcome.ok;
   if (there && found.words != wide(0, found.words[0]).words) {
     world_.violation("torn", "client " + std::to_string(process(me)) + " finds a value of key " +
-                                 std::to_string(number) + " that nobody wrote, beginning with " +
+                                 std::to_string(number) + " that no client wrote, beginning with " +
                                  std::to_string(found.words[0]));
   }
 }
@@ -43,7 +43,7 @@ void Node::change(Caller& me, const Planned& op) {
                             : f == Function::kInsert ? store_->insert(me, number, bytes)
                                                      : store_->remove(me, number);
   const bool done = outcome == KvOutcome::kOk;
-  // An update of a key that is missing did not happen; nor did an insertion without room.
+  // An update of a missing key did not happen; an insertion without room did not happen either.
   const bool failed = outcome == KvOutcome::kFull || (f == Function::kPut && !done);
   log.complete(env_.now(), process(me), failed ? EventType::kFail : EventType::kOk, f, key,
                failed || f == Function::kPut ? Value::none() : Value::boolean(done));

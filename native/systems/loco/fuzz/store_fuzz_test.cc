@@ -1,5 +1,5 @@
-// Stores under drawn faults are linearizable; without the fence of an update they are not, because
-// of late placement (LOCO, section 7.2).
+// Stores under drawn faults are linearizable. Without the fence of an update late placement breaks
+// this (LOCO, section 7.2).
 #include <gtest/gtest.h>
 
 #include "fuzz/small_test.h"

@@ -28,7 +28,7 @@ constexpr std::uint32_t kKeys = 4, kKeyLocks = 2;
 constexpr std::uint32_t kCallers = 2, kWindow = 2;  // per node; per caller
 constexpr std::uint64_t kLongestPause = 2000;       // ns
 
-// What a reliable connection hides, and slow nodes.
+// The faults that a reliable connection hides, and slow nodes.
 constexpr std::array kFaultsOfStores{
     Fault::loss,  Fault::ack_loss,   Fault::duplicate,  Fault::reorder,         Fault::delay,
     Fault::clog,  Fault::cache_miss, Fault::queue_full, Fault::late_completion, Fault::rnr,
@@ -47,7 +47,7 @@ struct Request {
   std::uint64_t value = 0;
 };
 
-/// LOCO's store, empty at first; in every other run its locks lie on the NICs.
+/// LOCO's store, empty at first. In half of the runs its locks lie on the NICs.
 class LocoSide {
  public:
   static constexpr Function kFirst = Function::kInsert;
@@ -85,7 +85,7 @@ class LocoSide {
     options.tracker_bytes = 1024;
     options.tracker_pause = 5 * kMicrosecond;
     options.fence = world.fence();
-    // Half of the runs each, of both presets.
+    // Half of the runs use each preset.
     options.lock = pyrdma::loco::TicketLockOptions::of(world.options.seed / 2 % 2 == 0
                                                            ? pyrdma::loco::Preset::kBest
                                                            : pyrdma::loco::Preset::kPaper);
@@ -95,8 +95,8 @@ class LocoSide {
   pyrdma::loco::KvStore store_;
 };
 
-/// The model of Sherman, of which only updates and lookups of keys that are there exist. The keys
-/// lie in leaves of their own. Every fourth run goes without local queues.
+/// The model of Sherman, which has only updates and lookups of existing keys. The keys lie in
+/// different leaves. Every fourth run has no local queues.
 class ShermanSide {
  public:
   static constexpr Function kFirst = Function::kPut;
@@ -121,7 +121,7 @@ class ShermanSide {
   pyrdma::loco::Sherman tree_;
 };
 
-/// A client: one operation after the other, each recorded.
+/// A client: it runs one operation after the other and records each.
 template <class Side>
 class Client {
  public:
@@ -138,13 +138,13 @@ class Client {
   }
 
   bool over() const { return !busy_ && next_ == end_; }
-  /// Ends an operation that is over and begins the next; true when something has happened.
+  /// Ends an operation that is over and begins the next. Returns true when something has happened.
   bool turn() {
     if (busy_ && !ended()) return false;
     while (!busy_ && next_ != end_) draw();
     return true;
   }
-  /// Whether the operation is over, which is recorded then.
+  /// Returns true if the operation is over, and records its end.
   bool ended() {
     if (!operation_.state.poll()) return false;
     record_end();
@@ -181,7 +181,7 @@ class Client {
   void record_end() {
     const bool done = operation_.state.outcome() == pyrdma::loco::Outcome::kOk;
     const Function f = request_.f;
-    // An update of a key that is missing did not happen.
+    // An update of a missing key did not happen.
     const bool failed = f == Function::kPut && !done;
     Value value = Value::none();
     if (f == Function::kInsert || f == Function::kDelete) value = Value::boolean(done);
@@ -235,7 +235,7 @@ void write_first_values(StoreWorld& world, Side& side, Caller& me) {
 template <class Side>
 void run_node(StoreWorld& world, Env& env) {
   pyrdma::loco::ManagerOptions options;
-  options.callers = kCallers + 1;  // the last is the tracker's
+  options.callers = kCallers + 1;  // the last caller belongs to the tracker
   options.max_in_flight = 64;
   options.blocks = 32;
   options.block_bytes = pyrdma::loco::Sherman::kLeafBytes;

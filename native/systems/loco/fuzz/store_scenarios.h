@@ -1,6 +1,6 @@
-// Key-value stores under faults, each by clients that change and look up few keys from all nodes at
-// once: LOCO's store, whose history is linearizable (appendix C), and the model of Sherman, whose
-// is if its updates are fenced (section 7.2).
+// Key-value stores under faults. Clients of all nodes change and look up few keys at once. The
+// history of LOCO's store is linearizable (appendix C). The history of the model of Sherman is
+// linearizable if its updates are fenced (section 7.2).
 #pragma once
 #include "fuzz/scenario.h"
 

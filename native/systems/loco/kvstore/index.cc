@@ -17,7 +17,7 @@ Index::Index(Env& env, std::uint64_t keys)
   }
 }
 
-// The key's entry, or the free one where it belongs.
+// Returns the entry of the key, or the free entry where the key belongs.
 Index::Entry* Index::at(Key key) const {
   std::uint64_t i = home_of(key);
   while (table_[i].owner != 0 && table_[i].key != key) i = i + 1 == slots_ ? 0 : i + 1;
@@ -47,8 +47,8 @@ void Index::put(Key key, const Location& location) {
   Entry* entry = at(key);
   if (entry->owner == 0) {
     if (used_ == keys_) {
-      throw Error(ErrorCode::kExhausted, "the index has " + std::to_string(keys_) +
-                                             " keys, which is all it has room for; raise `keys`");
+      throw Error(ErrorCode::kExhausted,
+                  "the index has " + std::to_string(keys_) + " keys and is full; raise `keys`");
     }
     ++used_;
   }
@@ -66,7 +66,7 @@ void Index::erase(Key key) {
   if (entry->owner != 0) free_entry(entry);
 }
 
-// Moves later entries of the run back, so that no search meets a hole before its key.
+// Moves later entries of the run back, so that no search meets a free entry before its key.
 void Index::free_entry(Entry* entry) {
   std::uint64_t hole = static_cast<std::uint64_t>(entry - table_.get());
   for (std::uint64_t i = hole;;) {

@@ -1,8 +1,9 @@
-// A node's index of all keys of the store (paper, section 6): key -> node, slot, counter, under a
-// local reader-writer lock.
+// A node's index of all keys of the store (paper, section 6): key -> node, slot, counter. A local
+// reader-writer lock protects it.
 //
-// An open-addressing table with linear probing, in place of the paper's unordered_map, which takes
-// about 56 bytes for a key: 16 bytes for an entry at a load of at most 0.8 are 20 bytes for a key.
+// The index is an open-addressing table with linear probing. It replaces the paper's unordered_map,
+// which takes about 56 bytes per key. An entry has 16 bytes, and the load is at most 0.8, which
+// makes 20 bytes per key.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -18,11 +19,11 @@ namespace pyrdma::loco {
 
 using Key = std::uint64_t;
 
-/// Where a key's value is.
+/// The place of a key's value.
 struct Location {
   NodeId node = 0;  // below 255
   std::uint32_t slot = 0;
-  std::uint32_t counter = 0;  // modulo 2^24: how often the slot was filled
+  std::uint32_t counter = 0;  // number of times the slot was filled, modulo 2^24
   bool operator==(const Location&) const = default;
 };
 
@@ -31,7 +32,7 @@ constexpr std::uint32_t kCounterMask = (1U << 24) - 1;
 /// The hash of the store's keys (CityHash64 in the paper).
 inline std::uint64_t hash_of(Key key) { return mix64(key); }
 
-/// Keys 0 to `count`-1, spread over nodes in turn, whose first locations anybody can compute.
+/// Keys 0 to `count`-1, assigned to the nodes in turn. Any node can compute their first locations.
 struct Spread {
   std::uint64_t count = 0;
   std::vector<NodeId> nodes;
@@ -42,18 +43,20 @@ struct Spread {
 
 class Index {
  public:
-  /// Room for `keys` keys, 20 bytes each. Pages that hold none take no memory.
+  /// Makes room for `keys` keys, 20 bytes each. Pages without keys take no memory.
   Index(Env& env, std::uint64_t keys);
 
-  // Any thread.
+  // Any thread may call these.
   std::optional<Location> find(Key key);
-  /// Adds or replaces. Throws Error(kExhausted), with the number, when there are too many keys.
+  /// Adds or replaces a key. Throws Error(kExhausted), with the number of keys, when the index is
+  /// full.
   void set(Key key, const Location& location);
   void erase(Key key);
-  /// The keys of `spread` are in the index from now on, as computed instead of stored: several
-  /// nodes that share one machine then need no table of millions of entries each. Before any use.
+  /// Adds the keys of `spread` to the index. The index computes their places and does not store
+  /// them, so several nodes on one machine need no table of millions of entries each. Called before
+  /// any other use.
   void begin_with(Spread spread) { spread_ = std::move(spread); }
-  /// Starts to bring the key's entry into the cache.
+  /// Starts to fetch the key's entry into the cache.
   void prefetch(Key key) const { __builtin_prefetch(&table_[home_of(key)]); }
 
   std::uint64_t size() const { return used_; }  // entries of the table

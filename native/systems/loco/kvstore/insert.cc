@@ -1,5 +1,6 @@
-// Insertion (paper, section 6): under the key's lock, the value into a free slot of this node, not
-// yet valid; then the location into all indices; then the valid bit, which is where it linearises.
+// Insertion (paper, section 6). Under the lock of the key, the operation writes the value into a
+// free slot of this node, with the valid bit unset. It then writes the location into all indices.
+// It then sets the valid bit, which is the linearization point.
 #include <cstring>
 #include <vector>
 
@@ -30,8 +31,8 @@ bool KvOperation::publish() {
   return unlock(Outcome::kOk);
 }
 
-// With the deliberate bug the value comes into its slot now, by a write that nothing places before
-// the valid bit is set.
+// With the deliberate bug the value is written to its slot now, and no fence places the write
+// before the valid bit is set.
 bool KvOperation::post_unplaced() {
   const std::vector<std::byte> nothing(store_->slot_bytes_);
   store_->write_slot(at_.slot, at_.counter, false, nothing.data());

@@ -1,4 +1,4 @@
-// The store: properties L1 (linearizable) and L2 (no value that nobody wrote), and its outcomes.
+// The store: properties L1 (linearizable) and L2 (no value that no client wrote), and its outcomes.
 #include <array>
 #include <cstring>
 #include <map>
@@ -99,7 +99,7 @@ TEST_P(LocoWorlds, AStoreStartsWithWhatWasLoaded) {
           barrier.wait(me);
           if (manager.self() == 1) {
             Wide value{};
-            EXPECT_EQ(store.remove(me, 8), Outcome::kOk);  // of node 2
+            EXPECT_EQ(store.remove(me, 8), Outcome::kOk);  // inserted by node 2
             EXPECT_EQ(store.lookup(me, 8, into), Outcome::kMissing);
             EXPECT_EQ(store.insert(me, 8, bytes_of(value)), Outcome::kOk);
             EXPECT_EQ(store.lookup(me, 8, into), Outcome::kOk);
@@ -144,7 +144,7 @@ TEST_P(LocoWorlds, OutcomesAndErrorsNameTheNumbers) {
   });
 }
 
-/// One client of a store: operations one after the other, recorded.
+/// A client of a store: it runs one operation after the other and records each.
 struct Client {
   Client(KvStore& store, Caller& me, std::int32_t process, Rng rng)
       : store(store), operation(store, me), process(process), rng(rng) {}
@@ -201,7 +201,7 @@ struct Found {
   std::string text;
 };
 
-/// Two threads a node with `window` operations each at a time, on few keys.
+/// Two threads per node with `window` operations each at a time, on few keys.
 struct Crowd {
   std::mutex mutex;
   std::vector<History> histories;
@@ -218,8 +218,8 @@ struct Crowd {
       clients.back()->begin(env.now(), 3);
     }
     std::uint64_t left = each * window;
-    // One that ends may free the lock that another waits for, here or in the other thread: then the
-    // wait begins again.
+    // An operation that ends may release the lock that another operation waits for, in this thread
+    // or the other: the wait then starts again.
     const auto some_ended = [&] {
       bool any = false;
       for (const auto& client : clients) {
@@ -271,8 +271,8 @@ TEST_P(LocoWorlds, TheStoreIsLinearizable) {
   EXPECT_TRUE(found.linearizable) << found.text;
 }
 
-/// Whether some seed of weak memory shows the bug by a wrong answer. With a bug a run may also wait
-/// in vain; that does not count.
+/// Returns true if some seed of weak memory shows the bug by a wrong answer. A run with a bug may
+/// also time out; a timeout does not count.
 bool shown(Bug bug, std::uint64_t seeds = 100) {
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     Crowd crowd;

@@ -1,4 +1,5 @@
-// Lookup (paper, section 6): the location from the local index, then one read of the slot; no lock.
+// Lookup (paper, section 6): the local index gives the location, then one read fetches the slot. It
+// takes no lock.
 #include <cstring>
 
 #include "base/remote_word.h"
@@ -16,15 +17,16 @@ bool KvOperation::find() {
     step_ = Step::kReading;
     return false;
   }
-  // The checksum makes a plain copy safe: a torn one does not match.
+  // The checksum makes a plain copy safe: the checksum of a torn copy does not match.
   store_->manager().env().charge_copy(store_->slot_bytes_);
   copy_from_shared(slot_.data(), store_->slot(at_.slot), store_->slot_bytes_);
   return judge(slot_.data());
 }
 
-// Checksum, then counter, then valid bit, as in appendix C.1. A checksum that does not match means
-// an update under way: again from the start. Another counter: the key was removed since the index
-// was read, and its slot filled again. Not valid: an insertion not yet, or a removal already, done.
+// The checks follow appendix C.1: checksum, then counter, then valid bit. If the checksum does not
+// match, an update is in progress: start again. If the counter differs, the key was removed after
+// the index was read, and its slot was filled again. If the valid bit is unset, an insertion is not
+// yet complete, or a removal is.
 bool KvOperation::judge(const std::byte* slot) {
   std::uint64_t state = 0, sum = 0;
   std::memcpy(&state, slot, sizeof state);
@@ -32,8 +34,8 @@ bool KvOperation::judge(const std::byte* slot) {
   const auto counter = static_cast<std::uint32_t>(state >> 1);
   if (sum != store_->sum_of(slot + kSlotFrame, counter)) {
     check_timeout("its slot at node " + std::to_string(at_.node) +
-                  " never holds a whole value; its writer has died");
-    // The network's next answer, or whoever writes here, wakes a waiter.
+                  " stays torn; its writer may have died");
+    // The next answer of the network, or the writer on this node, wakes a waiter.
     if (at_.node != store_->self()) return find();
     step_ = Step::kRetrying;
     return false;

@@ -1,4 +1,4 @@
-// What all operations share: their start, the key's lock, and errors.
+// The common parts of all operations: the start, the lock of the key, and errors.
 #include "systems/loco/kvstore/operation.h"
 
 #include <array>
@@ -26,7 +26,7 @@ void KvOperation::lookup(Key key) {
   find();
 }
 
-// The new value waits in the block, as it will lie in the slot.
+// The new value waits in the block, in the layout of the slot.
 bool KvOperation::take(std::span<const std::byte> value) {
   if (value.size() > store_->options_.value_bytes) return !end(Outcome::kTooBig);
   std::byte* into = slot_.data() + kSlotFrame;
@@ -109,17 +109,17 @@ bool KvOperation::unlock(Outcome outcome) {
   if (store_->options_.lock.unawaited_release) return end(outcome);
   outcome_ = outcome;
   step_ = Step::kReleasing;
-  return advance();  // handed over, there is nothing to wait for
+  return advance();  // handed over: the operation need not wait
 }
 
-// What the lock protects is placed: no fence.
+// The data under the lock is placed, so the release needs no fence.
 AckKey KvOperation::release() {
   holds_lock_ = false;
   return store_->locks_.start_release(*me_, lock_.index());
 }
 
-// A write into the slot of at_, from the same place of the block, and the read of no bytes behind
-// it on the same queue pair that places it (paper, section 2.2).
+// Posts a write to the slot of at_, from the same offset of the block. A read of no bytes after it,
+// on the same queue pair, places the write (paper, section 2.2).
 void KvOperation::post_write(std::uint32_t offset, std::uint32_t bytes, bool placed) {
   const fabric::Sge from = slot_.sge(bytes, offset);
   std::array<fabric::WorkRequest, 2> requests;
@@ -128,7 +128,7 @@ void KvOperation::post_write(std::uint32_t offset, std::uint32_t bytes, bool pla
   post({requests.data(), placed ? 2U : 1U});
 }
 
-// To the slot's node, with one doorbell or with one each.
+// Posts requests to the slot's node, with one doorbell for all or one for each.
 void KvOperation::post(std::span<fabric::WorkRequest> requests) {
   ack_ = AckKey();
   if (store_->options_.lock.one_doorbell) return me_->post(at_.node, requests, ack_);

@@ -1,5 +1,5 @@
-// An operation on the store under way, as a small state machine: one thread has as many at a time
-// as its window allows.
+// An operation on the store in progress, as a small state machine. One thread has as many
+// operations at a time as its window allows.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,38 +12,39 @@ namespace pyrdma::loco {
 
 class KvStore;
 
-/// Of one caller's thread; used again for one operation after the other. Does not move while one is
-/// under way.
+/// Belongs to the thread of one caller, which reuses it for one operation after the other. It must
+/// not be moved while an operation is in progress.
 class KvOperation {
  public:
   KvOperation(KvStore& store, Caller& me) : store_(&store), me_(&me) {}
 
-  // Each starts an operation; the one before must be over. A value is copied.
+  // Each call starts an operation; the earlier operation must be over. The value is copied.
   void lookup(Key key);
   void insert(Key key, std::span<const std::byte> value);
   void update(Key key, std::span<const std::byte> value);
   void remove(Key key);
 
-  /// Goes as far as it can without blocking; true when the operation is over. Makes no progress by
-  /// itself where callers poll: Manager::turn() and waits do. Throws Error(kUnavailable) when a
-  /// node does not answer, and Error(kTimeout) after the manager's wait_timeout, naming who holds
-  /// it up; a change may then have happened or not. `now` as in AcquireOp::poll().
+  /// Advances as far as possible without blocking; returns true when the operation is over. Where
+  /// callers poll, it makes no progress of the network: Manager::turn() and waits do. Throws
+  /// Error(kUnavailable) when a node does not answer, and Error(kTimeout) after the manager's
+  /// wait_timeout, naming the node that delays it; a change may then have happened or not. `now` as
+  /// in AcquireOp::poll().
   bool poll(Time now = 0) { return step_ == Step::kOver || advance(now); }
   bool over() const { return step_ == Step::kOver; }
   Outcome outcome() const { return outcome_; }
-  /// What a lookup found, until the next start.
+  /// Returns the value that a lookup found, until the next start.
   std::span<const std::byte> value() const;
 
  private:
   enum class Step : std::uint8_t {
     kOver,
-    kReading,     // lookup: the slot is on its way
+    kReading,     // lookup: the read of the slot is in flight
     kRetrying,    // lookup: the slot was torn
-    kLocking,     // changes: for the key's lock
-    kAnnouncing,  // insert, remove: for room in the tracker
-    kTelling,     // insert, remove: for all indices
-    kWriting,     // update, remove: for the write to be placed
-    kReleasing,   // changes: for the release of the key's lock, where that is awaited
+    kLocking,     // changes: waits for the key's lock
+    kAnnouncing,  // insert, remove: waits for room in the tracker
+    kTelling,     // insert, remove: waits for all indices
+    kWriting,     // update, remove: waits until the write is placed
+    kReleasing,   // changes: waits for the release of the key's lock, if it is awaited
   };
   enum class Kind : std::uint8_t { kLookup, kInsert, kUpdate, kRemove };
 
@@ -79,9 +80,9 @@ class KvOperation {
   Outcome outcome_ = Outcome::kPending;
   Key key_ = 0;
   Location at_;
-  std::uint64_t told_ = 0;  // position in the tracker behind this operation's message
-  Time retrying_ = 0;       // since when, if at all
-  MemRef slot_;             // what is read or written; before the key, which ends first
+  std::uint64_t told_ = 0;  // position in the tracker after this operation's message
+  Time retrying_ = 0;       // start of the retries; 0: none
+  MemRef slot_;  // bytes to read or write; declared before the key, which is destroyed first
   AckKey ack_;
   AcquireOp lock_;
   bool holds_lock_ = false;

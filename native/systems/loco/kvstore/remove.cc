@@ -1,6 +1,6 @@
-// Removal (paper, section 6): the reverse of an insertion. Under the key's lock, the valid bit is
-// unset, which is where it linearises; then the key leaves all indices; then its slot, which the
-// node that has it fills again with the next counter.
+// Removal (paper, section 6) reverses an insertion. Under the lock of the key, the operation unsets
+// the valid bit, which is the linearization point. It then removes the key from all indices. The
+// node that has the slot then frees it, and fills it again with the next counter.
 #include <cstring>
 
 #include "systems/loco/kvstore/store.h"
@@ -14,7 +14,8 @@ bool KvOperation::remove_locked() {
   }
   const std::uint64_t state = state_word(at_.counter, false);
   std::memcpy(slot_.data(), &state, sizeof state);
-  // Placed before anybody hears of it: the slot's node fills it again when it does.
+  // The write is placed before other nodes get the message: the slot's node may then fill the slot
+  // again.
   step_ = Step::kWriting;
   post_write(0, sizeof state, !store_->manager().options().bugs.fences_trust_completions());
   return false;

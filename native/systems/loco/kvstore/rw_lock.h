@@ -1,4 +1,4 @@
-// A lock that many readers or one writer hold, for the threads of one node. A waiting writer keeps
+// A lock for the threads of one node. Many readers or one writer hold it. A waiting writer keeps
 // new readers out, so that it gets its turn.
 #pragma once
 #include <atomic>
@@ -56,7 +56,7 @@ class RwLock {
   }
   bool try_exclusive() {
     std::uint32_t state = state_.load(std::memory_order_relaxed);
-    // The mark goes with the writer that takes the lock; another that waits sets it again.
+    // A writer that takes the lock clears the mark; another waiting writer sets it again.
     return (state & ~kWaiting) == 0 &&
            state_.compare_exchange_strong(state, kWriter, std::memory_order_acquire);
   }

@@ -1,4 +1,4 @@
-// What lies in a slot, what the tracker says, and how operations end.
+// The layout of a slot, the messages of the tracker, and the outcomes of operations.
 #pragma once
 #include <cstdint>
 
@@ -7,9 +7,9 @@
 namespace pyrdma::loco {
 
 // A slot: | counter << 1 | valid | checksum of value and counter | value |. An update writes the
-// last two, which are adjacent; the valid bit is not in the checksum, so that one word's write
-// publishes or hides the value.
-constexpr std::uint32_t kSlotHead = 8;    // bytes before what an update writes
+// checksum and the value, which are adjacent. The checksum does not cover the valid bit, so that
+// the write of one word publishes or hides the value.
+constexpr std::uint32_t kSlotHead = 8;    // bytes before the part that an update writes
 constexpr std::uint32_t kSlotFrame = 16;  // bytes before the value
 
 inline std::uint64_t state_word(std::uint32_t counter, bool valid) {
@@ -28,8 +28,8 @@ struct TrackerMessage {
 enum class Outcome : std::uint8_t {
   kPending,  // not yet over
   kOk,
-  kMissing,    // no such key: not in the index, or its slot says EMPTY
-  kDuplicate,  // insertion: the key is there
+  kMissing,    // no such key: missing in the index, or its slot says EMPTY
+  kDuplicate,  // insertion: the key exists
   kFull,       // insertion: this node has no free slot
   kTooBig,     // the value has another size than the store's values
 };

@@ -55,7 +55,7 @@ void KvStore::check_options() {
   if (manager().options().callers < 2) {
     throw Error(ErrorCode::kInvalidArgument,
                 "store '" + name() +
-                    "' needs a caller for its tracker's thread beside yours; give "
+                    "' needs one more caller for the thread of its tracker; give "
                     "the manager `callers` of 2 or more");
   }
 }
@@ -84,7 +84,7 @@ std::uint64_t KvStore::sum_of(const std::byte* value, std::uint32_t counter) con
   return mix64(manager().options().bugs.checksum_of_value(bytes) ^ counter);
 }
 
-// Seen by a reader in the middle, a slot's checksum does not match.
+// A reader that reads in the middle sees a checksum that does not match.
 void KvStore::write_slot(std::uint32_t number, std::uint32_t counter, bool valid,
                          const std::byte* value) {
   std::byte* at = slot(number);
@@ -123,13 +123,13 @@ std::uint64_t KvStore::free_slots() {
 std::string KvStore::describe(Outcome outcome) const {
   switch (outcome) {
     case Outcome::kPending:
-      return "under way";
+      return "in progress";
     case Outcome::kOk:
       return "done";
     case Outcome::kMissing:
       return "no such key";
     case Outcome::kDuplicate:
-      return "the key is there already; update it";
+      return "the key exists; update it";
     case Outcome::kFull:
       return "all " + std::to_string(slots_) + " slots of node " + std::to_string(self()) +
              " hold values; remove some, or raise `slots` or `keys` of store '" + name() + "'";

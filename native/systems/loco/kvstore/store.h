@@ -1,15 +1,15 @@
 // The key-value store (paper, section 6 and appendix C): a lookup that takes no lock, and
 // insertion, removal and update under ticket locks.
 //
-// Values lie in slots of a shared_region, those that a node inserted in its own part. Every node
-// has an index of all keys. A key's lock (its hash modulo their number) makes changes to it follow
-// one another; insertions and removals are told to all indices on the inserting node's tracker, a
-// ring buffer, and end when all have acknowledged. Section 6 of the paper is one file a step:
-// insert.cc, remove.cc, update.cc, lookup.cc, tracker.cc.
+// Values lie in slots of a shared_region. A node puts the values that it inserts into its own part.
+// Every node has an index of all keys. The lock of a key (its hash modulo the number of locks)
+// serialises changes to the key. The inserting node announces insertions and removals to all
+// indices on its tracker, a ring buffer; they end when all indices have acknowledged. Each step of
+// section 6 of the paper is one file: insert.cc, remove.cc, update.cc, lookup.cc, tracker.cc.
 //
-// Deviations: the hash is not CityHash64; counters are of 24 bits; the index is a compact table
-// (see index.h); and a slot's checksum covers its counter too, so that a value never passes for one
-// that was in its slot before.
+// Deviations: the hash is not CityHash64; counters have 24 bits; the index is a compact table (see
+// index.h); and a slot's checksum covers its counter too, so that a reader never takes an earlier
+// value of the slot for the present value.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -28,46 +28,49 @@
 namespace pyrdma::loco {
 
 struct KvOptions {
-  std::uint64_t keys = 1U << 16;  // of all nodes together; the index takes 20 bytes for each
-  std::uint64_t slots = 0;        // of this node's values; 0: its share of keys
-  std::uint32_t value_bytes = 8;  // of every value; a temporary block holds it and 16 bytes
-  std::uint32_t locks = 4096;     // NUM_LOCKS
-  TicketLockOptions lock;         // of each; see Preset
+  std::uint64_t keys = 1U << 16;  // keys of all nodes together; the index takes 20 bytes for each
+  std::uint64_t slots = 0;        // slots on this node; 0: its share of keys
+  std::uint32_t value_bytes = 8;  // bytes of every value; a temporary block holds them and 16 more
+  std::uint32_t locks = 4096;     // number of locks (NUM_LOCKS)
+  TicketLockOptions lock;         // options of each lock; see Preset
   std::uint64_t tracker_bytes = 64 * kKiB;
-  bool fence = true;  // updates are placed, not only completed, when they release their lock
-  Time tracker_pause = 100 * kMicrosecond;  // of an idle tracker thread, at most
+  bool fence = true;  // an update is placed, not only completed, before it releases its lock
+  Time tracker_pause = 100 * kMicrosecond;  // longest pause of an idle tracker thread
 };
 
 class KvStore : public Channel {
  public:
-  /// The last caller of the manager becomes the tracker's thread; the others are the application's.
-  /// All nodes give equal options. Throws Error(kInvalidArgument) for an option out of its bounds.
+  /// The last caller of the manager belongs to the tracker's thread; the others belong to the
+  /// application. All nodes give equal options. Throws Error(kInvalidArgument) for an option
+  /// outside its bounds.
   KvStore(Manager& manager, std::string name, const KvOptions& options,
           std::vector<NodeId> participants = {});
   ~KvStore() override;
 
   const KvOptions& options() const { return options_; }
 
-  /// Fills the store with the keys 0 to count-1, key k at participant k modulo their number, with
-  /// `value_of(k)` as the first 8 bytes of the value. Every node calls it, before any operation and
-  /// before a barrier: each writes its own slots and computes where the others' are, so nothing is
-  /// broadcast. `stored`: put the keys in the index's table; else it computes them (see Index).
-  /// Throws Error(kExhausted), with the numbers, when they do not fit.
+  /// Fills the store with the keys 0 to count-1, key k at participant k modulo the number of
+  /// participants, with `value_of(k)` as the first 8 bytes of the value. Every node calls it before
+  /// any operation and before a barrier. Each node writes its own slots and computes the places of
+  /// the other slots, so no node broadcasts. `stored` true: the keys go into the table of the
+  /// index; false: the index computes them (see Index). Throws Error(kExhausted), with the numbers,
+  /// when they do not fit.
   void load(
       std::uint64_t count, bool stored = true,
       std::uint64_t (*value_of)(Key) = [](Key key) { return key; });
 
-  // Blocking forms, of any caller but the last: KvOperation (operation.h) with a wait. Outcomes are
-  // values; lookups give the value in `value`, value_bytes long. Throw as KvOperation::poll().
+  // Blocking forms, for any caller but the last: KvOperation (operation.h) with a wait. They return
+  // the outcome; lookups put the value into `value`, value_bytes long. They throw as
+  // KvOperation::poll() does.
   Outcome lookup(Caller& me, Key key, std::span<std::byte> value);
   Outcome insert(Caller& me, Key key, std::span<const std::byte> value);
   Outcome update(Caller& me, Key key, std::span<const std::byte> value);
   Outcome remove(Caller& me, Key key);
 
-  /// What an outcome means, with the numbers of this store.
+  /// Describes an outcome, with the numbers of this store.
   std::string describe(Outcome outcome) const;
   void prefetch(Key key) const { index_.prefetch(key); }
-  /// Slots of this node that hold no value.
+  /// Returns the number of slots of this node without a value.
   std::uint64_t free_slots();
   std::uint64_t index_bytes() const { return index_.bytes(); }
 
@@ -98,10 +101,10 @@ class KvStore : public Channel {
   SharedRegion values_;
   TicketLocks locks_;
   std::vector<std::unique_ptr<RingBuffer>> trackers_;  // by rank of the writer
-  Mutex announcing_;                                   // callers of this node share its tracker
+  Mutex announcing_;  // several callers of this node share its tracker
   Mutex slots_mutex_;
-  std::vector<std::uint32_t> freed_;  // slots that held a value before
-  std::uint32_t fresh_ = 0;           // slots from here on never did
+  std::vector<std::uint32_t> freed_;  // slots that have held a value
+  std::uint32_t fresh_ = 0;           // slots from this one on have never held a value
   std::atomic<bool> stopping_{false};
   std::unique_ptr<Thread> tracker_;
 };

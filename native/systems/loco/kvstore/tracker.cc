@@ -1,5 +1,5 @@
-// The tracker (paper, section 6): each node tells changes of the index on a ring buffer of its own;
-// a thread of every other node applies and acknowledges them.
+// The tracker (paper, section 6). Each node announces changes of the index on a ring buffer of its
+// own. A thread of every other node applies and acknowledges them.
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -8,7 +8,7 @@
 
 namespace pyrdma::loco {
 
-// Without waiting for room: the operation tries again.
+// The call does not wait for room: the operation tries again.
 bool KvOperation::announce() {
   TrackerMessage message;
   message.kind =
@@ -38,7 +38,7 @@ bool KvOperation::told() {
   RingBuffer& tracker = store_->tracker_of(store_->self());
   store_->manager().env().charge(Cost::kPredicate);
   if (tracker.acknowledged(told_)) return true;
-  check_timeout("indices not told of it are those of nodes" + tracker.unacknowledged(told_));
+  check_timeout("no acknowledgement of the index of nodes" + tracker.unacknowledged(told_));
   return false;
 }
 

@@ -1,6 +1,6 @@
-// Update (paper, section 6): under the key's lock, the new value and its checksum into the slot,
-// keeping counter and valid bit; placed before the lock is released (section 5.3), and before the
-// operation ends, since lookups take no lock.
+// Update (paper, section 6). Under the lock of the key, the operation writes the new value and its
+// checksum into the slot, and keeps counter and valid bit. The write is placed before the lock is
+// released (section 5.3), and before the operation ends, because lookups take no lock.
 #include <cstring>
 
 #include "base/remote_word.h"
@@ -13,7 +13,7 @@ bool KvOperation::update_locked() {
   std::byte* from = slot_.data();
   const std::uint64_t sum = store_->sum_of(from + kSlotFrame, at_.counter);
   if (at_.node == store_->self()) {
-    // What the CPU writes is visible to the NIC at once.
+    // The NIC sees writes of the CPU at once.
     store_->manager().env().charge_copy(bytes);
     std::byte* to = store_->slot(at_.slot);
     copy_to_shared(to + kSlotFrame, from + kSlotFrame, bytes - 8);
@@ -32,8 +32,9 @@ bool KvOperation::update_locked() {
   const TicketLockOptions& lock = store_->options_.lock;
   if (fenced && lock.one_doorbell && lock.unawaited_release &&
       store_->locks_.host_of(lock_.index()) == at_.node) {
-    // Lock and value at one node: its queue pair keeps the order of the two writes, so the release
-    // need not wait. A pair fence would wait for all that this caller has in flight there.
+    // Lock and value are at one node. Its queue pair keeps the order of the two writes, so the
+    // release need not wait. A pair fence would wait for all requests of this caller in flight to
+    // that node.
     const fabric::Sge sge = slot_.sge(bytes, kSlotHead);
     Requests write;
     write.push_back(write_request(sge, kSlotHead));

@@ -21,7 +21,8 @@ class LocoBarrier final : public Workload {
     }
     loco::Manager manager(env, loco_options(params));
     loco::Barrier barrier(manager, "bar");
-    // Node 0 says after which wait all stop; the barrier itself makes that known in time.
+    // Node 0 announces the wait after which all nodes stop; the barrier itself delivers the
+    // announcement in time.
     loco::OwnedVar<std::uint64_t> last(manager, "last", 0);
     manager.wait_for_ready();
     loco::Caller& me = manager.caller(0);

@@ -1,5 +1,5 @@
-// loco_lock: one lock that every thread of every node wants, to read a word, count it up and write
-// it (LOCO, section 7.1 and figure 4, left).
+// loco_lock: every thread of every node wants one lock, to read a word, increment it and write it
+// (LOCO, section 7.1 and figure 4, left).
 #include "base/error.h"
 #include "base/remote_word.h"
 #include "systems/loco/barrier.h"
@@ -29,7 +29,7 @@ fabric::Status checked(fabric::Status status) {
       false);
 }
 
-/// The word and its lock are both at node 0, and so in reach of the pair fence.
+/// The word and its lock are both at node 0, so the pair fence suffices.
 class Counter {
  public:
   virtual ~Counter() = default;
@@ -74,7 +74,7 @@ class LocoCounter final : public Counter {
   loco::TicketLock lock_;
   loco::SharedRegion data_;
   loco::Fence fence_;
-  std::uint64_t* own_;  // where this node's CPU works on the word
+  std::uint64_t* own_;  // the word, if this node's CPU works on it
 };
 
 class TestAndSetCounter final : public Counter {

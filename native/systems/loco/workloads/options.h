@@ -1,4 +1,4 @@
-// What the workloads of LOCO share: a manager per run, and threads that are its callers.
+// The common parts of LOCO's workloads: a manager per run, and threads that are its callers.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,7 +13,8 @@
 
 namespace pyrdma::measure {
 
-/// Parameters of every workload that measures for a time on several threads, before its own ones.
+/// The parameters of every workload that measures for a time on several threads; they precede its
+/// own parameters.
 inline std::vector<ParameterSpec> with_loco_parameters(std::vector<ParameterSpec> own) {
   std::vector<ParameterSpec> specs = {
       {"threads", std::int64_t{1}, "count", "threads of a node, or ranks", 1, 64},
@@ -33,7 +34,7 @@ inline std::vector<ParameterSpec> with_loco_parameters(std::vector<ParameterSpec
   return specs;
 }
 
-/// The parameter that names the preset, and one for each of a lock's switches, to set it alone.
+/// The parameter of the preset, and one for each switch of a lock, to set the switch alone.
 inline std::vector<ParameterSpec> with_preset(std::vector<ParameterSpec> own) {
   own.push_back({"preset",
                  std::string("best"),
@@ -77,7 +78,7 @@ inline loco::TicketLockOptions lock_options(const Params& params) {
   return options;
 }
 
-/// How a node reaches what a lock protects in its own memory.
+/// The parameter of how a node reaches data under a lock in its own memory.
 inline ParameterSpec own_memory_parameter() {
   return {"own_memory",
           std::string("preset"),
@@ -104,9 +105,9 @@ inline loco::ManagerOptions loco_options(const Params& params) {
   return options;
 }
 
-/// One interval for all threads of a node, from the end of the warm-up: who is kept from a lock
-/// meanwhile has done nothing, instead of measuring later. Shared for reading; the counts are each
-/// thread's own.
+/// One interval for all threads of a node, from the end of the warm-up. A thread that waits for a
+/// lock through the whole interval counts no operation; it does not measure later. Threads share it
+/// for reading; each thread has its own counts.
 class Interval {
  public:
   Interval(Time start, const Params& params)
@@ -114,7 +115,7 @@ class Interval {
         duration_(params.integer("duration_ns")),
         iterations_(static_cast<std::uint64_t>(params.integer("iterations"))) {}
 
-  /// A turn has ended at `now`. True when it counts.
+  /// A turn has ended at `now`. Returns true when it counts.
   bool count(Time now) {
     if (now < opens_ || (duration_ != 0 && now >= opens_ + duration_)) return false;
     ++operations_;
@@ -138,10 +139,11 @@ class Interval {
 
  private:
   Time opens_, duration_, last_ = 0;
-  std::uint64_t iterations_, operations_ = 0, early_ = 0;  // early: in the first half
+  std::uint64_t iterations_, operations_ = 0, early_ = 0;  // early_: operations in the first half
 };
 
-/// Runs body(i) on threads 0 to count-1, thread 0 being the calling one; rethrows what one threw.
+/// Runs body(i) on threads 0 to count-1, with thread 0 the calling thread. Rethrows the error of a
+/// thread.
 template <class Body>
 void on_threads(Env& env, std::uint32_t count, const Body& body) {
   std::vector<std::unique_ptr<Thread>> others;

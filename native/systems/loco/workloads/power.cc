@@ -15,7 +15,7 @@ using Int = std::int64_t;
 using loco::Converter;
 using loco::PowerController;
 
-constexpr Time kStart = kMillisecond;  // of a run: its transient
+constexpr Time kStart = kMillisecond;  // start of a run, with its transient
 
 struct Seen {
   double least = 1e300, most = -1e300, squares = 0;

@@ -26,8 +26,8 @@ void check(fabric::Status status) {
               std::string("an account cannot be reached (") + to_string(status) + ")", false);
 }
 
-/// What one thread uses again and again.
-struct Desk {
+/// The state that one thread reuses.
+struct TransferState {
   Caller& me;
   std::array<MemRef, 2> balances;
   std::array<AckKey, 2> last;  // writes of the balances
@@ -38,21 +38,21 @@ class Bank {
   virtual ~Bank() = default;
   virtual void open(Caller&) {}
   /// Moves `amount` from the first account to the second.
-  virtual void transfer(Desk& desk, std::array<std::uint64_t, 2> accounts,
+  virtual void transfer(TransferState& state, std::array<std::uint64_t, 2> accounts,
                         std::uint64_t amount) = 0;
-  /// Of the accounts on this node, modulo 2^64.
+  /// Returns the sum of the accounts on this node, modulo 2^64.
   virtual std::uint64_t sum() const = 0;
   virtual std::uint64_t locks() const = 0;
 
  protected:
-  static void move(Desk& desk, std::uint64_t amount) {
-    *desk.balances[0].as<std::uint64_t>() -= amount;
-    *desk.balances[1].as<std::uint64_t>() += amount;
+  static void move(TransferState& state, std::uint64_t amount) {
+    *state.balances[0].as<std::uint64_t>() -= amount;
+    *state.balances[1].as<std::uint64_t>() += amount;
   }
 };
 
-/// Accounts are words striped over the nodes. As many locks are striped the same way, so an account
-/// and its lock have one host, so that the pair fence suffices.
+/// Accounts are words striped over the nodes. An equal number of locks is striped the same way, so
+/// an account and its lock have one host, and the pair fence suffices.
 class LocoBank final : public Bank {
  public:
   LocoBank(loco::Manager& manager, std::uint64_t accounts, std::uint64_t locks,
@@ -61,34 +61,35 @@ class LocoBank final : public Bank {
         accounts_(manager, "accounts", accounts),
         by_cpu_(by_cpu) {}
 
-  void transfer(Desk& desk, std::array<std::uint64_t, 2> at, std::uint64_t amount) override {
+  void transfer(TransferState& state, std::array<std::uint64_t, 2> at,
+                std::uint64_t amount) override {
     const std::array<std::uint64_t, 2> lock = {at[0] % locks_.count(), at[1] % locks_.count()};
     const bool one = lock[0] == lock[1];
-    const std::array<Account, 2> accounts = {account(desk, at[0], 0), account(desk, at[1], 1)};
+    const std::array<Account, 2> accounts = {account(state, at[0], 0), account(state, at[1], 1)};
     for (const Account& account : accounts) {
       if (account.own != nullptr) __builtin_prefetch(account.own, 1);
     }
-    locks_.acquire(desk.me, std::min(lock[0], lock[1]));
-    if (!one) locks_.acquire(desk.me, std::max(lock[0], lock[1]));
-    for (AckKey& key : desk.last) check(key.wait());
-    read(desk, accounts);
-    move(desk, amount);
+    locks_.acquire(state.me, std::min(lock[0], lock[1]));
+    if (!one) locks_.acquire(state.me, std::max(lock[0], lock[1]));
+    for (AckKey& key : state.last) check(key.wait());
+    read(state, accounts);
+    move(state, amount);
     const bool together = locks_.options().one_doorbell;
     AckKey written;
-    if (!together) written = write(desk, accounts);
-    loco::Requests writes;  // that the next release takes along
+    if (!together) written = write(state, accounts);
+    loco::Requests writes;  // the next release takes these along
     for (std::size_t i = 0; i < 2; ++i) {
       if (accounts[i].own != nullptr) {
-        store_release(accounts[i].own, *desk.balances[i].as<std::uint64_t>());
+        store_release(accounts[i].own, *state.balances[i].as<std::uint64_t>());
       } else if (together) {
         writes.add(fabric::Opcode::kWrite, accounts_.at(accounts[i].host), accounts[i].offset,
                    accounts[i].balance);
       }
       if (one && i == 0) continue;
-      desk.last[i] = locks_.release(desk.me, lock[i], loco::Fence::kPair, writes);
+      state.last[i] = locks_.release(state.me, lock[i], loco::Fence::kPair, writes);
       writes.clear();
     }
-    if (!together) desk.last[1].unite(std::move(written));
+    if (!together) state.last[1].unite(std::move(written));
   }
   std::uint64_t sum() const override {
     std::uint64_t sum = 0;
@@ -104,23 +105,24 @@ class LocoBank final : public Bank {
   struct Account {
     NodeId host;
     std::uint64_t offset;
-    std::uint64_t* own;  // where this node's CPU works on it
+    std::uint64_t* own;  // the word, if this node's CPU works on it
     fabric::Sge balance;
   };
-  Account account(Desk& desk, std::uint64_t index, std::size_t i) {
+  Account account(TransferState& state, std::uint64_t index, std::size_t i) {
     const NodeId host = accounts_.host_of(index);
     const std::uint64_t offset = accounts_.offset_of(index);
     return {host, offset, by_cpu_ ? accounts_.local(host, offset) : nullptr,
-            desk.balances[i].sge(8)};
+            state.balances[i].sge(8)};
   }
-  /// Into the balances; with one doorbell, if wished, when both accounts are at one host.
-  void read(Desk& desk, const std::array<Account, 2>& accounts) {
+  /// Reads the accounts into the balances; with one doorbell, if the switch is on and both accounts
+  /// are at one host.
+  void read(TransferState& state, const std::array<Account, 2>& accounts) {
     loco::Requests reads;
     AckKey key;
     for (std::size_t i = 0; i < 2; ++i) {
       const Account& account = accounts[i];
       if (account.own != nullptr) {
-        *desk.balances[i].as<std::uint64_t>() = load_acquire(account.own);
+        *state.balances[i].as<std::uint64_t>() = load_acquire(account.own);
         continue;
       }
       reads.add(fabric::Opcode::kRead, accounts_.at(account.host), account.offset, account.balance);
@@ -128,17 +130,17 @@ class LocoBank final : public Bank {
           accounts[1].host == account.host) {
         continue;
       }
-      desk.me.post(account.host, reads.span(), key);
+      state.me.post(account.host, reads.span(), key);
       reads.clear();
     }
     check(key.wait());
   }
 
-  /// Each by itself, of the accounts that go through the NIC.
-  [[gnu::noinline]] AckKey write(Desk& desk, const std::array<Account, 2>& accounts) {
+  /// Writes the accounts that go through the NIC, with a doorbell for each.
+  [[gnu::noinline]] AckKey write(TransferState& state, const std::array<Account, 2>& accounts) {
     AckKey key;
     for (const auto& [host, offset, own, balance] : accounts) {
-      if (own == nullptr) desk.me.write(host, accounts_.at(host), offset, balance, key);
+      if (own == nullptr) state.me.write(host, accounts_.at(host), offset, balance, key);
     }
     return key;
   }
@@ -148,38 +150,39 @@ class LocoBank final : public Bank {
   bool by_cpu_;
 };
 
-/// Accounts are spread over windows, then over ranks; each rank's part of a window has one lock.
+/// Accounts are spread over windows, then over ranks. Each rank's part of a window has one lock.
 class MpiBank final : public Bank {
  public:
   MpiBank(loco::Manager& manager, const loco::MpiWindowsOptions& options)
       : windows_(manager, "mpi", options), options_(options) {}
 
   void open(Caller& me) override { windows_.open(me); }
-  void transfer(Desk& desk, std::array<std::uint64_t, 2> at, std::uint64_t amount) override {
+  void transfer(TransferState& state, std::array<std::uint64_t, 2> at,
+                std::uint64_t amount) override {
     const std::array<Place, 2> place = {place_of(at[0]), place_of(at[1])};
     const bool one = place[0].lock() == place[1].lock();
     const std::size_t first = place[1].lock() < place[0].lock() ? 1 : 0;
-    windows_.lock(desk.me, place[first].window, place[first].rank);
-    if (!one) windows_.lock(desk.me, place[1 - first].window, place[1 - first].rank);
+    windows_.lock(state.me, place[first].window, place[first].rank);
+    if (!one) windows_.lock(state.me, place[1 - first].window, place[1 - first].rank);
     AckKey read;
     for (std::size_t i = 0; i < 2; ++i) {
-      read.unite(
-          windows_.get(desk.me, place[i].window, place[i].rank, place[i].offset, desk.balances[i]));
+      read.unite(windows_.get(state.me, place[i].window, place[i].rank, place[i].offset,
+                              state.balances[i]));
     }
     check(read.wait());
-    move(desk, amount);
+    move(state, amount);
     std::array<AckKey, 2> written;
     for (std::size_t i = 0; i < 2; ++i) {
-      written[i] =
-          windows_.put(desk.me, place[i].window, place[i].rank, place[i].offset, desk.balances[i]);
+      written[i] = windows_.put(state.me, place[i].window, place[i].rank, place[i].offset,
+                                state.balances[i]);
     }
     if (one) {
       written[0].unite(std::move(written[1]));
-      windows_.unlock(desk.me, place[0].window, place[0].rank, std::move(written[0]));
+      windows_.unlock(state.me, place[0].window, place[0].rank, std::move(written[0]));
       return;
     }
     for (std::size_t i = 0; i < 2; ++i) {
-      windows_.unlock(desk.me, place[i].window, place[i].rank, std::move(written[i]));
+      windows_.unlock(state.me, place[i].window, place[i].rank, std::move(written[i]));
     }
   }
   std::uint64_t sum() const override {
@@ -251,17 +254,17 @@ class LocoTransactions final : public Workload {
       Caller& me = manager.caller(i);
       Histogram& latency = recorder.thread(i).histogram("transaction");
       Rng rng = env.rng("loco_transactions/" + std::to_string(i));
-      Desk desk{me, {me.block(8), me.block(8)}, {}};
+      TransferState state{me, {me.block(8), me.block(8)}, {}};
       Interval interval = common;
       for (Time begin = env.now(); !interval.over(begin);) {
         const std::uint64_t from = rng.below(accounts);
         const std::uint64_t to = (from + 1 + rng.below(accounts - 1)) % accounts;
-        bank->transfer(desk, {from, to}, rng.below(1000));
+        bank->transfer(state, {from, to}, rng.below(1000));
         const Time end = env.now();
         if (interval.count(end)) latency.record(end - begin);
         begin = end;
       }
-      for (AckKey& key : desk.last) check(key.wait());
+      for (AckKey& key : state.last) check(key.wait());
       interval.add_rates(recorder.thread(i));
     };
     on_threads(env, threads, body);

@@ -1,4 +1,4 @@
-// Makers of LOCO's workloads, for the table in system.cc.
+// Functions that make LOCO's workloads, for the table in system.cc.
 #pragma once
 #include <memory>
 

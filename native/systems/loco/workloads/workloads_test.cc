@@ -1,4 +1,4 @@
-// LOCO's workloads over both providers, so that the sanitizers see them: every loop, briefly.
+// LOCO's workloads over both providers. Every loop runs briefly, so that the sanitizers see it.
 #include <gtest/gtest.h>
 
 #include "fabric/shm/cluster.h"

@@ -35,7 +35,7 @@ struct Mix {
   }
 };
 
-/// Ranks of popularity, and the keys that have them: scattered, as by YCSB's hash.
+/// Maps ranks of popularity to keys, scattered as by YCSB's hash.
 class Keys {
  public:
   Keys(std::uint64_t count, double theta) : count_(count), theta_(theta), zipf_(count, theta) {}
@@ -78,7 +78,7 @@ struct ShermanSlot {
   loco::ShermanOperation operation;
 };
 
-/// What one thread does: `window` operations at a time, each begun and ended by itself.
+/// The work of one thread: `window` operations at a time, each started and ended independently.
 template <class Slot>
 class Client {
  public:
@@ -95,12 +95,13 @@ class Client {
     for (Turn& turn : turns_) begin(turn, env_.now());
     busy_ = turns_.size();
     while (busy_ != 0) {
-      // Entered anew when some have ended, since that may let others of the node go on.
+      // The wait starts again when some operations have ended, because that may let other threads
+      // of the node continue.
       if (!turn_all(interval)) wait(me, interval);
     }
     if (lost_ != 0) {
       throw Error(ErrorCode::kInternal,
-                  std::to_string(lost_) + " lookups or updates missed keys that are there");
+                  std::to_string(lost_) + " lookups or updates did not find existing keys");
     }
   }
 
@@ -111,14 +112,14 @@ class Client {
     Time began = 0;
     bool idle = false;
   };
-  static constexpr std::uint64_t kPerPredicate = 8;  // operations of which one test is one line
-  static constexpr std::size_t kMany = 8;            // that wait read the clock once for all
+  static constexpr std::uint64_t kPerPredicate = 8;  // operations whose tests share a cache line
+  static constexpr std::size_t kMany = 8;  // more operations than this share one clock reading
 
   void begin(Turn& turn, Time now) {
     turn.kind = mix_.draw(rng_);
     turn.began = now;
     const Key key = next_;
-    next_ = keys_.draw(rng_);  // drawn early, to have its entry in the cache by then
+    next_ = keys_.draw(rng_);  // drawn early, so that its entry is in the cache when it is used
     turn.slot.prefetch(next_);
     turn.slot.begin(turn.kind, key, ++count_);
   }
@@ -212,7 +213,7 @@ class LocoYcsb final : public Workload {
                                                    static_cast<double>(params.integer("keys")));
     const Keys keys(std::max<std::uint64_t>(1, loaded), params.real("theta"));
     loco::ManagerOptions options = loco_options(params);
-    ++options.callers;  // of the store's tracker
+    ++options.callers;  // one more for the store's tracker
     options.block_bytes = sherman ? loco::Sherman::kLeafBytes
                                   : std::max<std::uint32_t>(64, params.count("value_bytes") + 24);
     options.blocks = std::min<std::uint32_t>(4096, 64 + 2 * params.count("window"));
