@@ -37,7 +37,7 @@ class ControlPath(Workload):
     region_bytes
         Memory that a client registers (B, at least 1, default 4,096).
     queue_entries
-        Of the send, receive and completion queues (1 to 32,768, default 128).
+        Entries of the send, receive and completion queues (1 to 32,768, default 128).
     warmup_ns
         Not measured, at the beginning (ns, at least 0, default 0).
     iterations

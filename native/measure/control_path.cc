@@ -45,7 +45,7 @@ class ControlPath final : public Workload {
         {"skip_open", Int{0}, "bool",
          "keep device, protection domain and memory, as a kernel module does", 0, 1},
         {"region_bytes", Int{4096}, "B", "memory that a client registers", 1, 1LL << 40},
-        {"queue_entries", Int{128}, "count", "of the send, receive and completion queues", 1,
+        {"queue_entries", Int{128}, "count", "entries of the send, receive and completion queues", 1,
          1 << 15},
         {"warmup_ns", Int{0}, "ns", "not measured, at the beginning", 0, 1e15},
         {"duration_ns", Int{0}, "ns", "measured time; 0: by iterations", 0, 1e15},

@@ -26,8 +26,8 @@ class LocoBarrier(Workload):
     threads
         Threads of a node, or ranks (1 to 64, default 1).
     polling
-        Who polls for completions: a thread of its own, as in the paper, or the callers (default
-        callers).
+        Poller of the completion queue: a thread of its own, as in the paper, or the callers
+        (default callers).
     warmup_ns
         Time before the measurement; discarded (ns, at least 0, default 10,000).
     iterations
@@ -73,8 +73,8 @@ class LocoLock(Workload):
     threads
         Threads of a node, or ranks (1 to 64, default 1).
     polling
-        Who polls for completions: a thread of its own, as in the paper, or the callers (default
-        callers).
+        Poller of the completion queue: a thread of its own, as in the paper, or the callers
+        (default callers).
     warmup_ns
         Time before the measurement; discarded (ns, at least 0, default 10,000).
     iterations
@@ -83,7 +83,7 @@ class LocoLock(Workload):
         Whose lock: LOCO's ticket lock, or a model of a test-and-set lock or of MPI's window locks
         (default loco).
     fence
-        What a release orders before itself; loco only (default pair).
+        Fence before a release; loco only (default pair).
     handovers
         Hand-overs of the lock to threads of one node in a row; loco only (0 to 1,048,576, default
         16).
@@ -92,8 +92,8 @@ class LocoLock(Workload):
     device_memory
         The lock's words are in the NIC's memory; loco only (default False).
     own_memory
-        What a lock protects and this node hosts, is read and written by the nic, as everybody else
-        does (paper), or by the cpu (best); loco only (default preset).
+        Access to protected data in the node's own memory: through the nic, as other nodes do
+        (paper), or by the cpu (best); loco only (default preset).
     preset
         LOCO's protocol: as in the paper, or with all that is better (default best).
     combined_request
@@ -164,8 +164,8 @@ class LocoTransactions(Workload):
     threads
         Threads of a node, or ranks (1 to 64, default 1).
     polling
-        Who polls for completions: a thread of its own, as in the paper, or the callers (default
-        callers).
+        Poller of the completion queue: a thread of its own, as in the paper, or the callers
+        (default callers).
     warmup_ns
         Time before the measurement; discarded (ns, at least 0, default 10,000).
     iterations
@@ -181,8 +181,8 @@ class LocoTransactions(Workload):
         Windows share one registration, which tells what one of its own costs; mpi_windows only
         (default False).
     own_memory
-        What a lock protects and this node hosts, is read and written by the nic, as everybody else
-        does (paper), or by the cpu (best); loco only (default preset).
+        Access to protected data in the node's own memory: through the nic, as other nodes do
+        (paper), or by the cpu (best); loco only (default preset).
     preset
         LOCO's protocol: as in the paper, or with all that is better (default best).
     combined_request
@@ -230,8 +230,8 @@ class LocoYcsb(Workload):
     threads
         Threads of a node, or ranks (1 to 64, default 1).
     polling
-        Who polls for completions: a thread of its own, as in the paper, or the callers (default
-        callers).
+        Poller of the completion queue: a thread of its own, as in the paper, or the callers
+        (default callers).
     warmup_ns
         Time before the measurement; discarded (ns, at least 0, default 10,000).
     iterations

@@ -135,7 +135,7 @@ class LocoLock final : public Workload {
         {"fence",
          std::string("pair"),
          "",
-         "what a release orders before itself; loco only",
+         "fence before a release; loco only",
          0,
          0,
          {"pair", "thread", "global"}},

@@ -1,13 +1,11 @@
-// The common parts of LOCO's workloads: a manager per run, and threads that are its callers.
+// The common parameters of LOCO's workloads, and the options that follow from them.
 #pragma once
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "env/env.h"
+#include "measure/interval.h"
 #include "measure/params.h"
-#include "measure/recorder.h"
 #include "systems/loco/manager.h"
 #include "systems/loco/ticket_lock.h"
 
@@ -21,15 +19,13 @@ inline std::vector<ParameterSpec> with_loco_parameters(std::vector<ParameterSpec
       {"polling",
        std::string("callers"),
        "",
-       "who polls for completions: a thread of its own, as in the paper, or the callers",
+       "poller of the completion queue: a thread of its own, as in the paper, or the callers",
        0,
        0,
        {"thread", "callers"}},
-      {"warmup_ns", std::int64_t{10'000}, "ns", "time before the measurement; discarded", 0, 1e15},
-      {"duration_ns", std::int64_t{1'000'000}, "ns", "measured time; 0: by iterations", 0, 1e15},
-      {"iterations", std::int64_t{0}, "count",
-       "measured turns per thread, at most; 0: no bound but the time", 0, 1e15},
   };
+  const std::vector<ParameterSpec> interval = interval_parameters();
+  specs.insert(specs.end(), interval.begin(), interval.end());
   specs.insert(specs.end(), own.begin(), own.end());
   return specs;
 }
@@ -83,8 +79,8 @@ inline ParameterSpec own_memory_parameter() {
   return {"own_memory",
           std::string("preset"),
           "",
-          "what a lock protects and this node hosts, is read and written by the nic, as everybody "
-          "else does (paper), or by the cpu (best); loco only",
+          "access to protected data in the node's own memory: through the nic, as other nodes do "
+          "(paper), or by the cpu (best); loco only",
           0,
           0,
           {"preset", "nic", "cpu"}};
@@ -95,63 +91,12 @@ inline bool by_cpu(const Params& params) {
 }
 
 inline loco::ManagerOptions loco_options(const Params& params) {
-  if (params.integer("duration_ns") == 0 && params.integer("iterations") == 0) {
-    throw_parameter(params, "duration_ns", "and iterations are both 0; give one of them");
-  }
+  check_interval(params);
   loco::ManagerOptions options;
   options.name = params.key("loco");
   options.callers = params.count("threads");
   options.polling = params.choice<loco::Polling>("polling");
   return options;
-}
-
-/// One interval for all threads of a node, from the end of the warm-up. A thread that waits for a
-/// lock through the whole interval counts no operation; it does not measure later. Threads share it
-/// for reading; each thread has its own counts.
-class Interval {
- public:
-  Interval(Time start, const Params& params)
-      : opens_(start + params.integer("warmup_ns")),
-        duration_(params.integer("duration_ns")),
-        iterations_(static_cast<std::uint64_t>(params.integer("iterations"))) {}
-
-  /// A turn has ended at `now`. Returns true when it counts.
-  bool count(Time now) {
-    if (now < opens_ || (duration_ != 0 && now >= opens_ + duration_)) return false;
-    ++operations_;
-    early_ += now < opens_ + duration_ / 2;
-    last_ = now;
-    return true;
-  }
-  bool over(Time now) const {
-    return (duration_ != 0 && now >= opens_ + duration_) ||
-           (iterations_ != 0 && operations_ >= iterations_);
-  }
-  void add_rates(ThreadRecorder& recorder) const {
-    const bool by_count = duration_ == 0 || (iterations_ != 0 && operations_ >= iterations_);
-    const auto elapsed = static_cast<double>(by_count ? last_ - opens_ : duration_);
-    const auto operations = static_cast<double>(operations_);
-    recorder.add("ops", "count", operations);
-    if (!by_count) recorder.add("early_ops", "count", static_cast<double>(early_));
-    recorder.add("elapsed", "ns", elapsed);
-    recorder.add("rate", "op/s", elapsed > 0 ? operations / elapsed * 1e9 : 0);
-  }
-
- private:
-  Time opens_, duration_, last_ = 0;
-  std::uint64_t iterations_, operations_ = 0, early_ = 0;  // early_: operations in the first half
-};
-
-/// Runs body(i) on threads 0 to count-1, with thread 0 the calling thread. Rethrows the error of a
-/// thread.
-template <class Body>
-void on_threads(Env& env, std::uint32_t count, const Body& body) {
-  std::vector<std::unique_ptr<Thread>> others;
-  for (std::uint32_t i = 1; i < count; ++i) {
-    others.push_back(env.spawn("loco/" + std::to_string(i), [&body, i] { body(i); }));
-  }
-  body(0);
-  for (const auto& thread : others) thread->join();
 }
 
 }  // namespace pyrdma::measure
