@@ -38,7 +38,7 @@ def test_named_commands_are_known() -> None:
     )
     known = set(unknown.stderr.rpartition("one of:")[2].split())
     assert words <= known
-    assert known - words == {"all", "tidy", "search"}
+    assert known - words == {"all", "tidy"}
 
 
 def test_the_native_page_shows_the_layers() -> None:
