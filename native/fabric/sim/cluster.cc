@@ -43,7 +43,7 @@ struct SimCluster::State {
         costs(cpu_costs(options.profile)),
         scheduler(options.nodes),
         fabric(options, scheduler) {}
-  // The nodes' threads must be gone before the NICs that they use.
+  // The nodes' threads end before the NICs that they use are destroyed.
   ~State() {
     scheduler.set_time_limit(kNever);
     for (auto& env : envs) scheduler.unwind(env->threads());
@@ -56,9 +56,9 @@ struct SimCluster::State {
   Fabric fabric;
   RendezvousTable rendezvous;
   std::vector<std::unique_ptr<SimDevice>> devices;
-  std::vector<std::unique_ptr<Device>> decorated;  // the same with faults at the interface
+  std::vector<std::unique_ptr<Device>> decorated;  // the devices with faults at the interface
   std::optional<FaultDriver> driver;
-  // Of the running run().
+  // The next members belong to the running run().
   const FunctionRef<void(Env&)>* program = nullptr;
   std::vector<SimThread*> threads;
   std::vector<bool> restart_expected;
@@ -75,9 +75,9 @@ SimCluster::SimCluster(SimOptions options) {
     throw Error(ErrorCode::kInvalidArgument, "nodes is " + std::to_string(options.nodes) +
                                                  "; a simulated cluster has 1 to 100000");
   if (options.cores_per_node == 0 || options.cores_per_node > 4096)
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        "cores_per_node is " + std::to_string(options.cores_per_node) + "; allowed are 1 to 4096");
+    throw Error(ErrorCode::kInvalidArgument, "cores_per_node is " +
+                                                 std::to_string(options.cores_per_node) +
+                                                 "; a node has 1 to 4096 cores");
   state_ = std::make_unique<State>(std::move(options));
   State& s = *state_;
   if (s.options.time_limit != kForever) s.scheduler.set_time_limit(to_picos(s.options.time_limit));
@@ -119,7 +119,7 @@ void SimCluster::run(FunctionRef<void(Env&)> per_node) {
   State& s = *state_;
   s.threads.clear();
   s.program = &per_node;
-  auto end_all = [&s] {  // stopped, deadlocked or failed: the other nodes must not run on
+  auto end_all = [&s] {  // the run stopped, deadlocked or failed: all nodes end
     s.scheduler.set_time_limit(kNever);
     for (auto& env : s.envs) s.scheduler.unwind(env->threads());
   };
@@ -189,7 +189,7 @@ void SimCluster::slow_down(NodeId node, std::uint32_t shift, Time duration) {
   env(node);
   if (shift > 20)
     throw Error(ErrorCode::kInvalidArgument,
-                "slow_down by 2^" + std::to_string(shift) + "; allowed is up to 2^20");
+                "slow_down by 2^" + std::to_string(shift) + "; give a shift of at most 20");
   state_->driver->slow_down(node, shift, state_->scheduler.clock() + to_picos(duration));
 }
 

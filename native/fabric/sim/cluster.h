@@ -22,32 +22,33 @@ struct SimOptions {
   std::uint32_t cores_per_node = 16;
   SimProfile profile;
   std::uint64_t seed = 1;
-  Time time_limit = kForever;  // virtual; run() throws Error(kTimeout) beyond it
+  Time time_limit = kForever;  // virtual time; run() throws Error(kTimeout) beyond it
   MemoryModel memory = MemoryModel::strong();
   FaultOptions faults;
 };
 
-/// How a node ends. Its threads unwind, its queue pairs and registered memory are gone.
+/// The way in which a node ends. Its threads unwind; its queue pairs and registered memory are
+/// gone.
 enum class Crash : std::uint8_t {
-  kProcess,      // the machine stays up: what was written to files is there
-  kHost,         // power is lost: what was not synced is lost, or torn
-  kHostBattery,  // power is lost, a battery saves files and registered memory (files "memory-0",
-                 // "memory-1", ..., in the order of registration)
+  kProcess,      // the machine stays up: files keep all written bytes
+  kHost,         // power is lost: bytes that were not synced are lost or torn
+  kHostBattery,  // power is lost; a battery saves files and registered memory (as files
+                 // "memory-0", "memory-1", ..., in the order of registration)
 };
 
-/// What a node's NIC counted.
+/// Counters of one node's NIC.
 struct NicCounters {
-  std::uint64_t requests = 0;       // requests that the NIC sent
-  std::uint64_t packets = 0;        // packets on the node's link, outgoing
-  std::uint64_t wire_bytes = 0;     // with headers
-  std::uint64_t dropped = 0;        // packets to this node lost in a full switch buffer
-  std::uint64_t retransmitted = 0;  // requests sent again
-  std::uint64_t ecn_marked = 0;     // messages to this node marked by the switch
-  std::uint64_t paused = 0;         // times that flow control stopped this node
+  std::uint64_t requests = 0;       // requests that this NIC sent
+  std::uint64_t packets = 0;        // outgoing packets on the node's link
+  std::uint64_t wire_bytes = 0;     // bytes of these packets, with headers
+  std::uint64_t dropped = 0;        // packets to this node that a full switch buffer dropped
+  std::uint64_t retransmitted = 0;  // requests that this NIC sent again
+  std::uint64_t ecn_marked = 0;     // messages to this node that a switch marked
+  std::uint64_t paused = 0;         // times that flow control paused this NIC
   std::uint64_t cache_hits = 0, cache_misses = 0;  // counted once the working set exceeds the cache
   std::uint64_t doorbells = 0;
   std::uint64_t payload_dma_reads = 0;
-  std::uint64_t rnr_naks = 0;  // sends that found no receive here
+  std::uint64_t rnr_naks = 0;  // sends for which this node had no posted receive
 };
 
 class SimCluster {
@@ -58,41 +59,42 @@ class SimCluster {
   SimCluster& operator=(const SimCluster&) = delete;
 
   std::uint32_t nodes() const;
-  /// Usable from the node's own threads, and from the caller of the simulation, whose blocking
-  /// calls run the simulation until they are done.
+  /// The node's own threads may use the environment. The caller of the simulation may use it too:
+  /// its blocking calls run the simulation until they are done.
   Env& env(NodeId node);
 
   /// Runs `per_node` as the first thread of every node until all have returned. Rethrows the first
-  /// error of a node; Error(kInternal) when nothing can happen any more and threads still wait.
+  /// error of a node. Throws Error(kInternal) when no event is left and threads still wait.
   void run(FunctionRef<void(Env&)> per_node);
 
-  /// Ends node `node`; peers get retry-exceeded. It stays down until restart().
+  /// Ends node `node`. Peers get retry-exceeded. The node stays down until restart().
   void kill(NodeId node, Crash crash = Crash::kProcess);
-  /// Starts a killed node again at the same address, with the function of the running run() and
-  /// the next Env::incarnation(). No effect on a node that is up.
+  /// Starts a killed node again at the same address. The node runs the function of the running
+  /// run() with the next Env::incarnation(). The call has no effect on a node that is up.
   void restart(NodeId node);
-  /// run() does not end before the node has been restarted.
+  /// Keeps run() from ending before the node has been restarted.
   void expect_restart(NodeId node);
-  /// Stops the node's threads for `duration`; its NIC goes on serving peers.
+  /// Stops the node's threads for `duration`. The node's NIC goes on serving peers.
   void pause(NodeId node, Time duration);
-  /// Makes the node's CPU 2^shift times slower for `duration`, and its NIC, up to 64 times. While
-  /// several such times overlap, the slowest counts.
+  /// Makes the node's CPU 2^shift times slower for `duration`, and its NIC up to 64 times. The
+  /// slowest of several overlapping periods counts.
   void slow_down(NodeId node, std::uint32_t shift, Time duration);
-  /// Loses everything that `from` sends to `to` for `duration`.
+  /// Drops all packets from `from` to `to` for `duration`.
   void block(NodeId from, NodeId to, Time duration);
-  /// Ends all faults now: see FaultOptions::heal_at.
+  /// Ends all faults now (see FaultOptions::heal_at).
   void heal();
   const FaultCounters& fault_counters() const;
   /// Makes a running run() throw Error("stopped"). Safe from any thread and from signal handlers.
   void request_stop();
 
-  Time now() const;                   // virtual, ns
-  std::uint64_t events() const;       // events that have happened
-  std::uint64_t fingerprint() const;  // of all event times and orders: equal runs have equal ones
-  /// Adds every further event to `*into`, which outlives the cluster.
+  Time now() const;              // virtual time in ns
+  std::uint64_t events() const;  // number of events so far
+  /// Returns a hash of all event times and their order. Equal runs have equal fingerprints.
+  std::uint64_t fingerprint() const;
+  /// Appends every further event to `*into`. `*into` outlives the cluster.
   void record_events(std::vector<SimEventRecord>* into);
   NicCounters counters(NodeId node) const;
-  const std::vector<std::string>& trace() const;  // what the nodes' enabled Env::trace()s recorded
+  const std::vector<std::string>& trace() const;  // lines of the enabled Env::trace()s
 
  private:
   struct State;

@@ -41,8 +41,9 @@ bool Completer::acknowledge_up_to(QueuePairCore& qp, std::uint64_t sequence) {
   return completed >= sequence;
 }
 
-// A response also acknowledges what was sent before it, unless that waits for data: then a response
-// has been lost, and the request is sent again (IBA 9.9.2.4).
+// A response also acknowledges the requests before its own, up to the first that waits for data. If
+// one waits for data, its response has been lost, and the requester sends that request again
+// (IBA 9.9.2.4).
 bool Completer::answers_in_order(const Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
   CompleterState& state = qp.completer;
@@ -56,7 +57,7 @@ bool Completer::answers_in_order(const Message& message, Picos now) {
     return false;
   }
   if (!data_back) return true;
-  if (offset < state.response_offset) return false;  // it came twice
+  if (offset < state.response_offset) return false;  // the chunk arrived twice
   if (!message.chunk.last) state.response_offset = offset + message.chunk.length;
   return true;
 }
@@ -71,7 +72,7 @@ void Completer::complete(QueuePairCore& qp, std::uint64_t sequence) {
   qp.completer.completions->push(completion, &qp, sequence + 1);
 }
 
-// Nobody waits for it any more.
+// True when the requester no longer waits for this response.
 bool Completer::is_void(const Nic& nic, const Message& message) {
   const QueuePairCore& qp = *message.initiator;
   return qp.destroyed || nic.dead() || qp.state != QpState::kReadyToSend ||
@@ -98,7 +99,7 @@ void Completer::response_completes(Message& message, Picos now) {
   nic_.release(message);
 }
 
-// All of the request, and all before it, is done.
+// Completes the request and all requests before it.
 void Completer::finish(QueuePairCore& qp, std::uint64_t sequence) {
   CompleterState& state = qp.completer;
   RequesterState& requester = qp.requester;

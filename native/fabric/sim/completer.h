@@ -1,5 +1,5 @@
-// From the response to the completion: data is scattered, the send queue advances, polling threads
-// wake.
+// The requester's side from the response to the completion: the NIC scatters the data, advances the
+// send queue and wakes polling threads.
 #pragma once
 #include <cstdint>
 
@@ -13,10 +13,10 @@ class QueuePairCore;
 class SimCompletionQueue;
 struct Message;
 
-/// How far a queue pair's requests have been answered.
+/// Progress of the answers to a queue pair's requests.
 struct CompleterState {
-  std::uint64_t completed = 0;        // all before have completed
-  std::uint32_t response_offset = 0;  // of the read that is being answered in chunks
+  std::uint64_t completed = 0;        // all requests before this one have completed
+  std::uint32_t response_offset = 0;  // next byte of the read that the responder answers in chunks
   Picos last_completion = 0;
   SimCompletionQueue* completions = nullptr;
 };
@@ -27,13 +27,14 @@ class Completer {
 
   void response_arrives(Message& message, Picos now);
   void response_completes(Message& message, Picos now);
-  /// A request of an unconnected transport is done when its packet has left, at `left`.
+  /// Completes a request of an unconnected transport when its packet has left, at `left`.
   void complete_locally(QueuePairCore& qp, std::uint64_t sequence, Picos left);
   void local_completes(Message& message, Picos now);
 
-  /// Completes what needs no data, up to `sequence` or what does. Whether it came so far.
+  /// Completes the requests before `sequence` in order, up to the first that needs data back.
+  /// Returns whether all of them have completed.
   bool acknowledge_up_to(QueuePairCore& qp, std::uint64_t sequence);
-  /// What the requester engine takes for a response.
+  /// Time that the requester's engine takes for a response.
   Picos engine_time(const Message& message) const;
 
  private:

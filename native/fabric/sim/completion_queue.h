@@ -1,4 +1,5 @@
-// A completion queue: the NIC pushes, the CPU polls. A poll gives slots of the send queue back.
+// A completion queue. The NIC pushes completions and the CPU polls them. A poll gives slots of the
+// send queue back.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -19,7 +20,8 @@ class SimCompletionQueue final : public CompletionQueue {
   std::uint32_t entries() const override { return entries_; }
   bool overrun() const override { return overrun_; }
 
-  /// `qp` non-null: polling this gives the send-queue slots before `retire` back.
+  /// Adds a completion. If `qp` is not null, polling the completion gives the slots of the send
+  /// queue before `retire` back.
   void push(const Completion& completion, QueuePairCore* qp, std::uint64_t retire);
   /// Forgets the completions of a destroyed queue pair.
   void purge(const QueuePairCore& qp);
@@ -33,7 +35,7 @@ class SimCompletionQueue final : public CompletionQueue {
   Entry& at(std::uint64_t i) { return ring_[i & (ring_.size() - 1)]; }
   Nic& nic_;
   std::uint32_t entries_;
-  std::vector<Entry> ring_;  // a power of two of them
+  std::vector<Entry> ring_;  // the size is a power of two
   std::uint64_t head_ = 0, tail_ = 0;
   bool overrun_ = false;
 };

@@ -1,4 +1,4 @@
-// The NIC's cache of queue-pair contexts and address translations, and what a miss costs.
+// The NIC's cache of queue-pair contexts and address translations, and the cost of a miss.
 #pragma once
 #include <cstdint>
 #include <unordered_map>
@@ -13,17 +13,17 @@ class Nic;
 class QueuePairCore;
 struct Region;
 
-/// A cache with random replacement, consulted only while the node's whole working set does not fit
-/// (else everything hits).
+/// A cache with random replacement. The NIC consults the cache only while the node's whole working
+/// set does not fit; until then every access hits.
 class StateCache {
  public:
   StateCache(double capacity_bytes, Rng rng) : capacity_(capacity_bytes), rng_(rng) {}
 
-  /// The node's objects changed by `bytes` of state that the NIC may be asked for.
+  /// Adds `bytes` (negative: removes) of NIC state that belongs to the node's objects.
   void change_footprint(double bytes) { footprint_ += bytes; }
   bool overflows() const { return footprint_ > capacity_; }
 
-  /// True on a hit; a miss brings the entry in and evicts random others. `key` names the entry.
+  /// Returns true on a hit. A miss loads the entry and evicts random others. `key` names the entry.
   bool access(std::uint64_t key, double bytes) {
     if (index_.find(key) != index_.end()) return true;
     used_ += bytes;
@@ -50,7 +50,7 @@ class StateCache {
   double capacity_;
   double footprint_ = 0, used_ = 0;
   Rng rng_;
-  std::unordered_map<std::uint64_t, std::size_t> index_;  // looked up only, never iterated
+  std::unordered_map<std::uint64_t, std::size_t> index_;  // used for look-ups only, never iterated
   std::vector<Entry> entries_;
 };
 
@@ -58,13 +58,13 @@ class ContextCache {
  public:
   ContextCache(Nic& nic, double capacity_bytes, Rng rng) : nic_(nic), cache_(capacity_bytes, rng) {}
 
-  /// The node's objects changed by `bytes` of state that the NIC may be asked for.
+  /// Adds `bytes` (negative: removes) of NIC state that belongs to the node's objects.
   void change_footprint(double bytes) { cache_.change_footprint(bytes); }
   /// False while every access hits.
   bool may_miss() const;
-  /// Engine time of the access to a queue pair's context: 0 on a hit.
+  /// Returns the engine time of an access to a queue pair's context: 0 on a hit.
   Picos touch(const QueuePairCore& qp);
-  /// The same for the translation of an address.
+  /// Returns the engine time of an access to the translation of an address: 0 on a hit.
   Picos touch(const Region& region, std::uint64_t addr);
 
  private:

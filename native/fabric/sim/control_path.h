@@ -1,5 +1,5 @@
-// What creating, modifying and registering objects takes: CPU time of the caller, and time of the
-// NIC's control engine, which serves one call after the other.
+// The cost of creating, modifying and registering objects: CPU time of the caller, and time of the
+// NIC's control engine. The control engine serves one call at a time.
 #pragma once
 #include <cstddef>
 
@@ -12,9 +12,9 @@ class Nic;
 class ControlPath {
  public:
   explicit ControlPath(Nic& nic) : nic_(nic) {}
-  /// Blocks the caller for `total_us`, of which `nic_us` pass in the NIC's control engine.
+  /// Blocks the caller for `total_us`. The NIC's control engine is busy for `nic_us` of that time.
   void work(double total_us, double nic_us);
-  /// Blocks the caller for the registration of `bytes` of memory.
+  /// Blocks the caller for the time to register `bytes` of memory.
   void register_memory(std::size_t bytes);
 
  private:

@@ -11,14 +11,15 @@
 namespace pyrdma::fabric::sim {
 namespace {
 
-// Zeroed pages that become resident when they are touched.
+// Zeroed pages. A page becomes resident when it is first touched.
 class Pages {
  public:
   explicit Pages(std::size_t bytes) : bytes_(std::max<std::size_t>(bytes, 1)) {
     void* address = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (address == MAP_FAILED)
-      throw Error(ErrorCode::kExhausted, "no memory for a region of " + std::to_string(bytes) +
+      throw Error(ErrorCode::kExhausted, "the machine has no memory for a region of " +
+                                             std::to_string(bytes) +
                                              " bytes: use smaller regions or fewer nodes");
     data_ = static_cast<std::byte*>(address);
   }
@@ -90,9 +91,9 @@ void SimRendezvous::publish(std::string_view key, std::span<const std::byte> val
   if (key.empty() || key.size() > kMaxKey || value.size() > kMaxValue)
     throw Error(ErrorCode::kInvalidArgument, "rendezvous key of " + std::to_string(key.size()) +
                                                  " and value of " + std::to_string(value.size()) +
-                                                 " bytes: at most " + std::to_string(kMaxKey) +
+                                                 " bytes: the most is " + std::to_string(kMaxKey) +
                                                  " and " + std::to_string(kMaxValue));
-  nic_.fabric().scheduler.sync();  // nobody may find it before this thread's time
+  nic_.fabric().scheduler.sync();  // no thread finds the value before this thread's time
   const auto [at, inserted] =
       table_.values.try_emplace(std::string(key), value.begin(), value.end());
   if (!inserted && !std::equal(value.begin(), value.end(), at->second.begin(), at->second.end()))
@@ -108,8 +109,8 @@ std::vector<std::byte> SimRendezvous::await(std::string_view key, Time deadline)
                                     deadline, &table_.published);
   if (!found)
     throw Error(ErrorCode::kTimeout,
-                "nobody published rendezvous key '" + std::string(key) +
-                    "' before the deadline: is the peer running, and the same program?");
+                "no node published rendezvous key '" + std::string(key) +
+                    "' before the deadline; check that the peer runs, and runs the same program");
   nic_.control.work(nic_.fabric().profile.control_handshake_us, 0);
   return table_.values.find(key)->second;
 }
@@ -183,7 +184,7 @@ std::unique_ptr<MemoryRegion> SimDevice::allocate_device_memory(ProtectionDomain
   if (!capabilities_.device_memory || bytes == 0 || bytes > free)
     throw Error(ErrorCode::kExhausted, "device memory of " + std::to_string(bytes) +
                                            " bytes: this NIC has " + std::to_string(free) +
-                                           " left of " +
+                                           " bytes free of " +
                                            std::to_string(capabilities_.device_memory_bytes));
   check_region(bytes, access);
   auto pages = std::make_unique<Pages>(bytes);
@@ -229,7 +230,7 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
        {std::pair("retry_count", options.retry_count), {"rnr_retry", options.rnr_retry}})
     if (value > 7)
       throw Error(ErrorCode::kInvalidArgument,
-                  std::string(name) + " is " + std::to_string(value) + "; allowed are 0 to 7");
+                  std::string(name) + " is " + std::to_string(value) + "; give 0 to 7");
   check_queue_pair_access(options.access);
   if (options.transport == Transport::kDc && !capabilities_.dc)
     throw Error(ErrorCode::kUnavailable,

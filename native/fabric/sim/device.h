@@ -9,7 +9,7 @@
 
 namespace pyrdma::fabric::sim {
 
-/// Blobs of the whole cluster.
+/// Published values of the whole cluster, by key.
 struct RendezvousTable {
   std::map<std::string, std::vector<std::byte>, std::less<>> values;
   Watch published;

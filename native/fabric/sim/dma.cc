@@ -8,7 +8,8 @@
 
 namespace pyrdma::fabric::sim {
 
-// The message goes out while its end is still being fetched, which cannot leave before it is there.
+// The message goes out while the NIC still fetches its end. The last byte cannot leave before the
+// NIC has fetched it.
 Picos Dma::fetch(const Message& message, Picos begin) {
   const NicTimes& t = nic_.times();
   const Picos latency = t.tx_latency + t.dma_read;
@@ -36,7 +37,8 @@ bool Dma::gather(Message& message, std::uint64_t mask) const {
       sends.sges(sequence), entry.sge_count, chunk.offset, chunk.length,
       [&](const Sge& sge, std::uint64_t addr, std::uint32_t bytes, std::uint32_t done) {
         const Region* region = nic_.regions.find(sge.lkey);
-        if (region == nullptr || region->synthetic) return false;  // or deregistered while in use
+        // A null region was deregistered while in use.
+        if (region == nullptr || region->synthetic) return false;
         const std::byte* from = region->at(addr);
         if (mask == ~0ULL)
           std::memcpy(payload + done, from, bytes);

@@ -1,5 +1,5 @@
-// What crosses PCIe between a NIC and its host's memory: payloads of requests on their way out, and
-// of responses on their way in.
+// Transfers over PCIe between a NIC and its host's memory: the NIC fetches the payloads of outgoing
+// requests and stores the payloads of incoming responses.
 #pragma once
 #include <cstdint>
 
@@ -15,14 +15,15 @@ class Dma {
  public:
   explicit Dma(Nic& nic) : nic_(nic) {}
 
-  /// Fetches a chunk's payload from `begin` on; PCIe serves one after the other. Returns when the
-  /// message may leave.
+  /// Fetches a chunk's payload from time `begin` on. PCIe serves one fetch at a time. Returns the
+  /// time at which the message may leave.
   Picos fetch(const Message& message, Picos begin);
-  /// Copies the chunk's bytes, as they are now at this initiator, into the message, or only the
-  /// pieces in `mask`. False when nobody reads them.
+  /// Copies the current bytes of the chunk, or only its pieces in `mask`, from the requester's
+  /// memory into the message. Returns false when no bytes are needed: the chunk is empty, or its
+  /// region is synthetic or deregistered.
   bool gather(Message& message, std::uint64_t mask) const;
-  /// Copies a response's bytes, or only the pieces in `mask`, to where the request wants them.
-  /// False when a region is gone since the request was checked.
+  /// Copies a response's bytes, or only the pieces in `mask`, to the request's scatter list.
+  /// Returns false when a region was deregistered after the check of the request.
   bool scatter(const Message& message, std::uint64_t mask) const;
 
  private:
@@ -30,9 +31,9 @@ class Dma {
   Picos pcie_free_ = 0;
 };
 
-/// Walks the `length` bytes that begin `skip` bytes into a scatter-gather list: visit(sge, address,
-/// bytes, done) for each contiguous piece, after `done` bytes of others. Stops, and returns false,
-/// when a visit does.
+/// Walks the `length` bytes that begin `skip` bytes into a scatter-gather list. The walk calls
+/// visit(sge, address, bytes, done) for each contiguous piece; `done` counts the bytes of the
+/// pieces before. The walk stops and returns false when a visit returns false.
 template <class Visit>
 bool for_each_piece(const Sge* sges, std::uint32_t count, std::uint64_t skip, std::uint32_t length,
                     Visit&& visit) {

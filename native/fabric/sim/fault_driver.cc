@@ -7,10 +7,10 @@ namespace pyrdma::fabric::sim {
 namespace {
 
 constexpr Picos kMilli = 1000 * kPicosPerMicro;
-// Clocks of one rack differ by some microseconds, and drift by up to 200 parts in a million.
+// Clocks of one rack differ by some microseconds and drift by up to 200 parts in a million.
 constexpr std::uint64_t kMostOffset = 50'000'000, kMostDrift = 200;
-constexpr std::uint32_t kLeastSlow = 3, kMostSlow = 10;  // 8 to 1024 times
-constexpr std::uint32_t kMostSlowNic = 6;  // a NIC keeps a backlog, which must end after healing
+constexpr std::uint32_t kLeastSlow = 3, kMostSlow = 10;  // factors 8 to 1024
+constexpr std::uint32_t kMostSlowNic = 6;  // the backlog of a slow NIC must end after the heal
 
 Crash crash_of(Fault fault) {
   return fault == Fault::crash        ? Crash::kProcess
@@ -70,7 +70,7 @@ void FaultDriver::draw_for_the_run(NodeId node) {
   }
 }
 
-// Windows come like a Poisson process.
+// The windows of a fault begin as a Poisson process.
 void FaultDriver::schedule_window(Timer& window, Picos now) {
   const double rate = options_.faults[window.fault].rate;
   const double wait = -std::log(1 - stream_.stream(window.fault).uniform()) / rate;
@@ -115,7 +115,7 @@ void FaultDriver::open(Fault fault, Picos now) {
   }
 }
 
-// What hits one node.
+// Opens a window of a fault that hits one node.
 void FaultDriver::open_at(Fault fault, NodeId node, Picos until) {
   Nic& nic = *fabric_.nics[node];
   NicFaults& faults = *nic.faults();
@@ -169,7 +169,7 @@ void FaultDriver::open_at(Fault fault, NodeId node, Picos until) {
   }
 }
 
-// What comes between nodes.
+// Opens a window of a fault that blocks ways between nodes.
 void FaultDriver::open_ways(Fault fault, Picos until) {
   Reachability& ways = fabric_.reachability;
   Rng& rng = stream_.stream(fault);

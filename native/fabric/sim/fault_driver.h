@@ -1,6 +1,6 @@
-// Opens the faults' windows: at random moments something breaks for a while, somewhere, until all
-// heals (FaultOptions::heal_at). What a window does while it is open stands where it has its
-// effect: NicFaults, Reachability, the scheduler, the simulated disk.
+// The fault driver opens the windows of the faults: it draws the time, the duration and the place
+// of each window. All windows end at FaultOptions::heal_at. The parts that a fault hits hold the
+// effect of an open window: NicFaults, Reachability, the scheduler and the simulated disk.
 #pragma once
 #include <memory>
 #include <vector>
@@ -12,16 +12,17 @@ namespace pyrdma::fabric::sim {
 
 class FaultDriver {
  public:
-  /// Draws the faults of the whole run, and arms the others. All references outlive it.
+  /// Draws the faults that last the whole run, and schedules the first window of each other fault.
+  /// All arguments outlive the driver.
   FaultDriver(SimCluster& cluster, Fabric& fabric, std::vector<std::unique_ptr<SimEnv>>& envs,
               const SimOptions& options);
-  /// The node comes back after `delay`.
+  /// Restarts the node after `delay`.
   void restart_later(NodeId node, Picos delay);
   void slow_down(NodeId node, std::uint32_t shift, Picos until);
   void heal();
 
  private:
-  /// Something that happens once.
+  /// An event of the driver.
   struct Timer final : SimEvent {
     explicit Timer(FaultDriver& owner) : driver(owner) {}
     void fire(Picos now) override { driver.due(*this, now); }
@@ -39,7 +40,7 @@ class FaultDriver {
   void open_ways(Fault fault, Picos until);
   void crash(Fault fault, NodeId node, Picos until);
   NodeId any_node(Fault fault);
-  /// As slow as the slowest of the node's open windows.
+  /// Sets the node's speed to that of the slowest of its open windows.
   void set_speed(NodeId node);
 
   SimCluster& cluster_;
@@ -51,7 +52,7 @@ class FaultDriver {
     std::uint32_t shift;
   };
   FaultStream stream_;
-  std::vector<std::vector<SlowWindow>> slow_;  // by node
+  std::vector<std::vector<SlowWindow>> slow_;  // one list per node
   std::vector<std::unique_ptr<Timer>> timers_;
 };
 

@@ -1,4 +1,4 @@
-// A simulated cluster with some faults, whose nodes are driven from outside, for tests.
+// Test helper: a simulated cluster with some faults. The test's own thread drives the nodes.
 #pragma once
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// From the port of the last switch through the receiving pipeline: what reaches a NIC waits for the
-// port's backlog, may be dropped, marked or pause its sender there, and occupies the engine.
+// The way of a message from the port of the last switch through the receiving NIC's pipeline. The
+// message waits behind the port's backlog. The switch may drop or mark the message or pause its
+// sender. The message then occupies the NIC's receiving engine.
 #pragma once
 #include "env/sim/event_queue.h"
 
@@ -14,9 +15,10 @@ class Ingress {
 
   struct Passage {
     bool dropped;
-    Picos due;  // when the message has taken effect in the host's memory
+    Picos due;  // time at which the message has its effect in the host's memory
   };
-  /// Passes a message that is due now when nothing delays it. It is not done before `not_before`.
+  /// Passes a message whose due time without further delay is `now`. The message is done at
+  /// `not_before` at the earliest.
   Passage pass(const Message& message, Picos now, Picos engine_cost, Picos not_before);
 
  private:

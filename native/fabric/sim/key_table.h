@@ -1,5 +1,5 @@
-// Objects by random sparse keys. The low bits of a key are its slot, so that a look-up is one load
-// and one comparison; the rest is random, so that keys cannot be guessed in sequence.
+// A table of objects by random sparse keys. The low bits of a key are its slot: a look-up is one
+// load and one comparison. The other bits are random: keys cannot be guessed in sequence.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -18,7 +18,7 @@ class KeyTable {
     const Slot& slot = slots_[key & (slots_.size() - 1)];
     return slot.key == key ? slot.object : nullptr;
   }
-  /// Chooses a key for `object`. Never 0.
+  /// Adds `object` and returns its new key. The key is never 0.
   std::uint32_t insert(T* object) {
     if (2 * (used_ + 1) > slots_.size()) grow();
     for (;;) {
@@ -30,7 +30,7 @@ class KeyTable {
       return key;
     }
   }
-  /// Without effect when the key has gone to another object since.
+  /// Removes `object`. The call has no effect when another object has taken the key since.
   void erase(std::uint32_t key, const T* object) {
     Slot& slot = slots_[key & (slots_.size() - 1)];
     if (slot.key != key || slot.object != object) return;
@@ -46,7 +46,7 @@ class KeyTable {
     slots_.assign(64, {});
     used_ = 0;
   }
-  /// What is inserted from now on gets the keys that `rng` draws.
+  /// Makes later insertions draw their keys from `rng`.
   void reseed(Rng rng) { rng_ = rng; }
 
  private:

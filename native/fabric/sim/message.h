@@ -1,4 +1,5 @@
-// A request, or its response, or one chunk of a long one, on its way through the simulated fabric.
+// A message on its way through the simulated fabric: a request, a response, or one chunk of a long
+// one.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,11 +13,12 @@ namespace pyrdma::fabric::sim {
 class Nic;
 class QueuePairCore;
 
-/// What the initiator asks for. All chunks of a request, and its response, carry the same.
+/// The request of the initiator. All chunks of the request and of its response carry the same
+/// header.
 struct RequestHeader {
-  std::uint64_t sequence = 0;  // in the initiator's send queue
+  std::uint64_t sequence = 0;  // position in the initiator's send queue
   std::uint64_t remote_addr = 0;
-  std::uint32_t epoch = 0;  // requests of an older epoch were sent again
+  std::uint32_t epoch = 0;  // the requester has sent requests of an older epoch again
   std::uint32_t rkey = 0;
   std::uint32_t total = 0;          // bytes of the whole message
   std::uint32_t source_number = 0;  // queue pair number of the initiator
@@ -26,26 +28,26 @@ struct RequestHeader {
   bool signaled = false;
 };
 
-/// Which part of the request's payload a message carries.
+/// The part of the request's payload that a message carries.
 struct Chunk {
   std::uint32_t offset = 0, length = 0;
   bool first = true, last = true;
-  bool has_payload = false;  // false: synthetic, or nothing to move
+  bool has_payload = false;  // false: the payload is synthetic or empty
 };
 
-/// The operands of a compare-and-swap, or in `compare_add` the addend of a fetch-and-add.
+/// The operands of a compare-and-swap. A fetch-and-add has its addend in `compare_add`.
 struct AtomicOperands {
   std::uint64_t compare_add = 0, swap = 0;
 };
 
-/// The first three lines of the cache are all that most messages use: where it is, what it asks
-/// for, and its payload.
+/// One message. Most messages use only the first three cache lines: the message's place, its header
+/// and its payload.
 struct alignas(64) Message final : SimEvent {
   enum class Stage : std::uint8_t {
-    kRequestArrives,   // reserves the target's port and responder engine
-    kRequestExecutes,  // takes effect in the target's memory
+    kRequestArrives,   // the message reserves the target's port and responder engine
+    kRequestExecutes,  // the request takes effect in the target's memory
     kReadContinues,    // the responder emits the next chunk of a long read
-    kResponseArrives,  // reserves the initiator's port and engine
+    kResponseArrives,  // the message reserves the initiator's port and engine
     kResponseCompletes,
     kLocalCompletes,  // unconnected transports: the packet has left
   };
@@ -53,16 +55,16 @@ struct alignas(64) Message final : SimEvent {
   void fire(Picos now) override;
   void prefetch() const override;
 
-  // Where the message is. A message that is taken from the pool begins with all of this anew.
+  // The message's place. MessagePool::take() and the sending NIC set these members anew.
   Stage stage = Stage::kRequestArrives;
   Status status = Status::kSuccess;
-  bool late_source = false;            // the payload is read at the target's port
-  bool meddled = false;                // faults have had their chance
-  Nic* owner = nullptr;                // handles the next stage
-  Nic* sender = nullptr;               // put the message on the wire
-  QueuePairCore* initiator = nullptr;  // counted reference
-  Picos lead = 0;                      // from the port's last byte to the scheduled time
-  Picos placement = 0;                 // part of `lead` after the receiving engine
+  bool late_source = false;  // the NIC reads the payload when the message is at the target's port
+  bool meddled = false;      // the packet faults have been drawn for this message
+  Nic* owner = nullptr;      // the NIC that handles the next stage
+  Nic* sender = nullptr;     // the NIC that put the message on the wire
+  QueuePairCore* initiator = nullptr;  // a counted reference
+  Picos lead = 0;                      // time from the port's last byte to the scheduled time
+  Picos placement = 0;                 // the part of `lead` after the receiving engine
   double wire_bytes = 0;
 
   RequestHeader header;
@@ -70,10 +72,10 @@ struct alignas(64) Message final : SimEvent {
 
   static constexpr std::size_t kSmall = 64;
   std::byte small[kSmall];
-  std::vector<std::byte> large;  // keeps its memory while the message is in the pool
+  std::vector<std::byte> large;  // the pool keeps this memory
   AtomicOperands operands;
-  std::uint64_t sampled = 0;       // pieces of a read's payload that are there already
-  Message* next_behind = nullptr;  // in the queue of answers behind a long read
+  std::uint64_t sampled = 0;       // mask of the pieces of a read's payload that are sampled
+  Message* next_behind = nullptr;  // next in the queue of answers behind a long read
 
   std::byte* payload() { return chunk.length <= kSmall ? small : large.data(); }
   const std::byte* payload() const { return chunk.length <= kSmall ? small : large.data(); }
@@ -81,24 +83,24 @@ struct alignas(64) Message final : SimEvent {
     if (chunk.length > kSmall && large.size() < chunk.length) large.resize(chunk.length);
   }
   bool is_response() const { return stage == Stage::kResponseArrives; }
-  /// The same packet once more; the payload's memory is not shared.
+  /// Makes this message a duplicate of `other` with its own copy of the payload.
   void copy_from(const Message& other);
 };
 
-/// Recycles messages: a simulated second makes millions.
+/// A pool that recycles messages. A simulated second takes millions of messages.
 class MessagePool {
  public:
-  /// A message of `initiator` that `owner` handles next. What says where it is begins anew; header
-  /// and chunk are still those of its last use.
+  /// Returns a message of `initiator` that `owner` handles next. The pool resets the message's
+  /// place; header and chunk are still those of the last use.
   Message& take(Nic& owner, QueuePairCore& initiator);
-  /// Drops the reference to the initiator, too.
+  /// Returns the message to the pool and drops its reference to the initiator.
   void give_back(Message& message);
 
  private:
   void grow();
-  static constexpr std::size_t kBlock = 64;  // messages allocated together
+  static constexpr std::size_t kBlock = 64;  // number of messages allocated together
   std::vector<std::unique_ptr<Message[]>> storage_;
-  std::vector<Message*> free_;  // the last given back is in the cache
+  std::vector<Message*> free_;  // a stack: the message given back last is still in the CPU's cache
 };
 
 }  // namespace pyrdma::fabric::sim

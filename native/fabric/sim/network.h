@@ -1,7 +1,7 @@
-// Links and switches between the NICs. A message reserves each shared link in the order in which it
-// reaches it; what it must wait is the link's backlog. A star has one switch; two tiers add one
-// rack switch per group of nodes, joined by a spine through `uplinks_per_tor` links each way,
-// chosen per flow (ECMP).
+// Links and switches between the NICs. Messages reserve a shared link in the order of their arrival
+// at the link. A message waits for the link's backlog. A star has one switch. Two tiers have one
+// rack switch per group of nodes and a spine that joins the racks. A rack switch has
+// `uplinks_per_tor` links each way to the spine and chooses one per flow (ECMP).
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -28,32 +28,33 @@ class Network {
   WireSize control() const { return {1, profile_.link_ack_bytes}; }
   Picos wire_time(double bytes) const { return static_cast<Picos>(bytes * picos_per_byte_); }
 
-  /// When the last byte of a message that left `from` at `departure` reaches `to`'s port of the
-  /// last switch plus the cable behind it, if that port is idle. Reserves the links between racks.
-  /// `flow` picks the path.
+  /// Sends a message that leaves `from` at `departure`. Returns the time at which its last byte has
+  /// passed the last switch's port towards `to` and the cable behind the port, if the port is idle.
+  /// Reserves the links between racks. `flow` picks the path.
   Picos cross(std::uint32_t from, std::uint32_t to, Picos departure, double bytes,
               std::uint64_t flow);
 
   struct PortResult {
-    Picos delay;     // behind the port's backlog
-    double backlog;  // bytes before this message
+    Picos delay;     // wait behind the port's backlog
+    double backlog;  // bytes in the port before this message
     bool dropped;    // the shared buffer is full (lossy networks)
     bool ecn_marked;
-    Picos pause_sender;  // 0, or until when flow control stops the sender
+    Picos pause_sender;  // time until which flow control stops the sender, or 0
   };
-  /// Passes `bytes` through the port towards `to`; they would have arrived at `arrival` on an idle
-  /// port. `no_buffer`: what would have to wait is dropped.
+  /// Passes `bytes` through the port towards `to`. `arrival` is their arrival time on an idle port.
+  /// With `no_buffer`, the switch drops a message that would have to wait.
   PortResult enter_port(std::uint32_t to, Picos arrival, double bytes, bool no_buffer = false);
 
-  /// How long the port towards `to` still sends what it holds.
+  /// Returns the time that the port towards `to` still needs to send its backlog.
   Picos port_backlog(std::uint32_t to, Picos now) const {
     return port_free_[to] > now ? port_free_[to] - now : 0;
   }
 
-  /// Two empty crossings of the nearest switch.
+  /// Returns the time of two crossings of the idle nearest switch.
   Picos round_trip() const { return 2 * (propagation_ + hop_); }
 
-  /// Longest piece that reserves a link at once: a few packets, so that long messages share links.
+  /// Returns the longest piece that reserves a link at once. A piece is a few packets, so that long
+  /// messages share links.
   std::uint32_t chunk_bytes() const { return chunk_bytes_; }
 
  private:
@@ -71,9 +72,9 @@ class Network {
   std::uint32_t mtu_;
   std::uint32_t chunk_bytes_;
   double picos_per_byte_, uplink_picos_per_byte_;
-  Picos hop_;  // switch and the cable behind it
+  Picos hop_;  // latency of a switch and of the cable behind it
   Picos propagation_;
-  std::vector<Picos> port_free_;                    // per node: the port of its switch towards it
+  std::vector<Picos> port_free_;  // per node: end of the backlog of its switch's port
   std::vector<Picos> uplink_free_, downlink_free_;  // per rack and link
 };
 

@@ -1,5 +1,5 @@
-// The simulated NIC of one node. Each step of a request is a part with its own state and file; this
-// is what they share. README.md shows a request's way through them.
+// The simulated NIC of one node. Each step of a request is a part with its own state and file. Nic
+// holds the parts and the state that they share. README.md shows a request's way through the parts.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -31,7 +31,7 @@ namespace pyrdma::fabric::sim {
 
 class PlacementQueue;
 
-/// A registered region, as the NIC knows it.
+/// The NIC's record of a registered region.
 struct Region {
   std::byte* data;
   std::uint64_t addr;
@@ -39,7 +39,7 @@ struct Region {
   std::uint32_t key;
   std::uint32_t access;
   std::uint32_t domain;
-  std::uint64_t serial;  // names it in the translation cache
+  std::uint64_t serial;  // names the region in the translation cache
   bool on_device;
   bool synthetic;
 
@@ -49,7 +49,7 @@ struct Region {
   std::byte* at(std::uint64_t address) const { return data + (address - addr); }
 };
 
-/// The profile's NIC numbers in picoseconds.
+/// The profile's NIC times in picoseconds.
 struct NicTimes {
   explicit NicTimes(const SimProfile& profile);
   Picos doorbell, dma_read, dma_write;
@@ -60,7 +60,7 @@ struct NicTimes {
   Picos post, post_request, poll, empty_poll;
 };
 
-/// What all NICs of a cluster share.
+/// State that all NICs of a cluster share.
 struct Fabric {
   Fabric(const SimOptions& options, SimScheduler& scheduler);
   ~Fabric();
@@ -73,13 +73,13 @@ struct Fabric {
   FaultCounters fault_counters;
   void count_fired(Fault fault) { ++fault_counters.fired[static_cast<std::size_t>(fault)]; }
   void count_reached(Fault fault) { ++fault_counters.reached[static_cast<std::size_t>(fault)]; }
-  std::vector<PlacementQueue*> placing;  // those that hold something back
+  std::vector<PlacementQueue*> placing;  // the queues that hold bytes back
   Reachability reachability;
-  std::uint32_t device_regions = 0;  // regions in the memory of a NIC
+  std::uint32_t device_regions = 0;  // number of regions in NICs' memory
   std::uint64_t next_serial = 1;
   std::uint32_t next_domain = 1;
-  std::unordered_set<QueuePairCore*>
-      orphans;  // destroyed, but still referred to; only ever deleted
+  // Destroyed queue pairs with references left. The set is used only to delete them.
+  std::unordered_set<QueuePairCore*> orphans;
 };
 
 class alignas(64) Nic final {
@@ -89,7 +89,7 @@ class alignas(64) Nic final {
   Nic(const Nic&) = delete;
   Nic& operator=(const Nic&) = delete;
 
-  /// Brings what most messages touch into the CPU's cache.
+  /// Prefetches the members that most messages touch into the CPU's cache.
   void prefetch() const {
     const auto* at = reinterpret_cast<const char*>(this);
     for (std::size_t line = 0; line < 10; ++line) __builtin_prefetch(at + line * 64);
@@ -99,33 +99,34 @@ class alignas(64) Nic final {
   SimEnv& env() { return env_; }
   const NicTimes& times() const { return fabric_.times; }
   NicCounters& counters() { return counters_; }
-  /// Charges the calling thread for a post of so many requests.
+  /// Charges the calling thread for a post of `requests` requests.
   void charge_post(std::size_t requests);
   /// Wakes the pollers of the node's memory.
   void touch() { fabric_.scheduler.touch(env_.threads()); }
   /// Gives a message back to the pool.
   void release(Message& message) { fabric_.pool.give_back(message); }
-  /// A line in the node's trace, when it is on.
+  /// Adds a line to the node's trace when the trace is enabled.
   void trace(const char* what, const Message& message, Picos now) {
     if (env_.trace().enabled()) [[unlikely]]
       write_trace(what, message, now);
   }
 
   bool dead() const { return dead_; }
-  /// The node crashes. `torn`: its memory is saved, with some of what was on its way.
+  /// Crashes the NIC. With `torn`, the node's memory is saved, together with a part of the bytes
+  /// that were on their way to the memory.
   void die(bool torn);
-  /// The node is up again, with nothing registered.
+  /// Brings the NIC up again without registered regions and queue pairs.
   void revive();
   /// Saves all registered memory to the node's disk (Crash::kHostBattery).
   void save_memory();
-  /// All queue pairs fail; the node lives on.
+  /// Puts all queue pairs into the error state. The node stays up.
   void fail_all();
-  /// Queue pair numbers and keys are drawn as those of `node` were from the start.
+  /// Makes queue pair numbers and keys repeat those that `node` draws from its start.
   void reseed_numbers(std::uint32_t node);
-  /// Null: none can happen.
+  /// Null when no fault can happen.
   NicFaults* faults() const { return faults_.get(); }
   void set_faults(std::unique_ptr<NicFaults> faults);
-  /// Engines take 2^slow() times as long.
+  /// The NIC's engines take 2^slow() times as long as at normal speed.
   std::uint32_t slow() const { return slow_; }
   void set_slow(std::uint32_t shift) { slow_ = shift; }
 

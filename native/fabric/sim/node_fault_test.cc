@@ -1,4 +1,5 @@
-// Faults of whole nodes: they pause, slow down, crash, come back, and their clocks are off.
+// Tests of the faults of whole nodes. Nodes pause, slow down, crash and restart, and their clocks
+// are off.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -116,7 +117,7 @@ TEST(NodeFaults, ClocksAreOffDriftAndJumpForward) {
       const Time wanted = env.now() + 20 * kMicrosecond;
       env.sleep_until(wanted);
       const Time now = env.now();
-      EXPECT_GE(now, wanted) << "it slept for its own clock's time";
+      EXPECT_GE(now, wanted) << "the thread slept for a time of its own node's clock";
       EXPECT_GE(now, last);
       last = now;
     }
@@ -195,7 +196,7 @@ TEST(NodeFaults, AStalePacketOfAnEarlierIncarnationIsDropped) {
     qp_options.timeout_us = 50;
     auto qp = side.queue_pair(qp_options);
     Rendezvous& r = side.device.rendezvous();
-    auto later = side.queue_pair();  // of node 0, for the next life of node 1
+    auto later = side.queue_pair();  // on node 0: the queue pair for the next life of node 1
     const std::string life = std::to_string(env.node()) + "." + std::to_string(env.incarnation());
     r.publish_value("qp" + life, qp->address());
     r.publish_value("mr" + life, side.memory->remote());
