@@ -1,5 +1,5 @@
-// Each fault of packets, ways and interfaces by itself: it fires, reaches what it aims at, has its
-// effect, and ends when all heals. node_fault_test.cc has those of nodes.
+// Each fault of packets, ways and interfaces by itself: it fires, reaches its target, has its
+// effect, and ends when all faults heal. node_fault_test.cc has the faults of nodes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ QpOptions patient() {
   return qp;
 }
 
-// What a reliable connection hides: all requests succeed once and in order.
+// A reliable connection hides the fault: all requests succeed once and in order.
 void expect_hidden(const std::map<std::string, double>& faults, Fault fault) {
   SCOPED_TRACE(fault_info(fault).key);
   Pair pair(faults, patient());
@@ -136,7 +136,7 @@ TEST(Faults, AnUnreliableConnectionDropsMessagesWithAHole) {
   QpOptions qp;
   qp.transport = Transport::kUc;
   Pair pair({{"loss", 0.2}}, qp);
-  constexpr std::uint32_t kBytes = 60000;  // several chunks
+  constexpr std::uint32_t kBytes = 60000;  // makes several chunks
   for (std::uint64_t i = 0; i < 100; ++i)
     ASSERT_TRUE(pair.qb->receive(pair.b.memory->sge(0, kBytes), i));
   int received = 0;
@@ -154,7 +154,7 @@ TEST(Faults, AnUnreliableConnectionDropsMessagesWithAHole) {
   EXPECT_LT(received, 90);
 }
 
-// What ends requests with errors.
+// These faults end requests with errors.
 TEST(Faults, ErrorsComeAsTheInterfaceHasThem) {
   Pair revoked({{"region_revoked", 1}});
   EXPECT_EQ(revoked.write(1).status, Status::kRemoteAccess);
@@ -210,7 +210,7 @@ TEST(Faults, AFlappingLinkAndAPauseStormOnlyDelay) {
   EXPECT_GT(storm.world.reached(Fault::pause_storm), 0u);
 }
 
-// A flag is written behind a value on one queue pair.
+// Writes a value and then a flag on one queue pair; returns how often the flag was visible first.
 std::uint64_t flags_before_values(const std::map<std::string, double>& faults,
                                   std::uint64_t* reached) {
   Pair pair(faults);
@@ -236,7 +236,7 @@ TEST(Faults, WritesOfOneConnectionArePlacedInAnyOrder) {
   EXPECT_GT(reached, 5u);
 }
 
-// The time of two reads of one target, the second of which needs no new connection.
+// Returns the time of two reads of one target. The second read needs no new connection.
 Time dynamic_reads(const std::map<std::string, double>& faults, std::uint64_t* reached) {
   FaultyWorld world(faults);
   Side a(world, 0), b(world, 1);
@@ -250,7 +250,7 @@ Time dynamic_reads(const std::map<std::string, double>& faults, std::uint64_t* r
   auto target = b.queue_pair(options, shared.get());
   target->connect({});
   auto handle = a.device.create_address_handle(*a.pd, target->address());
-  a.env.sleep_until(a.env.now() + 100 * kMicrosecond);  // windows open
+  a.env.sleep_until(a.env.now() + 100 * kMicrosecond);  // fault windows open meanwhile
   const Sge sge = a.memory->sge(0, 8);
   WorkRequest request;
   request.sges = &sge;
@@ -280,8 +280,8 @@ TEST(Faults, EveryDynamicallyConnectedRequestReconnectsInAStorm) {
   EXPECT_NEAR(static_cast<double>(storm - calm), test_profile().nic_dc_reconnect_ns, 50);
 }
 
-// A window opens every two microseconds and lasts up to 50: a later one that ends earlier must not
-// end those that are open.
+// A window opens every two microseconds and lasts up to 50. A later window that ends earlier must
+// not end the earlier windows.
 TEST(Faults, OverlappingWindowsLastAsLongAsTheLastOfThem) {
   const Datagrams sent(
       {{"loss_burst", 1000}, {"loss_burst.min_ns", 500}, {"loss_burst.max_ns", 50000}});

@@ -1,4 +1,4 @@
-// A simulated cluster with some faults, whose nodes are driven from outside, for tests.
+// A simulated cluster with some faults, for tests. The test drives its nodes from outside.
 #pragma once
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Weak memory and faults of the simulated fabric, one by one: what may happen does, and nothing
-// more.
+// Weak memory and faults of the simulated fabric, one by one: each allowed effect occurs, and no
+// other effect does.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -27,7 +27,7 @@ class SeededWorld final : public World {
   SimCluster cluster;
 };
 
-/// Two nodes and one connection, driven from outside.
+/// Two nodes and one connection. The test drives them from outside.
 struct SeededPair {
   explicit SeededPair(SimOptions wanted, QpOptions qp = {})
       : world(std::move(wanted)), a(world, 0), b(world, 1) {
@@ -77,7 +77,7 @@ TEST(WeakMemory, StrongWritesAreVisibleAtCompletion) {
   }
 }
 
-/// Watches `count` words at b until the last write is visible; which orders did it see?
+/// Watches two words at b until both writes are visible; counts the orders of their appearance.
 std::array<int, 2> watch_two_words(MemoryModel memory, std::uint32_t access) {
   std::array<int, 2> seen{};  // [0]: the first word alone, [1]: the second alone
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
@@ -108,8 +108,8 @@ TEST(WeakMemory, WritesOfOneQueuePairBecomeVisibleInOrderUnlessRelaxed) {
   EXPECT_GT(watch_two_words(broken, kAllAccess)[1], 0);
 }
 
-/// How often a word on the NIC was there before the one that was written to the host before it, by
-/// the same queue pair; with `read_between`, behind a read of no bytes.
+/// One queue pair writes a word to the host, then one to the NIC. Returns how often the NIC's word
+/// was visible first. `read_between` puts a read of no bytes between the writes.
 int count_overtaken(MemoryModel memory, bool read_between) {
   int overtaken = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
@@ -143,7 +143,7 @@ TEST(WeakMemory, LongWritesAreTornInAnyOrderButNeverAWord) {
   int middle_missing = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SeededPair pair(options(MemoryModel::weak(), seed));
-    constexpr std::uint32_t kBytes = 1020, kAt = 4;  // words that the ends cut in two
+    constexpr std::uint32_t kBytes = 1020, kAt = 4;  // both ends cut a word in two
     for (std::uint32_t i = 0; i < kBytes; ++i) pair.a.memory->data()[i] = std::byte{0xff};
     pair.write(0, kBytes, kAt);
     for (int look = 0; look < 400; ++look) {
@@ -175,7 +175,7 @@ TEST(WeakMemory, TheSourceMayBeReadLateUnlessInline) {
     pair.write(0, 8, 0);
     ASSERT_TRUE(pair.qa->write(pair.a.memory->sge(8, 8), pair.b.memory->remote(), 8, 0,
                                kSignaled | kInline));
-    pair.wait(700);  // the NIC has fetched by then, as a rule
+    pair.wait(700);  // the NIC has usually fetched by then
     *pair.a.word(0) = 2;
     *pair.a.word(8) = 2;
     pair.a.await_send();
@@ -203,7 +203,7 @@ TEST(WeakMemory, AtomicsAreAtomicAmongOneNicAndNotWithTheCpu) {
     for (int i = 0; i < 8; ++i) ASSERT_EQ(pair.a.await_send().status, Status::kSuccess);
     pair.wait(10 * kMicrosecond);
     EXPECT_EQ(pair.b.load_word(0), 8u) << "seed " << seed;
-    // The CPU's own increments at the same time: some are lost.
+    // The CPU increments the word at the same time, so some increments are lost.
     ASSERT_TRUE(pair.qa->fetch_add(pair.a.memory->sge(0, 8), pair.b.memory->remote(), 64, 100));
     for (int i = 0; i < 300; ++i) {
       pair.wait(10);

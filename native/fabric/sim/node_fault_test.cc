@@ -1,4 +1,4 @@
-// Faults of whole nodes: they pause, slow down, crash, come back, and their clocks are off.
+// Faults of whole nodes: nodes pause, slow down, crash and restart, and their clocks are wrong.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -195,7 +195,7 @@ TEST(NodeFaults, AStalePacketOfAnEarlierIncarnationIsDropped) {
     qp_options.timeout_us = 50;
     auto qp = side.queue_pair(qp_options);
     Rendezvous& r = side.device.rendezvous();
-    auto later = side.queue_pair();  // of node 0, for the next life of node 1
+    auto later = side.queue_pair();  // node 0 uses it for the next incarnation of node 1
     const std::string life = std::to_string(env.node()) + "." + std::to_string(env.incarnation());
     r.publish_value("qp" + life, qp->address());
     r.publish_value("mr" + life, side.memory->remote());
