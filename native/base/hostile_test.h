@@ -1,6 +1,6 @@
-// Hostile input: a target, which takes any bytes, runs on mutations of good ones for a bounded
-// time, under the sanitizers as well. It must return; its own expectations say what else must hold.
-// The same file builds as a libFuzzer program (tests/fuzz/libfuzzer.sh).
+// Hostile input: a target takes any bytes and runs on mutations of good inputs for a bounded time,
+// under the sanitizers as well. The target must return, and its own expectations must hold. The
+// same file builds as a libFuzzer program (tests/fuzz/libfuzzer.sh).
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -105,7 +105,7 @@ class Mutator {
 };
 
 #if !defined(PYRDMA_LIBFUZZER)
-/// For PYRDMA_HOSTILE_S seconds, one if that is not set; at least all seeds and a hundred more.
+/// Runs for PYRDMA_HOSTILE_S seconds (default: 1), on all seeds and a hundred more inputs at least.
 inline void run(const std::vector<std::string>& seeds, void (*target)(std::string_view)) {
   const char* given = std::getenv("PYRDMA_HOSTILE_S");
   const double seconds = given == nullptr ? 1.0 : std::atof(given);
@@ -124,7 +124,7 @@ inline void run(const std::vector<std::string>& seeds, void (*target)(std::strin
 }
 #endif
 
-/// Takes an input apart into numbers, for targets whose input is no text. Zeros when it has ended.
+/// Splits an input into numbers, for targets whose input is no text. Returns 0 after its end.
 class Reader {
  public:
   explicit Reader(std::string_view input) : input_(input) {}

@@ -1,12 +1,12 @@
-// Scenarios as data: a text file beside a test has blocks of steps and of what they show.
+// Scenarios as data: a text file beside a test has blocks of steps and of their output.
 //
 //   # A comment.
 //   write 1
 //   await a until=send      each line is a step: a command, its words, its settings
 //   ----
-//   1 success               what the steps of the block show, up to an empty line
+//   1 success               the output of the block's steps, up to an empty line
 //
-// PYRDMA_REWRITE=1 native_tests --gtest_filter=... writes what the steps showed into the files.
+// PYRDMA_REWRITE=1 native_tests --gtest_filter=... writes the output of the steps to the files.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ class ScenarioStep {
   std::invalid_argument wrong(const std::string& why) const {
     return std::invalid_argument("step '" + line_ + "' " + why);
   }
-  /// Throws when the line has a word or a setting that nothing asked for: it is misspelt.
+  /// Throws when the line has a word or a setting that no step has read: it is misspelt.
   void expect_all_used() const {
     if (words_.size() > used_words_) throw wrong("has too many words");
     for (const auto& [name, value] : settings_)
@@ -84,8 +84,8 @@ class ScenarioStep {
   mutable std::set<std::string> used_;
 };
 
-/// A file of native/, or of an absolute path, found from the program upwards: build folders lie in
-/// the tree.
+/// Returns the path of a file of native/, or an absolute path. The search goes upwards from the
+/// program, because build folders lie in the tree.
 inline std::filesystem::path native_file(const std::string& name) {
   auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   while (!std::filesystem::exists(folder / "native" / name)) {
@@ -96,7 +96,7 @@ inline std::filesystem::path native_file(const std::string& name) {
   return folder / "native" / name;
 }
 
-/// Carries out the steps of native/`name` in order; `act` returns what a step shows, or nothing.
+/// Carries out the steps of native/`name` in order; `act` returns the output of a step, or nothing.
 inline void run_scenario(const std::string& name,
                          const std::function<std::string(const ScenarioStep&)>& act) {
   const std::filesystem::path path = native_file(name);

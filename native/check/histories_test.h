@@ -26,7 +26,7 @@ inline constexpr int kScale = 1;
 inline constexpr int kScale = 1;
 #endif
 
-/// An object, said once more and plainly.
+/// A second, plain specification of an object.
 struct Spec {
   Value value;              // register, kv, counter; null is absence
   std::deque<Value> items;  // queue
@@ -85,17 +85,17 @@ struct Spec {
   }
 };
 
-/// What makes a random history.
+/// The parameters of a random history.
 struct Plan {
   ModelKind kind = ModelKind::kRegister;
   int operations = 6;
   int processes = 3;
   int values = 3;  // 0: every value once
   int keys = 1;
-  int info_percent = 0;  // of operations whose outcome nobody knows
+  int info_percent = 0;  // share of operations of unknown outcome
   int fail_percent = 0;
-  int lie_percent = 0;    // of results that are drawn, not computed
-  bool renumber = false;  // who does not know goes on as another process, as Jepsen's clients do
+  int lie_percent = 0;    // share of results that are drawn, not computed
+  bool renumber = false;  // new process number after an unknown outcome, as Jepsen's clients have
 };
 
 /// Runs clients against the Spec, each operation taking effect at a random moment of its interval.
@@ -114,7 +114,7 @@ class Maker {
     while (begun_ < plan_.operations || busy() > 0) {
       const auto who = static_cast<std::size_t>(rng_.below(clients_.size()));
       turn(clients_[who].process, clients_[who]);
-      if (++idle_turns > 100 * plan_.operations) break;  // all that are left wait for a lock
+      if (++idle_turns > 100 * plan_.operations) break;  // all remaining clients wait for a lock
     }
     return std::move(history_);
   }
@@ -157,9 +157,9 @@ class Maker {
     const bool unknown = percent(plan_.info_percent);
     if (!unknown || percent(50)) {
       const auto result = specs_[client.op.key.a].execute(history_, client.op);
-      if (!result && !unknown && !percent(plan_.lie_percent)) return;  // a lock: later
+      if (!result && !unknown && !percent(plan_.lie_percent)) return;  // waits for a lock
       client.result = result.value_or(Value::none());
-      // Null would say that it swapped.
+      // A null result would mean that the cas has swapped.
       if (client.op.f == Function::kCas && client.result.is_none())
         client.result = Value::boolean(false);
       if (result && client.op.f == Function::kLock) client.holds = true;
@@ -170,7 +170,7 @@ class Maker {
     } else if (percent(50)) {
       end(process, EventType::kInfo, client);
     } else {
-      client.state = Client::kGone;  // not even told
+      client.state = Client::kGone;  // the history gets no end of the operation
     }
   }
 
@@ -220,7 +220,7 @@ class Maker {
         op.input = any_value();
         break;
       case Function::kCas: {
-        const Value seen = specs_[op.key.a].value;  // else it would hardly ever succeed
+        const Value seen = specs_[op.key.a].value;  // random values would hardly ever match
         const std::int64_t expected = percent(60) && seen.is_integer() ? seen.a : any_value().a;
         op.input = Value::pair(expected, any_value().a);
         break;
@@ -254,7 +254,7 @@ class Maker {
       case ModelKind::kLock:
         break;
     }
-    // With lies, a client may lock what it holds or unlock what it does not.
+    // With lies, a client may lock a lock that it holds or unlock a lock that it does not hold.
     const bool unlock = percent(plan_.lie_percent) ? percent(50) : client.holds;
     return unlock ? Function::kUnlock : Function::kLock;
   }
@@ -272,7 +272,7 @@ class Maker {
 
 inline History make_history(const Plan& plan, Rng& rng) { return Maker(plan, rng).make(); }
 
-/// A history whose results and outcomes mean nothing.
+/// Returns a history with random results and outcomes.
 inline History make_nonsense(Plan plan, Rng& rng) {
   plan.lie_percent = 100;
   return Maker(plan, rng).make();

@@ -107,7 +107,7 @@ TEST(HistoryJson, KeepsItsLimits) {
   EXPECT_TRUE(names(parse_history(event, {10, 2}).error, {"10"}));
 }
 
-/// Histories cut, mixed and with random bytes: an answer or an error, never more.
+/// Histories are cut, mixed and filled with random bytes. The reader must answer or throw an Error.
 TEST(HistoryJson, SurvivesRandomChanges) {
   Rng rng(11, 0, "garbage");
   const std::string syntax = "{}[]\",:0123456789-.eE\\unltrf \n";

@@ -1,4 +1,5 @@
-// Any bytes as a history: refused with the line, or read, written and read again without change.
+// Any bytes as a history: the reader refuses them and names the line, or reads them. A history that
+// was read is written and read again without change.
 #include "base/hostile_test.h"
 #include "check/history_json.h"
 

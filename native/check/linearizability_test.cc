@@ -1,4 +1,5 @@
-// The checker against the definition: every order of every history of at most six operations.
+// The checker is compared with the definition, which tries every order of every history of at most
+// six operations.
 #include "check/linearizability.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +49,7 @@ bool result_fits(const History& history, const Operation& op, const Value& compu
 bool some_order(const History& history, std::vector<Operation>& left, Spec spec) {
   std::uint32_t first_ret = kNever;
   for (const Operation& op : left) first_ret = std::min(first_ret, op.ret);
-  if (first_ret == kNever) return true;  // whatever is left may never have happened
+  if (first_ret == kNever) return true;  // the remaining operations may never have happened
   for (std::size_t i = 0; i < left.size(); ++i) {
     const Operation op = left[i];
     if (op.call > first_ret) continue;
@@ -137,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ModelWithResults,
 
 // --- one swap -------------------------------------------------------------------------------
 
-/// Two results exchanged: of a good history, so that there is something to break.
+/// Swaps two results of a history. The history is good before, so that a swap can break it.
 bool swap_two_results(History& history, Rng& rng) {
   std::vector<Event> events = history.events();
   std::vector<std::size_t> results;
@@ -173,11 +174,11 @@ TEST_P(ModelWithResults, AgreesWithEveryOrderAfterOneSwap) {
   EXPECT_GT(bad, swapped / 4);
 }
 
-/// An operation that is over before another begins, both of one kind.
+/// Returns whether x is over before y begins; both are of one kind.
 bool ordered(const Operation& x, const Operation& y) { return x.ret < y.call; }
 
-/// Two swapped results that nothing explains: of two dequeues in order, whose values were enqueued
-/// in the same order.
+/// Returns whether no order explains the swapped results: two dequeues follow each other, and their
+/// values were enqueued in the same order.
 bool swap_breaks_order(const Operations& paired, const Operation& x, const Operation& y) {
   const Operation *enq_x = nullptr, *enq_y = nullptr;
   for (const Operation& op : paired.all) {
@@ -215,7 +216,7 @@ TEST(Linearizability, RejectsReadsOfOverwrittenValues) {
     const Plan plan{ModelKind::kRegister, 30, 4, 0};
     const History history = make_history(plan, rng);
     const Operations paired = pair_operations(history);
-    // The first write, the first that follows it, and a read after both.
+    // The operations are the first write, the first write that follows it, and a read after both.
     const Operation *older = nullptr, *newer = nullptr, *read = nullptr;
     bool made_again = false;  // a cas may write the older value once more
     for (const Operation& op : paired.all) {

@@ -1,5 +1,5 @@
-// How fast the search has to be, on histories that make it hard. Limits are several times what is
-// needed; the times and configurations of a run are recorded as properties of the report.
+// Limits of the search's time, on histories that make the search hard. Limits are several times the
+// time needed. The report records the times and configurations of a run as properties.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,12 +23,12 @@ struct Timed {
 };
 
 Timed timed(const History& history, ModelKind kind) {
-  const std::clock_t begin = std::clock();  // of the CPU: others may use it too
+  const std::clock_t begin = std::clock();  // CPU time, because other programs run too
   Verdict verdict = check_linearizability(history, kind);
   return {std::move(verdict), static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC};
 }
 
-/// The last read of a good history, changed to a value that was there before, or never was.
+/// Changes the last read of a good history to an earlier value, or to one that was never written.
 History with_a_wrong_read(const History& good, bool never = false) {
   std::vector<Event> events = good.events();
   Value older;
@@ -78,8 +78,8 @@ TEST_P(FiftyProcesses, OneRegisterWithinASecondEitherWay) {
 
 INSTANTIATE_TEST_SUITE_P(Values, FiftyProcesses, ::testing::Values(0, 5));
 
-// As Jepsen's public histories of etcd: five clients, five values, and a new process whenever the
-// outcome was unknown.
+// Histories have the form of Jepsen's public histories of etcd: five clients, five values, and a
+// new process after each unknown outcome.
 TEST(Speed, FiftyProcessesOneAfterTheOther) {
   int bad = 0;
   double slowest = 0;

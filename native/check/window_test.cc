@@ -1,4 +1,4 @@
-// What a violation looks like.
+// The window and the text of a violation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ TEST(Window, OfAStaleReadIsTheReadAndTheWriteBefore) {
   const Verdict verdict = check_history(history, "register");
   ASSERT_EQ(verdict.answer, Answer::kNo);
   ASSERT_EQ(verdict.window.size(), 2U) << verdict.text;
-  // That the read before saw 200 is reason enough; the write of it would be another.
+  // The window shows one reason, the earlier read of 200. The write of 200 would be another reason.
   EXPECT_EQ(verdict.window[1].op.output, i(199));
   EXPECT_TRUE(verdict.window[1].impossible);
   EXPECT_TRUE(verdict.from_anywhere);
@@ -77,7 +77,7 @@ TEST(Window, OfAReadOfNothingWrittenIsThatRead) {
 
 TEST(Window, UnknownOutcomesExplainOnceAndLater) {
   using enum Function;
-  // An unknown write shows up late, which is fine; that it goes away and comes back is not.
+  // An unknown write may show up late. It may not go away and come back.
   const History late = history_of({{0, '+', kWrite, i(1)},
                                    {0, '!', kWrite, kNil},
                                    {1, '+', kRead, kNil},
@@ -98,8 +98,8 @@ TEST(Window, UnknownOutcomesExplainOnceAndLater) {
   EXPECT_LE(verdict.window.size(), 4U) << verdict.text;
 }
 
-/// Whatever is shown as a violation is one by itself: the window, taken as a history that begins
-/// anyhow, has no order. Registers, whose first state the definition can try out.
+/// Each window is a violation by itself: as a history that begins in any state, it has no order.
+/// The test uses registers, because the definition can try all their first states.
 TEST(Window, IsAViolationByItself) {
   Rng rng(21, 0, "window");
   int seen = 0;
@@ -114,7 +114,7 @@ TEST(Window, IsAViolationByItself) {
     std::vector<Event> events;
     for (std::size_t number = 0; number < verdict.window.size(); ++number) {
       const WindowOperation& w = verdict.window[number];
-      // One process for each, since an optional one stays open.
+      // Each operation has a process of its own, because an optional operation stays open.
       const auto take = [&](std::uint32_t at) {
         Event event = history.events()[at];
         event.process = static_cast<std::int32_t>(number);

@@ -1,5 +1,5 @@
-// The fabric's contract: destinations that are gone or were never there, options at the ends of
-// their ranges, bounds of device memory.
+// The fabric's contract: destinations that are gone or never existed, options at the ends of their
+// ranges, bounds of device memory.
 #include "base/error_test.h"
 #include "fabric/contract_worlds_test.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 class FabricAddressing : public FabricContract {
  protected:
-  /// Datagrams from node 0 (a) to node 1 (b). False without them.
+  /// Sets up datagrams from node 0 (a) to node 1 (b). Returns false if the device has none.
   bool connect_datagrams() {
     start();
     a = std::make_unique<Side>(*world, 0);
@@ -48,7 +48,8 @@ TEST_P(FabricAddressing, DatagramsToNobodyAreLost) {
   gone.reset();
   ASSERT_EQ(send_to(*handle, number, 1).accepted, 1u);
   expect_send(1);
-  ASSERT_EQ(send_to(*handle, number ^ 0x00ff00, 2).accepted, 1u) << "nobody ever had the number";
+  ASSERT_EQ(send_to(*handle, number ^ 0x00ff00, 2).accepted, 1u)
+      << "no queue pair ever had the number";
   expect_send(2);
   EXPECT_TRUE(b->quiet(*b->receives));
   ASSERT_TRUE(qb->receive(b->memory->sge(0, 64), 3));
@@ -90,7 +91,7 @@ TEST_P(FabricAddressing, AHandleOfAnotherDomainIsRefused) {
     const PostResult result = send_to(*foreign, qb->qp_num(), 1);
     EXPECT_EQ(result.accepted, 0u);
     EXPECT_STREQ(to_string(result.error), to_string(PostError::kInvalid));
-    domain = a->device.create_protection_domain();  // perhaps where the other was
+    domain = a->device.create_protection_domain();  // may have the address of the old domain
   }
   ASSERT_TRUE(qb->receive(b->memory->sge(0, 64), 3));
   ASSERT_EQ(send_to(*handle, qb->qp_num(), 3).accepted, 1u);
@@ -130,7 +131,7 @@ TEST_P(FabricAddressing, TimesAtTheEndsOfTheirRanges) {
     ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 2));
     expect_send(2);
     EXPECT_EQ(b->await_receive().wr_id, 2u);
-    if (time == 0) {  // the other would take an hour
+    if (time == 0) {  // the other setting would take an hour
       ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 3));
       EXPECT_TRUE(a->quiet(*a->sends));
       ASSERT_TRUE(qb->receive(b->memory->sge(0, 8), 4));

@@ -84,7 +84,7 @@ TEST_P(FabricContract, CompareSwapSwapsOnlyTheExpectedValue) {
 TEST_P(FabricContract, AFailedCompareSwapStoresNothing) {
   start(3);
   if (world->env(0).device().capabilities().swaps_lose_writes)
-    GTEST_SKIP() << "the device stores again what a swap that fails has read";
+    GTEST_SKIP() << "the device writes the old value again when a swap fails";
   Side target(*world, 0), swapper(*world, 1), writer(*world, 2);
   auto swaps = swapper.queue_pair(), writes = writer.queue_pair();
   auto from_swaps = target.queue_pair(), from_writes = target.queue_pair();
@@ -286,7 +286,7 @@ TEST_P(FabricContract, ALaterReadSeesEarlierWritesAndAtomics) {
 TEST_P(FabricContract, AReadIsNotOvertakenByALaterWrite) {
   connect();
   for (std::uint64_t round = 1; round <= 50; ++round) {
-    const std::uint64_t at = round * 8;  // an earlier round's write may still be on its way
+    const std::uint64_t at = round * 8;  // an earlier round's write may still be in flight
     *b->word(at) = round;
     *a->word(0) = 0;
     ASSERT_TRUE(qa->read(a->memory->sge(8, 8), b->memory->remote(), at, 1));
@@ -332,7 +332,7 @@ TEST_P(FabricContract, AFencedRequestWaitsForEarlierReads) {
   ASSERT_TRUE(qa->read(a->memory->sge(0, 8), b->memory->remote(), 0, 1, 0));
   ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 64, 2, kSignaled | kFence));
   expect_send(2);
-  EXPECT_TRUE(b->await_word(64, 5)) << "the write sends what the read brought";
+  EXPECT_TRUE(b->await_word(64, 5)) << "the write sends the data of the read";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The fabric's contract: what fails, how, and what still works afterwards.
+// The fabric's contract: the failures, their errors, and the operations that still work afterwards.
 #include <algorithm>
 #include <bit>
 
@@ -83,7 +83,7 @@ TEST_P(FabricErrors, LocalKeysAndBounds) {
       ASSERT_TRUE(qa->write(sge, b->memory->remote(), 0, 2));
     const Completion before = a->await_send();
     EXPECT_EQ(before.wr_id, 1u);
-    // What fails at once may flush what has not been acknowledged yet.
+    // A request that fails at once may flush earlier requests that are not acknowledged yet.
     EXPECT_TRUE(before.status == Status::kSuccess || world->loses_local_errors());
     const Completion refused = a->await_send();
     EXPECT_EQ(refused.wr_id, 2u);
@@ -101,7 +101,7 @@ TEST_P(FabricErrors, AtomicsMustBeAligned) {
 }
 
 TEST_P(FabricErrors, LengthsThatNoMessageHas) {
-  // Two pieces whose lengths wrap in 32 bits to 8; an atomic of other than 8 bytes.
+  // The requests: two pieces whose lengths wrap in 32 bits to 8, and an atomic of 16 bytes.
   for (const bool atomic : {false, true}) {
     connect();
     const Sge wrapping[2] = {a->memory->sge(0, 16), a->memory->sge(0, 0xfffffff8U)};
@@ -143,7 +143,7 @@ TEST_P(FabricErrors, AKilledPeerExceedsTheRetries) {
   ASSERT_TRUE(qa->read(a->memory->sge(0, 8), b->memory->remote(), 0, 3));
   expect_send(2, Status::kRetryExceeded);
   expect_send(3, Status::kFlushed);
-  // The provider gives a peer on Soft-RoCE two seconds, whatever is asked for.
+  // The provider gives a peer on Soft-RoCE two seconds, for any requested timeout.
   EXPECT_LT(a->env.now() - start, world->soft_roce() ? 10 * kSecond : kSecond);
 }
 
@@ -188,7 +188,7 @@ TEST_P(FabricErrors, AnOverrunKillsTheCompletionQueue) {
   auto q = x.queue_pair(), p = y.queue_pair();
   q->connect(p->address());
   p->connect(q->address());
-  // A device may hold up to twice as many and one, in rings of 2^n.
+  // A device may hold up to twice as many entries plus one, because its rings have 2^n entries.
   const std::uint32_t enough = 2 * std::bit_ceil(x.sends->entries() + 1);
   for (std::uint32_t i = 0; i < enough; ++i)
     ASSERT_TRUE(q->write(x.memory->sge(0, 8), y.memory->remote(), 0));
@@ -231,7 +231,8 @@ TEST_P(FabricErrors, KeysAreSparse) {
   EXPECT_LT(neighbours, 5);
 }
 
-// 10^5 requests of arbitrary bytes: each completes, with success or an error; nothing else happens.
+// Each of 10^5 requests of arbitrary bytes completes, with success or an error, and has no other
+// effect.
 TEST_P(FabricErrors, RandomRequestsCrashNothing) {
   start();
   Side x(*world, 0), y(*world, 1);
@@ -251,7 +252,7 @@ TEST_P(FabricErrors, RandomRequestsCrashNothing) {
   };
   fresh();
   std::vector<Completion> drained(64);
-  // Under emulation each costs some milliseconds.
+  // Each request costs some milliseconds under emulation.
   const int requests = world->soft_roce() ? 3000 : 100000;
   for (int i = 0; i < requests; ++i) {
     auto pick = [&](std::initializer_list<std::uint64_t> values) {
@@ -287,7 +288,7 @@ TEST_P(FabricErrors, RandomRequestsCrashNothing) {
     while (y.receives->poll(drained) > 0) {
     }
   }
-  const std::uint64_t part = world->soft_roce() ? 3 : 2;  // which refuses more at once
+  const std::uint64_t part = world->soft_roce() ? 3 : 2;  // Soft-RoCE refuses more at once
   EXPECT_GT(accepted, static_cast<std::uint64_t>(requests) / part);
   EXPECT_GT(errors, static_cast<std::uint64_t>(requests) / 10);
   ASSERT_TRUE(healthy_x->write(x.memory->sge(0, 8), y.memory->remote(), 0, 1));

@@ -1,4 +1,4 @@
-// The fabric's contract: objects that are destroyed in any order, and as many as there may be.
+// The fabric's contract: objects are destroyed in any order, and created up to the device's limits.
 #include <algorithm>
 #include <functional>
 
@@ -29,7 +29,7 @@ TEST_P(FabricLifetimes, WhatWasMadeInADomainKeepsIt) {
   EXPECT_EQ(b->await_send().status, Status::kSuccess);
   EXPECT_EQ(b->load_word(0), 77u);
   EXPECT_EQ(b->load_word(64), 77u);
-  // No later domain is the same.
+  // No later domain takes the place of the destroyed one.
   for (std::uint64_t i = 0; i < 8; ++i) {
     domain = a->device.create_protection_domain();
     auto stranger = a->device.create_queue_pair(*domain, *a->sends, *a->receives);
@@ -42,7 +42,7 @@ TEST_P(FabricLifetimes, WhatWasMadeInADomainKeepsIt) {
   }
 }
 
-// All that a node can make, with requests under way in both directions.
+// A node creates objects of all kinds and destroys them with requests in flight in both directions.
 TEST_P(FabricLifetimes, AnyOrderOfDestruction) {
   connect();  // the neighbours
   if (!a->device.capabilities().srq || !a->device.capabilities().ud)
@@ -56,7 +56,7 @@ TEST_P(FabricLifetimes, AnyOrderOfDestruction) {
     auto sends = device.create_completion_queue(64), receives = device.create_completion_queue(64);
     auto shared = device.create_shared_receive_queue(*domain, 8);
     QpOptions options;
-    options.retry_count = 0;  // peers of what is gone
+    options.retry_count = 0;  // peers of destroyed queue pairs give up at once
     auto q = device.create_queue_pair(*domain, *sends, *receives, options, shared.get());
     options.transport = Transport::kUd;
     auto datagrams = device.create_queue_pair(*domain, *sends, *receives, options);
@@ -86,7 +86,7 @@ TEST_P(FabricLifetimes, AnyOrderOfDestruction) {
       request.remote_qkey = options.qkey;
       datagrams->post({&request, 1});
     }
-    if (rng.below(2) == 0) {  // some of it is done, and some of that is polled
+    if (rng.below(2) == 0) {  // some requests complete, and some completions are polled
       a->env.sleep_until(a->env.now() + static_cast<Time>(rng.below(20)) * kMicrosecond);
       Completion polled[4];
       sends->poll(polled);
@@ -104,7 +104,7 @@ TEST_P(FabricLifetimes, AnyOrderOfDestruction) {
       (*at)();
       from.erase(at);
     }
-    handle.reset();  // nothing names it any more
+    handle.reset();  // no object uses the handle any more
     ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0, 1));
     ASSERT_TRUE(qa->read(a->memory->sge(8, 8), b->memory->remote(), 0, 2));
     ASSERT_NO_FATAL_FAILURE(expect_send(1));
@@ -115,7 +115,7 @@ TEST_P(FabricLifetimes, AnyOrderOfDestruction) {
 class FabricNumbers : public FabricLifetimes {
  protected:
   using Make = std::function<void()>;
-  /// Calls `make` until it is refused, `most` times at most; what it said then.
+  /// Calls `make` until it is refused, `most` times at most. Returns the text of the refusal.
   static std::string until_refused(const Make& make, int most) {
     for (int made = 0; made < most; ++made) {
       try {
@@ -127,7 +127,8 @@ class FabricNumbers : public FabricLifetimes {
     }
     return "";
   }
-  /// As many as there may be, where that can be reached: `limit` is what the refusal must name.
+  /// Creates as many objects as allowed, if the test can reach the limit. The refusal must name
+  /// `limit`.
   template <class Object>
   void check(std::vector<std::unique_ptr<Object>>& objects, const Make& make,
              const std::string& limit) {
@@ -139,7 +140,7 @@ class FabricNumbers : public FabricLifetimes {
     expect_send(1);
     if (!has_limit) return;
     EXPECT_TRUE(names(told, {limit}));
-    for (int i = 0; i < 1 << 16; ++i) ASSERT_THROW(make(), Error);  // a refusal uses nothing up
+    for (int i = 0; i < 1 << 16; ++i) ASSERT_THROW(make(), Error);  // refusals use no room
     for (int i = 0; i < 3; ++i) {
       objects.erase(objects.begin() + 1);
       EXPECT_NO_THROW(make()) << "there is room again";
@@ -204,7 +205,7 @@ TEST_P(FabricNumbers, SharedReceiveQueues) {
 TEST_P(FabricNumbers, CompletionQueues) {
   connect();
   const std::uint32_t entries = GetParam() == "shm" ? 2048 : 16;
-  if (GetParam() == "shm")  // most of the room goes to others, whose pages nobody touches
+  if (GetParam() == "shm")  // other queues take most of the room; their pages stay unused
     until_refused([&] { make_shared(a->device.capabilities().max_queue_entries); }, 1 << 17);
   check(
       queues, [&] { queues.push_back(a->device.create_completion_queue(entries)); },

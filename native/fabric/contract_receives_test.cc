@@ -1,15 +1,16 @@
 // The fabric's contract: queues of receives that are full, empty or bad, of one queue pair or
-// shared, and what becomes of them when a queue pair ends.
+// shared, and the fate of receives when a queue pair ends.
 #include "fabric/contract_worlds_test.h"
 
 namespace pyrdma::fabric {
 namespace {
 
-constexpr std::uint32_t kEntries = 5;  // no power of two, which rings have
+constexpr std::uint32_t kEntries = 5;  // no power of two, unlike the sizes of rings
 
 class FabricReceives : public FabricContract {
  protected:
-  /// Node 0 (a) sends to node 1 (b), which receives from `shared`. False without such queues.
+  /// Node 0 (a) sends to node 1 (b), which receives from `shared`. Returns false if the
+  /// device has no shared queues.
   bool connect_shared() {
     TearDown();
     start();
@@ -31,7 +32,7 @@ class FabricReceives : public FabricContract {
     const ReceiveRequest request{wr_id, &sge, 1};
     return shared->post_receive({&request, 1});
   }
-  /// Posts more than fit; returns how many did.
+  /// Posts more receives than fit; returns the number of accepted ones.
   std::uint32_t fill() {
     const Sge sge = b->memory->sge(0, 64);
     const std::vector<ReceiveRequest> requests(kEntries + 2, ReceiveRequest{next_id_, &sge, 1});
@@ -77,7 +78,7 @@ TEST_P(FabricReceives, AFullReceiveQueueIsBackPressure) {
       expect_send(i);
       const Completion completion = b->await_receive();
       ASSERT_EQ(completion.status, Status::kSuccess);
-      EXPECT_EQ(completion.wr_id, i) << "what was accepted stays so, in order";
+      EXPECT_EQ(completion.wr_id, i) << "accepted receives stay, in order";
       result = post_all(all.subspan(kEntries + i % kEntries, 2));  // room for exactly one
       EXPECT_EQ(result.accepted, 1u);
       EXPECT_EQ(result.error, PostError::kQueueFull);
@@ -112,7 +113,7 @@ TEST_P(FabricReceives, SharedReceivesThatAreBad) {
                                                                     : Status::kLocalProtection));
     EXPECT_EQ(qb->state(), QpState::kError);
     EXPECT_TRUE(b->quiet(*b->receives)) << "a shared queue is not flushed";
-    renew();  // it serves the next
+    renew();  // the shared queue serves the next queue pair
     ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 5));
     expect_send(5);
     EXPECT_EQ(b->await_receive().wr_id, 4u);
@@ -137,8 +138,8 @@ TEST_P(FabricReceives, AnEmptySharedQueueIsNotReady) {
   EXPECT_EQ(b->await_receive().wr_id, 4u) << "the send that gave up has taken none";
 }
 
-// Messages wait, unpolled, of a queue pair that ends: their completions go with it, and the queue
-// loses no receive.
+// A queue pair ends while completions of its messages wait unpolled. The completions go with it,
+// and the queue loses no receive.
 TEST_P(FabricReceives, ASharedQueueOutlivesItsQueuePairs) {
   if (!connect_shared()) GTEST_SKIP() << "the device has no shared receive queues";
   auto other_a = a->queue_pair(), other_b = b->queue_pair({}, shared.get());

@@ -107,7 +107,7 @@ class FabricScenarios : public FabricContract {
   }
 
   std::unique_ptr<MemoryRegion> extra;
-  RemoteRegion extra_remote;  // also of one that is gone
+  RemoteRegion extra_remote;  // stays after the region is gone
 };
 INSTANTIATE_TEST_SUITE_P(Worlds, FabricScenarios, contract_worlds(),
                          [](const auto& info) { return info.param; });

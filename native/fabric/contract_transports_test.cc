@@ -19,7 +19,7 @@ TEST_P(FabricTransports, UnreliableConnectionsWriteAndSend) {
   ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 8, 1));
   expect_send(1);
   EXPECT_TRUE(b->await_word(8, 6));
-  EXPECT_TRUE(qa->send(a->memory->sge(0, 8), 2)) << "nobody receives it";
+  EXPECT_TRUE(qa->send(a->memory->sge(0, 8), 2)) << "no queue pair receives it";
   expect_send(2);
   ASSERT_TRUE(qb->receive(b->memory->sge(64, 8), 3));
   ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 4));

@@ -1,4 +1,4 @@
-// The worlds in which the fabric's contract is tested, behind one face, and what the tests share.
+// The worlds of the tests of the fabric's contract, behind one interface, and the tests' fixture.
 #pragma once
 #include <gtest/gtest.h>
 #include <sys/utsname.h>
@@ -21,7 +21,7 @@
 
 namespace pyrdma::fabric {
 
-/// Many rounds take too long under the sanitizers.
+/// Tests do fewer rounds under the sanitizers, because many rounds take too long.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
 #else
@@ -33,10 +33,11 @@ class World {
   virtual ~World() = default;
   virtual Env& env(NodeId node) = 0;
   virtual void kill(NodeId node) = 0;
-  /// Soft-RoCE, whose known differences from NICs fabric/verbs/README.md lists.
+  /// Returns whether the device is Soft-RoCE; fabric/verbs/README.md lists its differences from
+  /// NICs.
   virtual bool soft_roce() { return false; }
-  /// Whether a request that its own side refuses may end as flushed: Soft-RoCE after Linux 6.1,
-  /// which flushes the queue pair before it reports what was wrong.
+  /// Returns whether a request that its own side refuses may end as flushed. Soft-RoCE after
+  /// Linux 6.1 flushes the queue pair before it reports the error.
   virtual bool loses_local_errors() { return false; }
   bool is_local_error(Status status) {
     return status == Status::kLocalProtection ||
@@ -169,8 +170,8 @@ class VerbsWorld final : public World {
   verbs::VerbsCluster cluster_;
 };
 
-/// "sim" (with weak memory), "sim_strong", "shm" or "verbs"; with "_hooked" behind decorators whose
-/// faults are on and never fire.
+/// Makes the world "sim" (with weak memory), "sim_strong", "shm" or "verbs". "_hooked" adds
+/// decorators, whose faults are on and never fire.
 inline std::unique_ptr<World> make_world(const std::string& name, std::uint32_t nodes) {
   if (name == "sim") return std::make_unique<SimWorld>(nodes, sim::MemoryModel::weak());
   if (name == "sim_strong") return std::make_unique<SimWorld>(nodes, sim::MemoryModel::strong());
@@ -190,10 +191,10 @@ inline auto contract_worlds() {
   return and_verbs({"sim", "sim_strong", "shm", "sim_hooked", "shm_hooked"});
 }
 
-/// What one node has in a test: a domain, a region, a queue for completions of each direction.
+/// The objects of one node in a test: a domain, a region, a completion queue for each direction.
 struct Side {
   Side(World& world, NodeId node, std::size_t bytes = 1 << 17, std::uint32_t queue_entries = 256)
-      : timeout(world.soft_roce() ? 30 * kSecond : 2 * kSecond),  // whose CPU may be emulated
+      : timeout(world.soft_roce() ? 30 * kSecond : 2 * kSecond),  // its CPU may be emulated
         env(world.env(node)),
         device(env.device()),
         pd(device.create_protection_domain()),
@@ -206,7 +207,7 @@ struct Side {
     return device.create_queue_pair(*pd, *sends, *receives, options, shared);
   }
   Completion await(CompletionQueue& queue) { return await(queue, timeout); }
-  /// The next completion; status kGeneral with wr_id ~0 when none came within `timeout`.
+  /// Returns the next completion; status kGeneral and wr_id ~0 if none came within `timeout`.
   Completion await(CompletionQueue& queue, Time timeout) {
     Completion completion;
     const bool found = env.poll_until(

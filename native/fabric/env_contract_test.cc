@@ -1,4 +1,4 @@
-// What Env and env/sync.h promise, in every world.
+// The promises of Env and env/sync.h, in every world.
 #include <atomic>
 #include <vector>
 
@@ -125,7 +125,7 @@ TEST_P(EnvContract, ARenamedFileTakesTheOthersPlace) {
   storage.sync();
   EXPECT_FALSE(storage.exists("state.new"));
   EXPECT_EQ(storage.open("state")->size(), 2u);
-  EXPECT_EQ(opened->size(), 1u) << "who has it open keeps the old one";
+  EXPECT_EQ(opened->size(), 1u) << "an open file keeps the old content";
   storage.rename("state", "state");
   EXPECT_TRUE(storage.exists("state"));
   EXPECT_THROW(storage.rename("absent", "state"), Error);

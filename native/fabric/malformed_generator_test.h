@@ -1,4 +1,4 @@
-// Draws work requests that are wrong in some field, and what they meet: regions of all kinds,
+// Draws work requests that are wrong in some field, and makes their targets: regions of all kinds,
 // connections of all transports.
 #pragma once
 #include "base/rng.h"
@@ -25,7 +25,8 @@ struct Party {
       const auto gone = device.allocate(*pd, 4096);
       memory.regions.push_back({gone->addr(), 4096, gone->lkey(), kAllAccess, false, nullptr, {}});
     }
-    // Large enough for several pieces of it to be longer than a message may be; never touched.
+    // Several pieces of this region are longer than the longest message. No test touches the
+    // region.
     big = device.allocate(*pd, std::size_t{1} << 28);
     memory.regions.push_back(
         {big->addr(), big->size(), big->lkey(), kAllAccess, true, nullptr, {}});
@@ -51,8 +52,8 @@ struct Party {
   ModelMemory memory;
 };
 
-/// A queue pair at each party, with queues of its own. `shares`: the responder's receives come from
-/// a shared queue, as those of a dynamic target always do.
+/// A queue pair at each party, with queues of its own. `shares`: the responder takes receives from
+/// a shared queue, as a dynamic target always does.
 struct Link {
   Link(Party& a, Party& b, const QpOptions& wanted, std::uint32_t responder_access,
        bool shares = false)
@@ -172,7 +173,7 @@ class Generator {
   const ReceiveRequest& receive(const Link& link) {
     ReceiveRequest& r = receive_;
     r = {rng_(), receive_sges_, 0};
-    if (one_in(20)) {  // cannot be posted
+    if (one_in(20)) {  // no queue accepts this receive
       r.sge_count = link.model.max_sges + 1 + static_cast<std::uint32_t>(rng_.below(3));
       if (one_in(4)) r.sge_count = ~0U;
       if (one_in(2)) r = {r.wr_id, nullptr, 1};
@@ -197,7 +198,7 @@ class Generator {
     const auto& all = party.memory.regions;
     return one_in(8) ? all[rng_.below(all.size() - 1)] : all[rng_.below(2)];
   }
-  /// A place in a region, or at its edges, or in nobody's memory.
+  /// Draws an address in a region, at its edges, or outside all regions.
   std::uint64_t place(const ModelRegion& region, std::uint64_t length) {
     switch (rng_.below(32)) {
       case 0:
@@ -239,7 +240,7 @@ class Generator {
     }
     if (one_in(60)) r.sges = nullptr;
     const std::uint32_t written = std::min<std::uint32_t>(r.sge_count, kMostSges);
-    if ((r.flags & kInline) != 0) {  // the caller's own memory, which need not be registered
+    if ((r.flags & kInline) != 0) {  // the caller's own memory may be unregistered
       for (std::uint32_t i = 0; i < written; ++i)
         sges_[i] = {reinterpret_cast<std::uint64_t>(own_) + rng_.below(64),
                     one_in(60) ? ~0U : static_cast<std::uint32_t>(rng_.below(40)),
@@ -247,7 +248,7 @@ class Generator {
       return;
     }
     for (std::uint32_t i = 0; i < written; ++i) sges_[i] = piece(a_, length);
-    if (link.model.max_sges == kMostSges && one_in(40)) {  // each allowed, too long together
+    if (link.model.max_sges == kMostSges && one_in(40)) {  // allowed pieces, too long together
       r.sge_count = 9 + static_cast<std::uint32_t>(rng_.below(8));
       for (Sge& sge : sges_) sge = a_.big->sge(0, 1U << 28);
     }

@@ -1,7 +1,7 @@
-// What a NIC must answer to any work request: a model of two nodes' memory and one connection,
-// written from the verbs specification (ibv_post_send, ibv_poll_cq; InfiniBand 1.4, chapters 9 and
-// 10) and sharing nothing with the providers. It predicts the result of a post, the status of the
-// completion, what becomes of the receive, the states, and every byte of memory.
+// A model of two nodes' memory and one connection. It gives the answer of a NIC to any work
+// request. It follows the verbs specification (ibv_post_send, ibv_poll_cq; InfiniBand 1.4, chapters
+// 9 and 10) and shares no code with the providers. It predicts the result of a post, the status of
+// the completion, the fate of the receive, the states, and every byte of memory.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -14,13 +14,13 @@ namespace pyrdma::fabric::malformed {
 
 constexpr std::uint64_t kMaxMessage = std::uint64_t{1} << 31;
 
-/// A region, or what was one.
+/// A region, or a deregistered one.
 struct ModelRegion {
   std::uint64_t addr = 0, size = 0;
   std::uint32_t key = 0, access = 0;
-  bool usable = false;              // lives, and in the domain of the queue pairs
-  const std::byte* real = nullptr;  // compared when not null
-  std::vector<std::byte> bytes;     // as they must be
+  bool usable = false;              // registered, in the domain of the queue pairs
+  const std::byte* real = nullptr;  // real memory to compare; may be null
+  std::vector<std::byte> bytes;     // expected content
 
   bool holds(std::uint64_t at, std::uint64_t length) const {
     return at >= addr && at - addr <= size && length <= size - (at - addr);
@@ -31,7 +31,7 @@ class ModelMemory {
  public:
   std::vector<ModelRegion> regions;
 
-  /// The region that lets a NIC use [at, at + length) with all of `rights`.
+  /// Returns the region that lets a NIC use [at, at + length) with all of `rights`.
   ModelRegion* find(std::uint32_t key, std::uint64_t at, std::uint64_t length,
                     std::uint32_t rights) {
     for (ModelRegion& region : regions)
@@ -46,7 +46,7 @@ class ModelMemory {
       if (region.key == key) return region.bytes.data() + (at - region.addr);
     return nullptr;
   }
-  /// What nobody may predict is taken over.
+  /// Copies real bytes that the model cannot predict.
   void adopt(std::uint32_t key, std::uint64_t at, std::uint64_t length) {
     for (ModelRegion& region : regions)
       if (region.key == key && region.real != nullptr && region.holds(at, length))
@@ -73,7 +73,7 @@ struct ModelLink {
   std::uint32_t responder_access = 0, responder_qpn = 0, responder_qkey = 0;
   QpState requester = QpState::kReadyToSend, responder = QpState::kReadyToSend;
   std::optional<ModelReceive> receive;
-  bool shares_receives = false;  // which are not flushed with the responder
+  bool shares_receives = false;  // shared receives are not flushed with the responder
 
   bool is_reliable() const { return transport == Transport::kRc || transport == Transport::kDc; }
   /// Requests name their target.
@@ -84,7 +84,7 @@ struct Verdict {
   PostError post = PostError::kNone;
   Status status = Status::kSuccess;
   QpState requester = QpState::kReadyToSend, responder = QpState::kReadyToSend;
-  bool receives = false;  // the receive completes, with:
+  bool receives = false;  // the receive completes with the values below
   Status receive_status = Status::kSuccess;
   std::uint32_t receive_bytes = 0;
 };
@@ -94,7 +94,7 @@ inline bool is_write(Opcode o) { return o == Opcode::kWrite || o == Opcode::kWri
 inline bool is_atomic(Opcode o) { return o == Opcode::kCompareSwap || o == Opcode::kFetchAdd; }
 inline bool returns_data(Opcode o) { return o == Opcode::kRead || is_atomic(o); }
 
-/// Judges a request and does to the model's memory what the NICs do to the real one.
+/// Judges a request and changes the model's memory as the NICs change the real one.
 class Judge {
  public:
   Judge(ModelLink& link, ModelMemory& requester, ModelMemory& responder)
@@ -192,13 +192,14 @@ class Judge {
     if (region != nullptr) move(request, *region);
   }
 
-  // A class C error: both queue pairs of a reliable connection stop; of a dynamic one only the
-  // requester, since others use the target, too. Unreliable ones drop the request.
+  // A class C error stops both queue pairs of a reliable connection. It stops only the requester of
+  // a dynamic connection, because other requesters use the target too. Unreliable queue pairs drop
+  // the request.
   void refuse(Status status, Verdict& verdict) const {
     if (link_.is_reliable()) verdict.status = status;
     if (link_.transport == Transport::kRc) verdict.responder = QpState::kError;
   }
-  /// A receive failed.
+  /// Stops the responder after a failed receive.
   void stop_responder(Verdict& verdict) const {
     if (link_.transport != Transport::kDc) verdict.responder = QpState::kError;
   }
@@ -257,7 +258,7 @@ class Judge {
         verdict.receive_status = Status::kLocalProtection;
         refuse(Status::kRemoteOperation, verdict);
         stop_responder(verdict);
-        unsure_receive_ = tried;  // the buffers before the bad one
+        unsure_receive_ = tried;  // buffers before the bad one
         return;
       }
       const std::uint64_t part = std::min<std::uint64_t>(sge.length, payload.size() - done);
@@ -282,7 +283,7 @@ class Judge {
   std::vector<Sge> unsure_receive_, unsure_header_;
 
  public:
-  /// Once the request is done: takes over the bytes that the specification leaves open.
+  /// Copies the bytes that the specification leaves open. The request must be done.
   void adopt() {
     if (unsure_.length != 0) there_.adopt(unsure_.key, unsure_.addr, unsure_.length);
     for (const std::vector<Sge>* list : {&unsure_receive_, &unsure_header_})

@@ -1,5 +1,5 @@
-// Control-path calls with arguments out of their bounds: an Error that names the value, nothing
-// left behind, and the device goes on.
+// Control-path calls with arguments out of their bounds throw an Error that names the value. They
+// leave no object, and the device continues to work.
 #include "base/error.h"
 #include "base/rng.h"
 #include "fabric/contract_worlds_test.h"
@@ -9,7 +9,7 @@ namespace {
 
 class MalformedSetup : public testing::TestWithParam<std::string> {
  protected:
-  /// The message of the Error that `call` throws; empty when it does not.
+  /// Returns the message of the Error that `call` throws; empty when it throws none.
   template <class Call>
   static std::string refusal(Call&& call) {
     try {
@@ -32,10 +32,10 @@ INSTANTIATE_TEST_SUITE_P(Worlds, MalformedSetup, and_verbs({"sim_strong", "shm"}
 TEST_P(MalformedSetup, QueuePairsWithDrawnOptions) {
   Rng rng(3);
   int good = 0, bad = 0;
-  const int draws = GetParam() == "verbs" ? 400 : 20000;  // a real one is made by the kernel
+  const int draws = GetParam() == "verbs" ? 400 : 20000;  // the kernel makes the real ones, slowly
   for (int i = 0; i < draws; ++i) {
     std::string wrong;
-    // A value within [least, most], or now and then outside.
+    // Draws a value within [least, most], or sometimes outside.
     const auto value = [&](const char* name, std::uint64_t least, std::uint64_t most) {
       const std::uint64_t span = std::min<std::uint64_t>(most - least, 64);
       if (rng.below(24) != 0) return static_cast<std::uint32_t>(least + rng.below(span + 1));
@@ -112,7 +112,7 @@ TEST_P(MalformedSetup, EveryTransitionOfAQueuePair) {
       ASSERT_EQ(qp->state(), from);
       const auto next = static_cast<QpState>(to);
       if (from == QpState::kReset && next == QpState::kError)
-        continue;  // Linux refuses it, InfiniBand does not
+        continue;  // Linux refuses this step, InfiniBand allows it
       const bool allowed = next == QpState::kReset || next == QpState::kError ||
                            (from == QpState::kReset && next == QpState::kInit) ||
                            (from == QpState::kInit && next == QpState::kReadyToReceive) ||
@@ -133,7 +133,7 @@ TEST_P(MalformedSetup, Addresses) {
     EXPECT_NE(qp->state(), QpState::kReadyToSend);
     qp->modify(QpState::kReset);
   }
-  // An address of nobody on a node that is there: nobody answers.
+  // No queue pair of the peer has this number, so no queue pair answers.
   QpOptions options;
   options.retry_count = 0;
   options.timeout_us = 10;

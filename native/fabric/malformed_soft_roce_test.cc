@@ -1,6 +1,7 @@
-// Drawn malformed requests on any device, few enough for an emulated one. What NICs answer is the
-// model's verdict (malformed_model_test.h); here stands where Soft-RoCE answers otherwise, as its
-// page (verbs/README.md) has it. All else must be as on a NIC, and memory byte for byte.
+// Drawn malformed requests on any device, few enough for an emulated one. The model
+// (malformed_model_test.h) gives the answers of NICs. This file has the different answers of
+// Soft-RoCE, which its page (verbs/README.md) lists. All other answers must be those of a NIC, and
+// memory must match byte for byte.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -11,9 +12,9 @@
 namespace pyrdma::fabric::malformed {
 namespace {
 
-constexpr std::uint64_t kPacket = 1024;  // of the payload, at least
+constexpr std::uint64_t kPacket = 1024;  // payload bytes of a packet, at least
 
-/// What may be seen of a request. Empty: nothing.
+/// The allowed outcomes of a request. An empty list allows no completion.
 struct Outcomes {
   PostError post = PostError::kNone;
   std::vector<Status> send, receive;
@@ -32,7 +33,7 @@ std::uint64_t bytes_of(const WorkRequest& request) {
   return sum;
 }
 
-/// A post that NICs take, and fail later.
+/// Returns whether Soft-RoCE refuses the post; NICs accept it and fail the request later.
 bool is_refused(const ModelLink& link, const WorkRequest& request) {
   const std::uint64_t bytes = bytes_of(request);
   return bytes > kMaxMessage || (link.transport == Transport::kUd && bytes > link.max_datagram) ||
@@ -47,7 +48,7 @@ bool lacks_the_right(const ModelLink& link, const WorkRequest& request) {
   return (link.responder_access & right) == 0;
 }
 
-/// `before`: the link as the request met it.
+/// Returns the outcomes on a NIC. `before` is the link's state before the request.
 Outcomes of_a_nic(const ModelLink& before, const Verdict& verdict) {
   Outcomes out{verdict.post, {}, {}, {verdict.requester}, {verdict.responder}, false};
   if (verdict.post != PostError::kNone) return out;
@@ -61,7 +62,7 @@ Outcomes of_a_nic(const ModelLink& before, const Verdict& verdict) {
   return out;
 }
 
-/// `verdict`: of a NIC. `loses_local_errors`: see World.
+/// Returns the outcomes on Soft-RoCE. `verdict` is that of a NIC. `loses_local_errors`: see World.
 Outcomes of_soft_roce(const ModelLink& before, const WorkRequest& request, const Verdict& verdict,
                       bool loses_local_errors) {
   Outcomes out = of_a_nic(before, verdict);
@@ -69,15 +70,15 @@ Outcomes of_soft_roce(const ModelLink& before, const WorkRequest& request, const
   if (is_refused(before, request))
     return {PostError::kInvalid, {}, {}, {before.requester}, {before.responder}, false};
   if (verdict.status == Status::kFlushed) return out;
-  // Unreliable queue pairs stop altogether, not only for sends.
+  // Unreliable queue pairs stop sends and receives, not only sends.
   if (verdict.requester == QpState::kSendQueueError) out.requester = {QpState::kError};
   const bool receive = before.receive.has_value();
   const bool deaf = before.responder == QpState::kError;
   const bool local = verdict.status == Status::kLocalProtection;
   if (local && loses_local_errors) out.send.push_back(Status::kFlushed);
   if (local && !deaf && (returns_data(request.opcode) || bytes_of(request) > kPacket)) {
-    // Noticed when the answer comes, or when earlier packets have left: the target did its part,
-    // or has an error of its own.
+    // Soft-RoCE notices the error when the answer comes, or after earlier packets have left. The
+    // target has executed the request by then, or has an error of its own.
     out.send.insert(out.send.end(), {Status::kRemoteAccess, Status::kRemoteInvalidRequest,
                                      Status::kRemoteOperation, Status::kRnrRetryExceeded});
     out.responder = {QpState::kReadyToSend, QpState::kError};
@@ -86,7 +87,7 @@ Outcomes of_soft_roce(const ModelLink& before, const WorkRequest& request, const
     return out;
   }
   if (local || deaf) return out;
-  if (lacks_the_right(before, request)) {  // looked at first, and also when nothing is to be moved
+  if (lacks_the_right(before, request)) {  // checked first, also for requests of no bytes
     out.send = {Status::kRemoteInvalidRequest};
     out.receive = receive ? std::vector{Status::kFlushed} : std::vector<Status>{};
     out.requester = out.responder = {QpState::kError};
@@ -96,7 +97,7 @@ Outcomes of_soft_roce(const ModelLink& before, const WorkRequest& request, const
   if (verdict.status == Status::kRemoteAccess && request.opcode == Opcode::kWriteImm) {
     if (receive) {
       out.receive = {Status::kRemoteAccess, Status::kFlushed};
-    } else {  // the receive is missed before the region is looked at
+    } else {  // it misses the receive before it checks the region
       out.send = {Status::kRnrRetryExceeded};
       out.responder = {before.responder};
     }
@@ -105,14 +106,14 @@ Outcomes of_soft_roce(const ModelLink& before, const WorkRequest& request, const
     out.receive = {Status::kLocalQpOperation};
     if (before.transport == Transport::kRc) {
       out.send = {Status::kRemoteOperation};
-    } else if (loses_local_errors) {  // dropped: the receive stays
+    } else if (loses_local_errors) {  // it drops the request, and the receive stays
       out.receive.push_back(Status::kFlushed);
       out.responder.push_back(before.responder);
     }
-    out.memory_is_open = true;  // what had room
+    out.memory_is_open = true;  // the bytes that fit may be placed
   }
   if (verdict.receives && verdict.receive_status == Status::kLocalProtection) {
-    // Only bytes that the payload needs are looked at.
+    // Soft-RoCE checks only the bytes that the payload needs.
     out.receive = {Status::kLocalQpOperation, Status::kSuccess};
     out.send.push_back(Status::kSuccess);
     out.requester.push_back(QpState::kReadyToSend);
@@ -147,13 +148,13 @@ class MalformedOnAnyDevice : public testing::TestWithParam<std::string> {
   std::array<int, 16> statuses{};
   int refused = 0;
   bool soft_roce = false;
-  bool spent = false;  // the link is of no more use
+  bool spent = false;  // the link cannot be used any more
 };
 
 void MalformedOnAnyDevice::disturb(Link& link, Generator& random) {
   if (!random.one_in(32)) return;
   const bool reliable = link.model.transport == Transport::kRc;
-  if (random.one_in(reliable ? 64 : 4)) {  // a silent responder takes a timeout
+  if (random.one_in(reliable ? 64 : 4)) {  // a silent responder costs a timeout
     link.qb->modify(QpState::kError);
     link.model.responder = QpState::kError;
     return;
@@ -200,7 +201,7 @@ void MalformedOnAnyDevice::one_request(Link& link, Generator& random) {
                          << " pieces; a NIC: " << to_string(verdict.post) << ", "
                          << to_string(verdict.status) << ", receive "
                          << (verdict.receives ? to_string(verdict.receive_status) : "none"));
-  // A signaled request behind it tells when an unsignaled one is done; a read needs a right that
+  // A second, signaled request shows when an unsignaled one is done. A read needs a right that
   // every link has.
   const std::size_t count = (request.flags & kSignaled) != 0 ? 1 : 2;
   both[1].wr_id = ~request.wr_id;
@@ -239,7 +240,7 @@ void MalformedOnAnyDevice::one_request(Link& link, Generator& random) {
         ASSERT_TRUE(among(expected.receive, done->status)) << to_string(done->status);
       }
     } else if (before.transport != Transport::kRc) {
-      a->env.sleep_until(a->env.now() + kMillisecond);  // nobody tells when it has arrived
+      a->env.sleep_until(a->env.now() + kMillisecond);  // no completion reports the arrival
     }
   }
   ASSERT_TRUE(among(expected.requester, link.qa->state())) << to_string(link.qa->state());
@@ -247,7 +248,7 @@ void MalformedOnAnyDevice::one_request(Link& link, Generator& random) {
   judge.adopt();
   if (expected.post != verdict.post || expected.memory_is_open ||
       (expected.send != std::vector{verdict.status} && expected.post == PostError::kNone)) {
-    adopt_all();  // the model did what a NIC does
+    adopt_all();  // the model has followed a NIC
   }
   ASSERT_TRUE(a->memory.matches()) << "the requester's memory";
   ASSERT_TRUE(b->memory.matches()) << "the responder's memory";
@@ -255,7 +256,7 @@ void MalformedOnAnyDevice::one_request(Link& link, Generator& random) {
       before.responder == QpState::kReadyToSend)
     return;
   // After a long read with a bad local buffer the requester's completer still waits for the rest of
-  // the answer, which a reset does not end: the next answer is an error without a status.
+  // the answer. A reset does not end this wait, so the next answer is an error without a status.
   spent = soft_roce && request.opcode == Opcode::kRead && bytes_of(request) > kPacket &&
           verdict.status == Status::kLocalProtection;
   link.renew();
@@ -285,7 +286,7 @@ TEST_P(MalformedOnAnyDevice, AnswersAsTheModelOrItsPageSays) {
   std::vector<std::unique_ptr<Link>> links;
   for (const Kind& kind : kKinds) links.push_back(link_of(kind));
   Generator random(*a, *b, 11);
-  const int requests = soft_roce ? 2500 : 5000;  // some milliseconds each of an emulated CPU
+  const int requests = soft_roce ? 2500 : 5000;  // each takes some milliseconds of an emulated CPU
   for (int i = 0; i < requests; ++i) {
     const bool beside = i % 16 == 0;
     if (beside) {

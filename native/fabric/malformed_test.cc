@@ -1,7 +1,7 @@
 // A million work requests for each provider, most of them wrong in some field. The model
-// (malformed_model_test.h) says what each must end with; meanwhile a neighbour's queue pair on the
-// same nodes does its work and must notice nothing, and memory that no request may touch is
-// compared.
+// (malformed_model_test.h) gives the result of each request. Meanwhile a neighbour's queue pair
+// works on the same nodes, and the requests must not disturb it. The test also compares the memory
+// that no request may touch.
 #include <array>
 
 #include "fabric/malformed_generator_test.h"
@@ -60,11 +60,11 @@ class Malformed : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Worlds, Malformed, testing::Values("sim", "sim_strong", "shm"),
                          [](const auto& info) { return info.param; });
 
-// Now and then one end is in a state in which it should not be.
+// Sometimes puts one end into a wrong state.
 void Malformed::disturb(Link& link, Generator& random) {
   if (!random.one_in(64)) return;
-  if (random.one_in(4)) {                                       // the responder's
-    if (link.model.is_reliable() && !random.one_in(8)) return;  // takes a timeout
+  if (random.one_in(4)) {                                       // the responder
+    if (link.model.is_reliable() && !random.one_in(8)) return;  // costs a timeout
     link.qb->modify(QpState::kError);
     link.model.responder = QpState::kError;
     if (link.model.receive && !link.model.shares_receives) {
@@ -137,19 +137,19 @@ void Malformed::one_request(Link& link, Generator& random) {
   WorkRequest both[2] = {random.request(link), {}};
   const WorkRequest& request = both[0];
   Judge judge(link.model, a->memory, b->memory);
-  // Judged first: what the request reads may be what it changes.
+  // The model judges before the post, because the request may change the bytes that it reads.
   const Verdict verdict = judge.judge(request);
   SCOPED_TRACE(testing::Message() << to_string(link.model.transport) << " "
                                   << to_string(request.opcode) << ", flags " << int{request.flags}
                                   << ", " << request.sge_count << " pieces; expected "
                                   << to_string(verdict.post) << ", " << to_string(verdict.status));
-  // A signaled request behind it tells when an unsignaled one is done.
+  // A second, signaled request shows when an unsignaled one is done.
   const bool signaled = (request.flags & kSignaled) != 0;
   const std::size_t count = signaled && !random.one_in(8) ? 1 : 2;
   both[1].wr_id = ~request.wr_id;
   both[1].opcode = link.model.transport == Transport::kUd ? Opcode::kSend : Opcode::kWrite;
   both[1].address_handle = link.handle.get();
-  const bool arrives = link.model.transport == Transport::kDc;  // a datagram need not
+  const bool arrives = link.model.transport == Transport::kDc;  // a datagram may get lost
   both[1].remote_qpn = arrives ? link.model.responder_qpn : 0;
   both[1].remote_qkey = arrives ? link.model.responder_qkey : ~link.model.responder_qkey;
   const PostResult result = link.qa->post({both, count});
@@ -168,8 +168,8 @@ void Malformed::one_request(Link& link, Generator& random) {
     }
   }
   ASSERT_NO_FATAL_FAILURE(expect_receive(link, request, verdict));
-  // Over a network nobody tells when an unreliable request has arrived; in weak memory nobody
-  // tells when a write has been placed.
+  // Over a network no completion reports the arrival of an unreliable request. In weak memory no
+  // completion reports the placement of a write.
   const bool is_weak = GetParam() == "sim";
   const bool travels = GetParam() != "shm" && (is_weak || !link.model.is_reliable());
   if (travels && verdict.post == PostError::kNone)
@@ -202,7 +202,7 @@ TEST_P(Malformed, AMillionRequestsEndAsTheyMust) {
     ASSERT_TRUE(a->memory.matches()) << "the requester's memory, after request " << i;
     ASSERT_TRUE(b->memory.matches()) << "the responder's memory, after request " << i;
   }
-  // Each outcome has been met often.
+  // Each outcome has occurred often.
   for (const Status status :
        {Status::kSuccess, Status::kLocalLength, Status::kLocalProtection, Status::kFlushed,
         Status::kRemoteInvalidRequest, Status::kRemoteAccess, Status::kRemoteOperation,

@@ -50,7 +50,7 @@ TEST_F(Fuzz, RandomScenariosRunEquallyTwiceAndWithoutViolation) {
   EXPECT_GT(reconnects, kScenarios);
 }
 
-// Every build must agree: all compilers, optimisation levels and sanitizers.
+// All compilers, optimisation levels and sanitizers must give equal results.
 TEST_F(Fuzz, FingerprintsAreTheSameOfEveryBuild) {
   constexpr std::array<std::uint64_t, 4> kGolden{15833297156650618449ULL, 11766171636120095677ULL,
                                                  14964134676927624214ULL, 10071249291227229940ULL};
@@ -78,7 +78,7 @@ TEST_P(FuzzFault, FiresAHundredTimesAndReachesItsTarget) {
     if (fault == Fault::cq_overrun || fault == Fault::qp_error || fault == Fault::region_revoked)
       options.faults.enable(fault, 40);
     if (fault == Fault::queue_full) options.faults.enable(fault, 50);
-    // These need a node that dies, or readers and writers that meet.
+    // These faults need a crash of a node, or readers and writers at the same time.
     if (fault == Fault::number_reuse) options.faults.enable(Fault::crash, 20);
     if (fault == Fault::torn_crash) {
       options.faults[fault].rate = 1;

@@ -1,4 +1,4 @@
-// Small runs of scenarios, with nodes, operations and faults drawn from a seed.
+// Small runs of scenarios. A seed gives their nodes, operations and faults.
 #pragma once
 #include <algorithm>
 #include <cstdlib>

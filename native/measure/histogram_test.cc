@@ -81,7 +81,7 @@ TEST(Histogram, RefusesBrokenEncodings) {
   EXPECT_THROW(Histogram::decode(bytes(good.substr(0, 20))), Error);
   EXPECT_THROW(Histogram::decode(bytes(good + "x")), Error);
   Rng rng(5);
-  for (int i = 0; i < 5000; ++i) {  // any damage is refused or decodes to something; never a crash
+  for (int i = 0; i < 5000; ++i) {  // damaged input is refused or decodes, without a crash
     std::string damaged = good;
     damaged[rng.below(damaged.size())] = static_cast<char>(rng());
     try {

@@ -1,4 +1,5 @@
-// Any bytes as an encoded histogram: refused, or read and written again without change.
+// Any bytes as an encoded histogram: the decoder refuses them, or the histogram is written again
+// without change.
 #include "base/error.h"
 #include "base/hostile_test.h"
 #include "measure/histogram.h"

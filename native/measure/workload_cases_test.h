@@ -1,5 +1,5 @@
-// Runs each workload of a table on a cluster for a short time, and expects that each measures
-// something.
+// Runs each workload of a table on a cluster for a short time, and expects that each records
+// operations or elapsed time.
 #pragma once
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The workloads over both providers, so that the sanitizers see them: every loop, briefly.
+// Every loop of the workloads runs briefly over both providers, so that the sanitizers check it.
 #include "measure/workload.h"
 
 #include <gtest/gtest.h>

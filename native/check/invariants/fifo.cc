@@ -158,7 +158,9 @@ class Fifo {
         values += ' ' + show(inside[i].item->enq->input);
       }
       return violation_of(
-          tell(*deq) + " found nothing, but at every moment of it there was one of" + values, ops);
+          tell(*deq) + " found nothing, but the queue held a value at every moment of it, of" +
+              values,
+          ops);
     }
     return std::nullopt;
   }

@@ -1,4 +1,4 @@
-// Multicast and Raft: each rule kept, then broken in one place.
+// Multicast and Raft: each rule is kept, then broken in one place.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -94,7 +94,8 @@ TEST(Multicast, BreaksOfEachRuleAreFound) {
   expect_names(backwards, "multicast", {"0", "[0 4]", "1", "[0 5]"});
 }
 
-/// Random runs: members deliver one order; a change of two neighbours at one member is found.
+/// Random runs: members deliver in one order. The checker finds two swapped neighbours at one
+/// member.
 TEST(Multicast, TwoMessagesExchangedAtOneMemberAreFound) {
   Rng rng(41, 0, "multicast");
   for (int n = 0; n < 3'000 / testing::kScale; ++n) {
@@ -164,7 +165,7 @@ TEST(Raft, BreaksOfEachInvariantAreFound) {
   broken([](GroupNotes& n) { n.raft(2, kLeader, 0, {}, 2); },
          {"Leader Completeness", "2", "7", "0"});
   broken(
-      [](GroupNotes& n) {  // elected before what it lacks was learned to be committed
+      [](GroupNotes& n) {  // was elected before the missing entry was known as committed
         n.raft(2, kAppend, 1, i(10), 1);
         n.raft(2, kLeader, 0, {}, 3);
         n.raft(0, kCommit, 0, i(2), 1);
@@ -184,7 +185,7 @@ TEST(Raft, BreaksOfEachInvariantAreFound) {
   broken([](GroupNotes& n) { n.raft(1, kAppend, 4, i(1), 1); }, {"1", "4", "2"});
 }
 
-/// Log matching by digests is log matching by comparison.
+/// Log matching by digests gives the same answer as log matching by comparison.
 TEST(Raft, DigestsFindExactlyTheLogsThatDoNotMatch) {
   Rng rng(42, 0, "raft");
   int bad = 0;

@@ -1,4 +1,5 @@
-// Each checker without search against its definition, and against the search where both apply.
+// Each checker without search is compared with its definition, and with the search where both
+// apply.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,7 +55,7 @@ void expect_names(const Notes& notes, const char* model,
 
 // --- queues -------------------------------------------------------------------------------------
 
-/// The operations that a violation is about: e and d for an enqueue and a dequeue of a value.
+/// Names the operations of a violation: e and d for an enqueue and a dequeue of a value.
 std::string pattern(const Violation& found) {
   std::string letters;
   for (const Operation& op : found.operations) {
@@ -83,8 +84,9 @@ TEST(Fifo, AgreesWithTheSearchOnCompleteHistories) {
     if (!found) continue;
     patterns.insert(pattern(*found));
   }
-  // Never enqueued, out before it went in, out twice, out in the wrong order, out where an earlier
-  // one never came out, found empty.
+  // The patterns: a value was never enqueued, came out before it went in, came out twice, came out
+  // in the wrong order, or came out although an earlier one never did; a dequeue found the queue
+  // empty.
   if (kScale == 1)
     EXPECT_EQ(patterns, (std::set<std::string>{"d", "de", "dde", "ddee", "dee", "empty"}));
   EXPECT_GT(good, 1000 / kScale);
@@ -116,7 +118,7 @@ TEST(Locks, AgreesWithTheSearchOnCompleteHistories) {
     Plan plan{ModelKind::kLock, 2 + static_cast<int>(rng.below(9)), 3};
     plan.lie_percent = n % 2 == 0 ? 0 : 15;
     History drawn = testing::make_history(plan, rng);
-    // Only complete operations: one that waits for ever is left out.
+    // The history has only complete operations: an operation that waits for ever is left out.
     History history;
     for (const Operation& op : pair_operations(drawn).all) {
       if (!op.known()) continue;
@@ -150,7 +152,7 @@ TEST(Locks, TicketsAreGrantedInOrder) {
   Notes again = notes;
   again.whole(0, kLock, {}, i(5));
   expect_names(again, "mutex", {"5"});
-  // Somebody holds ticket 6 and is gone.
+  // A client holds ticket 6 and is gone.
   notes.call(2, kLock, {});
   notes.lost(2, kLock);
   notes.whole(0, kLock, {}, i(7));

@@ -135,7 +135,7 @@ TEST(ThreadStorage, FullDiskSaysSoAndKeepsWhatWasThere) {
   auto file = storage.open("big");
   const std::byte one[1] = {std::byte{9}};
   file->write(0, one);
-  // A file size limit stands for the disk's end.
+  // A limit of the file size imitates a full disk.
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
   const rlimit small{4096, before.rlim_max};

@@ -49,8 +49,8 @@ class Hooks : public testing::TestWithParam<std::string> {
     for (std::uint64_t i = 0; i < count; ++i)
       ASSERT_TRUE(qb->receive(b->memory->sge(i * 128, 128), i));
   }
-  /// Immediates in the order of arrival, until nothing comes any more. Polls of the sender let go
-  /// what is late.
+  /// Returns the immediates in the order of arrival, until none comes any more. Polls of the sender
+  /// release late requests.
   std::vector<std::uint32_t> arrivals() {
     std::vector<std::uint32_t> seen;
     for (int idle = 0; idle < 20;) {
@@ -156,7 +156,7 @@ TEST_P(Hooks, DelayedDatagramsKeepTheirOrder) {
     EXPECT_EQ(a->await_send().wr_id, sent++);
   }
   const Time held = a->env.now();
-  ASSERT_EQ(datagram(sent).accepted, 1u);  // behind the late one
+  ASSERT_EQ(datagram(sent).accepted, 1u);  // follows the late datagram
   EXPECT_EQ(a->await_send().wr_id, sent++);
   to_b.reset();
   for (std::uint64_t i = 0; i + 2 < sent; ++i) EXPECT_EQ(b->await_receive().immediate, i);
@@ -187,7 +187,7 @@ TEST_P(Hooks, APostFindsTheQueueFullWhileSomethingIsOutstanding) {
     const PostResult result = qa->post(batch);
     accepted += result.accepted;
     if (result.error == PostError::kQueueFull) {
-      EXPECT_FALSE(idle) << "nobody would ever give room";
+      EXPECT_FALSE(idle) << "no completion would ever make room";
       EXPECT_LT(result.accepted, 4u);
       ++shortened;
     }
@@ -221,7 +221,7 @@ TEST_P(Hooks, ASpoiltRequestFailsAsTheNicFailsIt) {
   EXPECT_EQ(seen, (std::set<Status>{Status::kLocalProtection, Status::kRemoteAccess}));
   EXPECT_EQ(reached(Fault::malformed), 40u);
   ASSERT_TRUE(qb->receive(b->memory->sge(0, 64), 1));
-  const std::uint64_t word = 5;  // on the stack: an inline send has nothing that is checked
+  const std::uint64_t word = 5;  // on the stack: an inline send needs no region
   ASSERT_TRUE(qa->send({reinterpret_cast<std::uint64_t>(&word), 8, 0}, 4, kSignaled | kInline));
   EXPECT_EQ(a->await_send().status, Status::kSuccess);
   EXPECT_EQ(b->await_receive().status, Status::kSuccess);
@@ -266,7 +266,7 @@ TEST_P(Hooks, ALongRunOfAllDatagramFaultsLeaksNoRoom) {
   for (const Fault fault :
        {Fault::loss, Fault::duplicate, Fault::reorder, Fault::delay, Fault::corruption})
     faults[fault] = {0.1, kMicrosecond, 5 * kMicrosecond};
-  // Long enough for a later post to overtake on a slow machine.
+  // The delay is long enough for a later post to overtake on a slow machine.
   faults[Fault::reorder] = {0.1, 50 * kMicrosecond, 200 * kMicrosecond};
   start(faults, Transport::kUd);
   std::uint64_t posted = 0;

@@ -1,4 +1,4 @@
-// Faults of nodes over shared memory, by the options of the cluster.
+// Faults of nodes over shared memory, set by the options of the cluster.
 #include "env/faults.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace pyrdma::fabric::shm {
 namespace {
 
-/// What one lossy direction of datagrams looks like to the receiver.
+/// Sends datagrams in one lossy direction and returns the number that the receiver gets.
 std::uint64_t received_of(ShmCluster& cluster, int count) {
   Env &from = cluster.env(0), &to = cluster.env(1);
   QpOptions options;
@@ -48,7 +48,7 @@ std::uint64_t received_of(ShmCluster& cluster, int count) {
     EXPECT_EQ(a.completions->poll({&completion, 1}), 1u);
     EXPECT_EQ(completion.status, Status::kSuccess);
     received += b.completions->poll({&completion, 1});
-    if (received < static_cast<std::uint64_t>(i) + 1 && i % 100 == 99) {  // unused receives
+    if (received < static_cast<std::uint64_t>(i) + 1 && i % 100 == 99) {  // drops unused receives
       qb->modify(QpState::kReset);
       qb->connect({});
       while (b.completions->poll({&completion, 1}) != 0) {

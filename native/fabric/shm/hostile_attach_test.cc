@@ -1,6 +1,6 @@
-// A peer that holds the token and lies: any words at any time in the session's block and in its own
-// control segment, between attaching, requests and the rendezvous. Nobody else touches memory that
-// is not theirs, hangs or ends.
+// A peer holds the token and lies: it writes any words at any time into the session's block and its
+// own control segment, between attaching, requests and the rendezvous. No other node touches memory
+// of another owner, hangs or ends.
 #include <array>
 
 #include "base/error.h"
@@ -11,7 +11,7 @@ namespace pyrdma::fabric::shm {
 namespace {
 
 enum class Place : std::uint8_t {
-  kSession,  // before the clock, which a node copies once and believes
+  kSession,  // the part before the clock; a node copies the clock once and trusts it
   kEntries,
   kIndex,
   kLog,
@@ -51,7 +51,7 @@ class Victim {
     const Range range = where(place);
     const std::size_t offset = at % range.bytes / 4 * 4;
     std::byte* word = range.begin + offset;
-    if (is_lock(word)) return;  // a lock that is never let go costs its waiters kLockTimeout each
+    if (is_lock(word)) return;  // a lock that is never released costs each waiter kLockTimeout
     if (bytes == 8 && offset % 8 == 0 && offset + 8 <= range.bytes && !is_lock(word + 4)) {
       __atomic_store_n(reinterpret_cast<std::uint64_t*>(word), value, __ATOMIC_RELAXED);
     } else {
@@ -200,8 +200,8 @@ void lie(std::string_view input) {
         const std::uint64_t bytes = reader.number(1);
         victim.spoil(place, at, reader.number(8), bytes);
       }
-    } catch (const Error&) {       // an outcome like any other
-    } catch (const NodeKilled&) {  // it was told that it is dead
+    } catch (const Error&) {       // an allowed outcome
+    } catch (const NodeKilled&) {  // the lies declared this node dead
     }
   }
   PYRDMA_MUST(victim.owns_its_memory());

@@ -1,6 +1,5 @@
-// Peers that lie: random requests, and random words in the shared segments. Whatever they hold,
-// requests end with a status and nobody touches memory outside regions (the address sanitizer
-// watches).
+// Peers that lie: random requests, and random words in the shared segments. For any words, requests
+// end with a status, and no node touches memory outside regions (the address sanitizer watches).
 #include <gtest/gtest.h>
 
 #include <random>
@@ -27,8 +26,7 @@ class Malformed {
     request.sges = pick(50) == 0 ? nullptr : sges_;
     request.opcode = static_cast<Opcode>(pick(12));
     request.flags = static_cast<std::uint8_t>(random_() & ~std::uint64_t{kInline});
-    if (pick(8) ==
-        0) {  // inline buffers are the caller's own: they must exist, whatever their length
+    if (pick(8) == 0) {  // inline buffers are the caller's own and must exist, for any length
       request.flags |= kInline;
       for (Sge& sge : sges_)
         sge = {reinterpret_cast<std::uint64_t>(sges_), static_cast<std::uint32_t>(pick(33)), 0};
@@ -95,7 +93,7 @@ TEST_P(ShmMalformed, HundredThousandRequestsCrashNothing) {
   EXPECT_GT(accepted, 10000U);
   EXPECT_GT(completed, 1000U);
   EXPECT_FALSE(pair.a.completions->overrun());
-  // And the nodes still work.
+  // The nodes still work.
   pair.reconnect();
   drain(pair.a);
   drain(pair.b);
@@ -109,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, ShmMalformed,
                          testing::Values(Transport::kRc, Transport::kUc, Transport::kUd),
                          [](const auto& param) { return std::string(to_string(param.param)); });
 
-// Random 32-bit words over the parts of node 1's control segment that node 0 believes.
+// Writes random 32-bit words to the parts of node 1's control segment that node 0 reads.
 TEST(ShmHostile, RandomWordsInThePeersSegmentCrashNothing) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 200; ++round) {
@@ -131,7 +129,8 @@ TEST(ShmHostile, RandomWordsInThePeersSegmentCrashNothing) {
     QpEntry& entry = victim.control().queue_pairs[qp_slot(pair.b.qp->qp_num())];
     const std::uint64_t receives = relaxed(entry.receives);
     const std::uint64_t completions = relaxed(entry.completions);
-    // Not the locks: a lock that a living node never lets go costs its waiters kLockTimeout each.
+    // The test spares locks: a lock that a living node never releases costs each waiter
+    // kLockTimeout.
     switch (round % 5) {
       case 0:
         scribble(reinterpret_cast<std::byte*>(&entry) + 4, sizeof entry - 4);

@@ -27,7 +27,7 @@ struct End {
     completions = device().create_completion_queue(1024);
     qp = device().create_queue_pair(*pd, *completions, *completions, options);
   }
-  /// Everything that completes until `count` have, or two seconds are over.
+  /// Returns the completions until there are `count`, or two seconds are over.
   std::vector<Completion> wait(std::size_t count) {
     std::vector<Completion> got;
     Completion batch[16];

@@ -1,4 +1,4 @@
-// Nodes as processes that meet, die and are refused.
+// Nodes as processes that meet, die and get refused.
 #include "fabric/shm/process_test.h"
 
 #include <cstdlib>
@@ -15,8 +15,8 @@
 namespace pyrdma::fabric::shm {
 namespace {
 
-// The peer of PingPong and of the victims. Under load: it writes to node 0 without end, from a real
-// folder's files.
+// The peer of PingPong, and the victim. The victim writes to node 0 without end and leaves a file
+// in a real folder.
 void echo(Env& env, bool forever) {
   Objects objects(env);
   std::uint64_t round = 0;
@@ -83,7 +83,7 @@ TEST(ShmProcess, PingPong) {
                                objects.deadline));
   }
   EXPECT_EQ(child.wait(), 0);
-  EXPECT_TRUE(session.dead_nodes().empty());  // it left
+  EXPECT_TRUE(session.dead_nodes().empty());  // the peer has left
 }
 
 TEST(ShmProcess, KilledPeerIsUnreachableWithinASecond) {
@@ -126,8 +126,8 @@ TEST(ShmProcess, KilledPeerIsUnreachableWithinASecond) {
   ASSERT_TRUE(env.poll_until([&] { return !session.dead_nodes().empty(); }, objects.deadline));
   EXPECT_EQ(session.dead_nodes(), std::vector<NodeId>{1});
 
-  // Nothing is left: no shared memory has a name, and the next storage of this user removes the
-  // folder.
+  // The dead node leaves nothing: no shared memory has a name, and the next storage of this user
+  // removes the folder.
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
     EXPECT_EQ(entry.path().filename().string().find("pyrdma"), std::string::npos);
   }

@@ -1,5 +1,5 @@
-// Nodes as processes: the test program starts itself again for the others (ShmChild, or a test of
-// the caller's), kills and stops them.
+// Nodes as processes: the test program starts itself again for the other nodes (ShmChild, or a test
+// of the caller's), kills them and stops them.
 #pragma once
 #include <gtest/gtest.h>
 #include <spawn.h>
@@ -21,7 +21,7 @@ namespace pyrdma::fabric::shm {
 
 inline constexpr char kRole[] = "PYRDMA_TEST_SHM_CHILD";
 
-/// A child process; killed with -9 at the latest when the test ends.
+/// A child process; the destructor kills it with -9.
 class Child {
  public:
   explicit Child(const std::string& role, const std::string& test = "ShmChild.DISABLED_Runs") {
@@ -52,7 +52,7 @@ class Child {
     pid_ = 0;
     return status;
   }
-  /// SIGSTOP or SIGCONT; returns when a stopped process has stopped.
+  /// Sends SIGSTOP or SIGCONT. After SIGSTOP it returns when the process has stopped.
   void signal(int number) {
     ::kill(pid_, number);
     int status = 0;
@@ -66,7 +66,7 @@ class Child {
   pid_t pid_ = 0;
 };
 
-/// A region and a queue pair connected to the other node of two, in the given incarnation of it.
+/// A region and a queue pair that is connected to the given incarnation of the other node of two.
 struct Objects {
   explicit Objects(Env& env, std::uint32_t peer_incarnation = 0) : device(env.device()) {
     pd = device.create_protection_domain();

@@ -1,4 +1,4 @@
-// Node processes that are killed and started again, and that are stopped and go on.
+// Node processes are killed and started again, or stopped and continued.
 #include <dirent.h>
 
 #include <fstream>
@@ -26,7 +26,8 @@ std::size_t mapped_segments() {
   return count;
 }
 
-/// A child takes its time on a busy machine, and who waits for the keys of an ended node gives up.
+/// Waits until the child has attached. A child starts slowly on a busy machine, and a node that
+/// waits for the keys of an ended node gives up.
 void await_attached(const Session& session, Env& env, std::uint32_t incarnation) {
   ASSERT_TRUE(env.poll_until(
       [&] { return session.incarnation(1) == incarnation && session.all_attached(); },
@@ -38,7 +39,7 @@ Status write_once(Objects& objects, Env& env) {
   return objects.complete(env).status;
 }
 
-/// Writes until the peer's end is noticed; at most a second after `killed`.
+/// Writes until a write reports the peer's end, at most a second after `killed`.
 void expect_unreachable(Objects& objects, Env& env, Time killed) {
   Status status = Status::kSuccess;
   while (status == Status::kSuccess && env.now() < killed + kSecond) {
@@ -64,13 +65,13 @@ TEST(ShmRestart, ARestartedNodeIsAnotherPeer) {
     if (incarnation == 1) {
       files = open_files();
       segments = mapped_segments();
-    } else if (incarnation > 1) {          // nothing is kept of those before
-      EXPECT_LE(open_files(), files + 2);  // one for each monitor, once it has looked
+    } else if (incarnation > 1) {          // earlier incarnations leave nothing
+      EXPECT_LE(open_files(), files + 2);  // one for each monitor, after its first look
       EXPECT_EQ(mapped_segments(), segments);
     }
     child.kill();
     const Time killed = env.now();
-    if (incarnation % 2 == 0) session.end(1);  // or the monitors find out by themselves
+    if (incarnation % 2 == 0) session.end(1);  // the monitors must notice the other ends
     expect_unreachable(objects, env, killed);
     ASSERT_TRUE(env.poll_until([&] { return !session.dead_nodes().empty(); }, objects.deadline));
   }
@@ -84,7 +85,7 @@ TEST(ShmRestart, AQueuePairOfTheLastIncarnationStaysDead) {
   Objects before(env, 0);
   first.kill();
   session.end(1);
-  // In use again before the old queue pair has noticed anything.
+  // The node number is in use again before the old queue pair notices the end.
   Child second(role("victim", session, 1));
   await_attached(session, env, 1);
   Objects after(env, 1);
@@ -105,7 +106,7 @@ TEST(ShmRestart, OnlyAnEndedProcessIsReplaced) {
   session.end(1);
   ShmNode next(session.name(), 1, 2, session.token());
   EXPECT_EQ(next.env().incarnation(), 1U);
-  EXPECT_NE(next.env().rng("any")(), Rng(1, 1, "any")());  // not the same draws again
+  EXPECT_NE(next.env().rng("any")(), Rng(1, 1, "any")());  // a restarted node draws other numbers
   EXPECT_TRUE(session.dead_nodes().empty());
 }
 
@@ -127,7 +128,7 @@ TEST(ShmStop, MemoryOfAStoppedProcessAnswersAndItsThreadsResume) {
   ask(1);
   EXPECT_EQ(objects.complete(env).opcode, Opcode::kReceive);
   EXPECT_EQ(*word, 2U);
-  env.sleep_until(env.now() + 20 * kMillisecond);  // its answer is out: it holds no lock of ours
+  env.sleep_until(env.now() + 20 * kMillisecond);  // the child now holds no lock of node 0
   child.signal(SIGSTOP);
 
   for (std::uint64_t i = 1; i <= 1000; ++i) {
@@ -147,7 +148,7 @@ TEST(ShmStop, MemoryOfAStoppedProcessAnswersAndItsThreadsResume) {
         return objects.completions->poll({&answer, 1}) == 1;
       },
       env.now() + 200 * kMillisecond));
-  EXPECT_TRUE(session.dead_nodes().empty());  // stopped is not dead
+  EXPECT_TRUE(session.dead_nodes().empty());  // a stopped node is not dead
   child.signal(SIGCONT);
   EXPECT_EQ(objects.complete(env).opcode, Opcode::kReceive);
   EXPECT_EQ(*word, 8U);

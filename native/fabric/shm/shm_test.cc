@@ -1,5 +1,4 @@
-// What the contract suite cannot know: hostile peers, keys, locks of the dead, threads at one
-// queue.
+// Tests beyond the contract suite: hostile peers, keys, locks of dead nodes, threads at one queue.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -86,7 +85,7 @@ TEST(ShmKeys, AreSparse) {
   int guessed = 0;
   for (int i = 0; i < 200000; ++i)
     guessed += peer.find_region(static_cast<std::uint32_t>(random()), found, pd) ? 1 : 0;
-  EXPECT_LE(guessed, 2);  // expected 0.05
+  EXPECT_LE(guessed, 2);  // the expected number is 0.05
   int near = 0;
   for (const auto& region : regions)
     near += peer.find_region(region->rkey() + 1, found, pd) ? 1 : 0;
@@ -121,7 +120,7 @@ TEST(ShmRegion, LargeOnesComeAndGo) {
 
 TEST(ShmWaiting, TheMonitorDeliversWhenNobodyPolls) {
   Pair pair;
-  ASSERT_TRUE(pair.a.qp->send(pair.a.region->sge(0, 8)));  // no receive yet
+  ASSERT_TRUE(pair.a.qp->send(pair.a.region->sge(0, 8)));  // there is no receive yet
   ASSERT_TRUE(pair.b.qp->receive(pair.b.region->sge(0, 64)));
   EXPECT_EQ(pair.b.wait(1).at(0).status, Status::kSuccess);
   EXPECT_EQ(pair.a.wait(1).at(0).status, Status::kSuccess);
@@ -154,7 +153,7 @@ TEST(ShmLock, OfADeadNodeIsTakenOver) {
   SharedLock held{};
   const std::uint32_t self = pair.a.node().holder();
   held.holder = holder_word(2, 0);
-  EXPECT_FALSE(session.declare_dead(2, 1));  // news of another incarnation
+  EXPECT_FALSE(session.declare_dead(2, 1));  // the report names another incarnation
   ASSERT_TRUE(session.declare_dead(2, 0));
   EXPECT_FALSE(session.declare_dead(2, 0));
   EXPECT_TRUE(lock(held, self, session));
@@ -267,8 +266,7 @@ TEST(ShmCluster, StopEndsARun) {
     env.poll_until([] { return false; }, kForever);
   }),
                Error);
-  cluster.run(
-      [](Env& env) { env.sleep_until(env.now() + kMillisecond); });  // and the next one runs
+  cluster.run([](Env& env) { env.sleep_until(env.now() + kMillisecond); });  // the next run works
 }
 
 TEST(ShmRendezvous, NamesDeadNodesAndKeepsFirstValues) {

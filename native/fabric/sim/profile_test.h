@@ -1,4 +1,4 @@
-// A small plausible profile for tests of the simulator itself; the testbeds' profiles are TOML
+// A small plausible profile for tests of the simulator itself. The profiles of testbeds are TOML
 // files.
 #pragma once
 #include <map>

@@ -9,8 +9,7 @@
 namespace pyrdma::fabric::sim {
 namespace {
 
-/// Carries out the steps of one connection from a to b, whose packets get lost where a way is
-/// blocked.
+/// Carries out the steps of one connection from a to b. Its packets get lost on blocked ways.
 class Connection {
  public:
   std::string act(const ScenarioStep& step) {

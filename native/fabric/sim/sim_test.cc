@@ -1,4 +1,4 @@
-// What only the simulated fabric has: determinism, virtual time, congestion, NIC caches,
+// Properties of the simulated fabric alone: determinism, virtual time, congestion, NIC caches,
 // control-path time.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ SimOptions options(std::uint32_t nodes, std::map<std::string, double> changes = 
   return result;
 }
 
-/// Set-up of a node that talks to `peer`, and a way to end together.
+/// The objects of a node that talks to one peer, and a way to end together.
 struct Endpoint {
   Endpoint(Env& node_env, NodeId to, std::size_t bytes, QpOptions qp_options = {})
       : env(node_env),
@@ -97,7 +97,7 @@ TEST(Simulation, EqualSeedsGiveEqualRuns) {
   }
 }
 
-// The sum that fabric/sim/README.md gives, with the test profile's numbers.
+// The latency is the sum that fabric/sim/README.md gives, with the test profile's numbers.
 TEST(Simulation, LatencyOfAReadIsTheSumOfItsSteps) {
   SimCluster cluster(options(2));
   double latency = 0;
@@ -235,7 +235,7 @@ TEST(Simulation, APollerSeesWhatHappensDuringItsTurn) {
   cluster.run([](Env& env) {
     Endpoint end(env, 1 - env.node(), 4096);
     end.queue_pair->modify(QpState::kError);
-    // The post flushes at once: its completion is there before the thread waits for it.
+    // The post flushes at once, so its completion exists before the thread waits for it.
     bool posted = false;
     Completion completion;
     const bool came = env.poll_until(
@@ -263,7 +263,7 @@ TEST(Simulation, ErrorsEndTheRun) {
   };
   EXPECT_TRUE(
       names(message([](Env& env) { env.poll_until([] { return false; }, kForever); }), {"node2"}))
-      << "a deadlock names who waits";
+      << "the error of a deadlock names the waiting nodes";
   EXPECT_EQ(message([](Env& env) {
               if (env.node() == 1) throw Error(ErrorCode::kInternal, "on purpose");
               env.poll_until([] { return false; }, kForever);
@@ -309,7 +309,7 @@ TEST(Simulation, ProfilesAreChecked) {
   EXPECT_THROW(SimProfile::from_values(values), Error);
 }
 
-// The complete effect of a small program. A change that alters it must be one that was meant.
+// The complete effect of a small program. Only an intended change may alter it.
 TEST(Simulation, GoldenTraceOfAWriteAReadAndAMissingReceive) {
   SimCluster cluster(options(2));
   for (NodeId node = 0; node < 2; ++node) cluster.env(node).trace().enable(true);

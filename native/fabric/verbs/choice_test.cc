@@ -21,7 +21,7 @@ Candidate entry(const char* device, int gid_index, GidType type, const char* add
   return candidate;
 }
 
-// A node of two NICs, as the table of mlx5 has it: v1 and v2 of IPv6, then of IPv4.
+// Returns the GID table of a node of two NICs, in mlx5's order: v1 and v2 of IPv6, then of IPv4.
 std::vector<Candidate> two_nics() {
   std::vector<Candidate> all;
   for (const char* device : {"mlx5_0", "mlx5_2"}) {

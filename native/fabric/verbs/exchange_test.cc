@@ -93,7 +93,7 @@ TEST_F(VerbsExchange, LengthsThatNoMessageHasEndTheConnection) {
 TEST_F(VerbsExchange, LengthsInsideAMessageAreChecked) {
   Link calls = join(0, Channel::kCalls);
   for (const std::uint32_t length : {5U, kMaxMessage, 0x7fffffffU, ~0U}) {
-    Writer publish(MessageKind::kPublish);  // a key of four bytes that says it had more
+    Writer publish(MessageKind::kPublish);  // a key of four bytes, with a larger length
     publish.put(length).put(std::uint32_t{0x6b6b6b6b});
     const Bytes reply = ask(calls, publish.bytes());
     ASSERT_FALSE(reply.empty());
@@ -104,7 +104,7 @@ TEST_F(VerbsExchange, LengthsInsideAMessageAreChecked) {
   EXPECT_EQ(static_cast<MessageKind>(good[0]), MessageKind::kDone) << "and the connection serves";
 }
 
-/// Carries what two ends of a link say to each other, and may change it.
+/// Carries the messages between the two ends of a link, and may change them.
 struct Between {
   explicit Between(const std::string& name) : server(connect_to(name)) {
     int ends[2];
@@ -138,7 +138,7 @@ TEST_F(VerbsExchange, WhatIsAlteredOrRepeatedOnTheWayEndsTheConnection) {
   enum class Way { kAsItIs, kAltered, kRepeated, kReflected };
   for (const Way way : {Way::kAsItIs, Way::kAltered, Way::kRepeated, Way::kReflected}) {
     Between wire(server.name());
-    std::string seen;  // of all that went over the wire
+    std::string seen;  // all bytes on the wire
     Link calls;
     std::thread carrier([&] {
       const auto carry = [&](const Socket& to, const Bytes& data) {
@@ -208,7 +208,7 @@ TEST(VerbsStrangers, HaveLittleTimeHoweverBusyTheyLook) {
   EXPECT_TRUE(put_off);
   EXPECT_TRUE(node.send(Writer(MessageKind::kGet).put_text("k").bytes()));
   Bytes reply;
-  EXPECT_TRUE(node.receive(&reply)) << "who has greeted stays";
+  EXPECT_TRUE(node.receive(&reply)) << "a node that has greeted stays";
 }
 
 TEST_F(VerbsExchange, AnEndWithoutFarewellIsADeath) {

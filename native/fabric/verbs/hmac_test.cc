@@ -33,7 +33,7 @@ TEST(VerbsHmac, Sha256OfTheStandardsExamples) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-// RFC 4231, cases 1, 2 and 6.
+// The cases are 1, 2 and 6 of RFC 4231.
 TEST(VerbsHmac, ExamplesOfRfc4231) {
   EXPECT_EQ(hex(hmac(bytes_of(std::string(20, '\x0b')), {bytes_of("Hi There")})),
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");

@@ -1,4 +1,4 @@
-// Interfaces as the kernel of made-up machines lists them.
+// Interfaces in the lists of an invented machine's kernel.
 #include "fabric/verbs/interfaces.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST_F(VerbsInterfaces, OnlyDefaultRoutesAreOfTheLogin) {
   EXPECT_EQ(login_interfaces(root), Names{}) << "no files, no routes";
   route("ens1f0", "000A0A0A", "00FFFFFF");
   route("eno1", "00000000", "00000000");
-  route("ens2", "00000000", "00000080");  // half of all, as a tunnel of some has
+  route("ens2", "00000000", "00000080");  // half of all addresses, the route of some tunnels
   EXPECT_EQ(login_interfaces(root), Names{"eno1"});
   route("eno2", "00000000", "00000000");
   EXPECT_EQ(login_interfaces(root), (Names{"eno1", "eno2"}));

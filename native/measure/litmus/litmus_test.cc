@@ -1,4 +1,4 @@
-// The reference model against the verdicts by hand, and the text form of programs.
+// The reference model is compared with verdicts by hand. The text form of programs is tested too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ TEST(LitmusModel, AgreesWithTheVerdictsByHand) {
   }
 }
 
-// Whole sets, worked out by hand.
+// The expected sets of outcomes are complete and derived by hand.
 TEST(LitmusModel, AllowsExactlyTheseOutcomes) {
   const auto outcomes = [](const char* locations, const char* threads, const char* observed) {
     const Program parsed = parse(locations, threads, observed);

@@ -1,4 +1,4 @@
-// The litmus suite in its worlds: what each must show and what it must never show.
+// The litmus suite in its worlds: the outcomes that each world must show or must never show.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -19,10 +19,10 @@ using Int = std::int64_t;
 using fabric::sim::MemoryModel;
 using fabric::sim::MemoryMutation;
 
-/// "shape|outcome" of what was seen, and of what was allowed and not seen, by level.
+/// "shape|outcome" of the outcomes seen, and of those allowed but not seen, by level.
 struct Seen {
   std::map<std::string, std::set<std::string>> seen, missed;
-  std::vector<double> numbers;  // every row's
+  std::vector<double> numbers;  // the numbers of all rows
   double forbidden = -1, rounds = 0;
   std::set<std::string> seen_at(Level level) { return seen[to_string(level)]; }
   std::set<std::string> missed_at(Level level) { return missed[to_string(level)]; }
@@ -83,9 +83,9 @@ class LitmusSim : public testing::Test {
   }
 };
 
-// What the simulated hardware cannot show without faults: requests that are posted at one moment on
-// two queue pairs reach a NIC in that order when nothing delays one of them; a source is read at
-// one moment; and simulated CPUs have no store buffers.
+// Outcomes that the simulated hardware cannot show without faults. Requests that a node posts at
+// one moment on two queue pairs reach a NIC in that order, unless a fault delays one of them. A NIC
+// reads a source at one moment. Simulated CPUs have no store buffers.
 TEST_F(LitmusSim, WeakMemoryShowsEveryWeakOutcomeAndNoForbiddenOne) {
   Seen result = simulate(options(MemoryModel::weak()), 10000);
   EXPECT_EQ(result.seen_at(Level::kForbidden), Names{});
@@ -157,7 +157,7 @@ TEST_F(LitmusSim, EqualSeedsGiveEqualCounts) {
   EXPECT_NE(once(1), once(2));
 }
 
-// Real threads; tests/measure/test_litmus.py does it with processes and more rounds.
+// This test uses real threads; tests/measure/test_litmus.py uses processes and more rounds.
 TEST(LitmusShm, ShowsNoForbiddenOutcome) {
   fabric::shm::ShmOptions real;
   real.nodes = kMaxNodes;

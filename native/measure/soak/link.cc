@@ -15,11 +15,11 @@ using fabric::QpAddress;
 using fabric::RemoteRegion;
 using fabric::Status;
 
-constexpr Time kLook = 5 * kMillisecond;  // between looks for a peer
+constexpr Time kLook = 5 * kMillisecond;  // pause between two looks for a peer
 constexpr std::uint32_t kPeerSilent = 1'000'000;
 
-// A link's room: what the peer writes, its counter, the payload, what is read back, old values,
-// messages.
+// A link's room: the peer's payload, the peer's counter, the own payload, the bytes read back, old
+// values, messages.
 struct Room {
   explicit Room(std::uint32_t bytes)
       : inbox(0),
@@ -49,7 +49,7 @@ std::uint64_t Link::wr_id(Kind kind, std::uint32_t slot) const {
          static_cast<std::uint64_t>(kind);
 }
 
-// Who wrote it, for which round, and where it belongs: a word of anybody else is told from it.
+// A word holds its writer, round and place, so a check recognises words of other nodes.
 std::uint64_t Link::word(NodeId from, std::uint32_t incarnation, std::uint64_t round,
                          std::uint32_t at) const {
   const std::uint64_t tag =
@@ -97,7 +97,7 @@ void Link::look_for_peer() {
   if (addresses) connect(addresses->at(0));
 }
 
-// The addresses of the connection between the two present lives.
+// Exchanges the addresses of the connection between the two present incarnations.
 runtime::Exchange Link::exchange() const {
   std::string mine = name_of(shared_.env.node(), shared_.env.incarnation());
   std::string theirs = name_of(peer_, incarnation_);
@@ -135,7 +135,8 @@ void Link::lose() {
   due_ = 0;
 }
 
-// A write, a read of what it wrote, an addition and a message, in this order at the peer.
+// A round is a write, a read of the written bytes, an addition and a message, in this order at the
+// peer.
 void Link::begin_round() {
   const Room room(shared_.bytes);
   Env& env = shared_.env;
@@ -160,7 +161,7 @@ void Link::begin_round() {
 }
 
 void Link::complete(const Completion& completion) {
-  if (completion.wr_id >> 32 != connection_) return;  // of a connection that was given up
+  if (completion.wr_id >> 32 != connection_) return;  // an earlier connection's
   if (completion.status != Status::kSuccess) {
     expect(completion.status == Status::kRetryExceeded || completion.status == Status::kFlushed);
     return lose();
@@ -175,7 +176,7 @@ void Link::complete(const Completion& completion) {
     case Kind::kSend:
       break;
     case Kind::kWrite:
-      return expect(false);  // it was not asked to complete
+      return expect(false);  // the write is unsignaled
     case Kind::kReceive:
       return check_message(static_cast<std::uint32_t>(completion.wr_id >> 24 & 0xff));
   }
@@ -189,14 +190,14 @@ void Link::check_read() {
   expect(std::memcmp(words(room.back), words(room.outbox), shared_.bytes) == 0);
 }
 
-// Nobody else adds to this counter: it counts each addition once.
+// Only this link adds to the counter, so each addition adds one to the last value.
 void Link::check_add() {
   const std::uint64_t old = *words(Room(shared_.bytes).old);
   expect(!counter_ || old == *counter_ + 1);
   counter_ = old;
 }
 
-// Messages come in order, each once, and what was written before a message is there.
+// Messages come in order, each once. The peer's writes before a message are visible.
 void Link::check_message(std::uint32_t slot) {
   const Room room(shared_.bytes);
   const std::uint64_t round = ++received_;

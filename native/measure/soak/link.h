@@ -1,5 +1,6 @@
-// One node's connection to one peer in the soak: meets the peer's present incarnation through the
-// rendezvous, exchanges checked data with it, notices its end, and meets the next one.
+// One node's connection to one peer in the soak. The link meets the peer's present incarnation
+// through the rendezvous, exchanges checked data with it, notices its end, and meets the next
+// incarnation.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -13,17 +14,17 @@
 
 namespace pyrdma::measure::soak {
 
-/// What all links of a node share.
+/// The objects and settings that all links of a node share.
 struct Shared {
   Env& env;
   const Params& params;
-  std::uint32_t bytes;  // of a round's payload
-  Time interval;        // between rounds of one link
+  std::uint32_t bytes;  // payload of a round
+  Time interval;        // pause between two rounds of one link
   std::unique_ptr<fabric::ProtectionDomain> pd;
   std::unique_ptr<fabric::CompletionQueue> completions;
   std::unique_ptr<fabric::MemoryRegion> region;
 
-  /// Something that a peer published for this run, if it has by now.
+  /// Returns a value that a peer has published for this run, if there is one by now.
   template <class T>
   std::optional<T> find(const std::string& key) const {
     const auto bytes_found = runtime::find_bytes(env, params.key("soak/" + key));
@@ -42,25 +43,26 @@ struct Counts {
   std::uint64_t rounds = 0;
   std::uint64_t met = 0;
   std::uint64_t lost = 0;
-  std::uint64_t wrong = 0;  // words, counters, messages or statuses that cannot be
+  std::uint64_t wrong = 0;  // impossible words, counters, messages or statuses
 };
 
-/// "node.incarnation", in keys.
+/// Returns "node.incarnation", for keys.
 std::string name_of(NodeId node, std::uint32_t incarnation);
 
 class Link {
  public:
-  static constexpr std::uint32_t kReceives = 16;  // posted at once, of one message each
+  static constexpr std::uint32_t kReceives = 16;  // receives posted at once, one message each
   static constexpr std::uint32_t kMessage = 64;
-  static constexpr std::uint32_t kOutstanding = 4 + kReceives;  // completions, at most
+  static constexpr std::uint32_t kOutstanding = 4 + kReceives;  // most completions at once
 
   /// The node's region holds `room()` bytes for each peer, in order.
   static std::size_t room(std::uint32_t bytes);
   Link(Shared& shared, NodeId peer);
 
-  /// Takes the next step that is due; returns when the next one is, if nothing completes before.
+  /// Takes the next step that is due. Returns the time of the next step if no request completes
+  /// before.
   Time turn(Time now);
-  /// A completion of one of this link's requests, of this or an earlier connection.
+  /// Handles a completion of one of this link's requests, of this or an earlier connection.
   void complete(const fabric::Completion& completion);
   static NodeId peer_of(std::uint64_t wr_id) { return static_cast<NodeId>(wr_id >> 8 & 0xffff); }
   const Counts& counts() const { return counts_; }
@@ -88,16 +90,16 @@ class Link {
 
   Shared& shared_;
   NodeId peer_;
-  std::size_t begin_;  // of this link's room in the region
+  std::size_t begin_;  // offset of this link's room in the region
   State state_ = State::kAbsent;
-  std::uint32_t incarnation_ = 0;  // of the peer that is known, or looked for
-  std::uint32_t connection_ = 0;   // told apart in completions
+  std::uint32_t incarnation_ = 0;  // incarnation of the peer, known or awaited
+  std::uint32_t connection_ = 0;   // number of the connection, in each wr_id
   fabric::RemoteRegion remote_;
   std::unique_ptr<fabric::QueuePair> qp_;
   Time due_ = 0;
-  std::uint32_t pending_ = 0;  // completions of the round
+  std::uint32_t pending_ = 0;  // outstanding completions of the round
   std::uint64_t sent_ = 0, received_ = 0;
-  std::optional<std::uint64_t> counter_;  // the peer's, as last seen
+  std::optional<std::uint64_t> counter_;  // last value seen of the counter at the peer
   Counts counts_;
 };
 

@@ -1,5 +1,5 @@
-// soak: every node exchanges checked data with every other, for as long as asked, while nodes are
-// killed and started again. A restarted node runs the same workload and is met by its peers.
+// soak: every node exchanges checked data with every other node for a given time, while nodes are
+// killed and started again. A restarted node runs the same workload, and its peers meet it.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -19,7 +19,7 @@ using soak::name_of;
 using soak::Shared;
 using Int = std::int64_t;
 
-/// The end of the run, which the first node to come sets for all, restarted ones as well.
+/// Returns the end of the run. Node 0 sets it once for all nodes, also for restarted ones.
 Time agree_on_end(const Shared& shared, Time duration) {
   Env& env = shared.env;
   if (env.node() == 0 && !shared.find<Time>("end")) {
@@ -29,7 +29,7 @@ Time agree_on_end(const Shared& shared, Time duration) {
   return env.device().rendezvous().await_value<Time>(key, env.now() + 120 * kSecond);
 }
 
-/// When each node noticed the end of each that was killed: "lost/<killed>/<who noticed>".
+/// Reports when each node noticed the end of each killed node: "lost/<killed>/<observer>".
 void report_lost(const Shared& shared, const std::vector<std::uint32_t>& incarnations,
                  Recorder& recorder) {
   for (NodeId peer = 0; peer < incarnations.size(); ++peer) {
@@ -67,7 +67,7 @@ class Soak final : public Workload {
         std::min(env.nodes() * Link::kOutstanding, device.capabilities().max_completions));
     shared.region = device.allocate(*shared.pd, env.nodes() * Link::room(shared.bytes));
     shared.publish("hello/" + name_of(env.node(), env.incarnation()), shared.region->remote());
-    // So that a killed process leaves a file behind, which somebody must clear away.
+    // The file of a killed process stays, so a soak also tests the removal of such files.
     env.storage().open("soak")->write(0, std::as_bytes(std::span("here")));
     const Time end = agree_on_end(shared, params.integer("duration_ns"));
 
@@ -83,7 +83,7 @@ class Soak final : public Workload {
       }
       std::size_t count = 0;
       env.poll_until([&] { return (count = shared.completions->poll(batch)) != 0; }, due);
-      if (env.now() >= end) break;  // from here on peers leave
+      if (env.now() >= end) break;  // peers leave after the end
       for (std::size_t i = 0; i < count; ++i)
         links[Link::peer_of(batch[i].wr_id)]->complete(batch[i]);
     }

@@ -21,7 +21,7 @@ Load load_of(NodeId nodes, std::uint32_t servers, std::uint32_t threads, std::ui
   return load;
 }
 
-// Clients of the links from `self` to `peer`, in order: what both ends must agree on.
+// Returns the clients of the links from `self` to `peer`, in order. Both ends must agree on them.
 std::vector<std::uint32_t> between(const Load& load, NodeId self, NodeId peer) {
   std::vector<std::uint32_t> clients;
   for (const Link& link : plan_links(load, self)) {

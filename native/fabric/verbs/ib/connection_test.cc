@@ -1,4 +1,5 @@
-// Connections through librdmacm, over the loopback of a device; only where one is meant to be used.
+// Connections through librdmacm, over the loopback of a device. The tests run only if
+// PYRDMA_TEST_VERBS is set.
 #include "fabric/verbs/connection.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Locked memory and huge pages, on a real device; only where one is meant to be used.
+// Locked memory and huge pages, on a real device. The tests run only if PYRDMA_TEST_VERBS is set.
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <sys/resource.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-/// This thread without the right to lock any amount of memory, and with a limit of it.
+/// Takes from this thread the right to lock any amount of memory, and limits the amount.
 class LockedMemory {
  public:
   explicit LockedMemory(rlim_t bytes) {
@@ -41,7 +41,7 @@ class LockedMemory {
   bool changed_ = false;
 };
 
-/// The kernel's number of reserved huge pages, set back afterwards.
+/// Sets the kernel's number of reserved huge pages, and restores it in the destructor.
 class ReservedPages {
  public:
   ReservedPages() { std::ifstream(kFile) >> before_; }
@@ -58,7 +58,7 @@ class ReservedPages {
   int before_ = 0;
 };
 
-/// Bytes of the pages that hold `address`, as the kernel lists them.
+/// Returns the size in bytes of the pages that hold `address`, from the kernel's list.
 std::size_t page_bytes(std::uint64_t address) {
   std::ifstream list("/proc/self/smaps");
   bool here = false;
@@ -92,7 +92,7 @@ TEST_F(VerbsMemory, TheLimitOfLockedMemoryIsNamedBeforeItIsMet) {
   const auto fits = device().allocate(*domain, 32768);
   EXPECT_TRUE(refuses([&] { device().allocate(*domain, 32769); }, ErrorCode::kExhausted,
                       {"69632", "65536", "limits.conf"}));
-  EXPECT_NO_THROW(device().allocate(*domain, 32768)) << "what was refused does not count";
+  EXPECT_NO_THROW(device().allocate(*domain, 32768)) << "refused memory does not count";
 }
 
 TEST_F(VerbsMemory, HugePagesWhenThereAreAnyAndAWordWhenNot) {
