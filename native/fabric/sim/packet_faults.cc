@@ -7,17 +7,17 @@
 
 namespace pyrdma::fabric::sim {
 namespace {
-constexpr std::uint64_t kLongestEcho = 20'000'000;  // between a packet and its duplicate, in ps
+constexpr std::uint64_t kLongestEcho = 20'000'000;  // ps between a packet and its duplicate
 }
 
 bool PacketFaults::meddle(Message& message, Picos now) {
   if (nic_.faults() == nullptr && nic_.fabric().reachability.empty()) [[likely]]
     return false;
-  if (message.sender == &nic_) return false;  // loopback does not leave the NIC
+  if (message.sender == &nic_) return false;  // a loopback packet does not leave the NIC
   return meddle_with(message, now);
 }
 
-// The fault whose window keeps packets from passing between this NIC and `sender`, or kCount.
+// Returns the fault whose window stops packets between `sender` and this NIC, or kCount.
 Fault PacketFaults::cut_off(const Nic& sender, Picos now) const {
   const Fault way = nic_.fabric().reachability.blocked(sender.node(), nic_.node(), now);
   if (way != Fault::kCount || nic_.faults() == nullptr) return way;
@@ -29,7 +29,7 @@ Fault PacketFaults::cut_off(const Nic& sender, Picos now) const {
   return Fault::kCount;
 }
 
-// The order of the steps is that of the draws.
+// The steps have the order of the random draws.
 bool PacketFaults::meddle_with(Message& message, Picos now) {
   const Fault why = cut_off(*message.sender, now);
   if (why != Fault::kCount) {
@@ -91,7 +91,7 @@ void PacketFaults::repeat(const Message& message, Picos now) {
   nic_.fabric().scheduler.schedule(copy, now + gap);
 }
 
-// Later packets overtake this one, or wait behind it.
+// A reordered packet is overtaken by later packets. A delayed packet holds back later packets.
 bool PacketFaults::delays(Message& message, Picos now) {
   NicFaults& faults = *nic_.faults();
   FaultStream& draws = faults.stream;

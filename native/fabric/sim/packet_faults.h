@@ -1,5 +1,6 @@
-// What faults do to a packet that reaches a NIC: lose it, repeat it, let others overtake it, hold
-// it back, spoil it. The link's windows stand in NicFaults, the ways between nodes in Reachability.
+// Faults act on a packet that reaches a NIC. A fault loses, duplicates, reorders, delays or
+// corrupts the packet. NicFaults holds the fault windows of the link. Reachability holds the
+// blocked paths between nodes.
 #pragma once
 #include "env/faults.h"
 #include "env/sim/event_queue.h"
@@ -12,7 +13,8 @@ struct Message;
 class PacketFaults {
  public:
   explicit PacketFaults(Nic& nic) : nic_(nic) {}
-  /// True when a fault has taken the packet off its way.
+  /// Returns true when a fault has lost or delayed the packet; the caller must then leave the
+  /// packet alone.
   bool meddle(Message& message, Picos now);
 
  private:

@@ -12,7 +12,7 @@ namespace pyrdma::fabric::sim {
 namespace {
 constexpr Picos kLeastDelay = 20 * kPicosPerNano;
 
-// Evenly on a logarithmic scale, by halving: no floating point.
+// Delays are roughly uniform on a logarithmic scale. Halving avoids floating point.
 Picos draw_delay(Rng& rng, Picos most) {
   most >>= rng.below(6);
   return kLeastDelay + static_cast<Picos>(rng.below(static_cast<std::uint64_t>(most)));
@@ -27,7 +27,7 @@ Pieces::Pieces(const std::byte* address, std::uint32_t bytes, std::uint64_t leas
 
 void Pieces::copy(std::byte* to, const std::byte* from, std::uint64_t mask) const {
   for (mask &= all(); mask != 0;) {
-    // Neighbouring units are copied at once.
+    // One memcpy copies a run of neighbouring units.
     const auto begin = static_cast<std::uint64_t>(std::countr_zero(mask));
     const auto run = static_cast<std::uint64_t>(std::countr_one(mask >> begin));
     const std::uint64_t first = begin == 0 ? 0 : begin * unit - skew;
@@ -80,7 +80,8 @@ void PlacementQueue::show(Entry& entry, std::uint64_t mask) {
   entry.nic->touch();
 }
 
-// What is ordered behind earlier writes waits for them; here they are hurried up.
+// An ordered write becomes visible after all earlier ordered writes. This function makes the
+// earlier ordered writes visible now.
 void PlacementQueue::show_up_to(std::size_t index) {
   for (std::size_t i = first_; i < index; ++i)
     if (entries_[index].ordered && entries_[i].ordered) show(entries_[i], ~0ULL);
@@ -148,7 +149,7 @@ void PlacementQueue::arm() {
     if (entries_[i].left != 0) next = std::min(next, entries_[i].next);
   if (next == armed_for_ || next == kNever) return;
   armed_for_ = next;
-  ++qp_.references;  // the event's
+  ++qp_.references;  // the scheduled event holds this reference
   qp_.nic.fabric().scheduler.schedule(*this, next);
 }
 

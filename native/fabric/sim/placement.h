@@ -1,9 +1,10 @@
-// What has executed at a target and is not yet visible there: the weak part of the memory model.
+// A placement queue holds writes that have executed at a target and are not yet visible there. The
+// queue is the weak part of the memory model.
 //
-// Writes of one queue pair become visible in order, each in pieces and in any order of pieces; the
-// queue pair's next read, atomic, send or immediate makes all of them visible first (drain). Other
-// queue pairs and the CPU see memory as it is. In regions with relaxed ordering, writes overtake
-// one another.
+// Writes of one queue pair become visible in order. Each write becomes visible in pieces, and the
+// pieces come in any order. The queue pair's next read, atomic, send or immediate first makes all
+// writes visible (drain). Other queue pairs and the CPU see memory as it is. In regions with
+// relaxed ordering, writes overtake one another.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,21 +18,22 @@ class Nic;
 class QueuePairCore;
 struct Region;
 
-/// A piece of memory, cut into at most 64 units that become visible one by one. Aligned words are
-/// never cut.
+/// A range of memory is cut into at most 64 units. Units become visible one by one. An aligned word
+/// of 8 bytes is never cut.
 struct Pieces {
   Pieces(const std::byte* address, std::uint32_t length, std::uint64_t least_unit);
-  /// Copies the units in `mask` from `from` to `to`; both name the piece's first byte.
+  /// Copies the units in `mask` from `from` to `to`. Both pointers name the first byte of the
+  /// range.
   void copy(std::byte* to, const std::byte* from, std::uint64_t mask) const;
   std::uint64_t all() const { return count == 64 ? ~0ULL : (1ULL << count) - 1; }
 
   std::uint64_t unit;  // bytes, a power of two
-  std::uint64_t skew;  // of the first byte within its unit
+  std::uint64_t skew;  // offset of the first byte within its unit, in bytes
   std::uint32_t length;
   std::uint32_t count;
 };
 
-/// The finest pieces that so many bytes come in: words, or cache lines when there are many.
+/// Returns the smallest unit for `length` bytes, in bytes: a word, or a cache line for long ranges.
 constexpr std::uint64_t least_unit(std::uint32_t length) { return length <= 504 ? 8 : 64; }
 
 class PlacementQueue final : public SimEvent {
@@ -39,17 +41,18 @@ class PlacementQueue final : public SimEvent {
   explicit PlacementQueue(QueuePairCore& qp) : qp_(qp) {}
   bool empty() const { return first_ == entries_.size(); }
 
-  /// Takes over `payload` of a write that executes now at `nic`, or only the write-back of an
-  /// atomic.
+  /// Adds a write that executes now at `nic`, and takes over its `payload`. `atomic`: the write is
+  /// the write-back of an atomic.
   void add(Nic& nic, const Region& region, std::byte* to, std::vector<std::byte>& payload,
            const std::byte* small, std::uint32_t length, Picos now, bool ordered, bool atomic);
-  /// Makes everything visible.
+  /// Makes all queued writes visible.
   void drain();
-  /// Makes visible what is on its way to `region`.
+  /// Makes the queued writes to `region` visible.
   void settle(const Region& region);
-  /// Makes visible what is on its way to `bytes` at `at` by atomics.
+  /// Makes the queued write-backs of atomics visible that overlap `bytes` bytes at `at`.
   void settle_atomics(const Nic& nic, const std::byte* at, std::uint64_t bytes);
-  /// The node of `nic` crashes: what was on its way is lost, or torn when its memory is saved.
+  /// Discards the queued writes to `nic`, whose node crashes. `torn`: the node's memory is saved,
+  /// and some units of a write may survive in it.
   void crash(const Nic& nic, bool torn);
   void fire(Picos now) override;
 
@@ -72,10 +75,10 @@ class PlacementQueue final : public SimEvent {
   void show_up_to(std::size_t index);
   void arm();
   QueuePairCore& qp_;
-  std::vector<Entry> entries_;  // from first_ on, oldest first
+  std::vector<Entry> entries_;  // live entries start at first_, oldest first
   std::size_t first_ = 0;
-  bool listed_ =
-      false;  // in Fabric::placing; an event is under way then, which holds the queue pair
+  // Fabric::placing lists this queue. A scheduled event then holds a reference to the queue pair.
+  bool listed_ = false;
   Picos armed_for_ = kNever;
 };
 

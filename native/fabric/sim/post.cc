@@ -1,4 +1,5 @@
-// The CPU's part: posting requests and receives. A post costs CPU time and ends with the doorbell.
+// The CPU posts requests and receives. A post costs CPU time. A post of requests ends with the
+// doorbell.
 #include <algorithm>
 #include <cstring>
 

@@ -13,7 +13,8 @@ namespace {
 constexpr ParameterInfo kRaw[] = {PYRDMA_SIM_PARAMETERS(PYRDMA_INFO)};
 #undef PYRDMA_INFO
 
-// `switch` is a keyword in C++ only: the public names of its table have no underscore.
+// `switch` is a keyword in C++, so the C++ table is called `switch_`. The public names of the table
+// have no underscore.
 constexpr std::string_view kSwitchNames[] = {"switch.latency_ns", "switch.buffer_bytes",
                                              "switch.ecn_threshold_bytes", "switch.pfc_xoff_bytes"};
 
@@ -60,7 +61,7 @@ SimProfile SimProfile::from_values(const std::map<std::string, double>& values) 
     if (!std::isfinite(found->second) || found->second < info.min || found->second > info.max)
       throw Error(ErrorCode::kInvalidArgument, "profile parameter '" + std::string(info.name) +
                                                    "' is " + std::to_string(found->second) +
-                                                   "; allowed are " + range_text(info));
+                                                   "; the allowed range is " + range_text(info));
     *fields[i] = found->second;
   }
   if (used != values.size())
@@ -73,7 +74,7 @@ SimProfile SimProfile::from_values(const std::map<std::string, double>& values) 
   if (profile.pcie_read_ns < profile.pcie_write_ns)
     throw Error(
         ErrorCode::kInvalidArgument,
-        "profile parameter 'pcie.read_ns' is a round trip: it cannot be below 'pcie.write_ns'");
+        "profile parameter 'pcie.read_ns' is a round trip and must not be below 'pcie.write_ns'");
   return profile;
 }
 

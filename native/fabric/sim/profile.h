@@ -1,5 +1,5 @@
-// What the simulator knows about a testbed: every number of a TOML profile, in one table. The TOML
-// carries each value's unit and source; units and bounds are checked here.
+// A profile describes a testbed to the simulator. One table lists every number of a TOML profile.
+// The TOML file carries the unit and the source of each value. SimProfile checks names and bounds.
 #pragma once
 #include <map>
 #include <span>
@@ -14,7 +14,7 @@ namespace pyrdma::fabric::sim {
   X(topology, two_tier, "bool", 0, 1, "racks behind a spine instead of one switch")                       \
   X(topology, nodes_per_tor, "count", 1, 4096, "nodes below one top-of-rack switch")                      \
   X(topology, uplinks_per_tor, "count", 1, 1024, "links from one rack to the spine")                      \
-  X(topology, uplink_gbps, "Gbps", 0.001, 10000, "rate of one such link")                                 \
+  X(topology, uplink_gbps, "Gbps", 0.001, 10000, "rate of one link to the spine")                         \
   X(link, rate_gbps, "Gbps", 0.001, 10000, "node link, data rate after line coding")                      \
   X(link, mtu_bytes, "B", 64, 65536, "payload of a full packet")                                          \
   X(link, overhead_bytes, "B", 0, 1024, "headers and framing of a packet on a connected transport")       \
@@ -42,20 +42,20 @@ namespace pyrdma::fabric::sim {
   X(nic, dma_read_ns, "ns", 0, 1e5, "requester engine, extra for each payload fetch")                     \
   X(nic, max_inline_bytes, "B", 0, 4096, "longest inline payload")                                        \
   X(nic, cache_bytes, "B", 0, 1e12, "on-NIC memory for queue-pair contexts and translations")             \
-  X(nic, qp_state_bytes, "B", 0, 65536, "context of one queue pair in it")                                \
+  X(nic, qp_state_bytes, "B", 0, 65536, "context of one queue pair in the cache")                         \
   X(nic, qp_miss_ns, "ns", 0, 1e5, "engine time of a context miss")                                       \
-  X(nic, mr_state_bytes, "B", 0, 65536, "state of one memory region in it")                               \
-  X(nic, page_state_bytes, "B", 0, 65536, "translation of one page in it")                                \
+  X(nic, mr_state_bytes, "B", 0, 65536, "state of one memory region in the cache")                        \
+  X(nic, page_state_bytes, "B", 0, 65536, "translation of one page in the cache")                         \
   X(nic, mr_miss_ns, "ns", 0, 1e5, "engine time of a translation miss")                                   \
   X(nic, page_bytes, "B", 4096, 1e12, "page size of registered memory")                                   \
   X(nic, max_outstanding_reads, "count", 1, 1024, "reads and atomics in flight per queue pair")           \
   X(nic, device_memory_bytes, "B", 0, 1e12, "memory on the NIC; 0 where there is none")                   \
-  X(nic, device_memory_saving_ns, "ns", 0, 1e5, "what an access saves over host memory")                  \
+  X(nic, device_memory_saving_ns, "ns", 0, 1e5, "time that an access saves over host memory")             \
   X(nic, has_dc, "bool", 0, 1, "dynamically connected transport")                                         \
   X(nic, dc_message_ns, "ns", 0, 1e5, "both engines, extra for a dynamically connected request")          \
   X(nic, dc_reconnect_ns, "ns", 0, 1e6, "switching a dynamically connected queue pair to another target") \
   X(cpu, post_ns, "ns", 0, 1e6, "one doorbell")                                                           \
-  X(cpu, post_request_ns, "ns", 0, 1e6, "each request behind it")                                         \
+  X(cpu, post_request_ns, "ns", 0, 1e6, "each request of a doorbell")                                     \
   X(cpu, poll_ns, "ns", 0, 1e6, "taking one completion")                                                  \
   X(cpu, empty_poll_ns, "ns", 1, 1e6, "finding no completion")                                            \
   X(cpu, clock_read_ns, "ns", 0, 1e6, "reading the clock")                                                \
@@ -73,9 +73,9 @@ namespace pyrdma::fabric::sim {
   X(control, open_us, "us", 0, 1e7, "opening the device: driver context")                                 \
   X(control, create_pd_us, "us", 0, 1e7, "creating a protection domain")                                  \
   X(control, create_cq_us, "us", 0, 1e7, "creating a completion queue")                                   \
-  X(control, create_cq_nic_us, "us", 0, 1e7, "part of it that the NIC executes")                          \
+  X(control, create_cq_nic_us, "us", 0, 1e7, "part of the creation that the NIC executes")                \
   X(control, create_qp_us, "us", 0, 1e7, "creating a queue pair")                                         \
-  X(control, create_qp_nic_us, "us", 0, 1e7, "part of it that the NIC executes")                          \
+  X(control, create_qp_nic_us, "us", 0, 1e7, "part of the creation that the NIC executes")                \
   X(control, modify_init_us, "us", 0, 1e7, "RESET to INIT")                                               \
   X(control, modify_rtr_us, "us", 0, 1e7, "INIT to RTR")                                                  \
   X(control, modify_rts_us, "us", 0, 1e7, "RTR to RTS")                                                   \
@@ -101,10 +101,11 @@ struct SimProfile {
   PYRDMA_SIM_PARAMETERS(PYRDMA_FIELD)
 #undef PYRDMA_FIELD
 
-  /// Every parameter with unit and bounds.
+  /// Returns every parameter with its unit and bounds.
   static std::span<const ParameterInfo> parameters();
-  /// Builds from flat names; all must be there. Throws Error(kInvalidArgument) naming the key, the
-  /// unit and the range for a missing, unknown or out-of-range one.
+  /// Builds a profile from flat names such as "link.rate_gbps". `values` must have every name.
+  /// Throws Error(kInvalidArgument) for a missing, unknown or out-of-range parameter. The error
+  /// names the parameter and, for a known parameter, the range and the unit.
   static SimProfile from_values(const std::map<std::string, double>& values);
 };
 

@@ -1,5 +1,5 @@
-// A small plausible profile for tests of the simulator itself. The profiles of testbeds are TOML
-// files.
+// Tests of the simulator itself use this small plausible profile. The profiles of the testbeds are
+// TOML files.
 #pragma once
 #include <map>
 #include <string>

@@ -51,7 +51,7 @@ SimQueuePair::~SimQueuePair() {
   QueuePairCore& qp = *core_;
   nic_.queue_pairs.erase(qp.number, &qp);
   nic_.contexts.change_footprint(-nic_.fabric().profile.nic_qp_state_bytes);
-  ++qp.references;  // keeps it while its completions go
+  ++qp.references;  // keeps the core alive while purge() drops other references
   qp.completer.completions->purge(qp);
   qp.receiver.completions->purge(qp);
   qp.destroyed = true;
@@ -71,9 +71,9 @@ QpAddress SimQueuePair::address() const {
 void SimQueuePair::connect_to(const QpAddress* peer) {
   const auto& nics = nic_.fabric().nics;
   if (peer == nullptr || peer->node >= nics.size())
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        "connecting needs the peer's address, of a node below " + std::to_string(nics.size()));
+    throw Error(ErrorCode::kInvalidArgument,
+                "a connection needs the peer's address; the peer's node must be below " +
+                    std::to_string(nics.size()));
   core_->peer_nic = nics[peer->node].get();
   core_->peer_number = peer->qp_num;
   core_->peer_psn = peer->psn;

@@ -1,5 +1,5 @@
-// Queue pairs of the simulated fabric: the CPU's handle, and the NIC's side, which each step of a
-// request gives its own state.
+// A queue pair of the simulated fabric has two parts: the CPU's handle and the NIC's side. The
+// NIC's side holds one state struct for each step of a request.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -24,7 +24,7 @@ inline constexpr std::uint64_t kMaxMessage = 1ULL << 31;  // bytes
 
 struct SimProtectionDomain final : ProtectionDomain {
   explicit SimProtectionDomain(std::uint32_t number) : id(number) {}
-  std::uint32_t id;  // of this domain alone, for ever
+  std::uint32_t id;  // unique; no later domain gets it
 };
 
 struct SimAddressHandle final : AddressHandle {
@@ -33,8 +33,8 @@ struct SimAddressHandle final : AddressHandle {
   std::uint32_t domain;
 };
 
-/// The NIC's side of a queue pair. It outlives the QueuePair object while messages still refer to
-/// it.
+/// The NIC's side of a queue pair. The core outlives the QueuePair object while messages still
+/// refer to the core.
 class alignas(64) QueuePairCore {
  public:
   void prefetch() const {
@@ -46,13 +46,13 @@ class alignas(64) QueuePairCore {
   QueuePairCore(const QueuePairCore&) = delete;
   QueuePairCore& operator=(const QueuePairCore&) = delete;
 
-  /// Completes request `sequence` with an error and flushes the rest.
+  /// Completes request `sequence` with an error and flushes the later requests.
   void fail(std::uint64_t sequence, Status status);
-  /// A request that cannot be sent fails once all before it have been answered.
+  /// Fails the request that cannot be sent, once all earlier requests have been answered.
   void fail_pending();
-  /// Flushes all requests and receives.
+  /// Moves to the error state and flushes all requests and receives.
   void enter_error();
-  /// Completes what is posted as flushed, with `cause` as the vendor's error.
+  /// Completes all posted requests as flushed, with `cause` as the vendor's error.
   void flush_sends(Status cause = Status::kFlushed);
   void flush_receives();
   void reset();
@@ -68,11 +68,11 @@ class alignas(64) QueuePairCore {
   QpOptions options;
   std::uint32_t domain;
   std::uint32_t number = 0, psn = 0;
-  std::uint64_t serial = 0;  // names it in the context cache
+  std::uint64_t serial = 0;  // key in the context cache
   QpState state = QpState::kReset;
   bool destroyed = false;
-  bool crashed = false;          // with its node
-  std::uint32_t references = 0;  // messages and completions that name this
+  bool crashed = false;          // the node has crashed
+  std::uint32_t references = 0;  // messages, completions and events that name this core
   std::uint32_t peer_number = 0, peer_psn = 0;
   Nic* peer_nic = nullptr;
 
@@ -83,7 +83,7 @@ class alignas(64) QueuePairCore {
   ResponsesState responses;
   CompleterState completer;
   RetransmitState retransmit{*this};
-  PlacementQueue placements{*this};  // weak memory, at the target
+  PlacementQueue placements{*this};  // writes that are not yet visible at the target
   ReceiverState receiver;
 };
 
@@ -105,10 +105,10 @@ class SimQueuePair final : public QueuePair {
   void connect_to(const QpAddress* peer);
   Nic& nic_;
   std::unique_ptr<QueuePairCore> core_;
-  std::uint32_t allowed_;  // opcodes, a bit each
+  std::uint32_t allowed_;  // bit set of allowed opcodes
 };
 
-/// Deletes the core once nothing refers to it any more.
+/// Drops one reference to `core`. The last reference of a destroyed queue pair deletes the core.
 void drop_reference(QueuePairCore* core);
 
 }  // namespace pyrdma::fabric::sim

@@ -1,4 +1,5 @@
-// How requests fail: an error completion, then the flush of all that waits behind it.
+// A failed request gets an error completion. The NIC then flushes all requests behind the failed
+// one.
 #include "fabric/sim/nic.h"
 #include "fabric/sim/queue_pair.h"
 
@@ -41,7 +42,7 @@ void QueuePairCore::fail(std::uint64_t sequence, Status status) {
   completer.completions->push(failed(*this, sends[sequence].wr_id, status), this, sequence + 1);
   completer.completed = sequence + 1;
   if (ordered()) return enter_error();
-  // Unconnected: only the send queue stops (IBA 10.3.1, SQE state).
+  // On an unconnected queue pair, only the send queue stops (IBA 10.3.1, SQE state).
   flush_sends(status);
   state = QpState::kSendQueueError;
 }

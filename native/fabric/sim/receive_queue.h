@@ -1,4 +1,4 @@
-// Posted receives: of one queue pair, or shared by many.
+// A receive queue holds posted receives. One queue pair owns the queue, or many share it.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -25,11 +25,12 @@ class ReceiveQueue {
         max_sges_(max_sges) {}
   PostResult post(std::span<const ReceiveRequest> requests);
   bool empty() const { return head_ == tail_; }
-  Entry take(std::vector<Sge>& sges);  // not empty()
+  /// Takes the oldest receive and copies its scatter list to `sges`. The queue must not be empty.
+  Entry take(std::vector<Sge>& sges);
 
  private:
   std::size_t limit_;
-  std::vector<Entry> entries_;  // a power of two of them
+  std::vector<Entry> entries_;  // the size is a power of two
   std::vector<Sge> sges_;
   std::uint32_t max_sges_;
   std::uint64_t head_ = 0, tail_ = 0;

@@ -41,7 +41,7 @@ bool Receiver::take_receive(const Message& message, QueuePairCore& target) {
   return true;
 }
 
-// The region of a receive's buffer, when the NIC may write there; else null.
+// Returns the region of a receive's buffer, or null when the NIC must not write there.
 const Region* Receiver::writable(const Sge& sge, const QueuePairCore& target) const {
   const Region* region = nic_.regions.find(sge.lkey);
   const bool may = region != nullptr && region->domain == target.receiver.domain &&
@@ -49,7 +49,8 @@ const Region* Receiver::writable(const Sge& sge, const QueuePairCore& target) co
   return may ? region : nullptr;
 }
 
-// Copies the chunk behind the header's place, which is checked, too, but not written.
+// Copies the chunk to the receive's buffers, behind the space of the header. The NIC checks the
+// header's space, too, but does not write the header.
 bool Receiver::place(const Message& message, const QueuePairCore& target,
                      std::uint32_t header_bytes) const {
   const std::vector<Sge>& sges = target.receiver.sges;
@@ -98,7 +99,8 @@ void Receiver::fail(QueuePairCore& target, Status status) {
   completion.status = status;
   completion.qp_num = target.number;
   target.receiver.completions->push(completion, nullptr, 0);
-  if (target.options.transport != Transport::kDc) target.enter_error();  // it serves others, too
+  // A DC target serves other initiators, too, so the DC target stays usable.
+  if (target.options.transport != Transport::kDc) target.enter_error();
 }
 
 }  // namespace pyrdma::fabric::sim

@@ -1,4 +1,4 @@
-// Where sends, and immediates of writes, meet posted receives.
+// The receiver matches sends, and writes with an immediate, to posted receives.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,13 +19,13 @@ struct Region;
 struct ReceiverState {
   std::unique_ptr<ReceiveQueue> own;  // null with a shared receive queue
   ReceiveQueue* queue = nullptr;
-  std::uint32_t domain = 0;  // whose regions receives may name
-  bool receiving = false;    // a message of several chunks has taken `current`
+  std::uint32_t domain = 0;  // receives may name regions of this protection domain
+  bool receiving = false;    // a message has taken `current` and is not complete
   ReceiveQueue::Entry current;
-  std::vector<Sge> sges;  // of `current`
+  std::vector<Sge> sges;  // scatter list of `current`
   SimCompletionQueue* completions = nullptr;
 
-  /// Makes `sges` those of the next posted receive.
+  /// Takes the next posted receive. The queue must not be empty.
   void take() {
     current = queue->take(sges);
     receiving = true;

@@ -18,8 +18,9 @@ const Region* RemoteAccess::accessible(const Message& message, const QueuePairCo
 
 Status RemoteAccess::write(Message& message, const QueuePairCore& target, Picos now) {
   const RequestHeader& header = message.header;
-  if (header.total == 0) return Status::kSuccess;  // a write of nothing is not checked
-  // The first packet tells the length of all (IBA 9.4.3), so nothing is placed of a bad one.
+  if (header.total == 0) return Status::kSuccess;  // the NIC does not check an empty write
+  // The first packet carries the length of the whole message (IBA 9.4.3), so the NIC places no byte
+  // of a bad message.
   const Region* region = accessible(message, target, header.total, kRemoteWrite);
   if (region == nullptr) return Status::kRemoteAccess;
   if (!message.chunk.has_payload) return Status::kSuccess;
@@ -33,7 +34,7 @@ Status RemoteAccess::write(Message& message, const QueuePairCore& target, Picos 
 
 Status RemoteAccess::read(Message& message, const QueuePairCore& target) {
   const RequestHeader& header = message.header;
-  const bool touches_memory = header.total > 0;  // one that does not completes behind the writes
+  const bool touches_memory = header.total > 0;  // an empty read still drains earlier writes
   const Region* region = nullptr;
   if (touches_memory) {
     region = accessible(message, target, header.total, kRemoteRead);

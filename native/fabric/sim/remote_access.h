@@ -1,4 +1,4 @@
-// What one-sided requests do to a region of the target, after the checks of the responder.
+// One-sided requests access a region of the target here, after the checks of the responder.
 #pragma once
 #include <cstdint>
 
@@ -17,10 +17,12 @@ class RemoteAccess {
   explicit RemoteAccess(Nic& nic) : nic_(nic) {}
 
   Status write(Message& message, const QueuePairCore& target, Picos now);
-  /// Samples the target's memory; long reads do it chunk by chunk (Responses).
+  /// Samples the target's memory. A read longer than a chunk is only checked here: Responses
+  /// samples its memory chunk by chunk.
   Status read(Message& message, const QueuePairCore& target);
   Status atomic(Message& message, const QueuePairCore& target, Picos now, bool duplicate);
-  /// The region that a request names, when it may access `bytes` there; else null.
+  /// Returns the region that a request names, or null when the request must not access `bytes`
+  /// bytes there.
   const Region* accessible(const Message& message, const QueuePairCore& target, std::uint64_t bytes,
                            std::uint32_t access) const;
 

@@ -9,12 +9,12 @@ namespace pyrdma::fabric::sim {
 namespace {
 constexpr Picos kEngineAhead = 500 * kPicosPerNano;
 constexpr Picos kLinkAhead = 2000 * kPicosPerNano;
-constexpr int kBurst = 8;  // requests of one queue pair before the next has its turn
+constexpr int kBurst = 8;  // messages of one queue pair before the next queue pair has its turn
 }  // namespace
 
 void RequesterState::repeat_from(std::uint64_t sequence) {
   go_to(sequence);
-  pending_failure = Status::kSuccess;  // it is met again
+  pending_failure = Status::kSuccess;  // the engine will find the failure again
   outstanding_reads = 0;
   blocked = false;
 }
@@ -29,9 +29,9 @@ void RequesterState::reset() {
 
 // ---- turns of the engine ----
 
-// An idle engine's next turn is known when the doorbell rings: it takes requests that fetch no
-// payload at once, which saves an event. A payload is fetched when its time comes, since its bytes
-// may still change.
+// The next turn of an idle engine is known when the doorbell rings. The engine takes requests that
+// fetch no payload at once, which saves an event. The engine fetches a payload only when its turn
+// comes, since the CPU may still change the bytes.
 void Requester::doorbell(QueuePairCore& qp, Picos when) {
   RequesterState& state = qp.requester;
   if (first_active_ == nullptr && !nic_.dead() && !qp.retransmit.pending()) {
@@ -49,7 +49,7 @@ void Requester::doorbell(QueuePairCore& qp, Picos when) {
 }
 
 void Requester::activate(QueuePairCore& qp, Picos when) {
-  if (qp.requester.active) return;  // the engine will come to it
+  if (qp.requester.active) return;  // the engine's list has the queue pair
   qp.requester.active = true;
   qp.requester.ready_at = when;
   ++qp.references;
@@ -85,7 +85,7 @@ Picos Requester::earliest_turn() const {
 }
 
 void Requester::fire(Picos now) {
-  if (now != due_) return;  // superseded by an earlier turn
+  if (now != due_) return;  // an earlier turn has superseded this event
   due_ = kNever;
   Picos next_turn = kNever;
   const QueuePairCore* first_waiting = nullptr;
@@ -97,7 +97,7 @@ void Requester::fire(Picos now) {
       break;
     }
     QueuePairCore& qp = *first_active_;
-    if (&qp == first_waiting) break;  // once round: nobody is ready
+    if (&qp == first_waiting) break;  // the engine went once round: no queue pair is ready
     first_active_ = qp.requester.next_active;
     Step step = Step::kWaits;
     if (qp.requester.ready_at <= now) {
@@ -132,7 +132,7 @@ Requester::Step Requester::turn(QueuePairCore& qp, Picos now) {
   return step;
 }
 
-// ---- one request, or the next chunk of it ----
+// ---- one request, or the next chunk of a request ----
 
 Requester::Step Requester::send_chunk(QueuePairCore& qp, Picos now) {
   RequesterState& state = qp.requester;
@@ -165,7 +165,7 @@ Requester::Step Requester::send_chunk(QueuePairCore& qp, Picos now) {
   return Step::kSent;
 }
 
-// The engine comes to a request: whether it may be sent now.
+// Fetches the next request. Returns kSent when the engine may send the request now.
 Requester::Step Requester::fetch(QueuePairCore& qp, Picos now) {
   RequesterState& state = qp.requester;
   const SendEntry& entry = qp.sends[state.next];
@@ -190,7 +190,7 @@ bool Requester::may_start(const QueuePairCore& qp, const SendEntry& entry) {
   return !entry.needs_data_back() || reads < qp.options.max_outstanding_reads;
 }
 
-// What a request may name and carry, as the NIC checks it when it fetches.
+// The NIC checks the keys and the length of a request when the NIC fetches the request.
 Status Requester::check(QueuePairCore& qp) const {
   const Status keys = check_keys(qp);
   if (keys != Status::kSuccess) return keys;
@@ -238,13 +238,14 @@ Message& Requester::make_message(QueuePairCore& qp) {
   if (!entry.needs_data_back()) return message;
   if (entry.is_atomic()) message.operands = qp.sends.operands(sequence);
   message.wire_bytes = nic_.fabric().network.control().bytes;
-  // A read that is sent again goes on where its response broke off.
+  // A repeated read continues at the first byte that its response did not deliver.
   if (sequence == qp.completer.completed) message.chunk.offset = qp.completer.response_offset;
   ++qp.requester.outstanding_reads;
   return message;
 }
 
-// Takes the chunk's payload along. True when it crosses PCIe, not having come with the request.
+// Loads the payload of the next chunk. Returns true when DMA fetches the payload over PCIe. An
+// inline payload has come with the request.
 bool Requester::load_payload(Message& message, QueuePairCore& qp) {
   const SendEntry& entry = qp.sends[qp.requester.next];
   const Network& network = nic_.fabric().network;
@@ -263,7 +264,7 @@ bool Requester::load_payload(Message& message, QueuePairCore& qp) {
   return by_dma;
 }
 
-// A DC initiator is connected to one target at a time.
+// A DC initiator is connected to one target at a time. A change of the target costs a reconnect.
 Picos Requester::dc_cost(QueuePairCore& qp, const Nic* target, Picos now) {
   const NicTimes& t = nic_.times();
   NicFaults* faults = nic_.faults();
@@ -275,7 +276,7 @@ Picos Requester::dc_cost(QueuePairCore& qp, const Nic* target, Picos now) {
   return t.dc_message + (connected != nullptr ? t.dc_reconnect : 0);
 }
 
-// The last chunk of a request is on the link.
+// Advances to the next request. The last chunk of the present request is on the link.
 void Requester::sent(QueuePairCore& qp, const SendEntry& entry) {
   RequesterState& state = qp.requester;
   const std::uint64_t sequence = state.next;

@@ -1,6 +1,7 @@
-// From the doorbell to the link: the requester engine fetches work requests of the active queue
-// pairs in turn, checks them, has their payload fetched and hands messages to the transmitter. It
-// never runs far ahead of the link, so that later requests of other queue pairs find their turn.
+// The requester engine works between the doorbell and the link. The engine fetches work requests of
+// the active queue pairs in turn, checks each request, starts the DMA of the payload and hands
+// messages to the transmitter. The engine never runs far ahead of the link, so later requests of
+// other queue pairs get their turn.
 #pragma once
 #include <cstdint>
 
@@ -14,38 +15,39 @@ class QueuePairCore;
 struct Message;
 struct SendEntry;
 
-/// What the requester engine knows of a queue pair.
+/// The requester engine's state of a queue pair.
 struct RequesterState {
   std::uint64_t next = 0;               // the next request to send
-  std::uint32_t chunk_offset = 0;       // progress within it
+  std::uint32_t chunk_offset = 0;       // bytes of `next` that are already sent
   std::uint32_t outstanding_reads = 0;  // reads and atomics from `completed` up to `next`
-  bool active = false;                  // in the engine's list
-  bool blocked = false;                 // by a fence, or by too many reads: a response reactivates
-  Status pending_failure = Status::kSuccess;  // of the request `next`
-  std::uint64_t awaited = 0;  // completed must reach this before a local error may be reported
+  bool active = false;                  // the engine's list has the queue pair
+  bool blocked = false;                 // a fence or too many reads block; a response unblocks
+  Status pending_failure = Status::kSuccess;  // failure of the request `next`
+  std::uint64_t awaited = 0;  // a local error is reported once `completed` has reached this
   Picos ready_at = 0;
   QueuePairCore* next_active = nullptr;
-  const Nic* dc_target = nullptr;  // the peer of the connection that a DC initiator has at present
+  const Nic* dc_target = nullptr;  // the present target of a DC initiator
 
-  /// A request that was sent is done.
+  /// Request `sequence` is complete.
   void answered(std::uint64_t sequence, bool needed_data) {
     if (sequence < next) outstanding_reads -= needed_data;
   }
-  /// Nothing more is sent of what was posted so far.
+  /// Stops the sending of all requests posted so far.
   void stop(std::uint64_t posted) {
     go_to(posted);
     pending_failure = Status::kSuccess;
   }
-  /// Sending goes on at `sequence`.
+  /// Continues the sending at `sequence`.
   void go_to(std::uint64_t sequence) {
     next = sequence;
     chunk_offset = 0;
   }
-  /// Sending goes on at `sequence`, unless it is there already: what comes before was answered.
+  /// Continues the sending at `sequence`, unless it is already there or later. All earlier requests
+  /// have been answered.
   void skip_to(std::uint64_t sequence) {
     if (next < sequence) go_to(sequence);
   }
-  /// Sends again from `sequence` on, which is the first that waits for data.
+  /// Sends again from `sequence` on. No earlier request still waits for data.
   void repeat_from(std::uint64_t sequence);
   void reset();
 };
@@ -54,21 +56,21 @@ class Requester final : public SimEvent {
  public:
   explicit Requester(Nic& nic) : nic_(nic) {}
 
-  /// The CPU has posted requests that reach the NIC at `when`.
+  /// The CPU has posted requests. The requests reach the NIC at `when`.
   void doorbell(QueuePairCore& qp, Picos when);
   /// A queue pair has requests that the NIC may process from `when` on.
   void activate(QueuePairCore& qp, Picos when);
-  /// What blocked the queue pair may be over.
+  /// The requests that blocked the queue pair may have completed.
   void unblock(QueuePairCore& qp);
-  /// The link may be used again at `when`.
+  /// The requester may use the link again at `when`.
   void resume(Picos when);
-  /// The engine's turn.
+  /// Runs the engine's turn.
   void fire(Picos now) override;
   void prefetch() const override;
 
  private:
   enum class Step { kSent, kWaits, kBlocked };
-  // Inline: the steps of send_chunk(), in the file of their only caller.
+  // The inline functions are steps of send_chunk(). Their only caller is in the same file.
   Step turn(QueuePairCore& qp, Picos now);
   Step send_chunk(QueuePairCore& qp, Picos now);
   inline Step fetch(QueuePairCore& qp, Picos now);
@@ -85,7 +87,7 @@ class Requester final : public SimEvent {
 
   Nic& nic_;
   Picos engine_free_ = 0;
-  Picos due_ = kNever;  // of the engine's next turn
+  Picos due_ = kNever;  // time of the engine's next turn
   QueuePairCore* first_active_ = nullptr;
   QueuePairCore* last_active_ = nullptr;
 };

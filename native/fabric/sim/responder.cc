@@ -42,7 +42,7 @@ Responder::Service Responder::expected_service(const Message& message) const {
   return {engine_time(message), placement};
 }
 
-// What the NIC's misses add to the engine time of a request.
+// Returns the engine time that cache misses of the NIC add to a request.
 Picos Responder::context_cost(const Message& message) const {
   if (!message.chunk.first || !nic_.contexts.may_miss()) return 0;
   Picos cost = 0;
@@ -110,8 +110,9 @@ void Responder::request_executes(Message& message, Picos now) {
   if (nic_.dead()) return nic_.retransmitter.lost(message, now, false);
   if (!qp.ordered()) return execute_unordered(message, now);
   const RequestHeader& header = message.header;
-  if (header.epoch != qp.retransmit.epoch) return nic_.release(message);       // it was sent again
-  if (header.sequence < qp.completer.completed) return nic_.release(message);  // and was answered
+  // The requester has sent the request again, or the request is already complete.
+  if (header.epoch != qp.retransmit.epoch) return nic_.release(message);
+  if (header.sequence < qp.completer.completed) return nic_.release(message);
   QueuePairCore* target = find_target(message);
   if (target == nullptr) return nic_.retransmitter.lost(message, now, false);
   const bool duplicate = header.sequence < qp.responder.expected;
@@ -138,8 +139,8 @@ void Responder::execute_unordered(Message& message, Picos now) {
   nic_.release(message);
 }
 
-// Unreliable connections drop what is old, as of before a reset, and messages with a hole
-// (IBA 9.8.2). Datagrams follow nothing.
+// An unreliable connection drops old messages, such as messages from before a reset. The connection
+// also drops messages with a missing chunk (IBA 9.8.2). Datagrams have no order.
 bool Responder::follows(QueuePairCore& qp, const Message& message) {
   if (qp.options.transport != Transport::kUc) return true;
   const RequestHeader& header = message.header;
@@ -151,8 +152,8 @@ bool Responder::follows(QueuePairCore& qp, const Message& message) {
   return true;
 }
 
-// Behind a gap, a negative acknowledgement asks for what is missing. A chunk that came twice is
-// dropped.
+// The responder answers a gap with a negative acknowledgement, which asks for the missing chunk.
+// The responder drops a duplicate chunk.
 bool Responder::is_in_order(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
   const std::uint64_t sequence = message.header.sequence;
@@ -163,9 +164,10 @@ bool Responder::is_in_order(Message& message, Picos now) {
   return false;
 }
 
-// Data and errors are sent back, and the acknowledgements that the initiator waits for.
+// The responder returns data, errors and the acknowledgements that the initiator waits for. Other
+// acknowledgements only use the link.
 void Responder::acknowledge(Message& message, Picos now) {
-  const Picos executed = now - message.placement;  // before its bytes crossed PCIe
+  const Picos executed = now - message.placement;  // the bytes had not crossed PCIe yet
   if (message.status == Status::kSuccess) {
     if (is_one_of(message.header.opcode, kReturning))
       return nic_.responses.answer(message, now, now);
@@ -206,7 +208,7 @@ Status Responder::execute(Message& message, QueuePairCore& target, Picos now, bo
   }
 }
 
-// kRnrRetryExceeded: no receive was posted, and a reliable initiator will send again.
+// Returns kRnrRetryExceeded when no receive was posted. A reliable initiator then sends again.
 Status Responder::execute_send(Message& message, QueuePairCore& target, Picos now) {
   switch (nic_.receiver.deliver(message, target)) {
     case Receiver::Delivery::kDone:

@@ -1,5 +1,5 @@
-// From the port to the memory: a request passes the responder engine, is matched to its queue pair,
-// takes effect in order, and is answered.
+// The responder works between the port and the memory. A request passes the responder engine. The
+// responder finds the queue pair, executes the request in order and answers it.
 #pragma once
 #include <cstdint>
 
@@ -12,8 +12,9 @@ class Nic;
 class QueuePairCore;
 struct Message;
 
-/// The responder's half of a connection. It stands with the initiator, because a simulated
-/// connection has exactly one: what the responder expects next, and when it was done last.
+/// The responder's half of a connection: the chunk that the responder expects next, and the time of
+/// its last execution. The initiator's queue pair holds this struct, because a simulated connection
+/// has exactly one initiator.
 struct ResponderState {
   std::uint64_t expected = 0;
   std::uint32_t expected_offset = 0;
@@ -22,7 +23,7 @@ struct ResponderState {
   bool expects(std::uint64_t sequence, std::uint32_t offset) const {
     return sequence == expected && offset == expected_offset;
   }
-  /// The expected message comes again from its first chunk on.
+  /// The initiator sends the expected message again from its first chunk on.
   void repeat_message() { expected_offset = 0; }
   /// The chunk has taken effect.
   void advance(const Message& message);
@@ -32,16 +33,16 @@ class Responder {
  public:
   explicit Responder(Nic& nic) : nic_(nic) {}
 
-  /// What an idle responder takes for a request.
+  /// The time that an idle responder needs for a request.
   struct Service {
     Picos engine;
-    Picos placement;  // after the engine: its bytes cross PCIe
+    Picos placement;  // PCIe transfer of the bytes, after the engine
   };
   Service expected_service(const Message& message) const;
 
   void request_arrives(Message& message, Picos now);
   void request_executes(Message& message, Picos now);
-  /// The queue pair that a request reaches, or null.
+  /// Returns the queue pair that a request reaches, or null.
   QueuePairCore* find_target(const Message& message) const;
 
  private:

@@ -8,7 +8,7 @@
 
 namespace pyrdma::fabric::sim {
 namespace {
-constexpr Picos kReadAhead = 1000 * kPicosPerNano;  // of the link
+constexpr Picos kReadAhead = 1000 * kPicosPerNano;  // a long read runs this far ahead of the link
 }
 
 void Responses::answer(Message& message, Picos ready, Picos now) {
@@ -51,7 +51,7 @@ void Responses::end_long_read(QueuePairCore& qp, Picos now) {
   }
 }
 
-// The next chunk of a long read, with the memory as it is now.
+// Makes the next chunk of a long read, and samples the memory now.
 Message& Responses::make_chunk(const Message& read) {
   const RequestHeader& header = read.header;
   Message& piece = nic_.fabric().pool.take(nic_, *read.initiator);
@@ -76,7 +76,7 @@ Message& Responses::make_chunk(const Message& read) {
 void Responses::continue_read(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
   if (nic_.dead()) {
-    ++qp.references;  // until its other messages are gone, too
+    ++qp.references;  // keeps the queue pair until its other messages are gone, too
     nic_.retransmitter.lost(message, now, false);
     end_long_read(qp, now);
     return drop_reference(&qp);

@@ -1,5 +1,5 @@
-// From the target's memory back to the link: acknowledgements, data and errors, in the order of the
-// requests. Long reads are answered in chunks, which sample memory as they leave.
+// The target returns acknowledgements, data and errors in the order of the requests. The target
+// answers a long read in chunks, and samples the memory of each chunk when the chunk leaves.
 #pragma once
 #include "env/sim/event_queue.h"
 
@@ -9,20 +9,20 @@ class Nic;
 class QueuePairCore;
 struct Message;
 
-/// What of a queue pair's requests the target is answering.
+/// The answers of a queue pair's requests that the target has not sent yet.
 struct ResponsesState {
-  Message* long_read = nullptr;     // being answered, chunk by chunk
-  Message* first_behind = nullptr;  // answers that wait for it
+  Message* long_read = nullptr;     // the target answers this read chunk by chunk
+  Message* first_behind = nullptr;  // answers that wait for the long read
   Message* last_behind = nullptr;
 };
 
 class Responses {
  public:
   explicit Responses(Nic& nic) : nic_(nic) {}
-  /// Sends the executed request back as its response, from `ready` on, behind a long read after its
-  /// last chunk.
+  /// Sends the executed request back as its response, from `ready` on. An answer behind a long read
+  /// waits for the read's last chunk.
   void answer(Message& message, Picos ready, Picos now);
-  /// The long read's next chunk leaves.
+  /// Sends the next chunk of a long read.
   void continue_read(Message& message, Picos now);
 
  private:

@@ -1,4 +1,4 @@
-// Retransmission of a reliable connection, as scenarios: fabric/sim/retransmission.txt.
+// The scenarios of fabric/sim/retransmission.txt test the retransmission of a reliable connection.
 #include <map>
 #include <optional>
 #include <string>
@@ -9,7 +9,8 @@
 namespace pyrdma::fabric::sim {
 namespace {
 
-/// Carries out the steps of one connection from a to b. Its packets get lost on blocked ways.
+/// Executes the steps of a scenario on one connection from a to b. Packets get lost while the path
+/// in their direction is blocked.
 class Connection {
  public:
   std::string act(const ScenarioStep& step) {

@@ -13,7 +13,7 @@ void RetransmitState::reset() {
 }
 
 void RetransmitState::fire(Picos now) {
-  const bool runs_off = now == due;  // else an error or a reset has made it void
+  const bool runs_off = now == due;  // an error or a reset has cancelled any other timer event
   if (runs_off) cancel();
   if (runs_off && !qp.destroyed && qp.state == QpState::kReadyToSend && !qp.nic.dead())
     qp.nic.retransmitter.retry(qp, now);
@@ -25,11 +25,11 @@ void Retransmitter::lost(Message& message, Picos now, bool later_packets_tell) {
   RetransmitState& state = qp.retransmit;
   const std::uint64_t sequence = message.header.sequence;
   const bool response = message.is_response();
-  // A negative acknowledgement may have begun a new epoch behind a request whose answer is awaited.
+  // A negative acknowledgement may have begun a new epoch behind a request that awaits its answer.
   const bool awaited = response && sequence >= qp.completer.completed;
   if (qp.ordered() && (message.header.epoch == state.epoch || awaited)) {
-    // A later packet, behind what the port still holds, makes the responder ask for the lost one;
-    // else the initiator's timer must notice.
+    // A later packet makes the responder ask for the lost packet, after the backlog of the port.
+    // Without a later packet, the initiator's timer finds the loss.
     const Network& network = nic_.fabric().network;
     const Picos pipelines = 2 * (nic_.times().rx_latency + nic_.times().tx_latency);
     const Picos wait = later_packets_tell ? network.port_backlog(nic_.node(), now) +
@@ -53,7 +53,7 @@ void Retransmitter::ask_again(QueuePairCore& qp, Picos now) {
 void Retransmitter::response_missing(QueuePairCore& qp, std::uint32_t epoch, Picos now) {
   RetransmitState& state = qp.retransmit;
   const std::uint64_t completed = qp.completer.completed;
-  // Unless the present epoch has begun at or before the hole: then it has been sent again.
+  // The requester has already sent the hole again when the present epoch began at or before it.
   if (epoch != state.epoch && completed >= state.epoch_from) return;
   if (!state.pending()) state.after_timeout = false;
   schedule(qp, completed, now + nic_.times().tx_message, false);
@@ -75,17 +75,17 @@ void Retransmitter::schedule(QueuePairCore& qp, std::uint64_t from, Picos when, 
 std::uint64_t Retransmitter::first_to_repeat(QueuePairCore& qp) {
   const RetransmitState& state = qp.retransmit;
   const std::uint64_t completed = qp.completer.completed;
-  const bool timer = !state.is_rnr && state.after_timeout;  // knows only what was acknowledged
+  const bool timer = !state.is_rnr && state.after_timeout;  // knows only acknowledged requests
   const std::uint64_t from = timer ? completed : std::max(state.from, completed);
-  // A new epoch stops what is under way of the old ones, so that it begins with the first request
+  // A new epoch voids all messages of older epochs. So the new epoch begins with the first request
   // that still waits for data.
   for (std::uint64_t s = completed; s < from; ++s)
     if (qp.sends[s].needs_data_back()) return s;
   return from;
 }
 
-// True when the request `from` has failed. It fails once all before it have been answered; until
-// then the connection goes back to the first of those.
+// Returns true when a request has failed. Request `from` fails with an RNR error once all earlier
+// requests have been answered. Until then the connection goes back to the first unanswered request.
 bool Retransmitter::gives_up(QueuePairCore& qp, std::uint64_t& from) {
   RetransmitState& state = qp.retransmit;
   if (state.is_rnr) {
@@ -98,8 +98,8 @@ bool Retransmitter::gives_up(QueuePairCore& qp, std::uint64_t& from) {
     from = qp.completer.completed;
     return false;
   }
-  // Deviation: negative acknowledgements do not count, since a chunk stands for several packets, of
-  // which some would have got through.
+  // Deviation: negative acknowledgements do not count. A chunk stands for several packets, and some
+  // of the packets would have got through.
   if (!state.after_timeout || ++state.retries <= qp.options.retry_count) return false;
   qp.fail(from, Status::kRetryExceeded);
   return true;

@@ -1,5 +1,5 @@
-// The send queue of a queue pair: a ring of requests between the CPU, which posts them, and the
-// NIC, which fetches them.
+// The send queue of a queue pair is a ring of requests. The CPU posts requests to the ring, and the
+// NIC fetches requests from it.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -14,16 +14,16 @@ namespace pyrdma::fabric::sim {
 
 class Nic;
 
-/// One slot: a line of the cache, because a ring is walked from end to end.
+/// One slot of the ring. A slot is one cache line, because the NIC walks the ring from end to end.
 struct alignas(64) SendEntry {
   std::uint64_t wr_id = 0, remote_addr = 0;
-  Picos visible_at = 0;  // when the doorbell has reached the NIC
+  Picos visible_at = 0;  // the doorbell reaches the NIC at this time
   Sge first_sge;
   std::uint32_t rkey = 0, immediate = 0, length = 0;
   Opcode opcode = Opcode::kWrite;
   std::uint8_t flags = 0;
   std::uint8_t sge_count = 0;
-  bool executed = false;  // an atomic that a retransmission must not repeat
+  bool executed = false;  // the atomic has executed; a retransmission must not repeat it
 
   bool is_atomic() const { return is_one_of(opcode, kAtomics); }
   bool needs_data_back() const { return is_one_of(opcode, kReturning); }
@@ -31,17 +31,18 @@ struct alignas(64) SendEntry {
   bool is_inline() const { return (flags & kInline) != 0; }
 };
 
-/// Whom a request on an unconnected queue pair goes to.
+/// The destination of a request on an addressed queue pair.
 struct Destination {
   Nic* target = nullptr;
   std::uint32_t qpn = 0, qkey = 0;
 };
 
-/// Requests by sequence number, which counts posts: retired <= completed <= next <= posted, of
-/// which the completer owns `completed` and the requester `next`.
+/// The requests of a queue pair by sequence number. The sequence number counts posted requests:
+/// retired <= completed <= next <= posted. The completer owns `completed`; the requester owns
+/// `next`.
 class SendQueue {
  public:
-  /// `addressed`: each request names its destination.
+  /// `addressed`: each request names a destination.
   SendQueue(const QpOptions& options, bool addressed)
       : limit_(options.send_entries),
         max_sges_(options.max_sges),
@@ -55,38 +56,39 @@ class SendQueue {
   bool full() const { return posted - retired >= limit_; }
   SendEntry& operator[](std::uint64_t sequence) { return entries_[slot_of(sequence)]; }
   const SendEntry& operator[](std::uint64_t sequence) const { return entries_[slot_of(sequence)]; }
-  /// Brings requests from `sequence` on into the CPU's cache.
+  /// Prefetches the requests from `sequence` on into the cache of the CPU that runs the simulator.
   void prefetch(std::uint64_t sequence) const {
     for (std::uint64_t s = sequence; s < sequence + 4; ++s) {
       __builtin_prefetch(&(*this)[s]);
       __builtin_prefetch(inline_data_.data() + slot_of(s) * max_inline_);
     }
   }
-  /// The scatter-gather list of a request: in the slot when it has one element.
+  /// Returns the scatter-gather list of a request. The slot itself holds a list of one element.
   Sge* sges(std::uint64_t sequence) {
     SendEntry& entry = (*this)[sequence];
     return entry.sge_count <= 1 ? &entry.first_sge : &sges_[slot_of(sequence) * max_sges_];
   }
-  /// Of an atomic. After execution `swap` holds the old value, for retransmissions.
+  /// Returns the operands of an atomic. After execution `swap` holds the old value, which a
+  /// retransmission returns again.
   AtomicOperands& operands(std::uint64_t sequence) { return operands_[slot_of(sequence)]; }
-  /// On an addressed queue pair.
+  /// Returns the destination of a request. The queue pair must be addressed.
   Destination& destination(std::uint64_t sequence) { return destinations_[slot_of(sequence)]; }
   std::byte* inline_data(std::uint64_t sequence) {
     return inline_data_.data() + slot_of(sequence) * max_inline_;
   }
 
   std::uint64_t posted = 0;
-  std::uint64_t retired = 0;  // slots before it were given back by polling
+  std::uint64_t retired = 0;  // polling has freed the slots of earlier requests
 
  private:
   std::uint64_t slot_of(std::uint64_t sequence) const { return sequence & (entries_.size() - 1); }
   std::uint32_t limit_, max_sges_, max_inline_;
-  std::vector<SendEntry> entries_;  // a power of two of them, at least limit_
-  // What few requests have stands apart.
+  std::vector<SendEntry> entries_;  // the size is a power of two, at least limit_
+  // Few requests use the arrays below, so the arrays are apart from the slots.
   std::vector<AtomicOperands> operands_;
   std::vector<Destination> destinations_;
-  std::vector<Sge> sges_;               // of requests with more than one
-  std::vector<std::byte> inline_data_;  // copied at the post
+  std::vector<Sge> sges_;               // lists of more than one element
+  std::vector<std::byte> inline_data_;  // the post copies inline payload here
 };
 
 }  // namespace pyrdma::fabric::sim

@@ -1,5 +1,5 @@
-// Properties of the simulated fabric alone: determinism, virtual time, congestion, NIC caches,
-// control-path time.
+// These tests cover properties that only the simulated fabric has: determinism, virtual time,
+// congestion, control-path time.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ SimOptions options(std::uint32_t nodes, std::map<std::string, double> changes = 
   return result;
 }
 
-/// The objects of a node that talks to one peer, and a way to end together.
+/// The objects of a node that communicates with node `to`. meet() lets both nodes end together.
 struct Endpoint {
   Endpoint(Env& node_env, NodeId to, std::size_t bytes, QpOptions qp_options = {})
       : env(node_env),
@@ -97,7 +97,7 @@ TEST(Simulation, EqualSeedsGiveEqualRuns) {
   }
 }
 
-// The latency is the sum that fabric/sim/README.md gives, with the test profile's numbers.
+// fabric/sim/README.md gives the sum. The numbers are those of the test profile.
 TEST(Simulation, LatencyOfAReadIsTheSumOfItsSteps) {
   SimCluster cluster(options(2));
   double latency = 0;
@@ -117,7 +117,7 @@ TEST(Simulation, LatencyOfAReadIsTheSumOfItsSteps) {
   const double responder = 50 + 7 + 400;            // pipeline, engine, payload over PCIe
   const double completion = 50 + 5 + 200 + 20 + 8;  // pipeline, engine, write, poll, clock
   EXPECT_NEAR(latency, wire + path + requester + responder + completion, 11)
-      << "within one empty poll and rounding";
+      << "the sum must hold within one empty poll and rounding";
 }
 
 double goodput_gbps(std::map<std::string, double> changes, std::uint32_t size, int senders,
@@ -156,7 +156,7 @@ TEST(Simulation, LongWritesFillTheLink) {
   const double header_share = 4096.0 / (4096 + 60);
   EXPECT_NEAR(goodput_gbps({}, 65536, 1, nullptr), 100 * header_share, 2);
   EXPECT_NEAR(goodput_gbps({}, 65536, 4, nullptr), 100 * header_share, 2)
-      << "incast shares one link";
+      << "the senders of an incast share one link";
 }
 
 TEST(Simulation, ALossySwitchDropsAndTheConnectionRecovers) {
@@ -193,7 +193,7 @@ TEST(Simulation, ControlWorkIsSerialOnTheNic) {
     took = env.now() - start;
   });
   EXPECT_NEAR(static_cast<double>(took), 910e3, 2e3)
-      << "10 us in parallel, then 10 times 90 us on the NIC";
+      << "the calls take 10 us in parallel, then 10 times 90 us on the NIC";
 }
 
 TEST(Simulation, ThreadsShareCores) {
@@ -235,7 +235,7 @@ TEST(Simulation, APollerSeesWhatHappensDuringItsTurn) {
   cluster.run([](Env& env) {
     Endpoint end(env, 1 - env.node(), 4096);
     end.queue_pair->modify(QpState::kError);
-    // The post flushes at once, so its completion exists before the thread waits for it.
+    // The NIC flushes the post at once. The completion is there before the thread waits for it.
     bool posted = false;
     Completion completion;
     const bool came = env.poll_until(
@@ -263,7 +263,7 @@ TEST(Simulation, ErrorsEndTheRun) {
   };
   EXPECT_TRUE(
       names(message([](Env& env) { env.poll_until([] { return false; }, kForever); }), {"node2"}))
-      << "the error of a deadlock names the waiting nodes";
+      << "the error of a deadlock must name the waiting nodes";
   EXPECT_EQ(message([](Env& env) {
               if (env.node() == 1) throw Error(ErrorCode::kInternal, "on purpose");
               env.poll_until([] { return false; }, kForever);
@@ -275,7 +275,7 @@ TEST(Simulation, ErrorsEndTheRun) {
             }),
             "no error");
   EXPECT_EQ(message([](Env& env) { env.work(5); }), "no error")
-      << "the cluster is usable afterwards";
+      << "the cluster must be usable after an error";
 }
 
 TEST(Simulation, AnIdleNodeIsSmall) {
@@ -309,7 +309,8 @@ TEST(Simulation, ProfilesAreChecked) {
   EXPECT_THROW(SimProfile::from_values(values), Error);
 }
 
-// The complete effect of a small program. Only an intended change may alter it.
+// The trace is the complete effect of a small program. A change may alter the trace only on
+// purpose.
 TEST(Simulation, GoldenTraceOfAWriteAReadAndAMissingReceive) {
   SimCluster cluster(options(2));
   for (NodeId node = 0; node < 2; ++node) cluster.env(node).trace().enable(true);

@@ -5,10 +5,10 @@
 
 namespace pyrdma::fabric::sim {
 
-// When the message's last byte is at the receiver's port, if that is idle.
+// Returns the time when the message's last byte reaches the receiver's port, if the port is idle.
 Picos Transmitter::cross(const Nic& receiver, const Message& message, Picos ready,
                          std::uint64_t flow) {
-  if (&receiver == &nic_) return ready;  // loopback does not leave the NIC
+  if (&receiver == &nic_) return ready;  // a loopback message does not leave the NIC
   Network& network = nic_.fabric().network;
   link_free_ = std::max(link_free_, ready) + network.wire_time(message.wire_bytes);
   return network.cross(nic_.node(), receiver.node(), link_free_, message.wire_bytes, flow);

@@ -1,5 +1,6 @@
-// From the NIC to the port of the last switch: a message reserves the node's link, crosses the
-// network and is scheduled for when its receiver will have served it, if nothing delays it there.
+// The transmitter sends a message from the NIC to the port of the last switch. The message reserves
+// the node's link and crosses the network. The transmitter schedules the message for the time when
+// an idle receiver will have served it.
 #pragma once
 #include <algorithm>
 
@@ -10,8 +11,8 @@ namespace pyrdma::fabric::sim {
 class Nic;
 struct Message;
 
-/// Requests of a queue pair reach the target in order, and so do their responses, whatever each one
-/// costs there.
+/// Requests of a queue pair reach the target in order, and responses reach the initiator in order.
+/// The cost of a message at the receiver does not change the order.
 struct TransmitState {
   Picos last_request_due = 0, last_response_due = 0;
 };
@@ -20,20 +21,23 @@ class Transmitter {
  public:
   explicit Transmitter(Nic& nic) : nic_(nic) {}
 
-  /// Sends a request to its `owner`; it can leave from `ready` on.
+  /// Sends a request to its `owner`. The request can leave from `ready` on.
   void send_request(Message& message, Picos ready);
-  /// Sends a message back to its initiator; it can leave from `ready` on.
+  /// Sends a response to its initiator. The response can leave from `ready` on.
   void send_response(Message& message, Picos ready, Picos now);
-  /// The acknowledgement of an unsignaled request is not followed, but it uses the link.
+  /// Reserves the link for the acknowledgement of an unsignaled request. The simulation does not
+  /// follow the acknowledgement to the initiator.
   void send_acknowledgement(Picos ready);
 
   Picos free_at() const { return link_free_; }
   Picos paused_until() const { return paused_until_; }
-  /// Flow control stops this NIC's sending.
+  /// Flow control pauses this NIC's transmitter until `until`.
   void pause(Picos until);
-  /// Flow control stops this NIC's sending until then because of a fault; 0: it may go on.
+  /// A pause storm, which is a fault, pauses this NIC's transmitter until `until`. The value 0 ends
+  /// the storm.
   void storm(Picos until);
-  /// A turn of the requester engine waits until `free`.
+  /// A turn of the requester engine waits until `free`. Counts the pause storm that caused the
+  /// wait.
   void note_storm(Picos free) const;
 
  private:

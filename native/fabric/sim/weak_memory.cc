@@ -8,7 +8,7 @@
 
 namespace pyrdma::fabric::sim {
 namespace {
-constexpr Picos kLongestGap = 300 * kPicosPerNano;  // between two looks at memory
+constexpr Picos kLongestGap = 300 * kPicosPerNano;  // between two accesses to the same memory
 }  // namespace
 
 WeakMemory::WeakMemory(Nic& nic, const MemoryModel& model, Rng draws)
@@ -24,7 +24,7 @@ WeakMemory::WeakMemory(Nic& nic, const MemoryModel& model, Rng draws)
 bool WeakMemory::gather_late(Message& message) {
   QueuePairCore& qp = *message.initiator;
   message.late_source = false;
-  // What it would be read for is over: the message has never left.
+  // The request is already complete or void. The message counts as never sent.
   if (qp.destroyed || message.header.epoch != qp.retransmit.epoch ||
       message.header.sequence < qp.completer.completed)
     return false;
@@ -44,7 +44,9 @@ void WeakMemory::place(Message& message, const Region& region, std::byte* to, Pi
   NicFaults* faults = nic_.faults();
   if (qp.crashed && !announces && faults != nullptr && faults->stream.fire(Fault::torn_crash))
     return tear(message, to);
-  if (region.on_device) {  // nothing is late there, and what is on its way to the host not hurried
+  // A write to the NIC's own memory is never late. Only a write with an immediate drains late
+  // writes to host memory.
+  if (region.on_device) {
     settle_atomics(to, length);
     std::memcpy(to, message.payload(), length);
     if (announces) drain(qp);
@@ -63,12 +65,12 @@ void WeakMemory::place(Message& message, const Region& region, std::byte* to, Pi
   std::memcpy(to, message.payload(), length);
 }
 
-// The sender died while the message was leaving: any of its lines may be there (F14), on a NIC that
-// keeps order the first packets only.
+// The sender crashed while the message was leaving (F14). On a weak NIC, any cache lines of the
+// message may be in memory. On a strong NIC, only the first packets may be in memory.
 void WeakMemory::tear(const Message& message, std::byte* to) {
   FaultStream& stream = nic_.faults()->stream;
   stream.reach(Fault::torn_crash);
-  message.initiator->retransmit.begin_epoch();  // nothing leaves after it
+  message.initiator->retransmit.begin_epoch();  // no later message leaves
   Rng& rng = stream.stream(Fault::torn_crash);
   const bool weak = model_.is_weak();
   const Pieces pieces(to, message.chunk.length, weak ? kCacheLine : std::uint64_t{1024});
@@ -106,7 +108,7 @@ void WeakMemory::settle_atomics(const std::byte* at, std::uint64_t bytes) {
   for (PlacementQueue* queue : nic_.fabric().placing) queue->settle_atomics(nic_, at, bytes);
 }
 
-// Nothing of this queue pair is under way, so that no earlier write is missed.
+// No earlier request of this queue pair is under way, so the early sample misses no earlier write.
 Picos WeakMemory::sample_early(Message& message) {
   const RequestHeader& header = message.header;
   QueuePairCore& qp = *message.initiator;

@@ -1,5 +1,5 @@
-// Weak memory: what a NIC may do between executing a request and letting others see it. Each step
-// is one that the verbs interface permits; README.md gives the source of each.
+// A NIC with weak memory may delay or split the effects of a request. The verbs interface permits
+// each of these steps. README.md gives the source of each permission.
 #pragma once
 #include <cstdint>
 
@@ -20,43 +20,43 @@ class WeakMemory {
   const MemoryModel& model() const { return model_; }
   Rng& draws() { return draws_; }
 
-  // The source of a request.
+  // The following functions concern the source of a request.
   bool draws_late_source() { return happens(model_.late_source); }
-  /// Reads the source, or some of it, as late as the completion allows. False when the message has
-  /// never left.
+  /// Reads the source, or parts of it, as late as the completion allows. Returns false when the
+  /// message counts as never sent.
   bool gather_late(Message& message);
 
-  // Writes at the target.
-  /// Whether a write may be placed otherwise than whole and at once.
+  // The following functions concern writes at the target.
+  /// Returns true when the NIC may place a write late or in pieces.
   bool places_late() const;
-  /// A write reaches memory: now, or piece by piece later.
+  /// Places a write in memory now, or piece by piece later.
   void place(Message& message, const Region& region, std::byte* to, Picos now);
-  /// Makes visible what the initiator's queue pair has written.
+  /// Makes all writes of the initiator's queue pair visible.
   static void drain(QueuePairCore& initiator);
   void drain_before_read(QueuePairCore& initiator) const;
-  /// From now on writes of one connection are placed in any order.
+  /// From now on the NIC places the writes of one connection in any order.
   void place_in_any_order();
 
-  // Atomics at the target.
-  /// True when an atomic's write, of `value`, follows its read late.
+  // The following functions concern atomics at the target.
+  /// Returns true when the atomic's write of `value` follows the atomic's read late.
   bool splits_atomic(Message& message, const Region& region, std::byte* at, std::uint64_t value,
                      Picos now);
-  /// Makes visible what is on its way to `bytes` at `at` by atomics.
+  /// Makes the pending write-backs of atomics visible that overlap `bytes` bytes at `at`.
   void settle_atomics(const std::byte* at, std::uint64_t bytes);
-  /// An atomic's write-back begins, or with -1 ends, to be on its way.
+  /// Counts the pending write-backs of atomics: 1 when one begins, -1 when one is visible or lost.
   void count_split_atomic(int by) { split_atomics_ += by; }
 
-  // Reads.
-  /// Some of a read's lines are sampled at once, the others when it executes. Returns how much
-  /// later that is.
+  // The following functions concern reads.
+  /// Samples some words or lines of a read at once. The NIC samples the others when the read
+  /// executes. Returns the delay of the execution.
   Picos sample_early(Message& message);
-  /// Samples what sample_early() has left at `from`.
+  /// Samples the words or lines at `from` that sample_early() has not sampled.
   void sample_rest(Message& message, const std::byte* from);
-  /// Some of what a read or an atomic brings is in local memory before its completion. Returns how
-  /// much later the completion comes.
+  /// Places some data of a read or an atomic in local memory before the completion. Returns the
+  /// delay of the completion.
   Picos land_early(const Message& message);
 
-  /// The node crashes: whether a write on its way is torn.
+  /// Returns true when the crash of the node tears a pending write.
   bool tears_at_crash();
 
  private:
@@ -65,7 +65,7 @@ class WeakMemory {
   Nic& nic_;
   MemoryModel model_;
   bool orders_writes_;
-  int split_atomics_ = 0;  // whose write-back is not visible yet
+  int split_atomics_ = 0;  // atomics with a pending write-back
   Rng draws_;
 };
 
