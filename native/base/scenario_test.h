@@ -119,8 +119,9 @@ inline void run_scenario(const std::string& name,
       const int begin = number;
       for (; std::getline(file, line) && !line.empty(); ++number) expected += line + '\n';
       ++number;
-      if (std::getenv("PYRDMA_REWRITE") == nullptr)
+      if (std::getenv("PYRDMA_REWRITE") == nullptr) {
         EXPECT_EQ(expected, shown) << name << ':' << begin;
+      }
       rewritten += shown + (file.eof() ? "" : "\n");
       shown.clear();
       ++blocks;

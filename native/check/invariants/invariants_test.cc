@@ -87,8 +87,9 @@ TEST(Fifo, AgreesWithTheSearchOnCompleteHistories) {
   // The patterns: a value was never enqueued, came out before it went in, came out twice, came out
   // in the wrong order, or came out although an earlier one never did; a dequeue found the queue
   // empty.
-  if (kScale == 1)
+  if (kScale == 1) {
     EXPECT_EQ(patterns, (std::set<std::string>{"d", "de", "dde", "ddee", "dee", "empty"}));
+  }
   EXPECT_GT(good, 1000 / kScale);
 }
 

@@ -33,7 +33,7 @@ AckKey HierarchicalLocks::start_release(Caller& me, std::uint64_t i,
   local.has_global = waited_for && local.handovers < options_.max_handovers;
   if (!local.has_global) {
     local.handovers = 0;
-    return global_.release(me, i, before);
+    return global_.release_for(me, local.acquirer, i, before);
   }
   ++local.handovers;
   return before.empty() ? AckKey() : me.post(host_of(i), before);
@@ -63,7 +63,10 @@ HierarchicalOp::HierarchicalOp(HierarchicalLocks& locks, Caller& me, std::uint64
 bool HierarchicalOp::poll() {
   locks_->manager().env().charge(Cost::kPredicate);
   if (stage_ == Stage::kQueue) return enter();
-  if (stage_ == Stage::kGlobal && global_.poll()) stage_ = Stage::kHeld;
+  if (stage_ == Stage::kGlobal && global_.poll()) {
+    stage_ = Stage::kHeld;
+    locks_->locals_[index_].acquirer = me_->index();
+  }
   return held();
 }
 

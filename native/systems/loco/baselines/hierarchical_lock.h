@@ -83,6 +83,7 @@ class HierarchicalLocks : public Channel {
   struct alignas(kCacheLine) Local {
     std::atomic<std::uint32_t> next{0}, serving{0};  // places in the node's queue
     bool has_global = false;                         // the node holds the global lock
+    std::uint32_t acquirer = 0;                      // caller that took it, as its word says
     std::uint32_t handovers = 0;                     // since the node took the lock
   };
 

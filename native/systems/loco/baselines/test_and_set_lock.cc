@@ -25,8 +25,8 @@ void TestAndSetLocks::acquire(Caller& me, std::uint64_t i) {
   me.wait_until([&] { return op.poll(); }, "a test-and-set lock");
 }
 
-AckKey TestAndSetLocks::release(Caller& me, std::uint64_t i,
-                                std::span<fabric::WorkRequest> before) {
+AckKey TestAndSetLocks::release_for(Caller& me, std::uint32_t acquirer, std::uint64_t i,
+                                    std::span<fabric::WorkRequest> before) {
   PYRDMA_CHECK(i, <, count());
   const NodeId host = host_of(i);
   MemRef zero = me.block(8);
@@ -41,7 +41,7 @@ AckKey TestAndSetLocks::release(Caller& me, std::uint64_t i,
   // A swap of a waiting caller may lose the write.
   if (manager().env().device().capabilities().swaps_lose_writes) {
     unlock.opcode = fabric::Opcode::kCompareSwap;
-    unlock.compare_add = owner(me);
+    unlock.compare_add = owner(acquirer);
   }
   unlock.sges = &from;
   unlock.sge_count = 1;
@@ -52,8 +52,8 @@ AckKey TestAndSetLocks::release(Caller& me, std::uint64_t i,
   return key;
 }
 
-std::uint64_t TestAndSetLocks::owner(const Caller& me) const {
-  return (std::uint64_t{self()} + 1) << 8 | me.index();
+std::uint64_t TestAndSetLocks::owner(std::uint32_t index) const {
+  return (std::uint64_t{self()} + 1) << 8 | index;
 }
 
 TestAndSetOp::TestAndSetOp(TestAndSetLocks& locks, Caller& me, std::uint64_t index)
@@ -65,7 +65,7 @@ TestAndSetOp::TestAndSetOp(TestAndSetLocks& locks, Caller& me, std::uint64_t ind
 }
 
 void TestAndSetOp::try_once() {
-  key_ = locks_->words_.compare_swap(*me_, index_, 0, locks_->owner(*me_), old_);
+  key_ = locks_->words_.compare_swap(*me_, index_, 0, locks_->owner(me_->index()), old_);
 }
 
 bool TestAndSetOp::poll() {

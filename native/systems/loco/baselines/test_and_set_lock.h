@@ -53,11 +53,17 @@ class TestAndSetLocks : public Channel {
   /// Releases the lock after `before`, requests to the lock's host, all with one doorbell:
   /// Sherman's combined write and unlock. Orders no other requests. The caller keeps the buffers of
   /// `before` until the key is complete.
-  AckKey release(Caller& me, std::uint64_t i, std::span<fabric::WorkRequest> before = {});
+  AckKey release(Caller& me, std::uint64_t i, std::span<fabric::WorkRequest> before = {}) {
+    return release_for(me, me.index(), i, before);
+  }
+  /// The same for a lock that caller `acquirer` of this node took, and handed on.
+  AckKey release_for(Caller& me, std::uint32_t acquirer, std::uint64_t i,
+                     std::span<fabric::WorkRequest> before);
 
  private:
   friend class TestAndSetOp;
-  std::uint64_t owner(const Caller& me) const;
+  /// The word of a lock that caller `index` of this node holds.
+  std::uint64_t owner(std::uint32_t index) const;
   AtomicVars words_;
 };
 
