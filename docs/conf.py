@@ -35,7 +35,7 @@ exclude_patterns = [".*", "build", "results", "**/site-packages"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 html_theme = "furo"
 html_title = f"pyrdma {release}"
-html_extra_path = ["root"]
+html_extra_path = ["redirect"]
 html_copy_source = False
 html_show_sourcelink = False
 

@@ -1,5 +1,8 @@
 #include "systems/system.h"
 
+#include <string>
+
+#include "base/assert.h"
 #include "systems/list.h"
 
 #define PYRDMA_DECLARE(NAME)     \
@@ -22,7 +25,11 @@ const measure::Workloads& workloads() {
   static const measure::Workloads table = [] {
     measure::Workloads filled;
     filled.add(measure::shared_workloads());
-    for (const System& system : all()) filled.add(system.workloads);
+    for (const System& system : all()) {
+      for (const measure::NamedWorkload& row : system.workloads)
+        PYRDMA_ASSERT(row.name.starts_with(std::string(system.name) + '_'));
+      filled.add(system.workloads);
+    }
     return filled;
   }();
   return table;

@@ -10,8 +10,7 @@ namespace pyrdma::systems {
 
 struct System {
   std::string_view name;  // the name of its folder
-  std::string_view title;
-  /// The names of workloads and scenarios begin with the name of the system.
+  /// The name of each begins with the system's name and an underscore.
   std::vector<measure::NamedWorkload> workloads;
   std::vector<fuzz::Scenario> scenarios;
 };

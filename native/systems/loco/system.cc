@@ -13,7 +13,6 @@ systems::System description() {
   using namespace measure;
   return {
       .name = "loco",
-      .title = "LOCO: channel objects for network memory",
       .workloads =
           {
               {"loco_barrier", make_loco_barrier,
