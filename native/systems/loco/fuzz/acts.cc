@@ -4,7 +4,7 @@
 #include "base/remote_word.h"
 #include "systems/loco/fuzz/node.h"
 
-namespace pyrdma::fuzz::loco {
+namespace pyrdma::loco::scenario {
 
 using check::EventType;
 using check::Function;
@@ -86,7 +86,6 @@ void Node::critical(Caller& me, const Planned& op) {
   // Empty sections lead to more tickets at one time.
   if (!world_.locks_alone || op.draw % 8 < 2) use_record(me, lock, host);
   log.invoke(env_.now(), process(me), Function::kUnlock, key, {});
-  using pyrdma::loco::Fence;
   const Fence fence = host == locks_.host_of(lock) ? Fence::kPair
                       : op.draw % 4 == 0           ? Fence::kGlobal
                                                    : Fence::kThread;
@@ -124,4 +123,4 @@ void Node::use_record(Caller& me, std::uint32_t lock, NodeId host) {
   }
 }
 
-}  // namespace pyrdma::fuzz::loco
+}  // namespace pyrdma::loco::scenario

@@ -9,24 +9,24 @@
 #include "fuzz/small_test.h"
 #include "systems/system.h"
 
-namespace pyrdma::fuzz {
+namespace pyrdma::loco {
 namespace {
 
-const std::uint64_t kLocoSeeds = (kSlowed ? 60 : 1000) * search_factor();
+const std::uint64_t kLocoSeeds = (fuzz::kSlowed ? 60 : 1000) * fuzz::search_factor();
 
-const Scenario& scenario() { return scenario_named(systems::scenarios(), "loco"); }
+const fuzz::Scenario& channels() { return fuzz::scenario_named(systems::scenarios(), "loco"); }
 
-Options drawn(std::uint64_t seed) { return small_options(seed, {2, 60, 120, false}); }
+fuzz::Options drawn(std::uint64_t seed) { return fuzz::small_options(seed, {2, 60, 120, false}); }
 
 TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
   std::uint64_t ok = 0, checked = 0, crashed = 0;
   FaultCounters faults;
   for (std::uint64_t seed = 1; seed <= kLocoSeeds; ++seed) {
-    const Options options = drawn(seed);
-    const Outcome outcome = run(scenario(), options);
+    const fuzz::Options options = drawn(seed);
+    const fuzz::Outcome outcome = run(channels(), options);
     EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
     if (seed % 10 == 0) {
-      EXPECT_EQ(outcome.fingerprint, run(scenario(), options).fingerprint) << "seed " << seed;
+      EXPECT_EQ(outcome.fingerprint, run(channels(), options).fingerprint) << "seed " << seed;
     }
     ok += outcome.ok;
     checked += outcome.checked;
@@ -67,8 +67,8 @@ constexpr Bug kBugs[] = {
     {"loco", "acknowledged_before_copied", Fault::pause, 0, 600, 50},
 };
 
-Options options_of(const Bug& bug, std::uint64_t seed) {
-  Options options = drawn(seed);
+fuzz::Options options_of(const Bug& bug, std::uint64_t seed) {
+  fuzz::Options options = drawn(seed);
   options.operations = bug.operations;
   if (bug.nodes != 0) options.nodes = bug.nodes;
   options.faults = FaultOptions();
@@ -82,24 +82,26 @@ TEST_P(LocoFuzzBugs, AreFoundAndOnlyBecauseOfTheirFault) {
   const Bug& bug = GetParam();
   std::uint64_t found = 0;
   for (std::uint64_t seed = 1; seed <= bug.seeds && found == 0; ++seed) {
-    Options options = options_of(bug, seed);
-    const Outcome control = run(scenario_named(systems::scenarios(), bug.scenario), options);
+    fuzz::Options options = options_of(bug, seed);
+    const fuzz::Outcome control =
+        run(fuzz::scenario_named(systems::scenarios(), bug.scenario), options);
     EXPECT_TRUE(control.violations.empty()) << "seed " << seed << "\n" << describe(control);
     options.mutation = bug.name;
-    if (!run(scenario_named(systems::scenarios(), bug.scenario), options).violations.empty())
+    if (!run(fuzz::scenario_named(systems::scenarios(), bug.scenario), options).violations.empty())
       found = seed;
   }
   EXPECT_NE(found, 0U) << bug.name;
   RecordProperty("seeds_to_kill", static_cast<int>(found));
   for (std::uint64_t seed = 1; seed <= std::max<std::uint64_t>(found, 20); ++seed) {
-    Options options = options_of(bug, seed);
+    fuzz::Options options = options_of(bug, seed);
     options.mutation = bug.name;
     if (bug.needs == Fault::pause) {
       options.faults = FaultOptions();
     } else {
       options.memory = fabric::sim::MemoryModel::strong();
     }
-    const Outcome ablated = run(scenario_named(systems::scenarios(), bug.scenario), options);
+    const fuzz::Outcome ablated =
+        run(fuzz::scenario_named(systems::scenarios(), bug.scenario), options);
     EXPECT_TRUE(ablated.violations.empty()) << "seed " << seed << "\n" << describe(ablated);
   }
 }
@@ -109,4 +111,4 @@ INSTANTIATE_TEST_SUITE_P(All, LocoFuzzBugs, testing::ValuesIn(kBugs), [](const a
 });
 
 }  // namespace
-}  // namespace pyrdma::fuzz
+}  // namespace pyrdma::loco

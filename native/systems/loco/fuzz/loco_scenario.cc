@@ -8,12 +8,12 @@
 #include "fuzz/simulation.h"
 #include "systems/loco/fuzz/node.h"
 
-namespace pyrdma::fuzz {
+namespace pyrdma::loco {
 namespace {
 
 namespace sim = fabric::sim;
-using loco::Node;
-using loco::World;
+using scenario::Node;
+using scenario::World;
 
 // LOCO assumes a static set of reliable peers on reliable connections, and that writes of one queue
 // pair are placed in order (sections 2.2 and A). So it must survive every fault that such a
@@ -62,15 +62,15 @@ void run_node(World& world, Env& env) {
   while (!world.all_ended()) env.sleep_until(env.now() + 100 * kMicrosecond);
 }
 
-Outcome run_channels(const Options& wanted, bool locks_alone) {
-  Outcome outcome;
-  Options options = wanted;
-  hasten_control_path(options.profile);
-  keep_faults(options.faults, kFaultsOfLoco);
-  draw_end_of_faults(options, kMillisecond, 2 * kMillisecond);
+fuzz::Outcome run_channels(const fuzz::Options& wanted, bool locks_alone) {
+  fuzz::Outcome outcome;
+  fuzz::Options options = wanted;
+  fuzz::hasten_control_path(options.profile);
+  fuzz::keep_faults(options.faults, kFaultsOfLoco);
+  fuzz::draw_end_of_faults(options, kMillisecond, 2 * kMillisecond);
   World world(options, outcome, locks_alone);
-  world.bugs = pyrdma::loco::Bugs::named(options.mutation);
-  sim::SimCluster cluster(simulation_of(options, 8 * options.recovery_limit));
+  world.bugs = Bugs::named(options.mutation);
+  sim::SimCluster cluster(fuzz::simulation_of(options, 8 * options.recovery_limit));
   world.cluster = &cluster;
   if (options.events) cluster.record_events(&outcome.recorded);
   try {
@@ -84,24 +84,24 @@ Outcome run_channels(const Options& wanted, bool locks_alone) {
     all.header.seed = options.seed;
     outcome.history = check::to_json(all);
   }
-  fill_outcome(outcome, cluster);
+  fuzz::fill_outcome(outcome, cluster);
   return outcome;
 }
 
 }  // namespace
 
-Scenario loco_scenario() {
+fuzz::Scenario channels_scenario() {
   return {"loco",
           "LOCO's channels: variables, words, a queue, rings, locks, barriers",
-          [](const Options& options) { return run_channels(options, false); },
+          [](const fuzz::Options& options) { return run_channels(options, false); },
           {pyrdma::loco::kBugNames.begin(), pyrdma::loco::kBugNames.end()}};
 }
 
-Scenario loco_locks_scenario() {
+fuzz::Scenario locks_scenario() {
   return {"loco_locks",
           "LOCO's ticket locks, which all clients take again and again",
-          [](const Options& options) { return run_channels(options, true); },
+          [](const fuzz::Options& options) { return run_channels(options, true); },
           {"release_without_fence", "host_adds_by_cpu"}};
 }
 
-}  // namespace pyrdma::fuzz
+}  // namespace pyrdma::loco

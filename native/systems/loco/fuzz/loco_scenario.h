@@ -3,10 +3,10 @@
 #pragma once
 #include "fuzz/scenario.h"
 
-namespace pyrdma::fuzz {
+namespace pyrdma::loco {
 
-Scenario loco_scenario();
+fuzz::Scenario channels_scenario();
 /// The same with locks alone, so that clients contend for them.
-Scenario loco_locks_scenario();
+fuzz::Scenario locks_scenario();
 
-}  // namespace pyrdma::fuzz
+}  // namespace pyrdma::loco

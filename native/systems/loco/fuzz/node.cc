@@ -3,15 +3,15 @@
 #include "base/error.h"
 #include "base/remote_word.h"
 
-namespace pyrdma::fuzz::loco {
+namespace pyrdma::loco::scenario {
 namespace {
 
 using check::EventType;
 using check::Function;
 using check::Value;
 
-pyrdma::loco::ManagerOptions manager_options(const World& world) {
-  pyrdma::loco::ManagerOptions options;
+ManagerOptions manager_options(const World& world) {
+  ManagerOptions options;
   options.callers = kCallers + uses_store(world);  // the last is the tracker's
   options.max_in_flight = 64;
   options.blocks = 32;
@@ -21,10 +21,9 @@ pyrdma::loco::ManagerOptions manager_options(const World& world) {
 }
 
 // Locks change nodes often. Half of the runs use the preset of the paper.
-pyrdma::loco::TicketLockOptions lock_options(const World& world) {
-  using pyrdma::loco::Preset;
-  auto options = pyrdma::loco::TicketLockOptions::of(world.options.seed % 2 == 0 ? Preset::kPaper
-                                                                                 : Preset::kBest);
+TicketLockOptions lock_options(const World& world) {
+  auto options =
+      TicketLockOptions::of(world.options.seed % 2 == 0 ? Preset::kPaper : Preset::kBest);
   options.max_handovers = 1;
   return options;
 }
@@ -50,24 +49,23 @@ Node::Node(World& world, Env& env)
       records_(manager_, "records", kLocks * kRecordWords * 8),
       marks_(manager_, "marks", std::uint64_t{env.nodes()} * kCallers * 8),
       barrier_(manager_, "barrier") {
-  using pyrdma::loco::OwnedVar;
   for (NodeId owner = 0; owner < env.nodes(); ++owner) {
     const std::string number = std::to_string(owner);
     pushed_.push_back(std::make_unique<OwnedVar<Wide>>(manager_, "pushed" + number, owner));
     pulled_.push_back(std::make_unique<OwnedVar<Wide>>(manager_, "pulled" + number, owner));
   }
   for (std::uint32_t i = 0; i < kRings; ++i) {
-    rings_.push_back(std::make_unique<pyrdma::loco::RingBuffer>(
-        manager_, "ring" + std::to_string(i), i % env.nodes(), 512));
+    rings_.push_back(
+        std::make_unique<RingBuffer>(manager_, "ring" + std::to_string(i), i % env.nodes(), 512));
   }
   if (uses_store(world)) {
-    pyrdma::loco::KvOptions options;
+    KvOptions options;
     options.keys = 16;
     options.value_bytes = sizeof(Wide);
     options.locks = kKeyLocks;
     options.tracker_bytes = 1024;
     options.tracker_pause = 5 * kMicrosecond;
-    store_ = std::make_unique<pyrdma::loco::KvStore>(manager_, "store", options);
+    store_ = std::make_unique<KvStore>(manager_, "store", options);
   }
   for (std::uint32_t caller = 0; caller < kCallers; ++caller) {
     plans_[caller] = draw_plan(world, env.node(), caller);
@@ -226,4 +224,4 @@ void Node::require(fabric::Status status, NodeId peer, const char* what) {
               false);
 }
 
-}  // namespace pyrdma::fuzz::loco
+}  // namespace pyrdma::loco::scenario

@@ -15,7 +15,7 @@
 #include "systems/loco/shared_region.h"
 #include "systems/loco/ticket_lock.h"
 
-namespace pyrdma::fuzz::loco {
+namespace pyrdma::loco::scenario {
 
 /// A value of several cache lines: the first word and the writer determine all words.
 struct Wide {
@@ -33,8 +33,6 @@ class Node {
   void run();
 
  private:
-  using Caller = pyrdma::loco::Caller;
-
   void run_epoch(std::uint32_t epoch, std::uint32_t caller);
   void meet(std::uint64_t epoch);
   void act(Caller& me, const Planned& op);
@@ -53,17 +51,17 @@ class Node {
 
   World& world_;
   Env& env_;
-  pyrdma::loco::Manager manager_;
-  std::vector<std::unique_ptr<pyrdma::loco::OwnedVar<Wide>>> pushed_, pulled_;  // by owner
-  std::vector<std::unique_ptr<pyrdma::loco::RingBuffer>> rings_;
-  pyrdma::loco::AtomicVars words_;
-  pyrdma::loco::SharedQueueOf<std::uint64_t> queue_;
-  pyrdma::loco::TicketLocks locks_;
-  pyrdma::loco::SharedRegion records_, marks_;
-  pyrdma::loco::Barrier barrier_;
-  std::unique_ptr<pyrdma::loco::KvStore> store_;  // in runs that use it
+  Manager manager_;
+  std::vector<std::unique_ptr<OwnedVar<Wide>>> pushed_, pulled_;  // by owner
+  std::vector<std::unique_ptr<RingBuffer>> rings_;
+  AtomicVars words_;
+  SharedQueueOf<std::uint64_t> queue_;
+  TicketLocks locks_;
+  SharedRegion records_, marks_;
+  Barrier barrier_;
+  std::unique_ptr<KvStore> store_;  // in runs that use it
   std::array<std::vector<Planned>, kCallers> plans_;
   std::array<std::vector<std::uint64_t>, kCallers> seen_;  // last number seen, by owner
 };
 
-}  // namespace pyrdma::fuzz::loco
+}  // namespace pyrdma::loco::scenario

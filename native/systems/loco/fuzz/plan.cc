@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace pyrdma::fuzz::loco {
+namespace pyrdma::loco::scenario {
 namespace {
 
 constexpr std::uint32_t kLongestPause = 4000;  // ns
@@ -39,7 +39,7 @@ bool uses_store(const World& world) {
 }
 
 std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t caller) {
-  const Options& options = world.options;
+  const fuzz::Options& options = world.options;
   const std::uint32_t clients = options.nodes * kCallers, client = node * kCallers + caller;
   const auto begin = [&](std::uint64_t i) {
     return static_cast<std::uint32_t>(options.operations * i / clients);
@@ -64,4 +64,4 @@ std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t ca
   return plan;
 }
 
-}  // namespace pyrdma::fuzz::loco
+}  // namespace pyrdma::loco::scenario

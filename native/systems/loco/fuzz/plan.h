@@ -5,7 +5,7 @@
 
 #include "systems/loco/fuzz/world.h"
 
-namespace pyrdma::fuzz::loco {
+namespace pyrdma::loco::scenario {
 
 /// The comment of an act names the property that it tests (L1 to L7).
 enum class Act : std::uint8_t {
@@ -38,4 +38,4 @@ bool uses_store(const World& world);
 /// Draws the plan of client `caller` of `node`. A run has a random subset of acts.
 std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t caller);
 
-}  // namespace pyrdma::fuzz::loco
+}  // namespace pyrdma::loco::scenario

@@ -1,12 +1,11 @@
 // The acts of clients on the key-value store: L1, and L2 because values are wide.
 #include "systems/loco/fuzz/node.h"
 
-namespace pyrdma::fuzz::loco {
+namespace pyrdma::loco::scenario {
 
 using check::EventType;
 using check::Function;
 using check::Value;
-using KvOutcome = pyrdma::loco::Outcome;
 
 void Node::lookup(Caller& me, const Planned& op) {
   check::History& log = world_.log(Log::kStore);
@@ -14,9 +13,8 @@ void Node::lookup(Caller& me, const Planned& op) {
   const Value key = Value::integer(static_cast<std::int64_t>(number));
   log.invoke(env_.now(), process(me), Function::kGet, key, {});
   Wide found;
-  const KvOutcome outcome =
-      store_->lookup(me, number, std::as_writable_bytes(std::span(&found, 1)));
-  const bool there = outcome == KvOutcome::kOk;
+  const Outcome outcome = store_->lookup(me, number, std::as_writable_bytes(std::span(&found, 1)));
+  const bool there = outcome == Outcome::kOk;
   log.complete(env_.now(), process(me), EventType::kOk, Function::kGet, key,
                there ? Value::integer(static_cast<std::int64_t>(found.words[0])) : Value::none());
   ++world_.outcome.ok;
@@ -39,15 +37,15 @@ void Node::change(Caller& me, const Planned& op) {
   const Function f = kFunctions[op.draw % kFunctions.size()];
   log.invoke(env_.now(), process(me), f, key,
              f == Function::kDelete ? Value::none() : Value::integer(1 + std::int64_t{op.id}));
-  const KvOutcome outcome = f == Function::kPut      ? store_->update(me, number, bytes)
-                            : f == Function::kInsert ? store_->insert(me, number, bytes)
-                                                     : store_->remove(me, number);
-  const bool done = outcome == KvOutcome::kOk;
+  const Outcome outcome = f == Function::kPut      ? store_->update(me, number, bytes)
+                          : f == Function::kInsert ? store_->insert(me, number, bytes)
+                                                   : store_->remove(me, number);
+  const bool done = outcome == Outcome::kOk;
   // An update of a missing key did not happen; an insertion without room did not happen either.
-  const bool failed = outcome == KvOutcome::kFull || (f == Function::kPut && !done);
+  const bool failed = outcome == Outcome::kFull || (f == Function::kPut && !done);
   log.complete(env_.now(), process(me), failed ? EventType::kFail : EventType::kOk, f, key,
                failed || f == Function::kPut ? Value::none() : Value::boolean(done));
   ++(failed ? world_.outcome.fail : world_.outcome.ok);
 }
 
-}  // namespace pyrdma::fuzz::loco
+}  // namespace pyrdma::loco::scenario

@@ -5,21 +5,25 @@
 #include "fuzz/small_test.h"
 #include "systems/system.h"
 
-namespace pyrdma::fuzz {
+namespace pyrdma::loco {
 namespace {
 
-const std::uint64_t kStoreSeeds = (kSlowed ? 40 : 200) * search_factor();
+const std::uint64_t kStoreSeeds = (fuzz::kSlowed ? 40 : 200) * fuzz::search_factor();
 
 class StoreFuzz : public testing::TestWithParam<const char*> {
  protected:
-  const Scenario& scenario() const { return scenario_named(systems::scenarios(), GetParam()); }
-  static Options drawn(std::uint64_t seed) { return small_options(seed, {3, 600, 600, false}); }
+  const fuzz::Scenario& scenario() const {
+    return fuzz::scenario_named(systems::scenarios(), GetParam());
+  }
+  static fuzz::Options drawn(std::uint64_t seed) {
+    return fuzz::small_options(seed, {3, 600, 600, false});
+  }
 };
 
 TEST_P(StoreFuzz, HistoriesAreLinearizable) {
   std::uint64_t checked = 0;
   for (std::uint64_t seed = 1; seed <= kStoreSeeds; ++seed) {
-    const Outcome outcome = run(scenario(), drawn(seed));
+    const fuzz::Outcome outcome = run(scenario(), drawn(seed));
     EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
     checked += outcome.checked;
   }
@@ -27,17 +31,17 @@ TEST_P(StoreFuzz, HistoriesAreLinearizable) {
 }
 
 TEST_P(StoreFuzz, AnUpdateWithoutItsFenceIsFoundInWeakMemoryAlone) {
-  const std::uint64_t most = 60 * search_factor();
+  const std::uint64_t most = 60 * fuzz::search_factor();
   std::uint64_t found = 0;
   for (std::uint64_t seed = 1; seed <= most && (found < 2 || seed <= 10); ++seed) {
-    Options unfenced = drawn(seed);
+    fuzz::Options unfenced = drawn(seed);
     unfenced.faults = FaultOptions();
     unfenced.mutation = "unfenced";
-    const Outcome weak = run(scenario(), unfenced);
+    const fuzz::Outcome weak = run(scenario(), unfenced);
     found += !weak.violations.empty();
-    for (const Violation& violation : weak.violations) EXPECT_EQ(violation.kind, "kv");
+    for (const fuzz::Violation& violation : weak.violations) EXPECT_EQ(violation.kind, "kv");
     unfenced.memory = fabric::sim::MemoryModel::strong();
-    const Outcome strong = run(scenario(), unfenced);
+    const fuzz::Outcome strong = run(scenario(), unfenced);
     EXPECT_TRUE(strong.violations.empty()) << "seed " << seed << "\n" << describe(strong);
   }
   EXPECT_GT(found, 1U);
@@ -48,4 +52,4 @@ INSTANTIATE_TEST_SUITE_P(All, StoreFuzz, testing::Values("loco_store", "sherman"
                          [](const auto& param) { return std::string(param.param); });
 
 }  // namespace
-}  // namespace pyrdma::fuzz
+}  // namespace pyrdma::loco

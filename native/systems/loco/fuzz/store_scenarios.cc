@@ -14,15 +14,12 @@
 #include "systems/loco/baselines/sherman.h"
 #include "systems/loco/kvstore/store.h"
 
-namespace pyrdma::fuzz {
+namespace pyrdma::loco {
 namespace {
 
 using check::EventType;
 using check::Function;
 using check::Value;
-using pyrdma::loco::Caller;
-using pyrdma::loco::Key;
-using pyrdma::loco::Manager;
 
 constexpr std::uint32_t kKeys = 4, kKeyLocks = 2;
 constexpr std::uint32_t kCallers = 2, kWindow = 2;  // per node; per caller
@@ -35,7 +32,7 @@ constexpr std::array kFaultsOfStores{
     Fault::pause, Fault::slow_node,  Fault::pause_storm};
 
 struct StoreWorld {
-  const Options& options;
+  const fuzz::Options& options;
   check::History history{};
   std::uint64_t ok = 0, fail = 0;
   bool fence() const { return options.mutation != "unfenced"; }
@@ -74,25 +71,24 @@ class LocoSide {
       std::memcpy(&word, state.value().data(), sizeof word);
       return word;
     }
-    pyrdma::loco::KvOperation state;
+    KvOperation state;
   };
 
  private:
-  static pyrdma::loco::KvOptions options(const StoreWorld& world) {
-    pyrdma::loco::KvOptions options;
+  static KvOptions options(const StoreWorld& world) {
+    KvOptions options;
     options.keys = 64;
     options.locks = kKeyLocks;
     options.tracker_bytes = 1024;
     options.tracker_pause = 5 * kMicrosecond;
     options.fence = world.fence();
     // Half of the runs use each preset.
-    options.lock = pyrdma::loco::TicketLockOptions::of(world.options.seed / 2 % 2 == 0
-                                                           ? pyrdma::loco::Preset::kBest
-                                                           : pyrdma::loco::Preset::kPaper);
-    if (world.options.seed % 2 == 0) options.lock.placement = pyrdma::loco::Placement::kDevice;
+    options.lock =
+        TicketLockOptions::of(world.options.seed / 2 % 2 == 0 ? Preset::kBest : Preset::kPaper);
+    if (world.options.seed % 2 == 0) options.lock.placement = Placement::kDevice;
     return options;
   }
-  pyrdma::loco::KvStore store_;
+  KvStore store_;
 };
 
 /// The model of Sherman, which has only updates and lookups of existing keys. The keys lie in
@@ -114,11 +110,11 @@ class ShermanSide {
       if (request.f == Function::kPut) state.update(request.key * kApart, request.value);
     }
     std::uint64_t value() const { return state.value(); }
-    pyrdma::loco::ShermanOperation state;
+    ShermanOperation state;
   };
 
  private:
-  pyrdma::loco::Sherman tree_;
+  Sherman tree_;
 };
 
 /// A client: it runs one operation after the other and records each.
@@ -169,7 +165,7 @@ class Client {
     const Request request{side_.draw(rng_), rng_.below(kKeys), 1 + std::uint64_t{id}};
     const std::uint64_t pause = rng_.below(3) == 0 ? rng_.below(kLongestPause) : 0;
     const auto& kept = world_.options.kept;
-    if (kept && std::none_of(kept->begin(), kept->end(), [&](const OperationRange& range) {
+    if (kept && std::none_of(kept->begin(), kept->end(), [&](const fuzz::OperationRange& range) {
           return range.first <= id && id <= range.last;
         })) {
       return;
@@ -179,7 +175,7 @@ class Client {
   }
 
   void record_end() {
-    const bool done = operation_.state.outcome() == pyrdma::loco::Outcome::kOk;
+    const bool done = operation_.state.outcome() == Outcome::kOk;
     const Function f = request_.f;
     // An update of a missing key did not happen.
     const bool failed = f == Function::kPut && !done;
@@ -234,15 +230,15 @@ void write_first_values(StoreWorld& world, Side& side, Caller& me) {
 
 template <class Side>
 void run_node(StoreWorld& world, Env& env) {
-  pyrdma::loco::ManagerOptions options;
+  ManagerOptions options;
   options.callers = kCallers + 1;  // the last caller belongs to the tracker
   options.max_in_flight = 64;
   options.blocks = 32;
-  options.block_bytes = pyrdma::loco::Sherman::kLeafBytes;
+  options.block_bytes = Sherman::kLeafBytes;
   options.wait_timeout = 100 * kMillisecond;
   Manager manager(env, options);
   Side side(manager, world);
-  pyrdma::loco::Barrier barrier(manager, "barrier");
+  Barrier barrier(manager, "barrier");
   manager.wait_for_ready();
   side.load();
   Caller& me = manager.caller(0);
@@ -259,14 +255,14 @@ void run_node(StoreWorld& world, Env& env) {
 }
 
 template <class Side>
-Outcome run_store(const Options& wanted) {
-  Outcome outcome;
-  Options options = wanted;
-  hasten_control_path(options.profile);
-  keep_faults(options.faults, kFaultsOfStores);
-  draw_end_of_faults(options, kMillisecond, 2 * kMillisecond);
+fuzz::Outcome run_store(const fuzz::Options& wanted) {
+  fuzz::Outcome outcome;
+  fuzz::Options options = wanted;
+  fuzz::hasten_control_path(options.profile);
+  fuzz::keep_faults(options.faults, kFaultsOfStores);
+  fuzz::draw_end_of_faults(options, kMillisecond, 2 * kMillisecond);
   StoreWorld world{options};
-  fabric::sim::SimCluster cluster(simulation_of(options, 8 * options.recovery_limit));
+  fabric::sim::SimCluster cluster(fuzz::simulation_of(options, 8 * options.recovery_limit));
   if (options.events) cluster.record_events(&outcome.recorded);
   const auto violation = [&](const char* kind, const std::string& text) {
     outcome.violations.push_back({kind, "at " + std::to_string(cluster.now()) + " ns: " + text});
@@ -287,24 +283,24 @@ Outcome run_store(const Options& wanted) {
     world.history.header.seed = options.seed;
     outcome.history = check::to_json(world.history);
   }
-  fill_outcome(outcome, cluster);
+  fuzz::fill_outcome(outcome, cluster);
   return outcome;
 }
 
 }  // namespace
 
-Scenario loco_store_scenario() {
+fuzz::Scenario store_scenario() {
   return {"loco_store",
           "LOCO's key-value store: lookups, insertions, updates and removals of few keys",
           &run_store<LocoSide>,
           {"unfenced"}};
 }
 
-Scenario sherman_scenario() {
+fuzz::Scenario sherman_scenario() {
   return {"sherman",
           "the model of Sherman: lookups and updates of few keys",
           &run_store<ShermanSide>,
           {"unfenced"}};
 }
 
-}  // namespace pyrdma::fuzz
+}  // namespace pyrdma::loco

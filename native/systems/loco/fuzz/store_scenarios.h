@@ -4,9 +4,9 @@
 #pragma once
 #include "fuzz/scenario.h"
 
-namespace pyrdma::fuzz {
+namespace pyrdma::loco {
 
-Scenario loco_store_scenario();
-Scenario sherman_scenario();
+fuzz::Scenario store_scenario();
+fuzz::Scenario sherman_scenario();
 
-}  // namespace pyrdma::fuzz
+}  // namespace pyrdma::loco

@@ -4,9 +4,9 @@
 
 #include "check/check.h"
 
-namespace pyrdma::fuzz::loco {
+namespace pyrdma::loco::scenario {
 
-World::World(const Options& wanted, Outcome& result, bool locks)
+World::World(const fuzz::Options& wanted, fuzz::Outcome& result, bool locks)
     : options(wanted),
       outcome(result),
       locks_alone(locks),
@@ -18,7 +18,7 @@ World::World(const Options& wanted, Outcome& result, bool locks)
 }
 
 void World::violation(const char* kind, const std::string& text) {
-  if (outcome.violations.size() >= kMostViolations) return;
+  if (outcome.violations.size() >= fuzz::kMostViolations) return;
   outcome.violations.push_back({kind, "at " + std::to_string(cluster->now()) + " ns: " + text});
 }
 
@@ -64,4 +64,4 @@ void World::check() {
   }
 }
 
-}  // namespace pyrdma::fuzz::loco
+}  // namespace pyrdma::loco::scenario

@@ -12,7 +12,7 @@
 #include "fuzz/scenario.h"
 #include "systems/loco/bugs.h"
 
-namespace pyrdma::fuzz::loco {
+namespace pyrdma::loco::scenario {
 
 inline constexpr std::uint32_t kCallers = 2;  // clients per node
 inline constexpr std::uint32_t kEpochs = 3;   // parts of a plan, with a barrier after each
@@ -24,7 +24,7 @@ inline constexpr std::uint32_t kKeys = 4, kKeyLocks = 2;
 enum class Log : std::uint8_t { kWords, kQueue, kLocks, kBarriers, kStore, kCount };
 
 struct World {
-  World(const Options& wanted, Outcome& result, bool locks_alone);
+  World(const fuzz::Options& wanted, fuzz::Outcome& result, bool locks_alone);
 
   void violation(const char* kind, const std::string& text);
   /// Returns true if operation `id` happens in this run.
@@ -36,11 +36,11 @@ struct World {
   /// Adds the verdicts of the checkers on the histories.
   void check();
 
-  const Options& options;
-  Outcome& outcome;
+  const fuzz::Options& options;
+  fuzz::Outcome& outcome;
   const bool locks_alone;  // clients only take locks
   fabric::sim::SimCluster* cluster = nullptr;
-  pyrdma::loco::Bugs bugs;
+  Bugs bugs;
   std::array<check::History, static_cast<std::size_t>(Log::kCount)> logs;
   std::vector<bool> ended, died;                       // by node
   std::vector<std::pair<NodeId, std::string>> errors;  // errors of clients that failed
@@ -51,4 +51,4 @@ struct World {
   std::uint64_t stamps = 0;
 };
 
-}  // namespace pyrdma::fuzz::loco
+}  // namespace pyrdma::loco::scenario

@@ -4,33 +4,33 @@
 #include "systems/loco/workloads/options.h"
 #include "systems/loco/workloads/workloads.h"
 
-namespace pyrdma::measure {
+namespace pyrdma::loco {
 
 namespace {
 
-class LocoBarrier final : public Workload {
+class LocoBarrier final : public measure::Workload {
  public:
-  std::span<const ParameterSpec> parameters() const override {
-    static const std::vector<ParameterSpec> specs = with_loco_parameters({});
+  std::span<const measure::ParameterSpec> parameters() const override {
+    static const std::vector<measure::ParameterSpec> specs = with_loco_parameters({});
     return specs;
   }
 
-  void run(Env& env, const Params& params, Recorder& recorder) override {
+  void run(Env& env, const measure::Params& params, measure::Recorder& recorder) override {
     if (params.count("threads") != 1) {
       throw_parameter(params, "threads", "one thread of a node waits at a barrier; make it 1");
     }
-    loco::Manager manager(env, loco_options(params));
-    loco::Barrier barrier(manager, "bar");
+    Manager manager(env, loco_options(params));
+    Barrier barrier(manager, "bar");
     // Node 0 announces the wait after which all nodes stop; the barrier itself delivers the
     // announcement in time.
-    loco::OwnedVar<std::uint64_t> last(manager, "last", 0);
+    OwnedVar<std::uint64_t> last(manager, "last", 0);
     manager.wait_for_ready();
-    loco::Caller& me = manager.caller(0);
+    Caller& me = manager.caller(0);
     barrier.wait(me);
     recorder.prepare_threads(1);
-    Histogram& latency = recorder.thread(0).histogram("barrier");
+    measure::Histogram& latency = recorder.thread(0).histogram("barrier");
     Time begin = env.now();
-    Interval interval(begin, params);
+    measure::Interval interval(begin, params);
     for (std::uint64_t waits = 0; waits == 0 || last.load(me) != waits;) {
       ++waits;
       if (env.node() == 0 && last.load(me) == 0 && interval.over(begin)) {
@@ -50,6 +50,6 @@ class LocoBarrier final : public Workload {
 
 }  // namespace
 
-std::unique_ptr<Workload> make_loco_barrier() { return std::make_unique<LocoBarrier>(); }
+std::unique_ptr<measure::Workload> make_barrier() { return std::make_unique<LocoBarrier>(); }
 
-}  // namespace pyrdma::measure
+}  // namespace pyrdma::loco

@@ -18,13 +18,12 @@
 #include "systems/loco/shared_region.h"
 #include "systems/loco/workloads/workloads.h"
 
-namespace pyrdma::measure {
+namespace pyrdma::loco {
 
 namespace {
 
-using namespace litmus;
+using namespace measure::litmus;
 using Int = std::int64_t;
-using loco::Caller;
 
 constexpr std::uint64_t kStride = 64;          // bytes from a word of one round to the next
 constexpr std::size_t kMailboxes = 16;         // after the words, one for each queue
@@ -35,7 +34,7 @@ constexpr std::uint64_t kLongestDelay = 6000;  // ns, before the first
 struct Trial {
   Env& env;
   const Program& program;
-  loco::SharedRegion &words, &registers;
+  SharedRegion &words, &registers;
   std::uint64_t rounds;  // rounds of a batch
   std::set<std::uint8_t> atomic_words = {};
   Time start = 0;
@@ -103,7 +102,7 @@ class TrialThread {
       }
       case Op::kGet: {
         const Location& from = trial_.program.locations[code.remote];
-        const loco::MemRef block = me_.block(8);
+        const MemRef block = me_.block(8);
         finish(
             trial_.words.read(me_, from.node, trial_.offset(from.first_word, round), block.sge(8)));
         return store(first_word(code.local), round, *block.as<std::uint64_t>());
@@ -130,19 +129,19 @@ class TrialThread {
   std::uint8_t first_word(std::uint8_t location) const {
     return trial_.program.locations[location].first_word;
   }
-  void finish(loco::AckKey key) const {
+  void finish(AckKey key) const {
     const fabric::Status status = key.wait();
     if (status != fabric::Status::kSuccess)
       throw Error(ErrorCode::kUnavailable,
                   std::string("loco_litmus: a request failed: ") + to_string(status), false);
   }
-  void release(loco::AckKey key) {
+  void release(AckKey key) {
     finish(std::move(key));
     if (me_.fence_thread() != fabric::Status::kSuccess)
       throw Error(ErrorCode::kUnavailable, "loco_litmus: a fence failed", false);
   }
   void write(NodeId node, std::size_t word, std::uint64_t round, std::uint64_t value) {
-    const loco::MemRef block = me_.block(8);
+    const MemRef block = me_.block(8);
     *block.as<std::uint64_t>() = value;
     release(trial_.words.write(me_, node, trial_.offset(word, round), block.sge(8)));
   }
@@ -151,14 +150,14 @@ class TrialThread {
     store_release(trial_.here(word, round), value);
   }
   std::uint64_t add(NodeId node, std::uint8_t word, std::uint64_t round, std::uint64_t addend) {
-    const loco::MemRef old = me_.block(8);
+    const MemRef old = me_.block(8);
     finish(
         me_.fetch_add(node, trial_.words.at(node), trial_.offset(word, round), addend, old.sge(8)));
     return *old.as<std::uint64_t>();
   }
   std::uint64_t swap(NodeId node, std::uint8_t word, std::uint64_t round, std::uint64_t expected,
                      std::uint64_t desired) {
-    const loco::MemRef old = me_.block(8);
+    const MemRef old = me_.block(8);
     finish(me_.compare_swap(node, trial_.words.at(node), trial_.offset(word, round), expected,
                             desired, old.sge(8)));
     return *old.as<std::uint64_t>();
@@ -176,27 +175,27 @@ class TrialThread {
   std::array<std::uint64_t, kMailboxes> sent_{}, received_{};
 };
 
-class LocoLitmus final : public Workload {
+class LocoLitmus final : public measure::Workload {
  public:
-  std::span<const ParameterSpec> parameters() const override {
-    static const std::vector<ParameterSpec> specs = {
+  std::span<const measure::ParameterSpec> parameters() const override {
+    static const std::vector<measure::ParameterSpec> specs = {
         {"rounds", Int{200}, "count", "rounds of each shape, at least", 1, 1e9},
         {"batch", Int{100}, "count", "rounds between two meetings of the nodes", 1, 4096},
     };
     return specs;
   }
 
-  void run(Env& env, const Params& params, Recorder& recorder) override {
+  void run(Env& env, const measure::Params& params, measure::Recorder& recorder) override {
     if (env.nodes() != kMaxNodes) throw_parameter(params, "nodes", "the shapes need 4 nodes");
-    loco::ManagerOptions options;
+    ManagerOptions options;
     options.name = params.key("loco");
     options.callers = kMaxThreads;
     const std::uint64_t batch = params.count("batch");
-    loco::Manager manager(env, options);
-    loco::SharedRegion words(manager, "words", (kMaxWords + kMailboxes) * batch * kStride);
-    loco::SharedRegion registers(manager, "registers", kMaxThreads * kMaxRegisters * batch * 8);
-    loco::SharedRegion gathered(manager, "gathered", words.bytes());
-    loco::Barrier barrier(manager, "meet");
+    Manager manager(env, options);
+    SharedRegion words(manager, "words", (kMaxWords + kMailboxes) * batch * kStride);
+    SharedRegion registers(manager, "registers", kMaxThreads * kMaxRegisters * batch * 8);
+    SharedRegion gathered(manager, "gathered", words.bytes());
+    Barrier barrier(manager, "meet");
     manager.wait_for_ready();
     Caller& me = manager.caller(0);
     for (const Shape& shape : shapes()) {
@@ -246,7 +245,7 @@ class LocoLitmus final : public Workload {
     }
   }
 
-  static void run_trial(Trial& trial, loco::Manager& manager, const std::string& name) {
+  static void run_trial(Trial& trial, Manager& manager, const std::string& name) {
     // All nodes have left the barrier within microseconds, so they agree on the next round number.
     trial.start = (trial.env.now() / kPeriod + 3) * kPeriod;
     std::vector<std::unique_ptr<TrialThread>> runners;
@@ -266,12 +265,12 @@ class LocoLitmus final : public Workload {
   }
 
   // Node 0 reads the observations of all nodes.
-  void gather(const Trial& trial, Caller& me, const loco::SharedRegion& into,
+  void gather(const Trial& trial, Caller& me, const SharedRegion& into,
               std::map<Outcome, std::uint64_t>& seen) {
     std::vector<Outcome> outcomes(trial.rounds);
     for (std::size_t i = 0; i < trial.program.observed.size(); ++i) {
       const Observed& what = trial.program.observed[i];
-      const loco::SharedRegion& from = what.is_register ? trial.registers : trial.words;
+      const SharedRegion& from = what.is_register ? trial.registers : trial.words;
       const NodeId node = what.is_register ? trial.program.threads[what.thread].node
                                            : trial.program.location_of(what.index).node;
       const std::uint64_t stride = what.is_register ? 8 : kStride;
@@ -292,7 +291,7 @@ class LocoLitmus final : public Workload {
   }
 
   void add_rows(const Shape& shape, const Program& program,
-                const std::map<Outcome, std::uint64_t>& seen, Recorder& recorder) {
+                const std::map<Outcome, std::uint64_t>& seen, measure::Recorder& recorder) {
     const std::map<Outcome, Level> levels = classify(program);
     ++shapes_;
     for (const auto& [outcome, count] : seen) {
@@ -311,6 +310,6 @@ class LocoLitmus final : public Workload {
 
 }  // namespace
 
-std::unique_ptr<Workload> make_loco_litmus() { return std::make_unique<LocoLitmus>(); }
+std::unique_ptr<measure::Workload> make_litmus() { return std::make_unique<LocoLitmus>(); }
 
-}  // namespace pyrdma::measure
+}  // namespace pyrdma::loco

@@ -10,14 +10,11 @@
 #include "systems/loco/workloads/options.h"
 #include "systems/loco/workloads/workloads.h"
 
-namespace pyrdma::measure {
+namespace pyrdma::loco {
 
 namespace {
 
 using Int = std::int64_t;
-using loco::AckKey;
-using loco::Caller;
-using loco::MemRef;
 
 enum class LockSystem : std::uint8_t { kLoco, kTestAndSet, kMpiWindows };
 
@@ -40,8 +37,7 @@ class Counter {
 
 class LocoCounter final : public Counter {
  public:
-  LocoCounter(loco::Manager& manager, loco::Fence fence, const loco::TicketLockOptions& options,
-              bool by_cpu)
+  LocoCounter(Manager& manager, Fence fence, const TicketLockOptions& options, bool by_cpu)
       : lock_(manager, "lock", options),
         data_(manager, "data", 8),
         fence_(fence),
@@ -59,27 +55,27 @@ class LocoCounter final : public Counter {
     checked(read(me, word).wait());
     ++*word.as<std::uint64_t>();
     const fabric::Sge from = word.sge(8);
-    if (fence_ != loco::Fence::kPair) {
+    if (fence_ != Fence::kPair) {
       last = data_.write(me, 0, 0, from);
       last.unite(lock_.release(me, fence_));
       return;
     }
-    loco::Requests write;
+    Requests write;
     write.add(fabric::Opcode::kWrite, data_.at(0), 0, from);
-    last = static_cast<loco::TicketLocks&>(lock_).release(me, 0, fence_, write);
+    last = static_cast<TicketLocks&>(lock_).release(me, 0, fence_, write);
   }
   AckKey read(Caller& me, const MemRef& into) override { return data_.read(me, 0, 0, into.sge(8)); }
 
  private:
-  loco::TicketLock lock_;
-  loco::SharedRegion data_;
-  loco::Fence fence_;
+  TicketLock lock_;
+  SharedRegion data_;
+  Fence fence_;
   std::uint64_t* own_;  // the word, if this node's CPU works on it
 };
 
 class TestAndSetCounter final : public Counter {
  public:
-  explicit TestAndSetCounter(loco::Manager& manager)
+  explicit TestAndSetCounter(Manager& manager)
       : locks_(manager, "lock", 1), data_(manager, "data", 8) {}
 
   void add_one(Caller& me, MemRef& word, AckKey& last) override {
@@ -98,13 +94,13 @@ class TestAndSetCounter final : public Counter {
   AckKey read(Caller& me, const MemRef& into) override { return data_.read(me, 0, 0, into.sge(8)); }
 
  private:
-  loco::TestAndSetLocks locks_;
-  loco::SharedRegion data_;
+  TestAndSetLocks locks_;
+  SharedRegion data_;
 };
 
 class MpiCounter final : public Counter {
  public:
-  MpiCounter(loco::Manager& manager, std::uint32_t ranks)
+  MpiCounter(Manager& manager, std::uint32_t ranks)
       : windows_(manager, "mpi", {1, ranks, 8, false}) {}
 
   void open(Caller& me) override { windows_.open(me); }
@@ -117,13 +113,13 @@ class MpiCounter final : public Counter {
   AckKey read(Caller& me, const MemRef& into) override { return windows_.get(me, 0, 0, 0, into); }
 
  private:
-  loco::MpiWindows windows_;
+  MpiWindows windows_;
 };
 
-class LocoLock final : public Workload {
+class LocoLock final : public measure::Workload {
  public:
-  std::span<const ParameterSpec> parameters() const override {
-    static const std::vector<ParameterSpec> specs = with_loco_parameters(with_preset({
+  std::span<const measure::ParameterSpec> parameters() const override {
+    static const std::vector<measure::ParameterSpec> specs = with_loco_parameters(with_preset({
         {"system",
          std::string("loco"),
          "",
@@ -150,24 +146,24 @@ class LocoLock final : public Workload {
     return specs;
   }
 
-  void run(Env& env, const Params& params, Recorder& recorder) override {
+  void run(Env& env, const measure::Params& params, measure::Recorder& recorder) override {
     const std::uint32_t threads = params.count("threads");
-    loco::Manager manager(env, loco_options(params));
+    Manager manager(env, loco_options(params));
     const std::unique_ptr<Counter> counter = make(manager, params, threads);
-    loco::AtomicVar total(manager, "total", 0);
-    loco::Barrier barrier(manager, "bar");
+    AtomicVar total(manager, "total", 0);
+    Barrier barrier(manager, "bar");
     manager.wait_for_ready();
     counter->open(manager.caller(0));
     barrier.wait(manager.caller(0));
     recorder.prepare_threads(threads);
-    const Interval common(env.now(), params);
+    const measure::Interval common(env.now(), params);
     const auto body = [&](std::uint32_t i) {
       Caller& me = manager.caller(i);
-      Histogram& latency = recorder.thread(i).histogram("critical_section");
+      measure::Histogram& latency = recorder.thread(i).histogram("critical_section");
       MemRef word = me.block(8);
       AckKey last;
       std::uint64_t done = 0;
-      Interval interval = common;
+      measure::Interval interval = common;
       for (Time begin = env.now(); !interval.over(begin); ++done) {
         counter->add_one(me, word, last);
         const Time end = env.now();
@@ -179,7 +175,7 @@ class LocoLock final : public Workload {
       checked(total.fetch_add(me, done, old).wait());
       interval.add_rates(recorder.thread(i));
     };
-    on_threads(env, threads, body);
+    measure::on_threads(env, threads, body);
     barrier.wait(manager.caller(0));
     if (env.node() == 0) check(manager.caller(0), *counter, total);
     barrier.wait(manager.caller(0));
@@ -187,7 +183,7 @@ class LocoLock final : public Workload {
   }
 
  private:
-  static std::unique_ptr<Counter> make(loco::Manager& manager, const Params& params,
+  static std::unique_ptr<Counter> make(Manager& manager, const measure::Params& params,
                                        std::uint32_t threads) {
     switch (params.choice<LockSystem>("system")) {
       case LockSystem::kTestAndSet:
@@ -197,17 +193,16 @@ class LocoLock final : public Workload {
       case LockSystem::kLoco:
         break;
     }
-    constexpr loco::Fence kFences[] = {loco::Fence::kPair, loco::Fence::kThread,
-                                       loco::Fence::kGlobal};
-    loco::TicketLockOptions options = lock_options(params);
+    constexpr Fence kFences[] = {Fence::kPair, Fence::kThread, Fence::kGlobal};
+    TicketLockOptions options = lock_options(params);
     options.max_handovers = params.count("handovers");
     options.backoff = params.integer("backoff_ns");
-    if (params.flag("device_memory")) options.placement = loco::Placement::kDevice;
+    if (params.flag("device_memory")) options.placement = Placement::kDevice;
     return std::make_unique<LocoCounter>(manager, kFences[params.choice<std::size_t>("fence")],
                                          options, by_cpu(params));
   }
 
-  static void check(Caller& me, Counter& counter, loco::AtomicVar& total) {
+  static void check(Caller& me, Counter& counter, AtomicVar& total) {
     MemRef counted = me.block(8), done = me.block(8);
     checked(counter.read(me, counted).wait());
     checked(total.load(me, done).wait());
@@ -221,6 +216,6 @@ class LocoLock final : public Workload {
 
 }  // namespace
 
-std::unique_ptr<Workload> make_loco_lock() { return std::make_unique<LocoLock>(); }
+std::unique_ptr<measure::Workload> make_lock() { return std::make_unique<LocoLock>(); }
 
-}  // namespace pyrdma::measure
+}  // namespace pyrdma::loco

@@ -9,12 +9,13 @@
 #include "systems/loco/manager.h"
 #include "systems/loco/ticket_lock.h"
 
-namespace pyrdma::measure {
+namespace pyrdma::loco {
 
 /// The parameters of every workload that measures for a time on several threads; they precede its
 /// own parameters.
-inline std::vector<ParameterSpec> with_loco_parameters(std::vector<ParameterSpec> own) {
-  std::vector<ParameterSpec> specs = {
+inline std::vector<measure::ParameterSpec> with_loco_parameters(
+    std::vector<measure::ParameterSpec> own) {
+  std::vector<measure::ParameterSpec> specs = {
       {"threads", std::int64_t{1}, "count", "threads of a node, or ranks", 1, 64},
       {"polling",
        std::string("callers"),
@@ -24,14 +25,14 @@ inline std::vector<ParameterSpec> with_loco_parameters(std::vector<ParameterSpec
        0,
        {"thread", "callers"}},
   };
-  const std::vector<ParameterSpec> interval = interval_parameters();
+  const std::vector<measure::ParameterSpec> interval = measure::interval_parameters();
   specs.insert(specs.end(), interval.begin(), interval.end());
   specs.insert(specs.end(), own.begin(), own.end());
   return specs;
 }
 
 /// The parameter of the preset, and one for each switch of a lock, to set the switch alone.
-inline std::vector<ParameterSpec> with_preset(std::vector<ParameterSpec> own) {
+inline std::vector<measure::ParameterSpec> with_preset(std::vector<measure::ParameterSpec> own) {
   own.push_back({"preset",
                  std::string("best"),
                  "",
@@ -57,12 +58,10 @@ inline std::vector<ParameterSpec> with_preset(std::vector<ParameterSpec> own) {
   return own;
 }
 
-inline loco::Preset preset_of(const Params& params) {
-  return params.choice<loco::Preset>("preset");
-}
+inline Preset preset_of(const measure::Params& params) { return params.choice<Preset>("preset"); }
 
-inline loco::TicketLockOptions lock_options(const Params& params) {
-  loco::TicketLockOptions options = loco::TicketLockOptions::of(preset_of(params));
+inline TicketLockOptions lock_options(const measure::Params& params) {
+  TicketLockOptions options = TicketLockOptions::of(preset_of(params));
   const auto set = [&](const char* name, bool& value) {
     if (params.text(name) != "preset") value = params.text(name) == "on";
   };
@@ -75,7 +74,7 @@ inline loco::TicketLockOptions lock_options(const Params& params) {
 }
 
 /// The parameter of how a node reaches data under a lock in its own memory.
-inline ParameterSpec own_memory_parameter() {
+inline measure::ParameterSpec own_memory_parameter() {
   return {"own_memory",
           std::string("preset"),
           "",
@@ -85,18 +84,18 @@ inline ParameterSpec own_memory_parameter() {
           0,
           {"preset", "nic", "cpu"}};
 }
-inline bool by_cpu(const Params& params) {
+inline bool by_cpu(const measure::Params& params) {
   const std::string& text = params.text("own_memory");
-  return text == "cpu" || (text == "preset" && preset_of(params) == loco::Preset::kBest);
+  return text == "cpu" || (text == "preset" && preset_of(params) == Preset::kBest);
 }
 
-inline loco::ManagerOptions loco_options(const Params& params) {
-  check_interval(params);
-  loco::ManagerOptions options;
+inline ManagerOptions loco_options(const measure::Params& params) {
+  measure::check_interval(params);
+  ManagerOptions options;
   options.name = params.key("loco");
   options.callers = params.count("threads");
-  options.polling = params.choice<loco::Polling>("polling");
+  options.polling = params.choice<Polling>("polling");
   return options;
 }
 
-}  // namespace pyrdma::measure
+}  // namespace pyrdma::loco

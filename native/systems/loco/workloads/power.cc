@@ -7,13 +7,11 @@
 #include "systems/loco/power_controller.h"
 #include "systems/loco/workloads/workloads.h"
 
-namespace pyrdma::measure {
+namespace pyrdma::loco {
 
 namespace {
 
 using Int = std::int64_t;
-using loco::Converter;
-using loco::PowerController;
 
 constexpr Time kStart = kMillisecond;  // start of a run, with its transient
 
@@ -28,10 +26,10 @@ struct Seen {
   }
 };
 
-class Power final : public Workload {
+class Power final : public measure::Workload {
  public:
-  std::span<const ParameterSpec> parameters() const override {
-    static const std::vector<ParameterSpec> specs = {
+  std::span<const measure::ParameterSpec> parameters() const override {
+    static const std::vector<measure::ParameterSpec> specs = {
         {"period_us", Int{40}, "us", "period of the controller's loop", 1, 10'000},
         {"converter_us", Int{10}, "us", "period of the converters' loops", 1, 10'000},
         {"trace_ns", Int{2'000'000}, "ns", "for how long the voltage is a row", 0, 1e12},
@@ -40,15 +38,15 @@ class Power final : public Workload {
     return specs;
   }
 
-  void run(Env& env, const Params& params, Recorder& recorder) override {
+  void run(Env& env, const measure::Params& params, measure::Recorder& recorder) override {
     if (env.nodes() < 2) throw_parameter(params, "nodes", "a controller and a converter need two");
-    loco::ManagerOptions options;
+    ManagerOptions options;
     options.name = params.key("loco");
-    loco::Manager manager(env, options);
+    Manager manager(env, options);
     PowerController power(manager, "power");
-    loco::Barrier barrier(manager, "meet");
+    Barrier barrier(manager, "meet");
     manager.wait_for_ready();
-    loco::Caller& me = manager.caller(0);
+    Caller& me = manager.caller(0);
     barrier.wait(me);
     const Time duration = params.integer("duration_ns");
     std::uint64_t late = 0;
@@ -78,6 +76,6 @@ class Power final : public Workload {
 
 }  // namespace
 
-std::unique_ptr<Workload> make_loco_power() { return std::make_unique<Power>(); }
+std::unique_ptr<measure::Workload> make_power() { return std::make_unique<Power>(); }
 
-}  // namespace pyrdma::measure
+}  // namespace pyrdma::loco

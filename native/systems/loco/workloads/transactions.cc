@@ -11,14 +11,11 @@
 #include "systems/loco/workloads/options.h"
 #include "systems/loco/workloads/workloads.h"
 
-namespace pyrdma::measure {
+namespace pyrdma::loco {
 
 namespace {
 
 using Int = std::int64_t;
-using loco::AckKey;
-using loco::Caller;
-using loco::MemRef;
 
 void check(fabric::Status status) {
   if (status == fabric::Status::kSuccess) return;
@@ -55,8 +52,8 @@ class Bank {
 /// an account and its lock have one host, and the pair fence suffices.
 class LocoBank final : public Bank {
  public:
-  LocoBank(loco::Manager& manager, std::uint64_t accounts, std::uint64_t locks,
-           const loco::TicketLockOptions& options, bool by_cpu)
+  LocoBank(Manager& manager, std::uint64_t accounts, std::uint64_t locks,
+           const TicketLockOptions& options, bool by_cpu)
       : locks_(manager, "locks", locks, options),
         accounts_(manager, "accounts", accounts),
         by_cpu_(by_cpu) {}
@@ -77,7 +74,7 @@ class LocoBank final : public Bank {
     const bool together = locks_.options().one_doorbell;
     AckKey written;
     if (!together) written = write(state, accounts);
-    loco::Requests writes;  // the next release takes these along
+    Requests writes;  // the next release takes these along
     for (std::size_t i = 0; i < 2; ++i) {
       if (accounts[i].own != nullptr) {
         store_release(accounts[i].own, *state.balances[i].as<std::uint64_t>());
@@ -86,7 +83,7 @@ class LocoBank final : public Bank {
                    accounts[i].balance);
       }
       if (one && i == 0) continue;
-      state.last[i] = locks_.release(state.me, lock[i], loco::Fence::kPair, writes);
+      state.last[i] = locks_.release(state.me, lock[i], Fence::kPair, writes);
       writes.clear();
     }
     if (!together) state.last[1].unite(std::move(written));
@@ -117,7 +114,7 @@ class LocoBank final : public Bank {
   /// Reads the accounts into the balances; with one doorbell, if the switch is on and both accounts
   /// are at one host.
   void read(TransferState& state, const std::array<Account, 2>& accounts) {
-    loco::Requests reads;
+    Requests reads;
     AckKey key;
     for (std::size_t i = 0; i < 2; ++i) {
       const Account& account = accounts[i];
@@ -145,15 +142,15 @@ class LocoBank final : public Bank {
     return key;
   }
 
-  loco::TicketLocks locks_;
-  loco::AtomicVars accounts_;
+  TicketLocks locks_;
+  AtomicVars accounts_;
   bool by_cpu_;
 };
 
 /// Accounts are spread over windows, then over ranks. Each rank's part of a window has one lock.
 class MpiBank final : public Bank {
  public:
-  MpiBank(loco::Manager& manager, const loco::MpiWindowsOptions& options)
+  MpiBank(Manager& manager, const MpiWindowsOptions& options)
       : windows_(manager, "mpi", options), options_(options) {}
 
   void open(Caller& me) override { windows_.open(me); }
@@ -210,14 +207,14 @@ class MpiBank final : public Bank {
     return {static_cast<std::uint32_t>(account % windows_.windows()),
             static_cast<std::uint32_t>(part % windows_.ranks()), part / windows_.ranks() * 8};
   }
-  loco::MpiWindows windows_;
-  loco::MpiWindowsOptions options_;
+  MpiWindows windows_;
+  MpiWindowsOptions options_;
 };
 
-class LocoTransactions final : public Workload {
+class LocoTransactions final : public measure::Workload {
  public:
-  std::span<const ParameterSpec> parameters() const override {
-    static const std::vector<ParameterSpec> specs = with_loco_parameters(with_preset({
+  std::span<const measure::ParameterSpec> parameters() const override {
+    static const std::vector<measure::ParameterSpec> specs = with_loco_parameters(with_preset({
         {"system",
          std::string("loco"),
          "",
@@ -238,24 +235,24 @@ class LocoTransactions final : public Workload {
     return specs;
   }
 
-  void run(Env& env, const Params& params, Recorder& recorder) override {
+  void run(Env& env, const measure::Params& params, measure::Recorder& recorder) override {
     const std::uint32_t threads = params.count("threads");
     const auto accounts = static_cast<std::uint64_t>(params.integer("accounts"));
-    loco::Manager manager(env, loco_options(params));
+    Manager manager(env, loco_options(params));
     const std::unique_ptr<Bank> bank = make(manager, params);
-    loco::AtomicVars sum(manager, "sum", 1);
-    loco::Barrier barrier(manager, "bar");
+    AtomicVars sum(manager, "sum", 1);
+    Barrier barrier(manager, "bar");
     manager.wait_for_ready();
     bank->open(manager.caller(0));
     barrier.wait(manager.caller(0));
     recorder.prepare_threads(threads);
-    const Interval common(env.now(), params);
+    const measure::Interval common(env.now(), params);
     const auto body = [&](std::uint32_t i) {
       Caller& me = manager.caller(i);
-      Histogram& latency = recorder.thread(i).histogram("transaction");
+      measure::Histogram& latency = recorder.thread(i).histogram("transaction");
       Rng rng = env.rng("loco_transactions/" + std::to_string(i));
       TransferState state{me, {me.block(8), me.block(8)}, {}};
-      Interval interval = common;
+      measure::Interval interval = common;
       for (Time begin = env.now(); !interval.over(begin);) {
         const std::uint64_t from = rng.below(accounts);
         const std::uint64_t to = (from + 1 + rng.below(accounts - 1)) % accounts;
@@ -267,7 +264,7 @@ class LocoTransactions final : public Workload {
       for (AckKey& key : state.last) check(key.wait());
       interval.add_rates(recorder.thread(i));
     };
-    on_threads(env, threads, body);
+    measure::on_threads(env, threads, body);
     barrier.wait(manager.caller(0));
     sum.fetch_add(manager.caller(0), 0, bank->sum());
     barrier.wait(manager.caller(0));
@@ -287,7 +284,7 @@ class LocoTransactions final : public Workload {
   }
 
  private:
-  static std::unique_ptr<Bank> make(loco::Manager& manager, const Params& params) {
+  static std::unique_ptr<Bank> make(Manager& manager, const measure::Params& params) {
     const std::uint32_t threads = params.count("threads");
     const auto accounts = static_cast<std::uint64_t>(params.integer("accounts"));
     const std::uint32_t locks = params.count("locks_per_thread");
@@ -296,7 +293,7 @@ class LocoTransactions final : public Workload {
       return std::make_unique<LocoBank>(manager, accounts, all, lock_options(params),
                                         by_cpu(params));
     }
-    loco::MpiWindowsOptions options;
+    MpiWindowsOptions options;
     options.windows = locks;
     options.ranks = threads;
     options.bytes = (accounts + all - 1) / all * 8;
@@ -307,6 +304,8 @@ class LocoTransactions final : public Workload {
 
 }  // namespace
 
-std::unique_ptr<Workload> make_loco_transactions() { return std::make_unique<LocoTransactions>(); }
+std::unique_ptr<measure::Workload> make_transactions() {
+  return std::make_unique<LocoTransactions>();
+}
 
-}  // namespace pyrdma::measure
+}  // namespace pyrdma::loco

@@ -4,13 +4,13 @@
 
 #include "measure/workload.h"
 
-namespace pyrdma::measure {
+namespace pyrdma::loco {
 
-std::unique_ptr<Workload> make_loco_barrier();
-std::unique_ptr<Workload> make_loco_litmus();
-std::unique_ptr<Workload> make_loco_lock();
-std::unique_ptr<Workload> make_loco_power();
-std::unique_ptr<Workload> make_loco_transactions();
-std::unique_ptr<Workload> make_loco_ycsb();
+std::unique_ptr<measure::Workload> make_barrier();
+std::unique_ptr<measure::Workload> make_litmus();
+std::unique_ptr<measure::Workload> make_lock();
+std::unique_ptr<measure::Workload> make_power();
+std::unique_ptr<measure::Workload> make_transactions();
+std::unique_ptr<measure::Workload> make_ycsb();
 
-}  // namespace pyrdma::measure
+}  // namespace pyrdma::loco

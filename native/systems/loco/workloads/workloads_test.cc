@@ -7,13 +7,13 @@
 #include "measure/workload_cases_test.h"
 #include "systems/system.h"
 
-namespace pyrdma::measure {
+namespace pyrdma::loco {
 namespace {
 
-const std::vector<WorkloadCase>& loco_cases() {
+const std::vector<measure::WorkloadCase>& loco_cases() {
   using Int = std::int64_t;
   using Text = std::string;
-  static const std::vector<WorkloadCase> all = {
+  static const std::vector<measure::WorkloadCase> all = {
       {"loco_barrier", {}},
       {"loco_lock", {{"threads", Int{2}}, {"fence", Text("thread")}}},
       {"loco_lock", {{"system", Text("test_and_set")}, {"polling", Text("thread")}}},
@@ -56,15 +56,15 @@ TEST(LocoWorkloadsSim, EachRunsAndCounts) {
   options.nodes = 4;
   options.profile = fabric::sim::test_profile();
   fabric::sim::SimCluster cluster(options);
-  run_cases(cluster, systems::workloads(), loco_cases());
+  measure::run_cases(cluster, systems::workloads(), loco_cases());
 }
 
 TEST(LocoWorkloadsShm, EachRunsAndCounts) {
   fabric::shm::ShmOptions options;
   options.nodes = 2;
   fabric::shm::ShmCluster cluster(options);
-  run_cases(cluster, systems::workloads(), loco_cases());
+  measure::run_cases(cluster, systems::workloads(), loco_cases());
 }
 
 }  // namespace
-}  // namespace pyrdma::measure
+}  // namespace pyrdma::loco

@@ -12,14 +12,11 @@
 #include "systems/loco/workloads/options.h"
 #include "systems/loco/workloads/workloads.h"
 
-namespace pyrdma::measure {
+namespace pyrdma::loco {
 
 namespace {
 
 using Int = std::int64_t;
-using loco::Caller;
-using loco::Key;
-using loco::Outcome;
 
 enum class StoreSystem : std::uint8_t { kLoco, kSherman };
 enum class Kind : std::uint8_t { kLookup, kUpdate, kInsert, kRemove };
@@ -47,11 +44,11 @@ class Keys {
  private:
   std::uint64_t count_;
   double theta_;
-  Zipf zipf_;
+  measure::Zipf zipf_;
 };
 
 struct LocoSlot {
-  LocoSlot(loco::KvStore& store, Caller& me)
+  LocoSlot(KvStore& store, Caller& me)
       : store(store), operation(store, me), value(store.options().value_bytes) {}
   void begin(Kind kind, Key key, std::uint64_t word) {
     std::memcpy(value.data(), &word, std::min(value.size(), sizeof word));
@@ -62,20 +59,20 @@ struct LocoSlot {
   }
   bool poll(Time now) { return operation.poll(now); }
   void prefetch(Key key) const { store.prefetch(key); }
-  loco::KvStore& store;
-  loco::KvOperation operation;
+  KvStore& store;
+  KvOperation operation;
   std::vector<std::byte> value;
 };
 
 struct ShermanSlot {
-  ShermanSlot(loco::Sherman& tree, Caller& me) : operation(tree, me) {}
+  ShermanSlot(Sherman& tree, Caller& me) : operation(tree, me) {}
   void begin(Kind kind, Key key, std::uint64_t word) {
     if (kind == Kind::kLookup) operation.lookup(key);
     if (kind == Kind::kUpdate) operation.update(key, word);
   }
   bool poll(Time) { return operation.poll(); }
   void prefetch(Key) const {}
-  loco::ShermanOperation operation;
+  ShermanOperation operation;
 };
 
 /// The work of one thread: `window` operations at a time, each started and ended independently.
@@ -83,15 +80,15 @@ template <class Slot>
 class Client {
  public:
   template <class Store>
-  Client(Store& store, Caller& me, ThreadRecorder& recorder, std::uint32_t window, const Mix& mix,
-         const Keys& keys, Rng rng)
+  Client(Store& store, Caller& me, measure::ThreadRecorder& recorder, std::uint32_t window,
+         const Mix& mix, const Keys& keys, Rng rng)
       : env_(me.env()), mix_(mix), keys_(keys), rng_(rng) {
     for (std::uint32_t i = 0; i < window; ++i) turns_.push_back({Slot(store, me)});
     for (std::size_t i = 0; i < 4; ++i) latency_[i] = &recorder.histogram(kNames[i]);
     next_ = keys_.draw(rng_);
   }
 
-  void run(Caller& me, Interval& interval) {
+  void run(Caller& me, measure::Interval& interval) {
     for (Turn& turn : turns_) begin(turn, env_.now());
     busy_ = turns_.size();
     while (busy_ != 0) {
@@ -124,7 +121,7 @@ class Client {
     turn.slot.begin(turn.kind, key, ++count_);
   }
 
-  bool turn_all(Interval& interval) {
+  bool turn_all(measure::Interval& interval) {
     bool any = false;
     env_.charge(Cost::kPredicate, 1 + turns_.size() / kPerPredicate);
     Time now = turns_.size() > kMany ? env_.now() : 0;
@@ -147,7 +144,7 @@ class Client {
     return any;
   }
 
-  void wait(Caller& me, Interval& interval) {
+  void wait(Caller& me, measure::Interval& interval) {
     me.wait_until([&] { return turn_all(interval); }, "an operation on the store");
   }
 
@@ -156,16 +153,16 @@ class Client {
   const Keys& keys_;
   Rng rng_;
   std::vector<Turn> turns_;
-  Histogram* latency_[4];
+  measure::Histogram* latency_[4];
   Key next_ = 0;
   std::size_t busy_ = 0;
   std::uint64_t count_ = 0, lost_ = 0;
 };
 
-class LocoYcsb final : public Workload {
+class LocoYcsb final : public measure::Workload {
  public:
-  std::span<const ParameterSpec> parameters() const override {
-    static const std::vector<ParameterSpec> specs = with_loco_parameters(with_preset({
+  std::span<const measure::ParameterSpec> parameters() const override {
+    static const std::vector<measure::ParameterSpec> specs = with_loco_parameters(with_preset({
         {"system",
          std::string("loco"),
          "",
@@ -200,7 +197,7 @@ class LocoYcsb final : public Workload {
     return specs;
   }
 
-  void run(Env& env, const Params& params, Recorder& recorder) override {
+  void run(Env& env, const measure::Params& params, measure::Recorder& recorder) override {
     const Mix mix{params.real("reads"), params.real("inserts"), params.real("removes")};
     if (mix.reads + mix.inserts + mix.removes > 1 + 1e-9) {
       throw_parameter(params, "reads", "and inserts and removes are more than 1 together");
@@ -212,32 +209,32 @@ class LocoYcsb final : public Workload {
     const auto loaded = static_cast<std::uint64_t>(params.real("fill") *
                                                    static_cast<double>(params.integer("keys")));
     const Keys keys(std::max<std::uint64_t>(1, loaded), params.real("theta"));
-    loco::ManagerOptions options = loco_options(params);
+    ManagerOptions options = loco_options(params);
     ++options.callers;  // one more for the store's tracker
-    options.block_bytes = sherman ? loco::Sherman::kLeafBytes
+    options.block_bytes = sherman ? Sherman::kLeafBytes
                                   : std::max<std::uint32_t>(64, params.count("value_bytes") + 24);
     options.blocks = std::min<std::uint32_t>(4096, 64 + 2 * params.count("window"));
-    loco::Manager manager(env, options);
-    loco::Barrier barrier(manager, "bar");
+    Manager manager(env, options);
+    Barrier barrier(manager, "bar");
     if (sherman) {
-      loco::ShermanOptions tree;
+      ShermanOptions tree;
       tree.keys = std::max<std::uint64_t>(1, loaded);
       tree.locks = params.count("locks");
       tree.fence = params.flag("fence");
       tree.local_queues = params.flag("local_queues");
-      loco::Sherman store(manager, "tree", tree);
+      Sherman store(manager, "tree", tree);
       manager.wait_for_ready();
       store.load();
       measure<ShermanSlot>(env, params, recorder, manager, barrier, store, mix, keys);
     } else {
-      loco::KvOptions kv;
+      KvOptions kv;
       kv.keys = static_cast<std::uint64_t>(params.integer("keys"));
       kv.value_bytes = params.count("value_bytes");
       kv.locks = params.count("locks");
       kv.lock = lock_options(params);
       kv.fence = params.flag("fence");
       kv.tracker_pause = params.integer("tracker_pause_ns");
-      loco::KvStore store(manager, "kv", kv);
+      KvStore store(manager, "kv", kv);
       manager.wait_for_ready();
       store.load(loaded, params.flag("stored_index"));
       recorder.add("index", "B", static_cast<double>(store.index_bytes()));
@@ -247,18 +244,19 @@ class LocoYcsb final : public Workload {
 
  private:
   template <class Slot, class Store>
-  static void measure(Env& env, const Params& params, Recorder& recorder, loco::Manager& manager,
-                      loco::Barrier& barrier, Store& store, const Mix& mix, const Keys& keys) {
+  static void measure(Env& env, const measure::Params& params, measure::Recorder& recorder,
+                      Manager& manager, Barrier& barrier, Store& store, const Mix& mix,
+                      const Keys& keys) {
     const std::uint32_t threads = params.count("threads");
     recorder.prepare_threads(threads);
     barrier.wait(manager.caller(0));
-    const Interval shared(env.now(), params);
-    on_threads(env, threads, [&](std::uint32_t i) {
+    const measure::Interval shared(env.now(), params);
+    measure::on_threads(env, threads, [&](std::uint32_t i) {
       Caller& me = manager.caller(i);
-      ThreadRecorder& rows = recorder.thread(i);
+      measure::ThreadRecorder& rows = recorder.thread(i);
       Client<Slot> client(store, me, rows, params.count("window"), mix, keys,
                           env.rng("ycsb/" + std::to_string(i)));
-      Interval interval = shared;
+      measure::Interval interval = shared;
       client.run(me, interval);
       interval.add_rates(rows);
     });
@@ -269,6 +267,6 @@ class LocoYcsb final : public Workload {
 
 }  // namespace
 
-std::unique_ptr<Workload> make_loco_ycsb() { return std::make_unique<LocoYcsb>(); }
+std::unique_ptr<measure::Workload> make_ycsb() { return std::make_unique<LocoYcsb>(); }
 
-}  // namespace pyrdma::measure
+}  // namespace pyrdma::loco
