@@ -42,7 +42,7 @@ class Cluster(ClusterBase):
         Parameters
         ----------
         nodes
-            Number of nodes, 1 to 65535.
+            Number of nodes, 1 to 65536.
         profile
             Name (``cx5``), TOML file, or a loaded profile. It states what each step costs.
         overrides

@@ -136,7 +136,7 @@ void check_known(const char* what, std::uint32_t access, std::uint32_t known) {
 }  // namespace
 
 void check_region_access(std::uint32_t access) {
-  check_known("region", access, kAllAccess | kRelaxedOrdering | kSyntheticPayload);
+  check_known("region", access, kAllAccess | kRelaxedOrdering);
   if ((access & (kRemoteWrite | kRemoteAtomic)) == 0 || (access & kLocalWrite) != 0) return;
   throw Error(ErrorCode::kInvalidArgument,
               "region access " + in_hex(access) +

@@ -57,7 +57,6 @@ enum Access : std::uint32_t {
   kRemoteRead = 4,
   kRemoteAtomic = 8,  // needs kLocalWrite
   kRelaxedOrdering = 16,
-  kSyntheticPayload = 32,  // no program reads these bytes: the simulated fabric need not move them
   kAllAccess = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic,
 };
 

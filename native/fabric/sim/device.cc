@@ -44,15 +44,7 @@ class SimMemoryRegion final : public MemoryRegion {
     size_ = bytes;
     data_ = on_device ? nullptr : bytes_at;
     node_ = nic.node();
-    region_ = {bytes_at,
-               addr_,
-               bytes,
-               0,
-               access,
-               domain,
-               nic.fabric().next_serial++,
-               on_device,
-               (access & kSyntheticPayload) != 0};
+    region_ = {bytes_at, addr_, bytes, 0, access, domain, nic.fabric().next_serial++, on_device};
     region_.key = nic_.regions.insert(&region_);
     lkey_ = rkey_ = region_.key;
     nic_.contexts.change_footprint(state_bytes());

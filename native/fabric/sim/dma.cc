@@ -38,7 +38,7 @@ bool Dma::gather(Message& message, std::uint64_t mask) const {
       [&](const Sge& sge, std::uint64_t addr, std::uint32_t bytes, std::uint32_t done) {
         const Region* region = nic_.regions.find(sge.lkey);
         // A null region was deregistered while in use.
-        if (region == nullptr || region->synthetic) return false;
+        if (region == nullptr) return false;
         const std::byte* from = region->at(addr);
         if (mask == ~0ULL)
           std::memcpy(payload + done, from, bytes);

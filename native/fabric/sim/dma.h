@@ -20,7 +20,7 @@ class Dma {
   Picos fetch(const Message& message, Picos begin);
   /// Copies the current bytes of the chunk, or only its pieces in `mask`, from the requester's
   /// memory into the message. Returns false when no bytes are needed: the chunk is empty, or its
-  /// region is synthetic or deregistered.
+  /// region is deregistered.
   bool gather(Message& message, std::uint64_t mask) const;
   /// Copies a response's bytes, or only the pieces in `mask`, to the request's scatter list.
   /// Returns false when a region was deregistered after the check of the request.

@@ -32,7 +32,7 @@ struct RequestHeader {
 struct Chunk {
   std::uint32_t offset = 0, length = 0;
   bool first = true, last = true;
-  bool has_payload = false;  // false: the payload is synthetic or empty
+  bool has_payload = false;  // false: the payload is empty, or its region was deregistered
 };
 
 /// The operands of a compare-and-swap. A fetch-and-add has its addend in `compare_add`.

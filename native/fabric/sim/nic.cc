@@ -84,7 +84,7 @@ void Nic::die(bool torn) {
 void Nic::save_memory() {
   std::vector<const Region*> saved;
   regions.for_each([&saved](const Region& region) {
-    if (!region.on_device && !region.synthetic) saved.push_back(&region);
+    if (!region.on_device) saved.push_back(&region);
   });
   std::sort(saved.begin(), saved.end(),
             [](const Region* a, const Region* b) { return a->serial < b->serial; });

@@ -41,7 +41,6 @@ struct Region {
   std::uint32_t domain;
   std::uint64_t serial;  // names the region in the translation cache
   bool on_device;
-  bool synthetic;
 
   bool covers(std::uint64_t from, std::uint64_t bytes) const {
     return from >= addr && bytes <= size && from - addr <= size - bytes;

@@ -45,9 +45,8 @@ Status RemoteAccess::read(Message& message, const QueuePairCore& target) {
     return Status::kSuccess;
   Chunk& chunk = message.chunk;
   chunk.length = header.total;
-  chunk.has_payload = !region->synthetic;
+  chunk.has_payload = true;
   message.reserve_payload();
-  if (!chunk.has_payload) return Status::kSuccess;
   const std::byte* from = region->at(header.remote_addr);
   nic_.weak_memory.settle_atomics(from, chunk.length);
   if (message.sampled == 0)

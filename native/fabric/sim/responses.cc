@@ -64,7 +64,7 @@ Message& Responses::make_chunk(const Message& read) {
   chunk.last = offset + chunk.length == header.total;
   const Region* region = nic_.regions.find(header.rkey);
   if (region == nullptr) piece.status = Status::kRemoteAccess;
-  chunk.has_payload = region != nullptr && !region->synthetic;
+  chunk.has_payload = region != nullptr;
   if (!chunk.has_payload) return piece;
   piece.reserve_payload();
   const std::byte* from = region->at(header.remote_addr + offset);

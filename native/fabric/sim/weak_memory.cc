@@ -119,7 +119,7 @@ Picos WeakMemory::sample_early(Message& message) {
   const QueuePairCore* target = nic_.responder.find_target(message);
   if (target == nullptr) return 0;
   const Region* region = nic_.remote_access.accessible(message, *target, header.total, kRemoteRead);
-  if (region == nullptr || region->synthetic) return 0;
+  if (region == nullptr) return 0;
   drain_before_read(qp);
   nic_.fabric().count_fired(Fault::torn_read);
   const std::uint32_t length = message.chunk.length = header.total;
