@@ -28,6 +28,9 @@ class LocoBarrier(Workload):
     polling
         Poller of the completion queue: a thread of its own, as in the paper, or the callers
         (default callers).
+    wait_timeout_ms
+        Time after which a wait for another node fails and names that node (ms, at least 1, default
+        10,000).
     warmup_ns
         Time before the measurement; discarded (ns, at least 0, default 10,000).
     iterations
@@ -37,6 +40,7 @@ class LocoBarrier(Workload):
     native: ClassVar[str] = "loco_barrier"
     threads: int | None = None
     polling: Literal["thread", "callers"] | None = None
+    wait_timeout_ms: int | None = None
     warmup_ns: int | None = None
     iterations: int | None = None
 
@@ -75,6 +79,9 @@ class LocoLock(Workload):
     polling
         Poller of the completion queue: a thread of its own, as in the paper, or the callers
         (default callers).
+    wait_timeout_ms
+        Time after which a wait for another node fails and names that node (ms, at least 1, default
+        10,000).
     warmup_ns
         Time before the measurement; discarded (ns, at least 0, default 10,000).
     iterations
@@ -112,6 +119,7 @@ class LocoLock(Workload):
     native: ClassVar[str] = "loco_lock"
     threads: int | None = None
     polling: Literal["thread", "callers"] | None = None
+    wait_timeout_ms: int | None = None
     warmup_ns: int | None = None
     iterations: int | None = None
     system: Literal["loco", "test_and_set", "mpi_windows"] | None = None
@@ -166,6 +174,9 @@ class LocoTransactions(Workload):
     polling
         Poller of the completion queue: a thread of its own, as in the paper, or the callers
         (default callers).
+    wait_timeout_ms
+        Time after which a wait for another node fails and names that node (ms, at least 1, default
+        10,000).
     warmup_ns
         Time before the measurement; discarded (ns, at least 0, default 10,000).
     iterations
@@ -201,6 +212,7 @@ class LocoTransactions(Workload):
     native: ClassVar[str] = "loco_transactions"
     threads: int | None = None
     polling: Literal["thread", "callers"] | None = None
+    wait_timeout_ms: int | None = None
     warmup_ns: int | None = None
     iterations: int | None = None
     system: Literal["loco", "mpi_windows"] | None = None
@@ -232,6 +244,9 @@ class LocoYcsb(Workload):
     polling
         Poller of the completion queue: a thread of its own, as in the paper, or the callers
         (default callers).
+    wait_timeout_ms
+        Time after which a wait for another node fails and names that node (ms, at least 1, default
+        10,000).
     warmup_ns
         Time before the measurement; discarded (ns, at least 0, default 10,000).
     iterations
@@ -285,6 +300,7 @@ class LocoYcsb(Workload):
     native: ClassVar[str] = "loco_ycsb"
     threads: int | None = None
     polling: Literal["thread", "callers"] | None = None
+    wait_timeout_ms: int | None = None
     warmup_ns: int | None = None
     iterations: int | None = None
     system: Literal["loco", "sherman"] | None = None

@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -15,7 +15,8 @@ from pyrdma import workload
 from pyrdma.processes import ProcessCluster
 from tests.errors import raises, unnamed
 
-WAIT_TIMEOUT_S = 10.0  # of the managers
+WAIT_TIMEOUT_S = 2.0
+CALLERS: dict[str, Any] = {"polling": "callers", "wait_timeout_ms": int(1000 * WAIT_TIMEOUT_S)}
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ def shared_memory() -> list[str]:
 @pytest.mark.parametrize(
     "load",
     [
-        Barriers(polling="callers"),
-        Transactions(threads=1, accounts=300, polling="callers"),
+        Barriers(**CALLERS),
+        Transactions(threads=1, accounts=300, **CALLERS),
         Store(
             threads=1,
             window=3,
@@ -56,7 +57,7 @@ def shared_memory() -> list[str]:
             reads=0.4,
             inserts=0.2,
             removes=0.2,
-            polling="callers",
+            **CALLERS,
         ),
     ],
     ids=lambda load: type(load).__name__,
@@ -73,7 +74,8 @@ def test_survivors_name_the_killed_node(load: workload.Workload) -> None:
         cluster.run(load, duration_s=60, timeout_s=60)
     timer.join()
     # Two timeouts: a wait for a peer whose own wait must end first, then the failing reads.
-    assert time.monotonic() - begin < 1 + 2.5 * WAIT_TIMEOUT_S
+    # The rest is for a busy machine.
+    assert time.monotonic() - begin < 1 + 2 * WAIT_TIMEOUT_S + 5
     assert unnamed(raised.value, "SIGKILL") != [], "the peers report it, not the controller"
     cluster.close()
     assert not any(Path(f"/proc/{process}").exists() for process in processes)

@@ -24,6 +24,8 @@ inline std::vector<measure::ParameterSpec> with_loco_parameters(
        0,
        0,
        {"thread", "callers"}},
+      {"wait_timeout_ms", std::int64_t{10'000}, "ms",
+       "time after which a wait for another node fails and names that node", 1, 1e9},
   };
   const std::vector<measure::ParameterSpec> interval = measure::interval_parameters();
   specs.insert(specs.end(), interval.begin(), interval.end());
@@ -95,6 +97,7 @@ inline ManagerOptions loco_options(const measure::Params& params) {
   options.name = params.key("loco");
   options.callers = params.count("threads");
   options.polling = params.choice<Polling>("polling");
+  options.wait_timeout = params.integer("wait_timeout_ms") * kMillisecond;
   return options;
 }
 
