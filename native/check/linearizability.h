@@ -3,9 +3,9 @@
 // any time after its call, or never. A failed operation did not happen.
 //
 // Objects (keys) are checked one by one, which suffices because linearizability is local. The check
-// takes them in turns with budgets of 10^3, 10^4, ... configurations, so that it finds a violation
-// of a small object before it has finished a hard one. The worst case is exponential in the number
-// of operations that overlap.
+// takes them round-robin with budgets of 10^3, 10^4, ... configurations, so that it finds a
+// violation of a small object before it has finished a hard one. The worst case is exponential in
+// the number of operations that overlap.
 #pragma once
 #include <cstdint>
 

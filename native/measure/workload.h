@@ -58,8 +58,8 @@ class Workloads {
 /// Returns the workloads that belong to no system.
 std::span<const NamedWorkload> shared_workloads();
 
-/// Returns the known name most like `name`, as "; did you mean 'x'?", or an empty text when none is
-/// near.
+/// Returns "; did you mean 'x'?" with the known name most like `name`, or an empty text when no
+/// name is near.
 std::string suggest(std::string_view name, std::span<const std::string> known);
 
 }  // namespace pyrdma::measure

@@ -49,12 +49,12 @@ struct Options {
 class Service {
  public:
   virtual ~Service() = default;
-  /// A connection for messages has been made, for the first time or anew: post receives. The peer
+  /// A connection for messages has been made, for the first time or again: post receives. The peer
   /// sends after this call has returned.
   virtual void connected(Connection& /*messages*/) {}
   /// Handles a completion of a connection for messages.
   virtual void completed(Connection& /*messages*/, const fabric::Completion& /*completion*/) {}
-  /// Called in turns while want_service(true) holds. May block. Several threads may call at once.
+  /// Called repeatedly while want_service(true) holds. May block. Several threads may call at once.
   virtual void serve() {}
   /// `peer` is down. The thread that finds or declares it calls this once per time that the peer
   /// was up. Must not block.
@@ -124,7 +124,7 @@ class Runtime {
   fabric::Status why_down(NodeId peer) const {
     return peers_[peer].down.load(std::memory_order_acquire);
   }
-  /// Returns the peers that are down as " 3 4", for reports.
+  /// Returns the peers that are down, such as " 3 4", for reports.
   std::string down_peers() const;
   /// The system declares that `peer`, another node, is down, though its connections may not have
   /// noticed. Any thread may call; blocks for the NIC's time per connection.
@@ -132,8 +132,8 @@ class Runtime {
 
   /// Makes one step towards a peer that is down: connects with its present life or its next, once
   /// the peer takes the same steps. Returns true once `peer` is up; false: call turn() and try
-  /// again. Nothing else remains of an earlier life: the system tells its peers anew where its
-  /// memory is. One thread at a time may call; with one caller, only that caller's thread. Blocks
+  /// again. Nothing else remains of an earlier life: the system must send its new addresses to
+  /// its peers. One thread at a time may call; with one caller, only that caller's thread. Blocks
   /// for the control path only.
   bool try_reconnect(NodeId peer);
   /// Makes steps until `peer` is up. Returns false after `deadline`, in Env::now() time.

@@ -9,7 +9,7 @@ namespace pyrdma::fabric::verbs {
 
 /// Wish is a user's request for a device; empty and negative fields mean any.
 struct Wish {
-  std::string device;   // name, as mlx5_0
+  std::string device;   // name, for example mlx5_0
   int port = 0;         // 0: any
   int gid_index = -1;   // -1: choose() decides
   std::string address;  // IPv4 or IPv6 address of this node on the experiment's network

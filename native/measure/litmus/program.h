@@ -100,7 +100,7 @@ struct Program {
   std::uint8_t nodes = 0, words = 0, registers = 0, requests = 0;
 
   const Location& location_of(std::uint8_t word) const;
-  /// Returns the text of an outcome, as "r0=1 x=0".
+  /// Returns the text of an outcome, such as "r0=1 x=0".
   std::string text(Outcome outcome) const;
   /// Returns the outcome that text() prints so. Throws Error(kInvalidArgument).
   Outcome outcome(std::string_view text) const;

@@ -26,7 +26,7 @@ enum class Bug : std::uint8_t {
   kAcknowledgedBeforeCopied,
 };
 
-/// The names of the bugs after kNone, as `pyrdma fuzz loco --mutation` takes them.
+/// The names of the bugs after kNone, for `pyrdma fuzz loco --mutation`.
 inline constexpr std::array<std::string_view, 7> kBugNames{
     "release_without_fence",     "completion_taken_for_placement",
     "published_before_placed",   "checksum_of_the_ends",

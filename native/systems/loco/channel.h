@@ -36,7 +36,7 @@ class Channel {
   bool ready() const { return awaited_.load(std::memory_order_acquire) == 0; }
   /// Returns the disagreement between two endpoints, with the view of both; empty if there is none.
   std::string problem() const;
-  /// Returns the participants that have not joined and connected, as " 3 4".
+  /// Returns the participants that have not joined and connected, such as " 3 4".
   std::string missing() const;
 
  protected:

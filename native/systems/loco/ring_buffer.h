@@ -44,7 +44,7 @@ class RingBuffer : public Channel {
   bool acknowledged(std::uint64_t position);
   /// Blocks until acknowledged(position) holds. Throws as broadcast() does.
   void wait_acknowledged(Caller& me, std::uint64_t position);
-  /// Returns the readers that have not acknowledged all bytes before `position`, as " 2 5".
+  /// Returns the readers that have not acknowledged all bytes before `position`, such as " 2 5".
   std::string unacknowledged(std::uint64_t position);
 
   // Calls of a reader, one thread.
