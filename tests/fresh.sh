@@ -60,7 +60,7 @@ if [ ! -e "$base/.made" ]; then
   mmdebstrap --quiet --variant=apt --include=ca-certificates "$release" "$base" \
     "$temporary/pyrdma-fresh-$release.sources" >&2
   rm "$temporary/pyrdma-fresh-$release.sources"
-  # This machine's access to the package registries: apt's settings and certificates.
+  # Copies apt's settings and certificates of the host, for its access to the package registries.
   cp -a /etc/apt/. "$base/etc/apt/"
   sed -i "s/$here/$release/g" "$base$sources"
   rm -f "$base"/etc/apt/sources.list.d/*pyrdma-fresh* # the same again

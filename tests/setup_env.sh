@@ -63,7 +63,7 @@ int main(int n, char** v) { testing::InitGoogleTest(&n, v); return 0; }' -lgtest
     libsimgrid-dev) [ -e /usr/include/simgrid/s4u.hpp ] ;;
     redis-server) command -v redis-server ;;
     redis-tools) command -v redis-benchmark ;;
-    *) die "is_there does not know how to look for $1" ;;
+    *) die "is_there has no test for the package $1" ;;
   esac >/dev/null 2>&1
 }
 
@@ -110,7 +110,7 @@ ensure_packages() { # ensure_packages PACKAGE...: installs the missing ones
     command="sudo apt-get update && sudo apt-get install -y $needed"
     may_install ||
       die "missing: $needed
-This user can install no packages: not root, or no usable sudo, or no apt-get. Have an administrator run:
+This user cannot install packages (no root, no sudo without a password, or no apt-get). Ask an administrator to run:
     $command"
     say "installing system packages: $needed"
     # shellcheck disable=SC2086

@@ -1,4 +1,4 @@
-"""Hand-written histories: one line per event, as `0 + write 3` (invoked), `0 . write` (ok)."""
+"""Hand-written histories: one line per event, such as `0 + write 3` (invoked), `0 . write` (ok)."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def check_asked_for() -> None:
     """Skip unless ``PYRDMA_SOFTROCE=1``, which ``sh tests/run.sh`` sets.
 
     A bare pytest does not set it, since the guest may fetch packages. On a busy machine an emulated
-    guest is too slow, and its failures mean nothing.
+    guest is too slow, and its failures are not meaningful.
     """
     if os.environ.get("PYRDMA_SOFTROCE") != "1":
         pytest.skip("the Soft-RoCE guest is off; sh tests/run.sh softroce runs it")

@@ -51,14 +51,14 @@ done
 case $boot_s in
   '' | *[!0-9]* | 0*) die "PYRDMA_SOFTROCE_BOOT_S='$boot_s' is not a number of seconds from 1 on" ;;
 esac
-[ $# -gt 0 ] || die "which command? sh tests/softroce/run.sh [--pair] [--timeout SECONDS] COMMAND..."
+[ $# -gt 0 ] || die "give a command: sh tests/softroce/run.sh [--pair] [--timeout SECONDS] COMMAND..."
 
 # --- clean-up ---------------------------------------------------------------------------------
 
 temporary=$(CDPATH='' cd -- "${TMPDIR:-/tmp}" && pwd -P) || die "TMPDIR=${TMPDIR:-/tmp} is no folder"
 runs=$temporary/pyrdma-softroce-run
 
-sweep() { # removes the folders of killed runs, whose lock is free; a young folder may lack its lock yet
+sweep() { # removes the folders of killed runs, whose lock is free; a new folder may not have its lock yet
   for old in "$runs".[0-9]*.??????; do
     owner=${old#"$runs".}
     case ${owner%.??????} in *[!0-9]*) continue ;; esac
@@ -76,7 +76,7 @@ run=
 processes=
 finish() {
   trap '' INT TERM HUP
-  for process in $processes; do # whatever program it runs by now: SIGKILL is the only signal that always works
+  for process in $processes; do # the process may have become another program, so the script sends SIGKILL
     kill -KILL "$process" 2>/dev/null || true
     wait "$process" 2>/dev/null || true
   done
@@ -208,7 +208,7 @@ launch() { # launch NUMBER: starts a guest; a signal meanwhile does not leave th
   [ -z "$ended_by" ] || exit "$ended_by"
 }
 
-start() { # start NUMBER: waits until it has booted; one emulated boot in some hundred never ends
+start() { # start NUMBER: waits until it has booted; about one boot in several hundred hangs
   attempt=1
   while :; do
     launch "$1"

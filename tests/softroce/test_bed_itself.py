@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.timeout(120),
     pytest.mark.skipif(
         platform.machine() != "x86_64" or not shutil.which("setpriv") or not shutil.which("flock"),
-        reason="the bed is for x86_64 and needs util-linux",
+        reason="the harness needs x86_64 and util-linux",
     ),
 ]
 

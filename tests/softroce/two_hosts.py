@@ -21,7 +21,7 @@ from pyrdma._native import native
 NUMBER = int(os.environ["PYRDMA_GUEST"])
 SHARE = Path(os.environ["PYRDMA_SHARE"])
 ADDRESSES = ("10.99.0.1", "10.99.0.2")
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 OPS = ("read", "write", "send", "fetch_add", "compare_swap")
 
 core: Any = native()
@@ -31,16 +31,16 @@ def say(text: str) -> None:
     print(f"guest {NUMBER}, {time.monotonic():.1f} s: {text}", flush=True)
 
 
-def tell(name: str, value: object) -> None:
+def publish(name: str, value: object) -> None:
     fresh = SHARE / f"{name}.fresh"
     fresh.write_text(json.dumps(value))
     fresh.rename(SHARE / name)
 
 
-def hear(name: str) -> Any:
-    deadline = time.monotonic() + PATIENCE_S
+def await_value(name: str) -> Any:
+    deadline = time.monotonic() + TIMEOUT_S
     while not (SHARE / name).exists():
-        assert time.monotonic() < deadline, f"the other guest never told {name}"
+        assert time.monotonic() < deadline, f"the other guest did not publish {name}"
         time.sleep(0.05)
     return json.loads((SHARE / name).read_text())
 
@@ -56,8 +56,8 @@ def a_cluster_of_two_machines() -> None:
     session = None
     if NUMBER == 0:
         session = core.ibverbs.Session(nodes=2, seed=1, address=ADDRESSES[0])
-        tell("session", [session.name, session.token])
-    name, token = hear("session")
+        publish("session", [session.name, session.token])
+    name, token = await_value("session")
     node = core.ibverbs.Node(
         session=name, node=NUMBER, nodes=2, token=token, address=ADDRESSES[NUMBER]
     )
@@ -70,8 +70,8 @@ def a_cluster_of_two_machines() -> None:
             assert found["rate"] > 0, found
             say(f"{op}: {found['rate']:.0f} a second")
     node.close()
-    tell(f"left.{NUMBER}", True)
-    hear(f"left.{1 - NUMBER}")
+    publish(f"left.{NUMBER}", True)
+    await_value(f"left.{1 - NUMBER}")
 
 
 def a_connection_by_address() -> None:
@@ -84,20 +84,20 @@ def a_connection_by_address() -> None:
         mine = region.remote.to_bytes()
         if NUMBER == 0:
             listener = core.ibverbs.Listener(ADDRESSES[0])
-            tell("port", listener.port)
-            connection = listener.accept(pair, mine, timeout_s=PATIENCE_S)
+            publish("port", listener.port)
+            connection = listener.accept(pair, mine, timeout_s=TIMEOUT_S)
             pair.post_receive([verbs.Receive([region.sge(1024, 64)], wr_id=9)])
-            tell("ready", True)
+            publish("ready", True)
             received = one(queue)
             assert received["wr_id"] == 9
             assert received["byte_count"] == 16
             assert (region.array[1024:1040] == region.array[:16]).all(), "sent what was written"
-            tell("received", True)
+            publish("received", True)
         else:
             connection = core.ibverbs.connect(
-                pair, ADDRESSES[0], hear("port"), mine, timeout_s=PATIENCE_S
+                pair, ADDRESSES[0], await_value("port"), mine, timeout_s=TIMEOUT_S
             )
-            hear("ready")
+            await_value("ready")
             there = verbs.RemoteRegion.from_bytes(connection.private_data[: len(mine)])
             region.array[:16] = range(16)
             pair.post([verbs.write(region.sge(0, 16), there, 0)])
@@ -111,7 +111,7 @@ def a_connection_by_address() -> None:
             assert int(region.array[136:144].view("u8")[0]) == 5
             pair.post([verbs.send(region.sge(0, 16))])
             assert one(queue)["status"] == verbs.Status.SUCCESS
-            hear("received")
+            await_value("received")
         say("connected by address, and served")
         a_process_that_is_killed(device, domain)
         a_wire_that_is_pulled(pair, queue, region, connection)
@@ -121,22 +121,22 @@ def a_process_that_is_killed(device: Any, domain: Any) -> None:
     """Guest 1 runs a process that answers and kills it with -9 during guest 0's writes."""
     if NUMBER == 1:
         victim = subprocess.Popen([sys.executable, __file__, "victim"])
-        hear("served")
+        await_value("served")
         victim.kill()
         victim.wait()
-        tell("killed", True)
-        hear("seen")
+        publish("killed", True)
+        await_value("seen")
         return
     queue = device.completion_queue(64)
     region, pair = domain.allocate(4096), domain.queue_pair(queue)
-    tell("asker", pair.address.to_bytes().hex())
-    answer = hear("victim")
+    publish("asker", pair.address.to_bytes().hex())
+    answer = await_value("victim")
     pair.connect(verbs.QpAddress.from_bytes(bytes.fromhex(answer["address"])))
     there = verbs.RemoteRegion.from_bytes(bytes.fromhex(answer["region"]))
     pair.post([verbs.write(region.sge(0, 8), there, 0)])
     assert one(queue)["status"] == verbs.Status.SUCCESS
-    tell("served", True)
-    hear("killed")
+    publish("served", True)
+    await_value("killed")
     start = time.monotonic()
     pair.post([verbs.write(region.sge(0, 8), there, 0, wr_id=n) for n in (1, 2)])
     first, second = one(queue), one(queue)
@@ -145,7 +145,7 @@ def a_process_that_is_killed(device: Any, domain: Any) -> None:
     took = time.monotonic() - start
     say(f"a killed process: retry exceeded after {took:.2f} s, then flushed")
     assert took < 10.0
-    tell("seen", True)
+    publish("seen", True)
 
 
 def victim() -> None:
@@ -153,10 +153,10 @@ def victim() -> None:
         domain = cluster.devices[0].protection_domain()
         queue = cluster.devices[0].completion_queue(64)
         region, pair = domain.allocate(4096), domain.queue_pair(queue)
-        pair.connect(verbs.QpAddress.from_bytes(bytes.fromhex(hear("asker"))))
+        pair.connect(verbs.QpAddress.from_bytes(bytes.fromhex(await_value("asker"))))
         address, remote = pair.address.to_bytes().hex(), region.remote.to_bytes().hex()
-        tell("victim", {"address": address, "region": remote})
-        time.sleep(PATIENCE_S)
+        publish("victim", {"address": address, "region": remote})
+        time.sleep(TIMEOUT_S)
 
 
 def a_wire_that_is_pulled(pair: Any, queue: Any, region: Any, connection: Any) -> None:
@@ -164,15 +164,15 @@ def a_wire_that_is_pulled(pair: Any, queue: Any, region: Any, connection: Any) -
     assert not connection.is_over
     there = verbs.RemoteRegion.from_bytes(connection.private_data[: len(region.remote.to_bytes())])
     if NUMBER == 1:
-        hear("pull")
+        await_value("pull")
         set_wire("down")
-        tell("pulled", True)
-        hear("noticed")
+        publish("pulled", True)
+        await_value("noticed")
         return
     pair.post([verbs.write(region.sge(0, 8), there, 0)])
     assert one(queue)["status"] == verbs.Status.SUCCESS
-    tell("pull", True)
-    hear("pulled")
+    publish("pull", True)
+    await_value("pulled")
     start = time.monotonic()
     pair.post([verbs.write(region.sge(0, 8), there, 0, wr_id=n) for n in (1, 2)])
     first, second = one(queue), one(queue)
@@ -181,7 +181,7 @@ def a_wire_that_is_pulled(pair: Any, queue: Any, region: Any, connection: Any) -
     took = time.monotonic() - start
     say(f"a pulled wire: retry exceeded after {took:.2f} s, then flushed")
     assert took < 10.0
-    tell("noticed", True)
+    publish("noticed", True)
 
 
 def set_wire(state: str) -> None:
@@ -193,18 +193,18 @@ def a_cluster_whose_wire_is_pulled() -> None:
     session = None
     if NUMBER == 0:
         session = core.ibverbs.Session(nodes=2, seed=1, address=ADDRESSES[0])
-        hear("wire is back")
-        tell("second session", [session.name, session.token])
+        await_value("wire is back")
+        publish("second session", [session.name, session.token])
     else:
         set_wire("up")
         time.sleep(1.0)
-        tell("wire is back", True)
-    name, token = hear("second session")
+        publish("wire is back", True)
+    name, token = await_value("second session")
     node = core.ibverbs.Node(
         session=name, node=NUMBER, nodes=2, token=token, address=ADDRESSES[NUMBER]
     )
-    tell(f"attached.{NUMBER}", True)
-    hear(f"attached.{1 - NUMBER}")
+    publish(f"attached.{NUMBER}", True)
+    await_value(f"attached.{1 - NUMBER}")
     if NUMBER == 1:
         threading.Timer(2.0, set_wire, ("down",)).start()
     start = time.monotonic()
@@ -220,14 +220,14 @@ def a_cluster_whose_wire_is_pulled() -> None:
     start = time.monotonic()
     if session is not None:
         while session.dead_nodes != [1]:
-            assert time.monotonic() - start < 20.0, "the controller never missed node 1"
+            assert time.monotonic() - start < 20.0, "the controller did not notice the lost node 1"
             time.sleep(0.1)
     node.close()
     took = time.monotonic() - start
     say(f"left after {took:.1f} s")
     assert took < 20.0
-    tell(f"gone.{NUMBER}", True)
-    hear(f"gone.{1 - NUMBER}")
+    publish(f"gone.{NUMBER}", True)
+    await_value(f"gone.{1 - NUMBER}")
 
 
 if __name__ == "__main__":

@@ -215,10 +215,10 @@ def pragma_once(files: Iterable[Source]) -> list[str]:
 
 
 def leftovers(files: Iterable[Source]) -> list[str]:
-    """The tree has no notes of open work: finish it, or write it into the issue."""
+    """The tree has no notes of open work."""
     pattern = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
     return [
-        f"{file.path}:{number}: {text}: finish it or write it into the issue"
+        f"{file.path}:{number}: {text}: finish it, or open an issue"
         for file in files
         if not file.path.startswith("tests/tidy/")
         for number, text in file.matches(pattern)
