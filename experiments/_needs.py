@@ -8,18 +8,23 @@ from pyrdma.claims import Claim
 from pyrdma.data import Data, NotEvaluated
 from pyrdma.decide import Decider
 
-__all__ = ["Needs", "each", "needs"]
+__all__ = ["Needs", "each", "needs", "undecidable"]
 
 
 class Needs(NotEvaluated):
-    """Deciding a claim needs something that its experiment does not run."""
+    """The claim needs a part that its experiment does not run."""
 
 
 def needs(what: str) -> Decider:
     """Leave a claim not evaluated: deciding it needs `what`."""
+    return undecidable(f"needs {what}")
+
+
+def undecidable(reason: str) -> Decider:
+    """Leave a claim not evaluated for `reason`."""
 
     def decide(data: Data, claim: Claim) -> bool:  # noqa: ARG001 - a decider's signature
-        raise Needs(f"needs {what}")
+        raise Needs(reason)
 
     return decide
 

@@ -32,7 +32,7 @@ out = results_folder()
 pd.set_option("display.max_colwidth", 120)
 
 # %% [markdown]
-# ## What the simulator models
+# ## The model of the simulator
 #
 # Each node has a NIC, and threads that each have a CPU clock. Switches and links connect the
 # NICs. A request
@@ -84,7 +84,7 @@ pd.DataFrame(
 # | 8 B read of 2.15 us (KRCore, 5.2) | the same of krcore | the same |
 # | 138 M reads/s, 145 M writes/s at one server (KRCore, 5.2) | `rx_read`, `rx_write` | 1/138 M = 7.25 ns, 1/145 M = 6.90 ns of the responder's engine |
 # | 1 B write of 1.73 us, post of 1 us (Spindle, 3.2) | `tx_latency`, `rx_latency`, `post` of spindle | 0.73 us are left for the way there and back: 60 ns for each passage of a pipeline |
-# | 4 KB write of 2.46 us (Spindle, 3.2) | `pcie.read` of spindle | 0.73 us more: 0.33 us on the link, 0.40 us for the fetch, as 1 B goes inline |
+# | 4 KB write of 2.46 us (Spindle, 3.2) | `pcie.read` of spindle | 0.73 us more: 0.33 us on the link, 0.40 us for the fetch, because 1 B goes inline |
 # | 25 % loss by signaling, 20 % by fetching (eRPC, 4.2) | `completion`, `dma_read` | a third and a quarter of the time of a message |
 # | half the rate at 5,000 connections of 375 B (eRPC, 4.1.2) | `cache`, `qp_miss` | half of the 2 MB of SRAM for contexts; then a miss costs 150 ns |
 # | 15.7 ms, 2 ms, 413 us with 361 us in the NIC, 2.4 % (KRCore, 2.3) | `control.*` | 2 ms = 200 (CQ) + 413 (QP) + 377 (handshake) + 1010 (three transitions); the rest of 15.7 ms is the driver's start |
@@ -109,9 +109,9 @@ show(out, "erpc/table2", "spindle/fig1", "fabric/latency")
 
 # %% [markdown]
 # Calibration by one size predicts the other sizes of Spindle's figure. Above 220 B the payload is
-# not inline, so the step between 64 B and 512 B is the fetch over PCIe; beyond it the slope is
-# the link's rate. Unacknowledged transports (UC, UD) have a low latency, because they complete as
-# soon as the message has left.
+# not inline, so the step between 64 B and 512 B is the fetch over PCIe; above 512 B the slope
+# follows the link's rate. Unacknowledged transports (UC, UD) have a low latency, because they
+# complete as soon as the message has left.
 
 # %% [markdown]
 # ## Bandwidth and rate
@@ -120,7 +120,7 @@ show(out, "erpc/table2", "spindle/fig1", "fabric/latency")
 show(out, "fabric/bandwidth", "fabric/rate", "erpc/fig6", "erpc/sec4_2_dma_costs")
 
 # %% [markdown]
-# The rate of reads stops to grow at 16 in flight per queue pair, the limit of outstanding reads.
+# The rate of reads stops growing at 16 in flight per queue pair, the limit of outstanding reads.
 # More queue pairs raise the rate; more depth does not.
 #
 # ## Many clients, one server: the server's NIC is the limit

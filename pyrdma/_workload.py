@@ -19,7 +19,7 @@ class Workload:
 
     native: ClassVar[str] = ""
     survives: ClassVar[bool] = False
-    """Whether the workload goes on when a script kills nodes during the run."""
+    """Whether the workload continues when a script kills nodes during the run."""
 
     @property
     def name(self) -> str:

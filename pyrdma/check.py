@@ -260,7 +260,7 @@ def command(path: Path, model: str | None, out: Path, as_json: bool) -> int:
     objects = "1 object" if verdict.objects == 1 else f"{verdict.objects} objects"
     checked = f"{path}: {verdict.operations} operations on {objects}"
     said = {"yes": "is", "no": "is not", "unknown": "may be"}[verdict.answer]
-    print(f"{checked}: it {said} a history of {verdict.model}")
+    print(f"{checked}; the history {said} valid for the model {verdict.model}")
     print(verdict.text, end="")
     for picture in pictures:
         print(f"  {picture}")

@@ -260,9 +260,9 @@ def _evaluate(claim: Claim, experiment: Experiment | None, results: _Results) ->
     try:
         if experiment is None:
             built = {i.split("/")[0] for i in registry.ids()}
-            missing = f"{_NO_EXPERIMENT} decides it yet"
+            missing = f"{_NO_EXPERIMENT} decides this claim yet"
             if claim.experiment not in registry.ids() and claim.paper not in built:
-                missing = f"{_NO_EXPERIMENT} of {claim.paper} is built yet"
+                missing = f"{_NO_EXPERIMENT} of {claim.paper} exists yet"
             raise NotEvaluated(missing)
         verdict, measured, reason = judge(claim, _outcome(claim, experiment, results))
         if experiment.id != claim.experiment:

@@ -21,10 +21,10 @@ __all__ = ["Cluster"]
 
 
 class Cluster(ClusterBase):
-    """Nodes and the fabric between them. As a context manager a cluster frees all that it took.
+    """Nodes and the fabric between them.
 
-    `Cluster.sim` and `Cluster.local` make one. `ClusterBase` has the methods that all clusters
-    share.
+    Use a cluster as a context manager: it then frees its resources at the end. `Cluster.sim` and
+    `Cluster.local` make one. `ClusterBase` has the methods that all clusters share.
     """
 
     @staticmethod
@@ -46,7 +46,7 @@ class Cluster(ClusterBase):
         profile
             Name (``cx5``), TOML file, or a loaded profile. It states what each step costs.
         overrides
-            Profile values to change, as ``{"link.rate_gbps": 100}``.
+            Profile values to change, such as ``{"link.rate_gbps": 100}``.
         cores_per_node
             Number of cores; the profile's if None. The threads of a node take turns on them.
         memory
@@ -54,7 +54,7 @@ class Cluster(ClusterBase):
             is placed late and in pieces, in all the ways that verbs permit. Test correctness with
             ``weak``.
         faults
-            Faults to inject, as ``{"loss": 0.01, "crash": 0.5, "heal_at_ns": 2e6}``; none if
+            Faults to inject, such as ``{"loss": 0.01, "crash": 0.5, "heal_at_ns": 2e6}``; none if
             None. See `pyrdma.faults`.
 
         Raises
@@ -94,9 +94,9 @@ class Cluster(ClusterBase):
             With ``verbs``: the device, as a `devices.Wish` or as text (``mlx5_0:1:3``, or an
             IP address). pyrdma chooses one if it is empty.
         faults
-            With ``shm``: faults to inject, as ``{"loss": 0.01, "delay.max_ns": 1e6}``; none
-            if None. Datagrams are lost, doubled, late and corrupted, posts find full queues,
-            requests are corrupted, queue pairs break, set-up finds no memory: see `pyrdma.faults`.
+            With ``shm``: faults to inject, such as ``{"loss": 0.01, "delay.max_ns": 1e6}``; none
+            if None. The faults lose, duplicate, delay and corrupt datagrams, fill queues, corrupt
+            requests, break queue pairs and exhaust memory in set-up; see `pyrdma.faults`.
 
         Raises
         ------
@@ -238,7 +238,7 @@ class SimulatedCluster(InProcess):
         self._open.block(*ends, _nanoseconds(duration_s))
 
     def heal(self) -> None:
-        """End all faults now: partitions, pauses and slowness; dead nodes come back."""
+        """End all faults now: partitions, pauses and slowness. Killed nodes restart."""
         self._open.heal()
 
     def counters(self, node: int) -> dict[str, int]:

@@ -129,7 +129,7 @@ class ClusterBase(ABC):
         """End a node as by a loss of power; its peers get retry-exceeded and flushes."""
 
     def restart(self, node: int) -> None:
-        """Start a killed node again; its peers must connect anew.
+        """Start a killed node again; its peers must connect again.
 
         Raises
         ------

@@ -25,7 +25,7 @@ class Wish:
     Parameters
     ----------
     device
-        Name, as ``mlx5_0``. A device on the login network is used only when named.
+        Name, for example ``mlx5_0``. A device on the login network is used only when named.
     port
         1 to 255; 0 for any.
     gid_index
@@ -88,7 +88,8 @@ def _canonical(text: str) -> str:
         address = ipaddress.ip_address(text)
     except ValueError:
         raise InvalidArgument(
-            f"address {text!r} is not an IP address; give one of this node, as 10.10.1.1 or fd00::1"
+            f"address {text!r} is not an IP address; give one of this node, for example 10.10.1.1 "
+            "or fd00::1"
         ) from None
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)

@@ -131,7 +131,8 @@ def _controller() -> Check:
 
 def _cores() -> Check:
     cores = provenance.usable_cores()
-    note = "" if cores >= 2 else "the nodes of shm share one core, so their rates mean nothing"
+    shared = "the nodes of shm share one core, so their rates are not meaningful"
+    note = "" if cores >= 2 else shared
     return Check("cores", cores >= 2, f"{cores} usable of {os.cpu_count()}", note=note)
 
 

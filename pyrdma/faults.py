@@ -22,7 +22,7 @@ def table() -> list[dict[str, Any]]:
 
 
 def random(seed: int, probability: float = 0.25) -> dict[str, float]:
-    """Return the random subset of `seed`, as `Cluster.sim` takes it.
+    """Return the random subset of `seed`, in the form that `Cluster.sim` takes.
 
     Each kind is on with `probability`, at 1/4 to 4 times the table's rate.
     """

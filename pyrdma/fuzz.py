@@ -282,7 +282,9 @@ def parse_ranges(text: str) -> Ranges:
         if not part.strip():
             continue
         if not low.isdigit() or not (high or low).isdigit():
-            raise InvalidArgument(f"operations {part.strip()!r}: give numbers and ranges, as 3,5-9")
+            raise InvalidArgument(
+                f"operations {part.strip()!r}: give numbers and ranges, for example 3,5-9"
+            )
         ranges.append((int(low), int(high or low)))
     return tuple(ranges)
 

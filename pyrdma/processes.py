@@ -108,8 +108,8 @@ class ProcessCluster(ClusterBase):
     """Nodes as processes over shared memory; see `Cluster.local`.
 
     Another thread may call `kill`, `restart`, `stop` and `resume` while a workload runs. A
-    workload that survives deaths (`pyrdma.workload.Soak`) goes on, and a restarted node then
-    takes part again. Any other workload ends with an `Error` that names the node.
+    workload that tolerates killed nodes (`pyrdma.workload.Soak`) continues, and a restarted node
+    then takes part again. Any other workload ends with an `Error` that names the node.
     """
 
     fabric = "shm"
@@ -316,7 +316,7 @@ class ProcessCluster(ClusterBase):
         """Start a new process for a node, after killing its present one.
 
         The new process inherits nothing of the old one. Its `Env.incarnation` is one more, and
-        peers connect to it anew: queue pairs to the old process stay in error. The call blocks
+        peers connect to it again: queue pairs to the old process stay in error. The call blocks
         until the new process has attached.
 
         Raises
@@ -360,9 +360,9 @@ class ProcessCluster(ClusterBase):
     def stop(self, node: int) -> None:
         """Stop a node's process (SIGSTOP): its threads do not run until `resume`.
 
-        The node's memory still answers one-sided requests, as a NIC would: peers consider the node
-        slow, not dead. It keeps its locks: a peer that needs a queue which the stopped process was
-        just filling waits for it, at most 4 s.
+        Peers can still access the node's memory by one-sided requests, as on a NIC. They treat the
+        node as slow, not as dead. The stopped process keeps its locks. If it holds the lock of a
+        queue, a peer waits for that queue up to 4 s.
         """
         self._signal(node, signal.SIGSTOP)
 

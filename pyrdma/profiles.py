@@ -239,7 +239,7 @@ def _parents(path: Path, document: _Document) -> list[Path]:
     listed = [stated] if isinstance(stated, str) else stated
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
         raise InvalidArgument(
-            f'{path}: extends = {stated!r} must be a name or a list of names, as extends = "cx5"'
+            f'{path}: extends = {stated!r} must be a name or a list of names, for example "cx5"'
         )
     return [_parent(path, name) for name in listed]
 
@@ -303,7 +303,7 @@ def _parameters(path: Path, files: _Files) -> dict[str, Parameter]:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InvalidArgument(
             f"{path}: parameter {key}{more} missing; allowed: {_range(key)}; "
-            'state it, or extend a profile that does, as extends = "cx5"'
+            'state it, or extend a profile that does, for example extends = "cx5"'
         )
     return {key: found[key] for key in parameters()}
 

@@ -44,7 +44,7 @@ class Row:
     metric, value, unit
         The number. Units as in `pyrdma.units`: prefer ``ns``, ``op/s``, ``byte/s``, ``B``.
     labels
-        Further columns of this row, as ``{"phase": "handshake"}``.
+        Further columns of this row, such as ``{"phase": "handshake"}``.
     """
 
     metric: str
@@ -199,7 +199,7 @@ class Result:
         return sum(s.value for s in found)
 
     def latency(self, operation: str) -> Latency:
-        """Return the merged latencies of `operation`, as ``read``."""
+        """Return the merged latencies of `operation`, for example ``read``."""
         if operation not in self.histograms:
             known = ", ".join(sorted(self.histograms)) or "none; run with mode='latency'"
             raise InvalidArgument(

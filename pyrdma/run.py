@@ -166,8 +166,9 @@ def check_fabric(experiment: Experiment, fabric: str) -> None:
     if fabric not in FABRICS:
         raise InvalidArgument(f"unknown fabric {fabric!r}; one of {', '.join(FABRICS)}")
     if fabric not in experiment.fabrics:
-        reason = experiment.why_not.get(fabric, f"it runs on {', '.join(experiment.fabrics)}")
-        raise InvalidArgument(f"{experiment.id} cannot run on {fabric}: {reason}")
+        reason = experiment.why_not.get(fabric)
+        why = f": {reason}" if reason else f"; it runs on {', '.join(experiment.fabrics)}"
+        raise InvalidArgument(f"{experiment.id} cannot run on {fabric}{why}")
     problem = fabric_problem(fabric)
     if problem:
         raise Unavailable(f"fabric {fabric}: {problem}")

@@ -72,7 +72,7 @@ class Sweep:
     Parameters
     ----------
     name
-        Id or path of the experiment, as `registry.load` takes it.
+        Id or path of the experiment, for `registry.load`.
     points
         The points to measure, from `Experiment.points`.
     folder

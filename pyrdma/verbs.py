@@ -223,7 +223,7 @@ def read(
     source, offset
         Region of the peer, and bytes from its beginning.
     wr_id, flags, to
-        As in `write`.
+        See `write`.
     """
     return Request(
         Opcode.READ,
@@ -249,7 +249,7 @@ def send(
     Parameters
     ----------
     source, immediate, wr_id, flags
-        As in `write`.
+        See `write`.
     to
         Destination on a UD or DC queue pair. A UD receive begins with `GRH_BYTES` bytes of header.
     """
@@ -284,7 +284,7 @@ def fetch_add(
     addend
         Added modulo 2**64.
     wr_id, flags, to
-        As in `write`.
+        See `write`.
     """
     return Request(
         Opcode.FETCH_ADD,
@@ -320,7 +320,7 @@ def compare_swap(
     expected, desired
         Unsigned 64-bit values.
     wr_id, flags, to
-        As in `write`.
+        See `write`.
     """
     return Request(
         Opcode.COMPARE_SWAP,

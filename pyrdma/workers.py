@@ -24,7 +24,8 @@ class Workers(Executor):
     """Processes that run simulations; several sweeps may share them.
 
     The first call of `submit` starts the processes, and so does the first call after one has died.
-    As a context manager the object kills the processes at once if an exception leaves the block.
+    Used as a context manager, the object kills the processes at once if an exception leaves the
+    block.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments._needs import each, needs
+from experiments._needs import each, needs, undecidable
 from pyrdma import Axis, Experiment, Point, decide, figures, workload
 from pyrdma.claims import Claim
 from pyrdma.data import Data
@@ -60,8 +60,8 @@ experiment = Experiment(
             ],
             needs("eRPC, which is not built yet"),
         ),
-        "erpc/software_latency_belief": needs(
-            "nothing: it is a belief that the paper argues against"
+        "erpc/software_latency_belief": undecidable(
+            "the statement is an assumption that the paper rejects; no experiment decides it"
         ),
     },
 )

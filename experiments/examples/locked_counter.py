@@ -2,8 +2,7 @@
 
 Run it: python experiments/examples/locked_counter.py
 
-Take the lock away and increments are lost: between the read and the write of one node others
-write.
+Without the lock increments are lost: other nodes write between the read and the write of a node.
 """
 
 import pyrdma as rd

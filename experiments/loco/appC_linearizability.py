@@ -8,9 +8,9 @@ faults that a reliable connection hides (loss, delay, pauses, and others).
 
 Two series lack the fence between an update's write and the release of its lock: one of LOCO's store
 and one of the model of Sherman. There the next holder of the lock, or a lookup after the update's
-end, may read the memory before the write. The paper mends this bug in Sherman (section 7.2); here
-it shows in weak memory only. Sherman shows it more often, because its locks lie on the NIC: the
-unlock is in place before the preceding write has crossed the PCIe bus.
+end, may read the memory before the write. The paper corrects this bug in Sherman (section 7.2);
+here it shows in weak memory only. Sherman shows it more often, because its locks lie on the NIC:
+the unlock is in place before the preceding write has crossed the PCIe bus.
 
 ``pyrdma fuzz loco_store`` runs more seeds; ``pyrdma replay`` repeats one.
 """

@@ -214,7 +214,7 @@ experiment = Experiment(
         "loco/fig5_reason_uniform": ahead("sherman", "loco_w3", CHANGES, ["uniform"], LEVEL),
         **each(
             ["loco/fig5_scythe_updates"],
-            needs("Scythe, which is not here: the claim is about the stability of its code"),
+            needs("Scythe's code, which this project does not have"),
         ),
         "loco/fig5_other_windows_fail": large_window_fails,
     },

@@ -1,7 +1,7 @@
 """``pyrdma bench``: the speed of pyrdma and of its peers, measured in one run.
 
 `benchmark` defines a benchmark, `registry` lists the benchmarks, `ours` measures pyrdma, `peer` and
-``experiments/peers`` measure the peers, `runner` runs both sides in turns, `report` prints.
+``experiments/peers`` measure the peers, `runner` runs both sides alternately, `report` prints.
 """
 
 from __future__ import annotations

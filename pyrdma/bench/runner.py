@@ -1,4 +1,4 @@
-"""Runs benchmarks: pyrdma's side and the peer's in turns, round after round, within a time budget.
+"""Runs benchmarks of pyrdma and its peers alternately, round after round, within a time budget.
 
 A machine's speed drifts, and the speed of a virtual machine jumps. So each round runs every
 benchmark once: both sides directly after one another, in the other order in the next round. Rounds

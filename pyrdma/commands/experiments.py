@@ -117,7 +117,7 @@ def run_experiments(
 def _setting(text: str) -> tuple[str, bool | int | float | str]:
     key, separator, value = text.partition("=")
     if not separator or not key or not value:
-        raise InvalidArgument(f"--set {text!r} is not KEY=VALUE, as link.rate_gbps=100")
+        raise InvalidArgument(f"--set {text!r} is not KEY=VALUE, for example link.rate_gbps=100")
     if value.lower() in ("true", "false"):
         return key, value.lower() == "true"
     for kind in (int, float):

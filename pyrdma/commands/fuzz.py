@@ -24,7 +24,9 @@ Memory = Annotated[str, typer.Option(help="weak or strong.")]
 Faults = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="KEY=VALUE", help="A setting as loss.rate=0.01, or none. Default: random by seed."
+        metavar="KEY=VALUE",
+        help="A setting such as loss.rate=0.01; none turns all faults off. "
+        "Default: random by seed.",
     ),
 ]
 Kinds = Annotated[
@@ -89,7 +91,8 @@ def replay_seed(
     faults: Faults = None,
     kinds: Kinds = None,
     keep: Annotated[
-        str | None, typer.Option(help="The only operations to execute: 3,5-9, or a file as @PATH.")
+        str | None,
+        typer.Option(help="The only operations to execute: 3,5-9, or @PATH for a file of them."),
     ] = None,
     mutation: Mutation = "",
     trace: Annotated[

@@ -61,7 +61,9 @@ def _settings(faults: Sequence[str]) -> dict[str, float]:
         except ValueError:
             separator = ""
         if not separator:
-            raise InvalidArgument(f"--faults {text!r}: give KEY=VALUE, as loss.rate=0.01, or none")
+            raise InvalidArgument(
+                f"--faults {text!r}: give KEY=VALUE, for example loss.rate=0.01, or none"
+            )
     return settings
 
 
@@ -77,15 +79,14 @@ def fuzz_command(
 ) -> int:
     """Run seeds and print the summary; 0 when none failed, 1 when one did, 130 after Ctrl-C."""
     summary = fuzzing.fuzz(options, seeds, first, jobs, out, twice, progress)
-    parted = {seed: fuzzing.differ(options, seed) for seed in summary.differing[:3]}
+    differences = {seed: fuzzing.differ(options, seed) for seed in summary.differing[:3]}
     if as_json:
-        print(json.dumps({**summary.as_dict(), "parted": parted}, indent=1))
+        print(json.dumps({**summary.as_dict(), "differences": differences}, indent=1))
     else:
         _show(summary)
-        for seed, where in parted.items():
-            print(
-                f"seed {seed} ran differently the second time: {where or 'no third run differed'}"
-            )
+        for seed, where in differences.items():
+            found = where or "a third run did not reproduce the difference"
+            print(f"the two runs of seed {seed} differ: {found}")
             print(f"  {options.replay(seed)}")
     if summary.failed_seeds:
         return 1
@@ -111,7 +112,7 @@ def _show(summary: fuzzing.Summary) -> None:
     if summary.bound is not None:
         print(f"  with 95 % confidence fewer than {summary.bound:.3g} of all seeds fail")
     if summary.interrupted:
-        print("interrupted: the numbers are those of the seeds that were done")
+        print("interrupted: the numbers count the finished seeds only")
 
 
 def replay_command(

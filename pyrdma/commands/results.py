@@ -82,7 +82,7 @@ def _say_calibration(verdicts: list[Verdict]) -> None:
     """Name the missed calibration claims, whose profile is wrong."""
     wrong = [v.claim for v in verdicts if v.role == "calibration" and v.verdict == "missed"]
     if wrong:
-        print(f"calibration missed, so the profile needs work: {', '.join(wrong)}")
+        print(f"missed calibration claims; correct the profile: {', '.join(wrong)}")
 
 
 def _run_quietly(name: str, options: Options) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Ycsb(LocoYcsb):
     """`LocoYcsb` with the keys, the fill and the preset of a script's store.
 
-    Each run makes the store anew on every node, loads it, and runs native loops on it.
+    Each run makes a new store on every node, loads it, and runs native loops on it.
 
     Parameters
     ----------
