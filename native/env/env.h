@@ -29,7 +29,7 @@ enum class Cost : std::uint8_t {
   kClockRead,    // Env::now()
   kLock,         // an uncontended lock or unlock
   kLockHandoff,  // from an unlock until the waiting thread runs on
-  kPredicate,    // one turn of a poll loop that tests plain memory
+  kPredicate,    // one iteration of a poll loop over plain memory
   kHandler,      // dispatch of one message to its handler
   kMemcpyCall,   // the fixed part of a copy; charge_copy has the part per byte
   kSystemCall,   // from user mode to the kernel and back
@@ -48,7 +48,7 @@ class Watch {
  private:
   friend class SimScheduler;
   SimThread* first_ = nullptr;
-  std::uint32_t notices_ = 0;  // lets a poller see a change during its turn
+  std::uint32_t notices_ = 0;  // lets a poller see a change during its iteration
 };
 
 /// Every blocking Env call of a killed node throws it, so that the node's threads unwind. Never
@@ -81,9 +81,9 @@ class Env {
   /// This is the only polling loop of system code. It returns true as soon as `ready()` does, and
   /// false when `deadline` (absolute) has passed and ready() is still false. In the real world the
   /// thread spins, relaxes, and yields when cores are short. In the simulated world the thread
-  /// parks until its node is touched (a placement, a completion, a turn of another thread of the
-  /// node, a timer). With `only` it parks until that Watch is notified. It then resumes on its poll
-  /// grid: an empty turn costs what ready() charged.
+  /// parks until its node is touched (a placement, a completion, an iteration of another
+  /// thread of the node, a timer). With `only` it parks until that Watch is notified. It then
+  /// resumes on its poll grid: an iteration without a result costs what ready() charged.
   template <class Ready>
   bool poll_until(Ready&& ready, Time deadline, Watch* only = nullptr) {
     return poll_until_ref(FunctionRef<bool()>(ready), deadline, only);

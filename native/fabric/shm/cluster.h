@@ -71,7 +71,7 @@ class ShmNode {
   /// Attaches as node `node` of `nodes`. Throws Error(kUnavailable) when the session is gone or
   /// belongs to another user, Error(kInvalidArgument) for a wrong token, a wrong count, or a node
   /// that is taken. A node whose process has ended may be taken again: Env::incarnation() is then
-  /// one more, nothing else is left of the node, and peers connect to it anew.
+  /// one more, nothing else is left of the node, and peers connect to it again.
   ShmNode(const std::string& session_name, NodeId node, std::uint32_t nodes,
           const std::string& token, const FaultOptions& faults = {});
   ~ShmNode();
