@@ -16,7 +16,7 @@ class Caller;
 
 /// A queue pair of one caller to one peer, or the queue pair for messages. Positions count its
 /// requests. The requests complete in order, one post at a time. The count continues when the
-/// connection is made anew.
+/// connection is made again.
 struct Connection {
   std::unique_ptr<fabric::QueuePair> qp;
   Caller* caller = nullptr;  // nullptr for the messages

@@ -124,7 +124,7 @@ TEST_P(DeadPeers, RequestsInFlightToADeclaredPeerEnd) {
   });
 }
 
-// Both ends break the connection and make it anew, several times. The third node notices nothing.
+// Both ends break the connection and make it again, several times. The third node notices nothing.
 TEST_P(DeadPeers, AConnectionIsMadeAnew) {
   run(3, [&](Env& env, const Kill&) {
     Runtime runtime(env, options(2));
@@ -140,7 +140,7 @@ TEST_P(DeadPeers, AConnectionIsMadeAnew) {
         runtime.declare_down(peer);
         for (int i = 0; i < 300; ++i)  // more than the queues hold
           EXPECT_EQ(add_one(me, peer, at[peer]), Status::kRetryExceeded);
-        AckKey pending;  // still in flight when the connection is made anew
+        AckKey pending;  // still in flight when the connection is made again
         MemRef block = me.block(8);
         for (int i = 0; i < 20; ++i) me.write(peer, at[peer], 8, block.sge(8), pending);
         ASSERT_TRUE(runtime.reconnect(peer, env.now() + 20 * kSecond));

@@ -147,7 +147,7 @@ void Runtime::drain() {
     const auto idle = [&] {
       return caller->completed_.load(std::memory_order_acquire) == caller->posted_;
     };
-    wait_until(*caller, idle, "its requests to end");
+    wait_until(*caller, idle, "completion of its requests");
   }
 }
 
@@ -222,13 +222,13 @@ void Runtime::wait_until(Caller& caller, FunctionRef<bool()> ready, const char* 
   if (done) return;
   std::string silent;
   for (const NodeId peer : caller.silent_peers()) silent += ' ' + std::to_string(peer);
-  throw Error(
-      ErrorCode::kTimeout,
-      "node " + std::to_string(self()) + " waited " +
-          std::to_string(options_.wait_timeout / kMillisecond) + " ms for " + what +
-          (silent.empty() ? "; all nodes answer: check that every node makes the matching call"
-                          : "; no answer from node" + silent),
-      false);
+  throw Error(ErrorCode::kTimeout,
+              "node " + std::to_string(self()) + ": no " + what + " within " +
+                  std::to_string(options_.wait_timeout / kMillisecond) + " ms; " +
+                  (silent.empty() ? "all nodes answer, so check that every node makes the matching "
+                                    "call; otherwise raise wait_timeout"
+                                  : "no answer from node" + silent),
+              false);
 }
 
 }  // namespace pyrdma::runtime

@@ -49,12 +49,12 @@ struct Options {
 class Service {
  public:
   virtual ~Service() = default;
-  /// A connection for messages has been made, for the first time or anew: post receives. The peer
+  /// A connection for messages has been made, for the first time or again: post receives. The peer
   /// sends after this call has returned.
   virtual void connected(Connection& /*messages*/) {}
   /// Handles a completion of a connection for messages.
   virtual void completed(Connection& /*messages*/, const fabric::Completion& /*completion*/) {}
-  /// Called in turns while want_service(true) holds. May block. Several threads may call at once.
+  /// Called repeatedly while want_service(true) holds. May block. Several threads may call at once.
   virtual void serve() {}
   /// `peer` is down. The thread that finds or declares it calls this once per time that the peer
   /// was up. Must not block.
@@ -98,7 +98,8 @@ class Runtime {
   void leave();
 
   /// Blocks until ready(); polls where callers poll. Throws Error(kTimeout) after wait_timeout,
-  /// naming `what` and the peers that do not answer.
+  /// naming the peers that do not answer. `what` is what the caller waits for, such as "completion
+  /// of its operations": the error reads "node 1: no completion of its operations within ...".
   void wait_until(Caller& caller, FunctionRef<bool()> ready, const char* what);
   /// Makes one turn of progress: completions, then the service. Any caller's thread may call;
   /// returns at once while another thread makes a turn.
@@ -132,7 +133,7 @@ class Runtime {
 
   /// Makes one step towards a peer that is down: connects with its present life or its next, once
   /// the peer takes the same steps. Returns true once `peer` is up; false: call turn() and try
-  /// again. Nothing else remains of an earlier life: the system tells its peers anew where its
+  /// again. Nothing else remains of an earlier life: the system tells its peers again where its
   /// memory is. One thread at a time may call; with one caller, only that caller's thread. Blocks
   /// for the control path only.
   bool try_reconnect(NodeId peer);

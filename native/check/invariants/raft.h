@@ -29,7 +29,7 @@ class RaftInvariants {
                        std::uint64_t command);
   /// A snapshot of all entries up to `index` replaces the log.
   MaybeViolation snapshot(std::uint32_t at, std::int32_t node, std::int64_t index);
-  /// The node restarts: its state machine begins anew, its log stays.
+  /// The node restarts: its state machine begins again, its log stays.
   void recover(std::int32_t node);
 
  private:

@@ -38,7 +38,8 @@ bool KvOperation::told() {
   RingBuffer& tracker = store_->tracker_of(store_->self());
   store_->manager().env().charge(Cost::kPredicate);
   if (tracker.acknowledged(told_)) return true;
-  check_timeout("no acknowledgement of the index of nodes" + tracker.unacknowledged(told_));
+  check_timeout("the nodes" + tracker.unacknowledged(told_) +
+                " have not acknowledged the change of the index");
   return false;
 }
 

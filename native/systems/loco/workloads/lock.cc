@@ -207,10 +207,11 @@ class LocoLock final : public measure::Workload {
     checked(counter.read(me, counted).wait());
     checked(total.load(me, done).wait());
     if (*counted.as<std::uint64_t>() == *done.as<std::uint64_t>()) return;
-    throw Error(ErrorCode::kInternal, "the counter under the lock is " +
-                                          std::to_string(*counted.as<std::uint64_t>()) + " after " +
-                                          std::to_string(*done.as<std::uint64_t>()) +
-                                          " increments: the lock did not exclude");
+    throw Error(
+        ErrorCode::kInternal,
+        "the counter under the lock is " + std::to_string(*counted.as<std::uint64_t>()) +
+            " after " + std::to_string(*done.as<std::uint64_t>()) +
+            " increments: the lock failed to provide mutual exclusion; report this as a bug");
   }
 };
 

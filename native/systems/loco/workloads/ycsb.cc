@@ -145,7 +145,7 @@ class Client {
   }
 
   void wait(Caller& me, measure::Interval& interval) {
-    me.wait_until([&] { return turn_all(interval); }, "an operation on the store");
+    me.wait_until([&] { return turn_all(interval); }, "completion of an operation on the store");
   }
 
   Env& env_;
