@@ -123,8 +123,8 @@ class LocoLock final : public measure::Workload {
         {"system",
          std::string("loco"),
          "",
-         "whose lock: LOCO's ticket lock, or a model of a test-and-set lock or of MPI's window "
-         "locks",
+         "lock to measure: LOCO's ticket lock, or a model of a test-and-set lock or of MPI's "
+         "window locks",
          0,
          0,
          {"loco", "test_and_set", "mpi_windows"}},
@@ -137,7 +137,7 @@ class LocoLock final : public measure::Workload {
          {"pair", "thread", "global"}},
         {"handovers", Int{16}, "count",
          "hand-overs of the lock to threads of one node in a row; loco only", 0, 1 << 20},
-        {"backoff_ns", Int{1000}, "ns", "pause for each ticket before one's own; loco only", 0,
+        {"backoff_ns", Int{1000}, "ns", "pause per ticket before the caller's own; loco only", 0,
          1e9},
         {"device_memory", Int{0}, "bool", "the lock's words are in the NIC's memory; loco only", 0,
          1},

@@ -170,7 +170,8 @@ class LocoYcsb final : public measure::Workload {
          0,
          0,
          {"loco", "sherman"}},
-        {"reads", 1.0, "", "fraction of lookups; what the fractions leave of 1 are updates", 0, 1},
+        {"reads", 1.0, "", "fraction of lookups; the rest, after inserts and removes, are updates",
+         0, 1},
         {"inserts", 0.0, "", "fraction of insertions; loco only", 0, 1},
         {"removes", 0.0, "", "fraction of removals; loco only", 0, 1},
         {"theta", 0.0, "", "exponent of Zipf's law, 0.99 in the paper; 0: uniform keys", 0, 10},
@@ -188,7 +189,7 @@ class LocoYcsb final : public measure::Workload {
          "for it over the network; sherman only",
          0, 1},
         {"stored_index", Int{1}, "bool",
-         "the index's table holds the first keys too, as in the paper; otherwise the index "
+         "the index's table holds the first keys too (paper); otherwise the index "
          "computes their places, which saves each simulated node a table",
          0, 1},
         {"tracker_pause_ns", Int{100'000}, "ns", "longest pause of an idle tracker thread", 1000,
