@@ -101,13 +101,13 @@ std::vector<Connection*> Runtime::connections_to(NodeId peer) {
 
 void Runtime::connect(Service* service) {
   if (service != nullptr) service_ = service;
-  begin_life();
+  begin_incarnation();
   if (is_restarted()) {
     rejoin();
   } else {
     const Time deadline = env_.now() + options_.wait_timeout;
-    Mesh mesh(env_,
-              exchange_name(self()));  // names first lives and attempts: the same for all nodes
+    // The name holds the first incarnations and attempts: the same for all nodes.
+    Mesh mesh(env_, exchange_name(self()));
     for (NodeId peer = 0; peer < nodes(); ++peer) {
       for (Connection* connection : connections_to(peer)) mesh.add(peer, *connection->qp);
       peers_[peer].attempt = 1;

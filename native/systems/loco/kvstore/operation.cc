@@ -82,8 +82,8 @@ bool KvOperation::advance(Time now) {
       return end(outcome_);
     case Step::kAnnouncing:
       return announce();
-    case Step::kTelling:
-      return told() && (kind_ == Kind::kInsert ? publish() : forget());
+    case Step::kAnnounced:
+      return announced() && (kind_ == Kind::kInsert ? publish() : forget());
   }
   return false;
 }
