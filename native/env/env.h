@@ -32,7 +32,6 @@ enum class Cost : std::uint8_t {
   kPredicate,    // one iteration of a poll loop over plain memory
   kHandler,      // dispatch of one message to its handler
   kMemcpyCall,   // the fixed part of a copy; charge_copy has the part per byte
-  kSystemCall,   // from user mode to the kernel and back
   kCount,
 };
 

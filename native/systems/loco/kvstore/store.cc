@@ -115,11 +115,6 @@ void KvStore::give_slot(std::uint32_t number) {
   freed_.push_back(number);
 }
 
-std::uint64_t KvStore::free_slots() {
-  const std::lock_guard lock(slots_mutex_);
-  return slots_ - fresh_ + freed_.size();
-}
-
 std::string KvStore::describe(Outcome outcome) const {
   switch (outcome) {
     case Outcome::kPending:
