@@ -2,6 +2,7 @@
 #include <atomic>
 #include <set>
 
+#include "base/error_test.h"
 #include "base/remote_word.h"
 #include "runtime/node_barrier.h"
 #include "runtime/worlds_test.h"
@@ -57,8 +58,8 @@ TEST_P(RuntimeCallers, BlocksComeBackAndThePoolGrows) {
     moved = MemRef();
     EXPECT_TRUE(places.contains(pool.take(8).data()));
     EXPECT_EQ(pool.take(8).data(), last);  // the pool reuses memory that was used lately
-    EXPECT_NE(error_of([&] { pool.take(129); }).find("each block has 128: raise block_bytes"),
-              std::string::npos);
+    EXPECT_TRUE(refuses([&] { pool.take(129); }, ErrorCode::kInvalidArgument,
+                        {"129", "128", "block_bytes"}));
   });
 }
 
@@ -66,11 +67,12 @@ TEST_P(RuntimeCallers, OptionsOutOfTheirBoundsAreNamed) {
   run(1, [&](Env& env, const Kill&) {
     Options wrong = options();
     wrong.callers = 65;
-    EXPECT_NE(error_of([&] { Runtime(env, wrong); }).find("callers is 65; it must be 1 to 64"),
-              std::string::npos);
+    EXPECT_TRUE(refuses([&] { Runtime(env, wrong); }, ErrorCode::kInvalidArgument,
+                        {"callers", "65", "1", "64"}));
     wrong = options();
     wrong.max_in_flight = 8;
-    EXPECT_NE(error_of([&] { Runtime(env, wrong); }).find("max_in_flight is 8"), std::string::npos);
+    EXPECT_TRUE(
+        refuses([&] { Runtime(env, wrong); }, ErrorCode::kInvalidArgument, {"max_in_flight", "8"}));
   });
 }
 
