@@ -23,8 +23,8 @@ struct SimThread;
 
 using NodeId = std::uint32_t;
 
-/// Cost names a cost of CPU time. The profile gives the time of each. The real world charges
-/// nothing, because there the operation itself has taken its time.
+/// Cost names a kind of CPU work. The profile gives the time of each kind. The real world charges
+/// nothing, because the work itself takes time there.
 enum class Cost : std::uint8_t {
   kClockRead,    // Env::now()
   kLock,         // an uncontended lock or unlock
@@ -50,8 +50,8 @@ class Watch {
   std::uint32_t notices_ = 0;  // lets a poller see a change during its iteration
 };
 
-/// Every blocking Env call of a killed node throws it, so that the node's threads unwind. Never
-/// catch it.
+/// Every blocking Env call of a killed node throws NodeKilled, so that the node's threads unwind.
+/// Never catch NodeKilled.
 struct NodeKilled {};
 
 /// Thread is the handle of a spawned thread. Its destructor joins the thread.
@@ -116,7 +116,7 @@ class Env {
   virtual Trace& trace() = 0;
 
  protected:
-  /// The real world has no model of the CPU: a charge costs it one test.
+  /// The real world has no model of the CPU, so a charge costs only one test.
   explicit Env(bool has_model) : has_model_(has_model) {}
   virtual void charge_model(Cost /*cost*/, std::uint64_t /*count*/) {}
   virtual void charge_copy_model(std::size_t /*bytes*/) {}
