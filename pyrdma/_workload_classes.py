@@ -30,8 +30,8 @@ class ControlPath(Workload):
     Parameters
     ----------
     clients
-        Connecting threads in all, dealt to the nodes but the first, which serves (1 to 65,536,
-        default 1).
+        Total number of connecting threads, distributed over all nodes except node 0, the server (1
+        to 65,536, default 1).
     skip_open
         Keep device, protection domain and memory, as a kernel module does (default False).
     region_bytes
@@ -55,7 +55,7 @@ class ControlPath(Workload):
 
 @dataclass(frozen=True)
 class Idle(Workload):
-    """Threads wait: the run shows what a node costs.
+    """Idle threads, to measure the cost of a node.
 
     Parameters
     ----------
@@ -69,13 +69,14 @@ class Idle(Workload):
 
 @dataclass(frozen=True)
 class Litmus(Workload):
-    """Small concurrent programs over raw fabric operations are held to the memory model.
+    """Compares outcomes of small concurrent programs with the memory model.
 
-    Metrics of node 0: for each outcome that is allowed or was seen ``outcome|SHAPE|LEVEL|VALUES``,
-    how often it was seen; ``rounds``; ``forbidden``, outcomes seen that no level allows: 0 unless
-    the fabric is broken; ``unseen``, outcomes of late memory that were not seen. Each level is
-    weaker than the one before: ``sequential``, ``asynchronous`` (both of strong memory), ``late``,
-    ``repeated``, ``store buffer``, ``forbidden``.
+    The programs use raw fabric operations. Metrics of node 0: ``outcome|SHAPE|LEVEL|VALUES``, the
+    number of times that an allowed or seen outcome was seen; ``rounds``; ``forbidden``, seen
+    outcomes that no level allows (0 unless the fabric is broken); ``unseen``, outcomes of late
+    memory that were not seen. Each level is weaker than the one before: ``sequential``,
+    ``asynchronous`` (both of strong memory), ``late``, ``repeated``, ``store buffer``,
+    ``forbidden``.
 
     A program is a built-in `shape`, or is written in the language of
     `native/measure/litmus/program.h`: ``Litmus(locations="x@1 f@1", threads="0: put x 1; put f 1 |
@@ -133,9 +134,10 @@ class Memcpy(Workload):
 class Soak(Workload):
     """Every node exchanges checked data with every other while nodes are killed and restarted.
 
-    Metrics: ``rounds`` exchanged, peers ``met`` and ``lost``; ``wrong``, words, counters, messages
-    and statuses that cannot be: 0 unless the fabric is broken. Node 0 records, for each end of a
-    node that a peer noticed, ``lost/KILLED/PEER`` (node.incarnation): when, in ns of the run.
+    Metrics: ``rounds`` exchanged, peers ``met`` and ``lost``; ``wrong``, impossible words,
+    counters, messages and statuses (0 unless the fabric is broken). Node 0 records
+    ``lost/KILLED/PEER`` (node.incarnation) when a peer notices the end of a node: the time in ns
+    since the start of the run.
 
     Parameters
     ----------
@@ -177,8 +179,8 @@ class VerbsLoad(Workload):
     threads
         Sending threads per client node (1 to 1,024, default 1).
     clients
-        Sending threads in all, dealt to the client nodes in turn; 0: threads on each (0 to
-        1,048,576, default 0).
+        Total number of sending threads, distributed round-robin over the client nodes; 0: threads
+        on each (0 to 1,048,576, default 0).
     qps
         Queue pairs per thread (1 to 65,536, default 1).
     servers

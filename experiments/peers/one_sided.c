@@ -76,7 +76,7 @@ static void lock_unlock(void) {
 struct Measurement {
   const char* name;
   void (*turn)(void);
-  int operations; /* per turn */
+  int operations; /* per iteration */
   int needs_epoch;
   int is_latency;
 };

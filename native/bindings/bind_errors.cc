@@ -26,7 +26,7 @@ const char* hint(fabric::Status status) {
       return "the rkey, the remote address and the length must lie in an open region of the peer "
              "that allows the access";
     case fabric::Status::kRetryExceeded:
-      return "the peer did not answer: its node or queue pair is gone";
+      return "the peer did not answer: its node has ended or its queue pair was destroyed";
     case fabric::Status::kRnrRetryExceeded:
       return "the peer posted no receive";
     default:

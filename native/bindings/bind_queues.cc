@@ -17,18 +17,19 @@ py::array_t<CompletionRow> poll(PyCompletionQueue& self, std::size_t max, double
                 "max is " + std::to_string(max) + "; give 1 to 1048576");
   std::vector<fabric::Completion> found(max);
   std::size_t count = 0;
-  wait_sliced(self.session(), self.node(), duration_of(timeout_s, "timeout_s"),
-              [&](Env& env, Time deadline) {
-                const std::lock_guard<std::mutex> lock(self.mutex());
-                fabric::CompletionQueue& queue = self.native();
-                if (queue.overrun())
-                  throw Error(ErrorCode::kExhausted,
-                              "the completion queue overran its " +
-                                  std::to_string(queue.entries()) +
-                                  " entries and is dead; make it larger or poll more often");
-                return env.poll_until([&] { return (count = queue.poll(found)) != 0; }, deadline,
-                                      &queue.watch());
-              });
+  wait_sliced(
+      self.session(), self.node(), duration_of(timeout_s, "timeout_s"),
+      [&](Env& env, Time deadline) {
+        const std::lock_guard<std::mutex> lock(self.mutex());
+        fabric::CompletionQueue& queue = self.native();
+        if (queue.overrun())
+          throw Error(
+              ErrorCode::kExhausted,
+              "the completion queue overran its " + std::to_string(queue.entries()) +
+                  " entries and is unusable; create one with more entries, or poll more often");
+        return env.poll_until([&] { return (count = queue.poll(found)) != 0; }, deadline,
+                              &queue.watch());
+      });
   found.resize(count);
   for (const fabric::Completion& completion : found) {
     if (check && completion.status != fabric::Status::kSuccess) throw CompletionFailed(completion);
@@ -50,16 +51,20 @@ void check_inline(PyQueuePair& self, const Batch& batch) {
   }
 }
 
-void accept(const fabric::PostResult& result, std::size_t wanted, const char* what) {
+/// `what` is "request" or "receive"; `check` names the fields that the queue pair may refuse.
+void accept(const fabric::PostResult& result, std::size_t wanted, const std::string& what,
+            const char* check) {
   if (result.accepted == wanted || result.error == fabric::PostError::kQueueFull) return;
-  throw Error(
-      ErrorCode::kInvalidArgument,
-      std::string(what) + ' ' + std::to_string(result.accepted) +
-          " was refused: " + fabric::to_string(result.error) +
-          (result.error == fabric::PostError::kInvalidState
-               ? " (connect the queue pair first)"
-               : " (operation, number of buffers or inline length do not fit the queue pair)") +
-          "; the requests before it were posted");
+  std::string posted;
+  if (result.accepted == 1) posted = "; " + what + " 0 was posted";
+  if (result.accepted > 1)
+    posted = "; " + what + "s 0 to " + std::to_string(result.accepted - 1) + " were posted";
+  throw Error(ErrorCode::kInvalidArgument,
+              what + ' ' + std::to_string(result.accepted) +
+                  " was refused: " + fabric::to_string(result.error) + "; " +
+                  (result.error == fabric::PostError::kInvalidState ? "connect the queue pair first"
+                                                                    : check) +
+                  posted);
 }
 
 std::uint32_t post(PyQueuePair& self, const py::object& requests,
@@ -84,7 +89,8 @@ std::uint32_t post(PyQueuePair& self, const py::object& requests,
     }
     return qp.post(batch.requests);
   });
-  accept(result, batch.requests.size(), "request");
+  accept(result, batch.requests.size(), "request",
+         "check its opcode, number of buffers and inline length");
   return result.accepted;
 }
 
@@ -99,7 +105,7 @@ std::uint32_t post_receive(Queue& self, const std::vector<PyReceive>& receives) 
     const std::lock_guard<std::mutex> lock(self.mutex());
     return self.native().post_receive(requests);
   });
-  accept(result, requests.size(), "receive");
+  accept(result, requests.size(), "receive", "check its number of buffers");
   return result.accepted;
 }
 

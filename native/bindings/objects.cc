@@ -19,8 +19,9 @@ void PyRegion::close() {
   const py::gil_scoped_release release;
   session().exclusively([this] {
     if (exports_ != 0) {
-      throw StillExported("this memory region is still in use by " + std::to_string(exports_) +
-                          " NumPy array(s); delete them before closing it");
+      throw StillExported(std::to_string(exports_) +
+                          (exports_ == 1 ? " NumPy array still uses" : " NumPy arrays still use") +
+                          " this memory region; delete them before you close it");
     }
     native_.reset();
   });

@@ -125,7 +125,9 @@ class Session : public std::enable_shared_from_this<Session> {
     try {
       return work();
     } catch (const NodeKilled&) {
-      throw Error(ErrorCode::kUnavailable, "the node was killed; its objects are gone");
+      throw Error(ErrorCode::kUnavailable,
+                  "the node was killed and its objects were destroyed; restart the node and create "
+                  "them again");
     }
   }
 

@@ -165,8 +165,8 @@ std::string_view JsonLine::number(const char* what) {
     fail_at(begin + 1, std::string(what) + " must be a whole number, found " + there);
   }
   if (text_[digits] == '0' && at_ > digits + 1 && is_digit(text_[digits + 1]))
-    fail_at(begin + 1,
-            std::string(what) + " is " + std::string(found) + "; remove the leading zeros");
+    fail_at(begin + 1, std::string(what) + " is " + std::string(found) +
+                           ": a number must not have leading zeros");
   return found;
 }
 

@@ -50,10 +50,11 @@ std::string name_of(const History& history, ModelKind kind, const Value& key) {
 std::string explain(const History& history, const std::string& name, const Window& window) {
   const auto& ops = window.operations;
   std::string text =
-      name + ": " + std::to_string(ops.size()) +
-      (ops.size() == 1 ? " operation that no order explains"
-                       : " operations that no order explains") +
-      (window.from_anywhere ? ", from any earlier state\n" : ", from the initial value on\n");
+      name + ": no order of " +
+      (ops.size() == 1
+           ? "this operation explains its result"
+           : "these " + std::to_string(ops.size()) + " operations explains their results") +
+      (window.from_anywhere ? ", from any earlier state on:\n" : ", from the initial value on:\n");
   std::size_t width = 0;
   for (const WindowOperation& w : ops) width = std::max(width, describe(history, w.op).size());
   std::vector<const WindowOperation*> order;
@@ -82,8 +83,8 @@ std::string explain(const History& history, const std::string& name, const Windo
   text += order.empty() ? "none\n" : "\n";
   for (const WindowOperation& w : ops)
     if (w.impossible)
-      text += "  then " + describe(history, w.op) + " (" + where(w.op) +
-              ") must come next and cannot\n";
+      text += "  next, " + describe(history, w.op) + " (" + where(w.op) +
+              ") must take effect, but its result is impossible\n";
   return text;
 }
 
@@ -153,11 +154,11 @@ class Rounds {
   Verdict given_up(const Object& object) {
     verdict_.answer = Answer::kUnknown;
     verdict_.key = object.key;
-    verdict_.text = name_of(history_, kind_, object.key) + ": not decided after " +
-                    std::to_string(limits_.configurations) + " configurations of its " +
-                    std::to_string(object.ops.size()) +
-                    " operations: use more keys, fewer clients at a time, or fewer operations of "
-                    "unknown outcome\n";
+    verdict_.text = name_of(history_, kind_, object.key) + ": unknown: the search visited " +
+                    std::to_string(limits_.configurations) +
+                    " configurations (the limit) for its " + std::to_string(object.ops.size()) +
+                    " operations; use more keys, fewer concurrent clients, or fewer operations "
+                    "with unknown outcome\n";
     return verdict_;
   }
 

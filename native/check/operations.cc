@@ -31,10 +31,10 @@ Operations pair_operations(const History& history) {
     const auto at = open.find(open_name(event));
     if (event.type == EventType::kInvoke) {
       if (at != open.end())
-        return fail(i, who(event) + " invokes " + to_string(event.f) + " while its " +
+        return fail(i, who(event) + " invokes " + to_string(event.f) + " before its " +
                            to_string(found.all[at->second].f) + " (event " +
                            std::to_string(found.all[at->second].call) +
-                           ") is open; end that first, or give each its own op");
+                           ") has ended; add the end, or give each operation its own `op`");
       open.emplace(open_name(event), static_cast<std::uint32_t>(found.all.size()));
       Operation op;
       op.key = event.key;

@@ -23,16 +23,15 @@ struct SimThread;
 
 using NodeId = std::uint32_t;
 
-/// Cost names a cost of CPU time. The profile gives the time of each. The real world charges
-/// nothing, because there the operation itself has taken its time.
+/// Cost names a kind of CPU work. The profile gives the time of each kind. The real world charges
+/// nothing, because the work itself takes time there.
 enum class Cost : std::uint8_t {
   kClockRead,    // Env::now()
   kLock,         // an uncontended lock or unlock
   kLockHandoff,  // from an unlock until the waiting thread runs on
-  kPredicate,    // one turn of a poll loop that tests plain memory
+  kPredicate,    // one iteration of a poll loop over plain memory
   kHandler,      // dispatch of one message to its handler
   kMemcpyCall,   // the fixed part of a copy; charge_copy has the part per byte
-  kSystemCall,   // from user mode to the kernel and back
   kCount,
 };
 
@@ -48,11 +47,11 @@ class Watch {
  private:
   friend class SimScheduler;
   SimThread* first_ = nullptr;
-  std::uint32_t notices_ = 0;  // lets a poller see a change during its turn
+  std::uint32_t notices_ = 0;  // lets a poller see a change during its iteration
 };
 
-/// Every blocking Env call of a killed node throws it, so that the node's threads unwind. Never
-/// catch it.
+/// Every blocking Env call of a killed node throws NodeKilled, so that the node's threads unwind.
+/// Never catch NodeKilled.
 struct NodeKilled {};
 
 /// Thread is the handle of a spawned thread. Its destructor joins the thread.
@@ -81,9 +80,9 @@ class Env {
   /// This is the only polling loop of system code. It returns true as soon as `ready()` does, and
   /// false when `deadline` (absolute) has passed and ready() is still false. In the real world the
   /// thread spins, relaxes, and yields when cores are short. In the simulated world the thread
-  /// parks until its node is touched (a placement, a completion, a turn of another thread of the
-  /// node, a timer). With `only` it parks until that Watch is notified. It then resumes on its poll
-  /// grid: an empty turn costs what ready() charged.
+  /// parks until its node is touched (a placement, a completion, an iteration of another
+  /// thread of the node, a timer). With `only` it parks until that Watch is notified. It then
+  /// resumes on its poll grid: an iteration without a result costs what ready() charged.
   template <class Ready>
   bool poll_until(Ready&& ready, Time deadline, Watch* only = nullptr) {
     return poll_until_ref(FunctionRef<bool()>(ready), deadline, only);
@@ -117,7 +116,7 @@ class Env {
   virtual Trace& trace() = 0;
 
  protected:
-  /// The real world has no model of the CPU: a charge costs it one test.
+  /// The real world has no model of the CPU, so a charge costs only one test.
   explicit Env(bool has_model) : has_model_(has_model) {}
   virtual void charge_model(Cost /*cost*/, std::uint64_t /*count*/) {}
   virtual void charge_copy_model(std::size_t /*bytes*/) {}

@@ -33,7 +33,7 @@ namespace pyrdma {
   X(corruption,          "F6",  kDraw,   0.02,   0,       0,       "a bit of a datagram flips unnoticed")           \
   X(cache_miss,          "F7",  kDraw,   0.05,   500,     3000,    "the NIC fetches a context or translation")      \
   X(late_completion,     "F8",  kDraw,   0.05,   200,     5000,    "a completion and all later ones come late")     \
-  X(cq_overrun,          "F9",  kDraw,   0.0001, 0,       0,       "a completion queue overruns and is dead")       \
+  X(cq_overrun,          "F9",  kDraw,   0.0001, 0,       0,       "a completion queue overruns and becomes unusable") \
   X(queue_full,          "F10", kDraw,   0.02,   0,       0,       "a post finds the queue full")                   \
   X(malformed,           "F11", kDraw,   0.001,  0,       0,       "a request gets a wrong key, address or length before the post") \
   X(qp_error,            "F12", kDraw,   0.0005, 0,       0,       "a queue pair goes to the error state and flushes") \
@@ -69,7 +69,7 @@ namespace pyrdma {
   X(region_revoked,      "F30", kDraw,   0.0005, 0,       0,       "a remote access finds its key invalid")         \
   X(dc_storm,            "F31", kWindow, 0.5,    10000,   500000,  "each dynamically connected request reconnects") \
   X(coordinator_down,    "F32", kWindow, 0.3,    50000,   1000000, "the coordinator is cut off and its threads stop") \
-  X(nic_failure,         "F33", kWindow, 0.2,    50000,   1000000, "a NIC fails with all its queue pairs; the process lives") \
+  X(nic_failure,         "F33", kWindow, 0.2,    50000,   1000000, "a NIC fails with all its queue pairs; the process continues") \
   X(number_collision,    "F33", kRun,    0.5,    0,       0,       "NICs give out the same queue pair numbers and keys") \
   X(noisy_neighbour,     "F34", kWindow, 0.5,    10000,   500000,  "another tenant fills the NIC's caches and engine")
 // clang-format on
@@ -85,7 +85,7 @@ inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::kCount);
 /// FaultDraw says how a kind is drawn, and so what its rate means.
 enum class FaultDraw : std::uint8_t {
   kDraw,    // at each opportunity; a probability
-  kWindow,  // now and then, for a while; mean number in the cluster per virtual ms
+  kWindow,  // at random times, for a while; mean number in the cluster per virtual ms
   kRun,     // once for each node; a probability
   kMemory,  // set by the memory model; this file only counts it
 };

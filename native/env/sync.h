@@ -65,31 +65,4 @@ class Event {
   Watch watch_;
 };
 
-/// Barrier joins `threads` threads of one node; it is reusable.
-class Barrier {
- public:
-  Barrier(Env& env, std::uint32_t threads) : env_(env), threads_(threads) {}
-  /// Returns false when `deadline` passed before all arrived; the barrier is then broken for good.
-  bool arrive_and_wait(Time deadline = kForever) {
-    const std::uint64_t ticket = arrived_.fetch_add(1, std::memory_order_acq_rel);
-    const std::uint64_t full = (ticket / threads_ + 1) * threads_;
-    if (ticket + 1 == full) {
-      env_.notify(watch_);
-      return true;
-    }
-    return env_.poll_until(
-        [this, full] {
-          env_.charge(Cost::kPredicate);
-          return arrived_.load(std::memory_order_acquire) >= full;
-        },
-        deadline, &watch_);
-  }
-
- private:
-  Env& env_;
-  std::uint32_t threads_;
-  std::atomic<std::uint64_t> arrived_{0};
-  Watch watch_;
-};
-
 }  // namespace pyrdma

@@ -60,27 +60,6 @@ TEST_P(EnvContract, MutexExcludesAndEventPublishes) {
   mutex.unlock();
 }
 
-TEST_P(EnvContract, BarrierHoldsEverybodyBack) {
-  constexpr int kThreads = 3, kRounds = 20;
-  Barrier barrier(env, kThreads);
-  std::atomic<int> inside[kRounds] = {};
-  std::atomic<int> early{0};
-  std::vector<std::unique_ptr<Thread>> threads;
-  for (int t = 0; t < kThreads; ++t)
-    threads.push_back(env.spawn("waiter", [&, t] {
-      for (int round = 0; round < kRounds; ++round) {
-        env.work(100 * t);
-        inside[round].fetch_add(1);
-        ASSERT_TRUE(barrier.arrive_and_wait());
-        if (inside[round].load() != kThreads) early.fetch_add(1);
-      }
-    }));
-  for (auto& thread : threads) thread->join();
-  EXPECT_EQ(early.load(), 0);
-  Barrier lonely(env, 2);
-  EXPECT_FALSE(lonely.arrive_and_wait(env.now() + kMicrosecond));
-}
-
 TEST_P(EnvContract, JoinRethrows) {
   auto thread = env.spawn("thrower", [] { throw Error(ErrorCode::kInternal, "on purpose"); });
   EXPECT_THROW(thread->join(), Error);

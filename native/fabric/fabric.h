@@ -69,7 +69,7 @@ class CompletionQueue {
   /// Returns the number of entries asked for. A device may hold more, so an overrun may come later
   /// than at one entry too many.
   virtual std::uint32_t entries() const = 0;
-  /// Returns true after an overrun: the queue is then dead and polls return nothing more.
+  /// Returns true after an overrun: the queue is then unusable and polls return nothing more.
   virtual bool overrun() const = 0;
   virtual Watch& watch() { return watch_; }
 

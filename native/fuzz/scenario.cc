@@ -27,7 +27,7 @@ const Scenario& scenario_named(std::span<const Scenario> all, std::string_view n
     known += scenario.name;
   }
   throw Error(ErrorCode::kInvalidArgument,
-              "no scenario '" + std::string(name) + "'; there are: " + known);
+              "unknown scenario '" + std::string(name) + "'; give one of " + known);
 }
 
 Outcome run(const Scenario& scenario, const Options& options) {
@@ -37,9 +37,10 @@ Outcome run(const Scenario& scenario, const Options& options) {
   if (!options.mutation.empty() &&
       std::find(known.begin(), known.end(), options.mutation) == known.end()) {
     std::string names;
-    for (const std::string_view each : known) (names += " ") += each;
+    for (const std::string_view each : known) (names += names.empty() ? "" : ", ") += each;
     throw Error(ErrorCode::kInvalidArgument,
-                "no mutation '" + options.mutation + "'; there are:" + names);
+                "unknown mutation '" + options.mutation + "'; the mutations of " +
+                    std::string(scenario.name) + " are " + (names.empty() ? "none" : names));
   }
   return scenario.run(options);
 }

@@ -41,7 +41,8 @@ class ControlPath final : public Workload {
   std::span<const ParameterSpec> parameters() const override {
     static const std::vector<ParameterSpec> specs = {
         {"clients", Int{1}, "count",
-         "connecting threads in all, dealt to the nodes but the first, which serves", 1, 1 << 16},
+         "total number of connecting threads, distributed over all nodes except node 0, the server",
+         1, 1 << 16},
         {"skip_open", Int{0}, "bool",
          "keep device, protection domain and memory, as a kernel module does", 0, 1},
         {"region_bytes", Int{4096}, "B", "memory that a client registers", 1, 1LL << 40},

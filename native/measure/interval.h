@@ -17,7 +17,8 @@ inline std::vector<ParameterSpec> interval_parameters() {
       {"warmup_ns", std::int64_t{10'000}, "ns", "time before the measurement; discarded", 0, 1e15},
       {"duration_ns", std::int64_t{1'000'000}, "ns", "measured time; 0: by iterations", 0, 1e15},
       {"iterations", std::int64_t{0}, "count",
-       "measured turns per thread, at most; 0: no bound but the time", 0, 1e15},
+       "maximum number of measured operations per thread; 0: no limit except the duration", 0,
+       1e15},
   };
 }
 
@@ -37,7 +38,7 @@ class Interval {
         duration_(params.integer("duration_ns")),
         iterations_(static_cast<std::uint64_t>(params.integer("iterations"))) {}
 
-  /// A turn has ended at `now`. Returns true when it counts.
+  /// An operation has ended at `now`. Returns true when it counts.
   bool count(Time now) {
     if (now < opens_ || (duration_ != 0 && now >= opens_ + duration_)) return false;
     ++operations_;

@@ -22,14 +22,14 @@ queues and queue pair, exchanges addresses with the server and configures the co
 
 Latencies of one connection: ``connect`` in all, and by step ``open``, ``create_pd``,
 ``register``, ``create_cq``, ``create_qp``, ``handshake``, ``configure``.)"},
-    {"idle", make_idle, "Threads wait: the run shows what a node costs."},
+    {"idle", make_idle, "Idle threads, to measure the cost of a node."},
     {"litmus", make_litmus,
-     R"(Small concurrent programs over raw fabric operations are held to the memory model.
+     R"(Compares outcomes of small concurrent programs with the memory model.
 
-Metrics of node 0: for each outcome that is allowed or was seen
-``outcome|SHAPE|LEVEL|VALUES``, how often it was seen; ``rounds``; ``forbidden``, outcomes
-seen that no level allows: 0 unless the fabric is broken; ``unseen``, outcomes of late
-memory that were not seen. Each level is weaker than the one before: ``sequential``,
+The programs use raw fabric operations. Metrics of node 0: ``outcome|SHAPE|LEVEL|VALUES``, the
+number of times that an allowed or seen outcome was seen; ``rounds``; ``forbidden``, seen outcomes
+that no level allows (0 unless the fabric is broken); ``unseen``, outcomes of late memory that were
+not seen. Each level is weaker than the one before: ``sequential``,
 ``asynchronous`` (both of strong memory), ``late``, ``repeated``, ``store buffer``,
 ``forbidden``.
 
@@ -43,9 +43,10 @@ observed="r0 r1")``.)"},
     {"soak", make_soak,
      R"(Every node exchanges checked data with every other while nodes are killed and restarted.
 
-Metrics: ``rounds`` exchanged, peers ``met`` and ``lost``; ``wrong``, words, counters, messages
-and statuses that cannot be: 0 unless the fabric is broken. Node 0 records, for each end of a
-node that a peer noticed, ``lost/KILLED/PEER`` (node.incarnation): when, in ns of the run.)",
+Metrics: ``rounds`` exchanged, peers ``met`` and ``lost``; ``wrong``, impossible words, counters,
+messages and statuses (0 unless the fabric is broken). Node 0 records ``lost/KILLED/PEER``
+(node.incarnation) when a peer notices the end of a node: the time in ns since the start of the
+run.)",
      /*survives=*/true},
     {"verbs_load", make_verbs_load,
      R"(Raw verbs under load, with perftest's axes.

@@ -26,7 +26,7 @@ NodeId AckKey::failed_peer() const {
 fabric::Status AckKey::wait() {
   if (bits_ != nullptr && !query()) bits_->caller.runtime().turn();
   if (bits_ != nullptr && !query()) {
-    bits_->caller.wait_until([this] { return query(); }, "the completion of its operations");
+    bits_->caller.wait_until([this] { return query(); }, "completion of its operations");
   }
   return status();
 }

@@ -84,7 +84,8 @@ void Caller::post_rest(Connection& connection, std::span<fabric::WorkRequest> re
     if (result.accepted == requests.size()) return;
     if (result.accepted != 0) continue;
     runtime_.wait_until(
-        *this, [&] { return connection.completed.load() != completed; }, "room in a send queue");
+        *this, [&] { return connection.completed.load() != completed; },
+        "free space in the send queue");
   }
 }
 
@@ -108,7 +109,7 @@ fabric::Status Caller::await_pair(NodeId peer) {
   const auto completed = [&] {
     return connection.completed.load(std::memory_order_acquire) >= position;
   };
-  if (!completed()) runtime_.wait_until(*this, completed, "a pair fence");
+  if (!completed()) runtime_.wait_until(*this, completed, "completion of a pair fence");
   return connection.qp->state() == fabric::QpState::kError ? fabric::Status::kFlushed
                                                            : fabric::Status::kSuccess;
 }
@@ -150,7 +151,7 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
     const auto placed = [&, connection = connection, position = position] {
       return connection->completed.load(std::memory_order_acquire) >= position;
     };
-    if (!placed()) runtime_.wait_until(*this, placed, "a fence");
+    if (!placed()) runtime_.wait_until(*this, placed, "completion of a fence");
     if (status == fabric::Status::kSuccess)
       status = connection->error.load(std::memory_order_relaxed);
   }

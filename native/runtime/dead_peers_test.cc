@@ -173,12 +173,12 @@ TEST_P(DeadPeers, APeerThatDoesNotComeBackIsWaitedForUntilTheDeadline) {
   });
 }
 
-// Node 2 is killed and started again, twice. Its peers connect with each of its lives, and go on
-// meanwhile.
+// Node 2 is killed and started again, twice. Its peers connect with each of its incarnations, and
+// go on meanwhile.
 TEST(DeadPeersRestart, ARestartedPeerIsMetAgain) {
   for (const Polling polling : {Polling::kCallers, Polling::kThread}) {
     fabric::sim::SimCluster cluster(sim_options(3));
-    std::uint32_t lives = 0;
+    std::uint32_t incarnations = 0;
     cluster.run([&](Env& env) {
       Options wanted;
       wanted.callers = 2;
@@ -188,9 +188,11 @@ TEST(DeadPeersRestart, ARestartedPeerIsMetAgain) {
       runtime.connect();
       Caller& me = runtime.caller(0);
       EXPECT_EQ(runtime.is_restarted(), env.incarnation() != 0);
-      const auto words_of = [&](std::uint32_t life) { return "words" + std::to_string(life); };
+      const auto words_of = [&](std::uint32_t incarnation) {
+        return "words" + std::to_string(incarnation);
+      };
       if (env.node() == 2) {
-        ++lives;
+        ++incarnations;
         EXPECT_EQ(runtime.down_peers(), env.incarnation() == 0 ? "" : " 0 1");
         const SharedWords own(runtime, words_of(env.incarnation()), 1);
         for (const NodeId peer : {0U, 1U})
@@ -211,14 +213,14 @@ TEST(DeadPeersRestart, ARestartedPeerIsMetAgain) {
       const auto neighbour = await_list<fabric::RemoteRegion>(
           env, "word of " + std::to_string(other) + '/' + std::to_string(other),
           env.now() + kSecond);
-      for (std::uint32_t life = 0; life < 3; ++life) {
-        const auto word =
-            await_list<fabric::RemoteRegion>(env, words_of(life) + "/2", env.now() + kSecond);
+      for (std::uint32_t incarnation = 0; incarnation < 3; ++incarnation) {
+        const auto word = await_list<fabric::RemoteRegion>(env, words_of(incarnation) + "/2",
+                                                           env.now() + kSecond);
         for (int i = 0; i < 10; ++i) {
           const Status status = add_one(me, 2, word[0]);
-          EXPECT_TRUE(life == 2 ? status == Status::kSuccess : true);
+          EXPECT_TRUE(incarnation == 2 ? status == Status::kSuccess : true);
         }
-        if (life == 2) break;
+        if (incarnation == 2) break;
         EXPECT_EQ(add_until_failure(me, 2, word[0]), 2U);
         EXPECT_EQ(add_one(me, other, neighbour[0]), Status::kSuccess);
         cluster.restart(2);
@@ -227,24 +229,24 @@ TEST(DeadPeersRestart, ARestartedPeerIsMetAgain) {
       }
       node_barrier(env, "end");
     });
-    EXPECT_EQ(lives, 3U);
+    EXPECT_EQ(incarnations, 3U);
     fabric::expect_same_run(cluster.fingerprint());
   }
 }
 
-/// A life of node 1, in a process of its own, until it is killed.
-TEST(DeadPeersChild, DISABLED_Lives) {
+/// An incarnation of node 1, in a process of its own, until it is killed.
+TEST(DeadPeersChild, DISABLED_Incarnation) {
   const char* role = std::getenv(fabric::shm::kRole);
   ASSERT_NE(role, nullptr);
   std::istringstream words(role);
-  std::string life, session, token;
-  words >> life >> session >> token;
+  std::string incarnation, session, token;
+  words >> incarnation >> session >> token;
   fabric::shm::ShmNode node(session, 1, 2, token);
   Env& env = node.env();
   Runtime runtime(env, Options());
   runtime.connect();
-  ASSERT_EQ(runtime.is_restarted(), life != "0");
-  const SharedWords own(runtime, "life" + life, 1);
+  ASSERT_EQ(runtime.is_restarted(), incarnation != "0");
+  const SharedWords own(runtime, "incarnation" + incarnation, 1);
   ASSERT_TRUE(runtime.reconnect(0, env.now() + 20 * kSecond));
   env.sleep_until(kForever);
 }
@@ -254,16 +256,17 @@ TEST(DeadPeersRestart, AKilledProcessIsMetAgain) {
   fabric::shm::ShmNode self(session.name(), 0, 2, session.token());
   Env& env = self.env();
   std::unique_ptr<Runtime> runtime;
-  for (int life = 0; life < 3; ++life) {
-    const std::string name = std::to_string(life);
-    fabric::shm::Child child(fabric::shm::role(name, session, 1), "DeadPeersChild.DISABLED_Lives");
-    if (life == 0) {
+  for (int incarnation = 0; incarnation < 3; ++incarnation) {
+    const std::string name = std::to_string(incarnation);
+    fabric::shm::Child child(fabric::shm::role(name, session, 1),
+                             "DeadPeersChild.DISABLED_Incarnation");
+    if (incarnation == 0) {
       runtime = std::make_unique<Runtime>(env, Options());
       runtime->connect();
     }
     ASSERT_TRUE(runtime->reconnect(1, env.now() + 20 * kSecond));
-    const auto word =
-        await_list<fabric::RemoteRegion>(env, "life" + name + "/1", env.now() + 20 * kSecond);
+    const auto word = await_list<fabric::RemoteRegion>(env, "incarnation" + name + "/1",
+                                                       env.now() + 20 * kSecond);
     Caller& me = runtime->caller(0);
     for (int i = 0; i < 10; ++i) EXPECT_EQ(add_one(me, 1, word[0]), Status::kSuccess);
     child.kill();

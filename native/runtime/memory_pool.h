@@ -39,11 +39,9 @@ class MemoryPool {
 
   /// Returns a zeroed region, aligned to a cache line, for the rest of the node's life. Regions are
   /// never given back, so a late write of a peer never hits the memory of another region. Any
-  /// thread may call. Now and then a call registers a page. kDevice falls back to host memory if
-  /// the device has no memory. Throws Error(kExhausted) when there is no memory left.
+  /// thread may call. Some calls register a page. kDevice falls back to host memory if the device
+  /// has no memory. Throws Error(kExhausted) when there is no memory left.
   LocalRegion allocate(std::uint64_t bytes, Placement placement = Placement::kHost);
-
-  std::size_t registrations() const { return pages_.size(); }
 
  private:
   struct Page {

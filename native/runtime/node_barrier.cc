@@ -19,12 +19,13 @@ std::string arrival_key(const std::string& name, NodeId node) {
   for (const NodeId node : nodes) {
     if (!find_bytes(env, arrival_key(name, node))) missing += ' ' + std::to_string(node);
   }
-  if (missing.empty())
-    missing = ' ' + std::to_string(nodes.front()) + " (it arrived, but ended before the others)";
+  const std::string cause =
+      missing.empty()
+          ? ": node " + std::to_string(nodes.front()) + " arrived but ended before the release"
+          : " for node" + missing + "; check that it runs the same program";
   throw Error(ErrorCode::kTimeout, "node " + std::to_string(env.node()) + " waited " +
-                                       std::to_string(timeout / kMillisecond) +
-                                       " ms at the barrier '" + name + "' for node" + missing +
-                                       ": check that it runs the same program");
+                                       std::to_string(timeout / kMillisecond) + " ms at barrier '" +
+                                       name + "'" + cause);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
-// A peer comes back, in the same life or in its next life after a restart.
+// A peer reconnects, in the same incarnation or in the next one after a restart.
 //
-// A node counts its lives under the runtime's name. Two nodes name each set of connections by both
-// lives and an attempt. Each end offers new queue pairs under that name. When an end finds the
-// peer's queue pairs, it takes its own into use and publishes that. When the peer has published it
-// too, the end counts the peer as up. An end starts the next attempt when its attempt fails, or
-// when it sees the peer at the next attempt.
+// A node counts its incarnations under the runtime's name. The name of a set of connections holds
+// the incarnations of both nodes and an attempt number. Each end offers new queue pairs under that
+// name. When an end finds the peer's queue pairs, it takes its own into use and publishes that.
+// When the peer has published it too, the end counts the peer as up. An end starts the next attempt
+// when its attempt fails, or when it sees the peer at the next attempt.
 #include <algorithm>
 #include <mutex>
 
@@ -23,22 +23,25 @@ constexpr Time kLook = kMillisecond;  // between two look-ups for the peer
 
 }  // namespace
 
-std::string Runtime::life_key(NodeId node, std::uint32_t life) const {
-  return options_.name + "/life/" + std::to_string(node) + '/' + std::to_string(life);
+std::string Runtime::incarnation_key(NodeId node, std::uint32_t incarnation) const {
+  return options_.name + "/incarnation/" + std::to_string(node) + '/' + std::to_string(incarnation);
 }
 
-// Format: "<life of the lower node>-<life of the higher node>/<attempt>".
+// Format: "<incarnation of the lower node>-<incarnation of the higher node>/<attempt>".
 std::string Runtime::exchange_name(NodeId peer) const {
   const Peer& there = peers_[peer];
   const bool first = env_.node() < peer;
-  return options_.name + "/connect/" + std::to_string(first ? life_ : there.life) + '-' +
-         std::to_string(first ? there.life : life_) + '/' + std::to_string(there.attempt);
+  return options_.name + "/connect/" + std::to_string(first ? incarnation_ : there.incarnation) +
+         '-' + std::to_string(first ? there.incarnation : incarnation_) + '/' +
+         std::to_string(there.attempt);
 }
 
-void Runtime::begin_life() {
-  // A node may have been restarted before the run began; its first life in the run starts now.
-  while (env_.incarnation() != 0 && find_bytes(env_, life_key(self(), life_))) ++life_;
-  env_.device().rendezvous().publish_value(life_key(self(), life_), std::uint8_t{1});
+void Runtime::begin_incarnation() {
+  // A node may have been restarted before the run began; its first incarnation in the run starts
+  // now.
+  while (env_.incarnation() != 0 && find_bytes(env_, incarnation_key(self(), incarnation_)))
+    ++incarnation_;
+  env_.device().rendezvous().publish_value(incarnation_key(self(), incarnation_), std::uint8_t{1});
 }
 
 void Runtime::rejoin() {
@@ -55,10 +58,10 @@ void Runtime::rejoin() {
   }
 }
 
-void Runtime::look_for_next_life(NodeId peer) {
+void Runtime::look_for_next_incarnation(NodeId peer) {
   Peer& there = peers_[peer];
-  while (find_bytes(env_, life_key(peer, there.life + 1))) {
-    ++there.life;
+  while (find_bytes(env_, incarnation_key(peer, there.incarnation + 1))) {
+    ++there.incarnation;
     there.attempt = 0;
     there.offered.clear();
   }
@@ -142,7 +145,7 @@ bool Runtime::try_reconnect(NodeId peer) {
   if (is_up(peer)) return true;
   Peer& there = peers_[peer];
   if (!there.met) {
-    look_for_next_life(peer);
+    look_for_next_incarnation(peer);
     offer(peer);
     const auto theirs = Exchange(env_, exchange_name(peer), peer).find<QpAddress>();
     if (!theirs || !take_into_use(peer, *theirs)) return false;
@@ -160,7 +163,7 @@ bool Runtime::try_reconnect(NodeId peer) {
     there.down.store(Status::kSuccess, std::memory_order_release);
     return true;
   }
-  const bool died = find_bytes(env_, life_key(peer, there.life + 1)).has_value();
+  const bool died = find_bytes(env_, incarnation_key(peer, there.incarnation + 1)).has_value();
   ++there.attempt;
   const bool ahead = Exchange(env_, exchange_name(peer), peer).find<QpAddress>().has_value();
   --there.attempt;

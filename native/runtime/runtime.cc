@@ -101,13 +101,13 @@ std::vector<Connection*> Runtime::connections_to(NodeId peer) {
 
 void Runtime::connect(Service* service) {
   if (service != nullptr) service_ = service;
-  begin_life();
+  begin_incarnation();
   if (is_restarted()) {
     rejoin();
   } else {
     const Time deadline = env_.now() + options_.wait_timeout;
-    Mesh mesh(env_,
-              exchange_name(self()));  // names first lives and attempts: the same for all nodes
+    // The name holds the first incarnations and attempts: the same for all nodes.
+    Mesh mesh(env_, exchange_name(self()));
     for (NodeId peer = 0; peer < nodes(); ++peer) {
       for (Connection* connection : connections_to(peer)) mesh.add(peer, *connection->qp);
       peers_[peer].attempt = 1;
@@ -147,7 +147,7 @@ void Runtime::drain() {
     const auto idle = [&] {
       return caller->completed_.load(std::memory_order_acquire) == caller->posted_;
     };
-    wait_until(*caller, idle, "its requests to end");
+    wait_until(*caller, idle, "completion of its requests");
   }
 }
 
@@ -222,13 +222,13 @@ void Runtime::wait_until(Caller& caller, FunctionRef<bool()> ready, const char* 
   if (done) return;
   std::string silent;
   for (const NodeId peer : caller.silent_peers()) silent += ' ' + std::to_string(peer);
-  throw Error(
-      ErrorCode::kTimeout,
-      "node " + std::to_string(self()) + " waited " +
-          std::to_string(options_.wait_timeout / kMillisecond) + " ms for " + what +
-          (silent.empty() ? "; all nodes answer: check that every node makes the matching call"
-                          : "; no answer from node" + silent),
-      false);
+  throw Error(ErrorCode::kTimeout,
+              "node " + std::to_string(self()) + ": no " + what + " within " +
+                  std::to_string(options_.wait_timeout / kMillisecond) + " ms; " +
+                  (silent.empty() ? "all nodes answer, so check that every node makes the matching "
+                                    "call; otherwise raise wait_timeout"
+                                  : "no answer from node" + silent),
+              false);
 }
 
 }  // namespace pyrdma::runtime

@@ -84,8 +84,8 @@ class Runtime {
   /// itself are down until reconnect(). `service` outlives the runtime or stop(). Throws
   /// Error(kTimeout), naming the nodes that did not come.
   void connect(Service* service = nullptr);
-  /// Returns true if this node had an earlier life under the runtime's name.
-  bool is_restarted() const { return life_ != 0; }
+  /// Returns true if this node had an earlier incarnation under the runtime's name.
+  bool is_restarted() const { return incarnation_ != 0; }
   /// Ends the polling thread. Call it before the destruction of the service or of anything that the
   /// service uses.
   void stop();
@@ -98,7 +98,8 @@ class Runtime {
   void leave();
 
   /// Blocks until ready(); polls where callers poll. Throws Error(kTimeout) after wait_timeout,
-  /// naming `what` and the peers that do not answer.
+  /// naming the peers that do not answer. `what` is what the caller waits for, such as "completion
+  /// of its operations": the error reads "node 1: no completion of its operations within ...".
   void wait_until(Caller& caller, FunctionRef<bool()> ready, const char* what);
   /// Makes one turn of progress: completions, then the service. Any caller's thread may call;
   /// returns at once while another thread makes a turn.
@@ -130,11 +131,11 @@ class Runtime {
   /// noticed. Any thread may call; blocks for the NIC's time per connection.
   void declare_down(NodeId peer, fabric::Status why = fabric::Status::kRetryExceeded);
 
-  /// Makes one step towards a peer that is down: connects with its present life or its next, once
-  /// the peer takes the same steps. Returns true once `peer` is up; false: call turn() and try
-  /// again. Nothing else remains of an earlier life: the system must send its new addresses to
-  /// its peers. One thread at a time may call; with one caller, only that caller's thread. Blocks
-  /// for the control path only.
+  /// Makes one step towards a peer that is down: connects with its present incarnation or the next,
+  /// once the peer takes the same steps. Returns true once `peer` is up; false: call turn() and try
+  /// again. Nothing else remains of an earlier incarnation: the system must send its new
+  /// addresses to its peers. One thread at a time may call; with one caller, only that caller's
+  /// thread. Blocks for the control path only.
   bool try_reconnect(NodeId peer);
   /// Makes steps until `peer` is up. Returns false after `deadline`, in Env::now() time.
   bool reconnect(NodeId peer, Time deadline);
@@ -145,9 +146,9 @@ class Runtime {
     std::atomic<fabric::Status> down{fabric::Status::kSuccess};
     std::atomic<bool> closing{false};  // its queue pairs must still enter the error state
     // Used by the thread that reconnects.
-    std::uint32_t life = 0;     // the newest known life
-    std::uint32_t attempt = 0;  // connections already made between the two present lives
-    bool met = false;           // the offered queue pairs are in use; the peer is not ready yet
+    std::uint32_t incarnation = 0;  // the newest known one
+    std::uint32_t attempt = 0;      // connections already made between the present incarnations
+    bool met = false;               // the offered queue pairs are in use; the peer is not ready yet
     std::vector<std::unique_ptr<fabric::QueuePair>> offered;
   };
 
@@ -156,8 +157,8 @@ class Runtime {
   std::unique_ptr<fabric::QueuePair> make_queue_pair(bool for_messages);
   std::vector<Connection*> connections_to(NodeId peer);
   std::string exchange_name(NodeId peer) const;
-  std::string life_key(NodeId node, std::uint32_t life) const;
-  void begin_life();
+  std::string incarnation_key(NodeId node, std::uint32_t incarnation) const;
+  void begin_incarnation();
   void rejoin();
   void start_polling();
   void complete(const fabric::Completion& completion);
@@ -166,7 +167,7 @@ class Runtime {
   fabric::Status note_failure(Connection& connection, fabric::Status status);
   void mark_down(NodeId peer, fabric::Status why);
   void close_connections();
-  void look_for_next_life(NodeId peer);
+  void look_for_next_incarnation(NodeId peer);
   void offer(NodeId peer);
   bool has_ended(NodeId peer);
   bool take_into_use(NodeId peer, const std::vector<fabric::QpAddress>& addresses);
@@ -188,7 +189,7 @@ class Runtime {
   std::atomic<bool> closing_busy_{false};      // a thread closes connections now
   std::array<fabric::Completion, 32> polled_;  // used by the thread that polls
   std::vector<Peer> peers_;
-  std::uint32_t life_ = 0;  // of this node, under the runtime's name
+  std::uint32_t incarnation_ = 0;  // of this node, under the runtime's name
   std::unique_ptr<Thread> poller_;
 };
 

@@ -5,7 +5,6 @@
 #include <functional>
 #include <string>
 
-#include "base/error.h"
 #include "fabric/contract_worlds_test.h"
 #include "runtime/runtime.h"
 
@@ -83,15 +82,5 @@ class SharedWords {
   std::string name_;
   LocalRegion own_;
 };
-
-/// Returns the message of the Error that `act` throws.
-inline std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 }  // namespace pyrdma::runtime

@@ -26,7 +26,7 @@ SOAK_S = float(os.environ.get("PYRDMA_SOAK_S", "20"))
 
 
 @dataclass
-class Life:
+class Incarnation:
     """One process of a node, in ns of the run."""
 
     began: int
@@ -48,7 +48,7 @@ class Chaos:
 
     cluster: ProcessCluster
     until: float
-    lives: dict[tuple[int, int], Life] = field(default_factory=dict)
+    incarnations: dict[tuple[int, int], Incarnation] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     failure: BaseException | None = None
 
@@ -61,7 +61,7 @@ class Chaos:
     def _run(self) -> None:
         choice = random.Random(1)
         began = self.cluster.now_ns
-        self.lives = {(node, 0): Life(began) for node in range(NODES)}
+        self.incarnations = {(node, 0): Incarnation(began) for node in range(NODES)}
         due = time.monotonic() + EVERY_S
         while due < self.until:
             time.sleep(max(0.0, due - time.monotonic()))
@@ -69,10 +69,10 @@ class Chaos:
             self.samples.append(measure(self.cluster.process_ids))
             node = choice.randrange(NODES)
             incarnation = self.cluster.incarnation(node)
-            self.lives[node, incarnation].killed = self.cluster.now_ns
+            self.incarnations[node, incarnation].killed = self.cluster.now_ns
             self.cluster.kill(node)
             self.cluster.restart(node)
-            self.lives[node, incarnation + 1] = Life(self.cluster.now_ns)
+            self.incarnations[node, incarnation + 1] = Incarnation(self.cluster.now_ns)
 
 
 def measure(processes: list[int]) -> Sample:
@@ -117,8 +117,8 @@ def test_killed_nodes_are_noticed_and_nothing_leaks(
 
     assert result.value("wrong") == 0
     assert min(s.value for s in result.samples if s.metric == "rounds") > 100
-    delays = check_notices(result, chaos.lives)
-    kills = sum(life.killed is not None for life in chaos.lives.values())
+    delays = check_notices(result, chaos.incarnations)
+    kills = sum(own.killed is not None for own in chaos.incarnations.values())
     assert kills >= SOAK_S / EVERY_S * 0.6, "the restarts took too long"
     check_flat(chaos.samples)
     print(
@@ -130,7 +130,9 @@ def test_killed_nodes_are_noticed_and_nothing_leaks(
     assert list(tmp_path.iterdir()) == []
 
 
-def check_notices(result: rd.Result, lives: dict[tuple[int, int], Life]) -> list[float]:
+def check_notices(
+    result: rd.Result, incarnations: dict[tuple[int, int], Incarnation]
+) -> list[float]:
     """Every peer that knew a dead node reports it within a second; none reports a living node."""
     delays = []
     noticed: dict[tuple[tuple[int, int], tuple[int, int]], float] = {}
@@ -144,16 +146,16 @@ def check_notices(result: rd.Result, lives: dict[tuple[int, int], Life]) -> list
             )
         )
         noticed[dead, peer] = sample.value
-        killed = lives[dead].killed
-        assert killed is not None, f"{sample.metric}: it lives"
+        killed = incarnations[dead].killed
+        assert killed is not None, f"{sample.metric}: it was not killed"
         delays.append(sample.value - killed)
         assert 0 <= delays[-1] <= SECOND, sample.metric
-    for dead, life in lives.items():
-        if life.killed is None or life.killed - life.began < SECOND:
+    for dead, own in incarnations.items():
+        if own.killed is None or own.killed - own.began < SECOND:
             continue
-        for peer, other in lives.items():
-            knew = life.killed - other.began > SECOND
-            lived = other.killed is None or other.killed > life.killed + SECOND
+        for peer, other in incarnations.items():
+            knew = own.killed - other.began > SECOND
+            lived = other.killed is None or other.killed > own.killed + SECOND
             if peer[0] != dead[0] and knew and lived:
                 assert (dead, peer) in noticed, f"{peer} did not notice the end of {dead}"
     return delays

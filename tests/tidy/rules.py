@@ -237,14 +237,30 @@ def machine_names(files: Iterable[Source]) -> list[str]:
 
 def compared_sentences(files: Iterable[Source]) -> list[str]:
     """Tests compare the class or code of an error and the values that it names, not its words."""
-    pattern = re.compile(r"\braises\(.*\bmatch=|\bwhat\(\)\)?\.find\(")
-    return [
-        f"{file.path}:{number}: {text}: compare class and values, by tests/errors.py or "
-        "base/error_test.h"
-        for file in files
-        if not file.path.startswith("tests/tidy/")
-        for number, text in file.matches(pattern)
-    ]
+    sentence = r"""["'][^"'\n]* [^"'\n]*"""
+    direct = (
+        r"\braises\(.*\bmatch=|\bwhat\(\)\)?\.find\(|\berror_of\(.*\.find\(|"
+        rf"{sentence}[\"'] (?:not )?in str\("
+    )
+    held = re.compile(
+        r"\b(\w+)(?:\[[^\]]*\])?\s*=\s*(?:\w+\()?(?:error_of\(|\w+\.what\(\)|str\(\w+\.value)"
+    )
+    complaints = []
+    for file in files:
+        if file.path.startswith("tests/tidy/") or "test" not in file.path:
+            continue
+        pattern = direct
+        if texts := "|".join(sorted(set(held.findall(file.text)))):
+            text = rf"\b(?:{texts})\b(?:\[[^\]]*\])?"
+            pattern += rf"|{text}\.find\(|{text}(?: == |,\s*){sentence}"
+            pattern += rf"|{sentence}[\"'] (?:not )?in {text}"
+        for match in re.finditer(pattern, file.text):
+            number = file.text.count("\n", 0, match.start()) + 1
+            complaints.append(
+                f"{file.path}:{number}: {match.group()}: compare class and values, by "
+                "tests/errors.py or base/error_test.h"
+            )
+    return complaints
 
 
 def file_length(files: Iterable[Source], longer: dict[str, int] | None = None) -> list[str]:

@@ -109,7 +109,27 @@ BAD = [
     ("folders_in_readme", "native/extra/a.h", "#pragma once\n", "has no row"),
     ("folders_in_readme", "native/README.md", "| `gone/` | code | |\n", "does not exist"),
     ("compared_sentences", "tests/test_a.py", "raises(Error, match='no')", "errors.py"),
+    (
+        "compared_sentences",
+        "tests/test_a.py",
+        "assert 'no device' in str(caught.value)",
+        "errors.py",
+    ),
+    (
+        "compared_sentences",
+        "tests/test_a.py",
+        "s = str(e.value)\nassert s == 'no room'",
+        "errors.py",
+    ),
     ("compared_sentences", "native/base/a_test.cc", 'e.what()).find("no")', "error_test.h"),
+    ("compared_sentences", "native/base/a_test.cc", 'error_of(f).find("no")', "error_test.h"),
+    (
+        "compared_sentences",
+        "native/base/a_test.cc",
+        's = error_of(f);\ns.find("a")',
+        "error_test.h",
+    ),
+    ("compared_sentences", "native/base/a_test.cc", 's = e.what();\nEQ(s, "a b")', "error_test.h"),
 ]
 
 
@@ -141,6 +161,8 @@ GOOD = [
     ("catch_all", "native/fabric/shm/a.cc", "catch (...) { e = std::current_exception(); }"),
     ("machine_names", "README.md", "the folder framework/ and a.out/work\n"),
     ("compared_sentences", "tests/test_a.py", "with raises(rd.Error, 2), x.find('a'):"),
+    ("compared_sentences", "tests/test_a.py", "assert 'rxe0' in str(caught.value)"),
+    ("compared_sentences", "native/a_test.cc", 's = error_of(f);\nnames(s, {"a"}); t.find("b");'),
     ("file_length", "native/base/a.cc", "\n" * 450),
 ]
 

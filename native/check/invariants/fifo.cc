@@ -102,12 +102,13 @@ class Fifo {
       if (item.deq == nullptr || last_out == nullptr || last_out->out_call < item.deq->ret)
         continue;
       std::vector<Operation> ops = {*last_out->enq, *enq, *item.deq};
-      std::string text = "value " + show(last_out->enq->input) + " went in before " +
-                         show(enq->input) + ", which came out ";
+      const std::string first = show(last_out->enq->input), second = show(enq->input);
+      std::string text =
+          first + " was enqueued before " + second + ", but " + second + " was dequeued ";
       if (last_out->deq == nullptr) {
-        text += "while the first never did: ";
+        text += "and " + first + " never was: ";
       } else {
-        text += "before it: ";
+        text += "before " + first + ": ";
         ops.push_back(*last_out->deq);
       }
       text += tell(*last_out->enq) + ", " + tell(*enq) + ", " + tell(*item.deq);
@@ -157,10 +158,9 @@ class Fifo {
         if (inside[i].item->deq != nullptr) ops.push_back(*inside[i].item->deq);
         values += ' ' + show(inside[i].item->enq->input);
       }
-      return violation_of(
-          tell(*deq) + " found nothing, but the queue held a value at every moment of it, of" +
-              values,
-          ops);
+      return violation_of(tell(*deq) + " found the queue empty, although the values" + values +
+                              " kept it non-empty during the whole operation",
+                          ops);
     }
     return std::nullopt;
   }

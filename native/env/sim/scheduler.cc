@@ -102,7 +102,9 @@ void SimScheduler::throw_interrupt() {
       if (!thread->finished && waiting.size() < 400) waiting += " " + thread->name;
   if (cause == Interrupt::kTimeLimit)
     throw Error(ErrorCode::kTimeout,
-                "the simulation passed its time limit; threads still running:" + waiting, false);
+                "the simulation exceeded its limit of virtual time (" +
+                    std::to_string(time_limit_ / 1000) + " ns); threads still running:" + waiting,
+                false);
   throw Error(ErrorCode::kInternal,
               "deadlock: no event is left, and these threads wait without a deadline:" + waiting,
               false);

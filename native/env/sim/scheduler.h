@@ -115,13 +115,13 @@ class SimScheduler {
   void sync();
   void work(Picos duration);
   void sleep_until(Picos when);
-  /// Implements Env::poll_until. An empty turn takes the time that ready() charged, or `least_turn`
-  /// if ready() charged none.
+  /// Implements Env::poll_until. An iteration without a result takes the time that ready()
+  /// charged, or `least_turn` if ready() charged none.
   bool poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, Picos deadline, Watch* only,
                   Picos least_turn);
 
-  /// Wakes the polling threads of `watch`: each resumes at its first turn that begins at clock() or
-  /// later.
+  /// Wakes the polling threads of `watch`: each resumes at its first iteration that begins at
+  /// clock() or later.
   void notify(Watch& watch);
   /// Wakes the node's polling threads without a watch.
   void touch(SimNodeThreads& node) {

@@ -86,8 +86,8 @@ void SimStorage::sync(DiskFile& file) {
   if (faults_ != nullptr && faults_->fire(Fault::disk_io_error)) {
     file.sync_in_part(mark, *faults_);
     throw Error(ErrorCode::kUnavailable,
-                "file '" + file.name() + "': a sync failed (I/O error); data not yet synced " +
-                    "may never become durable: write it again",
+                "file '" + file.name() + "': a sync failed (I/O error); unsynced data may " +
+                    "be lost; write it again",
                 false);
   }
   if (faults_ != nullptr && faults_->fire(Fault::disk_lies)) return file.lie(mark);

@@ -13,8 +13,8 @@
 namespace pyrdma {
 namespace {
 
-constexpr std::uint32_t kTurnsPerCheck = 64;  // turns between checks of clock and host
-// The first turns spin tightly: a round trip lasts 0.1 us.
+constexpr std::uint32_t kTurnsPerCheck = 64;  // iterations between checks of clock and host
+// The first iterations spin tightly: a round trip lasts 0.1 us.
 constexpr std::uint32_t kTurnsBeforeRelax = 512;
 constexpr std::uint32_t kTurnsBeforeYield = 8192;        // some tens of microseconds
 constexpr Time kSpinInsteadOfSleep = 60 * kMicrosecond;  // the kernel's timer slack
@@ -101,7 +101,7 @@ ThreadEnv::ThreadEnv(const ThreadEnvOptions& options, ThreadHost& host)
 ThreadEnv::~ThreadEnv() = default;
 
 bool ThreadEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* /*only*/) {
-  // The count starts so that an expired deadline costs few turns.
+  // The count starts so that an expired deadline costs few iterations.
   for (std::uint32_t turn = kTurnsPerCheck - 8;; ++turn) {
     if (ready()) return true;
     if (turn % kTurnsPerCheck == 0) [[unlikely]] {
@@ -117,7 +117,7 @@ bool ThreadEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* 
   }
 }
 
-void ThreadEnv::notify(Watch& /*watch*/) {}  // pollers see the change in their next turn
+void ThreadEnv::notify(Watch& /*watch*/) {}  // pollers see the change in their next iteration
 
 void ThreadEnv::sleep_until(Time t) {
   for (;;) {

@@ -19,7 +19,7 @@ namespace pyrdma {
 class ThreadHost {
  public:
   virtual ~ThreadHost() = default;
-  /// Waiting threads call it now and then. Throws Error("stopped") or NodeKilled out of their
+  /// Waiting threads call it periodically. Throws Error("stopped") or NodeKilled out of their
   /// blocking call.
   virtual void on_slow_turn() = 0;
   /// Says that more threads of the run want a core than there are cores; pollers then yield.

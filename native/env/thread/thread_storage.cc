@@ -121,7 +121,7 @@ ThreadStorage::ThreadStorage() {
   folder_ = parent + "/" + std::string(kPrefix) + std::to_string(pid) + "-" +
             std::to_string(process_start(pid)) + "-XXXXXX";
   if (::mkdtemp(folder_.data()) == nullptr)
-    fail("cannot make a storage folder in " + parent, errno);
+    fail("cannot create a storage folder in " + parent, errno);
   folder_fd_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder_fd_ < 0) fail("cannot open " + folder_, errno);
 }

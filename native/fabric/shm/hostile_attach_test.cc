@@ -1,6 +1,6 @@
-// A peer holds the token and lies: it writes any words at any time into the session's block and its
-// own control segment, between attaching, requests and the rendezvous. No other node touches memory
-// of another owner, hangs or ends.
+// A malicious peer holds the token. It writes arbitrary words at any time into the session's block
+// and its own control segment, between attaching, requests and the rendezvous. No other node
+// touches memory of another owner, hangs or ends.
 #include <array>
 
 #include "base/error.h"
@@ -186,7 +186,7 @@ std::vector<std::string> good_peers() {
   return seeds;
 }
 
-void lie(std::string_view input) {
+void write_arbitrary_words(std::string_view input) {
   hostile::Reader reader(input.substr(0, 400));
   Victim victim;
   while (!reader.done()) {
@@ -201,13 +201,13 @@ void lie(std::string_view input) {
         victim.spoil(place, at, reader.number(8), bytes);
       }
     } catch (const Error&) {       // an allowed outcome
-    } catch (const NodeKilled&) {  // the lies declared this node dead
+    } catch (const NodeKilled&) {  // the peer's words declared this node dead
     }
   }
   PYRDMA_MUST(victim.owns_its_memory());
 }
 
-PYRDMA_HOSTILE(SharedMemory, good_peers(), lie)
+PYRDMA_HOSTILE(SharedMemory, good_peers(), write_arbitrary_words)
 
 void name(std::string_view input) {
   const std::size_t half = input.size() / 2;

@@ -1,5 +1,6 @@
-// Peers that lie: random requests, and random words in the shared segments. For any words, requests
-// end with a status, and no node touches memory outside regions (the address sanitizer watches).
+// Malicious peers post random requests and write random words into the shared segments. For any
+// words, requests end with a status, and no node touches memory outside regions (the address
+// sanitizer watches).
 #include <gtest/gtest.h>
 
 #include <random>

@@ -40,7 +40,7 @@ Monitor::Monitor(std::shared_ptr<Mapping> session, std::vector<Node*> local, boo
       event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (event_ < 0)
     throw Error(ErrorCode::kExhausted,
-                "shm: cannot make an event descriptor; raise the limit of open files");
+                "shm: cannot create an event descriptor; raise the limit of open files");
   for (Node* node : local_) node->set_wake([this] { wake(); });
   if (watch_controller_) {
     const SessionBlock& block = session_block(*session_);

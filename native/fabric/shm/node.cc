@@ -47,10 +47,11 @@ const FaultOptions& checked(const FaultOptions& faults) {
   for (std::size_t i = 0; i < kFaults; ++i) {
     const auto fault = static_cast<Fault>(i);
     if (faults.settings[i].rate <= 0 || kHookFaults.has(fault)) continue;
-    throw Error(ErrorCode::kInvalidArgument,
-                "shm: fault " + std::string(fault_info(fault).key) +
-                    " works on the sim fabric only; shm has loss, duplicate, reorder, delay and "
-                    "corruption of datagrams, queue_full, malformed, qp_error, memory_pressure");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "shm: fault " + std::string(fault_info(fault).key) +
+            " needs the sim fabric; shm supports loss, duplicate, reorder, delay and corruption "
+            "(datagrams), queue_full, malformed, qp_error and memory_pressure");
   }
   return faults;
 }

@@ -55,7 +55,8 @@ void ShmRendezvous::publish(std::string_view key, std::span<const std::byte> val
   SessionBlock& session = node_.session();
   if (!lock(session.publish_lock, node_.holder(), session)) {
     throw Error(ErrorCode::kUnavailable,
-                "rendezvous: another node holds the lock of the table and does not run; stop it");
+                "rendezvous: another node holds the table's lock but does not run; resume or end "
+                "that node's process");
   }
   std::vector<std::byte> known;
   const bool exists = find(key, known);

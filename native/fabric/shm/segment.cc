@@ -64,11 +64,11 @@ class Descriptor {
 
 std::shared_ptr<Mapping> Mapping::create(std::uint64_t bytes) {
   Descriptor file(create_file());
-  if (file.get() < 0) fail("cannot make a memory file", errno);
+  if (file.get() < 0) fail("cannot create a memory file", errno);
   struct stat info {};
   if (::fchmod(file.get(), 0600) != 0 || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0 || ::fstat(file.get(), &info) != 0) {
-    fail("cannot size a memory file to " + std::to_string(bytes) + " bytes", errno);
+    fail("cannot resize a memory file to " + std::to_string(bytes) + " bytes", errno);
   }
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (data == MAP_FAILED) fail("cannot map " + std::to_string(bytes) + " bytes", errno);

@@ -81,17 +81,17 @@ std::uint32_t domain_of(const ProtectionDomain& pd) {
 
 void SimRendezvous::publish(std::string_view key, std::span<const std::byte> value) {
   if (key.empty() || key.size() > kMaxKey || value.size() > kMaxValue)
-    throw Error(ErrorCode::kInvalidArgument, "rendezvous key of " + std::to_string(key.size()) +
-                                                 " and value of " + std::to_string(value.size()) +
-                                                 " bytes: the most is " + std::to_string(kMaxKey) +
-                                                 " and " + std::to_string(kMaxValue));
+    throw Error(ErrorCode::kInvalidArgument,
+                "rendezvous: the key has " + std::to_string(key.size()) + " bytes and the value " +
+                    std::to_string(value.size()) + " bytes; give a key of 1 to " +
+                    std::to_string(kMaxKey) + " and a value of at most " +
+                    std::to_string(kMaxValue) + " bytes");
   nic_.fabric().scheduler.sync();  // no thread finds the value before this thread's time
   const auto [at, inserted] =
       table_.values.try_emplace(std::string(key), value.begin(), value.end());
   if (!inserted && !std::equal(value.begin(), value.end(), at->second.begin(), at->second.end()))
-    throw Error(ErrorCode::kInvalidArgument,
-                "rendezvous key '" + std::string(key) +
-                    "' was published before with another value: choose another name");
+    throw Error(ErrorCode::kInvalidArgument, "rendezvous: key '" + std::string(key) +
+                                                 "' already has another value; choose another key");
   nic_.fabric().scheduler.notify(table_.published);
 }
 
@@ -101,7 +101,7 @@ std::vector<std::byte> SimRendezvous::await(std::string_view key, Time deadline)
                                     deadline, &table_.published);
   if (!found)
     throw Error(ErrorCode::kTimeout,
-                "no node published rendezvous key '" + std::string(key) +
+                "rendezvous: no node published key '" + std::string(key) +
                     "' before the deadline; check that the peer runs, and runs the same program");
   nic_.control.work(nic_.fabric().profile.control_handshake_us, 0);
   return table_.values.find(key)->second;
@@ -144,7 +144,8 @@ std::unique_ptr<ProtectionDomain> SimDevice::create_protection_domain() {
 }
 
 void SimDevice::check_region(std::size_t bytes, std::uint32_t access) const {
-  if (bytes == 0) throw Error(ErrorCode::kInvalidArgument, "a region of 0 bytes: give at least 1");
+  if (bytes == 0)
+    throw Error(ErrorCode::kInvalidArgument, "a region has 0 bytes; it must have at least 1 byte");
   check_region_access(access);
 }
 
@@ -162,7 +163,7 @@ std::unique_ptr<MemoryRegion> SimDevice::register_memory(ProtectionDomain& pd, v
                                                          std::size_t bytes, std::uint32_t access) {
   if (data == nullptr || bytes == 0)
     throw Error(ErrorCode::kInvalidArgument,
-                "a region needs memory: give an address and at least 1 byte");
+                "a region has no memory; give an address and at least 1 byte");
   check_region(bytes, access);
   nic_.control.register_memory(bytes);
   return std::make_unique<SimMemoryRegion>(nic_, nullptr, data, bytes, access, domain_of(pd), false,

@@ -55,7 +55,8 @@ struct alignas(64) Message final : SimEvent {
   void fire(Picos now) override;
   void prefetch() const override;
 
-  // The message's place. MessagePool::take() and the sending NIC set these members again.
+  // The message's place. MessagePool::take() and the sending NIC set these members for each
+  // message.
   Stage stage = Stage::kRequestArrives;
   Status status = Status::kSuccess;
   bool late_source = false;  // the NIC reads the payload when the message is at the target's port

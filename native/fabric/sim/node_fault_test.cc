@@ -47,10 +47,10 @@ TEST(NodeFaults, APausedNodesMemoryAnswers) {
 
 TEST(NodeFaults, ACrashedNodeComesBackWithTheNextIncarnation) {
   FaultyWorld world({});
-  std::vector<std::uint32_t> lives;
+  std::vector<std::uint32_t> incarnations;
   world.cluster.run([&](Env& env) {
     if (env.node() == 1) {
-      lives.push_back(env.incarnation());
+      incarnations.push_back(env.incarnation());
       Side side(world, 1);
       if (env.incarnation() < 2) env.poll_until([] { return false; }, kForever);
       return;
@@ -63,7 +63,7 @@ TEST(NodeFaults, ACrashedNodeComesBackWithTheNextIncarnation) {
       world.cluster.restart(1);
     }
   });
-  EXPECT_EQ(lives, (std::vector<std::uint32_t>{0, 1, 2}));
+  EXPECT_EQ(incarnations, (std::vector<std::uint32_t>{0, 1, 2}));
 }
 
 TEST(NodeFaults, ARandomCrashIsFollowedByARestartAndHealingBringsAllBack) {
@@ -196,10 +196,11 @@ TEST(NodeFaults, AStalePacketOfAnEarlierIncarnationIsDropped) {
     qp_options.timeout_us = 50;
     auto qp = side.queue_pair(qp_options);
     Rendezvous& r = side.device.rendezvous();
-    auto later = side.queue_pair();  // on node 0: the queue pair for the next life of node 1
-    const std::string life = std::to_string(env.node()) + "." + std::to_string(env.incarnation());
-    r.publish_value("qp" + life, qp->address());
-    r.publish_value("mr" + life, side.memory->remote());
+    auto later = side.queue_pair();  // on node 0: the queue pair for the next incarnation of node 1
+    const std::string incarnation =
+        std::to_string(env.node()) + "." + std::to_string(env.incarnation());
+    r.publish_value("qp" + incarnation, qp->address());
+    r.publish_value("mr" + incarnation, side.memory->remote());
     if (env.node() == 0) r.publish_value("qp0.1", later->address());
     if (env.node() == 1) {
       numbers.push_back(qp->qp_num());

@@ -61,7 +61,7 @@ namespace pyrdma::fabric::sim {
   X(cpu, clock_read_ns, "ns", 0, 1e6, "reading the clock")                                                \
   X(cpu, lock_ns, "ns", 0, 1e6, "an uncontended lock or unlock")                                          \
   X(cpu, lock_handoff_ns, "ns", 0, 1e6, "from an unlock until the waiter runs on")                        \
-  X(cpu, predicate_ns, "ns", 1, 1e6, "a poll turn over plain memory")                                     \
+  X(cpu, predicate_ns, "ns", 1, 1e6, "one iteration of a poll loop over plain memory")                    \
   X(cpu, handler_ns, "ns", 0, 1e6, "dispatching a message to its handler")                                \
   X(cpu, memcpy_call_ns, "ns", 0, 1e6, "fixed part of a copy")                                            \
   X(cpu, memcpy_gbps, "Gbps", 0.1, 1e5, "copying within the cache")                                       \

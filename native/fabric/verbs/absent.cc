@@ -13,7 +13,7 @@ std::string provider_problem() {
   const std::string missing = PYRDMA_VERBS_MISSING;
   return "verbs: this build has no provider for real NICs: " +
          (missing.empty() ? "it was configured with PYRDMA_VERBS=OFF"
-                          : "at the build, these headers were missing: " + missing) +
+                          : "these headers were missing at build time: " + missing) +
          "; sudo apt-get install -y libibverbs-dev librdmacm-dev, and build pyrdma again";
 }
 

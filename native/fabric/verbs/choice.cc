@@ -54,11 +54,14 @@ std::string describe(const Wish& wish) {
         "verbs: this machine has no RDMA device; make a software one: modprobe rdma_rxe, then "
         "rdma link add rxe0 type rxe netdev INTERFACE");
   }
-  std::string text = "verbs: no usable device; asked for" + describe(wish) + "; the devices are: ";
+  std::string text =
+      "verbs: no device fits the request (" + describe(wish).substr(1) + "); the devices are: ";
   for (const Candidate& candidate : candidates) {
     text += (&candidate == &candidates.front() ? "" : "; ") + describe(candidate);
   }
-  text += ". Bring a port up, or name a device: one on the login network is used only when named";
+  text +=
+      "; bring a port up, or name a device; pyrdma uses a device on the login network only if you "
+      "name it";
   throw Error(ErrorCode::kUnavailable, text);
 }
 

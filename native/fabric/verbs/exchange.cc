@@ -24,7 +24,7 @@ constexpr std::size_t kMaxUnauthenticated = 64;
 std::string random_token() {
   unsigned char bytes[32];
   if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-    throw Error(ErrorCode::kUnavailable, "verbs: the system gives no random bytes");
+    throw Error(ErrorCode::kUnavailable, "verbs: the kernel returned no random bytes (getrandom)");
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
   for (const unsigned char byte : bytes) {
@@ -54,7 +54,7 @@ ExchangeServer::ExchangeServer(const SessionOptions& options)
   stop_event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (stop_event_ < 0)
     throw Error(ErrorCode::kExhausted,
-                "verbs: cannot make an event descriptor; raise the limit of open files");
+                "verbs: cannot create an event descriptor; raise the limit of open files");
   acceptor_ = std::thread([this] { accept_all(); });
 }
 

@@ -1,6 +1,6 @@
 // HMAC-SHA256 (FIPS 180-4, RFC 2104) proves that the sender of a message knows a secret. It is
-// implemented here because a wheel that runs on any machine can link no library of cryptography. It
-// hashes some hundred bytes per message of the set-up, and nothing of the data path.
+// implemented here because a portable wheel cannot link a cryptographic library. It processes a few
+// hundred bytes per set-up message and is not used on the data path.
 #pragma once
 #include <array>
 #include <cstddef>

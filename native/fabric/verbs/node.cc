@@ -39,7 +39,7 @@ Node::Node(const NodeOptions& options)
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_ < 0)
     throw Error(ErrorCode::kExhausted,
-                "verbs: cannot make an event descriptor; raise the limit of open files");
+                "verbs: cannot create an event descriptor; raise the limit of open files");
   listener_ = std::thread([this] { listen(); });
 }
 

@@ -121,7 +121,7 @@ Opening drawn_opening() {
   Opening opening;
   if (::getrandom(opening.drawn.data(), opening.drawn.size(), 0) !=
       static_cast<ssize_t>(opening.drawn.size()))
-    throw Error(ErrorCode::kUnavailable, "verbs: the system gives no random bytes");
+    throw Error(ErrorCode::kUnavailable, "verbs: the kernel returned no random bytes (getrandom)");
   return opening;
 }
 

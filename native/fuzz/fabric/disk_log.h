@@ -1,5 +1,5 @@
-// DiskLog is a log on the node's disk. Synced entries must survive a crash, unless the disk lies.
-// The log must never hold an entry that no node wrote.
+// DiskLog is a log on the node's disk. Synced entries must survive a crash, unless a sync fails
+// silently. The log must never hold an entry that no node wrote.
 #pragma once
 #include "env/storage.h"
 #include "fuzz/fabric/node.h"

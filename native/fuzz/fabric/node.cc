@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "env/trace.h"
+#include "fuzz/fabric/datagram_client.h"
 #include "fuzz/fabric/link.h"
-#include "fuzz/fabric/speaker.h"
 
 namespace pyrdma::fuzz {
 
@@ -19,7 +19,7 @@ Node::Node(World& all, Env& of_node)
   NodeState& state = world.nodes[id];
   if (state.shared) state.all.push_back(std::move(state.shared));
   state.shared = std::make_unique<Arena>(world.layout.bytes);
-  state.lives = incarnation + 1;
+  state.incarnations = incarnation + 1;
   state.all.push_back(std::make_unique<Arena>(buffers_of_client() * world.options.nodes));
   device.open();
   pd = persist([&] { return device.create_protection_domain(); });
@@ -67,7 +67,7 @@ void run_node(World& world, Env& env) {
       threads.push_back(env.spawn("link " + std::to_string(node.id) + " to " + std::to_string(peer),
                                   [&node, peer] { Link(node, peer).run(); }));
   if (node.incarnation > 0) ++world.outcome.restarts;
-  Speaker(node).run();
+  DatagramClient(node).run();
   for (auto& thread : threads) thread->join();
 }
 

@@ -17,7 +17,7 @@ std::string describe(const AtomicOperation& op) {
 
 std::string AtomicWord::name() const {
   return std::string(counter ? "counter " : "register ") + std::to_string(index) + " of node " +
-         std::to_string(node) + " (life " + std::to_string(incarnation) + ")";
+         std::to_string(node) + " (incarnation " + std::to_string(incarnation) + ")";
 }
 
 std::string complaint_of_counter(const AtomicWord& word) {

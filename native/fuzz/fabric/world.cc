@@ -132,7 +132,7 @@ std::string World::unfinished() const {
 void World::check_words() {
   for (AtomicWord& word : words) {
     const NodeState& node = nodes[word.node];
-    if (word.incarnation + 1 == node.lives && node.shared) {
+    if (word.incarnation + 1 == node.incarnations && node.shared) {
       const std::size_t at = word.counter ? layout.counter(word.index) : layout.cell(word.index);
       word.last = load_acquire(reinterpret_cast<const std::uint64_t*>(node.shared->data() + at));
     }

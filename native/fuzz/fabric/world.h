@@ -100,7 +100,7 @@ struct PairState {
 
 struct NodeState {
   std::uint32_t version = 0;  // version of the node's published address; 0: none yet
-  std::uint32_t lives = 0;
+  std::uint32_t incarnations = 0;
   std::unique_ptr<Arena> shared;  // of the present incarnation
   // One arena for each incarnation; all are kept because late writes may come.
   std::vector<std::unique_ptr<Arena>> all;

@@ -93,9 +93,10 @@ class Explorer {
   void end(const State& state) {
     for (std::size_t t = 0; t < program_.threads.size(); ++t) {
       if (state.at[t] != program_.threads[t].code.size())
-        throw Error(ErrorCode::kInvalidArgument,
-                    "litmus program: thread " + std::to_string(t) +
-                        " may wait forever; let every wait be fulfilled");
+        throw Error(
+            ErrorCode::kInvalidArgument,
+            "litmus program: thread " + std::to_string(t) +
+                " may wait forever; make sure that every wait has a matching store or send");
     }
     Outcome outcome = 0;
     for (std::size_t i = 0; i < program_.observed.size(); ++i) {

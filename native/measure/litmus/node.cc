@@ -108,11 +108,14 @@ void Node::post(fabric::QueuePair& qp, const fabric::WorkRequest& request) {
 }
 
 void Node::throw_waited(const char* what) const {
-  throw Error(failed_.load() ? ErrorCode::kInternal : ErrorCode::kTimeout,
-              std::string("litmus: node ") + std::to_string(env_.node()) + " waited for " + what +
-                  (failed_.load() ? " while another of its threads failed"
-                                  : " for " + std::to_string(kWaitTimeout / kSecond) + " s"),
-              false);
+  const std::string node = "litmus: node " + std::to_string(env_.node());
+  if (failed_.load())
+    throw Error(
+        ErrorCode::kInternal,
+        node + " could not finish its wait for " + what + ": another thread of this node failed",
+        false);
+  throw Error(ErrorCode::kTimeout,
+              node + " waited " + std::to_string(kWaitTimeout / kSecond) + " s for " + what, false);
 }
 
 }  // namespace pyrdma::measure::litmus

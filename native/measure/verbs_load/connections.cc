@@ -97,14 +97,14 @@ void Connections::make_receivers() {
     return;
   receivers_.resize(load_.server_threads);
   const fabric::Capabilities& can = device_.capabilities();
-  const std::size_t inlets = load_.connected() ? links_.size() / receivers_.size() + 1 : 1;
+  const std::size_t targets = load_.connected() ? links_.size() / receivers_.size() + 1 : 1;
   for (Receiver& receiver : receivers_) {
     const std::uint32_t wanted = std::clamp<std::uint32_t>(8 * load_.depth, 64, kMostReceives);
-    const auto share = static_cast<std::uint32_t>(can.max_completions / inlets);
+    const auto share = static_cast<std::uint32_t>(can.max_completions / targets);
     receiver.depth = std::clamp(std::min(wanted, share), 1U, can.max_queue_entries);
     receiver.local = device_.allocate(*pd_, load_.stride() + fabric::kGrhBytes);
     receiver.cq =
-        device_.create_completion_queue(receiver.depth * static_cast<std::uint32_t>(inlets));
+        device_.create_completion_queue(receiver.depth * static_cast<std::uint32_t>(targets));
   }
 }
 
@@ -135,7 +135,7 @@ void Connections::connect_links() {
     qps_.push_back(device_.create_queue_pair(*pd_, sends, receive_queue(link, i), options()));
     mesh.add(link.peer, *qps_.back());
     if (!receivers_.empty())
-      receivers_[i % receivers_.size()].inlets.push_back({qps_.back().get(), nullptr});
+      receivers_[i % receivers_.size()].targets.push_back({qps_.back().get(), nullptr});
   }
   mesh.connect(deadline_);
   for (std::size_t i = 0; i < links_.size(); ++i) {
@@ -164,7 +164,7 @@ void Connections::make_targets() {
     }
     qps_.push_back(device_.create_queue_pair(*pd_, *idle_cq_, receives, wanted, shared));
     qps_.back()->connect({});
-    if (!receivers_.empty()) receivers_[i].inlets.push_back({qps_.back().get(), shared});
+    if (!receivers_.empty()) receivers_[i].targets.push_back({qps_.back().get(), shared});
   }
 }
 

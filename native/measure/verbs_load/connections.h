@@ -27,8 +27,8 @@ struct Sender {
   std::vector<Route> routes;
 };
 
-/// Inlet is a queue to which a receiving thread posts its buffers.
-struct Inlet {
+/// ReceiveTarget is a queue to which a receiving thread posts its buffers.
+struct ReceiveTarget {
   fabric::QueuePair* qp = nullptr;
   fabric::SharedReceiveQueue* shared = nullptr;  // DC targets
 };
@@ -36,8 +36,8 @@ struct Inlet {
 struct Receiver {
   std::unique_ptr<fabric::MemoryRegion> local;
   std::unique_ptr<fabric::CompletionQueue> cq;
-  std::vector<Inlet> inlets;
-  std::uint32_t depth = 0;  // receives posted per inlet
+  std::vector<ReceiveTarget> targets;
+  std::uint32_t depth = 0;  // receives posted per target
 };
 
 /// Connections holds everything of one node; all of it is connected when the constructor returns.

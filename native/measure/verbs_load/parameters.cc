@@ -110,7 +110,8 @@ void settle_window(const Params& params, Load& load) {
   if (load.signal_every > load.batch) load.signal_every -= load.signal_every % load.batch;
   if (load.signal_every > load.batch && load.signal_every + load.batch > load.depth) {
     throw_parameter(params, "signal_every",
-                    "is too near to depth; give at most " +
+                    "is " + std::to_string(params.integer("signal_every")) +
+                        "; depth and batch allow at most " +
                         std::to_string(std::max(load.batch, load.depth - load.batch)));
   }
 }
@@ -141,7 +142,9 @@ std::span<const ParameterSpec> parameter_specs() {
        1 << 14},
       {"threads", Int{1}, "count", "sending threads per client node", 1, 1024},
       {"clients", Int{0}, "count",
-       "sending threads in all, dealt to the client nodes in turn; 0: threads on each", 0, 1 << 20},
+       "total number of sending threads, distributed round-robin over the client nodes; 0: threads "
+       "on each",
+       0, 1 << 20},
       {"qps", Int{1}, "count", "queue pairs per thread", 1, 1 << 16},
       {"servers", Int{1}, "count", "the first nodes, which only answer; 0: every node is both", 0,
        65535},

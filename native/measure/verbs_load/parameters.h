@@ -45,7 +45,8 @@ struct Load {
   bool is_server(NodeId node) const { return servers == 0 || node < servers; }
   bool is_client(NodeId node) const { return servers == 0 || node >= servers; }
   NodeId client_nodes() const { return nodes - servers; }
-  /// Returns the sending threads of `node`. Clients are dealt to the client nodes in turn.
+  /// Returns the sending threads of `node`. Clients are distributed round-robin over the client
+  /// nodes.
   std::uint32_t senders(NodeId node) const;
   /// Returns the number of a sending thread among those of the whole run.
   std::uint32_t client_number(NodeId node, std::uint32_t thread) const {

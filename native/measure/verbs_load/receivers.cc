@@ -9,9 +9,9 @@ namespace pyrdma::measure::verbs_load {
 
 namespace {
 
-void post_receives(const Inlet& inlet, std::span<const fabric::ReceiveRequest> requests) {
-  const fabric::PostResult result = inlet.shared != nullptr ? inlet.shared->post_receive(requests)
-                                                            : inlet.qp->post_receive(requests);
+void post_receives(const ReceiveTarget& target, std::span<const fabric::ReceiveRequest> requests) {
+  const fabric::PostResult result = target.shared != nullptr ? target.shared->post_receive(requests)
+                                                             : target.qp->post_receive(requests);
   if (result.accepted == requests.size()) [[likely]]
     return;
   throw Error(ErrorCode::kInternal, std::string("verbs_load: the device refused a receive: ") +
@@ -27,9 +27,9 @@ Receivers::Receivers(Env& env, const Load& load, std::vector<Receiver>& receiver
     // All receives share one buffer, because no thread reads the data.
     const fabric::Sge buffer =
         receiver.local->sge(0, static_cast<std::uint32_t>(receiver.local->size()));
-    for (std::size_t i = 0; i < receiver.inlets.size(); ++i) {
+    for (std::size_t i = 0; i < receiver.targets.size(); ++i) {
       const std::vector<fabric::ReceiveRequest> requests(receiver.depth, {i, &buffer, 1});
-      post_receives(receiver.inlets[i], requests);
+      post_receives(receiver.targets[i], requests);
     }
   }
   for (std::size_t i = 0; i < receivers_.size(); ++i) {
@@ -57,20 +57,20 @@ void Receivers::serve(Receiver& receiver, ThreadRecorder& recorder) {
                  stopping_.load(std::memory_order_acquire);
         },
         kForever, &receiver.cq->watch());
-    // Receives are reposted in runs of one inlet, with one doorbell each.
+    // Receives are reposted in runs of one target, with one doorbell each.
     for (std::size_t i = 0; i < count;) {
-      const std::uint64_t inlet = completions[i].wr_id;
+      const std::uint64_t target = completions[i].wr_id;
       std::size_t run = 0;
-      for (; i < count && completions[i].wr_id == inlet; ++i) {
+      for (; i < count && completions[i].wr_id == target; ++i) {
         if (completions[i].status != fabric::Status::kSuccess) [[unlikely]] {
           throw Error(ErrorCode::kUnavailable,
                       std::string("verbs_load: a receive failed: ") +
                           fabric::to_string(completions[i].status),
                       false);
         }
-        again[run++] = {inlet, &buffer, 1};
+        again[run++] = {target, &buffer, 1};
       }
-      post_receives(receiver.inlets[inlet], {again.data(), run});
+      post_receives(receiver.targets[target], {again.data(), run});
     }
     received += count;
     if (over || !stride.due(received)) continue;

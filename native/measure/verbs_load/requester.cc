@@ -139,9 +139,9 @@ void Requester::fail(const fabric::Completion& completion) const {
 void Requester::stuck() const {
   throw Error(
       ErrorCode::kTimeout,
-      "verbs_load: no completion by the deadline, with " + std::to_string(outstanding_) +
-          " requests in flight: a peer has ended, or the network lost a request of a datagram "
-          "transport",
+      "verbs_load: " + std::to_string(outstanding_) +
+          " requests have not completed by the deadline; a peer has ended, or the network lost a "
+          "datagram",
       false);
 }
 

@@ -26,7 +26,7 @@ class Barrier : public Channel {
     table_.push_broadcast(me);
     for (std::uint32_t rank = 0; rank < table_.rows(); ++rank) {
       const auto arrived = [&] { return *table_.row(rank).try_load() >= count_; };
-      if (!arrived()) me.wait_until(arrived, "the others at a barrier");
+      if (!arrived()) me.wait_until(arrived, "arrival of all participants at a barrier");
     }
   }
 

@@ -123,10 +123,10 @@ void Channel::send_join(NodeId peer) {
 
 void Channel::handle(const ControlMessage& message) {
   if (!peers_[message.from].takes_part) {
-    const std::string reason = "node " + std::to_string(self()) + " has channel '" + name_ +
-                               "' between nodes" + list(participants_) + ", without node " +
-                               std::to_string(message.from) +
-                               ", which has it too: name the same participants on all of them";
+    const std::string reason = "channel '" + name_ + "' has the participants" +
+                               list(participants_) + " on node " + std::to_string(self()) +
+                               ", but node " + std::to_string(message.from) +
+                               " has the channel too: give the same participants on every node";
     report(reason);
     if (message.kind != ControlMessage::kRefuse) refuse(message.from, reason);
   } else if (message.kind == ControlMessage::kJoin) {

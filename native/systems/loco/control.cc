@@ -95,10 +95,7 @@ void Control::complete(runtime::Connection& connection, const fabric::Completion
   ControlMessage message;
   std::memcpy(&message, incoming.data + slot * sizeof message, sizeof message);
   post_receive(connection, slot);
-  if (completion.byte_count != sizeof message || !message.valid()) {
-    malformed_.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
+  if (completion.byte_count != sizeof message || !message.valid()) return;
   message.from = connection.peer;
   const std::lock_guard lock(inbox_mutex_);
   inbox_.push_back(message);

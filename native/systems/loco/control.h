@@ -2,7 +2,6 @@
 // travel over a separate queue pair to each peer.
 #pragma once
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -59,9 +58,8 @@ class Control {
   void send(NodeId peer, const ControlMessage& message);
   /// Handles a completion of a connection for messages; the polling thread calls it.
   void complete(runtime::Connection& connection, const fabric::Completion& completion);
-  /// Takes the oldest message that has arrived. Drops and counts malformed messages.
+  /// Takes the oldest message that has arrived. Drops malformed messages.
   bool receive(ControlMessage& message);
-  std::uint64_t malformed() const { return malformed_.load(std::memory_order_relaxed); }
 
  private:
   struct Peer {
@@ -74,7 +72,6 @@ class Control {
   Mutex sending_;
   Mutex inbox_mutex_;
   std::deque<ControlMessage> inbox_;
-  std::atomic<std::uint64_t> malformed_{0};
 };
 
 }  // namespace pyrdma::loco

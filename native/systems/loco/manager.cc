@@ -34,10 +34,9 @@ Manager::Manager(Env& env, const ManagerOptions& options)
   if (runtime_.is_restarted()) {
     runtime_.stop();
     throw Error(ErrorCode::kUnavailable,
-                "node " + std::to_string(self()) + " was restarted within the run '" +
-                    options_.name +
-                    "', which cannot continue without its former state; start a run "
-                    "with another name on all nodes");
+                "node " + std::to_string(self()) + " restarted during the run '" + options_.name +
+                    "'. LOCO cannot continue without the state of that node. Start a run with "
+                    "another name on all nodes");
   }
 }
 
@@ -77,9 +76,9 @@ void Manager::handle(const ControlMessage& message) {
 
 void Manager::check_free(const std::string& name) {
   if (find(name) == nullptr) return;
-  throw Error(ErrorCode::kInvalidArgument, "node " + std::to_string(self()) + " has a channel '" +
-                                               name +
-                                               "' already; choose another name for the second");
+  throw Error(ErrorCode::kInvalidArgument, "node " + std::to_string(self()) +
+                                               " already has a channel '" + name +
+                                               "'; choose another name");
 }
 
 void Manager::add(Channel& channel) {

@@ -26,7 +26,6 @@ struct ManagerOptions : runtime::Options {
 /// One manager per node and run. The constructor connects to the managers of all other nodes and
 /// blocks for that. The manager outlives its channels; its destructor ends the node's part. A node
 /// that dies ends the run: a caller that waits for the node gets an error that names it.
-/// waits for it gets an error that names it.
 class Manager final : private runtime::Service {
  public:
   /// Throws Error(kInvalidArgument) for an option outside its bounds, Error(kUnavailable) if the

@@ -53,8 +53,8 @@ class PowerController : public Channel {
   std::uint32_t converters() const { return manager().nodes() - 1; }
 
   /// Runs this node's loop. Calls `on_voltage(time since start, sum of the converters' voltages)`
-  /// in each turn of the controller. Returns the number of turns that began late by a period or
-  /// more. One caller. Throws Error(kUnavailable) naming the node that does not answer.
+  /// in each iteration of the controller. Returns the number of iterations that began late by a
+  /// period or more. One caller. Throws Error(kUnavailable) naming the node that does not answer.
   template <class OnVoltage>
   std::uint64_t control(Caller& me, Time period, Time duration, OnVoltage&& on_voltage) {
     return loop(me, period, duration, [&](Time since) { on_voltage(since, turn(me, period)); });

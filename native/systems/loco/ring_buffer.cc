@@ -138,7 +138,7 @@ void RingBuffer::push(Caller& me, std::uint64_t from, std::uint64_t begin, std::
 std::uint64_t RingBuffer::broadcast(Caller& me, std::span<const std::byte> message) {
   while (true) {
     if (const std::optional<std::uint64_t> end = try_broadcast(me, message)) return *end;
-    wait_for_readers(me, freed_by(message.size()), "room in");
+    wait_for_readers(me, freed_by(message.size()));
   }
 }
 
@@ -159,18 +159,14 @@ std::string RingBuffer::unacknowledged(std::uint64_t position) {
   return readers;
 }
 
-void RingBuffer::wait_acknowledged(Caller& me, std::uint64_t position) {
-  wait_for_readers(me, position, "acknowledgements in");
-}
-
-void RingBuffer::wait_for_readers(Caller& me, std::uint64_t position, const char* what) {
+void RingBuffer::wait_for_readers(Caller& me, std::uint64_t position) {
   try {
-    me.wait_until([&] { return acknowledged(position); }, what);
+    me.wait_until([&] { return acknowledged(position); }, "free space in the ring buffer");
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kTimeout) throw;
     throw Error(ErrorCode::kTimeout,
-                std::string(error.what()) + "; " + what + " ring buffer '" + name() +
-                    "' waits for acknowledgements of reader" + unacknowledged(position),
+                std::string(error.what()) + "; ring buffer '" + name() +
+                    "' has no acknowledgement from reader" + unacknowledged(position),
                 false);
   }
 }

@@ -42,8 +42,6 @@ class RingBuffer : public Channel {
   /// Returns true if every reader has acknowledged all bytes before `position`. Any thread may
   /// call.
   bool acknowledged(std::uint64_t position);
-  /// Blocks until acknowledged(position) holds. Throws as broadcast() does.
-  void wait_acknowledged(Caller& me, std::uint64_t position);
   /// Returns the readers that have not acknowledged all bytes before `position`, such as " 2 5".
   std::string unacknowledged(std::uint64_t position);
 
@@ -70,7 +68,7 @@ class RingBuffer : public Channel {
   std::uint64_t frame(std::uint64_t position, std::uint32_t length,
                       std::span<const std::byte> bytes);
   void push(Caller& me, std::uint64_t from, std::uint64_t begin, std::uint64_t bytes);
-  void wait_for_readers(Caller& me, std::uint64_t position, const char* what);
+  void wait_for_readers(Caller& me, std::uint64_t position);
 
   NodeId writer_;
   std::uint64_t capacity_;

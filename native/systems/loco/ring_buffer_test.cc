@@ -28,8 +28,7 @@ std::uint64_t broadcast_all(Manager& manager, std::uint64_t count, Time later = 
   if (manager.self() == 0) {
     std::uint64_t end = 0;
     for (std::uint64_t i = 0; i < count; ++i) end = ring.broadcast(me, message(i));
-    ring.wait_acknowledged(me, end);
-    EXPECT_TRUE(ring.acknowledged(end));
+    me.wait_until([&] { return ring.acknowledged(end); }, "acknowledgement by all readers");
     EXPECT_EQ(ring.unacknowledged(end), "");
   } else {
     for (std::uint64_t i = 0; i < count; ++i) {

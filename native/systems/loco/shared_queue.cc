@@ -99,7 +99,7 @@ std::optional<std::uint64_t> SharedQueue::try_take_ticket(Caller& me, AtomicVar&
 void SharedQueue::push_as(Caller& me, std::uint64_t ticket, std::span<const std::byte> value) {
   const Place place = place_of(ticket);
   const MemRef entry = me.block(entry_bytes_);
-  wait_for(me, place, 0, entry.sge(8), "a full queue to be popped from",
+  wait_for(me, place, 0, entry.sge(8), true,
            [&] { return *entry.as<std::uint64_t>() == place.round; });
   std::memset(entry.data(), 0, entry_bytes_);
   std::memcpy(entry.data() + kValue, value.data(), value.size());
@@ -113,11 +113,10 @@ void SharedQueue::push_as(Caller& me, std::uint64_t ticket, std::span<const std:
 void SharedQueue::pop_as(Caller& me, std::uint64_t ticket, std::span<std::byte> value) {
   const Place place = place_of(ticket);
   MemRef entry = me.block(entry_bytes_);
-  wait_for(me, place, kSum, entry.sge(entry_bytes_ - kSum, kSum), "an empty queue to be pushed to",
-           [&] {
-             return *reinterpret_cast<const std::uint64_t*>(entry.data() + kSum) ==
-                    sum_of(entry.data(), ticket);
-           });
+  wait_for(me, place, kSum, entry.sge(entry_bytes_ - kSum, kSum), false, [&] {
+    return *reinterpret_cast<const std::uint64_t*>(entry.data() + kSum) ==
+           sum_of(entry.data(), ticket);
+  });
   std::memcpy(value.data(), entry.data() + kValue, value.size());
   manager().env().charge_copy(entry_bytes_);
   *entry.as<std::uint64_t>() = place.round + 1;
@@ -129,7 +128,7 @@ void SharedQueue::pop_as(Caller& me, std::uint64_t ticket, std::span<std::byte> 
 // copies if the entry is on this node.
 template <class Ready>
 void SharedQueue::wait_for(Caller& me, const Place& place, std::uint32_t from,
-                           const fabric::Sge& into, const char* what, Ready&& ready) {
+                           const fabric::Sge& into, bool pushes, Ready&& ready) {
   if (place.node == self()) {
     const auto* source =
         reinterpret_cast<const std::uint64_t*>(entries_.data + place.offset + from);
@@ -138,7 +137,10 @@ void SharedQueue::wait_for(Caller& me, const Place& place, std::uint32_t from,
       for (std::uint32_t i = 0; i < into.length / 8; ++i) target[i] = load_acquire(source + i);
       return ready();
     };
-    if (!look()) me.wait_until(look, what);
+    if (look()) return;
+    const std::string what =
+        (pushes ? "pop from the full queue '" : "push to the empty queue '") + name() + "'";
+    me.wait_until(look, what.c_str());
     return;
   }
   Env& env = manager().env();
@@ -150,7 +152,7 @@ void SharedQueue::wait_for(Caller& me, const Place& place, std::uint32_t from,
     return;
   const Time deadline = env.now() + manager().options().wait_timeout;
   while (!look()) {
-    if (env.now() > deadline) throw_late(me, what);
+    if (env.now() > deadline) throw_late(me, pushes);
   }
 }
 
@@ -168,14 +170,18 @@ void SharedQueue::finish(AckKey key, NodeId node) const {
               false);
 }
 
-void SharedQueue::throw_late(Caller& me, const char* what) const {
+void SharedQueue::throw_late(Caller& me, bool pushes) const {
   std::string silent;
   for (const NodeId peer : me.silent_peers()) silent += ' ' + std::to_string(peer);
-  throw Error(ErrorCode::kTimeout,
-              "queue '" + name() + "': node " + std::to_string(self()) + " waited " +
-                  std::to_string(manager().options().wait_timeout / kMillisecond) + " ms for " +
-                  what + (silent.empty() ? "; all nodes answer" : "; no answer from node" + silent),
-              false);
+  throw Error(
+      ErrorCode::kTimeout,
+      "queue '" + name() + "': node " + std::to_string(self()) + " could not " +
+          (pushes ? "push" : "pop") + " within " +
+          std::to_string(manager().options().wait_timeout / kMillisecond) +
+          " ms because the queue was " + (pushes ? "full" : "empty") + "; " +
+          (silent.empty() ? std::string(pushes ? "pop" : "push") + " values or raise wait_timeout"
+                          : "no answer from node" + silent),
+      false);
 }
 
 }  // namespace pyrdma::loco

@@ -77,10 +77,10 @@ class SharedQueue : public Channel {
   void pop_as(Caller& me, std::uint64_t ticket, std::span<std::byte> value);
   template <class Ready>
   void wait_for(Caller& me, const Place& place, std::uint32_t from, const fabric::Sge& into,
-                const char* what, Ready&& ready);
+                bool pushes, Ready&& ready);
   void finish(AckKey key, NodeId node) const;
   std::uint64_t sum_of(const std::byte* entry, std::uint64_t ticket) const;
-  [[noreturn]] void throw_late(Caller& me, const char* what) const;
+  [[noreturn]] void throw_late(Caller& me, bool pushes) const;
 
   std::uint64_t capacity_;
   std::uint32_t value_bytes_, entry_bytes_;

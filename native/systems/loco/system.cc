@@ -20,20 +20,22 @@ systems::System description() {
               {"loco_litmus", make_litmus,
                R"(The shapes of `Litmus` run through LOCO's objects: fenced writes, reads, atomic_vars.
 
-Metrics of node 0, of 4: ``outcome|SHAPE|LEVEL|VALUES``, how often seen; ``shapes``; ``rounds``;
-``beyond``, outcomes of late or repeated operations and forbidden ones: LOCO has none.)"},
+Metrics of node 0 (of 4 nodes): ``outcome|SHAPE|LEVEL|VALUES``, the number of times that an outcome
+was seen; ``shapes``; ``rounds``; ``beyond``, the number of late, repeated and forbidden outcomes.
+LOCO shows none of these.)"},
               {"loco_lock", make_lock,
-               R"(Every thread of every node counts one word up, under one lock at node 0.
+               R"(Every thread of every node increments one word under one lock at node 0.
 
-The run fails when an increment was lost. Latency ``critical_section``: from the end of one to the
-end of the next.)"},
+The run fails when an increment was lost. Latency ``critical_section``: the time between the ends of
+two sections.)"},
               {"loco_power", make_power,
                R"(The control loop of DC/DC converters: node 0 controls, every other node converts.
 
-Metrics of node 0, relative to the wanted voltage: ``start_peak``, the most in the first
-millisecond; of the second half of the run ``ripple``, most minus least, and ``deviation``, root
-mean square; and ``voltage/NS`` for each turn of the controller in ``trace_ns``. Metric of every
-node: ``late_turns``, turns of its loop that began a period late.)"},
+Node 0 records, relative to the wanted voltage: ``start_peak``, the maximum of the first
+millisecond; ``ripple``, the maximum minus the minimum of the second half; ``deviation``, the root
+mean square of the second half; ``voltage/NS``, the voltage at each iteration during ``trace_ns``.
+Every node records ``late_turns``, the iterations of its loop that began at least one period
+late.)"},
               {"loco_transactions", make_transactions,
                R"(Threads transfer between two accounts drawn at random, under the locks of both.
 

@@ -127,10 +127,12 @@ void TicketLocks::throw_unplaced(Caller& me, std::uint64_t i, fabric::Status sta
   std::string silent;
   for (const NodeId peer : me.silent_peers()) silent += ' ' + std::to_string(peer);
   throw Error(ErrorCode::kUnavailable,
-              "lock " + std::to_string(i) + " of '" + name() +
-                  "' is kept: operations before its release failed (" + to_string(status) +
-                  "), no answer from node" + silent +
-                  "; check the data that it protects, then release it with Fence::kNone",
+              "the release of lock " + std::to_string(i) + " of '" + name() +
+                  "' failed and the caller still holds the lock: operations before the release "
+                  "failed (" +
+                  to_string(status) + "); " +
+                  (silent.empty() ? "all nodes answer" : "no answer from node" + silent) +
+                  "; check the protected data, then release with Fence::kNone",
               false);
 }
 
@@ -206,23 +208,25 @@ void TicketLocks::throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op
   }
   for (const NodeId node : silent) nodes += ' ' + std::to_string(node);
   const bool queued = op.stage_ == AcquireOp::Stage::kLocalQueue;
-  throw Error(
-      ErrorCode::kTimeout,
-      "node " + std::to_string(self()) + " waited " +
-          std::to_string(manager().options().wait_timeout / kMillisecond) + " ms for lock " +
-          std::to_string(i) + " of '" + name() + "' at node " + std::to_string(host) +
-          (queued ? ", behind threads of its own" : ", ticket " + std::to_string(op.ticket_)) +
-          "; ticket " + served + " is served; " + find_holder(me, i, silent) +
-          (nodes.empty() ? "; all nodes answer" : "; no answer from node" + nodes),
-      false);
+  throw Error(ErrorCode::kTimeout,
+              "node " + std::to_string(self()) + " waited " +
+                  std::to_string(manager().options().wait_timeout / kMillisecond) +
+                  " ms for lock " + std::to_string(i) + " of '" + name() + "' at node " +
+                  std::to_string(host) +
+                  (queued ? ", queued behind threads of the same node"
+                          : ", ticket " + std::to_string(op.ticket_)) +
+                  "; ticket " + served + " is served; " + find_holder(me, i, silent) +
+                  (nodes.empty() ? "; all nodes answer" : "; no answer from node" + nodes),
+              false);
 }
 
 void TicketLocks::throw_passed(std::uint64_t i, std::uint64_t ticket, std::uint64_t serving) const {
   throw Error(ErrorCode::kInternal,
               "lock " + std::to_string(i) + " of '" + name() + "' at node " +
                   std::to_string(host_of(i)) + ": node " + std::to_string(self()) +
-                  " drew ticket " + std::to_string(ticket) + ", but " + std::to_string(serving) +
-                  " is served already; a write outside the lock has changed its words",
+                  " took ticket " + std::to_string(ticket) +
+                  ", but the lock already serves ticket " + std::to_string(serving) +
+                  "; some code has overwritten the words of the lock",
               false);
 }
 

@@ -26,15 +26,16 @@ class LocoBarrier(Workload):
     threads
         Threads of a node, or ranks (1 to 64, default 1).
     polling
-        Poller of the completion queue: a thread of its own, as in the paper, or the callers
-        (default callers).
+        Poller of the completion queue: a thread of its own (paper), or the callers (default
+        callers).
     wait_timeout_ms
         Time after which a wait for another node fails and names that node (ms, at least 1, default
         10,000).
     warmup_ns
         Time before the measurement; discarded (ns, at least 0, default 10,000).
     iterations
-        Measured turns per thread, at most; 0: no bound but the time (at least 0, default 0).
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
     """
 
     native: ClassVar[str] = "loco_barrier"
@@ -49,8 +50,9 @@ class LocoBarrier(Workload):
 class LocoLitmus(Workload):
     """The shapes of `Litmus` run through LOCO's objects: fenced writes, reads, atomic_vars.
 
-    Metrics of node 0, of 4: ``outcome|SHAPE|LEVEL|VALUES``, how often seen; ``shapes``; ``rounds``;
-    ``beyond``, outcomes of late or repeated operations and forbidden ones: LOCO has none.
+    Metrics of node 0 (of 4 nodes): ``outcome|SHAPE|LEVEL|VALUES``, the number of times that an
+    outcome was seen; ``shapes``; ``rounds``; ``beyond``, the number of late, repeated and forbidden
+    outcomes. LOCO shows none of these.
 
     Parameters
     ----------
@@ -67,52 +69,53 @@ class LocoLitmus(Workload):
 
 @dataclass(frozen=True)
 class LocoLock(Workload):
-    """Every thread of every node counts one word up, under one lock at node 0.
+    """Every thread of every node increments one word under one lock at node 0.
 
-    The run fails when an increment was lost. Latency ``critical_section``: from the end of one to
-    the end of the next.
+    The run fails when an increment was lost. Latency ``critical_section``: the time between the
+    ends of two sections.
 
     Parameters
     ----------
     threads
         Threads of a node, or ranks (1 to 64, default 1).
     polling
-        Poller of the completion queue: a thread of its own, as in the paper, or the callers
-        (default callers).
+        Poller of the completion queue: a thread of its own (paper), or the callers (default
+        callers).
     wait_timeout_ms
         Time after which a wait for another node fails and names that node (ms, at least 1, default
         10,000).
     warmup_ns
         Time before the measurement; discarded (ns, at least 0, default 10,000).
     iterations
-        Measured turns per thread, at most; 0: no bound but the time (at least 0, default 0).
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
     system
-        Whose lock: LOCO's ticket lock, or a model of a test-and-set lock or of MPI's window locks
-        (default loco).
+        Lock to measure: LOCO's ticket lock, or a model of a test-and-set lock or of MPI's window
+        locks (default loco).
     fence
         Fence before a release; loco only (default pair).
     handovers
         Hand-overs of the lock to threads of one node in a row; loco only (0 to 1,048,576, default
         16).
     backoff_ns
-        Pause for each ticket before one's own; loco only (ns, at least 0, default 1,000).
+        Pause per ticket before the caller's own; loco only (ns, at least 0, default 1,000).
     device_memory
         The lock's words are in the NIC's memory; loco only (default False).
     own_memory
         Access to protected data in the node's own memory: through the nic, as other nodes do
         (paper), or by the cpu (best); loco only (default preset).
     preset
-        LOCO's protocol: as in the paper, or with all that is better (default best).
+        LOCO's protocol: the paper's steps, or with every switch on (default best).
     combined_request
-        Of LOCO's locks: now_serving is read with the ticket, not after it (default preset).
+        LOCO's locks: one doorbell asks for the ticket and now_serving (default preset).
     release_by_write
-        Of LOCO's locks: a release writes now_serving, instead of adding to it (default preset).
+        LOCO's locks: a release writes now_serving instead of adding to it (default preset).
     unawaited_release
-        Of LOCO's locks: a release is not waited for (default preset).
+        LOCO's locks: a release returns before it has completed (default preset).
     unawaited_fence
-        Of LOCO's locks: a pair fence leaves the order to the queue pair (default preset).
+        LOCO's locks: the queue pair, not a wait, gives the order of a pair fence (default preset).
     one_doorbell
-        Of LOCO's locks: requests to one host leave together, writes with a release (default
+        LOCO's locks: requests to one host share a doorbell, also writes with a release (default
         preset).
     """
 
@@ -140,10 +143,11 @@ class LocoLock(Workload):
 class LocoPower(Workload):
     """The control loop of DC/DC converters: node 0 controls, every other node converts.
 
-    Metrics of node 0, relative to the wanted voltage: ``start_peak``, the most in the first
-    millisecond; of the second half of the run ``ripple``, most minus least, and ``deviation``, root
-    mean square; and ``voltage/NS`` for each turn of the controller in ``trace_ns``. Metric of every
-    node: ``late_turns``, turns of its loop that began a period late.
+    Node 0 records, relative to the wanted voltage: ``start_peak``, the maximum of the first
+    millisecond; ``ripple``, the maximum minus the minimum of the second half; ``deviation``, the
+    root mean square of the second half; ``voltage/NS``, the voltage at each iteration during
+    ``trace_ns``. Every node records ``late_turns``, the iterations of its loop that began at least
+    one period late.
 
     Parameters
     ----------
@@ -152,7 +156,7 @@ class LocoPower(Workload):
     converter_us
         Period of the converters' loops (us, 1 to 10,000, default 10).
     trace_ns
-        For how long the voltage is a row (ns, at least 0, default 2,000,000).
+        Time during which the run records the voltage (ns, at least 0, default 2,000,000).
     """
 
     native: ClassVar[str] = "loco_power"
@@ -172,15 +176,16 @@ class LocoTransactions(Workload):
     threads
         Threads of a node, or ranks (1 to 64, default 1).
     polling
-        Poller of the completion queue: a thread of its own, as in the paper, or the callers
-        (default callers).
+        Poller of the completion queue: a thread of its own (paper), or the callers (default
+        callers).
     wait_timeout_ms
         Time after which a wait for another node fails and names that node (ms, at least 1, default
         10,000).
     warmup_ns
         Time before the measurement; discarded (ns, at least 0, default 10,000).
     iterations
-        Measured turns per thread, at most; 0: no bound but the time (at least 0, default 0).
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
     system
         LOCO's ticket locks and atomic_vars, or a model of MPI's windows (default loco).
     accounts
@@ -195,17 +200,17 @@ class LocoTransactions(Workload):
         Access to protected data in the node's own memory: through the nic, as other nodes do
         (paper), or by the cpu (best); loco only (default preset).
     preset
-        LOCO's protocol: as in the paper, or with all that is better (default best).
+        LOCO's protocol: the paper's steps, or with every switch on (default best).
     combined_request
-        Of LOCO's locks: now_serving is read with the ticket, not after it (default preset).
+        LOCO's locks: one doorbell asks for the ticket and now_serving (default preset).
     release_by_write
-        Of LOCO's locks: a release writes now_serving, instead of adding to it (default preset).
+        LOCO's locks: a release writes now_serving instead of adding to it (default preset).
     unawaited_release
-        Of LOCO's locks: a release is not waited for (default preset).
+        LOCO's locks: a release returns before it has completed (default preset).
     unawaited_fence
-        Of LOCO's locks: a pair fence leaves the order to the queue pair (default preset).
+        LOCO's locks: the queue pair, not a wait, gives the order of a pair fence (default preset).
     one_doorbell
-        Of LOCO's locks: requests to one host leave together, writes with a release (default
+        LOCO's locks: requests to one host share a doorbell, also writes with a release (default
         preset).
     """
 
@@ -242,19 +247,20 @@ class LocoYcsb(Workload):
     threads
         Threads of a node, or ranks (1 to 64, default 1).
     polling
-        Poller of the completion queue: a thread of its own, as in the paper, or the callers
-        (default callers).
+        Poller of the completion queue: a thread of its own (paper), or the callers (default
+        callers).
     wait_timeout_ms
         Time after which a wait for another node fails and names that node (ms, at least 1, default
         10,000).
     warmup_ns
         Time before the measurement; discarded (ns, at least 0, default 10,000).
     iterations
-        Measured turns per thread, at most; 0: no bound but the time (at least 0, default 0).
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
     system
         LOCO's store, or the model of Sherman (default loco).
     reads
-        Fraction of lookups; what the fractions leave of 1 are updates (0 to 1, default 1).
+        Fraction of lookups; the rest, after inserts and removes, are updates (0 to 1, default 1).
     inserts
         Fraction of insertions; loco only (0 to 1, default 0).
     removes
@@ -278,22 +284,22 @@ class LocoYcsb(Workload):
         A node's threads queue for a lock locally and hand it over; otherwise each thread tries for
         it over the network; sherman only (default True).
     stored_index
-        The index's table holds the first keys too, as in the paper; otherwise the index computes
-        their places, which saves each simulated node a table (default True).
+        The index's table holds the first keys too (paper); otherwise the index computes their
+        places, which saves each simulated node a table (default True).
     tracker_pause_ns
         Longest pause of an idle tracker thread (ns, at least 1,000, default 100,000).
     preset
-        LOCO's protocol: as in the paper, or with all that is better (default best).
+        LOCO's protocol: the paper's steps, or with every switch on (default best).
     combined_request
-        Of LOCO's locks: now_serving is read with the ticket, not after it (default preset).
+        LOCO's locks: one doorbell asks for the ticket and now_serving (default preset).
     release_by_write
-        Of LOCO's locks: a release writes now_serving, instead of adding to it (default preset).
+        LOCO's locks: a release writes now_serving instead of adding to it (default preset).
     unawaited_release
-        Of LOCO's locks: a release is not waited for (default preset).
+        LOCO's locks: a release returns before it has completed (default preset).
     unawaited_fence
-        Of LOCO's locks: a pair fence leaves the order to the queue pair (default preset).
+        LOCO's locks: the queue pair, not a wait, gives the order of a pair fence (default preset).
     one_doorbell
-        Of LOCO's locks: requests to one host leave together, writes with a release (default
+        LOCO's locks: requests to one host share a doorbell, also writes with a release (default
         preset).
     """
 

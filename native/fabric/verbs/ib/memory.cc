@@ -63,8 +63,8 @@ void check_lockable(const void* data, std::size_t bytes) {
   if (now.without_limit || all <= limit) return;
   throw Error(ErrorCode::kExhausted, "verbs: registering " + std::to_string(bytes) +
                                          " bytes would lock " + std::to_string(all) +
-                                         " bytes, but this process may lock " +
-                                         std::to_string(limit) + "; " + kRemedy);
+                                         " bytes, but the limit is " + std::to_string(limit) +
+                                         "; " + kRemedy);
 }
 
 }  // namespace
@@ -72,8 +72,8 @@ void check_lockable(const void* data, std::size_t bytes) {
 std::string locked_memory_remedy() {
   const rlim_t limit = limit_of_locked();
   if (limit == RLIM_INFINITY || locked_now().without_limit) return "";
-  return "this process may lock " + std::to_string(limit) +
-         " bytes, and the device's queues use some of them; " + kRemedy;
+  return "the limit of locked memory is " + std::to_string(limit) +
+         " bytes, and the queues of the device use part of it; " + kRemedy;
 }
 
 VerbsRegion::VerbsRegion(VerbsDevice& device, VerbsDomain& domain, void* data, std::size_t bytes,

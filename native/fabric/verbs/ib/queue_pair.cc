@@ -28,7 +28,7 @@ ibv_qp_type type_of(Transport transport) {
 std::uint32_t random_psn() {
   std::uint32_t psn = 0;
   if (::getrandom(&psn, sizeof psn, 0) != sizeof psn)
-    throw Error(ErrorCode::kUnavailable, "verbs: the system gives no random bytes");
+    throw Error(ErrorCode::kUnavailable, "verbs: the kernel returned no random bytes (getrandom)");
   return psn & 0xffffff;
 }
 

@@ -88,7 +88,7 @@ bool HierarchicalOp::enter() {
               "lock " + std::to_string(index_) + " of '" + locks_->name() + "': caller " +
                   std::to_string(me_->index()) + " of node " + std::to_string(locks_->self()) +
                   " waited " + std::to_string(manager.options().wait_timeout / kMillisecond) +
-                  " ms behind threads of its own node",
+                  " ms in the queue of its node; raise wait_timeout",
               false);
 }
 

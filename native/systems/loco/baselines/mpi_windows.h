@@ -38,7 +38,6 @@ class MpiWindows : public Channel {
     return static_cast<std::uint32_t>(participants().size()) * per_node();
   }
   NodeId node_of(std::uint32_t rank) const { return participants()[rank / per_node()]; }
-  std::size_t registrations() const { return memory_.size(); }
 
   /// MPI_Win_lock(MPI_LOCK_EXCLUSIVE). Blocks. Throws Error(kUnavailable) when the target does not
   /// answer, Error(kTimeout) after the manager's wait_timeout.

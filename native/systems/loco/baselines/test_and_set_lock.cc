@@ -22,7 +22,7 @@ TestAndSetLocks::TestAndSetLocks(Channel& parent, std::string_view name, std::ui
 
 void TestAndSetLocks::acquire(Caller& me, std::uint64_t i) {
   TestAndSetOp op = start_acquire(me, i);
-  me.wait_until([&] { return op.poll(); }, "a test-and-set lock");
+  me.wait_until([&] { return op.poll(); }, "acquisition of a test-and-set lock");
 }
 
 AckKey TestAndSetLocks::release_for(Caller& me, std::uint32_t acquirer, std::uint64_t i,

@@ -1,4 +1,4 @@
-// The acts of clients on the queue, the rings and the locks.
+// The operations of clients on the queue, the rings and the locks.
 #include <algorithm>
 
 #include "base/remote_word.h"
@@ -60,11 +60,11 @@ void Node::receive(Caller& me, std::uint32_t ring, const Planned& op) {
     // A reader that stops here (F18) must still have its message.
     const bool stops = world_.options.faults[Fault::pause].rate > 0;
     if (stops && tries % 4 == 0) env_.sleep_until(env_.now() + 5 * kMicrosecond);
-    std::uint64_t& heard = world_.heard[{env_.node(), ring}];
-    const std::vector<std::byte> want = message(ring, ++heard);
+    std::uint64_t& received = world_.received[{env_.node(), ring}];
+    const std::vector<std::byte> want = message(ring, ++received);
     if (!std::equal(got->begin(), got->end(), want.begin(), want.end())) {
       world_.violation("ring", "node " + std::to_string(env_.node()) + " reads message " +
-                                   std::to_string(heard) + " of ring " + std::to_string(ring) +
+                                   std::to_string(received) + " of ring " + std::to_string(ring) +
                                    ", which differs from the message sent");
     }
     if (tries % 2 == 0) rings_[ring]->acknowledge(me);

@@ -1,4 +1,5 @@
-// A node of the LOCO scenario: its endpoints of the channels, and the acts of its clients on them.
+// A node of the LOCO scenario: its endpoints of the channels, and the operations of its clients on
+// them.
 #pragma once
 #include <array>
 #include <memory>

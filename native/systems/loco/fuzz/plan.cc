@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::uint32_t kLongestPause = 4000;  // ns
 
-// Acts that belong together. A third of the runs use one group only; the others use each group with
-// probability 1/2.
+// Operations that belong together. A third of the runs use one group only; the others use each
+// group with probability 1/2.
 constexpr std::array<std::array<Act, 2>, 7> kGroups{{{Act::kPush, Act::kLook},
                                                      {Act::kStore, Act::kPull},
                                                      {Act::kAdd, Act::kAdd},

@@ -1,4 +1,4 @@
-// The acts of each client of the LOCO scenario, drawn before the client begins.
+// The operations of each client of the LOCO scenario, drawn before the client begins.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace pyrdma::loco::scenario {
 
-/// The comment of an act names the property that it tests (L1 to L7).
+/// The comment of an operation names the property that it tests (L1 to L7).
 enum class Act : std::uint8_t {
   kPush,       // L2: push a wide owned_var to all
   kLook,       // L2: read the local copy of such a variable
@@ -32,10 +32,10 @@ struct Planned {
   std::uint32_t draw = 0;  // random bits for further choices
 };
 
-/// Returns true if the run has acts on the store.
+/// Returns true if the run has operations on the store.
 bool uses_store(const World& world);
 
-/// Draws the plan of client `caller` of `node`. A run has a random subset of acts.
+/// Draws the plan of client `caller` of `node`. A run has a random subset of operations.
 std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t caller);
 
 }  // namespace pyrdma::loco::scenario

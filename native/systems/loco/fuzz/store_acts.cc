@@ -1,4 +1,4 @@
-// The acts of clients on the key-value store: L1, and L2 because values are wide.
+// The operations of clients on the key-value store: L1, and L2 because values are wide.
 #include "systems/loco/fuzz/node.h"
 
 namespace pyrdma::loco::scenario {

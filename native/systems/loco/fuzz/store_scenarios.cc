@@ -215,7 +215,7 @@ void run_caller(StoreWorld& world, Side& side, Caller& me) {
   const auto all_over = [&] {
     return std::all_of(clients.begin(), clients.end(), [](const auto& c) { return c->over(); });
   };
-  while (!all_over()) me.wait_until(turn, "an operation");
+  while (!all_over()) me.wait_until(turn, "completion of an operation");
 }
 
 // Node 0 gives every key its first value.
@@ -224,7 +224,7 @@ void write_first_values(StoreWorld& world, Side& side, Caller& me) {
   Client<Side> first(world, side, me, 0);
   for (Key key = 0; key < kKeys; ++key) {
     first.begin({Side::kFirst, key, world.options.operations + 1 + key});
-    me.wait_until([&] { return first.ended(); }, "a first value");
+    me.wait_until([&] { return first.ended(); }, "first value");
   }
 }
 

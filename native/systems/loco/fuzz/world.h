@@ -46,8 +46,8 @@ struct World {
   std::vector<std::pair<NodeId, std::string>> errors;  // errors of clients that failed
   std::vector<std::uint64_t> pushed, pulled;           // last number of each node's variables
   std::array<std::uint64_t, kRings> sent{};            // messages, by ring
-  std::map<std::pair<NodeId, std::uint32_t>, std::uint64_t> heard;  // by reader and ring
-  std::array<std::uint64_t, kLocks> guarded{};                      // last stamp of each record
+  std::map<std::pair<NodeId, std::uint32_t>, std::uint64_t> received;  // by reader and ring
+  std::array<std::uint64_t, kLocks> guarded{};                         // last stamp of each record
   std::uint64_t stamps = 0;
 };
 

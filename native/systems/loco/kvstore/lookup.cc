@@ -34,7 +34,7 @@ bool KvOperation::judge(const std::byte* slot) {
   const auto counter = static_cast<std::uint32_t>(state >> 1);
   if (sum != store_->sum_of(slot + kSlotFrame, counter)) {
     check_timeout("its slot at node " + std::to_string(at_.node) +
-                  " stays torn; its writer may have died");
+                  " is torn; the writing node may have ended");
     // The next answer of the network, or the writer on this node, wakes a waiter.
     if (at_.node != store_->self()) return find();
     step_ = Step::kRetrying;

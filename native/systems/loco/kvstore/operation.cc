@@ -82,8 +82,8 @@ bool KvOperation::advance(Time now) {
       return end(outcome_);
     case Step::kAnnouncing:
       return announce();
-    case Step::kTelling:
-      return told() && (kind_ == Kind::kInsert ? publish() : forget());
+    case Step::kAnnounced:
+      return announced() && (kind_ == Kind::kInsert ? publish() : forget());
   }
   return false;
 }
@@ -163,10 +163,12 @@ void KvOperation::check_timeout(const std::string& what) {
   const Time now = manager.env().now();
   if (retrying_ == 0) retrying_ = now;
   if (now - retrying_ < manager.options().wait_timeout) return;
+  constexpr std::array<const char*, 4> kDone = {"read", "inserted", "updated", "removed"};
   throw Error(ErrorCode::kTimeout,
-              "node " + std::to_string(store_->self()) + " waited " +
-                  std::to_string(manager.options().wait_timeout / kMillisecond) + " ms for key " +
-                  std::to_string(key_) + " of '" + store_->name() + "': " + what,
+              "key " + std::to_string(key_) + " of '" + store_->name() + "' could not be " +
+                  kDone[static_cast<std::size_t>(kind_)] + " by node " +
+                  std::to_string(store_->self()) + " within " +
+                  std::to_string(manager.options().wait_timeout / kMillisecond) + " ms: " + what,
               false);
 }
 

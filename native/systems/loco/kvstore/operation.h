@@ -42,7 +42,7 @@ class KvOperation {
     kRetrying,    // lookup: the slot was torn
     kLocking,     // changes: waits for the key's lock
     kAnnouncing,  // insert, remove: waits for room in the tracker
-    kTelling,     // insert, remove: waits for all indices
+    kAnnounced,   // insert, remove: waits for all indices
     kWriting,     // update, remove: waits until the write is placed
     kReleasing,   // changes: waits for the release of the key's lock, if it is awaited
   };
@@ -71,7 +71,7 @@ class KvOperation {
   bool remove_locked();  // remove.cc
   bool forget();
   bool announce();  // tracker.cc
-  bool told();
+  bool announced();
 
   KvStore* store_;
   Caller* me_;
@@ -80,8 +80,8 @@ class KvOperation {
   Outcome outcome_ = Outcome::kPending;
   Key key_ = 0;
   Location at_;
-  std::uint64_t told_ = 0;  // position in the tracker after this operation's message
-  Time retrying_ = 0;       // start of the retries; 0: none
+  std::uint64_t announced_ = 0;  // position in the tracker after this operation's message
+  Time retrying_ = 0;            // start of the retries; 0: none
   MemRef slot_;  // bytes to read or write; declared before the key, which is destroyed first
   AckKey ack_;
   AcquireOp lock_;

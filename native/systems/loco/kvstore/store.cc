@@ -55,8 +55,8 @@ void KvStore::check_options() {
   if (manager().options().callers < 2) {
     throw Error(ErrorCode::kInvalidArgument,
                 "store '" + name() +
-                    "' needs one more caller for the thread of its tracker; give "
-                    "the manager `callers` of 2 or more");
+                    "' needs a caller for its tracker thread; set the manager's `callers` to 2 or "
+                    "more");
   }
 }
 
@@ -115,11 +115,6 @@ void KvStore::give_slot(std::uint32_t number) {
   freed_.push_back(number);
 }
 
-std::uint64_t KvStore::free_slots() {
-  const std::lock_guard lock(slots_mutex_);
-  return slots_ - fresh_ + freed_.size();
-}
-
 std::string KvStore::describe(Outcome outcome) const {
   switch (outcome) {
     case Outcome::kPending:
@@ -129,7 +124,7 @@ std::string KvStore::describe(Outcome outcome) const {
     case Outcome::kMissing:
       return "no such key";
     case Outcome::kDuplicate:
-      return "the key exists; update it";
+      return "the key already exists; use update";
     case Outcome::kFull:
       return "all " + std::to_string(slots_) + " slots of node " + std::to_string(self()) +
              " hold values; remove some, or raise `slots` or `keys` of store '" + name() + "'";
@@ -142,7 +137,7 @@ std::string KvStore::describe(Outcome outcome) const {
 
 Outcome KvStore::run(Caller& me, KvOperation& operation) {
   if (!operation.poll()) {
-    me.wait_until([&] { return operation.poll(); }, "an operation on a store");
+    me.wait_until([&] { return operation.poll(); }, "completion of an operation on a store");
   }
   return operation.outcome();
 }

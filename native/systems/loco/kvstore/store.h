@@ -70,8 +70,6 @@ class KvStore : public Channel {
   /// Describes an outcome, with the numbers of this store.
   std::string describe(Outcome outcome) const;
   void prefetch(Key key) const { index_.prefetch(key); }
-  /// Returns the number of slots of this node without a value.
-  std::uint64_t free_slots();
   std::uint64_t index_bytes() const { return index_.bytes(); }
 
  private:

@@ -28,17 +28,18 @@ bool KvOperation::announce() {
     check_timeout("the tracker's ring buffer is full");
     return false;
   }
-  told_ = *position;
+  announced_ = *position;
   retrying_ = 0;
-  step_ = Step::kTelling;
+  step_ = Step::kAnnounced;
   return advance();
 }
 
-bool KvOperation::told() {
+bool KvOperation::announced() {
   RingBuffer& tracker = store_->tracker_of(store_->self());
   store_->manager().env().charge(Cost::kPredicate);
-  if (tracker.acknowledged(told_)) return true;
-  check_timeout("no acknowledgement of the index of nodes" + tracker.unacknowledged(told_));
+  if (tracker.acknowledged(announced_)) return true;
+  check_timeout("the nodes" + tracker.unacknowledged(announced_) +
+                " have not acknowledged the change of the index");
   return false;
 }
 

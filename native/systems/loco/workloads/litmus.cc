@@ -164,7 +164,7 @@ class TrialThread {
   }
   void await(std::size_t word, std::uint64_t round, std::uint64_t value) {
     const std::uint64_t* at = trial_.here(word, round);
-    me_.wait_until([&] { return load_acquire(at) >= value; }, "a word of a litmus test");
+    me_.wait_until([&] { return load_acquire(at) >= value; }, "awaited value of a litmus test");
   }
 
   Trial& trial_;

@@ -123,8 +123,8 @@ class LocoLock final : public measure::Workload {
         {"system",
          std::string("loco"),
          "",
-         "whose lock: LOCO's ticket lock, or a model of a test-and-set lock or of MPI's window "
-         "locks",
+         "lock to measure: LOCO's ticket lock, or a model of a test-and-set lock or of MPI's "
+         "window locks",
          0,
          0,
          {"loco", "test_and_set", "mpi_windows"}},
@@ -137,7 +137,7 @@ class LocoLock final : public measure::Workload {
          {"pair", "thread", "global"}},
         {"handovers", Int{16}, "count",
          "hand-overs of the lock to threads of one node in a row; loco only", 0, 1 << 20},
-        {"backoff_ns", Int{1000}, "ns", "pause for each ticket before one's own; loco only", 0,
+        {"backoff_ns", Int{1000}, "ns", "pause per ticket before the caller's own; loco only", 0,
          1e9},
         {"device_memory", Int{0}, "bool", "the lock's words are in the NIC's memory; loco only", 0,
          1},
@@ -207,10 +207,11 @@ class LocoLock final : public measure::Workload {
     checked(counter.read(me, counted).wait());
     checked(total.load(me, done).wait());
     if (*counted.as<std::uint64_t>() == *done.as<std::uint64_t>()) return;
-    throw Error(ErrorCode::kInternal, "the counter under the lock is " +
-                                          std::to_string(*counted.as<std::uint64_t>()) + " after " +
-                                          std::to_string(*done.as<std::uint64_t>()) +
-                                          " increments: the lock did not exclude");
+    throw Error(
+        ErrorCode::kInternal,
+        "the counter under the lock is " + std::to_string(*counted.as<std::uint64_t>()) +
+            " after " + std::to_string(*done.as<std::uint64_t>()) +
+            " increments: the lock failed to provide mutual exclusion; report this as a bug");
   }
 };
 

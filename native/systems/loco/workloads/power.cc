@@ -32,7 +32,8 @@ class Power final : public measure::Workload {
     static const std::vector<measure::ParameterSpec> specs = {
         {"period_us", Int{40}, "us", "period of the controller's loop", 1, 10'000},
         {"converter_us", Int{10}, "us", "period of the converters' loops", 1, 10'000},
-        {"trace_ns", Int{2'000'000}, "ns", "for how long the voltage is a row", 0, 1e12},
+        {"trace_ns", Int{2'000'000}, "ns", "time during which the run records the voltage", 0,
+         1e12},
         {"duration_ns", Int{20'000'000}, "ns", "length of the run", 2e6, 1e12},
     };
     return specs;

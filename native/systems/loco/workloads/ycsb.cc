@@ -83,18 +83,18 @@ class Client {
   Client(Store& store, Caller& me, measure::ThreadRecorder& recorder, std::uint32_t window,
          const Mix& mix, const Keys& keys, Rng rng)
       : env_(me.env()), mix_(mix), keys_(keys), rng_(rng) {
-    for (std::uint32_t i = 0; i < window; ++i) turns_.push_back({Slot(store, me)});
+    for (std::uint32_t i = 0; i < window; ++i) slots_.push_back({Slot(store, me)});
     for (std::size_t i = 0; i < 4; ++i) latency_[i] = &recorder.histogram(kNames[i]);
     next_ = keys_.draw(rng_);
   }
 
   void run(Caller& me, measure::Interval& interval) {
-    for (Turn& turn : turns_) begin(turn, env_.now());
-    busy_ = turns_.size();
+    for (WindowSlot& entry : slots_) begin(entry, env_.now());
+    busy_ = slots_.size();
     while (busy_ != 0) {
       // The wait starts again when some operations have ended, because that may let other threads
       // of the node continue.
-      if (!turn_all(interval)) wait(me, interval);
+      if (!poll_all(interval)) wait(me, interval);
     }
     if (lost_ != 0) {
       throw Error(ErrorCode::kInternal,
@@ -103,7 +103,7 @@ class Client {
   }
 
  private:
-  struct Turn {
+  struct WindowSlot {
     Slot slot;
     Kind kind = Kind::kLookup;
     Time began = 0;
@@ -112,47 +112,47 @@ class Client {
   static constexpr std::uint64_t kPerPredicate = 8;  // operations whose tests share a cache line
   static constexpr std::size_t kMany = 8;  // more operations than this share one clock reading
 
-  void begin(Turn& turn, Time now) {
-    turn.kind = mix_.draw(rng_);
-    turn.began = now;
+  void begin(WindowSlot& entry, Time now) {
+    entry.kind = mix_.draw(rng_);
+    entry.began = now;
     const Key key = next_;
     next_ = keys_.draw(rng_);  // drawn early, so that its entry is in the cache when it is used
-    turn.slot.prefetch(next_);
-    turn.slot.begin(turn.kind, key, ++count_);
+    entry.slot.prefetch(next_);
+    entry.slot.begin(entry.kind, key, ++count_);
   }
 
-  bool turn_all(measure::Interval& interval) {
+  bool poll_all(measure::Interval& interval) {
     bool any = false;
-    env_.charge(Cost::kPredicate, 1 + turns_.size() / kPerPredicate);
-    Time now = turns_.size() > kMany ? env_.now() : 0;
-    for (Turn& turn : turns_) {
-      if (turn.idle || !turn.slot.poll(now)) continue;
+    env_.charge(Cost::kPredicate, 1 + slots_.size() / kPerPredicate);
+    Time now = slots_.size() > kMany ? env_.now() : 0;
+    for (WindowSlot& entry : slots_) {
+      if (entry.idle || !entry.slot.poll(now)) continue;
       any = true;
       now = env_.now();
-      const Outcome outcome = turn.slot.operation.outcome();
-      lost_ += outcome == Outcome::kMissing && turn.kind <= Kind::kUpdate && mix_.removes == 0;
+      const Outcome outcome = entry.slot.operation.outcome();
+      lost_ += outcome == Outcome::kMissing && entry.kind <= Kind::kUpdate && mix_.removes == 0;
       if (interval.count(now)) {
-        latency_[static_cast<std::size_t>(turn.kind)]->record(now - turn.began);
+        latency_[static_cast<std::size_t>(entry.kind)]->record(now - entry.began);
       }
       if (interval.over(now)) {
-        turn.idle = true;
+        entry.idle = true;
         --busy_;
         continue;
       }
-      begin(turn, now);
+      begin(entry, now);
     }
     return any;
   }
 
   void wait(Caller& me, measure::Interval& interval) {
-    me.wait_until([&] { return turn_all(interval); }, "an operation on the store");
+    me.wait_until([&] { return poll_all(interval); }, "completion of an operation on the store");
   }
 
   Env& env_;
   const Mix& mix_;
   const Keys& keys_;
   Rng rng_;
-  std::vector<Turn> turns_;
+  std::vector<WindowSlot> slots_;
   measure::Histogram* latency_[4];
   Key next_ = 0;
   std::size_t busy_ = 0;
@@ -170,7 +170,8 @@ class LocoYcsb final : public measure::Workload {
          0,
          0,
          {"loco", "sherman"}},
-        {"reads", 1.0, "", "fraction of lookups; what the fractions leave of 1 are updates", 0, 1},
+        {"reads", 1.0, "", "fraction of lookups; the rest, after inserts and removes, are updates",
+         0, 1},
         {"inserts", 0.0, "", "fraction of insertions; loco only", 0, 1},
         {"removes", 0.0, "", "fraction of removals; loco only", 0, 1},
         {"theta", 0.0, "", "exponent of Zipf's law, 0.99 in the paper; 0: uniform keys", 0, 10},
@@ -188,7 +189,7 @@ class LocoYcsb final : public measure::Workload {
          "for it over the network; sherman only",
          0, 1},
         {"stored_index", Int{1}, "bool",
-         "the index's table holds the first keys too, as in the paper; otherwise the index "
+         "the index's table holds the first keys too (paper); otherwise the index "
          "computes their places, which saves each simulated node a table",
          0, 1},
         {"tracker_pause_ns", Int{100'000}, "ns", "longest pause of an idle tracker thread", 1000,

@@ -1,5 +1,5 @@
-// Speaker is the client of a node that talks to any other node: datagrams, dynamic connections, and
-// the node's disk.
+// DatagramClient is the client of a node that sends datagrams and dynamically connected requests to
+// all nodes, and uses the disk.
 #pragma once
 #include <array>
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace pyrdma::fuzz {
 
-class Speaker {
+class DatagramClient {
  public:
-  explicit Speaker(Node& node);
-  ~Speaker();
-  Speaker(const Speaker&) = delete;
-  Speaker& operator=(const Speaker&) = delete;
+  explicit DatagramClient(Node& node);
+  ~DatagramClient();
+  DatagramClient(const DatagramClient&) = delete;
+  DatagramClient& operator=(const DatagramClient&) = delete;
   /// Runs until all clients of the run are done.
   void run();
 

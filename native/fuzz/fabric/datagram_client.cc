@@ -1,4 +1,4 @@
-#include "fuzz/fabric/speaker.h"
+#include "fuzz/fabric/datagram_client.h"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@ using fabric::Transport;
 
 namespace {
 
-constexpr Time kSpeakerIdle = 50 * kMicrosecond;
+constexpr Time kDatagramClientIdle = 50 * kMicrosecond;
 
 std::string address_key(NodeId node, std::uint32_t version) {
   return "node " + std::to_string(node) + ", " + std::to_string(version);
@@ -18,7 +18,7 @@ std::string address_key(NodeId node, std::uint32_t version) {
 
 }  // namespace
 
-Speaker::Speaker(Node& node)
+DatagramClient::DatagramClient(Node& node)
     : node_(node),
       world_(node.world),
       env_(node.env),
@@ -36,7 +36,7 @@ Speaker::Speaker(Node& node)
   dc_.set_max_inline(max_inline);
 }
 
-Speaker::~Speaker() {  // a crashed node may still have outstanding requests
+DatagramClient::~DatagramClient() {  // a crashed node may still have outstanding requests
   state_.queue = nullptr;
   const auto lost = [this](const Pending& pending, bool, const std::byte*) {
     ended(pending, false, nullptr);
@@ -45,14 +45,14 @@ Speaker::~Speaker() {  // a crashed node may still have outstanding requests
   dc_.abandon(lost);
 }
 
-void Speaker::run() {
+void DatagramClient::run() {
   state_.env = &env_;
   set_up();
   next_batch_at_ = env_.now();
   while (!world_.finished()) {
     repair();
     const Time now = env_.now();
-    Time wake_at = now + kSpeakerIdle;
+    Time wake_at = now + kDatagramClientIdle;
     if (state_.next < state_.plan.size()) {
       if (now >= next_batch_at_ && batch_is_due()) post_batch();
       if (next_batch_at_ > now) wake_at = std::min(wake_at, next_batch_at_);
@@ -64,12 +64,12 @@ void Speaker::run() {
 }
 
 // Earlier posts of a failed connection may not have happened.
-void Speaker::forget_connection() {
+void DatagramClient::forget_connection() {
   for (NodeId target = 0; target < world_.options.nodes; ++target)
     for (std::uint32_t r = kFirstDc; r < kRecords; ++r) world_.record(target, node_.id, r).here = 0;
 }
 
-void Speaker::set_up() {
+void DatagramClient::set_up() {
   forget_connection();
   queue_ = node_.persist([&] { return node_.device.create_completion_queue(kQueueEntries); });
   auto make = [&](const fabric::QpOptions& options, fabric::SharedReceiveQueue* shared) {
@@ -98,7 +98,7 @@ void Speaker::set_up() {
   publish();
 }
 
-void Speaker::publish() {
+void DatagramClient::publish() {
   NodeAddress address;
   address.shared = node_.shared->remote();
   address.datagrams = ud_->address();
@@ -112,7 +112,7 @@ void Speaker::publish() {
   world_.nodes[node_.id].version = version;
 }
 
-void Speaker::tear_down() {
+void DatagramClient::tear_down() {
   state_.queue = nullptr;
   for (fabric::QueuePair* qp : {ud_.get(), dc_initiator_.get(), dc_target_.get()})
     if (qp != nullptr && qp->state() != QpState::kError) qp->modify(QpState::kError);
@@ -139,7 +139,7 @@ void Speaker::tear_down() {
 
 // Failed queue pairs are used again once all their requests are flushed. An overrun completion
 // queue takes all its queue pairs with it.
-void Speaker::repair() {
+void DatagramClient::repair() {
   if (overrun_) {
     tear_down();
     set_up();
@@ -172,7 +172,7 @@ void Speaker::repair() {
   fill_receives();
 }
 
-void Speaker::revive(fabric::QueuePair& qp) {
+void DatagramClient::revive(fabric::QueuePair& qp) {
   for (;;) {
     try {
       if (qp.state() != QpState::kReset) qp.modify(QpState::kReset);
@@ -186,7 +186,7 @@ void Speaker::revive(fabric::QueuePair& qp) {
 }
 
 // Brings the knowledge of `target` up to date; returns null while the target has published nothing.
-Speaker::Peer* Speaker::reach(NodeId target) {
+DatagramClient::Peer* DatagramClient::reach(NodeId target) {
   Peer& peer = peers_[target];
   const std::uint32_t version = world_.nodes[target].version;
   if (version == 0) return nullptr;
@@ -206,14 +206,14 @@ Speaker::Peer* Speaker::reach(NodeId target) {
   return &peer;
 }
 
-bool Speaker::batch_is_due() {
+bool DatagramClient::batch_is_due() {
   if (!state_.plan[state_.next].probe) return true;
   if (world_.healed() && datagrams_.idle() && dc_.idle()) return true;
   next_batch_at_ = env_.now() + kRetryAfter;
   return false;
 }
 
-void Speaker::post_batch() {
+void DatagramClient::post_batch() {
   next_version_ = state_.version;
   const PlannedOperation& first = state_.plan[state_.next];
   const Route route = route_of(first.kind);
@@ -249,7 +249,7 @@ void Speaker::post_batch() {
   next_batch_at_ = env_.now() + (more_of_batch || world_.healed() ? kRetry : pause);
 }
 
-void Speaker::append_to_log(const PlannedOperation& op) {
+void DatagramClient::append_to_log(const PlannedOperation& op) {
   const bool done = log_.append();
   ++(done ? world_.outcome.ok : world_.outcome.info);
   if (op.probe && !done) {

@@ -1,8 +1,8 @@
-// Requests and receives of the client that talks to any node.
+// Requests and receives of the client that sends to all nodes.
 #include <algorithm>
 #include <cstring>
 
-#include "fuzz/fabric/speaker.h"
+#include "fuzz/fabric/datagram_client.h"
 
 namespace pyrdma::fuzz {
 
@@ -17,7 +17,7 @@ constexpr std::uint64_t kSharedBit = 1ULL << 32;
 
 }  // namespace
 
-bool Speaker::prepare(Channel& channel, const PlannedOperation& op, std::size_t index) {
+bool DatagramClient::prepare(Channel& channel, const PlannedOperation& op, std::size_t index) {
   const NodeId target =
       op.target == node_.id ? (node_.id + 1) % world_.options.nodes : NodeId{op.target};
   const Peer* peer = reach(target);
@@ -72,7 +72,7 @@ bool Speaker::prepare(Channel& channel, const PlannedOperation& op, std::size_t 
   return true;
 }
 
-void Speaker::accepted(Pending& pending) {
+void DatagramClient::accepted(Pending& pending) {
   const PlannedOperation& op = *pending.op;
   if (pending.version > 0) state_.version = pending.version;
   // A resent read may see later writes, unless they wait for it by a fence (ibv_post_send(3),
@@ -99,7 +99,7 @@ void Speaker::accepted(Pending& pending) {
                              std::to_string(pending.target));
 }
 
-void Speaker::ended(const Pending& pending, bool known, const std::byte* slot) {
+void DatagramClient::ended(const Pending& pending, bool known, const std::byte* slot) {
   const PlannedOperation& op = *pending.op;
   ++(known ? world_.outcome.ok : world_.outcome.info);
   if (op.kind == Kind::kDcRead && known) read_ended(pending, slot);
@@ -107,7 +107,7 @@ void Speaker::ended(const Pending& pending, bool known, const std::byte* slot) {
   if (op.probe) probe_ended(pending, known);
 }
 
-void Speaker::read_ended(const Pending& pending, const std::byte* slot) {
+void DatagramClient::read_ended(const Pending& pending, const std::byte* slot) {
   const PlannedOperation& op = *pending.op;
   RecordState& record = world_.record(pending.target, node_.id, op.place);
   if (record.incarnation != pending.incarnation) return;
@@ -118,7 +118,7 @@ void Speaker::read_ended(const Pending& pending, const std::byte* slot) {
   if (found.most != kNoVersion) record.sure = std::max(record.sure, found.least);
 }
 
-void Speaker::atomic_ended(const Pending& pending, bool known, const std::byte* slot) {
+void DatagramClient::atomic_ended(const Pending& pending, bool known, const std::byte* slot) {
   AtomicOperation done;
   done.invoked = pending.invoked;
   done.client = state_.id;
@@ -131,13 +131,13 @@ void Speaker::atomic_ended(const Pending& pending, bool known, const std::byte* 
       .operations.push_back(done);
 }
 
-void Speaker::probe_ended(const Pending& pending, bool known) {
+void DatagramClient::probe_ended(const Pending& pending, bool known) {
   if (!known) state_.next = std::min(state_.next, pending.plan_index);
 }
 
 // ---- completions ----
 
-bool Speaker::take_completions() {
+bool DatagramClient::take_completions() {
   if (queue_->overrun()) {
     overrun_ = true;
     return true;
@@ -147,7 +147,7 @@ bool Speaker::take_completions() {
   return count > 0;
 }
 
-void Speaker::take(const Completion& completion) {
+void DatagramClient::take(const Completion& completion) {
   if ((completion.wr_id & Channel::kReceiveTag) != 0) return received(completion);
   Channel& channel = dc_.owns(completion.wr_id) ? dc_ : datagrams_;
   if (!channel.owns(completion.wr_id))
@@ -161,12 +161,12 @@ void Speaker::take(const Completion& completion) {
     node_.trace("fails", channel.name() + ", " + to_string(completion.status));
 }
 
-std::byte* Speaker::receive_buffer(bool shared, std::uint32_t index) {
+std::byte* DatagramClient::receive_buffer(bool shared, std::uint32_t index) {
   return buffers_ + (kReliableWindow + kUnreliableWindow) * kMostBytes +
          ((shared ? kDatagramReceives : 0) + index) * kReceiveBytes;
 }
 
-bool Speaker::post_receive(bool shared, std::uint32_t index) {
+bool DatagramClient::post_receive(bool shared, std::uint32_t index) {
   const fabric::Sge into{reinterpret_cast<std::uint64_t>(receive_buffer(shared, index)),
                          kReceiveBytes, node_.local->lkey()};
   const std::uint64_t wr_id = Channel::kReceiveTag | (shared ? kSharedBit : 0) | index;
@@ -175,7 +175,7 @@ bool Speaker::post_receive(bool shared, std::uint32_t index) {
   return shared_receives_->post_receive({&request, 1}).accepted == 1;
 }
 
-void Speaker::fill_receives() {
+void DatagramClient::fill_receives() {
   for (std::uint32_t i = 0; i < kDatagramReceives; ++i)
     if (!posted_[i]) posted_[i] = post_receive(false, i);
   if (!has_dc_) return;
@@ -183,7 +183,7 @@ void Speaker::fill_receives() {
     if (!shared_posted_[i]) shared_posted_[i] = post_receive(true, i);
 }
 
-void Speaker::received(const Completion& completion) {
+void DatagramClient::received(const Completion& completion) {
   const bool shared = (completion.wr_id & kSharedBit) != 0;
   const auto index = static_cast<std::uint32_t>(completion.wr_id);
   auto complain = [&](const std::string& text) {
