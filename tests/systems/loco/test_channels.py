@@ -135,6 +135,14 @@ def test_misuse_is_named(cluster: rd.Cluster) -> None:
         rd.loco.KvStore(cluster, "kv").insert(1, b"x", node=0)  # type: ignore[arg-type]
 
 
+def test_native_loops_drive_a_store_of_a_script() -> None:
+    with rd.Cluster.sim(nodes=2, profile="c6525-25g", seed=1) as cluster:
+        store = rd.loco.KvStore(cluster, "kv", keys=1000, fill=0.5, preset="paper")
+        load = rd.workload.Ycsb(store, reads=0.5, threads=2, window=8)
+        assert (load.keys, load.fill, load.preset) == (1000, 0.5, "paper")
+        assert cluster.run(load, duration_s=2e-4).value("rate") > 0
+
+
 def test_a_dead_host_is_named() -> None:
     with rd.Cluster.sim(nodes=3, profile="c6525-25g") as cluster:
         counter = rd.loco.AtomicVar(cluster, "counter", host=2)
