@@ -9,6 +9,7 @@
 #include "measure/load.h"
 #include "measure/shared_workloads.h"
 #include "runtime/exchange.h"
+#include "runtime/handshake.h"
 #include "runtime/node_barrier.h"
 
 namespace pyrdma::measure {
@@ -16,7 +17,6 @@ namespace pyrdma::measure {
 namespace {
 
 using Int = std::int64_t;
-using Addresses = std::vector<fabric::QpAddress>;
 
 /// Times the steps of one connection after another, in histograms named after the steps.
 class Steps {
@@ -99,9 +99,9 @@ class ControlPath final : public Workload {
       return clients / nodes + (node - 1 < clients % nodes ? 1 : 0);
     }
     Window window(Time start) const { return Window(start, warmup, duration, iterations); }
-    /// The addresses of a client's next connection. An empty list from the client means that no
-    /// connection follows.
-    runtime::Exchange exchange(NodeId peer, std::uint32_t client, std::uint64_t attempt) const {
+    /// The set-up of a client's next connection. A client that offers no queue pair makes no
+    /// further connection.
+    runtime::Handshake handshake(NodeId peer, std::uint32_t client, std::uint64_t attempt) const {
       return {env, params.key("control/" + std::to_string(client) + '/' + std::to_string(attempt)),
               peer};
     }
@@ -130,11 +130,12 @@ class ControlPath final : public Workload {
     for (std::uint64_t attempt = 0;; ++attempt) {
       cq = side.device.create_completion_queue(side.entries);
       qp = side.queue_pair(*pd, *cq);
-      const runtime::Exchange exchange = side.exchange(node, client, attempt);
-      exchange.tell(Addresses{qp->address()});
-      const Addresses theirs = exchange.await<fabric::QpAddress>(deadline);
-      if (theirs.empty()) return;
-      qp->connect(theirs.front());
+      runtime::Handshake handshake = side.handshake(node, client, attempt);
+      handshake.add(*qp);
+      handshake.offer();
+      handshake.await(deadline);
+      if (handshake.offered() == 0) return;
+      handshake.connect();
       old_qp = std::move(qp);  // destroys the earlier connection, queue pair first
       old_cq = std::move(cq);
     }
@@ -170,15 +171,16 @@ class ControlPath final : public Workload {
       steps.done("create_cq");
       const auto qp = side.queue_pair(*pd, *cq);
       steps.done("create_qp");
-      const runtime::Exchange exchange = side.exchange(0, client, attempt);
-      exchange.tell(Addresses{qp->address()});
-      const Addresses theirs = exchange.await<fabric::QpAddress>(deadline);
+      runtime::Handshake handshake = side.handshake(0, client, attempt);
+      handshake.add(*qp);
+      handshake.offer();
+      handshake.await(deadline);
       steps.done("handshake");
-      qp->connect(theirs.front());
+      handshake.connect();
       steps.done("configure");
       if (window.open()) recorder.histogram("connect").record(env.now() - begin);
     }
-    side.exchange(0, client, attempt).tell(Addresses());
+    side.handshake(0, client, attempt).offer();
     add_rates(recorder, window, 0);
   }
 };

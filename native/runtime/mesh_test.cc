@@ -1,4 +1,4 @@
-// Lists through the rendezvous, barriers of nodes, meshes.
+// Lists through the rendezvous, barriers of nodes, handshakes, meshes.
 #include "runtime/mesh.h"
 
 #include <atomic>
@@ -57,6 +57,40 @@ TEST_P(RuntimeWorlds, ABarrierNamesTheNodesThatDoNotCome) {
       EXPECT_TRUE(refuses([&] { node_barrier(env, "half", 100 * kMillisecond); },
                           ErrorCode::kTimeout, {"100", "half", "1", "3"}));
     }
+    node_barrier(env, "end");
+  });
+}
+
+TEST_P(RuntimeWorlds, AHandshakeGoesInSteps) {
+  run(2, [&](Env& env, const Kill&) {
+    fabric::Device& device = env.device();
+    const NodeId peer = 1 - env.node();
+    const auto pd = device.create_protection_domain();
+    const auto completions = device.create_completion_queue(16);
+    std::vector<std::unique_ptr<fabric::QueuePair>> qps;
+    const auto handshake_with = [&](NodeId node, const char* name) {
+      qps.push_back(device.create_queue_pair(*pd, *completions, *completions));
+      Handshake handshake(env, name, node);
+      handshake.add(*qps.back());
+      return handshake;
+    };
+    Handshake handshake = handshake_with(peer, "pair");
+    EXPECT_FALSE(handshake.find());
+    node_barrier(env, "nothing is offered");
+    handshake.offer();
+    node_barrier(env, "both have offered");
+    EXPECT_FALSE(Handshake(env, "another pair", peer).find());
+    EXPECT_TRUE(handshake.find());
+    EXPECT_EQ(handshake.offered(), 1U);
+    EXPECT_NE(qps[0]->state(), fabric::QpState::kReadyToSend);
+    handshake.connect();
+    EXPECT_EQ(qps[0]->state(), fabric::QpState::kReadyToSend);
+
+    Handshake own = handshake_with(env.node(), "pair");
+    EXPECT_TRUE(own.find());
+    own.connect();
+    EXPECT_EQ(qps[1]->state(), fabric::QpState::kReadyToSend);
+    EXPECT_EQ(incarnation_pair(env, 3 + env.node(), peer, 3 + peer), "3-4");
     node_barrier(env, "end");
   });
 }

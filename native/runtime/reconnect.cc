@@ -9,12 +9,11 @@
 #include <mutex>
 
 #include "base/error.h"
-#include "runtime/mesh.h"
+#include "runtime/handshake.h"
 #include "runtime/runtime.h"
 
 namespace pyrdma::runtime {
 
-using fabric::QpAddress;
 using fabric::Status;
 
 namespace {
@@ -30,9 +29,8 @@ std::string Runtime::incarnation_key(NodeId node, std::uint32_t incarnation) con
 // Format: "<incarnation of the lower node>-<incarnation of the higher node>/<attempt>".
 std::string Runtime::exchange_name(NodeId peer) const {
   const Peer& there = peers_[peer];
-  const bool first = env_.node() < peer;
-  return options_.name + "/connect/" + std::to_string(first ? incarnation_ : there.incarnation) +
-         '-' + std::to_string(first ? there.incarnation : incarnation_) + '/' +
+  return options_.name + "/connect/" +
+         incarnation_pair(env_, incarnation_, peer, there.incarnation) + '/' +
          std::to_string(there.attempt);
 }
 
@@ -67,14 +65,17 @@ void Runtime::look_for_next_incarnation(NodeId peer) {
   }
 }
 
-void Runtime::offer(NodeId peer) {
+Handshake Runtime::offer(NodeId peer) {
   Peer& there = peers_[peer];
-  if (!there.offered.empty()) return;
-  std::vector<fabric::QueuePair*> qps;
-  for (const Connection* connection : connections_to(peer)) {
-    qps.push_back(there.offered.emplace_back(make_queue_pair(connection->caller == nullptr)).get());
+  const bool fresh = there.offered.empty();
+  if (fresh) {
+    for (const Connection* connection : connections_to(peer))
+      there.offered.push_back(make_queue_pair(connection->caller == nullptr));
   }
-  Exchange(env_, exchange_name(peer), peer).tell(addresses_of(qps));
+  Handshake handshake(env_, exchange_name(peer), peer);
+  for (const auto& qp : there.offered) handshake.add(*qp);
+  if (fresh) handshake.offer();
+  return handshake;
 }
 
 bool Runtime::has_ended(NodeId peer) {
@@ -87,7 +88,7 @@ bool Runtime::has_ended(NodeId peer) {
 
 // The old queue pairs stay in the error state until none of their requests is in flight, because a
 // destroyed queue pair takes its completions with it. No thread posts or polls while they change.
-bool Runtime::take_into_use(NodeId peer, const std::vector<QpAddress>& addresses) {
+bool Runtime::take_into_use(NodeId peer, const Handshake& handshake) {
   Peer& there = peers_[peer];
   if (there.closing.load(std::memory_order_acquire)) return false;
   std::vector<std::unique_lock<Mutex>> posting;
@@ -106,10 +107,8 @@ bool Runtime::take_into_use(NodeId peer, const std::vector<QpAddress>& addresses
                     kForever);
     polling.flag = &polling_;
   }
-  std::vector<fabric::QueuePair*> qps;
-  for (const auto& qp : there.offered) qps.push_back(qp.get());
   try {
-    connect_all(env_, peer, qps, addresses);
+    handshake.connect();
   } catch (const Error&) {  // the peer sees that this node begins the next attempt
     there.offered.clear();
     ++there.attempt;
@@ -146,9 +145,8 @@ bool Runtime::try_reconnect(NodeId peer) {
   Peer& there = peers_[peer];
   if (!there.met) {
     look_for_next_incarnation(peer);
-    offer(peer);
-    const auto theirs = Exchange(env_, exchange_name(peer), peer).find<QpAddress>();
-    if (!theirs || !take_into_use(peer, *theirs)) return false;
+    Handshake handshake = offer(peer);
+    if (!handshake.find() || !take_into_use(peer, handshake)) return false;
     if (messages_[peer]) service_->connected(*messages_[peer]);
     Exchange(env_, exchange_name(peer) + "/ready", peer).tell(std::vector<std::uint8_t>{1});
     there.met = true;
@@ -165,7 +163,7 @@ bool Runtime::try_reconnect(NodeId peer) {
   }
   const bool died = find_bytes(env_, incarnation_key(peer, there.incarnation + 1)).has_value();
   ++there.attempt;
-  const bool ahead = Exchange(env_, exchange_name(peer), peer).find<QpAddress>().has_value();
+  const bool ahead = Handshake(env_, exchange_name(peer), peer).find();
   --there.attempt;
   if (failed || died || ahead) give_up_attempt(peer);
   return false;

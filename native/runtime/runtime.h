@@ -22,6 +22,8 @@
 
 namespace pyrdma::runtime {
 
+class Handshake;
+
 /// The thread that polls the completion queue.
 enum class Polling : std::uint8_t {
   kThread,   // a thread of the runtime (LOCO, A.1): callers never touch the queue
@@ -168,9 +170,9 @@ class Runtime {
   void mark_down(NodeId peer, fabric::Status why);
   void close_connections();
   void look_for_next_incarnation(NodeId peer);
-  void offer(NodeId peer);
+  Handshake offer(NodeId peer);
   bool has_ended(NodeId peer);
-  bool take_into_use(NodeId peer, const std::vector<fabric::QpAddress>& addresses);
+  bool take_into_use(NodeId peer, const Handshake& handshake);
   void give_up_attempt(NodeId peer);
 
   Env& env_;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/exchange.h"
+#include "runtime/handshake.h"
 
 namespace pyrdma::fuzz {
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr Time kLinkIdle = 200 * kMicrosecond;
 
-std::string exchange_name(std::uint32_t generation) {
+std::string handshake_name(std::uint32_t generation) {
   return "link, generation " + std::to_string(generation);
 }
 
@@ -85,17 +85,19 @@ bool Link::connect() {
   unreliable_channel_.use(unreliable_.get());
   broken_ = false;
 
-  const runtime::Exchange exchange(env_, exchange_name(generation_), peer_);
+  runtime::Handshake handshake(env_, handshake_name(generation_), peer_);
+  handshake.add(*reliable_);
+  handshake.add(*unreliable_);
   PairState::Side& mine = world_.side(node_.id, peer_);
   PairState::Side& theirs = world_.side(peer_, node_.id);
-  const LinkAddress address{reliable_->address(), unreliable_->address(), node_.shared->remote(),
-                            node_.incarnation, 0};
   node_.persist([&] {
-    exchange.tell(std::vector<LinkAddress>{address});
+    handshake.offer();
     return true;
   });
   mine.published = generation_;
   mine.published_at = world_.now();
+  mine.shared = node_.shared->remote();
+  mine.incarnation = node_.incarnation;
   World::wake(peer_state_);
   auto wait_for = [&](const std::int64_t& stage) {
     env_.poll_until(
@@ -105,10 +107,10 @@ bool Link::connect() {
   };
   bool connected = wait_for(theirs.published);
   if (connected) {
-    peer_address_ = exchange.await<LinkAddress>(env_.now() + kSecond).at(0);
+    there_ = theirs;
+    handshake.await(env_.now() + kSecond);
     try {
-      reliable_->connect(peer_address_.reliable);
-      unreliable_->connect(peer_address_.unreliable);
+      handshake.connect();
     } catch (const Error& error) {  // the queue pair failed meanwhile
       if (reliable_->state() != QpState::kError && unreliable_->state() != QpState::kError &&
           error.code() != ErrorCode::kExhausted)
@@ -147,9 +149,9 @@ void Link::forget_earlier() {
   env_.sleep_until(env_.now() + world_.options.memory.max_delay_ns + kMicrosecond);
   for (std::uint32_t r = 0; r < kFirstDc; ++r) {
     RecordState& record = world_.record(peer_, node_.id, r);
-    if (record.incarnation != peer_address_.incarnation) {
+    if (record.incarnation != there_.incarnation) {
       record = RecordState{};
-      record.incarnation = peer_address_.incarnation;
+      record.incarnation = there_.incarnation;
       std::fill(last_seen_.begin(), last_seen_.end(), 0);
     }
     record.here = 0;

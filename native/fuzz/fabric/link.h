@@ -25,13 +25,6 @@ class Link {
   void run();
 
  private:
-  /// The addresses that the peer publishes for a generation.
-  struct LinkAddress {
-    fabric::QpAddress reliable, unreliable;
-    fabric::RemoteRegion shared;
-    std::uint32_t incarnation = 0;
-    std::uint32_t reserved = 0;
-  };
   bool connect();
   void serve();
   void hang_up();
@@ -59,9 +52,7 @@ class Link {
   Stream& sent(bool reliable) {
     return (reliable ? state_.reliable : state_.unreliable)[generation_ % 2];
   }
-  Place place_there(std::uint32_t record) const {
-    return {state_.id, record, peer_address_.incarnation};
-  }
+  Place place_there(std::uint32_t record) const { return {state_.id, record, there_.incarnation}; }
   bool must_succeed() const;
   std::byte* receive_buffer(bool reliable, std::uint32_t index);
 
@@ -76,7 +67,7 @@ class Link {
   std::unique_ptr<fabric::CompletionQueue> queue_;
   std::unique_ptr<fabric::QueuePair> reliable_, unreliable_;
   std::uint32_t generation_ = 0;
-  LinkAddress peer_address_;
+  PairState::Side there_;  // the peer's side in this generation
   Time next_batch_at_ = 0;
   std::vector<std::uint64_t> last_seen_;  // versions last seen in the peer's registers
   std::uint32_t next_version_ = 0;        // next version of the batch in preparation

@@ -40,11 +40,11 @@ void Link::prepare(Channel& channel, const PlannedOperation& op, std::size_t ind
   pending.op = &op;
   pending.plan_index = index;
   pending.target = peer_;
-  pending.incarnation = peer_address_.incarnation;
+  pending.incarnation = there_.incarnation;
   fabric::WorkRequest request;
   request.opcode = opcode_of(op.kind);
   request.flags = op.flags;
-  request.rkey = peer_address_.shared.rkey;
+  request.rkey = there_.shared.rkey;
   std::uint32_t length = 8;
   std::size_t offset = 0;
   switch (op.kind) {
@@ -84,7 +84,7 @@ void Link::prepare(Channel& channel, const PlannedOperation& op, std::size_t ind
                    pending.version);
   }
   request.immediate = pending.version;
-  request.remote_addr = peer_address_.shared.addr + offset;
+  request.remote_addr = there_.shared.addr + offset;
   if (length > channel.max_inline()) request.flags &= static_cast<std::uint8_t>(~fabric::kInline);
   if (pending.version == 0 || op.kind == Kind::kCompareSwap)
     std::memset(channel.next_slot(), 0xdd, length);  // the result must replace it
@@ -212,7 +212,7 @@ void Link::atomic_ended(const Pending& pending, bool known, const std::byte* slo
   if (known) {
     done.returned = world_.now();
     std::memcpy(&done.old, slot, 8);
-    if (!counter && pending.incarnation == peer_address_.incarnation)
+    if (!counter && pending.incarnation == there_.incarnation)
       last_seen_[op.place] = done.old == pending.expected ? pending.desired : done.old;
   }
   world_.word(peer_, pending.incarnation, counter, op.place).operations.push_back(done);

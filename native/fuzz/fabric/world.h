@@ -94,6 +94,8 @@ struct PairState {
   struct Side {
     std::int64_t published = -1, ready = -1;  // generations
     Time published_at = 0;
+    fabric::RemoteRegion shared;  // of the incarnation that published
+    std::uint32_t incarnation = 0;
   };
   std::array<Side, 2> sides;  // lower node, higher node
 };

@@ -11,7 +11,6 @@ namespace pyrdma::measure::soak {
 namespace {
 
 using fabric::Completion;
-using fabric::QpAddress;
 using fabric::RemoteRegion;
 using fabric::Status;
 
@@ -90,23 +89,17 @@ void Link::look_for_peer() {
     qp_ = nullptr;
     qp_ = env.device().create_queue_pair(*shared_.pd, *shared_.completions, *shared_.completions,
                                          options);
-    exchange().tell(std::vector<QpAddress>{qp_->address()});
+    const std::string both = runtime::incarnation_pair(env, env.incarnation(), peer_, incarnation_);
+    handshake_.emplace(env, shared_.params.key("soak/meet/" + both), peer_);
+    handshake_->add(*qp_);
+    handshake_->offer();
   }
-  if (state_ != State::kMeeting) return;
-  const auto addresses = exchange().find<QpAddress>();
-  if (addresses) connect(addresses->at(0));
+  if (state_ == State::kMeeting && handshake_->find()) connect();
 }
 
-// Exchanges the addresses of the connection between the two present incarnations.
-runtime::Exchange Link::exchange() const {
-  std::string mine = name_of(shared_.env.node(), shared_.env.incarnation());
-  std::string theirs = name_of(peer_, incarnation_);
-  if (peer_ < shared_.env.node()) std::swap(mine, theirs);
-  return {shared_.env, shared_.params.key("soak/meet/" + mine + "-" + theirs), peer_};
-}
-
-void Link::connect(const QpAddress& address) {
-  qp_->connect(address);
+void Link::connect() {
+  handshake_->connect();
+  handshake_.reset();
   state_ = State::kUp;
   ++counts_.met;
   pending_ = 0;

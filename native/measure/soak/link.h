@@ -11,6 +11,7 @@
 #include "fabric/fabric.h"
 #include "measure/params.h"
 #include "runtime/exchange.h"
+#include "runtime/handshake.h"
 
 namespace pyrdma::measure::soak {
 
@@ -78,8 +79,7 @@ class Link {
   std::uint64_t* words(std::size_t offset) const;
   fabric::Sge sge(std::size_t offset, std::uint32_t bytes) const;
   void look_for_peer();
-  runtime::Exchange exchange() const;
-  void connect(const fabric::QpAddress& address);
+  void connect();
   void lose();
   void begin_round();
   void check_read();
@@ -96,6 +96,7 @@ class Link {
   std::uint32_t connection_ = 0;   // number of the connection, in each wr_id
   fabric::RemoteRegion remote_;
   std::unique_ptr<fabric::QueuePair> qp_;
+  std::optional<runtime::Handshake> handshake_;  // of `qp_`, while it is not connected
   Time due_ = 0;
   std::uint32_t pending_ = 0;  // outstanding completions of the round
   std::uint64_t sent_ = 0, received_ = 0;

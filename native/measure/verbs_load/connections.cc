@@ -46,10 +46,6 @@ std::string Connections::key(const char* what, NodeId a) const {
   return params_.key(std::string(what) + '/' + std::to_string(a));
 }
 
-std::string Connections::key(const char* what, NodeId a, NodeId b) const {
-  return key(what, a) + '-' + std::to_string(b);
-}
-
 std::uint64_t Connections::place_of(const Load& load, std::uint32_t client) {
   const std::uint64_t places = std::max<std::uint64_t>(1, load.region_bytes / load.stride());
   return client % places * load.stride();

@@ -67,7 +67,6 @@ class Connections {
   fabric::CompletionQueue& receive_queue(const Link& link, std::size_t position);
   const std::vector<fabric::RemoteRegion>& regions_of(NodeId peer);
   std::string key(const char* what, NodeId a) const;
-  std::string key(const char* what, NodeId a, NodeId b) const;
 
   Env& env_;
   const Params& params_;
