@@ -15,8 +15,8 @@ takes four: one for each lock, one for the gets, one for the puts; it does not w
 The best preset takes three, and waits for no write and no release.
 
 The paper explains LOCO's advantage by the registrations of MPI's windows. The registrations of 341
-windows (5456 on a node with 16 ranks, 72 B of NIC memory each) fit into the simulated NIC's cache.
-From about twice as many windows on, the registrations cost time.
+windows (5456 on a node with 16 ranks, 72 B of NIC memory each) fit into the simulated NIC's cache,
+and so do twice as many. Four times as many cost 11 % of the rate.
 """
 
 from __future__ import annotations
