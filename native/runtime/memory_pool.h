@@ -37,7 +37,7 @@ class MemoryPool {
   /// `page_bytes` is the size of a registration; a larger region gets a larger registration.
   MemoryPool(Env& env, fabric::ProtectionDomain& pd, std::uint64_t page_bytes);
 
-  /// Returns a zeroed region, aligned to a cache line, for the rest of the node's life. Regions are
+  /// Returns a zeroed region, aligned to a cache line, that exists as long as the pool. Regions are
   /// never given back, so a late write of a peer never hits the memory of another region. Any
   /// thread may call. Some calls register a page. kDevice falls back to host memory if the device
   /// has no memory. Throws Error(kExhausted) when there is no memory left.

@@ -60,7 +60,7 @@ def test_a_restarted_node_measures_with_the_others() -> None:
         assert cluster.process_ids[1] != old
         assert not Path(f"/proc/{old}").exists()
         assert cluster.run(READS, duration_s=0.02).value("rate") > 0
-        cluster.restart(1)  # also while the node lives
+        cluster.restart(1)  # also while the node runs
         assert cluster.incarnation(1) == 2
         assert cluster.run(READS, duration_s=0.02).value("rate") > 0
 
