@@ -14,11 +14,28 @@ class SimCompletionQueue;
 struct Message;
 
 /// Progress of the answers to a queue pair's requests.
-struct CompleterState {
-  std::uint64_t completed = 0;        // all requests before this one have completed
-  std::uint32_t response_offset = 0;  // next byte of the read that the responder answers in chunks
-  Picos last_completion = 0;
-  SimCompletionQueue* completions = nullptr;
+class CompleterState {
+ public:
+  explicit CompleterState(SimCompletionQueue& completions) : completions_(completions) {}
+
+  SimCompletionQueue& completions() const { return completions_; }
+  /// All requests before this one have completed.
+  std::uint64_t completed() const { return completed_; }
+  bool has_completed(std::uint64_t sequence) const { return sequence < completed_; }
+  /// Returns the number of bytes that the response to read `sequence` has delivered.
+  std::uint32_t delivered(std::uint64_t sequence) const {
+    return sequence == completed_ ? response_offset_ : 0;
+  }
+  /// Completes the requests up to `sequence`. Request `sequence` gets the completion `error`.
+  void fail(QueuePairCore& qp, std::uint64_t sequence, const Completion& error);
+  void reset() { completed_ = response_offset_ = 0; }
+
+ private:
+  friend class Completer;
+  std::uint64_t completed_ = 0;
+  std::uint32_t response_offset_ = 0;  // next byte of the read that the responder answers in chunks
+  Picos last_completion_ = 0;
+  SimCompletionQueue& completions_;
 };
 
 class Completer {

@@ -101,7 +101,6 @@ class SimQueuePair final : public QueuePair {
 
  private:
   inline PostError why_not(const WorkRequest& request) const;
-  inline void enqueue(const WorkRequest& request, Picos visible_at);
   void connect_to(const QpAddress* peer);
   Nic& nic_;
   std::unique_ptr<QueuePairCore> core_;

@@ -13,20 +13,28 @@ class QueuePairCore;
 struct Message;
 
 /// The responder's half of a connection: the chunk that the responder expects next, and the time of
-/// its last execution. The initiator's queue pair holds this struct, because a simulated connection
+/// its last execution. The initiator's queue pair holds this state, because a simulated connection
 /// has exactly one initiator.
-struct ResponderState {
-  std::uint64_t expected = 0;
-  std::uint32_t expected_offset = 0;
-  Picos last_execution = 0;
-
-  bool expects(std::uint64_t sequence, std::uint32_t offset) const {
-    return sequence == expected && offset == expected_offset;
-  }
+class ResponderState {
+ public:
+  /// The request that the responder executes next.
+  std::uint64_t expected() const { return expected_; }
   /// The initiator sends the expected message again from its first chunk on.
-  void repeat_message() { expected_offset = 0; }
+  void repeat_message() { expected_offset_ = 0; }
+  /// The messages under way are void. The time stays, because time does not go back.
+  void reset() { expected_ = expected_offset_ = 0; }
+
+ private:
+  friend class Responder;
+  bool expects(std::uint64_t sequence, std::uint32_t offset) const {
+    return sequence == expected_ && offset == expected_offset_;
+  }
   /// The chunk has taken effect.
   void advance(const Message& message);
+
+  std::uint64_t expected_ = 0;
+  std::uint32_t expected_offset_ = 0;
+  Picos last_execution_ = 0;
 };
 
 class Responder {

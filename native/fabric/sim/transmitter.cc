@@ -24,7 +24,7 @@ void Transmitter::send_request(Message& message, Picos ready) {
   message.placement = service.placement;
   const std::uint64_t flow = (std::uint64_t{message.header.source_number} << 32) ^ target.node();
   const Picos arrival = cross(target, message, ready, flow);
-  Picos& due = message.initiator->transmit.last_request_due;
+  Picos& due = message.initiator->transmit.last_request_due_;
   due = std::max(due, arrival + nic_.times().rx_latency + service.engine + service.placement);
   message.lead = due - arrival;
   nic_.fabric().scheduler.schedule(message, due);
@@ -42,7 +42,7 @@ void Transmitter::send_response(Message& message, Picos ready, Picos now) {
       (std::uint64_t{message.header.source_number} << 32) ^ initiator.node() ^ (1ULL << 31);
   const Picos arrival = cross(initiator, message, ready, flow);
   const Picos engine = initiator.completer.engine_time(message);
-  Picos& due = message.initiator->transmit.last_response_due;
+  Picos& due = message.initiator->transmit.last_response_due_;
   due = std::max({now, due, arrival + nic_.times().rx_latency + engine + message.placement});
   message.lead = due - arrival;
   nic_.fabric().scheduler.schedule(message, due);

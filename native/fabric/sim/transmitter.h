@@ -13,8 +13,9 @@ struct Message;
 
 /// Requests of a queue pair reach the target in order, and responses reach the initiator in order.
 /// The cost of a message at the receiver does not change the order.
-struct TransmitState {
-  Picos last_request_due = 0, last_response_due = 0;
+class TransmitState {
+  friend class Transmitter;
+  Picos last_request_due_ = 0, last_response_due_ = 0;
 };
 
 class Transmitter {
