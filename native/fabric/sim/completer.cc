@@ -16,6 +16,15 @@ Picos Completer::engine_time(const Message& message) const {
   return message.chunk.last ? nic_.times().rx_ack : 0;
 }
 
+void Completer::expect(Message& message, Picos arrival, Picos now) {
+  message.placement = nic_.times().dma_write;
+  Picos& due = message.initiator->completer.last_due_;
+  due = std::max(
+      {now, due, arrival + nic_.times().rx_latency + engine_time(message) + message.placement});
+  message.lead = due - arrival;
+  nic_.fabric().scheduler.schedule(message, due);
+}
+
 void Completer::response_arrives(Message& message, Picos now) {
   if (nic_.dead()) return nic_.release(message);
   if (nic_.packet_faults.meddle(message, now)) return;

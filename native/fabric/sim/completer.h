@@ -34,6 +34,7 @@ class CompleterState {
   friend class Completer;
   std::uint64_t completed_ = 0;
   std::uint32_t response_offset_ = 0;  // next byte of the read that the responder answers in chunks
+  Picos last_due_ = 0;                 // responses arrive in order
   Picos last_completion_ = 0;
   SimCompletionQueue& completions_;
 };
@@ -42,6 +43,9 @@ class Completer {
  public:
   explicit Completer(Nic& nic) : nic_(nic) {}
 
+  /// Schedules a response whose last byte reaches the port at `arrival`. The event comes when an
+  /// idle requester will have completed the response.
+  void expect(Message& message, Picos arrival, Picos now);
   void response_arrives(Message& message, Picos now);
   void response_completes(Message& message, Picos now);
   /// Completes a request of an unconnected transport when its packet has left, at `left`.
@@ -51,10 +55,9 @@ class Completer {
   /// Completes the requests before `sequence` in order, up to the first that needs data back.
   /// Returns whether all of them have completed.
   bool acknowledge_up_to(QueuePairCore& qp, std::uint64_t sequence);
-  /// Time that the requester's engine takes for a response.
-  Picos engine_time(const Message& message) const;
 
  private:
+  Picos engine_time(const Message& message) const;
   static bool is_void(const Nic& nic, const Message& message);
   inline bool answers_in_order(const Message& message, Picos now);
   inline void finish(QueuePairCore& qp, std::uint64_t sequence);

@@ -31,15 +31,22 @@ Picos Responder::engine_time(const Message& message) const {
   }
 }
 
-Responder::Service Responder::expected_service(const Message& message) const {
+// Returns the time of the PCIe transfer behind the engine. The NIC's own memory needs less.
+Picos Responder::placement_time(const Message& message) const {
   const NicTimes& t = nic_.times();
-  Picos placement = is_one_of(message.header.opcode, kReturning) ? t.dma_read : t.dma_write;
-  if (message.header.rkey != 0 && nic_.fabric().device_regions > 0) {
-    const Region* region = nic_.regions.find(message.header.rkey);
-    if (region != nullptr && region->on_device)
-      placement = std::max<Picos>(0, placement - t.device_memory_saving);
-  }
-  return {engine_time(message), placement};
+  const Picos placement = is_one_of(message.header.opcode, kReturning) ? t.dma_read : t.dma_write;
+  if (message.header.rkey == 0 || nic_.fabric().device_regions == 0) return placement;
+  const Region* region = nic_.regions.find(message.header.rkey);
+  const bool on_device = region != nullptr && region->on_device;
+  return on_device ? std::max<Picos>(0, placement - t.device_memory_saving) : placement;
+}
+
+void Responder::expect(Message& message, Picos arrival) {
+  message.placement = placement_time(message);
+  Picos& due = message.initiator->responder.last_due_;
+  due = std::max(due, arrival + nic_.times().rx_latency + engine_time(message) + message.placement);
+  message.lead = due - arrival;
+  nic_.fabric().scheduler.schedule(message, due);
 }
 
 // Returns the engine time that cache misses of the NIC add to a request.
