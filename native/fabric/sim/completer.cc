@@ -7,8 +7,22 @@
 
 namespace pyrdma::fabric::sim {
 
+void CompleterState::fail(QueuePairCore& qp, std::uint64_t sequence, const Completion& error) {
+  completions_.push(error, &qp, sequence + 1);
+  completed_ = sequence + 1;
+}
+
 Picos Completer::engine_time(const Message& message) const {
   return message.chunk.last ? nic_.times().rx_ack : 0;
+}
+
+void Completer::expect(Message& message, Picos arrival, Picos now) {
+  message.placement = nic_.times().dma_write;
+  Picos& due = message.initiator->completer.last_due_;
+  due = std::max(
+      {now, due, arrival + nic_.times().rx_latency + engine_time(message) + message.placement});
+  message.lead = due - arrival;
+  nic_.fabric().scheduler.schedule(message, due);
 }
 
 void Completer::response_arrives(Message& message, Picos now) {
@@ -16,7 +30,7 @@ void Completer::response_arrives(Message& message, Picos now) {
   if (nic_.packet_faults.meddle(message, now)) return;
   QueuePairCore& qp = *message.initiator;
   const Picos context = message.chunk.last ? nic_.contexts.touch(qp) : 0;
-  Picos& last_completion = qp.completer.last_completion;
+  Picos& last_completion = qp.completer.last_completion_;
   Ingress::Passage passage =
       nic_.ingress.pass(message, now, engine_time(message) + context, last_completion);
   if (passage.dropped) return nic_.retransmitter.lost(message, now, false);
@@ -35,7 +49,7 @@ void Completer::response_arrives(Message& message, Picos now) {
 }
 
 bool Completer::acknowledge_up_to(QueuePairCore& qp, std::uint64_t sequence) {
-  std::uint64_t& completed = qp.completer.completed;
+  std::uint64_t& completed = qp.completer.completed_;
   for (; completed < sequence && !qp.sends[completed].needs_data_back(); ++completed)
     if (qp.sends[completed].is_signaled()) complete(qp, completed);
   return completed >= sequence;
@@ -49,16 +63,16 @@ bool Completer::answers_in_order(const Message& message, Picos now) {
   CompleterState& state = qp.completer;
   const std::uint64_t sequence = message.header.sequence;
   acknowledge_up_to(qp, sequence);
-  qp.requester.skip_to(state.completed);
+  qp.requester.skip_to(state.completed_);
   const bool data_back = qp.sends[sequence].needs_data_back();
   const std::uint32_t offset = message.chunk.offset;
-  if (state.completed < sequence || (data_back && offset > state.response_offset)) {
+  if (state.completed_ < sequence || (data_back && offset > state.response_offset_)) {
     nic_.retransmitter.response_missing(qp, message.header.epoch, now);
     return false;
   }
   if (!data_back) return true;
-  if (offset < state.response_offset) return false;  // the chunk arrived twice
-  if (!message.chunk.last) state.response_offset = offset + message.chunk.length;
+  if (offset < state.response_offset_) return false;  // the chunk arrived twice
+  if (!message.chunk.last) state.response_offset_ = offset + message.chunk.length;
   return true;
 }
 
@@ -69,15 +83,15 @@ void Completer::complete(QueuePairCore& qp, std::uint64_t sequence) {
   completion.opcode = entry.opcode;
   completion.qp_num = qp.number;
   completion.byte_count = entry.needs_data_back() ? entry.length : 0;
-  qp.completer.completions->push(completion, &qp, sequence + 1);
+  qp.completer.completions().push(completion, &qp, sequence + 1);
 }
 
 // True when the requester no longer waits for this response.
 bool Completer::is_void(const Nic& nic, const Message& message) {
   const QueuePairCore& qp = *message.initiator;
   return qp.destroyed || nic.dead() || qp.state != QpState::kReadyToSend ||
-         message.header.sequence < qp.completer.completed ||
-         message.header.epoch < qp.retransmit.first_epoch;
+         qp.completer.has_completed(message.header.sequence) ||
+         qp.retransmit.is_void(message.header.epoch);
 }
 
 void Completer::response_completes(Message& message, Picos now) {
@@ -103,17 +117,17 @@ void Completer::response_completes(Message& message, Picos now) {
 void Completer::finish(QueuePairCore& qp, std::uint64_t sequence) {
   CompleterState& state = qp.completer;
   RequesterState& requester = qp.requester;
-  state.response_offset = 0;
-  for (; state.completed <= sequence; ++state.completed)
-    requester.answered(state.completed, qp.sends[state.completed].needs_data_back());
-  requester.skip_to(state.completed);
+  state.response_offset_ = 0;
+  for (; state.completed_ <= sequence; ++state.completed_)
+    requester.answered(state.completed_, qp.sends[state.completed_].needs_data_back());
+  requester.skip_to(state.completed_);
   qp.retransmit.answered();
   const SendEntry& entry = qp.sends[sequence];
   if (entry.is_signaled())
     complete(qp, sequence);
   else if (entry.needs_data_back())
     nic_.touch();
-  if (requester.pending_failure != Status::kSuccess) qp.fail_pending();
+  if (requester.pending_failure() != Status::kSuccess) qp.fail_pending();
   nic_.requester.unblock(qp);
 }
 
@@ -121,20 +135,19 @@ void Completer::finish(QueuePairCore& qp, std::uint64_t sequence) {
 
 void Completer::complete_locally(QueuePairCore& qp, std::uint64_t sequence, Picos left) {
   if (!qp.sends[sequence].is_signaled()) {
-    qp.completer.completed += qp.completer.completed == sequence;
+    qp.completer.completed_ += qp.completer.completed_ == sequence;
     return;
   }
-  qp.requester.awaited = sequence + 1;
   Message& done = nic_.fabric().pool.take(nic_, qp);
   done.header.sequence = sequence;
-  done.header.epoch = qp.retransmit.epoch;
+  done.header.epoch = qp.retransmit.epoch();
   done.stage = Message::Stage::kLocalCompletes;
   nic_.fabric().scheduler.schedule(done, left + nic_.times().dma_write);
 }
 
 void Completer::local_completes(Message& message, Picos /*now*/) {
   QueuePairCore& qp = *message.initiator;
-  if (!is_void(nic_, message) && message.header.epoch == qp.retransmit.epoch) {
+  if (!is_void(nic_, message) && qp.retransmit.is_current(message.header.epoch)) {
     if (!qp.placements.empty()) nic_.fabric().count_reached(Fault::late_placement);
     finish(qp, message.header.sequence);
   }

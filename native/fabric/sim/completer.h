@@ -14,17 +14,38 @@ class SimCompletionQueue;
 struct Message;
 
 /// Progress of the answers to a queue pair's requests.
-struct CompleterState {
-  std::uint64_t completed = 0;        // all requests before this one have completed
-  std::uint32_t response_offset = 0;  // next byte of the read that the responder answers in chunks
-  Picos last_completion = 0;
-  SimCompletionQueue* completions = nullptr;
+class CompleterState {
+ public:
+  explicit CompleterState(SimCompletionQueue& completions) : completions_(completions) {}
+
+  SimCompletionQueue& completions() const { return completions_; }
+  /// All requests before this one have completed.
+  std::uint64_t completed() const { return completed_; }
+  bool has_completed(std::uint64_t sequence) const { return sequence < completed_; }
+  /// Returns the number of bytes that the response to read `sequence` has delivered.
+  std::uint32_t delivered(std::uint64_t sequence) const {
+    return sequence == completed_ ? response_offset_ : 0;
+  }
+  /// Completes the requests up to `sequence`. Request `sequence` gets the completion `error`.
+  void fail(QueuePairCore& qp, std::uint64_t sequence, const Completion& error);
+  void reset() { completed_ = response_offset_ = 0; }
+
+ private:
+  friend class Completer;
+  std::uint64_t completed_ = 0;
+  std::uint32_t response_offset_ = 0;  // next byte of the read that the responder answers in chunks
+  Picos last_due_ = 0;                 // responses arrive in order
+  Picos last_completion_ = 0;
+  SimCompletionQueue& completions_;
 };
 
 class Completer {
  public:
   explicit Completer(Nic& nic) : nic_(nic) {}
 
+  /// Schedules a response whose last byte reaches the port at `arrival`. The event comes when an
+  /// idle requester will have completed the response.
+  void expect(Message& message, Picos arrival, Picos now);
   void response_arrives(Message& message, Picos now);
   void response_completes(Message& message, Picos now);
   /// Completes a request of an unconnected transport when its packet has left, at `left`.
@@ -34,10 +55,9 @@ class Completer {
   /// Completes the requests before `sequence` in order, up to the first that needs data back.
   /// Returns whether all of them have completed.
   bool acknowledge_up_to(QueuePairCore& qp, std::uint64_t sequence);
-  /// Time that the requester's engine takes for a response.
-  Picos engine_time(const Message& message) const;
 
  private:
+  Picos engine_time(const Message& message) const;
   static bool is_void(const Nic& nic, const Message& message);
   inline bool answers_in_order(const Message& message, Picos now);
   inline void finish(QueuePairCore& qp, std::uint64_t sequence);

@@ -1,6 +1,5 @@
 #include "fabric/sim/completion_queue.h"
 
-#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -40,8 +39,7 @@ std::size_t SimCompletionQueue::poll(std::span<Completion> out) {
       Entry& entry = at(head_++);
       out[count++] = entry.completion;
       if (entry.qp == nullptr) continue;
-      SendQueue& sends = entry.qp->sends;
-      sends.retired = std::max(sends.retired, entry.retire);
+      entry.qp->sends.retire(entry.retire);
       drop_reference(std::exchange(entry.qp, nullptr));
     }
   }

@@ -24,7 +24,7 @@ Picos Dma::fetch(const Message& message, Picos begin) {
 bool Dma::gather(Message& message, std::uint64_t mask) const {
   const Chunk& chunk = message.chunk;
   if (chunk.length == 0) return false;
-  SendQueue& sends = message.initiator->sends;
+  const SendQueue& sends = message.initiator->sends;
   const std::uint64_t sequence = message.header.sequence;
   const SendEntry& entry = sends[sequence];
   message.reserve_payload();
@@ -51,7 +51,7 @@ bool Dma::gather(Message& message, std::uint64_t mask) const {
 bool Dma::scatter(const Message& message, std::uint64_t mask) const {
   const Chunk& chunk = message.chunk;
   if (!chunk.has_payload) return true;
-  SendQueue& sends = message.initiator->sends;
+  const SendQueue& sends = message.initiator->sends;
   const std::uint64_t sequence = message.header.sequence;
   const std::byte* const payload = message.payload();
   return for_each_piece(

@@ -62,7 +62,7 @@ bool PacketFaults::loses(Message& message, Picos now) {
   if (!draws.fire(loss)) return false;
   draws.reach(loss);
   const bool later_packets_tell =
-      !response && message.initiator->requester.next > message.header.sequence + 1;
+      !response && message.initiator->requester.has_sent_behind(message.header.sequence);
   nic_.retransmitter.lost(message, now, later_packets_tell);
   return true;
 }

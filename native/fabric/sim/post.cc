@@ -17,10 +17,9 @@ PostError SimQueuePair::why_not(const WorkRequest& request) const {
   return PostError::kNone;
 }
 
-void SimQueuePair::enqueue(const WorkRequest& request, Picos visible_at) {
-  SendQueue& sends = core_->sends;
-  const std::uint64_t sequence = sends.posted++;
-  SendEntry& entry = sends[sequence];
+void SendQueue::append(const WorkRequest& request, Picos visible_at) {
+  const std::uint64_t slot = slot_of(posted_++);
+  SendEntry& entry = entries_[slot];
   entry.wr_id = request.wr_id;
   entry.remote_addr = request.remote_addr;
   entry.visible_at = visible_at;
@@ -30,14 +29,14 @@ void SimQueuePair::enqueue(const WorkRequest& request, Picos visible_at) {
   entry.flags = request.flags;
   entry.sge_count = static_cast<std::uint8_t>(request.sge_count);
   entry.executed = false;
-  if (entry.is_atomic()) sends.operands(sequence) = {request.compare_add, request.swap};
-  if (core_->is_addressed()) {
+  if (entry.is_atomic()) operands_[slot] = {request.compare_add, request.swap};
+  if (!destinations_.empty()) {
     const auto* handle = static_cast<const SimAddressHandle*>(request.address_handle);
-    sends.destination(sequence) = {handle->target, request.remote_qpn, request.remote_qkey};
+    destinations_[slot] = {handle->target, request.remote_qpn, request.remote_qkey};
   }
   std::uint64_t length = 0;
-  std::byte* inline_to = entry.is_inline() ? sends.inline_data(sequence) : nullptr;
-  Sge* sges = sends.sges(sequence);
+  std::byte* inline_to = entry.is_inline() ? inline_data_.data() + slot * max_inline_ : nullptr;
+  Sge* sges = entry.sge_count <= 1 ? &entry.first_sge : &sges_[slot * max_sges_];
   for (std::uint32_t i = 0; i < request.sge_count; ++i) {
     sges[i] = request.sges[i];
     if (inline_to != nullptr && sges[i].length > 0)
@@ -60,14 +59,14 @@ PostResult SimQueuePair::post(std::span<const WorkRequest> requests) {
   for (const WorkRequest& request : requests) {
     result.error = why_not(request);
     if (result.error != PostError::kNone) break;
-    enqueue(request, visible);
+    qp.sends.append(request, visible);
     ++result.accepted;
   }
   if (result.accepted == 0) return result;
   ++nic_.counters().doorbells;
   if (qp.state != QpState::kReadyToSend)
     qp.flush_sends();
-  else if (!qp.requester.blocked)
+  else if (!qp.requester.blocked())
     nic_.requester.doorbell(qp, visible);
   return result;
 }
@@ -75,9 +74,10 @@ PostResult SimQueuePair::post(std::span<const WorkRequest> requests) {
 PostResult SimQueuePair::post_receive(std::span<const ReceiveRequest> requests) {
   QueuePairCore& qp = *core_;
   nic_.charge_post(requests.size());
-  if (!qp.receiver.own) return {0, PostError::kInvalid};
+  ReceiveQueue* receives = qp.receiver.own_queue();
+  if (receives == nullptr) return {0, PostError::kInvalid};
   if (qp.state == QpState::kReset) return {0, PostError::kInvalidState};
-  const PostResult result = qp.receiver.own->post(requests);
+  const PostResult result = receives->post(requests);
   if (qp.state == QpState::kError) qp.flush_receives();
   return result;
 }

@@ -10,29 +10,22 @@ namespace pyrdma::fabric::sim {
 QueuePairCore::QueuePairCore(Nic& owner, const QpOptions& wanted, std::uint32_t pd,
                              SimCompletionQueue& send, SimCompletionQueue& receive,
                              SimSharedReceiveQueue* shared)
-    : nic(owner), options(wanted), domain(pd), sends(wanted, is_addressed()) {
-  completer.completions = &send;
-  receiver.completions = &receive;
-  if (shared != nullptr) {
-    receiver.queue = &shared->queue;
-    receiver.domain = shared->domain;
-  } else {
-    receiver.own = std::make_unique<ReceiveQueue>(wanted.receive_entries, wanted.max_sges);
-    receiver.queue = receiver.own.get();
-    receiver.domain = pd;
-  }
-}
+    : nic(owner),
+      options(wanted),
+      domain(pd),
+      sends(wanted, is_addressed()),
+      completer(send),
+      receiver(receive, wanted, pd, shared) {}
 
 void QueuePairCore::reset() {
   enter_error();
-  completer.completions->purge(*this);
-  receiver.completions->purge(*this);
+  completer.completions().purge(*this);
+  receiver.completions().purge(*this);
   retransmit.reset();
-  sends.posted = sends.retired = 0;
-  completer.completed = 0;
-  completer.response_offset = 0;
-  responder.expected = 0;
-  responder.expected_offset = 0;
+  sends.reset();
+  completer.reset();
+  responder.reset();
+  receiver.reset();
   requester.reset();
 }
 
@@ -52,8 +45,8 @@ SimQueuePair::~SimQueuePair() {
   nic_.queue_pairs.erase(qp.number, &qp);
   nic_.contexts.change_footprint(-nic_.fabric().profile.nic_qp_state_bytes);
   ++qp.references;  // keeps the core alive while purge() drops other references
-  qp.completer.completions->purge(qp);
-  qp.receiver.completions->purge(qp);
+  qp.completer.completions().purge(qp);
+  qp.receiver.completions().purge(qp);
   qp.destroyed = true;
   nic_.fabric().orphans.insert(core_.release());
   drop_reference(&qp);

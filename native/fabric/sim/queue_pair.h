@@ -16,7 +16,6 @@
 #include "fabric/sim/responses.h"
 #include "fabric/sim/retransmitter.h"
 #include "fabric/sim/send_queue.h"
-#include "fabric/sim/transmitter.h"
 
 namespace pyrdma::fabric::sim {
 
@@ -78,7 +77,6 @@ class alignas(64) QueuePairCore {
 
   SendQueue sends;
   RequesterState requester;
-  TransmitState transmit;
   ResponderState responder;
   ResponsesState responses;
   CompleterState completer;
@@ -101,7 +99,6 @@ class SimQueuePair final : public QueuePair {
 
  private:
   inline PostError why_not(const WorkRequest& request) const;
-  inline void enqueue(const WorkRequest& request, Picos visible_at);
   void connect_to(const QpAddress* peer);
   Nic& nic_;
   std::unique_ptr<QueuePairCore> core_;

@@ -18,29 +18,27 @@ Completion failed(const QueuePairCore& qp, std::uint64_t wr_id, Status status) {
 }  // namespace
 
 void QueuePairCore::flush_sends(Status cause) {
-  std::uint64_t& completed = completer.completed;
-  for (; completed < sends.posted; ++completed) {
-    Completion flushed = failed(*this, sends[completed].wr_id, Status::kFlushed);
+  while (completer.completed() < sends.posted()) {
+    const std::uint64_t sequence = completer.completed();
+    Completion flushed = failed(*this, sends[sequence].wr_id, Status::kFlushed);
     flushed.vendor_error = static_cast<std::uint32_t>(cause);
-    completer.completions->push(flushed, this, completed + 1);
+    completer.fail(*this, sequence, flushed);
   }
-  requester.stop(sends.posted);
+  requester.stop(sends.posted());
 }
 
 void QueuePairCore::flush_receives() {
-  while (receiver.own && !receiver.own->empty()) {
-    const std::uint64_t wr_id = receiver.own->take(receiver.sges).wr_id;
-    receiver.completions->push(failed(*this, wr_id, Status::kFlushed), nullptr, 0);
-  }
+  while (const auto wr_id = receiver.flush_one())
+    receiver.completions().push(failed(*this, *wr_id, Status::kFlushed), nullptr, 0);
 }
 
 void QueuePairCore::fail_pending() {
-  if (completer.completed >= requester.awaited) fail(requester.next, requester.pending_failure);
+  if (requester.may_report_failure(completer.completed()))
+    fail(requester.next(), requester.pending_failure());
 }
 
 void QueuePairCore::fail(std::uint64_t sequence, Status status) {
-  completer.completions->push(failed(*this, sends[sequence].wr_id, status), this, sequence + 1);
-  completer.completed = sequence + 1;
+  completer.fail(*this, sequence, failed(*this, sends[sequence].wr_id, status));
   if (ordered()) return enter_error();
   // On an unconnected queue pair, only the send queue stops (IBA 10.3.1, SQE state).
   flush_sends(status);
@@ -53,10 +51,6 @@ void QueuePairCore::enter_error() {
   retransmit.cancel();
   retransmit.begin_epoch();
   flush_sends();
-  if (receiver.receiving) {
-    receiver.receiving = false;
-    receiver.completions->push(failed(*this, receiver.current.wr_id, Status::kFlushed), nullptr, 0);
-  }
   flush_receives();
 }
 

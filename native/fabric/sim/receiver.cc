@@ -10,13 +10,31 @@ namespace {
 bool carries_data(const Message& message) { return message.header.opcode != Opcode::kWriteImm; }
 }  // namespace
 
+ReceiverState::ReceiverState(SimCompletionQueue& completions, const QpOptions& options,
+                             std::uint32_t domain, SimSharedReceiveQueue* shared)
+    : own_(shared != nullptr
+               ? nullptr
+               : std::make_unique<ReceiveQueue>(options.receive_entries, options.max_sges)),
+      queue_(shared != nullptr ? &shared->queue : own_.get()),
+      domain_(shared != nullptr ? shared->domain : domain),
+      completions_(completions) {}
+
+std::optional<std::uint64_t> ReceiverState::flush_one() {
+  if (receiving_) {
+    receiving_ = false;
+    return current_.wr_id;
+  }
+  if (own_ == nullptr || own_->empty()) return std::nullopt;
+  return own_->take(sges_).wr_id;
+}
+
 Receiver::Delivery Receiver::deliver(Message& message, QueuePairCore& target) {
   nic_.weak_memory.drain(*message.initiator);
-  if (!target.receiver.receiving && !take_receive(message, target)) return Delivery::kNotReady;
+  if (!target.receiver.receiving_ && !take_receive(message, target)) return Delivery::kNotReady;
   const std::uint32_t header_bytes = target.options.transport == Transport::kUd ? kGrhBytes : 0;
   if (carries_data(message)) {
     std::uint64_t room = 0;
-    for (const Sge& sge : target.receiver.sges) room += sge.length;
+    for (const Sge& sge : target.receiver.sges_) room += sge.length;
     if (room < std::uint64_t{message.header.total} + header_bytes) {
       fail(target, Status::kLocalLength);
       return Delivery::kTooLong;
@@ -31,7 +49,7 @@ Receiver::Delivery Receiver::deliver(Message& message, QueuePairCore& target) {
 }
 
 bool Receiver::take_receive(const Message& message, QueuePairCore& target) {
-  if (target.receiver.queue->empty()) return false;
+  if (target.receiver.queue_->empty()) return false;
   NicFaults* faults = nic_.faults();
   if (faults != nullptr && message.chunk.first && faults->stream.fire(Fault::rnr)) {
     faults->stream.reach(Fault::rnr);
@@ -44,7 +62,7 @@ bool Receiver::take_receive(const Message& message, QueuePairCore& target) {
 // Returns the region of a receive's buffer, or null when the NIC must not write there.
 const Region* Receiver::writable(const Sge& sge, const QueuePairCore& target) const {
   const Region* region = nic_.regions.find(sge.lkey);
-  const bool may = region != nullptr && region->domain == target.receiver.domain &&
+  const bool may = region != nullptr && region->domain == target.receiver.domain_ &&
                    (region->access & kLocalWrite) != 0 && region->covers(sge.addr, sge.length);
   return may ? region : nullptr;
 }
@@ -53,7 +71,7 @@ const Region* Receiver::writable(const Sge& sge, const QueuePairCore& target) co
 // header's space, too, but does not write the header.
 bool Receiver::place(const Message& message, const QueuePairCore& target,
                      std::uint32_t header_bytes) const {
-  const std::vector<Sge>& sges = target.receiver.sges;
+  const std::vector<Sge>& sges = target.receiver.sges_;
   std::uint32_t checked = 0;
   for (const Sge& sge : sges) {
     if (checked >= header_bytes) break;
@@ -74,9 +92,9 @@ bool Receiver::place(const Message& message, const QueuePairCore& target,
 
 void Receiver::complete(const Message& message, QueuePairCore& target, std::uint32_t header_bytes) {
   const RequestHeader& header = message.header;
-  target.receiver.receiving = false;
+  target.receiver.receiving_ = false;
   Completion completion;
-  completion.wr_id = target.receiver.current.wr_id;
+  completion.wr_id = target.receiver.current_.wr_id;
   completion.opcode = carries_data(message) ? Opcode::kReceive : Opcode::kReceiveWriteImm;
   completion.qp_num = target.number;
   completion.byte_count = header.total + header_bytes;
@@ -89,16 +107,16 @@ void Receiver::complete(const Message& message, QueuePairCore& target, std::uint
     completion.source_qpn = header.source_number;
     completion.source_node = message.initiator->nic.node();
   }
-  target.receiver.completions->push(completion, nullptr, 0);
+  target.receiver.completions().push(completion, nullptr, 0);
 }
 
 void Receiver::fail(QueuePairCore& target, Status status) {
-  target.receiver.receiving = false;
+  target.receiver.receiving_ = false;
   Completion completion;
-  completion.wr_id = target.receiver.current.wr_id;
+  completion.wr_id = target.receiver.current_.wr_id;
   completion.status = status;
   completion.qp_num = target.number;
-  target.receiver.completions->push(completion, nullptr, 0);
+  target.receiver.completions().push(completion, nullptr, 0);
   // A DC target serves other initiators, too, so the DC target stays usable.
   if (target.options.transport != Transport::kDc) target.enter_error();
 }

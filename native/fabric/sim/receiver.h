@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "fabric/sim/receive_queue.h"
@@ -16,20 +17,35 @@ struct Message;
 struct Region;
 
 /// The receive side of a queue pair.
-struct ReceiverState {
-  std::unique_ptr<ReceiveQueue> own;  // null with a shared receive queue
-  ReceiveQueue* queue = nullptr;
-  std::uint32_t domain = 0;  // receives may name regions of this protection domain
-  bool receiving = false;    // a message has taken `current` and is not complete
-  ReceiveQueue::Entry current;
-  std::vector<Sge> sges;  // scatter list of `current`
-  SimCompletionQueue* completions = nullptr;
+class ReceiverState {
+ public:
+  ReceiverState(SimCompletionQueue& completions, const QpOptions& options, std::uint32_t domain,
+                SimSharedReceiveQueue* shared);
 
+  SimCompletionQueue& completions() const { return completions_; }
+  /// Returns null with a shared receive queue.
+  ReceiveQueue* own_queue() const { return own_.get(); }
+  /// Takes the receive in progress, or the oldest posted receive of the queue pair's own queue.
+  /// Returns its wr_id, or nothing when none is left.
+  std::optional<std::uint64_t> flush_one();
+  /// Forgets the receive in progress. An error has flushed the posted receives before.
+  void reset() { receiving_ = false; }
+
+ private:
+  friend class Receiver;
   /// Takes the next posted receive. The queue must not be empty.
   void take() {
-    current = queue->take(sges);
-    receiving = true;
+    current_ = queue_->take(sges_);
+    receiving_ = true;
   }
+
+  std::unique_ptr<ReceiveQueue> own_;  // null with a shared receive queue
+  ReceiveQueue* queue_;
+  std::uint32_t domain_;    // receives may name regions of this protection domain
+  bool receiving_ = false;  // a message has taken `current_` and is not complete
+  ReceiveQueue::Entry current_;
+  std::vector<Sge> sges_;  // scatter list of `current_`
+  SimCompletionQueue& completions_;
 };
 
 class Receiver {

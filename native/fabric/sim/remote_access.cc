@@ -64,10 +64,11 @@ Status RemoteAccess::atomic(Message& message, const QueuePairCore& target, Picos
   nic_.weak_memory.drain(*message.initiator);
   message.chunk.length = 8;
   message.chunk.has_payload = true;
-  SendQueue& sends = message.initiator->sends;
+  const SendQueue& sends = message.initiator->sends;
   const std::uint64_t sequence = message.header.sequence;
   if (!duplicate || !sends[sequence].executed) execute_atomic(message, *region, now);
-  std::memcpy(message.payload(), &sends.operands(sequence).swap, 8);
+  const std::uint64_t old_value = sends.result(sequence);
+  std::memcpy(message.payload(), &old_value, 8);
   return Status::kSuccess;
 }
 
@@ -75,9 +76,7 @@ void RemoteAccess::execute_atomic(Message& message, const Region& region, Picos 
   std::byte* at = region.at(message.header.remote_addr);
   nic_.weak_memory.settle_atomics(at, 8);
   auto* word = reinterpret_cast<std::uint64_t*>(at);
-  SendQueue& sends = message.initiator->sends;
-  sends.operands(message.header.sequence).swap = *word;
-  sends[message.header.sequence].executed = true;
+  message.initiator->sends.set_result(message.header.sequence, *word);
   std::uint64_t next = *word;
   if (message.header.opcode == Opcode::kFetchAdd)
     next += message.operands.compare_add;

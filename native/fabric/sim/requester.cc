@@ -12,19 +12,21 @@ constexpr Picos kLinkAhead = 2000 * kPicosPerNano;
 constexpr int kBurst = 8;  // messages of one queue pair before the next queue pair has its turn
 }  // namespace
 
-void RequesterState::repeat_from(std::uint64_t sequence) {
+std::uint64_t RequesterState::repeat_from(std::uint64_t sequence) {
+  const std::uint64_t sent = next_ - sequence;
   go_to(sequence);
-  pending_failure = Status::kSuccess;  // the engine will find the failure again
-  outstanding_reads = 0;
-  blocked = false;
+  pending_failure_ = Status::kSuccess;  // the engine will find the failure again
+  outstanding_reads_ = 0;
+  blocked_ = false;
+  return sent;
 }
 
 void RequesterState::reset() {
   go_to(0);
-  outstanding_reads = 0;
-  awaited = 0;
-  blocked = false;
-  dc_target = nullptr;
+  outstanding_reads_ = 0;
+  awaited_ = 0;
+  blocked_ = false;
+  dc_target_ = nullptr;
 }
 
 // ---- turns of the engine ----
@@ -37,29 +39,29 @@ void Requester::doorbell(QueuePairCore& qp, Picos when) {
   if (first_active_ == nullptr && !nic_.dead() && !qp.retransmit.pending()) {
     Step step = Step::kSent;
     for (int i = 0; i < kBurst && step == Step::kSent; ++i) {
-      if (state.next == qp.sends.posted) return;
-      const SendEntry& entry = qp.sends[state.next];
+      if (state.next_ == qp.sends.posted()) return;
+      const SendEntry& entry = qp.sends[state.next_];
       const bool fetches = !entry.needs_data_back() && entry.length > 0 && !entry.is_inline();
-      if (fetches || earliest_turn() > when || state.chunk_offset != 0) break;
+      if (fetches || earliest_turn() > when || state.chunk_offset_ != 0) break;
       step = send_chunk(qp, when);
     }
-    if (step == Step::kBlocked || state.next == qp.sends.posted) return;
+    if (step == Step::kBlocked || state.next_ == qp.sends.posted()) return;
   }
   activate(qp, when);
 }
 
 void Requester::activate(QueuePairCore& qp, Picos when) {
-  if (qp.requester.active) return;  // the engine's list has the queue pair
-  qp.requester.active = true;
-  qp.requester.ready_at = when;
+  if (qp.requester.active_) return;  // the engine's list has the queue pair
+  qp.requester.active_ = true;
+  qp.requester.ready_at_ = when;
   ++qp.references;
   append(qp);
   schedule(when);
 }
 
 void Requester::unblock(QueuePairCore& qp) {
-  if (!qp.requester.blocked || qp.state != QpState::kReadyToSend) return;
-  qp.requester.blocked = false;
+  if (!qp.requester.blocked_ || qp.state != QpState::kReadyToSend) return;
+  qp.requester.blocked_ = false;
   activate(qp, nic_.fabric().scheduler.clock());
 }
 
@@ -68,8 +70,8 @@ void Requester::resume(Picos when) {
 }
 
 void Requester::append(QueuePairCore& qp) {
-  qp.requester.next_active = nullptr;
-  (first_active_ == nullptr ? first_active_ : last_active_->requester.next_active) = &qp;
+  qp.requester.next_active_ = nullptr;
+  (first_active_ == nullptr ? first_active_ : last_active_->requester.next_active_) = &qp;
   last_active_ = &qp;
 }
 
@@ -98,22 +100,22 @@ void Requester::fire(Picos now) {
     }
     QueuePairCore& qp = *first_active_;
     if (&qp == first_waiting) break;  // the engine went once round: no queue pair is ready
-    first_active_ = qp.requester.next_active;
+    first_active_ = qp.requester.next_active_;
     Step step = Step::kWaits;
-    if (qp.requester.ready_at <= now) {
+    if (qp.requester.ready_at_ <= now) {
       step = turn(qp, now);
       first_waiting = nullptr;
       next_turn = kNever;
     }
     if (step == Step::kBlocked) {
-      qp.requester.active = false;
+      qp.requester.active_ = false;
       drop_reference(&qp);
       continue;
     }
     append(qp);
     if (step == Step::kWaits) {
       if (first_waiting == nullptr) first_waiting = &qp;
-      next_turn = std::min(next_turn, qp.requester.ready_at);
+      next_turn = std::min(next_turn, qp.requester.ready_at_);
     }
   }
   if (first_active_ != nullptr && next_turn != kNever) schedule(next_turn);
@@ -123,7 +125,7 @@ void Requester::prefetch() const {
   nic_.prefetch();
   if (first_active_ == nullptr) return;
   first_active_->prefetch();
-  first_active_->sends.prefetch(first_active_->requester.next);
+  first_active_->sends.prefetch(first_active_->requester.next_);
 }
 
 Requester::Step Requester::turn(QueuePairCore& qp, Picos now) {
@@ -136,13 +138,13 @@ Requester::Step Requester::turn(QueuePairCore& qp, Picos now) {
 
 Requester::Step Requester::send_chunk(QueuePairCore& qp, Picos now) {
   RequesterState& state = qp.requester;
-  if (state.next == qp.sends.posted || state.pending_failure != Status::kSuccess ||
+  if (state.next_ == qp.sends.posted() || state.pending_failure_ != Status::kSuccess ||
       qp.retransmit.pending() || qp.destroyed)
     return Step::kBlocked;
   const NicTimes& t = nic_.times();
-  const SendEntry& entry = qp.sends[state.next];
+  const SendEntry& entry = qp.sends[state.next_];
   Picos cost = 0;
-  if (state.chunk_offset == 0) {
+  if (state.chunk_offset_ == 0) {
     const Step step = fetch(qp, now);
     if (step != Step::kSent) return step;
     cost = t.tx_message + (entry.is_signaled() ? t.completion : 0) + nic_.contexts.touch(qp);
@@ -161,31 +163,31 @@ Requester::Step Requester::send_chunk(QueuePairCore& qp, Picos now) {
   if (chunk.last)
     sent(qp, entry);
   else
-    state.chunk_offset += chunk.length;
+    state.chunk_offset_ += chunk.length;
   return Step::kSent;
 }
 
 // Fetches the next request. Returns kSent when the engine may send the request now.
 Requester::Step Requester::fetch(QueuePairCore& qp, Picos now) {
   RequesterState& state = qp.requester;
-  const SendEntry& entry = qp.sends[state.next];
+  const SendEntry& entry = qp.sends[state.next_];
   if (entry.visible_at > now) {
-    state.ready_at = entry.visible_at;
+    state.ready_at_ = entry.visible_at;
     return Step::kWaits;
   }
   if (!may_start(qp, entry)) {
-    state.blocked = true;
+    state.blocked_ = true;
     return Step::kBlocked;
   }
   const Status status = check(qp);
   if (status == Status::kSuccess) return Step::kSent;
-  state.pending_failure = status;
+  state.pending_failure_ = status;
   qp.fail_pending();
   return Step::kBlocked;
 }
 
 bool Requester::may_start(const QueuePairCore& qp, const SendEntry& entry) {
-  const std::uint32_t reads = qp.requester.outstanding_reads;
+  const std::uint32_t reads = qp.requester.outstanding_reads_;
   if ((entry.flags & kFence) != 0 && reads > 0) return false;
   return !entry.needs_data_back() || reads < qp.options.max_outstanding_reads;
 }
@@ -194,7 +196,7 @@ bool Requester::may_start(const QueuePairCore& qp, const SendEntry& entry) {
 Status Requester::check(QueuePairCore& qp) const {
   const Status keys = check_keys(qp);
   if (keys != Status::kSuccess) return keys;
-  const SendEntry& entry = qp.sends[qp.requester.next];
+  const SendEntry& entry = qp.sends[qp.requester.next_];
   const std::uint64_t most = qp.options.transport == Transport::kUd
                                  ? static_cast<std::uint64_t>(nic_.fabric().profile.link_mtu_bytes)
                                  : kMaxMessage;
@@ -203,9 +205,9 @@ Status Requester::check(QueuePairCore& qp) const {
 }
 
 Status Requester::check_keys(QueuePairCore& qp) const {
-  const SendEntry& entry = qp.sends[qp.requester.next];
+  const SendEntry& entry = qp.sends[qp.requester.next_];
   if (entry.is_inline()) return Status::kSuccess;
-  const Sge* sges = qp.sends.sges(qp.requester.next);
+  const Sge* sges = qp.sends.sges(qp.requester.next_);
   for (std::uint32_t i = 0; i < entry.sge_count; ++i) {
     if (sges[i].length == 0) continue;
     const Region* region = nic_.regions.find(sges[i].lkey);
@@ -218,14 +220,14 @@ Status Requester::check_keys(QueuePairCore& qp) const {
 }
 
 Message& Requester::make_message(QueuePairCore& qp) {
-  const std::uint64_t sequence = qp.requester.next;
+  const std::uint64_t sequence = qp.requester.next_;
   const SendEntry& entry = qp.sends[sequence];
   const Destination to = qp.is_addressed() ? qp.sends.destination(sequence)
                                            : Destination{qp.peer_nic, qp.peer_number, 0};
   Message& message = nic_.fabric().pool.take(*to.target, qp);
   message.header = {.sequence = sequence,
                     .remote_addr = entry.remote_addr,
-                    .epoch = qp.retransmit.epoch,
+                    .epoch = qp.retransmit.epoch(),
                     .rkey = entry.rkey,
                     .total = entry.length,
                     .source_number = qp.number,
@@ -234,20 +236,20 @@ Message& Requester::make_message(QueuePairCore& qp) {
                     .immediate = entry.immediate,
                     .opcode = entry.opcode,
                     .signaled = entry.is_signaled()};
-  message.chunk = {.offset = qp.requester.chunk_offset, .first = qp.requester.chunk_offset == 0};
+  message.chunk = {.offset = qp.requester.chunk_offset_, .first = qp.requester.chunk_offset_ == 0};
   if (!entry.needs_data_back()) return message;
   if (entry.is_atomic()) message.operands = qp.sends.operands(sequence);
   message.wire_bytes = nic_.fabric().network.control().bytes;
   // A repeated read continues at the first byte that its response did not deliver.
-  if (sequence == qp.completer.completed) message.chunk.offset = qp.completer.response_offset;
-  ++qp.requester.outstanding_reads;
+  message.chunk.offset = qp.completer.delivered(sequence);
+  ++qp.requester.outstanding_reads_;
   return message;
 }
 
 // Loads the payload of the next chunk. Returns true when DMA fetches the payload over PCIe. An
 // inline payload has come with the request.
 bool Requester::load_payload(Message& message, QueuePairCore& qp) {
-  const SendEntry& entry = qp.sends[qp.requester.next];
+  const SendEntry& entry = qp.sends[qp.requester.next_];
   const Network& network = nic_.fabric().network;
   Chunk& chunk = message.chunk;
   chunk.length = std::min(entry.length - chunk.offset, network.chunk_bytes());
@@ -270,22 +272,21 @@ Picos Requester::dc_cost(QueuePairCore& qp, const Nic* target, Picos now) {
   NicFaults* faults = nic_.faults();
   const bool storm = faults != nullptr && faults->dc_storm_until > now;
   if (storm) faults->stream.reach(Fault::dc_storm);
-  const Nic* connected = qp.requester.dc_target;
+  const Nic* connected = qp.requester.dc_target_;
   if (connected == target && !storm) return t.dc_message;
-  qp.requester.dc_target = target;
+  qp.requester.dc_target_ = target;
   return t.dc_message + (connected != nullptr ? t.dc_reconnect : 0);
 }
 
 // Advances to the next request. The last chunk of the present request is on the link.
 void Requester::sent(QueuePairCore& qp, const SendEntry& entry) {
   RequesterState& state = qp.requester;
-  const std::uint64_t sequence = state.next;
+  const std::uint64_t sequence = state.next_;
   ++nic_.counters().requests;
   state.go_to(sequence + 1);
-  if (!qp.ordered())
-    nic_.completer.complete_locally(qp, sequence, nic_.transmitter.free_at());
-  else if (entry.is_signaled() || entry.needs_data_back())
-    state.awaited = state.next;
+  if (entry.is_signaled() || (qp.ordered() && entry.needs_data_back()))
+    state.awaited_ = state.next_;
+  if (!qp.ordered()) nic_.completer.complete_locally(qp, sequence, nic_.transmitter.free_at());
 }
 
 }  // namespace pyrdma::fabric::sim

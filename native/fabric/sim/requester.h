@@ -16,40 +16,58 @@ struct Message;
 struct SendEntry;
 
 /// The requester engine's state of a queue pair.
-struct RequesterState {
-  std::uint64_t next = 0;               // the next request to send
-  std::uint32_t chunk_offset = 0;       // bytes of `next` that are already sent
-  std::uint32_t outstanding_reads = 0;  // reads and atomics from `completed` up to `next`
-  bool active = false;                  // the engine's list has the queue pair
-  bool blocked = false;                 // a fence or too many reads block; a response unblocks
-  Status pending_failure = Status::kSuccess;  // failure of the request `next`
-  std::uint64_t awaited = 0;  // a local error is reported once `completed` has reached this
-  Picos ready_at = 0;
-  QueuePairCore* next_active = nullptr;
-  const Nic* dc_target = nullptr;  // the present target of a DC initiator
-
+class RequesterState {
+ public:
   /// Request `sequence` is complete.
   void answered(std::uint64_t sequence, bool needed_data) {
-    if (sequence < next) outstanding_reads -= needed_data;
+    if (sequence < next_) outstanding_reads_ -= needed_data;
   }
   /// Stops the sending of all requests posted so far.
   void stop(std::uint64_t posted) {
     go_to(posted);
-    pending_failure = Status::kSuccess;
-  }
-  /// Continues the sending at `sequence`.
-  void go_to(std::uint64_t sequence) {
-    next = sequence;
-    chunk_offset = 0;
+    pending_failure_ = Status::kSuccess;
   }
   /// Continues the sending at `sequence`, unless it is already there or later. All earlier requests
   /// have been answered.
   void skip_to(std::uint64_t sequence) {
-    if (next < sequence) go_to(sequence);
+    if (next_ < sequence) go_to(sequence);
   }
-  /// Sends again from `sequence` on. No earlier request still waits for data.
-  void repeat_from(std::uint64_t sequence);
+  /// Sends again from `sequence` on. No earlier request still waits for data. Returns the number of
+  /// requests that the requester had sent.
+  std::uint64_t repeat_from(std::uint64_t sequence);
   void reset();
+
+  /// The next request to send.
+  std::uint64_t next() const { return next_; }
+  /// Returns whether a chunk of request `sequence` or a later request has been sent.
+  bool has_sent(std::uint64_t sequence) const { return next_ > sequence || chunk_offset_ != 0; }
+  /// Returns whether a request behind `sequence` has been sent.
+  bool has_sent_behind(std::uint64_t sequence) const { return next_ > sequence + 1; }
+  /// A fence or too many reads stop the sending. A response lets the sending continue.
+  bool blocked() const { return blocked_; }
+  /// The reason why the next request cannot be sent.
+  Status pending_failure() const { return pending_failure_; }
+  /// Returns whether the pending failure may be reported. All requests before `completed` have
+  /// completed.
+  bool may_report_failure(std::uint64_t completed) const { return completed >= awaited_; }
+
+ private:
+  friend class Requester;
+  void go_to(std::uint64_t sequence) {
+    next_ = sequence;
+    chunk_offset_ = 0;
+  }
+
+  std::uint64_t next_ = 0;               // the next request to send
+  std::uint32_t chunk_offset_ = 0;       // bytes of `next_` that are already sent
+  std::uint32_t outstanding_reads_ = 0;  // reads and atomics before `next_` without an answer
+  bool active_ = false;                  // the engine's list has the queue pair
+  bool blocked_ = false;
+  Status pending_failure_ = Status::kSuccess;
+  std::uint64_t awaited_ = 0;  // all requests before this one complete before a failure is reported
+  Picos ready_at_ = 0;
+  QueuePairCore* next_active_ = nullptr;
+  const Nic* dc_target_ = nullptr;  // the present target of a DC initiator
 };
 
 class Requester final : public SimEvent {

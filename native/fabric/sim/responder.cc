@@ -8,8 +8,8 @@
 namespace pyrdma::fabric::sim {
 
 void ResponderState::advance(const Message& message) {
-  expected = message.header.sequence + message.chunk.last;
-  expected_offset = message.chunk.last ? 0 : message.chunk.offset + message.chunk.length;
+  expected_ = message.header.sequence + message.chunk.last;
+  expected_offset_ = message.chunk.last ? 0 : message.chunk.offset + message.chunk.length;
 }
 
 // ---- arrival ----
@@ -31,15 +31,22 @@ Picos Responder::engine_time(const Message& message) const {
   }
 }
 
-Responder::Service Responder::expected_service(const Message& message) const {
+// Returns the time of the PCIe transfer behind the engine. The NIC's own memory needs less.
+Picos Responder::placement_time(const Message& message) const {
   const NicTimes& t = nic_.times();
-  Picos placement = is_one_of(message.header.opcode, kReturning) ? t.dma_read : t.dma_write;
-  if (message.header.rkey != 0 && nic_.fabric().device_regions > 0) {
-    const Region* region = nic_.regions.find(message.header.rkey);
-    if (region != nullptr && region->on_device)
-      placement = std::max<Picos>(0, placement - t.device_memory_saving);
-  }
-  return {engine_time(message), placement};
+  const Picos placement = is_one_of(message.header.opcode, kReturning) ? t.dma_read : t.dma_write;
+  if (message.header.rkey == 0 || nic_.fabric().device_regions == 0) return placement;
+  const Region* region = nic_.regions.find(message.header.rkey);
+  const bool on_device = region != nullptr && region->on_device;
+  return on_device ? std::max<Picos>(0, placement - t.device_memory_saving) : placement;
+}
+
+void Responder::expect(Message& message, Picos arrival) {
+  message.placement = placement_time(message);
+  Picos& due = message.initiator->responder.last_due_;
+  due = std::max(due, arrival + nic_.times().rx_latency + engine_time(message) + message.placement);
+  message.lead = due - arrival;
+  nic_.fabric().scheduler.schedule(message, due);
 }
 
 // Returns the engine time that cache misses of the NIC add to a request.
@@ -59,12 +66,12 @@ void Responder::request_arrives(Message& message, Picos now) {
   if (nic_.dead()) return nic_.retransmitter.lost(message, now, false);
   if (nic_.packet_faults.meddle(message, now)) return;
   const Picos cost = engine_time(message) + context_cost(message);
-  Picos& last_execution = qp.responder.last_execution;
+  Picos& last_execution = qp.responder.last_execution_;
   const bool idle = last_execution <= now;
   Ingress::Passage passage = nic_.ingress.pass(message, now, cost, last_execution);
   if (passage.dropped) {
     nic_.trace("never gets", message, now);
-    const bool later_packets_tell = qp.requester.next > message.header.sequence + 1;
+    const bool later_packets_tell = qp.requester.has_sent_behind(message.header.sequence);
     return nic_.retransmitter.lost(message, now, later_packets_tell);
   }
   if (idle && message.header.opcode == Opcode::kRead)
@@ -111,11 +118,11 @@ void Responder::request_executes(Message& message, Picos now) {
   if (!qp.ordered()) return execute_unordered(message, now);
   const RequestHeader& header = message.header;
   // The requester has sent the request again, or the request is already complete.
-  if (header.epoch != qp.retransmit.epoch) return nic_.release(message);
-  if (header.sequence < qp.completer.completed) return nic_.release(message);
+  if (!qp.retransmit.is_current(header.epoch)) return nic_.release(message);
+  if (qp.completer.has_completed(header.sequence)) return nic_.release(message);
   QueuePairCore* target = find_target(message);
   if (target == nullptr) return nic_.retransmitter.lost(message, now, false);
-  const bool duplicate = header.sequence < qp.responder.expected;
+  const bool duplicate = header.sequence < qp.responder.expected_;
   if (!duplicate && !is_in_order(message, now)) return nic_.release(message);
   const Status status = execute(message, *target, now, duplicate);
   if (status == Status::kRnrRetryExceeded) {  // a retry is scheduled
@@ -144,8 +151,7 @@ void Responder::execute_unordered(Message& message, Picos now) {
 bool Responder::follows(QueuePairCore& qp, const Message& message) {
   if (qp.options.transport != Transport::kUc) return true;
   const RequestHeader& header = message.header;
-  if (header.epoch < qp.retransmit.first_epoch || header.sequence < qp.responder.expected)
-    return false;
+  if (qp.retransmit.is_void(header.epoch) || header.sequence < qp.responder.expected_) return false;
   if (!message.chunk.first && !qp.responder.expects(header.sequence, message.chunk.offset))
     return false;
   qp.responder.advance(message);
@@ -159,7 +165,7 @@ bool Responder::is_in_order(Message& message, Picos now) {
   const std::uint64_t sequence = message.header.sequence;
   const std::uint32_t offset = message.chunk.offset;
   if (qp.responder.expects(sequence, offset)) return true;
-  if (sequence != qp.responder.expected || offset > qp.responder.expected_offset)
+  if (sequence != qp.responder.expected_ || offset > qp.responder.expected_offset_)
     nic_.retransmitter.ask_again(qp, now);
   return false;
 }

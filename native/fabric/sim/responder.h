@@ -12,34 +12,39 @@ class Nic;
 class QueuePairCore;
 struct Message;
 
-/// The responder's half of a connection: the chunk that the responder expects next, and the time of
-/// its last execution. The initiator's queue pair holds this struct, because a simulated connection
-/// has exactly one initiator.
-struct ResponderState {
-  std::uint64_t expected = 0;
-  std::uint32_t expected_offset = 0;
-  Picos last_execution = 0;
-
-  bool expects(std::uint64_t sequence, std::uint32_t offset) const {
-    return sequence == expected && offset == expected_offset;
-  }
+/// The responder's half of a connection: the chunk that the responder expects next, and the times
+/// of its last arrival and execution. The initiator's queue pair holds this state, because a
+/// simulated connection has exactly one initiator.
+class ResponderState {
+ public:
+  /// The request that the responder executes next.
+  std::uint64_t expected() const { return expected_; }
   /// The initiator sends the expected message again from its first chunk on.
-  void repeat_message() { expected_offset = 0; }
+  void repeat_message() { expected_offset_ = 0; }
+  /// The messages under way are void. The times stay, because time does not go back.
+  void reset() { expected_ = expected_offset_ = 0; }
+
+ private:
+  friend class Responder;
+  bool expects(std::uint64_t sequence, std::uint32_t offset) const {
+    return sequence == expected_ && offset == expected_offset_;
+  }
   /// The chunk has taken effect.
   void advance(const Message& message);
+
+  std::uint64_t expected_ = 0;
+  std::uint32_t expected_offset_ = 0;
+  Picos last_due_ = 0;  // requests arrive in order, whatever they cost the target
+  Picos last_execution_ = 0;
 };
 
 class Responder {
  public:
   explicit Responder(Nic& nic) : nic_(nic) {}
 
-  /// The time that an idle responder needs for a request.
-  struct Service {
-    Picos engine;
-    Picos placement;  // PCIe transfer of the bytes, after the engine
-  };
-  Service expected_service(const Message& message) const;
-
+  /// Schedules a request whose last byte reaches the port at `arrival`. The event comes when an
+  /// idle responder will have executed the request.
+  void expect(Message& message, Picos arrival);
   void request_arrives(Message& message, Picos now);
   void request_executes(Message& message, Picos now);
   /// Returns the queue pair that a request reaches, or null.
@@ -47,6 +52,7 @@ class Responder {
 
  private:
   Picos engine_time(const Message& message) const;
+  inline Picos placement_time(const Message& message) const;
   inline Picos context_cost(const Message& message) const;
   void execute_unordered(Message& message, Picos now);
   inline bool is_in_order(Message& message, Picos now);

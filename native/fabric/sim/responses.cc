@@ -13,18 +13,18 @@ constexpr Picos kReadAhead = 1000 * kPicosPerNano;  // a long read runs this far
 
 void Responses::answer(Message& message, Picos ready, Picos now) {
   ResponsesState& state = message.initiator->responses;
-  if (state.long_read != nullptr) {
+  if (state.long_read_ != nullptr) {
     message.next_behind = nullptr;
-    (state.first_behind == nullptr ? state.first_behind : state.last_behind->next_behind) =
+    (state.first_behind_ == nullptr ? state.first_behind_ : state.last_behind_->next_behind) =
         &message;
-    state.last_behind = &message;
+    state.last_behind_ = &message;
     return;
   }
   const bool long_read = message.header.opcode == Opcode::kRead &&
                          message.status == Status::kSuccess &&
                          message.header.total > nic_.fabric().network.chunk_bytes();
   if (!long_read) return respond(message, ready, now);
-  state.long_read = &message;
+  state.long_read_ = &message;
   continue_read(message, now);
 }
 
@@ -39,10 +39,10 @@ void Responses::respond(Message& message, Picos ready, Picos now) {
 
 void Responses::end_long_read(QueuePairCore& qp, Picos now) {
   ResponsesState& state = qp.responses;
-  state.long_read = nullptr;
-  while (state.first_behind != nullptr && state.long_read == nullptr) {
-    Message& next = *state.first_behind;
-    state.first_behind = next.next_behind;
+  state.long_read_ = nullptr;
+  while (state.first_behind_ != nullptr && state.long_read_ == nullptr) {
+    Message& next = *state.first_behind_;
+    state.first_behind_ = next.next_behind;
     Nic& responder = *next.owner;
     if (responder.dead())
       responder.retransmitter.lost(next, now, false);

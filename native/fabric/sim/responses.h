@@ -10,10 +10,13 @@ class QueuePairCore;
 struct Message;
 
 /// The answers of a queue pair's requests that the target has not sent yet.
-struct ResponsesState {
-  Message* long_read = nullptr;     // the target answers this read chunk by chunk
-  Message* first_behind = nullptr;  // answers that wait for the long read
-  Message* last_behind = nullptr;
+/// A reset does not change this state: the target sends the answers, and the initiator ignores
+/// them.
+class ResponsesState {
+  friend class Responses;
+  Message* long_read_ = nullptr;     // the target answers this read chunk by chunk
+  Message* first_behind_ = nullptr;  // answers that wait for the long read
+  Message* last_behind_ = nullptr;
 };
 
 class Responses {

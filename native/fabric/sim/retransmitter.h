@@ -13,26 +13,36 @@ class QueuePairCore;
 struct Message;
 
 /// The retry timer of a queue pair, and the progress of its retransmissions.
-struct RetransmitState final : SimEvent {
-  explicit RetransmitState(QueuePairCore& owner) : qp(owner) {}
+class RetransmitState final : public SimEvent {
+ public:
+  explicit RetransmitState(QueuePairCore& qp) : qp_(qp) {}
   void fire(Picos now) override;
 
-  QueuePairCore& qp;
-  std::uint32_t epoch = 0;
-  std::uint32_t first_epoch = 0;  // first epoch since the last reset; older messages are void
-  std::uint64_t epoch_from = 0;   // the epoch began with a repetition of this request
-  std::uint32_t retries = 0, rnr_retries = 0;
-  bool is_rnr = false, after_timeout = false;  // why the timer runs
-  Picos due = kNever;                          // the requester sends nothing until then
-  std::uint64_t from = 0;                      // the first request to send again
-  bool pending() const { return due != kNever; }
-  void cancel() { due = kNever; }
-  void begin_epoch() { ++epoch; }
-  void answered() { retries = 0; }
+  /// The requester sends nothing while the timer runs.
+  bool pending() const { return due_ != kNever; }
+  void cancel() { due_ = kNever; }
+  /// New messages carry this number. The requester has sent requests of older epochs again.
+  std::uint32_t epoch() const { return epoch_; }
+  bool is_current(std::uint32_t epoch) const { return epoch == epoch_; }
+  /// Messages from before the last reset are void.
+  bool is_void(std::uint32_t epoch) const { return epoch < first_epoch_; }
+  void begin_epoch() { ++epoch_; }
+  void answered() { retries_ = 0; }
   /// The responder has executed a new request or chunk.
-  void progress() { retries = rnr_retries = 0; }
+  void progress() { retries_ = rnr_retries_ = 0; }
   /// Voids all messages that are under way.
   void reset();
+
+ private:
+  friend class Retransmitter;
+  QueuePairCore& qp_;
+  std::uint32_t epoch_ = 0;
+  std::uint32_t first_epoch_ = 0;  // first epoch since the last reset
+  std::uint64_t epoch_from_ = 0;   // the epoch began with a repetition of this request
+  std::uint32_t retries_ = 0, rnr_retries_ = 0;
+  bool is_rnr_ = false, after_timeout_ = false;  // why the timer runs
+  Picos due_ = kNever;
+  std::uint64_t from_ = 0;  // the first request to send again
 };
 
 class Retransmitter {

@@ -1,6 +1,7 @@
 // The send queue of a queue pair is a ring of requests. The CPU posts requests to the ring, and the
 // NIC fetches requests from it.
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <vector>
@@ -38,7 +39,7 @@ struct Destination {
 };
 
 /// The requests of a queue pair by sequence number. The sequence number counts posted requests:
-/// retired <= completed <= next <= posted. The completer owns `completed`; the requester owns
+/// retired <= completed <= next <= posted. CompleterState holds `completed`; RequesterState holds
 /// `next`.
 class SendQueue {
  public:
@@ -53,8 +54,13 @@ class SendQueue {
         sges_(entries_.size() * options.max_sges),
         inline_data_(entries_.size() * options.max_inline) {}
 
-  bool full() const { return posted - retired >= limit_; }
-  SendEntry& operator[](std::uint64_t sequence) { return entries_[slot_of(sequence)]; }
+  /// Appends a request. The queue must not be full. The doorbell reaches the NIC at `visible_at`.
+  void append(const WorkRequest& request, Picos visible_at);
+  /// Gives the slots of the requests before `sequence` back.
+  void retire(std::uint64_t sequence) { retired_ = std::max(retired_, sequence); }
+  void reset() { posted_ = retired_ = 0; }
+  std::uint64_t posted() const { return posted_; }
+  bool full() const { return posted_ - retired_ >= limit_; }
   const SendEntry& operator[](std::uint64_t sequence) const { return entries_[slot_of(sequence)]; }
   /// Prefetches the requests from `sequence` on into the cache of the CPU that runs the simulator.
   void prefetch(std::uint64_t sequence) const {
@@ -64,24 +70,33 @@ class SendQueue {
     }
   }
   /// Returns the scatter-gather list of a request. The slot itself holds a list of one element.
-  Sge* sges(std::uint64_t sequence) {
-    SendEntry& entry = (*this)[sequence];
+  const Sge* sges(std::uint64_t sequence) const {
+    const SendEntry& entry = (*this)[sequence];
     return entry.sge_count <= 1 ? &entry.first_sge : &sges_[slot_of(sequence) * max_sges_];
   }
-  /// Returns the operands of an atomic. After execution `swap` holds the old value, which a
-  /// retransmission returns again.
-  AtomicOperands& operands(std::uint64_t sequence) { return operands_[slot_of(sequence)]; }
+  const AtomicOperands& operands(std::uint64_t sequence) const {
+    return operands_[slot_of(sequence)];
+  }
   /// Returns the destination of a request. The queue pair must be addressed.
-  Destination& destination(std::uint64_t sequence) { return destinations_[slot_of(sequence)]; }
-  std::byte* inline_data(std::uint64_t sequence) {
+  const Destination& destination(std::uint64_t sequence) const {
+    return destinations_[slot_of(sequence)];
+  }
+  const std::byte* inline_data(std::uint64_t sequence) const {
     return inline_data_.data() + slot_of(sequence) * max_inline_;
   }
 
-  std::uint64_t posted = 0;
-  std::uint64_t retired = 0;  // polling has freed the slots of earlier requests
+  /// The atomic has executed and has found `old_value`.
+  void set_result(std::uint64_t sequence, std::uint64_t old_value) {
+    entries_[slot_of(sequence)].executed = true;
+    operands_[slot_of(sequence)].swap = old_value;  // the slot needs the operand no more
+  }
+  /// Returns the value that an executed atomic has found. A retransmission returns it again.
+  std::uint64_t result(std::uint64_t sequence) const { return operands(sequence).swap; }
 
  private:
   std::uint64_t slot_of(std::uint64_t sequence) const { return sequence & (entries_.size() - 1); }
+  std::uint64_t posted_ = 0;
+  std::uint64_t retired_ = 0;  // polling has freed the slots of earlier requests
   std::uint32_t limit_, max_sges_, max_inline_;
   std::vector<SendEntry> entries_;  // the size is a power of two, at least limit_
   // Few requests use the arrays below, so the arrays are apart from the slots.

@@ -20,14 +20,8 @@ void Transmitter::send_request(Message& message, Picos ready) {
   nic_.counters().wire_bytes += static_cast<std::uint64_t>(message.wire_bytes);
   message.stage = Message::Stage::kRequestArrives;
   message.sender = &nic_;
-  const Responder::Service service = target.responder.expected_service(message);
-  message.placement = service.placement;
   const std::uint64_t flow = (std::uint64_t{message.header.source_number} << 32) ^ target.node();
-  const Picos arrival = cross(target, message, ready, flow);
-  Picos& due = message.initiator->transmit.last_request_due;
-  due = std::max(due, arrival + nic_.times().rx_latency + service.engine + service.placement);
-  message.lead = due - arrival;
-  nic_.fabric().scheduler.schedule(message, due);
+  target.responder.expect(message, cross(target, message, ready, flow));
 }
 
 void Transmitter::send_response(Message& message, Picos ready, Picos now) {
@@ -37,15 +31,9 @@ void Transmitter::send_response(Message& message, Picos ready, Picos now) {
   message.sender = &nic_;
   message.owner = &initiator;
   message.meddled = false;
-  message.placement = nic_.times().dma_write;
   const std::uint64_t flow =
       (std::uint64_t{message.header.source_number} << 32) ^ initiator.node() ^ (1ULL << 31);
-  const Picos arrival = cross(initiator, message, ready, flow);
-  const Picos engine = initiator.completer.engine_time(message);
-  Picos& due = message.initiator->transmit.last_response_due;
-  due = std::max({now, due, arrival + nic_.times().rx_latency + engine + message.placement});
-  message.lead = due - arrival;
-  nic_.fabric().scheduler.schedule(message, due);
+  initiator.completer.expect(message, cross(initiator, message, ready, flow), now);
 }
 
 void Transmitter::send_acknowledgement(Picos ready) {

@@ -1,6 +1,6 @@
 // The transmitter sends a message from the NIC to the port of the last switch. The message reserves
-// the node's link and crosses the network. The transmitter schedules the message for the time when
-// an idle receiver will have served it.
+// the node's link and crosses the network. The step that receives the message schedules its
+// arrival.
 #pragma once
 #include <algorithm>
 
@@ -10,12 +10,6 @@ namespace pyrdma::fabric::sim {
 
 class Nic;
 struct Message;
-
-/// Requests of a queue pair reach the target in order, and responses reach the initiator in order.
-/// The cost of a message at the receiver does not change the order.
-struct TransmitState {
-  Picos last_request_due = 0, last_response_due = 0;
-};
 
 class Transmitter {
  public:

@@ -25,8 +25,8 @@ bool WeakMemory::gather_late(Message& message) {
   QueuePairCore& qp = *message.initiator;
   message.late_source = false;
   // The request is already complete or void. The message counts as never sent.
-  if (qp.destroyed || message.header.epoch != qp.retransmit.epoch ||
-      message.header.sequence < qp.completer.completed)
+  if (qp.destroyed || !qp.retransmit.is_current(message.header.epoch) ||
+      qp.completer.has_completed(message.header.sequence))
     return false;
   const std::uint64_t mask = draws_.below(2) == 0 ? ~0ULL : draws_();
   message.chunk.has_payload = qp.nic.dma.gather(message, mask);
@@ -113,7 +113,7 @@ Picos WeakMemory::sample_early(Message& message) {
   const RequestHeader& header = message.header;
   QueuePairCore& qp = *message.initiator;
   if (header.total <= 8 || header.total > nic_.fabric().network.chunk_bytes() ||
-      header.epoch != qp.retransmit.epoch || header.sequence != qp.responder.expected ||
+      !qp.retransmit.is_current(header.epoch) || header.sequence != qp.responder.expected() ||
       !happens(model_.torn_read))
     return 0;
   const QueuePairCore* target = nic_.responder.find_target(message);
@@ -142,9 +142,9 @@ Picos WeakMemory::land_early(const Message& message) {
   const QueuePairCore& qp = *message.initiator;
   const RequestHeader& header = message.header;
   if (!message.chunk.has_payload || !happens(model_.late_placement)) return 0;
-  if (qp.destroyed || qp.state != QpState::kReadyToSend || header.epoch != qp.retransmit.epoch ||
-      header.sequence < qp.completer.completed || message.status != Status::kSuccess ||
-      !qp.sends[header.sequence].needs_data_back())
+  if (qp.destroyed || qp.state != QpState::kReadyToSend ||
+      !qp.retransmit.is_current(header.epoch) || qp.completer.has_completed(header.sequence) ||
+      message.status != Status::kSuccess || !qp.sends[header.sequence].needs_data_back())
     return 0;
   if (nic_.dma.scatter(message, draws_() & (~0ULL >> 1))) nic_.touch();
   return static_cast<Picos>(draws_.below(kLongestGap));
