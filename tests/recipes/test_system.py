@@ -19,7 +19,7 @@ from tests.tidy import rules
 from tests.tidy.tree import sources
 
 ROOT = page.ROOT
-ENDPOINT, INCLUDE, BINDING, CLASS, SCRIPT = page.blocks("Add a channel")
+ENDPOINT, INCLUDE, BINDING, CLASS, NAMED, SCRIPT = page.blocks("Add a channel")
 SYSTEM = page.blocks("Add a system")
 COMMANDS = SYSTEM[-1]
 # The files that all systems share and that the recipe of a system edits.
@@ -48,6 +48,7 @@ def add_channel(tree: Path) -> None:
     edit.add_include(bindings, INCLUDE.text)
     with (tree / CLASS.path).open("a", encoding="utf-8") as classes:
         classes.write(f"\n\n{CLASS.text}")
+    edit.apply_diff(tree / NAMED.path, NAMED.text)
 
 
 def add_system(tree: Path) -> None:
@@ -150,5 +151,5 @@ def test_the_site_has_a_page_of_the_system(tree: Path) -> None:
 
 
 def test_the_channel_works(tree: Path) -> None:
-    (tree / "flag.py").write_text(SCRIPT.text, encoding="utf-8")
-    run(tree, sys.executable, "flag.py")
+    (tree / "build/flag.py").write_text(SCRIPT.text, encoding="utf-8")
+    run(tree, sys.executable, "build/flag.py")
