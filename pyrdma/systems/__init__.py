@@ -22,10 +22,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    # isort: off
     from . import loco as loco
     from .loco.workloads import *  # noqa: F403
+    # A new system is two more lines above this one.
 
-NAMES = ("loco",)
+NAMES = (
+    "loco",
+    # A new system is one more line above this one.
+)
 
 
 def parts(part: str) -> list[ModuleType]:
