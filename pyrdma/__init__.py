@@ -92,10 +92,8 @@ _CLASSES = {
 
 def __getattr__(name: str) -> Any:
     """Load the part of the package that `name` is in, when it is first asked for."""
-    if name in _MODULES:
+    if name in _MODULES or name in systems.NAMES:
         return importlib.import_module(f"{__name__}.{name}")
-    if name in systems.NAMES:
-        return importlib.import_module(f"{__name__}.systems.{name}")
     if name in _CLASSES:
         found = getattr(importlib.import_module(f"{__name__}.{_CLASSES[name]}"), name)
         globals()[name] = found

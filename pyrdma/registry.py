@@ -53,7 +53,7 @@ def ids() -> tuple[str, ...]:
 def find(names: list[str]) -> list[str]:
     """Return the ids or paths that `names` select, in order, each once.
 
-    A name is an id, a pattern (``krcore/*``), a paper (``krcore``), ``all``, or the path of a
+    A name is an id, a pattern (``fabric/*``), a folder (``fabric``), ``all``, or the path of a
     Python file.
 
     Raises

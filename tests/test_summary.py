@@ -77,7 +77,7 @@ def test_each_system_has_its_tests_and_its_part_of_the_build(tmp_path: Path) -> 
         '<testsuite><testcase name="a" time="100" file="/native/systems/raft/a.cc"/>'
         '<testcase classname="Fuzz" name="Finds/raft" time="79"/>'
         '<testcase classname="tests.draft" name="b" time="500" file="/raft/native/fuzz/b.cc"/>'
-        '<testcase classname="All" name="c/loco_store" time="3"/></testsuite>'
+        '<testcase classname="All" name="c/draft_store" time="3"/></testsuite>'
     )
     (tmp_path / "release").mkdir()
     processors = os.cpu_count() or 1
@@ -87,9 +87,9 @@ def test_each_system_has_its_tests_and_its_part_of_the_build(tmp_path: Path) -> 
         "0\t900000\t1000000000000\tnative/unity_systems_raft_old.o\t1\n"
     )
     totals = summarize(reports)
-    lines = times_of_systems(tmp_path, totals, 1500, ["raft", "spindle"])
+    lines = times_of_systems(tmp_path, totals, 1500, ["raft", "paxos"])
     assert [line.split()[0] for line in lines] == ["180"]
-    slow = times_of_systems(tmp_path, totals, 500, ["raft", "spindle"])
+    slow = times_of_systems(tmp_path, totals, 500, ["raft", "paxos"])
     assert slow[0].split()[0] == f"{179.5 + 900 / processors:.0f}"
     assert unnamed(slow[1], "SLOW", "raft", 180, "search") == []
 

@@ -33,8 +33,8 @@ NODES, OPERATIONS = 3, 1000
 SERIES = {
     "loco": ("LOCO", "loco_store", ""),
     "loco, no fence": ("LOCO\nwithout fence", "loco_store", "unfenced"),
-    "sherman": ("Sherman\n(model)", "sherman", ""),
-    "sherman, no fence": ("Sherman\nwithout fence", "sherman", "unfenced"),
+    "sherman": ("Sherman\n(model)", "loco_sherman", ""),
+    "sherman, no fence": ("Sherman\nwithout fence", "loco_sherman", "unfenced"),
 }
 MEMORY = ("strong", "weak", "weak, faults")
 

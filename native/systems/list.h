@@ -3,4 +3,6 @@
 //   void pyrdma::NAME::bind(pybind11::module_& module);   in bindings/.
 #pragma once
 
-#define PYRDMA_FOR_EACH_SYSTEM(SYSTEM) SYSTEM(loco)
+#define PYRDMA_FOR_EACH_SYSTEM(SYSTEM) \
+  SYSTEM(loco)                         \
+  // A new system is one more line above this one.

@@ -1,6 +1,6 @@
 #include "systems/system.h"
 
-#include <string>
+#include <algorithm>
 
 #include "base/assert.h"
 #include "systems/list.h"
@@ -13,6 +13,15 @@ PYRDMA_FOR_EACH_SYSTEM(PYRDMA_DECLARE)
 #undef PYRDMA_DECLARE
 
 namespace pyrdma::systems {
+
+namespace {
+
+/// Whether `name` is `system`, an underscore and more.
+bool belongs(std::string_view name, std::string_view system) {
+  return name.size() > system.size() + 1 && name.starts_with(system) && name[system.size()] == '_';
+}
+
+}  // namespace
 
 const std::vector<System>& all() {
 #define PYRDMA_CALL(NAME) NAME::description(),
@@ -27,7 +36,7 @@ const measure::Workloads& workloads() {
     filled.add(measure::shared_workloads());
     for (const System& system : all()) {
       for (const measure::NamedWorkload& row : system.workloads)
-        PYRDMA_ASSERT(row.name.starts_with(std::string(system.name) + '_'));
+        PYRDMA_ASSERT(belongs(row.name, system.name));
       filled.add(system.workloads);
     }
     return filled;
@@ -38,8 +47,14 @@ const measure::Workloads& workloads() {
 const std::vector<fuzz::Scenario>& scenarios() {
   static const std::vector<fuzz::Scenario> table = [] {
     std::vector<fuzz::Scenario> filled = fuzz::shared_scenarios();
-    for (const System& system : all())
-      filled.insert(filled.end(), system.scenarios.begin(), system.scenarios.end());
+    for (const System& system : all()) {
+      for (const fuzz::Scenario& scenario : system.scenarios) {
+        PYRDMA_ASSERT(scenario.name == system.name || belongs(scenario.name, system.name));
+        PYRDMA_ASSERT(std::ranges::find(filled, scenario.name, &fuzz::Scenario::name) ==
+                      filled.end());
+        filled.push_back(scenario);
+      }
+    }
     return filled;
   }();
   return table;

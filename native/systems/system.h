@@ -12,6 +12,7 @@ struct System {
   std::string_view name;  // the name of its folder
   /// The name of each begins with the system's name and an underscore.
   std::vector<measure::NamedWorkload> workloads;
+  /// The name of each is the system's name, or begins like the name of a workload.
   std::vector<fuzz::Scenario> scenarios;
 };
 

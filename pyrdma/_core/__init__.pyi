@@ -5,7 +5,6 @@ from typing_extensions import Self
 from . import check as check
 from . import fuzz as fuzz
 from . import ibverbs as ibverbs
-from . import loco as loco
 from . import measure as measure
 from . import shm as shm
 from . import sim as sim

@@ -60,7 +60,7 @@ def list_experiments(as_json: Json = False) -> None:
 def run_experiments(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="ID...", help="Ids, patterns (krcore/*), papers, paths, or all."),
+        typer.Argument(metavar="ID...", help="Ids, patterns (fabric/*), papers, paths, or all."),
     ],
     fabric: Annotated[str | None, typer.Option(help="sim, shm or verbs.")] = None,
     profile: Annotated[str | None, typer.Option(help="Name of a profile, or a TOML file.")] = None,

@@ -35,8 +35,8 @@ Kinds = Annotated[
 Mutation = Annotated[
     str,
     typer.Option(
-        help="A deliberate bug that the run must find, by its name, such as release_without_fence "
-        "of loco. An unknown name lists the bugs of the system."
+        help="A deliberate bug that the run must find, by its name. An unknown name lists the bugs "
+        "of the system."
     ),
 ]
 

@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 def show_claims(
     system: Annotated[
-        str | None, typer.Argument(help="A paper, such as krcore; all if left out.")
+        str | None, typer.Argument(help="A paper, by the name of its claims file; all if left out.")
     ] = None,
     as_json: Json = False,
     run_missing: Annotated[

@@ -14,8 +14,8 @@ __all__ = ["lines"]
 
 _WIDTH = 98
 _NEXT = (
-    ("pyrdma claims loco", "each claim beside its measurement, and the reason of a miss"),
-    ("pyrdma run loco/fig5 --full", "every point of a figure, at its full duration"),
+    ("pyrdma claims", "each claim beside its measurement, and the reason of a miss"),
+    ("pyrdma run fabric/rate --full", "every point of a figure, at its full duration"),
     ("pyrdma list", "the experiments; the README shows how to write one"),
     ("pyrdma doctor", "parts that this machine lacks: an RDMA device, peers for comparison"),
 )

@@ -14,16 +14,50 @@ of the systems is `NAMES`, here, and `native/systems/list.h`.
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    # isort: off
     from . import loco as loco
     from .loco.workloads import *  # noqa: F403
+    # A new system is two more lines above this one.
 
-NAMES = ("loco",)
+NAMES = (
+    "loco",
+    # A new system is one more line above this one.
+)
 
 
 def parts(part: str) -> list[ModuleType]:
     """Return the module `part` of every system: ``workloads`` or ``benchmarks``."""
     return [importlib.import_module(f"{__name__}.{name}.{part}") for name in NAMES]
+
+
+class _PublicNames(MetaPathFinder, Loader):
+    """Makes ``import pyrdma.NAME`` import the system's package, which stays one module."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        package, _, name = fullname.rpartition(".")
+        known = package == __name__.rpartition(".")[0] and name in NAMES
+        return ModuleSpec(fullname, self) if known else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(f"{__name__}.{spec.name.rpartition('.')[2]}")
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system has replaced the package's own description, which reloading needs.
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+
+sys.meta_path.append(_PublicNames())

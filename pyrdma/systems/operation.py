@@ -56,7 +56,7 @@ def open_cluster(cluster: Cluster) -> Any:
     """Return the native cluster, whose nodes live in this process."""
     if not isinstance(cluster, InProcess):
         raise Unavailable(
-            "the nodes of this cluster are other processes, whose channels only workloads "
+            "the nodes of this cluster are other processes, whose objects only workloads "
             "can use; for a script use Cluster.sim(...) or Cluster.local(..., mode='thread')"
         )
     return cluster._open

@@ -174,7 +174,6 @@ def test_trace_and_history(tmp_path: Path) -> None:
         (["fuzz", "fabric", "--faults", "loss"], ["loss", "KEY=VALUE"]),
         (["fuzz", "fabric", "--faults", "lost.rate=1"], ["lost"]),
         (["fuzz", "fabric", "--mutation", "x"], ["x"]),
-        (["fuzz", "loco", "--mutation", "unknown"], ["unknown", "release_without_fence"]),
         (["replay", "fabric", "--seed", "1", "--keep", "a-b"], ["a-b"]),
     ],
 )

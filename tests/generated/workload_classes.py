@@ -40,7 +40,7 @@ def _path(owner: str) -> Path:
 
 
 def _class_name(row: Entry) -> str:
-    """Return ``LocoLock`` for ``loco_lock``."""
+    """Return ``VerbsLoad`` for ``verbs_load``."""
     return "".join(word.capitalize() for word in row["name"].split("_"))
 
 

@@ -166,7 +166,7 @@ def test_control_path_times_its_steps(make: Make, request: pytest.FixtureRequest
     assert histogram(kept, "connect").total == 4
 
 
-def test_control_path_of_krcore() -> None:
+def test_control_path_takes_the_times_of_its_profile() -> None:
     """One verbs connection takes 15.7 ms, and one server's NIC makes 712 a second (fig. 8a)."""
 
     def make(nodes: int) -> rd.Cluster:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "CONTRIBUTING.md"
+# The files that all systems share and that the recipe of a system edits.
+SHARED = ("native/systems/list.h", "pyrdma/systems/__init__.py")
 
 _BLOCK = re.compile(r"^( *)(`{3,})(\w+)\n(.*?)^\1\2$", re.MULTILINE | re.DOTALL)
 _PATH = re.compile(r"`([\w.-]+/[\w./-]*)`")

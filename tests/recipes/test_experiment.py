@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
 from tests.experiments import test_experiments
 from tests.recipes import page
 
 ROOT = page.ROOT
-EXPERIMENT, CLAIMS, COMMANDS = page.blocks("Add an experiment")
+EXPERIMENT, CLAIMS, COMMANDS, REQUIRED = page.blocks("Add an experiment")
 TOOLS = Path(sys.executable).parent
 
 
@@ -48,8 +51,11 @@ def test_recipe_keeps_the_style(tmp_path: Path) -> None:
     run(tmp_path, "ruff", "format", "--no-cache", "--check", "--config", config, EXPERIMENT.path)
 
 
-def test_recipe_names_the_lists_that_are_there() -> None:
-    text = page.PAGE.read_text(encoding="utf-8")
-    for name in ("REQUIRED", "CLAIMS_SHA256"):
-        assert f"`{name}`" in text
-        assert hasattr(test_experiments, name)
+def test_recipe_requires_what_it_adds() -> None:
+    required = yaml.safe_load(REQUIRED.text)
+    assert required == {
+        "claims_sha256": hashlib.sha256(CLAIMS.text.encode()).hexdigest(),
+        "experiments": [Path(EXPERIMENT.path).stem],
+    }
+    assert all(required.keys() >= paper.keys() for paper in test_experiments.REQUIRED.values())
+    assert ROOT / REQUIRED.path == test_experiments.FOLDER / f"{Path(CLAIMS.path).stem}.yaml"

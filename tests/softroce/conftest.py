@@ -22,16 +22,19 @@ CAME_TO_ITS_END = 42
 BOOT_S, COMMAND_S = 60, 240
 """Time limit. An emulated guest is slow when the machine has other work."""
 
+PROGRAMS = {path.parent.name: path for path in ROOT.glob("tests/systems/*/one_host.py")}
+"""The program of each system that runs in the guest."""
 FILTERS = {
     "contract": "*/Fabric*/verbs:*/Malformed*/verbs:*/EnvContract*/verbs"
     ":VerbsConnection*:VerbsMemory*",
-    "loco": "*/Loco*/verbs:*/Queues*/verbs",
+    **{f"system[{name}]": f"*/{name.capitalize()}*/verbs" for name in PROGRAMS},
 }
-"""The native tests that run in the guest."""
+"""The native tests that run in the guest. The suites of a system begin with its name."""
 COMMANDS = {
     "bed": "ibv_devices; echo \"two  words\" '$HOME'; exit 3",
     **{n: f"{NATIVE_TESTS} --gtest_color=no --gtest_filter='{f}'" for n, f in FILTERS.items()},
     "one_host": f"{sys.executable} {HERE}/one_host.py",
+    **{f"program[{name}]": f"{sys.executable} {path}" for name, path in PROGRAMS.items()},
     "experiments": f'{sys.executable} {HERE}/points.py "$PYRDMA_SHARE"',
 }
 """The command that a test `test_<name>` runs in the guest, by name."""

@@ -15,7 +15,14 @@ import pytest
 import pyrdma.run
 from pyrdma import registry
 from tests.softroce.bed import RUN, why_not_here
-from tests.softroce.conftest import FILTERS, HERE, NATIVE_TESTS, Output, check_asked_for
+from tests.softroce.conftest import (
+    FILTERS,
+    HERE,
+    NATIVE_TESTS,
+    PROGRAMS,
+    Output,
+    check_asked_for,
+)
 from tests.softroce.points import POINTS, measured_once
 from tests.softroce.pretended import Machine, ends, run_folders, running
 
@@ -67,8 +74,14 @@ def test_contract(output_of: Output) -> None:
 
 
 @needs_native_tests
-def test_loco(output_of: Output) -> None:
-    check_passed("loco", output_of("loco"))
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_system(name: str, output_of: Output) -> None:
+    check_passed(f"system[{name}]", output_of(f"system[{name}]"))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str, output_of: Output) -> None:
+    assert "all good" in output_of(f"program[{name}]")
 
 
 def test_one_host(output_of: Output) -> None:

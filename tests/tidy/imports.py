@@ -1,4 +1,4 @@
-"""The rule of the Python package: its modules import each other in one direction.
+"""The rules of the Python package: its modules import each other in one direction, systems never.
 
 Imports within functions count: they save start-up time, and must have the same direction. Imports
 for type checkers alone do not count, except in ``pyrdma/__init__.py``, which loads the names listed
@@ -51,6 +51,25 @@ def layer_complaints(files: Iterable[Source]) -> list[str]:
             if own is not None and other is not None and other < own:
                 complaints.append(f"{module} imports {target}, which is in a higher layer")
     return sorted(complaints)
+
+
+def system_complaints(files: Iterable[Source]) -> list[str]:
+    """Systems that import another system. A system is a package below ``pyrdma/systems``."""
+    graph = imports(files)
+    prefix = f"{PACKAGE}.systems."
+
+    def system(module: str) -> str:
+        name, _, inner = module.removeprefix(prefix).partition(".")
+        is_package = inner or any(other.startswith(f"{module}.") for other in graph)
+        return name if module.startswith(prefix) and is_package else ""
+
+    return sorted(
+        f"{module} imports {target}: {system(module)} is one system and {system(target)} another; "
+        f"move the shared part into {prefix.rstrip('.')}"
+        for module, targets in graph.items()
+        for target in targets
+        if system(module) and system(target) and system(module) != system(target)
+    )
 
 
 def _layer(module: str, layers: Mapping[str, int]) -> int | None:

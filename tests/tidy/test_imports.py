@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.tidy.imports import import_cycles, imports, layer_complaints
+from tests.tidy.imports import import_cycles, imports, layer_complaints, system_complaints
 from tests.tidy.tree import Source, sources
 
 
@@ -92,3 +92,30 @@ def test_a_docstring_without_layers() -> None:
 def test_a_layer_names_a_module_that_is_gone() -> None:
     found = layer_complaints(package({"__init__": LAYERS, "tool": "", "low": "", "sub/deep": ""}))
     assert found == ["pyrdma.sub: the layers list it, but it is gone"]
+
+
+def test_no_system_of_the_package_imports_another() -> None:
+    assert system_complaints(sources()) == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "complaint"),
+    [
+        ({"raft/a": "from ..paxos import b\n"}, "pyrdma.systems.raft.a imports"),
+        (
+            {"raft/__init__": "from pyrdma.systems.paxos.b import x\n"},
+            "pyrdma.systems.raft imports",
+        ),
+        ({"raft/a": "def f():\n    from .. import paxos\n"}, "imports pyrdma.systems.paxos"),
+        ({"raft/a": "from .c import x\nfrom ..operation import y\n", "raft/c": ""}, ""),
+        ({"__init__": "from . import raft\n"}, ""),
+    ],
+)
+def test_systems(texts: dict[str, str], complaint: str) -> None:
+    modules = ("__init__", "operation", "raft/__init__", "raft/a", "paxos/__init__", "paxos/b")
+    every = {
+        f"systems/{name}": text for name, text in {**dict.fromkeys(modules, ""), **texts}.items()
+    }
+    found = system_complaints(package(every))
+    assert len(found) == bool(complaint)
+    assert complaint in "".join(found)

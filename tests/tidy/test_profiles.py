@@ -7,7 +7,7 @@ import pytest
 from tests.tidy.profile_rules import claim_roles, profile_sources
 from tests.tidy.tree import Source, sources
 
-ROLES = {"erpc/rate": "calibration", "erpc/peak": "validation"}
+ROLES = {"raft/rate": "calibration", "raft/peak": "validation"}
 HEADER = """
 name = "a"
 title = "A"
@@ -36,16 +36,16 @@ def test_profiles_of_the_tree() -> None:
     [
         ("25", "write { value"),
         ('{ value = 25, unit = "Gbps" }', "write { value"),
-        ('{ value = 25, source = "erpc/rate" }', "write { value"),
-        ('{ value = "25", unit = "Gbps", source = "erpc/rate" }', "not a number"),
-        ('{ value = true, unit = "Gbps", source = "erpc/rate" }', "not a number"),
-        ('{ value = 25, unit = "", source = "erpc/rate" }', "names no unit"),
-        ('{ value = 25, unit = "ns", source = "erpc/rate" }', "the name says 'Gbps'"),
+        ('{ value = 25, source = "raft/rate" }', "write { value"),
+        ('{ value = "25", unit = "Gbps", source = "raft/rate" }', "not a number"),
+        ('{ value = true, unit = "Gbps", source = "raft/rate" }', "not a number"),
+        ('{ value = 25, unit = "", source = "raft/rate" }', "names no unit"),
+        ('{ value = 25, unit = "ns", source = "raft/rate" }', "the name says 'Gbps'"),
         ('{ value = 25, unit = "Gbps", source = "" }', "names no source"),
-        ('{ value = 25, unit = "Gbps", source = "erpc/gone" }', "is no claim"),
+        ('{ value = 25, unit = "Gbps", source = "raft/gone" }', "is no claim"),
         ('{ value = 25, unit = "Gbps", source = "a guess" }', "is no claim"),
         ('{ value = 25, unit = "Gbps", source = "estimate: " }', "says nothing"),
-        ('{ value = 25, unit = "Gbps", source = "erpc/peak" }', "only calibration claims"),
+        ('{ value = 25, unit = "Gbps", source = "raft/peak" }', "only calibration claims"),
     ],
 )
 def test_bad_parameter(entry: str, word: str) -> None:
@@ -58,14 +58,14 @@ def test_bad_parameter(entry: str, word: str) -> None:
 def test_good_parameters() -> None:
     body = """
 [link]
-rate_gbps = { value = 25, unit = "Gbps", source = "erpc/rate" }
+rate_gbps = { value = 25, unit = "Gbps", source = "raft/rate" }
 mtu_bytes = { value = 1024, unit = "B", source = "standard: InfiniBand path MTU" }
 """
     assert profile_sources([profile(body)], ROLES) == []
 
 
 def test_missing_header_key_and_missing_parameter() -> None:
-    body = '[link]\nrate_gbps = { value = 1, unit = "Gbps", source = "erpc/rate" }\n'
+    body = '[link]\nrate_gbps = { value = 1, unit = "Gbps", source = "raft/rate" }\n'
     assert (
         "`cpu_model`"
         in profile_sources(
@@ -76,7 +76,7 @@ def test_missing_header_key_and_missing_parameter() -> None:
     assert complaints == ["pyrdma/profiles/b.toml: has no link.rate_gbps, which others have"]
 
 
-RATE = '[link]\nrate_gbps = { value = 1, unit = "Gbps", source = "erpc/rate" }\n'
+RATE = '[link]\nrate_gbps = { value = 1, unit = "Gbps", source = "raft/rate" }\n'
 CHILD = 'extends = ["base"]\n' + HEADER
 
 
@@ -93,7 +93,7 @@ def test_a_parameter_that_equals_the_inherited_one() -> None:
     child = Source("pyrdma/profiles/a.toml", CHILD + RATE)
     (complaint,) = profile_sources([part(RATE), child], ROLES)
     assert complaint.startswith("pyrdma/profiles/a.toml: link.rate_gbps equals")
-    other = Source("pyrdma/profiles/a.toml", CHILD + RATE.replace("erpc/rate", "estimate: why not"))
+    other = Source("pyrdma/profiles/a.toml", CHILD + RATE.replace("raft/rate", "estimate: why not"))
     assert profile_sources([part(RATE), other], ROLES) == []
 
 
@@ -107,7 +107,7 @@ def test_file_that_is_not_toml() -> None:
 
 
 def test_roles_come_from_the_claims_files() -> None:
-    text = "paper: {key: erpc}\nclaims:\n  - {id: rate, role: calibration}\n"
-    assert claim_roles([Source("experiments/claims/erpc.yaml", text)]) == {
-        "erpc/rate": "calibration"
+    text = "paper: {key: raft}\nclaims:\n  - {id: rate, role: calibration}\n"
+    assert claim_roles([Source("experiments/claims/raft.yaml", text)]) == {
+        "raft/rate": "calibration"
     }

@@ -46,7 +46,7 @@ BAD = [
     ("include_rule", "native/fabric/sim/a.cc", '#include "systems/raft/raft.h"\n', "below systems"),
     ("include_rule", "native/systems/raft/a.cc", '#include "measure/recorder.h"\n', "measure"),
     ("include_rule", "native/systems/raft/a.cc", '#include "systems/raft/fuzz/b.h"\n', "below"),
-    ("include_rule", "native/systems/raft/fuzz/a.cc", '#include "systems/krcore/b.h"\n', "another"),
+    ("include_rule", "native/systems/raft/fuzz/a.cc", '#include "systems/paxos/b.h"\n', "another"),
     ("include_rule", "native/fabric/shm/a.cc", '#include "runtime/mesh.h"\n', "below runtime"),
     ("include_rule", "native/runtime/a.cc", '#include "systems/raft/raft.h"\n', "below systems"),
     ("include_rule", "native/runtime/a.cc", '#include "measure/params.h"\n', "below measure"),

@@ -49,7 +49,7 @@ double ripple(Time period, std::uint32_t nodes) {
   return (most - least) / (Converter::kOutput * (nodes - 1));
 }
 
-TEST(PowerController, IsStableUpTo40MicrosecondsAndWorseAndWorseBeyond) {
+TEST(PowerControllerSim, IsStableUpTo40MicrosecondsAndWorseAndWorseBeyond) {
   for (const Time period : {10, 20, 30, 40}) {
     EXPECT_LT(ripple(period * kMicrosecond, 4), 1e-3) << period << " us";
   }

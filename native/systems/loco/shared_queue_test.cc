@@ -12,8 +12,8 @@
 namespace pyrdma::loco {
 namespace {
 
-using Queues = LocoWorlds;
-INSTANTIATE_TEST_SUITE_P(Worlds, Queues, loco_worlds(),
+using LocoQueues = LocoWorlds;
+INSTANTIATE_TEST_SUITE_P(Worlds, LocoQueues, loco_worlds(),
                          [](const auto& param) { return param.param; });
 
 struct WideItem {
@@ -25,7 +25,7 @@ WideItem wide(std::uint64_t value) {
   return all;
 }
 
-TEST_P(Queues, EmptyAndFullAreOutcomesAndOrderIsKept) {
+TEST_P(LocoQueues, EmptyAndFullAreOutcomesAndOrderIsKept) {
   run(3, [&](Manager& manager) {
     SharedQueueOf<std::uint64_t> queue(manager, "q", 5);
     Barrier barrier(manager, "bar");
@@ -51,7 +51,7 @@ TEST_P(Queues, EmptyAndFullAreOutcomesAndOrderIsKept) {
 }
 
 // All nodes push and pop at once, into a queue that is mostly full or empty.
-TEST_P(Queues, EachValueComesOutOnceAndInItsProducersOrder) {
+TEST_P(LocoQueues, EachValueComesOutOnceAndInItsProducersOrder) {
   constexpr std::uint64_t kEach = 60;
   std::array<std::vector<std::uint64_t>, 3> seen;  // by node
   ManagerOptions options;
@@ -96,7 +96,7 @@ TEST_P(Queues, EachValueComesOutOnceAndInItsProducersOrder) {
   EXPECT_EQ(times.size(), 3 * kEach);
 }
 
-TEST(QueueErrors, SizesOutOfBoundsAndDeadNodesAreNamed) {
+TEST(QueuesSim, SizesOutOfBoundsAndDeadNodesAreNamed) {
   fabric::sim::SimCluster cluster(sim_options(2, true));
   ManagerOptions options;
   options.wait_timeout = 30 * kMillisecond;

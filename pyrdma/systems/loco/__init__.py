@@ -22,24 +22,5 @@ unlock by a node that does not hold the lock), `pyrdma.Timeout` when other nodes
 `pyrdma.Unavailable` when a node does not answer. The error names the node.
 """
 
-from .channels import (
-    AtomicVar,
-    Barrier,
-    Channel,
-    KvStore,
-    OwnedVar,
-    SharedQueue,
-    SharedRegion,
-    TicketLock,
-)
-
-__all__ = [
-    "AtomicVar",
-    "Barrier",
-    "Channel",
-    "KvStore",
-    "OwnedVar",
-    "SharedQueue",
-    "SharedRegion",
-    "TicketLock",
-]
+from .channels import *  # noqa: F403
+from .channels import __all__ as __all__

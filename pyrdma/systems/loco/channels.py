@@ -27,7 +27,6 @@ __all__ = [
     "Channel",
     "KvStore",
     "OwnedVar",
-    "Preset",
     "SharedQueue",
     "SharedRegion",
     "TicketLock",

@@ -297,7 +297,7 @@ fuzz::Scenario store_scenario() {
 }
 
 fuzz::Scenario sherman_scenario() {
-  return {"sherman",
+  return {"loco_sherman",
           "the model of Sherman: lookups and updates of few keys",
           &run_store<ShermanSide>,
           {"unfenced"}};

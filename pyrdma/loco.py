@@ -1,3 +1,0 @@
-"""The public name of `pyrdma.systems.loco`."""
-
-from .systems.loco import *  # noqa: F403
