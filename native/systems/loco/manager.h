@@ -26,7 +26,6 @@ struct ManagerOptions : runtime::Options {
 /// One manager per node and run. The constructor connects to the managers of all other nodes and
 /// blocks for that. The manager outlives its channels; its destructor ends the node's part. A node
 /// that dies ends the run: a caller that waits for the node gets an error that names it.
-/// waits for it gets an error that names it.
 class Manager final : private runtime::Service {
  public:
   /// Throws Error(kInvalidArgument) for an option outside its bounds, Error(kUnavailable) if the
@@ -41,6 +40,7 @@ class Manager final : private runtime::Service {
   NodeId self() const { return runtime_.self(); }
   NodeId nodes() const { return runtime_.nodes(); }
   const ManagerOptions& options() const { return options_; }
+  const Bugs& bugs() const { return options_.bugs; }
   Caller& caller(std::uint32_t index) { return runtime_.caller(index); }
   runtime::MemoryPool& memory() { return runtime_.memory(); }
   fabric::ProtectionDomain& domain() { return runtime_.domain(); }

@@ -90,6 +90,7 @@ class AcquireOp {
 
  private:
   friend class TicketLocks;
+  friend class Bugs;
   enum class Stage : std::uint8_t {
     kNone,
     kLocalQueue,  // other threads of this node come first
@@ -106,6 +107,7 @@ class AcquireOp {
   [[gnu::noinline]] bool learn_serving();
   bool compare(std::uint64_t serving, Time now = 0);
   void ask_ticket();
+  void post_ticket();
   void ask_serving();
   bool hold();
   Time deadline(Time now = 0);
@@ -170,6 +172,7 @@ class TicketLocks : public Channel {
 
  private:
   friend class AcquireOp;
+  friend class Bugs;
   /// The state of a lock for the threads of this node. The thread whose place is served owns it.
   struct alignas(kCacheLine) Local {
     std::atomic<std::uint32_t> next{0}, serving{0};  // places in the node's queue

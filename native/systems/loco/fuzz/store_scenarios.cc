@@ -35,7 +35,6 @@ struct StoreWorld {
   const fuzz::Options& options;
   check::History history{};
   std::uint64_t ok = 0, fail = 0;
-  bool fence() const { return options.mutation != "unfenced"; }
 };
 
 struct Request {
@@ -81,7 +80,6 @@ class LocoSide {
     options.locks = kKeyLocks;
     options.tracker_bytes = 1024;
     options.tracker_pause = 5 * kMicrosecond;
-    options.fence = world.fence();
     // Half of the runs use each preset.
     options.lock =
         TicketLockOptions::of(world.options.seed / 2 % 2 == 0 ? Preset::kBest : Preset::kPaper);
@@ -99,7 +97,9 @@ class ShermanSide {
   static constexpr Key kApart = 64;
   ShermanSide(Manager& manager, const StoreWorld& world)
       : tree_(manager, "tree",
-              {kKeys * kApart, kKeyLocks, world.fence(), world.options.seed % 4 != 0}) {}
+              {.keys = kKeys * kApart,
+               .locks = kKeyLocks,
+               .local_queues = world.options.seed % 4 != 0}) {}
   void load() { tree_.load(); }
   Function draw(Rng& rng) const { return rng.below(2) == 0 ? Function::kGet : Function::kPut; }
 
@@ -236,6 +236,7 @@ void run_node(StoreWorld& world, Env& env) {
   options.blocks = 32;
   options.block_bytes = Sherman::kLeafBytes;
   options.wait_timeout = 100 * kMillisecond;
+  options.bugs = Bugs::named(world.options.mutation);
   Manager manager(env, options);
   Side side(manager, world);
   Barrier barrier(manager, "barrier");
