@@ -37,6 +37,13 @@ Mutation = Annotated[
         "of loco. An unknown name lists the bugs of the system."
     ),
 ]
+Preset = Annotated[
+    str,
+    typer.Option(
+        help="A preset of the system, such as paper. Default: drawn by each seed. An unknown name "
+        "lists the presets of the system."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -59,6 +66,7 @@ def fuzz_system(
     faults: Faults = None,
     kinds: Kinds = None,
     mutation: Mutation = "",
+    preset: Preset = "",
     twice: Annotated[
         bool, typer.Option(help="Run each seed twice; both runs must be equal.")
     ] = False,
@@ -72,7 +80,7 @@ def fuzz_system(
     from .fuzz_output import fuzz_command, options_of
 
     options = options_of(
-        system, nodes, operations, profile, memory, faults or [], kinds, None, mutation
+        system, nodes, operations, profile, memory, faults or [], kinds, None, mutation, preset
     )
     with terminal.progress(f"fuzz {system}") as progress:
         status = fuzz_command(options, seeds, first, jobs, out, twice, as_json, progress)
@@ -92,6 +100,7 @@ def replay_seed(
         str | None, typer.Option(help="The only operations to execute: 3,5-9, or a file as @PATH.")
     ] = None,
     mutation: Mutation = "",
+    preset: Preset = "",
     trace: Annotated[
         str | None, typer.Option(help="File for the event trace; - for standard output.")
     ] = None,
@@ -109,6 +118,6 @@ def replay_seed(
     from .fuzz_output import options_of, replay_command
 
     options = options_of(
-        system, nodes, operations, profile, memory, faults or [], kinds, keep, mutation
+        system, nodes, operations, profile, memory, faults or [], kinds, keep, mutation, preset
     )
     raise typer.Exit(replay_command(options, seed, trace, history, expect, minimise, as_json))

@@ -175,6 +175,7 @@ def test_trace_and_history(tmp_path: Path) -> None:
         (["fuzz", "fabric", "--faults", "lost.rate=1"], ["lost"]),
         (["fuzz", "fabric", "--mutation", "x"], ["x"]),
         (["fuzz", "loco", "--mutation", "unknown"], ["unknown", "release_without_fence"]),
+        (["fuzz", "loco_store", "--preset", "papers"], ["papers", "paper", "best"]),
         (["replay", "fabric", "--seed", "1", "--keep", "a-b"], ["a-b"]),
     ],
 )

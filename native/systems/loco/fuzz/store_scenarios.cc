@@ -12,6 +12,7 @@
 #include "fuzz/simulation.h"
 #include "systems/loco/barrier.h"
 #include "systems/loco/baselines/sherman.h"
+#include "systems/loco/fuzz/presets.h"
 #include "systems/loco/kvstore/store.h"
 
 namespace pyrdma::loco {
@@ -80,9 +81,9 @@ class LocoSide {
     options.locks = kKeyLocks;
     options.tracker_bytes = 1024;
     options.tracker_pause = 5 * kMicrosecond;
-    // Half of the runs use each preset.
+    const bool paper = world.options.seed / 2 % 2 != 0;
     options.lock =
-        TicketLockOptions::of(world.options.seed / 2 % 2 == 0 ? Preset::kBest : Preset::kPaper);
+        TicketLockOptions::of(preset_of(world.options, paper ? Preset::kPaper : Preset::kBest));
     if (world.options.seed % 2 == 0) options.lock.placement = Placement::kDevice;
     return options;
   }
@@ -294,7 +295,8 @@ fuzz::Scenario store_scenario() {
   return {"loco_store",
           "LOCO's key-value store: lookups, insertions, updates and removals of few keys",
           &run_store<LocoSide>,
-          {"unfenced"}};
+          {"unfenced"},
+          {kPresetNames.begin(), kPresetNames.end()}};
 }
 
 fuzz::Scenario sherman_scenario() {
