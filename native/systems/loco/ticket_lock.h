@@ -47,13 +47,32 @@ struct TicketLockOptions {
   /// doorbell, and the fence and the release follow.
   bool one_doorbell = true;
 
-  static TicketLockOptions of(Preset preset) {
-    TicketLockOptions options;
-    options.combined_request = options.release_by_write = options.unawaited_release =
-        options.unawaited_fence = options.one_doorbell = preset == Preset::kBest;
-    return options;
-  }
+  static TicketLockOptions of(Preset preset);
 };
+
+/// The switches, with their meaning when on, for presets and parameters.
+struct LockSwitch {
+  const char* name;
+  bool TicketLockOptions::*value;
+  const char* meaning;
+};
+inline constexpr LockSwitch kLockSwitches[] = {
+    {"combined_request", &TicketLockOptions::combined_request,
+     "now_serving is read with the ticket, not after it"},
+    {"release_by_write", &TicketLockOptions::release_by_write,
+     "a release writes now_serving, instead of adding to it"},
+    {"unawaited_release", &TicketLockOptions::unawaited_release, "a release is not waited for"},
+    {"unawaited_fence", &TicketLockOptions::unawaited_fence,
+     "a pair fence leaves the order to the queue pair"},
+    {"one_doorbell", &TicketLockOptions::one_doorbell,
+     "requests to one host leave together, writes with a release"},
+};
+
+inline TicketLockOptions TicketLockOptions::of(Preset preset) {
+  TicketLockOptions options;
+  for (const LockSwitch& each : kLockSwitches) options.*each.value = preset == Preset::kBest;
+  return options;
+}
 
 class TicketLocks;
 

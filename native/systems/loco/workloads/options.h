@@ -1,7 +1,6 @@
 // The common parameters of LOCO's workloads, and the options that follow from them.
 #pragma once
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "measure/interval.h"
@@ -41,18 +40,12 @@ inline std::vector<measure::ParameterSpec> with_preset(std::vector<measure::Para
                  "LOCO's protocol: as in the paper, or with all that is better",
                  0,
                  0,
-                 {"paper", "best"}});
-  for (const auto& [name, text] : {
-           std::pair("combined_request", "now_serving is read with the ticket, not after it"),
-           std::pair("release_by_write", "a release writes now_serving, instead of adding to it"),
-           std::pair("unawaited_release", "a release is not waited for"),
-           std::pair("unawaited_fence", "a pair fence leaves the order to the queue pair"),
-           std::pair("one_doorbell", "requests to one host leave together, writes with a release"),
-       }) {
-    own.push_back({name,
+                 {kPresetNames.begin(), kPresetNames.end()}});
+  for (const LockSwitch& each : kLockSwitches) {
+    own.push_back({each.name,
                    std::string("preset"),
                    "",
-                   std::string("of LOCO's locks: ") + text,
+                   std::string("of LOCO's locks: ") + each.meaning,
                    0,
                    0,
                    {"preset", "on", "off"}});
@@ -64,14 +57,10 @@ inline Preset preset_of(const measure::Params& params) { return params.choice<Pr
 
 inline TicketLockOptions lock_options(const measure::Params& params) {
   TicketLockOptions options = TicketLockOptions::of(preset_of(params));
-  const auto set = [&](const char* name, bool& value) {
-    if (params.text(name) != "preset") value = params.text(name) == "on";
-  };
-  set("combined_request", options.combined_request);
-  set("release_by_write", options.release_by_write);
-  set("unawaited_release", options.unawaited_release);
-  set("unawaited_fence", options.unawaited_fence);
-  set("one_doorbell", options.one_doorbell);
+  for (const LockSwitch& each : kLockSwitches) {
+    if (const std::string& text = params.text(each.name); text != "preset")
+      options.*each.value = text == "on";
+  }
   return options;
 }
 
