@@ -3,34 +3,13 @@
 #include <string>
 #include <vector>
 
-#include "measure/interval.h"
-#include "measure/params.h"
+#include "measure/runtime_options.h"
 #include "systems/loco/manager.h"
 #include "systems/loco/ticket_lock.h"
 
 namespace pyrdma::loco {
 
-/// The parameters of every workload that measures for a time on several threads; they precede its
-/// own parameters.
-inline std::vector<measure::ParameterSpec> with_loco_parameters(
-    std::vector<measure::ParameterSpec> own) {
-  std::vector<measure::ParameterSpec> specs = {
-      {"threads", std::int64_t{1}, "count", "threads of a node, or ranks", 1, 64},
-      {"polling",
-       std::string("callers"),
-       "",
-       "poller of the completion queue: a thread of its own, as in the paper, or the callers",
-       0,
-       0,
-       {"thread", "callers"}},
-      {"wait_timeout_ms", std::int64_t{10'000}, "ms",
-       "time after which a wait for another node fails and names that node", 1, 1e9},
-  };
-  const std::vector<measure::ParameterSpec> interval = measure::interval_parameters();
-  specs.insert(specs.end(), interval.begin(), interval.end());
-  specs.insert(specs.end(), own.begin(), own.end());
-  return specs;
-}
+using measure::with_runtime_parameters;
 
 /// The parameter of the preset, and one for each switch of a lock, to set the switch alone.
 inline std::vector<measure::ParameterSpec> with_preset(std::vector<measure::ParameterSpec> own) {
@@ -81,12 +60,8 @@ inline bool by_cpu(const measure::Params& params) {
 }
 
 inline ManagerOptions loco_options(const measure::Params& params) {
-  measure::check_interval(params);
   ManagerOptions options;
-  options.name = params.key("loco");
-  options.callers = params.count("threads");
-  options.polling = params.choice<Polling>("polling");
-  options.wait_timeout = params.integer("wait_timeout_ms") * kMillisecond;
+  measure::set_runtime_options(params, "loco", options);
   return options;
 }
 
