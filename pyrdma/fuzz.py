@@ -31,7 +31,7 @@ Progress = Callable[[int, int, str], None]
 
 
 def systems() -> list[dict[str, Any]]:
-    """Return the systems that can be fuzzed: name, title and mutations of each."""
+    """Return the systems that can be fuzzed: name, title, mutations and presets of each."""
     core: Any = native()
     return list(core.fuzz.scenarios())
 
@@ -54,6 +54,8 @@ class Options:
         Ranges of operations that are executed; all if None.
     mutation
         A deliberate bug that the run must find.
+    preset
+        A preset of the system, such as paper; drawn by each seed if empty.
     """
 
     system: str = "fabric"
@@ -65,6 +67,7 @@ class Options:
     kinds: tuple[str, ...] | None = None
     kept: Ranges | None = None
     mutation: str = ""
+    preset: str = ""
 
     def replay(self, seed: int, fingerprint: int | None = None) -> str:
         """Return the command that runs `seed` again."""
@@ -81,6 +84,8 @@ class Options:
             words += ["--keep", format_ranges(self.kept)]
         if self.mutation:
             words += ["--mutation", self.mutation]
+        if self.preset:
+            words += ["--preset", self.preset]
         if fingerprint is not None:
             words += ["--expect", f"{fingerprint:016x}"]
         return shlex.join(words)
@@ -108,6 +113,7 @@ def run(
         kinds=None if options.kinds is None else list(options.kinds),
         kept=None if options.kept is None else list(options.kept),
         mutation=options.mutation,
+        preset=options.preset,
         trace=trace,
         history=history,
         events=events,

@@ -56,4 +56,15 @@ testing::AssertionResult refuses(Act&& act, ErrorCode code,
   return testing::AssertionFailure() << "no Error";
 }
 
+/// Returns the message of the Error that `act` throws; empty if it throws none.
+template <typename Act>
+std::string error_of(Act&& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 }  // namespace pyrdma

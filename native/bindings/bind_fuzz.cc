@@ -45,8 +45,8 @@ py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::strin
                   std::uint32_t nodes, std::uint32_t operations, bool weak,
                   const std::optional<std::map<std::string, double>>& faults,
                   const std::optional<std::vector<std::string>>& kinds,
-                  const std::optional<Ranges>& kept, const std::string& mutation, bool trace,
-                  bool history, bool events) {
+                  const std::optional<Ranges>& kept, const std::string& mutation,
+                  const std::string& preset, bool trace, bool history, bool events) {
   fuzz::Outcome outcome;
   fuzz::Options options;
   {
@@ -58,6 +58,7 @@ py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::strin
     options.faults = faults_of(seed, faults, kinds);
     options.seed = seed;
     options.mutation = mutation;
+    options.preset = preset;
     options.trace = trace;
     options.history = history;
     options.events = events;
@@ -83,13 +84,16 @@ py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::strin
       "trace"_a = outcome.trace, "history"_a = outcome.history, "recorded"_a = recorded);
 }
 
+std::vector<std::string> texts(const std::vector<std::string_view>& views) {
+  return {views.begin(), views.end()};
+}
+
 py::list list_scenarios(const std::vector<fuzz::Scenario>& scenarios) {
   py::list all;
   for (const fuzz::Scenario& scenario : scenarios)
-    all.append(py::dict(
-        "name"_a = std::string(scenario.name), "title"_a = std::string(scenario.title),
-        "mutations"_a =
-            std::vector<std::string>(scenario.mutations.begin(), scenario.mutations.end())));
+    all.append(
+        py::dict("name"_a = std::string(scenario.name), "title"_a = std::string(scenario.title),
+                 "mutations"_a = texts(scenario.mutations), "presets"_a = texts(scenario.presets)));
   return all;
 }
 
@@ -98,13 +102,13 @@ py::list list_scenarios(const std::vector<fuzz::Scenario>& scenarios) {
 void bind_fuzz(py::module_& module, const std::vector<fuzz::Scenario>& scenarios) {
   py::module_ fuzz_module = module.def_submodule("fuzz", "Scenarios run from seeds.");
   fuzz_module.def("scenarios", with_first(&list_scenarios, scenarios),
-                  "Every scenario: name, title, mutations.");
+                  "Every scenario: name, title, mutations, presets.");
   fuzz_module.def("run", with_first(&run_seed, scenarios), py::arg("system"), py::arg("seed"),
                   py::arg("profile"), py::arg("nodes") = 5, py::arg("operations") = 10000,
                   py::arg("weak") = true, py::arg("faults") = py::none(),
                   py::arg("kinds") = py::none(), py::arg("kept") = py::none(),
-                  py::arg("mutation") = "", py::arg("trace") = false, py::arg("history") = false,
-                  py::arg("events") = false,
+                  py::arg("mutation") = "", py::arg("preset") = "", py::arg("trace") = false,
+                  py::arg("history") = false, py::arg("events") = false,
                   "Runs one seed; returns counters, events and violations.");
 }
 

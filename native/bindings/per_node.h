@@ -19,6 +19,7 @@ using NodeLocks = std::vector<std::mutex>;
 template <class T>
 class PerNode final : public Owned {
  public:
+  using Part = T;
   using Make = std::function<std::unique_ptr<T>(Env&)>;
 
   /// Runs `make` on every node at once and returns when all calls have returned. The session drops

@@ -131,6 +131,9 @@ TEST_F(Fuzz, OptionsOutOfRangeAreNamed) {
   options = drawn(1);
   options.mutation = "no such";
   EXPECT_THROW(run(fabric(), options), Error);
+  options = drawn(1);
+  options.preset = "no such";
+  EXPECT_THROW(run(fabric(), options), Error);
   EXPECT_THROW(scenario_named(shared_scenarios(), "none"), Error);
 }
 

@@ -15,6 +15,16 @@ void check_range(const char* what, std::uint64_t value, std::uint64_t least, std
                                                  " to " + std::to_string(most));
 }
 
+void check_name(const Scenario& scenario, const std::string& what, const std::string& name,
+                const std::vector<std::string_view>& known) {
+  if (name.empty() || std::find(known.begin(), known.end(), name) != known.end()) return;
+  std::string names;
+  for (const std::string_view each : known) (names += names.empty() ? "" : ", ") += each;
+  throw Error(ErrorCode::kInvalidArgument, "unknown " + what + " '" + name + "'; the " + what +
+                                               "s of " + std::string(scenario.name) + " are " +
+                                               (names.empty() ? "none" : names));
+}
+
 }  // namespace
 
 std::vector<Scenario> shared_scenarios() { return {fabric_scenario()}; }
@@ -33,15 +43,8 @@ const Scenario& scenario_named(std::span<const Scenario> all, std::string_view n
 Outcome run(const Scenario& scenario, const Options& options) {
   check_range("nodes", options.nodes, 2, 32);
   check_range("operations", options.operations, 1, 1'000'000);
-  const auto& known = scenario.mutations;
-  if (!options.mutation.empty() &&
-      std::find(known.begin(), known.end(), options.mutation) == known.end()) {
-    std::string names;
-    for (const std::string_view each : known) (names += names.empty() ? "" : ", ") += each;
-    throw Error(ErrorCode::kInvalidArgument,
-                "unknown mutation '" + options.mutation + "'; the mutations of " +
-                    std::string(scenario.name) + " are " + (names.empty() ? "none" : names));
-  }
+  check_name(scenario, "mutation", options.mutation, scenario.mutations);
+  check_name(scenario, "preset", options.preset, scenario.presets);
   return scenario.run(options);
 }
 

@@ -31,6 +31,8 @@ struct Options {
   std::optional<std::vector<OperationRange>> kept;
   /// A deliberate bug, to test that the scenario finds it; Scenario::mutations lists them.
   std::string mutation;
+  /// A preset of the system's options; Scenario::presets lists them. Empty: the seed draws one.
+  std::string preset;
   /// The limit in virtual time, after the end of all faults, within which everything must have
   /// succeeded.
   Time recovery_limit = 50 * kMillisecond;
@@ -67,6 +69,7 @@ struct Scenario {
   /// Throws Error(kInvalidArgument) for options out of range. Errors of the run become violations.
   Outcome (*run)(const Options& options);
   std::vector<std::string_view> mutations;
+  std::vector<std::string_view> presets = {};
 };
 
 /// Returns the scenarios that belong to no system.

@@ -128,7 +128,6 @@ fabric::Status Caller::fence_global() { return fence(runtime_.callers_); }
 
 fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
   AckKey key;
-  const bool trusts_completions = runtime_.options().fences_trust_completions;
   // Operations after the fence must wait for the positions that the connections have now. They need
   // not wait for later positions: other callers continue to post.
   std::vector<std::pair<Connection*, std::uint64_t>> awaited;
@@ -137,13 +136,12 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
     if (shared_) lock.lock();
     for (const auto& connection : caller->connections_) {
       env_.charge(Cost::kPredicate);
-      if (connection->last_write > connection->last_flush && !trusts_completions) {
+      if (connection->last_write > connection->last_flush) {
         flush(*connection, key);  // the key waits for it, and so for all requests before it
         continue;
       }
-      const std::uint64_t last = trusts_completions ? connection->posted : connection->last_flush;
-      if (connection->completed.load(std::memory_order_acquire) < last)
-        awaited.emplace_back(connection.get(), last);
+      if (connection->completed.load(std::memory_order_acquire) < connection->last_flush)
+        awaited.emplace_back(connection.get(), connection->last_flush);
     }
   }
   fabric::Status status = key.wait();

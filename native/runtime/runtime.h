@@ -41,9 +41,8 @@ struct Options {
   std::uint32_t max_inline = 64;    // longest write in bytes that is copied at the post
   std::uint32_t message_entries =
       0;  // receive entries of a further connection to each peer; 0: no such connection
-  Time wait_timeout = 10 * kSecond;       // limit of any one wait; then an error names the cause
-  std::uint32_t timeout_us = 1000;        // timeout of a connection per attempt
-  bool fences_trust_completions = false;  // a deliberate bug, for tests: fences read nothing back
+  Time wait_timeout = 10 * kSecond;  // limit of any one wait; then an error names the cause
+  std::uint32_t timeout_us = 1000;   // timeout of a connection per attempt
 };
 
 /// The part of a system in the runtime of a node. The thread that makes progress calls it, one

@@ -5,28 +5,31 @@
 #include <functional>
 #include <string>
 
+#include "base/error_test.h"
 #include "fabric/contract_worlds_test.h"
 #include "runtime/runtime.h"
 
 namespace pyrdma::runtime {
 
-inline fabric::sim::SimOptions sim_options(std::uint32_t nodes) {
+inline fabric::sim::SimOptions sim_options(std::uint32_t nodes, bool weak = true,
+                                           std::uint64_t seed = 1) {
   fabric::sim::SimOptions options;
   options.nodes = nodes;
   options.profile = fabric::sim::test_profile();
-  options.memory = fabric::sim::MemoryModel::weak();
+  options.seed = seed;
+  options.memory = weak ? fabric::sim::MemoryModel::weak() : fabric::sim::MemoryModel::strong();
   return options;
 }
 
 /// Ends a node, from a thread of that node or of another node.
 using Kill = std::function<void(NodeId)>;
 
-/// Runs `per_node` on every node of a fresh cluster: "sim", "shm" (threads) or "verbs", whose nodes
-/// cannot be killed. The suffix "_poller" concerns the options.
+/// Runs `per_node` on every node of a fresh cluster: "sim" (weak memory), "sim_strong", "shm"
+/// (threads) or "verbs", whose nodes cannot be killed. The suffix "_poller" concerns the options.
 inline void run_world(const std::string& world, std::uint32_t nodes,
                       const std::function<void(Env&, const Kill&)>& per_node) {
   if (world.rfind("sim", 0) == 0) {
-    fabric::sim::SimCluster cluster(sim_options(nodes));
+    fabric::sim::SimCluster cluster(sim_options(nodes, world.find("strong") == std::string::npos));
     const Kill kill = [&](NodeId node) { cluster.kill(node); };
     cluster.run([&](Env& env) { per_node(env, kill); });
     fabric::expect_same_run(cluster.fingerprint());
@@ -38,6 +41,11 @@ inline void run_world(const std::string& world, std::uint32_t nodes,
     fabric::verbs::VerbsCluster cluster(fabric::verbs::VerbsOptions{nodes, 1, {}});
     cluster.run([&](Env& env) { per_node(env, [](NodeId) { FAIL() << "no way to kill"; }); });
   }
+}
+
+/// Sets the suffix of the world.
+inline void set_polling(const std::string& world, Options& options) {
+  if (world.find("_poller") != std::string::npos) options.polling = Polling::kThread;
 }
 
 inline std::vector<std::string> world_names() {
@@ -54,7 +62,7 @@ class RuntimeWorlds : public testing::TestWithParam<std::string> {
   Options options(std::uint32_t callers = 1) const {
     Options options;
     options.callers = callers;
-    if (GetParam().find("_poller") != std::string::npos) options.polling = Polling::kThread;
+    set_polling(GetParam(), options);
     return options;
   }
   void run(std::uint32_t nodes, const std::function<void(Env&, const Kill&)>& per_node) {

@@ -13,6 +13,7 @@ def run(
     kinds: Sequence[str] | None = ...,
     kept: Sequence[tuple[int, int]] | None = ...,
     mutation: str = ...,
+    preset: str = ...,
     trace: bool = ...,
     history: bool = ...,
     events: bool = ...,

@@ -39,6 +39,13 @@ Mutation = Annotated[
         "of the system."
     ),
 ]
+Preset = Annotated[
+    str,
+    typer.Option(
+        help="A preset of the system, such as paper. Default: drawn by each seed. An unknown name "
+        "lists the presets of the system."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -61,6 +68,7 @@ def fuzz_system(
     faults: Faults = None,
     kinds: Kinds = None,
     mutation: Mutation = "",
+    preset: Preset = "",
     twice: Annotated[
         bool, typer.Option(help="Run each seed twice; both runs must be equal.")
     ] = False,
@@ -74,7 +82,7 @@ def fuzz_system(
     from .fuzz_output import fuzz_command, options_of
 
     options = options_of(
-        system, nodes, operations, profile, memory, faults or [], kinds, None, mutation
+        system, nodes, operations, profile, memory, faults or [], kinds, None, mutation, preset
     )
     with terminal.progress(f"fuzz {system}") as progress:
         status = fuzz_command(options, seeds, first, jobs, out, twice, as_json, progress)
@@ -95,6 +103,7 @@ def replay_seed(
         typer.Option(help="The only operations to execute: 3,5-9, or @PATH for a file of them."),
     ] = None,
     mutation: Mutation = "",
+    preset: Preset = "",
     trace: Annotated[
         str | None, typer.Option(help="File for the event trace; - for standard output.")
     ] = None,
@@ -112,6 +121,6 @@ def replay_seed(
     from .fuzz_output import options_of, replay_command
 
     options = options_of(
-        system, nodes, operations, profile, memory, faults or [], kinds, keep, mutation
+        system, nodes, operations, profile, memory, faults or [], kinds, keep, mutation, preset
     )
     raise typer.Exit(replay_command(options, seed, trace, history, expect, minimise, as_json))

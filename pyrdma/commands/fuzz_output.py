@@ -24,6 +24,7 @@ def options_of(
     kinds: str | None,
     keep: str | None,
     mutation: str,
+    preset: str,
 ) -> fuzzing.Options:
     """Return options from the command line's values.
 
@@ -47,6 +48,7 @@ def options_of(
         None if kinds is None else tuple(k for k in kinds.split(",") if k and kinds != "none"),
         None if keep is None else fuzzing.parse_ranges(keep),
         mutation,
+        preset,
     )
 
 

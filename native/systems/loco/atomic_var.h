@@ -60,9 +60,9 @@ class AtomicVars : public Channel {
   // Blocking forms for one caller; a round trip each. They throw Error(kUnavailable), not definite,
   // when the host does not answer.
   std::uint64_t fetch_add(Caller& me, std::uint64_t i, std::uint64_t addend) {
-    const Bugs& bugs = manager().options().bugs;
-    if (const auto old = bugs.add_by_cpu([&] { return local(i); }, addend)) return *old;
-    return one(me, i, [&](const MemRef& block) { return fetch_add(me, i, addend, block); });
+    return manager().bugs().fetch_add(*this, i, addend, [&] {
+      return one(me, i, [&](const MemRef& block) { return fetch_add(me, i, addend, block); });
+    });
   }
   std::uint64_t compare_swap(Caller& me, std::uint64_t i, std::uint64_t expected,
                              std::uint64_t desired) {

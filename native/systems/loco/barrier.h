@@ -21,7 +21,7 @@ class Barrier : public Channel {
   /// of the node at a time. Throws Error(kTimeout), naming nodes that do not answer, after
   /// wait_timeout.
   void wait(Caller& me) {
-    if (me.fence_global() != fabric::Status::kSuccess) throw_broken(me);
+    if (manager().bugs().fence_global(me) != fabric::Status::kSuccess) throw_broken(me);
     table_.store_mine(++count_);
     table_.push_broadcast(me);
     for (std::uint32_t rank = 0; rank < table_.rows(); ++rank) {

@@ -1,8 +1,9 @@
-// Deliberate bugs, each taken from a published system. Tests switch one on to show that the checks
-// find it.
+// Deliberate bugs, most of them taken from published systems. Tests switch one on to show that the
+// checks find it.
 //
-// The protocol asks Bugs at the few steps that a bug changes, and mentions bugs nowhere else. An
-// answer costs one comparison of a constant. Without a bug it is the correct answer.
+// The protocol asks Bugs at the steps that a bug changes, and holds no code for a bug itself. A
+// member function runs the correct step or returns the correct value, unless its bug is on; the
+// wrong steps are in bugs.cc. A question costs one comparison of a constant.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -11,9 +12,16 @@
 #include <span>
 #include <string_view>
 
+#include "runtime/caller.h"
 #include "systems/loco/checksum.h"
+#include "systems/loco/names.h"
 
 namespace pyrdma::loco {
+
+class AcquireOp;
+class AtomicVars;
+class KvOperation;
+class RingBuffer;
 
 enum class Bug : std::uint8_t {
   kNone,
@@ -24,14 +32,15 @@ enum class Bug : std::uint8_t {
   kHostAddsByCpu,
   kTailIsAFlag,
   kAcknowledgedBeforeCopied,
+  kUnfenced,
 };
 
 /// The names of the bugs after kNone, for `pyrdma fuzz loco --mutation`.
-inline constexpr std::array<std::string_view, 7> kBugNames{
-    "release_without_fence",     "completion_taken_for_placement",
-    "published_before_placed",   "checksum_of_the_ends",
-    "host_adds_by_cpu",          "tail_is_a_flag",
-    "acknowledged_before_copied"};
+inline constexpr std::array<std::string_view, 8> kBugNames{
+    "release_without_fence",      "completion_taken_for_placement",
+    "published_before_placed",    "checksum_of_the_ends",
+    "host_adds_by_cpu",           "tail_is_a_flag",
+    "acknowledged_before_copied", "unfenced"};
 
 class Bugs {
  public:
@@ -44,38 +53,93 @@ class Bugs {
     return {};
   }
 
-  /// Correct: a fence stands between the last write of a critical section and the release of the
-  /// lock.
-  bool releases_without_fence() const { return is(Bug::kReleaseWithoutFence); }
-  /// Correct: a fence reads back, because a completed write may not be visible yet.
-  bool fences_trust_completions() const { return is(Bug::kCompletionTakenForPlacement); }
-  /// Correct: a value is placed before the entry that points to it is published.
-  bool publishes_before_placed() const { return is(Bug::kPublishedBeforePlaced); }
+  // Fences.
+
+  /// The fence between the last write of a critical section and the release of its lock.
+  template <class Step>
+  void fence_release(Step&& correct) const {
+    if (!is(Bug::kReleaseWithoutFence)) correct();
+  }
+  /// Correct: the fence reads back, because a completed write may not be visible yet.
+  fabric::Status fence_thread(Caller& me) const {
+    return is(Bug::kCompletionTakenForPlacement) ? await_thread(me) : me.fence_thread();
+  }
+  fabric::Status fence_global(Caller& me) const {
+    return is(Bug::kCompletionTakenForPlacement) ? await_global(me) : me.fence_global();
+  }
+
+  // Words of many writers.
+
+  /// Correct: the host adds to its word through its NIC, as every node does.
+  template <class Step>
+  std::uint64_t fetch_add(const AtomicVars& words, std::uint64_t i, std::uint64_t addend,
+                          Step&& correct) const {
+    if (is(Bug::kHostAddsByCpu)) {
+      if (const auto old = add_by_cpu(words, i, addend)) return *old;
+    }
+    return correct();
+  }
+  /// The same for the ticket of a lock.
+  template <class Step>
+  void ask_ticket(AcquireOp& op, Step&& correct) const {
+    if (!is(Bug::kHostAddsByCpu) || !take_by_cpu(op)) correct();
+  }
+
+  // The store.
+
+  /// The write of an update. Correct: it is placed before the lock is released.
+  template <class Step>
+  void write_update(KvOperation& op, Step&& correct) const {
+    is(Bug::kReleaseWithoutFence) ? write_and_release(op) : correct();
+  }
+  /// Returns whether an update's write, or a removal's, is placed before its lock is released.
+  bool places_update(bool correct) const {
+    return correct && !is(Bug::kUnfenced) && !is(Bug::kCompletionTakenForPlacement);
+  }
+  bool places_removal() const { return !is(Bug::kCompletionTakenForPlacement); }
+  /// The end of an insertion. Correct: the value is in its slot.
+  template <class Step>
+  bool publish(KvOperation& op, Step&& correct) const {
+    if (is(Bug::kPublishedBeforePlaced)) write_again(op);
+    return correct();
+  }
   /// Correct: the checksum covers all bytes of a value. With the bug it covers the first and the
   /// last word.
   std::uint64_t checksum_of_value(std::span<const std::byte> bytes) const {
     if (!is(Bug::kChecksumOfTheEnds)) return checksum(bytes);
     return checksum(bytes.first(8)) ^ checksum(bytes.last(8));
   }
-  /// Correct: nothing; the host adds to its word through its NIC, as every node does. With the bug:
-  /// the value that the host's CPU found when it added. `word()` is null on other nodes.
-  template <class Word>
-  std::optional<std::uint64_t> add_by_cpu(Word&& word, std::uint64_t addend) const {
-    if (!is(Bug::kHostAddsByCpu)) return std::nullopt;
-    std::uint64_t* at = word();
-    if (at == nullptr) return std::nullopt;
-    return __atomic_fetch_add(at, addend, __ATOMIC_ACQ_REL);
-  }
+
+  // Ring buffers.
+
   /// Correct: a message ends with a checksum. With the bug it ends with a flag, here its first
   /// word, and the reader takes the flag as proof that all earlier bytes have arrived.
   std::uint64_t tail_of_message(std::uint64_t sum, std::uint64_t flag) const {
     return is(Bug::kTailIsAFlag) ? flag : sum;
   }
-  /// Correct: a reader acknowledges a message after it has copied the message.
-  bool acknowledges_before_copy() const { return is(Bug::kAcknowledgedBeforeCopied); }
+  /// Returns the message for the reader. Correct: the copy, which the reader then acknowledges.
+  std::span<const std::byte> received(RingBuffer& ring, Caller& me,
+                                      std::span<const std::byte> in_ring,
+                                      std::span<const std::byte> copy) const {
+    if (!is(Bug::kAcknowledgedBeforeCopied)) return copy;
+    acknowledge(ring, me);
+    return in_ring;
+  }
 
  private:
   bool is(Bug bug) const { return __builtin_expect(static_cast<long>(bug_ == bug), 0L) != 0; }
+
+  // The wrong steps.
+  static fabric::Status await_thread(Caller& me);
+  static fabric::Status await_global(Caller& me);
+  static std::optional<std::uint64_t> add_by_cpu(const AtomicVars& words, std::uint64_t i,
+                                                 std::uint64_t addend);
+  static bool take_by_cpu(AcquireOp& op);
+  static void post_value(KvOperation& op);
+  static void write_and_release(KvOperation& op);
+  static void write_again(KvOperation& op);
+  static void acknowledge(RingBuffer& ring, Caller& me);
+
   Bug bug_;
 };
 

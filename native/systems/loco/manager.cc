@@ -13,7 +13,6 @@ runtime::Options runtime_options(const ManagerOptions& options) {
   runtime::Options all = options;
   all.name = "loco/" + options.name;
   all.message_entries = Control::kSlots;
-  all.fences_trust_completions = options.bugs.fences_trust_completions();
   return all;
 }
 

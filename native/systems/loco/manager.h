@@ -40,6 +40,7 @@ class Manager final : private runtime::Service {
   NodeId self() const { return runtime_.self(); }
   NodeId nodes() const { return runtime_.nodes(); }
   const ManagerOptions& options() const { return options_; }
+  const Bugs& bugs() const { return options_.bugs; }
   Caller& caller(std::uint32_t index) { return runtime_.caller(index); }
   runtime::MemoryPool& memory() { return runtime_.memory(); }
   fabric::ProtectionDomain& domain() { return runtime_.domain(); }

@@ -26,7 +26,7 @@ RingBuffer::RingBuffer(Manager& manager, std::string name, NodeId writer, std::u
     : Channel(manager, std::move(name), std::move(participants)),
       writer_(writer),
       capacity_(capacity),
-      bugs_(manager.options().bugs),
+      bugs_(manager.bugs()),
       acks_(*this, "acks") {
   make();
 }
@@ -36,7 +36,7 @@ RingBuffer::RingBuffer(Channel& parent, std::string_view name, NodeId writer,
     : Channel(parent, name),
       writer_(writer),
       capacity_(capacity),
-      bugs_(manager().options().bugs),
+      bugs_(manager().bugs()),
       acks_(*this, "acks") {
   make();
 }
@@ -195,11 +195,7 @@ std::optional<std::span<const std::byte>> RingBuffer::next(Caller& me) {
     at_ += skip ? capacity_ - at_ % capacity_ : size;
     if (skip) continue;
     env.charge_copy(bytes);
-    if (bugs_.acknowledges_before_copy()) {
-      acknowledge(me);
-      return std::span(at + sizeof head, bytes);
-    }
-    return std::span<const std::byte>(copy_.data(), bytes);
+    return bugs_.received(*this, me, {at + sizeof head, bytes}, {copy_.data(), bytes});
   }
 }
 

@@ -54,18 +54,15 @@ bool AcquireOp::enter(Time now) {
   return local.placed.reached() && hold();
 }
 
+void AcquireOp::ask_ticket() {
+  words_ = me_->block(16);
+  locks_->manager().bugs().ask_ticket(*this, [&] { post_ticket(); });
+}
+
 // In a combined request the NIC reads now_serving after the fetch-and-add, on the same queue pair,
 // so that a free lock takes one round trip.
-void AcquireOp::ask_ticket() {
-  AtomicVars& words = locks_->words_;
-  const RemoteRegion& at = words.at(at_.host);
-  words_ = me_->block(16);
-  const Bugs& bugs = locks_->manager().options().bugs;
-  const auto word = [&] { return words.local(at_.host, at_.next_ticket); };
-  if (const auto ticket = bugs.add_by_cpu(word, 1)) {
-    ticket_ = *ticket;
-    return ask_serving();
-  }
+[[gnu::always_inline]] inline void AcquireOp::post_ticket() {
+  const RemoteRegion& at = locks_->words_.at(at_.host);
   const std::array<fabric::Sge, 2> into = {words_.sge(8, 8), words_.sge(8)};
   Requests requests;
   requests.add(fabric::Opcode::kFetchAdd, at, at_.next_ticket, into[0]).compare_add = 1;

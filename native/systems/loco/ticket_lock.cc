@@ -115,12 +115,14 @@ AckKey TicketLocks::release_in_steps(Caller& me, std::uint64_t i, const LockPlac
 }
 
 void TicketLocks::fence(Caller& me, std::uint64_t i, NodeId host, Fence fence) {
-  if (manager().options().bugs.releases_without_fence()) return;
-  if (fence == Fence::kPair && options_.unawaited_fence) return me.fence_pair(host);
-  const fabric::Status status = fence == Fence::kPair     ? me.await_pair(host)
-                                : fence == Fence::kThread ? me.fence_thread()
-                                                          : me.fence_global();
-  if (status != fabric::Status::kSuccess) throw_unplaced(me, i, status);
+  const Bugs& bugs = manager().bugs();
+  bugs.fence_release([&] {
+    if (fence == Fence::kPair && options_.unawaited_fence) return me.fence_pair(host);
+    const fabric::Status status = fence == Fence::kPair     ? me.await_pair(host)
+                                  : fence == Fence::kThread ? bugs.fence_thread(me)
+                                                            : bugs.fence_global(me);
+    if (status != fabric::Status::kSuccess) throw_unplaced(me, i, status);
+  });
 }
 
 void TicketLocks::throw_unplaced(Caller& me, std::uint64_t i, fabric::Status status) const {

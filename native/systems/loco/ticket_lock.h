@@ -47,13 +47,33 @@ struct TicketLockOptions {
   /// doorbell, and the fence and the release follow.
   bool one_doorbell = true;
 
-  static TicketLockOptions of(Preset preset) {
-    TicketLockOptions options;
-    options.combined_request = options.release_by_write = options.unawaited_release =
-        options.unawaited_fence = options.one_doorbell = preset == Preset::kBest;
-    return options;
-  }
+  static TicketLockOptions of(Preset preset);
 };
+
+/// The switches, with their meaning when on, for presets and parameters.
+struct LockSwitch {
+  const char* name;
+  bool TicketLockOptions::*value;
+  const char* meaning;
+};
+inline constexpr LockSwitch kLockSwitches[] = {
+    {"combined_request", &TicketLockOptions::combined_request,
+     "one doorbell asks for the ticket and now_serving"},
+    {"release_by_write", &TicketLockOptions::release_by_write,
+     "a release writes now_serving instead of adding to it"},
+    {"unawaited_release", &TicketLockOptions::unawaited_release,
+     "a release returns before it has completed"},
+    {"unawaited_fence", &TicketLockOptions::unawaited_fence,
+     "the queue pair, not a wait, gives the order of a pair fence"},
+    {"one_doorbell", &TicketLockOptions::one_doorbell,
+     "requests to one host share a doorbell, also writes with a release"},
+};
+
+inline TicketLockOptions TicketLockOptions::of(Preset preset) {
+  TicketLockOptions options;
+  for (const LockSwitch& each : kLockSwitches) options.*each.value = preset == Preset::kBest;
+  return options;
+}
 
 class TicketLocks;
 
@@ -90,6 +110,7 @@ class AcquireOp {
 
  private:
   friend class TicketLocks;
+  friend class Bugs;
   enum class Stage : std::uint8_t {
     kNone,
     kLocalQueue,  // other threads of this node come first
@@ -106,6 +127,7 @@ class AcquireOp {
   [[gnu::noinline]] bool learn_serving();
   bool compare(std::uint64_t serving, Time now = 0);
   void ask_ticket();
+  void post_ticket();
   void ask_serving();
   bool hold();
   Time deadline(Time now = 0);
@@ -170,6 +192,7 @@ class TicketLocks : public Channel {
 
  private:
   friend class AcquireOp;
+  friend class Bugs;
   /// The state of a lock for the threads of this node. The thread whose place is served owns it.
   struct alignas(kCacheLine) Local {
     std::atomic<std::uint32_t> next{0}, serving{0};  // places in the node's queue

@@ -26,8 +26,7 @@ class LocoBarrier(Workload):
     threads
         Threads of a node, or ranks (1 to 64, default 1).
     polling
-        Poller of the completion queue: a thread of its own (paper), or the callers (default
-        callers).
+        Poller of the completion queue: a thread of its own, or the callers (default callers).
     wait_timeout_ms
         Time after which a wait for another node fails and names that node (ms, at least 1, default
         10,000).
@@ -79,8 +78,7 @@ class LocoLock(Workload):
     threads
         Threads of a node, or ranks (1 to 64, default 1).
     polling
-        Poller of the completion queue: a thread of its own (paper), or the callers (default
-        callers).
+        Poller of the completion queue: a thread of its own, or the callers (default callers).
     wait_timeout_ms
         Time after which a wait for another node fails and names that node (ms, at least 1, default
         10,000).
@@ -176,8 +174,7 @@ class LocoTransactions(Workload):
     threads
         Threads of a node, or ranks (1 to 64, default 1).
     polling
-        Poller of the completion queue: a thread of its own (paper), or the callers (default
-        callers).
+        Poller of the completion queue: a thread of its own, or the callers (default callers).
     wait_timeout_ms
         Time after which a wait for another node fails and names that node (ms, at least 1, default
         10,000).
@@ -247,8 +244,7 @@ class LocoYcsb(Workload):
     threads
         Threads of a node, or ranks (1 to 64, default 1).
     polling
-        Poller of the completion queue: a thread of its own (paper), or the callers (default
-        callers).
+        Poller of the completion queue: a thread of its own, or the callers (default callers).
     wait_timeout_ms
         Time after which a wait for another node fails and names that node (ms, at least 1, default
         10,000).

@@ -131,8 +131,8 @@ bool ShermanOperation::write_and_unlock() {
   before[0].rkey = region.rkey;
   before[1].opcode = fabric::Opcode::kRead;
   step_ = Step::kWriting;
-  ack_ = tree_->locks_.start_release(*me_, tree_->lock_of(leaf),
-                                     {before.data(), tree_->options_.fence ? 2U : 1U});
+  const bool placed = tree_->manager().bugs().places_update(tree_->options_.fence);
+  ack_ = tree_->locks_.start_release(*me_, tree_->lock_of(leaf), {before.data(), placed ? 2U : 1U});
   return false;
 }
 

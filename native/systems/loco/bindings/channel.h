@@ -1,16 +1,11 @@
-// ChannelClass binds a channel of LOCO for Python. One block says how an endpoint is made and what
-// each method does at an endpoint. The Python class of the same name is in
+// ChannelClass binds a channel of LOCO for Python. The Python class of the same name is in
 // pyrdma/systems/loco/channels.py.
 #pragma once
-#include <pybind11/stl.h>
-
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
-#include <vector>
 
-#include "bindings/per_node.h"
+#include "bindings/per_node_class.h"
 #include "systems/loco/manager.h"
 
 namespace pyrdma::loco::bindings {
@@ -27,6 +22,7 @@ using Managers = PerNode<Manager>;
 template <class T>
 class Channels {
  public:
+  using Part = T;
   Channels(std::shared_ptr<Managers> managers, const typename PerNode<T>::Make& make)
       : managers_(std::move(managers)),
         ends_(make_owned<PerNode<T>>(managers_->session_pointer(), make, -2, managers_->locks())) {}
@@ -48,60 +44,27 @@ class Channels {
   std::shared_ptr<PerNode<T>> ends_;
 };
 
+/// Binds a channel. A method is `work(endpoint, caller, arguments...)`.
 template <class T>
-class ChannelClass {
+class ChannelClass : public pyrdma::bindings::PerNodeClass<Channels<T>, Caller&> {
  public:
   /// `make(manager, name, arguments...)` makes an endpoint. The Python constructor takes the
   /// managers and the same arguments. It returns when the endpoints of all nodes have connected.
   template <class... Arguments>
   ChannelClass(const py::object& scope, const char* name,
                std::unique_ptr<T> (*make)(Manager&, const std::string&, Arguments...))
-      : class_(scope, name) {
-    class_.def(py::init([make](std::shared_ptr<Managers> managers, const std::string& channel,
-                               Arguments... arguments) {
-      const auto make_end = [&](Env& env) {
-        Manager& manager = managers->at(env.node());
-        auto end = make(manager, channel, arguments...);
-        manager.wait_for_ready();
-        return end;
-      };
-      return std::make_shared<Channels<T>>(managers, make_end);
-    }));
-  }
-
-  /// Binds a method of one node: `work(endpoint, caller, arguments...)`. The Python method takes
-  /// the node and the same arguments. Bytes arrive as std::string and leave as
-  /// std::vector<std::byte>.
-  template <class Work>
-  ChannelClass& on(const char* name, Work work) {
-    return on_as(name, work, &Work::operator());
-  }
-  /// Binds a method of all nodes at once: `work(channels, arguments...)`.
-  template <class Work>
-  ChannelClass& of_all(const char* name, Work work) {
-    class_.def(name, work);
-    return *this;
-  }
-
- private:
-  template <class Work, class Result, class... Arguments>
-  ChannelClass& on_as(const char* name, Work work,
-                      Result (Work::*)(T&, Caller&, Arguments...) const) {
-    class_.def(name, [work](Channels<T>& self, NodeId node, Arguments... arguments) {
-      const auto call = [&] {
-        return self.on(node, [&](T& end, Caller& me) { return work(end, me, arguments...); });
-      };
-      if constexpr (std::is_same_v<Result, std::vector<std::byte>>) {
-        const Result bytes = call();
-        return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      } else {
-        return call();
-      }
-    });
-    return *this;
-  }
-
-  py::class_<Channels<T>, std::shared_ptr<Channels<T>>> class_;
+      : pyrdma::bindings::PerNodeClass<Channels<T>, Caller&>(
+            scope, name,
+            [make](std::shared_ptr<Managers> managers, const std::string& channel,
+                   Arguments... arguments) {
+              const auto make_end = [&](Env& env) {
+                Manager& manager = managers->at(env.node());
+                auto end = make(manager, channel, arguments...);
+                manager.wait_for_ready();
+                return end;
+              };
+              return std::make_shared<Channels<T>>(managers, make_end);
+            }) {}
 };
 
 /// Waits for the key. Throws Error, naming the peer, for a failed request.

@@ -65,6 +65,7 @@ constexpr Bug kBugs[] = {
     {"loco_locks", "release_without_fence", Fault::late_placement, 0, 600, 20},
     {"loco", "tail_is_a_flag", Fault::late_placement, 4, 1200, 50},
     {"loco", "acknowledged_before_copied", Fault::pause, 0, 600, 50},
+    {"loco", "unfenced", Fault::late_placement, 0, 600, 50},
 };
 
 fuzz::Options options_of(const Bug& bug, std::uint64_t seed) {

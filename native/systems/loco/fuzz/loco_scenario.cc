@@ -7,6 +7,7 @@
 #include "fuzz/quick_control.h"
 #include "fuzz/simulation.h"
 #include "systems/loco/fuzz/node.h"
+#include "systems/loco/preset.h"
 
 namespace pyrdma::loco {
 namespace {
@@ -94,14 +95,16 @@ fuzz::Scenario channels_scenario() {
   return {"loco",
           "LOCO's channels: variables, words, a queue, rings, locks, barriers",
           [](const fuzz::Options& options) { return run_channels(options, false); },
-          {pyrdma::loco::kBugNames.begin(), pyrdma::loco::kBugNames.end()}};
+          {kBugNames.begin(), kBugNames.end()},
+          {kPresetNames.begin(), kPresetNames.end()}};
 }
 
 fuzz::Scenario locks_scenario() {
   return {"loco_locks",
           "LOCO's ticket locks, which all clients take again and again",
           [](const fuzz::Options& options) { return run_channels(options, true); },
-          {"release_without_fence", "host_adds_by_cpu"}};
+          {"release_without_fence", "host_adds_by_cpu"},
+          {kPresetNames.begin(), kPresetNames.end()}};
 }
 
 }  // namespace pyrdma::loco

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/remote_word.h"
+#include "systems/loco/fuzz/presets.h"
 
 namespace pyrdma::loco::scenario {
 namespace {
@@ -20,10 +21,11 @@ ManagerOptions manager_options(const World& world) {
   return options;
 }
 
-// Locks change nodes often. Half of the runs use the preset of the paper.
+// Locks change nodes often.
 TicketLockOptions lock_options(const World& world) {
+  const bool paper = world.options.seed % 2 == 0;
   auto options =
-      TicketLockOptions::of(world.options.seed % 2 == 0 ? Preset::kPaper : Preset::kBest);
+      TicketLockOptions::of(preset_of(world.options, paper ? Preset::kPaper : Preset::kBest));
   options.max_handovers = 1;
   return options;
 }
@@ -63,6 +65,7 @@ Node::Node(World& world, Env& env)
     options.keys = 16;
     options.value_bytes = sizeof(Wide);
     options.locks = kKeyLocks;
+    options.lock = TicketLockOptions::of(preset_of(world.options, Preset::kBest));
     options.tracker_bytes = 1024;
     options.tracker_pause = 5 * kMicrosecond;
     store_ = std::make_unique<KvStore>(manager_, "store", options);

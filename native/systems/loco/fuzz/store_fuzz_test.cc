@@ -50,6 +50,19 @@ TEST_P(StoreBugs, AnUpdateWithoutItsFenceIsFoundInWeakMemoryAlone) {
   RecordProperty("seeds_found", static_cast<int>(found));
 }
 
+TEST(StorePresetsSim, AreChosenOrDrawnBySeed) {
+  const fuzz::Scenario& store = fuzz::scenario_named(systems::scenarios(), "loco_store");
+  const auto fingerprint = [&](std::uint64_t seed, const char* preset) {
+    fuzz::Options options = fuzz::small_options(seed, {3, 60, 60, false});
+    options.preset = preset;
+    return run(store, options).fingerprint;
+  };
+  for (const auto& [seed, drawn] : {std::pair(1, "best"), std::pair(2, "paper")}) {
+    EXPECT_NE(fingerprint(seed, "best"), fingerprint(seed, "paper"));
+    EXPECT_EQ(fingerprint(seed, ""), fingerprint(seed, drawn));
+  }
+}
+
 const auto kStores = testing::Values("loco_store", "loco_sherman");
 const auto kNameOfStore = [](const auto& param) { return std::string(param.param); };
 INSTANTIATE_TEST_SUITE_P(All, StoreFuzz, kStores, kNameOfStore);

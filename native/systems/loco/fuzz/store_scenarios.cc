@@ -12,6 +12,7 @@
 #include "fuzz/simulation.h"
 #include "systems/loco/barrier.h"
 #include "systems/loco/baselines/sherman.h"
+#include "systems/loco/fuzz/presets.h"
 #include "systems/loco/kvstore/store.h"
 
 namespace pyrdma::loco {
@@ -35,7 +36,6 @@ struct StoreWorld {
   const fuzz::Options& options;
   check::History history{};
   std::uint64_t ok = 0, fail = 0;
-  bool fence() const { return options.mutation != "unfenced"; }
 };
 
 struct Request {
@@ -81,10 +81,9 @@ class LocoSide {
     options.locks = kKeyLocks;
     options.tracker_bytes = 1024;
     options.tracker_pause = 5 * kMicrosecond;
-    options.fence = world.fence();
-    // Half of the runs use each preset.
+    const bool paper = world.options.seed / 2 % 2 != 0;
     options.lock =
-        TicketLockOptions::of(world.options.seed / 2 % 2 == 0 ? Preset::kBest : Preset::kPaper);
+        TicketLockOptions::of(preset_of(world.options, paper ? Preset::kPaper : Preset::kBest));
     if (world.options.seed % 2 == 0) options.lock.placement = Placement::kDevice;
     return options;
   }
@@ -99,7 +98,9 @@ class ShermanSide {
   static constexpr Key kApart = 64;
   ShermanSide(Manager& manager, const StoreWorld& world)
       : tree_(manager, "tree",
-              {kKeys * kApart, kKeyLocks, world.fence(), world.options.seed % 4 != 0}) {}
+              {.keys = kKeys * kApart,
+               .locks = kKeyLocks,
+               .local_queues = world.options.seed % 4 != 0}) {}
   void load() { tree_.load(); }
   Function draw(Rng& rng) const { return rng.below(2) == 0 ? Function::kGet : Function::kPut; }
 
@@ -236,6 +237,7 @@ void run_node(StoreWorld& world, Env& env) {
   options.blocks = 32;
   options.block_bytes = Sherman::kLeafBytes;
   options.wait_timeout = 100 * kMillisecond;
+  options.bugs = Bugs::named(world.options.mutation);
   Manager manager(env, options);
   Side side(manager, world);
   Barrier barrier(manager, "barrier");
@@ -293,7 +295,8 @@ fuzz::Scenario store_scenario() {
   return {"loco_store",
           "LOCO's key-value store: lookups, insertions, updates and removals of few keys",
           &run_store<LocoSide>,
-          {"unfenced"}};
+          {"unfenced"},
+          {kPresetNames.begin(), kPresetNames.end()}};
 }
 
 fuzz::Scenario sherman_scenario() {

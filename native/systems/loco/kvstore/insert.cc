@@ -1,9 +1,6 @@
 // Insertion (paper, section 6). Under the lock of the key, the operation writes the value into a
 // free slot of this node, with the valid bit unset. It then writes the location into all indices.
 // It then sets the valid bit, which is the linearization point.
-#include <cstring>
-#include <vector>
-
 #include "base/remote_word.h"
 #include "systems/loco/kvstore/store.h"
 
@@ -24,23 +21,10 @@ bool KvOperation::insert_locked() {
 }
 
 bool KvOperation::publish() {
-  if (store_->manager().options().bugs.publishes_before_placed() && step_ != Step::kWriting) {
-    return post_unplaced();
-  }
-  store_->set_valid(at_.slot, at_.counter, true);
-  return unlock(Outcome::kOk);
-}
-
-// With the deliberate bug the value is written to its slot now, and no fence places the write
-// before the valid bit is set.
-bool KvOperation::post_unplaced() {
-  const std::vector<std::byte> nothing(store_->slot_bytes_);
-  store_->write_slot(at_.slot, at_.counter, false, nothing.data());
-  const std::uint64_t sum = store_->sum_of(slot_.data() + kSlotFrame, at_.counter);
-  std::memcpy(slot_.data() + kSlotHead, &sum, sizeof sum);
-  post_write(kSlotHead, static_cast<std::uint32_t>(store_->slot_bytes_) - kSlotHead, false);
-  step_ = Step::kWriting;
-  return false;
+  return store_->manager().bugs().publish(*this, [&] {
+    store_->set_valid(at_.slot, at_.counter, true);
+    return unlock(Outcome::kOk);
+  });
 }
 
 }  // namespace pyrdma::loco

@@ -74,8 +74,7 @@ bool KvOperation::advance(Time now) {
     case Step::kWriting:
       if (!ack_.query()) return false;
       check_answer("key ", at_.node);
-      if (kind_ == Kind::kUpdate) return unlock(Outcome::kOk);
-      return kind_ == Kind::kRemove ? announce() : publish();
+      return kind_ == Kind::kUpdate ? unlock(Outcome::kOk) : announce();
     case Step::kReleasing:
       if (!ack_.query()) return false;
       check_answer("the lock of key ", store_->locks_.host_of(lock_.index()));

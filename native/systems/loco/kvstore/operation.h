@@ -36,6 +36,7 @@ class KvOperation {
   std::span<const std::byte> value() const;
 
  private:
+  friend class Bugs;
   enum class Step : std::uint8_t {
     kOver,
     kReading,     // lookup: the read of the slot is in flight
@@ -66,8 +67,8 @@ class KvOperation {
   bool judge(const std::byte* slot);
   bool insert_locked();  // insert.cc
   bool publish();
-  bool post_unplaced();
   bool update_locked();  // update.cc
+  void write_update(std::uint32_t bytes);
   bool remove_locked();  // remove.cc
   bool forget();
   bool announce();  // tracker.cc

@@ -17,7 +17,7 @@ bool KvOperation::remove_locked() {
   // The write is placed before other nodes get the message: the slot's node may then fill the slot
   // again.
   step_ = Step::kWriting;
-  post_write(0, sizeof state, !store_->manager().options().bugs.fences_trust_completions());
+  post_write(0, sizeof state, store_->manager().bugs().places_removal());
   return false;
 }
 

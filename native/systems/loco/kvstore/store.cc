@@ -81,7 +81,7 @@ void KvStore::load(std::uint64_t count, bool stored, std::uint64_t (*value_of)(K
 
 std::uint64_t KvStore::sum_of(const std::byte* value, std::uint32_t counter) const {
   std::span<const std::byte> bytes(value, slot_bytes_ - kSlotFrame);
-  return mix64(manager().options().bugs.checksum_of_value(bytes) ^ counter);
+  return mix64(manager().bugs().checksum_of_value(bytes) ^ counter);
 }
 
 // A reader that reads in the middle sees a checksum that does not match.

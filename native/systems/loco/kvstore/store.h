@@ -74,6 +74,7 @@ class KvStore : public Channel {
 
  private:
   friend class KvOperation;
+  friend class Bugs;
   void check_options();
   std::uint64_t lock_of(Key key) const { return hash_of(key) % locks_.count(); }
   std::byte* slot(std::uint32_t number) const {

@@ -22,15 +22,14 @@ bool KvOperation::update_locked() {
   }
   std::memcpy(from + kSlotHead, &sum, sizeof sum);
   step_ = Step::kWriting;
-  const Bugs& bugs = store_->manager().options().bugs;
-  const bool fenced = store_->options_.fence && !bugs.fences_trust_completions();
-  if (bugs.releases_without_fence()) {
-    post_write(kSlotHead, bytes, false);
-    release();
-    return false;
-  }
+  store_->manager().bugs().write_update(*this, [&] { write_update(bytes); });
+  return false;
+}
+
+[[gnu::always_inline]] inline void KvOperation::write_update(std::uint32_t bytes) {
+  const bool placed = store_->manager().bugs().places_update(store_->options_.fence);
   const TicketLockOptions& lock = store_->options_.lock;
-  if (fenced && lock.one_doorbell && lock.unawaited_release &&
+  if (placed && lock.one_doorbell && lock.unawaited_release &&
       store_->locks_.host_of(lock_.index()) == at_.node) {
     // Lock and value are at one node. Its queue pair keeps the order of the two writes, so the
     // release need not wait. A pair fence would wait for all requests of this caller in flight to
@@ -43,10 +42,9 @@ bool KvOperation::update_locked() {
     ack_ = store_->locks_.release(*me_, lock_.index(), Fence::kBefore, write);
     holds_lock_ = false;
     ack_.unite(me_->post(at_.node, {&flush, 1}));
-    return false;
+    return;
   }
-  post_write(kSlotHead, bytes, fenced);
-  return false;
+  post_write(kSlotHead, bytes, placed);
 }
 
 }  // namespace pyrdma::loco

@@ -11,7 +11,7 @@ namespace {
 class LocoBarrier final : public measure::Workload {
  public:
   std::span<const measure::ParameterSpec> parameters() const override {
-    static const std::vector<measure::ParameterSpec> specs = with_loco_parameters({});
+    static const std::vector<measure::ParameterSpec> specs = with_runtime_parameters({});
     return specs;
   }
 

@@ -119,7 +119,7 @@ class MpiCounter final : public Counter {
 class LocoLock final : public measure::Workload {
  public:
   std::span<const measure::ParameterSpec> parameters() const override {
-    static const std::vector<measure::ParameterSpec> specs = with_loco_parameters(with_preset({
+    static const std::vector<measure::ParameterSpec> specs = with_runtime_parameters(with_preset({
         {"system",
          std::string("loco"),
          "",

@@ -1,37 +1,15 @@
 // The common parameters of LOCO's workloads, and the options that follow from them.
 #pragma once
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "measure/interval.h"
-#include "measure/params.h"
+#include "measure/runtime_options.h"
 #include "systems/loco/manager.h"
 #include "systems/loco/ticket_lock.h"
 
 namespace pyrdma::loco {
 
-/// The parameters of every workload that measures for a time on several threads; they precede its
-/// own parameters.
-inline std::vector<measure::ParameterSpec> with_loco_parameters(
-    std::vector<measure::ParameterSpec> own) {
-  std::vector<measure::ParameterSpec> specs = {
-      {"threads", std::int64_t{1}, "count", "threads of a node, or ranks", 1, 64},
-      {"polling",
-       std::string("callers"),
-       "",
-       "poller of the completion queue: a thread of its own (paper), or the callers",
-       0,
-       0,
-       {"thread", "callers"}},
-      {"wait_timeout_ms", std::int64_t{10'000}, "ms",
-       "time after which a wait for another node fails and names that node", 1, 1e9},
-  };
-  const std::vector<measure::ParameterSpec> interval = measure::interval_parameters();
-  specs.insert(specs.end(), interval.begin(), interval.end());
-  specs.insert(specs.end(), own.begin(), own.end());
-  return specs;
-}
+using measure::with_runtime_parameters;
 
 /// The parameter of the preset, and one for each switch of a lock, to set the switch alone.
 inline std::vector<measure::ParameterSpec> with_preset(std::vector<measure::ParameterSpec> own) {
@@ -41,20 +19,12 @@ inline std::vector<measure::ParameterSpec> with_preset(std::vector<measure::Para
                  "LOCO's protocol: the paper's steps, or with every switch on",
                  0,
                  0,
-                 {"paper", "best"}});
-  for (const auto& [name, text] : {
-           std::pair("combined_request", "one doorbell asks for the ticket and now_serving"),
-           std::pair("release_by_write", "a release writes now_serving instead of adding to it"),
-           std::pair("unawaited_release", "a release returns before it has completed"),
-           std::pair("unawaited_fence",
-                     "the queue pair, not a wait, gives the order of a pair fence"),
-           std::pair("one_doorbell",
-                     "requests to one host share a doorbell, also writes with a release"),
-       }) {
-    own.push_back({name,
+                 {kPresetNames.begin(), kPresetNames.end()}});
+  for (const LockSwitch& each : kLockSwitches) {
+    own.push_back({each.name,
                    std::string("preset"),
                    "",
-                   std::string("LOCO's locks: ") + text,
+                   std::string("LOCO's locks: ") + each.meaning,
                    0,
                    0,
                    {"preset", "on", "off"}});
@@ -66,14 +36,10 @@ inline Preset preset_of(const measure::Params& params) { return params.choice<Pr
 
 inline TicketLockOptions lock_options(const measure::Params& params) {
   TicketLockOptions options = TicketLockOptions::of(preset_of(params));
-  const auto set = [&](const char* name, bool& value) {
-    if (params.text(name) != "preset") value = params.text(name) == "on";
-  };
-  set("combined_request", options.combined_request);
-  set("release_by_write", options.release_by_write);
-  set("unawaited_release", options.unawaited_release);
-  set("unawaited_fence", options.unawaited_fence);
-  set("one_doorbell", options.one_doorbell);
+  for (const LockSwitch& each : kLockSwitches) {
+    if (const std::string& text = params.text(each.name); text != "preset")
+      options.*each.value = text == "on";
+  }
   return options;
 }
 
@@ -94,12 +60,8 @@ inline bool by_cpu(const measure::Params& params) {
 }
 
 inline ManagerOptions loco_options(const measure::Params& params) {
-  measure::check_interval(params);
   ManagerOptions options;
-  options.name = params.key("loco");
-  options.callers = params.count("threads");
-  options.polling = params.choice<Polling>("polling");
-  options.wait_timeout = params.integer("wait_timeout_ms") * kMillisecond;
+  measure::set_runtime_options(params, "loco", options);
   return options;
 }
 

@@ -214,7 +214,7 @@ class MpiBank final : public Bank {
 class LocoTransactions final : public measure::Workload {
  public:
   std::span<const measure::ParameterSpec> parameters() const override {
-    static const std::vector<measure::ParameterSpec> specs = with_loco_parameters(with_preset({
+    static const std::vector<measure::ParameterSpec> specs = with_runtime_parameters(with_preset({
         {"system",
          std::string("loco"),
          "",
