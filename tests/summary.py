@@ -92,11 +92,26 @@ def times(folder: Path, totals: Totals) -> list[str]:
     return lines + [f"{seconds:6.0f} s  {name}" for name, seconds in slow]
 
 
-def times_of_systems(build: Path, totals: Totals, since: float, systems: list[str]) -> list[str]:
-    """Return lines on the time of each system: its tests, and its share of the builds since then.
+def builds(folder: Path, since: float) -> list[tuple[float, float]]:
+    """Return begin and end of each step that waits for a build, in seconds since 1970."""
+    found = []
+    steps = folder / "times.txt"
+    for line in steps.read_text().splitlines() if steps.exists() else []:
+        seconds, name = line.split(" ", 1)
+        if name == "set-up" or name.endswith(": build"):
+            found.append((since, since + int(seconds)))
+        since += int(seconds)
+    return found
+
+
+def times_of_systems(
+    build: Path, totals: Totals, waits: list[tuple[float, float]], systems: list[str]
+) -> list[str]:
+    """Return lines on the time of each system: its tests, and its share of the waits for builds.
 
     A test or an object file belongs to the system whose name is a word of its name or path. Object
-    files are compiled in parallel, so their time is divided by the number of processors.
+    files are compiled in parallel, so their time is divided by the number of processors. Compiling
+    beside other steps, at idle priority (tests/run.sh), does not count.
     """
     seconds = dict.fromkeys(systems, 0.0)
     for name, took in totals.seconds.items():
@@ -106,9 +121,12 @@ def times_of_systems(build: Path, totals: Totals, since: float, systems: list[st
     for log in build.glob("*/.ninja_log"):
         for line in log.read_text().splitlines()[1:]:
             begin, end, written, name, *_ = line.split("\t")
+            done = int(written) / 1e9
+            began = done - (int(end) - int(begin)) / 1000
+            waited = sum(max(0.0, min(done, last) - max(began, first)) for first, last in waits)
             for system in systems:
-                if int(written) >= since * 1e9 and _is_of(system, name):
-                    seconds[system] += (int(end) - int(begin)) / 1000 / (os.cpu_count() or 1)
+                if _is_of(system, name):
+                    seconds[system] += waited / (os.cpu_count() or 1)
     lines = [f"{took:6.0f} s  of this are {system}'s" for system, took in seconds.items() if took]
     return lines + [
         f"SLOW: {system} takes more than {SYSTEM_S:.0f} s; shorten its tests, or move searches "
@@ -136,7 +154,8 @@ def main(folder: str, since: float = 0.0) -> int:
     totals = summarize(Path(folder))
     print("\n".join(times(Path(folder), totals)))
     systems = sorted(path.name for path in SYSTEMS.iterdir() if path.is_dir())
-    for line in times_of_systems(Path(folder).parent, totals, since, systems):
+    waits = builds(Path(folder), since)
+    for line in times_of_systems(Path(folder).parent, totals, waits, systems):
         print(line)
     for reason, count in sorted(totals.skipped.items()):
         print(f"skipped {count}: {reason}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.errors import unnamed
-from tests.summary import main, summarize, times_of_systems
+from tests.summary import builds, main, summarize, times_of_systems
 
 GTEST = """<testsuites><testsuite name="A">
 <testcase name="one" status="run" classname="A"/>
@@ -81,16 +81,17 @@ def test_each_system_has_its_tests_and_its_part_of_the_build(tmp_path: Path) -> 
     )
     (tmp_path / "release").mkdir()
     processors = os.cpu_count() or 1
+    (reports / "times.txt").write_text("20 set-up\n1000 lint\n900 native tests (asan): build\n")
     (tmp_path / "release/.ninja_log").write_text(
         "# ninja log v5\n"
-        f"0\t{500 * processors}\t2000000000000\tnative/unity_systems_raft_cxx.o\t1\n"
-        "0\t900000\t1000000000000\tnative/unity_systems_raft_old.o\t1\n"
+        f"0\t{processors * 1000}\t1015000000000\tnative/unity_systems_raft_cxx.o\t1\n"
+        f"0\t700000\t2720000000000\tnative/unity_systems_raft_tests_cxx.o\t1\n"
     )
     totals = summarize(reports)
-    lines = times_of_systems(tmp_path, totals, 1500, ["raft", "paxos"])
+    lines = times_of_systems(tmp_path, totals, builds(reports, 1000)[:1], ["raft", "paxos"])
     assert [line.split()[0] for line in lines] == ["180"]
-    slow = times_of_systems(tmp_path, totals, 500, ["raft", "paxos"])
-    assert slow[0].split()[0] == f"{179.5 + 900 / processors:.0f}"
+    slow = times_of_systems(tmp_path, totals, builds(reports, 1000), ["raft", "paxos"])
+    assert slow[0].split()[0] == f"{180 + 700 / processors:.0f}"
     assert unnamed(slow[1], "SLOW", "raft", 180, "search") == []
 
 
