@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 
 from tests.recipes import page
 from tests.tidy.rules import LAYERS
@@ -44,3 +45,12 @@ def test_named_commands_are_known() -> None:
 def test_the_native_page_shows_the_layers() -> None:
     native = (page.ROOT / "native/README.md").read_text(encoding="utf-8")
     assert "  <-  ".join(LAYERS) in native
+
+
+def test_ctest_runs_the_native_tests_of_the_preset_dev(tmp_path: Path) -> None:
+    configure = ["cmake", "--preset", "dev", "-B", str(tmp_path)]
+    subprocess.run(configure, cwd=page.ROOT, check=True, capture_output=True)
+    listed = subprocess.run(
+        ["ctest", "--test-dir", str(tmp_path), "-N"], check=True, capture_output=True, text=True
+    )
+    assert "native_tests" in listed.stdout
