@@ -66,7 +66,10 @@ TEST_P(DeadPeers, TheOthersGoOn) {
       EXPECT_EQ(add_one(i % 2 == 0 ? other : me, 2, at[2], &failed), Status::kRetryExceeded);
       EXPECT_EQ(failed, 2U);
     }
-    EXPECT_LT(env.now() - begin, GetParam().rfind("sim", 0) == 0 ? kMillisecond : kSecond);
+    // In real time 100 such retries would take less than a busy machine's pauses.
+    if (GetParam().starts_with("sim")) {
+      EXPECT_LT(env.now() - begin, kMillisecond);
+    }
     // A fence reports once the unfenced requests to the dead peer; it fences all other peers.
     MemRef block = me.block(8);
     me.write(2, at[2], 0, block.sge(8));

@@ -28,27 +28,39 @@ std::string arrival_key(const std::string& name, NodeId node) {
                                        name + "'" + cause);
 }
 
+// A barrier of some nodes goes on without the others: their end must not end the wait.
+void await(Env& env, const std::string& key, Time deadline, bool all) {
+  while (true) {
+    try {
+      env.device().rendezvous().await(key, deadline);
+      return;
+    } catch (const Error& error) {
+      if (all || error.code() != ErrorCode::kUnavailable) throw;
+    }
+  }
+}
+
 }  // namespace
 
 void node_barrier(Env& env, const std::string& name, Time timeout, std::span<const NodeId> nodes) {
-  std::vector<NodeId> all;
+  std::vector<NodeId> every;
   if (nodes.empty()) {
-    all.resize(env.nodes());
-    std::iota(all.begin(), all.end(), NodeId{0});
-    nodes = all;
+    every.resize(env.nodes());
+    std::iota(every.begin(), every.end(), NodeId{0});
+    nodes = every;
   }
+  const bool all = nodes.size() == env.nodes();
   fabric::Rendezvous& rendezvous = env.device().rendezvous();
   const Time deadline = env.now() + timeout;
   const std::string released = name + "/all";
   try {
     rendezvous.publish_value(arrival_key(name, env.node()), std::uint8_t{1});
     if (env.node() == nodes.front()) {
-      for (const NodeId node : nodes.subspan(1))
-        rendezvous.await_value<std::uint8_t>(arrival_key(name, node), deadline);
+      for (const NodeId node : nodes.subspan(1)) await(env, arrival_key(name, node), deadline, all);
       rendezvous.publish_value(released, std::uint8_t{1});
     }
     // The first node waits for its own release too, so that it continues together with the others.
-    rendezvous.await_value<std::uint8_t>(released, deadline);
+    await(env, released, deadline, all);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kTimeout) throw;
     throw_missing(env, name, timeout, nodes);
