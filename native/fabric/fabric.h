@@ -20,6 +20,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/error.h"
 #include "env/env.h"
 #include "fabric/types.h"
 
@@ -156,6 +157,14 @@ class QueuePair {
   bool post_one(const WorkRequest& request) { return post({&request, 1}).accepted == 1; }
 };
 
+/// A wait at the rendezvous was given up: no node has published the key, and `nodes` have ended.
+class NodesEnded final : public Error {
+ public:
+  NodesEnded(std::string_view key, const std::string& nodes)
+      : Error(ErrorCode::kUnavailable, "rendezvous: no node published key '" + std::string(key) +
+                                           "', and these nodes have ended: " + nodes) {}
+};
+
 /// Rendezvous is the set-up exchange between the nodes of one run: small named blobs, published
 /// once and readable by every node. It stands for the TCP or UD handshake of real systems. In the
 /// simulated world each await of a peer's blob costs the profile's handshake time.
@@ -166,7 +175,7 @@ class Rendezvous {
   /// Throws Error(kInvalidArgument) when the key exists with another value or is too long.
   virtual void publish(std::string_view key, std::span<const std::byte> value) = 0;
   /// Blocks until a node has published `key`. Throws Error(kTimeout), naming the key, after
-  /// `deadline`.
+  /// `deadline`, and NodesEnded a grace time after the end of any node (shm, verbs).
   virtual std::vector<std::byte> await(std::string_view key, Time deadline) = 0;
 
   template <class T>

@@ -34,8 +34,8 @@ void await(Env& env, const std::string& key, Time deadline, bool all) {
     try {
       env.device().rendezvous().await(key, deadline);
       return;
-    } catch (const Error& error) {
-      if (all || error.code() != ErrorCode::kUnavailable) throw;
+    } catch (const fabric::NodesEnded&) {
+      if (all) throw;
     }
   }
 }

@@ -117,9 +117,7 @@ std::vector<std::byte> ShmRendezvous::await(std::string_view key, Time deadline)
     const std::string dead = dead_nodes();
     dead_since = dead.empty() ? kForever : std::min(dead_since, now);
     if (!dead.empty() && now >= dead_since + kGrace) {
-      throw Error(ErrorCode::kUnavailable, "rendezvous: no node published key '" +
-                                               std::string(key) +
-                                               "', and these nodes have ended: " + dead);
+      throw NodesEnded(key, dead);
     }
     if (turn < 200) {
       sched_yield();

@@ -94,9 +94,7 @@ std::vector<std::byte> VerbsRendezvous::await(std::string_view key, Time deadlin
     const std::string gone = reader.get_text();
     gone_since = gone.empty() ? kForever : std::min(gone_since, now);
     if (!gone.empty() && now >= gone_since + kGrace) {
-      throw Error(ErrorCode::kUnavailable, "rendezvous: no node published key '" +
-                                               std::string(key) +
-                                               "', and these nodes have ended: " + gone);
+      throw NodesEnded(key, gone);
     }
     env.sleep_until(std::min(deadline, now + pause));
   }
