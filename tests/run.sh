@@ -158,8 +158,9 @@ notebooks() {
     [ -e "$source" ] || return 0
     jupytext --quiet --to ipynb --output "build/notebooks/$(basename "$source" .py).ipynb" "$source"
   done
-  report_from notebooks env PYRDMA_RESULTS="$PYRDMA_TEST_RESULTS" python -m pytest -q -p no:cacheprovider --nbmake --nbmake-timeout=600 \
-    -o timeout=900 -o junit_family=xunit2 --junitxml="$reports/notebooks.xml" build/notebooks
+  report_from notebooks env PYRDMA_RESULTS="$PYRDMA_TEST_RESULTS" python -m pytest -q \
+    -p no:cacheprovider --nbmake --nbmake-timeout=600 -o timeout=900 \
+    -o junit_family=xunit2 --junitxml="$reports/notebooks.xml" build/notebooks
 }
 
 clang_format() {
