@@ -7,16 +7,15 @@ fields of a known kind, before it uses any field. It never executes or unpickles
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import os
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from select import PIPE_BUF, select
 from typing import Any
 
+from . import _shapes
 from .errors import Error, Timeout
 
 __all__ = ["FRAME_TO_CONTROLLER", "FRAME_TO_NODE", "Frames", "ProtocolError", "check", "send"]
@@ -30,7 +29,6 @@ FRAME_TO_CONTROLLER = 64 * 1024 * 1024
 """Most bytes of a message to the controller, enough for the histograms of many threads."""
 
 _LENGTH = struct.Struct(">I")
-_DIGITS = 20
 _NODES = 256
 
 
@@ -121,50 +119,18 @@ def decode(body: bytes) -> object:
         The frame is not JSON, or a number in it has too many digits.
     """
     try:
-        value: object = json.loads(body.decode(), parse_int=_integer)
+        value: object = json.loads(body.decode(), parse_int=_shapes.small_integer_text)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"a frame is not JSON: {error}") from error
     return value
-
-
-def _integer(text: str) -> int:
-    if len(text) > _DIGITS:
-        raise ValueError(f"a number of {len(text)} digits; at most {_DIGITS} are allowed")
-    return int(text)
-
-
-def _is_int(low: int, high: int) -> Callable[[object], bool]:
-    return lambda v: isinstance(v, int) and not isinstance(v, bool) and low <= v <= high
-
-
-def _is_text(most: int) -> Callable[[object], bool]:
-    return lambda v: isinstance(v, str) and len(v) <= most
-
-
-def _is_number(v: object) -> bool:
-    return isinstance(v, (int, float)) and not isinstance(v, bool)
-
-
-def _list_of(item: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda v: isinstance(v, list) and all(map(item, v))
 
 
 def _is_hex(v: object) -> bool:
     return isinstance(v, str) and len(v) == 64 and all(c in "0123456789abcdef" for c in v)
 
 
-def _is_base64(v: object) -> bool:
-    if not isinstance(v, str):
-        return False
-    try:
-        base64.b64decode(v, validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return True
-
-
-_SMALL = _is_int(-(2**31), 2**31 - 1)
-_WIDE = _is_int(-(2**63), 2**63 - 1)
+_SMALL = _shapes.integer(-(2**31), 2**31 - 1)
+_WIDE = _shapes.integer(-(2**63), 2**63 - 1)
 
 
 def _is_parameters(v: object) -> bool:
@@ -173,64 +139,55 @@ def _is_parameters(v: object) -> bool:
             return all(map(_WIDE, item))
         return _WIDE(item) or isinstance(item, (float, str))
 
-    return isinstance(v, dict) and len(v) <= 256 and all(map(is_value, v.values()))
+    return _shapes.mapping_of(is_value, 256)(v)
 
 
 def _is_histograms(v: object) -> bool:
-    fields = {"metric": _list_of(_is_text(256)), "encoded": _list_of(_is_base64)}
-    return _has(v, fields) and len(v["metric"]) == len(v["encoded"])  # type: ignore[index]
-
-
-def _is_faults(v: object) -> bool:
-    return isinstance(v, dict) and len(v) <= 256 and all(map(_is_number, v.values()))
+    fields = {
+        "metric": _shapes.list_of(_shapes.text(256)),
+        "encoded": _shapes.list_of(_shapes.is_base64),
+    }
+    return _shapes.has(v, fields) and len(v["metric"]) == len(v["encoded"])  # type: ignore[index]
 
 
 def _is_counters(v: object) -> bool:
     def is_pair(item: object) -> bool:
         return isinstance(item, list) and len(item) == 2 and all(map(_WIDE, item))
 
-    return isinstance(v, dict) and len(v) <= 256 and all(map(is_pair, v.values()))
+    return _shapes.mapping_of(is_pair, 256)(v)
 
 
-def _has(value: object, fields: Mapping[str, Callable[[object], bool]]) -> bool:
-    return (
-        isinstance(value, dict)
-        and value.keys() == fields.keys()
-        and all(holds(value[name]) for name, holds in fields.items())
-    )
-
-
-_PLACE: Mapping[str, Callable[[object], bool]] = {
-    "session": _is_text(200),
+_PLACE: Mapping[str, _shapes.Shape] = {
+    "session": _shapes.text(200),
     "token": _is_hex,
-    "node": _is_int(0, _NODES - 1),
-    "nodes": _is_int(1, _NODES),
+    "node": _shapes.integer(0, _NODES - 1),
+    "nodes": _shapes.integer(1, _NODES),
 }
 _ALIKE = (("metric", "unit", "value", "node", "thread"), ("notices", "noticed_by"))
 """Fields of a message "measured" whose lists must have equal lengths."""
-_KINDS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
+_KINDS: Mapping[str, Mapping[str, _shapes.Shape]] = {
     "attach": _PLACE,
-    "attach_faulty": {**_PLACE, "faults": _is_faults},
+    "attach_faulty": {**_PLACE, "faults": _shapes.mapping_of(_shapes.is_number, 256)},
     "attach_verbs": {
         **_PLACE,
-        "device": _is_text(64),
-        "port": _is_int(0, 255),
-        "gid_index": _is_int(-1, 65535),
-        "address": _is_text(64),
+        "device": _shapes.text(64),
+        "port": _shapes.integer(0, 255),
+        "gid_index": _shapes.integer(-1, 65535),
+        "address": _shapes.text(64),
     },
-    "attached": {"node": _is_int(0, _NODES - 1)},
+    "attached": {"node": _shapes.integer(0, _NODES - 1)},
     "count": {},
     "counted": {"faults": _is_counters},
-    "run": {"workload": _is_text(4096), "parameters": _is_parameters, "run": _WIDE},
-    "failed": {"error": _is_text(1 << 16), "error_kind": _is_text(64), "run": _WIDE},
+    "run": {"workload": _shapes.text(4096), "parameters": _is_parameters, "run": _WIDE},
+    "failed": {"error": _shapes.text(1 << 16), "error_kind": _shapes.text(64), "run": _WIDE},
     "measured": {
-        "metric": _list_of(_is_text(256)),
-        "unit": _list_of(_is_text(256)),
-        "value": _list_of(_is_number),
-        "node": _list_of(_SMALL),
-        "thread": _list_of(_SMALL),
-        "notices": _list_of(_is_text(4096)),
-        "noticed_by": _list_of(_is_int(0, _NODES - 1)),
+        "metric": _shapes.list_of(_shapes.text(256)),
+        "unit": _shapes.list_of(_shapes.text(256)),
+        "value": _shapes.list_of(_shapes.is_number),
+        "node": _shapes.list_of(_SMALL),
+        "thread": _shapes.list_of(_SMALL),
+        "notices": _shapes.list_of(_shapes.text(4096)),
+        "noticed_by": _shapes.list_of(_shapes.integer(0, _NODES - 1)),
         "histograms": _is_histograms,
         "run": _WIDE,
     },
