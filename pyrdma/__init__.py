@@ -11,14 +11,15 @@ The modules form layers. A module imports from its own layer or from a lower one
 
     commands, bench, notebook                 the command line, the project's own speed, notebooks
     fuzz, check, calibrate, doctor            tools that need no experiment
-    run, sweep, store, claims, registry       experiments: measured, kept, judged by the papers
+    claims, runs, comparison                  experiments: judged by the papers, run and drawn
+    results, sweep, store, reach, registry    points: measured, kept, found again
     experiment, workload                      one experiment's declaration; every workload
     systems                                   objects, workloads and benchmarks of each system
     bench.benchmark, bench.peer, bench.peers  declaration of one benchmark, and of its peer
     cluster, cluster_base, processes          nodes, and the processes they run in
     fabrics, devices                          places where the nodes run
     decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed
-    errors, units, provenance, workers        used by all layers
+    errors, units, files, provenance, workers used by all layers
 """
 
 from __future__ import annotations
@@ -33,10 +34,13 @@ from .errors import CompletionError, Error, Exhausted, InvalidArgument, Timeout,
 if TYPE_CHECKING:
     from . import claims, data, decide, faults, figures, profiles, units, verbs, workload
     from .cluster import Cluster
+    from .comparison import compare
     from .data import Data
     from .experiment import Axis, Experiment, Point
     from .profiles import Profile
     from .result import Result, Row
+    from .results import load
+    from .runs import run
     from .systems import *  # noqa: F403
 
 __all__ = [
@@ -56,11 +60,14 @@ __all__ = [
     "Unavailable",
     "__version__",
     "claims",
+    "compare",
     "data",
     "decide",
     "faults",
     "figures",
+    "load",
     "profiles",
+    "run",
     "units",
     "verbs",
     "workload",
@@ -78,7 +85,7 @@ _MODULES = (
     "verbs",
     "workload",
 )
-_CLASSES = {
+_FROM = {
     "Axis": "experiment",
     "Cluster": "cluster",
     "Data": "data",
@@ -87,6 +94,9 @@ _CLASSES = {
     "Profile": "profiles",
     "Result": "result",
     "Row": "result",
+    "compare": "comparison",
+    "load": "results",
+    "run": "runs",
 }
 
 
@@ -94,8 +104,8 @@ def __getattr__(name: str) -> Any:
     """Load the part of the package that `name` is in, when it is first asked for."""
     if name in _MODULES or name in systems.NAMES:
         return importlib.import_module(f"{__name__}.{name}")
-    if name in _CLASSES:
-        found = getattr(importlib.import_module(f"{__name__}.{_CLASSES[name]}"), name)
+    if name in _FROM:
+        found = getattr(importlib.import_module(f"{__name__}.{_FROM[name]}"), name)
         globals()[name] = found
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,6 @@ code that the experiment declares judges ranks, trends and crossovers (`Experime
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import registry
+from . import registry, results
 from .data import Data, NotEvaluated
 from .decide import Decision, ProfileValue
 from .errors import Error, InvalidArgument, nearest
+from .fabrics import check_fabric_name
+from .results import Stale
 
 if TYPE_CHECKING:
     from .experiment import Experiment
@@ -28,7 +29,7 @@ __all__ = ["TOLERANCES", "VERDICTS", "Claim", "Verdict", "evaluate", "judge", "l
 TOLERANCES = {"exact": 0.10, "approx": 0.25, "average-over-sweep": 0.25, "peak-only": 0.15}
 """Largest distance of a measured number from the paper's, as a fraction, by the claim's hint."""
 
-VERDICTS = ("missed", "held", "not evaluated")
+VERDICTS = ("missed", "held", "stale", "not evaluated")
 """Verdicts in the order of their display."""
 
 _NO_EXPERIMENT = "no experiment"
@@ -116,8 +117,11 @@ def _load(folder: Path) -> dict[str, Claim]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     found: dict[str, Claim] = {}
     for path in sorted(folder.glob("*.yaml")):
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
-        paper = document["paper"]["key"]
+        try:
+            document = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+            paper = document["paper"]["key"]
+        except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError) as error:
+            raise Error(f"{path} is not a file of claims: {error}") from error
         for entry in document["claims"]:
             fields = {**entry, "id": f"{paper}/{entry['id']}", "paper": paper}
             fields["experiment"] = f"{paper}/{entry['experiment']}"
@@ -171,10 +175,16 @@ def _within(claim: Claim, measured: float) -> tuple[bool, str]:
 
 
 def deciders(experiments: Iterable[str] | None = None) -> dict[str, Experiment]:
-    """Return, for each claim id, the experiment that decides it."""
+    """Return, for each claim id, the experiment that decides it.
+
+    The result leaves out experiments whose file cannot be loaded; see `registry.broken`.
+    """
     known = load()
     found: dict[str, Experiment] = {}
-    for name in experiments if experiments is not None else registry.ids():
+    names = experiments if experiments is not None else registry.ids()
+    for name in names:
+        if name in registry.broken():
+            continue
         experiment = registry.load(name)
         for claim in experiment.decides:
             if claim not in known:
@@ -193,16 +203,25 @@ def papers() -> list[str]:
 def evaluate(
     out: str | Path = "results", system: str | None = None, fabric: str = "sim"
 ) -> list[Verdict]:
-    """Judge every claim (of one system) by the results under `out`; misses come first."""
+    """Judge every claim (of one system) by the results under `out`; misses come first.
+
+    A claim is judged by a whole sweep that today's code measured with the paper's settings. It is
+    ``stale`` if other code measured the sweep.
+
+    Raises
+    ------
+    InvalidArgument
+        The system, the fabric or the folder does not exist.
+    """
     if system is not None and system not in papers():
         raise InvalidArgument(
             f"unknown system {system!r}{nearest(system, papers())}; "
             f"give one of {', '.join(papers())}"
         )
     by_claim = deciders()
-    results = _Results(Path(out), fabric)
+    by_folder = _Results(out, fabric)
     verdicts = [
-        _evaluate(claim, by_claim.get(claim.id), results)
+        _evaluate(claim, by_claim.get(claim.id), by_folder)
         for claim in load().values()
         if system is None or claim.paper == system
     ]
@@ -210,63 +229,68 @@ def evaluate(
 
 
 def undecided(out: str | Path, system: str | None = None, fabric: str = "sim") -> list[str]:
-    """Return ids of experiments without results that decide claims (of a system)."""
-    results = _Results(Path(out), fabric)
+    """Return ids of experiments that decide claims (of a system) and lack a whole, fresh sweep."""
+    by_folder = _Results(out, fabric)
     missing = []
     for claim, experiment in deciders().items():
         if system is not None and not claim.startswith(f"{system}/"):
             continue
         if isinstance(experiment.decides[claim], ProfileValue) or experiment.measure is None:
             continue
-        if experiment.id not in missing and results.path(experiment) is None:
+        if experiment.id in missing or fabric not in experiment.fabrics:
+            continue
+        try:
+            by_folder.data(experiment)
+        except NotEvaluated:
             missing.append(experiment.id)
     return missing
 
 
 class _Results:
-    """Results under one folder; each file is read once."""
+    """Results under one folder; each experiment's are read once."""
 
-    def __init__(self, out: Path, fabric: str) -> None:
-        self._out = out
+    def __init__(self, out: str | Path, fabric: str) -> None:
+        check_fabric_name(fabric)
+        self._out = results.check_folder(out)
         self._fabric = fabric
-        self._data: dict[str, Data] = {}
-
-    def path(self, experiment: Experiment) -> Path | None:
-        folder = self._out / experiment.id / self._fabric
-        return folder if (folder / "results.parquet").is_file() else None
+        self._data: dict[str, Data | NotEvaluated] = {}
 
     def data(self, experiment: Experiment) -> Data:
-        if experiment.id in self._data:
-            return self._data[experiment.id]
-        folder = self.path(experiment)
-        if folder is None:
-            raise NotEvaluated(f"no {self._fabric} results yet; run 'pyrdma run {experiment.id}'")
-        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        changed = [str(key) for key in run.get("overrides", {})]
-        if run.get("profile") not in (None, experiment.profile):
-            changed.append(f"profile {run['profile']}")
-        if changed:
-            raise NotEvaluated(
-                f"the results in {folder} were measured with other settings: {', '.join(changed)}"
-            )
-        import pandas as pd
+        if experiment.id not in self._data:
+            try:
+                self._data[experiment.id] = self._read(experiment)
+            except NotEvaluated as reason:
+                self._data[experiment.id] = reason
+        found = self._data[experiment.id]
+        if isinstance(found, NotEvaluated):
+            raise found
+        return found
 
-        self._data[experiment.id] = Data(pd.read_parquet(folder / "results.parquet"))
-        return self._data[experiment.id]
+    def _read(self, experiment: Experiment) -> Data:
+        stored = results.of(self._out, experiment, self._fabric)
+        whole = results.whole_sweep(experiment, stored, self._fabric)
+        return Data(results.table(whole))
 
 
-def _evaluate(claim: Claim, experiment: Experiment | None, results: _Results) -> Verdict:
+def _evaluate(claim: Claim, experiment: Experiment | None, by_folder: _Results) -> Verdict:
     verdict, measured, reason = "not evaluated", None, ""
     try:
         if experiment is None:
             built = {i.split("/")[0] for i in registry.ids()}
             missing = f"{_NO_EXPERIMENT} decides this claim yet"
+            if claim.experiment in registry.broken():
+                missing = (
+                    f"{claim.experiment} cannot be loaded: {registry.broken()[claim.experiment]}"
+                )
+                raise NotEvaluated(missing)
             if claim.experiment not in registry.ids() and claim.paper not in built:
                 missing = f"{_NO_EXPERIMENT} of {claim.paper} exists yet"
             raise NotEvaluated(missing)
-        verdict, measured, reason = judge(claim, _outcome(claim, experiment, results))
+        verdict, measured, reason = judge(claim, _outcome(claim, experiment, by_folder))
         if experiment.id != claim.experiment:
             reason = f"{reason}; by {experiment.id}" if reason else f"by {experiment.id}"
+    except Stale as why:
+        verdict, reason = "stale", str(why)
     except NotEvaluated as why:
         reason = str(why)
     return Verdict(
@@ -283,12 +307,12 @@ def _evaluate(claim: Claim, experiment: Experiment | None, results: _Results) ->
     )
 
 
-def _outcome(claim: Claim, experiment: Experiment, results: _Results) -> Decision | float | bool:
+def _outcome(claim: Claim, experiment: Experiment, by_folder: _Results) -> Decision | float | bool:
     decider = experiment.decides[claim.id]
     if isinstance(decider, ProfileValue):
         name = decider.name or experiment.profile
         return Decision(None, decider.read(experiment.profile, claim), f"profile {name}")
-    data = results.data(experiment)
+    data = by_folder.data(experiment)
     try:
         return decider(data, claim)
     except (NotEvaluated, KeyboardInterrupt):

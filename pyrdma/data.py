@@ -2,29 +2,60 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
+from .errors import InvalidArgument
 from .units import convert
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["COLUMNS", "Data", "NotEvaluated"]
+__all__ = ["COLUMNS", "Data", "NotEvaluated", "check_name"]
 
 COLUMNS = (
     "experiment",
     "profile",
+    "overrides",
     "fabric",
     "clock",
     "seed",
     "repetition",
+    "quick",
+    "code",
+    "machine",
+    "scope",
     "node",
     "thread",
     "metric",
     "value",
     "unit",
 )
-"""Columns of every table of results; all other columns are parameters and labels."""
+"""Columns of every table of results; all other columns are parameters and labels.
+
+``overrides`` holds the profile's parameters that a run has changed. ``quick`` tells short
+measurements from full ones. ``code`` is the digest of the code that measured (`pyrdma.reach`), and
+``machine`` its CPU. ``scope`` is ``total`` for a number of the whole cluster, otherwise ``node`` or
+``thread``.
+"""
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def check_name(name: object, what: str) -> None:
+    """Refuse a name that a column of parameters or labels cannot have.
+
+    Raises
+    ------
+    InvalidArgument
+        It is no identifier, or the name of a column that every table has.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidArgument(f"{what} is named {name!r}; give letters, digits and _")
+    if name in COLUMNS:
+        raise InvalidArgument(
+            f"{what} is named {name!r}, as a column of every table; choose another name"
+        )
 
 
 class NotEvaluated(Exception):
@@ -37,10 +68,9 @@ class Data:
     Parameters
     ----------
     frame
-        Tidy rows as in ``results.parquet``: one column per parameter, then ``repetition``,
-        ``node``, ``thread``, ``metric``, ``value``, ``unit``, ``fabric``, ``clock``, ``seed``.
-        Rows of a whole point have node and thread -1. The methods use only these; `frame` also
-        holds the rows of single nodes and threads.
+        Tidy rows as of `pyrdma.load`: one column per parameter and label, then `COLUMNS`. The
+        methods use only rows of the scope ``total``; `frame` also holds the rows of single nodes
+        and threads. Seeds and repetitions of a point are equal in rank.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
@@ -59,9 +89,10 @@ class Data:
         frame = self.frame
         if not len(frame):
             raise NotEvaluated("the results are empty")
-        mask = (frame["metric"] == metric) & (frame["node"] == -1) & (frame["thread"] == -1)
+        total = (frame["node"] == -1) & (frame["thread"] == -1)
+        mask = total & (frame["metric"] == metric)
         if not mask.any():
-            known = ", ".join(sorted(frame.loc[frame["node"] == -1, "metric"].unique()))
+            known = ", ".join(sorted(frame.loc[total, "metric"].unique()))
             raise NotEvaluated(f"metric {metric!r} was not measured; the metrics are {known}")
         for name, wanted in where.items():
             if name not in frame.columns:
@@ -74,7 +105,7 @@ class Data:
         return frame[mask]
 
     def value(self, metric: str, unit: str | None = None, **where: Any) -> float:
-        """Return the median of `metric` over repetitions at exactly one point, in `unit`.
+        """Return the median of `metric` over seeds and repetitions at exactly one point, in `unit`.
 
         Raises
         ------

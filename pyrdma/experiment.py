@@ -31,10 +31,13 @@ The file defines the module-level name ``experiment``. Its import measures nothi
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ._shapes import is_value
+from .data import check_name
 from .errors import InvalidArgument, nearest
 from .fabrics import FABRICS
 from .result import Value
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
     from .decide import Decision
 
 __all__ = ["Axis", "Experiment", "Point", "Value"]
+
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -177,14 +182,25 @@ class Experiment:
     target: str | None = None
 
     def __post_init__(self) -> None:
-        if self.id.count("/") != 1:
-            raise InvalidArgument(f"experiment id {self.id!r} is not <paper>/<figure>")
+        if not _ID.fullmatch(self.id):
+            raise InvalidArgument(
+                f"experiment id {self.id!r} is not <paper>/<figure>, two names of letters, digits "
+                "and . _ - that begin with a letter or digit"
+            )
         for fabric in self.fabrics:
             if fabric not in FABRICS:
                 raise InvalidArgument(f"{self.id}: unknown fabric {fabric!r}; one of {FABRICS}")
         for name, axis in self.axes.items():
+            if name != "profile":  # it chooses the profile, whose column it is
+                check_name(name, f"{self.id}: an axis")
             if not axis.quick:
                 raise InvalidArgument(f"{self.id}: axis {name!r} has no values")
+            for value in [*axis.quick, *axis.full]:
+                if not is_value(value):
+                    raise InvalidArgument(
+                        f"{self.id}: axis {name!r} has the value {value!r}; give texts, bools or "
+                        "finite numbers"
+                    )
 
     def points(
         self,

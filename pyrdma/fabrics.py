@@ -6,11 +6,19 @@ import os
 
 from . import devices
 from ._native import native
-from .errors import Unavailable
+from .errors import InvalidArgument, Unavailable, nearest
 
-__all__ = ["FABRICS", "fabric_problem"]
+__all__ = ["FABRICS", "check_fabric_name", "fabric_problem"]
 
 FABRICS = ("sim", "shm", "verbs")
+
+
+def check_fabric_name(fabric: str) -> None:
+    """Raise `InvalidArgument` unless there is a fabric of this name."""
+    if fabric not in FABRICS:
+        raise InvalidArgument(
+            f"unknown fabric {fabric!r}{nearest(fabric, FABRICS)}; one of {', '.join(FABRICS)}"
+        )
 
 
 def fabric_problem(fabric: str) -> str:

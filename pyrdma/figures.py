@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .data import Data
-from .result import write_atomically
+from .files import write_atomically
 from .units import convert
 
 if TYPE_CHECKING:

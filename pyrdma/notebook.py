@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .run import Options, run
+from .runs import Options, execute
 
 __all__ = ["results_folder", "show"]
 
@@ -22,7 +22,7 @@ def show(out: Path, *names: str) -> None:
     """Measure experiments without results in `out` on ``sim``, in quick mode; show the figures."""
     ipython: Any = import_module("IPython.display")
     for name in names:
-        report = run(name, Options(out=out, fabric="sim", jobs=1))
+        report = execute(name, Options(out=out, fabric="sim", jobs=1))
         for path in report.figures:
             if path.suffix == ".png":
                 ipython.display(ipython.Image(filename=str(path)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import subprocess
@@ -14,7 +13,7 @@ from typing import Any
 
 from ._version import __version__
 
-__all__ = ["code_digest", "collect", "cpu_level", "now", "rdma_devices"]
+__all__ = ["collect", "cpu_level", "machine", "now", "rdma_devices"]
 
 # psABI levels: each level adds these flags of /proc/cpuinfo to the one below.
 _LEVELS = (
@@ -22,9 +21,6 @@ _LEVELS = (
     (3, {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
     (4, {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
 )
-# A point's key leaves out the code of these folders, which decides no measured number. The sweep
-# hashes an experiment's own file.
-_DECIDE_NO_NUMBER = ("bench", "commands", "experiments")
 _PACKAGES = ("numpy", "pandas", "pyarrow", "scipy", "matplotlib", "hdrhistogram")
 
 
@@ -33,19 +29,19 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
+@cache
 def collect() -> dict[str, Any]:
-    """Return versions, source state, CPU, kernel and NICs of this machine."""
+    """Return versions, source state, CPU, kernel and NICs, as the first call found them."""
     return {
         "pyrdma": __version__,
-        "code": code_digest(),
         "git": _git(),
         "python": platform.python_version(),
         "packages": _versions(),
         "kernel": platform.release(),
         "system": _system(),
+        "host": platform.node(),
         "cpu": {**_cpu(), "level": f"x86-64-v{cpu_level()}", "cores": usable_cores()},
         "nics": rdma_devices(),
-        "time": now(),
     }
 
 
@@ -54,37 +50,9 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-@cache
-def code_digest() -> str:
-    """Return a hash of this package's code, native module included.
-
-    A sweep that resumes does not count points as done that other code measured.
-    """
-    digest = hashlib.sha256()
-    package = Path(__file__).parent
-    modules = (
-        path
-        for path in package.rglob("*.py")
-        if path.relative_to(package).parts[0] not in _DECIDE_NO_NUMBER
-    )
-    for path in sorted([*modules, *package.rglob("_core*.so")]):
-        digest.update(path.relative_to(package).as_posix().encode())
-        digest.update(path.read_bytes())
-    digest.update(_native_path_bytes(package))
-    return digest.hexdigest()[:16]
-
-
-def _native_path_bytes(package: Path) -> bytes:
-    """Return the native module's bytes if an editable install keeps it elsewhere."""
-    import importlib.util
-
-    try:
-        spec = importlib.util.find_spec(f"{__package__}._core")
-    except ImportError:
-        return b""
-    if spec is None or spec.origin is None or Path(spec.origin).is_relative_to(package):
-        return b""
-    return Path(spec.origin).read_bytes()
+def machine() -> str:
+    """Return the CPU and the number of its cores: the part of a machine that real time shows."""
+    return f"{_cpu()['model']}, {usable_cores()} cores"
 
 
 @cache

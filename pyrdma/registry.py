@@ -7,14 +7,16 @@ import importlib
 import importlib.util
 import re
 import sys
+import traceback
 import types
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from .errors import Error, InvalidArgument, Unavailable, nearest
 from .experiment import Experiment
 
-__all__ = ["find", "ids", "load", "root", "source"]
+__all__ = ["broken", "find", "ids", "load", "located", "root", "source"]
 
 _DECLARES = re.compile(r"^experiment\b", re.MULTILINE)
 _PACKAGE = "experiments"
@@ -43,11 +45,23 @@ def ids() -> tuple[str, ...]:
     """Return the ids of all experiments, sorted."""
     found = []
     for path in sorted(root().glob("*/*.py")):
-        if path.name.startswith("_"):
+        if path.name.startswith("_") or not path.is_file():
             continue
-        if _DECLARES.search(path.read_text(encoding="utf-8")):
+        if _DECLARES.search(path.read_text(encoding="utf-8", errors="replace")):
             found.append(f"{path.parent.name}/{path.stem}")
     return tuple(found)
+
+
+@cache
+def broken() -> Mapping[str, str]:
+    """Return the reason for each id whose file cannot be loaded; the others go on without it."""
+    reasons = {}
+    for name in ids():
+        try:
+            load(name)
+        except Error as error:
+            reasons[name] = str(error)
+    return reasons
 
 
 def find(names: list[str]) -> list[str]:
@@ -95,29 +109,54 @@ def source(name: str) -> Path:
 
 
 def load(name: str) -> Experiment:
-    """Return the experiment of an id or a path; its module is imported."""
-    if name.endswith(".py"):
-        module = _import_file(Path(name))
-    else:
-        _expose_root()
-        try:
+    """Return the experiment of an id or a path; its module is imported.
+
+    Raises
+    ------
+    InvalidArgument
+        There is no such experiment.
+    Unavailable
+        It needs a package that is missing.
+    Error
+        Its file cannot be loaded; the message names file and line.
+    """
+    try:
+        if name.endswith(".py"):
+            module = _import_file(Path(name))
+        else:
+            _expose_root()
             module = importlib.import_module(f"{_PACKAGE}.{name.replace('/', '.')}")
-        except ModuleNotFoundError as error:
-            if error.name is not None and error.name.startswith(_PACKAGE):
-                known = ids()
-                raise InvalidArgument(
-                    f"unknown experiment {name!r}{nearest(name, known)}; `pyrdma list` shows all"
-                ) from None
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and missing.startswith(_PACKAGE) and name not in ids():
+            raise InvalidArgument(
+                f"unknown experiment {name!r}{nearest(name, ids())}; `pyrdma list` shows all"
+            ) from None
+        if missing is not None and not missing.startswith(_PACKAGE):
             raise Unavailable(
-                f"experiment {name} needs the package {error.name}; "
-                f"install it with: pip install {error.name}"
+                f"experiment {name} needs the package {missing}; "
+                f"install it with: pip install {missing}"
             ) from error
+        kind = InvalidArgument if isinstance(error, InvalidArgument) else Error
+        raise kind(located(error, source(name))) from error
     found = getattr(module, "experiment", None)
     if not isinstance(found, Experiment):
         raise Error(f"{source(name)}: `experiment` is not a pyrdma.Experiment")
     if not name.endswith(".py") and found.id != name:
         raise Error(f"{source(name)}: the experiment's id is {found.id!r}; its path needs {name!r}")
     return found
+
+
+def located(error: BaseException, file: Path) -> str:
+    """Return an error's text with the line of `file`, or of a helper near it, that failed."""
+    own = str(file.resolve().parent.parent)
+    frames = traceback.extract_tb(error.__traceback__)
+    near = [f for f in frames if str(Path(f.filename).resolve()).startswith(own)]
+    text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError):
+        return text if str(error.filename) in text else f"{text} ({error.filename})"
+    last = (near or frames)[-1]
+    return f"{text} ({last.filename}, line {last.lineno})"
 
 
 def _expose_root() -> None:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import base64
 import json
-import os
+import math
 import struct
-import tempfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import Error, Exhausted, InvalidArgument, nearest
+from . import _shapes
+from .data import check_name
+from .errors import Error, InvalidArgument, nearest
+from .files import write_atomically, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SCHEMA", "DiskFull", "Latency", "Result", "Sample", "write_atomically"]
+__all__ = ["SCHEMA", "Latency", "Result", "Sample", "normalise"]
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the tables and of ``run.json``; it rises when a column changes its meaning."""
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
@@ -52,6 +54,21 @@ class Row:
     unit: str = ""
     labels: Mapping[str, Value] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not all(isinstance(text, str) for text in (self.metric, self.unit)):
+            raise InvalidArgument(
+                f"metric {self.metric!r} with unit {self.unit!r}: both must be texts"
+            )
+        # An item of an array becomes a plain number.
+        labels = {k: v.item() if hasattr(v, "item") else v for k, v in self.labels.items()}
+        for name, value in labels.items():
+            check_name(name, f"the label of {self.metric}")
+            if not _shapes.is_value(value):
+                raise InvalidArgument(
+                    f"{self.metric}: label {name} = {value!r} is not a text, bool or finite number"
+                )
+        object.__setattr__(self, "labels", labels)
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -62,10 +79,6 @@ class Sample:
     metric: str
     value: float
     unit: str = ""
-
-
-class DiskFull(Exhausted):
-    """The disk is full; earlier measurements stay."""
 
 
 class Latency:
@@ -289,49 +302,45 @@ class Result:
         return cls(samples, histograms, **{name: document[name] for name in fields})
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old or the new content whole, even after a crash.
+def normalise(measured: Any) -> Result:
+    """Turn the return value of `Experiment.measure` into a result of finite numbers.
 
     Raises
     ------
-    DiskFull
-        The disk is full.
     Error
-        The folder cannot be written.
+        The value has none of the allowed types, or a number is infinite or not a number; the
+        message names the metric.
     """
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
-    except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        raise disk_error(path, error) from error
-
-
-def disk_error(path: Path, error: OSError) -> Error:
-    """Return the error for a failed write to `path`."""
-    import errno
-
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(
-            f"{path}: no space left on the disk; earlier measurements stay; free some space "
-            "and run the same command to continue"
+    if isinstance(measured, Mapping):
+        measured = [
+            Row(metric, *(value if isinstance(value, tuple) else (value,)))
+            for metric, value in measured.items()
+        ]
+    if isinstance(measured, (list, tuple)) and all(isinstance(r, Row) for r in measured):
+        measured = Result(rows=[replace(r, value=_number(r)) for r in measured])
+    if not isinstance(measured, Result):
+        raise Error(
+            f"measure() returned {type(measured).__name__}; return a Result, a mapping of metrics "
+            "or a list of pyrdma.Row"
         )
-    return Error(f"cannot write {path}: {error.strerror}; choose another folder with --out")
+    for row in measured.rows:
+        _number(row)
+    for sample in measured.samples:
+        _number(sample)
+    return measured
 
 
-def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a JSON document atomically, indented for people."""
-    write_atomically(path, (json.dumps(document, indent=2, default=str) + "\n").encode())
+def _number(row: Row | Sample) -> float:
+    try:
+        value = float(row.value)
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise Error(
+            f"measure() returned {row.metric} = {row.value!r}; give a finite number, or leave the "
+            "metric out"
+        )
+    return value
 
 
 def write_table(path: Path, frame: pd.DataFrame) -> None:

@@ -1,225 +1,364 @@
-"""The state of a sweep on disk: the finished points and each point's measurements.
+"""The measurements of one experiment on one fabric, a file for each point.
 
-A table in SQLite (write-ahead log) lists the points. The rows of each point are a file of their
-own, written atomically by the worker that measured the point. A killed sweep thus loses at most the
-points that were running, and a reader never sees half a point.
+The store is a folder of immutable files, and no database. A results folder often lies on a file
+system that several hosts share. SQLite's locks are unreliable there, its write-ahead log does not
+work between hosts, and one damaged page can cost every measurement. A file that is renamed into its
+place is a transaction everywhere: a reader sees all of a point, with the provenance that made it,
+or nothing; a kill or a full disk loses the running points only; a damaged file costs its own point.
+The tables (``results.parquet``, ``hist.parquet``) are exports, made again from these files.
+
+A file's name is the hash of all that its numbers depend on (`Task.identity`), and its first line
+holds the hash of the rest. A reader checks both, and every field, before it uses any number.
 """
 
 from __future__ import annotations
 
 import base64
+import errno
 import fcntl
 import hashlib
 import json
 import os
-import sqlite3
-from collections.abc import Iterable, Mapping
+import re
+import stat
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from . import _shapes, provenance
 from .errors import Error
 from .experiment import Point
-from .result import Result, Row, Sample, disk_error, write_atomically
+from .fabrics import FABRICS
+from .files import DamagedFile, disk_error, own_folder, read_regular, write_atomically
+from .result import SCHEMA, Result, Row, Sample, check_payload
 
-__all__ = ["Store", "Task", "normalise", "read_point", "write_point"]
+__all__ = ["Measurement", "Store", "Task", "read_folder", "read_point", "write_point"]
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS points (
-  key TEXT PRIMARY KEY, params TEXT NOT NULL, repetition INTEGER NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('todo', 'running', 'done', 'failed')),
-  error TEXT NOT NULL DEFAULT '', seconds REAL NOT NULL DEFAULT 0
-)
-"""
+MOST_BYTES = 256 << 20
+"""Longest file of a point."""
+
+_NAME = re.compile(r"[0-9a-f]{20}\.jsonl")
+_TEMPORARY = re.compile(r"\.[0-9a-f]{20}\.jsonl\.\w{8}")
+_POINTS, _DAMAGED, _LOCK = "points", "damaged", "lock"
 
 
 @dataclass(frozen=True)
 class Task:
-    """One repetition of a point, with the key of its stored measurement."""
+    """One repetition of a point, to be measured by `code` (`pyrdma.reach`) under a profile.
+
+    `machine` is empty in virtual time, whose numbers are equal on every machine.
+    """
 
     point: Point
-    key: str
+    code: str
+    profile_digest: str = ""
+    machine: str = ""
 
-    @classmethod
-    def of(cls, point: Point, code: str) -> Task:
-        """Key a point by its parameters, its world, and `code`, the hash of the measuring code."""
-        text = json.dumps({**asdict(point), "code": code}, sort_keys=True, default=str)
-        return cls(point, hashlib.sha256(text.encode()).hexdigest()[:20])
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that the measured numbers depend on, as JSON has it."""
+        return {
+            "experiment": self.point.experiment,
+            "params": dict(self.point.params),
+            "fabric": self.point.fabric,
+            "profile": self.point.profile,
+            "profile_digest": self.profile_digest,
+            "overrides": dict(self.point.overrides),
+            "seed": self.point.seed,
+            "repetition": self.point.repetition,
+            "quick": self.point.quick,
+            "code": self.code,
+            "machine": self.machine,
+        }
+
+    @property
+    def key(self) -> str:
+        """Name of the stored measurement."""
+        return _key(self.identity)
+
+
+def _key(identity: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A stored point: its identity, its numbers, and the machine and versions that made it.
+
+    Attributes
+    ----------
+    identity
+        As `Task.identity`.
+    machine
+        The CPU that measured, in virtual time too.
+    stopped
+        Time of the measurement's end, in UTC.
+    rows, samples, histograms
+        As in `Result`: numbers of the whole cluster; of nodes and threads; latencies.
+    """
+
+    identity: Mapping[str, Any]
+    clock: str
+    machine: str
+    stopped: str
+    rows: Sequence[Row]
+    samples: Sequence[Sample]
+    histograms: Mapping[str, Sequence[bytes]]
+    provenance: Mapping[str, Any]
+
+    @property
+    def subject(self) -> str:
+        """Key of what was measured, whatever code measured it: newer code supersedes older."""
+        apart = ("code", "profile_digest")
+        return _key({name: v for name, v in self.identity.items() if name not in apart})
 
 
 class Store:
-    """State of the sweeps in one folder; only one process at a time may use it.
+    """The points of an experiment on a fabric; one process at a time measures into it.
+
+    Parameters
+    ----------
+    out
+        The results folder.
+    experiment, fabric
+        Id of the experiment, and the fabric.
 
     Raises
     ------
     Error
-        The folder cannot be written, or another run uses it.
+        The folder cannot be written, another user could have prepared it, or another run uses it.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._lock = _lock(folder)
-        try:
-            self._table = sqlite3.connect(folder / "sweep.db", isolation_level=None)
-            self._table.execute("PRAGMA journal_mode=WAL")
-            # A power failure may lose rows; the points' files restore them.
-            self._table.execute("PRAGMA synchronous=NORMAL")
-            self._table.execute(_SCHEMA)
-            # This process has the lock, so the process that ran these points is gone.
-            self._table.execute("UPDATE points SET state = 'todo' WHERE state = 'running'")
-            for half_written in (folder / "points").glob(".*"):
-                half_written.unlink()
-        except sqlite3.Error as error:
-            self._lock.close()
-            raise self._failure(error) from error
+    def __init__(self, out: Path, experiment: str, fabric: str) -> None:
+        self.folder = own_folder(out, *experiment.split("/"), fabric)
+        points = own_folder(self.folder, _POINTS)
+        self._lock = _lock(self.folder)
+        for entry in points.iterdir():
+            if _TEMPORARY.fullmatch(entry.name):  # of a killed worker
+                with suppress(OSError):
+                    entry.unlink()
 
     def close(self) -> None:
         """Release the folder."""
-        self._table.close()
-        self._lock.close()
+        os.close(self._lock)
 
     def path(self, key: str) -> Path:
         """Return the file of a point's measurement."""
-        return self.folder / "points" / f"{key}.json"
+        return self.folder / _POINTS / f"{key}.jsonl"
 
     def pending(self, tasks: Iterable[Task]) -> list[Task]:
-        """Register `tasks` and return the unfinished ones; failed ones are tried again."""
-        waiting = []
-        for task in tasks:
-            params = json.dumps(dict(task.point.params), sort_keys=True)
-            self._write(
-                "INSERT INTO points (key, params, repetition, state) VALUES (?, ?, ?, 'todo') "
-                "ON CONFLICT (key) DO NOTHING",
-                (task.key, params, task.point.repetition),
-            )
-            # A worker may have written its file just before the run was killed.
-            if self.path(task.key).is_file():
-                self.mark(task.key, "done")
-            else:
-                self.mark(task.key, "todo")
-                waiting.append(task)
-        return waiting
+        """Return the tasks without a measurement; a damaged one is set aside, with a warning."""
+        return [task for task in tasks if not self.is_measured(task)]
 
-    def mark(self, key: str, state: str, error: str = "", seconds: float = 0.0) -> None:
-        """Set the state of a point."""
-        self._write(
-            "UPDATE points SET state = ?, error = ?, seconds = ? WHERE key = ?",
-            (state, error, seconds, key),
-        )
+    def is_measured(self, task: Task) -> bool:
+        """Return whether a task has a whole measurement; set a damaged one aside."""
+        path = self.path(task.key)
+        try:
+            read_point(path)
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError) as error:
+            place = own_folder(self.folder, _DAMAGED) / path.name
+            for number in range(1, 1000):
+                if not place.exists():
+                    break
+                place = place.with_name(f"{path.name}.{number}")
+            try:
+                path.replace(place)
+            except OSError as failure:
+                raise disk_error(path, failure) from failure
+            _warn(path, error, f"moved to {place}, and its point is measured again")
+            return False
+        return True
 
     def forget(self, tasks: Iterable[Task]) -> None:
-        """Drop the measurements of `tasks`, so that they are measured again."""
+        """Remove the measurements of `tasks`."""
         for task in tasks:
             with suppress(OSError):
                 self.path(task.key).unlink()
-            self._write("DELETE FROM points WHERE key = ?", (task.key,))
-
-    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
-        try:
-            self._table.execute(statement, values)
-        except sqlite3.Error as error:
-            raise self._failure(error) from error
-
-    def _failure(self, error: sqlite3.Error) -> Error:
-        text = str(error)
-        if "full" in text:
-            return disk_error(self.folder, OSError(28, "no space left"))
-        return Error(
-            f"{self.folder}/sweep.db: {text}; choose another folder with --out, or remove the file"
-        )
 
 
-def _lock(folder: Path) -> IO[str]:
-    """Take the folder's lock, which the kernel releases when its holder dies."""
+def _lock(folder: Path) -> int:
+    """Take the folder's lock, which the kernel releases when its holder dies.
+
+    The lock saves measuring twice. The files do not need it, so a file system without locks will
+    do.
+    """
+    path = folder / _LOCK
     try:
-        (folder / "points").mkdir(parents=True, exist_ok=True)
-        # A once writable folder may have become read-only.
-        stream = (folder / "lock").open("a+", encoding="ascii")
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o644)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Error(f"{path} is a symbolic link; remove it") from None
+        # A once writable folder may have become read-only.
         raise disk_error(folder, error) from error
     try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        stream.seek(0)
-        holder = stream.read().strip() or "unknown"
-        stream.close()
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            raise Error(f"{path} is not a file of its own; remove it")
+        _take(descriptor, folder)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        os.close(descriptor)
+        raise disk_error(folder, error) from error
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _take(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            return
+        holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+        holder = holder if holder.isdigit() else "unknown"
         raise Error(
             f"{folder}: another run (process {holder}) uses this folder; wait for "
             "it or choose another folder with --out"
         ) from None
-    try:
-        stream.truncate(0)
-        stream.write(f"{os.getpid()}\n")
-        stream.flush()
-    except OSError as error:
-        stream.close()
-        raise disk_error(folder, error) from error
-    return stream
-
-
-def normalise(measured: Any) -> Result:
-    """Turn the return value of `Experiment.measure` into a result.
-
-    Raises
-    ------
-    Error
-        The value has none of the allowed types.
-    """
-    if isinstance(measured, Result):
-        return measured
-    if isinstance(measured, Mapping):
-        rows = []
-        for metric, value in measured.items():
-            number, unit = value if isinstance(value, tuple) else (value, "")
-            rows.append(Row(str(metric), float(number), str(unit)))
-        measured = rows
-    if isinstance(measured, (list, tuple)) and all(isinstance(r, Row) for r in measured):
-        return Result(rows=list(measured))
-    raise Error(
-        f"measure() returned {type(measured).__name__}; return a Result, a mapping of metrics "
-        "or a list of pyrdma.Row"
-    )
 
 
 def write_point(path: Path, task: Task, result: Result) -> None:
-    """Write a point's rows and histograms; equal runs write equal content."""
+    """Write a point's measurement with its identity and the provenance of this process."""
+    made_by = provenance.collect()
     document = {
-        "params": dict(task.point.params),
-        "repetition": task.point.repetition,
-        "profile": task.point.profile,
-        "fabric": task.point.fabric,
+        "identity": task.identity,
         "clock": result.clock or ("virtual" if task.point.fabric == "sim" else "real"),
-        "seed": task.point.seed,
+        "machine": provenance.machine(),
+        "stopped": provenance.now(),
         "rows": [[r.metric, r.value, r.unit, dict(r.labels)] for r in result.summary()],
         "samples": [[s.node, s.thread, s.metric, s.value, s.unit] for s in result.samples],
         "histograms": {
             name: [base64.b64encode(p).decode() for p in payloads]
             for name, payloads in result.histograms.items()
         },
+        "provenance": made_by,
     }
-    write_atomically(path, json.dumps(document).encode())
+    body = json.dumps(document, allow_nan=False).encode()
+    header = {"schema": SCHEMA, "sha256": hashlib.sha256(body).hexdigest()}
+    write_atomically(path, json.dumps(header).encode() + b"\n" + body + b"\n")
 
 
-def read_point(path: Path) -> tuple[list[dict[str, Any]], dict[str, list[bytes]], dict[str, Any]]:
-    """Return a point's tidy rows, its histograms, and its parameters."""
-    document = json.loads(path.read_text(encoding="utf-8"))
-    common = {
-        **document["params"],
-        "profile": document["profile"],
-        "fabric": document["fabric"],
-        "clock": document["clock"],
-        "seed": document["seed"],
-        "repetition": document["repetition"],
-    }
-    rows = [
-        {**common, **labels, "node": -1, "thread": -1, "metric": m, "value": v, "unit": u}
-        for m, v, u, labels in document["rows"]
-    ]
-    samples = [Sample(*entry) for entry in document["samples"]]
-    rows += [{**common, **asdict(s)} for s in samples if s.node != -1]
+def read_folder(folder: Path) -> list[Measurement]:
+    """Return the measurements in a folder of points, by name; damaged files give warnings."""
+    found = []
+    for path in sorted(folder.iterdir()):
+        if not _NAME.fullmatch(path.name):
+            continue
+        try:
+            found.append(read_point(path))
+        except FileNotFoundError:  # another run has set it aside
+            continue
+        except (OSError, ValueError) as error:
+            _warn(path, error, "left out; 'pyrdma run' measures its point again")
+    return found
+
+
+def _warn(path: Path, error: Exception, remedy: str) -> None:
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    warnings.warn(f"{path} is damaged: {reason}; {remedy}", DamagedFile, stacklevel=3)
+
+
+def read_point(path: Path) -> Measurement:
+    """Return a stored measurement.
+
+    Raises
+    ------
+    ValueError
+        The file is not a whole measurement; the text is the reason.
+    OSError
+        The file cannot be read.
+    """
+    status = path.lstat()
+    return _read(path, status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+@lru_cache(maxsize=8192)
+def _read(path: Path, changed_ns: int, size: int, number: int) -> Measurement:
+    del changed_ns, size, number  # a file that has changed is read again
+    first, _, body = read_regular(path, MOST_BYTES).partition(b"\n")
+    header = _json(first)
+    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
+        raise ValueError(f"its first line does not say schema {SCHEMA}")
+    body = body.removesuffix(b"\n")
+    if header.get("sha256") != hashlib.sha256(body).hexdigest():
+        raise ValueError("its content does not have the hash in its first line")
+    document = _json(body)
+    for name, shape in _FIELDS.items():
+        if not isinstance(document, dict) or not shape(document.get(name)):
+            raise ValueError(f"its field {name!r} is missing or wrong")
+    assert isinstance(document, dict)
+    if path.name != f"{_key(document['identity'])}.jsonl":
+        raise ValueError("it has the name of another point")
     histograms = {
-        name: [base64.b64decode(p) for p in payloads]
-        for name, payloads in document["histograms"].items()
+        name: [base64.b64decode(text) for text in texts]
+        for name, texts in document["histograms"].items()
     }
-    return rows, histograms, document["params"]
+    for payloads in histograms.values():
+        for payload in payloads:
+            check_payload(payload)
+    return Measurement(
+        **{name: document[name] for name in ("identity", "clock", "machine", "stopped")},
+        rows=[Row(*entry) for entry in document["rows"]],
+        samples=[Sample(*entry) for entry in document["samples"]],
+        histograms=histograms,
+        provenance=document["provenance"],
+    )
+
+
+def _json(content: bytes) -> object:
+    def no_constant(name: str) -> object:
+        raise ValueError(f"it has the number {name}")
+
+    try:
+        value: object = json.loads(
+            content, parse_int=_shapes.small_integer_text, parse_constant=no_constant
+        )
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value
+
+
+def _entry(*shapes: _shapes.Shape) -> _shapes.Shape:
+    return lambda v: (
+        isinstance(v, list)
+        and len(v) == len(shapes)
+        and all(shape(item) for shape, item in zip(shapes, v, strict=True))
+    )
+
+
+_text = _shapes.text(4096)
+_node = _shapes.integer(-1, 2**31 - 1)
+_values = _shapes.mapping_of(_shapes.is_value, 256)
+_IDENTITY: Mapping[str, _shapes.Shape] = {
+    "experiment": _text,
+    "params": _values,
+    "fabric": _shapes.one_of(*FABRICS),
+    "profile": _text,
+    "profile_digest": _text,
+    "overrides": _shapes.mapping_of(_shapes.is_finite, 4096),
+    "seed": _shapes.integer(0, 2**64 - 1),
+    "repetition": _shapes.integer(0, 10**6),
+    "quick": lambda v: isinstance(v, bool),
+    "code": _text,
+    "machine": _text,
+}
+_FIELDS: Mapping[str, _shapes.Shape] = {
+    "identity": lambda v: _shapes.has(v, _IDENTITY),
+    "clock": _shapes.one_of("virtual", "real"),
+    "machine": _text,
+    "stopped": _text,
+    "rows": _shapes.list_of(_entry(_text, _shapes.is_finite, _text, _values)),
+    "samples": _shapes.list_of(_entry(_node, _node, _text, _shapes.is_finite, _text)),
+    "histograms": _shapes.mapping_of(_shapes.list_of(_shapes.is_base64), 4096),
+    "provenance": lambda v: isinstance(v, dict),
+}

@@ -6,11 +6,9 @@ parameters), so any `concurrent.futures.Executor` works: the default pool, Dask'
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
 import statistics
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -18,13 +16,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import provenance, registry
-from .data import COLUMNS
+from . import provenance, reach, registry
 from .errors import Error
 from .experiment import Experiment, Point
+from .files import DiskFull
 from .profiles import Profile
-from .result import DiskFull
-from .store import Store, Task, normalise, read_point, write_point
+from .result import normalise
+from .store import Store, Task, read_point, write_point
 from .workers import Workers
 
 __all__ = ["Outcome", "Sweep", "median_interval"]
@@ -45,20 +43,23 @@ class Outcome:
     measured: int
     reused: int
     failed: dict[str, str]
+    """Reasons by the key of the task."""
 
 
-def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
-    """Return the 95 % confidence interval of the median, from order statistics.
+def median_interval(
+    values: Iterable[float], confidence: float = CONFIDENCE
+) -> tuple[float, float] | None:
+    """Return a confidence interval of the median, from order statistics.
 
-    It needs no assumption about the distribution. None for fewer than six values, which have no
-    interval of that confidence.
+    It needs no assumption about the distribution. None for too few values, which have no interval
+    of that confidence: six are needed for 95 %.
     """
     ordered = sorted(values)
     count = len(ordered)
     tail, below = 0.0, 0
     for k in range(count // 2):
         tail += math.comb(count, k) / 2**count
-        if 2 * tail > 1 - CONFIDENCE:
+        if 2 * tail > 1 - confidence:
             break
         below = k + 1
     if below == 0:
@@ -67,28 +68,31 @@ def median_interval(values: Iterable[float]) -> tuple[float, float] | None:
 
 
 class Sweep:
-    """One experiment's sweep into one folder.
+    """One experiment's sweep on one fabric, into a results folder.
 
     Parameters
     ----------
     name
         Id or path of the experiment, for `registry.load`.
     points
-        The points to measure, from `Experiment.points`.
-    folder
-        Folder of the sweep's state and its measurements.
+        The points to measure, from `Experiment.points`; all on one fabric.
+    out
+        The results folder.
     """
 
-    def __init__(self, name: str, experiment: Experiment, points: list[Point], folder: Path):
+    def __init__(self, name: str, experiment: Experiment, points: list[Point], out: Path):
         self.name = name
         self.experiment = experiment
         self.points = points
-        self.folder = folder
-        self.code = _code(name, points)
+        self.out = out
+        self._templates = tasks_of(experiment, points)
 
     def tasks(self, repetition: int = 0) -> list[Task]:
         """Return the tasks of one repetition, one per point."""
-        return [Task.of(replace(p, repetition=repetition), self.code) for p in self.points]
+        return [
+            replace(task, point=replace(task.point, repetition=repetition))
+            for task in self._templates
+        ]
 
     def run(
         self,
@@ -115,7 +119,7 @@ class Sweep:
         if virtual and executor is None:
             with Workers(jobs, at_most=len(self.points)) as workers:
                 return self.run(executor=workers, fresh=fresh, report=report)
-        store = Store(self.folder)
+        store = Store(self.out, self.experiment.id, self.points[0].fabric if self.points else "sim")
         try:
             if not virtual or executor is None:
                 return _RealTime(self, store, report, fresh).run()
@@ -131,9 +135,7 @@ class Sweep:
         fresh: bool,
     ) -> Outcome:
         tasks = self.tasks()
-        if fresh:
-            store.forget(tasks)
-        waiting = store.pending(tasks)
+        waiting = tasks if fresh else store.pending(tasks)
         reused = len(tasks) - len(waiting)
         failed: dict[str, str] = {}
         # A worker that dies ends its pool, so the sweep tries the lost tasks again. A task that is
@@ -148,7 +150,6 @@ class Sweep:
                     "the worker process died at each try: it was killed, had no memory left, or a "
                     "script without `if __name__ == '__main__':` started it"
                 )
-                store.mark(task.key, "failed", failed[task.key])
         return Outcome(tasks, len(waiting) - len(failed), reused, failed)
 
     def _round(
@@ -165,7 +166,7 @@ class Sweep:
             return []
         total = len(waiting) + done
         lost: list[Task] = []
-        futures: dict[Future[float], Task] = {}
+        futures: dict[Future[None], Task] = {}
         try:
             for task in waiting:
                 try:
@@ -173,13 +174,12 @@ class Sweep:
                 except BrokenProcessPool:
                     lost.append(task)
                     continue
-                store.mark(task.key, "running")
             pending = set(futures)
             while pending:
                 ready, pending = wait(pending, return_when=FIRST_COMPLETED)
                 for future in ready:
                     task = futures[future]
-                    if not _settle(store, task, future, failed):
+                    if not _settle(task, future, failed):
                         lost.append(task)
                         continue
                     done += 1
@@ -196,7 +196,8 @@ class Sweep:
 
     def arguments(self, store: Store, task: Task) -> tuple[Any, ...]:
         """Return the arguments with which a worker measures `task`."""
-        return self.name, asdict(task.point), task.key, str(store.path(task.key))
+        apart = {"code": task.code, "profile_digest": task.profile_digest, "machine": task.machine}
+        return self.name, asdict(task.point), apart, str(store.path(task.key))
 
 
 class _RealTime:
@@ -219,7 +220,7 @@ class _RealTime:
         open_points = list(range(len(self._sweep.points)))
         for repetition in range(limit):
             tasks = self._sweep.tasks(repetition)
-            if self._fresh:
+            if self._fresh:  # also the repetitions that an earlier run needed and this one does not
                 self._store.forget(tasks)
             tasks = [tasks[i] for i in open_points]
             every += tasks
@@ -232,25 +233,20 @@ class _RealTime:
                     self._report(number + 1, len(waiting), text)
             measured += len(waiting)
             open_points = [i for i in open_points if not self._settled(i, repetition)]
-            if not open_points:
-                break
         return Outcome(every, measured - len(self._failed), len(every) - measured, self._failed)
 
     def _measure(self, task: Task) -> None:
-        future: Future[float] = Future()
-        self._store.mark(task.key, "running")
+        future: Future[None] = Future()
         try:
-            future.set_result(_measure(*self._sweep.arguments(self._store, task)))
+            _measure(*self._sweep.arguments(self._store, task))
+            future.set_result(None)
         except Exception as error:
             future.set_exception(error)
-        _settle(self._store, task, future, self._failed)
+        _settle(task, future, self._failed)
 
     def _settled(self, index: int, repetition: int) -> bool:
         """Return whether a point needs no further repetition."""
-        keys = [
-            Task.of(replace(self._sweep.points[index], repetition=r), self._sweep.code).key
-            for r in range(repetition + 1)
-        ]
+        keys = [self._sweep.tasks(r)[index].key for r in range(repetition + 1)]
         if any(key in self._failed for key in keys):
             return True
         target = self._sweep.experiment.target
@@ -258,11 +254,9 @@ class _RealTime:
             return False
         values: dict[str, list[float]] = {}
         for key in keys:
-            rows, _, _ = read_point(self._store.path(key))
-            for row in rows:
-                if row["metric"] == target and row["node"] == -1:
-                    labels = {k: v for k, v in row.items() if k not in COLUMNS}
-                    values.setdefault(str(labels), []).append(row["value"])
+            for row in read_point(self._store.path(key)).rows:
+                if row.metric == target:
+                    values.setdefault(str(row.labels), []).append(row.value)
         if not values:
             raise Error(f"{self._sweep.name}: target {target!r} is not a metric that it measures")
         return all(_narrow(found) for found in values.values())
@@ -275,47 +269,51 @@ def _narrow(values: list[float]) -> bool:
     return (interval[1] - interval[0]) / 2 <= NARROW * abs(statistics.median(values))
 
 
-def _settle(store: Store, task: Task, future: Future[float], failed: dict[str, str]) -> bool:
+def _settle(task: Task, future: Future[None], failed: dict[str, str]) -> bool:
     """Record the end of a task; return False when its process died.
 
     A full disk ends the sweep, since every further point would fail too.
     """
     error = future.exception()
     if error is None:
-        store.mark(task.key, "done", seconds=future.result())
         return True
     if isinstance(error, BrokenProcessPool):
-        store.mark(task.key, "todo")
         return False
     if isinstance(error, DiskFull):
         raise error
     reason = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
     failed[task.key] = reason
-    store.mark(task.key, "failed", reason)
     return True
 
 
-def _measure(name: str, point: dict[str, Any], key: str, path: str) -> float:
-    """Measure one point and write it, in a worker; return the seconds that it took."""
-    started = time.monotonic()
+def _measure(name: str, point: dict[str, Any], apart: dict[str, str], path: str) -> None:
+    """Measure one point and write it, in a worker."""
     experiment = registry.load(name)
-    task = Task(Point(**point), key)
+    task = Task(Point(**point), **apart)
     if experiment.measure is None:
         raise Error(f"{name} has nothing to measure")
-    write_point(Path(path), task, normalise(experiment.measure(task.point)))
-    return time.monotonic() - started
+    try:
+        measured = experiment.measure(task.point)
+    except DiskFull:
+        raise
+    except Exception as error:
+        raise Error(registry.located(error, registry.source(name))) from error
+    write_point(Path(path), task, normalise(measured))
+
+
+def tasks_of(experiment: Experiment, points: Iterable[Point]) -> list[Task]:
+    """Return the tasks that measure `points` with today's code and profiles, on this machine."""
+    code = reach.digest(experiment.measure)
+    profiles: dict[str, str] = {}
+    tasks = []
+    for point in points:
+        simulated = point.fabric == "sim"
+        if simulated and point.profile not in profiles:
+            profiles[point.profile] = Profile.load(point.profile, point.overrides).digest()
+        digest = profiles[point.profile] if simulated else ""
+        tasks.append(Task(point, code, digest, "" if simulated else provenance.machine()))
+    return tasks
 
 
 def _describe(point: Point) -> str:
     return ", ".join(f"{key}={value}" for key, value in point.params.items())
-
-
-def _code(name: str, points: list[Point]) -> str:
-    """Return a hash of the code and the profiles, on which a point's results depend too."""
-    digest = hashlib.sha256(provenance.code_digest().encode())
-    source = registry.source(name)
-    for path in [source, *sorted(source.parent.glob("_*.py"))]:
-        digest.update(path.read_bytes())
-    for profile in sorted({p.profile for p in points if p.fabric == "sim"}):
-        digest.update(Profile.load(profile).digest().encode())
-    return digest.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The commands `pyrdma list` and `pyrdma run`."""
+"""The commands `pyrdma list`, `pyrdma run` and `pyrdma draw`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import terminal
 from .terminal import Json, Out
 
 if TYPE_CHECKING:
-    from pyrdma.run import Options, Report
+    from pyrdma.runs import Options, Report
     from pyrdma.workers import Workers
 
 __all__ = ["register"]
@@ -23,13 +23,15 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("list")(list_experiments)
     app.command("run")(run_experiments)
+    app.command("draw")(draw_experiments)
 
 
 def list_experiments(as_json: Json = False) -> None:
     """List the experiments: id, fabrics, points of a quick and of a full run, title."""
     from pyrdma import registry
 
-    found = [registry.load(name) for name in registry.ids()]
+    found = [registry.load(name) for name in registry.ids() if name not in registry.broken()]
+    terminal.say_broken()
     rows: list[dict[str, Any]] = [
         {
             "id": e.id,
@@ -71,6 +73,9 @@ def run_experiments(
         ),
     ] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=10**6, help="Number of seeds, from --seed on.")
+    ] = 1,
     out: Out = Path("results"),
     setting: Annotated[
         list[str] | None,
@@ -86,10 +91,11 @@ def run_experiments(
 ) -> None:
     """Measure experiments; write tables, figures and provenance to OUT/<id>/<fabric>/.
 
-    The same command resumes an interrupted run.
+    Points that today's code has measured are kept. So the same command resumes an interrupted run,
+    and another one adds its points to the tables.
     """
     from pyrdma import registry
-    from pyrdma.run import Options
+    from pyrdma.runs import Options
     from pyrdma.workers import Workers
 
     options = Options(
@@ -97,7 +103,7 @@ def run_experiments(
         fabric=fabric,
         profile=profile,
         quick=not full,
-        seed=seed,
+        seeds=range(seed, seed + seeds),
         settings=dict(_setting(text) for text in setting or []),
         jobs=jobs,
         fresh=fresh,
@@ -132,10 +138,14 @@ def _run_one(name: str, options: Options, workers: Workers, alone: bool) -> bool
     """Run one of several experiments; return whether it succeeded."""
     from pyrdma import registry
     from pyrdma.errors import Exhausted, Unavailable
-    from pyrdma.run import run
+    from pyrdma.runs import execute
 
     if not alone:
-        experiment = registry.load(name)
+        try:
+            experiment = registry.load(name)
+        except Error as error:
+            terminal.say(f"pyrdma: {name}: {error}")
+            return False
         fabric = options.fabric or experiment.fabrics[0]
         if experiment.measure is None or fabric not in experiment.fabrics:
             why = experiment.why_not.get(fabric, "the experiment measures nothing there")
@@ -143,7 +153,7 @@ def _run_one(name: str, options: Options, workers: Workers, alone: bool) -> bool
             return True
     try:
         with terminal.progress(name) as progress:
-            report = run(name, options, executor=workers, progress=progress)
+            report = execute(name, options, executor=workers, progress=progress)
     except (Unavailable, Exhausted):
         raise
     except Error as error:
@@ -155,19 +165,66 @@ def _run_one(name: str, options: Options, workers: Workers, alone: bool) -> bool
     return not report.outcome.failed and not report.figure_failed
 
 
+def draw_experiments(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="As of 'run'; all with results if left out."),
+    ] = None,
+    fabric: Annotated[str | None, typer.Option(help="Only of this fabric.")] = None,
+    out: Out = Path("results"),
+) -> None:
+    """Draw the figures of stored results again; measure nothing."""
+    from pyrdma import registry, results
+    from pyrdma.fabrics import check_fabric_name
+    from pyrdma.runs import draw
+
+    if fabric is not None:
+        check_fabric_name(fabric)
+    results.check_folder(out)
+    ended_badly = False
+    drawn = 0
+    for name in registry.find(names or ["all"]):
+        try:
+            reports = draw(name, out, fabric)
+        except Error as error:
+            terminal.say(f"pyrdma: {name}: {error}")
+            ended_badly = True
+            continue
+        if names and not reports:
+            terminal.say(
+                f"pyrdma: {name}: nothing is stored in {out}; 'pyrdma run {name}' measures"
+            )
+            ended_badly = True
+        for report in reports:
+            drawn += 1
+            print(f"{report.experiment}: {report.outcome.reused} points; in {report.folder}")
+            _show_figures(report)
+            ended_badly = ended_badly or bool(report.figure_failed)
+    if not drawn and not ended_badly:
+        raise InvalidArgument(f"{out} holds no results; 'pyrdma run ID --out {out}' measures some")
+    if ended_badly:
+        raise typer.Exit(1)
+
+
 def _show(report: Report) -> None:
     outcome = report.outcome
     done = f"{outcome.measured} points measured"
     if outcome.reused:
         done = f"{outcome.reused} points already measured, {outcome.measured} new"
     print(f"{report.experiment}: {done}; in {report.folder}")
+    _show_figures(report)
+    reasons = sorted(set(outcome.failed.values()))
+    for reason in reasons[:5]:
+        count = sum(1 for r in outcome.failed.values() if r == reason)
+        terminal.say(f"  {count} points failed: {reason}")
+
+
+def _show_figures(report: Report) -> None:
+    if report.note:
+        terminal.say(f"  {report.note}")
     for path in report.figures:
         print(f"  {path}")
     if report.figure_skipped:
         print(f"  no figure: {report.figure_skipped}")
     if report.figure_failed:
         terminal.say(f"  no figure: {report.figure_failed}")
-    reasons = sorted(set(outcome.failed.values()))
-    for reason in reasons[:5]:
-        count = sum(1 for r in outcome.failed.values() if r == reason)
-        terminal.say(f"  {count} points failed: {reason}")

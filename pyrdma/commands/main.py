@@ -6,6 +6,7 @@ With ``--json`` standard output has only the JSON; all other output goes to stan
 from __future__ import annotations
 
 import sys
+import warnings
 
 import typer
 
@@ -31,6 +32,7 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line. An error prints one line and exits with 1; Ctrl-C exits with 130."""
+    warnings.showwarning = terminal.show_warning  # type: ignore[assignment]
     try:
         # Typer returns the status of an Exit. After Ctrl-C it returns 130 or Abort, by its version.
         status = app(standalone_mode=False)

@@ -1,7 +1,8 @@
-"""The commands that read results: `pyrdma claims` and `pyrdma summary`."""
+"""The commands that read results: `pyrdma claims`, `pyrdma summary` and `pyrdma compare`."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from .terminal import Json, Out
 
 if TYPE_CHECKING:
     from pyrdma.claims import Verdict
-    from pyrdma.run import Options
+    from pyrdma.runs import Options
 
 __all__ = ["register"]
 
@@ -23,6 +24,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("claims")(show_claims)
     app.command("summary")(show_summary)
+    app.command("compare")(compare_folders)
 
 
 def show_claims(
@@ -32,7 +34,10 @@ def show_claims(
     as_json: Json = False,
     run_missing: Annotated[
         bool,
-        typer.Option("--run", help="First run the experiments without results, in quick mode."),
+        typer.Option(
+            "--run",
+            help="First run, in quick mode, the experiments whose results are missing or stale.",
+        ),
     ] = False,
     out: Out = Path("results"),
     fabric: Annotated[
@@ -44,14 +49,17 @@ def show_claims(
 ) -> None:
     """Judge the papers' claims by the stored results; missed claims come first."""
     from pyrdma import claims
-    from pyrdma.run import Options
+    from pyrdma.files import own_folder
+    from pyrdma.runs import Options
 
     if run_missing:
+        own_folder(out)
         options = Options(out=out, fabric=fabric)
         for name in claims.undecided(out, system, fabric):
             terminal.say(f"running {name}")
             _run_quietly(name, options)
     verdicts = claims.evaluate(out, system, fabric)
+    terminal.say_broken()
     if as_json:
         terminal.print_json([verdict.as_dict() for verdict in verdicts])
         return
@@ -78,6 +86,45 @@ def show_summary(out: Out = Path("results")) -> None:
         print(line)
 
 
+def compare_folders(
+    a: Annotated[Path, typer.Argument(help="A results folder, or a part of one.")],
+    b: Annotated[Path, typer.Argument(help="Another one.")],
+    as_json: Json = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Also list what does not differ.")
+    ] = False,
+) -> None:
+    """Compare two results folders: medians, their ratio, and its interval of 95 %.
+
+    Seeds and repetitions count as values. An interval needs seven on each side; without one, a row
+    differs if its medians do.
+    """
+    from pyrdma.comparison import compare
+
+    frame = compare(a, b)
+    if as_json:
+        terminal.print_json(json.loads(frame.to_json(orient="records")))
+        return
+    shown = frame if show_all else frame[frame["differs"]]
+    numbers = ("a", "b", "ratio", "low", "high")
+    names = ("experiment", "metric", *numbers, "unit", "where")
+    table = terminal.table(*names, widest={"where": 60})
+    rest = [c for c in frame.columns if c not in {*names, "values_a", "values_b", "differs"}]
+    for row in shown.to_dict("records"):
+        where = ", ".join(
+            f"{c}={row[c]}" for c in rest if row[c] == row[c] and row[c] not in ("", None)
+        )
+        cells = (_cell(row[name]) if row[name] == row[name] else "-" for name in numbers)
+        table.add_row(row["experiment"], row["metric"], *cells, row["unit"], where)
+    if len(shown):
+        terminal.print_table(table)
+    lacking = (frame.attrs["only_a"], frame.attrs["only_b"])
+    print(
+        f"{len(frame)} numbers compared, {int(frame['differs'].sum())} differ; only in {a}: "
+        f"{lacking[0]}, only in {b}: {lacking[1]}"
+    )
+
+
 def _say_calibration(verdicts: list[Verdict]) -> None:
     """Name the missed calibration claims, whose profile is wrong."""
     wrong = [v.claim for v in verdicts if v.role == "calibration" and v.verdict == "missed"]
@@ -86,11 +133,11 @@ def _say_calibration(verdicts: list[Verdict]) -> None:
 
 
 def _run_quietly(name: str, options: Options) -> None:
-    from pyrdma.run import run
+    from pyrdma.runs import execute
 
     try:
         with terminal.progress(name) as progress:
-            report = run(name, options, progress=progress)
+            report = execute(name, options, progress=progress)
         for reason in sorted(set(report.outcome.failed.values())):
             terminal.say(f"  {name}: {reason}")
     except Error as error:

@@ -24,8 +24,8 @@ _NEXT = (
 def lines(out: str | Path = "results", fabric: str = "sim") -> Iterator[str]:
     """Yield the lines of a results folder's summary; results of `fabric` decide the claims."""
     out = Path(out)
-    yield from _figures(out)
     verdicts = claims.evaluate(out, fabric=fabric)
+    yield from _figures(out)
     yield ""
     yield from _claims(verdicts, fabric)
     yield from _misses(verdicts)
@@ -59,13 +59,15 @@ def _claims(verdicts: Sequence[Verdict], fabric: str) -> Iterator[str]:
     decidable = [v for v in verdicts if v.decidable]
     rows = Counter((v.paper, v.role, v.verdict) for v in decidable)
     left = Counter(v.paper for v in verdicts if not v.decidable)
-    yield f"{f'Claims, by what {fabric} measured':34}{'held':>6}{'missed':>8}{'not evaluated':>15}"
+    title = f"Claims, by what {fabric} measured"
+    yield f"{title:34}{'held':>6}{'missed':>8}{'stale':>7}{'not evaluated':>15}"
     for paper in claims.papers():
         for role in sorted({role for p, role, _ in rows if p == paper}):
-            held, missed, other = (
-                rows[paper, role, verdict] for verdict in ("held", "missed", "not evaluated")
+            held, missed, stale, other = (
+                rows[paper, role, verdict]
+                for verdict in ("held", "missed", "stale", "not evaluated")
             )
-            yield f"  {paper:9} {role:22}{held:6}{missed:8}{other:15}"
+            yield f"  {paper:9} {role:22}{held:6}{missed:8}{stale:7}{other:15}"
     counts = ", ".join(f"{count} of {paper}" for paper, count in sorted(left.items()))
     yield from _listed(f"{sum(left.values())} more wait for their experiments:", counts.split())
 

@@ -14,7 +14,18 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Json", "Out", "Progress", "print_json", "print_table", "progress", "say", "table"]
+__all__ = [
+    "Json",
+    "Out",
+    "Progress",
+    "print_json",
+    "print_table",
+    "progress",
+    "say",
+    "say_broken",
+    "show_warning",
+    "table",
+]
 
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
 Out = Annotated[Path, typer.Option("--out", "--results", help="Folder of the results.")]
@@ -26,6 +37,19 @@ Progress = Callable[[int, int, str], None]
 def say(text: str) -> None:
     """Print a line on standard error."""
     print(text, file=sys.stderr, flush=True)
+
+
+def say_broken() -> None:
+    """Name on standard error the experiments whose files cannot be loaded."""
+    from pyrdma import registry
+
+    for name, reason in registry.broken().items():
+        say(f"pyrdma: {name} cannot be loaded: {reason}")
+
+
+def show_warning(message: Warning | str, kind: type[Warning], *_: object) -> None:
+    """Print a warning as one line, without the source that Python shows."""
+    say(f"pyrdma: {message}" if kind.__module__.startswith("pyrdma") else f"warning: {message}")
 
 
 def print_json(document: Any) -> None:

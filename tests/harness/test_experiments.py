@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from pyrdma import claims, registry
-from pyrdma.run import Options, run
+from pyrdma.runs import Options, execute
 
 
 def tables(out: Path, name: str) -> str:
@@ -21,7 +21,7 @@ def tables(out: Path, name: str) -> str:
 @pytest.mark.parametrize("name", ["spindle/fig1", "krcore/fig10b"])
 def test_sweeps_are_bit_identical_with_one_and_two_workers(name: str, tmp_path: Path) -> None:
     for out, jobs in ((tmp_path / "one", 1), (tmp_path / "two", 2)):
-        report = run(name, Options(out=out, jobs=jobs, seed=5))
+        report = execute(name, Options(out=out, jobs=jobs, seeds=(5,)))
         assert not report.outcome.failed
         assert [path.suffix for path in report.figures] == [".png", ".pdf"], report.figure_failed
     assert tables(tmp_path / "one", name) == tables(tmp_path / "two", name)
@@ -32,7 +32,7 @@ def test_sweeps_are_bit_identical_with_one_and_two_workers(name: str, tmp_path: 
 def test_every_experiment_runs_quickly_draws_and_decides(name: str, tmp_path: Path) -> None:
     # A whole run keeps the points for the notebooks (tests/run.sh).
     out = Path(os.environ.get("PYRDMA_TEST_RESULTS") or tmp_path)
-    report = run(name, Options(out=out))
+    report = execute(name, Options(out=out))
     assert not report.outcome.failed
     assert not report.figure_failed
     assert json.loads((report.folder / "run.json").read_text())["quick"] is True

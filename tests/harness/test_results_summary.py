@@ -44,13 +44,14 @@ def test_claims_are_counted_by_paper_role_and_verdict(
         verdict_of("loco/one", "held"),
         verdict_of("loco/two", "held"),
         verdict_of("loco/three", "missed"),
+        verdict_of("loco/four", "stale"),
         verdict_of("erpc/wrong_profile", "missed", role="calibration"),
         verdict_of("erpc/later", "not evaluated", reason="no experiment decides it yet"),
     ]
     monkeypatch.setattr(claims, "evaluate", lambda *_, **__: verdicts)
     rows = [line.split() for line in summary.lines(tmp_path)]
-    assert ["loco", "validation", "2", "1", "0"] in rows
-    assert ["erpc", "calibration", "0", "1", "0"] in rows
+    assert ["loco", "validation", "2", "1", "1", "0"] in rows
+    assert ["erpc", "calibration", "0", "1", "0", "0"] in rows
     assert rows.index(["erpc", "wrong_profile"]) < rows.index(["loco", "three"]), "by role"
     assert any({"erpc", "1"} <= {*row} and "calibration" not in row for row in rows), "one waits"
 

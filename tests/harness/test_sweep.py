@@ -18,8 +18,9 @@ import pandas as pd
 import pytest
 
 from pyrdma import Error, registry
-from pyrdma.result import DiskFull, write_atomically
-from pyrdma.run import Options, run
+from pyrdma.data import COLUMNS
+from pyrdma.files import DiskFull, write_atomically
+from pyrdma.runs import Options, execute
 from pyrdma.sweep import Sweep, median_interval
 from pyrdma.workers import Workers
 from tests.errors import raises, unnamed
@@ -38,21 +39,20 @@ def marks(folder: Path) -> list[str]:
 
 def test_equal_with_one_and_two_workers_and_other_with_another_seed(tmp_path: Path) -> None:
     for name, jobs, seed in (("one", 1, 7), ("two", 2, 7), ("other", 2, 8)):
-        run(FAKE, Options(out=tmp_path / name, jobs=jobs, seed=seed))
+        execute(FAKE, Options(out=tmp_path / name, jobs=jobs, seeds=(seed,)))
     assert canonical(tmp_path / "one") == canonical(tmp_path / "two")
     assert canonical(tmp_path / "one") != canonical(tmp_path / "other")
 
 
 def test_writes_the_table_the_histograms_the_figures_and_the_provenance(tmp_path: Path) -> None:
-    report = run(FAKE, Options(out=tmp_path))
+    report = execute(FAKE, Options(out=tmp_path))
     folder = tmp_path / "fake/numbers/sim"
     assert [p.name for p in report.figures] == ["numbers.png", "numbers.pdf"]
     frame = pd.read_parquet(folder / "results.parquet")
-    assert {"experiment", "series", "n", "metric", "value", "unit", "seed"} <= set(frame.columns)
+    assert {"series", "n", *COLUMNS} <= set(frame.columns)
     assert (frame["clock"] == "virtual").all()
+    assert frame["machine"].str.contains("cores").all()
     document = json.loads((folder / "run.json").read_text())
-    digest = hashlib.sha256((folder / "results.parquet").read_bytes()).hexdigest()
-    assert document["files"]["results.parquet"] == digest
     assert document["provenance"]["cpu"]["level"].startswith("x86-64-v")
     assert document["profiles"]["cx5"]["digest"]
 
@@ -61,13 +61,13 @@ def test_what_is_done_is_not_measured_again(tmp_path: Path, monkeypatch: Any) ->
     log = tmp_path / "marks"
     log.mkdir()
     monkeypatch.setenv("FAKE_MARKS", str(log))
-    assert run(FAKE, Options(out=tmp_path)).outcome.measured == 4
-    again = run(FAKE, Options(out=tmp_path)).outcome
+    assert execute(FAKE, Options(out=tmp_path)).outcome.measured == 4
+    again = execute(FAKE, Options(out=tmp_path)).outcome
     assert (again.measured, again.reused) == (0, 4)
-    more = run(FAKE, Options(out=tmp_path, settings={"n": 9})).outcome
+    more = execute(FAKE, Options(out=tmp_path, settings={"n": 9})).outcome
     assert (more.measured, more.reused) == (1, 0)
     assert marks(log) == ["1", "2", "3", "4", "9"]
-    assert run(FAKE, Options(out=tmp_path, fresh=True)).outcome.measured == 4
+    assert execute(FAKE, Options(out=tmp_path, fresh=True)).outcome.measured == 4
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -81,10 +81,10 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     ) as process:
         points = tmp_path / "out/fake/numbers/sim/points"
         deadline = time.monotonic() + 60
-        while len(list(points.glob("*.json"))) < 3 and time.monotonic() < deadline:
+        while len(list(points.glob("*.jsonl"))) < 3 and time.monotonic() < deadline:
             time.sleep(0.02)
         process.kill()
-    done = len(list(points.glob("*.json")))
+    done = len(list(points.glob("*.jsonl")))
     assert 3 <= done < 12
     workers = {int(path.name.split("-")[1]) for path in log.iterdir()}
     assert _gone(workers), "a worker outlived the killed run"
@@ -110,14 +110,14 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path: Path) ->
     points = tmp_path / "out/fake/numbers/sim/points"
     deadline = time.monotonic() + 60
     # Many points are still pending then; the pool must end without an error.
-    while len(list(points.glob("*.json"))) < 2 and time.monotonic() < deadline:
+    while len(list(points.glob("*.jsonl"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, complaints = process.communicate(timeout=30)
     assert process.returncode == 130, complaints
     assert "Traceback" not in complaints
     assert _gone({int(path.name.split("-")[1]) for path in log.iterdir()})
-    done = len(list(points.glob("*.json")))
+    done = len(list(points.glob("*.jsonl")))
     finished = pyrdma(*arguments)
     assert finished.returncode == 0, finished.stderr
     assert unnamed(finished.stdout, done, 12 - done) == []
@@ -139,7 +139,7 @@ def test_an_interrupted_pool_ends_before_its_points_are_cancelled(tmp_path: Path
             cancelled.extend(future.cancelled() for future in futures)
 
     with pytest.raises(KeyboardInterrupt):
-        run(FAKE, Options(out=tmp_path), executor=Interrupted())
+        execute(FAKE, Options(out=tmp_path), executor=Interrupted())
     assert cancelled == [False] * 4
 
 
@@ -150,11 +150,11 @@ def test_sweeps_share_workers_also_after_one_has_died(tmp_path: Path) -> None:
     with Workers(1) as workers:
         [first] = processes(workers)
         for name in ("one", "two"):
-            report = run(FAKE, Options(out=tmp_path / name), executor=workers)
+            report = execute(FAKE, Options(out=tmp_path / name), executor=workers)
             assert not report.outcome.failed
         assert processes(workers) == {first}, "no sweep has ended them"
         os.kill(first, signal.SIGKILL)
-        report = run(FAKE, Options(out=tmp_path / "three"), executor=workers)
+        report = execute(FAKE, Options(out=tmp_path / "three"), executor=workers)
         assert not report.outcome.failed
         [second] = processes(workers)
         assert second != first
@@ -179,7 +179,7 @@ def _lives(process: int) -> bool:
 
 
 def test_a_point_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
-    outcome = run(FAKE, Options(out=tmp_path, settings={"behaviour": "dies"})).outcome
+    outcome = execute(FAKE, Options(out=tmp_path, settings={"behaviour": "dies"})).outcome
     assert outcome.measured == 3
     assert len(outcome.failed) == 1
 
@@ -197,8 +197,8 @@ def test_a_point_that_fails_is_named_and_the_others_stay(tmp_path: Path) -> None
 def test_a_full_disk_ends_the_run_and_keeps_what_was_measured(tmp_path: Path) -> None:
     options = Options(out=tmp_path, jobs=1, settings={"behaviour": "full disk"})
     with raises(DiskFull, tmp_path / "fake/numbers/sim/points"):
-        run(FAKE, options)
-    assert len(list((tmp_path / "fake/numbers/sim/points").glob("*.json"))) == 2
+        execute(FAKE, options)
+    assert len(list((tmp_path / "fake/numbers/sim/points").glob("*.jsonl"))) == 2
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount a small file system")
@@ -253,7 +253,8 @@ def test_two_runs_do_not_measure_into_one_folder(tmp_path: Path) -> None:
     sweep = Sweep(FAKE, experiment, list(experiment.points()), folder)
     code = (
         "import sys, time; from pathlib import Path; from pyrdma.store import Store;"
-        "store = Store(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+        "store = Store(Path(sys.argv[1]), 'fake/numbers', 'sim');"
+        "print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, env=environment()
@@ -269,11 +270,11 @@ def test_two_runs_do_not_measure_into_one_folder(tmp_path: Path) -> None:
 def test_any_executor_will_do(tmp_path: Path) -> None:
     executor: Executor
     with ThreadPoolExecutor(2) as executor:
-        assert run(FAKE, Options(out=tmp_path), executor=executor).outcome.measured == 4
+        assert execute(FAKE, Options(out=tmp_path), executor=executor).outcome.measured == 4
 
 
 def test_real_time_points_repeat_until_their_median_is_known(tmp_path: Path) -> None:
-    run(FAKE, Options(out=tmp_path, fabric="shm"))
+    execute(FAKE, Options(out=tmp_path, fabric="shm"))
     frame = pd.read_parquet(tmp_path / "fake/numbers/shm/results.parquet")
     assert (frame["clock"] == "real").all()
     repetitions = frame.groupby(["n", "series"])["repetition"].nunique()

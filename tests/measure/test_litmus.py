@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 import pyrdma as rd
-from pyrdma import run, workload
+from pyrdma import workload
 from pyrdma._core import measure
+from pyrdma.runs import Options, execute
 from tests.errors import raises
 
 SHAPES = 81
@@ -90,7 +91,7 @@ def test_wrong_tests_are_refused(given: dict[str, Any], values: list[object]) ->
 
 
 def test_experiment_runs_and_draws(tmp_path: Path) -> None:
-    report = run.run("fabric/litmus", run.Options(out=tmp_path, settings={"rounds": 300}, jobs=1))
+    report = execute("fabric/litmus", Options(out=tmp_path, settings={"rounds": 300}, jobs=1))
     assert report.figures
     assert not report.figure_failed
     frame = pd.read_parquet(report.folder / "results.parquet")

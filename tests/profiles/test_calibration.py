@@ -45,9 +45,9 @@ def test_calibration_claims_hold(name: str, tmp_path: Path) -> None:
 
 def measured(experiment: Experiment, out: Path) -> Data:
     """Run the quick points in the simulator."""
-    from pyrdma.run import Options, run
+    from pyrdma.runs import Options, execute
 
-    run(experiment.id, Options(out=out, fabric="sim", jobs=1))
+    execute(experiment.id, Options(out=out, fabric="sim", jobs=1))
     import pandas as pd
 
     return Data(pd.read_parquet(out / experiment.id / "sim" / "results.parquet"))

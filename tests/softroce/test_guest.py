@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import pyrdma.run
-from pyrdma import registry
+from pyrdma import runs
 from tests.softroce.bed import RUN, why_not_here
 from tests.softroce.conftest import (
     FILTERS,
@@ -23,7 +22,7 @@ from tests.softroce.conftest import (
     Output,
     check_asked_for,
 )
-from tests.softroce.points import POINTS, measured_once
+from tests.softroce.points import POINTS
 from tests.softroce.pretended import Machine, ends, run_folders, running
 
 # The first test waits for all commands.
@@ -88,20 +87,12 @@ def test_one_host(output_of: Output) -> None:
     assert "all good" in output_of("one_host")
 
 
-def test_experiments(
-    output_of: Output, ran: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_experiments(output_of: Output, ran: Callable[[], Path]) -> None:
     output_of("experiments")
-    # The guest's measurements are there, so a run on the host only reads and draws them.
-    monkeypatch.setattr(pyrdma.run, "check_fabric", lambda *_: None)
-    monkeypatch.setattr(registry, "load", measured_once)
-    for name, settings in POINTS.items():
-        options = pyrdma.run.Options(ran() / "results", fabric="verbs", settings=settings)
-        report = pyrdma.run.run(name, options)
-        assert report.outcome.measured == 0, "measured here, not in the guest"
-        assert not report.outcome.failed
-        assert (report.folder / "results.parquet").is_file()
-        assert report.figures
+    for name in POINTS:
+        [report] = runs.draw(name, ran() / "results", "verbs")
+        assert report.outcome.reused == 1
+        assert report.figures, report
 
 
 def guests_in(temporary: Path) -> list[int]:

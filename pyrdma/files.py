@@ -1,0 +1,159 @@
+"""Files of results: read with bounds, written whole, in folders that only their owner can prepare.
+
+A results folder may lie on a file system that several hosts share. Each file is therefore written
+under a temporary name and renamed, which every file system does at once; no reader needs a lock. A
+reader checks each file before it uses it: another program, a full disk or another user may have
+written it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pwd
+import stat
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from .errors import Error, Exhausted
+
+__all__ = [
+    "DamagedFile",
+    "DiskFull",
+    "disk_error",
+    "own_folder",
+    "read_regular",
+    "write_atomically",
+    "write_json",
+]
+
+
+class DiskFull(Exhausted):
+    """The disk is full; earlier measurements stay."""
+
+
+class DamagedFile(UserWarning):
+    """A stored file is not what pyrdma has written; the text names the file and the reason."""
+
+
+def own_folder(base: Path, *names: str) -> Path:
+    """Return the folder ``base/names...``, made if it is missing.
+
+    Raises
+    ------
+    Error
+        A part from `base` on belongs to another user (root excepted), is a symbolic link (`base`
+        itself may be one), or may be written by all users without the sticky bit. Another user
+        could have prepared it, so that files outside are written or removed through it.
+    """
+    folder = base
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        if base.lstat().st_uid not in (os.geteuid(), 0):
+            raise _foreign(base, base.lstat())
+        _check_own(base, base.stat())
+        for name in names:
+            folder = folder / name
+            with suppress(FileExistsError):
+                folder.mkdir()
+            _check_own(folder, folder.lstat())
+    except OSError as error:
+        raise disk_error(base.joinpath(*names), error) from error
+    return folder
+
+
+def _check_own(folder: Path, status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
+        raise Error(
+            f"{folder} is a symbolic link; below a results folder pyrdma follows none. Remove it, "
+            "or choose another folder with --out"
+        )
+    if not stat.S_ISDIR(status.st_mode):
+        raise Error(f"{folder} is not a folder; remove it, or choose another folder with --out")
+    if status.st_uid not in (os.geteuid(), 0):
+        raise _foreign(folder, status)
+    if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+        raise Error(
+            f"all users may write to {folder}, so others could replace files in it; run "
+            f"'chmod o-w {folder}', or choose another folder with --out"
+        )
+
+
+def _foreign(folder: Path, status: os.stat_result) -> Error:
+    try:
+        owner = pwd.getpwuid(status.st_uid).pw_name
+    except KeyError:
+        owner = f"number {status.st_uid}"
+    return Error(
+        f"{folder} belongs to the user {owner}, who could have prepared it; choose another folder "
+        "with --out"
+    )
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Return the content of a regular file of at most `most` bytes; follow no symbolic link.
+
+    Raises
+    ------
+    ValueError
+        It is another kind of file, or longer.
+    OSError
+        It cannot be read.
+    """
+    # O_NONBLOCK: the opening of a pipe that nobody writes to would never end.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is not a regular file")
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"it has more than {most} bytes")
+    return content
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees the old or the new content whole, even after a crash.
+
+    Raises
+    ------
+    DiskFull
+        The disk is full.
+    Error
+        The folder cannot be written.
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).replace(path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise disk_error(path, error) from error
+
+
+def disk_error(path: Path, error: OSError) -> Error:
+    """Return the error for a failed write to `path`."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(
+            f"{path}: no space left on the disk; earlier measurements stay; free some space "
+            "and run the same command to continue"
+        )
+    return Error(f"cannot write {path}: {error.strerror}; choose another folder with --out")
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON document atomically, indented for people."""
+    write_atomically(path, (json.dumps(document, indent=2, default=str) + "\n").encode())

@@ -1,0 +1,336 @@
+"""Stored results as tables: everything in a folder, a whole sweep for the claims, a figure's data.
+
+Newer measurements supersede older ones of the same point: same parameters, profile, overrides,
+seed, repetition and length, and in real time the same machine. All files stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .data import COLUMNS, NotEvaluated
+from .errors import InvalidArgument
+from .experiment import Experiment, Point
+from .result import Latency
+from .store import Measurement, Task, read_folder
+from .sweep import tasks_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Stale",
+    "by_value",
+    "check_folder",
+    "count_stale",
+    "in_figure",
+    "load",
+    "newest",
+    "of",
+    "table",
+    "whole_sweep",
+]
+
+
+class Stale(NotEvaluated):
+    """Other code than today's measured the data; the text has the command that renews them."""
+
+
+def load(
+    path: str | Path = "results", *, histograms: bool = False, superseded: bool = False
+) -> pd.DataFrame:
+    """Return all measurements in a folder as one tidy table.
+
+    Parameters
+    ----------
+    path
+        A results folder, or a part of one: of a paper, an experiment, a fabric.
+    histograms
+        Return the latencies instead: a row for each point and operation, whose column
+        ``latency`` holds a `Latency` with percentiles, mean, maximum and count.
+    superseded
+        Also return measurements that newer code has measured again.
+
+    Returns
+    -------
+    DataFrame
+        One number per row. Columns are the parameters and labels of all experiments in the folder
+        (empty where an experiment has none) and those of every table: ``experiment``, ``profile``,
+        ``overrides``, ``fabric``, ``clock``, ``seed``, ``repetition``, ``quick``, ``code``,
+        ``machine``, ``scope``, ``node``, ``thread``, ``metric``, ``value``, ``unit``. Rows of the
+        scope ``total`` are numbers of the whole cluster, with node and thread -1.
+
+    Raises
+    ------
+    InvalidArgument
+        The folder does not exist, or holds no measurement.
+
+    Warns
+    -----
+    DamagedFile
+        A file is damaged; the rest is returned.
+    """
+    root = check_folder(path)
+    found: list[Measurement] = []
+    for depth in range(4):
+        for folder in sorted(root.glob("/".join(["*"] * depth + ["points"]))):
+            if folder.is_dir():
+                found += read_folder(folder)
+    if not found:
+        raise InvalidArgument(
+            f"{root} holds no measurement; 'pyrdma run ID --out {root}' adds some"
+        )
+    if not superseded:
+        found = newest(found)
+    found.sort(key=by_value)
+    return latencies(found) if histograms else table(found)
+
+
+def check_folder(path: str | Path) -> Path:
+    """Return the path of a results folder.
+
+    Raises
+    ------
+    InvalidArgument
+        It is no folder.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        problem = "is not a folder" if root.exists() else "does not exist"
+        raise InvalidArgument(
+            f"the results folder {root} {problem}; 'pyrdma run ID --out {root}' makes it"
+        )
+    return root
+
+
+def of(out: Path, experiment: Experiment, fabric: str) -> list[Measurement]:
+    """Return the stored measurements of an experiment on a fabric."""
+    folder = out / experiment.id / fabric / "points"
+    found = read_folder(folder) if folder.is_dir() else []
+    return [m for m in found if m.identity["experiment"] == experiment.id]
+
+
+def by_value(m: Measurement) -> tuple[Any, ...]:
+    """Order measurements by experiment, fabric, parameters, seed and repetition."""
+    params = [(name, type(v).__name__, v) for name, v in m.identity["params"].items()]
+    same = ("experiment", "fabric", "profile")
+    return (
+        *(m.identity[n] for n in same),
+        params,
+        *(m.identity[n] for n in ("seed", "repetition")),
+    )
+
+
+def newest(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Return the newest measurement of every point; see the module's text."""
+    best: dict[str, Measurement] = {}
+    for measurement in measurements:
+        other = best.get(measurement.subject)
+        if other is None or other.stopped <= measurement.stopped:
+            best[measurement.subject] = measurement
+    return list(best.values())
+
+
+def table(measurements: Sequence[Measurement]) -> pd.DataFrame:
+    """Return the numbers of measurements as tidy rows; see `load` for the columns."""
+    import pandas as pd
+
+    frame = pd.DataFrame([row for m in measurements for row in _rows(m)])
+    return _ordered(frame, COLUMNS)
+
+
+def latencies(measurements: Sequence[Measurement]) -> pd.DataFrame:
+    """Return the latencies of measurements; see `load`."""
+    import pandas as pd
+
+    rows = [
+        {**_common(m), "operation": operation, "latency": Latency(payloads)}
+        for m in measurements
+        for operation, payloads in m.histograms.items()
+    ]
+    about = [c for c in COLUMNS if c not in ("scope", "node", "thread", "metric", "value", "unit")]
+    return _ordered(pd.DataFrame(rows), [*about, "operation", "latency"])
+
+
+def _ordered(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Put the columns of parameters between the experiment and the others."""
+    labels = [c for c in frame.columns if c not in columns]
+    frame = frame.reindex(
+        columns=["experiment", *labels, *(c for c in columns if c != "experiment")]
+    )
+    for name in labels:
+        if frame[name].map(type).nunique() > 1:
+            frame[name] = _one_type(frame[name])
+    return frame
+
+
+def _one_type(column: pd.Series) -> pd.Series:
+    """Make a column of mixed types storable: numbers if all values are numbers, otherwise text."""
+    import pandas as pd
+
+    try:
+        return pd.to_numeric(column)
+    except (TypeError, ValueError):
+        return column.map(lambda v: v if v is None or v != v else str(v))
+
+
+def _common(measurement: Measurement) -> dict[str, Any]:
+    identity = measurement.identity
+    same = ("experiment", "profile", "fabric", "seed", "repetition", "quick", "code")
+    return {
+        **identity["params"],
+        **{name: identity[name] for name in same},
+        "overrides": overrides_text(identity["overrides"]),
+        "clock": measurement.clock,
+        "machine": measurement.machine,
+    }
+
+
+def overrides_text(overrides: Mapping[str, float]) -> str:
+    """Return overridden profile parameters as ``key=value`` with commas; empty for none."""
+    return ", ".join(f"{key}={value:g}" for key, value in sorted(overrides.items()))
+
+
+def _rows(measurement: Measurement) -> Iterator[dict[str, Any]]:
+    common = _common(measurement)
+    total = {"scope": "total", "node": -1, "thread": -1}
+    for row in measurement.rows:
+        number = {"metric": row.metric, "value": row.value, "unit": row.unit}
+        yield {**common, **row.labels, **total, **number}
+    for sample in measurement.samples:
+        if sample.node >= 0:  # the rows have the numbers of the whole cluster
+            scope = "node" if sample.thread < 0 else "thread"
+            yield {**common, "scope": scope, **asdict(sample)}
+
+
+def whole_sweep(
+    experiment: Experiment, measurements: Sequence[Measurement], fabric: str
+) -> list[Measurement]:
+    """Return a whole sweep that today's code measured: the full one if there is one, or the quick.
+
+    Runs with overrides, with another profile, or with values that the axes do not have are left
+    out. Every seed whose sweep is whole is returned; in real time, of one machine.
+
+    Raises
+    ------
+    Stale
+        A sweep is whole, but other code or another profile measured some of its points.
+    NotEvaluated
+        Points are missing; the text has the command that measures them.
+    """
+    command = f"'pyrdma run {experiment.id}"
+    if fabric != experiment.fabrics[0]:
+        command += f" --fabric {fabric}"
+    problem: NotEvaluated | None = None
+    for quick in (False, True):
+        tasks = tasks_of(experiment, list(experiment.points(quick=quick, fabric=fabric)))
+        wanted = {_place(task.identity): task for task in tasks}
+        declared = [m for m in measurements if _place(m.identity) in wanted]
+        fresh = [m for m in declared if _is_current(m, wanted[_place(m.identity)])]
+        whole = _whole(fresh, wanted)
+        if whole:
+            order = {place[0]: n for n, place in enumerate(wanted)}
+            return _in_order(whole, order)
+        again = command + ("'" if quick else " --full'")
+        if _whole(declared, wanted):
+            current = {_place(m.identity) for m in fresh}
+            problem = Stale(
+                f"other code measured {len(wanted) - len(current)} of {len(wanted)} points; "
+                f"{again} measures them again"
+            )
+        elif problem is None and declared:
+            there = len({_place(m.identity) for m in declared})
+            problem = NotEvaluated(f"{there} of {len(wanted)} points are measured; {again}")
+    if problem is None and measurements:
+        changed = {overrides_text(m.identity["overrides"]) for m in measurements}
+        changed |= {f"profile {m.identity['profile']}" for m in measurements} - {
+            f"profile {experiment.profile}"
+        }
+        problem = NotEvaluated(
+            "the points were measured with other settings: "
+            + "; ".join(sorted(changed - {""}) or ["values beside the axes"])
+        )
+    raise problem or NotEvaluated(f"no {fabric} results yet; run {command}'")
+
+
+def _spot(identity: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the place of a point in a figure: its parameters and its profile."""
+    params = sorted((name, type(v).__name__, v) for name, v in identity["params"].items())
+    return (*params, identity["profile"])
+
+
+def _place(identity: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the place of a point in a sweep: as in a figure, with its length and overrides."""
+    return _spot(identity), identity["quick"], tuple(sorted(identity["overrides"].items()))
+
+
+def count_stale(experiment: Experiment, measurements: Sequence[Measurement]) -> int:
+    """Return how many measurements other code than today's, or another profile, made."""
+    fields = ("params", "fabric", "profile", "overrides", "seed", "repetition", "quick")
+    points = [Point(experiment.id, **{f: m.identity[f] for f in fields}) for m in measurements]
+    tasks = tasks_of(experiment, points)
+    return sum(not _is_current(m, t) for m, t in zip(measurements, tasks, strict=True))
+
+
+def _is_current(measurement: Measurement, task: Task) -> bool:
+    apart = ("code", "profile_digest")
+    return all(measurement.identity[name] == task.identity[name] for name in apart)
+
+
+def _whole(
+    measurements: Iterable[Measurement], wanted: Mapping[tuple[Any, ...], Task]
+) -> list[Measurement]:
+    """Return the measurements of every seed that covers `wanted`, of the machine measured last."""
+    groups: dict[tuple[str, int], list[Measurement]] = {}
+    for m in measurements:
+        groups.setdefault((m.identity["machine"], m.identity["seed"]), []).append(m)
+    whole = {
+        group: found
+        for group, found in groups.items()
+        if {_place(m.identity) for m in found} == wanted.keys()
+    }
+    if not whole:
+        return []
+    last = max(whole, key=lambda group: max(m.stopped for m in whole[group]))
+    return [m for group, found in sorted(whole.items()) if group[0] == last[0] for m in found]
+
+
+def in_figure(
+    measurements: Iterable[Measurement], points: Sequence[Point], overrides: Mapping[str, float]
+) -> list[Measurement]:
+    """Return the measurements of a figure's `points` under `overrides`, in the points' order.
+
+    Full measurements replace quick ones of the same parameters, and in real time the machine that
+    measured last replaces others.
+    """
+    order = {_spot(Task(point, "").identity): n for n, point in reversed(list(enumerate(points)))}
+    chosen = [
+        m
+        for m in newest(measurements)
+        if _spot(m.identity) in order and m.identity["overrides"] == dict(overrides)
+    ]
+    if not chosen:
+        return []
+    machine = max(chosen, key=lambda m: m.stopped).identity["machine"]
+    full = {_spot(m.identity) for m in chosen if not m.identity["quick"]}
+    return _in_order(
+        (
+            m
+            for m in chosen
+            if m.identity["machine"] == machine
+            and not (m.identity["quick"] and _spot(m.identity) in full)
+        ),
+        order,
+    )
+
+
+def _in_order(
+    measurements: Iterable[Measurement], order: Mapping[tuple[Any, ...], int]
+) -> list[Measurement]:
+    def rank(m: Measurement) -> tuple[int, int, int]:
+        return order[_spot(m.identity)], m.identity["repetition"], m.identity["seed"]
+
+    return sorted(measurements, key=rank)

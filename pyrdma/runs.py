@@ -1,0 +1,315 @@
+"""Runs and draws experiments: measures points, exports the tables, draws the figures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import claims, figures, provenance, registry, results
+from .data import Data, NotEvaluated
+from .errors import Error, InvalidArgument, Unavailable
+from .experiment import Experiment, Point
+from .fabrics import check_fabric_name, fabric_problem
+from .files import own_folder, write_json
+from .profiles import Profile, parse_overrides
+from .result import SCHEMA, Value, write_histograms, write_table
+from .store import Measurement, read_point
+from .sweep import Outcome, Sweep
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Options", "Report", "draw", "execute", "folder_of", "run"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of a run, as the command line has them.
+
+    Parameters
+    ----------
+    fabric
+        The fabric to run on; the experiment's first if None.
+    profile
+        Name or path; the experiment's profile if None.
+    seeds
+        Seeds with which each point is measured.
+    settings
+        Axes and profile parameters (``table.key``) set to one value.
+    jobs
+        Number of worker processes of a simulated sweep; one per core if None.
+    fresh
+        Measure points again that are already measured.
+    """
+
+    out: Path = Path("results")
+    fabric: str | None = None
+    profile: str | None = None
+    quick: bool = True
+    seeds: Sequence[int] = (1,)
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    jobs: int | None = None
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of a run: its points, its folder and its figures."""
+
+    experiment: str
+    folder: Path
+    outcome: Outcome
+    figures: list[Path]
+    figure_skipped: str = ""
+    figure_failed: str = ""
+    note: str = ""
+
+
+Progress = Callable[[int, int, str], None]
+
+
+def folder_of(out: Path, experiment: Experiment, fabric: str) -> Path:
+    """Return the folder of an experiment's results on a fabric."""
+    return out / experiment.id / fabric
+
+
+def run(
+    name: str,
+    *,
+    set: Mapping[str, Value] | None = None,  # noqa: A002 - as the command line's --set
+    seeds: Iterable[int] = (1,),
+    fabric: str | None = None,
+    profile: str | None = None,
+    full: bool = False,
+    out: str | Path = "results",
+    jobs: int | None = None,
+    fresh: bool = False,
+) -> pd.DataFrame:
+    """Measure an experiment and return its points as a tidy table, as `pyrdma.load` does.
+
+    Points that the same code has already measured into `out` are not measured again. The command
+    ``pyrdma run`` does the same, and draws.
+
+    Parameters
+    ----------
+    name
+        Id or path of the experiment.
+    set
+        Axes and profile parameters (``table.key``) fixed to one value.
+    seeds
+        Each point is measured with each of these seeds.
+    fabric, profile, full, out, jobs, fresh
+        As the options of the command line; see `Options`.
+
+    Raises
+    ------
+    Error
+        As `execute`; also if a point failed. Its text is the first reason; measured points stay.
+    """
+    options = Options(
+        out=Path(out),
+        fabric=fabric,
+        profile=profile,
+        quick=not full,
+        seeds=tuple(seeds),
+        settings=dict(set or {}),
+        jobs=jobs,
+        fresh=fresh,
+    )
+    report = execute(name, options)
+    if report.outcome.failed:
+        reasons = list(report.outcome.failed.values())
+        raise Error(f"{report.experiment}: {len(reasons)} points failed: {reasons[0]}")
+    folder = report.folder / "points"
+    return results.table([read_point(folder / f"{t.key}.jsonl") for t in report.outcome.tasks])
+
+
+def execute(
+    name: str,
+    options: Options,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Measure the experiment of this id or path, export its tables, and draw its figure.
+
+    Points that the same code has already measured are kept; see `Options`. The tables are the union
+    of all measurements in the folder.
+
+    Raises
+    ------
+    Unavailable
+        The fabric is missing; the message says what to install.
+    InvalidArgument
+        A parameter or a profile is wrong.
+    Exhausted, Error
+        The disk is full, or the folder cannot be written; points already measured stay.
+    """
+    experiment = registry.load(name)
+    fabric = options.fabric or experiment.fabrics[0]
+    check_fabric(experiment, fabric)
+    started = provenance.now()
+    overrides = parse_overrides(options.settings)
+    if overrides and fabric != "sim":
+        raise InvalidArgument(
+            f"{', '.join(overrides)}: profile parameters need fabric 'sim', not {fabric!r}"
+        )
+    if experiment.measure is None:
+        raise InvalidArgument(
+            f"{experiment.id} has nothing to measure; `pyrdma claims` reads its profile"
+        )
+    points = [
+        point
+        for seed in options.seeds
+        for point in experiment.points(
+            quick=options.quick,
+            fabric=fabric,
+            profile=options.profile,
+            overrides=overrides,
+            seed=seed,
+            settings={k: v for k, v in options.settings.items() if "." not in k},
+        )
+    ]
+    if not points:
+        raise InvalidArgument(f"{experiment.id}: these settings and seeds leave no points")
+    sweep = Sweep(name, experiment, points, options.out)
+    outcome = sweep.run(executor=executor, jobs=options.jobs, fresh=options.fresh, report=progress)
+    folder = folder_of(options.out, experiment, fabric)
+    write_json(
+        folder / "run.json",
+        {
+            "schema": SCHEMA,
+            "experiment": experiment.id,
+            "title": experiment.title,
+            "fabric": fabric,
+            "profile": options.profile,
+            "profiles": _profiles(points, overrides, fabric),
+            "overrides": overrides,
+            "settings": {k: v for k, v in options.settings.items() if k not in overrides},
+            "quick": options.quick,
+            "seeds": list(options.seeds),
+            "points": len(points),
+            "failed": [
+                {"params": dict(t.point.params), "reason": outcome.failed[t.key]}
+                for t in outcome.tasks
+                if t.key in outcome.failed
+            ],
+            "started": started,
+            "stopped": provenance.now(),
+            "provenance": provenance.collect(),
+        },
+    )
+    stored = results.of(options.out, experiment, fabric)
+    _export(stored, folder)
+    report = Report(experiment.id, folder, outcome, [])
+    if len(outcome.failed) == len(outcome.tasks):
+        return replace(report, figure_skipped="nothing was measured")
+    declared = points_of_figure(experiment, fabric, options.profile, overrides)
+    chosen = results.in_figure(stored, [*declared, *points], overrides)
+    return _draw(name, chosen, report, variant(options.profile, overrides))
+
+
+def draw(name: str, out: Path, fabric: str | None = None) -> list[Report]:
+    """Draw an experiment's figure from what is stored, on `fabric` or on every fabric with results.
+
+    Measurements by other code are drawn too; the report's note says how many.
+
+    Raises
+    ------
+    Error
+        The folder cannot be written, or another user could have prepared it.
+    """
+    experiment = registry.load(name)
+    reports = []
+    for place in [fabric] if fabric else experiment.fabrics:
+        stored = results.of(out, experiment, place)
+        if not stored:
+            continue
+        declared = points_of_figure(experiment, place, None, {})
+        chosen = results.in_figure(stored, declared, {})
+        folder = own_folder(out, *experiment.id.split("/"), place)
+        report = Report(experiment.id, folder, Outcome([], 0, len(chosen), {}), [])
+        stale = results.count_stale(experiment, chosen)
+        if stale:
+            note = f"other code measured {stale} of {len(chosen)} points"
+            report = replace(report, note=note)
+        reports.append(_draw(name, chosen, report, ""))
+    return reports
+
+
+def points_of_figure(
+    experiment: Experiment, fabric: str, profile: str | None, overrides: Mapping[str, float]
+) -> list[Point]:
+    """Return the points that the experiment declares, of a quick and of a full run."""
+    same = {"fabric": fabric, "profile": profile, "overrides": overrides}
+    return [p for quick in (False, True) for p in experiment.points(quick=quick, **same)]  # type: ignore[arg-type]
+
+
+def variant(profile: str | None, overrides: Mapping[str, float]) -> str:
+    """Return the end of a figure's name that tells a changed testbed from the experiment's own."""
+    words = [f"profile={Path(profile).stem}"] if profile else []
+    words += [f"{key}={value:g}" for key, value in sorted(overrides.items())]
+    text = ",".join(words)
+    if len(text) > 100:
+        text = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return f"-{text}" if text else ""
+
+
+def check_fabric(experiment: Experiment, fabric: str) -> None:
+    """Raise unless the experiment can run on this fabric on this machine."""
+    check_fabric_name(fabric)
+    if fabric not in experiment.fabrics:
+        reason = experiment.why_not.get(fabric)
+        why = f": {reason}" if reason else f"; it runs on {', '.join(experiment.fabrics)}"
+        raise InvalidArgument(f"{experiment.id} cannot run on {fabric}{why}")
+    problem = fabric_problem(fabric)
+    if problem:
+        raise Unavailable(f"fabric {fabric}: {problem}")
+
+
+def _export(stored: Sequence[Measurement], folder: Path) -> None:
+    """Write the tables of all measurements in a folder, the newest of each point."""
+    found = sorted(results.newest(stored), key=results.by_value)
+    if found:
+        write_table(folder / "results.parquet", results.table(found))
+        params = ((m.identity["params"], m.identity["repetition"], m.histograms) for m in found)
+        write_histograms(folder / "hist.parquet", params)
+
+
+def _draw(name: str, chosen: Sequence[Measurement], report: Report, ending: str) -> Report:
+    """Draw the experiment's figure; return the report with its files, or the reason for none."""
+    experiment = registry.load(name)
+    if experiment.figure is None:
+        return replace(report, figure_skipped="the experiment has none")
+    if not chosen:
+        return replace(report, figure_skipped="no stored point is on the axes")
+    known = claims.load()
+    try:
+        figure = experiment.figure(Data(results.table(chosen)), known)
+    except NotEvaluated as reason:
+        return replace(report, figure_skipped=str(reason))
+    except Exception as error:
+        # The measurements are stored; an error of the figure must not look like theirs.
+        text = f"drawing failed: {registry.located(error, registry.source(name))}"
+        return replace(report, figure_failed=text)
+    file = experiment.id.split("/")[1] + ending
+    return replace(report, figures=figures.save(figure, report.folder, file))
+
+
+def _profiles(points: list[Any], overrides: Mapping[str, float], fabric: str) -> dict[str, Any]:
+    """Return name, hash and values of the profiles that the points used."""
+    if fabric != "sim":
+        return {}
+    found = {}
+    for name in dict.fromkeys(point.profile for point in points):
+        profile = Profile.load(name, overrides)
+        found[profile.name] = {
+            "path": profile.path.name,
+            "digest": profile.digest(),
+            "values": profile.values(),
+        }
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
