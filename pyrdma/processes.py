@@ -9,20 +9,16 @@ ends when its pipe closes, so that no node outlives a killed controller.
 from __future__ import annotations
 
 import base64
-import os
 import selectors
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import IO, Any
+from typing import Any
 
 from . import _frames, errors
 from ._native import native
+from ._node_process import START_S, NodeProcess
 from ._workload import Parameters, Workload
 from .cluster_base import ClusterBase, Columns
 from .errors import Error, InvalidArgument, Timeout
@@ -30,78 +26,11 @@ from .result import Result
 
 __all__ = ["ProcessCluster"]
 
-START_S = 60.0
-"""Longest time from the start of the nodes until all have attached."""
-
 GRACE_S = 2.0
 """Time for further reports after a node has failed: they may name the cause."""
 
-END_S = 8.0
-"""Longest time from a process's end until the kernel has closed its RDMA device."""
-
 _LOOK_S = 0.1
 """Period of the search for nodes restarted during a run."""
-
-
-class _Node:
-    """One node process, its pipes, and the file with its standard error."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.killed = False
-        self.stderr_file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - end() closes it
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "pyrdma._node"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.stderr_file,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            start_new_session=True,  # only the controller receives Ctrl-C
-        )
-        self._frames = _frames.Frames(_frames.FRAME_TO_CONTROLLER)
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # the other pipe shows the node's end
-            descriptor = self.process.stdin.fileno()
-            _frames.send(descriptor, message, _frames.FRAME_TO_NODE, START_S)
-
-    @property
-    def descriptor(self) -> int:
-        assert self.process.stdout is not None
-        return self.process.stdout.fileno()
-
-    def receive(self) -> dict[str, Any] | None:
-        """Return a message once a whole one has come; call it when the pipe is readable."""
-        chunk = os.read(self.descriptor, 1 << 20)
-        if not chunk:
-            raise EOFError
-        self._frames.feed(chunk)
-        return self._frames.next()
-
-    def describe_end(self) -> str:
-        """Describe how the process ended, with its last line of standard error."""
-        name = f"node {self.number} (process {self.process.pid})"
-        try:
-            code = self.process.wait(timeout=END_S)
-        except subprocess.TimeoutExpired:
-            return f"{name} closed its pipe"
-        if code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
-        else:
-            how = f"ended with status {code}"
-        self.stderr_file.seek(0)
-        said = self.stderr_file.read().decode(errors="replace").strip().splitlines()
-        return f"{name} {how}" + (f": {said[-1]}" if said else "")
-
-    def end(self) -> None:
-        with suppress(OSError):
-            self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.stderr_file):
-            assert stream is not None
-            with suppress(OSError):
-                stream.close()
 
 
 class ProcessCluster(ClusterBase):
@@ -118,15 +47,15 @@ class ProcessCluster(ClusterBase):
         super().__init__(nodes, seed)
         self._faults = {name: float(value) for name, value in (faults or {}).items()}
         self._session: Any = self._new_session()
-        self._nodes: list[_Node] = []
-        self._ended: list[_Node] = []  # a run may still use their pipes
+        self._nodes: list[NodeProcess] = []
+        self._ended: list[NodeProcess] = []  # a run may still use their pipes
         self._lock = threading.RLock()
         self._runs = 0
         self._survives = False
         self._running: Mapping[str, Any] | None = None
         try:
             for number in range(nodes):
-                self._nodes.append(_Node(number))
+                self._nodes.append(NodeProcess(number))
             for node in self._nodes:
                 self._attach(node)
             self._collect(START_S, "starting the nodes", 0)
@@ -144,7 +73,7 @@ class ProcessCluster(ClusterBase):
         core: Any = native()
         return core.shm.Session(nodes=self.nodes, seed=self.seed)
 
-    def _attach(self, node: _Node) -> None:
+    def _attach(self, node: NodeProcess) -> None:
         node.send(
             {
                 **self._kind(),
@@ -248,7 +177,7 @@ class ProcessCluster(ClusterBase):
         deadline = time.monotonic() + timeout_s
         answers: dict[int, dict[str, Any]] = {}
         failures: list[tuple[int, Error]] = []
-        gone: set[_Node] = set()  # need not be waited for any more
+        gone: set[NodeProcess] = set()  # need not be waited for any more
         with selectors.DefaultSelector() as selector:
             while True:
                 with self._lock:
@@ -327,7 +256,7 @@ class ProcessCluster(ClusterBase):
             The process did not start in time.
         """
         self.kill(node)
-        fresh = _Node(node)
+        fresh = NodeProcess(node)
         try:
             self._attach(fresh)
             self._await_attached(fresh)
@@ -342,7 +271,7 @@ class ProcessCluster(ClusterBase):
                 self._ended.append(old)
                 fresh.send(self._running)
 
-    def _await_attached(self, node: _Node) -> None:
+    def _await_attached(self, node: NodeProcess) -> None:
         deadline = time.monotonic() + START_S
         message = None
         with selectors.DefaultSelector() as selector:
