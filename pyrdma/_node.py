@@ -93,7 +93,3 @@ def _answer(descriptor: int, message: Message) -> None:
         data = encode(_failure(error, int(message["run"])), FRAME_TO_CONTROLLER)
     while data:
         data = data[os.write(descriptor, data) :]
-
-
-if __name__ == "__main__":
-    main()

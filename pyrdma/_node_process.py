@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Any
 
-from . import _frames
+from . import _frames, children
 
 __all__ = ["START_S", "NodeProcess"]
 
@@ -30,11 +29,10 @@ class NodeProcess:
         self.killed = False
         self.stderr_file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - end() closes it
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pyrdma._node"],
+            children.python("pyrdma._node"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.stderr_file,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             start_new_session=True,  # only the controller receives Ctrl-C
         )
         self._frames = _frames.Frames(_frames.FRAME_TO_CONTROLLER)

@@ -1,6 +1,6 @@
 """A cluster of node processes on this machine: start them, exchange messages, end them.
 
-Each node is ``python -m pyrdma._node``, spawned, never forked. Controller and node exchange bounded
+Each node runs `pyrdma._node`, spawned, never forked. Controller and node exchange bounded
 frames of JSON (`pyrdma._frames`) over the node's standard input and output, which no other process
 has. The run's secret also goes through that pipe, never over a command line or environment. A node
 ends when its pipe closes, so that no node outlives a killed controller.
