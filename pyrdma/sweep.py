@@ -25,7 +25,7 @@ from .experiment import Experiment, Point
 from .profiles import Profile
 from .result import DiskFull
 from .store import Store, Task, normalise, read_point, write_point
-from .workers import Workers
+from .workers import Workers, labelled
 
 __all__ = ["Outcome", "Sweep", "median_interval"]
 
@@ -145,8 +145,7 @@ class Sweep:
         for task in lost:
             if self._round(store, [task], executor, report, len(tasks) - 1, failed):
                 failed[task.key] = (
-                    "the worker process died at each try: it was killed, had no memory left, or a "
-                    "script without `if __name__ == '__main__':` started it"
+                    "the worker process died at each try: it was killed, or had no memory left"
                 )
                 store.mark(task.key, "failed", failed[task.key])
         return Outcome(tasks, len(waiting) - len(failed), reused, failed)
@@ -295,6 +294,7 @@ def _settle(store: Store, task: Task, future: Future[float], failed: dict[str, s
     return True
 
 
+@labelled(lambda name, point, *_: f"{name}: {_describe(Point(**point))}")
 def _measure(name: str, point: dict[str, Any], key: str, path: str) -> float:
     """Measure one point and write it, in a worker; return the seconds that it took."""
     started = time.monotonic()
