@@ -18,7 +18,7 @@ from typing import Any
 
 from . import _frames, errors
 from ._native import native
-from ._node_process import START_S, NodeProcess
+from ._node_process import START_S, Held, NodeProcess, Stops, describe_stopped
 from ._workload import Parameters, Workload
 from .cluster_base import ClusterBase, Columns
 from .errors import Error, InvalidArgument, Timeout
@@ -31,6 +31,9 @@ GRACE_S = 2.0
 
 _LOOK_S = 0.1
 """Period of the search for nodes restarted during a run."""
+
+_STOPS_S = 0.5
+"""Period of the search for stopped nodes."""
 
 
 class ProcessCluster(ClusterBase):
@@ -46,9 +49,7 @@ class ProcessCluster(ClusterBase):
     def __init__(self, nodes: int, seed: int, faults: Mapping[str, float] | None = None) -> None:
         super().__init__(nodes, seed)
         self._faults = {name: float(value) for name, value in (faults or {}).items()}
-        self._session: Any = self._new_session()
-        self._nodes: list[NodeProcess] = []
-        self._ended: list[NodeProcess] = []  # a run may still use their pipes
+        self._held = Held(self, self._new_session())
         self._lock = threading.RLock()
         self._runs = 0
         self._survives = False
@@ -62,6 +63,14 @@ class ProcessCluster(ClusterBase):
         except BaseException:
             self.close()
             raise
+
+    @property
+    def _nodes(self) -> list[NodeProcess]:
+        return self._held.nodes
+
+    @property
+    def _session(self) -> Any:
+        return self._held.session
 
     def _kind(self) -> Mapping[str, Any]:
         """Return the parts of the first message to a node that all nodes share."""
@@ -167,14 +176,16 @@ class ProcessCluster(ClusterBase):
         finally:
             with self._lock:
                 self._running = None
-                for node in self._ended:
+                for node in self._held.ended:
                     node.end()
-                self._ended.clear()
+                self._held.ended.clear()
         return _merge(answers)
 
     def _collect(self, timeout_s: float, what: str, run: int) -> list[dict[str, Any]]:
         """Wait for one message of every node; raise for the first node that fails or ends."""
-        deadline = time.monotonic() + timeout_s
+        begin = time.monotonic()
+        deadline = begin + timeout_s
+        stops, next_look, stuck = Stops(what, self._survives), begin + _STOPS_S, False
         answers: dict[int, dict[str, Any]] = {}
         failures: list[tuple[int, Error]] = []
         gone: set[NodeProcess] = set()  # need not be waited for any more
@@ -186,15 +197,19 @@ class ProcessCluster(ClusterBase):
                         for node in self._nodes
                         if node.number not in answers and node not in gone
                     ]
-                    for node in gone.intersection(self._ended):
-                        self._ended.remove(node)
+                    for node in gone.intersection(self._held.ended):
+                        self._held.ended.remove(node)
                         node.end()
                 for node in waiting:
                     if node.descriptor not in selector.get_map():
                         selector.register(node.descriptor, selectors.EVENT_READ, node)
                 left = deadline - time.monotonic()
-                if not waiting or left <= 0:
+                if not waiting or left <= 0 or stuck:
                     break
+                if time.monotonic() >= next_look:
+                    next_look = time.monotonic() + _STOPS_S
+                    # A workload that survives goes on without the node until the others are done.
+                    stuck = stops.look(waiting) and bool(answers or not self._survives)
                 for key, _ in selector.select(min(left, _LOOK_S)):
                     node = key.data
                     try:
@@ -220,14 +235,19 @@ class ProcessCluster(ClusterBase):
                         answers[node.number] = message
                 if failures:
                     deadline = min(deadline, time.monotonic() + GRACE_S)
+        stopped = describe_stopped(waiting)
         if failures:
             # A dead node is the cause; the errors of its peers are the consequence.
-            raise min(failures, key=lambda failure: failure[0])[1]
-        missing = [node.number for node in waiting]
-        if missing:
+            _, cause = min(failures, key=lambda failure: failure[0])
+            raise type(cause)(f"{cause}; {stopped}") if stopped else cause
+        if waiting:
+            waited = f"within {time.monotonic() - begin:.0f} s"
+            if stopped:
+                raise Timeout(f"{what}: {stopped}; the run did not end {waited}")
+            numbers = ", ".join(str(node.number) for node in waiting)
             raise Timeout(
-                f"{what}: node {', '.join(map(str, missing))} did not answer within "
-                f"{timeout_s:.0f} s; give run() a longer timeout_s, or fewer nodes than cores"
+                f"{what}: node {numbers} did not answer {waited}; give run() a longer timeout_s, "
+                "or fewer nodes than cores"
             )
         return [answers[number] for number in sorted(answers)]
 
@@ -268,7 +288,7 @@ class ProcessCluster(ClusterBase):
             if self._running is None:
                 old.end()
             else:
-                self._ended.append(old)
+                self._held.ended.append(old)
                 fresh.send(self._running)
 
     def _await_attached(self, node: NodeProcess) -> None:
@@ -278,7 +298,8 @@ class ProcessCluster(ClusterBase):
             selector.register(node.descriptor, selectors.EVENT_READ)
             while message is None:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise Timeout(f"restarting: node {node.number} did not attach in {START_S} s")
+                    why = describe_stopped([node]) or "free a core or memory"
+                    raise Timeout(f"restarting: {node.name} did not attach in {START_S} s; {why}")
                 try:
                     message = node.receive()
                 except EOFError:
@@ -291,13 +312,14 @@ class ProcessCluster(ClusterBase):
 
         Peers can still access the node's memory by one-sided requests, as on a NIC. They treat the
         node as slow, not as dead. The stopped process keeps its locks. If it holds the lock of a
-        queue, a peer waits for that queue up to 4 s.
+        queue, a peer waits for that queue up to 4 s. A run waits for the node until its timeout; it
+        ends earlier if another program has stopped a node and the workload does not survive that.
         """
-        self._signal(node, signal.SIGSTOP)
+        self._signal(node, signal.SIGSTOP, paused=True)
 
     def resume(self, node: int) -> None:
         """Let a stopped node continue (SIGCONT)."""
-        self._signal(node, signal.SIGCONT)
+        self._signal(node, signal.SIGCONT, paused=False)
 
     def pause(self, node: int, duration_s: float) -> None:
         """Stop a node (`stop`), wait, and let it continue (`resume`)."""
@@ -309,22 +331,19 @@ class ProcessCluster(ClusterBase):
         finally:
             self.resume(node)
 
-    def _signal(self, node: int, number: signal.Signals) -> None:
+    def _signal(self, node: int, number: signal.Signals, paused: bool) -> None:
         with self._lock:
             assert self._open is not None
             target = self._nodes[self._check_node(node)]
             if target.process.poll() is not None:
                 raise Error(f"node {node} is down; restart() it first")
+            target.paused = paused
             target.process.send_signal(number)
 
     def close(self) -> None:
         """End all node processes and the session. Idempotent."""
         with self._lock:
-            nodes, self._nodes = self._nodes + self._ended, []
-            self._ended = []
-        for node in nodes:
-            node.end()
-        self._session = None
+            self._held.end()
 
 
 def _rebuild(number: int, message: Mapping[str, Any]) -> Error:
