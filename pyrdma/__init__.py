@@ -19,7 +19,8 @@ The modules form layers. A module imports from its own layer or from a lower one
     cluster, cluster_base, processes          nodes, and the processes they run in
     fabrics, devices                          places where the nodes run
     decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed
-    errors, units, files, provenance, workers used by all layers
+    workers, children                         other processes of Python
+    errors, units, files, provenance          used by all layers
 """
 
 from __future__ import annotations

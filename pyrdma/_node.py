@@ -5,14 +5,20 @@ from __future__ import annotations
 import base64
 import os
 import queue
+import shutil
 import signal
 import sys
 import threading
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from ._frames import FRAME_TO_CONTROLLER, FRAME_TO_NODE, Frames, Message, encode
 from ._native import native
 from .errors import Error
+
+STORAGE = "pyrdma-storage-"
+"""Start of the names of storage folders; `ThreadStorage` of the native module makes them."""
 
 
 def main() -> None:
@@ -52,7 +58,17 @@ def _listen(messages: queue.SimpleQueue[Message]) -> None:
                 messages.put(message)
     except Error as error:
         print(error, file=sys.stderr, flush=True)
+    _remove_storage()
     os._exit(0)
+
+
+def _remove_storage() -> None:
+    """Remove the storage folders that this process holds open, since no destructor will run."""
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            folder = link.readlink()
+            if folder.name.startswith(STORAGE) and folder.is_dir():
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _count(node: Any) -> Message:
@@ -93,7 +109,3 @@ def _answer(descriptor: int, message: Message) -> None:
         data = encode(_failure(error, int(message["run"])), FRAME_TO_CONTROLLER)
     while data:
         data = data[os.write(descriptor, data) :]
-
-
-if __name__ == "__main__":
-    main()

@@ -70,7 +70,7 @@ class ClusterBase(ABC):
         Error
             A node failed or was killed; it is named, and the cluster is closed.
         Timeout
-            The run did not end in time.
+            The run did not end in time, or another program has stopped a node, which is named.
 
         Warns
         -----

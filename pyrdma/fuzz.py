@@ -19,7 +19,7 @@ from . import provenance
 from ._native import native
 from .errors import InvalidArgument
 from .profiles import Profile
-from .workers import Workers
+from .workers import Workers, labelled
 
 __all__ = ["Options", "Summary", "differ", "fuzz", "minimise", "parse_ranges", "run", "systems"]
 
@@ -234,6 +234,7 @@ def _each(
         summary.interrupted = True
 
 
+@labelled(lambda options, chunk, _: f"{options.system}, seeds {chunk[0]} to {chunk[-1]}")
 def _run_chunk(options: Options, chunk: Iterable[int], twice: bool) -> list[dict[str, Any]]:
     return [_run_one(options, seed, twice) for seed in chunk]
 

@@ -1,6 +1,6 @@
 """A cluster of node processes on this machine: start them, exchange messages, end them.
 
-Each node is ``python -m pyrdma._node``, spawned, never forked. Controller and node exchange bounded
+Each node runs `pyrdma._node`, spawned, never forked. Controller and node exchange bounded
 frames of JSON (`pyrdma._frames`) over the node's standard input and output, which no other process
 has. The run's secret also goes through that pipe, never over a command line or environment. A node
 ends when its pipe closes, so that no node outlives a killed controller.
@@ -9,20 +9,16 @@ ends when its pipe closes, so that no node outlives a killed controller.
 from __future__ import annotations
 
 import base64
-import os
 import selectors
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import IO, Any
+from typing import Any
 
 from . import _frames, errors
 from ._native import native
+from ._node_process import START_S, Held, NodeProcess, Stops, describe_stopped
 from ._workload import Parameters, Workload
 from .cluster_base import ClusterBase, Columns
 from .errors import Error, InvalidArgument, Timeout
@@ -30,78 +26,14 @@ from .result import Result
 
 __all__ = ["ProcessCluster"]
 
-START_S = 60.0
-"""Longest time from the start of the nodes until all have attached."""
-
 GRACE_S = 2.0
 """Time for further reports after a node has failed: they may name the cause."""
-
-END_S = 8.0
-"""Longest time from a process's end until the kernel has closed its RDMA device."""
 
 _LOOK_S = 0.1
 """Period of the search for nodes restarted during a run."""
 
-
-class _Node:
-    """One node process, its pipes, and the file with its standard error."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.killed = False
-        self.stderr_file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - end() closes it
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "pyrdma._node"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.stderr_file,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            start_new_session=True,  # only the controller receives Ctrl-C
-        )
-        self._frames = _frames.Frames(_frames.FRAME_TO_CONTROLLER)
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # the other pipe shows the node's end
-            descriptor = self.process.stdin.fileno()
-            _frames.send(descriptor, message, _frames.FRAME_TO_NODE, START_S)
-
-    @property
-    def descriptor(self) -> int:
-        assert self.process.stdout is not None
-        return self.process.stdout.fileno()
-
-    def receive(self) -> dict[str, Any] | None:
-        """Return a message once a whole one has come; call it when the pipe is readable."""
-        chunk = os.read(self.descriptor, 1 << 20)
-        if not chunk:
-            raise EOFError
-        self._frames.feed(chunk)
-        return self._frames.next()
-
-    def describe_end(self) -> str:
-        """Describe how the process ended, with its last line of standard error."""
-        name = f"node {self.number} (process {self.process.pid})"
-        try:
-            code = self.process.wait(timeout=END_S)
-        except subprocess.TimeoutExpired:
-            return f"{name} closed its pipe"
-        if code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
-        else:
-            how = f"ended with status {code}"
-        self.stderr_file.seek(0)
-        said = self.stderr_file.read().decode(errors="replace").strip().splitlines()
-        return f"{name} {how}" + (f": {said[-1]}" if said else "")
-
-    def end(self) -> None:
-        with suppress(OSError):
-            self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.stderr_file):
-            assert stream is not None
-            with suppress(OSError):
-                stream.close()
+_STOPS_S = 0.5
+"""Period of the search for stopped nodes."""
 
 
 class ProcessCluster(ClusterBase):
@@ -117,22 +49,28 @@ class ProcessCluster(ClusterBase):
     def __init__(self, nodes: int, seed: int, faults: Mapping[str, float] | None = None) -> None:
         super().__init__(nodes, seed)
         self._faults = {name: float(value) for name, value in (faults or {}).items()}
-        self._session: Any = self._new_session()
-        self._nodes: list[_Node] = []
-        self._ended: list[_Node] = []  # a run may still use their pipes
+        self._held = Held(self, self._new_session())
         self._lock = threading.RLock()
         self._runs = 0
         self._survives = False
         self._running: Mapping[str, Any] | None = None
         try:
             for number in range(nodes):
-                self._nodes.append(_Node(number))
+                self._nodes.append(NodeProcess(number))
             for node in self._nodes:
                 self._attach(node)
             self._collect(START_S, "starting the nodes", 0)
         except BaseException:
             self.close()
             raise
+
+    @property
+    def _nodes(self) -> list[NodeProcess]:
+        return self._held.nodes
+
+    @property
+    def _session(self) -> Any:
+        return self._held.session
 
     def _kind(self) -> Mapping[str, Any]:
         """Return the parts of the first message to a node that all nodes share."""
@@ -144,7 +82,7 @@ class ProcessCluster(ClusterBase):
         core: Any = native()
         return core.shm.Session(nodes=self.nodes, seed=self.seed)
 
-    def _attach(self, node: _Node) -> None:
+    def _attach(self, node: NodeProcess) -> None:
         node.send(
             {
                 **self._kind(),
@@ -238,17 +176,19 @@ class ProcessCluster(ClusterBase):
         finally:
             with self._lock:
                 self._running = None
-                for node in self._ended:
+                for node in self._held.ended:
                     node.end()
-                self._ended.clear()
+                self._held.ended.clear()
         return _merge(answers)
 
     def _collect(self, timeout_s: float, what: str, run: int) -> list[dict[str, Any]]:
         """Wait for one message of every node; raise for the first node that fails or ends."""
-        deadline = time.monotonic() + timeout_s
+        begin = time.monotonic()
+        deadline = begin + timeout_s
+        stops, next_look, stuck = Stops(what, self._survives), begin + _STOPS_S, False
         answers: dict[int, dict[str, Any]] = {}
         failures: list[tuple[int, Error]] = []
-        gone: set[_Node] = set()  # need not be waited for any more
+        gone: set[NodeProcess] = set()  # need not be waited for any more
         with selectors.DefaultSelector() as selector:
             while True:
                 with self._lock:
@@ -257,15 +197,19 @@ class ProcessCluster(ClusterBase):
                         for node in self._nodes
                         if node.number not in answers and node not in gone
                     ]
-                    for node in gone.intersection(self._ended):
-                        self._ended.remove(node)
+                    for node in gone.intersection(self._held.ended):
+                        self._held.ended.remove(node)
                         node.end()
                 for node in waiting:
                     if node.descriptor not in selector.get_map():
                         selector.register(node.descriptor, selectors.EVENT_READ, node)
                 left = deadline - time.monotonic()
-                if not waiting or left <= 0:
+                if not waiting or left <= 0 or stuck:
                     break
+                if time.monotonic() >= next_look:
+                    next_look = time.monotonic() + _STOPS_S
+                    # A workload that survives goes on without the node until the others are done.
+                    stuck = stops.look(waiting) and bool(answers or not self._survives)
                 for key, _ in selector.select(min(left, _LOOK_S)):
                     node = key.data
                     try:
@@ -291,14 +235,19 @@ class ProcessCluster(ClusterBase):
                         answers[node.number] = message
                 if failures:
                     deadline = min(deadline, time.monotonic() + GRACE_S)
+        stopped = describe_stopped(waiting)
         if failures:
             # A dead node is the cause; the errors of its peers are the consequence.
-            raise min(failures, key=lambda failure: failure[0])[1]
-        missing = [node.number for node in waiting]
-        if missing:
+            _, cause = min(failures, key=lambda failure: failure[0])
+            raise type(cause)(f"{cause}; {stopped}") if stopped else cause
+        if waiting:
+            waited = f"within {time.monotonic() - begin:.0f} s"
+            if stopped:
+                raise Timeout(f"{what}: {stopped}; the run did not end {waited}")
+            numbers = ", ".join(str(node.number) for node in waiting)
             raise Timeout(
-                f"{what}: node {', '.join(map(str, missing))} did not answer within "
-                f"{timeout_s:.0f} s; give run() a longer timeout_s, or fewer nodes than cores"
+                f"{what}: node {numbers} did not answer {waited}; give run() a longer timeout_s, "
+                "or fewer nodes than cores"
             )
         return [answers[number] for number in sorted(answers)]
 
@@ -327,7 +276,7 @@ class ProcessCluster(ClusterBase):
             The process did not start in time.
         """
         self.kill(node)
-        fresh = _Node(node)
+        fresh = NodeProcess(node)
         try:
             self._attach(fresh)
             self._await_attached(fresh)
@@ -339,17 +288,18 @@ class ProcessCluster(ClusterBase):
             if self._running is None:
                 old.end()
             else:
-                self._ended.append(old)
+                self._held.ended.append(old)
                 fresh.send(self._running)
 
-    def _await_attached(self, node: _Node) -> None:
+    def _await_attached(self, node: NodeProcess) -> None:
         deadline = time.monotonic() + START_S
         message = None
         with selectors.DefaultSelector() as selector:
             selector.register(node.descriptor, selectors.EVENT_READ)
             while message is None:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise Timeout(f"restarting: node {node.number} did not attach in {START_S} s")
+                    why = describe_stopped([node]) or "free a core or memory"
+                    raise Timeout(f"restarting: {node.name} did not attach in {START_S} s; {why}")
                 try:
                     message = node.receive()
                 except EOFError:
@@ -362,13 +312,14 @@ class ProcessCluster(ClusterBase):
 
         Peers can still access the node's memory by one-sided requests, as on a NIC. They treat the
         node as slow, not as dead. The stopped process keeps its locks. If it holds the lock of a
-        queue, a peer waits for that queue up to 4 s.
+        queue, a peer waits for that queue up to 4 s. A run waits for the node until its timeout; it
+        ends earlier if another program has stopped a node and the workload does not survive that.
         """
-        self._signal(node, signal.SIGSTOP)
+        self._signal(node, signal.SIGSTOP, paused=True)
 
     def resume(self, node: int) -> None:
         """Let a stopped node continue (SIGCONT)."""
-        self._signal(node, signal.SIGCONT)
+        self._signal(node, signal.SIGCONT, paused=False)
 
     def pause(self, node: int, duration_s: float) -> None:
         """Stop a node (`stop`), wait, and let it continue (`resume`)."""
@@ -380,22 +331,19 @@ class ProcessCluster(ClusterBase):
         finally:
             self.resume(node)
 
-    def _signal(self, node: int, number: signal.Signals) -> None:
+    def _signal(self, node: int, number: signal.Signals, paused: bool) -> None:
         with self._lock:
             assert self._open is not None
             target = self._nodes[self._check_node(node)]
             if target.process.poll() is not None:
                 raise Error(f"node {node} is down; restart() it first")
+            target.paused = paused
             target.process.send_signal(number)
 
     def close(self) -> None:
         """End all node processes and the session. Idempotent."""
         with self._lock:
-            nodes, self._nodes = self._nodes + self._ended, []
-            self._ended = []
-        for node in nodes:
-            node.end()
-        self._session = None
+            self._held.end()
 
 
 def _rebuild(number: int, message: Mapping[str, Any]) -> Error:

@@ -23,7 +23,7 @@ from .files import DiskFull
 from .profiles import Profile
 from .result import normalise
 from .store import Store, Task, read_point, write_point
-from .workers import Workers
+from .workers import Workers, labelled
 
 __all__ = ["Outcome", "Sweep", "median_interval"]
 
@@ -147,8 +147,7 @@ class Sweep:
         for task in lost:
             if self._round(store, [task], executor, report, len(tasks) - 1, failed):
                 failed[task.key] = (
-                    "the worker process died at each try: it was killed, had no memory left, or a "
-                    "script without `if __name__ == '__main__':` started it"
+                    "the worker process died at each try: it was killed, or had no memory left"
                 )
         return Outcome(tasks, len(waiting) - len(failed), reused, failed)
 
@@ -286,6 +285,7 @@ def _settle(task: Task, future: Future[None], failed: dict[str, str]) -> bool:
     return True
 
 
+@labelled(lambda name, point, *_: f"{name}: {_describe(Point(**point))}")
 def _measure(name: str, point: dict[str, Any], apart: dict[str, str], path: str) -> None:
     """Measure one point and write it, in a worker."""
     experiment = registry.load(name)

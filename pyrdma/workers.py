@@ -1,29 +1,71 @@
-"""Processes that run simulations on all cores, for sweeps and for fuzzing."""
+"""Processes that run simulations on all cores, for sweeps and for fuzzing.
+
+They have no queues with named semaphores, as those of `multiprocessing` are: such a semaphore stays
+in ``/dev/shm`` after a ``kill -9`` of the process group. Each process has one socket and, on this
+side, one thread.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
+import logging
+import queue
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import wait as wait_for_any
-from pathlib import Path
-from typing import Any
+from contextlib import suppress
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, NamedTuple, TypeVar
 
-from . import provenance
-from .errors import Error
+from . import children, provenance
+from .errors import InvalidArgument
 
-__all__ = ["Workers"]
+__all__ = ["Workers", "labelled"]
+
+LOOK_S = 1.0
+"""Period of the search for stopped processes; a process that two looks find stopped is reported."""
+
+END_S = 5.0
+"""Longest time for a process to end in its own way."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_log = logging.getLogger("pyrdma")
+
+
+def labelled(label: Callable[..., str]) -> Callable[[_Function], _Function]:
+    """Decorate a function for workers: `label`, called with its arguments, names a call of it."""
+
+    def decorate(function: _Function) -> _Function:
+        function.label = label  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+class _Task(NamedTuple):
+    future: Future[Any]
+    message: bytes
+    label: str
+    round: int
+
+
+class _InWorker(Exception):
+    """The traceback of an error in a worker, as the cause of the error."""
+
+    def __str__(self) -> str:
+        return f"in the worker process\n\n{self.args[0]}"
 
 
 class Workers(Executor):
     """Processes that run simulations; several sweeps may share them.
 
-    The first call of `submit` starts the processes, and so does the first call after one has died.
+    Calls of `submit` start the processes; another one takes the place of a process that has died.
+    The call that a process ran when it died gets the error `BrokenProcessPool`. A process that
+    somebody stops is named on the log ``pyrdma``, together with the call that waits for it.
     Used as a context manager, the object kills the processes at once if an exception leaves the
     block.
 
@@ -37,82 +79,152 @@ class Workers(Executor):
     Raises
     ------
     Error
-        The program's main file cannot be loaded by a process; the message says what to change.
+        Python loads modules from a folder that others may write to; the message names it.
     """
 
     def __init__(self, jobs: int | None = None, at_most: int | None = None) -> None:
-        _check_main()
         wanted = jobs or provenance.usable_cores()
         self._count = max(1, wanted if at_most is None else min(wanted, at_most))
-        self._pool: ProcessPoolExecutor | None = None
+        self._command = children.python("pyrdma._worker")
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()  # of the attributes below
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._round = 0  # tasks of an earlier round do not begin: they have been cancelled
+        self._ended = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call `fn` in a process; see `concurrent.futures.Executor`."""
-        if self._pool is not None:
-            try:
-                return self._pool.submit(fn, *args, **kwargs)
-            except BrokenProcessPool:
-                self.kill()
-        self._pool = ProcessPoolExecutor(
-            max_workers=self._count,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_start_worker,
-        )
-        return self._pool.submit(fn, *args, **kwargs)
+        """Call `fn` in a process; see `concurrent.futures.Executor`.
+
+        Raises
+        ------
+        InvalidArgument
+            The function is of the program's main file, which the processes do not load.
+        """
+        if getattr(fn, "__module__", None) == "__main__":
+            raise InvalidArgument(
+                f"{fn.__qualname__} is a function of the program's main file, which workers do not "
+                "load; put it into a module of its own and import it"
+            )
+        message = bytes(ForkingPickler.dumps((fn, args, kwargs)))
+        label = getattr(fn, "label", None)
+        text = getattr(fn, "__qualname__", str(fn)) if label is None else label(*args, **kwargs)
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._ended:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            self._tasks.put(_Task(future, message, text, self._round))
+            if len(self._threads) < self._count:
+                # A daemon: the end of the program closes the sockets, which ends the processes.
+                self._threads.append(threading.Thread(target=self._serve, daemon=True))
+                self._threads[-1].start()
+        return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the processes when their tasks are done."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+        with self._lock:
+            if cancel_futures:
+                self._round += 1
+            if not self._ended:
+                self._ended = True
+                for _ in self._threads:
+                    self._tasks.put(None)
+        if wait:
+            for thread in self._threads:
+                thread.join()
 
     def kill(self) -> None:
-        """End the processes now, since a simulation does not check for cancellation.
-
-        The method does not cancel the futures first. A pool whose processes die fails its pending
-        futures itself, and raises an error at a future that is already cancelled.
-        """
-        if self._pool is None:
-            return
-        for process in list((getattr(self._pool, "_processes", None) or {}).values()):
-            process.kill()
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        self._pool = None
+        """End the processes now, since a simulation does not check for cancellation."""
+        with self._lock:
+            self._round += 1
+            for process in self._processes:
+                process.kill()
+        for process in list(self._processes):
+            process.wait()
         sys.stderr.flush()
 
     def __exit__(self, kind: object, *rest: object) -> None:
         """End the processes: after their tasks, or at once after an exception."""
-        if kind is None:
-            self.shutdown()
-        else:
+        if kind is not None:
             self.kill()
+        self.shutdown()
+
+    def _serve(self) -> None:
+        """Pass tasks to one process, in a thread of its own; replace a process that has died."""
+        # The process inherits the mask: only this program receives Ctrl-C, and ends the process.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        worker: _Worker | None = None
+        while (task := self._tasks.get()) is not None:
+            if task.round != self._round:
+                task.future.cancel()
+            if not task.future.set_running_or_notify_cancel():
+                continue
+            try:
+                if worker is None or worker.process.poll() is not None:
+                    self._forget(worker)
+                    worker = None
+                    worker = self._start(task)
+                result, error, text = worker.run(task)
+            except (EOFError, ConnectionError):
+                self._forget(worker)
+                worker = None
+                error, text = BrokenProcessPool(f"{task.label}: the worker process died"), ""
+            except BaseException as own:
+                error, text = own, ""
+            if error is None:
+                task.future.set_result(result)
+                continue
+            if text:
+                error.__cause__ = _InWorker(text)
+            task.future.set_exception(error)
+        self._forget(worker, wait=True)
+
+    def _start(self, task: _Task) -> _Worker:
+        with self._lock:
+            if task.round != self._round:
+                raise BrokenProcessPool(f"{task.label}: the workers have been killed")
+            worker = _Worker(self._command)
+            self._processes.add(worker.process)
+        return worker
+
+    def _forget(self, worker: _Worker | None, wait: bool = False) -> None:
+        if worker is None:
+            return
+        worker.end(wait)
+        with self._lock:
+            self._processes.discard(worker.process)
 
 
-def _check_main() -> None:
-    """Raise if a new process cannot load the program's main file, which is its first step."""
-    if getattr(multiprocessing.current_process(), "_inheriting", False):  # multiprocessing's test
-        raise Error(
-            "a worker process has loaded the script that started it, and the script starts workers "
-            "again; put the script's statements under `if __name__ == '__main__':`"
-        )
-    main = sys.modules["__main__"]
-    file = getattr(main, "__file__", None)
-    if getattr(main, "__spec__", None) is None and file is not None and not Path(file).exists():
-        raise Error(
-            f"worker processes load the program's main file, but {file} is not a file; "
-            "save the program as a file and run the file"
-        )
+class _Worker:
+    """One process and the socket to it."""
 
+    def __init__(self, command: list[str]) -> None:
+        self._pipe: Connection[Any, Any]
+        self._pipe, other = Pipe()
+        with other:
+            self.process = subprocess.Popen(command, stdin=other.fileno())
 
-def _start_worker() -> None:
-    """Ignore Ctrl-C, which the parent handles; end with the parent even if it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-    sentinel = parent.sentinel
+    def run(self, task: _Task) -> tuple[Any, BaseException | None, str]:
+        """Return the result of a task, or its error and the text of the traceback."""
+        self._pipe.send_bytes(task.message)
+        looks = 0
+        while not self._pipe.poll(LOOK_S):
+            looks = looks + 1 if children.is_stopped(self.process.pid) else 0
+            if looks == 2:
+                _log.warning(
+                    "pyrdma: worker process %d is stopped, so this waits: %s; the run goes on when "
+                    "the process does: kill -CONT %d",
+                    *(self.process.pid, task.label, self.process.pid),
+                )
+        answer: tuple[Any, BaseException | None, str] = self._pipe.recv()
+        return answer
 
-    def follow() -> None:
-        wait_for_any([sentinel])
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
+    def end(self, wait: bool) -> None:
+        """End the process: now, or in its own way if `wait`, so that its exit handlers run."""
+        if wait:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                self._pipe.send_bytes(b"")
+                self.process.wait(END_S)
+        self.process.kill()
+        self.process.wait()
+        self._pipe.close()

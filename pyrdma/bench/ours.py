@@ -95,7 +95,10 @@ def shm_latency_us(size: int, duration_s: float = 0.4) -> float:
 
 def _printed_number(code: str, *arguments: str) -> float:
     command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    # Python loads modules first from the working folder: not one that other users may write to.
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, cwd="/"
+    )
     if done.returncode != 0:
         raise Error(f"a new interpreter failed:\n{done.stderr.strip()}")
     return float(done.stdout)
@@ -147,7 +150,9 @@ def build_seconds() -> float:
         command += ["--wheel-dir", folder, str(tree)]
         env = {**os.environ, "CCACHE_DISABLE": "1"}
         start = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=env, cwd=folder
+        )
         elapsed = time.perf_counter() - start
     if done.returncode != 0:
         raise Error(f"`{' '.join(command)}` failed:\n{done.stderr.strip()[-2000:]}")

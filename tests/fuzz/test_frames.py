@@ -8,7 +8,6 @@ import os
 import random
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 import pyrdma as rd
-from pyrdma import _frames, workload
+from pyrdma import _frames, children, workload
 from pyrdma._frames import FRAME_TO_CONTROLLER, FRAME_TO_NODE, Frames, ProtocolError
 from pyrdma.errors import Timeout
 from tests.errors import raises
@@ -159,7 +158,7 @@ def test_a_reader_that_stands_still_is_given_up() -> None:
 
 def start_node() -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "pyrdma._node"],
+        children.python("pyrdma._node"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

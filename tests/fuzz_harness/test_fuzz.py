@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,6 +160,42 @@ def test_command_without_failures(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert unnamed(ended.stdout, 0, 16, "loss") == []
     assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_left_of_a_killed_group() -> None:
+    words = [sys.executable, "-m", "pyrdma", "fuzz", "fabric", "--seeds", "100000", "--jobs", "2"]
+    with subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while sum(map(_maps_core, members := _session(process.pid))) < 3:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            maps = "".join(Path(f"/proc/{member}/maps").read_text() for member in members)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    while any(Path(f"/proc/{member}").exists() for member in members):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert [name for name in re.findall(r"/dev/shm/\S+", maps) if Path(name).exists()] == []
+
+
+def _session(leader: int) -> list[int]:
+    """Return the processes of a session."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(stat.read_text().rsplit(")", 1)[1].split()[3]) == leader:
+                found.append(int(stat.parent.name))
+    return found
+
+
+def _maps_core(process: int) -> bool:
+    """Return whether a process has the native module, as those do that run seeds."""
+    with suppress(OSError):
+        return "_core" in Path(f"/proc/{process}/maps").read_text()
+    return False
 
 
 def test_trace_and_history(tmp_path: Path) -> None:

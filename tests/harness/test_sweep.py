@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pyrdma import Error, registry
+from pyrdma import Error, InvalidArgument, registry
 from pyrdma.data import COLUMNS
 from pyrdma.files import DiskFull, write_atomically
 from pyrdma.runs import Options, execute
@@ -159,6 +159,38 @@ def test_sweeps_share_workers_also_after_one_has_died(tmp_path: Path) -> None:
         [second] = processes(workers)
         assert second != first
     assert _gone({first, second})
+
+
+def test_a_stopped_worker_is_named_with_its_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def notices() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "pyrdma"]
+
+    monkeypatch.setattr("pyrdma.workers.LOOK_S", 0.05)
+    with Workers(1) as workers, ThreadPoolExecutor(1) as thread:
+        process = workers.submit(os.getpid).result()
+        os.kill(process, signal.SIGSTOP)
+        sweep = thread.submit(execute, FAKE, Options(out=tmp_path), executor=workers)
+        deadline = time.monotonic() + 20
+        while not notices() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(process, signal.SIGCONT)
+        assert sweep.result().outcome.measured == 4
+    [notice] = notices()
+    assert unnamed(notice, process, "behaviour=good, n=1", f"kill -CONT {process}") == []
+
+
+def test_an_error_of_a_worker_shows_its_file_and_line() -> None:
+    with Workers(1) as workers, pytest.raises(FileNotFoundError) as caught:
+        workers.submit(os.listdir, "/nowhere").result()
+    assert unnamed(caught.value.__cause__, "_worker.py", "line") == []
+
+
+def test_a_function_of_the_main_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canonical, "__module__", "__main__")
+    with Workers(1) as workers, raises(InvalidArgument, "canonical"):
+        workers.submit(canonical, Path())
 
 
 def _gone(processes: set[int]) -> bool:

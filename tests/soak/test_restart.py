@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +15,10 @@ from typing import Any
 import pytest
 
 import pyrdma as rd
-from pyrdma import workload
+from pyrdma import _node_process, workload
 from pyrdma._native import native
 from pyrdma.processes import ProcessCluster
-from tests.errors import raises
+from tests.errors import raises, unnamed
 
 READS = workload.VerbsLoad(op="read", size=8, depth=4, mode="rate")
 SOAK = workload.Soak(size=256, interval_ns=200_000)
@@ -101,8 +103,63 @@ def test_a_stopped_node_is_slow_and_not_dead() -> None:
 def test_a_stopped_node_fails_a_run_in_time_and_is_ended() -> None:
     with processes(2) as cluster:
         cluster.stop(1)
-        with raises(rd.Timeout, 1):
+        process = cluster.process_ids[1]
+        with raises(
+            rd.Timeout, f"node 1 (process {process})", "resume(1)", f"kill -CONT {process}"
+        ):
             cluster.run(READS, duration_s=0.02, timeout_s=1)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_node_process, "NOTICE_S", 0.1)
+    monkeypatch.setattr(_node_process, "STOPPED_S", 0.6)
+    monkeypatch.setattr("pyrdma.processes._STOPS_S", 0.05)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_node_that_another_program_stops_is_named_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with processes(3) as cluster:
+        process = cluster.process_ids[1]
+        begin = time.monotonic()
+        with (
+            later(0.2, lambda: os.kill(process, signal.SIGSTOP)),
+            raises(rd.Timeout, f"node 1 (process {process})", f"kill -CONT {process}") as caught,
+        ):
+            cluster.run(READS, duration_s=0.5)
+        assert time.monotonic() - begin < 20, "a run would last 61 s"
+        assert "resume" not in str(caught.value)
+        assert unnamed(caught.value, "node 0, 2") == []
+    assert not Path(f"/proc/{process}").exists()
+    [notice] = caplog.messages
+    assert unnamed(notice, f"node 1 (process {process})", f"kill -CONT {process}") == []
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_run_waits_for_nodes_that_are_stopped_on_purpose(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with processes(2) as cluster:
+        with later(0.1, lambda: cluster.pause(1, 1.2)):
+            assert cluster.run(READS, duration_s=0.3).value("rate") > 0
+        assert caplog.messages == []
+        # A soak goes on without a node, whoever has stopped it.
+        process = cluster.process_ids[1]
+        with (
+            later(0.1, lambda: os.kill(process, signal.SIGSTOP)),
+            later(1.2, lambda: os.kill(process, signal.SIGCONT)),
+        ):
+            assert cluster.run(SOAK, duration_s=1.5).value("wrong") == 0
+        assert len(caplog.messages) == 1
+
+
+def test_the_failure_of_a_peer_names_the_stopped_node() -> None:
+    with processes(2) as cluster:
+        cluster.stop(1)
+        with raises(rd.Error, 0, "/nowhere/lib.so", f"node 1 (process {cluster.process_ids[1]})"):
+            cluster.run(workload.Custom("/nowhere/lib.so:x"))
 
 
 @pytest.mark.parametrize("what", ["kill", "restart", "stop", "resume"])

@@ -1,0 +1,166 @@
+"""The controller's side of one node process: its start, its pipes, its end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import weakref
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import IO, Any
+
+from . import _frames, children
+
+__all__ = ["START_S", "Held", "NodeProcess", "Stops"]
+
+START_S = 60.0
+"""Longest time from the start of the nodes until all have attached."""
+
+NOTICE_S, STOPPED_S = 2.0, 12.0
+"""Time after which a node that another program stopped is reported, and ends the run."""
+
+END_S = 8.0
+"""Longest time from a process's end until the kernel has closed its RDMA device."""
+
+
+_log = logging.getLogger("pyrdma")
+
+
+class NodeProcess:
+    """One node process, its pipes, and the file with its standard error."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.killed = False
+        self.paused = False  # by this program, which can let it continue
+        self.stderr_file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - end() closes it
+        self.process = subprocess.Popen(
+            children.python("pyrdma._node"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.stderr_file,
+            start_new_session=True,  # only the controller receives Ctrl-C
+        )
+        self._frames = _frames.Frames(_frames.FRAME_TO_CONTROLLER)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # the other pipe shows the node's end
+            descriptor = self.process.stdin.fileno()
+            _frames.send(descriptor, message, _frames.FRAME_TO_NODE, START_S)
+
+    @property
+    def descriptor(self) -> int:
+        assert self.process.stdout is not None
+        return self.process.stdout.fileno()
+
+    def receive(self) -> dict[str, Any] | None:
+        """Return a message once a whole one has come; call it when the pipe is readable."""
+        chunk = os.read(self.descriptor, 1 << 20)
+        if not chunk:
+            raise EOFError
+        self._frames.feed(chunk)
+        return self._frames.next()
+
+    def describe_end(self) -> str:
+        """Describe how the process ended, with its last line of standard error."""
+        try:
+            code = self.process.wait(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            return f"{self.name} closed its pipe"
+        if code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        else:
+            how = f"ended with status {code}"
+        self.stderr_file.seek(0)
+        said = self.stderr_file.read().decode(errors="replace").strip().splitlines()
+        return f"{self.name} {how}" + (f": {said[-1]}" if said else "")
+
+    @property
+    def name(self) -> str:
+        """The node's number and its process."""
+        return f"node {self.number} (process {self.process.pid})"
+
+    def end(self) -> None:
+        with suppress(OSError):
+            self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.stderr_file):
+            assert stream is not None
+            with suppress(OSError):
+                stream.close()
+
+
+class Stops:
+    """Looks for stopped nodes among those that a run waits for."""
+
+    def __init__(self, what: str, survives: bool) -> None:
+        self._what = what
+        self._end = "" if survives else f" within {STOPPED_S - NOTICE_S:.0f} s"
+        self._since: dict[NodeProcess, float] = {}
+        self._told: set[NodeProcess] = set()
+
+    def look(self, waiting: Iterable[NodeProcess]) -> bool:
+        """Return whether another program has stopped a node for so long that the run has to end.
+
+        This program may stop nodes (`Cluster.stop`), for as long as it likes.
+        """
+        now = time.monotonic()
+        stopped = [n for n in waiting if not n.paused and children.is_stopped(n.process.pid)]
+        self._since = {node: self._since.get(node, now) for node in stopped}
+        self._told.intersection_update(stopped)
+        for node in stopped:
+            if now - self._since[node] >= NOTICE_S and node not in self._told:
+                self._told.add(node)
+                _log.warning(
+                    "pyrdma: %s: another program has stopped %s, which the run waits for; let it "
+                    "continue%s: kill -CONT %d",
+                    *(self._what, node.name, self._end, node.process.pid),
+                )
+        return any(now - since >= STOPPED_S for since in self._since.values())
+
+
+def describe_stopped(waiting: Iterable[NodeProcess]) -> str:
+    """Say which nodes are stopped, and which only wait; an empty text if none is stopped."""
+    said, others = [], []
+    for node in waiting:
+        state = children.state(node.process.pid)
+        if state == "t":
+            said.append(f"a debugger holds {node.name}")
+        elif state == "T":
+            resume = f"resume({node.number}) or " if node.paused else ""
+            cure = f"{resume}`kill -CONT {node.process.pid}`"
+            said.append(f"{node.name} is stopped; in time, {cure} lets it continue")
+        else:
+            others.append(str(node.number))
+    if said and others:
+        said.append(f"node {', '.join(others)} only waited")
+    return "; ".join(said)
+
+
+class Held:
+    """The processes and the session of a cluster, which end with it."""
+
+    def __init__(self, cluster: object, session: Any) -> None:
+        self.nodes: list[NodeProcess] = []
+        self.ended: list[NodeProcess] = []  # a run may still use their pipes
+        self.session = session
+        self._owner = os.getpid()
+        # Nobody may close the cluster: its last reference goes, or the program exits.
+        self.end = weakref.finalize(cluster, self._end)
+
+    def _end(self) -> None:
+        if os.getpid() != self._owner:
+            return  # a forked copy of this program, which exits
+        nodes = self.nodes + self.ended
+        self.nodes, self.ended = [], []
+        for node in nodes:
+            with suppress(OSError):
+                node.process.kill()
+        for node in nodes:
+            node.end()
+        self.session = None
