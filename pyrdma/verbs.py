@@ -24,7 +24,9 @@ The objects
     ``capabilities``, ``now_ns``, ``sleep(seconds)``.
 ``ProtectionDomain``
     ``allocate(size)`` returns a `MemoryRegion`; ``queue_pair(send_queue, receive_queue=None,
-    transport="rc", ...)`` a `QueuePair`; also ``shared_receive_queue`` and ``address_handle``.
+    transport="rc", ...)`` a `QueuePair`; also ``shared_receive_queue`` and ``address_handle``. On
+    fabric ``verbs`` a queue pair takes the partition ``pkey_index``; it and an address handle take
+    ``service_level`` (0 to 15) and ``traffic_class`` (0 to 255).
 ``MemoryRegion``
     ``array`` is the memory itself, shape ``(size,)`` of uint8, without a copy; it keeps the memory
     even after the cluster is closed. ``sge(offset, length)`` names a part for a request, ``remote``

@@ -49,7 +49,8 @@ std::shared_ptr<PyQueuePair> queue_pair(const DomainPtr& self, const QueuePtr& s
                                         std::uint32_t max_sges, std::uint32_t max_inline,
                                         const SharedPtr& shared, bool dc_target,
                                         std::uint32_t retry_count, std::uint32_t rnr_retry,
-                                        std::uint32_t timeout_us) {
+                                        std::uint32_t timeout_us, std::uint32_t pkey_index,
+                                        std::uint32_t service_level, std::uint32_t traffic_class) {
   same_node(*self, *sends, "send completion queue");
   const QueuePtr& other = receives ? receives : sends;
   same_node(*self, *other, "receive completion queue");
@@ -64,6 +65,8 @@ std::shared_ptr<PyQueuePair> queue_pair(const DomainPtr& self, const QueuePtr& s
   options.retry_count = retry_count;
   options.rnr_retry = rnr_retry;
   options.timeout_us = timeout_us;
+  options.pkey_index = pkey_index;
+  options.path = {service_level, traffic_class};
   return self->session().call([&] {
     auto native =
         self->env().device().create_queue_pair(self->native(), sends->native(), other->native(),
@@ -175,7 +178,12 @@ void bind_domain(py::module_& verbs) {
            py::arg("send_entries") = 128, py::arg("receive_entries") = 128, py::arg("max_sges") = 4,
            py::arg("max_inline") = 0, py::arg("shared_receives") = nullptr,
            py::arg("dc_target") = false, py::arg("retry_count") = 7,
-           py::arg("rnr_retry") = fabric::kInfiniteRetry, py::arg("timeout_us") = 1000)
+           py::arg("rnr_retry") = fabric::kInfiniteRetry, py::arg("timeout_us") = 1000,
+           py::arg("pkey_index") = 0, py::arg("service_level") = 0, py::arg("traffic_class") = 0,
+           "A queue pair in state RESET. Three options choose the treatment of its packets by the "
+           "network of a device of fabric verbs: pkey_index (the partition, as a place in the "
+           "port's table of P_Keys), service_level (0 to 15) and traffic_class (0 to 255). A UD "
+           "queue pair takes the last two from the address handle. sim and shm allow 0 only.")
       .def(
           "shared_receive_queue",
           [](const DomainPtr& self, std::uint32_t entries, std::uint32_t max_sges) {
@@ -188,13 +196,18 @@ void bind_domain(py::module_& verbs) {
           py::arg("entries"), py::arg("max_sges") = 4)
       .def(
           "address_handle",
-          [](const DomainPtr& self, const fabric::QpAddress& peer) {
+          [](const DomainPtr& self, const fabric::QpAddress& peer, std::uint32_t service_level,
+             std::uint32_t traffic_class) {
             return self->session().call([&] {
               return make_owned<PyAddressHandle>(
-                  self, self->env().device().create_address_handle(self->native(), peer), peer);
+                  self,
+                  self->env().device().create_address_handle(self->native(), peer,
+                                                             {service_level, traffic_class}),
+                  peer);
             });
           },
-          py::arg("peer"))
+          py::arg("peer"), py::arg("service_level") = 0, py::arg("traffic_class") = 0,
+          "Destination of UD and DC requests; service_level and traffic_class as in queue_pair.")
       .def("close", &PyDomain::close, "Close the domain; objects made in it stay usable.");
 }
 

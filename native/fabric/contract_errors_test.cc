@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/error.h"
+#include "base/error_test.h"
 #include "base/rng.h"
 #include "fabric/contract_worlds_test.h"
 
@@ -213,6 +213,27 @@ TEST_P(FabricErrors, SetUpChecksItsArguments) {
   nowhere.node = 99;
   EXPECT_THROW(x.queue_pair()->connect(nowhere), Error);
   EXPECT_THROW(x.device.create_address_handle(*x.pd, nowhere), Error);
+}
+
+TEST_P(FabricErrors, PathsThatTheFabricLacksAreRefused) {
+  start();
+  Side x(*world, 0);
+  const bool real = GetParam() == "verbs";
+  QpOptions partition, level, traffic;
+  partition.pkey_index = real ? 1U << 16 : 1;
+  level.path.service_level = real ? 16 : 1;
+  traffic.path.traffic_class = real ? 256 : 1;
+  const auto refused = [&](const QpOptions& options, const char* name, const char* value) {
+    EXPECT_TRUE(refuses([&] { x.queue_pair(options); }, ErrorCode::kInvalidArgument,
+                        {name, value, real ? "0" : "verbs"}));
+  };
+  refused(partition, "pkey_index", real ? "65536" : "1");
+  refused(level, "service_level", real ? "16" : "1");
+  refused(traffic, "traffic_class", real ? "256" : "1");
+  const QpAddress own = x.queue_pair()->address();
+  for (const QpOptions& options : {level, traffic})
+    EXPECT_TRUE(refuses([&] { x.device.create_address_handle(*x.pd, own, options.path); },
+                        ErrorCode::kInvalidArgument, {}));
 }
 
 TEST_P(FabricErrors, KeysAreSparse) {

@@ -240,7 +240,8 @@ class Device {
       ProtectionDomain& pd, CompletionQueue& send_queue, CompletionQueue& receive_queue,
       const QpOptions& options = {}, SharedReceiveQueue* shared_receives = nullptr) = 0;
   virtual std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd,
-                                                               const QpAddress& peer) = 0;
+                                                               const QpAddress& peer,
+                                                               const PathOptions& path = {}) = 0;
 };
 
 }  // namespace pyrdma::fabric

@@ -147,6 +147,27 @@ void check_queue_pair_access(std::uint32_t access) {
   check_known("queue pair", access, kAllAccess);
 }
 
+namespace {
+
+void check_zero(const char* fabric, const char* name, std::uint32_t value) {
+  if (value == 0) return;
+  throw Error(ErrorCode::kInvalidArgument, std::string(name) + " is " + std::to_string(value) +
+                                               "; fabric " + fabric +
+                                               " allows 0 only; use a device of fabric verbs");
+}
+
+}  // namespace
+
+void check_no_path(const char* fabric, const PathOptions& path) {
+  check_zero(fabric, "service_level", path.service_level);
+  check_zero(fabric, "traffic_class", path.traffic_class);
+}
+
+void check_no_path(const char* fabric, const QpOptions& options) {
+  check_zero(fabric, "pkey_index", options.pkey_index);
+  check_no_path(fabric, options.path);
+}
+
 void Rendezvous::throw_size(std::string_view key, std::size_t got, std::size_t wanted) {
   throw Error(ErrorCode::kInvalidArgument,
               "rendezvous key '" + std::string(key) + "' holds " + std::to_string(got) +

@@ -181,6 +181,14 @@ struct RemoteRegion {
   std::uint32_t node = kNoNode;
 };
 
+/// PathOptions choose the treatment of a connection's packets by the network. Only verbs has them:
+/// sim and shm have one class of traffic, and refuse other values than 0.
+struct PathOptions {
+  std::uint32_t service_level = 0;  // 0..15; on Ethernet: the priority
+  // 0..255; on Ethernet: the byte of the IP header that holds DSCP and ECN.
+  std::uint32_t traffic_class = 0;
+};
+
 struct QpOptions {
   Transport transport = Transport::kRc;
   std::uint32_t send_entries = 128;
@@ -197,6 +205,13 @@ struct QpOptions {
   // most beyond that.
   std::uint32_t timeout_us = 1000;  // longest wait for an answer, per attempt
   std::uint32_t rnr_timer_us = 10;  // wait imposed on a sender when no receive is posted
+  std::uint32_t pkey_index = 0;     // verbs: partition, as a place in the port's table of P_Keys
+  PathOptions path;                 // of RC and UC; a UD request takes that of its address handle
 };
+
+/// Both throw Error(kInvalidArgument) for another value than 0. `fabric` is one without partitions
+/// and classes of traffic.
+void check_no_path(const char* fabric, const PathOptions& path);
+void check_no_path(const char* fabric, const QpOptions& options);
 
 }  // namespace pyrdma::fabric

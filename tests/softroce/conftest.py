@@ -26,7 +26,7 @@ PROGRAMS = {path.parent.name: path for path in ROOT.glob("tests/systems/*/one_ho
 """The program of each system that runs in the guest."""
 FILTERS = {
     "contract": "*/Fabric*/verbs:*/Malformed*/verbs:*/EnvContract*/verbs"
-    ":VerbsConnection*:VerbsMemory*",
+    ":VerbsConnection*:VerbsMemory*:VerbsPath*",
     **{f"system[{name}]": f"*/{name.capitalize()}*/verbs" for name in PROGRAMS},
 }
 """The native tests that run in the guest. The suites of a system begin with its name."""

@@ -228,6 +228,18 @@ def test_objects_of_two_nodes_do_not_mix(cluster: rd.Cluster) -> None:
         a.protection_domain().queue_pair(b.completion_queue(16))
 
 
+@pytest.mark.parametrize("option", ["pkey_index", "service_level", "traffic_class"])
+def test_only_real_devices_have_paths(cluster: rd.Cluster, option: str) -> None:
+    a = end(cluster.devices[0])
+    domain: Any = cluster.devices[0].protection_domain()
+    domain.queue_pair(a.queue, **{option: 0})
+    with raises(rd.InvalidArgument, option, 1, "verbs"):
+        domain.queue_pair(a.queue, **{option: 1})
+    if option != "pkey_index":
+        with raises(rd.InvalidArgument, option, 1, "verbs"):
+            domain.address_handle(a.pair.address, **{option: 1})
+
+
 def test_addresses_travel_as_bytes(cluster: rd.Cluster) -> None:
     a, b = (end(device) for device in cluster.devices)
     for one_end, other in ((a, b), (b, a)):

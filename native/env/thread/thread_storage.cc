@@ -2,17 +2,19 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -20,6 +22,10 @@ namespace pyrdma {
 namespace {
 
 constexpr std::string_view kPrefix = "pyrdma-storage-";
+constexpr std::string_view kRandom = "XXXXXX";  // mkdtemp replaces it
+// The owner of a folder holds the lock of this file as long as it lives. Storage::open refuses the
+// name.
+constexpr const char* kLock = ".lock";
 
 [[noreturn]] void fail(const std::string& what, int error) {
   const bool full =
@@ -28,6 +34,71 @@ constexpr std::string_view kPrefix = "pyrdma-storage-";
   if (error == ENOSPC || error == EDQUOT)
     text += "; free space there, or set TMPDIR to another disk";
   throw Error(full ? ErrorCode::kExhausted : ErrorCode::kUnavailable, text, false);
+}
+
+struct Descriptor {
+  explicit Descriptor(int opened) : number(opened) {}
+  ~Descriptor() {
+    if (number >= 0) ::close(number);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  const int number;
+};
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  std::string host = name;
+  std::replace(host.begin(), host.end(), '/', '-');
+  return host;
+}
+
+/// Returns the name of a folder without its last six letters. People read the process id in it.
+std::string folder_name(const std::string& pid) {
+  return std::string(kPrefix) + pid + "-" + host_name() + "-";
+}
+
+/// Some network file systems lock files for one host only, so the names of other hosts are left
+/// alone.
+bool is_of_this_host(const std::string& name) {
+  if (name.size() < kPrefix.size() + kRandom.size() || !name.starts_with(kPrefix)) return false;
+  const std::size_t pid_end = name.find('-', kPrefix.size());
+  return pid_end != std::string::npos &&
+         name.substr(0, name.size() - kRandom.size()) ==
+             folder_name(name.substr(kPrefix.size(), pid_end - kPrefix.size()));
+}
+
+enum class Locked : std::uint8_t {
+  kYes,
+  kNo,           // another process holds the lock
+  kUnsupported,  // by the file system
+};
+
+Locked lock_file(int descriptor) {
+  while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EINTR) return errno == EWOULDBLOCK ? Locked::kNo : Locked::kUnsupported;
+  }
+  return Locked::kYes;
+}
+
+std::vector<std::string> names_in(int folder) {
+  std::vector<std::string> names;
+  // The stream closes its own descriptor.
+  DIR* stream = ::fdopendir(::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (stream == nullptr) return names;
+  while (const dirent* entry = ::readdir(stream)) names.emplace_back(entry->d_name);
+  ::closedir(stream);
+  return names;
+}
+
+/// Removes the lock file last: until then another process can see that the folder has an owner, or
+/// finish the work of one that was killed.
+void remove_files(int folder) {
+  for (const std::string& name : names_in(folder)) {
+    if (name != kLock) ::unlinkat(folder, name.c_str(), 0);
+  }
+  ::unlinkat(folder, kLock, 0);
 }
 
 class RealFile final : public File {
@@ -88,25 +159,25 @@ std::uint64_t process_start(int pid) {
 }
 
 void remove_stale_storage(const std::string& parent) {
-  DIR* dir = ::opendir(parent.c_str());
-  if (dir == nullptr) return;
-  while (const dirent* entry = ::readdir(dir)) {
-    const std::string name = entry->d_name;
-    int pid = 0;
-    unsigned long long start = 0;
-    if (name.compare(0, kPrefix.size(), kPrefix) != 0 ||
-        std::sscanf(name.c_str() + kPrefix.size(), "%d-%llu-", &pid, &start) != 2) {
-      continue;
-    }
+  const Descriptor folders(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (const std::string& name : names_in(folders.number)) {
+    if (!is_of_this_host(name)) continue;
+    const Descriptor folder(
+        ::openat(folders.number, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     struct stat info {};
-    if (::fstatat(::dirfd(dir), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 ||
-        !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || process_start(pid) == start) {
+    if (folder.number < 0 || ::fstat(folder.number, &info) != 0 || info.st_uid != ::geteuid())
+      continue;
+    const Descriptor lock(
+        ::openat(folder.number, kLock, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (lock.number >= 0 && lock_file(lock.number) == Locked::kYes) {
+      remove_files(folder.number);
+    } else if (lock.number >= 0 || errno != ENOENT) {
       continue;
     }
-    std::error_code ignored;  // another process may remove it first
-    std::filesystem::remove_all(parent + "/" + name, ignored);
+    // A folder without a lock file is that of a process which was killed before it made the file,
+    // or is about to make it, and then makes another folder. The kernel removes empty folders only.
+    ::unlinkat(folders.number, name.c_str(), AT_REMOVEDIR);
   }
-  ::closedir(dir);
 }
 
 std::string storage_parent() {
@@ -117,19 +188,42 @@ std::string storage_parent() {
 ThreadStorage::ThreadStorage() {
   const std::string parent = storage_parent();
   remove_stale_storage(parent);
-  const int pid = ::getpid();
-  folder_ = parent + "/" + std::string(kPrefix) + std::to_string(pid) + "-" +
-            std::to_string(process_start(pid)) + "-XXXXXX";
+  while (!make_folder(parent)) {
+  }
+}
+
+// Between two steps another process may take the new folder for a stale one, and remove it.
+bool ThreadStorage::make_folder(const std::string& parent) {
+  close();
+  folder_ = parent + "/" + folder_name(std::to_string(::getpid())) + std::string(kRandom);
   if (::mkdtemp(folder_.data()) == nullptr)
     fail("cannot create a storage folder in " + parent, errno);
   folder_fd_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (folder_fd_ < 0) fail("cannot open " + folder_, errno);
+  if (folder_fd_ >= 0) {
+    lock_fd_ =
+        ::openat(folder_fd_, kLock, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  }
+  if (lock_fd_ < 0) {
+    if (errno == ENOENT) return false;
+    const int error = errno;
+    ::rmdir(folder_.c_str());
+    close();
+    fail("cannot open " + folder_, error);
+  }
+  return lock_file(lock_fd_) != Locked::kNo &&
+         ::faccessat(folder_fd_, kLock, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+void ThreadStorage::close() {
+  for (int* descriptor : {&folder_fd_, &lock_fd_}) {
+    if (*descriptor >= 0) ::close(std::exchange(*descriptor, -1));
+  }
 }
 
 ThreadStorage::~ThreadStorage() {
-  if (folder_fd_ >= 0) ::close(folder_fd_);
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
+  remove_files(folder_fd_);
+  ::rmdir(folder_.c_str());
+  close();
 }
 
 std::unique_ptr<File> ThreadStorage::open(std::string_view name) {

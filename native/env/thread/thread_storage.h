@@ -1,6 +1,7 @@
 // ThreadStorage keeps the files of one node in a private folder and removes the folder with the
 // node. A node killed by -9 leaves its folder behind; the end of its session, or the next
-// ThreadStorage of the same user, removes it.
+// ThreadStorage of the same user on the same host, removes it. A locked file in the folder shows
+// that the owner lives, also where its process id means nothing: in another container.
 #pragma once
 #include <memory>
 #include <string>
@@ -26,11 +27,16 @@ class ThreadStorage final : public Storage {
   const std::string& folder() const { return folder_; }
 
  private:
+  /// Returns false when another process has removed the folder meanwhile.
+  bool make_folder(const std::string& parent);
+  void close();
+
   std::string folder_;
-  int folder_fd_ = -1;
+  int folder_fd_ = -1, lock_fd_ = -1;
 };
 
-/// Removes the storage folders in `parent` that belong to this user and to ended processes.
+/// Removes the storage folders in `parent` that this user made on this host and whose owner has
+/// ended. Removes none where the file system cannot lock files.
 void remove_stale_storage(const std::string& parent);
 /// Returns $TMPDIR, or /tmp.
 std::string storage_parent();

@@ -88,10 +88,10 @@ class FaultyDevice final : public Device {
                                        inner, shared_receives),
         pd, sends, options);
   }
-  std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd,
-                                                       const QpAddress& peer) override {
+  std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd, const QpAddress& peer,
+                                                       const PathOptions& path) override {
     press("an address handle");
-    std::unique_ptr<AddressHandle> handle = hooks_.inner.create_address_handle(pd, peer);
+    std::unique_ptr<AddressHandle> handle = hooks_.inner.create_address_handle(pd, peer, path);
     if (!copies_datagrams_) return handle;
     return std::make_unique<FaultyAddressHandle>(std::move(handle));
   }

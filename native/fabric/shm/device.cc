@@ -201,6 +201,7 @@ std::unique_ptr<QueuePair> ShmDevice::create_queue_pair(ProtectionDomain& pd,
   check_count("retry_count", options.retry_count, 0, 7);
   check_count("rnr_retry", options.rnr_retry, 0, kInfiniteRetry);
   check_queue_pair_access(options.access);
+  check_no_path("shm", options);
   return std::make_unique<ShmQueuePair>(*this, static_cast<ShmProtectionDomain&>(pd).id,
                                         static_cast<ShmCompletionQueue&>(send_queue),
                                         static_cast<ShmCompletionQueue&>(receive_queue), options,
@@ -208,7 +209,9 @@ std::unique_ptr<QueuePair> ShmDevice::create_queue_pair(ProtectionDomain& pd,
 }
 
 std::unique_ptr<AddressHandle> ShmDevice::create_address_handle(ProtectionDomain& pd,
-                                                                const QpAddress& peer) {
+                                                                const QpAddress& peer,
+                                                                const PathOptions& path) {
+  check_no_path("shm", path);
   if (peer.node >= node_.nodes()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "address handle: node is " + std::to_string(peer.node) + "; the nodes are 0 to " +

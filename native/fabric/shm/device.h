@@ -89,8 +89,8 @@ class ShmDevice final : public Device {
                                                CompletionQueue& receive_queue,
                                                const QpOptions& options,
                                                SharedReceiveQueue* shared_receives) override;
-  std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd,
-                                                       const QpAddress& peer) override;
+  std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd, const QpAddress& peer,
+                                                       const PathOptions& path) override;
 
   // For the objects that the device made.
   Node& node() { return node_; }

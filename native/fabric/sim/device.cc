@@ -225,6 +225,7 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
       throw Error(ErrorCode::kInvalidArgument,
                   std::string(name) + " is " + std::to_string(value) + "; give 0 to 7");
   check_queue_pair_access(options.access);
+  check_no_path("sim", options);
   if (options.transport == Transport::kDc && !capabilities_.dc)
     throw Error(ErrorCode::kUnavailable,
                 "this NIC has no dynamically connected transport: use RC, or a profile with "
@@ -246,7 +247,9 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
 }
 
 std::unique_ptr<AddressHandle> SimDevice::create_address_handle(ProtectionDomain& pd,
-                                                                const QpAddress& peer) {
+                                                                const QpAddress& peer,
+                                                                const PathOptions& path) {
+  check_no_path("sim", path);
   const auto& nics = nic_.fabric().nics;
   if (peer.node >= nics.size())
     throw Error(ErrorCode::kInvalidArgument, "address of node " + std::to_string(peer.node) +

@@ -48,8 +48,8 @@ class SimDevice final : public Device {
                                                CompletionQueue& receive_queue,
                                                const QpOptions& options,
                                                SharedReceiveQueue* shared_receives) override;
-  std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd,
-                                                       const QpAddress& peer) override;
+  std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd, const QpAddress& peer,
+                                                       const PathOptions& path) override;
 
  private:
   void check_entries(const char* what, std::uint64_t value, std::uint64_t most) const;

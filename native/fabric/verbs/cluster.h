@@ -17,13 +17,14 @@
 
 namespace pyrdma::fabric::verbs {
 
-inline constexpr std::uint32_t kMaxNodes = 256;
+inline constexpr std::uint32_t kMaxNodes = 4096;
 
 struct SessionOptions {
   std::uint32_t nodes = 2;  // 1..kMaxNodes
   std::uint64_t seed = 1;
   std::string address = "127.0.0.1";     // address of this machine, as the nodes reach it
   Time greeting_timeout = 10 * kSecond;  // limit for a connected peer to show the token
+  std::size_t table_bytes = std::size_t{256} << 20;  // limit of all keys and values together
 };
 
 /// The controller owns the Session until all nodes have ended. It hands name() and token() to the
@@ -64,8 +65,9 @@ class Session {
 class VerbsNode {
  public:
   /// Attaches as node `node` of `nodes` and opens the device that `wish` names or whose port has
-  /// its address. Throws Error(kUnavailable) when the session or a device is absent or the token is
-  /// wrong, Error(kInvalidArgument) for a wrong count or a node that is taken.
+  /// its address. Tries for up to 30 s to reach a session that is crowded. Throws
+  /// Error(kUnavailable) when the session or a device is absent, Error(kInvalidArgument) for a
+  /// wrong token, a wrong count or a node that is taken.
   VerbsNode(const std::string& session_name, NodeId node, std::uint32_t nodes,
             const std::string& token, const Wish& wish);
   ~VerbsNode();

@@ -1,14 +1,17 @@
 #include "fabric/verbs/exchange.h"
 
-#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/time.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdlib>
+#include <iterator>
+#include <utility>
 
 #include "base/error.h"
 #include "fabric/fabric.h"
@@ -16,10 +19,12 @@
 namespace pyrdma::fabric::verbs {
 namespace {
 
-constexpr std::size_t kMaxBlobBytes = std::size_t{256} << 20;  // bytes of all blobs together
-// Any host that reaches the port may connect. Without the token a connection costs little, and not
-// for long.
-constexpr std::size_t kMaxUnauthenticated = 64;
+// Memory of an entry of the table beside its key and its value.
+constexpr std::size_t kEntryBytes = 128;
+// Any host that reaches the port may connect. Beside two connections per node, so many may be open.
+constexpr std::size_t kStrangers = 256;
+// Strangers that arrive in a flood leave the nodes their turns.
+constexpr int kTurn = 64;
 
 std::string random_token() {
   unsigned char bytes[32];
@@ -49,25 +54,44 @@ ExchangeServer::ExchangeServer(const SessionOptions& options)
   states_.resize(options.nodes, State::kFree);
   incarnations_.resize(options.nodes, 0);
   events_.resize(options.nodes, nullptr);
-  listener_ = listen_on(options.address, &name_);
+  raise_descriptor_limit();
+  boot_ = boot_id();
   clock_ = Clock::calibrate();
-  stop_event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (stop_event_ < 0)
+  listener_ = listen_on(options.address, &name_);
+  stop_event_ = Socket(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  poller_ = Socket(::epoll_create1(EPOLL_CLOEXEC));
+  bool good = stop_event_.is_open() && poller_.is_open();
+  for (Socket* source : {&listener_, &stop_event_}) {
+    epoll_event event{EPOLLIN, {.ptr = source}};
+    good =
+        good && ::epoll_ctl(poller_.descriptor(), EPOLL_CTL_ADD, source->descriptor(), &event) == 0;
+  }
+  if (!good)
     throw Error(ErrorCode::kExhausted,
                 "verbs: cannot create an event descriptor; raise the limit of open files");
-  acceptor_ = std::thread([this] { accept_all(); });
+  thread_ = std::thread([this] { run(); });
 }
 
 ExchangeServer::~ExchangeServer() {
   closing_.store(true);
   request_stop();
-  acceptor_.join();
-  {
-    const std::lock_guard lock(mutex_);
-    for (Connection& connection : connections_) ::shutdown(connection.descriptor, SHUT_RDWR);
-  }
-  for (Connection& connection : connections_) connection.thread.join();
-  ::close(stop_event_);
+  thread_.join();
+}
+
+// Many systems let a process open 1,024 files at first, and many more if it asks.
+void ExchangeServer::raise_descriptor_limit() const {
+  const rlim_t nodes = 2 * rlim_t{options_.nodes};
+  const rlim_t wanted = 2 * (nodes + kStrangers);  // half of them is for the rest of the process
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur > nodes) return;
+  throw Error(ErrorCode::kExhausted, "verbs: the controller of " + std::to_string(options_.nodes) +
+                                         " nodes needs " + std::to_string(nodes) +
+                                         " connections, and this process may have " +
+                                         std::to_string(limit.rlim_cur) +
+                                         " open files; raise the hard limit (ulimit -Hn)");
 }
 
 std::vector<NodeId> ExchangeServer::dead_nodes() const {
@@ -99,133 +123,186 @@ void ExchangeServer::declare_dead(NodeId node) {
 
 void ExchangeServer::request_stop() {
   const std::uint64_t one = 1;
-  if (::write(stop_event_, &one, sizeof one) < 0 && errno != EAGAIN) std::abort();
+  if (::write(stop_event_.descriptor(), &one, sizeof one) < 0 && errno != EAGAIN) std::abort();
+}
+
+void ExchangeServer::run() {
+  std::array<epoll_event, kTurn> ready;
+  while (!closing_.load()) {
+    int timeout = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      close_late_strangers();
+      timeout = milliseconds_to_next_close();
+    }
+    const int count = ::epoll_wait(poller_.descriptor(), ready.data(), kTurn, timeout);
+    bool newcomers = false;
+    const std::lock_guard lock(mutex_);
+    for (int i = 0; i < count; ++i) {
+      if (ready[i].data.ptr == &listener_)
+        newcomers = true;
+      else if (ready[i].data.ptr == &stop_event_)
+        tell_stop();
+      else
+        serve(*static_cast<Connection*>(ready[i].data.ptr));
+    }
+    if (newcomers) admit();  // at last, because a newcomer may push out one that is ready
+  }
 }
 
 void ExchangeServer::tell_stop() {
-  const std::lock_guard lock(mutex_);
-  for (Link* link : events_) {
-    if (link != nullptr) link->send(Writer(MessageKind::kStop).bytes());
+  std::uint64_t count = 0;
+  if (::read(stop_event_.descriptor(), &count, sizeof count) != sizeof count || closing_.load())
+    return;
+  for (Connection* connection : events_) {
+    if (connection == nullptr) continue;
+    connection->link.send(Writer(MessageKind::kStop).bytes());
+    watch(*connection);
   }
 }
 
-void ExchangeServer::accept_all() {
-  pollfd queries[2] = {{listener_.descriptor(), POLLIN, 0}, {stop_event_, POLLIN, 0}};
-  while (!closing_.load()) {
-    if (::poll(queries, 2, close_unauthenticated()) <= 0) continue;
-    if (queries[1].revents != 0) {
-      std::uint64_t count = 0;
-      if (::read(stop_event_, &count, sizeof count) == sizeof count && !closing_.load())
-        tell_stop();
-    }
-    if (queries[0].revents == 0) continue;
+void ExchangeServer::admit() {
+  const std::size_t room = 2 * std::size_t{options_.nodes} + kStrangers;
+  for (int turn = 0; turn < kTurn; ++turn) {
     Socket socket = accept_from(listener_);
     if (!socket.is_open()) {
-      ::poll(nullptr, 0, 10);  // descriptors may have run out: avoid a tight loop
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) continue;
+      // Descriptors have run out.
+      if (strangers_.empty()) {
+        ::usleep(10'000);  // avoid a tight loop
+        return;
+      }
+      drop(strangers_.front());
       continue;
     }
-    const std::lock_guard lock(mutex_);
-    forget_ended();
-    const auto unauthenticated =
-        std::count_if(connections_.begin(), connections_.end(),
-                      [](const Connection& c) { return !c.greeted.load(); });
-    if (static_cast<std::size_t>(unauthenticated) >= kMaxUnauthenticated) continue;
-    Connection& connection = connections_.emplace_back();
-    connection.since = clock_.now();
-    connection.descriptor = socket.descriptor();
-    connection.thread = std::thread([this, &connection, socket = std::move(socket)]() mutable {
-      serve(connection, std::move(socket));
-      ::shutdown(connection.descriptor, SHUT_RDWR);
-      connection.ended.store(true);
-    });
+    if (strangers_.size() + greeted_.size() >= room && !strangers_.empty())
+      drop(strangers_.front());
+    Connection& connection =
+        strangers_.emplace_back(Connection{AcceptedLink(std::move(socket), token_), clock_.now()});
+    connection.self = std::prev(strangers_.end());
+    epoll_event event{EPOLLIN, {.ptr = &connection}};
+    if (::epoll_ctl(poller_.descriptor(), EPOLL_CTL_ADD, connection.link.descriptor(), &event) != 0)
+      drop(connection);
   }
 }
 
-int ExchangeServer::close_unauthenticated() {
-  const std::lock_guard lock(mutex_);
-  const Time timeout = options_.greeting_timeout, now = clock_.now();
-  bool any = false;
-  for (Connection& connection : connections_) {
-    if (connection.greeted.load() || connection.ended.load()) continue;
-    any = true;
-    if (now - connection.since > timeout)
-      ::shutdown(connection.descriptor, SHUT_RDWR);  // its thread wakes up and ends
-  }
-  return any ? static_cast<int>(std::clamp<Time>(timeout / kMillisecond / 8, 1, 1000)) : -1;
+void ExchangeServer::close_late_strangers() {
+  const Time now = clock_.now();
+  while (!strangers_.empty() && now - strangers_.front().since > options_.greeting_timeout)
+    drop(strangers_.front());
 }
 
-void ExchangeServer::forget_ended() {
-  connections_.remove_if([](Connection& connection) {
-    if (!connection.ended.load()) return false;
-    connection.thread.join();
-    return true;
-  });
+int ExchangeServer::milliseconds_to_next_close() const {
+  if (strangers_.empty()) return -1;
+  const Time left = strangers_.front().since + options_.greeting_timeout - clock_.now();
+  return static_cast<int>(std::clamp<Time>(left / kMillisecond + 1, 1, 60'000));
 }
 
-void ExchangeServer::serve(Connection& connection, Socket socket) {
-  Link& link = connection.link;
-  NodeId node = 0;
-  Channel channel = Channel::kCalls;
-  if (link.accept(std::move(socket), token_) && greet(link, &node, &channel)) {
-    connection.greeted.store(true);
+void ExchangeServer::serve(Connection& connection) {
+  AcceptedLink& link = connection.link;
+  // A peer that does not read its answers is not read from either.
+  if (!link.is_sending() && !connection.ending) {
     Bytes message;
-    // Only the controller sends on the other channel, by another thread.
-    while (link.receive(&message) && channel == Channel::kCalls && answer(link, node, message)) {
+    switch (link.receive(&message)) {
+      case AcceptedLink::Got::kNothing:
+        break;
+      case AcceptedLink::Got::kMessage:
+        connection.ending =
+            connection.greeted ? !answer(connection, message) : !greet(connection, message);
+        break;
+      case AcceptedLink::Got::kUnproven:
+        // An honest node with another token sees that the answer does not prove its own, so it does
+        // not try again. A node with the right token can read the answer.
+        if (!connection.greeted) {
+          link.send(failure(ErrorCode::kUnavailable,
+                            "verbs: the greeting was altered on its way to the controller; check "
+                            "the network"));
+        }
+        connection.ending = true;
+        break;
+      case AcceptedLink::Got::kEnd:
+        drop(connection);
+        return;
     }
   }
-  end(node, link);
+  if (!link.flush() || (connection.ending && !link.is_sending()))
+    drop(connection);
+  else
+    watch(connection);
 }
 
-bool ExchangeServer::greet(Link& link, NodeId* node, Channel* channel) {
-  Bytes message;
-  if (!link.receive(&message)) return false;  // a peer without the token fails here too
+void ExchangeServer::watch(Connection& connection) {
+  if (connection.awaits_room == connection.link.is_sending()) return;
+  connection.awaits_room = connection.link.is_sending();
+  epoll_event event{connection.awaits_room ? EPOLLOUT : EPOLLIN, {.ptr = &connection}};
+  ::epoll_ctl(poller_.descriptor(), EPOLL_CTL_MOD, connection.link.descriptor(), &event);
+}
+
+void ExchangeServer::drop(Connection& connection) {
+  const NodeId node = connection.node;
+  if (connection.greeted && events_[node] == &connection) {
+    events_[node] = nullptr;
+    if (states_[node] == State::kAttached) states_[node] = State::kDead;
+  }
+  (connection.greeted ? greeted_ : strangers_).erase(connection.self);
+}
+
+bool ExchangeServer::greet(Connection& connection, const Bytes& message) {
   Reader reader(message);
   const auto kind = reader.get<MessageKind>();
-  *node = reader.get<NodeId>();
+  const auto node = reader.get<NodeId>();
   const auto nodes = reader.get<std::uint32_t>();
-  *channel = reader.get<Channel>();
+  const auto channel = reader.get<Channel>();
   const std::string boot = reader.get_text();
-  const auto refuse = [&link](const std::string& text) {
-    link.send(failure(ErrorCode::kInvalidArgument, "verbs: " + text));
+  const auto refuse = [&connection](const std::string& text) {
+    connection.link.send(failure(ErrorCode::kInvalidArgument, "verbs: " + text));
     return false;
   };
   if (kind != MessageKind::kHello || !reader.good() ||
-      (*channel != Channel::kCalls && *channel != Channel::kEvents))
+      (channel != Channel::kCalls && channel != Channel::kEvents))
     return refuse("node and controller have different versions; install the same pyrdma for both");
-  if (nodes != options_.nodes || *node >= options_.nodes) {
-    return refuse("node " + std::to_string(*node) + " of " + std::to_string(nodes) +
+  if (nodes != options_.nodes || node >= options_.nodes) {
+    return refuse("node " + std::to_string(node) + " of " + std::to_string(nodes) +
                   " does not exist; session " + name_ + " was made for " +
                   std::to_string(options_.nodes));
   }
-  const std::lock_guard lock(mutex_);
-  if (*channel == Channel::kEvents) {
-    if (states_[*node] != State::kFree && states_[*node] != State::kDead) {
-      return refuse("node " + std::to_string(*node) +
+  if (channel == Channel::kEvents) {
+    if (states_[node] != State::kFree && states_[node] != State::kDead) {
+      return refuse("node " + std::to_string(node) +
                     " of this session is taken; attach again once its process has ended");
     }
-    if (states_[*node] == State::kDead) ++incarnations_[*node];
-    states_[*node] = State::kAttached;
-    events_[*node] = &link;
+    if (states_[node] == State::kDead) ++incarnations_[node];
+    states_[node] = State::kAttached;
+    events_[node] = &connection;
   }
-  const bool same_machine = boot == boot_id();
+  connection.greeted = true;
+  connection.node = node;
+  connection.channel = channel;
+  connection.link.trust();
+  greeted_.splice(greeted_.end(), strangers_, connection.self);
+  const bool same_machine = boot == boot_;
   Writer welcome(MessageKind::kWelcome);
-  welcome.put(options_.seed).put(same_machine).put(clock_).put(incarnations_[*node]);
+  welcome.put(options_.seed).put(same_machine).put(clock_).put(incarnations_[node]);
   welcome.put(same_machine ? options_.nodes - 1 : 0U);
-  return link.send(welcome.bytes());
+  connection.link.send(welcome.bytes());
+  return true;
 }
 
-bool ExchangeServer::answer(Link& link, NodeId node, const Bytes& message) {
+bool ExchangeServer::answer(Connection& connection, const Bytes& message) {
+  if (connection.channel == Channel::kEvents) return false;  // only the controller sends on it
   Reader reader(message);
   switch (reader.get<MessageKind>()) {
     case MessageKind::kPublish:
-      return link.send(publish(reader));
+      connection.link.send(publish(reader));
+      return true;
     case MessageKind::kGet:
-      return link.send(find(reader));
-    case MessageKind::kLeave: {
-      const std::lock_guard lock(mutex_);
-      if (states_[node] == State::kAttached) states_[node] = State::kLeft;
-      return link.send(Writer(MessageKind::kDone).bytes());
-    }
+      connection.link.send(find(reader));
+      return true;
+    case MessageKind::kLeave:
+      if (states_[connection.node] == State::kAttached) states_[connection.node] = State::kLeft;
+      connection.link.send(Writer(MessageKind::kDone).bytes());
+      return true;
     default:
       return false;
   }
@@ -236,22 +313,26 @@ Bytes ExchangeServer::publish(Reader& reader) {
   const auto value = reader.get_bytes();
   if (!reader.good())
     return failure(ErrorCode::kInvalidArgument, "rendezvous: the message is truncated");
-  const std::lock_guard lock(mutex_);
-  const auto [at, is_new] = blobs_.try_emplace(key, value.begin(), value.end());
-  if (!is_new && !std::equal(at->second.begin(), at->second.end(), value.begin(), value.end())) {
+  if (const auto at = blobs_.find(key); at != blobs_.end()) {
+    if (std::equal(at->second.begin(), at->second.end(), value.begin(), value.end()))
+      return Writer(MessageKind::kDone).bytes();
     return failure(ErrorCode::kInvalidArgument,
                    "rendezvous: key '" + key + "' already has another value; choose another key");
   }
-  if (blobs_.size() > kMaxBlobBytes / Rendezvous::kMaxValue) {
+  const std::size_t bytes = key.size() + value.size() + kEntryBytes;
+  if (bytes > options_.table_bytes - table_bytes_) {
     return failure(ErrorCode::kExhausted,
-                   "rendezvous: the table of this run is full; start a new cluster");
+                   "rendezvous: the table of this run has " + std::to_string(table_bytes_) +
+                       " bytes; another " + std::to_string(bytes) + " would exceed its limit, " +
+                       std::to_string(options_.table_bytes) + "; start a new cluster");
   }
+  table_bytes_ += bytes;
+  blobs_.emplace(key, Bytes(value.begin(), value.end()));
   return Writer(MessageKind::kDone).bytes();
 }
 
 Bytes ExchangeServer::find(Reader& reader) const {
   const std::string key = reader.get_text();
-  const std::lock_guard lock(mutex_);
   const auto at = blobs_.find(key);
   if (at != blobs_.end()) return Writer(MessageKind::kValue).put_bytes(at->second).bytes();
   const std::string left = list(State::kLeft), dead = list(State::kDead);
@@ -265,14 +346,6 @@ std::string ExchangeServer::list(State state) const {
     if (states_[node] == state) names += (names.empty() ? "" : ", ") + std::to_string(node);
   }
   return names;
-}
-
-void ExchangeServer::end(NodeId node, const Link& link) {
-  const std::lock_guard lock(mutex_);
-  // A peer without the token, or the calls channel.
-  if (node >= events_.size() || events_[node] != &link) return;
-  events_[node] = nullptr;
-  if (states_[node] == State::kAttached) states_[node] = State::kDead;
 }
 
 }  // namespace pyrdma::fabric::verbs

@@ -1,9 +1,8 @@
 // The controller keeps the set-up exchange of a run: the named blobs and the states of the nodes.
 // Each node has two connections. One carries its calls. The other carries the stop message, and its
-// end tells the controller that the node has ended.
+// end tells the controller that the node has ended. One thread serves all connections.
 #pragma once
 #include <atomic>
-#include <condition_variable>
 #include <list>
 #include <map>
 #include <mutex>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "env/thread/clock.h"
+#include "fabric/verbs/accepted_link.h"
 #include "fabric/verbs/cluster.h"
 #include "fabric/verbs/socket.h"
 
@@ -49,40 +49,50 @@ class ExchangeServer {
  private:
   enum class State : std::uint8_t { kFree, kAttached, kLeft, kDead };
   struct Connection {
-    Link link;
-    int descriptor = -1;  // descriptor of the link, which the connection's thread opens
-    std::thread thread;
-    Time since = 0;
-    std::atomic<bool> greeted{false}, ended{false};
+    AcceptedLink link;
+    Time since;
+    std::list<Connection>::iterator self{};
+    bool greeted = false;      // it has proved the token
+    bool ending = false;       // it ends once its last bytes are sent
+    bool awaits_room = false;  // epoll waits until the descriptor is writable
+    NodeId node = 0;
+    Channel channel = Channel::kCalls;
   };
 
-  void accept_all();
+  void raise_descriptor_limit() const;
+  void run();
+  // The thread of run() calls these under the mutex.
   void tell_stop();
-  void forget_ended();  // under the mutex
-  /// Closes connections that took too long to authenticate; returns the milliseconds until the next
-  /// call is due.
-  int close_unauthenticated();
-  void serve(Connection& connection, Socket socket);
-  bool greet(Link& link, NodeId* node, Channel* channel);
-  bool answer(Link& link, NodeId node, const Bytes& message);
+  void admit();
+  void close_late_strangers();
+  int milliseconds_to_next_close() const;
+  void serve(Connection& connection);
+  // Both return false when the connection is to end.
+  bool greet(Connection& connection, const Bytes& message);
+  bool answer(Connection& connection, const Bytes& message);
   Bytes publish(Reader& reader);
   Bytes find(Reader& reader) const;
-  void end(NodeId node, const Link& link);
+  /// Tells epoll whether the connection waits to read or to send.
+  void watch(Connection& connection);
+  void drop(Connection& connection);
   std::string list(State state) const;
 
   SessionOptions options_;
   std::string name_, token_;
   Clock clock_;
-  Socket listener_;
-  int stop_event_ = -1;  // written by request_stop, which signal handlers may call
+  std::string boot_;
+  Socket listener_, poller_;
+  Socket stop_event_;  // written by request_stop, which signal handlers may call
   std::atomic<bool> closing_{false};
   mutable std::mutex mutex_;  // guards the members below
   std::vector<State> states_;
   std::vector<std::uint32_t> incarnations_;
-  std::vector<Link*> events_;  // by node
+  std::vector<Connection*> events_;  // by node
   std::map<std::string, Bytes, std::less<>> blobs_;
-  std::list<Connection> connections_;
-  std::thread acceptor_;
+  std::size_t table_bytes_ = 0;
+  std::list<Connection> strangers_;  // have not proved the token yet; the oldest is the first
+  std::list<Connection> greeted_;
+  std::thread thread_;
 };
 
 }  // namespace pyrdma::fabric::verbs

@@ -196,9 +196,11 @@ TEST(VerbsStrangers, HaveLittleTimeHoweverBusyTheyLook) {
   Welcome welcome;
   Link node = attach(server.name(), 0, 2, server.token(), Channel::kCalls, &welcome);
   const Socket stranger = connect_to(server.name());
-  const std::uint32_t length = kMaxMessage;
-  ASSERT_EQ(::send(stranger.descriptor(), &length, sizeof length, MSG_NOSIGNAL),
-            static_cast<ssize_t>(sizeof length));
+  struct {
+    Opening opening;
+    std::uint32_t length = 200;
+  } greeting;
+  ASSERT_EQ(::send(stranger.descriptor(), &greeting, 44, MSG_NOSIGNAL), 44);
   bool put_off = false;
   for (int turn = 0; turn < 3000 && !put_off; ++turn) {  // a byte every 10 ms, for up to 30 s
     const char byte = 0;

@@ -1,8 +1,12 @@
 #include "fabric/verbs/rendezvous.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "fabric/verbs/node.h"
 
 namespace pyrdma::fabric::verbs {
@@ -18,20 +22,56 @@ constexpr Time kLongestPause = 10 * kMillisecond;
   throw Error(code, reader.get_text());
 }
 
+// Pauses between two attempts to attach. Each is lengthened by chance, so that nodes which were
+// refused together do not come back together.
+constexpr Time kFirstRetry = 10 * kMillisecond, kLongestRetry = kSecond;
+
+Time monotonic() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+void pause_for(Time time) { std::this_thread::sleep_for(std::chrono::nanoseconds(time)); }
+
+/// Makes one attempt. Throws Error(kUnavailable) when another attempt may succeed.
+Link attach_once(const std::string& session_name, const std::string& token, const Bytes& hello,
+                 Time deadline, Bytes* reply) {
+  const auto left = [deadline] { return std::max(deadline - monotonic(), kMillisecond); };
+  Link link;
+  Socket socket = connect_to(session_name, left());
+  link.connect(std::move(socket), token, std::min(left(), kSilence));
+  if (link.send(hello) && link.receive(reply, std::min(left(), kSilence))) return link;
+  if (link.is_unproven()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "verbs: the token is not that of session " + session_name +
+                    "; give the name and the token of the same Session");
+  }
+  throw Error(ErrorCode::kUnavailable,
+              "verbs: session " + session_name +
+                  " closed the connection before it welcomed this node: its controller has ended, "
+                  "or too many strangers connect to it");
+}
+
 }  // namespace
 
 Link attach(const std::string& session_name, NodeId node, std::uint32_t nodes,
-            const std::string& token, Channel channel, Welcome* welcome) {
-  Link link;
-  link.connect(connect_to(session_name), token);
+            const std::string& token, Channel channel, Welcome* welcome, Time timeout) {
+  const Time deadline = monotonic() + timeout;
   Writer hello(MessageKind::kHello);
   hello.put(node).put(nodes).put(channel).put_text(boot_id());
+  Rng rng(static_cast<std::uint64_t>(monotonic()), node, session_name);
   Bytes message;
-  if (!link.send(hello.bytes()) || !link.receive(&message, kSilence)) {
-    throw Error(
-        ErrorCode::kUnavailable,
-        "verbs: session " + session_name +
-            " closed the connection: the token is wrong, or the session's controller has ended");
+  Link link;
+  for (Time pause = kFirstRetry; !link.is_open(); pause = std::min(2 * pause, kLongestRetry)) {
+    try {
+      link = attach_once(session_name, token, hello.bytes(), deadline, &message);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnavailable) throw;
+      const Time wait = pause + static_cast<Time>(rng.below(static_cast<std::uint64_t>(pause)));
+      const Time now = monotonic();
+      if (now >= deadline) {
+        throw Error(error.code(), std::string(error.what()) + " (node " + std::to_string(node) +
+                                      " tried for " + std::to_string(timeout / kMillisecond) +
+                                      " ms)");
+      }
+      pause_for(std::min(wait, deadline - now));
+    }
   }
   Reader reader(message);
   if (reader.get<MessageKind>() != MessageKind::kWelcome) throw_failure(reader);

@@ -9,10 +9,15 @@ namespace pyrdma::fabric::verbs {
 
 class Node;
 
+/// A controller that many peers reach at once may hang up on a node. The node tries again.
+inline constexpr Time kAttachTimeout = 30 * kSecond;
+
 /// Opens a connection of `channel` and introduces the node. Throws Error as VerbsNode's constructor
-/// does.
+/// does: at once where another attempt cannot help, for instance with a wrong token, and else after
+/// `timeout`.
 Link attach(const std::string& session_name, NodeId node, std::uint32_t nodes,
-            const std::string& token, Channel channel, Welcome* welcome);
+            const std::string& token, Channel channel, Welcome* welcome,
+            Time timeout = kAttachTimeout);
 
 class VerbsRendezvous final : public Rendezvous {
  public:

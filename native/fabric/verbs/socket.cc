@@ -1,5 +1,6 @@
 #include "fabric/verbs/socket.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -36,6 +37,10 @@ Addresses resolve(const std::string& address, const std::string& port) {
   return {found, &::freeaddrinfo};
 }
 
+// The kernel takes at most its own limit, net.core.somaxconn, of connections that wait to be
+// accepted. The limit of the C library's headers may be lower.
+constexpr int kBacklog = 1 << 16;
+
 void set(const Socket& socket, int level, int option, int value) {
   ::setsockopt(socket.descriptor(), level, option, &value, sizeof value);
 }
@@ -58,8 +63,8 @@ Clock::time_point after(Time timeout) {
   return timeout == kNoTimeout ? kNever : Clock::now() + std::chrono::nanoseconds(timeout);
 }
 
-/// Returns false when no bytes can be read before `deadline`.
-bool await_bytes(int descriptor, Clock::time_point deadline) {
+/// Returns false when `event` does not come before `deadline`.
+bool await_event(int descriptor, short event, Clock::time_point deadline) {
   using std::chrono::milliseconds;
   for (;;) {
     int timeout = -1;
@@ -67,7 +72,7 @@ bool await_bytes(int descriptor, Clock::time_point deadline) {
       const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
       timeout = static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
     }
-    pollfd query{descriptor, POLLIN, 0};
+    pollfd query{descriptor, event, 0};
     const int ready = ::poll(&query, 1, timeout);
     if (ready > 0) return true;
     if (ready == 0 || errno != EINTR) return false;
@@ -87,7 +92,7 @@ bool send_all(int descriptor, const std::byte* data, std::size_t bytes) {
 
 bool receive_all(int descriptor, std::byte* data, std::size_t bytes, Clock::time_point deadline) {
   while (bytes > 0) {
-    if (deadline != kNever && !await_bytes(descriptor, deadline)) return false;
+    if (deadline != kNever && !await_event(descriptor, POLLIN, deadline)) return false;
     const ssize_t got = ::recv(descriptor, data, bytes, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
@@ -95,6 +100,17 @@ bool receive_all(int descriptor, std::byte* data, std::size_t bytes, Clock::time
     bytes -= static_cast<std::size_t>(got);
   }
   return true;
+}
+
+/// Returns 0, or the error number.
+int connect_within(const Socket& socket, const addrinfo& address, Time timeout) {
+  if (::connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  if (!await_event(socket.descriptor(), POLLOUT, after(timeout))) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof error;
+  ::getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
 }
 
 bool is_wildcard(const addrinfo& address) {
@@ -105,24 +121,6 @@ bool is_wildcard(const addrinfo& address) {
   return address.ai_family == AF_INET6 &&
          IN6_IS_ADDR_UNSPECIFIED(
              &reinterpret_cast<const sockaddr_in6*>(address.ai_addr)->sin6_addr);
-}
-
-constexpr std::uint64_t kMagic = 0x70797264'6d61'7603ULL;
-
-/// Opening is the first message of each side: it shows project and version, and carries a random
-/// number.
-struct Opening {
-  std::uint64_t magic = kMagic;
-  Digest drawn{};
-};
-static_assert(sizeof(Opening) == 40);
-
-Opening drawn_opening() {
-  Opening opening;
-  if (::getrandom(opening.drawn.data(), opening.drawn.size(), 0) !=
-      static_cast<ssize_t>(opening.drawn.size()))
-    throw Error(ErrorCode::kUnavailable, "verbs: the kernel returned no random bytes (getrandom)");
-  return opening;
 }
 
 std::span<const std::byte> bytes_of(const std::string& text) {
@@ -142,12 +140,12 @@ Socket listen_on(const std::string& address, std::string* name) {
                                                  " means all networks of this machine; give the "
                                                  "address of the experiment's network");
   }
-  Socket socket(::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Socket socket(::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
   if (!socket.is_open() ||
       ::bind(socket.descriptor(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
-      ::listen(socket.descriptor(), SOMAXCONN) != 0 ||
+      ::listen(socket.descriptor(), kBacklog) != 0 ||
       ::getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
     throw Error(ErrorCode::kUnavailable, "verbs: cannot listen on " + address + ": " +
                                              std::strerror(errno) +
@@ -161,25 +159,26 @@ Socket listen_on(const std::string& address, std::string* name) {
 }
 
 Socket accept_from(const Socket& listener) {
-  Socket socket(::accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
+  Socket socket(::accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket.is_open()) tune(socket);
   return socket;
 }
 
-Socket connect_to(const std::string& name) {
+Socket connect_to(const std::string& name, Time timeout) {
   const std::size_t colon = name.rfind(':');
   if (colon == std::string::npos) {
     throw Error(ErrorCode::kInvalidArgument,
                 "verbs: '" + name + "' is not the name of a session; give Session::name()");
   }
   const Addresses addresses = resolve(name.substr(0, colon), name.substr(colon + 1));
-  Socket socket(::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket.is_open() ||
-      ::connect(socket.descriptor(), addresses->ai_addr, addresses->ai_addrlen) != 0) {
+  Socket socket(::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int error = socket.is_open() ? connect_within(socket, *addresses, timeout) : errno;
+  if (error != 0) {
     throw Error(ErrorCode::kUnavailable, "verbs: session " + name +
-                                             " does not answer: " + std::strerror(errno) +
+                                             " does not answer: " + std::strerror(error) +
                                              "; its controller has ended, or a firewall blocks it");
   }
+  ::fcntl(socket.descriptor(), F_SETFL, ::fcntl(socket.descriptor(), F_GETFL) & ~O_NONBLOCK);
   tune(socket);
   return socket;
 }
@@ -191,26 +190,43 @@ Writer& Writer::append(std::span<const std::byte> bytes) {
   return *this;
 }
 
-bool Link::accept(Socket socket, const std::string& token) {
-  socket_ = std::move(socket);
-  const Opening mine = drawn_opening();
-  Opening theirs;
-  if (!send_all(descriptor(), reinterpret_cast<const std::byte*>(&mine), sizeof mine) ||
-      !receive_all(descriptor(), reinterpret_cast<std::byte*>(&theirs), sizeof theirs, kNever) ||
-      theirs.magic != kMagic) {
-    return false;
-  }
-  key_ = hmac(bytes_of(token), {mine.drawn, theirs.drawn});
-  return true;
+Opening drawn_opening() {
+  Opening opening;
+  if (::getrandom(opening.drawn.data(), opening.drawn.size(), 0) !=
+      static_cast<ssize_t>(opening.drawn.size()))
+    throw Error(ErrorCode::kUnavailable, "verbs: the kernel returned no random bytes (getrandom)");
+  return opening;
 }
 
-void Link::connect(Socket socket, const std::string& token) {
+Seal::Seal(const std::string& token, const Opening& accepting, const Opening& connecting, Side own)
+    : key_(hmac(bytes_of(token), {accepting.drawn, connecting.drawn})), own_(own) {}
+
+Digest Seal::tag(Side from, std::uint64_t number, std::span<const std::byte> message) const {
+  return hmac(key_,
+              {std::as_bytes(std::span(&from, 1)), std::as_bytes(std::span(&number, 1)), message});
+}
+
+Bytes Seal::sealed(const Bytes& message) {
+  const auto length = static_cast<std::uint32_t>(message.size());
+  const Digest shown = tag(own_, sent_++, message);
+  const auto head = std::as_bytes(std::span(&length, 1));
+  Bytes framed(head.begin(), head.end());
+  framed.insert(framed.end(), message.begin(), message.end());
+  framed.insert(framed.end(), shown.begin(), shown.end());
+  return framed;
+}
+
+bool Seal::proves(std::span<const std::byte> message, const Digest& shown) {
+  const Side other = own_ == Side::kAccepting ? Side::kConnecting : Side::kAccepting;
+  return equal(shown, tag(other, received_++, message));
+}
+
+void Link::connect(Socket socket, const std::string& token, Time timeout) {
   socket_ = std::move(socket);
-  connected_ = true;
   const Opening mine = drawn_opening();
   Opening theirs;
   if (!receive_all(descriptor(), reinterpret_cast<std::byte*>(&theirs), sizeof theirs,
-                   after(kSilence)))
+                   after(timeout)))
     throw Error(ErrorCode::kUnavailable,
                 "verbs: the session closed the connection; its controller may have ended");
   if (theirs.magic != kMagic) {
@@ -219,22 +235,11 @@ void Link::connect(Socket socket, const std::string& token) {
                 "every machine");
   }
   send_all(descriptor(), reinterpret_cast<const std::byte*>(&mine), sizeof mine);
-  key_ = hmac(bytes_of(token), {theirs.drawn, mine.drawn});
-}
-
-Digest Link::tag(bool mine, std::uint64_t number, std::span<const std::byte> message) const {
-  const std::uint8_t from_connected = mine == connected_ ? 1 : 0;
-  return hmac(key_, {std::as_bytes(std::span(&from_connected, 1)),
-                     std::as_bytes(std::span(&number, 1)), message});
+  seal_ = Seal(token, theirs, mine, Seal::Side::kConnecting);
 }
 
 bool Link::send(const Bytes& message) {
-  const auto length = static_cast<std::uint32_t>(message.size());
-  const Digest shown = tag(true, sent_++, message);
-  const auto head = std::as_bytes(std::span(&length, 1));
-  Bytes framed(head.begin(), head.end());
-  framed.insert(framed.end(), message.begin(), message.end());
-  framed.insert(framed.end(), shown.begin(), shown.end());
+  const Bytes framed = seal_.sealed(message);
   return send_all(descriptor(), framed.data(), framed.size());
 }
 
@@ -247,9 +252,11 @@ bool Link::receive(Bytes* message, Time timeout) {
     return false;
   }
   message->resize(length);
-  return receive_all(descriptor(), message->data(), length, deadline) &&
-         receive_all(descriptor(), shown.data(), shown.size(), deadline) &&
-         equal(shown, tag(false, received_++, *message));
+  if (!receive_all(descriptor(), message->data(), length, deadline) ||
+      !receive_all(descriptor(), shown.data(), shown.size(), deadline))
+    return false;
+  unproven_ = !seal_.proves(*message, shown);
+  return !unproven_;
 }
 
 void Link::shut_down() const { ::shutdown(descriptor(), SHUT_RDWR); }

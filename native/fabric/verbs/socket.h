@@ -45,10 +45,11 @@ inline constexpr Time kNoTimeout = -1;  // no timeout: a receive waits until the
 /// Listens on `address`, any port, and sets `name` to `address:port`. Throws Error, also for an
 /// address that means all networks.
 Socket listen_on(const std::string& address, std::string* name);
-/// Accepts the next connection. The socket is not open when the peer has gone already.
+/// Accepts the next connection, whose descriptor does not block. The socket is not open when no
+/// connection waits, or errno is EMFILE, ENFILE, ENOBUFS or ENOMEM.
 Socket accept_from(const Socket& listener);
-/// Connects to `name`. Throws Error(kUnavailable).
-Socket connect_to(const std::string& name);
+/// Connects to `name`. Throws Error(kUnavailable) when nobody answers within `timeout`.
+Socket connect_to(const std::string& name, Time timeout = kSilence);
 
 enum class MessageKind : std::uint8_t {
   kHello,
@@ -121,26 +122,55 @@ class Reader {
   bool good_ = true;
 };
 
-/// Link is a connection between two sides that know the run's token; the token itself is never
-/// sent. A message consists of its length, its bytes, and their HMAC-SHA256 with direction and
-/// number. The key belongs to this connection alone: it is derived from the token and a random
-/// number of each side. A message that an attacker adds, alters, repeats or drops thus ends the
-/// connection. An attacker on the network can read messages. One thread at a time may send, and one
-/// may receive.
+inline constexpr std::uint64_t kMagic = 0x70797264'6d61'7603ULL;
+
+/// Opening is the first message of each side: it shows project and version, and carries a random
+/// number.
+struct Opening {
+  std::uint64_t magic = kMagic;
+  Digest drawn{};
+};
+static_assert(sizeof(Opening) == 40);
+Opening drawn_opening();
+
+/// Seal proves the messages of one connection, whose two sides know the run's token; the token
+/// itself is never sent. A message on the wire consists of its length, its bytes, and their
+/// HMAC-SHA256 with direction and number. The key belongs to this connection alone: it is derived
+/// from the token and a random number of each side. A message that an attacker adds, alters,
+/// repeats or drops thus ends the connection. An attacker on the network can read messages. One
+/// thread at a time may send, and one may receive.
+class Seal {
+ public:
+  enum class Side : std::uint8_t { kAccepting, kConnecting };
+  Seal() = default;
+  Seal(const std::string& token, const Opening& accepting, const Opening& connecting, Side own);
+  /// Returns what goes on the wire for the next message of this side.
+  Bytes sealed(const Bytes& message);
+  /// Returns true when `shown` proves the next message of the other side.
+  bool proves(std::span<const std::byte> message, const Digest& shown);
+
+ private:
+  Digest tag(Side from, std::uint64_t number, std::span<const std::byte> message) const;
+  Digest key_{};
+  Side own_ = Side::kAccepting;
+  std::uint64_t sent_ = 0, received_ = 0;
+};
+
+/// Link is the connecting side of a connection. Its calls block.
 class Link {
  public:
   Link() = default;
-  /// The accepting side. Returns false when the peer is gone or is not from this project.
-  bool accept(Socket socket, const std::string& token);
-  /// The connecting side. Throws Error(kInvalidArgument) when the peer has another version,
-  /// Error(kUnavailable) when it closes the connection.
-  void connect(Socket socket, const std::string& token);
+  /// Throws Error(kInvalidArgument) when the peer has another version, Error(kUnavailable) when it
+  /// closes the connection or is silent for `timeout`.
+  void connect(Socket socket, const std::string& token, Time timeout = kSilence);
 
   /// Returns false when the peer is gone.
   bool send(const Bytes& message);
   /// Returns false when the peer is gone, sends malformed data, does not know the token, or is
   /// silent for `timeout`.
   bool receive(Bytes* message, Time timeout = kNoTimeout);
+  /// Returns true after a receive of a whole message that does not prove the token.
+  bool is_unproven() const { return unproven_; }
 
   bool is_open() const { return socket_.is_open(); }
   int descriptor() const { return socket_.descriptor(); }
@@ -149,11 +179,9 @@ class Link {
   void shut_down() const;
 
  private:
-  Digest tag(bool mine, std::uint64_t number, std::span<const std::byte> message) const;
   Socket socket_;
-  Digest key_{};
-  bool connected_ = false;  // false: accepted
-  std::uint64_t sent_ = 0, received_ = 0;
+  Seal seal_;
+  bool unproven_ = false;
 };
 
 /// Returns a string that names this boot of this machine.

@@ -164,6 +164,11 @@ void VerbsDevice::check_count(const char* what, std::uint64_t value, std::uint64
                                                " to " + std::to_string(most));
 }
 
+void VerbsDevice::check_path(const PathOptions& path) const {
+  check_count("service_level", path.service_level, 0, kMaxServiceLevel);
+  check_count("traffic_class", path.traffic_class, 0, kMaxTrafficClass);
+}
+
 std::unique_ptr<ProtectionDomain> VerbsDevice::create_protection_domain() {
   return std::make_unique<VerbsDomain>(context_);
 }
@@ -245,6 +250,8 @@ std::unique_ptr<QueuePair> VerbsDevice::create_queue_pair(ProtectionDomain& pd,
   check_count("retry_count", options.retry_count, 0, 7);
   check_count("rnr_retry", options.rnr_retry, 0, kInfiniteRetry);
   check_queue_pair_access(options.access);
+  check_count("pkey_index", options.pkey_index, 0, std::max<int>(port_.pkey_tbl_len, 1) - 1);
+  check_path(options.path);
   if (dynamic) {
     return std::make_unique<VerbsDynamicQueuePair>(
         *this, static_cast<VerbsDomain&>(pd), static_cast<VerbsCompletionQueue&>(send_queue),
@@ -258,8 +265,10 @@ std::unique_ptr<QueuePair> VerbsDevice::create_queue_pair(ProtectionDomain& pd,
 }
 
 std::unique_ptr<AddressHandle> VerbsDevice::create_address_handle(ProtectionDomain& pd,
-                                                                  const QpAddress& peer) {
-  return std::make_unique<VerbsAddressHandle>(static_cast<VerbsDomain&>(pd), route_to(peer));
+                                                                  const QpAddress& peer,
+                                                                  const PathOptions& path) {
+  check_path(path);
+  return std::make_unique<VerbsAddressHandle>(static_cast<VerbsDomain&>(pd), route_to(peer, path));
 }
 
 QpAddress VerbsDevice::address() const {
@@ -282,7 +291,7 @@ std::uint16_t VerbsDevice::kind_of_path() const {
   return static_cast<std::uint16_t>(1 + static_cast<int>(choice_.type));
 }
 
-ibv_ah_attr VerbsDevice::route_to(const QpAddress& peer) const {
+ibv_ah_attr VerbsDevice::route_to(const QpAddress& peer, const PathOptions& path) const {
   if (peer.node >= node_.nodes()) {
     throw Error(ErrorCode::kInvalidArgument, "the peer's node is " + std::to_string(peer.node) +
                                                  "; give 0 to " +
@@ -308,6 +317,7 @@ ibv_ah_attr VerbsDevice::route_to(const QpAddress& peer) const {
   std::memcpy(route.grh.dgid.raw, peer.gid, sizeof peer.gid);
   route.grh.sgid_index = static_cast<std::uint8_t>(choice_.gid_index);
   route.grh.hop_limit = 64;
+  set_path(route, path);
   return route;
 }
 

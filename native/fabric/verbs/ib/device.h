@@ -74,8 +74,8 @@ class VerbsDevice final : public NodeDevice {
                                                CompletionQueue& receive_queue,
                                                const QpOptions& options,
                                                SharedReceiveQueue* shared_receives) override;
-  std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd,
-                                                       const QpAddress& peer) override;
+  std::unique_ptr<AddressHandle> create_address_handle(ProtectionDomain& pd, const QpAddress& peer,
+                                                       const PathOptions& path) override;
 
   int event_descriptor() const override { return context_->async_fd; }
   void take_events() override;
@@ -92,7 +92,7 @@ class VerbsDevice final : public NodeDevice {
   bool is_soft_roce() const { return attributes_.vendor_id == 0xffffff; }
   bool is_port_up() const;
   /// Returns the route to a peer. Throws Error(kInvalidArgument) for a node outside the run.
-  ibv_ah_attr route_to(const QpAddress& peer) const;
+  ibv_ah_attr route_to(const QpAddress& peer, const PathOptions& path) const;
   /// Returns this node's address without the numbers of a queue pair. The low byte of its path is
   /// the MTU, the high byte the kind of GID.
   QpAddress address() const;
@@ -106,6 +106,7 @@ class VerbsDevice final : public NodeDevice {
   void read_capabilities();
   void probe_inline();
   void check_region(std::size_t bytes, std::uint32_t access) const;
+  void check_path(const PathOptions& path) const;
   void check_count(const char* what, std::uint64_t value, std::uint64_t least,
                    std::uint64_t most) const;
 

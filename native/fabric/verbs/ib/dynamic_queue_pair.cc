@@ -159,6 +159,7 @@ void VerbsDynamicQueuePair::modify(QpState next, const QpAddress* /*peer*/) {
   unsigned mask = IBV_QP_STATE;
   if (next == QpState::kInit) {
     attributes.port_num = device_.port();
+    attributes.pkey_index = static_cast<std::uint16_t>(options_.pkey_index);
     mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT;
     if (target) {
       attributes.qp_access_flags = static_cast<unsigned>(access_to(options_.access));
@@ -166,7 +167,7 @@ void VerbsDynamicQueuePair::modify(QpState next, const QpAddress* /*peer*/) {
     }
   } else if (next == QpState::kReadyToReceive) {
     attributes.path_mtu = device_.mtu();
-    attributes.ah_attr = device_.route_to(device_.address());
+    attributes.ah_attr = device_.route_to(device_.address(), options_.path);
     mask |= IBV_QP_PATH_MTU | IBV_QP_AV;
     if (target) {
       attributes.min_rnr_timer = rnr_timer_code(options_.rnr_timer_us);

@@ -190,6 +190,7 @@ void VerbsQueuePair::to_init() {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = device_.port();
+  attributes.pkey_index = static_cast<std::uint16_t>(options_.pkey_index);
   unsigned mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
   if (options_.transport == Transport::kUd) {
     attributes.qkey = options_.qkey;
@@ -210,7 +211,7 @@ void VerbsQueuePair::to_ready_to_receive(const QpAddress* peer) {
       throw Error(ErrorCode::kInvalidArgument,
                   "connecting needs the peer's address; give it to modify() to RTR");
     }
-    attributes.ah_attr = device_.route_to(*peer);
+    attributes.ah_attr = device_.route_to(*peer, options_.path);
     const auto theirs = static_cast<ibv_mtu>(peer->path & 0xff);
     attributes.path_mtu = theirs == 0 ? device_.mtu() : std::min(theirs, device_.mtu());
     attributes.dest_qp_num = peer->qp_num;
@@ -241,10 +242,17 @@ void VerbsQueuePair::to_ready_to_send() {
 }
 
 void VerbsQueuePair::take_step(QpState next, ibv_qp_attr& attributes, unsigned mask) {
+  // librdmacm chooses what the options leave at 0.
   if (next == QpState::kInit) {
+    if (options_.pkey_index != 0)
+      attributes.pkey_index = static_cast<std::uint16_t>(options_.pkey_index);
     attributes.qp_access_flags = static_cast<unsigned>(access_to(options_.access));
     mask |= IBV_QP_ACCESS_FLAGS;
   } else if (next == QpState::kReadyToReceive) {
+    PathOptions path = options_.path;
+    if (path.service_level == 0) path.service_level = attributes.ah_attr.sl;
+    if (path.traffic_class == 0) path.traffic_class = attributes.ah_attr.grh.traffic_class;
+    set_path(attributes.ah_attr, path);
     attributes.min_rnr_timer = rnr_timer_code(options_.rnr_timer_us);
     mask |= IBV_QP_MIN_RNR_TIMER;
   } else {

@@ -25,6 +25,7 @@ class VerbsQueuePair final : public QueuePair, public Silenceable {
   PostResult post_receive(std::span<const ReceiveRequest> requests) override;
   void modify(QpState next, const QpAddress* peer) override;
 
+  ibv_qp* qp() const { return qp_; }
   const QpOptions& options() const { return options_; }
   const std::string& device_name() const { return device_.name(); }
   /// Makes one transition with librdmacm's attributes, completed by those of the options.

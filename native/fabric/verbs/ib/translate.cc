@@ -104,6 +104,12 @@ ibv_wr_opcode opcode_to(Opcode opcode) {
   }
 }
 
+void set_path(ibv_ah_attr& route, const PathOptions& path) {
+  route.sl = static_cast<std::uint8_t>(path.service_level);
+  route.grh.traffic_class = static_cast<std::uint8_t>(path.traffic_class);
+  if (path.traffic_class != 0) route.is_global = 1;
+}
+
 std::uint32_t bytes_of(ibv_mtu mtu) { return mtu < IBV_MTU_256 ? 256 : 128U << mtu; }
 
 std::uint8_t timeout_exponent(std::uint32_t microseconds) {

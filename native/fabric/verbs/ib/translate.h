@@ -30,6 +30,9 @@ inline ibv_sge* pieces(const Sge* sges) {
                 offsetof(Sge, lkey) == offsetof(ibv_sge, lkey));
   return reinterpret_cast<ibv_sge*>(const_cast<Sge*>(sges));  // libraries only read them
 }
+inline constexpr std::uint32_t kMaxServiceLevel = 15, kMaxTrafficClass = 255;
+/// A traffic class travels in the global header, so the route gets one.
+void set_path(ibv_ah_attr& route, const PathOptions& path);
 /// Converts an enumerated MTU to bytes, and back (to the largest that is not larger).
 std::uint32_t bytes_of(ibv_mtu mtu);
 /// Returns the exponent n whose time, 4.096 us * 2^n, is at least `microseconds`.
