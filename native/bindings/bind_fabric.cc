@@ -161,15 +161,15 @@ void bind_domain(py::module_& verbs) {
           [](const DomainPtr& self, std::size_t bytes, std::uint32_t access) {
             return allocate(self, bytes, access, false);
           },
-          py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kAllAccess),
-          "Zeroed, registered memory.")
+          py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kLocalWrite),
+          "Zeroed, registered memory. Peers have the rights that `access` names, none by default.")
       .def(
           "allocate_device_memory",
           [](const DomainPtr& self, std::size_t bytes, std::uint32_t access) {
             return allocate(self, bytes, access, true);
           },
-          py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kAllAccess),
-          "Memory on the NIC.")
+          py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kLocalWrite),
+          "Memory on the NIC. Peers have the rights that `access` names, none by default.")
       .def("queue_pair", &queue_pair, py::arg("send_queue").none(false),
            py::arg("receive_queue") = nullptr, py::arg("transport") = "rc",
            py::arg("send_entries") = 128, py::arg("receive_entries") = 128, py::arg("max_sges") = 4,
