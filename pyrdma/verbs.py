@@ -21,8 +21,9 @@ every fabric; this module names them and makes requests.
 The objects
 -----------
 ``cluster.devices``
-    One `Device` per node of this process: ``protection_domain()``, ``completion_queue(entries)``,
-    ``capabilities``, ``now_ns``, ``sleep(seconds)``.
+    The first `Device` of each node of this process; ``cluster.devices_of(node)`` has all of a node.
+    ``protection_domain()``, ``completion_queue(entries)``, ``capabilities``, ``now_ns``,
+    ``sleep(seconds)``.
 ``ProtectionDomain``
     ``allocate(size, access=LOCAL_WRITE)`` returns a `MemoryRegion`; ``queue_pair(send_queue,
     receive_queue=None, transport="rc", ...)`` a `QueuePair`; also ``shared_receive_queue`` and

@@ -173,8 +173,8 @@ struct QpAddress {
   std::uint32_t psn = 0;      // initial packet sequence number, random
   std::uint32_t qkey = 0;     // UD; for a DC target: its access key
   std::uint8_t gid[16] = {};  // verbs: the port's GID; elsewhere zero
-  std::uint16_t lid = 0;
-  std::uint16_t path = 0;  // verbs: path parameters that both ends must share
+  std::uint16_t lid = 0;      // verbs: the port's LID; sim: the number of the node's device
+  std::uint16_t path = 0;     // verbs: path parameters that both ends must share
 };
 
 /// RemoteRegion holds the data that a peer needs to read or write a region. Plain data.
