@@ -18,8 +18,9 @@ void check_registers(World& world, const check::History& history) {
   limits.configurations = 100'000;
   const check::Verdict verdict =
       check::check_linearizability(history, check::ModelKind::kRegister, limits);
-  if (verdict.answer != check::Answer::kUnknown) world.outcome.checked = verdict.operations;
   if (verdict.answer == check::Answer::kNo) world.violation("linearizability", verdict.text);
+  if (verdict.answer == check::Answer::kUnknown) return world.violation("undecided", verdict.text);
+  world.outcome.checked = verdict.operations;
 }
 
 Outcome run_fabric(const Options& wanted) {
