@@ -36,6 +36,7 @@ class Cluster(ClusterBase):
         cores_per_node: int | None = None,
         memory: Literal["strong", "weak"] = "strong",
         faults: Mapping[str, float] | None = None,
+        devices_per_node: int = 1,
     ) -> SimulatedCluster:
         """Make a simulated cluster: virtual time, equal results for equal seeds.
 
@@ -56,6 +57,9 @@ class Cluster(ClusterBase):
         faults
             Faults to inject, such as ``{"loss": 0.01, "crash": 0.5, "heal_at_ns": 2e6}``; none if
             None. See `pyrdma.faults`.
+        devices_per_node
+            Number of RDMA devices of each node, 1 to 16, each with a link of its own. Queue pairs
+            of two devices of a node may have equal numbers; see `devices_of` and `fail_device`.
 
         Raises
         ------
@@ -67,7 +71,7 @@ class Cluster(ClusterBase):
         else:
             loaded = Profile.load(profile, overrides)
         cores = cores_per_node or loaded.cores_per_node
-        return SimulatedCluster(nodes, loaded, seed, cores, memory, faults or {})
+        return SimulatedCluster(nodes, loaded, seed, cores, memory, faults or {}, devices_per_node)
 
     @staticmethod
     def local(
@@ -155,8 +159,12 @@ class InProcess(Cluster):
 
     @property
     def devices(self) -> Sequence[Any]:
-        """The nodes' devices; see `pyrdma.verbs`."""
+        """The first device of each node; see `pyrdma.verbs`."""
         return self._open.devices  # type: ignore[no-any-return]
+
+    def devices_of(self, node: int) -> Sequence[Any]:
+        """Return all devices of a node, by number. Only simulated nodes have several."""
+        return self._open.devices_of(self._check_node(node))  # type: ignore[no-any-return]
 
     def kill(self, node: int) -> None:
         """End a node as by a loss of power; its peers get retry-exceeded and flushes."""
@@ -183,8 +191,14 @@ class SimulatedCluster(InProcess):
         cores_per_node: int,
         memory: str,
         faults: Mapping[str, float],
+        devices_per_node: int = 1,
     ) -> None:
+        if type(devices_per_node) is not int or not 1 <= devices_per_node <= 16:
+            raise InvalidArgument(
+                f"devices_per_node is {devices_per_node!r}; a node has 1 to 16 devices"
+            )
         self.profile = profile
+        self._devices = devices_per_node
         core: Any = native()
         cluster = core.sim.Cluster(
             nodes=nodes,
@@ -193,6 +207,7 @@ class SimulatedCluster(InProcess):
             seed=seed,
             memory=memory,
             faults=dict(faults),
+            devices_per_node=devices_per_node,
         )
         super().__init__(nodes, seed, cluster)
 
@@ -237,13 +252,27 @@ class SimulatedCluster(InProcess):
         ends = self._check_node(source), self._check_node(target)
         self._open.block(*ends, _nanoseconds(duration_s))
 
+    def fail_device(self, node: int, device: int, duration_s: float) -> None:
+        """Make one device of a node fail for a while of virtual time.
+
+        Its queue pairs go to the error state. Peers' requests to it end as retry-exceeded. The node
+        and its other devices go on.
+        """
+        ends = self._check_node(node), self._check_device(device)
+        self._open.fail_device(*ends, _nanoseconds(duration_s))
+
     def heal(self) -> None:
         """End all faults now: partitions, pauses and slowness. Killed nodes restart."""
         self._open.heal()
 
-    def counters(self, node: int) -> dict[str, int]:
-        """Return the NIC's counters of `node` by name, counted since the cluster was made."""
-        return dict(self._open.counters(self._check_node(node)))
+    def counters(self, node: int, device: int = 0) -> dict[str, int]:
+        """Return the counters of a NIC of `node` by name, counted since the cluster was made."""
+        return dict(self._open.counters(self._check_node(node), self._check_device(device)))
+
+    def _check_device(self, device: int) -> int:
+        if not 0 <= device < self._devices:
+            raise InvalidArgument(f"device {device} is not one of 0 to {self._devices - 1}")
+        return device
 
     @property
     def events(self) -> int:

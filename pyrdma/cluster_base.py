@@ -119,6 +119,10 @@ class ClusterBase(ABC):
             "Cluster.sim(...) or Cluster.local(..., mode='thread')"
         )
 
+    def devices_of(self, node: int) -> Sequence[Any]:
+        """Return all devices of a node, by number. Only simulated nodes have several."""
+        return [self.devices[self._check_node(node)]]
+
     def fault_counters(self) -> dict[str, tuple[int, int]]:
         """Return how often each fault fired, and how often it reached its target."""
         core: Any = native()

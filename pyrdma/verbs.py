@@ -7,7 +7,8 @@ every fabric; this module names them and makes requests.
 >>> with rd.Cluster.sim(nodes=2, profile="cx5") as cluster:
 ...     a, b = cluster.devices
 ...     here, there = a.protection_domain(), b.protection_domain()
-...     source, target = here.allocate(4096), there.allocate(4096)
+...     source = here.allocate(4096)
+...     target = there.allocate(4096, access=rd.verbs.LOCAL_WRITE | rd.verbs.REMOTE_WRITE)
 ...     cq, other = a.completion_queue(64), b.completion_queue(64)
 ...     qp, peer = here.queue_pair(cq), there.queue_pair(other)
 ...     qp.connect(peer.address)
@@ -20,13 +21,17 @@ every fabric; this module names them and makes requests.
 The objects
 -----------
 ``cluster.devices``
-    One `Device` per node of this process: ``protection_domain()``, ``completion_queue(entries)``,
-    ``capabilities``, ``now_ns``, ``sleep(seconds)``.
+    The first `Device` of each node of this process; ``cluster.devices_of(node)`` has all of a node.
+    ``protection_domain()``, ``completion_queue(entries)``, ``capabilities``, ``now_ns``,
+    ``sleep(seconds)``.
 ``ProtectionDomain``
-    ``allocate(size)`` returns a `MemoryRegion`; ``queue_pair(send_queue, receive_queue=None,
-    transport="rc", ...)`` a `QueuePair`; also ``shared_receive_queue`` and ``address_handle``. On
-    fabric ``verbs`` a queue pair takes the partition ``pkey_index``; it and an address handle take
-    ``service_level`` (0 to 15) and ``traffic_class`` (0 to 255).
+    ``allocate(size, access=LOCAL_WRITE)`` returns a `MemoryRegion`; ``queue_pair(send_queue,
+    receive_queue=None, transport="rc", ...)`` a `QueuePair`; also ``shared_receive_queue`` and
+    ``address_handle``. Peers have no access to a region unless ``access`` grants it: ask for
+    ``LOCAL_WRITE | REMOTE_WRITE``, ``REMOTE_READ`` or ``LOCAL_WRITE | REMOTE_ATOMIC``, or any
+    combination. Refused requests end as ``Status.REMOTE_ACCESS``. On fabric ``verbs`` a queue
+    pair takes the partition ``pkey_index``; it and an address handle take ``service_level`` (0 to
+    15) and ``traffic_class`` (0 to 255).
 ``MemoryRegion``
     ``array`` is the memory itself, shape ``(size,)`` of uint8, without a copy; it keeps the memory
     even after the cluster is closed. ``sge(offset, length)`` names a part for a request, ``remote``

@@ -23,8 +23,9 @@ const char* hint(fabric::Status status) {
     case fabric::Status::kRemoteInvalidRequest:
       return "the peer's queue pair does not take this operation or alignment";
     case fabric::Status::kRemoteAccess:
-      return "the rkey, the remote address and the length must lie in an open region of the peer "
-             "that allows the access";
+      return "the rkey, the remote address and the length must lie in an open region of the peer, "
+             "and the peer must have granted the access: allocate(size, access=LOCAL_WRITE | "
+             "REMOTE_WRITE for writes, REMOTE_READ for reads, REMOTE_ATOMIC for atomics)";
     case fabric::Status::kRetryExceeded:
       return "the peer did not answer: its node has ended or its queue pair was destroyed";
     case fabric::Status::kRnrRetryExceeded:

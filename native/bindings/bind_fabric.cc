@@ -21,8 +21,7 @@ fabric::Transport transport_of(const std::string& name) {
 }
 
 py::dict capabilities_of(const PyDevice& self) {
-  const fabric::Capabilities c =
-      self.session->call([&] { return self.session->env(self.node).device().capabilities(); });
+  const fabric::Capabilities c = self.session->call([&] { return self.native().capabilities(); });
   using namespace py::literals;
   return py::dict(
       "rc"_a = c.rc, "uc"_a = c.uc, "ud"_a = c.ud, "dc"_a = c.dc, "atomics"_a = c.atomics,
@@ -36,7 +35,7 @@ py::dict capabilities_of(const PyDevice& self) {
 std::shared_ptr<PyRegion> allocate(const DomainPtr& self, std::size_t bytes, std::uint32_t access,
                                    bool on_device) {
   return self->session().call([&] {
-    fabric::Device& device = self->env().device();
+    fabric::Device& device = self->device();
     auto native = on_device ? device.allocate_device_memory(self->native(), bytes, access)
                             : device.allocate(self->native(), bytes, access);
     return make_owned<PyRegion>(self, std::move(native));
@@ -68,9 +67,8 @@ std::shared_ptr<PyQueuePair> queue_pair(const DomainPtr& self, const QueuePtr& s
   options.pkey_index = pkey_index;
   options.path = {service_level, traffic_class};
   return self->session().call([&] {
-    auto native =
-        self->env().device().create_queue_pair(self->native(), sends->native(), other->native(),
-                                               options, shared ? &shared->native() : nullptr);
+    auto native = self->device().create_queue_pair(self->native(), sends->native(), other->native(),
+                                                   options, shared ? &shared->native() : nullptr);
     return make_owned<PyQueuePair>(self, sends, other, shared, std::move(native));
   });
 }
@@ -79,6 +77,13 @@ std::vector<PyDevice> devices(const std::shared_ptr<Session>& session) {
   std::vector<PyDevice> found;
   for (const NodeId node : session->call([&] { return session->world().local_nodes(); }))
     found.push_back({session, node});
+  return found;
+}
+
+std::vector<PyDevice> devices_of(const std::shared_ptr<Session>& session, NodeId node) {
+  std::vector<PyDevice> found;
+  const std::uint32_t count = session->call([&] { return session->env(node).devices(); });
+  for (std::uint32_t index = 0; index < count; ++index) found.push_back({session, node, index});
   return found;
 }
 
@@ -97,7 +102,8 @@ void bind_cluster(py::module_& module) {
       .def_property_readonly(
           "nodes", [](Session& s) { return s.call([&] { return s.world().nodes(); }); },
           "Number of nodes of the whole cluster.")
-      .def_property_readonly("devices", &devices, "One device per node of this process.")
+      .def_property_readonly("devices", &devices, "The first device of each node of this process.")
+      .def("devices_of", &devices_of, py::arg("node"), "All devices of a node of this process.")
       .def_property_readonly("closed", &Session::closed)
       .def("kill", &kill, py::arg("node"), "End a node, as by a power failure.")
       .def("close", &Session::close,
@@ -109,11 +115,10 @@ void bind_cluster(py::module_& module) {
 void bind_device(py::module_& verbs) {
   py::class_<PyDevice>(verbs, "Device", "A node's RDMA device.")
       .def_readonly("node", &PyDevice::node)
+      .def_readonly("index", &PyDevice::index, "Number of the device at its node.")
       .def_property_readonly(
           "name",
-          [](const PyDevice& d) {
-            return d.session->call([&] { return d.session->env(d.node).device().name(); });
-          })
+          [](const PyDevice& d) { return d.session->call([&] { return d.native().name(); }); })
       .def_property_readonly("capabilities", &capabilities_of)
       .def_property_readonly(
           "now_ns",
@@ -122,10 +127,7 @@ void bind_device(py::module_& verbs) {
           },
           "The node's clock; virtual in the simulated world.")
       .def(
-          "open",
-          [](const PyDevice& d) {
-            d.session->call([&] { d.session->env(d.node).device().open(); });
-          },
+          "open", [](const PyDevice& d) { d.session->call([&] { d.native().open(); }); },
           "Allocate the device's context. In the simulated world it takes the driver's time.")
       .def(
           "sleep",
@@ -140,17 +142,16 @@ void bind_device(py::module_& verbs) {
       .def("protection_domain",
            [](const PyDevice& d) {
              return d.session->call([&] {
-               return make_owned<PyDomain>(
-                   d.session, d.node, d.session->env(d.node).device().create_protection_domain());
+               return make_owned<PyDomain>(d.session, d.node, d.index,
+                                           d.native().create_protection_domain());
              });
            })
       .def(
           "completion_queue",
           [](const PyDevice& d, std::uint32_t entries) {
             return d.session->call([&] {
-              return make_owned<PyCompletionQueue>(
-                  d.session, d.node,
-                  d.session->env(d.node).device().create_completion_queue(entries));
+              return make_owned<PyCompletionQueue>(d.session, d.node,
+                                                   d.native().create_completion_queue(entries));
             });
           },
           py::arg("entries"));
@@ -164,15 +165,15 @@ void bind_domain(py::module_& verbs) {
           [](const DomainPtr& self, std::size_t bytes, std::uint32_t access) {
             return allocate(self, bytes, access, false);
           },
-          py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kAllAccess),
-          "Zeroed, registered memory.")
+          py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kLocalWrite),
+          "Zeroed, registered memory. Peers have the rights that `access` names, none by default.")
       .def(
           "allocate_device_memory",
           [](const DomainPtr& self, std::size_t bytes, std::uint32_t access) {
             return allocate(self, bytes, access, true);
           },
-          py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kAllAccess),
-          "Memory on the NIC.")
+          py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kLocalWrite),
+          "Memory on the NIC. Peers have the rights that `access` names, none by default.")
       .def("queue_pair", &queue_pair, py::arg("send_queue").none(false),
            py::arg("receive_queue") = nullptr, py::arg("transport") = "rc",
            py::arg("send_entries") = 128, py::arg("receive_entries") = 128, py::arg("max_sges") = 4,
@@ -189,8 +190,8 @@ void bind_domain(py::module_& verbs) {
           [](const DomainPtr& self, std::uint32_t entries, std::uint32_t max_sges) {
             return self->session().call([&] {
               return make_owned<PySharedReceiveQueue>(
-                  self, self->env().device().create_shared_receive_queue(self->native(), entries,
-                                                                         max_sges));
+                  self,
+                  self->device().create_shared_receive_queue(self->native(), entries, max_sges));
             });
           },
           py::arg("entries"), py::arg("max_sges") = 4)
@@ -201,8 +202,8 @@ void bind_domain(py::module_& verbs) {
             return self->session().call([&] {
               return make_owned<PyAddressHandle>(
                   self,
-                  self->env().device().create_address_handle(self->native(), peer,
-                                                             {service_level, traffic_class}),
+                  self->device().create_address_handle(self->native(), peer,
+                                                       {service_level, traffic_class}),
                   peer);
             });
           },

@@ -39,7 +39,8 @@ std::shared_ptr<SimSession> make_cluster(std::uint32_t nodes,
                                          const std::map<std::string, double>& profile,
                                          std::uint64_t seed, std::uint32_t cores_per_node,
                                          const std::string& memory,
-                                         const std::map<std::string, double>& faults) {
+                                         const std::map<std::string, double>& faults,
+                                         std::uint32_t devices_per_node) {
   if (nodes == 0 || nodes > 65536)
     throw Error(ErrorCode::kInvalidArgument,
                 "nodes is " + std::to_string(nodes) + "; give 1 to 65536");
@@ -49,6 +50,7 @@ std::shared_ptr<SimSession> make_cluster(std::uint32_t nodes,
   sim::SimOptions options;
   options.nodes = nodes;
   options.cores_per_node = cores_per_node;
+  options.devices_per_node = devices_per_node;
   options.profile = sim::SimProfile::from_values(profile);
   options.seed = seed;
   options.memory = memory_model(memory);
@@ -95,10 +97,14 @@ py::dict fault_counters(SimSession& self) {
   return fault_dict(self.call([&] { return self.cluster().fault_counters(); }));
 }
 
-py::dict counters(SimSession& self, NodeId node) {
+py::dict counters(SimSession& self, NodeId node, std::uint32_t device) {
   const sim::NicCounters c = self.call([&] {
-    self.env(node);
-    return self.cluster().counters(node);
+    const std::uint32_t devices = self.env(node).devices();
+    if (device >= devices)
+      throw Error(ErrorCode::kInvalidArgument, "device is " + std::to_string(device) +
+                                                   "; a node has devices 0 to " +
+                                                   std::to_string(devices - 1));
+    return self.cluster().counters(node, device);
   });
   return py::dict("requests"_a = c.requests, "packets"_a = c.packets, "wire_bytes"_a = c.wire_bytes,
                   "dropped"_a = c.dropped, "retransmitted"_a = c.retransmitted,
@@ -123,7 +129,7 @@ void bind_sim(py::module_& module) {
                                                                "A simulated cluster.")
       .def(py::init(&make_cluster), py::arg("nodes"), py::arg("profile"), py::arg("seed") = 1,
            py::arg("cores_per_node") = 16, py::arg("memory") = "strong",
-           py::arg("faults") = std::map<std::string, double>{})
+           py::arg("faults") = std::map<std::string, double>{}, py::arg("devices_per_node") = 1)
       .def_property_readonly(
           "now_ns", [](SimSession& s) { return s.call([&] { return s.cluster().now(); }); },
           "Virtual time.")
@@ -134,7 +140,8 @@ void bind_sim(py::module_& module) {
           "fingerprint",
           [](SimSession& s) { return s.call([&] { return s.cluster().fingerprint(); }); },
           "Hash of the times and order of all events; equal for equal runs.")
-      .def("counters", &counters, py::arg("node"), "Counters of the node's NIC.")
+      .def("counters", &counters, py::arg("node"), py::arg("device") = 0,
+           "Counters of a NIC of the node.")
       .def("fault_counters", &fault_counters, "How often each fault fired and had its effect.")
       .def(
           "crash",
@@ -156,6 +163,13 @@ void bind_sim(py::module_& module) {
           },
           py::arg("node"), py::arg("shift"), py::arg("duration_ns"),
           "Makes a node 2^shift times slower.")
+      .def(
+          "fail_device",
+          [](SimSession& s, NodeId node, std::uint32_t device, Time ns) {
+            s.call([&] { s.cluster().fail_device(node, device, ns); });
+          },
+          py::arg("node"), py::arg("device"), py::arg("duration_ns"),
+          "Makes one NIC fail; the node and its other NICs go on.")
       .def(
           "block",
           [](SimSession& s, NodeId from, NodeId to, Time ns) {

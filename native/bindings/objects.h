@@ -55,9 +55,15 @@ class Held : public Owned {
 
 class PyDomain final : public Held<fabric::ProtectionDomain> {
  public:
-  using Held::Held;
+  PyDomain(std::shared_ptr<Session> session, NodeId node, std::uint32_t device,
+           std::unique_ptr<fabric::ProtectionDomain> native)
+      : Held(std::move(session), node, std::move(native)), device_(device) {}
   ~PyDomain() override { leave(); }
   int rank() const override { return 5; }
+  fabric::Device& device() const { return env().device_at(device_); }
+
+ private:
+  std::uint32_t device_;
 };
 
 class PyRegion final : public Held<fabric::MemoryRegion>,
@@ -134,10 +140,13 @@ class PyQueuePair final : public Held<fabric::QueuePair> {
   std::set<std::shared_ptr<PyAddressHandle>> handles_;
 };
 
-/// The device of one node.
+/// A device of a node.
 struct PyDevice {
   std::shared_ptr<Session> session;
   NodeId node;
+  std::uint32_t index = 0;  // number of the device at its node
+
+  fabric::Device& native() const { return session->env(node).device_at(index); }
 };
 
 }  // namespace pyrdma::bindings

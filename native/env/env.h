@@ -111,7 +111,11 @@ class Env {
   /// Returns the seeded random stream of this node for `purpose`; equal calls give equal streams.
   virtual Rng rng(std::string_view purpose) = 0;
 
-  virtual fabric::Device& device() = 0;
+  virtual fabric::Device& device() = 0;  // the node's first RDMA device
+  /// Number of RDMA devices of this node. Only simulated nodes have several.
+  virtual std::uint32_t devices() const { return 1; }
+  /// Returns a device by its number; device() is number 0. Requires `number` < devices().
+  virtual fabric::Device& device_at(std::uint32_t /*number*/) { return device(); }
   virtual Storage& storage() = 0;
   virtual Trace& trace() = 0;
 

@@ -159,7 +159,8 @@ TEST_P(FabricAddressing, BoundsOfDeviceMemory) {
                         Case{4096, 8, false}, Case{0 - std::uint64_t{8}, 8, false}}) {
     for (const bool local : {false, true}) {
       connect();
-      auto memory = (local ? a : b)->device.allocate_device_memory(*(local ? a : b)->pd, 4096);
+      auto memory =
+          (local ? a : b)->device.allocate_device_memory(*(local ? a : b)->pd, 4096, kAllAccess);
       auto other = (local ? a : b)->device.allocate_device_memory(*(local ? a : b)->pd, 4096);
       Sge sge = a->memory->sge(0, c.length);
       if (local) sge = {memory->addr() + c.offset, c.length, memory->lkey()};

@@ -66,6 +66,62 @@ TEST_P(FabricErrors, AccessRightsOfRegionAndQueuePair) {
   }
 }
 
+TEST_P(FabricErrors, ARegionGrantsPeersNothingUnlessItIsAsked) {
+  start();
+  const Capabilities able = world->env(1).device().capabilities();
+  alignas(8) std::uint64_t own = 5;
+  const auto make = [&](Side& side, int kind) {
+    if (kind == 0) return side.device.allocate(*side.pd, 8);
+    if (kind == 1 && able.register_own_memory)
+      return side.device.register_memory(*side.pd, &own, sizeof own);
+    if (kind == 2 && able.device_memory) return side.device.allocate_device_memory(*side.pd, 8);
+    return std::unique_ptr<MemoryRegion>();
+  };
+  for (int kind = 0; kind < 3; ++kind) {
+    for (const Opcode opcode : {Opcode::kWrite, Opcode::kWriteImm, Opcode::kRead, Opcode::kFetchAdd,
+                                Opcode::kCompareSwap}) {
+      connect();
+      const auto region = make(*b, kind);
+      if (region == nullptr) continue;
+      if (region->data() != nullptr) std::memset(region->data(), 5, 8);
+      *a->word(0) = 7;
+      const Sge sge = a->memory->sge(0, 8);
+      WorkRequest request;
+      request.wr_id = 1;
+      request.sges = &sge;
+      request.sge_count = 1;
+      request.opcode = opcode;
+      request.remote_addr = region->addr();
+      request.rkey = region->rkey();
+      request.compare_add = 0x0505050505050505;
+      ASSERT_TRUE(qb->receive(b->memory->sge(0, 8)));
+      ASSERT_EQ(qa->post({&request, 1}).accepted, 1u);
+      SCOPED_TRACE(std::string(to_string(opcode)) + ", kind " + std::to_string(kind));
+      expect_send(1, Status::kRemoteAccess);
+      EXPECT_EQ(*a->word(0), 7u);
+      for (std::size_t i = 0; region->data() != nullptr && i < 8; ++i)
+        EXPECT_EQ(region->data()[i], std::byte{5});
+    }
+  }
+}
+
+TEST_P(FabricErrors, ARegionThatGrantsNothingTakesAnswersAndMessages) {
+  connect();
+  const auto region = a->device.allocate(*a->pd, 24);
+  *b->word(0) = 7;
+  ASSERT_TRUE(qa->read(region->sge(0, 8), b->memory->remote(), 0, 1));
+  expect_send(1);
+  ASSERT_TRUE(qa->fetch_add(region->sge(8, 8), b->memory->remote(), 0, 1, 2));
+  expect_send(2);
+  ASSERT_TRUE(qa->receive(region->sge(16, 8)));
+  ASSERT_TRUE(qb->send(b->memory->sge(0, 8)));
+  EXPECT_EQ(a->await_receive().status, Status::kSuccess);
+  const auto* words = reinterpret_cast<const std::uint64_t*>(region->data());
+  EXPECT_EQ(words[0], 7u);
+  EXPECT_EQ(words[1], 7u);
+  EXPECT_EQ(words[2], 8u);
+}
+
 TEST_P(FabricErrors, LocalKeysAndBounds) {
   for (int variant = 0; variant < 4; ++variant) {
     connect();

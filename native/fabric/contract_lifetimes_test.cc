@@ -16,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, FabricLifetimes, contract_worlds(),
 TEST_P(FabricLifetimes, WhatWasMadeInADomainKeepsIt) {
   connect();
   auto domain = a->device.create_protection_domain();
-  auto region = a->device.allocate(*domain, 4096);
+  auto region = a->device.allocate(*domain, 4096, kAllAccess);
   auto q = a->device.create_queue_pair(*domain, *a->sends, *a->receives);
   auto p = b->queue_pair();
   domain.reset();
@@ -52,7 +52,7 @@ TEST_P(FabricLifetimes, AnyOrderOfDestruction) {
   for (int round = 0; round < rounds; ++round) {
     Device& device = a->device;
     auto domain = device.create_protection_domain();
-    auto region = device.allocate(*domain, 1 << 16);
+    auto region = device.allocate(*domain, 1 << 16, kAllAccess);
     auto sends = device.create_completion_queue(64), receives = device.create_completion_queue(64);
     auto shared = device.create_shared_receive_queue(*domain, 8);
     QpOptions options;

@@ -76,7 +76,7 @@ class FabricScenarios : public FabricContract {
     if (command == "load") return node + ": " + std::to_string(side.load_word(step.number(1)));
     if (command == "destroy") return queue_pair.reset(), "";
     if (command == "register") {
-      extra = side.device.allocate(*side.pd, 4096);
+      extra = side.device.allocate(*side.pd, 4096, kAllAccess);
       extra_remote = extra->remote();
       return "";
     }

@@ -139,7 +139,7 @@ TEST_P(FabricTransports, DeviceMemoryIsReachedByRequestsOnly) {
   connect();
   if (!b->device.capabilities().device_memory)
     GTEST_SKIP() << "the device has no memory of its own";
-  auto memory = b->device.allocate_device_memory(*b->pd, 4096);
+  auto memory = b->device.allocate_device_memory(*b->pd, 4096, kAllAccess);
   EXPECT_EQ(memory->data(), nullptr);
   *a->word(0) = 12;
   ASSERT_TRUE(qa->write(a->memory->sge(0, 8), memory->remote(), 64, 1));

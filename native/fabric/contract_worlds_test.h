@@ -198,7 +198,7 @@ struct Side {
         env(world.env(node)),
         device(env.device()),
         pd(device.create_protection_domain()),
-        memory(device.allocate(*pd, bytes)),
+        memory(device.allocate(*pd, bytes, kAllAccess)),
         sends(device.create_completion_queue(queue_entries)),
         receives(device.create_completion_queue(queue_entries)) {}
 

@@ -221,17 +221,19 @@ class Device {
   // Control path: each function blocks for the time that the NIC and driver take, and throws Error
   // on failure.
   virtual std::unique_ptr<ProtectionDomain> create_protection_domain() = 0;
-  /// Allocates zeroed, page-aligned memory and registers it. `access` is an or of Access.
+  // Memory gives peers no access unless `access`, an or of Access, grants it. Ask for what the
+  // peers do, and no more.
+  /// Allocates zeroed, page-aligned memory and registers it.
   virtual std::unique_ptr<MemoryRegion> allocate(ProtectionDomain& pd, std::size_t bytes,
-                                                 std::uint32_t access = kAllAccess) = 0;
+                                                 std::uint32_t access = kLocalWrite) = 0;
   /// Registers memory of the caller, which must outlive the region. Needs
   /// Capabilities::register_own_memory.
   virtual std::unique_ptr<MemoryRegion> register_memory(ProtectionDomain& pd, void* data,
                                                         std::size_t bytes,
-                                                        std::uint32_t access = kAllAccess) = 0;
+                                                        std::uint32_t access = kLocalWrite) = 0;
   /// Allocates memory on the NIC; only work requests reach it. Needs Capabilities::device_memory.
   virtual std::unique_ptr<MemoryRegion> allocate_device_memory(
-      ProtectionDomain& pd, std::size_t bytes, std::uint32_t access = kAllAccess) = 0;
+      ProtectionDomain& pd, std::size_t bytes, std::uint32_t access = kLocalWrite) = 0;
   virtual std::unique_ptr<CompletionQueue> create_completion_queue(std::uint32_t entries) = 0;
   virtual std::unique_ptr<SharedReceiveQueue> create_shared_receive_queue(
       ProtectionDomain& pd, std::uint32_t entries, std::uint32_t max_sges = 4) = 0;

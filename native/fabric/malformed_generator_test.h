@@ -22,12 +22,12 @@ struct Party {
     add(*pd, 4096, kLocalWrite);
     add(*foreign, 4096, kAllAccess);
     {
-      const auto gone = device.allocate(*pd, 4096);
+      const auto gone = device.allocate(*pd, 4096, kAllAccess);
       memory.regions.push_back({gone->addr(), 4096, gone->lkey(), kAllAccess, false, nullptr, {}});
     }
     // Several pieces of this region are longer than the longest message. No test touches the
     // region.
-    big = device.allocate(*pd, std::size_t{1} << 28);
+    big = device.allocate(*pd, std::size_t{1} << 28, kAllAccess);
     memory.regions.push_back(
         {big->addr(), big->size(), big->lkey(), kAllAccess, true, nullptr, {}});
   }

@@ -135,12 +135,32 @@ void check_known(const char* what, std::uint32_t access, std::uint32_t known) {
 
 }  // namespace
 
+std::uint32_t access_for(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kWrite:
+    case Opcode::kWriteImm:
+      return kLocalWrite | kRemoteWrite;
+    case Opcode::kRead:
+      return kLocalWrite | kRemoteRead;
+    case Opcode::kCompareSwap:
+    case Opcode::kFetchAdd:
+      return kLocalWrite | kRemoteAtomic;
+    case Opcode::kSend:
+    case Opcode::kSendImm:
+    case Opcode::kReceive:
+    case Opcode::kReceiveWriteImm:
+      break;  // the receiver names the memory
+  }
+  return kLocalWrite;
+}
+
 void check_region_access(std::uint32_t access) {
   check_known("region", access, kAllAccess | kRelaxedOrdering);
   if ((access & (kRemoteWrite | kRemoteAtomic)) == 0 || (access & kLocalWrite) != 0) return;
   throw Error(ErrorCode::kInvalidArgument,
               "region access " + in_hex(access) +
-                  " has remote write or remote atomic without local write; add kLocalWrite");
+                  " has remote write or remote atomic without local write; add kLocalWrite "
+                  "(LOCAL_WRITE in Python)");
 }
 
 void check_queue_pair_access(std::uint32_t access) {

@@ -50,7 +50,8 @@ const char* to_string(QpState state);
 /// RTS, SQE to RTS, and any state to ERROR or RESET (ibv_modify_qp).
 void check_transition(QpState from, QpState next);
 
-/// Access rights of a memory region or queue pair, combined by or.
+/// Access rights of a memory region or queue pair, combined by or. The local CPU and local reads by
+/// the NIC need none.
 enum Access : std::uint32_t {
   kLocalWrite = 1,
   kRemoteWrite = 2,  // needs kLocalWrite
@@ -60,6 +61,9 @@ enum Access : std::uint32_t {
   kAllAccess = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic,
 };
 
+/// Returns the rights of a region on which peers carry out `opcode`: local write, and what the
+/// opcode needs.
+std::uint32_t access_for(Opcode opcode);
 /// Both throw Error(kInvalidArgument), naming the value and the allowed ones. A region may have any
 /// right, but kRemoteWrite and kRemoteAtomic only with kLocalWrite. A queue pair may have the
 /// rights of kAllAccess.
@@ -169,8 +173,8 @@ struct QpAddress {
   std::uint32_t psn = 0;      // initial packet sequence number, random
   std::uint32_t qkey = 0;     // UD; for a DC target: its access key
   std::uint8_t gid[16] = {};  // verbs: the port's GID; elsewhere zero
-  std::uint16_t lid = 0;
-  std::uint16_t path = 0;  // verbs: path parameters that both ends must share
+  std::uint16_t lid = 0;      // verbs: the port's LID; sim: the number of the node's device
+  std::uint16_t path = 0;     // verbs: path parameters that both ends must share
 };
 
 /// RemoteRegion holds the data that a peer needs to read or write a region. Plain data.

@@ -1,11 +1,15 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "check/history_json.h"
+#include "check/linearizability.h"
 #include "fuzz/fabric/fabric_scenario.h"
+#include "fuzz/fabric/word_history.h"
 #include "fuzz/fabric/words.h"
 #include "fuzz/small_test.h"
 
@@ -121,6 +125,46 @@ TEST_F(Fuzz, DeliberateBugsAreFound) {
       found = !run(fabric(), options).violations.empty();
     }
     EXPECT_TRUE(found) << mutation;
+  }
+}
+
+TEST_F(Fuzz, TheCheckerGetsEveryRegister) {
+  Options options = drawn(1);
+  options.operations = 3000;
+  options.history = true;
+  const Outcome outcome = run(fabric(), options);
+  const check::ParsedHistory history = check::parse_history(outcome.history);
+  ASSERT_TRUE(history.ok()) << history.message();
+  const auto& events = history.history.events();
+  const auto swaps = std::count_if(events.begin(), events.end(), [](const check::Event& event) {
+    return event.type == check::EventType::kInvoke;
+  });
+  EXPECT_GT(swaps, 50);
+  EXPECT_EQ(outcome.checked, static_cast<std::uint64_t>(swaps));
+}
+
+// Only the linearizability checker sees that the value had been replaced before the swap began.
+TEST(FuzzWords, AStaleSwapOfAnyRegisterIsFound) {
+  const auto swapped = [](Time from, std::uint64_t old, std::uint64_t expected,
+                          std::uint64_t desired) {
+    AtomicOperation op;
+    op.invoked = from;
+    op.returned = from + 10;
+    op.old = old;
+    op.expected = expected;
+    op.desired = desired;
+    return op;
+  };
+  constexpr std::size_t kRegisters = 20;
+  for (std::size_t wrong = 0; wrong <= kRegisters; ++wrong) {
+    std::vector<AtomicWord> words(kRegisters);
+    for (std::size_t i = 0; i < kRegisters; ++i) {
+      words[i].operations = {swapped(0, 0, 0, 7), swapped(20, i == wrong ? 0 : 7, 9, 8)};
+      EXPECT_EQ(complaint_of_register(words[i]), "");
+    }
+    const check::Verdict verdict =
+        check::check_linearizability(history_of(words), check::ModelKind::kRegister);
+    EXPECT_EQ(verdict.answer, wrong < kRegisters ? check::Answer::kNo : check::Answer::kYes);
   }
 }
 

@@ -39,6 +39,18 @@ TEST_P(RuntimeCallers, RegionsAreZeroedApartAndInFewRegistrations) {
   });
 }
 
+TEST_P(RuntimeCallers, RegionsShareAPageOnlyWithEqualRights) {
+  run(1, [&](Env& env, const Kill&) {
+    const auto pd = env.device().create_protection_domain();
+    MemoryPool memory(env, *pd, 64 * 1024);
+    constexpr std::uint32_t kWritten = fabric::kLocalWrite | fabric::kRemoteWrite;
+    const LocalRegion local = memory.allocate(8), written = memory.allocate(8, kWritten);
+    EXPECT_NE(local.rkey, written.rkey);
+    EXPECT_EQ(memory.allocate(8).rkey, local.rkey);
+    EXPECT_EQ(memory.allocate(8, kWritten).rkey, written.rkey);
+  });
+}
+
 TEST_P(RuntimeCallers, BlocksComeBackAndThePoolGrows) {
   run(1, [&](Env& env, const Kill&) {
     const auto pd = env.device().create_protection_domain();

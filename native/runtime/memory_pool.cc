@@ -11,12 +11,12 @@ namespace pyrdma::runtime {
 MemoryPool::MemoryPool(Env& env, fabric::ProtectionDomain& pd, std::uint64_t page_bytes)
     : env_(env), pd_(pd), page_bytes_(page_bytes), mutex_(env) {}
 
-LocalRegion MemoryPool::allocate(std::uint64_t bytes, Placement placement) {
+LocalRegion MemoryPool::allocate(std::uint64_t bytes, std::uint32_t access, Placement placement) {
   if (!env_.device().capabilities().device_memory) placement = Placement::kHost;
   const std::uint64_t rounded =
       (std::max<std::uint64_t>(bytes, 1) + kCacheLine - 1) & ~(kCacheLine - 1);
   const std::lock_guard lock(mutex_);
-  Page& page = page_with(rounded, placement);
+  Page& page = page_with(rounded, access, placement);
   LocalRegion region;
   region.data = page.region->data() == nullptr ? nullptr : page.region->data() + page.used;
   region.addr = page.region->addr() + page.used;
@@ -27,16 +27,20 @@ LocalRegion MemoryPool::allocate(std::uint64_t bytes, Placement placement) {
   return region;
 }
 
-MemoryPool::Page& MemoryPool::page_with(std::uint64_t bytes, Placement placement) {
+MemoryPool::Page& MemoryPool::page_with(std::uint64_t bytes, std::uint32_t access,
+                                        Placement placement) {
   for (Page& page : pages_) {
-    if (page.placement == placement && page.region->size() - page.used >= bytes) return page;
+    if (page.placement == placement && page.access == access &&
+        page.region->size() - page.used >= bytes)
+      return page;
   }
   Page page;
+  page.access = access;
   page.placement = placement;
   // Memory on the NIC is small, so each of its regions is an allocation of its own.
   page.region = placement == Placement::kDevice
-                    ? env_.device().allocate_device_memory(pd_, bytes)
-                    : env_.device().allocate(pd_, std::max(bytes, page_bytes_));
+                    ? env_.device().allocate_device_memory(pd_, bytes, access)
+                    : env_.device().allocate(pd_, std::max(bytes, page_bytes_), access);
   return pages_.emplace_back(std::move(page));
 }
 

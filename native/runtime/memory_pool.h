@@ -1,6 +1,7 @@
 // Registered memory of a node. The node registers a few large pages and cuts regions and temporary
 // blocks from them, because a registration is slow and a NIC caches few translations (LOCO, section
-// A.2).
+// A.2). Regions with different rights of peers lie in different pages, because a NIC checks rights
+// per registration.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -37,19 +38,22 @@ class MemoryPool {
   /// `page_bytes` is the size of a registration; a larger region gets a larger registration.
   MemoryPool(Env& env, fabric::ProtectionDomain& pd, std::uint64_t page_bytes);
 
-  /// Returns a zeroed region, aligned to a cache line, that exists as long as the pool. Regions are
+  /// Returns a zeroed region, aligned to a cache line, that exists as long as the pool. `access` is
+  /// an or of fabric::Access: peers have the rights that it names, by default none. Regions are
   /// never given back, so a late write of a peer never hits the memory of another region. Any
   /// thread may call. Some calls register a page. kDevice falls back to host memory if the device
   /// has no memory. Throws Error(kExhausted) when there is no memory left.
-  LocalRegion allocate(std::uint64_t bytes, Placement placement = Placement::kHost);
+  LocalRegion allocate(std::uint64_t bytes, std::uint32_t access = fabric::kLocalWrite,
+                       Placement placement = Placement::kHost);
 
  private:
   struct Page {
     std::unique_ptr<fabric::MemoryRegion> region;
     std::uint64_t used = 0;
+    std::uint32_t access = fabric::kLocalWrite;
     Placement placement = Placement::kHost;
   };
-  Page& page_with(std::uint64_t bytes, Placement placement);
+  Page& page_with(std::uint64_t bytes, std::uint32_t access, Placement placement);
 
   Env& env_;
   fabric::ProtectionDomain& pd_;

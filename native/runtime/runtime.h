@@ -35,7 +35,7 @@ struct Options {
   std::uint32_t callers = 1;  // threads that use the network, each with its own connections; 1..64
   Polling polling = Polling::kCallers;
   std::uint32_t max_in_flight = 256;  // requests per caller
-  std::uint64_t page_bytes = 16 * kMiB;
+  std::uint64_t page_bytes = 4 * kMiB;
   std::uint32_t block_bytes = 256;  // bytes of a temporary block
   std::uint32_t blocks = 256;       // temporary blocks per caller at first
   std::uint32_t max_inline = 64;    // longest write in bytes that is copied at the post

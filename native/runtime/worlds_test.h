@@ -74,7 +74,9 @@ class RuntimeWorlds : public testing::TestWithParam<std::string> {
 class SharedWords {
  public:
   SharedWords(Runtime& runtime, const std::string& name, std::uint64_t words)
-      : runtime_(runtime), name_(name), own_(runtime.memory().allocate(8 * words)) {
+      : runtime_(runtime),
+        name_(name),
+        own_(runtime.memory().allocate(8 * words, fabric::kAllAccess)) {
     publish_list(runtime.env(), key(runtime.self()), std::vector{own_.remote()});
   }
   fabric::RemoteRegion at(NodeId node) {

@@ -56,7 +56,8 @@ def peers_that_go_away() -> None:
             for device in cluster.devices:
                 domain = device.protection_domain()
                 queue = device.completion_queue(64)
-                ends.append((queue, domain.allocate(4096), domain.queue_pair(queue)))
+                region = domain.allocate(4096, verbs.LOCAL_WRITE | verbs.REMOTE_WRITE)
+                ends.append((queue, region, domain.queue_pair(queue)))
             (queue, region, pair), (_, there, other) = ends
             pair.connect(other.address)
             other.connect(pair.address)

@@ -80,7 +80,7 @@ def a_connection_by_address() -> None:
         device = cluster.devices[0]
         domain = device.protection_domain()
         queue = device.completion_queue(64)
-        region, pair = domain.allocate(4096), domain.queue_pair(queue)
+        region, pair = domain.allocate(4096, verbs.ALL_ACCESS), domain.queue_pair(queue)
         mine = region.remote.to_bytes()
         if NUMBER == 0:
             listener = core.ibverbs.Listener(ADDRESSES[0])
@@ -152,7 +152,8 @@ def victim() -> None:
     with rd.Cluster.local(nodes=1, fabric="verbs", mode="thread") as cluster:
         domain = cluster.devices[0].protection_domain()
         queue = cluster.devices[0].completion_queue(64)
-        region, pair = domain.allocate(4096), domain.queue_pair(queue)
+        region = domain.allocate(4096, verbs.LOCAL_WRITE | verbs.REMOTE_WRITE)
+        pair = domain.queue_pair(queue)
         pair.connect(verbs.QpAddress.from_bytes(bytes.fromhex(await_value("asker"))))
         address, remote = pair.address.to_bytes().hex(), region.remote.to_bytes().hex()
         publish("victim", {"address": address, "region": remote})

@@ -26,7 +26,7 @@ class Chaos:
         self.devices: list[Any] = list(cluster.devices)
         self.domains = [device.protection_domain() for device in self.devices]
         self.queues = [device.completion_queue(64) for device in self.devices]
-        self.regions = [domain.allocate(4096) for domain in self.domains]
+        self.regions = [domain.allocate(4096, verbs.ALL_ACCESS) for domain in self.domains]
         self.pairs: list[Any] = []
         self.shared: list[Any] = []
         self.handles: list[Any] = []

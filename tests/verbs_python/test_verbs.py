@@ -38,7 +38,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[rd.Cluster]:
 def end(device: verbs.Device, **options: Any) -> End:
     domain = device.protection_domain()
     queue = device.completion_queue(256)
-    region = domain.allocate(4096)
+    region = domain.allocate(4096, verbs.ALL_ACCESS)
     return End(device, domain, region, queue, domain.queue_pair(queue, **options))
 
 
@@ -152,6 +152,28 @@ def test_a_failed_request_raises_with_its_status_and_a_hint(cluster: rd.Cluster)
     a.pair.post([verbs.write(a.region.sge(0, 8), b.region.remote)])
     done = a.queue.poll(timeout_s=WAIT, check=False)
     assert done["status"].tolist() == [verbs.Status.FLUSHED]
+
+
+@pytest.mark.parametrize("right", ["REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC"])
+def test_a_region_grants_peers_only_what_it_is_asked(cluster: rd.Cluster, right: str) -> None:
+    a, b = connected(cluster)
+    here = a.region.sge(0, 8)
+
+    def request(region: verbs.MemoryRegion) -> verbs.Request:
+        if right == "REMOTE_WRITE":
+            return verbs.write(here, region.remote)
+        if right == "REMOTE_READ":
+            return verbs.read(here, region.remote)
+        return verbs.fetch_add(here, region.remote, 0, 1)
+
+    access = verbs.LOCAL_WRITE | getattr(verbs, right)
+    granted, default = b.domain.allocate(64, access=access), b.domain.allocate(64)
+    a.pair.post([request(granted)])
+    one(a.queue)
+    a.pair.post([request(default)])
+    with raises(rd.CompletionError, "access=", "LOCAL_WRITE", right) as info:
+        a.queue.poll(timeout_s=WAIT)
+    assert info.value.status == "remote access error"
 
 
 def test_poll_returns_nothing_after_its_timeout(cluster: rd.Cluster) -> None:

@@ -58,11 +58,13 @@ class SimEnv final : public Env {
   void work(Time duration) override { scheduler_.work(to_picos(duration)); }
   std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body) override;
   Rng rng(std::string_view purpose) override;
-  fabric::Device& device() override { return *device_; }
+  fabric::Device& device() override { return *devices_.front(); }
+  std::uint32_t devices() const override { return static_cast<std::uint32_t>(devices_.size()); }
+  fabric::Device& device_at(std::uint32_t number) override { return *devices_.at(number); }
   Storage& storage() override { return *storage_; }
   Trace& trace() override { return trace_; }
 
-  void set_device(fabric::Device* device) { device_ = device; }
+  void set_devices(std::vector<fabric::Device*> devices) { devices_ = std::move(devices); }
   void restarted() { ++incarnation_; }
   /// Sets the node's clock `offset` ahead of virtual time; it gains `drift` picoseconds in each
   /// microsecond.
@@ -94,7 +96,7 @@ class SimEnv final : public Env {
   std::uint32_t incarnation_ = 0;
   Picos clock_offset_ = 0, clock_drift_ = 0;
   SimNodeThreads threads_;
-  fabric::Device* device_ = nullptr;
+  std::vector<fabric::Device*> devices_;
   std::unique_ptr<SimStorage> storage_;
   SimTrace trace_;
 };

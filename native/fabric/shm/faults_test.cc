@@ -19,7 +19,7 @@ std::uint64_t received_of(ShmCluster& cluster, int count) {
     explicit End(Env& env)
         : device(env.device()),
           pd(device.create_protection_domain()),
-          memory(device.allocate(*pd, 4096)),
+          memory(device.allocate(*pd, 4096, kAllAccess)),
           completions(device.create_completion_queue(256)) {}
     Device& device;
     std::unique_ptr<ProtectionDomain> pd;

@@ -54,8 +54,8 @@ struct SimCluster::State {
   std::vector<std::unique_ptr<SimEnv>> envs;
   Fabric fabric;
   RendezvousTable rendezvous;
-  std::vector<std::unique_ptr<SimDevice>> devices;
-  std::vector<std::unique_ptr<Device>> decorated;  // the devices with faults at the interface
+  std::vector<std::unique_ptr<SimDevice>> devices;  // by port
+  std::vector<std::unique_ptr<Device>> decorated;   // the devices with faults at the interface
   std::optional<FaultDriver> driver;
   // The next members belong to the running run().
   const FunctionRef<void(Env&)>* program = nullptr;
@@ -77,6 +77,10 @@ SimCluster::SimCluster(SimOptions options) {
     throw Error(ErrorCode::kInvalidArgument, "cores_per_node is " +
                                                  std::to_string(options.cores_per_node) +
                                                  "; a node has 1 to 4096 cores");
+  if (options.devices_per_node == 0 || options.devices_per_node > 16)
+    throw Error(ErrorCode::kInvalidArgument, "devices_per_node is " +
+                                                 std::to_string(options.devices_per_node) +
+                                                 "; a node has 1 to 16 devices");
   state_ = std::make_unique<State>(std::move(options));
   State& s = *state_;
   if (s.options.time_limit != kForever) s.scheduler.set_time_limit(to_picos(s.options.time_limit));
@@ -85,9 +89,12 @@ SimCluster::SimCluster(SimOptions options) {
         s.scheduler, node, s.options.nodes, s.options.cores_per_node, s.options.seed, s.costs,
         to_picos(s.options.profile.cpu_context_switch_ns),
         to_picos(s.options.profile.cpu_timeslice_us * 1000.0), s.trace_lines));
-    s.fabric.nics.push_back(std::make_unique<Nic>(s.fabric, node, s.options, *s.envs.back()));
+  }
+  const std::uint32_t ports = s.options.nodes * s.options.devices_per_node;
+  for (std::uint32_t port = 0; port < ports; ++port) {
+    SimEnv& env = *s.envs[port % s.options.nodes];
+    s.fabric.nics.push_back(std::make_unique<Nic>(s.fabric, port, s.options, env));
     s.devices.push_back(std::make_unique<SimDevice>(*s.fabric.nics.back(), s.rendezvous));
-    s.envs.back()->set_device(s.devices.back().get());
   }
   s.restart_expected.resize(s.options.nodes);
   s.driver.emplace(*this, s.fabric, s.envs, s.options);
@@ -95,10 +102,16 @@ SimCluster::SimCluster(SimOptions options) {
   for (std::size_t i = 0; i < kFaults; ++i)
     decorate = decorate || (kHookFaultsOfSim.has(static_cast<Fault>(i)) &&
                             s.options.faults.settings[i].rate > 0);
-  for (NodeId node = 0; decorate && node < s.options.nodes; ++node) {
-    s.decorated.push_back(wrap_with_faults(
-        *s.devices[node], *s.envs[node], s.fabric.nics[node]->faults()->stream, kHookFaultsOfSim));
-    s.envs[node]->set_device(s.decorated.back().get());
+  for (std::uint32_t port = 0; decorate && port < ports; ++port) {
+    Nic& nic = *s.fabric.nics[port];
+    s.decorated.push_back(
+        wrap_with_faults(*s.devices[port], nic.env(), nic.faults()->stream, kHookFaultsOfSim));
+  }
+  for (const auto& env : s.envs) {
+    std::vector<Device*> devices;
+    for (std::uint32_t port = env->node(); port < ports; port += s.options.nodes)
+      devices.push_back(decorate ? s.decorated[port].get() : s.devices[port].get());
+    env->set_devices(std::move(devices));
   }
 }
 
@@ -143,10 +156,11 @@ void SimCluster::kill(NodeId node, Crash crash) {
   env(node);
   SimEnv& dying = *state_->envs[node];
   if (dying.threads().killed) return;
-  Nic& nic = *state_->fabric.nics[node];
-  nic.die(crash == Crash::kHostBattery);
+  const Fabric& fabric = state_->fabric;
+  for (std::uint32_t device = 0; device < fabric.devices; ++device)
+    fabric.nic(node, device).die(crash == Crash::kHostBattery);
   if (crash == Crash::kHostBattery) {
-    nic.save_memory();
+    fabric.nic(node, 0).save_memory();
     dying.disk().save();
   }
   dying.disk().crash(crash == Crash::kHost);
@@ -170,7 +184,8 @@ void SimCluster::restart(NodeId node) {
     if (!thread->finished) return s.driver->restart_later(node, kPicosPerMicro);
   env.threads().killed = false;
   env.restarted();
-  s.fabric.nics[node]->revive();
+  for (std::uint32_t device = 0; device < s.fabric.devices; ++device)
+    s.fabric.nic(node, device).revive();
   if (s.program != nullptr) s.start(env);
   if (s.restart_expected[node]) {
     s.restart_expected[node] = false;
@@ -192,6 +207,17 @@ void SimCluster::slow_down(NodeId node, std::uint32_t shift, Time duration) {
   state_->driver->slow_down(node, shift, state_->scheduler.clock() + to_picos(duration));
 }
 
+void SimCluster::fail_device(NodeId node, std::uint32_t device, Time duration) {
+  env(node);
+  State& s = *state_;
+  if (device >= s.fabric.devices)
+    throw Error(ErrorCode::kInvalidArgument, "device is " + std::to_string(device) + "; node " +
+                                                 std::to_string(node) + " has devices 0 to " +
+                                                 std::to_string(s.fabric.devices - 1));
+  s.fabric.count_fired(Fault::nic_failure);
+  s.fabric.nic(node, device).fail_until(s.scheduler.clock() + to_picos(duration));
+}
+
 void SimCluster::block(NodeId from, NodeId to, Time duration) {
   env(from);
   env(to);
@@ -210,8 +236,8 @@ std::uint64_t SimCluster::fingerprint() const { return state_->scheduler.fingerp
 void SimCluster::record_events(std::vector<SimEventRecord>* into) {
   state_->scheduler.record_events(into);
 }
-NicCounters SimCluster::counters(NodeId node) const {
-  return state_->fabric.nics.at(node)->counters();
+NicCounters SimCluster::counters(NodeId node, std::uint32_t device) const {
+  return state_->fabric.nics.at(std::size_t{device} * nodes() + node)->counters();
 }
 const std::vector<std::string>& SimCluster::trace() const { return state_->trace_lines; }
 

@@ -20,6 +20,7 @@ namespace pyrdma::fabric::sim {
 struct SimOptions {
   std::uint32_t nodes = 2;
   std::uint32_t cores_per_node = 16;
+  std::uint32_t devices_per_node = 1;  // NICs, each with a link of its own
   SimProfile profile;
   std::uint64_t seed = 1;
   Time time_limit = kForever;  // virtual time; run() throws Error(kTimeout) beyond it
@@ -36,7 +37,7 @@ enum class Crash : std::uint8_t {
                  // "memory-0", "memory-1", ..., in the order of registration)
 };
 
-/// Counters of one node's NIC.
+/// Counters of one NIC.
 struct NicCounters {
   std::uint64_t requests = 0;       // requests that this NIC sent
   std::uint64_t packets = 0;        // outgoing packets on the node's link
@@ -79,6 +80,9 @@ class SimCluster {
   /// Makes the node's CPU 2^shift times slower for `duration`, and its NIC up to 64 times. The
   /// slowest of several overlapping periods counts.
   void slow_down(NodeId node, std::uint32_t shift, Time duration);
+  /// Makes one NIC fail for `duration`: its queue pairs go to the error state, and it sends and
+  /// receives nothing. The node, its other NICs and registered memory go on.
+  void fail_device(NodeId node, std::uint32_t device, Time duration);
   /// Drops all packets from `from` to `to` for `duration`.
   void block(NodeId from, NodeId to, Time duration);
   /// Ends all faults now (see FaultOptions::heal_at).
@@ -93,7 +97,7 @@ class SimCluster {
   std::uint64_t fingerprint() const;
   /// Appends every further event to `*into`. `*into` outlives the cluster.
   void record_events(std::vector<SimEventRecord>* into);
-  NicCounters counters(NodeId node) const;
+  NicCounters counters(NodeId node, std::uint32_t device = 0) const;
   const std::vector<std::string>& trace() const;  // lines of the enabled Env::trace()s
 
  private:

@@ -19,6 +19,7 @@ class SimCompletionQueue final : public CompletionQueue {
   std::size_t poll(std::span<Completion> out) override;
   std::uint32_t entries() const override { return entries_; }
   bool overrun() const override { return overrun_; }
+  const Nic& nic() const { return nic_; }
 
   /// Adds a completion. If `qp` is not null, polling the completion gives the slots of the send
   /// queue before `retire` back.

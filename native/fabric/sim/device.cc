@@ -71,8 +71,9 @@ class SimMemoryRegion final : public MemoryRegion {
   std::uint64_t* device_memory_used_;
 };
 
-std::uint32_t domain_of(const ProtectionDomain& pd) {
-  return static_cast<const SimProtectionDomain&>(pd).id;
+std::string name_of(const Nic& nic) {
+  const std::string name = "sim" + std::to_string(nic.node());
+  return nic.device() == 0 ? name : name + '.' + std::to_string(nic.device());
 }
 
 }  // namespace
@@ -112,7 +113,7 @@ std::vector<std::byte> SimRendezvous::await(std::string_view key, Time deadline)
 SimDevice::SimDevice(Nic& nic, RendezvousTable& table)
     : nic_(nic),
       rendezvous_(nic, table),
-      name_("sim" + std::to_string(nic.node())),
+      name_(name_of(nic)),
       psn_(nic.env().rng("packet sequence numbers")) {
   const SimProfile& profile = nic.fabric().profile;
   capabilities_.uc = capabilities_.ud = capabilities_.atomics = capabilities_.srq = true;
@@ -136,11 +137,23 @@ void SimDevice::check_entries(const char* what, std::uint64_t value, std::uint64
                                                  std::to_string(most));
 }
 
+void SimDevice::check_own(const char* what, const Nic& maker) const {
+  if (&maker == &nic_) return;
+  throw Error(ErrorCode::kInvalidArgument, std::string("the ") + what + " belongs to device " +
+                                               name_of(maker) + "; make one on device " + name_);
+}
+
+std::uint32_t SimDevice::domain_of(const ProtectionDomain& pd) const {
+  const auto& domain = static_cast<const SimProtectionDomain&>(pd);
+  check_own("protection domain", *domain.nic);
+  return domain.id;
+}
+
 void SimDevice::open() { nic_.control.work(nic_.fabric().profile.control_open_us, 0); }
 
 std::unique_ptr<ProtectionDomain> SimDevice::create_protection_domain() {
   nic_.control.work(nic_.fabric().profile.control_create_pd_us, 0);
-  return std::make_unique<SimProtectionDomain>(nic_.fabric().next_domain++);
+  return std::make_unique<SimProtectionDomain>(nic_, nic_.fabric().next_domain++);
 }
 
 void SimDevice::check_region(std::size_t bytes, std::uint32_t access) const {
@@ -233,12 +246,16 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
   if (options.dc_target && (options.transport != Transport::kDc || shared_receives == nullptr))
     throw Error(ErrorCode::kInvalidArgument,
                 "a DC target is a queue pair of transport DC with a shared receive queue");
+  auto& sends = static_cast<SimCompletionQueue&>(send_queue);
+  auto& receives = static_cast<SimCompletionQueue&>(receive_queue);
+  auto* shared = static_cast<SimSharedReceiveQueue*>(shared_receives);
+  const std::uint32_t domain = domain_of(pd);
+  check_own("send completion queue", sends.nic());
+  check_own("receive completion queue", receives.nic());
+  if (shared != nullptr) check_own("shared receive queue", shared->nic());
   const SimProfile& profile = nic_.fabric().profile;
   nic_.control.work(profile.control_create_qp_us, profile.control_create_qp_nic_us);
-  auto core = std::make_unique<QueuePairCore>(nic_, options, domain_of(pd),
-                                              static_cast<SimCompletionQueue&>(send_queue),
-                                              static_cast<SimCompletionQueue&>(receive_queue),
-                                              static_cast<SimSharedReceiveQueue*>(shared_receives));
+  auto core = std::make_unique<QueuePairCore>(nic_, options, domain, sends, receives, shared);
   core->number = nic_.queue_pairs.insert(core.get());
   core->psn = static_cast<std::uint32_t>(psn_()) & 0xffffff;
   core->serial = nic_.fabric().next_serial++;
@@ -250,12 +267,7 @@ std::unique_ptr<AddressHandle> SimDevice::create_address_handle(ProtectionDomain
                                                                 const QpAddress& peer,
                                                                 const PathOptions& path) {
   check_no_path("sim", path);
-  const auto& nics = nic_.fabric().nics;
-  if (peer.node >= nics.size())
-    throw Error(ErrorCode::kInvalidArgument, "address of node " + std::to_string(peer.node) +
-                                                 "; this cluster has nodes 0 to " +
-                                                 std::to_string(nics.size() - 1));
-  return std::make_unique<SimAddressHandle>(nics[peer.node].get(), domain_of(pd));
+  return std::make_unique<SimAddressHandle>(&nic_.fabric().nic_of(peer), domain_of(pd));
 }
 
 }  // namespace pyrdma::fabric::sim

@@ -54,6 +54,9 @@ class SimDevice final : public Device {
  private:
   void check_entries(const char* what, std::uint64_t value, std::uint64_t most) const;
   void check_region(std::size_t bytes, std::uint32_t access) const;
+  /// Throws Error(kInvalidArgument) for an object that another NIC made.
+  void check_own(const char* what, const Nic& maker) const;
+  std::uint32_t domain_of(const ProtectionDomain& pd) const;
   Nic& nic_;
   SimRendezvous rendezvous_;
   Capabilities capabilities_;

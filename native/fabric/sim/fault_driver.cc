@@ -30,11 +30,12 @@ FaultDriver::FaultDriver(SimCluster& cluster, Fabric& fabric,
               fabric.scheduler.fingerprint_fold()),
       slow_(options.nodes) {
   if (!options.faults.any()) return;
-  for (NodeId node = 0; node < options.nodes; ++node) {
-    fabric.nics[node]->set_faults(std::make_unique<NicFaults>(options.faults, options.seed, node,
-                                                              options.nodes, fabric.fault_counters,
+  const auto ports = static_cast<std::uint32_t>(fabric.nics.size());
+  for (std::uint32_t port = 0; port < ports; ++port) {
+    fabric.nics[port]->set_faults(std::make_unique<NicFaults>(options.faults, options.seed, port,
+                                                              ports, fabric.fault_counters,
                                                               fabric.scheduler.fingerprint_fold()));
-    draw_for_the_run(node);
+    draw_for_the_run(port);
   }
   for (std::size_t i = 0; i < kFaults; ++i) {
     const auto fault = static_cast<Fault>(i);
@@ -53,20 +54,20 @@ FaultDriver::Timer& FaultDriver::timer(Timer::What what) {
   return *timers_.back();
 }
 
-void FaultDriver::draw_for_the_run(NodeId node) {
-  NicFaults& faults = *fabric_.nics[node]->faults();
-  if (faults.stream.fire(Fault::clock_skew)) {
+void FaultDriver::draw_for_the_run(std::uint32_t port) {
+  Nic& nic = *fabric_.nics[port];
+  NicFaults& faults = *nic.faults();
+  if (nic.device() == 0 && faults.stream.fire(Fault::clock_skew)) {
     Rng& rng = faults.stream.stream(Fault::clock_skew);
     const auto offset = static_cast<Picos>(rng.below(kMostOffset));
-    envs_[node]->skew_clock(
+    nic.env().skew_clock(
         offset, static_cast<Picos>(rng.below(2 * kMostDrift + 1)) - static_cast<Picos>(kMostDrift));
     faults.stream.reach(Fault::clock_skew);
   }
-  if (faults.stream.fire(Fault::placement_reorder))
-    fabric_.nics[node]->weak_memory.place_in_any_order();
+  if (faults.stream.fire(Fault::placement_reorder)) nic.weak_memory.place_in_any_order();
   if (faults.stream.fire(Fault::number_collision)) {
     faults.stream.reach(Fault::number_collision);
-    fabric_.nics[node]->reseed_numbers(0);
+    nic.reseed_numbers(0);
   }
 }
 
@@ -96,6 +97,10 @@ NodeId FaultDriver::any_node(Fault fault) {
   return static_cast<NodeId>(stream_.stream(fault).below(options_.nodes));
 }
 
+std::uint32_t FaultDriver::any_port(Fault fault) {
+  return static_cast<std::uint32_t>(stream_.stream(fault).below(fabric_.nics.size()));
+}
+
 void FaultDriver::open(Fault fault, Picos now) {
   const Picos until = now + to_picos(stream_.duration(fault));
   stream_.count_fired(fault);
@@ -111,15 +116,16 @@ void FaultDriver::open(Fault fault, Picos now) {
     case Fault::coordinator_down:
       return open_at(fault, std::min(options_.faults.coordinator, options_.nodes - 1), until);
     default:
-      return open_at(fault, any_node(fault), until);
+      return open_at(fault, any_port(fault), until);
   }
 }
 
-// Opens a window of a fault that hits one node.
-void FaultDriver::open_at(Fault fault, NodeId node, Picos until) {
-  Nic& nic = *fabric_.nics[node];
+// Opens a window of a fault that hits one NIC, or the node of that NIC.
+void FaultDriver::open_at(Fault fault, std::uint32_t port, Picos until) {
+  Nic& nic = *fabric_.nics[port];
+  const NodeId node = nic.node();
   NicFaults& faults = *nic.faults();
-  SimEnv& env = *envs_[node];
+  SimEnv& env = nic.env();
   const Picos now = fabric_.scheduler.clock();
   const auto extend = [until](Picos& open) { open = std::max(open, until); };
   switch (fault) {
@@ -160,8 +166,7 @@ void FaultDriver::open_at(Fault fault, NodeId node, Picos until) {
     case Fault::dc_storm:
       return extend(faults.dc_storm_until);
     case Fault::nic_failure:
-      extend(faults.failed_until);
-      return nic.fail_all();
+      return nic.fail_until(until);
     case Fault::noisy_neighbour:
       return extend(faults.noisy_until);
     default:
@@ -215,19 +220,26 @@ void FaultDriver::set_speed(NodeId node) {
   std::uint32_t shift = 0;
   for (const SlowWindow& window : slow_[node]) shift = std::max(shift, window.shift);
   fabric_.scheduler.set_slow(envs_[node]->threads(), shift);
-  fabric_.nics[node]->set_slow(std::min(shift, kMostSlowNic));
+  for (std::uint32_t device = 0; device < fabric_.devices; ++device)
+    fabric_.nic(node, device).set_slow(std::min(shift, kMostSlowNic));
 }
 
 void FaultDriver::heal() {
   stream_.heal();
   fabric_.reachability.heal();
+  fabric_.nic_has_failed = false;
   for (NodeId node = 0; node < options_.nodes; ++node) {
     SimEnv& env = *envs_[node];
-    if (NicFaults* faults = fabric_.nics[node]->faults()) faults->heal();
+    for (std::uint32_t device = 0; device < fabric_.devices; ++device) {
+      Nic& nic = fabric_.nic(node, device);
+      if (nic.faults() != nullptr) nic.faults()->heal();
+      nic.heal();
+    }
     fabric_.scheduler.resume(env.threads());
     slow_[node].clear();
     set_speed(node);
-    fabric_.nics[node]->transmitter.storm(0);
+    for (std::uint32_t device = 0; device < fabric_.devices; ++device)
+      fabric_.nic(node, device).transmitter.storm(0);
     env.disk().set_full_until(0);
     if (env.threads().killed) cluster_.restart(node);
   }

@@ -34,12 +34,13 @@ class FaultDriver {
   void due(Timer& timer, Picos now);
   Timer& timer(Timer::What what);
   void schedule_window(Timer& timer, Picos now);
-  void draw_for_the_run(NodeId node);
+  void draw_for_the_run(std::uint32_t port);
   void open(Fault fault, Picos now);
-  void open_at(Fault fault, NodeId node, Picos until);
+  void open_at(Fault fault, std::uint32_t port, Picos until);
   void open_ways(Fault fault, Picos until);
   void crash(Fault fault, NodeId node, Picos until);
   NodeId any_node(Fault fault);
+  std::uint32_t any_port(Fault fault);
   /// Sets the node's speed to that of the slowest of its open windows.
   void set_speed(NodeId node);
 

@@ -11,19 +11,19 @@ namespace pyrdma::fabric::sim {
 
 /// Faults of one NIC: the random draws, and the time until which each window is open.
 struct NicFaults {
-  NicFaults(const FaultOptions& options, std::uint64_t seed, std::uint32_t node,
-            std::uint32_t nodes, FaultCounters& counters, std::uint64_t* fold)
-      : stream(options, seed, node, counters, fold), held_from(nodes) {}
+  NicFaults(const FaultOptions& options, std::uint64_t seed, std::uint32_t port,
+            std::uint32_t ports, FaultCounters& counters, std::uint64_t* fold)
+      : stream(options, seed, port, counters, fold), held_from(ports) {}
   void heal() {
     stream.heal();
     held_from.assign(held_from.size(), 0);
     lost_until = clogged_until = no_buffer_until = stormed_until = 0;
-    dc_storm_until = failed_until = noisy_until = flapping_until = 0;
+    dc_storm_until = noisy_until = flapping_until = 0;
   }
   FaultStream stream;
   std::vector<Picos> held_from;  // per sender: arriving packets are held back until then
   Picos lost_until = 0, clogged_until = 0, no_buffer_until = 0, stormed_until = 0;
-  Picos dc_storm_until = 0, failed_until = 0, noisy_until = 0, flapping_until = 0;
+  Picos dc_storm_until = 0, noisy_until = 0, flapping_until = 0;
 };
 
 /// The time until which packets from one node to another are lost. The table is empty until the

@@ -13,7 +13,7 @@ Ingress::Passage Ingress::pass(const Message& message, Picos now, Picos engine_c
     NicFaults* faults = nic_.faults();
     const bool no_buffer = faults != nullptr && faults->no_buffer_until > now;
     const Network::PortResult port =
-        nic_.fabric().network.enter_port(nic_.node(), arrival, message.wire_bytes, no_buffer);
+        nic_.fabric().network.enter_port(nic_.port(), arrival, message.wire_bytes, no_buffer);
     if (port.dropped) {
       if (no_buffer) faults->stream.reach(Fault::buffer_overflow);
       ++nic_.counters().dropped;

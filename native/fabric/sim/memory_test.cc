@@ -116,7 +116,7 @@ int count_overtaken(MemoryModel memory, bool read_between) {
   int overtaken = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     SeededPair pair(options(memory, seed));
-    auto on_nic = pair.b.device.allocate_device_memory(*pair.b.pd, 64);
+    auto on_nic = pair.b.device.allocate_device_memory(*pair.b.pd, 64, kAllAccess);
     auto q1 = pair.a.queue_pair(), q2 = pair.b.queue_pair();
     q1->connect(q2->address());
     q2->connect(q1->address());

@@ -7,7 +7,7 @@
 
 namespace pyrdma::fabric::sim {
 
-Network::Network(const SimProfile& profile, std::uint32_t nodes)
+Network::Network(const SimProfile& profile, std::uint32_t nodes, std::uint32_t devices)
     : profile_(profile),
       nodes_(nodes),
       two_tier_(profile.topology_two_tier != 0),
@@ -18,7 +18,7 @@ Network::Network(const SimProfile& profile, std::uint32_t nodes)
       uplink_picos_per_byte_(8000.0 / profile.topology_uplink_gbps),
       hop_(to_picos(profile.switch__latency_ns + profile.link_propagation_ns)),
       propagation_(to_picos(profile.link_propagation_ns)),
-      port_free_(nodes) {
+      port_free_(std::size_t{nodes} * devices) {
   if (!two_tier_) return;
   const std::uint32_t racks = (nodes + nodes_per_rack_ - 1) / nodes_per_rack_;
   uplink_free_.resize(racks * static_cast<std::uint32_t>(profile.topology_uplinks_per_tor));
@@ -47,8 +47,9 @@ double Network::buffered_bytes(std::uint32_t rack, Picos now) const {
   const std::uint32_t first = two_tier_ ? rack * nodes_per_rack_ : 0;
   const std::uint32_t last = two_tier_ ? std::min(nodes_, first + nodes_per_rack_) : nodes_;
   Picos total = 0;
-  for (std::uint32_t node = first; node < last; ++node)
-    total += std::max<Picos>(0, port_free_[node] - now);
+  for (std::size_t begin = 0; begin < port_free_.size(); begin += nodes_)
+    for (std::uint32_t node = first; node < last; ++node)
+      total += std::max<Picos>(0, port_free_[begin + node] - now);
   return static_cast<double>(total) / picos_per_byte_;
 }
 
@@ -67,7 +68,8 @@ Network::PortResult Network::enter_port(std::uint32_t to, Picos arrival, double 
     result.dropped = true;
     return result;
   }
-  if (!lossless && result.backlog > profile_.switch__buffer_bytes / nodes_ &&
+  if (!lossless &&
+      result.backlog > profile_.switch__buffer_bytes / static_cast<double>(port_free_.size()) &&
       buffered_bytes(rack_of(to), start) + bytes > profile_.switch__buffer_bytes) {
     result.dropped = true;
     return result;

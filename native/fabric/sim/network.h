@@ -13,7 +13,8 @@ namespace pyrdma::fabric::sim {
 
 class Network {
  public:
-  Network(const SimProfile& profile, std::uint32_t nodes);
+  /// Each of a node's `devices` has a port: device d of node n has port d * nodes + n.
+  Network(const SimProfile& profile, std::uint32_t nodes, std::uint32_t devices);
 
   struct WireSize {
     std::uint32_t packets;
@@ -63,7 +64,9 @@ class Network {
     return {packets, static_cast<double>(payload) + static_cast<double>(packets) * overhead};
   }
   double buffered_bytes(std::uint32_t rack, Picos now) const;
-  std::uint32_t rack_of(std::uint32_t node) const { return two_tier_ ? node / nodes_per_rack_ : 0; }
+  std::uint32_t rack_of(std::uint32_t port) const {
+    return two_tier_ ? port % nodes_ / nodes_per_rack_ : 0;
+  }
 
   const SimProfile& profile_;
   std::uint32_t nodes_;
@@ -74,7 +77,7 @@ class Network {
   double picos_per_byte_, uplink_picos_per_byte_;
   Picos hop_;  // latency of a switch and of the cable behind it
   Picos propagation_;
-  std::vector<Picos> port_free_;  // per node: end of the backlog of its switch's port
+  std::vector<Picos> port_free_;                    // per port of a switch: end of its backlog
   std::vector<Picos> uplink_free_, downlink_free_;  // per rack and link
 };
 

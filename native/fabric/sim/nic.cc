@@ -37,22 +37,35 @@ Fabric::Fabric(const SimOptions& options, SimScheduler& owner)
     : profile(options.profile),
       times(options.profile),
       scheduler(owner),
-      network(profile, options.nodes),
+      network(profile, options.nodes, options.devices_per_node),
+      nodes(options.nodes),
+      devices(options.devices_per_node),
       reachability(options.nodes) {}
+
+Nic& Fabric::nic_of(const QpAddress& address) const {
+  if (address.node < nodes && address.lid < devices) return nic(address.node, address.lid);
+  throw Error(ErrorCode::kInvalidArgument,
+              "the address names device " + std::to_string(address.lid) + " of node " +
+                  std::to_string(address.node) + "; this cluster has nodes 0 to " +
+                  std::to_string(nodes - 1) + " with devices 0 to " + std::to_string(devices - 1));
+}
 
 Fabric::~Fabric() {
   for (QueuePairCore* core : orphans) delete core;
 }
 
-Nic::Nic(Fabric& fabric, std::uint32_t node, const SimOptions& options, SimEnv& env)
+// The NICs of one node draw the same numbers and keys, as real NICs may. Only the pair of device
+// and number is unique.
+Nic::Nic(Fabric& fabric, std::uint32_t port, const SimOptions& options, SimEnv& env)
     : fabric_(fabric),
-      node_(node),
+      port_(port),
+      node_(port % options.nodes),
       env_(env),
       seed_(options.seed),
-      regions(Rng(options.seed, node, kKeys), 32),
-      queue_pairs(Rng(options.seed, node, kNumbers), 24),
-      contexts(*this, fabric.profile.nic_cache_bytes, Rng(options.seed, node, "nic cache")),
-      weak_memory(*this, options.memory, Rng(options.seed, node, "memory model")) {}
+      regions(Rng(options.seed, node_, kKeys), 32),
+      queue_pairs(Rng(options.seed, node_, kNumbers), 24),
+      contexts(*this, fabric.profile.nic_cache_bytes, Rng(options.seed, port, "nic cache")),
+      weak_memory(*this, options.memory, Rng(options.seed, port, "memory model")) {}
 
 void Nic::charge_post(std::size_t requests) {
   const NicTimes& t = times();
@@ -72,7 +85,7 @@ void Nic::write_trace(const char* what, const Message& message, Picos now) {
 
 void Nic::set_faults(std::unique_ptr<NicFaults> faults) {
   faults_ = std::move(faults);
-  env_.disk().set_faults(&faults_->stream);
+  if (device() == 0) env_.disk().set_faults(&faults_->stream);
 }
 
 void Nic::die(bool torn) {
@@ -83,9 +96,11 @@ void Nic::die(bool torn) {
 
 void Nic::save_memory() {
   std::vector<const Region*> saved;
-  regions.for_each([&saved](const Region& region) {
-    if (!region.on_device) saved.push_back(&region);
-  });
+  for (std::uint32_t device = 0; device < fabric_.devices; ++device) {
+    fabric_.nic(node_, device).regions.for_each([&saved](const Region& region) {
+      if (!region.on_device) saved.push_back(&region);
+    });
+  }
   std::sort(saved.begin(), saved.end(),
             [](const Region* a, const Region* b) { return a->serial < b->serial; });
   for (std::size_t i = 0; i < saved.size(); ++i)
@@ -103,7 +118,9 @@ void Nic::revive() {
   }
 }
 
-void Nic::fail_all() {
+void Nic::fail_until(Picos until) {
+  failed_until_ = std::max(failed_until_, until);
+  fabric_.nic_has_failed = true;
   queue_pairs.for_each([](QueuePairCore& qp) { qp.enter_error(); });
 }
 

@@ -1,4 +1,4 @@
-// The simulated NIC of one node. Each step of a request is a part with its own state and file. Nic
+// A simulated NIC of a node. Each step of a request is a part with its own state and file. Nic
 // holds the parts and the state that they share. README.md shows a request's way through the parts.
 #pragma once
 #include <cstdint>
@@ -68,12 +68,17 @@ struct Fabric {
   SimScheduler& scheduler;
   Network network;
   MessagePool pool;
-  std::vector<std::unique_ptr<Nic>> nics;
+  std::uint32_t nodes, devices;            // devices of each node
+  std::vector<std::unique_ptr<Nic>> nics;  // by port
+  Nic& nic(std::uint32_t node, std::uint32_t device) const { return *nics[device * nodes + node]; }
+  /// Returns the NIC of an address. Throws Error(kInvalidArgument) when there is none.
+  Nic& nic_of(const QpAddress& address) const;
   FaultCounters fault_counters;
   void count_fired(Fault fault) { ++fault_counters.fired[static_cast<std::size_t>(fault)]; }
   void count_reached(Fault fault) { ++fault_counters.reached[static_cast<std::size_t>(fault)]; }
   std::vector<PlacementQueue*> placing;  // the queues that hold bytes back
   Reachability reachability;
+  bool nic_has_failed = false;       // since the last heal()
   std::uint32_t device_regions = 0;  // number of regions in NICs' memory
   std::uint64_t next_serial = 1;
   std::uint32_t next_domain = 1;
@@ -84,7 +89,7 @@ struct Fabric {
 class alignas(64) Nic final {
  public:
   static constexpr std::string_view kKeys = "memory keys", kNumbers = "queue pair numbers";
-  Nic(Fabric& fabric, std::uint32_t node, const SimOptions& options, SimEnv& env);
+  Nic(Fabric& fabric, std::uint32_t port, const SimOptions& options, SimEnv& env);
   Nic(const Nic&) = delete;
   Nic& operator=(const Nic&) = delete;
 
@@ -94,6 +99,8 @@ class alignas(64) Nic final {
     for (std::size_t line = 0; line < 10; ++line) __builtin_prefetch(at + line * 64);
   }
   std::uint32_t node() const { return node_; }
+  std::uint32_t device() const { return port_ / fabric_.nodes; }  // number at its node
+  std::uint32_t port() const { return port_; }                    // of the network
   Fabric& fabric() const { return fabric_; }
   SimEnv& env() { return env_; }
   const NicTimes& times() const { return fabric_.times; }
@@ -116,10 +123,12 @@ class alignas(64) Nic final {
   void die(bool torn);
   /// Brings the NIC up again without registered regions and queue pairs.
   void revive();
-  /// Saves all registered memory to the node's disk (Crash::kHostBattery).
+  /// Saves the memory that is registered with the node's NICs to its disk (Crash::kHostBattery).
   void save_memory();
-  /// Puts all queue pairs into the error state. The node stays up.
-  void fail_all();
+  /// Puts all queue pairs into the error state and loses all packets until then. The node stays up.
+  void fail_until(Picos until);
+  bool has_failed(Picos now) const { return failed_until_ > now; }
+  void heal() { failed_until_ = 0; }
   /// Makes queue pair numbers and keys repeat those that `node` draws from its start.
   void reseed_numbers(std::uint32_t node);
   /// Null when no fault can happen.
@@ -132,7 +141,8 @@ class alignas(64) Nic final {
  private:
   [[gnu::cold]] void write_trace(const char* what, const Message& message, Picos now);
   Fabric& fabric_;
-  std::uint32_t node_;
+  std::uint32_t port_, node_;
+  Picos failed_until_ = 0;
   std::uint32_t slow_ = 0;
   bool dead_ = false;
   SimEnv& env_;

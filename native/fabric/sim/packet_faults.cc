@@ -11,7 +11,8 @@ constexpr std::uint64_t kLongestEcho = 20'000'000;  // ps between a packet and i
 }
 
 bool PacketFaults::meddle(Message& message, Picos now) {
-  if (nic_.faults() == nullptr && nic_.fabric().reachability.empty()) [[likely]]
+  const Fabric& fabric = nic_.fabric();
+  if (nic_.faults() == nullptr && fabric.reachability.empty() && !fabric.nic_has_failed) [[likely]]
     return false;
   if (message.sender == &nic_) return false;  // a loopback packet does not leave the NIC
   return meddle_with(message, now);
@@ -20,10 +21,11 @@ bool PacketFaults::meddle(Message& message, Picos now) {
 // Returns the fault whose window stops packets between `sender` and this NIC, or kCount.
 Fault PacketFaults::cut_off(const Nic& sender, Picos now) const {
   const Fault way = nic_.fabric().reachability.blocked(sender.node(), nic_.node(), now);
-  if (way != Fault::kCount || nic_.faults() == nullptr) return way;
+  if (way != Fault::kCount) return way;
+  if (nic_.has_failed(now) || sender.has_failed(now)) return Fault::nic_failure;
+  if (nic_.faults() == nullptr) return Fault::kCount;
   if (nic_.faults()->lost_until > now) return Fault::loss_burst;
   for (const NicFaults* end : {nic_.faults(), sender.faults()}) {
-    if (end->failed_until > now) return Fault::nic_failure;
     if (end->flapping_until > now && (now / kFlap) % 2 == 1) return Fault::partition_flapping;
   }
   return Fault::kCount;
@@ -48,7 +50,7 @@ bool PacketFaults::meddle_with(Message& message, Picos now) {
 
 bool PacketFaults::is_held(Message& message, Picos now) {
   NicFaults& faults = *nic_.faults();
-  const Picos held = std::max(faults.clogged_until, faults.held_from[message.sender->node()]);
+  const Picos held = std::max(faults.clogged_until, faults.held_from[message.sender->port()]);
   if (held <= now) return false;
   faults.stream.reach(held == faults.clogged_until ? Fault::clog : Fault::delay);
   nic_.fabric().scheduler.schedule(message, held);
@@ -103,7 +105,7 @@ bool PacketFaults::delays(Message& message, Picos now) {
   }
   if (!draws.fire(Fault::delay)) return false;
   draws.reach(Fault::delay);
-  Picos& held = faults.held_from[message.sender->node()];
+  Picos& held = faults.held_from[message.sender->port()];
   held = now + to_picos(draws.duration(Fault::delay));
   scheduler.schedule(message, held);
   return true;

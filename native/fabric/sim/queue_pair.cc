@@ -55,6 +55,7 @@ SimQueuePair::~SimQueuePair() {
 QpAddress SimQueuePair::address() const {
   QpAddress address;
   address.node = nic_.node();
+  address.lid = static_cast<std::uint16_t>(nic_.device());
   address.qp_num = core_->number;
   address.psn = core_->psn;
   address.qkey = core_->options.qkey;
@@ -62,12 +63,9 @@ QpAddress SimQueuePair::address() const {
 }
 
 void SimQueuePair::connect_to(const QpAddress* peer) {
-  const auto& nics = nic_.fabric().nics;
-  if (peer == nullptr || peer->node >= nics.size())
-    throw Error(ErrorCode::kInvalidArgument,
-                "a connection needs the peer's address; the peer's node must be below " +
-                    std::to_string(nics.size()));
-  core_->peer_nic = nics[peer->node].get();
+  if (peer == nullptr)
+    throw Error(ErrorCode::kInvalidArgument, "a connection needs the peer's address; give one");
+  core_->peer_nic = &nic_.fabric().nic_of(*peer);
   core_->peer_number = peer->qp_num;
   core_->peer_psn = peer->psn;
 }

@@ -22,7 +22,8 @@ namespace pyrdma::fabric::sim {
 inline constexpr std::uint64_t kMaxMessage = 1ULL << 31;  // bytes
 
 struct SimProtectionDomain final : ProtectionDomain {
-  explicit SimProtectionDomain(std::uint32_t number) : id(number) {}
+  SimProtectionDomain(const Nic& owner, std::uint32_t number) : nic(&owner), id(number) {}
+  const Nic* nic;
   std::uint32_t id;  // unique; no later domain gets it
 };
 

@@ -41,6 +41,7 @@ class SimSharedReceiveQueue final : public SharedReceiveQueue {
   SimSharedReceiveQueue(Nic& nic, std::uint32_t pd, std::uint32_t entries, std::uint32_t max_sges)
       : domain(pd), queue(entries, max_sges), nic_(nic) {}
   PostResult post_receive(std::span<const ReceiveRequest> requests) override;
+  const Nic& nic() const { return nic_; }
 
   std::uint32_t domain;
   ReceiveQueue queue;

@@ -32,7 +32,7 @@ void Retransmitter::lost(Message& message, Picos now, bool later_packets_tell) {
     // Without a later packet, the initiator's timer finds the loss.
     const Network& network = nic_.fabric().network;
     const Picos pipelines = 2 * (nic_.times().rx_latency + nic_.times().tx_latency);
-    const Picos wait = later_packets_tell ? network.port_backlog(nic_.node(), now) +
+    const Picos wait = later_packets_tell ? network.port_backlog(nic_.port(), now) +
                                                 network.round_trip() + pipelines
                                           : to_picos(Time{qp.options.timeout_us} * kMicrosecond);
     if (!state.pending()) state.after_timeout_ = !later_packets_tell;

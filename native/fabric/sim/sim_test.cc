@@ -30,7 +30,7 @@ struct Endpoint {
       : env(node_env),
         device(env.device()),
         pd(device.create_protection_domain()),
-        memory(device.allocate(*pd, bytes)),
+        memory(device.allocate(*pd, bytes, kAllAccess)),
         completions(device.create_completion_queue(1024)) {
     qp_options.send_entries = 512;
     queue_pair = device.create_queue_pair(*pd, *completions, *completions, qp_options);

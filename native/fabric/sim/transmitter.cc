@@ -11,7 +11,7 @@ Picos Transmitter::cross(const Nic& receiver, const Message& message, Picos read
   if (&receiver == &nic_) return ready;  // a loopback message does not leave the NIC
   Network& network = nic_.fabric().network;
   link_free_ = std::max(link_free_, ready) + network.wire_time(message.wire_bytes);
-  return network.cross(nic_.node(), receiver.node(), link_free_, message.wire_bytes, flow);
+  return network.cross(nic_.port(), receiver.port(), link_free_, message.wire_bytes, flow);
 }
 
 void Transmitter::send_request(Message& message, Picos ready) {
@@ -20,7 +20,7 @@ void Transmitter::send_request(Message& message, Picos ready) {
   nic_.counters().wire_bytes += static_cast<std::uint64_t>(message.wire_bytes);
   message.stage = Message::Stage::kRequestArrives;
   message.sender = &nic_;
-  const std::uint64_t flow = (std::uint64_t{message.header.source_number} << 32) ^ target.node();
+  const std::uint64_t flow = (std::uint64_t{message.header.source_number} << 32) ^ target.port();
   target.responder.expect(message, cross(target, message, ready, flow));
 }
 
@@ -32,7 +32,7 @@ void Transmitter::send_response(Message& message, Picos ready, Picos now) {
   message.owner = &initiator;
   message.meddled = false;
   const std::uint64_t flow =
-      (std::uint64_t{message.header.source_number} << 32) ^ initiator.node() ^ (1ULL << 31);
+      (std::uint64_t{message.header.source_number} << 32) ^ initiator.port() ^ (1ULL << 31);
   initiator.completer.expect(message, cross(initiator, message, ready, flow), now);
 }
 

@@ -23,12 +23,12 @@ Node::Node(World& all, Env& of_node)
   state.all.push_back(std::make_unique<Arena>(buffers_of_client() * world.options.nodes));
   device.open();
   pd = persist([&] { return device.create_protection_domain(); });
-  auto register_all = [&](const Arena& arena) {
-    return persist([&] { return device.register_memory(*pd, arena.data(), arena.size()); });
+  auto register_all = [&](const Arena& arena, std::uint32_t access) {
+    return persist([&] { return device.register_memory(*pd, arena.data(), arena.size(), access); });
   };
   local_data = state.all.back()->data();
-  shared = register_all(*state.shared);
-  local = register_all(*state.all.back());
+  shared = register_all(*state.shared, fabric::kAllAccess);
+  local = register_all(*state.all.back(), fabric::kLocalWrite);
 }
 
 fabric::QpOptions Node::queue_pair_options(fabric::Transport transport) const {

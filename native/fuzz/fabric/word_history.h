@@ -8,7 +8,7 @@
 
 namespace pyrdma::fuzz {
 
-/// Takes every `every`-th register of `words`, each with a key of its own.
-check::History history_of(std::span<const AtomicWord> words, std::size_t every);
+/// Takes the registers of `words`, each with a key of its own.
+check::History history_of(std::span<const AtomicWord> words);
 
 }  // namespace pyrdma::fuzz

@@ -1,9 +1,9 @@
 // The operations on the words that only atomics change, and the checks that explain them.
 //
-// These checks always run, in near-linear time. Fetch-and-adds of 1 return each number once, in an
+// These checks take near-linear time. Fetch-and-adds of 1 return each number once, in an
 // order that agrees with real time, and leave the right total. A compare-and-swap to unique values
 // succeeds at most once from each value, and only from a value that existed. The linearizability
-// checker gets the whole history of every few words.
+// checker gets the history of every register (word_history.h).
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -44,7 +44,7 @@ Node::Node(Env& env, const Params& params, std::span<const Layout> layouts) : en
     if (self < nodes) plain = std::max(plain, layout.plain[self]);
     if (self < nodes) relaxed = std::max(relaxed, layout.relaxed[self]);
   }
-  regions_[0] = device.allocate(*pd_, plain);
+  regions_[0] = device.allocate(*pd_, plain, fabric::kAllAccess);
   regions_[1] = device.allocate(*pd_, relaxed, fabric::kAllAccess | fabric::kRelaxedOrdering);
   fabric::Rendezvous& rendezvous = device.rendezvous();
   const std::array<fabric::RemoteRegion, 2> own = {regions_[0]->remote(), regions_[1]->remote()};

@@ -65,7 +65,8 @@ class Soak final : public Workload {
     shared.pd = device.create_protection_domain();
     shared.completions = device.create_completion_queue(
         std::min(env.nodes() * Link::kOutstanding, device.capabilities().max_completions));
-    shared.region = device.allocate(*shared.pd, env.nodes() * Link::room(shared.bytes));
+    shared.region = device.allocate(*shared.pd, env.nodes() * Link::room(shared.bytes),
+                                    fabric::kAllAccess);  // peers write, read and add
     shared.publish("hello/" + name_of(env.node(), env.incarnation()), shared.region->remote());
     // The file of a killed process stays, so a soak also tests the removal of such files.
     env.storage().open("soak")->write(0, std::as_bytes(std::span("here")));

@@ -56,9 +56,10 @@ void Connections::make_regions() {
   if (load_.op == fabric::Opcode::kSend || (!load_.is_server(env_.node()) && !pingpong)) return;
   std::vector<fabric::RemoteRegion> remotes;
   for (std::uint32_t i = 0; i < load_.regions; ++i) {
+    const std::uint32_t access = fabric::access_for(load_.op);
     regions_.push_back(load_.device_memory
-                           ? device_.allocate_device_memory(*pd_, load_.region_bytes)
-                           : device_.allocate(*pd_, load_.region_bytes));
+                           ? device_.allocate_device_memory(*pd_, load_.region_bytes, access)
+                           : device_.allocate(*pd_, load_.region_bytes, access));
     remotes.push_back(regions_.back()->remote());
   }
   runtime::publish_list(env_, key("regions", env_.node()), remotes);

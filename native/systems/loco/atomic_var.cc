@@ -4,10 +4,16 @@
 
 namespace pyrdma::loco {
 
+namespace {
+
+constexpr std::uint32_t kPeers = fabric::kRemoteAtomic | fabric::kRemoteRead | fabric::kRemoteWrite;
+
+}  // namespace
+
 void AtomicVars::make(Placement placement) {
   const std::uint64_t hosts = participants().size();
   const std::uint64_t bytes = (count_ + hosts - 1) / hosts * 8;
-  local_ = add_region("words", bytes, placement);
+  local_ = add_region("words", bytes, kPeers, placement);
   expect_region("words", bytes);
   join();
 }
@@ -32,7 +38,7 @@ AtomicVar::AtomicVar(Channel& parent, std::string_view name, NodeId host, Placem
 }
 
 void AtomicVar::make(Placement placement) {
-  if (host_ == self()) add_region("word", 8, placement);
+  if (host_ == self()) add_region("word", 8, kPeers, placement);
   expect_region("word", 8, host_);
   join();
 }

@@ -68,16 +68,16 @@ void Channel::check_name() const {
 }
 
 const LocalRegion& Channel::add_region(std::string_view name, std::uint64_t bytes,
-                                       Placement placement) {
+                                       std::uint32_t peers, Placement placement) {
   if (name.empty() || name.size() > kMaxRegionName || regions_.size() == kMaxRegions) {
     throw Error(ErrorCode::kInvalidArgument,
                 "region '" + name_ + '.' + std::string(name) + "': a channel has at most " +
                     std::to_string(kMaxRegions) + " regions, with names of 1 to " +
                     std::to_string(kMaxRegionName) + " bytes");
   }
-  return regions_
-      .emplace_back(OwnRegion{std::string(name), manager_.memory().allocate(bytes, placement)})
-      .region;
+  const LocalRegion region =
+      manager_.memory().allocate(bytes, fabric::kLocalWrite | peers, placement);
+  return regions_.emplace_back(OwnRegion{std::string(name), region}).region;
 }
 
 std::uint32_t Channel::expect_region(std::string_view name, std::uint64_t bytes, NodeId from) {

@@ -46,8 +46,9 @@ class Channel {
   /// A sub-channel between the participants of its parent.
   Channel(Channel& parent, std::string_view name);
 
-  /// Allocates this node's region `name`, which its peers may reach. The region never moves.
-  const LocalRegion& add_region(std::string_view name, std::uint64_t bytes,
+  /// Allocates this node's region `name`, which never moves. `peers` are the rights of peers, an or
+  /// of fabric::kRemoteWrite, kRemoteRead and kRemoteAtomic.
+  const LocalRegion& add_region(std::string_view name, std::uint64_t bytes, std::uint32_t peers,
                                 Placement placement = Placement::kHost);
   /// Declares that `from` has a region of this name and size (kNoNode: that every peer has one).
   /// Returns the index of the expectation.

@@ -22,7 +22,7 @@ struct Wide {
 TEST_P(LocoWorlds, ABarrierHoldsEverybodyAndShowsWhatCameBefore) {
   std::atomic<int> inside{0};
   run(3, [&](Manager& manager) {
-    SharedRegion region(manager, "data", 8 * 3);
+    SharedRegion region(manager, "data", 8 * 3, kReadWrite);
     Barrier barrier(manager, "bar");
     manager.wait_for_ready();
     Caller& me = manager.caller(0);
@@ -50,7 +50,7 @@ TEST_P(LocoWorlds, ABarrierHoldsEverybodyAndShowsWhatCameBefore) {
 
 TEST_P(LocoWorlds, AKeyTakesMorePostsThanABlockHasBits) {
   run(2, [&](Manager& manager) {
-    SharedRegion region(manager, "data", 8 * 300);
+    SharedRegion region(manager, "data", 8 * 300, kReadWrite);
     Barrier barrier(manager, "bar");
     manager.wait_for_ready();
     Caller& me = manager.caller(0);
@@ -75,7 +75,7 @@ TEST_P(LocoWorlds, AKeyTakesMorePostsThanABlockHasBits) {
 
 TEST_P(LocoWorlds, APostOfManyEndsAsAWhole) {
   run(2, [&](Manager& manager) {
-    SharedRegion region(manager, "data", 64);
+    SharedRegion region(manager, "data", 64, fabric::kRemoteRead);
     Barrier barrier(manager, "bar");
     manager.wait_for_ready();
     Caller& me = manager.caller(0);
@@ -101,10 +101,36 @@ TEST_P(LocoWorlds, APostOfManyEndsAsAWhole) {
   });
 }
 
+TEST_P(LocoWorlds, PeersReachARegionOnlyAsItsChannelAsks) {
+  // A failed request ends its connection, so each caller makes one.
+  ManagerOptions options;
+  options.callers = 3;
+  run(
+      2,
+      [&](Manager& manager) {
+        SharedRegion read(manager, "read", 8, fabric::kRemoteRead);
+        SharedRegion written(manager, "written", 8, fabric::kRemoteWrite);
+        Barrier barrier(manager, "bar");
+        manager.wait_for_ready();
+        if (manager.self() == 0) {
+          Caller &one = manager.caller(0), &two = manager.caller(1), &three = manager.caller(2);
+          MemRef a = one.block(8), b = two.block(8), c = three.block(8);
+          EXPECT_EQ(read.read(one, 1, 0, a.sge(8)).wait(), fabric::Status::kSuccess);
+          EXPECT_EQ(written.write(one, 1, 0, a.sge(8)).wait(), fabric::Status::kSuccess);
+          EXPECT_EQ(read.write(two, 1, 0, b.sge(8)).wait(), fabric::Status::kRemoteAccess);
+          EXPECT_EQ(three.fetch_add(1, written.at(1), 0, 1, c.sge(8)).wait(),
+                    fabric::Status::kRemoteAccess);
+          EXPECT_EQ(written.read(two, 1, 0, b.sge(8)).wait(), fabric::Status::kFlushed);
+        }
+        barrier.wait(manager.caller(0));
+      },
+      options);
+}
+
 TEST_P(LocoWorlds, AWideVariableIsNeverTorn) {
   run(2, [&](Manager& manager) {
-    OwnedVar<Wide> pushed(manager, "pushed", 0);
-    OwnedVar<Wide> pulled(manager, "pulled", 0);
+    OwnedVar<Wide> pushed(manager, "pushed", 0, Updates::kPushed);
+    OwnedVar<Wide> pulled(manager, "pulled", 0, Updates::kPulled);
     Barrier barrier(manager, "bar");
     manager.wait_for_ready();
     Caller& me = manager.caller(0);
@@ -188,7 +214,7 @@ TEST_P(LocoWorlds, KeysUniteAndMoreRequestsThanFitWait) {
   run(
       2,
       [&](Manager& manager) {
-        SharedRegion region(manager, "r", 8);
+        SharedRegion region(manager, "r", 8, kReadWrite);
         Barrier barrier(manager, "bar");
         manager.wait_for_ready();
         Caller& me = manager.caller(0);
@@ -267,7 +293,7 @@ TEST_P(LocoWorlds, RegionsThatDoNotMatchAreReportedByBoth) {
   run(2, [&](Manager& manager) {
     Barrier done(manager, "done");
     manager.wait_for_ready();
-    SharedRegion region(manager, "r", 64 + 8 * manager.self());
+    SharedRegion region(manager, "r", 64 + 8 * manager.self(), kReadWrite);
     EXPECT_TRUE(refuses([&] { manager.wait_for_ready(); }, ErrorCode::kInvalidArgument,
                         {"r.data", "64", "72"}));
     done.wait(manager.caller(0));

@@ -18,6 +18,9 @@
 
 namespace pyrdma::loco {
 
+/// Says how a value gets from the owner's copy to the other copies. Peers have no other access.
+enum class Updates : std::uint8_t { kPushed = 1, kPulled = 2, kEither = kPushed | kPulled };
+
 template <class T>
 class OwnedVar : public Channel {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -33,13 +36,14 @@ class OwnedVar : public Channel {
   using Copy = std::conditional_t<kWord, Word, Checked>;
 
  public:
-  OwnedVar(Manager& manager, std::string name, NodeId owner, std::vector<NodeId> participants = {})
+  OwnedVar(Manager& manager, std::string name, NodeId owner, Updates updates,
+           std::vector<NodeId> participants = {})
       : Channel(manager, std::move(name), std::move(participants)), owner_(owner) {
-    make();
+    make(updates);
   }
-  OwnedVar(Channel& parent, std::string_view name, NodeId owner)
+  OwnedVar(Channel& parent, std::string_view name, NodeId owner, Updates updates)
       : Channel(parent, name), owner_(owner) {
-    make();
+    make(updates);
   }
 
   NodeId owner() const { return owner_; }
@@ -114,8 +118,14 @@ class OwnedVar : public Channel {
     if (seen.sum != checksum_of(seen.value)) return std::nullopt;
     return seen.value;
   }
-  void make() {
-    local_ = add_region("copy", sizeof(Copy));
+  /// Peers read the owner's copy to pull it. The owner writes the other copies to push.
+  std::uint32_t rights(Updates updates) const {
+    const Updates mine = owner_ == self() ? Updates::kPulled : Updates::kPushed;
+    if ((static_cast<unsigned>(updates) & static_cast<unsigned>(mine)) == 0) return 0;
+    return owner_ == self() ? fabric::kRemoteRead : fabric::kRemoteWrite;
+  }
+  void make(Updates updates) {
+    local_ = add_region("copy", sizeof(Copy), rights(updates));
     expect_region("copy", sizeof(Copy));
     if constexpr (!kWord) {
       const Checked zero = with_sum(T{});

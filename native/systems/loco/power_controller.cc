@@ -78,9 +78,9 @@ PowerController::PowerController(Manager& manager, std::string name)
     const std::vector<NodeId> both{kController, node};
     const std::string number = std::to_string(node);
     duty_[node] = std::make_unique<OwnedVar<double>>(manager, Channel::name() + "/d" + number,
-                                                     kController, both);
-    voltage_[node] =
-        std::make_unique<OwnedVar<double>>(manager, Channel::name() + "/v" + number, node, both);
+                                                     kController, Updates::kPushed, both);
+    voltage_[node] = std::make_unique<OwnedVar<double>>(manager, Channel::name() + "/v" + number,
+                                                        node, Updates::kPushed, both);
   }
   join();
 }

@@ -49,7 +49,7 @@ void RingBuffer::make() {
   }
   // The NIC reads the bytes of a write from the writer's copy. A message in flight stays there,
   // because its place is reused only after all readers have acknowledged it.
-  ring_ = add_region("ring", capacity_);
+  ring_ = add_region("ring", capacity_, writer_ == self() ? 0 : fabric::kRemoteWrite);
   expect_region("ring", capacity_);
   join();
 }

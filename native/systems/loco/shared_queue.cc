@@ -37,7 +37,7 @@ SharedQueue::SharedQueue(Manager& manager, std::string name, std::uint64_t capac
   }
   const std::uint64_t nodes = Channel::participants().size();
   const std::uint64_t bytes = (capacity + nodes - 1) / nodes * entry_bytes_;
-  entries_ = add_region("entries", bytes);
+  entries_ = add_region("entries", bytes, fabric::kRemoteRead | fabric::kRemoteWrite);
   expect_region("entries", bytes);
   join();
 }

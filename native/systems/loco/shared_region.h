@@ -1,22 +1,25 @@
-// A region of one size on every participant, which all participants read and write by offset
-// (paper, section 5.1.1). The region orders and protects nothing: use it under a lock, or with one
-// writer.
+// A region of one size on every participant, which all participants reach by offset (paper, section
+// 5.1.1). The region orders and protects nothing: use it under a lock, or with one writer.
 #pragma once
 #include "systems/loco/channel.h"
 
 namespace pyrdma::loco {
 
+inline constexpr std::uint32_t kReadWrite = fabric::kRemoteRead | fabric::kRemoteWrite;
+
 class SharedRegion : public Channel {
  public:
-  SharedRegion(Manager& manager, std::string name, std::uint64_t bytes,
+  /// `peers` are the rights of the other participants, an or of fabric::kRemoteRead, kRemoteWrite
+  /// and kRemoteAtomic.
+  SharedRegion(Manager& manager, std::string name, std::uint64_t bytes, std::uint32_t peers,
                std::vector<NodeId> participants = {}, Placement placement = Placement::kHost)
       : Channel(manager, std::move(name), std::move(participants)) {
-    make(bytes, placement);
+    make(bytes, peers, placement);
   }
-  SharedRegion(Channel& parent, std::string_view name, std::uint64_t bytes,
+  SharedRegion(Channel& parent, std::string_view name, std::uint64_t bytes, std::uint32_t peers,
                Placement placement = Placement::kHost)
       : Channel(parent, name) {
-    make(bytes, placement);
+    make(bytes, peers, placement);
   }
 
   /// Returns this node's part. Peers change it at any time: read words with load_acquire.
@@ -35,8 +38,8 @@ class SharedRegion : public Channel {
   }
 
  private:
-  void make(std::uint64_t bytes, Placement placement) {
-    local_ = add_region("data", bytes, placement);
+  void make(std::uint64_t bytes, std::uint32_t peers, Placement placement) {
+    local_ = add_region("data", bytes, peers, placement);
     expect_region("data", bytes);
     join();
   }

@@ -40,7 +40,8 @@ class Sst : public Channel {
     join();
   }
   void make_row(NodeId owner) {
-    rows_[rank_of(owner)] = std::make_unique<Row>(*this, "ov" + std::to_string(owner), owner);
+    rows_[rank_of(owner)] =
+        std::make_unique<Row>(*this, "ov" + std::to_string(owner), owner, Updates::kPushed);
   }
   std::vector<std::unique_ptr<Row>> rows_;
 };

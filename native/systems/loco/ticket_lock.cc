@@ -42,7 +42,7 @@ void TicketLocks::make() {
     throw Error(ErrorCode::kInvalidArgument, "'" + name() + "' has 0 locks; give it 1 or more");
   }
   locals_ = std::make_unique<Local[]>(count_);
-  holders_ = add_region("holders", count_ * 8);
+  holders_ = add_region("holders", count_ * 8, fabric::kRemoteRead);
   expect_region("holders", count_ * 8);
   join();
 }

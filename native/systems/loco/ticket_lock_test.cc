@@ -28,7 +28,7 @@ void add_one(Caller& me, SharedRegion& region, NodeId at, Fence fence, TicketLoc
 void count_under_a_lock(Manager& manager, Fence fence, NodeId data,
                         const TicketLockOptions& options) {
   TicketLocks locks(manager, "locks", 4, options);
-  SharedRegion region(manager, "data", 8);
+  SharedRegion region(manager, "data", 8, kReadWrite);
   Barrier barrier(manager, "bar");
   manager.wait_for_ready();
   constexpr std::uint64_t kRounds = 40;
@@ -120,7 +120,7 @@ std::pair<double, double> round_trips(const TicketLockOptions& options) {
   cluster.run([&](Env& env) {
     Manager manager(env, {});
     TicketLock lock(manager, "lock", options);
-    SharedRegion region(manager, "data", 8);
+    SharedRegion region(manager, "data", 8, kReadWrite);
     manager.wait_for_ready();
     Caller& me = manager.caller(0);
     if (env.node() == 1) {
@@ -192,7 +192,7 @@ TEST_P(LocoWorlds, OneThreadWaitsForManyLocks) {
   run(3, [](Manager& manager) {
     constexpr std::uint64_t kLocks = 7, kRounds = 20;
     TicketLocks locks(manager, "locks", kLocks);
-    SharedRegion region(manager, "data", 8 * kLocks);
+    SharedRegion region(manager, "data", 8 * kLocks, kReadWrite);
     Barrier barrier(manager, "bar");
     manager.wait_for_ready();
     Caller& me = manager.caller(0);
@@ -299,7 +299,7 @@ int runs_that_lose(Bug bug, bool weak) {
       cluster.run([&](Env& env) {
         Manager manager(env, options);
         TicketLock lock(manager, "lock");
-        SharedRegion region(manager, "data", 8);
+        SharedRegion region(manager, "data", 8, kReadWrite);
         Barrier barrier(manager, "bar");
         manager.wait_for_ready();
         Caller& me = manager.caller(0);

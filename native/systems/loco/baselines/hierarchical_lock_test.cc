@@ -54,7 +54,7 @@ std::vector<Holding> holdings_under(const std::string& world, const Hierarchical
   manager_options.callers = kThreads;
   run_nodes(world, 3, manager_options, [&](Manager& manager) {
     HierarchicalLocks locks(manager, "locks", 5, options);
-    SharedRegion region(manager, "data", 8);
+    SharedRegion region(manager, "data", 8, kReadWrite);
     Barrier barrier(manager, "bar");
     manager.wait_for_ready();
     const auto body = [&](std::uint32_t i) {

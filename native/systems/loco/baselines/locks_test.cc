@@ -50,7 +50,7 @@ TEST_P(LocoWorlds, MpiWindowsExcludeAndRegisterEachPart) {
 TEST_P(LocoWorlds, TestAndSetLocksExclude) {
   run(3, [](Manager& manager) {
     TestAndSetLocks locks(manager, "locks", 5);
-    SharedRegion region(manager, "data", 8);
+    SharedRegion region(manager, "data", 8, kReadWrite);
     Barrier barrier(manager, "bar");
     manager.wait_for_ready();
     Caller& me = manager.caller(0);

@@ -19,17 +19,17 @@ MpiWindows::MpiWindows(Manager& manager, std::string name, const MpiWindowsOptio
     : Channel(manager, std::move(name)), options_(options) {
   const std::size_t count = std::size_t{per_node()} * options_.windows;
   const std::uint64_t table_bytes = count * sizeof(RemoteRegion);
-  table_ = add_region("table", table_bytes);
+  table_ = add_region("table", table_bytes, fabric::kRemoteRead);
   auto* entries = reinterpret_cast<RemoteRegion*>(table_.data);
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t bytes = kData + options_.bytes;
     if (options_.merged) {
-      const LocalRegion part = manager.memory().allocate(bytes);
+      const LocalRegion part = manager.memory().allocate(bytes, fabric::kAllAccess);
       own_.push_back(part.data);
       entries[i] = part.remote();
     } else {
-      const auto& part =
-          *memory_.emplace_back(manager.env().device().allocate(manager.domain(), bytes));
+      const auto& part = *memory_.emplace_back(
+          manager.env().device().allocate(manager.domain(), bytes, fabric::kAllAccess));
       own_.push_back(part.data());
       entries[i] = part.remote();
     }

@@ -20,7 +20,8 @@ constexpr std::uint64_t kLevels = 4;  // levels of cached internal nodes, for mi
 Sherman::Sherman(Manager& manager, std::string name, const ShermanOptions& options)
     : Channel(manager, std::move(name)),
       options_(options),
-      leaves_(*this, "leaves", offset_of(leaf_of(options.keys) + participants().size())),
+      leaves_(*this, "leaves", offset_of(leaf_of(options.keys) + participants().size()),
+              kReadWrite),
       locks_(*this, "locks", options.locks * participants().size(),
              {.local_queues = options.local_queues}) {
   if (manager.options().block_bytes < kLeafBytes) {

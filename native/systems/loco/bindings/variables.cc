@@ -87,6 +87,15 @@ std::unique_ptr<T> make(Manager& manager, const std::string& name, Arguments... 
   return std::make_unique<T>(manager, name, arguments...);
 }
 
+std::unique_ptr<SharedRegion> make_region(Manager& manager, const std::string& name,
+                                          std::uint64_t bytes) {
+  return std::make_unique<SharedRegion>(manager, name, bytes, kReadWrite);
+}
+
+std::unique_ptr<Var> make_var(Manager& manager, const std::string& name, NodeId owner) {
+  return std::make_unique<Var>(manager, name, owner, Updates::kEither);  // a script does either
+}
+
 }  // namespace
 
 void finish(AckKey& key, NodeId peer) {
@@ -98,12 +107,12 @@ void finish(AckKey& key, NodeId peer) {
 
 void bind_variables(const py::object& scope) {
   ChannelClass<Barrier>(scope, "Barrier", &make<Barrier>).of_all("wait", &barrier_wait);
-  ChannelClass<SharedRegion>(scope, "SharedRegion", &make<SharedRegion, std::uint64_t>)
+  ChannelClass<SharedRegion>(scope, "SharedRegion", &make_region)
       .on("write", [](SharedRegion& region, Caller& me, const std::string& data, NodeId peer,
                       std::uint64_t offset) { region_write(region, me, data, peer, offset); })
       .on("read", [](SharedRegion& region, Caller& me, std::uint32_t size, NodeId peer,
                      std::uint64_t offset) { return region_read(region, me, size, peer, offset); });
-  ChannelClass<Var>(scope, "OwnedVar", &make<Var, NodeId>)
+  ChannelClass<Var>(scope, "OwnedVar", &make_var)
       .of_all("store", &store)
       .of_all("push", &push)
       .on("pull", [](Var& var, Caller& me) { return var.pull(me).second; })

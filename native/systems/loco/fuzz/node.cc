@@ -48,13 +48,15 @@ Node::Node(World& world, Env& env)
       words_(manager_, "words", kWords),
       queue_(manager_, "queue", kQueueCapacity),
       locks_(manager_, "locks", kLocks, lock_options(world)),
-      records_(manager_, "records", kLocks * kRecordWords * 8),
-      marks_(manager_, "marks", std::uint64_t{env.nodes()} * kCallers * 8),
+      records_(manager_, "records", kLocks * kRecordWords * 8, kReadWrite),
+      marks_(manager_, "marks", std::uint64_t{env.nodes()} * kCallers * 8, fabric::kRemoteWrite),
       barrier_(manager_, "barrier") {
   for (NodeId owner = 0; owner < env.nodes(); ++owner) {
     const std::string number = std::to_string(owner);
-    pushed_.push_back(std::make_unique<OwnedVar<Wide>>(manager_, "pushed" + number, owner));
-    pulled_.push_back(std::make_unique<OwnedVar<Wide>>(manager_, "pulled" + number, owner));
+    pushed_.push_back(
+        std::make_unique<OwnedVar<Wide>>(manager_, "pushed" + number, owner, Updates::kPushed));
+    pulled_.push_back(
+        std::make_unique<OwnedVar<Wide>>(manager_, "pulled" + number, owner, Updates::kPulled));
   }
   for (std::uint32_t i = 0; i < kRings; ++i) {
     rings_.push_back(

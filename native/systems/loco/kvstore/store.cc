@@ -32,7 +32,7 @@ KvStore::KvStore(Manager& manager, std::string name, const KvOptions& options,
       slot_bytes_(kSlotFrame + (std::uint64_t{options.value_bytes} + 7) / 8 * 8),
       slots_(slots_of(options, Channel::participants().size())),
       index_(manager.env(), slots_ * Channel::participants().size()),
-      values_(*this, "values", slots_ * slot_bytes_),
+      values_(*this, "values", slots_ * slot_bytes_, kReadWrite),
       locks_(*this, "locks", options.locks, options.lock),
       announcing_(manager.env()),
       slots_mutex_(manager.env()) {

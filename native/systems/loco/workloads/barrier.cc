@@ -23,7 +23,7 @@ class LocoBarrier final : public measure::Workload {
     Barrier barrier(manager, "bar");
     // Node 0 announces the wait after which all nodes stop; the barrier itself delivers the
     // announcement in time.
-    OwnedVar<std::uint64_t> last(manager, "last", 0);
+    OwnedVar<std::uint64_t> last(manager, "last", 0, Updates::kPushed);
     manager.wait_for_ready();
     Caller& me = manager.caller(0);
     barrier.wait(me);

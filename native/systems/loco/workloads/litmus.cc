@@ -192,9 +192,11 @@ class LocoLitmus final : public measure::Workload {
     options.callers = kMaxThreads;
     const std::uint64_t batch = params.count("batch");
     Manager manager(env, options);
-    SharedRegion words(manager, "words", (kMaxWords + kMailboxes) * batch * kStride);
-    SharedRegion registers(manager, "registers", kMaxThreads * kMaxRegisters * batch * 8);
-    SharedRegion gathered(manager, "gathered", words.bytes());
+    SharedRegion words(manager, "words", (kMaxWords + kMailboxes) * batch * kStride,
+                       kReadWrite | fabric::kRemoteAtomic);
+    SharedRegion registers(manager, "registers", kMaxThreads * kMaxRegisters * batch * 8,
+                           fabric::kRemoteRead);
+    SharedRegion gathered(manager, "gathered", words.bytes(), 0);
     Barrier barrier(manager, "meet");
     manager.wait_for_ready();
     Caller& me = manager.caller(0);

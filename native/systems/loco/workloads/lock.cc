@@ -39,7 +39,7 @@ class LocoCounter final : public Counter {
  public:
   LocoCounter(Manager& manager, Fence fence, const TicketLockOptions& options, bool by_cpu)
       : lock_(manager, "lock", options),
-        data_(manager, "data", 8),
+        data_(manager, "data", 8, kReadWrite),
         fence_(fence),
         own_(by_cpu && manager.self() == 0 ? reinterpret_cast<std::uint64_t*>(data_.local())
                                            : nullptr) {}
@@ -76,7 +76,7 @@ class LocoCounter final : public Counter {
 class TestAndSetCounter final : public Counter {
  public:
   explicit TestAndSetCounter(Manager& manager)
-      : locks_(manager, "lock", 1), data_(manager, "data", 8) {}
+      : locks_(manager, "lock", 1), data_(manager, "data", 8, kReadWrite) {}
 
   void add_one(Caller& me, MemRef& word, AckKey& last) override {
     locks_.acquire(me, 0);
