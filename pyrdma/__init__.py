@@ -18,7 +18,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     cluster, cluster_base, processes          nodes, and the processes they run in
     fabrics, devices                          places where the nodes run
     decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed
-    errors, units, provenance, workers        used by all layers
+    errors, arguments, units, provenance, workers  used by all layers
 """
 
 from __future__ import annotations

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import registry
+from .arguments import FilePath, checked, shown
 from .data import Data, NotEvaluated
 from .decide import Decision, ProfileValue
 from .errors import Error, InvalidArgument, nearest
+from .fabrics import FabricName
 
 if TYPE_CHECKING:
     from .experiment import Experiment
@@ -104,7 +106,8 @@ class Verdict:
         return asdict(self)
 
 
-def load(folder: str | Path | None = None) -> dict[str, Claim]:
+@checked
+def load(folder: FilePath | None = None) -> dict[str, Claim]:
     """Return all claims by id, from ``experiments/claims/*.yaml`` or another folder."""
     return _load(Path(folder) if folder is not None else registry.root() / "claims")
 
@@ -190,13 +193,14 @@ def papers() -> list[str]:
     return sorted({claim.paper for claim in load().values()})
 
 
+@checked
 def evaluate(
-    out: str | Path = "results", system: str | None = None, fabric: str = "sim"
+    out: FilePath = "results", system: str | None = None, fabric: FabricName = "sim"
 ) -> list[Verdict]:
     """Judge every claim (of one system) by the results under `out`; misses come first."""
     if system is not None and system not in papers():
         raise InvalidArgument(
-            f"unknown system {system!r}{nearest(system, papers())}; "
+            f"unknown system {shown(system)}{nearest(system, papers())}; "
             f"give one of {', '.join(papers())}"
         )
     by_claim = deciders()
@@ -209,7 +213,8 @@ def evaluate(
     return sorted(verdicts, key=lambda v: VERDICTS.index(v.verdict))
 
 
-def undecided(out: str | Path, system: str | None = None, fabric: str = "sim") -> list[str]:
+@checked
+def undecided(out: FilePath, system: str | None = None, fabric: FabricName = "sim") -> list[str]:
     """Return ids of experiments without results that decide claims (of a system)."""
     results = _Results(Path(out), fabric)
     missing = []
@@ -297,6 +302,7 @@ def _outcome(claim: Claim, experiment: Experiment, results: _Results) -> Decisio
         raise NotEvaluated(f"{DECIDER_FAILED}: {type(error).__name__}: {error}") from error
 
 
+@checked
 def select(verdicts: Sequence[Verdict], verdict: str) -> list[Verdict]:
     """Return the verdicts of this kind."""
     return [v for v in verdicts if v.verdict == verdict]

@@ -33,8 +33,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from .arguments import Between, Count, Seconds, Seed, checked, shown
 from .errors import InvalidArgument, nearest
 from .fabrics import FABRICS
 from .result import Value
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["Axis", "Experiment", "Point", "Value"]
 
 
+@checked
 @dataclass(frozen=True)
 class Axis:
     """The values that one parameter takes.
@@ -68,11 +70,13 @@ class Axis:
     full: Sequence[Value] = ()
     unit: str = ""
 
+    @checked
     def values(self, quick: bool) -> Sequence[Value]:
         """Return the values of a quick or of a full run."""
         return self.quick if quick or not self.full else self.full
 
 
+@checked
 @dataclass(frozen=True)
 class Point:
     """One point of an experiment's sweep: its parameters, fabric, profile and seed.
@@ -86,8 +90,8 @@ class Point:
     fabric: str = "sim"
     profile: str = ""
     overrides: Mapping[str, float] = field(default_factory=dict)
-    seed: int = 1
-    repetition: int = 0
+    seed: Seed = 1
+    repetition: Annotated[int, Between(0, 10**6)] = 0
     quick: bool = True
 
     def __getitem__(self, name: str) -> Any:
@@ -99,7 +103,8 @@ class Point:
             )
         return self.params[name]
 
-    def duration(self, quick_s: float, full_s: float | None = None) -> float:
+    @checked
+    def duration(self, quick_s: Seconds, full_s: Seconds | None = None) -> float:
         """Return the time to measure, in seconds of the fabric's clock."""
         return quick_s if self.quick or full_s is None else full_s
 
@@ -121,6 +126,7 @@ class Point:
         return Cluster.local(nodes=nodes, fabric=self.fabric, seed=self.seed, **options)
 
 
+@checked
 @dataclass(frozen=True)
 class Experiment:
     """One figure or table of a paper, or a micro-benchmark of the fabric.
@@ -173,19 +179,22 @@ class Experiment:
     )
     fabrics: Sequence[str] = FABRICS
     why_not: Mapping[str, str] = field(default_factory=dict)
-    max_repetitions: int = 10
+    max_repetitions: Count = 10
     target: str | None = None
 
     def __post_init__(self) -> None:
         if self.id.count("/") != 1:
-            raise InvalidArgument(f"experiment id {self.id!r} is not <paper>/<figure>")
+            raise InvalidArgument(f"experiment id {shown(self.id)} is not <paper>/<figure>")
         for fabric in self.fabrics:
             if fabric not in FABRICS:
-                raise InvalidArgument(f"{self.id}: unknown fabric {fabric!r}; one of {FABRICS}")
+                raise InvalidArgument(
+                    f"{self.id}: unknown fabric {shown(fabric)}; one of {FABRICS}"
+                )
         for name, axis in self.axes.items():
             if not axis.quick:
                 raise InvalidArgument(f"{self.id}: axis {name!r} has no values")
 
+    @checked
     def points(
         self,
         *,
@@ -193,7 +202,7 @@ class Experiment:
         fabric: str | None = None,
         profile: str | None = None,
         overrides: Mapping[str, float] | None = None,
-        seed: int = 1,
+        seed: Seed = 1,
         settings: Mapping[str, Value] | None = None,
     ) -> Iterator[Point]:
         """Yield the points of a sweep in the order of the axes.
@@ -205,7 +214,8 @@ class Experiment:
             if name not in self.axes:
                 known = ", ".join(self.axes) or "none"
                 raise InvalidArgument(
-                    f"{self.id}: no parameter {name!r}{nearest(name, self.axes)}; axes: {known}"
+                    f"{self.id}: no parameter {shown(name)}{nearest(name[:100], self.axes)}; "
+                    f"axes: {known}"
                 )
         names = list(self.axes)
         lists = [[fixed[n]] if n in fixed else self.axes[n].values(quick) for n in names]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from . import provenance
+from .arguments import Jobs, checked
 from .errors import Error
 
 __all__ = ["Workers"]
@@ -40,7 +41,8 @@ class Workers(Executor):
         The program's main file cannot be loaded by a process; the message says what to change.
     """
 
-    def __init__(self, jobs: int | None = None, at_most: int | None = None) -> None:
+    @checked
+    def __init__(self, jobs: Jobs | None = None, at_most: int | None = None) -> None:
         _check_main()
         wanted = jobs or provenance.usable_cores()
         self._count = max(1, wanted if at_most is None else min(wanted, at_most))
