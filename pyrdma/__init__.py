@@ -20,7 +20,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     fabrics, devices                          places where the nodes run
     decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed
     workers, children                         other processes of Python
-    errors, units, files, provenance          used by all layers
+    errors, arguments, units, files, provenance  used by all layers
 """
 
 from __future__ import annotations

@@ -3,46 +3,78 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
-from .errors import InvalidArgument
+from ._native import native
+from .arguments import Duration, check, checked, kinds_of
 from .result import Value
 
-__all__ = ["Parameters", "Workload"]
+__all__ = ["DEFAULT", "Parameters", "Workload"]
 
 Parameters = dict[str, Value | list[int]]
 
 
+class _Default:
+    """The value of a field that was left out; there is one object of this class."""
+
+    def __repr__(self) -> str:
+        return "DEFAULT"
+
+    def __reduce__(self) -> str:
+        return "DEFAULT"
+
+
+DEFAULT: Any = _Default()
+"""The default of a workload's fields: the native side fills in its own."""
+
+
 @dataclass(frozen=True)
 class Workload:
-    """A named native workload with its parameters; a field that is None takes the default."""
+    """A named native workload with its parameters; a field that is left out takes the default.
+
+    Raises
+    ------
+    InvalidArgument
+        A field is wrong: key, value and bound are named.
+    """
 
     native: ClassVar[str] = ""
     survives: ClassVar[bool] = False
     """Whether the workload continues when a script kills nodes during the run."""
+
+    def __post_init__(self) -> None:
+        """Check the fields against their types, then against the native table."""
+        given = self._given()
+        kinds = kinds_of(cast(Any, type(self)))
+        for name, value in given.items():
+            check(name, value, kinds[name])
+        if self.native:
+            core: Any = native()
+            core.measure.check_parameters(self.native, given)
+
+    def _given(self) -> Parameters:
+        values = ((f.name, getattr(self, f.name)) for f in fields(self))
+        return {name: value for name, value in values if value is not DEFAULT}
 
     @property
     def name(self) -> str:
         """Name of the workload in the native table."""
         return self.native
 
-    def parameters(self, duration_s: float | None = None) -> Parameters:
+    @checked
+    def parameters(self, duration_s: Duration | None = None) -> Parameters:
         """Return the parameters in the form of the native workload.
 
         A run with a duration ends by time. A run with ``iterations`` alone ends by their number.
         """
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        counted = "iterations" in values
+        values = self._given()
+        counted = any(f.name == "iterations" for f in fields(self))
         if duration_s is not None:
-            if not duration_s > 0:
-                raise InvalidArgument(f"duration_s is {duration_s}; it must be above 0")
             values["duration_ns"] = round(duration_s * 1e9)
-            if counted and values["iterations"] is None:
-                values["iterations"] = 0
-        elif counted and values["iterations"] is not None:
+            if counted:
+                values.setdefault("iterations", 0)
+        elif "iterations" in values:
             values["duration_ns"] = 0
         return {
-            name: int(value) if isinstance(value, bool) else value
-            for name, value in values.items()
-            if value is not None
+            name: int(value) if isinstance(value, bool) else value for name, value in values.items()
         }

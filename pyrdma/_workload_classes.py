@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ._workload import Workload
+from ._workload import DEFAULT, Workload
 
 __all__ = [
     "ControlPath",
@@ -45,12 +45,12 @@ class ControlPath(Workload):
     """
 
     native: ClassVar[str] = "control_path"
-    clients: int | None = None
-    skip_open: bool | None = None
-    region_bytes: int | None = None
-    queue_entries: int | None = None
-    warmup_ns: int | None = None
-    iterations: int | None = None
+    clients: int = DEFAULT
+    skip_open: bool = DEFAULT
+    region_bytes: int = DEFAULT
+    queue_entries: int = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Idle(Workload):
     """
 
     native: ClassVar[str] = "idle"
-    threads: int | None = None
+    threads: int = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,12 @@ class Litmus(Workload):
     """
 
     native: ClassVar[str] = "litmus"
-    shape: str | None = None
-    rounds: int | None = None
-    batch: int | None = None
-    locations: str | None = None
-    threads: str | None = None
-    observed: str | None = None
+    shape: str = DEFAULT
+    rounds: int = DEFAULT
+    batch: int = DEFAULT
+    locations: str = DEFAULT
+    threads: str = DEFAULT
+    observed: str = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,10 @@ class Memcpy(Workload):
     """
 
     native: ClassVar[str] = "memcpy"
-    size: int | None = None
-    footprint_bytes: int | None = None
-    warmup_ns: int | None = None
-    iterations: int | None = None
+    size: int = DEFAULT
+    footprint_bytes: int = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,8 @@ class Soak(Workload):
 
     native: ClassVar[str] = "soak"
     survives: ClassVar[bool] = True
-    size: int | None = None
-    interval_ns: int | None = None
+    size: int = DEFAULT
+    interval_ns: int = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -221,28 +221,28 @@ class VerbsLoad(Workload):
     """
 
     native: ClassVar[str] = "verbs_load"
-    op: Literal["write", "read", "send", "write_imm", "fetch_add", "compare_swap"] | None = None
-    transport: Literal["rc", "uc", "ud", "dc"] | None = None
-    size: int | None = None
-    depth: int | None = None
-    batch: int | None = None
-    signal_every: int | None = None
-    threads: int | None = None
-    clients: int | None = None
-    qps: int | None = None
-    servers: int | None = None
-    server_threads: int | None = None
-    pattern: Literal["pair", "all", "random"] | None = None
-    regions: int | None = None
-    region_bytes: int | None = None
-    addresses: Literal["fixed", "random"] | None = None
-    device_memory: bool | None = None
-    inline: int | None = None
-    mode: Literal["rate", "latency", "open"] | None = None
-    measure: Literal["completion", "pingpong"] | None = None
-    record_latency: bool | None = None
-    record_post: bool | None = None
-    clock_every: int | None = None
-    interval_ns: int | None = None
-    warmup_ns: int | None = None
-    iterations: int | None = None
+    op: Literal["write", "read", "send", "write_imm", "fetch_add", "compare_swap"] = DEFAULT
+    transport: Literal["rc", "uc", "ud", "dc"] = DEFAULT
+    size: int = DEFAULT
+    depth: int = DEFAULT
+    batch: int = DEFAULT
+    signal_every: int = DEFAULT
+    threads: int = DEFAULT
+    clients: int = DEFAULT
+    qps: int = DEFAULT
+    servers: int = DEFAULT
+    server_threads: int = DEFAULT
+    pattern: Literal["pair", "all", "random"] = DEFAULT
+    regions: int = DEFAULT
+    region_bytes: int = DEFAULT
+    addresses: Literal["fixed", "random"] = DEFAULT
+    device_memory: bool = DEFAULT
+    inline: int = DEFAULT
+    mode: Literal["rate", "latency", "open"] = DEFAULT
+    measure: Literal["completion", "pingpong"] = DEFAULT
+    record_latency: bool = DEFAULT
+    record_post: bool = DEFAULT
+    clock_every: int = DEFAULT
+    interval_ns: int = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT

@@ -13,8 +13,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from .arguments import Between, FileName, FilePath, checked, shown
 from .errors import InvalidArgument
 
 __all__ = ["Operation", "Verdict", "check", "command", "draw", "models"]
@@ -102,8 +103,12 @@ def models() -> list[str]:
     return native.model_names()
 
 
+@checked
 def check(
-    path: str | Path, model: str | None = None, *, configurations: int = CONFIGURATIONS
+    path: FilePath,
+    model: str | None = None,
+    *,
+    configurations: Annotated[int, Between(1, 2**64 - 1)] = CONFIGURATIONS,
 ) -> Verdict:
     """Check the history in a file.
 
@@ -122,12 +127,13 @@ def check(
     """
     from ._core import check as native
 
-    if configurations < 1:
-        raise InvalidArgument(f"configurations is {configurations}; give at least 1")
+    if model is not None and model not in models():
+        raise InvalidArgument(f"model is {shown(model)}; give one of {', '.join(models())}")
     try:
         text = Path(path).read_bytes()
     except OSError as error:
-        raise InvalidArgument(f"cannot read {path}: {error.strerror or error}") from None
+        reason = error.strerror or error
+        raise InvalidArgument(f"path {shown(str(path))} cannot be read: {reason}") from None
     try:
         found = native.check_text(text, model or "", configurations)
     except InvalidArgument as error:
@@ -140,7 +146,8 @@ MOST_BARS = 60
 """Most operations in a picture; of more, it shows those nearest to the impossible one."""
 
 
-def draw(verdict: Verdict, folder: Path, name: str = "violation") -> list[Path]:
+@checked
+def draw(verdict: Verdict, folder: FilePath, name: FileName = "violation") -> list[Path]:
     """Draw the window of a violation as PNG and PDF: operations as bars, a row per process.
 
     The impossible operation is hatched and framed. An operation whose outcome is unknown, or
@@ -167,7 +174,7 @@ def draw(verdict: Verdict, folder: Path, name: str = "violation") -> list[Path]:
     ax.grid(visible=False, axis="y")
     about = "" if verdict.key is None else f", key {verdict.key}"
     ax.set_title(f"{verdict.model}{about}: operations that no order explains")
-    return figures.save(figure, folder, name)
+    return figures.save(figure, Path(folder), name)
 
 
 def _nearest(window: Sequence[Operation]) -> list[Operation]:

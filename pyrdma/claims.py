@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import registry, results
+from .arguments import FilePath, check, checked, shown
 from .data import Data, NotEvaluated
 from .decide import Decision, ProfileValue
 from .errors import Error, InvalidArgument, nearest
-from .fabrics import check_fabric_name
+from .fabrics import FabricName
 from .results import Stale
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ class Verdict:
         return asdict(self)
 
 
-def load(folder: str | Path | None = None) -> dict[str, Claim]:
+@checked
+def load(folder: FilePath | None = None) -> dict[str, Claim]:
     """Return all claims by id, from ``experiments/claims/*.yaml`` or another folder."""
     return _load(Path(folder) if folder is not None else registry.root() / "claims")
 
@@ -200,8 +202,9 @@ def papers() -> list[str]:
     return sorted({claim.paper for claim in load().values()})
 
 
+@checked
 def evaluate(
-    out: str | Path = "results", system: str | None = None, fabric: str = "sim"
+    out: FilePath = "results", system: str | None = None, fabric: FabricName = "sim"
 ) -> list[Verdict]:
     """Judge every claim (of one system) by the results under `out`; misses come first.
 
@@ -215,7 +218,7 @@ def evaluate(
     """
     if system is not None and system not in papers():
         raise InvalidArgument(
-            f"unknown system {system!r}{nearest(system, papers())}; "
+            f"unknown system {shown(system)}{nearest(system, papers())}; "
             f"give one of {', '.join(papers())}"
         )
     by_claim = deciders()
@@ -228,7 +231,8 @@ def evaluate(
     return sorted(verdicts, key=lambda v: VERDICTS.index(v.verdict))
 
 
-def undecided(out: str | Path, system: str | None = None, fabric: str = "sim") -> list[str]:
+@checked
+def undecided(out: FilePath, system: str | None = None, fabric: FabricName = "sim") -> list[str]:
     """Return ids of experiments that decide claims (of a system) and lack a whole, fresh sweep."""
     by_folder = _Results(out, fabric)
     missing = []
@@ -250,7 +254,7 @@ class _Results:
     """Results under one folder; each experiment's are read once."""
 
     def __init__(self, out: str | Path, fabric: str) -> None:
-        check_fabric_name(fabric)
+        check("fabric", fabric, FabricName)
         self._out = results.check_folder(out)
         self._fabric = fabric
         self._data: dict[str, Data | NotEvaluated] = {}
@@ -321,6 +325,7 @@ def _outcome(claim: Claim, experiment: Experiment, by_folder: _Results) -> Decis
         raise NotEvaluated(f"{DECIDER_FAILED}: {type(error).__name__}: {error}") from error
 
 
+@checked
 def select(verdicts: Sequence[Verdict], verdict: str) -> list[Verdict]:
     """Return the verdicts of this kind."""
     return [v for v in verdicts if v.verdict == verdict]

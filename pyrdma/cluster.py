@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from ._native import native
 from ._workload import Parameters
+from .arguments import Between, FilePath, Seconds, Seed, checked, shown
 from .cluster_base import ClusterBase, Columns
 from .devices import Wish
 from .errors import InvalidArgument, Unavailable
-from .fabrics import fabric_problem
+from .fabrics import FabricName, fabric_problem
 from .processes import ProcessCluster
 from .profiles import Profile
 from .verbs_processes import VerbsProcessCluster
@@ -28,12 +28,13 @@ class Cluster(ClusterBase):
     """
 
     @staticmethod
+    @checked
     def sim(
-        nodes: int,
-        profile: str | Path | Profile,
-        seed: int = 1,
+        nodes: Annotated[int, Between(1, 65536)],
+        profile: FilePath | Profile,
+        seed: Seed = 1,
         overrides: Mapping[str, float] | None = None,
-        cores_per_node: int | None = None,
+        cores_per_node: Annotated[int, Between(1, 4096)] | None = None,
         memory: Literal["strong", "weak"] = "strong",
         faults: Mapping[str, float] | None = None,
         devices_per_node: int = 1,
@@ -74,11 +75,12 @@ class Cluster(ClusterBase):
         return SimulatedCluster(nodes, loaded, seed, cores, memory, faults or {}, devices_per_node)
 
     @staticmethod
+    @checked
     def local(
-        nodes: int,
-        fabric: str = "shm",
+        nodes: Annotated[int, Between(1, 256)],
+        fabric: FabricName = "shm",
         mode: Literal["process", "thread"] = "process",
-        seed: int = 1,
+        seed: Seed = 1,
         device: Wish | str = "",
         faults: Mapping[str, float] | None = None,
     ) -> Cluster:
@@ -112,6 +114,10 @@ class Cluster(ClusterBase):
                 f"fabric {fabric!r} has no local clusters; use fabric='shm' or 'verbs'"
             )
         wish = Wish.parse(device) if isinstance(device, str) else device
+        if fabric == "shm" and wish != Wish():
+            raise InvalidArgument(
+                f"device is {shown(device)} with fabric 'shm', which has no devices"
+            )
         problem = "" if wish.device else fabric_problem(fabric)
         if problem:
             raise Unavailable(f"fabric {fabric}: {problem}")
@@ -122,16 +128,12 @@ class Cluster(ClusterBase):
             )
         if mode == "thread":
             return ThreadCluster(nodes, seed, fabric, wish, faults or {})
-        if mode == "process":
-            if fabric == "verbs":
-                return _VerbsProcesses(nodes, seed, wish)
-            return _SharedMemoryProcesses(nodes, seed, faults or {})
-        raise InvalidArgument(f"mode {mode!r} is neither 'process' nor 'thread'")
+        if fabric == "verbs":
+            return _VerbsProcesses(nodes, seed, wish)
+        return _SharedMemoryProcesses(nodes, seed, faults or {})
 
 
 def _nanoseconds(duration_s: float) -> int:
-    if not 0 <= duration_s <= 1e9:
-        raise InvalidArgument(f"duration_s is {duration_s}; allowed is 0 to 1e9 seconds")
     return round(duration_s * 1e9)
 
 
@@ -220,6 +222,7 @@ class SimulatedCluster(InProcess):
         """Return how often each fault fired, and how often it reached its target."""
         return dict(self._open.fault_counters())
 
+    @checked
     def kill(self, node: int, crash: Literal["process", "host", "battery"] = "process") -> None:
         """End a node; its peers get retry-exceeded and flushes.
 
@@ -236,20 +239,25 @@ class SimulatedCluster(InProcess):
         """Start a killed node again, at the same address."""
         self._open.restart(self._check_node(node))
 
-    def pause(self, node: int, duration_s: float) -> None:
+    @checked
+    def pause(self, node: int, duration_s: Seconds) -> None:
         """Stop a node's threads for a while of virtual time; its NIC goes on serving peers."""
         self._open.pause(self._check_node(node), _nanoseconds(duration_s))
 
-    def slow_down(self, node: int, shift: int, duration_s: float) -> None:
+    @checked
+    def slow_down(
+        self, node: int, shift: Annotated[int, Between(0, 20)], duration_s: Seconds
+    ) -> None:
         """Make a node's CPU and NIC ``2**shift`` times slower for a while of virtual time.
 
         The largest `shift` counts where such times overlap.
         """
         self._open.slow_down(self._check_node(node), shift, _nanoseconds(duration_s))
 
-    def block(self, source: int, target: int, duration_s: float) -> None:
+    @checked
+    def block(self, source: int, target: int, duration_s: Seconds) -> None:
         """Lose every packet from `source` to `target` for a while of virtual time."""
-        ends = self._check_node(source), self._check_node(target)
+        ends = self._check_node(source, "source"), self._check_node(target, "target")
         self._open.block(*ends, _nanoseconds(duration_s))
 
     def fail_device(self, node: int, device: int, duration_s: float) -> None:

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from ._native import native
 from ._workload import Parameters, Workload
-from .errors import InvalidArgument, Unavailable
+from .arguments import Duration, Seconds, checked, whole
+from .errors import Unavailable
 from .result import Result, Sample
 
 __all__ = ["ClusterBase", "Columns"]
@@ -46,11 +47,12 @@ class ClusterBase(ABC):
         self.nodes = nodes
         self.seed = seed
 
+    @checked
     def run(
         self,
         workload: Workload,
-        duration_s: float | None = None,
-        timeout_s: float | None = None,
+        duration_s: Duration | None = None,
+        timeout_s: Duration | None = None,
     ) -> Result:
         """Run a workload on every node, wait for all nodes, and return their measurements.
 
@@ -142,7 +144,8 @@ class ClusterBase(ABC):
         """
         raise Unavailable(_THREADS.format(self._check_node(node), "started again"))
 
-    def pause(self, node: int, duration_s: float) -> None:  # noqa: ARG002 - as the others have it
+    @checked
+    def pause(self, node: int, duration_s: Seconds) -> None:  # noqa: ARG002 - as the others have it
         """Stop a node's threads for a while; peers can still access its memory.
 
         Raises
@@ -167,7 +170,5 @@ class ClusterBase(ABC):
     ) -> None:
         self.close()
 
-    def _check_node(self, node: int) -> int:
-        if not 0 <= node < self.nodes:
-            raise InvalidArgument(f"node {node} is not one of 0 to {self.nodes - 1}")
-        return node
+    def _check_node(self, node: int, name: str = "node") -> int:
+        return whole(name, node, 0, self.nodes - 1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from .errors import InvalidArgument
+from .arguments import checked, shown
+from .errors import Error, InvalidArgument
 from .units import convert
 
 if TYPE_CHECKING:
@@ -58,7 +59,10 @@ def check_name(name: object, what: str) -> None:
         )
 
 
-class NotEvaluated(Exception):
+_NEEDED = ("fabric", "metric", "node", "profile", "repetition", "thread", "unit", "value")
+
+
+class NotEvaluated(Error):
     """The data cannot decide a claim; the text is the displayed reason."""
 
 
@@ -73,11 +77,18 @@ class Data:
         and threads. Seeds and repetitions of a point are equal in rank.
     """
 
+    @checked
     def __init__(self, frame: pd.DataFrame) -> None:
+        lacking = [name for name in _NEEDED if len(frame) and name not in frame.columns]
+        if lacking:
+            raise InvalidArgument(
+                f"frame has no column {', '.join(lacking)}; give tidy rows as in results.parquet"
+            )
         self.frame = frame
         self.parameters = [str(c) for c in frame.columns if c not in COLUMNS]
         self.fabric: str = str(frame["fabric"].iloc[0]) if len(frame) else ""
 
+    @checked
     def select(self, metric: str, **where: Any) -> pd.DataFrame:
         """Return the whole-point rows of `metric` that match; a list matches any of its values.
 
@@ -93,10 +104,10 @@ class Data:
         mask = total & (frame["metric"] == metric)
         if not mask.any():
             known = ", ".join(sorted(frame.loc[total, "metric"].unique()))
-            raise NotEvaluated(f"metric {metric!r} was not measured; the metrics are {known}")
+            raise NotEvaluated(f"metric {shown(metric)} was not measured; the metrics are {known}")
         for name, wanted in where.items():
             if name not in frame.columns:
-                raise NotEvaluated(f"the results have no parameter {name!r}")
+                raise NotEvaluated(f"the results have no parameter {shown(name)}")
             values = wanted if isinstance(wanted, (list, tuple, set)) else [wanted]
             mask &= frame[name].isin(list(values))
         if not mask.any():
@@ -104,6 +115,7 @@ class Data:
             raise NotEvaluated(f"{metric} was not measured at {asked}")
         return frame[mask]
 
+    @checked
     def value(self, metric: str, unit: str | None = None, **where: Any) -> float:
         """Return the median of `metric` over seeds and repetitions at exactly one point, in `unit`.
 
@@ -126,15 +138,17 @@ class Data:
                     f"{metric} was measured at several values of {name}: {found}; choose one"
                 )
 
+    @checked
     def unit(self, metric: str) -> str:
         """Return the recorded unit of `metric`."""
         return str(self.select(metric)["unit"].iloc[0])
 
+    @checked
     def series(self, metric: str, over: str, unit: str | None = None, **where: Any) -> pd.Series:
         """Return the median of `metric` for each value of the parameter `over`, ascending."""
         rows = self.select(metric, **where)
         if over not in rows.columns:
-            raise NotEvaluated(f"the results have no parameter {over!r}")
+            raise NotEvaluated(f"the results have no parameter {shown(over)}")
         self._one_point(rows, metric, {*where, over})
         medians = rows.groupby(over)["value"].median().sort_index()
         if unit is not None:
@@ -142,6 +156,7 @@ class Data:
             medians = medians * factor
         return medians
 
+    @checked
     def values_of(self, parameter: str) -> list[Any]:
         """Return the measured values of `parameter`, ascending."""
         if parameter not in self.frame.columns:

@@ -15,9 +15,12 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from .arguments import Between, FilePath, checked, shown
 from .data import Data, NotEvaluated
+from .errors import InvalidArgument, nearest
+from .result import Value
 from .units import convert
 
 if TYPE_CHECKING:
@@ -39,7 +42,14 @@ __all__ = [
     "value",
 ]
 
-Point = Mapping[str, Any]
+Point = Mapping[str, Value | Sequence[Value]]
+
+Share = Annotated[float, Between(0)]
+"""A fraction, which may be above 1."""
+
+
+def _plain(point: Point) -> dict[str, Any]:
+    return dict(point)
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,7 @@ Decider = Callable[[Data, "Claim"], Decision | float | bool]
 """Judges a claim by the data: a `Decision`, the measured number, or whether the claim holds."""
 
 
+@checked
 def value(metric: str, **where: Any) -> Decider:
     """Compare one point's `metric` with the claim's number."""
 
@@ -74,6 +85,7 @@ def value(metric: str, **where: Any) -> Decider:
     return decide
 
 
+@checked
 def extreme(metric: str, over: str, pick: Literal["max", "min"] = "max", **where: Any) -> Decider:
     """Compare the largest (or smallest) `metric` along the parameter `over` with the claim."""
 
@@ -92,6 +104,7 @@ _FORMS: dict[str, Callable[[float, float], float]] = {
 }
 
 
+@checked
 def ratio(
     metric: str,
     of: Point,
@@ -114,9 +127,9 @@ def ratio(
     """
 
     def decide(data: Data, claim: Claim) -> Decision:
-        a = data.value(metric, **where, **of)
+        a = data.value(metric, **where, **_plain(of))
         other = to_metric or metric
-        b = data.value(other, **where, **to)
+        b = data.value(other, **where, **_plain(to))
         b = convert(b, data.unit(other), data.unit(metric))
         if b == 0:
             raise NotEvaluated(f"{other} is zero at {dict(to)}")
@@ -126,14 +139,15 @@ def ratio(
     return decide
 
 
-def rank(metric: str, order: Sequence[Point], slack: float = 0.0, **where: Any) -> Decider:
+@checked
+def rank(metric: str, order: Sequence[Point], slack: Share = 0.0, **where: Any) -> Decider:
     """Check that `metric` falls from each point of `order` to the next (largest first).
 
     `slack` lets a point exceed its predecessor by that fraction (for "at least as good").
     """
 
     def decide(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-        found = [data.value(metric, **where, **point) for point in order]
+        found = [data.value(metric, **where, **_plain(point)) for point in order]
         holds = all(
             b < a * (1 + slack) if slack == 0 else b <= a * (1 + slack) for a, b in pairwise(found)
         )
@@ -145,6 +159,7 @@ def rank(metric: str, order: Sequence[Point], slack: float = 0.0, **where: Any) 
     return decide
 
 
+@checked
 def best(metric: str, by: str, winner: Any, pick: Literal["max", "min"], **where: Any) -> Decider:
     """Check that among the values of the parameter `by`, `winner` has the best `metric`."""
 
@@ -158,12 +173,13 @@ def best(metric: str, by: str, winner: Any, pick: Literal["max", "min"], **where
     return decide
 
 
+@checked
 def trend(
     metric: str,
     over: str,
     direction: Literal["rises", "falls"],
-    slack: float = 0.05,
-    by: float = 0.0,
+    slack: Share = 0.05,
+    by: Share = 0.0,
     **where: Any,
 ) -> Decider:
     """Check that `metric` rises (falls) along the parameter `over`.
@@ -193,7 +209,8 @@ def trend(
     return decide
 
 
-def flat(metric: str, over: str, within: float = 0.25, **where: Any) -> Decider:
+@checked
+def flat(metric: str, over: str, within: Share = 0.25, **where: Any) -> Decider:
     """Check that `metric` stays within the fraction `within` of its first value."""
 
     def decide(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
@@ -207,6 +224,7 @@ def flat(metric: str, over: str, within: float = 0.25, **where: Any) -> Decider:
     return decide
 
 
+@checked
 def crossover(
     metric: str,
     over: str,
@@ -223,8 +241,8 @@ def crossover(
     compare = operator.gt if when == "above" else operator.lt
 
     def decide(data: Data, claim: Claim) -> Decision | float:  # noqa: ARG001 - as above
-        first = data.series(metric, over, **where, **a)
-        second = data.series(metric, over, **where, **b)
+        first = data.series(metric, over, **where, **_plain(a))
+        second = data.series(metric, over, **where, **_plain(b))
         shared = [x for x in first.index if x in second.index]
         if not shared:
             raise NotEvaluated(f"the two series have no value of {over} in common")
@@ -236,6 +254,7 @@ def crossover(
     return decide
 
 
+@checked
 @dataclass(frozen=True)
 class ProfileValue:
     """A decider without a measurement: the profile itself holds the paper's number."""
@@ -245,7 +264,8 @@ class ProfileValue:
     name: str | None = None
     scale: float = 1.0
 
-    def read(self, profile_name: str, claim: Claim) -> float:
+    @checked
+    def read(self, profile_name: FilePath, claim: Claim) -> float:
         """Return the profile's value in the claim's unit."""
         from .profiles import Profile
 
@@ -263,6 +283,7 @@ class ProfileValue:
         return self.read(str(names[0]), claim)
 
 
+@checked
 def profile(
     key: str, *, unit: str | None = None, profile: str | None = None, scale: float = 1.0
 ) -> ProfileValue:
@@ -279,4 +300,11 @@ def profile(
     scale
         Factor applied first, for example 2 for both directions.
     """
+    from .profiles import parameters
+
+    known = ("nodes", "cores_per_node", *parameters())
+    if key not in known:
+        raise InvalidArgument(
+            f"key is {shown(key)}, no parameter of a profile{nearest(key[:100], known)}"
+        )
     return ProfileValue(key, unit, profile, scale)

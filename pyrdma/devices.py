@@ -6,9 +6,10 @@ import ipaddress
 import re
 import socket
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from ._native import native
+from .arguments import Between, checked, shown
 from .errors import InvalidArgument
 
 __all__ = ["Entry", "Wish", "choose", "entries", "problem"]
@@ -18,6 +19,7 @@ _LAST = 255
 """Largest port, and largest index of a GID table: libibverbs stores each in one byte."""
 
 
+@checked
 @dataclass(frozen=True)
 class Wish:
     """A user's request for a node's device; `choose` fills in the rest.
@@ -40,17 +42,16 @@ class Wish:
     """
 
     device: str = ""
-    port: int = 0
-    gid_index: int = -1
+    port: Annotated[int, Between(0, _LAST)] = 0
+    gid_index: Annotated[int, Between(-1, _LAST)] = -1
     address: str = ""
 
     def __post_init__(self) -> None:
-        """Check the fields."""
-        _check("port", self.port, 0, "any")
-        _check("gid_index", self.gid_index, -1, "the best")
+        """Store the address in the system's notation."""
         object.__setattr__(self, "address", self.address and _canonical(self.address))
 
     @classmethod
+    @checked
     def parse(cls, text: str) -> Wish:
         """Return the wish for ``device[:port[:gid]]`` or for an IP address.
 
@@ -68,18 +69,10 @@ class Wish:
         match = re.fullmatch(r"([^:]*)(?::([+-]?[0-9]+))?(?::([+-]?[0-9]+))?", text)
         if match is None or re.fullmatch(r"[0-9.]+", match[1]):
             raise InvalidArgument(
-                f"{text!r} is neither an IP address nor DEVICE[:PORT[:GID]]; "
+                f"the text {shown(text)} is neither an IP address nor DEVICE[:PORT[:GID]]; "
                 "give for example mlx5_0:1:3"
             )
         return cls(match[1], int(match[2] or 0), int(match[3] or -1))
-
-
-def _check(name: str, value: object, unset: int, meaning: str) -> None:
-    if not isinstance(value, int) or not unset <= value <= _LAST:
-        raise InvalidArgument(
-            f"{name} {value!r} is out of bounds; give {unset + 1} to {_LAST}, "
-            f"or {unset} for {meaning}"
-        )
 
 
 def _canonical(text: str) -> str:
@@ -88,15 +81,15 @@ def _canonical(text: str) -> str:
         address = ipaddress.ip_address(text)
     except ValueError:
         raise InvalidArgument(
-            f"address {text!r} is not an IP address; give one of this node, for example 10.10.1.1 "
-            "or fd00::1"
+            f"address {shown(text)} is not an IP address; give one of this node, "
+            "for example 10.10.1.1 or fd00::1"
         ) from None
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
     if address.scope_id is not None:
         raise InvalidArgument(
-            f"address {text!r} names an interface; leave out %{address.scope_id}, and give the "
-            "device if several have the address"
+            f"address {shown(text)} names an interface; leave out %{address.scope_id}, and "
+            "give the device if several have the address"
         )
     mapped = address.ipv4_mapped
     return str(mapped) if mapped else socket.inet_ntop(socket.AF_INET6, address.packed)
@@ -138,6 +131,7 @@ def entries() -> list[Entry]:
     return [Entry(**row) for row in core.ibverbs.candidates()]
 
 
+@checked
 def choose(wish: Wish | None = None) -> dict[str, Any]:
     """Return the device for this wish: device, port, gid_index, address, reason.
 

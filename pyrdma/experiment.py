@@ -34,9 +34,10 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ._shapes import is_value
+from .arguments import Between, Count, Seconds, Seed, checked, shown
 from .data import check_name
 from .errors import InvalidArgument, nearest
 from .fabrics import FABRICS
@@ -55,6 +56,7 @@ __all__ = ["Axis", "Experiment", "Point", "Value"]
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
+@checked
 @dataclass(frozen=True)
 class Axis:
     """The values that one parameter takes.
@@ -73,11 +75,13 @@ class Axis:
     full: Sequence[Value] = ()
     unit: str = ""
 
+    @checked
     def values(self, quick: bool) -> Sequence[Value]:
         """Return the values of a quick or of a full run."""
         return self.quick if quick or not self.full else self.full
 
 
+@checked
 @dataclass(frozen=True)
 class Point:
     """One point of an experiment's sweep: its parameters, fabric, profile and seed.
@@ -91,8 +95,8 @@ class Point:
     fabric: str = "sim"
     profile: str = ""
     overrides: Mapping[str, float] = field(default_factory=dict)
-    seed: int = 1
-    repetition: int = 0
+    seed: Seed = 1
+    repetition: Annotated[int, Between(0, 10**6)] = 0
     quick: bool = True
 
     def __getitem__(self, name: str) -> Any:
@@ -104,7 +108,8 @@ class Point:
             )
         return self.params[name]
 
-    def duration(self, quick_s: float, full_s: float | None = None) -> float:
+    @checked
+    def duration(self, quick_s: Seconds, full_s: Seconds | None = None) -> float:
         """Return the time to measure, in seconds of the fabric's clock."""
         return quick_s if self.quick or full_s is None else full_s
 
@@ -126,6 +131,7 @@ class Point:
         return Cluster.local(nodes=nodes, fabric=self.fabric, seed=self.seed, **options)
 
 
+@checked
 @dataclass(frozen=True)
 class Experiment:
     """One figure or table of a paper, or a micro-benchmark of the fabric.
@@ -178,18 +184,20 @@ class Experiment:
     )
     fabrics: Sequence[str] = FABRICS
     why_not: Mapping[str, str] = field(default_factory=dict)
-    max_repetitions: int = 10
+    max_repetitions: Count = 10
     target: str | None = None
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.id):
             raise InvalidArgument(
-                f"experiment id {self.id!r} is not <paper>/<figure>, two names of letters, digits "
-                "and . _ - that begin with a letter or digit"
+                f"experiment id {shown(self.id)} is not <paper>/<figure>, two names of letters, "
+                "digits and . _ - that begin with a letter or digit"
             )
         for fabric in self.fabrics:
             if fabric not in FABRICS:
-                raise InvalidArgument(f"{self.id}: unknown fabric {fabric!r}; one of {FABRICS}")
+                raise InvalidArgument(
+                    f"{self.id}: unknown fabric {shown(fabric)}; one of {FABRICS}"
+                )
         for name, axis in self.axes.items():
             if name != "profile":  # it chooses the profile, whose column it is
                 check_name(name, f"{self.id}: an axis")
@@ -202,6 +210,7 @@ class Experiment:
                         "finite numbers"
                     )
 
+    @checked
     def points(
         self,
         *,
@@ -209,7 +218,7 @@ class Experiment:
         fabric: str | None = None,
         profile: str | None = None,
         overrides: Mapping[str, float] | None = None,
-        seed: int = 1,
+        seed: Seed = 1,
         settings: Mapping[str, Value] | None = None,
     ) -> Iterator[Point]:
         """Yield the points of a sweep in the order of the axes.
@@ -221,7 +230,8 @@ class Experiment:
             if name not in self.axes:
                 known = ", ".join(self.axes) or "none"
                 raise InvalidArgument(
-                    f"{self.id}: no parameter {name!r}{nearest(name, self.axes)}; axes: {known}"
+                    f"{self.id}: no parameter {shown(name)}{nearest(name[:100], self.axes)}; "
+                    f"axes: {known}"
                 )
         names = list(self.axes)
         lists = [[fixed[n]] if n in fixed else self.axes[n].values(quick) for n in names]

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import os
+from typing import Annotated
 
 from . import devices
 from ._native import native
-from .errors import InvalidArgument, Unavailable, nearest
+from .arguments import OneOf, checked
+from .errors import Unavailable
 
-__all__ = ["FABRICS", "check_fabric_name", "fabric_problem"]
+__all__ = ["FABRICS", "FabricName", "fabric_problem"]
 
 FABRICS = ("sim", "shm", "verbs")
+FabricName = Annotated[str, OneOf(FABRICS)]
 
 
-def check_fabric_name(fabric: str) -> None:
-    """Raise `InvalidArgument` unless there is a fabric of this name."""
-    if fabric not in FABRICS:
-        raise InvalidArgument(
-            f"unknown fabric {fabric!r}{nearest(fabric, FABRICS)}; one of {', '.join(FABRICS)}"
-        )
-
-
-def fabric_problem(fabric: str) -> str:
+@checked
+def fabric_problem(fabric: FabricName) -> str:
     """Return why a fabric is missing and what to do; an empty text if the fabric is there."""
     try:
         native()

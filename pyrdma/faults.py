@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._native import native
+from .arguments import Fraction, Seed, checked
 
 __all__ = ["random", "table"]
 
@@ -21,7 +22,8 @@ def table() -> list[dict[str, Any]]:
     return list(core.sim.faults())
 
 
-def random(seed: int, probability: float = 0.25) -> dict[str, float]:
+@checked
+def random(seed: Seed, probability: Fraction = 0.25) -> dict[str, float]:
     """Return the random subset of `seed`, in the form that `Cluster.sim` takes.
 
     Each kind is on with `probability`, at 1/4 to 4 times the table's rate.

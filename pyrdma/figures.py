@@ -9,13 +9,16 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from .arguments import Between, FileName, checked, shown
 from .data import Data
+from .errors import InvalidArgument
 from .files import write_atomically
 from .units import convert
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -43,7 +46,12 @@ _HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
 _PAPER_MARKERS = ("o", "s", "^", "D", "v", "p", "h", "*")
 
 
-def new(rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
+Panels = Annotated[int, Between(1, 64)]
+Number = Annotated[int, Between(0, 10**6)]
+
+
+@checked
+def new(rows: Panels = 1, columns: Panels = 1, **options: Any) -> tuple[Figure, Any]:
     """Return a figure and its axes (one, or an array) in the house style."""
     import matplotlib.pyplot as plt
 
@@ -53,12 +61,14 @@ def new(rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
     return plt.subplots(rows, columns, **options)
 
 
-def style_of(number: int) -> dict[str, Any]:
+@checked
+def style_of(number: Number) -> dict[str, Any]:
     """Return colour, marker and line style of series `number`."""
     n = number % len(_COLOURS)
     return {"color": _COLOURS[n], "marker": _MARKERS[n], "linestyle": _LINES[n]}
 
 
+@checked
 def line(
     ax: Axes,
     data: Data,
@@ -69,7 +79,7 @@ def line(
     unit: str | None = None,
     names: Mapping[Any, str] | None = None,
     label: str | None = None,
-    first: int = 0,
+    first: Number = 0,
     **where: Any,
 ) -> None:
     """Draw `metric` against the parameter `over`, with one line for each value of `by`.
@@ -87,16 +97,24 @@ def line(
     first
         Number of the first style, to continue after another call.
     """
-    groups = data.select(metric, **where)[by].unique().tolist() if by else [None]
+    rows = data.select(metric, **where)
+    groups = [None] if by is None else _column(rows, "by", by).unique().tolist()
     for number, group in enumerate(groups):
-        chosen = {**where, by: group} if by else where
+        chosen = where if by is None else {**where, by: group}
         series = data.series(metric, over, unit, **chosen)
-        text = (names or {}).get(group, str(group)) if by else (label or metric)
+        text = (label or metric) if by is None else (names or {}).get(group, str(group))
         style = style_of(first + number)
         ax.plot(series.index.to_list(), series.to_list(), label=text, **style)
         band(ax, data, metric, over, unit=unit, color=style["color"], **chosen)
 
 
+def _column(rows: pd.DataFrame, parameter: str, name: str) -> pd.Series:
+    if name not in rows.columns:
+        raise InvalidArgument(f"{parameter} is {shown(name)}; give a parameter of the results")
+    return rows[name]
+
+
+@checked
 def band(
     ax: Axes,
     data: Data,
@@ -108,10 +126,15 @@ def band(
     **where: Any,
 ) -> None:
     """Shade the range from the least to the largest repetition, if there are several."""
+    from matplotlib.colors import is_color_like
+
+    if not is_color_like(color):
+        raise InvalidArgument(f"color is {shown(color)}; give a colour of Matplotlib")
     rows = data.select(metric, **where)
+    _column(rows, "over", over)
     if rows["repetition"].nunique() < 2:
         return
-    factor = convert(1.0, str(rows["unit"].iloc[0]), unit) if unit else 1.0
+    factor = 1.0 if unit is None else convert(1.0, str(rows["unit"].iloc[0]), unit)
     spread = rows.groupby(over)["value"].agg(["min", "max"]).sort_index() * factor
     ax.fill_between(
         spread.index.to_list(),
@@ -123,6 +146,7 @@ def band(
     )
 
 
+@checked
 def bars(
     ax: Axes,
     names: Sequence[str],
@@ -163,13 +187,14 @@ def bars(
     ax.grid(visible=False, axis="x")
 
 
+@checked
 def overlay(
     ax: Axes,
     numbers: Sequence[tuple[Claim, Any]],
     *,
     unit: str | None = None,
     names: Mapping[str, str] | None = None,
-    first: int = 0,
+    first: Number = 0,
 ) -> None:
     """Draw the paper's numbers: pairs of a claim and its place on the x axis.
 
@@ -184,7 +209,7 @@ def overlay(
         middle = claim.number
         if middle is None:
             continue
-        factor = convert(1.0, claim.unit, unit) if unit else 1.0
+        factor = 1.0 if unit is None else convert(1.0, claim.unit, unit)
         index = series.index(claim.series)
         name = (names or {}).get(claim.series, claim.series)
         error = None
@@ -225,7 +250,8 @@ def _drop_repeated_labels(ax: Axes) -> None:
         seen.add(label)
 
 
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+@checked
+def save(figure: Figure, folder: Path, name: FileName) -> list[Path]:
     """Write a figure as PNG and PDF, atomically, and close it. Equal input gives equal bytes."""
     import matplotlib.pyplot as plt
 

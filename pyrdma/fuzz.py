@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from . import provenance
 from ._native import native
+from .arguments import Between, Count, Jobs, Seed, checked, shown
 from .errors import InvalidArgument
 from .profiles import Profile
 from .workers import Workers, labelled
@@ -36,6 +37,7 @@ def systems() -> list[dict[str, Any]]:
     return list(core.fuzz.scenarios())
 
 
+@checked
 @dataclass(frozen=True)
 class Options:
     """The options of a seed's run.
@@ -59,8 +61,8 @@ class Options:
     """
 
     system: str = "fabric"
-    nodes: int = 5
-    operations: int = 10000
+    nodes: Annotated[int, Between(2, 32)] = 5
+    operations: Annotated[int, Between(1, 1_000_000)] = 10000
     profile: str = "cx5"
     weak: bool = True
     faults: Mapping[str, float] | None = None
@@ -69,7 +71,8 @@ class Options:
     mutation: str = ""
     preset: str = ""
 
-    def replay(self, seed: int, fingerprint: int | None = None) -> str:
+    @checked
+    def replay(self, seed: Seed, fingerprint: Seed | None = None) -> str:
         """Return the command that runs `seed` again."""
         words = ["pyrdma", "replay", self.system, "--seed", str(seed)]
         words += ["--nodes", str(self.nodes), "--operations", str(self.operations)]
@@ -91,9 +94,10 @@ class Options:
         return shlex.join(words)
 
 
+@checked
 def run(
     options: Options,
-    seed: int,
+    seed: Seed,
     *,
     trace: bool = False,
     history: bool = False,
@@ -175,11 +179,12 @@ class Summary:
         return {**vars(self), "failed_seeds": self.failed_seeds, "bound_95": self.bound}
 
 
+@checked
 def fuzz(
     options: Options,
-    seeds: int,
-    first: int = 1,
-    jobs: int | None = None,
+    seeds: Count,
+    first: Annotated[int, Between(0, 2**63 - 1)] = 1,
+    jobs: Jobs | None = None,
     out: Path | None = None,
     twice: bool = False,
     progress: Progress | None = None,
@@ -264,7 +269,8 @@ def _store(options: Options, found: Mapping[str, Any], out: Path | None) -> dict
     return record
 
 
-def differ(options: Options, seed: int) -> str | None:
+@checked
+def differ(options: Options, seed: Seed) -> str | None:
     """Run `seed` twice; return where the events of the runs differ first, or None if nowhere."""
     one, other = (run(options, seed, events=True)["recorded"] for _ in range(2))
     for index, (a, b) in enumerate(zip(one, other, strict=False)):
@@ -279,6 +285,7 @@ def differ(options: Options, seed: int) -> str | None:
 # ---- minimised failures ----
 
 
+@checked
 def parse_ranges(text: str) -> Ranges:
     """Return ranges from ``3,5-9``, or from the file ``@PATH`` that holds such a text."""
     if text.startswith("@"):
@@ -290,7 +297,7 @@ def parse_ranges(text: str) -> Ranges:
             continue
         if not low.isdigit() or not (high or low).isdigit():
             raise InvalidArgument(
-                f"operations {part.strip()!r}: give numbers and ranges, for example 3,5-9"
+                f"the text has {shown(part.strip())}; give numbers and ranges, for example 3,5-9"
             )
         ranges.append((int(low), int(high or low)))
     return tuple(ranges)
@@ -311,8 +318,9 @@ def _ranges(ids: Sequence[int]) -> Ranges:
     return tuple(ranges)
 
 
+@checked
 def minimise(
-    options: Options, seed: int, progress: Callable[[str], None] | None = None
+    options: Options, seed: Seed, progress: Callable[[str], None] | None = None
 ) -> tuple[Options, dict[str, Any]]:
     """Return options with fewer faults and operations that still fail alike, and their run.
 

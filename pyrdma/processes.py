@@ -20,6 +20,7 @@ from . import _frames, errors
 from ._native import native
 from ._node_process import START_S, Held, NodeProcess, Stops, describe_stopped
 from ._workload import Parameters, Workload
+from .arguments import Duration, Seconds, checked
 from .cluster_base import ClusterBase, Columns
 from .errors import Error, InvalidArgument, Timeout
 from .result import Result
@@ -113,11 +114,12 @@ class ProcessCluster(ClusterBase):
         """Return the number of restarts of `node`."""
         return int(self._open.incarnation(self._check_node(node)))
 
+    @checked
     def run(
         self,
         workload: Workload,
-        duration_s: float | None = None,
-        timeout_s: float | None = None,
+        duration_s: Duration | None = None,
+        timeout_s: Duration | None = None,
     ) -> Result:
         """Run a workload on every node; see `Cluster.run`."""
         self._survives = workload.survives
@@ -321,10 +323,9 @@ class ProcessCluster(ClusterBase):
         """Let a stopped node continue (SIGCONT)."""
         self._signal(node, signal.SIGCONT, paused=False)
 
-    def pause(self, node: int, duration_s: float) -> None:
+    @checked
+    def pause(self, node: int, duration_s: Seconds) -> None:
         """Stop a node (`stop`), wait, and let it continue (`resume`)."""
-        if not duration_s >= 0:
-            raise InvalidArgument(f"duration_s is {duration_s}; it must be 0 or more")
         self.stop(node)
         try:
             time.sleep(duration_s)

@@ -34,7 +34,9 @@ from pathlib import Path
 from typing import Any
 
 from ._native import native
+from .arguments import FilePath, checked, shown
 from .errors import InvalidArgument, nearest
+from .result import Value
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -110,9 +112,8 @@ class Profile:
     overrides: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def load(
-        cls, name_or_path: str | Path, overrides: Mapping[str, float] | None = None
-    ) -> Profile:
+    @checked
+    def load(cls, name_or_path: FilePath, overrides: Mapping[str, float] | None = None) -> Profile:
         """Load a profile by its name or from a file, and check it.
 
         Raises
@@ -148,7 +149,8 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
-def find(name_or_path: str | Path) -> Path:
+@checked
+def find(name_or_path: FilePath) -> Path:
     """Return the file of a profile given by name or path."""
     path = Path(name_or_path)
     if path.suffix == ".toml":
@@ -160,7 +162,7 @@ def find(name_or_path: str | Path) -> Path:
         problem = (
             f"{name!r} is a part of profiles, not a testbed"
             if name in _parts()
-            else (f"unknown profile {name!r}{nearest(name, names())}")
+            else (f"unknown profile {shown(name)}{nearest(name, names())}")
         )
         raise InvalidArgument(
             f"{problem}; there are: {', '.join(names())}; or give the path of a .toml file"
@@ -172,7 +174,8 @@ def _parts() -> list[str]:
     return sorted(path.stem for path in _PARTS.glob("*.toml"))
 
 
-def parse_overrides(settings: Mapping[str, Any]) -> dict[str, float]:
+@checked
+def parse_overrides(settings: Mapping[str, Value]) -> dict[str, float]:
     """Return the `settings` that name profile parameters (``table.key``), checked."""
     found = {}
     for key, value in settings.items():
@@ -188,7 +191,9 @@ def _range(key: str) -> str:
 
 def _checked(key: str, value: Any, where: str | Path) -> float:
     if key not in parameters():
-        raise InvalidArgument(f"{where}: unknown parameter {key!r}{nearest(key, parameters())}")
+        raise InvalidArgument(
+            f"{where}: unknown parameter {shown(key)}{nearest(key[:100], parameters())}"
+        )
     unit, low, high = parameters()[key]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidArgument(f"{where}: {key} = {value!r} is not a number; allowed: {_range(key)}")

@@ -10,9 +10,10 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from . import _shapes
+from .arguments import Between, FilePath, Seed, checked, shown
 from .data import check_name
 from .errors import Error, InvalidArgument, nearest
 from .files import write_atomically, write_json
@@ -37,6 +38,7 @@ Value = bool | int | float | str
 """A parameter's value: a type that both JSON and a table's cell can hold."""
 
 
+@checked
 @dataclass(frozen=True)
 class Row:
     """One measured number, when a point yields more than one per metric.
@@ -88,7 +90,8 @@ class Latency:
     The precision is three significant digits, from 1 ns to 1 h.
     """
 
-    def __init__(self, encoded: Iterable[bytes]) -> None:
+    @checked
+    def __init__(self, encoded: Sequence[bytes]) -> None:
         from hdrh.histogram import HdrHistogram
 
         self._merged: Any = HdrHistogram(_LOWEST_NS, _HIGHEST_NS, _DIGITS)
@@ -99,10 +102,9 @@ class Latency:
             except (ValueError, LookupError, TypeError, ArithmeticError) as error:
                 raise InvalidArgument(f"a histogram cannot be decoded: {error}") from None
 
-    def percentile(self, percentile: float) -> float:
+    @checked
+    def percentile(self, percentile: Annotated[float, Between(0, 100)]) -> float:
         """Return the latency in ns that `percentile` percent of operations do not exceed."""
-        if not 0 <= percentile <= 100:
-            raise InvalidArgument(f"percentile is {percentile}; give 0 to 100")
         return float(self._merged.get_value_at_percentile(percentile))
 
     @property
@@ -148,6 +150,7 @@ def wrap(payload: bytes) -> bytes:
     return base64.b64encode(head + compressed)
 
 
+@checked
 @dataclass
 class Result:
     """Rows and histograms of one run of one workload on a cluster.
@@ -170,7 +173,7 @@ class Result:
     histograms: dict[str, list[bytes]] = field(default_factory=dict)
     fabric: str = ""
     clock: str = ""
-    seed: int = 0
+    seed: Seed = 0
     params: Mapping[str, Value] = field(default_factory=dict)
     rows: Sequence[Row] = ()
 
@@ -192,6 +195,7 @@ class Result:
             }
         )
 
+    @checked
     def value(self, metric: str) -> float:
         """Return `metric` of the whole cluster.
 
@@ -202,7 +206,8 @@ class Result:
         if not found:
             known = sorted({s.metric for s in self.samples})
             raise InvalidArgument(
-                f"no metric {metric!r}{nearest(metric, known)}; the metrics are {', '.join(known)}"
+                f"no metric {shown(metric)}{nearest(metric[:100], known)}; "
+                f"the metrics are {', '.join(known)}"
             )
         if len(found) > 1 and found[0].unit not in _ADDITIVE:
             raise InvalidArgument(
@@ -211,13 +216,14 @@ class Result:
             )
         return sum(s.value for s in found)
 
+    @checked
     def latency(self, operation: str) -> Latency:
         """Return the merged latencies of `operation`, for example ``read``."""
         if operation not in self.histograms:
             known = ", ".join(sorted(self.histograms)) or "none; run with mode='latency'"
             raise InvalidArgument(
-                f"no latencies of {operation!r}{nearest(operation, self.histograms)}; "
-                f"the operations are {known}"
+                f"no latencies of operation {shown(operation)}"
+                f"{nearest(operation[:100], self.histograms)}; the operations are {known}"
             )
         return Latency(self.histograms[operation])
 
@@ -239,7 +245,8 @@ class Result:
             rows.append(Row(f"{name}_latency_count", float(merged.count), "count"))
         return rows
 
-    def save(self, folder: str | Path) -> Path:
+    @checked
+    def save(self, folder: FilePath) -> Path:
         """Write ``results.parquet``, ``hist.parquet`` and ``run.json`` into `folder`."""
         from . import provenance
 
@@ -258,7 +265,8 @@ class Result:
         return target
 
     @classmethod
-    def load(cls, folder: str | Path) -> Result:
+    @checked
+    def load(cls, folder: FilePath) -> Result:
         """Read the files that `save` wrote.
 
         Raises
@@ -274,9 +282,13 @@ class Result:
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             if isinstance(error, InvalidArgument):
                 raise
-            raise InvalidArgument(f"{source} has no valid result: {error}; measure again") from None
+            raise InvalidArgument(
+                f"the folder {source} has no valid result: {error}; measure again"
+            ) from None
         except (OSError, MemoryError, RecursionError, ArrowException) as error:
-            raise InvalidArgument(f"{source} cannot be read: {error}; measure again") from None
+            raise InvalidArgument(
+                f"the folder {source} cannot be read: {error}; measure again"
+            ) from None
 
     @classmethod
     def _load(cls, source: Path) -> Result:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import claims, figures, provenance, registry, results
+from .arguments import check
 from .data import Data, NotEvaluated
 from .errors import Error, InvalidArgument, Unavailable
 from .experiment import Experiment, Point
-from .fabrics import check_fabric_name, fabric_problem
+from .fabrics import FabricName, fabric_problem
 from .files import own_folder, write_json
 from .profiles import Profile, parse_overrides
 from .result import SCHEMA, Value, write_histograms, write_table
@@ -261,7 +262,7 @@ def variant(profile: str | None, overrides: Mapping[str, float]) -> str:
 
 def check_fabric(experiment: Experiment, fabric: str) -> None:
     """Raise unless the experiment can run on this fabric on this machine."""
-    check_fabric_name(fabric)
+    check("fabric", fabric, FabricName)
     if fabric not in experiment.fabrics:
         reason = experiment.why_not.get(fabric)
         why = f": {reason}" if reason else f"; it runs on {', '.join(experiment.fabrics)}"

@@ -6,6 +6,7 @@ A measured value has its recorded unit (``ns``, ``op/s``, ``byte/s``). A claim h
 
 from __future__ import annotations
 
+from .arguments import checked, shown
 from .errors import InvalidArgument, nearest
 
 __all__ = ["convert"]
@@ -74,6 +75,7 @@ _UNITS: dict[str, tuple[str, float]] = {
 }
 
 
+@checked
 def convert(value: float, unit: str, to: str) -> float:
     """Convert `value` from `unit` to the unit `to`.
 
@@ -84,9 +86,10 @@ def convert(value: float, unit: str, to: str) -> float:
     """
     if unit == to:
         return value
-    for name in (unit, to):
+    for parameter, name in (("unit", unit), ("to", to)):
         if name not in _UNITS:
-            raise InvalidArgument(f"unknown unit {name!r}{nearest(name, _UNITS)}")
+            hint = nearest(name[:100], _UNITS)
+            raise InvalidArgument(f"{parameter} is {shown(name)}, an unknown unit{hint}")
     dimension, factor = _UNITS[unit]
     target, target_factor = _UNITS[to]
     if dimension != target:

@@ -58,6 +58,7 @@ the process.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -82,6 +83,8 @@ from ._core.verbs import (
     completion_dtype,
     request_dtype,
 )
+from .arguments import Between, check, checked, whole
+from .errors import InvalidArgument
 
 __all__ = [
     "ALL_ACCESS",
@@ -157,18 +160,38 @@ REQUEST_DTYPE = request_dtype()
 Buffers = Sequence[Sge]
 
 
-def _list(buffers: Sge | Buffers) -> Buffers:
-    return [buffers] if isinstance(buffers, Sge) else buffers
+def _buffers(name: str, given: Sge | Buffers) -> Buffers:
+    """Return the local buffers as a list."""
+    if type(given) is Sge:
+        return [given]
+    check(name, given, Sge | Buffers)
+    return given  # type: ignore[return-value]
 
 
-def _remote(remote: RemoteRegion, offset: int) -> int:
-    if not 0 <= offset <= remote.length:
-        from .errors import InvalidArgument
+def _buffer(name: str, given: Sge) -> Sge:
+    if type(given) is not Sge:
+        check(name, given, Sge)
+    return given
 
-        raise InvalidArgument(
-            f"offset is {offset}; give 0 to {remote.length}, the bytes of the remote region"
-        )
-    return remote.addr + offset
+
+def _remote(name: str, region: RemoteRegion, offset: int) -> int:
+    """Return the address that is `offset` bytes into the region of a peer."""
+    if type(region) is not RemoteRegion:
+        check(name, region, RemoteRegion)
+    if type(offset) is not int or not 0 <= offset <= region.length:
+        offset = whole("offset", offset, 0, region.length)
+    return region.addr + offset
+
+
+def _handle(to: AddressHandle | None) -> AddressHandle | None:
+    if to is not None:
+        check("to", to, AddressHandle)
+    return to
+
+
+def _word(name: str, value: int) -> int:
+    """Return the bits of a word of 64 bits, given with a sign or without."""
+    return whole(name, value, -(2**63), 2**64 - 1) % 2**64
 
 
 def write(
@@ -202,13 +225,13 @@ def write(
     opcode = Opcode.WRITE if immediate is None else Opcode.WRITE_IMM
     return Request(
         opcode,
-        _list(source),
+        _buffers("source", source),
         wr_id=wr_id,
         flags=flags,
-        remote_addr=_remote(target, offset),
+        remote_addr=_remote("target", target, offset),
         rkey=target.rkey,
-        immediate=immediate or 0,
-        address_handle=to,
+        immediate=0 if immediate is None else immediate,
+        address_handle=_handle(to),
     )
 
 
@@ -234,12 +257,12 @@ def read(
     """
     return Request(
         Opcode.READ,
-        _list(target),
+        _buffers("target", target),
         wr_id=wr_id,
         flags=flags,
-        remote_addr=_remote(source, offset),
+        remote_addr=_remote("source", source, offset),
         rkey=source.rkey,
-        address_handle=to,
+        address_handle=_handle(to),
     )
 
 
@@ -262,11 +285,11 @@ def send(
     """
     return Request(
         Opcode.SEND if immediate is None else Opcode.SEND_IMM,
-        _list(source),
+        _buffers("source", source),
         wr_id=wr_id,
         flags=flags,
-        immediate=immediate or 0,
-        address_handle=to,
+        immediate=0 if immediate is None else immediate,
+        address_handle=_handle(to),
     )
 
 
@@ -295,13 +318,13 @@ def fetch_add(
     """
     return Request(
         Opcode.FETCH_ADD,
-        [old],
+        [_buffer("old", old)],
         wr_id=wr_id,
         flags=flags,
-        remote_addr=_remote(target, offset),
+        remote_addr=_remote("target", target, offset),
         rkey=target.rkey,
-        compare_add=addend % 2**64,
-        address_handle=to,
+        compare_add=_word("addend", addend),
+        address_handle=_handle(to),
     )
 
 
@@ -331,14 +354,14 @@ def compare_swap(
     """
     return Request(
         Opcode.COMPARE_SWAP,
-        [old],
+        [_buffer("old", old)],
         wr_id=wr_id,
         flags=flags,
-        remote_addr=_remote(target, offset),
+        remote_addr=_remote("target", target, offset),
         rkey=target.rkey,
-        compare_add=expected % 2**64,
-        swap=desired % 2**64,
-        address_handle=to,
+        compare_add=_word("expected", expected),
+        swap=_word("desired", desired),
+        address_handle=_handle(to),
     )
 
 
@@ -352,11 +375,14 @@ def receive(target: Sge | Buffers, *, wr_id: int = 0) -> Receive:
     wr_id
         Identifier that the completion returns.
     """
-    return Receive(_list(target), wr_id=wr_id)
+    return Receive(_buffers("target", target), wr_id=wr_id)
 
 
+@checked
 def requests(
-    count: int, opcode: Opcode = Opcode.WRITE, flags: int = SIGNALED
+    count: Annotated[int, Between(0, 2**24)],
+    opcode: Opcode = Opcode.WRITE,
+    flags: Annotated[int, Between(0, SIGNALED | INLINE | FENCE)] = SIGNALED,
 ) -> npt.NDArray[np.void]:
     """Make an array of requests with one local buffer each, to fill by columns and post at once.
 
@@ -373,6 +399,8 @@ def requests(
         Columns ``wr_id, opcode, flags, length, lkey, rkey, local_addr, remote_addr, immediate,
         remote_qpn, remote_qkey, compare_add, swap``; those not named above are zero.
     """
+    if opcode > Opcode.FETCH_ADD:
+        raise InvalidArgument(f"opcode is {opcode!r}; give one that can be posted")
     rows = np.zeros(count, dtype=REQUEST_DTYPE)
     rows["opcode"] = int(opcode)
     rows["flags"] = flags

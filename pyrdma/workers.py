@@ -22,6 +22,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple, TypeVar
 
 from . import children, provenance
+from .arguments import Jobs, checked
 from .errors import InvalidArgument
 
 __all__ = ["Workers", "labelled"]
@@ -82,7 +83,8 @@ class Workers(Executor):
         Python loads modules from a folder that others may write to; the message names it.
     """
 
-    def __init__(self, jobs: int | None = None, at_most: int | None = None) -> None:
+    @checked
+    def __init__(self, jobs: Jobs | None = None, at_most: int | None = None) -> None:
         wanted = jobs or provenance.usable_cores()
         self._count = max(1, wanted if at_most is None else min(wanted, at_most))
         self._command = children.python("pyrdma._worker")

@@ -1,7 +1,8 @@
 """Workloads: the work of each node of a cluster, as data; the loops are native.
 
-Every field is a parameter of the native workload of the same name. The native side checks it; the
-error names key, value and bound. A field that is None takes the native default. The classes are
+Every field is a parameter of the native workload of the same name. The native side checks it when
+the object is made; the error names key, value and bound. A field that is left out takes the native
+default. The classes are
 generated from the native tables of parameters. The classes of a system are in its package too.
 """
 
@@ -14,6 +15,7 @@ from . import _workload_classes, systems
 from ._workload import Parameters
 from ._workload import Workload as Workload
 from ._workload_classes import *  # noqa: F403
+from .arguments import Duration, checked, shown
 from .errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -36,15 +38,17 @@ class Custom(Workload):
     settings: Parameters = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if ".so:" not in self.library:
-            raise InvalidArgument(f"workload {self.library!r} must be path.so:name")
+            raise InvalidArgument(f"library is {shown(self.library)}; give path.so:name")
 
     @property
     def name(self) -> str:
         """The library and the name in it."""
         return self.library
 
-    def parameters(self, duration_s: float | None = None) -> Parameters:
+    @checked
+    def parameters(self, duration_s: Duration | None = None) -> Parameters:
         """Return `settings`, with the duration if one is given."""
         values = dict(self.settings)
         if duration_s is not None:

@@ -55,16 +55,19 @@ def rate(point: Point, series: str, mix: str, distribution: str, **more: Any) ->
     window = 128 if "_w128" in series else 3
     in_flight = point["nodes"] * point["threads"] * window
     settle = settle_ns(system, in_flight, mix, distribution)
+    own: Any = {}
+    if system == "loco":
+        preset = "best" if series.endswith("_best") else "paper"
+        own = {"preset": preset, "stored_index": not in_sim}
     load = workload.LocoYcsb(
         system=system,
-        preset="best" if series.endswith("_best") else "paper",
+        **own,
         window=window,
         reads=READS[mix],
         theta=THETA[distribution],
         threads=point["threads"],
         keys=KEYS,
         fill=FILL,
-        stored_index=not in_sim,
         polling="callers" if point.fabric == "shm" else "thread",
         warmup_ns=settle if in_sim else 20_000_000,
         **more,

@@ -55,13 +55,15 @@ def where(params: Mapping[str, Any]) -> bool:
 def measure(point: Point) -> Any:
     """Measure the transfers of all threads; with one thread per node, also one lock (reversal)."""
     series, simulated = point["series"], point.fabric == "sim"
-    protocol: Any = {
-        "system": "loco" if series.startswith("loco") else "mpi_windows",
-        "preset": "best" if series == "loco_best" else "paper",
-    }
+    if series.startswith("loco"):
+        protocol: Any = {"preset": "best" if series == "loco_best" else "paper"}
+        windows: Any = {}
+    else:
+        protocol = {"system": "mpi_windows"}
+        windows = {"merged": series == "merged"}
     load = workload.LocoTransactions(
         **protocol,
-        merged=series == "merged",
+        **windows,
         threads=point["threads"],
         locks_per_thread=point["windows"],
         accounts=1_000_000 if point.quick else 100_000_000,

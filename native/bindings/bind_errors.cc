@@ -1,6 +1,7 @@
 // The only place where native exceptions become Python exceptions.
 #include <pybind11/pybind11.h>
 
+#include "bindings/argument.h"
 #include "bindings/bind.h"
 #include "bindings/errors.h"
 
@@ -78,6 +79,12 @@ CompletionFailed::CompletionFailed(const fabric::Completion& failed)
             failed.status == fabric::Status::kFlushed ||
                 failed.status == fabric::Status::kLocalProtection),
       completion(failed) {}
+
+void refuse(const char* name, py::handle value, const std::string& takes) {
+  const py::object shown = py::module_::import("pyrdma.arguments").attr("shown")(value);
+  throw Error(ErrorCode::kInvalidArgument,
+              std::string(name) + " is " + shown.cast<std::string>() + "; give " + takes);
+}
 
 void bind_errors(py::module_& /*module*/) {
   py::register_local_exception_translator([](std::exception_ptr pointer) {

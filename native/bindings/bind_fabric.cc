@@ -1,6 +1,8 @@
 // Bindings of the low-level verbs: the devices of a cluster and the objects that they make.
 #include <pybind11/stl.h>
 
+#include "base/quote.h"
+#include "bindings/argument.h"
 #include "bindings/bind.h"
 #include "bindings/waiting.h"
 
@@ -11,13 +13,19 @@ namespace {
 using DomainPtr = std::shared_ptr<PyDomain>;
 using QueuePtr = std::shared_ptr<PyCompletionQueue>;
 using SharedPtr = std::shared_ptr<PySharedReceiveQueue>;
+using Size = Arg<"size", std::size_t, 1>;
+using Access = Arg<"access", std::uint32_t, 0, fabric::kAllAccess | fabric::kRelaxedOrdering>;
+using MaxSges = Arg<"max_sges", std::uint32_t, 1>;
+using ServiceLevel = Arg<"service_level", std::uint32_t>;
+using TrafficClass = Arg<"traffic_class", std::uint32_t>;
 
 fabric::Transport transport_of(const std::string& name) {
   if (name == "rc") return fabric::Transport::kRc;
   if (name == "uc") return fabric::Transport::kUc;
   if (name == "ud") return fabric::Transport::kUd;
   if (name == "dc") return fabric::Transport::kDc;
-  throw Error(ErrorCode::kInvalidArgument, "transport is '" + name + "'; give rc, uc, ud or dc");
+  throw Error(ErrorCode::kInvalidArgument,
+              "transport is " + in_quotes(name) + "; give rc, uc, ud or dc");
 }
 
 py::dict capabilities_of(const PyDevice& self) {
@@ -42,18 +50,25 @@ std::shared_ptr<PyRegion> allocate(const DomainPtr& self, std::size_t bytes, std
   });
 }
 
-std::shared_ptr<PyQueuePair> queue_pair(const DomainPtr& self, const QueuePtr& sends,
-                                        const QueuePtr& receives, const std::string& transport,
-                                        std::uint32_t send_entries, std::uint32_t receive_entries,
-                                        std::uint32_t max_sges, std::uint32_t max_inline,
-                                        const SharedPtr& shared, bool dc_target,
-                                        std::uint32_t retry_count, std::uint32_t rnr_retry,
-                                        std::uint32_t timeout_us, std::uint32_t pkey_index,
-                                        std::uint32_t service_level, std::uint32_t traffic_class) {
-  same_node(*self, *sends, "send completion queue");
-  const QueuePtr& other = receives ? receives : sends;
-  same_node(*self, *other, "receive completion queue");
-  if (shared) same_node(*self, *shared, "shared receive queue");
+std::shared_ptr<PyQueuePair> queue_pair(
+    const DomainPtr& self, const Arg<"send_queue", QueuePtr>& send_queue,
+    const Arg<"receive_queue", std::optional<QueuePtr>>& receive_queue,
+    const Arg<"transport", std::string>& transport,
+    const Arg<"send_entries", std::uint32_t, 1>& send_entries,
+    const Arg<"receive_entries", std::uint32_t>& receive_entries, const MaxSges& max_sges,
+    const Arg<"max_inline", std::uint32_t>& max_inline,
+    const Arg<"shared_receives", std::optional<SharedPtr>>& shared_receives,
+    const Arg<"dc_target", bool>& dc_target,
+    const Arg<"retry_count", std::uint32_t, 0, 7>& retry_count,
+    const Arg<"rnr_retry", std::uint32_t, 0, 7>& rnr_retry,
+    const Arg<"timeout_us", std::uint32_t, 1>& timeout_us,
+    const Arg<"pkey_index", std::uint32_t>& pkey_index, const ServiceLevel& service_level,
+    const TrafficClass& traffic_class) {
+  const QueuePtr sends = send_queue, other = receive_queue.value.value_or(sends);
+  const SharedPtr shared = shared_receives.value.value_or(nullptr);
+  same_node(*self, *sends, "send_queue");
+  same_node(*self, *other, "receive_queue");
+  if (shared) same_node(*self, *shared, "shared_receives");
   fabric::QpOptions options;
   options.transport = transport_of(transport);
   options.send_entries = send_entries;
@@ -131,7 +146,7 @@ void bind_device(py::module_& verbs) {
           "Allocate the device's context. In the simulated world it takes the driver's time.")
       .def(
           "sleep",
-          [](const PyDevice& d, double seconds) {
+          [](const PyDevice& d, const Arg<"seconds", double, 0, 1'000'000>& seconds) {
             wait_sliced(*d.session, d.node, duration_of(seconds, "seconds"),
                         [](Env& env, Time until) {
                           env.sleep_until(until);
@@ -148,7 +163,7 @@ void bind_device(py::module_& verbs) {
            })
       .def(
           "completion_queue",
-          [](const PyDevice& d, std::uint32_t entries) {
+          [](const PyDevice& d, const Arg<"entries", std::uint32_t, 1>& entries) {
             return d.session->call([&] {
               return make_owned<PyCompletionQueue>(d.session, d.node,
                                                    d.native().create_completion_queue(entries));
@@ -162,32 +177,33 @@ void bind_domain(py::module_& verbs) {
                                   "Protection domain: owner of memory and queue pairs.")
       .def(
           "allocate",
-          [](const DomainPtr& self, std::size_t bytes, std::uint32_t access) {
+          [](const DomainPtr& self, const Size& bytes, const Access& access) {
             return allocate(self, bytes, access, false);
           },
           py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kLocalWrite),
           "Zeroed, registered memory. Peers have the rights that `access` names, none by default.")
       .def(
           "allocate_device_memory",
-          [](const DomainPtr& self, std::size_t bytes, std::uint32_t access) {
+          [](const DomainPtr& self, const Size& bytes, const Access& access) {
             return allocate(self, bytes, access, true);
           },
           py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kLocalWrite),
           "Memory on the NIC. Peers have the rights that `access` names, none by default.")
-      .def("queue_pair", &queue_pair, py::arg("send_queue").none(false),
-           py::arg("receive_queue") = nullptr, py::arg("transport") = "rc",
-           py::arg("send_entries") = 128, py::arg("receive_entries") = 128, py::arg("max_sges") = 4,
-           py::arg("max_inline") = 0, py::arg("shared_receives") = nullptr,
-           py::arg("dc_target") = false, py::arg("retry_count") = 7,
-           py::arg("rnr_retry") = fabric::kInfiniteRetry, py::arg("timeout_us") = 1000,
-           py::arg("pkey_index") = 0, py::arg("service_level") = 0, py::arg("traffic_class") = 0,
+      .def("queue_pair", &queue_pair, py::arg("send_queue"), py::arg("receive_queue") = py::none(),
+           py::arg("transport") = "rc", py::arg("send_entries") = 128,
+           py::arg("receive_entries") = 128, py::arg("max_sges") = 4, py::arg("max_inline") = 0,
+           py::arg("shared_receives") = py::none(), py::arg("dc_target") = false,
+           py::arg("retry_count") = 7, py::arg("rnr_retry") = fabric::kInfiniteRetry,
+           py::arg("timeout_us") = 1000, py::arg("pkey_index") = 0, py::arg("service_level") = 0,
+           py::arg("traffic_class") = 0,
            "A queue pair in state RESET. Three options choose the treatment of its packets by the "
            "network of a device of fabric verbs: pkey_index (the partition, as a place in the "
            "port's table of P_Keys), service_level (0 to 15) and traffic_class (0 to 255). A UD "
            "queue pair takes the last two from the address handle. sim and shm allow 0 only.")
       .def(
           "shared_receive_queue",
-          [](const DomainPtr& self, std::uint32_t entries, std::uint32_t max_sges) {
+          [](const DomainPtr& self, const Arg<"entries", std::uint32_t, 1>& entries,
+             const MaxSges& max_sges) {
             return self->session().call([&] {
               return make_owned<PySharedReceiveQueue>(
                   self,
@@ -197,8 +213,8 @@ void bind_domain(py::module_& verbs) {
           py::arg("entries"), py::arg("max_sges") = 4)
       .def(
           "address_handle",
-          [](const DomainPtr& self, const fabric::QpAddress& peer, std::uint32_t service_level,
-             std::uint32_t traffic_class) {
+          [](const DomainPtr& self, const Arg<"peer", fabric::QpAddress>& peer,
+             const ServiceLevel& service_level, const TrafficClass& traffic_class) {
             return self->session().call([&] {
               return make_owned<PyAddressHandle>(
                   self,
@@ -221,7 +237,11 @@ void bind_region(py::module_& verbs) {
       .def_property_readonly("lkey", &PyRegion::lkey)
       .def_property_readonly(
           "size", [](const PyRegion& self) { return self.remote().length; }, "Size in bytes.")
-      .def("sge", &PyRegion::sge, py::arg("offset"), py::arg("length"))
+      .def(
+          "sge",
+          [](const PyRegion& self, const Arg<"offset", std::size_t>& offset,
+             const Arg<"length", std::size_t>& length) { return self.sge(offset, length); },
+          py::arg("offset"), py::arg("length"))
       .def("close", &PyRegion::close,
            "Deregister. Raises BufferError while arrays use the memory.");
 }

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "bindings/argument.h"
 #include "bindings/bind.h"
 #include "bindings/session.h"
 #include "fabric/fabric.h"
@@ -27,13 +28,13 @@ measure::ParamMap read_params(const py::dict& given) {
     if (py::isinstance<py::bool_>(value))
       params[name] = std::int64_t{value.cast<bool>()};
     else if (py::isinstance<py::int_>(value))
-      params[name] = value.cast<std::int64_t>();
+      params[name] = read_argument<std::int64_t>(name.c_str(), value);
     else if (py::isinstance<py::float_>(value))
       params[name] = value.cast<double>();
     else if (py::isinstance<py::str>(value))
       params[name] = value.cast<std::string>();
     else if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value))
-      params[name] = value.cast<std::vector<std::int64_t>>();
+      params[name] = read_argument<std::vector<std::int64_t>>(name.c_str(), value);
     else
       throw Error(ErrorCode::kInvalidArgument,
                   name + " is " + py::repr(value).cast<std::string>() +
@@ -134,13 +135,19 @@ py::list list_workloads(const measure::Workloads& table) {
   return all;
 }
 
+void check_parameters(const measure::Workloads& table, const std::string& name,
+                      const py::dict& given) {
+  measure::Params::resolve(table.make(name)->parameters(), read_params(given), name);
+}
+
 py::list parameters_of(const measure::Workloads& table, const std::string& name) {
   const auto workload = table.make(name);
   py::list all;
   for (const measure::ParameterSpec& spec : workload->parameters()) {
     all.append(py::dict("name"_a = spec.name, "default"_a = to_python(spec.fallback),
                         "unit"_a = spec.unit, "description"_a = spec.description,
-                        "min"_a = spec.min, "max"_a = spec.max, "choices"_a = spec.choices));
+                        "min"_a = spec.min, "max"_a = spec.max, "choices"_a = spec.choices,
+                        "system"_a = spec.system));
   }
   return all;
 }
@@ -202,6 +209,8 @@ void bind_measure(py::module_& module, const measure::Workloads& workloads) {
       "Run a workload on every node of the cluster in this process and return its columns.");
   measure_module.def("workloads", with_first(&list_workloads, workloads),
                      "Every workload: name, docstring, whether it survives kills.");
+  measure_module.def("check_parameters", with_first(&check_parameters, workloads), py::arg("name"),
+                     py::arg("params"), "Raise InvalidArgument for a wrong parameter.");
   measure_module.def("workload_parameters", with_first(&parameters_of, workloads), py::arg("name"),
                      "Parameters of a workload.");
   measure_module.def(

@@ -1,6 +1,7 @@
 // Bindings of posting and polling.
 #include <pybind11/stl.h>
 
+#include "bindings/argument.h"
 #include "bindings/bind.h"
 #include "bindings/errors.h"
 #include "bindings/requests.h"
@@ -10,11 +11,12 @@ namespace pyrdma::bindings {
 
 namespace {
 
-py::array_t<CompletionRow> poll(PyCompletionQueue& self, std::size_t max, double timeout_s,
-                                bool check) {
-  if (max == 0 || max > (1U << 20))
-    throw Error(ErrorCode::kInvalidArgument,
-                "max is " + std::to_string(max) + "; give 1 to 1048576");
+using Peer = Arg<"peer", std::optional<fabric::QpAddress>>;
+
+py::array_t<CompletionRow> poll(PyCompletionQueue& self,
+                                const Arg<"max", std::size_t, 1, 1 << 20>& max,
+                                const Arg<"timeout_s", double, 0, 1'000'000>& timeout_s,
+                                const Arg<"check", bool>& check) {
   std::vector<fabric::Completion> found(max);
   std::size_t count = 0;
   wait_sliced(
@@ -67,8 +69,10 @@ void accept(const fabric::PostResult& result, std::size_t wanted, const std::str
                   posted);
 }
 
-std::uint32_t post(PyQueuePair& self, const py::object& requests,
-                   const std::shared_ptr<PyAddressHandle>& handle) {
+std::uint32_t post(
+    PyQueuePair& self, const py::object& requests,
+    const Arg<"address_handle", std::optional<std::shared_ptr<PyAddressHandle>>>& given) {
+  const std::shared_ptr<PyAddressHandle> handle = given.value.value_or(nullptr);
   if (handle) {
     same_node(self, *handle, "address handle");
     self.keep(handle);
@@ -95,9 +99,9 @@ std::uint32_t post(PyQueuePair& self, const py::object& requests,
 }
 
 template <class Queue>
-std::uint32_t post_receive(Queue& self, const std::vector<PyReceive>& receives) {
+std::uint32_t post_receive(Queue& self, const Arg<"receives", std::vector<PyReceive>>& receives) {
   std::vector<fabric::ReceiveRequest> requests;
-  for (const PyReceive& receive : receives) {
+  for (const PyReceive& receive : receives.value) {
     requests.push_back(
         {receive.wr_id, receive.sges.data(), static_cast<std::uint32_t>(receive.sges.size())});
   }
@@ -140,23 +144,23 @@ void bind_queues(py::module_& verbs) {
                              })
       .def(
           "connect",
-          [](PyQueuePair& self, const fabric::QpAddress* peer) {
+          [](PyQueuePair& self, const Peer& peer) {
             self.session().call([&] {
               const std::lock_guard<std::mutex> lock(self.mutex());
-              self.native().connect(peer != nullptr ? *peer : fabric::QpAddress{});
+              self.native().connect(peer.value.value_or(fabric::QpAddress{}));
             });
           },
-          py::arg("peer") = nullptr)
+          py::arg("peer") = py::none())
       .def(
           "modify",
-          [](PyQueuePair& self, fabric::QpState state, const fabric::QpAddress* peer) {
+          [](PyQueuePair& self, const Arg<"state", fabric::QpState>& state, const Peer& peer) {
             self.session().call([&] {
               const std::lock_guard<std::mutex> lock(self.mutex());
-              self.native().modify(state, peer);
+              self.native().modify(state, peer.value ? &*peer.value : nullptr);
             });
           },
-          py::arg("state"), py::arg("peer") = nullptr)
-      .def("post", &post, py::arg("requests"), py::arg("address_handle") = nullptr)
+          py::arg("state"), py::arg("peer") = py::none())
+      .def("post", &post, py::arg("requests"), py::arg("address_handle") = py::none())
       .def("post_receive", &post_receive<PyQueuePair>, py::arg("receives"))
       .def("close", &PyQueuePair::close);
 }

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "bindings/argument.h"
 #include "bindings/bind.h"
 #include "bindings/requests.h"
 
@@ -16,17 +17,19 @@ py::bytes pack(const T& value) {
 }
 
 template <class T>
-T unpack(const py::bytes& packed) {
-  const std::string text = packed;
+T unpack(const Arg<"packed", py::bytes>& packed) {
+  const std::string text = packed.value;
   T value;
   if (text.size() != sizeof value) {
-    throw Error(ErrorCode::kInvalidArgument, "the bytes are " + std::to_string(text.size()) +
-                                                 "; give the " + std::to_string(sizeof value) +
-                                                 " that to_bytes returned");
+    throw Error(ErrorCode::kInvalidArgument,
+                "packed has " + std::to_string(text.size()) + " bytes; give the " +
+                    std::to_string(sizeof value) + " that to_bytes returned");
   }
   std::memcpy(&value, text.data(), sizeof value);
   return value;
 }
+
+constexpr int kRequestFlags = fabric::kSignaled | fabric::kInline | fabric::kFence;
 
 fabric::Opcode checked_opcode(std::uint64_t opcode, std::size_t position) {
   if (opcode <= static_cast<std::uint64_t>(fabric::Opcode::kFetchAdd))
@@ -36,14 +39,21 @@ fabric::Opcode checked_opcode(std::uint64_t opcode, std::size_t position) {
                   "; give one that can be posted, 0 (WRITE) to 6 (FETCH_ADD)");
 }
 
-PyRequest make_request(fabric::Opcode opcode, std::vector<fabric::Sge> sges, std::uint64_t wr_id,
-                       std::uint8_t flags, std::uint64_t remote_addr, std::uint32_t rkey,
-                       std::uint32_t immediate, std::uint64_t compare_add, std::uint64_t swap,
-                       std::shared_ptr<PyAddressHandle> handle) {
+using Sges = Arg<"sges", std::vector<fabric::Sge>>;
+using WrId = Arg<"wr_id", std::uint64_t>;
+
+PyRequest make_request(
+    const Arg<"opcode", fabric::Opcode>& opcode, const Sges& sges, const WrId& wr_id,
+    const Arg<"flags", std::uint8_t, 0, kRequestFlags>& flags,
+    const Arg<"remote_addr", std::uint64_t>& remote_addr, const Arg<"rkey", std::uint32_t>& rkey,
+    const Arg<"immediate", std::uint32_t>& immediate,
+    const Arg<"compare_add", std::uint64_t>& compare_add, const Arg<"swap", std::uint64_t>& swap,
+    const Arg<"address_handle", std::optional<std::shared_ptr<PyAddressHandle>>>& given) {
+  std::shared_ptr<PyAddressHandle> handle = given.value.value_or(nullptr);
   PyRequest made;
-  made.request.opcode = checked_opcode(static_cast<std::uint64_t>(opcode), 0);
+  made.request.opcode = checked_opcode(static_cast<std::uint64_t>(opcode.value), 0);
   made.request.wr_id = wr_id;
-  made.request.flags = flags & 7;
+  made.request.flags = flags;
   made.request.remote_addr = remote_addr;
   made.request.rkey = rkey;
   made.request.immediate = immediate;
@@ -53,7 +63,7 @@ PyRequest make_request(fabric::Opcode opcode, std::vector<fabric::Sge> sges, std
     made.request.remote_qpn = handle->peer().qp_num;
     made.request.remote_qkey = handle->peer().qkey;
   }
-  made.sges = std::move(sges);
+  made.sges = sges;
   made.handle = std::move(handle);
   return made;
 }
@@ -88,7 +98,12 @@ void read_rows(const py::array_t<RequestRow>& rows, const std::shared_ptr<PyAddr
     request.sges = &batch.sges[i];
     request.sge_count = 1;
     request.opcode = checked_opcode(row.opcode, i);
-    request.flags = row.flags & 7;
+    if (row.flags > kRequestFlags)
+      throw Error(ErrorCode::kInvalidArgument,
+                  "request " + std::to_string(i) + ": flags is " + std::to_string(row.flags) +
+                      "; give SIGNALED, INLINE and FENCE, together at most " +
+                      std::to_string(kRequestFlags));
+    request.flags = row.flags;
     request.immediate = row.immediate;
     request.remote_addr = row.remote_addr;
     request.rkey = row.rkey;
@@ -159,11 +174,13 @@ void bind_addresses(py::module_& verbs) {
       .def_static("from_bytes", &unpack<fabric::QpAddress>, py::arg("packed"));
   py::class_<fabric::RemoteRegion>(
       verbs, "RemoteRegion", "Address and key by which a peer reaches a memory region. Immutable.")
-      .def(py::init([](std::uint64_t addr, std::uint64_t length, std::uint32_t rkey,
-                       std::uint32_t node) {
-             return fabric::RemoteRegion{addr, length, rkey, node};
-           }),
-           py::arg("addr"), py::arg("length"), py::arg("rkey"), py::arg("node"))
+      .def(
+          py::init(
+              [](const Arg<"addr", std::uint64_t>& addr, const Arg<"length", std::uint64_t>& length,
+                 const Arg<"rkey", std::uint32_t>& rkey, const Arg<"node", std::uint32_t>& node) {
+                return fabric::RemoteRegion{addr, length, rkey, node};
+              }),
+          py::arg("addr"), py::arg("length"), py::arg("rkey"), py::arg("node"))
       .def_readonly("addr", &fabric::RemoteRegion::addr)
       .def_readonly("length", &fabric::RemoteRegion::length)
       .def_readonly("rkey", &fabric::RemoteRegion::rkey)
@@ -171,7 +188,9 @@ void bind_addresses(py::module_& verbs) {
       .def("to_bytes", &pack<fabric::RemoteRegion>, "Encode it, to send it to a peer.")
       .def_static("from_bytes", &unpack<fabric::RemoteRegion>, py::arg("packed"));
   py::class_<fabric::Sge>(verbs, "Sge", "A local buffer: address, length in bytes, key.")
-      .def(py::init([](std::uint64_t addr, std::uint32_t length, std::uint32_t lkey) {
+      .def(py::init([](const Arg<"addr", std::uint64_t>& addr,
+                       const Arg<"length", std::uint32_t>& length,
+                       const Arg<"lkey", std::uint32_t>& lkey) {
              return fabric::Sge{addr, length, lkey};
            }),
            py::arg("addr"), py::arg("length"), py::arg("lkey"))
@@ -194,7 +213,7 @@ Batch read_requests(const py::object& requests, const std::shared_ptr<PyAddressH
     read_rows(requests.cast<py::array_t<RequestRow>>(), handle, batch);
     return batch;
   }
-  batch.kept = requests.cast<std::vector<PyRequest>>();
+  batch.kept = read_argument<std::vector<PyRequest>>("requests", requests);
   batch.requests.reserve(batch.kept.size());
   for (PyRequest& kept : batch.kept) {
     kept.request.sges = kept.sges.data();
@@ -244,12 +263,12 @@ void bind_requests(py::module_& verbs) {
       .def(py::init(&make_request), py::arg("opcode"), py::arg("sges"), py::arg("wr_id") = 0,
            py::arg("flags") = static_cast<int>(fabric::kSignaled), py::arg("remote_addr") = 0,
            py::arg("rkey") = 0, py::arg("immediate") = 0, py::arg("compare_add") = 0,
-           py::arg("swap") = 0, py::arg("address_handle") = nullptr)
+           py::arg("swap") = 0, py::arg("address_handle") = py::none())
       .def_property_readonly("wr_id", [](const PyRequest& self) { return self.request.wr_id; })
       .def_property_readonly("opcode", [](const PyRequest& self) { return self.request.opcode; });
   py::class_<PyReceive>(verbs, "Receive", "One receive request: the buffer of the next message.")
-      .def(py::init([](std::vector<fabric::Sge> sges, std::uint64_t wr_id) {
-             return PyReceive{wr_id, std::move(sges)};
+      .def(py::init([](const Sges& sges, const WrId& wr_id) {
+             return PyReceive{wr_id, sges};
            }),
            py::arg("sges"), py::arg("wr_id") = 0)
       .def_readonly("wr_id", &PyReceive::wr_id);

@@ -1,5 +1,6 @@
 #include <pybind11/stl.h>
 
+#include "base/quote.h"
 #include "bindings/bind.h"
 #include "bindings/faults.h"
 #include "bindings/worlds.h"
@@ -24,15 +25,16 @@ sim::MemoryModel memory_model(const std::string& name) {
   if (name == "strong") return sim::MemoryModel::strong();
   if (name == "weak") return sim::MemoryModel::weak();
   throw Error(ErrorCode::kInvalidArgument,
-              "memory is '" + name + "'; the models are 'strong' and 'weak'");
+              "memory is " + in_quotes(name) + "; the models are 'strong' and 'weak'");
 }
 
 sim::Crash crash_named(const std::string& name) {
   if (name == "process") return sim::Crash::kProcess;
   if (name == "host") return sim::Crash::kHost;
   if (name == "battery") return sim::Crash::kHostBattery;
-  throw Error(ErrorCode::kInvalidArgument,
-              "crash is '" + name + "'; a node can crash as 'process', 'host' or 'battery'");
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      "crash is " + in_quotes(name) + "; a node can crash as 'process', 'host' or 'battery'");
 }
 
 std::shared_ptr<SimSession> make_cluster(std::uint32_t nodes,

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/quote.h"
 
 namespace pyrdma {
 namespace {
@@ -58,9 +59,9 @@ void set_value(FaultOptions& options, const std::string& key, double value) {
       refuse(key, value, "1 to " + std::to_string(kLongest) + " ns");
     (what == "min_ns" ? setting.min : setting.max) = static_cast<Time>(value);
   } else {
-    throw Error(ErrorCode::kInvalidArgument, "fault setting '" + key + "' is unknown; give " +
-                                                 std::string(info.key) + ".rate, .min_ns or " +
-                                                 ".max_ns");
+    throw Error(ErrorCode::kInvalidArgument, "fault setting " + in_quotes(key) +
+                                                 " is unknown; give " + std::string(info.key) +
+                                                 ".rate, .min_ns or " + ".max_ns");
   }
 }
 
@@ -83,8 +84,8 @@ Fault fault_named(std::string_view key) {
     if (kInfos[i].key == key) return static_cast<Fault>(i);
     if (likeness(kInfos[i].key, key) > likeness(kInfos[nearest].key, key)) nearest = i;
   }
-  throw Error(ErrorCode::kInvalidArgument, "fault '" + std::string(key) +
-                                               "' is unknown; the nearest is '" +
+  throw Error(ErrorCode::kInvalidArgument, "fault " + in_quotes(key) +
+                                               " is unknown; the nearest is '" +
                                                std::string(kInfos[nearest].key) + "'");
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "fuzz/fabric/fabric_scenario.h"
 
 namespace pyrdma::fuzz {
@@ -20,9 +21,9 @@ void check_name(const Scenario& scenario, const std::string& what, const std::st
   if (name.empty() || std::find(known.begin(), known.end(), name) != known.end()) return;
   std::string names;
   for (const std::string_view each : known) (names += names.empty() ? "" : ", ") += each;
-  throw Error(ErrorCode::kInvalidArgument, "unknown " + what + " '" + name + "'; the " + what +
-                                               "s of " + std::string(scenario.name) + " are " +
-                                               (names.empty() ? "none" : names));
+  throw Error(ErrorCode::kInvalidArgument, "unknown " + what + " " + in_quotes(name) + "; the " +
+                                               what + "s of " + std::string(scenario.name) +
+                                               " are " + (names.empty() ? "none" : names));
 }
 
 }  // namespace
@@ -37,7 +38,7 @@ const Scenario& scenario_named(std::span<const Scenario> all, std::string_view n
     known += scenario.name;
   }
   throw Error(ErrorCode::kInvalidArgument,
-              "unknown scenario '" + std::string(name) + "'; give one of " + known);
+              "unknown scenario " + in_quotes(name) + "; give one of " + known);
 }
 
 Outcome run(const Scenario& scenario, const Options& options) {

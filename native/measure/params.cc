@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/quote.h"
 #include "measure/workload.h"
 
 namespace pyrdma::measure {
@@ -25,7 +26,7 @@ std::string shown(const ParamValue& value) {
   struct {
     std::string operator()(std::int64_t v) const { return std::to_string(v); }
     std::string operator()(double v) const { return shown(v); }
-    std::string operator()(const std::string& v) const { return '\'' + v + '\''; }
+    std::string operator()(const std::string& v) const { return in_quotes(v); }
     std::string operator()(const std::vector<std::int64_t>& v) const {
       std::string text = "[";
       for (const std::int64_t item : v)
@@ -34,6 +35,12 @@ std::string shown(const ParamValue& value) {
     }
   } show;
   return std::visit(show, value);
+}
+
+std::string shown_of(const ParameterSpec& spec, const ParamValue& value) {
+  const auto* whole = std::get_if<std::int64_t>(&value);
+  if (spec.unit != "bool" || whole == nullptr) return shown(value);
+  return *whole != 0 ? "True" : "False";
 }
 
 [[noreturn]] void complain(std::string_view owner, std::string_view key, const std::string& value,
@@ -105,8 +112,8 @@ Params Params::resolve(std::span<const ParameterSpec> specs, const ParamMap& giv
       check(owner, kRun, convert(owner, kRun, value));
       params.run_ = std::get<std::int64_t>(value);
     } else if (std::find(names.begin(), names.end(), key) == names.end()) {
-      throw Error(ErrorCode::kInvalidArgument, std::string(owner) + " has no parameter '" + key +
-                                                   "'; it takes " + listed(names) +
+      throw Error(ErrorCode::kInvalidArgument, std::string(owner) + " has no parameter " +
+                                                   in_quotes(key) + "; it takes " + listed(names) +
                                                    suggest(key, names));
     }
   }
@@ -121,6 +128,13 @@ Params Params::resolve(std::span<const ParameterSpec> specs, const ParamMap& giv
       params.choices_[spec.name] = static_cast<std::size_t>(position - spec.choices.begin());
     }
     params.values_[spec.name] = value;
+  }
+  for (const ParameterSpec& spec : specs) {
+    const auto found = given.find(spec.name);
+    if (spec.system.empty() || found == given.end()) continue;
+    if (const std::string& system = params.text("system"); system != spec.system)
+      complain(owner, spec.name, shown_of(spec, found->second),
+               "only the system " + spec.system + " has it; leave it out with " + system);
   }
   return params;
 }

@@ -27,15 +27,17 @@ struct ParameterSpec {
   double min = std::numeric_limits<double>::lowest();
   double max = std::numeric_limits<double>::max();
   std::vector<std::string> choices = {};  // allowed texts; empty: any
+  // The value of the parameter `system` whose runs read this one; empty: all runs.
+  std::string system = {};
 };
 
 /// Params holds the values of all declared parameters.
 class Params {
  public:
   /// Fills defaults in. Throws Error(kInvalidArgument) for a key that `owner` does not have (naming
-  /// the nearest), a value of another type, or a value out of bounds (naming key, value, bound,
-  /// unit). Every workload also takes the key `run`, a number that is new for each run on a
-  /// cluster.
+  /// the nearest), a value of another type, a value out of bounds (naming key, value, bound,
+  /// unit), or a parameter that the chosen `system` lacks. Every workload also takes the key `run`,
+  /// a number that is new for each run on a cluster.
   static Params resolve(std::span<const ParameterSpec> specs, const ParamMap& given,
                         std::string_view owner);
 

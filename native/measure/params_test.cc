@@ -44,6 +44,20 @@ TEST(Params, ErrorsNameKeyValueBoundAndUnit) {
       refused({{"szie", std::int64_t{1}}}, {"load", "szie", "size", "skew", "op", "sizes"}));
 }
 
+TEST(Params, RefusesAParameterThatTheChosenSystemLacks) {
+  const std::vector<ParameterSpec> own = {
+      {"system", std::string("ours"), "", "", 0, 0, {"ours", "theirs"}},
+      {"merged", std::int64_t{0}, "bool", "", 0, 1, {}, "theirs"},
+  };
+  const ParamMap given = {{"merged", std::int64_t{0}}};
+  EXPECT_TRUE(refuses([&] { Params::resolve(own, given, "load"); }, ErrorCode::kInvalidArgument,
+                      {"load", "merged", "False", "theirs", "ours"}));
+  ParamMap theirs = given;
+  theirs["system"] = std::string("theirs");
+  EXPECT_FALSE(Params::resolve(own, theirs, "load").flag("merged"));
+  EXPECT_FALSE(Params::resolve(own, {}, "load").flag("merged"));
+}
+
 TEST(Params, RunsHaveKeysOfTheirOwn) {
   const Params first = Params::resolve(specs(), {{"run", std::int64_t{1}}}, "load");
   const Params second = Params::resolve(specs(), {{"run", std::int64_t{2}}}, "load");

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/quote.h"
 #include "measure/shared_workloads.h"
 #include "measure/workload.h"
 
@@ -73,7 +74,8 @@ std::unique_ptr<Workload> load(const std::string& path, const std::string& name)
                                              "; declare it extern \"C\" with default visibility");
   }
   std::unique_ptr<Workload> workload(factory(name.c_str()));
-  if (!workload) throw Error(ErrorCode::kInvalidArgument, path + " has no workload '" + name + "'");
+  if (!workload)
+    throw Error(ErrorCode::kInvalidArgument, path + " has no workload " + in_quotes(name));
   return workload;
 }
 
@@ -130,7 +132,7 @@ std::unique_ptr<Workload> Workloads::make(const std::string& name) const {
   if (library != std::string::npos)
     return load(name.substr(0, library + 3), name.substr(library + 4));
   const std::vector<std::string> known = names();
-  throw Error(ErrorCode::kInvalidArgument, "no workload is named '" + name + "'" +
+  throw Error(ErrorCode::kInvalidArgument, "no workload is named " + in_quotes(name) +
                                                suggest(name, known) +
                                                " (a library's is written path.so:name)");
 }

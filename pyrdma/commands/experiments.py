@@ -175,11 +175,12 @@ def draw_experiments(
 ) -> None:
     """Draw the figures of stored results again; measure nothing."""
     from pyrdma import registry, results
-    from pyrdma.fabrics import check_fabric_name
+    from pyrdma.arguments import check
+    from pyrdma.fabrics import FabricName
     from pyrdma.runs import draw
 
     if fabric is not None:
-        check_fabric_name(fabric)
+        check("fabric", fabric, FabricName)
     results.check_folder(out)
     ended_badly = False
     drawn = 0

@@ -5,51 +5,37 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from operator import index
-from typing import Annotated, Any, ParamSpec, TypeVar, get_type_hints
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 from pyrdma._native import native
+from pyrdma.arguments import Between, check, checked, kinds_of, whole
 from pyrdma.cluster import Cluster, InProcess
-from pyrdma.errors import InvalidArgument, Unavailable
+from pyrdma.errors import Unavailable
 
-__all__ = ["Node", "PerNode", "Signed", "Unsigned", "Word", "open_cluster", "operation", "whole"]
+__all__ = ["Node", "PerNode", "Signed", "Unsigned", "Word", "open_cluster", "operation"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True)
-class _Bounds:
-    """Bounds of a whole number; the native side gets the number modulo `modulo`."""
-
-    least: int
-    most: int
-    modulo: int | None = None
+class _Node:
+    """Marks a parameter that is a node of the object's cluster."""
 
 
-_NODE = _Bounds(0, 0)  # the cluster has the real bounds
+class _Word:
+    """Marks a parameter whose number the native side gets modulo 2**64."""
 
-Node = Annotated[int, _NODE]
+
+Node = Annotated[int, _Node]
 """A node of the object's cluster."""
-Unsigned = Annotated[int, _Bounds(0, 2**64 - 1)]
+Unsigned = Annotated[int, Between(0, 2**64 - 1)]
 """A whole number of 64 bits without a sign."""
-Signed = Annotated[int, _Bounds(-(2**63), 2**63 - 1)]
+Signed = Annotated[int, Between(-(2**63), 2**63 - 1)]
 """A whole number of 64 bits with a sign."""
-Word = Annotated[int, _Bounds(-(2**63), 2**64 - 1, 2**64)]
+Word = Annotated[int, Between(-(2**63), 2**64 - 1), _Word]
 """The bits of a word of 64 bits, with a sign or without."""
-
-
-def whole(what: str, value: object, least: int = 0, most: int = 2**64 - 1) -> int:
-    """Return a whole number that is within its bounds."""
-    try:
-        number = index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise InvalidArgument(f"{what} is {value!r}; give a whole number") from None
-    if not least <= number <= most:
-        raise InvalidArgument(f"{what} is {number}; allowed is {least} to {most}")
-    return number
 
 
 def open_cluster(cluster: Cluster) -> Any:
@@ -71,6 +57,7 @@ class PerNode:
         The cluster whose nodes take part.
     """
 
+    @checked
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
@@ -84,20 +71,15 @@ class PerNode:
 
     def _node(self, name: str, value: object) -> int:
         """Return the number of an existing node."""
-        last = self.cluster.nodes - 1
-        number = whole(name, value, -(2**63))
-        if not 0 <= number <= last:
-            raise InvalidArgument(f"{name} is {number}; the cluster's nodes are 0 to {last}")
-        return number
+        return whole(name, value, 0, self.cluster.nodes - 1)
 
-    def _argument(self, name: str, value: object, bounds: _Bounds | None) -> object:
+    def _argument(self, name: str, value: Any, kind: Any) -> Any:
         """Return an argument in the form of the native side."""
-        if bounds is None:
-            return value
-        if bounds is _NODE:
+        marks = getattr(kind, "__metadata__", ())
+        if _Node in marks:
             return self._node(name, value)
-        number = whole(name, value, bounds.least, bounds.most)
-        return number if bounds.modulo is None else number % bounds.modulo
+        check(name, value, kind)
+        return index(value) % 2**64 if _Word in marks else value
 
 
 def operation(declared: Callable[P, R]) -> Callable[P, R]:
@@ -110,23 +92,15 @@ def operation(declared: Callable[P, R]) -> Callable[P, R]:
     signature = inspect.signature(declared)
     name = declared.__name__
 
-    @functools.cache
-    def bounds() -> dict[str, _Bounds | None]:
-        hints = get_type_hints(declared, include_extras=True)
-        found: dict[str, _Bounds | None] = {}
-        for parameter in list(signature.parameters)[1:]:
-            extras = getattr(hints[parameter], "__metadata__", ())
-            found[parameter] = next((e for e in extras if isinstance(e, _Bounds)), None)
-        return found
-
     @functools.wraps(declared)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = dict(bound.arguments)
         this = given.pop(next(iter(signature.parameters)))
-        checked = {key: this._argument(key, given[key], limit) for key, limit in bounds().items()}
-        node = (checked.pop("node"),) if "node" in checked else ()
-        return getattr(this._native, name)(*node, *checked.values())  # type: ignore[no-any-return]
+        kinds = kinds_of(declared)
+        native_form = {key: this._argument(key, value, kinds[key]) for key, value in given.items()}
+        node = (native_form.pop("node"),) if "node" in native_form else ()
+        return getattr(this._native, name)(*node, *native_form.values())  # type: ignore[no-any-return]
 
     return call

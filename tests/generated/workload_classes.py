@@ -54,7 +54,7 @@ def _file(owner: str, rows: list[Entry]) -> str:
         "from __future__ import annotations\n\n"
         "from dataclasses import dataclass\n"
         f"from typing import ClassVar{literal}\n\n"
-        f"from {'pyrdma.' if owner else '.'}_workload import Workload\n\n"
+        f"from {'pyrdma.' if owner else '.'}_workload import DEFAULT, Workload\n\n"
         f"__all__ = [\n{names}]\n"
     )
     return _formatted(head + "".join(f"\n\n{text}" for text in classes))
@@ -73,7 +73,7 @@ def _class(row: Entry, parameters: list[Entry]) -> str:
     lines += ['    """', "", f'    native: ClassVar[str] = "{row["name"]}"']
     if row["survives"]:
         lines.append("    survives: ClassVar[bool] = True")
-    lines += [f"    {p['name']}: {_type(p)} | None = None" for p in fields]
+    lines += [f"    {p['name']}: {_type(p)} = DEFAULT" for p in fields]
     return "\n".join(lines) + "\n"
 
 
@@ -102,6 +102,8 @@ def _type(parameter: Entry) -> str:
 def _text(parameter: Entry) -> str:
     """Return the description, then unit, bounds and default in parentheses."""
     description, default = parameter["description"], parameter["default"]
+    if parameter["system"]:
+        description += f"; {parameter['system']} only"
     facts = []
     if parameter["unit"] == "bool":
         facts.append(f"default {bool(default)}")

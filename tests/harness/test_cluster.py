@@ -73,8 +73,6 @@ def test_overrides_change_what_is_simulated() -> None:
 @pytest.mark.parametrize(
     ("load", "words"),
     [
-        (workload.VerbsLoad(size=0), ["size", 0, 1]),
-        (workload.VerbsLoad(op="reed"), ["op", "reed", "read"]),  # type: ignore[arg-type]
         (workload.VerbsLoad(depth=1, batch=2), ["batch", "depth"]),
         (workload.Custom("/nowhere/lib.so:x"), ["/nowhere/lib.so"]),
     ],
@@ -85,6 +83,26 @@ def test_a_wrong_parameter_is_named_with_its_bound(load: Any, words: list[object
         raises(rd.Error, *words),
     ):
         cluster.run(load, duration_s=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: workload.VerbsLoad(size=0), ["size", 0, 1]),
+        (lambda: workload.VerbsLoad(size=True), ["size", True]),
+        (lambda: workload.VerbsLoad(op="reed"), ["op", "reed", "read"]),  # type: ignore[arg-type]
+        (lambda: workload.VerbsLoad(op=None), ["op", None, "read"]),  # type: ignore[arg-type]
+        (
+            lambda: workload.LocoLock(system="test_and_set", handovers=16),
+            ["handovers", 16, "test_and_set", "loco"],
+        ),
+    ],
+)
+def test_a_workload_refuses_a_wrong_parameter_when_it_is_made(
+    make: Any, words: list[object]
+) -> None:
+    with raises(rd.InvalidArgument, *words):
+        make()
 
 
 @pytest.mark.parametrize(
@@ -103,6 +121,7 @@ def test_workloads_have_the_native_parameters(kind: type[workload.Workload]) -> 
         lambda: rd.Cluster.local(nodes=0, mode="thread"),
         lambda: rd.Cluster.local(nodes=100_000, mode="process"),
         lambda: rd.Cluster.local(nodes=2, mode="fiber"),  # type: ignore[arg-type]
+        lambda: rd.Cluster.local(nodes=2, device="mlx5_0"),
         lambda: rd.Cluster.sim(nodes=2, profile="cx5", seed=1, overrides={"link.rate_gbps": 0}),
     ],
 )

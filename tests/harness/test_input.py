@@ -35,6 +35,12 @@ from tests.harness.support import FAKE, environment, has_provider, pyrdma, witho
         ),
         (["run", "no/such/file.py"], ["no/such/file.py"]),
         (["claims", "krcor"], ["krcor", "krcore"]),
+        (["run", FAKE, "--jobs", "0"], ["jobs", 1]),
+        (["run", FAKE, "--jobs", str(10**30)], ["jobs", 10**30, 4096]),
+        (["run", FAKE, "--seed", "-1"], ["seed", 0]),
+        (["run", FAKE, "--seed", str(2**64)], ["seed", 2**63 - 1]),
+        (["fuzz", "fabric", "--seeds", str(10**30)], ["seeds", 10**30, 2**31 - 1]),
+        (["fuzz", "fabric", "--jobs", str(10**30)], ["jobs", 10**30, 4096]),
     ],
 )
 def test_wrong_arguments(arguments: list[str], values: list[object], tmp_path: Path) -> None:

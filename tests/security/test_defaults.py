@@ -97,7 +97,7 @@ def test_the_token_is_nowhere_but_in_memory(cluster: ProcessCluster, tmp_path: P
         node.stderr_file.seek(0)
         assert token.encode() not in node.stderr_file.read()
     with pytest.raises(rd.Error) as caught:
-        cluster.run(workload.VerbsLoad(size=0), duration_s=0.01)
+        cluster.run(workload.VerbsLoad(depth=1, batch=2), duration_s=0.01)
     assert token not in str(caught.value)
 
 

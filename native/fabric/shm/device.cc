@@ -150,7 +150,7 @@ std::unique_ptr<ProtectionDomain> ShmDevice::create_protection_domain() {
 
 std::unique_ptr<MemoryRegion> ShmDevice::allocate(ProtectionDomain& pd, std::size_t bytes,
                                                   std::uint32_t access) {
-  check_count("region bytes", bytes, 1, kMaxRegion);
+  check_count("region size", bytes, 1, kMaxRegion);
   check_region_access(access);
   return std::make_unique<ShmMemoryRegion>(*this, static_cast<ShmProtectionDomain&>(pd).id, bytes,
                                            access);

@@ -201,7 +201,7 @@ std::unique_ptr<MemoryRegion> SimDevice::allocate_device_memory(ProtectionDomain
 }
 
 std::unique_ptr<CompletionQueue> SimDevice::create_completion_queue(std::uint32_t entries) {
-  check_entries("completion queue length", entries, capabilities_.max_completions);
+  check_entries("entries", entries, capabilities_.max_completions);
   const SimProfile& profile = nic_.fabric().profile;
   nic_.control.work(profile.control_create_cq_us, profile.control_create_cq_nic_us);
   return std::make_unique<SimCompletionQueue>(nic_, entries);
@@ -210,7 +210,7 @@ std::unique_ptr<CompletionQueue> SimDevice::create_completion_queue(std::uint32_
 std::unique_ptr<SharedReceiveQueue> SimDevice::create_shared_receive_queue(ProtectionDomain& pd,
                                                                            std::uint32_t entries,
                                                                            std::uint32_t max_sges) {
-  check_entries("shared receive queue length", entries, capabilities_.max_queue_entries);
+  check_entries("entries", entries, capabilities_.max_queue_entries);
   check_entries("max_sges", max_sges, capabilities_.max_sges);
   const SimProfile& profile = nic_.fabric().profile;
   nic_.control.work(profile.control_create_cq_us, profile.control_create_cq_nic_us);
@@ -245,7 +245,7 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
                 "nic.has_dc = 1");
   if (options.dc_target && (options.transport != Transport::kDc || shared_receives == nullptr))
     throw Error(ErrorCode::kInvalidArgument,
-                "a DC target is a queue pair of transport DC with a shared receive queue");
+                "dc_target is True; give transport dc and a shared receive queue with it");
   auto& sends = static_cast<SimCompletionQueue&>(send_queue);
   auto& receives = static_cast<SimCompletionQueue&>(receive_queue);
   auto* shared = static_cast<SimSharedReceiveQueue*>(shared_receives);

@@ -4,12 +4,13 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/quote.h"
 
 namespace pyrdma::measure::litmus {
 namespace {
 
 [[noreturn]] void fail(std::string_view word, const std::string& why) {
-  throw Error(ErrorCode::kInvalidArgument, "litmus program: '" + std::string(word) + "' " + why);
+  throw Error(ErrorCode::kInvalidArgument, "litmus program: " + in_quotes(word) + " " + why);
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

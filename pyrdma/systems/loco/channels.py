@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
 from pyrdma._native import native
+from pyrdma.arguments import Between, Fraction, checked, shown
 from pyrdma.cluster import Cluster
 from pyrdma.errors import InvalidArgument
 from pyrdma.systems.operation import (
@@ -18,7 +19,6 @@ from pyrdma.systems.operation import (
     Word,
     open_cluster,
     operation,
-    whole,
 )
 
 __all__ = [
@@ -35,6 +35,9 @@ __all__ = [
 Preset = Literal["paper", "best"]
 """The protocol of a lock: the steps of the paper, or the paper's steps with faster ones."""
 
+Extent = Annotated[int, Between(1, 10**12)]
+"""A number of bytes, entries or keys; a larger one fits no cluster."""
+
 _managers: WeakKeyDictionary[Cluster, Any] = WeakKeyDictionary()
 
 
@@ -44,13 +47,6 @@ def _managers_of(cluster: Cluster) -> Any:
         core: Any = native()
         _managers[cluster] = core.loco.Managers(open_cluster(cluster))
     return _managers[cluster]
-
-
-def _is_paper(preset: object) -> bool:
-    """Return whether the preset is the paper's."""
-    if preset not in get_args(Preset):
-        raise InvalidArgument(f"preset is {preset!r}; give 'paper' or 'best'")
-    return preset == "paper"
 
 
 class Channel(PerNode):
@@ -69,8 +65,14 @@ class Channel(PerNode):
     own_managers: ClassVar[bool] = False
     """Whether the channel has managers of its own, with a second caller for a service thread."""
 
+    @checked
     def __init__(self, cluster: Cluster, name: str, *arguments: object) -> None:
         super().__init__(cluster)
+        size = len(name.encode())
+        if not 1 <= size <= 119 or "." in name:
+            raise InvalidArgument(
+                f"name is {shown(name)} of {size} bytes; give 1 to 119, without '.'"
+            )
         self.name = name
         self._arguments = arguments
 
@@ -87,6 +89,7 @@ class Channel(PerNode):
 class Barrier(Channel):
     """A barrier between all nodes (LOCO, figure 1a)."""
 
+    @checked
     def __init__(self, cluster: Cluster, name: str) -> None:
         super().__init__(cluster, name)
 
@@ -108,9 +111,10 @@ class SharedRegion(Channel):
         Number of bytes on each node.
     """
 
-    def __init__(self, cluster: Cluster, name: str, size: int) -> None:
-        self.size = whole("size", size, 1)
-        super().__init__(cluster, name, self.size)
+    @checked
+    def __init__(self, cluster: Cluster, name: str, size: Extent) -> None:
+        super().__init__(cluster, name, size)
+        self.size = size
 
     @operation
     def write(self, data: bytes, *, node: Node, to: Node, offset: Unsigned = 0) -> None:
@@ -118,7 +122,14 @@ class SharedRegion(Channel):
         raise NotImplementedError
 
     @operation
-    def read(self, size: Unsigned, *, node: Node, of: Node, offset: Unsigned = 0) -> bytes:
+    def read(
+        self,
+        size: Annotated[int, Between(0, 2**32 - 1)],
+        *,
+        node: Node,
+        of: Node,
+        offset: Unsigned = 0,
+    ) -> bytes:
         """Read up to 4096 bytes of the part of node `of` over the network, from `node`."""
         raise NotImplementedError
 
@@ -132,6 +143,7 @@ class OwnedVar(Channel):
         The node that writes.
     """
 
+    @checked
     def __init__(self, cluster: Cluster, name: str, owner: int) -> None:
         super().__init__(cluster, name, owner)
         self.owner = self._node("owner", owner)
@@ -166,6 +178,7 @@ class AtomicVar(Channel):
         The node that holds it.
     """
 
+    @checked
     def __init__(self, cluster: Cluster, name: str, host: int) -> None:
         super().__init__(cluster, name, host)
         self.host = self._node("host", host)
@@ -195,8 +208,9 @@ class TicketLock(Channel):
         The protocol of the lock: ``best``, or the steps of the ``paper``.
     """
 
+    @checked
     def __init__(self, cluster: Cluster, name: str, preset: Preset = "best") -> None:
-        super().__init__(cluster, name, _is_paper(preset))
+        super().__init__(cluster, name, preset == "paper")
         self.preset = preset
 
     @operation
@@ -234,9 +248,10 @@ class SharedQueue(Channel):
         Number of entries over all nodes.
     """
 
-    def __init__(self, cluster: Cluster, name: str, capacity: int = 1024) -> None:
-        self.capacity = whole("capacity", capacity, 1)
-        super().__init__(cluster, name, self.capacity)
+    @checked
+    def __init__(self, cluster: Cluster, name: str, capacity: Extent = 1024) -> None:
+        super().__init__(cluster, name, capacity)
+        self.capacity = capacity
 
     @operation
     def push(self, value: Signed, *, node: Node) -> bool:
@@ -265,20 +280,19 @@ class KvStore(Channel):
 
     own_managers: ClassVar[bool] = True
 
+    @checked
     def __init__(
         self,
         cluster: Cluster,
         name: str,
-        keys: int = 65536,
-        fill: float = 0.0,
+        keys: Extent = 65536,
+        fill: Fraction = 0.0,
         preset: Preset = "best",
     ) -> None:
-        if not 0 <= fill <= 1:
-            raise InvalidArgument(f"fill is {fill}; allowed is 0 to 1")
-        self.keys = whole("keys", keys, 1)
+        super().__init__(cluster, name, keys, int(keys * fill), preset == "paper")
+        self.keys = keys
         self.fill = fill
         self.preset = preset
-        super().__init__(cluster, name, self.keys, int(self.keys * fill), _is_paper(preset))
 
     @operation
     def insert(self, key: Unsigned, value: Unsigned, *, node: Node) -> bool:

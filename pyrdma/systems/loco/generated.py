@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from pyrdma._workload import Workload
+from pyrdma._workload import DEFAULT, Workload
 
 __all__ = [
     "LocoBarrier",
@@ -38,11 +38,11 @@ class LocoBarrier(Workload):
     """
 
     native: ClassVar[str] = "loco_barrier"
-    threads: int | None = None
-    polling: Literal["thread", "callers"] | None = None
-    wait_timeout_ms: int | None = None
-    warmup_ns: int | None = None
-    iterations: int | None = None
+    threads: int = DEFAULT
+    polling: Literal["thread", "callers"] = DEFAULT
+    wait_timeout_ms: int = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class LocoLitmus(Workload):
     """
 
     native: ClassVar[str] = "loco_litmus"
-    rounds: int | None = None
-    batch: int | None = None
+    rounds: int = DEFAULT
+    batch: int = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -103,38 +103,40 @@ class LocoLock(Workload):
         Access to protected data in the node's own memory: through the nic, as other nodes do
         (paper), or by the cpu (best); loco only (default preset).
     preset
-        LOCO's protocol: the paper's steps, or with every switch on (default best).
+        LOCO's protocol: the paper's steps, or with every switch on; loco only (default best).
     combined_request
-        LOCO's locks: one doorbell asks for the ticket and now_serving (default preset).
+        LOCO's locks: one doorbell asks for the ticket and now_serving; loco only (default preset).
     release_by_write
-        LOCO's locks: a release writes now_serving instead of adding to it (default preset).
-    unawaited_release
-        LOCO's locks: a release returns before it has completed (default preset).
-    unawaited_fence
-        LOCO's locks: the queue pair, not a wait, gives the order of a pair fence (default preset).
-    one_doorbell
-        LOCO's locks: requests to one host share a doorbell, also writes with a release (default
+        LOCO's locks: a release writes now_serving instead of adding to it; loco only (default
         preset).
+    unawaited_release
+        LOCO's locks: a release returns before it has completed; loco only (default preset).
+    unawaited_fence
+        LOCO's locks: the queue pair, not a wait, gives the order of a pair fence; loco only
+        (default preset).
+    one_doorbell
+        LOCO's locks: requests to one host share a doorbell, also writes with a release; loco only
+        (default preset).
     """
 
     native: ClassVar[str] = "loco_lock"
-    threads: int | None = None
-    polling: Literal["thread", "callers"] | None = None
-    wait_timeout_ms: int | None = None
-    warmup_ns: int | None = None
-    iterations: int | None = None
-    system: Literal["loco", "test_and_set", "mpi_windows"] | None = None
-    fence: Literal["pair", "thread", "global"] | None = None
-    handovers: int | None = None
-    backoff_ns: int | None = None
-    device_memory: bool | None = None
-    own_memory: Literal["preset", "nic", "cpu"] | None = None
-    preset: Literal["paper", "best"] | None = None
-    combined_request: Literal["preset", "on", "off"] | None = None
-    release_by_write: Literal["preset", "on", "off"] | None = None
-    unawaited_release: Literal["preset", "on", "off"] | None = None
-    unawaited_fence: Literal["preset", "on", "off"] | None = None
-    one_doorbell: Literal["preset", "on", "off"] | None = None
+    threads: int = DEFAULT
+    polling: Literal["thread", "callers"] = DEFAULT
+    wait_timeout_ms: int = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
+    system: Literal["loco", "test_and_set", "mpi_windows"] = DEFAULT
+    fence: Literal["pair", "thread", "global"] = DEFAULT
+    handovers: int = DEFAULT
+    backoff_ns: int = DEFAULT
+    device_memory: bool = DEFAULT
+    own_memory: Literal["preset", "nic", "cpu"] = DEFAULT
+    preset: Literal["paper", "best"] = DEFAULT
+    combined_request: Literal["preset", "on", "off"] = DEFAULT
+    release_by_write: Literal["preset", "on", "off"] = DEFAULT
+    unawaited_release: Literal["preset", "on", "off"] = DEFAULT
+    unawaited_fence: Literal["preset", "on", "off"] = DEFAULT
+    one_doorbell: Literal["preset", "on", "off"] = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -158,9 +160,9 @@ class LocoPower(Workload):
     """
 
     native: ClassVar[str] = "loco_power"
-    period_us: int | None = None
-    converter_us: int | None = None
-    trace_ns: int | None = None
+    period_us: int = DEFAULT
+    converter_us: int = DEFAULT
+    trace_ns: int = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -197,37 +199,39 @@ class LocoTransactions(Workload):
         Access to protected data in the node's own memory: through the nic, as other nodes do
         (paper), or by the cpu (best); loco only (default preset).
     preset
-        LOCO's protocol: the paper's steps, or with every switch on (default best).
+        LOCO's protocol: the paper's steps, or with every switch on; loco only (default best).
     combined_request
-        LOCO's locks: one doorbell asks for the ticket and now_serving (default preset).
+        LOCO's locks: one doorbell asks for the ticket and now_serving; loco only (default preset).
     release_by_write
-        LOCO's locks: a release writes now_serving instead of adding to it (default preset).
-    unawaited_release
-        LOCO's locks: a release returns before it has completed (default preset).
-    unawaited_fence
-        LOCO's locks: the queue pair, not a wait, gives the order of a pair fence (default preset).
-    one_doorbell
-        LOCO's locks: requests to one host share a doorbell, also writes with a release (default
+        LOCO's locks: a release writes now_serving instead of adding to it; loco only (default
         preset).
+    unawaited_release
+        LOCO's locks: a release returns before it has completed; loco only (default preset).
+    unawaited_fence
+        LOCO's locks: the queue pair, not a wait, gives the order of a pair fence; loco only
+        (default preset).
+    one_doorbell
+        LOCO's locks: requests to one host share a doorbell, also writes with a release; loco only
+        (default preset).
     """
 
     native: ClassVar[str] = "loco_transactions"
-    threads: int | None = None
-    polling: Literal["thread", "callers"] | None = None
-    wait_timeout_ms: int | None = None
-    warmup_ns: int | None = None
-    iterations: int | None = None
-    system: Literal["loco", "mpi_windows"] | None = None
-    accounts: int | None = None
-    locks_per_thread: int | None = None
-    merged: bool | None = None
-    own_memory: Literal["preset", "nic", "cpu"] | None = None
-    preset: Literal["paper", "best"] | None = None
-    combined_request: Literal["preset", "on", "off"] | None = None
-    release_by_write: Literal["preset", "on", "off"] | None = None
-    unawaited_release: Literal["preset", "on", "off"] | None = None
-    unawaited_fence: Literal["preset", "on", "off"] | None = None
-    one_doorbell: Literal["preset", "on", "off"] | None = None
+    threads: int = DEFAULT
+    polling: Literal["thread", "callers"] = DEFAULT
+    wait_timeout_ms: int = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
+    system: Literal["loco", "mpi_windows"] = DEFAULT
+    accounts: int = DEFAULT
+    locks_per_thread: int = DEFAULT
+    merged: bool = DEFAULT
+    own_memory: Literal["preset", "nic", "cpu"] = DEFAULT
+    preset: Literal["paper", "best"] = DEFAULT
+    combined_request: Literal["preset", "on", "off"] = DEFAULT
+    release_by_write: Literal["preset", "on", "off"] = DEFAULT
+    unawaited_release: Literal["preset", "on", "off"] = DEFAULT
+    unawaited_fence: Literal["preset", "on", "off"] = DEFAULT
+    one_doorbell: Literal["preset", "on", "off"] = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -281,47 +285,49 @@ class LocoYcsb(Workload):
         it over the network; sherman only (default True).
     stored_index
         The index's table holds the first keys too (paper); otherwise the index computes their
-        places, which saves each simulated node a table (default True).
+        places, which saves each simulated node a table; loco only (default True).
     tracker_pause_ns
-        Longest pause of an idle tracker thread (ns, at least 1,000, default 100,000).
+        Longest pause of an idle tracker thread; loco only (ns, at least 1,000, default 100,000).
     preset
-        LOCO's protocol: the paper's steps, or with every switch on (default best).
+        LOCO's protocol: the paper's steps, or with every switch on; loco only (default best).
     combined_request
-        LOCO's locks: one doorbell asks for the ticket and now_serving (default preset).
+        LOCO's locks: one doorbell asks for the ticket and now_serving; loco only (default preset).
     release_by_write
-        LOCO's locks: a release writes now_serving instead of adding to it (default preset).
-    unawaited_release
-        LOCO's locks: a release returns before it has completed (default preset).
-    unawaited_fence
-        LOCO's locks: the queue pair, not a wait, gives the order of a pair fence (default preset).
-    one_doorbell
-        LOCO's locks: requests to one host share a doorbell, also writes with a release (default
+        LOCO's locks: a release writes now_serving instead of adding to it; loco only (default
         preset).
+    unawaited_release
+        LOCO's locks: a release returns before it has completed; loco only (default preset).
+    unawaited_fence
+        LOCO's locks: the queue pair, not a wait, gives the order of a pair fence; loco only
+        (default preset).
+    one_doorbell
+        LOCO's locks: requests to one host share a doorbell, also writes with a release; loco only
+        (default preset).
     """
 
     native: ClassVar[str] = "loco_ycsb"
-    threads: int | None = None
-    polling: Literal["thread", "callers"] | None = None
-    wait_timeout_ms: int | None = None
-    warmup_ns: int | None = None
-    iterations: int | None = None
-    system: Literal["loco", "sherman"] | None = None
-    reads: float | None = None
-    inserts: float | None = None
-    removes: float | None = None
-    theta: float | None = None
-    window: int | None = None
-    keys: int | None = None
-    fill: float | None = None
-    value_bytes: int | None = None
-    locks: int | None = None
-    fence: bool | None = None
-    local_queues: bool | None = None
-    stored_index: bool | None = None
-    tracker_pause_ns: int | None = None
-    preset: Literal["paper", "best"] | None = None
-    combined_request: Literal["preset", "on", "off"] | None = None
-    release_by_write: Literal["preset", "on", "off"] | None = None
-    unawaited_release: Literal["preset", "on", "off"] | None = None
-    unawaited_fence: Literal["preset", "on", "off"] | None = None
-    one_doorbell: Literal["preset", "on", "off"] | None = None
+    threads: int = DEFAULT
+    polling: Literal["thread", "callers"] = DEFAULT
+    wait_timeout_ms: int = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
+    system: Literal["loco", "sherman"] = DEFAULT
+    reads: float = DEFAULT
+    inserts: float = DEFAULT
+    removes: float = DEFAULT
+    theta: float = DEFAULT
+    window: int = DEFAULT
+    keys: int = DEFAULT
+    fill: float = DEFAULT
+    value_bytes: int = DEFAULT
+    locks: int = DEFAULT
+    fence: bool = DEFAULT
+    local_queues: bool = DEFAULT
+    stored_index: bool = DEFAULT
+    tracker_pause_ns: int = DEFAULT
+    preset: Literal["paper", "best"] = DEFAULT
+    combined_request: Literal["preset", "on", "off"] = DEFAULT
+    release_by_write: Literal["preset", "on", "off"] = DEFAULT
+    unawaited_release: Literal["preset", "on", "off"] = DEFAULT
+    unawaited_fence: Literal["preset", "on", "off"] = DEFAULT
+    one_doorbell: Literal["preset", "on", "off"] = DEFAULT

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyrdma.arguments import checked
+
 from .generated import *  # noqa: F403
 from .generated import LocoYcsb
 
@@ -24,6 +26,7 @@ class Ycsb(LocoYcsb):
         Fields of `LocoYcsb`.
     """
 
+    @checked
     def __init__(self, store: KvStore, **settings: Any) -> None:
         super().__init__(
             **{"keys": store.keys, "fill": store.fill, "preset": store.preset, **settings}

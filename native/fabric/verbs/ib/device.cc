@@ -190,7 +190,7 @@ std::unique_ptr<MemoryRegion> VerbsDevice::register_memory(ProtectionDomain& pd,
 }
 
 void VerbsDevice::check_region(std::size_t bytes, std::uint32_t access) const {
-  check_count("region bytes", bytes, 1, attributes_.max_mr_size);
+  check_count("region size", bytes, 1, attributes_.max_mr_size);
   check_region_access(access);
 }
 
@@ -201,7 +201,7 @@ std::unique_ptr<MemoryRegion> VerbsDevice::allocate_device_memory(ProtectionDoma
     throw Error(ErrorCode::kUnavailable,
                 "verbs: device " + choice_.device + " has no device memory; use allocate()");
   }
-  check_count("device memory bytes", bytes, 1, capabilities_.device_memory_bytes);
+  check_count("device memory size", bytes, 1, capabilities_.device_memory_bytes);
   check_region_access(access);
   return std::make_unique<DeviceRegion>(*this, static_cast<VerbsDomain&>(pd), bytes, access);
 }

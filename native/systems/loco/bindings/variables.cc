@@ -41,8 +41,8 @@ void check_span(const SharedRegion& region, std::uint64_t offset, std::uint64_t 
                 "node " + std::to_string(peer) + " does not take part in '" + region.name() + "'");
   }
   if (offset <= region.bytes() && size <= region.bytes() - offset) return;
-  throw Error(ErrorCode::kInvalidArgument, std::to_string(size) + " bytes at offset " +
-                                               std::to_string(offset) +
+  throw Error(ErrorCode::kInvalidArgument, "size or data of " + std::to_string(size) +
+                                               " bytes at offset " + std::to_string(offset) +
                                                " do not fit into region '" + region.name() +
                                                "' of " + std::to_string(region.bytes()) + " bytes");
 }

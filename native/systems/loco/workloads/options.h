@@ -19,7 +19,8 @@ inline std::vector<measure::ParameterSpec> with_preset(std::vector<measure::Para
                  "LOCO's protocol: the paper's steps, or with every switch on",
                  0,
                  0,
-                 {kPresetNames.begin(), kPresetNames.end()}});
+                 {kPresetNames.begin(), kPresetNames.end()},
+                 "loco"});
   for (const LockSwitch& each : kLockSwitches) {
     own.push_back({each.name,
                    std::string("preset"),
@@ -27,7 +28,8 @@ inline std::vector<measure::ParameterSpec> with_preset(std::vector<measure::Para
                    std::string("LOCO's locks: ") + each.meaning,
                    0,
                    0,
-                   {"preset", "on", "off"}});
+                   {"preset", "on", "off"},
+                   "loco"});
   }
   return own;
 }
@@ -49,10 +51,11 @@ inline measure::ParameterSpec own_memory_parameter() {
           std::string("preset"),
           "",
           "access to protected data in the node's own memory: through the nic, as other nodes do "
-          "(paper), or by the cpu (best); loco only",
+          "(paper), or by the cpu (best)",
           0,
           0,
-          {"preset", "nic", "cpu"}};
+          {"preset", "nic", "cpu"},
+          "loco"};
 }
 inline bool by_cpu(const measure::Params& params) {
   const std::string& text = params.text("own_memory");

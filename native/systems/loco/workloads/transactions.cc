@@ -227,9 +227,14 @@ class LocoTransactions final : public measure::Workload {
         {"locks_per_thread", Int{341}, "count",
          "locks for each thread; mpi_windows: windows, of which every rank has one lock", 1,
          1 << 20},
-        {"merged", Int{0}, "bool",
-         "windows share one registration, which tells what one of its own costs; mpi_windows only",
-         0, 1},
+        {"merged",
+         Int{0},
+         "bool",
+         "windows share one registration, which tells what one of its own costs",
+         0,
+         1,
+         {},
+         "mpi_windows"},
         own_memory_parameter(),
     }));
     return specs;

@@ -172,28 +172,44 @@ class LocoYcsb final : public measure::Workload {
          {"loco", "sherman"}},
         {"reads", 1.0, "", "fraction of lookups; the rest, after inserts and removes, are updates",
          0, 1},
-        {"inserts", 0.0, "", "fraction of insertions; loco only", 0, 1},
-        {"removes", 0.0, "", "fraction of removals; loco only", 0, 1},
+        {"inserts", 0.0, "", "fraction of insertions", 0, 1, {}, "loco"},
+        {"removes", 0.0, "", "fraction of removals", 0, 1, {}, "loco"},
         {"theta", 0.0, "", "exponent of Zipf's law, 0.99 in the paper; 0: uniform keys", 0, 10},
         {"window", Int{3}, "count", "operations in flight per thread", 1, 1 << 16},
         {"keys", Int{100'000}, "count", "keys of all nodes together", 1, 1e12},
         {"fill", 0.8, "",
          "fraction of the keys that are there at first; operations draw from these", 0.01, 1},
-        {"value_bytes", Int{8}, "B", "size of a value; loco only", 8, 1 << 20},
+        {"value_bytes", Int{8}, "B", "size of a value", 8, 1 << 20, {}, "loco"},
         {"locks", Int{4096}, "count", "ticket locks of the store; sherman: locks of each node", 1,
          1 << 24},
         {"fence", Int{1}, "bool",
          "updates are placed, not only completed, before their lock is released", 0, 1},
-        {"local_queues", Int{1}, "bool",
+        {"local_queues",
+         Int{1},
+         "bool",
          "a node's threads queue for a lock locally and hand it over; otherwise each thread tries "
-         "for it over the network; sherman only",
-         0, 1},
-        {"stored_index", Int{1}, "bool",
+         "for it over the network",
+         0,
+         1,
+         {},
+         "sherman"},
+        {"stored_index",
+         Int{1},
+         "bool",
          "the index's table holds the first keys too (paper); otherwise the index "
          "computes their places, which saves each simulated node a table",
-         0, 1},
-        {"tracker_pause_ns", Int{100'000}, "ns", "longest pause of an idle tracker thread", 1000,
-         1e9},
+         0,
+         1,
+         {},
+         "loco"},
+        {"tracker_pause_ns",
+         Int{100'000},
+         "ns",
+         "longest pause of an idle tracker thread",
+         1000,
+         1e9,
+         {},
+         "loco"},
     }));
     return specs;
   }
@@ -204,9 +220,6 @@ class LocoYcsb final : public measure::Workload {
       throw_parameter(params, "reads", "and inserts and removes are more than 1 together");
     }
     const bool sherman = params.choice<StoreSystem>("system") == StoreSystem::kSherman;
-    if (sherman && mix.inserts + mix.removes > 0) {
-      throw_parameter(params, "inserts", "or removes is not 0, which the model of sherman lacks");
-    }
     const auto loaded = static_cast<std::uint64_t>(params.real("fill") *
                                                    static_cast<double>(params.integer("keys")));
     const Keys keys(std::max<std::uint64_t>(1, loaded), params.real("theta"));

@@ -1,0 +1,420 @@
+"""One good call of every public callable, on objects that are made anew for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import pyrdma as rd
+from pyrdma import (
+    check,
+    claims,
+    decide,
+    devices,
+    figures,
+    fuzz,
+    loco,
+    result,
+    units,
+    verbs,
+    workload,
+)
+from pyrdma.profiles import parse_overrides
+from tests.face.world import World
+
+Call = tuple[Callable[..., Any], dict[str, Any]]
+
+
+def _sim() -> dict[str, Any]:
+    settings = {"overrides": {}, "cores_per_node": 1, "memory": "strong", "faults": {}}
+    return {"nodes": 2, "profile": "cx5", "seed": 1, **settings}
+
+
+def _request(w: World) -> dict[str, Any]:
+    words = {"remote_addr": 0, "rkey": 0, "immediate": 0, "compare_add": 0, "swap": 0}
+    head = {"opcode": verbs.Opcode.WRITE, "sges": [w.sge], "wr_id": 0, "flags": 1}
+    return {**head, **words, "address_handle": w.handle}
+
+
+_HISTORY = b'{"model":"register"}\n'
+
+
+def _tail(w: World) -> dict[str, Any]:
+    return {"wr_id": 0, "flags": 1, "to": w.handle}
+
+
+def _queue_pair(w: World) -> dict[str, Any]:
+    queues = {"send_queue": w.queue, "receive_queue": w.queue, "transport": "rc"}
+    entries = {"send_entries": 8, "receive_entries": 8, "max_sges": 1, "max_inline": 0}
+    shared = {"shared_receives": w.domain.shared_receive_queue(8), "dc_target": False}
+    return {**queues, **entries, **shared, "retry_count": 7, "rnr_retry": 7, "timeout_us": 1000}
+
+
+def _options() -> dict[str, Any]:
+    run = {"system": "fabric", "nodes": 2, "operations": 10, "profile": "cx5", "weak": True}
+    faults = {"faults": {}, "kinds": (), "kept": ((0, 1),)}
+    return {**run, **faults, "mutation": "", "preset": ""}
+
+
+def _experiment() -> dict[str, Any]:
+    functions = {"measure": len, "where": bool, "figure": len, "decides": {"a/c": len}}
+    head = {"id": "a/b", "title": "t", "profile": "cx5", "axes": {"n": rd.Axis([1])}, **functions}
+    return {**head, "fabrics": ("sim",), "why_not": {}, "max_repetitions": 2, "target": "rate"}
+
+
+_OPTIONS = fuzz.Options(operations=10, nodes=2, faults={})
+
+CALLS: dict[str, Callable[[World], Call]] = {
+    "check.check": lambda w: (
+        check.check,
+        {"path": w.file("h", _HISTORY), "model": "register", "configurations": 10},
+    ),
+    "check.draw": lambda w: (
+        check.draw,
+        {"verdict": check.check(w.file("h", _HISTORY)), "folder": w.folder, "name": "n"},
+    ),
+    "claims.evaluate": lambda w: (
+        claims.evaluate,
+        {"out": w.folder, "system": "loco", "fabric": "sim"},
+    ),
+    "claims.load": lambda w: (claims.load, {"folder": w.folder}),
+    "claims.undecided": lambda w: (
+        claims.undecided,
+        {"out": w.folder, "system": "loco", "fabric": "sim"},
+    ),
+    "cluster.Cluster.local": lambda _: (
+        rd.Cluster.local,
+        {"nodes": 1, "fabric": "shm", "mode": "thread", "seed": 1, "device": "", "faults": {}},
+    ),
+    "cluster.Cluster.sim": lambda _: (rd.Cluster.sim, _sim()),
+    "cluster.InProcess.kill": lambda w: (w.threads.kill, {"node": 0}),
+    "cluster.SimulatedCluster.block": lambda w: (
+        w.cluster.block,
+        {"source": 0, "target": 1, "duration_s": 0.1},
+    ),
+    "cluster.SimulatedCluster.counters": lambda w: (w.cluster.counters, {"node": 0}),
+    "cluster.SimulatedCluster.kill": lambda w: (w.cluster.kill, {"node": 0, "crash": "host"}),
+    "cluster.SimulatedCluster.pause": lambda w: (w.cluster.pause, {"node": 0, "duration_s": 0.1}),
+    "cluster.SimulatedCluster.restart": lambda w: (w.cluster.restart, {"node": 0}),
+    "cluster.SimulatedCluster.slow_down": lambda w: (
+        w.cluster.slow_down,
+        {"node": 0, "shift": 1, "duration_s": 0.1},
+    ),
+    "cluster_base.ClusterBase.kill": lambda w: (w.threads.kill, {"node": 0}),
+    "cluster_base.ClusterBase.pause": lambda w: (w.threads.pause, {"node": 0, "duration_s": 0.1}),
+    "cluster_base.ClusterBase.restart": lambda w: (w.threads.restart, {"node": 0}),
+    "cluster_base.ClusterBase.run": lambda w: (
+        w.cluster.run,
+        {"workload": workload.Idle(), "duration_s": 0.001, "timeout_s": 10.0},
+    ),
+    "data.Data": lambda w: (rd.Data, {"frame": w.frame}),
+    "data.Data.select": lambda w: (w.data.select, {"metric": "rate"}),
+    "data.Data.series": lambda w: (
+        w.data.series,
+        {"metric": "rate", "over": "size", "unit": "op/s"},
+    ),
+    "data.Data.unit": lambda w: (w.data.unit, {"metric": "rate"}),
+    "data.Data.value": lambda w: (w.data.value, {"metric": "rate", "unit": "op/s"}),
+    "data.Data.values_of": lambda w: (w.data.values_of, {"parameter": "size"}),
+    "decide.ProfileValue": lambda _: (
+        decide.ProfileValue,
+        {"key": "link.rate_gbps", "unit": "Gbps", "name": "cx5", "scale": 1.0},
+    ),
+    "decide.ProfileValue.read": lambda w: (
+        decide.ProfileValue("nodes").read,
+        {"profile_name": "cx5", "claim": w.claim},
+    ),
+    "decide.best": lambda _: (
+        decide.best,
+        {"metric": "rate", "by": "size", "winner": 8, "pick": "max"},
+    ),
+    "decide.crossover": lambda _: (
+        decide.crossover,
+        {"metric": "rate", "over": "size", "a": {}, "b": {}, "when": "above"},
+    ),
+    "decide.extreme": lambda _: (
+        decide.extreme,
+        {"metric": "rate", "over": "size", "pick": "max"},
+    ),
+    "decide.flat": lambda _: (decide.flat, {"metric": "rate", "over": "size", "within": 0.2}),
+    "decide.profile": lambda _: (
+        decide.profile,
+        {"key": "link.rate_gbps", "unit": "Gbps", "profile": "cx5", "scale": 1.0},
+    ),
+    "decide.rank": lambda _: (
+        decide.rank,
+        {"metric": "rate", "order": [{"size": 8}, {"size": 9}], "slack": 0.0},
+    ),
+    "decide.ratio": lambda _: (
+        decide.ratio,
+        {"metric": "rate", "of": {}, "to": {}, "form": "ratio", "to_metric": "rate"},
+    ),
+    "decide.trend": lambda _: (
+        decide.trend,
+        {"metric": "rate", "over": "size", "direction": "rises", "slack": 0.1, "by": 0.0},
+    ),
+    "decide.value": lambda _: (decide.value, {"metric": "rate"}),
+    "devices.Wish": lambda _: (
+        devices.Wish,
+        {"device": "mlx5_0", "port": 1, "gid_index": 0, "address": "10.0.0.1"},
+    ),
+    "devices.Wish.parse": lambda _: (devices.Wish.parse, {"text": "mlx5_0"}),
+    "devices.choose": lambda _: (devices.choose, {"wish": devices.Wish("none")}),
+    "experiment.Axis": lambda _: (rd.Axis, {"quick": [1], "full": [1, 2], "unit": "B"}),
+    "experiment.Axis.values": lambda _: (rd.Axis([1]).values, {"quick": True}),
+    "experiment.Experiment": lambda _: (rd.Experiment, _experiment()),
+    "experiment.Experiment.points": lambda w: (
+        wraps(w.experiment.points)(lambda **given: list(w.experiment.points(**given))),
+        {"quick": True, "fabric": "sim", "profile": "cx5", "overrides": {}}
+        | {"seed": 1, "settings": {"size": 8}},
+    ),
+    "experiment.Point": lambda _: (
+        rd.Point,
+        {"experiment": "a/b", "params": {}, "fabric": "sim", "profile": "cx5", "overrides": {}}
+        | {"seed": 1, "repetition": 0, "quick": True},
+    ),
+    "experiment.Point.cluster": lambda _: (
+        rd.Point("a/b", {}, profile="cx5").cluster,
+        {"nodes": 1},
+    ),
+    "experiment.Point.duration": lambda _: (
+        rd.Point("a/b", {}).duration,
+        {"quick_s": 0.1, "full_s": 1.0},
+    ),
+    "faults.random": lambda _: (rd.faults.random, {"seed": 1, "probability": 0.5}),
+    "figures.band": lambda w: (
+        figures.band,
+        {"ax": w.drawing[1], "data": w.data, "metric": "rate", "over": "size", "unit": "op/s"}
+        | {"color": "black"},
+    ),
+    "figures.bars": lambda w: (
+        figures.bars,
+        {"ax": w.drawing[1], "names": ["a"], "groups": {"g": [1.0]}, "stacked": False}
+        | {"values": "{:.1f}"},
+    ),
+    "figures.line": lambda w: (
+        figures.line,
+        {"ax": w.drawing[1], "data": w.data, "metric": "rate", "over": "size", "by": None}
+        | {"unit": "op/s", "names": {}, "label": "l", "first": 0},
+    ),
+    "figures.new": lambda _: (figures.new, {"rows": 1, "columns": 1}),
+    "figures.overlay": lambda w: (
+        figures.overlay,
+        {"ax": w.drawing[1], "numbers": [(w.claim, 1)], "unit": None, "names": {}, "first": 0},
+    ),
+    "figures.save": lambda w: (
+        figures.save,
+        {"figure": w.drawing[0], "folder": w.folder, "name": "drawn"},
+    ),
+    "figures.style_of": lambda _: (figures.style_of, {"number": 0}),
+    "fuzz.Options": lambda _: (fuzz.Options, _options()),
+    "fuzz.Options.replay": lambda _: (_OPTIONS.replay, {"seed": 1, "fingerprint": 1}),
+    "fuzz.differ": lambda _: (fuzz.differ, {"options": _OPTIONS, "seed": 1}),
+    "fuzz.fuzz": lambda w: (
+        fuzz.fuzz,
+        {"options": _OPTIONS, "seeds": 1, "first": 1, "jobs": 1, "out": w.folder, "twice": False}
+        | {"progress": lambda *_: None},
+    ),
+    "fuzz.minimise": lambda _: (
+        fuzz.minimise,
+        {"options": _OPTIONS, "seed": 1, "progress": lambda _: None},
+    ),
+    "fuzz.parse_ranges": lambda _: (fuzz.parse_ranges, {"text": "3,5-9"}),
+    "fuzz.run": lambda _: (
+        fuzz.run,
+        {"options": _OPTIONS, "seed": 1, "trace": False, "history": False, "events": False},
+    ),
+    "loco.AtomicVar": lambda w: (loco.AtomicVar, {"cluster": w.cluster, "name": "n", "host": 0}),
+    "loco.AtomicVar.compare_swap": lambda w: (
+        loco.AtomicVar(w.cluster, "n", 0).compare_swap,
+        {"expected": 0, "desired": 1, "node": 0},
+    ),
+    "loco.AtomicVar.fetch_add": lambda w: (
+        loco.AtomicVar(w.cluster, "n", 0).fetch_add,
+        {"addend": 1, "node": 0},
+    ),
+    "loco.AtomicVar.load": lambda w: (loco.AtomicVar(w.cluster, "n", 0).load, {"node": 0}),
+    "loco.Barrier": lambda w: (loco.Barrier, {"cluster": w.cluster, "name": "n"}),
+    "loco.Channel": lambda w: (loco.Channel, {"cluster": w.cluster, "name": "n"}),
+    "loco.KvStore": lambda w: (
+        loco.KvStore,
+        {"cluster": w.cluster, "name": "n", "keys": 8, "fill": 0.5, "preset": "best"},
+    ),
+    "loco.KvStore.insert": lambda w: (_store(w).insert, {"key": 0, "value": 0, "node": 0}),
+    "loco.KvStore.lookup": lambda w: (_store(w).lookup, {"key": 0, "node": 0}),
+    "loco.KvStore.remove": lambda w: (_store(w).remove, {"key": 0, "node": 0}),
+    "loco.KvStore.update": lambda w: (_store(w).update, {"key": 0, "value": 0, "node": 0}),
+    "loco.OwnedVar": lambda w: (loco.OwnedVar, {"cluster": w.cluster, "name": "n", "owner": 0}),
+    "loco.OwnedVar.load": lambda w: (loco.OwnedVar(w.cluster, "n", 0).load, {"node": 0}),
+    "loco.OwnedVar.pull": lambda w: (loco.OwnedVar(w.cluster, "n", 0).pull, {"node": 0}),
+    "loco.OwnedVar.store": lambda w: (loco.OwnedVar(w.cluster, "n", 0).store, {"value": 0}),
+    "loco.SharedQueue": lambda w: (
+        loco.SharedQueue,
+        {"cluster": w.cluster, "name": "n", "capacity": 8},
+    ),
+    "loco.SharedQueue.pop": lambda w: (loco.SharedQueue(w.cluster, "n", 8).pop, {"node": 0}),
+    "loco.SharedQueue.push": lambda w: (
+        loco.SharedQueue(w.cluster, "n", 8).push,
+        {"value": 0, "node": 0},
+    ),
+    "loco.SharedRegion": lambda w: (
+        loco.SharedRegion,
+        {"cluster": w.cluster, "name": "n", "size": 64},
+    ),
+    "loco.SharedRegion.read": lambda w: (
+        loco.SharedRegion(w.cluster, "n", 64).read,
+        {"size": 8, "node": 0, "of": 1, "offset": 0},
+    ),
+    "loco.SharedRegion.write": lambda w: (
+        loco.SharedRegion(w.cluster, "n", 64).write,
+        {"data": b"data", "node": 0, "to": 1, "offset": 0},
+    ),
+    "loco.TicketLock": lambda w: (
+        loco.TicketLock,
+        {"cluster": w.cluster, "name": "n", "preset": "best"},
+    ),
+    "loco.TicketLock.acquire": lambda w: (loco.TicketLock(w.cluster, "n").acquire, {"node": 0}),
+    "loco.TicketLock.held": lambda w: (_hold(loco.TicketLock(w.cluster, "n")), {"node": 0}),
+    "loco.TicketLock.release": lambda w: (_held(w).release, {"node": 0}),
+    "loco.Ycsb": lambda w: (workload.Ycsb, {"store": _store(w)}),
+    "processes.ProcessCluster.incarnation": lambda w: (w.processes.incarnation, {"node": 0}),
+    "processes.ProcessCluster.kill": lambda w: (w.processes.kill, {"node": 0}),
+    "processes.ProcessCluster.pause": lambda w: (
+        w.processes.pause,
+        {"node": 0, "duration_s": 0.01},
+    ),
+    "processes.ProcessCluster.restart": lambda w: (w.processes.restart, {"node": 0}),
+    "processes.ProcessCluster.resume": lambda w: (w.processes.resume, {"node": 0}),
+    "processes.ProcessCluster.run": lambda w: (
+        w.processes.run,
+        {"workload": workload.Idle(), "duration_s": 0.001, "timeout_s": 10.0},
+    ),
+    "processes.ProcessCluster.stop": lambda w: (w.processes.stop, {"node": 0}),
+    "profiles.Profile.load": lambda _: (
+        rd.Profile.load,
+        {"name_or_path": "cx5", "overrides": {"link.rate_gbps": 1.0}},
+    ),
+    "profiles.parse_overrides": lambda _: (parse_overrides, {"settings": {"link.rate_gbps": 1}}),
+    "result.Latency": lambda w: (result.Latency, {"encoded": w.result.histograms["memcpy"]}),
+    "result.Latency.percentile": lambda _: (result.Latency([]).percentile, {"percentile": 50.0}),
+    "result.Result": lambda _: (
+        rd.Result,
+        {"samples": [], "histograms": {}, "fabric": "sim", "clock": "virtual", "seed": 1}
+        | {"params": {"size": 8}, "rows": [rd.Row("rate", 1.0)]},
+    ),
+    "result.Result.latency": lambda w: (w.result.latency, {"operation": "memcpy"}),
+    "result.Result.load": lambda w: (rd.Result.load, {"folder": w.result.save(w.folder / "r")}),
+    "result.Result.save": lambda w: (w.result.save, {"folder": w.folder / "r"}),
+    "result.Result.value": lambda w: (w.result.value, {"metric": "rate"}),
+    "result.Row": lambda _: (
+        rd.Row,
+        {"metric": "rate", "value": 1.0, "unit": "op/s", "labels": {"phase": "one"}},
+    ),
+    "files.write_atomically": lambda w: (
+        files.write_atomically,
+        {"path": w.folder / "file", "content": b"content"},
+    ),
+    "units.convert": lambda _: (units.convert, {"value": 1.0, "unit": "ns", "to": "us"}),
+    "verbs.CompletionQueue.poll": lambda w: (
+        w.queue.poll,
+        {"max": 16, "timeout_s": 0.0, "check": True},
+    ),
+    "verbs.Device.completion_queue": lambda w: (w.device.completion_queue, {"entries": 8}),
+    "verbs.Device.sleep": lambda w: (w.device.sleep, {"seconds": 0.001}),
+    "verbs.MemoryRegion.sge": lambda w: (w.region.sge, {"offset": 0, "length": 8}),
+    "verbs.ProtectionDomain.address_handle": lambda w: (
+        w.domain.address_handle,
+        {"peer": w.pair.address},
+    ),
+    "verbs.ProtectionDomain.allocate": lambda w: (w.domain.allocate, {"size": 64, "access": 15}),
+    "verbs.ProtectionDomain.allocate_device_memory": lambda w: (
+        w.domain.allocate_device_memory,
+        {"size": 64, "access": 15},
+    ),
+    "verbs.ProtectionDomain.queue_pair": lambda w: (w.domain.queue_pair, _queue_pair(w)),
+    "verbs.ProtectionDomain.shared_receive_queue": lambda w: (
+        w.domain.shared_receive_queue,
+        {"entries": 8, "max_sges": 1},
+    ),
+    "verbs.QpAddress.from_bytes": lambda w: (
+        verbs.QpAddress.from_bytes,
+        {"packed": w.pair.address.to_bytes()},
+    ),
+    "verbs.QueuePair.connect": lambda w: (w.pair.connect, {"peer": w.pair.address}),
+    "verbs.QueuePair.modify": lambda w: (
+        w.pair.modify,
+        {"state": verbs.QpState.INIT, "peer": w.pair.address},
+    ),
+    "verbs.QueuePair.post": lambda w: (
+        w.connected.post,
+        {"requests": [verbs.send(w.sge)], "address_handle": w.handle},
+    ),
+    "verbs.QueuePair.post_receive": lambda w: (
+        w.connected.post_receive,
+        {"receives": [verbs.receive(w.sge)]},
+    ),
+    "verbs.Receive": lambda w: (verbs.Receive, {"sges": [w.sge], "wr_id": 0}),
+    "verbs.RemoteRegion": lambda _: (
+        verbs.RemoteRegion,
+        {"addr": 0, "length": 8, "rkey": 1, "node": 0},
+    ),
+    "verbs.RemoteRegion.from_bytes": lambda w: (
+        verbs.RemoteRegion.from_bytes,
+        {"packed": w.region.remote.to_bytes()},
+    ),
+    "verbs.Request": lambda w: (verbs.Request, _request(w)),
+    "verbs.Sge": lambda _: (verbs.Sge, {"addr": 0, "length": 8, "lkey": 1}),
+    "verbs.SharedReceiveQueue.post_receive": lambda w: (
+        w.domain.shared_receive_queue(8).post_receive,
+        {"receives": [verbs.receive(w.sge)]},
+    ),
+    "verbs.compare_swap": lambda w: (
+        verbs.compare_swap,
+        {"old": w.sge, "target": w.region.remote, "offset": 0, "expected": 0, "desired": 1}
+        | _tail(w),
+    ),
+    "verbs.fetch_add": lambda w: (
+        verbs.fetch_add,
+        {"old": w.sge, "target": w.region.remote, "offset": 0, "addend": 1} | _tail(w),
+    ),
+    "verbs.read": lambda w: (
+        verbs.read,
+        {"target": [w.sge], "source": w.region.remote, "offset": 0} | _tail(w),
+    ),
+    "verbs.receive": lambda w: (verbs.receive, {"target": [w.sge], "wr_id": 0}),
+    "verbs.requests": lambda _: (
+        verbs.requests,
+        {"count": 1, "opcode": verbs.Opcode.WRITE, "flags": 1},
+    ),
+    "verbs.send": lambda w: (verbs.send, {"source": [w.sge], "immediate": 0} | _tail(w)),
+    "verbs.write": lambda w: (
+        verbs.write,
+        {"source": [w.sge], "target": w.region.remote, "offset": 0, "immediate": 0} | _tail(w),
+    ),
+    "workload.Custom": lambda _: (workload.Custom, {"library": "my.so:mine", "settings": {}}),
+    "workload.Custom.parameters": lambda _: (
+        workload.Custom("my.so:mine").parameters,
+        {"duration_s": 0.1},
+    ),
+    "workload.Workload.parameters": lambda _: (workload.Idle().parameters, {"duration_s": 0.1}),
+}
+"""Name -> the callable and keyword arguments that it accepts."""
+
+
+def _store(w: World) -> Any:
+    return loco.KvStore(w.cluster, "n", keys=8, fill=0.5)
+
+
+def _hold(lock: Any) -> Callable[..., Any]:
+    def hold(**given: Any) -> None:
+        with lock.held(**given):
+            pass
+
+    return hold
+
+
+def _held(w: World) -> Any:
+    lock = loco.TicketLock(w.cluster, "n")
+    lock.acquire(node=0)
+    return lock
