@@ -14,6 +14,9 @@
 #   sh tests/run.sh tidy                clang-tidy, when it is installed
 #   sh tests/run.sh search [FILTER]     only the searches, with 20 times the seeds (PYRDMA_SEARCH)
 #                                       and 20 s of hostile input for each parser (PYRDMA_HOSTILE_S)
+#   sh tests/run.sh hostile [SECONDS]   hostile frames, histories and stored files, a third of the time
+#                                       each, an hour if left out; from a new seed, which it prints;
+#                                       PYRDMA_HOSTILE_SEED=N repeats the inputs of seed N
 #
 #   PYRDMA_SOFTROCE=0                   skips the tests in the guest
 #   PYRDMA_SOAK_S=120 sh tests/run.sh python tests/soak       kills processes under load for two
@@ -37,8 +40,8 @@ jobs=$(nproc 2>/dev/null || echo 2)
 what=${1:-all}
 [ $# -eq 0 ] || shift
 case $what in
-  all | quick | native | asan | tsan | python | docs | softroce | lint | tidy | search) ;;
-  *) die "unknown '$what'; one of: all quick native asan tsan python docs softroce lint tidy search" ;;
+  all | quick | native | asan | tsan | python | docs | softroce | lint | tidy | search | hostile) ;;
+  *) die "unknown '$what'; one of: all quick native asan tsan python docs softroce lint tidy search hostile" ;;
 esac
 began=$(date +%s)
 limit_s=900 # time limit of the native tests
@@ -132,6 +135,23 @@ native() { # native PRESET FILTER: builds native_tests and runs it
 python_tests() {
   next_step "Python tests"
   report_from python python -m pytest -q -o junit_family=xunit2 --junitxml="$reports/python.xml" "$@"
+}
+
+hostile() { # hostile SECONDS: the three fuzzers one after another
+  case $1 in '' | *[!0-9]*) die "hostile $1: give a whole number of seconds" ;; esac
+  export PYRDMA_HOSTILE_SEED="${PYRDMA_HOSTILE_SEED:-$(date +%s)}"
+  say "hostile input for $1 s, PYRDMA_HOSTILE_SEED=$PYRDMA_HOSTILE_SEED"
+  limit_s=$(($1 + 900))
+  export PYRDMA_HOSTILE_S=$(($1 / 3))
+  native asan HostileInput.History
+  for fuzzer in frames files; do
+    next_step "hostile $fuzzer"
+    tests=$(python -m pytest --collect-only -q -m hostile "tests/fuzz/test_$fuzzer.py" | grep -c ::) ||
+      die "no test of tests/fuzz/test_$fuzzer.py has the marker hostile"
+    PYRDMA_HOSTILE_S=$(($1 / 3 / tests + 1))
+    report_from "hostile_$fuzzer" python -m pytest -q -m hostile -o junit_family=xunit2 \
+      --junitxml="$reports/hostile_$fuzzer.xml" "tests/fuzz/test_$fuzzer.py"
+  done
 }
 
 softroce() { # an emulated guest needs both CPUs of a small machine
@@ -247,6 +267,7 @@ case $what in
     limit_s=14400
     native release "${1:-Fuzz.*:*Fuzz.*:*Bugs.*:*Hostile*}"
     ;;
+  hostile) hostile "${1:-3600}" ;;
 esac
 
 next_step
