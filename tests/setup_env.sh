@@ -171,8 +171,9 @@ ensure_venv() { # ensure_venv EXTRA...: the environment and the dependencies of 
   for extra in $wanted; do echo "$requirements" >"$venv/.extra-$extra"; done
 }
 
-requirements_of() { # requirements_of EXTRA...: without pyrdma itself, which is built later, once
-  "$venv/bin/python" - "$@" <<'PYTHON'
+# Without pyrdma itself, which is built later, once. With lowest=yes each version is the lowest.
+requirements_of() { # requirements_of EXTRA...
+  "$venv/bin/python" - "${lowest:-}" "$@" <<'PYTHON'
 import sys
 
 try:
@@ -188,8 +189,10 @@ lists = {
     "base": document["project"]["dependencies"],
     **document["project"]["optional-dependencies"],
 }
-for extra in sys.argv[1:]:
-    print("\n".join(lists[extra]))
+lowest, *extras = sys.argv[1:]
+for extra in extras:
+    for requirement in lists[extra]:
+        print(requirement.replace(">=", "==", 1) if lowest else requirement)
 PYTHON
 }
 
