@@ -7,18 +7,16 @@ nobody else may write to them.
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
-import stat
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from .errors import Error
+from .trust import distrusted
 
-__all__ = ["is_stopped", "others_may_write", "python"]
+__all__ = ["is_stopped", "python"]
 
 _LAUNCHER = str(Path(__file__).with_name("_child.py"))
 _PACKAGE_PARENT = str(Path(__file__).parent.parent)
@@ -56,7 +54,7 @@ def _module_path() -> list[str]:
         folder = Path(entry).absolute()
         real = folder.resolve()
         if real in (script, working) and (not entry or entry not in named):
-            why = others_may_write(folder)
+            why = distrusted(folder, group_too=True)
             # A session or an installed command runs there, but has no modules there.
             if why and (not entry or (real == script and not is_file)):
                 continue
@@ -79,49 +77,6 @@ def _script_folder() -> tuple[Path | None, bool]:
     if file is None or getattr(main, "__spec__", None) is not None:  # interactive, or started by -m
         return None, False
     return Path(file).resolve().parent, file.endswith(".py")
-
-
-def others_may_write(folder: Path) -> str:
-    """Return who else than this user and root may write to a folder; an empty text if nobody."""
-    try:
-        info = folder.stat()
-    except OSError:
-        return ""  # nothing can be loaded from there
-    own = {0, os.geteuid()}
-    caller = os.environ.get("SUDO_UID", "")
-    if os.geteuid() == 0 and caller.isdecimal():
-        own.add(int(caller))
-    if info.st_uid not in own:
-        return f"it belongs to {_user(info.st_uid)}"
-    if info.st_mode & stat.S_IWOTH:
-        return "every user may write to it"  # the sticky bit still lets them add files
-    if info.st_mode & stat.S_IWGRP and not _is_private(info.st_gid, info.st_uid):
-        return f"the group {_group(info.st_gid)} may write to it"
-    return ""
-
-
-def _is_private(group: int, user: int) -> bool:
-    """Return whether a group has only this user, as many systems give one to each."""
-    try:
-        owner, members = pwd.getpwuid(user), grp.getgrgid(group)
-    except KeyError:
-        return False
-    same = owner.pw_gid == group and owner.pw_name == members.gr_name
-    return same and set(members.gr_mem) <= {owner.pw_name}
-
-
-def _user(number: int) -> str:
-    try:
-        return f"user {pwd.getpwuid(number).pw_name}"
-    except KeyError:
-        return f"user {number}"
-
-
-def _group(number: int) -> str:
-    try:
-        return grp.getgrgid(number).gr_name
-    except KeyError:
-        return str(number)
 
 
 def is_stopped(process: int) -> bool:

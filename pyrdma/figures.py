@@ -7,6 +7,7 @@ hollow black markers, named in the legend.
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ from .arguments import Between, FileName, checked, shown
 from .data import Data
 from .errors import InvalidArgument
 from .files import write_atomically
+from .trust import distrusted
 from .units import convert
 
 if TYPE_CHECKING:
@@ -53,12 +55,26 @@ Number = Annotated[int, Between(0, 10**6)]
 @checked
 def new(rows: Panels = 1, columns: Panels = 1, **options: Any) -> tuple[Figure, Any]:
     """Return a figure and its axes (one, or an array) in the house style."""
-    import matplotlib.pyplot as plt
-
+    plt = _pyplot()
     plt.style.use(STYLE)
     width, height = plt.rcParams["figure.figsize"]
     options.setdefault("figsize", (width * columns, height * rows))
-    return plt.subplots(rows, columns, **options)
+    figure: Figure
+    figure, axes = plt.subplots(rows, columns, **options)
+    return figure, axes
+
+
+def _pyplot() -> Any:
+    """Import Matplotlib, which reads its settings from the working folder."""
+    settings = Path("matplotlibrc")
+    if "matplotlib" not in sys.modules and (reason := distrusted(settings)):
+        raise InvalidArgument(
+            f"{reason}; Matplotlib would take its settings from there, which can run code: "
+            f"remove ./{settings}, or work in another folder"
+        )
+    import matplotlib.pyplot as plt
+
+    return plt
 
 
 @checked
@@ -253,8 +269,7 @@ def _drop_repeated_labels(ax: Axes) -> None:
 @checked
 def save(figure: Figure, folder: Path, name: FileName) -> list[Path]:
     """Write a figure as PNG and PDF, atomically, and close it. Equal input gives equal bytes."""
-    import matplotlib.pyplot as plt
-
+    plt = _pyplot()
     # The layout is computed once, not once for each file.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")

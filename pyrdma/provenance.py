@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ._version import __version__
+from .trust import distrusted
 
 __all__ = ["collect", "cpu_level", "machine", "now", "rdma_devices"]
 
@@ -59,11 +60,13 @@ def machine() -> str:
 def _git() -> dict[str, Any] | None:
     """Return commit and cleanness of the source tree, or None outside of one."""
     folder = Path(__file__).parent.parent
-    if not (folder / ".git").exists():
+    if not (folder / ".git").exists() or distrusted(folder / ".git"):
         return None
+    # The settings of a repository can name programs that `git status` runs.
+    git = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C", str(folder)]
     try:
-        commit = _output(["git", "-C", str(folder), "rev-parse", "HEAD"])
-        changes = _output(["git", "-C", str(folder), "status", "--porcelain"])
+        commit = _output([*git, "rev-parse", "HEAD"])
+        changes = _output([*git, "status", "--porcelain"])
     except (OSError, subprocess.SubprocessError):
         return None
     return {"commit": commit.strip(), "clean": not changes.strip()}

@@ -5,39 +5,75 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import importlib.util
+import multiprocessing
+import os
 import re
 import sys
 import traceback
 import types
 from collections.abc import Mapping
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 from .errors import Error, InvalidArgument, Unavailable, nearest
 from .experiment import Experiment
+from .trust import distrusted_below
 
 __all__ = ["broken", "find", "ids", "load", "located", "root", "source"]
 
 _DECLARES = re.compile(r"^experiment\b", re.MULTILINE)
 _PACKAGE = "experiments"
+VARIABLE = "PYRDMA_EXPERIMENTS"
+"""The environment variable that names the folder of the experiments."""
 
 
 @cache
 def root() -> Path:
-    """Return the folder of the experiments: of the working tree, or the installed one."""
+    """Return the folder of the experiments.
+
+    It is the one that ``PYRDMA_EXPERIMENTS`` (or ``pyrdma --experiments``) names, or else the
+    nearest folder ``experiments`` at or above the working folder, or else the package's own. Its
+    code runs, so one that the user has not named must be of the user or root (`pyrdma.trust`).
+    """
+    named = os.environ.get(VARIABLE)
+    if named:
+        return _named_root(Path(named))
+    package = Path(__file__).resolve().parent
+    own = [package.parent / _PACKAGE, package / _PACKAGE]
     here = Path.cwd()
-    package = Path(__file__).parent
-    candidates = [
-        *(folder / "experiments" for folder in (here, *here.parents)),
-        package.parent / "experiments",
-        package / "experiments",
-    ]
-    for candidate in candidates:
-        if (candidate / "claims").is_dir():
+    passed_over = []
+    for candidate in (*((folder / _PACKAGE).resolve() for folder in (here, *here.parents)), *own):
+        if not _has_claims(candidate):
+            continue
+        # The code beside the running package is as safe as the package.
+        reason = "" if candidate in own else distrusted_below(candidate)
+        if not reason:
             return candidate
+        passed_over.append(
+            f"passed over the experiments in {str(candidate)!r}: {reason}. To run code from "
+            f"there, name the folder: pyrdma --experiments DIR ..., or {VARIABLE}=DIR"
+        )
+        if multiprocessing.parent_process() is None:  # a worker's parent has said it
+            print(f"pyrdma: {passed_over[-1]}", file=sys.stderr, flush=True)
     raise Unavailable(
-        "no experiments found: run pyrdma from within the source tree, or install the package again"
+        "; ".join(["no experiments found", *passed_over])
+        + "; run pyrdma from within the source tree, or install the package again"
     )
+
+
+def _named_root(named: Path) -> Path:
+    for folder in (named, named / _PACKAGE):
+        if _has_claims(folder):
+            return folder.resolve()
+    raise InvalidArgument(
+        f"{VARIABLE} is {str(named)!r}, which holds no experiments; name a folder with `claims`, "
+        "or unset it"
+    )
+
+
+def _has_claims(folder: Path) -> bool:
+    return os.path.isdir(folder / "claims")  # noqa: PTH112 - Path raises if the folder is closed
 
 
 @cache
@@ -120,11 +156,11 @@ def load(name: str) -> Experiment:
     Error
         Its file cannot be loaded; the message names file and line.
     """
+    _expose_root()
     try:
         if name.endswith(".py"):
             module = _import_file(Path(name))
         else:
-            _expose_root()
             module = importlib.import_module(f"{_PACKAGE}.{name.replace('/', '.')}")
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
@@ -167,10 +203,28 @@ def _expose_root() -> None:
         sys.modules[_PACKAGE] = package
 
 
+class _SourceLoader(SourceFileLoader):
+    """Loads a file from its source; `__pycache__` beside it may be another user's."""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        del fullname
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _import_file(path: Path) -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location(f"pyrdma_experiment_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise InvalidArgument(f"{path} is not a Python file")
+    """Import a file that the user has named; its helpers come from the folder `root`."""
+    name = f"pyrdma_experiment_{path.stem}"
+    loader = _SourceLoader(name, str(path))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != _PACKAGE:
+            raise
+        raise Unavailable(
+            f"{path} needs {error.name}, which is not in {root()}; if it lies with the file, name "
+            f"the folder `{_PACKAGE}` above the file: pyrdma --experiments DIR run {path}"
+        ) from error
     return module

@@ -2,18 +2,22 @@
 # Sets everything up and runs every test.
 #
 #   sh tests/run.sh                     all: rules, types, the site, native tests plain and under
-#                                       sanitizers, Python tests, notebooks, real verbs in a
-#                                       Soft-RoCE guest
+#                                       sanitizers, Python tests, the lowest versions, notebooks,
+#                                       real verbs in a Soft-RoCE guest
 #   sh tests/run.sh quick               without sanitizers, notebooks and slow tests
 #   sh tests/run.sh native [FILTER]     native tests (plain), with a GoogleTest filter
 #   sh tests/run.sh asan|tsan [FILTER]  native tests under one sanitizer set
 #   sh tests/run.sh python [ARG...]     pytest with these arguments
 #   sh tests/run.sh lint                rules, types, formats, stubs
+#   sh tests/run.sh lowest              build and tests with each dependency at its lowest version
 #   sh tests/run.sh docs                the site of all pages and docstrings, in build/site
 #   sh tests/run.sh softroce            tests in the Soft-RoCE guest; fetches QEMU and a kernel if needed
 #   sh tests/run.sh tidy                clang-tidy, when it is installed
 #   sh tests/run.sh search [FILTER]     only the searches, with 20 times the seeds (PYRDMA_SEARCH)
 #                                       and 20 s of hostile input for each parser (PYRDMA_HOSTILE_S)
+#   sh tests/run.sh hostile [SECONDS]   hostile frames, histories and stored files, a third of the time
+#                                       each, an hour if left out; from a new seed, which it prints;
+#                                       PYRDMA_HOSTILE_SEED=N repeats the inputs of seed N
 #
 #   PYRDMA_SOFTROCE=0                   skips the tests in the guest
 #   PYRDMA_SOAK_S=120 sh tests/run.sh python tests/soak       kills processes under load for two
@@ -37,8 +41,8 @@ jobs=$(nproc 2>/dev/null || echo 2)
 what=${1:-all}
 [ $# -eq 0 ] || shift
 case $what in
-  all | quick | native | asan | tsan | python | docs | softroce | lint | tidy | search) ;;
-  *) die "unknown '$what'; one of: all quick native asan tsan python docs softroce lint tidy search" ;;
+  all | quick | native | asan | tsan | python | docs | lowest | softroce | lint | tidy | search | hostile) ;;
+  *) die "unknown '$what'; one of: all quick native asan tsan python lowest docs softroce lint tidy search hostile" ;;
 esac
 began=$(date +%s)
 limit_s=900 # time limit of the native tests
@@ -134,6 +138,54 @@ python_tests() {
   report_from python python -m pytest -q -o junit_family=xunit2 --junitxml="$reports/python.xml" "$@"
 }
 
+lowest() {
+  next_step "lowest versions"
+  # NumPy 1.24 and SciPy 1.10, the lowest versions, have no wheel for a newer Python.
+  if "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then
+    say "SKIPPED: the lowest versions need Python 3.10 or 3.11, and this is $("$PYTHON" -V); set PYTHON to one"
+  else
+    report_from lowest lowest_tests
+  fi
+}
+
+lowest_tests() ( # in an environment of its own, with the module that is installed in .venv
+  installed=$(echo "$venv"/lib/python3*/site-packages)
+  venv=$root/build/lowest lowest=yes
+  mkdir -p "$venv"
+  ensure_venv build base controller test notebook
+  ln -sf "$installed"/*pyrdma* "$venv"/lib/python3*/site-packages/
+  cmake -S . -B "$venv/configured" -G Ninja >"$reports/configure-lowest.log" 2>&1 ||
+    { cat "$reports/configure-lowest.log" >&2; return 1; }
+  jupytext --quiet --to ipynb --output "$venv/notebook.ipynb" - <<'NOTEBOOK'
+# %%
+from pyrdma.notebook import results_folder, show
+show(results_folder(), "krcore/fig10b")
+NOTEBOOK
+  # The newest versions of the dependencies' own dependencies deprecate what these old ones use.
+  python -m pytest -q -p no:cacheprovider -o filterwarnings=default -m 'not slow' -o junit_family=xunit2 \
+    --junitxml="$reports/lowest.xml" --nbmake "$venv/notebook.ipynb" tests/check tests/harness/test_claims.py \
+    tests/harness/test_input.py tests/harness/test_result.py tests/harness/test_sweep.py \
+    tests/measure/test_histogram.py tests/profiles/test_profiles.py \
+    tests/setup/test_packages.py::test_scripts_call_commands_of_named_packages
+)
+
+hostile() { # hostile SECONDS: the three fuzzers one after another
+  case $1 in '' | *[!0-9]*) die "hostile $1: give a whole number of seconds" ;; esac
+  export PYRDMA_HOSTILE_SEED="${PYRDMA_HOSTILE_SEED:-$(date +%s)}"
+  say "hostile input for $1 s, PYRDMA_HOSTILE_SEED=$PYRDMA_HOSTILE_SEED"
+  limit_s=$(($1 + 900))
+  export PYRDMA_HOSTILE_S=$(($1 / 3))
+  native asan HostileInput.History
+  for fuzzer in frames files; do
+    next_step "hostile $fuzzer"
+    tests=$(python -m pytest --collect-only -q -m hostile "tests/fuzz/test_$fuzzer.py" | grep -c ::) ||
+      die "no test of tests/fuzz/test_$fuzzer.py has the marker hostile"
+    PYRDMA_HOSTILE_S=$(($1 / 3 / tests + 1))
+    report_from "hostile_$fuzzer" python -m pytest -q -m hostile -o junit_family=xunit2 \
+      --junitxml="$reports/hostile_$fuzzer.xml" "tests/fuzz/test_$fuzzer.py"
+  done
+}
+
 softroce() { # an emulated guest needs both CPUs of a small machine
   next_step "real verbs, in a Soft-RoCE guest"
   report_from softroce env PYRDMA_SOFTROCE="${PYRDMA_SOFTROCE:-1}" python -m pytest -q \
@@ -212,6 +264,7 @@ case $what in
     building asan native release '*'
     building asan check same_run_twice same_twice
     building asan python_tests --ignore=tests/softroce/test_guest.py
+    lowest
     building asan softroce_in_time
     building asan notebooks
     # A suite *Bugs searches many seeds for a deliberate bug, for a minute and more. It runs the code of
@@ -229,6 +282,7 @@ case $what in
   native) native release "${1:-*}" ;;
   asan | tsan) native "$what" "${1:-*}" ;;
   python) python_tests "$@" ;;
+  lowest) lowest ;;
   docs)
     check "documentation" documentation
     [ ! -f build/site/index.html ] || say "the site begins at build/site/index.html"
@@ -247,6 +301,7 @@ case $what in
     limit_s=14400
     native release "${1:-Fuzz.*:*Fuzz.*:*Bugs.*:*Hostile*}"
     ;;
+  hostile) hostile "${1:-3600}" ;;
 esac
 
 next_step

@@ -18,7 +18,7 @@ stamped() { [ "$(cat "$venv/$1" 2>/dev/null)" = "$2" ]; } # stamped FILE TEXT
 
 # Debian's packages, by their user. tests/setup checks that the build and the tests use no others.
 build_packages="python3 python3-venv python3-dev g++ libboost-context-dev libibverbs-dev librdmacm-dev"
-test_packages="libgtest-dev mount"
+test_packages="libgtest-dev mount clang libclang-rt-dev"
 # The scripts use these packages if they are installed, and never install them.
 optional_packages="git sudo"
 # The peers of `pyrdma bench`. The benchmark skips a peer that cannot be installed, and names it.
@@ -57,6 +57,8 @@ int main() { return 0; }' ;;
     libgtest-dev) compiles '#include <gtest/gtest.h>
 int main(int n, char** v) { testing::InitGoogleTest(&n, v); return 0; }' -lgtest -lpthread ;;
     mount) command -v mount ;;
+    clang) command -v clang++ ;;
+    libclang-rt-dev) (CXX=clang++ && compiles 'int main() { return 0; }' -fsanitize=address) ;;
     ucx-utils) command -v ucx_perftest ;;
     openmpi-bin) command -v mpirun ;;
     libopenmpi-dev) command -v mpicc ;;
@@ -171,8 +173,9 @@ ensure_venv() { # ensure_venv EXTRA...: the environment and the dependencies of 
   for extra in $wanted; do echo "$requirements" >"$venv/.extra-$extra"; done
 }
 
-requirements_of() { # requirements_of EXTRA...: without pyrdma itself, which is built later, once
-  "$venv/bin/python" - "$@" <<'PYTHON'
+# Without pyrdma itself, which is built later, once. With lowest=yes each version is the lowest.
+requirements_of() { # requirements_of EXTRA...
+  "$venv/bin/python" - "${lowest:-}" "$@" <<'PYTHON'
 import sys
 
 try:
@@ -188,8 +191,10 @@ lists = {
     "base": document["project"]["dependencies"],
     **document["project"]["optional-dependencies"],
 }
-for extra in sys.argv[1:]:
-    print("\n".join(lists[extra]))
+lowest, *extras = sys.argv[1:]
+for extra in extras:
+    for requirement in lists[extra]:
+        print(requirement.replace(">=", "==", 1) if lowest else requirement)
 PYTHON
 }
 

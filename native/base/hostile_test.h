@@ -45,10 +45,11 @@
 
 namespace pyrdma::hostile {
 
-/// Good inputs, and inputs made from them by a few random edits. Equal runs give equal inputs.
+/// Good inputs, and inputs made from them by a few random edits. Equal numbers give equal inputs.
 class Mutator {
  public:
-  explicit Mutator(std::vector<std::string> seeds) : seeds_(std::move(seeds)) {}
+  Mutator(std::vector<std::string> seeds, std::uint64_t number)
+      : seeds_(std::move(seeds)), random_(number) {}
 
   std::string next() {
     if (given_ < seeds_.size()) return seeds_[given_++];
@@ -101,16 +102,18 @@ class Mutator {
 
   std::vector<std::string> seeds_;
   std::size_t given_ = 0;
-  std::mt19937_64 random_{1};
+  std::mt19937_64 random_;
 };
 
 #if !defined(PYRDMA_LIBFUZZER)
 /// Runs for PYRDMA_HOSTILE_S seconds (default: 1), on all seeds and a hundred more inputs at least.
+/// PYRDMA_HOSTILE_SEED (default: 1) is the number of the edits.
 inline void run(const std::vector<std::string>& seeds, void (*target)(std::string_view)) {
   const char* given = std::getenv("PYRDMA_HOSTILE_S");
   const double seconds = given == nullptr ? 1.0 : std::atof(given);
+  const char* number = std::getenv("PYRDMA_HOSTILE_SEED");
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  Mutator mutator(seeds);
+  Mutator mutator(seeds, number == nullptr ? 1 : std::strtoull(number, nullptr, 10));
   std::uint64_t inputs = 0;
   while (inputs < seeds.size() + 100 || std::chrono::steady_clock::now() < end) {
     const std::string input = mutator.next();

@@ -21,6 +21,9 @@ __all__ = [
     "simulated_rate",
 ]
 
+_NO_CODE = "/"
+"""Working folder of new interpreters, which import from their working folder first."""
+
 
 def simulated_rate(nodes: int, operations: float, nanoseconds: int) -> float:
     """Return simulated one-sided operations per second of CPU time.
@@ -95,9 +98,8 @@ def shm_latency_us(size: int, duration_s: float = 0.4) -> float:
 
 def _printed_number(code: str, *arguments: str) -> float:
     command = [sys.executable, "-c", code, *arguments]
-    # Python loads modules first from the working folder: not one that other users may write to.
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=120, cwd="/"
+        command, capture_output=True, text=True, check=False, timeout=120, cwd=_NO_CODE
     )
     if done.returncode != 0:
         raise Error(f"a new interpreter failed:\n{done.stderr.strip()}")
@@ -151,7 +153,7 @@ def build_seconds() -> float:
         env = {**os.environ, "CCACHE_DISABLE": "1"}
         start = time.perf_counter()
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=env, cwd=folder
+            command, capture_output=True, text=True, check=False, env=env, cwd=_NO_CODE
         )
         elapsed = time.perf_counter() - start
     if done.returncode != 0:

@@ -5,8 +5,11 @@ With ``--json`` standard output has only the JSON; all other output goes to stan
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -23,6 +26,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Benchmarks and experiments for RDMA systems: simulated, over shared memory, on NICs.",
 )
+
+
+@app.callback()
+def options(
+    experiments: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of the experiments, whose code runs. Default: $PYRDMA_EXPERIMENTS, or a "
+            "folder `experiments` of yours or root's at or above this one, or the package's.",
+        ),
+    ] = None,
+) -> None:
+    """Set what holds for all commands."""
+    if experiments is not None:
+        from pyrdma.registry import VARIABLE
+
+        # Processes that a command starts take the same folder.
+        os.environ[VARIABLE] = str(experiments.resolve())
+
+
 for module in (experiments, profiles, results, tools, fuzz, machine):
     module.register(app)
 

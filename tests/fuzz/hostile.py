@@ -1,6 +1,7 @@
-"""Mutations of valid inputs for a bounded time; equal runs begin with equal inputs.
+"""Mutations of valid inputs for a bounded time; runs of one seed begin with equal inputs.
 
 Each test takes ``PYRDMA_HOSTILE_S`` seconds, by default one, as the native ``HostileInput`` does.
+``PYRDMA_HOSTILE_SEED`` seeds the mutations of both, by default with one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 SECONDS = float(os.environ.get("PYRDMA_HOSTILE_S", "1"))
+SEED = int(os.environ.get("PYRDMA_HOSTILE_SEED", "1"))
 LEAST = 200
 
 WORDS = (
@@ -30,9 +32,9 @@ WORDS = (
 )
 
 
-def inputs(seeds: Sequence[bytes], seed: int = 1) -> Iterator[bytes]:
+def inputs(seeds: Sequence[bytes]) -> Iterator[bytes]:
     """Return the seeds, then mutations of them."""
-    choice = random.Random(seed)
+    choice = random.Random(SEED)
     end = time.monotonic() + SECONDS
     given = 0
     while given < LEAST + len(seeds) or time.monotonic() < end:

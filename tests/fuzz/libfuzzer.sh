@@ -3,17 +3,23 @@
 #
 #   sh tests/fuzz/libfuzzer.sh [SECONDS [TARGET...]]     default: 60 s each, all targets
 #
-# It needs Clang with its run-time libraries (clang and libclang-rt-*-dev, or $CXX). A target is a file
-# native/**/hostile_TARGET_test.cc; its findings lie in build/libfuzzer/TARGET/.
+# A target is a file native/**/hostile_TARGET_test.cc; its findings lie in build/libfuzzer/TARGET/.
+# The compiler is $CXX, or else clang++, which the script installs if it is missing.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+cd "$root"
+. tests/setup_env.sh
 build=${PYRDMA_FUZZ_BUILD:-$root/build/libfuzzer}
-compiler=${CXX:-$(command -v clang++ || command -v clang++-14)}
 seconds=${1:-60}
 [ $# -eq 0 ] || shift
 
-cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_COMPILER="$compiler" \
+# shellcheck disable=SC2086 # lists of names
+ensure_packages $build_packages $test_packages
+ensure_venv build
+compiler=${CXX:-clang++}
+mkdir -p "$build"
+cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_CXX_FLAGS=-fsanitize=fuzzer-no-link "-DPYRDMA_SANITIZE=address;undefined" \
   -DPYRDMA_PYTHON=OFF -DPYRDMA_TESTS=OFF >"$build.log" 2>&1 || { cat "$build.log" >&2; exit 1; }
 cmake --build "$build" --target pyrdma_native --parallel "${JOBS:-$(nproc)}" >"$build.log" 2>&1 ||

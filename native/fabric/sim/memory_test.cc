@@ -86,7 +86,7 @@ std::array<int, 2> watch_two_words(MemoryModel memory, std::uint32_t access) {
     auto region = pair.b.device.allocate(*pair.b.pd, 4096, access);
     auto* words = reinterpret_cast<std::uint64_t*>(region->data());
     *pair.a.word(0) = 1;
-    for (const std::size_t at : {0, 2048})
+    for (const std::size_t at : {0U, 2048U})
       EXPECT_TRUE(pair.qa->write(pair.a.memory->sge(0, 8), region->remote(), at));
     const Time end = pair.a.env.now() + 20 * kMicrosecond;
     while (pair.a.env.now() < end && (words[0] == 0 || words[256] == 0)) {

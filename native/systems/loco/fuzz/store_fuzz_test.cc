@@ -57,7 +57,7 @@ TEST(StorePresetsSim, AreChosenOrDrawnBySeed) {
     options.preset = preset;
     return run(store, options).fingerprint;
   };
-  for (const auto& [seed, drawn] : {std::pair(1, "best"), std::pair(2, "paper")}) {
+  for (const auto& [seed, drawn] : {std::pair(1U, "best"), std::pair(2U, "paper")}) {
     EXPECT_NE(fingerprint(seed, "best"), fingerprint(seed, "paper"));
     EXPECT_EQ(fingerprint(seed, ""), fingerprint(seed, drawn));
   }
