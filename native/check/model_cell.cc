@@ -11,6 +11,9 @@ namespace pyrdma::check {
 namespace {
 
 constexpr StateId kAbsent = 0;
+// Bounds of a look ahead.
+constexpr std::size_t kLook = 8, kAll = kNever;
+constexpr int kLookBack = 64;
 
 struct Effect {
   enum class Requires : std::uint8_t { kNothing, kEqual, kDifferent };
@@ -26,15 +29,20 @@ struct Effect {
 using Requires = Effect::Requires;
 using Then = Effect::Then;
 
-/// Queued orders operations by the moment of their end or beginning, and returns the first that is
-/// not taken yet.
+/// Queued orders operations by the moment of their end, and visits those that are not taken yet.
 class Queued {
  public:
   void add(std::uint32_t moment, std::uint32_t op) { ops_.push_back({moment, op}); }
   void sort() { std::sort(ops_.begin(), ops_.end()); }
-  std::uint32_t first(const std::vector<bool>& taken) {
+  /// Calls `visit(moment, op)` for the first `most` operations, until it returns true.
+  template <typename Visit>
+  void find(const std::vector<bool>& taken, std::size_t most, Visit visit) {
     while (head_ < ops_.size() && taken[ops_[head_].second]) ++head_;
-    return head_ < ops_.size() ? ops_[head_].first : kNever;
+    for (std::size_t i = head_; i < ops_.size() && most > 0; ++i) {
+      if (taken[ops_[i].second]) continue;
+      if (visit(ops_[i].first, ops_[i].second)) return;
+      --most;
+    }
   }
   void give_back(std::uint32_t moment) {
     const auto at = std::lower_bound(ops_.begin(), ops_.end(), std::pair(moment, 0U));
@@ -61,23 +69,23 @@ class Cell final : public Model {
       calls_.push_back(ops[op].call);
       rets_.push_back(ops[op].ret);
       if (effect.needs == Requires::kEqual && effect.known) expecting_[effect.a].add(rets_[op], op);
-      if (effect.then == Then::kBecomes) making_[effect.b].add(calls_[op], op);
+      if (makes_a_value(effect)) making_[effect.b].push_back(op);
       count(effect, 1);
       adders_ = adders_ || effects_[op].then == Then::kAdds;
       classes_.push_back(class_for(op));
     }
     for (Queued& ops_of_value : expecting_) ops_of_value.sort();
+    find_last_others();
   }
 
   StateId initial() const override { return initial_; }
   std::uint32_t class_of(std::uint32_t op) const override { return classes_[op]; }
 
-  // Finds an operation that requires a value which no operation makes in time.
   std::uint32_t impossible_end(StateId start) override {
-    if (!exact() || start == kAnyState) return kNever;
+    if (!exact()) return kNever;
     for (StateId value = 0; value < expecting_.size(); ++value) {
-      const std::uint32_t end = expecting_[value].first(taken_);
-      if (value != start && end != kNever && making_[value].first(taken_) > end) return end;
+      const std::uint32_t end = unmet_end(value, value == start || start == kAnyState, kAll);
+      if (end != kNever) return end;
     }
     return kNever;
   }
@@ -100,7 +108,6 @@ class Cell final : public Model {
     taken_[op] = false;
     const Effect& effect = effects_[op];
     if (effect.needs == Requires::kEqual && effect.known) expecting_[effect.a].give_back(rets_[op]);
-    if (effect.then == Then::kBecomes) making_[effect.b].give_back(calls_[op]);
     count(effect, 1);
   }
 
@@ -115,21 +122,83 @@ class Cell final : public Model {
            expected_[from] == 0 && expected_[to] == 0;
   }
 
-  bool is_hopeless(StateId from, std::uint32_t op, StateId to) override {
-    if (!exact() || from == to) return false;
-    // The overwritten value is still expected, and no operation will write it again in time.
+  std::uint32_t dead_end(StateId from, std::uint32_t op, StateId to) override {
+    if (!exact() || from == to) return kNever;
     if (from != kAnyState) {
-      const std::uint32_t end = expecting_[from].first(taken_);
-      if (end != kNever && making_[from].first(taken_) > end) return true;
+      const std::uint32_t end = unmet_end(from, false, kLook);
+      if (end != kNever) return end;
     }
     // An operation of unknown outcome may as well not happen if it wrote a value that no operation
     // expects.
-    return !effects_[op].known && different_ == 0 && expected_[to] == 0;
+    return !effects_[op].known && different_ == 0 && expected_[to] == 0 ? 0 : kNever;
   }
 
  private:
   // Returns whether every value that can come up is known beforehand.
   bool exact() const { return !adders_; }
+
+  static bool makes_a_value(const Effect& effect) {
+    return effect.then == Then::kBecomes &&
+           (effect.needs != Requires::kEqual || effect.a != effect.b);
+  }
+
+  /// Returns the end of an operation that expects `value`, which no operation makes in time, or
+  /// kNever. `is_there`: the value may be there now. Looks at the first `most` such operations.
+  std::uint32_t unmet_end(StateId value, bool is_there, std::size_t most) {
+    std::uint32_t unmet = kNever;
+    expecting_[value].find(taken_, most, [&](std::uint32_t end, std::uint32_t op) {
+      if ((is_there && after_[op] == 0) || is_made(value, op)) return false;
+      unmet = end;
+      return true;
+    });
+    return unmet;
+  }
+
+  /// Returns whether an operation that is not taken may make `value` for `op`: it begins before the
+  /// end of `op`, and ends after the last operation that certainly saw another value before `op`.
+  bool is_made(StateId value, std::uint32_t op) const {
+    const auto& makers = making_[value];
+    auto maker = std::ranges::lower_bound(makers, rets_[op], {}, [&](auto m) { return calls_[m]; });
+    for (int looked = 0; maker != makers.begin(); ++looked) {
+      --maker;
+      if (looked == kLookBack || (!taken_[*maker] && rets_[*maker] >= after_[op])) return true;
+    }
+    return false;
+  }
+
+  /// Finds, for each operation, the latest beginning of an operation that had ended before and that
+  /// saw or made another value than this one expects.
+  void find_last_others() {
+    struct Last {
+      std::uint32_t after = 0;   // beginning + 1; 0: none
+      StateId value = kNoState;  // the only value that it agrees with
+    };
+    std::vector<std::uint32_t> by_end;
+    for (std::uint32_t op = 0; op < effects_.size(); ++op)
+      if (effects_[op].known) by_end.push_back(op);
+    std::ranges::sort(by_end, {}, [&](std::uint32_t op) { return rets_[op]; });
+    after_.resize(effects_.size());
+    Last last, other;  // `other` agrees with another value than `last`
+    std::size_t ended = 0;
+    for (std::uint32_t op = 0; op < effects_.size(); ++op) {
+      for (; ended < by_end.size() && rets_[by_end[ended]] < calls_[op]; ++ended) {
+        const Effect& effect = effects_[by_end[ended]];
+        if (effect.needs == Requires::kDifferent && effect.then == Then::kStays) continue;
+        const bool blind = effect.needs == Requires::kNothing;
+        const Last found{calls_[by_end[ended]] + 1, blind                    ? effect.b
+                                                    : !makes_a_value(effect) ? effect.a
+                                                                             : kNoState};
+        if (found.after > last.after) {
+          if (last.value != found.value || found.value == kNoState) other = last;
+          last = found;
+        } else if (found.after > other.after && found.value != last.value) {
+          other = found;
+        }
+      }
+      if (effects_[op].needs != Requires::kEqual) continue;
+      after_[op] = last.value == effects_[op].a ? other.after : last.after;
+    }
+  }
 
   StateId intern(const Value& value) {
     const auto [found, fresh] = ids_.try_emplace(value, static_cast<StateId>(values_.size()));
@@ -247,7 +316,9 @@ class Cell final : public Model {
   std::vector<bool> taken_;
   // By value: the operations that certainly happened and require it, by their ends; the operations
   // that make it, by their beginnings; the number of untaken operations that require it.
-  std::vector<Queued> expecting_, making_;
+  std::vector<Queued> expecting_;
+  std::vector<std::vector<std::uint32_t>> making_;
+  std::vector<std::uint32_t> after_;  // by operation: find_last_others()
   std::vector<int> expected_;
   int different_ = 0;
   bool adders_ = false;

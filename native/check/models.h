@@ -50,10 +50,12 @@ class Model {
   /// The search takes `op` into its sequence, or gives it back.
   virtual void take(std::uint32_t /*op*/) {}
   virtual void give_back(std::uint32_t /*op*/) {}
-  /// Returns whether a sequence that has just taken `op` can no longer be completed. For `op` of
-  /// unknown outcome: whether it can be completed no better than without `op`. May always return
-  /// false.
-  virtual bool is_hopeless(StateId /*from*/, std::uint32_t /*op*/, StateId /*to*/) { return false; }
+  /// Looks ahead after a sequence that has just taken `op`. Returns the end (event index) of an
+  /// operation that can no longer be explained; 0 when `op`, of unknown outcome, helps nothing;
+  /// kNever when the model sees neither. The operations before that end suffice for the conclusion.
+  virtual std::uint32_t dead_end(StateId /*from*/, std::uint32_t /*op*/, StateId /*to*/) {
+    return kNever;
+  }
 };
 
 enum class ModelKind { kRegister, kKv, kQueue, kLock, kCounter };

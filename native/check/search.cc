@@ -113,7 +113,9 @@ bool Search::advance() {
       take_known(candidate.number, to);
     else
       take_unknown(candidate.number, to);
-    if (!model_->is_hopeless(from, op, to) && is_new()) return true;
+    const std::uint32_t end = model_->dead_end(from, op, to);
+    if (end == kNever && is_new()) return true;
+    if (end != kNever) furthest_ = std::max(furthest_, end);
     undo_to(frame.depth);
   }
   return false;

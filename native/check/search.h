@@ -6,7 +6,7 @@
 // - It takes an operation at once that is possible now and only looks, or that the model calls
 //   free. It need not come back for alternatives.
 // - Among several interchangeable operations, the one that returns first goes first.
-// - It leaves a sequence that the model calls hopeless.
+// - It leaves a sequence after which the model sees a dead end.
 // - It tries operations of unknown outcome last.
 #pragma once
 #include <cstdint>

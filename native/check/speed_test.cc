@@ -76,7 +76,7 @@ TEST_P(FiftyProcesses, OneRegisterWithinASecondEitherWay) {
   RecordProperty("violations", bad);
 }
 
-INSTANTIATE_TEST_SUITE_P(Values, FiftyProcesses, ::testing::Values(0, 5));
+INSTANTIATE_TEST_SUITE_P(Values, FiftyProcesses, ::testing::Values(0, 5, 20));
 
 // Histories have the form of Jepsen's public histories of etcd: five clients, five values, and a
 // new process after each unknown outcome.
