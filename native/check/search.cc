@@ -70,18 +70,19 @@ Search::Search(std::unique_ptr<Model> model, OperationsView ops, StateId start, 
   unknown_bits_.resize((unknown_.size() + 63) / 64);
 }
 
-Search::Progress Search::run(std::uint64_t configurations) {
+Search::Progress Search::run(std::uint64_t configurations, std::uint64_t steps) {
   if (!started_) {
     started_ = true;
     const std::uint32_t impossible = model_->impossible_end(state_);
     if (impossible == kNever || keep_longest_) open_frame();
-    if (impossible != kNever) furthest_ = std::max(furthest_, impossible);
+    if (impossible != kNever) dead_end_ = impossible;
   }
   const std::size_t stop = met_.size() + configurations;
+  const std::uint64_t last_step = steps > ~steps_ ? ~std::uint64_t{0} : steps_ + steps;
   for (;;) {
     if (known_taken_ == known_.size()) return Progress::kLegal;
     if (frames_.empty()) return Progress::kIllegal;
-    if (met_.size() >= stop) return Progress::kOutOfBudget;
+    if (met_.size() >= stop || steps_ >= last_step) return Progress::kOutOfBudget;
     if (advance()) {
       open_frame();
       continue;
@@ -115,7 +116,7 @@ bool Search::advance() {
       take_unknown(candidate.number, to);
     const std::uint32_t end = model_->dead_end(from, op, to);
     if (end == kNever && is_new()) return true;
-    if (end != kNever) furthest_ = std::max(furthest_, end);
+    if (end != kNever) dead_end_ = std::max(dead_end_, end);
     undo_to(frame.depth);
   }
   return false;
@@ -130,6 +131,7 @@ void Search::take_forced() {
     again = false;
     std::uint32_t first_ret = kNever;
     for (std::uint32_t k = next_[end]; k != end && call_[k] < first_ret; k = next_[k]) {
+      ++steps_;
       first_ret = std::min(first_ret, ret_[k]);
       const StateId from = state_;
       const StateId to = model_->step(from, known_[k]);
@@ -148,11 +150,12 @@ void Search::gather() {
   for (std::uint32_t k = next_[end]; k != end && call_[k] < first_ret; k = next_[k]) {
     first_ret = std::min(first_ret, ret_[k]);
     candidates_.push_back({ret_[k], k, true});
+    ++steps_;
   }
   if (first_ret != kNever) furthest_ = std::max(furthest_, first_ret);
   std::sort(candidates_.begin() + static_cast<std::ptrdiff_t>(first), candidates_.end(),
             [](const Candidate& x, const Candidate& y) { return x.ret < y.ret; });
-  for (std::uint32_t u = 0; u < unknown_.size() && unknown_call_[u] < first_ret; ++u)
+  for (std::uint32_t u = 0; u < unknown_.size() && unknown_call_[u] < first_ret; ++u, ++steps_)
     if ((unknown_bits_[u / 64] & bit(u)) == 0) candidates_.push_back({kNever, u, false});
   ++class_stamp_;
   std::size_t kept = first;
