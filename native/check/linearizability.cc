@@ -26,6 +26,7 @@ std::vector<Object> objects_of(const History& history, ModelKind kind, std::uint
   std::vector<Object> objects;
   std::unordered_map<Value, std::size_t, ValueHash> by_key;
   for (const Operation& op : paired.all) {
+    history.poll();
     const std::string wrong = complaint(kind, history, op);
     if (!wrong.empty()) throw Error(ErrorCode::kInvalidArgument, wrong);
     ++count;
@@ -140,7 +141,7 @@ class Rounds {
     if (!object.search) {
       auto model = make_model(kind_, history_, object.ops);
       const StateId start = model->initial();
-      object.search = std::make_unique<Search>(std::move(model), object.ops, start);
+      object.search = std::make_unique<Search>(std::move(model), history_, object.ops, start);
     }
     const std::size_t before = object.search->configurations();
     const Search::Progress progress = object.search->run(budget);

@@ -1,7 +1,10 @@
 // A cell is one word of memory, or one key of a map, where null is absence. Every operation
 // requires "the value is a", "the value is not a" or nothing; then the value stays, becomes b, or d
-// is added to it.
+// is added to it, or b is appended to it.
 #include <algorithm>
+#include <deque>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "check/models.h"
@@ -17,7 +20,7 @@ constexpr int kLookBack = 64;
 
 struct Effect {
   enum class Requires : std::uint8_t { kNothing, kEqual, kDifferent };
-  enum class Then : std::uint8_t { kStays, kBecomes, kAdds };
+  enum class Then : std::uint8_t { kStays, kBecomes, kAdds, kAppends };
   Requires needs = Requires::kNothing;
   Then then = Then::kStays;
   StateId a = kAbsent;
@@ -60,6 +63,7 @@ class Cell final : public Model {
     intern(Value::none());
     initial_ = intern(history.header.initial);
     for (const Operation& op : ops) effects_.push_back(effect_of(op));
+    find_expected_texts();
     expected_.resize(values_.size());
     expecting_.resize(values_.size());
     making_.resize(values_.size());
@@ -71,10 +75,14 @@ class Cell final : public Model {
       if (effect.needs == Requires::kEqual && effect.known) expecting_[effect.a].add(rets_[op], op);
       if (makes_a_value(effect)) making_[effect.b].push_back(op);
       count(effect, 1);
-      adders_ = adders_ || effects_[op].then == Then::kAdds;
+      adders_ = adders_ || effect.then == Then::kAdds;
+      appenders_ = appenders_ || effect.then == Then::kAppends;
+      if (effect.then == Then::kBecomes) setting_.push_back(op);
+      if (effect.needs == Requires::kEqual && effect.known) looking_.add(rets_[op], op);
       classes_.push_back(class_for(op));
     }
     for (Queued& ops_of_value : expecting_) ops_of_value.sort();
+    looking_.sort();
     find_last_others();
   }
 
@@ -97,6 +105,7 @@ class Cell final : public Model {
     if (effect.needs == Requires::kDifferent && from == effect.a) return kNoState;
     if (effect.then == Then::kBecomes) return effect.b;
     const StateId before = effect.needs == Requires::kEqual ? effect.a : from;
+    if (effect.then == Then::kAppends) return appended(before, effect.b);
     return effect.then == Then::kStays ? before : added(before, effect.d);
   }
 
@@ -107,7 +116,10 @@ class Cell final : public Model {
   void give_back(std::uint32_t op) override {
     taken_[op] = false;
     const Effect& effect = effects_[op];
-    if (effect.needs == Requires::kEqual && effect.known) expecting_[effect.a].give_back(rets_[op]);
+    if (effect.needs == Requires::kEqual && effect.known) {
+      expecting_[effect.a].give_back(rets_[op]);
+      looking_.give_back(rets_[op]);
+    }
     count(effect, 1);
   }
 
@@ -123,6 +135,7 @@ class Cell final : public Model {
   }
 
   std::uint32_t dead_end(StateId from, std::uint32_t op, StateId to) override {
+    if (appenders_ && !adders_ && from != to && to != kAnyState) return unread_end(to);
     if (!exact() || from == to) return kNever;
     if (from != kAnyState) {
       const std::uint32_t end = unmet_end(from, false, kLook);
@@ -135,7 +148,7 @@ class Cell final : public Model {
 
  private:
   // Returns whether every value that can come up is known beforehand.
-  bool exact() const { return !adders_; }
+  bool exact() const { return !adders_ && !appenders_; }
 
   static bool makes_a_value(const Effect& effect) {
     return effect.then == Then::kBecomes &&
@@ -201,9 +214,83 @@ class Cell final : public Model {
   }
 
   StateId intern(const Value& value) {
+    const bool text = value.kind == Value::Kind::kText && history_.has_appends();
+    if (text && history_.text_of(value).empty()) return kAbsent;
     const auto [found, fresh] = ids_.try_emplace(value, static_cast<StateId>(values_.size()));
     if (fresh) values_.push_back(value);
+    if (fresh && text) by_text_.emplace(history_.text_of(value), found->second);
     return found->second;
+  }
+
+  bool is_text(StateId state) const { return values_[state].kind == Value::Kind::kText; }
+  std::string_view text_of(StateId state) const {
+    if (!is_text(state)) return {};
+    const std::int64_t number = values_[state].a;
+    return number < 0 ? made_[static_cast<std::size_t>(-1 - number)]
+                      : std::string_view(history_.text_of(values_[state]));
+  }
+
+  // Texts that no operation expects, nor the beginning of one, are one state: no operation can tell
+  // them apart, however much is appended. So the number of states is bounded by what was read.
+  void find_expected_texts() {
+    if (!history_.has_appends()) return;
+    for (const Effect& effect : effects_)
+      if (effect.needs != Requires::kNothing && is_text(effect.a))
+        expected_texts_.push_back(text_of(effect.a));
+    std::ranges::sort(expected_texts_);
+    made_.emplace_back();
+    unexpected_ = static_cast<StateId>(values_.size());
+    values_.push_back({Value::Kind::kText, -1, 0});
+  }
+
+  StateId appended(StateId from, StateId text) {
+    if (from == kAnyState || from == unexpected_ || text == kAbsent) return from;
+    if (from != kAbsent && !is_text(from)) return kNoState;
+    const auto [known, fresh] =
+        sums_.try_emplace(std::uint64_t{from} << 32 | text, static_cast<StateId>(values_.size()));
+    if (!fresh) return known->second;
+    std::string sum(text_of(from));
+    sum += text_of(text);
+    if (const auto there = by_text_.find(sum); there != by_text_.end())
+      return known->second = there->second;
+    const auto longer = std::ranges::lower_bound(expected_texts_, std::string_view(sum));
+    if (longer == expected_texts_.end() || !longer->starts_with(sum))
+      return known->second = unexpected_;
+    values_.push_back({Value::Kind::kText, -1 - static_cast<std::int64_t>(made_.size()), 0});
+    by_text_.emplace(sum, known->second);
+    made_.push_back(std::move(sum));
+    return known->second;
+  }
+
+  /// Returns the end of an operation that expects a text which does not begin with the text of
+  /// `state`, while no operation sets the value again in time; or kNever. Looks at the first few.
+  std::uint32_t unread_end(StateId state) {
+    std::uint32_t unread = kNever;
+    looking_.find(taken_, kLook, [&](std::uint32_t end, std::uint32_t op) {
+      const StateId wanted = effects_[op].a;
+      const bool begins = state == kAbsent || state == wanted ||
+                          (state != unexpected_ && is_text(state) && is_text(wanted) &&
+                           text_of(wanted).starts_with(text_of(state)));
+      if (begins || is_set(wanted, end)) return false;
+      unread = end;
+      return true;
+    });
+    return unread;
+  }
+
+  /// Returns whether an operation that is not taken may set a beginning of `wanted` before `end`.
+  bool is_set(StateId wanted, std::uint32_t end) const {
+    auto setter = std::ranges::lower_bound(setting_, end, {}, [&](auto op) { return calls_[op]; });
+    for (int looked = 0; setter != setting_.begin(); ++looked) {
+      --setter;
+      if (looked == kLookBack) return true;
+      const StateId value = effects_[*setter].b;
+      if (!taken_[*setter] &&
+          (value == kAbsent || value == wanted ||
+           (is_text(value) && is_text(wanted) && text_of(wanted).starts_with(text_of(value)))))
+        return true;
+    }
+    return false;
   }
 
   static Value sum(std::int64_t value, std::int64_t d) {  // wraps around, as words of memory do
@@ -246,6 +333,10 @@ class Cell final : public Model {
           effect.then = Then::kBecomes;
           if (op.output == Value::boolean(true)) effect.needs = Requires::kDifferent;
         }
+        break;
+      case Function::kAppend:
+        effect.then = Then::kAppends;
+        effect.b = intern(op.input);
         break;
       case Function::kFetchAdd:
         effect.d = op.input.a;
@@ -322,6 +413,17 @@ class Cell final : public Model {
   std::vector<int> expected_;
   int different_ = 0;
   bool adders_ = false;
+
+  // Of keys with appends: the operations that look, those that set the value, the sorted texts that
+  // operations expect, and the texts that appends have made.
+  bool appenders_ = false;
+  Queued looking_;
+  std::vector<std::uint32_t> setting_;
+  std::vector<std::string_view> expected_texts_;
+  std::deque<std::string> made_;
+  std::unordered_map<std::string, StateId> by_text_;
+  std::unordered_map<std::uint64_t, StateId> sums_;
+  StateId unexpected_ = kNoState;
 };
 
 }  // namespace

@@ -6,6 +6,8 @@
 //   cas [expected, new]: ok means swapped. A value true/false says whether it swapped; another
 //     value is the old content (as the compare-and-swap of RDMA returns it).
 //   get, deq: null means absent. insert, delete: false means "was there", "was not there".
+//   append adds its text to the end of the key's text, as public logs of key-value stores have it.
+//     In a history with appends, null and the empty text are one value, that of an absent key.
 //   lock, unlock: the owner is the invocation's value if that is a whole number, else the process.
 //   fetch_add: ok carries the old value; without one, the value is unknown.
 #pragma once

@@ -43,10 +43,12 @@ void ConfigurationSet::grow() {
   }
 }
 
-Search::Search(std::unique_ptr<Model> model, OperationsView ops, StateId start, bool keep_longest)
-    : model_(std::move(model)), state_(start), keep_longest_(keep_longest) {
+Search::Search(std::unique_ptr<Model> model, const History& history, OperationsView ops,
+               StateId start, bool keep_longest)
+    : history_(history), model_(std::move(model)), state_(start), keep_longest_(keep_longest) {
   std::uint32_t classes = 0;
   for (std::uint32_t op = 0; op < ops.size(); ++op) {
+    history_.poll();
     class_.push_back(model_->class_of(op));
     classes = std::max(classes, class_.back() + 1);
     if (ops[op].known()) {
@@ -80,6 +82,7 @@ Search::Progress Search::run(std::uint64_t configurations, std::uint64_t steps) 
   const std::size_t stop = met_.size() + configurations;
   const std::uint64_t last_step = steps > ~steps_ ? ~std::uint64_t{0} : steps_ + steps;
   for (;;) {
+    history_.poll();
     if (known_taken_ == known_.size()) return Progress::kLegal;
     if (frames_.empty()) return Progress::kIllegal;
     if (met_.size() >= stop || steps_ >= last_step) return Progress::kOutOfBudget;
@@ -169,6 +172,7 @@ void Search::gather() {
 }
 
 void Search::take_known(std::uint32_t k, StateId to) {
+  history_.poll();
   sequence_.push_back({k, kNever, state_});
   next_[prev_[k]] = next_[k];
   prev_[next_[k]] = prev_[k];

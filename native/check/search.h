@@ -45,7 +45,7 @@ class Search {
 
   /// `ops` come by invocation, as the model knows them. With `keep_longest`, the search remembers
   /// the longest sequence found.
-  Search(std::unique_ptr<Model> model, OperationsView ops, StateId start,
+  Search(std::unique_ptr<Model> model, const History& history, OperationsView ops, StateId start,
          bool keep_longest = false);
 
   /// Continues for at most `configurations` new configurations, and about `steps` steps.
@@ -97,6 +97,7 @@ class Search {
   bool is_new();
   void keep_longest_sequence();
 
+  const History& history_;
   std::unique_ptr<Model> model_;
   std::vector<std::uint32_t> known_, unknown_;  // operation numbers, by invocation
   std::vector<std::uint32_t> call_, ret_;       // of the known operations

@@ -129,7 +129,7 @@ class Shrinker {
     spend(kStepsToPrepare * ops.size());
     auto model = make_model(kind_, history_, ops);
     const StateId start = anywhere_ ? kAnyState : model->initial();
-    Search search(std::move(model), ops, start);
+    Search search(std::move(model), history_, ops, start);
     const Progress progress = search.run(configurations, steps_);
     configurations_ -= std::min<std::uint64_t>(configurations_, search.configurations() + 1);
     spend(search.steps());
@@ -184,9 +184,9 @@ class Shrinker {
     std::erase_if(part, [&](const Weakened& w) {
       if (!w.optional) return false;
       if (!may_change(*w.op)) return true;
-      return kind_ != ModelKind::kCounter && std::ranges::none_of(named(*w.op), [&](auto value) {
-               return certain.contains(value);
-             });
+      return kind_ != ModelKind::kCounter && w.op->f != Function::kAppend &&
+             std::ranges::none_of(named(*w.op),
+                                  [&](auto value) { return certain.contains(value); });
     });
   }
 
@@ -213,7 +213,7 @@ class Shrinker {
     const std::vector<Operation> ops = visible(part, &numbers);
     auto model = make_model(kind_, history_, ops);
     const StateId start = anywhere_ ? kAnyState : model->initial();
-    Search search(std::move(model), ops, start, true);
+    Search search(std::move(model), history_, ops, start, true);
     search.run(kBudgetOfOne, kSteps);
     int place = 0;
     for (const std::uint32_t op : search.longest()) window.operations[numbers[op]].place = place++;

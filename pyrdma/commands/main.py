@@ -12,6 +12,7 @@ import typer
 from pyrdma.errors import Error, InvalidArgument
 
 from . import experiments, fuzz, machine, profiles, results, terminal, tools
+from .terminal import INTERRUPTED
 
 __all__ = ["main"]
 
@@ -24,9 +25,6 @@ app = typer.Typer(
 )
 for module in (experiments, profiles, results, tools, fuzz, machine):
     module.register(app)
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, the same as in shells."""
 
 
 def main() -> None:

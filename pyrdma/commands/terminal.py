@@ -14,10 +14,23 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Json", "Out", "Progress", "print_json", "print_table", "progress", "say", "table"]
+__all__ = [
+    "INTERRUPTED",
+    "Json",
+    "Out",
+    "Progress",
+    "print_json",
+    "print_table",
+    "progress",
+    "say",
+    "table",
+]
 
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
 Out = Annotated[Path, typer.Option("--out", "--results", help="Folder of the results.")]
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, the same as in shells."""
 
 Progress = Callable[[int, int, str], None]
 """Function of the number of steps done, the number of all steps, and a line about the last."""
