@@ -20,7 +20,8 @@ The modules form layers. A module imports from its own layer or from a lower one
     fabrics, devices                          places where the nodes run
     decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed
     workers, children                         other processes of Python
-    errors, arguments, units, files, provenance  used by all layers
+    trust, files, provenance                  whose files these are; safe reading and writing
+    errors, arguments, units                  used by all layers
 """
 
 from __future__ import annotations

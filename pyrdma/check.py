@@ -122,24 +122,38 @@ def check(
     Raises
     ------
     InvalidArgument
-        The file cannot be read, is not a history, or does not fit the model; the message names
-        the line or event.
+        The file cannot be read, is not a history, is too long, or does not fit the model; the
+        message names the line or event.
+    KeyboardInterrupt
+        The user pressed Ctrl-C; the check ends at once.
     """
     from ._core import check as native
 
     if model is not None and model not in models():
         raise InvalidArgument(f"model is {shown(model)}; give one of {', '.join(models())}")
     try:
-        text = Path(path).read_bytes()
+        # Unbuffered: the native reader asks for a mebibyte at a time, and stops at its first error.
+        with Path(path).open("rb", buffering=0) as file:
+            found = native.check_file(file.read, model or "", configurations)
     except OSError as error:
         reason = error.strerror or error
         raise InvalidArgument(f"path {shown(str(path))} cannot be read: {reason}") from None
-    try:
-        found = native.check_text(text, model or "", configurations)
     except InvalidArgument as error:
         raise InvalidArgument(f"{path}: {error}") from None
     window = [Operation(**row) for row in found.pop("window")]
     return Verdict(window=window, **found)
+
+
+MOST_CHARACTERS = 60
+"""Most characters of a text in a picture."""
+
+
+def as_drawn(text: object) -> str:
+    """Return a text of a history in one short line, without characters that steer a terminal."""
+    safe = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text)[:1000])
+    if len(safe) <= MOST_CHARACTERS:
+        return safe
+    return f"{safe[: MOST_CHARACTERS - 4]} ..."
 
 
 MOST_BARS = 60
@@ -158,22 +172,22 @@ def draw(verdict: Verdict, folder: FilePath, name: FileName = "violation") -> li
 
     if not verdict.window:
         return []
-    shown = _nearest(verdict.window)
-    rows = _rows(shown)
+    bars = _nearest(verdict.window)
+    rows = _rows(bars)
     count = max(rows.values()) + 1
     figure, ax = figures.new(figsize=(7.2, 0.9 + 0.42 * count))
-    begin = min(o.call_ns for o in shown)
-    end = max([o.return_ns for o in shown if o.return_ns is not None] + [o.call_ns for o in shown])
+    begin = min(o.call_ns for o in bars)
+    end = max([o.return_ns for o in bars if o.return_ns is not None] + [o.call_ns for o in bars])
     span = max(1, end - begin)
-    for number, operation in enumerate(shown):
+    for number, operation in enumerate(bars):
         _bar(ax, operation, rows[number], begin, span)
-    _label_rows(ax, shown, rows)
+    _label_rows(ax, bars, rows)
     ax.set_ylim(count - 0.4, -0.6)
     ax.set_xlim(-0.02 * span, 1.14 * span)
     ax.set_xlabel(f"time after {begin} ns (ns)")
     ax.grid(visible=False, axis="y")
-    about = "" if verdict.key is None else f", key {verdict.key}"
-    ax.set_title(f"{verdict.model}{about}: operations that no order explains")
+    about = "" if verdict.key is None else f", key {as_drawn(verdict.key)}"
+    ax.set_title(f"{verdict.model}{about}: operations that no order explains", parse_math=False)
     return figures.save(figure, Path(folder), name)
 
 
@@ -227,7 +241,7 @@ def _bar(ax: Any, operation: Operation, row: int, begin: int, span: int) -> None
     place = "" if operation.place is None else f"[{operation.place + 1}] "
     mark = "impossible: " if operation.impossible else place
     text = ax.annotate(
-        mark + operation.text,
+        mark + as_drawn(operation.text),
         (min(left, 0.8 * span), row),
         xytext=(3, 0),
         textcoords="offset points",
@@ -235,6 +249,7 @@ def _bar(ax: Any, operation: Operation, row: int, begin: int, span: int) -> None
         fontsize=7.5,
         fontweight="bold" if operation.impossible else "normal",
         zorder=4,
+        parse_math=False,  # a text of a history is not a formula
     )
     text.set_bbox({"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6})
 
@@ -251,24 +266,35 @@ STATUS = {"yes": 0, "no": 1, "unknown": 3}
 
 
 def command(path: Path, model: str | None, out: Path, as_json: bool) -> int:
-    """Run ``pyrdma check``: print the verdict, draw a violation; return the exit status."""
+    """Run ``pyrdma check``: print the verdict, then draw a violation; return the exit status.
+
+    Nothing that happens to the picture changes what was printed before, nor the status. With
+    `as_json` standard output has only the verdict, and standard error names the pictures.
+    """
     verdict = check(path, model)
-    pictures: list[Path] = []
-    if verdict.window:
-        try:
-            pictures = draw(verdict, out, f"{path.stem}-violation")
-        except ModuleNotFoundError as error:
-            print(f"no picture: the package {error.name} is missing", file=sys.stderr)
-        except OSError as error:
-            print(f"no picture in {out}: {error.strerror or error}", file=sys.stderr)
     if as_json:
-        print(json.dumps({**verdict.as_dict(), "pictures": [str(p) for p in pictures]}, indent=1))
-        return STATUS[verdict.answer]
-    objects = "1 object" if verdict.objects == 1 else f"{verdict.objects} objects"
-    checked = f"{path}: {verdict.operations} operations on {objects}"
-    said = {"yes": "is", "no": "is not", "unknown": "may be"}[verdict.answer]
-    print(f"{checked}; the history {said} valid for the model {verdict.model}")
-    print(verdict.text, end="")
-    for picture in pictures:
-        print(f"  {picture}")
+        text = json.dumps(verdict.as_dict(), indent=1) + "\n"
+    else:
+        objects = "1 object" if verdict.objects == 1 else f"{verdict.objects} objects"
+        said = {"yes": "is", "no": "is not", "unknown": "may be"}[verdict.answer]
+        text = (
+            f"{path}: {verdict.operations} operations on {objects}; the history {said} valid for "
+            f"the model {verdict.model}\n{verdict.text}"
+        )
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    for picture in _drawn(verdict, out, f"{path.stem}-violation"):
+        print(picture if as_json else f"  {picture}", file=sys.stderr if as_json else sys.stdout)
     return STATUS[verdict.answer]
+
+
+def _drawn(verdict: Verdict, out: Path, name: str) -> list[Path]:
+    """Draw the verdict; say on standard error why there is no picture."""
+    try:
+        return draw(verdict, out, name)
+    except ModuleNotFoundError as error:
+        reason = f"the package {error.name} is missing"
+    except Exception as error:  # The verdict stands, whatever the drawing library raises.
+        reason = str(error) or type(error).__name__
+    print(f"no picture in {out}: {reason}", file=sys.stderr)
+    return []

@@ -1,4 +1,4 @@
-// Bindings of the history checkers: a text comes in, a dictionary goes out.
+// Bindings of the history checkers: a file comes in, a dictionary goes out.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -57,19 +57,37 @@ py::dict to_python(const check::History& history, const check::WindowOperation& 
                   "place"_a = w.place < 0 ? py::object(py::none()) : py::int_(w.place));
 }
 
-py::dict check_text(const py::bytes& text, const std::string& model, std::uint64_t configurations) {
-  const std::string_view view = text;
-  check::ParsedHistory parsed;
+constexpr std::size_t kChunk = 1 << 20;
+
+/// Ctrl-C ends a check: Python's handlers run every now and then.
+void run_signal_handlers() {
+  const py::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
+check::ParsedHistory read_all(const py::function& read) {
+  check::HistoryReader reader({}, run_signal_handlers);
+  for (;;) {
+    const py::object chunk = read(kChunk);
+    if (chunk.is_none()) continue;  // a raw file that has nothing yet
+    const py::bytes bytes(chunk);
+    const std::string_view view = bytes;
+    const py::gil_scoped_release release;
+    if (view.empty() || !reader.feed(view)) return reader.end();
+  }
+}
+
+py::dict check_file(const py::function& read, const std::string& model,
+                    std::uint64_t configurations) {
+  const check::ParsedHistory parsed = read_all(read);
+  if (!parsed.ok()) throw Error(ErrorCode::kInvalidArgument, parsed.message());
+  const std::string chosen = model.empty() ? parsed.history.header.model : model;
+  if (chosen.empty())
+    throw Error(ErrorCode::kInvalidArgument,
+                "line 1: no header names the model; give one with --model");
   check::Verdict verdict;
-  std::string chosen = model;
   {
     const py::gil_scoped_release release;
-    parsed = check::parse_history(view);
-    if (!parsed.ok()) throw Error(ErrorCode::kInvalidArgument, parsed.message());
-    if (chosen.empty()) chosen = parsed.history.header.model;
-    if (chosen.empty())
-      throw Error(ErrorCode::kInvalidArgument,
-                  "line 1: no header names the model; give one with --model");
     verdict = check::check_history(parsed.history, chosen, {configurations, true});
   }
   py::list window;
@@ -87,10 +105,11 @@ py::dict check_text(const py::bytes& text, const std::string& model, std::uint64
 
 void bind_check(py::module_& module) {
   py::module_ check_module = module.def_submodule("check", "Histories and their checkers.");
-  check_module.def("check_text", &check_text, py::arg("text"), py::arg("model") = "",
-                   py::arg("configurations") = check::SearchLimits{}.configurations,
-                   "Read a history (JSON Lines) and check it. `model` overrides the model of the "
-                   "header.");
+  check_module.def(
+      "check_file", &check_file, py::arg("read"), py::arg("model") = "",
+      py::arg("configurations") = check::SearchLimits{}.configurations,
+      "Read a history (JSON Lines) and check it. `read(bytes)` returns the next bytes, "
+      "none at the end. `model` overrides the model of the header.");
   check_module.def("model_names", &check::model_names, "Names of the models for a check.");
 }
 

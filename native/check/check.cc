@@ -85,7 +85,7 @@ Verdict check_history(const History& history, std::string_view model, const Sear
   std::string names;
   for (const std::string& name : model_names()) names += ' ' + name;
   throw Error(ErrorCode::kInvalidArgument,
-              "unknown model \"" + std::string(model) + "\"; give one of" + names);
+              "unknown model " + shown(model) + "; give one of" + names);
 }
 
 }  // namespace pyrdma::check

@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/rng.h"
@@ -33,8 +34,12 @@ struct Spec {
   std::int64_t owner = -1;  // lock
 
   /// Carries the operation out and returns its result; nothing if it cannot happen now.
-  std::optional<Value> execute(const History& history, const Operation& op) {
+  std::optional<Value> execute(History& history, const Operation& op) {
     switch (op.f) {
+      case Function::kAppend:
+        value = history.text((value.is_none() ? "" : history.text_of(value)) +
+                             history.text_of(op.input));
+        return Value::none();
       case Function::kRead:
       case Function::kGet:
         return value;
@@ -95,6 +100,7 @@ struct Plan {
   int info_percent = 0;  // share of operations of unknown outcome
   int fail_percent = 0;
   int lie_percent = 0;    // share of results that are drawn, not computed
+  bool appends = false;   // keys hold texts, and clients append to them
   bool renumber = false;  // new process number after an unknown outcome, as Jepsen's clients have
 };
 
@@ -176,6 +182,10 @@ class Maker {
 
   void end(std::int32_t process, EventType type, Client& client) {
     Value result = type == EventType::kOk ? client.result : Value::none();
+    // Public logs of stores with appends have the empty text for an absent key.
+    if (plan_.appends && type == EventType::kOk && client.op.f == Function::kGet &&
+        result.is_none() && percent(50))
+      result = history_.text("");
     if (type == EventType::kOk && percent(plan_.lie_percent)) result = lie(client.op);
     history_.complete(now_, process, type, client.op.f, client.op.key, result);
     const bool gone = type == EventType::kInfo;
@@ -184,6 +194,9 @@ class Maker {
   }
 
   Value any_value() {
+    if (plan_.appends && plan_.values == 0)
+      return history_.text("x " + std::to_string(++last_value_) + " y");
+    if (plan_.appends) return history_.text(std::string(1 + below(2), 'a' + below(plan_.values)));
     if (plan_.values == 0) return Value::integer(++last_value_);
     return Value::integer(1 + below(plan_.values));
   }
@@ -200,7 +213,15 @@ class Maker {
       case Function::kLock:
       case Function::kUnlock:
         return Value::none();
+      case Function::kAppend:
+        return Value::none();
       default:
+        if (plan_.appends && percent(80)) {
+          Value sum = any_value();
+          if (percent(50))
+            sum = history_.text(history_.text_of(sum) + history_.text_of(any_value()));
+          return sum;
+        }
         if (percent(20) && plan_.kind != ModelKind::kCounter) return Value::none();
         return Value::integer(static_cast<std::int64_t>(rng_.below(
             static_cast<std::uint64_t>(plan_.values == 0 ? last_value_ + 3 : plan_.values + 1))));
@@ -217,6 +238,7 @@ class Maker {
       case Function::kPut:
       case Function::kInsert:
       case Function::kEnq:
+      case Function::kAppend:
         op.input = any_value();
         break;
       case Function::kCas: {
@@ -240,12 +262,15 @@ class Maker {
                                              Function::kWrite, Function::kCas};
     static constexpr Function kKv[] = {Function::kGet,    Function::kGet,    Function::kPut,
                                        Function::kInsert, Function::kDelete, Function::kCas};
+    static constexpr Function kText[] = {Function::kGet,    Function::kGet,    Function::kPut,
+                                         Function::kAppend, Function::kAppend, Function::kDelete};
     static constexpr Function kQueue[] = {Function::kEnq, Function::kDeq};
     static constexpr Function kCounter[] = {Function::kAdd, Function::kFetchAdd, Function::kRead};
     switch (plan_.kind) {
       case ModelKind::kRegister:
         return kRegister[rng_.below(5)];
       case ModelKind::kKv:
+        if (plan_.appends) return kText[rng_.below(6)];
         return kKv[rng_.below(6)];
       case ModelKind::kQueue:
         return kQueue[rng_.below(2)];

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -80,6 +81,10 @@ enum class Function : std::uint8_t {
 };
 inline constexpr int kFunctions = static_cast<int>(Function::kPersist) + 1;
 
+/// Returns a text of a history for people: in quotes, with escape sequences for characters that
+/// steer a terminal, and cut in its middle when it is long.
+std::string shown(std::string_view text);
+
 const char* to_string(EventType type);
 const char* to_string(Function f);
 /// Knows the name of this file, a Jepsen name (`enqueue`, `acquire`, ...) and a Jepsen keyword
@@ -114,9 +119,15 @@ struct Header {
 class History {
  public:
   Header header;
+  /// Ends a long check from outside: poll() runs it every few thousand steps, and it may throw.
+  std::function<void()> on_poll;
+  void poll() const {
+    if (++polls_ % 4096 == 0 && on_poll) on_poll();
+  }
 
   /// Returns the event's index.
   std::size_t append(const Event& event) {
+    appends_ = appends_ || (event.f == Function::kAppend && event.type == EventType::kInvoke);
     events_.push_back(event);
     return events_.size() - 1;
   }
@@ -136,6 +147,8 @@ class History {
   }
 
   const std::vector<Event>& events() const { return events_; }
+  /// Returns whether clients append texts to keys. A key that is absent then is an empty text.
+  bool has_appends() const { return appends_; }
   void reserve(std::size_t events) { events_.reserve(events); }
   void clear() { events_.clear(); }
 
@@ -145,7 +158,8 @@ class History {
   const std::string& text_of(const Value& value) const;
   std::size_t size_of(const Value& value) const;               // elements of a pair or list, else 0
   Value element(const Value& value, std::size_t index) const;  // of a pair or list
-  std::string show(const Value& value) const;                  // readable: nil, 3, [1 2], "x"
+  /// Readable and short: nil, 3, [1 2], "x". A long value is cut in its middle.
+  std::string show(const Value& value) const;
 
   /// Merges the histories of several threads by time. At equal times invocations come first, so
   /// that a coarse clock never orders operations that overlapped. A process keeps its own order,
@@ -156,6 +170,8 @@ class History {
   Value adopt(const History& other, const Value& value);
 
   std::vector<Event> events_;
+  bool appends_ = false;
+  mutable std::uint32_t polls_ = 0;
   std::vector<std::string> texts_;
   std::unordered_map<std::string, std::int64_t> text_ids_;
   std::vector<std::vector<Value>> lists_;

@@ -153,7 +153,8 @@ void read_field(JsonLine& line, History& history, Field field, Line& into) {
       const std::string name = line.text();
       const auto type = event_type_named(name);
       if (!type)
-        JsonLine::fail_at(column, "type is \"" + name + "\"; it must be invoke, ok, fail or info");
+        JsonLine::fail_at(column,
+                          "type is " + shown(name) + "; it must be invoke, ok, fail or info");
       event.type = *type;
       break;
     }
@@ -225,7 +226,7 @@ Line read_event(std::string_view text, History& history) {
       JsonLine::fail_at(1, std::string("the event has no \"") + kFieldNames[field] + '"');
   if (found.of_a_client && !found.known_f)
     JsonLine::fail_at(found.f_column,
-                      "f is \"" + found.f + "\"; it must be one of " + function_names());
+                      "f is " + shown(found.f) + "; it must be one of " + function_names());
   return found;
 }
 
@@ -271,72 +272,103 @@ bool is_header(std::string_view text) {
   return true;
 }
 
-class Reader {
- public:
-  Reader(std::string_view text, const ReadLimits& limits) : text_(text), limits_(limits) {}
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-  ParsedHistory read() {
-    try {
-      while (!text_.empty()) next_line();
-      check_pairs();
-    } catch (const JsonError& error) {
-      result_.error = error.message;
-      result_.line = line_;
-      result_.column = error.column;
+}  // namespace
+
+bool HistoryReader::feed(std::string_view chunk) {
+  if (!result_.ok()) return false;
+  try {
+    bytes_ += chunk.size();
+    if (bytes_ > limits_.bytes)
+      JsonLine::fail_at(1, "the history is longer than " + std::to_string(limits_.bytes) +
+                               " bytes; split it, by key");
+    for (std::size_t end = chunk.find('\n'); end != std::string_view::npos;
+         end = chunk.find('\n')) {
+      add_to_line(chunk.substr(0, end));
+      chunk.remove_prefix(end + 1);
+      end_line();
     }
-    return std::move(result_);
+    add_to_line(chunk);
+  } catch (const JsonError& error) {
+    refuse(error);
   }
+  return result_.ok();
+}
 
- private:
-  void next_line() {
-    ++line_;
-    const std::size_t end = text_.substr(0, limits_.line_bytes + 1).find('\n');
-    if (end == std::string_view::npos && text_.size() > limits_.line_bytes)
-      JsonLine::fail_at(1, "the line is longer than " + std::to_string(limits_.line_bytes) +
-                               " bytes; a history has one event per line");
-    const std::string_view line = text_.substr(0, end);
-    text_.remove_prefix(end == std::string_view::npos ? text_.size() : end + 1);
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+ParsedHistory HistoryReader::end() {
+  try {
+    if (result_.ok() && !rest_.empty()) end_line();
+    if (result_.ok()) check_pairs();
+  } catch (const JsonError& error) {
+    refuse(error);
+  }
+  return std::move(result_);
+}
+
+void HistoryReader::refuse(const JsonError& error) {
+  result_.error = error.message;
+  result_.line = line_;
+  result_.column = error.column;
+}
+
+void HistoryReader::add_to_line(std::string_view piece) {
+  if (rest_.size() + piece.size() > limits_.line_bytes)
+    JsonLine::fail_at(1, "the line is longer than " + std::to_string(limits_.line_bytes) +
+                             " bytes; a history has one event per line");
+  rest_ += piece;
+}
+
+void HistoryReader::end_line() {
+  result_.history.poll();
+  std::string_view line = rest_;
+  if (line_ == 1) {
+    if (line.starts_with("\xff\xfe") || line.starts_with("\xfe\xff"))
+      JsonLine::fail_at(1, "the file begins with a byte order mark of UTF-16; save it as UTF-8");
+    if (line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+  }
+  if (line.find_first_not_of(" \t\r") != std::string_view::npos) {
     if (first_ && is_header(line)) {
       read_header(line, result_.history);
     } else {
-      add(read_event(line, result_.history));
+      const Line found = read_event(line, result_.history);
+      add(found.event, found.index, found.of_a_client, found.has(kTime));
     }
     first_ = false;
   }
+  rest_.clear();
+  ++line_;
+}
 
-  void add(const Line& found) {
-    if (found.index >= 0) {
-      if (found.index <= last_index_)
-        JsonLine::fail_at(1, "index " + std::to_string(found.index) + " comes after " +
-                                 std::to_string(last_index_) + "; sort the events by index");
-      last_index_ = found.index;
-    }
-    if (!found.of_a_client) return;
-    if (lines_.size() == limits_.events)
-      JsonLine::fail_at(
-          1, "the history has more than " + std::to_string(limits_.events) + " events; split it");
-    result_.history.append(found.event);
-    lines_.push_back(line_);
+void HistoryReader::add(Event event, std::int64_t index, bool of_a_client, bool has_time) {
+  if (index >= 0) {
+    if (index <= last_index_)
+      JsonLine::fail_at(1, "index " + std::to_string(index) + " comes after " +
+                               std::to_string(last_index_) + "; sort the events by index");
+    last_index_ = index;
   }
+  if (!of_a_client) return;
+  // An event without a time has that of the event before; the first one has 0.
+  if (!has_time) event.time = lines_.empty() ? 0 : last_time_;
+  if (!lines_.empty() && event.time < last_time_)
+    JsonLine::fail_at(1, "time " + std::to_string(event.time) + " comes after time " +
+                             std::to_string(last_time_) + " of line " +
+                             std::to_string(lines_.back()) +
+                             "; time must not run backwards: sort the events by time");
+  last_time_ = event.time;
+  if (lines_.size() == limits_.events)
+    JsonLine::fail_at(
+        1, "the history has more than " + std::to_string(limits_.events) + " events; split it");
+  result_.history.append(event);
+  lines_.push_back(line_);
+}
 
-  void check_pairs() {
-    const Operations paired = pair_operations(result_.history);
-    if (paired.error.empty()) return;
-    line_ = lines_[paired.error_event];
-    JsonLine::fail_at(1, paired.error);
-  }
-
-  std::string_view text_;
-  const ReadLimits& limits_;
-  ParsedHistory result_;
-  std::vector<std::size_t> lines_;  // line of each event
-  std::size_t line_ = 0;
-  std::int64_t last_index_ = -1;
-  bool first_ = true;
-};
-
-}  // namespace
+void HistoryReader::check_pairs() {
+  const Operations paired = pair_operations(result_.history);
+  if (paired.error.empty()) return;
+  line_ = lines_[paired.error_event];
+  JsonLine::fail_at(1, paired.error);
+}
 
 std::string to_json(const History& history) {
   std::string out;
@@ -365,7 +397,9 @@ std::string ParsedHistory::message() const {
 }
 
 ParsedHistory parse_history(std::string_view text, const ReadLimits& limits) {
-  return Reader(text, limits).read();
+  HistoryReader reader(limits);
+  reader.feed(text);
+  return reader.end();
 }
 
 }  // namespace pyrdma::check

@@ -54,7 +54,7 @@ struct Bad {
 TEST(HistoryJson, SaysWhatIsWrongAndWhere) {
   const std::string first = R"({"seed":1,"model":"register"})"
                             "\n";
-  const std::array<Bad, 22> all = {{
+  const std::array<Bad, 24> all = {{
       {"x", {"'{'", "'x'"}},
       {"{", {"'\"'"}},
       {R"({"process":0,"type":"invoke"})", {"f"}},
@@ -89,6 +89,16 @@ TEST(HistoryJson, SaysWhatIsWrongAndWhere) {
        R"({"process":0,"type":"ok","f":"write"})",
        {"0", "write", "read"},
        3},
+      {R"({"time":7,"process":0,"type":"invoke","f":"read"})"
+       "\n"
+       R"({"time":7,"process":1,"type":"invoke","f":"read"})"
+       "\n"
+       R"({"process":2,"type":"invoke","f":"read"})"
+       "\n"
+       R"({"time":-6,"process":0,"type":"ok","f":"read"})",
+       {"-6", "7", "4", "backwards"},
+       5},
+      {"{\"process\":0,\"type\":\"\\u001b[2J\\u202e\"}", {"\\x1b[2J\\u202e"}},
   }};
   for (const Bad& bad : all) {
     const ParsedHistory parsed = parse_history(first + bad.text);
@@ -105,6 +115,42 @@ TEST(HistoryJson, KeepsItsLimits) {
   const std::string event = "{\"process\":0,\"type\":\"info\",\"f\":\"view\"}\n";
   EXPECT_TRUE(names(parse_history(event + event + event, {1000, 2}).error, {"2"}));
   EXPECT_TRUE(names(parse_history(event, {10, 2}).error, {"10"}));
+  EXPECT_TRUE(names(parse_history(event + event, {1000, 9, 50}).error, {"50"}));
+  HistoryReader endless;  // as /dev/zero
+  const std::string zeros(1 << 16, '\0');
+  int pieces = 0;
+  while (endless.feed(zeros)) ASSERT_LT(++pieces, 100);
+  EXPECT_TRUE(names(endless.end().error, {"1048576"}));
+}
+
+TEST(HistoryJson, ReadsPiecesOfAnyLength) {
+  Rng rng(5, 0, "pieces");
+  const std::string text = to_json(testing::make_history({ModelKind::kRegister, 20, 3, 3}, rng));
+  for (const std::size_t length : {1, 7, 64, 10'000}) {
+    HistoryReader reader;
+    for (std::size_t at = 0; at < text.size(); at += length)
+      EXPECT_TRUE(reader.feed(std::string_view(text).substr(at, length)));
+    EXPECT_EQ(to_json(reader.end().history), text) << length;
+  }
+}
+
+TEST(HistoryJson, AByteOrderMarkIsSkippedOrNamed) {
+  const std::string event = R"({"process":0,"type":"info","f":"view"})";
+  EXPECT_TRUE(parse_history("\xef\xbb\xbf" + event).ok());
+  EXPECT_FALSE(parse_history(event + "\n\xef\xbb\xbf" + event).ok());
+  EXPECT_TRUE(names(parse_history("\xff\xfe{").error, {"UTF-16", "UTF-8"}));
+}
+
+TEST(History, ShowsTextsInOneShortSafeLine) {
+  EXPECT_EQ(shown("a\nb\x1b[0m\xc2\x9b\xe2\x80\xae\xc3\xa9\xf3\xa0\x80\x81"),
+            "\"a\\x0ab\\x1b[0m\\x9b\\u202e\xc3\xa9\\U000e0001\"");
+  std::string text;
+  for (int n = 0; n < 100'000; ++n) text += "\xc3\xa9";
+  EXPECT_LT(shown(text).size(), 120U);
+  EXPECT_TRUE(names(shown(text), {"200000"}));
+  History history;
+  const std::vector<Value> many(1000, Value::integer(7));
+  EXPECT_LT(history.show(history.list(many)).size(), 100U);
 }
 
 /// Histories are cut, mixed and filled with random bytes. The reader must answer or throw an Error.

@@ -1,6 +1,11 @@
 // Any bytes as a history: the reader refuses them and names the line, or reads them. A history that
-// was read is written and read again without change.
+// was read is written and read again without change, and every model gives it a verdict or refuses
+// it.
+#include <algorithm>
+
+#include "base/error.h"
 #include "base/hostile_test.h"
+#include "check/check.h"
 #include "check/history_json.h"
 
 namespace pyrdma::check {
@@ -17,6 +22,18 @@ std::vector<std::string> good_files() {
       "\"value\":null}\n",
       "{\"index\":0,\"time\":1,\"process\":\"nemesis\",\"type\":\"info\",\"f\":\"kill\","
       "\"value\":[\"a\\u00e9\\n\",-9223372036854775808,[true,{}]]}\n",
+      // A byte order mark, appends, an absent key, and two operations at once.
+      "\xef\xbb\xbf{\"model\":\"kv\"}\n"
+      "{\"process\":0,\"type\":\"invoke\",\"f\":\"append\",\"key\":\"k\",\"value\":\"x\"}\n"
+      "{\"process\":1,\"type\":\"invoke\",\"f\":\"get\",\"key\":\"k\"}\n"
+      "{\"process\":0,\"type\":\"ok\",\"f\":\"append\",\"key\":\"k\",\"value\":\"x\"}\n"
+      "{\"process\":1,\"type\":\"ok\",\"f\":\"get\",\"key\":\"k\",\"value\":\"\"}\n"
+      "{\"process\":1,\"type\":\"invoke\",\"f\":\"put\",\"key\":\"k\",\"value\":\"y\"}\n"
+      "{\"process\":0,\"type\":\"invoke\",\"f\":\"get\",\"key\":\"k\"}\n"
+      "{\"process\":0,\"type\":\"ok\",\"f\":\"get\",\"key\":\"k\",\"value\":\"xy\"}\n",
+      // Time runs backwards.
+      "{\"time\":9,\"process\":0,\"type\":\"invoke\",\"f\":\"deq\"}\n"
+      "{\"time\":8,\"process\":0,\"type\":\"ok\",\"f\":\"deq\",\"value\":1}\n",
   };
 }
 
@@ -32,6 +49,16 @@ void read(std::string_view input) {
   const ParsedHistory again = parse_history(text);
   PYRDMA_MUST(again.ok());
   PYRDMA_MUST(to_json(again.history) == text);
+  for (const std::string& model : model_names()) {
+    try {
+      const Verdict verdict = check_history(parsed.history, model, {.configurations = 200});
+      PYRDMA_MUST((verdict.answer == Answer::kYes) == verdict.text.empty());
+      PYRDMA_MUST(std::ranges::none_of(
+          verdict.text, [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n'; }));
+    } catch (const Error& error) {
+      PYRDMA_MUST(error.code() == ErrorCode::kInvalidArgument);
+    }
+  }
 }
 
 PYRDMA_HOSTILE(History, good_files(), read)

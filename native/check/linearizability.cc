@@ -26,6 +26,7 @@ std::vector<Object> objects_of(const History& history, ModelKind kind, std::uint
   std::vector<Object> objects;
   std::unordered_map<Value, std::size_t, ValueHash> by_key;
   for (const Operation& op : paired.all) {
+    history.poll();
     const std::string wrong = complaint(kind, history, op);
     if (!wrong.empty()) throw Error(ErrorCode::kInvalidArgument, wrong);
     ++count;
@@ -47,14 +48,32 @@ std::string name_of(const History& history, ModelKind kind, const Value& key) {
   return key.is_none() ? "the " + model : model + ", key " + history.show(key);
 }
 
-std::string explain(const History& history, const std::string& name, const Window& window) {
-  const auto& ops = window.operations;
+constexpr std::size_t kMostOperations = 1000;  // of a window
+constexpr std::size_t kMostLines = 60;         // of a text
+
+/// Keeps at most `most` operations, those nearest to the impossible one.
+void keep_nearest(std::vector<WindowOperation>& ops, std::size_t most) {
+  if (ops.size() <= most) return;
+  const auto middle = static_cast<std::size_t>(
+      std::ranges::find(ops, true, &WindowOperation::impossible) - ops.begin());
+  const std::size_t wanted = middle - std::min(middle, most * 5 / 6);
+  const std::size_t first = std::min(wanted, ops.size() - most);
+  ops.erase(ops.begin(), ops.begin() + static_cast<std::ptrdiff_t>(first));
+  ops.resize(most);
+}
+
+std::string explain(const History& history, const std::string& name, const Window& window,
+                    std::size_t whole) {
+  auto ops = window.operations;
+  keep_nearest(ops, kMostLines);
   std::string text =
       name + ": no order of " +
-      (ops.size() == 1
-           ? "this operation explains its result"
-           : "these " + std::to_string(ops.size()) + " operations explains their results") +
-      (window.from_anywhere ? ", from any earlier state on:\n" : ", from the initial value on:\n");
+      (whole == 1 ? "this operation explains its result"
+                  : "these " + std::to_string(whole) + " operations explains their results") +
+      (window.from_anywhere ? ", from any earlier state on" : ", from the initial value on") +
+      (ops.size() < whole
+           ? " (the " + std::to_string(ops.size()) + " nearest to the contradiction):\n"
+           : ":\n");
   std::size_t width = 0;
   for (const WindowOperation& w : ops) width = std::max(width, describe(history, w.op).size());
   std::vector<const WindowOperation*> order;
@@ -76,6 +95,7 @@ std::string explain(const History& history, const std::string& name, const Windo
   }
   std::ranges::sort(order, {}, &WindowOperation::place);
   text += "  longest order: ";
+  if (!order.empty() && order.front()->place > 0) text += "..., ";
   for (const WindowOperation* w : order) {
     if (w != order.front()) text += ", ";
     text += describe(history, w->op);
@@ -121,7 +141,7 @@ class Rounds {
     if (!object.search) {
       auto model = make_model(kind_, history_, object.ops);
       const StateId start = model->initial();
-      object.search = std::make_unique<Search>(std::move(model), object.ops, start);
+      object.search = std::make_unique<Search>(std::move(model), history_, object.ops, start);
     }
     const std::size_t before = object.search->configurations();
     const Search::Progress progress = object.search->run(budget);
@@ -131,7 +151,7 @@ class Rounds {
   }
 
   Verdict violation(Object& object) {
-    const std::uint32_t furthest = object.search->furthest();
+    const std::vector<std::uint32_t> ends = ends_of(object);
     object.search.reset();
     verdict_.answer = Answer::kNo;
     verdict_.key = object.key;
@@ -139,8 +159,10 @@ class Rounds {
       verdict_.text = name_of(history_, kind_, object.key) + ": not linearizable\n";
       return verdict_;
     }
-    Window window = smallest_window(kind_, history_, object.ops, furthest);
-    verdict_.text = explain(history_, name_of(history_, kind_, object.key), window);
+    Window window = smallest_window(kind_, history_, object.ops, ends);
+    const std::size_t whole = window.operations.size();
+    keep_nearest(window.operations, kMostOperations);
+    verdict_.text = explain(history_, name_of(history_, kind_, object.key), window, whole);
     for (const WindowOperation& w : window.operations) {
       verdict_.events.push_back(w.op.call);
       if (w.op.known()) verdict_.events.push_back(w.op.ret);
@@ -149,6 +171,18 @@ class Rounds {
     verdict_.from_anywhere = window.from_anywhere;
     verdict_.window = std::move(window.operations);
     return verdict_;
+  }
+
+  /// Returns the ends up to which the history may be impossible; up to the last one it is. Before
+  /// that one, operations are open whose results the search has used.
+  static std::vector<std::uint32_t> ends_of(const Object& object) {
+    std::vector<std::uint32_t> ends{object.search->furthest(), object.search->conclusive()};
+    std::uint32_t last = ends.back();
+    for (const Operation& op : object.ops)
+      if (op.known() && op.call < ends.back()) last = std::max(last, op.ret);
+    ends.push_back(last);
+    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+    return ends;
   }
 
   Verdict given_up(const Object& object) {

@@ -1,6 +1,7 @@
 // A counter has the operations add, read and fetch_add. Its states are its sums, interned.
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "check/models.h"
 
@@ -15,6 +16,7 @@ class Counter final : public Model {
     grows_ = is_small(history.header.initial.a, kSmallSum);
     for (const Operation& op : ops) {
       Item item;
+      item.ret = op.ret;
       item.d = op.f == Function::kRead ? 0 : op.input.a;
       item.sees = op.f != Function::kAdd && op.known() && op.output.is_integer();
       if (item.sees) item.seen = op.output.a;
@@ -24,7 +26,7 @@ class Counter final : public Model {
       const Value look = item.sees ? Value::pair(item.d, item.seen) : Value::integer(item.d);
       class_of_.push_back(
           classes_.try_emplace(look, static_cast<std::uint32_t>(classes_.size())).first->second);
-      if (item.sees) to_see_.insert(item.seen);
+      if (item.sees) to_see_.insert({item.seen, item.ret});
     }
   }
 
@@ -42,15 +44,17 @@ class Counter final : public Model {
   }
 
   void take(std::uint32_t op) override {
-    if (items_[op].sees) to_see_.erase(to_see_.find(items_[op].seen));
+    if (items_[op].sees) to_see_.erase({items_[op].seen, items_[op].ret});
   }
   void give_back(std::uint32_t op) override {
-    if (items_[op].sees) to_see_.insert(items_[op].seen);
+    if (items_[op].sees) to_see_.insert({items_[op].seen, items_[op].ret});
   }
 
   // No operation subtracts, and an operation still has to see a smaller sum.
-  bool is_hopeless(StateId /*from*/, std::uint32_t /*op*/, StateId to) override {
-    return grows_ && to != kAnyState && !to_see_.empty() && *to_see_.begin() < sums_[to];
+  std::uint32_t dead_end(StateId /*from*/, std::uint32_t /*op*/, StateId to) override {
+    const bool passed =
+        grows_ && to != kAnyState && !to_see_.empty() && to_see_.begin()->first < sums_[to];
+    return passed ? to_see_.begin()->second : kNever;
   }
 
   // The operation only looks, or no operation looks any more.
@@ -68,6 +72,7 @@ class Counter final : public Model {
   struct Item {
     std::int64_t d = 0;
     std::int64_t seen = 0;
+    std::uint32_t ret = kNever;
     bool sees = false;
   };
   StateId intern(std::int64_t sum) {
@@ -81,7 +86,7 @@ class Counter final : public Model {
   std::unordered_map<Value, std::uint32_t, ValueHash> classes_;
   std::vector<std::int64_t> sums_;
   std::unordered_map<std::int64_t, StateId> ids_;
-  std::multiset<std::int64_t> to_see_;
+  std::set<std::pair<std::int64_t, std::uint32_t>> to_see_;  // sums and ends
   bool grows_ = true;
 };
 

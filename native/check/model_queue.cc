@@ -1,5 +1,4 @@
 // A FIFO queue. Its states are the interned sequences of its values.
-#include <algorithm>
 #include <unordered_map>
 
 #include "check/models.h"
@@ -76,17 +75,18 @@ class Queue final : public Model {
   }
 
   // The value goes in after one that comes out later, or never.
-  bool is_hopeless(StateId from, std::uint32_t op, StateId /*to*/) override {
+  std::uint32_t dead_end(StateId from, std::uint32_t op, StateId /*to*/) override {
     const Item& item = items_[op];
-    if (!item.enq) return false;
+    if (!item.enq) return kNever;
     const Fate& fate = values_[item.value];
-    if (fate.deq_ret == kNever) return !item.known;  // no dequeue needs it
-    if (!unique_) return false;
-    return std::ranges::any_of(*contents_[from], [&](std::uint32_t ahead) {
+    if (fate.deq_ret == kNever) return item.known ? kNever : 0;  // no dequeue needs it
+    if (!unique_) return kNever;
+    for (const std::uint32_t ahead : *contents_[from]) {
       const Fate& theirs = values_[ahead];
-      if (theirs.deq_ret == kNever) return unknown_deqs_ == 0;
-      return theirs.deq_call > fate.deq_ret;
-    });
+      if (theirs.deq_ret == kNever && unknown_deqs_ == 0) return fate.deq_ret;
+      if (theirs.deq_ret != kNever && theirs.deq_call > fate.deq_ret) return theirs.deq_ret;
+    }
+    return kNever;
   }
 
  private:

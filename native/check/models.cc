@@ -12,9 +12,9 @@ constexpr std::array<const char*, 5> kModelNames = {"register", "kv", "queue", "
 std::span<const Function> functions_of(ModelKind kind) {
   static constexpr std::array kRegister = {Function::kRead, Function::kWrite, Function::kCas,
                                            Function::kFetchAdd};
-  static constexpr std::array kKv = {Function::kGet,    Function::kPut,  Function::kInsert,
-                                     Function::kDelete, Function::kCas,  Function::kFetchAdd,
-                                     Function::kRead,   Function::kWrite};
+  static constexpr std::array kKv = {Function::kGet,    Function::kPut,   Function::kInsert,
+                                     Function::kDelete, Function::kCas,   Function::kFetchAdd,
+                                     Function::kRead,   Function::kWrite, Function::kAppend};
   static constexpr std::array kQueue = {Function::kEnq, Function::kDeq};
   static constexpr std::array kLock = {Function::kLock, Function::kUnlock};
   static constexpr std::array kCounter = {Function::kRead, Function::kAdd, Function::kFetchAdd};
@@ -55,6 +55,8 @@ std::string complaint(ModelKind kind, const History& history, const Operation& o
     return what + " is invoked with " + history.show(op.input) + "; it must be [expected, new]";
   if ((op.f == Function::kFetchAdd || op.f == Function::kAdd) && !op.input.is_integer())
     return what + " is invoked with " + history.show(op.input) + "; it must be a whole number";
+  if (op.f == Function::kAppend && op.input.kind != Value::Kind::kText)
+    return what + " is invoked with " + history.show(op.input) + "; it must be a text";
   const bool counts =
       op.f == Function::kFetchAdd || (kind == ModelKind::kCounter && op.f == Function::kRead);
   if (counts && op.known() && !op.output.is_integer() && !op.output.is_none())

@@ -6,6 +6,8 @@
 //   cas [expected, new]: ok means swapped. A value true/false says whether it swapped; another
 //     value is the old content (as the compare-and-swap of RDMA returns it).
 //   get, deq: null means absent. insert, delete: false means "was there", "was not there".
+//   append adds its text to the end of the key's text, as public logs of key-value stores have it.
+//     In a history with appends, null and the empty text are one value, that of an absent key.
 //   lock, unlock: the owner is the invocation's value if that is a whole number, else the process.
 //   fetch_add: ok carries the old value; without one, the value is unknown.
 #pragma once
@@ -50,10 +52,12 @@ class Model {
   /// The search takes `op` into its sequence, or gives it back.
   virtual void take(std::uint32_t /*op*/) {}
   virtual void give_back(std::uint32_t /*op*/) {}
-  /// Returns whether a sequence that has just taken `op` can no longer be completed. For `op` of
-  /// unknown outcome: whether it can be completed no better than without `op`. May always return
-  /// false.
-  virtual bool is_hopeless(StateId /*from*/, std::uint32_t /*op*/, StateId /*to*/) { return false; }
+  /// Looks ahead after a sequence that has just taken `op`. Returns the end (event index) of an
+  /// operation that can no longer be explained; 0 when `op`, of unknown outcome, helps nothing;
+  /// kNever when the model sees neither. The operations before that end suffice for the conclusion.
+  virtual std::uint32_t dead_end(StateId /*from*/, std::uint32_t /*op*/, StateId /*to*/) {
+    return kNever;
+  }
 };
 
 enum class ModelKind { kRegister, kKv, kQueue, kLock, kCounter };

@@ -27,6 +27,7 @@ Operations pair_operations(const History& history) {
   };
   const auto& events = history.events();
   for (std::uint32_t i = 0; i < events.size(); ++i) {
+    history.poll();
     const Event& event = events[i];
     const auto at = open.find(open_name(event));
     if (event.type == EventType::kInvoke) {

@@ -43,10 +43,12 @@ void ConfigurationSet::grow() {
   }
 }
 
-Search::Search(std::unique_ptr<Model> model, OperationsView ops, StateId start, bool keep_longest)
-    : model_(std::move(model)), state_(start), keep_longest_(keep_longest) {
+Search::Search(std::unique_ptr<Model> model, const History& history, OperationsView ops,
+               StateId start, bool keep_longest)
+    : history_(history), model_(std::move(model)), state_(start), keep_longest_(keep_longest) {
   std::uint32_t classes = 0;
   for (std::uint32_t op = 0; op < ops.size(); ++op) {
+    history_.poll();
     class_.push_back(model_->class_of(op));
     classes = std::max(classes, class_.back() + 1);
     if (ops[op].known()) {
@@ -70,18 +72,20 @@ Search::Search(std::unique_ptr<Model> model, OperationsView ops, StateId start, 
   unknown_bits_.resize((unknown_.size() + 63) / 64);
 }
 
-Search::Progress Search::run(std::uint64_t configurations) {
+Search::Progress Search::run(std::uint64_t configurations, std::uint64_t steps) {
   if (!started_) {
     started_ = true;
     const std::uint32_t impossible = model_->impossible_end(state_);
     if (impossible == kNever || keep_longest_) open_frame();
-    if (impossible != kNever) furthest_ = std::max(furthest_, impossible);
+    if (impossible != kNever) dead_end_ = impossible;
   }
   const std::size_t stop = met_.size() + configurations;
+  const std::uint64_t last_step = steps > ~steps_ ? ~std::uint64_t{0} : steps_ + steps;
   for (;;) {
+    history_.poll();
     if (known_taken_ == known_.size()) return Progress::kLegal;
     if (frames_.empty()) return Progress::kIllegal;
-    if (met_.size() >= stop) return Progress::kOutOfBudget;
+    if (met_.size() >= stop || steps_ >= last_step) return Progress::kOutOfBudget;
     if (advance()) {
       open_frame();
       continue;
@@ -113,7 +117,9 @@ bool Search::advance() {
       take_known(candidate.number, to);
     else
       take_unknown(candidate.number, to);
-    if (!model_->is_hopeless(from, op, to) && is_new()) return true;
+    const std::uint32_t end = model_->dead_end(from, op, to);
+    if (end == kNever && is_new()) return true;
+    if (end != kNever) dead_end_ = std::max(dead_end_, end);
     undo_to(frame.depth);
   }
   return false;
@@ -128,6 +134,7 @@ void Search::take_forced() {
     again = false;
     std::uint32_t first_ret = kNever;
     for (std::uint32_t k = next_[end]; k != end && call_[k] < first_ret; k = next_[k]) {
+      ++steps_;
       first_ret = std::min(first_ret, ret_[k]);
       const StateId from = state_;
       const StateId to = model_->step(from, known_[k]);
@@ -146,11 +153,12 @@ void Search::gather() {
   for (std::uint32_t k = next_[end]; k != end && call_[k] < first_ret; k = next_[k]) {
     first_ret = std::min(first_ret, ret_[k]);
     candidates_.push_back({ret_[k], k, true});
+    ++steps_;
   }
   if (first_ret != kNever) furthest_ = std::max(furthest_, first_ret);
   std::sort(candidates_.begin() + static_cast<std::ptrdiff_t>(first), candidates_.end(),
             [](const Candidate& x, const Candidate& y) { return x.ret < y.ret; });
-  for (std::uint32_t u = 0; u < unknown_.size() && unknown_call_[u] < first_ret; ++u)
+  for (std::uint32_t u = 0; u < unknown_.size() && unknown_call_[u] < first_ret; ++u, ++steps_)
     if ((unknown_bits_[u / 64] & bit(u)) == 0) candidates_.push_back({kNever, u, false});
   ++class_stamp_;
   std::size_t kept = first;
@@ -164,6 +172,7 @@ void Search::gather() {
 }
 
 void Search::take_known(std::uint32_t k, StateId to) {
+  history_.poll();
   sequence_.push_back({k, kNever, state_});
   next_[prev_[k]] = next_[k];
   prev_[next_[k]] = prev_[k];

@@ -6,9 +6,10 @@
 // - It takes an operation at once that is possible now and only looks, or that the model calls
 //   free. It need not come back for alternatives.
 // - Among several interchangeable operations, the one that returns first goes first.
-// - It leaves a sequence that the model calls hopeless.
+// - It leaves a sequence after which the model sees a dead end.
 // - It tries operations of unknown outcome last.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -44,16 +45,21 @@ class Search {
 
   /// `ops` come by invocation, as the model knows them. With `keep_longest`, the search remembers
   /// the longest sequence found.
-  Search(std::unique_ptr<Model> model, OperationsView ops, StateId start,
+  Search(std::unique_ptr<Model> model, const History& history, OperationsView ops, StateId start,
          bool keep_longest = false);
 
-  /// Continues for at most `configurations` new configurations.
-  Progress run(std::uint64_t configurations);
+  /// Continues for at most `configurations` new configurations, and about `steps` steps.
+  Progress run(std::uint64_t configurations, std::uint64_t steps = ~std::uint64_t{0});
 
   std::size_t configurations() const { return met_.size(); }
+  /// Returns how many operations the search has looked at.
+  std::uint64_t steps() const { return steps_; }
   /// Returns the latest return (event index) before which an operation had to be taken, in any
   /// sequence tried.
   std::uint32_t furthest() const { return furthest_; }
+  /// Returns the end (event index) up to which the search, when it has found no order, has looked.
+  /// The history is impossible up to there, given the results of the operations that are open then.
+  std::uint32_t conclusive() const { return std::max(furthest_, dead_end_); }
   /// Returns the operation numbers in order; stuck() is the one that had to come next and cannot.
   const std::vector<std::uint32_t>& longest() const { return longest_; }
   std::uint32_t stuck() const { return stuck_; }
@@ -91,6 +97,7 @@ class Search {
   bool is_new();
   void keep_longest_sequence();
 
+  const History& history_;
   std::unique_ptr<Model> model_;
   std::vector<std::uint32_t> known_, unknown_;  // operation numbers, by invocation
   std::vector<std::uint32_t> call_, ret_;       // of the known operations
@@ -109,7 +116,9 @@ class Search {
   ConfigurationSet met_;
   bool started_ = false;
 
+  std::uint64_t steps_ = 0;
   std::uint32_t furthest_ = 0;
+  std::uint32_t dead_end_ = 0;
   bool keep_longest_;
   std::size_t longest_known_ = 0;
   std::vector<std::uint32_t> longest_;

@@ -76,7 +76,7 @@ TEST_P(FiftyProcesses, OneRegisterWithinASecondEitherWay) {
   RecordProperty("violations", bad);
 }
 
-INSTANTIATE_TEST_SUITE_P(Values, FiftyProcesses, ::testing::Values(0, 5));
+INSTANTIATE_TEST_SUITE_P(Values, FiftyProcesses, ::testing::Values(0, 5, 20));
 
 // Histories have the form of Jepsen's public histories of etcd: five clients, five values, and a
 // new process after each unknown outcome.
@@ -99,6 +99,32 @@ TEST(Speed, FiftyProcessesOneAfterTheOther) {
   }
   RecordProperty("slowest_ms", static_cast<int>(slowest * 1000));
   RecordProperty("violations", bad);
+}
+
+// Histories have the form of public logs of key-value stores with appends: texts that name client
+// and number, ten keys, fifty clients.
+TEST(Speed, FiftyProcessesThatAppend) {
+  for (int seed = 0; seed < (kScale == 1 ? 10 : 1); ++seed) {
+    Rng rng(static_cast<std::uint64_t>(seed), 0, "append");
+    Plan plan{ModelKind::kKv, 1000, 50, 0, 10};
+    plan.appends = true;
+    const Timed legal = timed(make_history(plan, rng), plan.kind);
+    EXPECT_EQ(legal.verdict.answer, Answer::kYes) << "seed " << seed;
+    EXPECT_LT(legal.seconds, 1.0 * kScale) << "seed " << seed;
+  }
+}
+
+// A violation near the end of a long history takes little longer than the same history without it.
+TEST(Speed, TheExplanationIsLinearInTheHistory) {
+  const auto seconds = [](int operations) {
+    Rng rng(7, 0, "linear");
+    const History good = make_history({ModelKind::kRegister, operations, 5, 0}, rng);
+    const Timed broken = timed(with_a_wrong_read(good), ModelKind::kRegister);
+    EXPECT_EQ(broken.verdict.answer, Answer::kNo);
+    EXPECT_LT(broken.verdict.window.size(), 10U);
+    return broken.seconds;
+  };
+  EXPECT_LT(seconds(40'000 / kScale), 4.0 * kScale);  // it took 20 s when it was quadratic
 }
 
 TEST(Speed, FiftyThousandOperationsPerSecondOnTenKeys) {

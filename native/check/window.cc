@@ -1,7 +1,9 @@
 #include "check/window.h"
 
 #include <algorithm>
-#include <memory>
+#include <optional>
+#include <unordered_set>
+#include <utility>
 
 #include "check/search.h"
 
@@ -9,61 +11,136 @@ namespace pyrdma::check {
 
 namespace {
 
-// A window that is not the smallest is better than none, so the searches have budgets.
-constexpr std::uint64_t kBudgetOfOne = 20'000;
-constexpr std::uint64_t kBudgetOfAll = 100'000;
+// A window that is not the smallest is better than none, so the searches have budgets. The budget
+// of steps makes the whole linear in the history.
+constexpr std::uint64_t kBudgetOfOne = 20'000;   // configurations of one search
+constexpr std::uint64_t kBudgetOfAll = 100'000;  // configurations of all searches
+constexpr std::uint64_t kSteps = 20'000'000;
+constexpr std::uint64_t kStepsPerOperation = 64;
+constexpr std::uint64_t kStepsToPrepare = 16;  // an operation costs so much before each search
+constexpr std::size_t kFewMoments = 64;
+constexpr std::size_t kWiden = 8;
 
 struct Weakened {
-  Operation op;
-  bool optional = false;
+  const Operation* op;
+  bool optional;
 };
 using Part = std::vector<Weakened>;
+using Progress = Search::Progress;
 
 class Shrinker {
  public:
-  Shrinker(ModelKind kind, const History& history) : kind_(kind), history_(history) {}
+  Shrinker(ModelKind kind, const History& history, const std::vector<Operation>& ops)
+      : kind_(kind), history_(history), steps_(kSteps + kStepsPerOperation * ops.size()) {
+    for (const Operation& op : ops) {
+      all_.push_back({&op, !op.known()});
+      moments_.push_back(op.call);
+      if (op.known()) moments_.push_back(op.ret);
+    }
+    std::ranges::sort(moments_);
+  }
 
-  /// Shrinks from the initial value on, or from any state if that is possible and `anywhere`.
-  Window shrink(const std::vector<Operation>& ops, std::uint32_t furthest, bool anywhere) {
-    Part part;
-    for (const Operation& op : ops) part.push_back({op, !op.known()});
-    cut_end(part, furthest);
-    if (anywhere) cut_begin(part);
-    for (std::size_t chunk = std::max<std::size_t>(1, part.size() / 2); chunk > 0; chunk /= 2)
-      weaken(part, chunk);
-    std::erase_if(part, [&](const Weakened& w) { return w.optional && !matters(w.op, part); });
-    return explain(part);
+  /// Shrinks a stretch of the history that is impossible from any state on, if there is one. It
+  /// ends at one of `ends`, and is looked for from there backwards, in ever longer stretches.
+  std::optional<Window> from_anywhere(const std::vector<std::uint32_t>& ends) {
+    anywhere_ = true;
+    for (std::size_t length = kFewMoments; steps_ > 0; length *= kWiden) {
+      bool whole = true;
+      for (const std::uint32_t end : ends) {
+        const auto last = std::ranges::lower_bound(moments_, end);
+        const auto far = static_cast<std::ptrdiff_t>(
+            std::min<std::size_t>(length, static_cast<std::size_t>(last - moments_.begin())));
+        whole = whole && last - far == moments_.begin();
+        const Part part = after(before(all_, end), *(last - far));
+        const std::uint32_t begin = latest_begin(part, last - far, last, length == kFewMoments);
+        if (begin != kNever) return shrink(after(part, begin));
+      }
+      if (whole) break;
+    }
+    return std::nullopt;
+  }
+
+  /// Shrinks the history from the initial value to the first of `ends` up to which it is
+  /// impossible; the last one is known to be such an end.
+  Window from_start(const std::vector<std::uint32_t>& ends) {
+    Part part = before(all_, ends.back());
+    for (const std::uint32_t end : ends) {
+      const Progress progress = search(before(all_, end));
+      if (progress == Progress::kIllegal) part = before(all_, end);
+      if (progress == Progress::kIllegal) break;
+    }
+    // The ends of the earlier operations may not matter.
+    const auto last = std::ranges::lower_bound(moments_, ends.back());
+    for (std::ptrdiff_t length = kFewMoments; length < last - moments_.begin() && steps_ > 0;
+         length *= static_cast<std::ptrdiff_t>(kWiden)) {
+      Part weaker = part;
+      for (Weakened& w : weaker) w.optional = w.optional || w.op->ret < *(last - length);
+      if (search(weaker) != Progress::kIllegal) continue;
+      part = std::move(weaker);
+      break;
+    }
+    return shrink(std::move(part));
   }
 
  private:
+  using Moment = std::vector<std::uint32_t>::const_iterator;
+
+  /// Returns the latest begin of an impossible stretch of the part, or kNever. An operation that is
+  /// open at the begin may take effect later, and one that is over may not. So a later begin is not
+  /// always weaker, and the search for it tries each of a few, and bisects many.
+  std::uint32_t latest_begin(const Part& part, Moment first, Moment last, bool each) {
+    const auto impossible = [&](std::uint32_t at) {
+      return search(after(part, at), each ? kBudgetOfOne / 10 : kBudgetOfOne) == Progress::kIllegal;
+    };
+    if (each) {
+      while (last != first)
+        if (impossible(*--last)) return *last;
+      return kNever;
+    }
+    if (!impossible(*first)) return kNever;
+    return *(std::partition_point(first, last, impossible) - 1);
+  }
+
+  Window shrink(Part part) {
+    for (std::size_t chunk = std::max<std::size_t>(1, part.size() / 2); chunk > 0; chunk /= 2)
+      weaken(part, chunk);
+    drop_what_does_not_matter(part);
+    return explain(part);
+  }
+
   /// Returns the part as the search sees it; `numbers` maps back.
   std::vector<Operation> visible(const Part& part, std::vector<std::size_t>* numbers) const {
     std::vector<Operation> ops;
     for (std::size_t i = 0; i < part.size(); ++i) {
-      if (part[i].optional && !may_change(part[i].op)) continue;
-      ops.push_back(part[i].op);
+      if (part[i].optional && !may_change(*part[i].op)) continue;
+      ops.push_back(*part[i].op);
       if (part[i].optional) ops.back().ret = kNever;
       if (numbers != nullptr) numbers->push_back(i);
     }
     return ops;
   }
 
-  bool is_impossible(const Part& part, bool anywhere) {
-    if (spent_ >= kBudgetOfAll) return false;
+  void spend(std::uint64_t steps) { steps_ -= std::min(steps_, steps); }
+
+  Progress search(const Part& part, std::uint64_t configurations = kBudgetOfOne) {
+    spend(part.size());
+    if (configurations_ == 0 || steps_ == 0) return Progress::kOutOfBudget;
     const std::vector<Operation> ops = visible(part, nullptr);
+    spend(kStepsToPrepare * ops.size());
     auto model = make_model(kind_, history_, ops);
-    const StateId start = anywhere ? kAnyState : model->initial();
-    Search search(std::move(model), ops, start);
-    const Search::Progress progress = search.run(kBudgetOfOne);
-    spent_ += search.configurations() + 1;
-    return progress == Search::Progress::kIllegal;
+    const StateId start = anywhere_ ? kAnyState : model->initial();
+    Search search(std::move(model), history_, ops, start);
+    const Progress progress = search.run(configurations, steps_);
+    configurations_ -= std::min<std::uint64_t>(configurations_, search.configurations() + 1);
+    spend(search.steps());
+    return progress;
   }
 
   static Part before(const Part& part, std::uint32_t end) {
     Part cut;
     for (Weakened w : part) {
-      if (w.op.call > end) continue;
-      w.optional = w.optional || w.op.ret > end;
+      if (w.op->call > end) continue;
+      w.optional = w.optional || w.op->ret > end;
       cut.push_back(w);
     }
     return cut;
@@ -72,75 +149,44 @@ class Shrinker {
   static Part after(const Part& part, std::uint32_t begin) {
     Part cut;
     for (Weakened w : part) {
-      if (w.op.known() && w.op.ret < begin) continue;
-      w.optional = w.optional || w.op.call < begin;
+      if (w.op->known() && w.op->ret < begin) continue;
+      w.optional = w.optional || w.op->call < begin;
       cut.push_back(w);
     }
     return cut;
   }
 
-  /// A longer beginning is impossible when a shorter one is. The search got stuck at `furthest`;
-  /// the shortest beginning ends there unless the model looked ahead.
-  void cut_end(Part& part, std::uint32_t furthest) {
-    Part first = before(part, furthest);
-    if (!is_impossible(first, false)) {
-      std::vector<std::uint32_t> ends;
-      for (const Weakened& w : part)
-        if (w.op.known() && w.op.ret > furthest) ends.push_back(w.op.ret);
-      std::sort(ends.begin(), ends.end());
-      const auto shortest = std::partition_point(ends.begin(), ends.end(), [&](std::uint32_t end) {
-        return !is_impossible(before(part, end), false);
-      });
-      if (shortest == ends.end()) return;
-      first = before(part, *shortest);
-    }
-    part = std::move(first);
-  }
-
-  void cut_begin(Part& part) {
-    if (!is_impossible(part, true)) return;
-    anywhere_ = true;
-    std::vector<std::uint32_t> begins;
-    for (const Weakened& w : part) {
-      begins.push_back(w.op.call);
-      if (w.op.known()) begins.push_back(w.op.ret);
-    }
-    std::sort(begins.begin(), begins.end());
-    const auto latest = std::partition_point(begins.begin(), begins.end(), [&](std::uint32_t at) {
-      return is_impossible(after(part, at), true);
-    });
-    if (latest != begins.begin()) part = after(part, *(latest - 1));
-  }
-
   /// Opens the ends of `chunk` operations at a time where the rest stays impossible.
   void weaken(Part& part, std::size_t chunk) {
-    for (std::size_t i = 0; i < part.size(); i += chunk) {
+    for (std::size_t i = 0; i < part.size() && steps_ > 0; i += chunk) {
       Part weaker = part;
       bool changed = false;
       for (std::size_t j = i; j < std::min(part.size(), i + chunk); ++j) {
         changed = changed || !weaker[j].optional;
         weaker[j].optional = true;
       }
-      if (changed && is_impossible(weaker, anywhere_)) part = std::move(weaker);
+      spend(part.size());
+      if (changed && search(weaker) == Progress::kIllegal) part = std::move(weaker);
     }
   }
 
-  /// Returns whether an optional operation could have been an explanation, so that it is worth
+  /// Keeps an optional operation only if it could have been an explanation, so that it is worth
   /// showing.
-  bool matters(const Operation& op, const Part& part) const {
-    if (!may_change(op)) return false;
-    if (kind_ == ModelKind::kCounter) return true;
-    return std::ranges::any_of(part, [&](const Weakened& w) {
-      if (w.optional) return false;
-      if (kind_ == ModelKind::kLock) return lock_owner(w.op) == lock_owner(op);
-      return shares_value(op, w.op);
-    });
-  }
-
-  bool shares_value(const Operation& x, const Operation& y) const {
-    const std::vector<Value> theirs = values_of(y);
-    return std::ranges::any_of(values_of(x), [&](const Value& value) {
-      return std::ranges::find(theirs, value) != theirs.end();
+  void drop_what_does_not_matter(Part& part) const {
+    std::unordered_set<Value, ValueHash> certain;  // values, or owners of the lock
+    const auto named = [&](const Operation& op) {
+      return kind_ == ModelKind::kLock ? std::vector<Value>{Value::integer(lock_owner(op))}
+                                       : values_of(op);
+    };
+    for (const Weakened& w : part)
+      if (!w.optional)
+        for (const Value& value : named(*w.op)) certain.insert(value);
+    std::erase_if(part, [&](const Weakened& w) {
+      if (!w.optional) return false;
+      if (!may_change(*w.op)) return true;
+      return kind_ != ModelKind::kCounter && w.op->f != Function::kAppend &&
+             std::ranges::none_of(named(*w.op),
+                                  [&](auto value) { return certain.contains(value); });
     });
   }
 
@@ -162,13 +208,13 @@ class Shrinker {
   Window explain(const Part& part) {
     Window window;
     window.from_anywhere = anywhere_;
-    for (const Weakened& w : part) window.operations.push_back({w.op, w.optional, -1, false});
+    for (const Weakened& w : part) window.operations.push_back({*w.op, w.optional, -1, false});
     std::vector<std::size_t> numbers;
     const std::vector<Operation> ops = visible(part, &numbers);
     auto model = make_model(kind_, history_, ops);
     const StateId start = anywhere_ ? kAnyState : model->initial();
-    Search search(std::move(model), ops, start, true);
-    search.run(kBudgetOfOne);
+    Search search(std::move(model), history_, ops, start, true);
+    search.run(kBudgetOfOne, kSteps);
     int place = 0;
     for (const std::uint32_t op : search.longest()) window.operations[numbers[op]].place = place++;
     if (search.stuck() != kNever) window.operations[numbers[search.stuck()]].impossible = true;
@@ -177,18 +223,22 @@ class Shrinker {
 
   ModelKind kind_;
   const History& history_;
+  Part all_;
+  std::vector<std::uint32_t> moments_;  // the calls and ends, sorted
   bool anywhere_ = false;
-  std::uint64_t spent_ = 0;
+  std::uint64_t configurations_ = kBudgetOfAll;  // what is left
+  std::uint64_t steps_;
 };
 
 }  // namespace
 
 Window smallest_window(ModelKind kind, const History& history, const std::vector<Operation>& ops,
-                       std::uint32_t furthest) {
-  Window window = Shrinker(kind, history).shrink(ops, furthest, false);
-  if (!can_start_anywhere(kind)) return window;
-  Window other = Shrinker(kind, history).shrink(ops, furthest, true);
-  return other.operations.size() <= window.operations.size() ? other : window;
+                       const std::vector<std::uint32_t>& ends) {
+  std::optional<Window> window;
+  if (can_start_anywhere(kind)) window = Shrinker(kind, history, ops).from_anywhere(ends);
+  if (window && window->operations.size() == 1) return *window;
+  Window other = Shrinker(kind, history, ops).from_start(ends);
+  return window && window->operations.size() <= other.operations.size() ? *window : other;
 }
 
 }  // namespace pyrdma::check

@@ -15,9 +15,10 @@ struct Window {
 /// Takes the operations of one object that are not linearizable, and weakens them step by step as
 /// long as they stay impossible: it forgets the later operations, the operations that were over
 /// before (with any state to begin from), and the ends of single operations. Each step allows more
-/// than before, so the remaining operations are a reason why the whole is impossible. `furthest` is
-/// Search::furthest() of the whole.
+/// than before, so the remaining operations are a reason why the whole is impossible. `ends` are
+/// event indices at which the search of the whole failed, ascending; up to the last one, the
+/// history is impossible. The effort is linear in the number of operations.
 Window smallest_window(ModelKind kind, const History& history, const std::vector<Operation>& ops,
-                       std::uint32_t furthest);
+                       const std::vector<std::uint32_t>& ends);
 
 }  // namespace pyrdma::check

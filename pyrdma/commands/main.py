@@ -16,6 +16,7 @@ import typer
 from pyrdma.errors import Error, InvalidArgument
 
 from . import experiments, fuzz, machine, profiles, results, terminal, tools
+from .terminal import INTERRUPTED
 
 __all__ = ["main"]
 
@@ -49,9 +50,6 @@ def options(
 
 for module in (experiments, profiles, results, tools, fuzz, machine):
     module.register(app)
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, the same as in shells."""
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
+    "INTERRUPTED",
     "Json",
     "Out",
     "Progress",
@@ -29,6 +30,9 @@ __all__ = [
 
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
 Out = Annotated[Path, typer.Option("--out", "--results", help="Folder of the results.")]
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, the same as in shells."""
 
 Progress = Callable[[int, int, str], None]
 """Function of the number of steps done, the number of all steps, and a line about the last."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import terminal
-from .terminal import Json
+from .terminal import INTERRUPTED, Json
 
 __all__ = ["register"]
 
@@ -57,8 +57,14 @@ def check_history(
     """Check a history against its model.
 
     Exit status: 0 no violation, 1 a violation, 2 unreadable, 3 the search gave up. For a violation
-    the command prints and draws the smallest part of the history that no order explains.
+    the command prints and draws the smallest part of the history that no order explains. With
+    --json standard output has the verdict, and standard error names the pictures.
     """
     from pyrdma.check import command
 
-    raise typer.Exit(command(history, model, out, as_json))
+    try:
+        status = command(history, model, out, as_json)
+    except KeyboardInterrupt:
+        terminal.say("interrupted; the check has not finished")
+        raise SystemExit(INTERRUPTED) from None
+    raise typer.Exit(status)

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyrdma import InvalidArgument, check
+from pyrdma import InvalidArgument, check, figures
 from pyrdma._core import check as native
+from pyrdma.result import DiskFull
 from tests.check.histories import events, write
 from tests.check.test_models import GOOD
 from tests.errors import unnamed
@@ -82,7 +89,100 @@ def test_json_alone(tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     assert document["answer"] == "no"
     assert [row["text"] for row in document["window"] if row["impossible"]] == ["read -> 1"]
-    assert len(document["pictures"]) == 2
+    pictures = [tmp_path / f"history-violation.{suffix}" for suffix in ("png", "pdf")]
+    assert done.stderr.split() == [str(picture) for picture in pictures]
+    assert all(picture.exists() for picture in pictures)
+
+
+@pytest.mark.parametrize("value", ["$x^2", r"\$\frac$", "a" * 500_000, "\u001b[31m\u202e\r\n"])
+def test_any_value_is_printed_and_drawn(value: str, tmp_path: Path) -> None:
+    quoted = json.dumps(value).replace(" ", "\\u0020")
+    text = f"0 + write {quoted}\n0 . write\n1 + read\n1 . read 1\n2 + read\n2 . read {quoted}"
+    path = write(tmp_path, text, model="register")
+    done = pyrdma("check", str(path), "--out", str(tmp_path))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "is not valid" in done.stdout
+    assert len(done.stdout) < 2000
+    assert all(line.isprintable() for line in done.stdout.splitlines())
+    assert (tmp_path / "history-violation.pdf").stat().st_size > 3000
+
+
+def test_a_long_key_with_control_characters_is_drawn(tmp_path: Path) -> None:
+    operation = check.Operation(0, "$get -> \x1b" + "b" * 10_000, 0, 9, 0, 1, False, True, None)
+    verdict = check.Verdict("no", "kv", "$\u202e" + "a" * 500_000, "", [operation])
+    assert all(path.stat().st_size > 3000 for path in check.draw(verdict, tmp_path))
+    assert check.shown("a\x1b$\n") == r"a\x1b$\n"
+    assert len(check.shown("a" * 10_000)) == check.MOST_CHARACTERS
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("fault", [DiskFull("no space left"), ValueError("glyph"), MemoryError()])
+def test_the_verdict_comes_before_a_picture_that_fails(
+    fault: Exception,
+    as_json: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said_before = []
+
+    def save(*_: object) -> None:
+        said_before.append(capsys.readouterr().out)
+        raise fault
+
+    monkeypatch.setattr(figures, "save", save)
+    path = write(tmp_path, STALE, model="register")
+    assert check.command(path, None, tmp_path, as_json) == check.STATUS["no"]
+    assert "read -> 1" in said_before[0]
+    if as_json:
+        assert json.loads(said_before[0])["answer"] == "no"
+    after = capsys.readouterr()
+    assert after.out == ""
+    assert unnamed(after.err, tmp_path, str(fault) or "MemoryError") == []
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, STALE, model="register")
+    done = pyrdma("check", str(path), "--out", str(path / "folder"))
+    assert done.returncode == 1
+    assert "read -> 1" in done.stdout
+    assert unnamed(done.stderr, path / "folder") == []
+    assert "Traceback" not in done.stderr
+
+
+def long_search(folder: Path) -> Path:
+    """Return a history whose search visits every subset of 24 concurrent additions."""
+    lines = [f"{n} + add {2**n}" for n in range(24)] + [f"{n} . add" for n in range(24)]
+    return write(folder, "\n".join([*lines, "0 + read", f"0 . read {2**30}"]), model="counter")
+
+
+@pytest.mark.parametrize("what", ["a search", "a file that does not come"])
+def test_ctrl_c_ends_it_within_a_second(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    if what == "a search":
+        long_search(tmp_path)
+    else:
+        os.mkfifo(path)
+    call = [sys.executable, "-m", "pyrdma", "check", str(path)]
+    with subprocess.Popen(call, stderr=subprocess.PIPE, text=True) as process:
+        descriptor = None if what == "a search" else os.open(path, os.O_WRONLY)
+        time.sleep(2)
+        assert process.poll() is None
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+        seconds = time.monotonic() - begin
+        if descriptor is not None:
+            os.close(descriptor)
+    assert (process.returncode, said.count("\n")) == (130, 1)
+    assert "interrupted" in said
+    assert seconds < 3  # a second, and the scheduling of a loaded machine
+
+
+def test_an_endless_file_is_refused(tmp_path: Path) -> None:
+    done = pyrdma("check", "/dev/zero", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert unnamed(done.stderr, "/dev/zero", 1, 1048576) == []
 
 
 @pytest.mark.parametrize(
@@ -108,7 +208,11 @@ def test_unreadable_is_2_and_names_the_line(
 def check_or_refuse(text: bytes, model: str) -> None:
     """Expect a verdict, or the error that names the unreadable part."""
     with contextlib.suppress(InvalidArgument):
-        assert native.check_text(text, model, 1000)["answer"] in ("yes", "no", "unknown")
+        assert native.check_file(io.BytesIO(text).read, model, 1000)["answer"] in (
+            "yes",
+            "no",
+            "unknown",
+        )
 
 
 @settings(max_examples=400, deadline=None, database=None)

@@ -172,6 +172,49 @@ def test_the_initial_value_is_the_headers(tmp_path: Path) -> None:
     assert not check(write(tmp_path, text, model="register", initial=8)).ok
 
 
+def test_appends_as_public_logs_have_them(tmp_path: Path) -> None:
+    text = """
+        0 + get key="5"
+        0 . get "" key="5"
+        0 + append "x_0_0_y" key="0"
+        0 . append "x_0_0_y" key="0"
+        1 + append "x_1_0_y" key="0"
+        1 . append "x_1_0_y" key="0"
+        0 + get key="0"
+        0 . get "x_0_0_yx_1_0_y" key="0"
+        0 + put "z" key="0"
+        0 . put "z" key="0"
+        1 + get key="0"
+        1 . get "z" key="0"
+    """
+    assert check(write(tmp_path, text, model="kv")).ok
+    lost = text.replace("x_0_0_yx_1_0_y", "x_0_0_y")
+    verdict = check(write(tmp_path, lost, model="kv"))
+    assert verdict.answer == "no"
+    assert unnamed(verdict.text, "kv", '"0"', '"x_0_0_y"') == []
+    number = '0 + append 1 key="0"\n0 . append key="0"'
+    with raises(InvalidArgument, 0, "append", 1, "text"):
+        check(write(tmp_path, number, model="kv"))
+
+
+def test_time_that_runs_backwards_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD["register"], model="register")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lines[3] = lines[3].replace('"time": 200', '"time": 90')
+    path.write_text("\n".join(lines), encoding="utf-8")
+    with raises(InvalidArgument, path, 4, 90, 100, 3):
+        check(path)
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD["register"], model="register")
+    path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    assert check(path).ok
+    path.write_text(path.read_text(encoding="utf-8-sig"), encoding="utf-16")
+    with raises(InvalidArgument, path, 1, "UTF-16", "UTF-8"):
+        check(path)
+
+
 def test_names_of_jepsen(tmp_path: Path) -> None:
     path = tmp_path / "history.json"
     path.write_text(

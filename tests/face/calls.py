@@ -13,6 +13,7 @@ from pyrdma import (
     decide,
     devices,
     figures,
+    files,
     fuzz,
     loco,
     result,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pyrdma import children
+from pyrdma import children, trust
+from pyrdma.trust import distrusted
 from tests.errors import unnamed
 from tests.harness.support import environment
 
@@ -140,16 +141,16 @@ def test_the_launcher_imports_nothing_before_it_has_the_path(tmp_path: Path, pla
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o757])
 def test_a_folder_of_everybody_is_not_safe(tmp_path: Path, mode: int) -> None:
-    assert children.others_may_write(tmp_path) == ""
+    assert distrusted(tmp_path, group_too=True) == ""
     tmp_path.chmod(mode)
-    assert "every user" in children.others_may_write(tmp_path)
+    assert "every user" in distrusted(tmp_path, group_too=True)
 
 
 def test_a_folder_that_only_the_own_group_may_write_is_safe(tmp_path: Path) -> None:
     # Where each user has a group alone, new folders are often writable for it.
     tmp_path.chmod(0o775)
-    alone = children._is_private(tmp_path.stat().st_gid, os.geteuid())
-    assert (children.others_may_write(tmp_path) == "") == alone
+    alone = trust._is_own(tmp_path.stat().st_gid, os.geteuid())
+    assert (distrusted(tmp_path, group_too=True) == "") == alone
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give folders away")
@@ -157,12 +158,12 @@ def test_a_folder_of_another_user_or_group_is_not_safe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp_path.chmod(0o775)
-    assert children.others_may_write(tmp_path) == ""  # group root has root alone
+    assert distrusted(tmp_path, group_too=True) == ""  # group root has root alone
     os.chown(tmp_path, 0, 12345)
-    assert unnamed(children.others_may_write(tmp_path), "group 12345") == []
+    assert unnamed(distrusted(tmp_path, group_too=True), "group 12345") == []
     tmp_path.chmod(0o755)
-    assert children.others_may_write(tmp_path) == ""
+    assert distrusted(tmp_path, group_too=True) == ""
     os.chown(tmp_path, 12345, 0)
-    assert unnamed(children.others_may_write(tmp_path), "user 12345") == []
+    assert unnamed(distrusted(tmp_path, group_too=True), "user 12345") == []
     monkeypatch.setenv("SUDO_UID", "12345")
-    assert children.others_may_write(tmp_path) == ""
+    assert distrusted(tmp_path, group_too=True) == ""

@@ -34,6 +34,7 @@ MaybeViolation check_barriers(const History& history, const Operations& operatio
     return round;
   };
   for (const Operation& op : operations.all) {
+    history.poll();
     if (op.f != Function::kBarrier) continue;
     Round& round = round_of(op);
     round.last_in = &op;

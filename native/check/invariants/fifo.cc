@@ -61,6 +61,7 @@ class Fifo {
 
   MaybeViolation wrong_values() {
     for (const Operation* deq : deqs_) {
+      history_.poll();
       const auto at = items_.find(deq->output);
       if (at == items_.end() || at->second.enq == nullptr)
         return violation_of("value " + show(deq->output) + " was never enqueued: " + tell(*deq),
@@ -136,6 +137,7 @@ class Fifo {
     std::size_t begin = 0;
     Full stretch{0, 0, nullptr};
     for (const Operation* deq : empties_) {
+      history_.poll();
       while (next < inside.size() && inside[next].from < deq->call) {
         const Full& full = inside[next];
         if (stretch.item == nullptr || full.from > stretch.to) {

@@ -71,6 +71,7 @@ MaybeViolation check_locks(const History& history, const Operations& operations)
   std::ranges::sort(moments, {}, &Moment::at);
   std::unordered_map<Value, OneLock, ValueHash> locks;
   for (const Moment& moment : moments) {
+    history.poll();
     const Operation& op = *moment.op;
     OneLock& lock = locks[op.key];
     MaybeViolation found;

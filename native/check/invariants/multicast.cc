@@ -165,6 +165,7 @@ MaybeViolation check_multicast(const History& history, const Operations& operati
     group(op.key).sent(op);
   }
   for (const std::uint32_t at : operations.points) {
+    history.poll();
     const Event& e = history.events()[at];
     MaybeViolation found;
     if (e.f == Function::kView) {

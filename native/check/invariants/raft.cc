@@ -202,8 +202,10 @@ MaybeViolation feed(RaftInvariants& raft, const History& history, std::uint32_t 
 
 MaybeViolation check_raft(const History& history, const Operations& operations) {
   RaftInvariants raft;
-  for (const std::uint32_t at : operations.points)
+  for (const std::uint32_t at : operations.points) {
+    history.poll();
     if (auto found = feed(raft, history, at)) return found;
+  }
   return std::nullopt;
 }
 

@@ -32,6 +32,7 @@ MaybeViolation check_rpc(const History& history, const Operations& operations) {
   // A failed call did not happen, so its handler must not run: `calls` leaves it out.
   std::unordered_map<Value, std::uint32_t, ValueHash> runs;
   for (const std::uint32_t point : operations.points) {
+    history.poll();
     const Event& event = history.events()[point];
     if (event.f != Function::kExec) continue;
     need_triple(history, point, event.value);
