@@ -21,9 +21,10 @@ namespace {
 
 // Memory of an entry of the table beside its key and its value.
 constexpr std::size_t kEntryBytes = 128;
-// Any host that reaches the port may connect. Beside two connections per node, so many may be open.
+// Any host that reaches the port may connect. So many connections may be open besides
+// the two of each node.
 constexpr std::size_t kStrangers = 256;
-// Strangers that arrive in a flood leave the nodes their turns.
+// Newcomers admitted in one turn. Connected nodes have their turns between.
 constexpr int kTurn = 64;
 
 std::string random_token() {
@@ -138,7 +139,7 @@ void ExchangeServer::run() {
     const int count = ::epoll_wait(poller_.descriptor(), ready.data(), kTurn, timeout);
     bool newcomers = false;
     const std::lock_guard lock(mutex_);
-    for (int i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(std::max(count, 0)); ++i) {
       if (ready[i].data.ptr == &listener_)
         newcomers = true;
       else if (ready[i].data.ptr == &stop_event_)
@@ -146,7 +147,7 @@ void ExchangeServer::run() {
       else
         serve(*static_cast<Connection*>(ready[i].data.ptr));
     }
-    if (newcomers) admit();  // at last, because a newcomer may push out one that is ready
+    if (newcomers) admit();  // last, because a newcomer may push out one that is ready
   }
 }
 

@@ -66,6 +66,16 @@ void Node::on_slow_turn() {
         "verbs: the controller of this run does not answer: its process has ended, or the network "
         "to it is down");
   }
+  // Requests of a port that is down need not end: Soft-RoCE sends again without counting, since its
+  // own interface drops the packets. Nor does the kernel count the probes to the controller.
+  const Time down_since = device_ == nullptr ? 0 : device_->port_down_since();
+  if (down_since != 0 && env_->now() > down_since + kSilence) {
+    const Choice& choice = device_->choice();
+    throw Error(ErrorCode::kUnavailable,
+                "verbs: port " + std::to_string(choice.port) + " of " + choice.device +
+                    " has been down for " + std::to_string(kSilence / kSecond) +
+                    " s; check its cable, its switch and 'pyrdma devices'");
+  }
   if (stop_.load(std::memory_order_acquire)) throw Error(ErrorCode::kUnavailable, "stopped");
 }
 

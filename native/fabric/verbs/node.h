@@ -22,6 +22,8 @@ class NodeDevice : public Device {
   virtual int event_descriptor() const = 0;
   /// Takes in the device's asynchronous events. Any thread may call it.
   virtual void take_events() = 0;
+  /// Returns when the chosen port went down, or 0 while it is up.
+  virtual Time port_down_since() const = 0;
   /// Makes all queue pairs stop answering.
   virtual void kill() = 0;
   virtual const Choice& choice() const = 0;

@@ -250,7 +250,7 @@ std::unique_ptr<QueuePair> VerbsDevice::create_queue_pair(ProtectionDomain& pd,
   check_count("retry_count", options.retry_count, 0, 7);
   check_count("rnr_retry", options.rnr_retry, 0, kInfiniteRetry);
   check_queue_pair_access(options.access);
-  check_count("pkey_index", options.pkey_index, 0, std::max<int>(port_.pkey_tbl_len, 1) - 1);
+  check_count("pkey_index", options.pkey_index, 0, std::max<std::uint64_t>(port_.pkey_tbl_len, 1) - 1);
   check_path(options.path);
   if (dynamic) {
     return std::make_unique<VerbsDynamicQueuePair>(
@@ -358,7 +358,10 @@ void VerbsDevice::take_events() {
     // The queue exists until its event is acknowledged, because its destruction waits for that.
     if (event.event_type == IBV_EVENT_CQ_ERR && event.element.cq->cq_context != nullptr)
       static_cast<VerbsCompletionQueue*>(event.element.cq->cq_context)->mark_overrun();
+    if (event.event_type == IBV_EVENT_PORT_ACTIVE && event.element.port_num == choice_.port)
+      port_down_since_.store(0, std::memory_order_release);
     if (event.event_type == IBV_EVENT_PORT_ERR && event.element.port_num == choice_.port) {
+      port_down_since_.store(node_.env().now(), std::memory_order_release);
       note({"port " + std::to_string(choice_.port) + " of " + choice_.device +
                 " went down; check its cable, its switch and 'pyrdma devices'",
             true});

@@ -1,5 +1,6 @@
 // A device opened for one node.
 #pragma once
+#include <atomic>
 #include <mutex>
 #include <set>
 
@@ -79,6 +80,7 @@ class VerbsDevice final : public NodeDevice {
 
   int event_descriptor() const override { return context_->async_fd; }
   void take_events() override;
+  Time port_down_since() const override { return port_down_since_.load(std::memory_order_acquire); }
   void kill() override;
   const Choice& choice() const override { return choice_; }
 
@@ -122,6 +124,7 @@ class VerbsDevice final : public NodeDevice {
   std::mutex mutex_;  // guards the members below
   std::set<Silenceable*> queue_pairs_;
   std::vector<Notice> notices_;
+  std::atomic<Time> port_down_since_{0};
 };
 
 /// Throws the error of a failed call of libibverbs: the attempted action `what`, errno in words,
