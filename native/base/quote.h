@@ -5,21 +5,9 @@
 
 namespace pyrdma {
 
-/// Quotes a text for a message: on one line, control characters escaped, and shortened if long. A
-/// character of UTF-8 is never cut.
-inline std::string in_quotes(std::string_view text) {
-  constexpr std::size_t kMost = 80;
-  constexpr const char* kHex = "0123456789abcdef";
-  std::string out = "'";
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    if (i >= kMost && (c & 0xc0) != 0x80) return out + "'...";
-    if (c < 0x20 || c == 0x7f)
-      out += {'\\', 'x', kHex[c >> 4], kHex[c & 15]};
-    else
-      out += text[i];
-  }
-  return out + '\'';
-}
+/// Quotes a text for people: on one line, with escape sequences for characters that steer a
+/// terminal or the order of a text, and cut in its middle when it has more than 80 bytes. No
+/// character of UTF-8 is cut.
+std::string in_quotes(std::string_view text, char quote = '\'');
 
 }  // namespace pyrdma

@@ -11,10 +11,13 @@ TEST(Quote, EscapesWhatMovesATerminal) {
 }
 
 TEST(Quote, ShortensALongTextBetweenCharacters) {
-  EXPECT_EQ(in_quotes(std::string(100'000, 'x')), '\'' + std::string(80, 'x') + "'...");
+  const std::string part(40, 'x');
+  EXPECT_EQ(in_quotes(std::string(100'000, 'x')),
+            "'" + part + "' ... '" + part + "' (100000 bytes)");
   std::string accents;
   for (int i = 0; i < 60; ++i) accents += "\u00e9";
-  EXPECT_EQ(in_quotes('x' + accents), "'x" + accents.substr(0, 80) + "'...");
+  EXPECT_EQ(in_quotes('x' + accents),
+            "'x" + accents.substr(0, 38) + "' ... '" + accents.substr(0, 40) + "' (121 bytes)");
 }
 
 }  // namespace

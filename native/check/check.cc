@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/quote.h"
 #include "check/invariants/barriers.h"
 #include "check/invariants/fifo.h"
 #include "check/invariants/locks.h"
@@ -85,7 +86,7 @@ Verdict check_history(const History& history, std::string_view model, const Sear
   std::string names;
   for (const std::string& name : model_names()) names += ' ' + name;
   throw Error(ErrorCode::kInvalidArgument,
-              "unknown model " + shown(model) + "; give one of" + names);
+              "unknown model " + in_quotes(model, '"') + "; give one of" + names);
 }
 
 }  // namespace pyrdma::check

@@ -196,7 +196,10 @@ class Maker {
   Value any_value() {
     if (plan_.appends && plan_.values == 0)
       return history_.text("x " + std::to_string(++last_value_) + " y");
-    if (plan_.appends) return history_.text(std::string(1 + below(2), 'a' + below(plan_.values)));
+    if (plan_.appends) {
+      const auto letter = static_cast<char>('a' + below(plan_.values));
+      return history_.text(std::string(static_cast<std::size_t>(1 + below(2)), letter));
+    }
     if (plan_.values == 0) return Value::integer(++last_value_);
     return Value::integer(1 + below(plan_.values));
   }

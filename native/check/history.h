@@ -81,10 +81,6 @@ enum class Function : std::uint8_t {
 };
 inline constexpr int kFunctions = static_cast<int>(Function::kPersist) + 1;
 
-/// Returns a text of a history for people: in quotes, with escape sequences for characters that
-/// steer a terminal, and cut in its middle when it is long.
-std::string shown(std::string_view text);
-
 const char* to_string(EventType type);
 const char* to_string(Function f);
 /// Knows the name of this file, a Jepsen name (`enqueue`, `acquire`, ...) and a Jepsen keyword

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/quote.h"
 #include "check/json.h"
 #include "check/operations.h"
 
@@ -153,8 +154,8 @@ void read_field(JsonLine& line, History& history, Field field, Line& into) {
       const std::string name = line.text();
       const auto type = event_type_named(name);
       if (!type)
-        JsonLine::fail_at(column,
-                          "type is " + shown(name) + "; it must be invoke, ok, fail or info");
+        JsonLine::fail_at(
+            column, "type is " + in_quotes(name, '"') + "; it must be invoke, ok, fail or info");
       event.type = *type;
       break;
     }
@@ -225,8 +226,8 @@ Line read_event(std::string_view text, History& history) {
     if (!found.has(field))
       JsonLine::fail_at(1, std::string("the event has no \"") + kFieldNames[field] + '"');
   if (found.of_a_client && !found.known_f)
-    JsonLine::fail_at(found.f_column,
-                      "f is " + shown(found.f) + "; it must be one of " + function_names());
+    JsonLine::fail_at(found.f_column, "f is " + in_quotes(found.f, '"') + "; it must be one of " +
+                                          function_names());
   return found;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error_test.h"
+#include "base/quote.h"
 #include "base/rng.h"
 #include "check/check.h"
 #include "check/histories_test.h"
@@ -126,7 +127,7 @@ TEST(HistoryJson, KeepsItsLimits) {
 TEST(HistoryJson, ReadsPiecesOfAnyLength) {
   Rng rng(5, 0, "pieces");
   const std::string text = to_json(testing::make_history({ModelKind::kRegister, 20, 3, 3}, rng));
-  for (const std::size_t length : {1, 7, 64, 10'000}) {
+  for (const std::size_t length : {std::size_t{1}, std::size_t{7}, std::size_t{64}, text.size()}) {
     HistoryReader reader;
     for (std::size_t at = 0; at < text.size(); at += length)
       EXPECT_TRUE(reader.feed(std::string_view(text).substr(at, length)));
@@ -142,12 +143,12 @@ TEST(HistoryJson, AByteOrderMarkIsSkippedOrNamed) {
 }
 
 TEST(History, ShowsTextsInOneShortSafeLine) {
-  EXPECT_EQ(shown("a\nb\x1b[0m\xc2\x9b\xe2\x80\xae\xc3\xa9\xf3\xa0\x80\x81"),
+  EXPECT_EQ(in_quotes("a\nb\x1b[0m\xc2\x9b\xe2\x80\xae\xc3\xa9\xf3\xa0\x80\x81", '"'),
             "\"a\\x0ab\\x1b[0m\\x9b\\u202e\xc3\xa9\\U000e0001\"");
   std::string text;
   for (int n = 0; n < 100'000; ++n) text += "\xc3\xa9";
-  EXPECT_LT(shown(text).size(), 120U);
-  EXPECT_TRUE(names(shown(text), {"200000"}));
+  EXPECT_LT(in_quotes(text).size(), 120U);
+  EXPECT_TRUE(names(in_quotes(text), {"200000"}));
   History history;
   const std::vector<Value> many(1000, Value::integer(7));
   EXPECT_LT(history.show(history.list(many)).size(), 100U);

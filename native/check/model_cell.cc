@@ -414,7 +414,7 @@ class Cell final : public Model {
   int different_ = 0;
   bool adders_ = false;
 
-  // Of keys with appends: the operations that look, those that set the value, the sorted texts that
+  // For keys with appends: the operations that look, those that set the value, the sorted texts that
   // operations expect, and the texts that appends have made.
   bool appenders_ = false;
   Queued looking_;
