@@ -1,0 +1,105 @@
+"""Stored results as tables: one frame over a folder, and the difference of two."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import pyrdma as rd
+from pyrdma.experiment import Point
+from pyrdma.result import Sample
+from pyrdma.store import Store, Task, write_point
+from tests.errors import raises, unnamed
+from tests.harness.support import pyrdma
+from tests.harness.test_result import payload
+
+
+def store(out: Path, name: str, rates: dict[int, float], **params: rd.experiment.Value) -> None:
+    """Store a rate for each seed, with the rows of two nodes and a histogram."""
+    place = Store(out, name, "sim")
+    for seed, rate in rates.items():
+        result = rd.Result(
+            samples=[Sample(n, t, "rate", rate / 2, "op/s") for n, t in ((0, 0), (1, -1))],
+            histograms={"read": [payload([100] * 99), payload([100_000])]},
+        )
+        task = Task(Point(name, params, seed=seed, profile="cx5"), "code")
+        write_point(place.path(task.key), task, result)
+    place.close()
+
+
+def test_a_folder_is_one_tidy_table(tmp_path: Path) -> None:
+    store(tmp_path, "a/one", {1: 10.0, 2: 12.0}, size=8)
+    store(tmp_path, "b/two", {1: 20.0}, size="large", depth=4)
+    frame = rd.load(tmp_path)
+    rates = frame[frame["metric"] == "rate"]
+    assert rates["scope"].value_counts().to_dict() == {"total": 3, "node": 3, "thread": 3}
+    totals = rates[rates["scope"] == "total"]
+    assert totals["value"].tolist() == [10, 12, 20]
+    assert totals["experiment"].tolist() == ["a/one", "a/one", "b/two"]
+    assert (totals["node"] == -1).all()
+    assert totals["size"].tolist() == ["8", "8", "large"]
+    assert totals["depth"].isna().tolist() == [True, True, False]
+    assert len(rd.load(tmp_path / "b")) == len(rd.load(tmp_path / "b/two/sim")) > 0
+    with raises(rd.InvalidArgument, tmp_path / "a/one/sim/points"):
+        rd.load(tmp_path / "a/one/sim/points")
+
+
+def test_histograms_are_readable(tmp_path: Path) -> None:
+    store(tmp_path, "a/one", {1: 10.0}, size=8)
+    [row] = rd.load(tmp_path, histograms=True).to_dict("records")
+    assert (row["operation"], row["size"], row["seed"]) == ("read", 8, 1)
+    assert row["latency"].count == 100
+    assert row["latency"].percentile(99) == 100
+
+
+def test_two_folders_are_compared_with_intervals(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    store(a, "x/rates", {seed: 100.0 + seed for seed in range(1, 8)}, size=8)
+    store(b, "x/rates", {seed: 200.0 + 2 * seed for seed in range(1, 8)}, size=8)
+    store(a, "x/few", {1: 5.0, 2: 6.0})
+    store(b, "x/few", {1: 5.0, 2: 6.0})
+    store(a, "x/left", {1: 5.0})
+    frame = rd.compare(a, b)
+    found = frame[frame["metric"] == "rate"].set_index("experiment")
+    rates, few = found.loc["x/rates"], found.loc["x/few"]
+    assert (rates["a"], rates["b"], rates["ratio"]) == (104, 208, 2)
+    # Of seven values, the least and the largest bound the median at 98 %.
+    assert (rates["low"], rates["high"]) == (202 / 107, 214 / 101)
+    assert rates["differs"]
+    assert math.isnan(few["low"])
+    assert not few["differs"]
+    assert frame.iloc[0]["experiment"] == "x/rates"
+    assert frame.attrs["only_a"] == len(rd.load(a / "x/left").query("scope == 'total'"))
+    with raises(rd.InvalidArgument, a / "x/left", b / "x/few"):
+        rd.compare(a / "x/left", b / "x/few")
+    shown = pyrdma("compare", str(a), str(b))
+    assert unnamed(shown.stdout, "x/rates", 104, 208, "size=8") == []
+    assert "x/few" not in shown.stdout
+    listed = json.loads(pyrdma("compare", str(a), str(b), "--json").stdout)
+    assert len(listed) == len(frame)
+    assert {entry["low"] for entry in listed if entry["experiment"] == "x/few"} == {None}
+
+
+def test_the_interval_covers_the_true_ratio() -> None:
+    """At least 95 of 100 intervals cover it, whatever the distribution."""
+    import random
+
+    from pyrdma.comparison import difference
+
+    draw = random.Random(1)
+    covered = 0
+    for _ in range(2000):
+        a = [draw.expovariate(math.log(2)) for _ in range(9)]  # the median is 1
+        b = [3 * draw.expovariate(math.log(2)) for _ in range(9)]
+        found = difference(a, b)
+        covered += found["low"] <= 3 <= found["high"]
+    assert covered / 2000 >= 0.95
+
+
+@pytest.mark.parametrize("name", ["load", "compare", "run"])
+def test_public_names(name: str) -> None:
+    assert callable(getattr(rd, name))
+    assert name in rd.__all__

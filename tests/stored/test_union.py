@@ -1,0 +1,208 @@
+"""Runs add to a folder; claims are judged by whole sweeps of today's code alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyrdma as rd
+from pyrdma.claims import undecided
+from tests.errors import raises, unnamed
+from tests.stored.tree import Tree
+from tests.stored.tree import tree as tree
+
+
+def rows(tree: Tree, **where: Any) -> int:
+    frame = rd.load(tree.out)
+    for name, value in where.items():
+        frame = frame[frame[name] == value]
+    return len(frame)
+
+
+def test_a_subset_a_seed_and_an_override_add_to_the_table(tree: Tree) -> None:
+    tree.run()
+    assert tree.verdict().verdict == "held"
+    tree.run(settings={"n": 4})
+    tree.run(settings={"n": 3})
+    tree.run(seeds=(7,), settings={"n": 1})
+    tree.run(settings={"link.rate_gbps": 10})
+    tree.run(profile="krcore")
+    assert rows(tree) == 2 + 1 + 1 + 2 + 2
+    assert rows(tree, n=3) == 1
+    assert rows(tree, seed=7) == 1
+    assert rows(tree, overrides="link.rate_gbps=10") == 2
+    assert rows(tree, profile="krcore") == 2
+    assert tree.verdict().verdict == "held"
+    assert tree.verdict().measured == 400
+    import pandas as pd
+
+    exported = pd.read_parquet(tree.out / "fake/rates/sim/results.parquet")
+    assert len(exported) == 8
+
+
+def test_a_run_that_fails_wholly_keeps_all_and_names_the_line(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.run()
+    monkeypatch.setenv("FAKE_FAILS", "all")
+    report = tree.run(settings={"link.rate_gbps": 10})
+    assert len(report.outcome.failed) == 2
+    for reason in report.outcome.failed.values():
+        assert unnamed(reason, "ValueError", "told to fail", tree.file, "line 19") == []
+    assert rows(tree) == 2
+    assert tree.verdict().verdict == "held"
+
+
+def test_a_figure_that_fails_names_the_line(tree: Tree) -> None:
+    tree.edit("figure, ax = figures.new()", "raise KeyError('x')")
+    assert unnamed(tree.run().figure_failed, "KeyError", tree.file, "line 24") == []
+
+
+def test_part_of_a_sweep_decides_nothing(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "pyrdma run fake/rates" in tree.verdict().reason
+    monkeypatch.setenv("FAKE_FAILS", "1")
+    tree.run()
+    verdict = tree.verdict()
+    assert verdict.verdict == "not evaluated"
+    assert unnamed(verdict.reason, "1 of 2", "pyrdma run fake/rates") == []
+    assert undecided(tree.out) == ["fake/rates"]
+    monkeypatch.delenv("FAKE_FAILS")
+    tree.run()
+    assert tree.verdict().verdict == "held"
+    assert undecided(tree.out) == []
+
+
+def test_a_full_sweep_decides_before_a_quick_one(tree: Tree) -> None:
+    tree.run()
+    tree.edit("experiment = Exp", "FACTOR = 200\nexperiment = Exp")
+    tree.run(quick=False)
+    assert tree.verdict().measured == 800
+    assert "full" not in tree.verdict().reason
+
+
+def test_every_whole_seed_decides(tree: Tree) -> None:
+    tree.run(seeds=(1, 21, 101))
+    tree.run(seeds=(999,), settings={"n": 4})
+    assert tree.verdict().measured == 420, "the median of three; the fourth seed is not whole"
+
+
+def test_other_settings_decide_nothing(tree: Tree) -> None:
+    tree.run(settings={"link.rate_gbps": 10})
+    tree.run(profile="krcore")
+    verdict = tree.verdict()
+    assert verdict.verdict == "not evaluated"
+    assert unnamed(verdict.reason, "link.rate_gbps=10", "krcore") == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("FACTOR = 100", "FACTOR = 101"),
+        ("* n +", "* n * 1 +"),
+        ("OFFSET = 0", "OFFSET = 1"),
+        ('{"rate": (', '{"rate": (0 + '),
+    ],
+)
+def test_other_code_is_stale_never_held_and_measured_again(tree: Tree, old: str, new: str) -> None:
+    tree.run()
+    tree.edit(old, new, tree.helper if "OFFSET" in old else None)
+    verdict = tree.verdict()
+    assert (verdict.verdict, verdict.measured) == ("stale", None)
+    assert unnamed(verdict.reason, "2 of 2", "pyrdma run fake/rates") == []
+    assert undecided(tree.out) == ["fake/rates"]
+    tree.run(settings={"n": 4})
+    assert unnamed(tree.verdict().reason, "1 of 2") == []
+    assert tree.verdict().verdict == "stale"
+    assert tree.run().outcome.measured == 1
+    assert tree.verdict().verdict == "held"
+    assert rows(tree) == 2
+    assert len(rd.load(tree.out, superseded=True)) == 4, "nothing measured is lost"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("label 1", "label 2"),
+        ("Title 1", "Title 2"),
+        ("Docstring 1", "Docstring 2"),
+        ("comment 1", "comment 2"),
+        ("def scaled", "\n\n\ndef scaled"),
+        ("figures.line(ax", "ax.set_title('x')\n    figures.line(ax"),
+        ('decide.extreme("rate", "n")', 'decide.value("rate", n=4)'),
+        ("UNUSED = 1", "UNUSED = 2"),
+    ],
+)
+def test_what_the_measurement_does_not_reach_measures_nothing(
+    tree: Tree, old: str, new: str
+) -> None:
+    tree.run()
+    tree.edit(old, new, tree.helper if "UNUSED" in old else None)
+    assert tree.verdict().verdict == "held"
+    outcome = tree.run().outcome
+    assert (outcome.measured, outcome.reused) == (0, 2)
+
+
+def test_a_changed_profile_is_stale(tree: Tree) -> None:
+    profile = tree.folder / "mine.toml"
+    profile.write_text('name = "mine"\nextends = "cx5"\n')
+    tree.edit('profile="cx5"', f'profile="{profile}"')
+    tree.run()
+    assert tree.verdict().verdict == "held"
+    profile.write_text(
+        'name = "mine"\nextends = "cx5"\n[link]\nrate_gbps = { value = 1, unit = "Gbps", '
+        'source = "estimate: a test" }\n'
+    )
+    from pyrdma.profiles import Profile
+
+    assert Profile.load(str(profile)).values()["link.rate_gbps"] == 1
+    assert tree.verdict().verdict == "stale"
+    assert tree.run().outcome.measured == 2
+
+
+def test_real_time_is_of_one_machine(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyrdma import provenance
+
+    for machine in ("CPU a", "CPU b"):
+        monkeypatch.setattr(provenance, "machine", lambda name=machine: name)
+        assert tree.run(fabric="shm").outcome.measured == 2
+        assert tree.run(fabric="shm").outcome.measured == 0
+    assert rd.load(tree.out)["machine"].value_counts().to_dict() == {"CPU a": 2, "CPU b": 2}
+    assert tree.verdict("shm").verdict == "held"
+
+
+def test_run_returns_what_it_measured(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = rd.run("fake/rates", set={"n": 4}, seeds=[1, 2, 3], out=tree.out, fabric="shm")
+    assert frame["seed"].tolist() == [1, 2, 3]
+    assert frame["value"].tolist() == [400, 401, 402]
+    assert set(frame["scope"]) == {"total"}
+    monkeypatch.setenv("FAKE_FAILS", "1")
+    with raises(rd.Error, "fake/rates", 1, "told to fail"):
+        rd.run("fake/rates", out=tree.out, fabric="shm")
+    with raises(rd.InvalidArgument, "fake/rates"):
+        rd.run("fake/rates", seeds=[], out=tree.out, fabric="shm")
+
+
+def test_a_changed_testbed_has_a_figure_of_its_own(tree: Tree) -> None:
+    usual = tree.run().figures
+    other = tree.run(settings={"link.rate_gbps": 10}).figures
+    assert [p.name for p in usual] == ["rates.png", "rates.pdf"]
+    assert [p.name for p in other] == ["rates-link.rate_gbps=10.png", "rates-link.rate_gbps=10.pdf"]
+
+
+def test_what_is_stored_is_drawn_again(tree: Tree, tmp_path: Path) -> None:
+    from pyrdma.runs import draw
+
+    [png, _] = tree.run().figures
+    before = png.read_bytes()
+    png.unlink()
+    tree.edit("label 1", "another label")
+    [report] = draw("fake/rates", tree.out)
+    assert report.figures[0] == png
+    assert png.read_bytes() != before
+    assert report.note == ""
+    tree.edit("FACTOR = 100", "FACTOR = 101")
+    [report] = draw("fake/rates", tree.out)
+    assert unnamed(report.note, "2 of 2") == []
+    assert draw("fake/rates", tmp_path / "empty") == []
