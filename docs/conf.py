@@ -75,7 +75,7 @@ def check_public_names(app: Sphinx, env: BuildEnvironment) -> None:
         found = getattr(pyrdma, name)
         if isinstance(found, ModuleType):
             wanted = [f"{found.__name__}.{member}" for member in found.__all__]
-        elif isinstance(found, type):
+        elif callable(found):
             wanted = [f"pyrdma.{name}", f"{found.__module__}.{name}"]  # one is enough
         else:
             continue

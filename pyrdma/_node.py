@@ -17,7 +17,7 @@ from ._frames import FRAME_TO_CONTROLLER, FRAME_TO_NODE, Frames, Message, encode
 from ._native import native
 from .errors import Error
 
-STORAGE = "pyrdma-storage-"
+STORAGE = "pyrdma-storage-"  # kPrefix of native/env/thread/thread_storage.cc
 """Start of the names of storage folders; `ThreadStorage` of the native module makes them."""
 
 

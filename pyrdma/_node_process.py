@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from . import _frames, children
 
-__all__ = ["START_S", "Held", "NodeProcess", "Stops"]
+__all__ = ["START_S", "ClusterProcesses", "NodeProcess", "StoppedNodes"]
 
 START_S = 60.0
 """Longest time from the start of the nodes until all have attached."""
@@ -95,7 +95,7 @@ class NodeProcess:
                 stream.close()
 
 
-class Stops:
+class StoppedNodes:
     """Looks for stopped nodes among those that a run waits for."""
 
     def __init__(self, what: str, survives: bool) -> None:
@@ -142,7 +142,7 @@ def describe_stopped(waiting: Iterable[NodeProcess]) -> str:
     return "; ".join(said)
 
 
-class Held:
+class ClusterProcesses:
     """The processes and the session of a cluster, which end with it."""
 
     def __init__(self, cluster: object, session: Any) -> None:
@@ -150,7 +150,8 @@ class Held:
         self.ended: list[NodeProcess] = []  # a run may still use their pipes
         self.session = session
         self._owner = os.getpid()
-        # Nobody may close the cluster: its last reference goes, or the program exits.
+        # A program may never close the cluster. Its processes then end when it is collected, or
+        # when the program exits.
         self.end = weakref.finalize(cluster, self._end)
 
     def _end(self) -> None:

@@ -148,12 +148,9 @@ MOST_CHARACTERS = 60
 """Most characters of a text in a picture."""
 
 
-def as_drawn(text: object) -> str:
-    """Return a text of a history in one short line, without characters that steer a terminal."""
-    safe = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text)[:1000])
-    if len(safe) <= MOST_CHARACTERS:
-        return safe
-    return f"{safe[: MOST_CHARACTERS - 4]} ..."
+def _shortened(text: str) -> str:
+    """Return a text of the checker, whose control characters are escaped, in its place's width."""
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 4]} ..."
 
 
 MOST_BARS = 60
@@ -186,7 +183,7 @@ def draw(verdict: Verdict, folder: FilePath, name: FileName = "violation") -> li
     ax.set_xlim(-0.02 * span, 1.14 * span)
     ax.set_xlabel(f"time after {begin} ns (ns)")
     ax.grid(visible=False, axis="y")
-    about = "" if verdict.key is None else f", key {as_drawn(verdict.key)}"
+    about = "" if verdict.key is None else f", key {shown(verdict.key)}"
     ax.set_title(f"{verdict.model}{about}: operations that no order explains", parse_math=False)
     return figures.save(figure, Path(folder), name)
 
@@ -241,7 +238,7 @@ def _bar(ax: Any, operation: Operation, row: int, begin: int, span: int) -> None
     place = "" if operation.place is None else f"[{operation.place + 1}] "
     mark = "impossible: " if operation.impossible else place
     text = ax.annotate(
-        mark + as_drawn(operation.text),
+        mark + _shortened(operation.text),
         (min(left, 0.8 * span), row),
         xytext=(3, 0),
         textcoords="offset points",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from ._native import native
 from ._workload import Parameters
-from .arguments import Between, FilePath, Seconds, Seed, checked, shown
+from .arguments import Between, FilePath, Seconds, Seed, checked, shown, whole
 from .cluster_base import ClusterBase, Columns
 from .devices import Wish
 from .errors import InvalidArgument, Unavailable
@@ -37,7 +37,7 @@ class Cluster(ClusterBase):
         cores_per_node: Annotated[int, Between(1, 4096)] | None = None,
         memory: Literal["strong", "weak"] = "strong",
         faults: Mapping[str, float] | None = None,
-        devices_per_node: int = 1,
+        devices_per_node: Annotated[int, Between(1, 16)] = 1,
     ) -> SimulatedCluster:
         """Make a simulated cluster: virtual time, equal results for equal seeds.
 
@@ -195,10 +195,6 @@ class SimulatedCluster(InProcess):
         faults: Mapping[str, float],
         devices_per_node: int = 1,
     ) -> None:
-        if type(devices_per_node) is not int or not 1 <= devices_per_node <= 16:
-            raise InvalidArgument(
-                f"devices_per_node is {devices_per_node!r}; a node has 1 to 16 devices"
-            )
         self.profile = profile
         self._devices = devices_per_node
         core: Any = native()
@@ -260,7 +256,8 @@ class SimulatedCluster(InProcess):
         ends = self._check_node(source, "source"), self._check_node(target, "target")
         self._open.block(*ends, _nanoseconds(duration_s))
 
-    def fail_device(self, node: int, device: int, duration_s: float) -> None:
+    @checked
+    def fail_device(self, node: int, device: int, duration_s: Seconds) -> None:
         """Make one device of a node fail for a while of virtual time.
 
         Its queue pairs go to the error state. Peers' requests to it end as retry-exceeded. The node
@@ -278,9 +275,7 @@ class SimulatedCluster(InProcess):
         return dict(self._open.counters(self._check_node(node), self._check_device(device)))
 
     def _check_device(self, device: int) -> int:
-        if not 0 <= device < self._devices:
-            raise InvalidArgument(f"device {device} is not one of 0 to {self._devices - 1}")
-        return device
+        return whole("device", device, 0, self._devices - 1)
 
     @property
     def events(self) -> int:

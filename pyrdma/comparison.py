@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .arguments import FilePath, checked
 from .errors import InvalidArgument
-from .results import load
+from .results import newest, stored_in, table
 from .sweep import median_interval
 
 if TYPE_CHECKING:
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 _CONFIDENCE = 0.975
-"""Of each of the two medians' intervals, so that their quotient has one of at least 95 %."""
+"""Confidence of each median's interval. The ratio of the two then has at least 95 %."""
 
 _APART = ("seed", "repetition", "code", "machine", "node", "thread", "scope", "value", "clock")
 
 
-def compare(a: str | Path, b: str | Path) -> pd.DataFrame:
+@checked
+def compare(a: FilePath, b: FilePath) -> pd.DataFrame:
     """Compare the numbers of the whole cluster in two results folders.
 
     Seeds and repetitions of a point count as its values. The interval of the ratio covers the
@@ -49,7 +50,8 @@ def compare(a: str | Path, b: str | Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    sides = [_grouped(load(a)), _grouped(load(b))]
+    folders = {"a": a, "b": b}
+    sides = [_grouped(table(newest(stored_in(f, name)))) for name, f in folders.items()]
     common = [key for key in sides[0] if key in sides[1]]
     if not common:
         raise InvalidArgument(
@@ -77,6 +79,7 @@ def _grouped(frame: pd.DataFrame) -> dict[tuple[tuple[str, Any], ...], list[floa
 
 
 def difference(a: list[float], b: list[float]) -> dict[str, Any]:
+    """Return medians, ratio, its interval, and whether `a` and `b` differ; see `compare`."""
     from statistics import median
 
     middle_a, middle_b = median(a), median(b)

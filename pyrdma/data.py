@@ -12,7 +12,7 @@ from .units import convert
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["COLUMNS", "Data", "NotEvaluated", "check_name"]
+__all__ = ["COLUMNS", "Data", "NotEvaluated"]
 
 COLUMNS = (
     "experiment",

@@ -48,7 +48,8 @@ Share = Annotated[float, Between(0)]
 """A fraction, which may be above 1."""
 
 
-def _plain(point: Point) -> dict[str, Any]:
+def _keywords(point: Point) -> dict[str, Any]:
+    """Return a point as keyword arguments; mypy would match a Mapping with `unit`, too."""
     return dict(point)
 
 
@@ -127,9 +128,9 @@ def ratio(
     """
 
     def decide(data: Data, claim: Claim) -> Decision:
-        a = data.value(metric, **where, **_plain(of))
+        a = data.value(metric, **where, **_keywords(of))
         other = to_metric or metric
-        b = data.value(other, **where, **_plain(to))
+        b = data.value(other, **where, **_keywords(to))
         b = convert(b, data.unit(other), data.unit(metric))
         if b == 0:
             raise NotEvaluated(f"{other} is zero at {dict(to)}")
@@ -147,7 +148,7 @@ def rank(metric: str, order: Sequence[Point], slack: Share = 0.0, **where: Any) 
     """
 
     def decide(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-        found = [data.value(metric, **where, **_plain(point)) for point in order]
+        found = [data.value(metric, **where, **_keywords(point)) for point in order]
         holds = all(
             b < a * (1 + slack) if slack == 0 else b <= a * (1 + slack) for a, b in pairwise(found)
         )
@@ -241,8 +242,8 @@ def crossover(
     compare = operator.gt if when == "above" else operator.lt
 
     def decide(data: Data, claim: Claim) -> Decision | float:  # noqa: ARG001 - as above
-        first = data.series(metric, over, **where, **_plain(a))
-        second = data.series(metric, over, **where, **_plain(b))
+        first = data.series(metric, over, **where, **_keywords(a))
+        second = data.series(metric, over, **where, **_keywords(b))
         shared = [x for x in first.index if x in second.index]
         if not shared:
             raise NotEvaluated(f"the two series have no value of {over} in common")

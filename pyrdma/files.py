@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import pwd
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import Error, Exhausted
+from .trust import name_of, trusted_users
 
 __all__ = [
     "DamagedFile",
@@ -53,7 +53,7 @@ def own_folder(base: Path, *names: str) -> Path:
     folder = base
     try:
         base.mkdir(parents=True, exist_ok=True)
-        if base.lstat().st_uid not in (os.geteuid(), 0):
+        if base.lstat().st_uid not in trusted_users():
             raise _foreign(base, base.lstat())
         _check_own(base, base.stat())
         for name in names:
@@ -70,27 +70,24 @@ def _check_own(folder: Path, status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise Error(
             f"{folder} is a symbolic link; below a results folder pyrdma follows none. Remove it, "
-            "or choose another folder with --out"
+            "or choose another results folder (--out)"
         )
     if not stat.S_ISDIR(status.st_mode):
-        raise Error(f"{folder} is not a folder; remove it, or choose another folder with --out")
-    if status.st_uid not in (os.geteuid(), 0):
+        raise Error(f"{folder} is not a folder; remove it, or choose another (--out)")
+    if status.st_uid not in trusted_users():
         raise _foreign(folder, status)
+    # With the sticky bit others can add entries, which are refused here, and cannot replace any.
     if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
         raise Error(
             f"all users may write to {folder}, so others could replace files in it; run "
-            f"'chmod o-w {folder}', or choose another folder with --out"
+            f"'chmod o-w {folder}', or choose another results folder (--out)"
         )
 
 
 def _foreign(folder: Path, status: os.stat_result) -> Error:
-    try:
-        owner = pwd.getpwuid(status.st_uid).pw_name
-    except KeyError:
-        owner = f"number {status.st_uid}"
     return Error(
-        f"{folder} belongs to the user {owner}, who could have prepared it; choose another folder "
-        "with --out"
+        f"{folder} belongs to {name_of(status.st_uid)}, who could have prepared it; choose another "
+        "results folder (--out)"
     )
 
 
@@ -151,7 +148,9 @@ def disk_error(path: Path, error: OSError) -> Error:
             f"{path}: no space left on the disk; earlier measurements stay; free some space "
             "and run the same command to continue"
         )
-    return Error(f"cannot write {path}: {error.strerror}; choose another folder with --out")
+    if error.errno in (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY):
+        return Error(f"{path} is in the way of a file of results; remove it")
+    return Error(f"cannot write {path}: {error.strerror}; choose another results folder (--out)")
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

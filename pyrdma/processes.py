@@ -18,7 +18,7 @@ from typing import Any
 
 from . import _frames, errors
 from ._native import native
-from ._node_process import START_S, Held, NodeProcess, Stops, describe_stopped
+from ._node_process import START_S, ClusterProcesses, NodeProcess, StoppedNodes, describe_stopped
 from ._workload import Parameters, Workload
 from .arguments import Duration, Seconds, checked
 from .cluster_base import ClusterBase, Columns
@@ -50,7 +50,7 @@ class ProcessCluster(ClusterBase):
     def __init__(self, nodes: int, seed: int, faults: Mapping[str, float] | None = None) -> None:
         super().__init__(nodes, seed)
         self._faults = {name: float(value) for name, value in (faults or {}).items()}
-        self._held = Held(self, self._new_session())
+        self._held = ClusterProcesses(self, self._new_session())
         self._lock = threading.RLock()
         self._runs = 0
         self._survives = False
@@ -187,7 +187,7 @@ class ProcessCluster(ClusterBase):
         """Wait for one message of every node; raise for the first node that fails or ends."""
         begin = time.monotonic()
         deadline = begin + timeout_s
-        stops, next_look, stuck = Stops(what, self._survives), begin + _STOPS_S, False
+        stops, next_look, stuck = StoppedNodes(what, self._survives), begin + _STOPS_S, False
         answers: dict[int, dict[str, Any]] = {}
         failures: list[tuple[int, Error]] = []
         gone: set[NodeProcess] = set()  # need not be waited for any more

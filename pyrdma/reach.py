@@ -41,11 +41,11 @@ _OF_CLASSES = {"__dict__", "__doc__", "__module__", "__weakref__", "__firstlinen
 def digest(measure: Callable[..., Any] | None) -> str:
     """Return a digest of the code that `measure` reaches, equal in every process."""
     walk = _Walk()
-    walk.describe(measure)
+    root = walk.describe(measure)
     reached = {f"{_PACKAGE}.{name}" for name in _ALWAYS} | walk.modules
     lines = [f"{name} {text}" for name, text in sorted(walk.bodies.items())]
     lines += [f"{name} {_module_text(name)}" for name in sorted(_closure(frozenset(reached)))]
-    text = "\n".join([_native(), walk.first, *lines])
+    text = "\n".join([_native(), root, *lines])
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
@@ -64,7 +64,6 @@ class _Walk:
     def __init__(self) -> None:
         self.bodies: dict[str, str] = {}
         self.modules: set[str] = set()
-        self.first = ""
         self._open: set[int] = set()
 
     def describe(self, value: Any) -> str:
@@ -72,11 +71,9 @@ class _Walk:
             return "recursion"
         self._open.add(id(value))
         try:
-            text = self._describe(value)
+            return self._describe(value)
         finally:
             self._open.discard(id(value))
-        self.first = text
-        return text
 
     def _describe(self, value: Any) -> str:
         if isinstance(value, str):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import importlib.util
-import multiprocessing
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
+from .arguments import shown
 from .errors import Error, InvalidArgument, Unavailable, nearest
 from .experiment import Experiment
 from .trust import distrusted_below
@@ -54,7 +54,7 @@ def root() -> Path:
             f"passed over the experiments in {str(candidate)!r}: {reason}. To run code from "
             f"there, name the folder: pyrdma --experiments DIR ..., or {VARIABLE}=DIR"
         )
-        if multiprocessing.parent_process() is None:  # a worker's parent has said it
+        if f"{__package__}._worker" not in sys.modules:  # a worker's parent has said it
             print(f"pyrdma: {passed_over[-1]}", file=sys.stderr, flush=True)
     raise Unavailable(
         "; ".join(["no experiments found", *passed_over])
@@ -123,7 +123,8 @@ def find(names: list[str]) -> list[str]:
         if not matches:
             candidates = [*known, *{i.split("/")[0] for i in known}]
             raise InvalidArgument(
-                f"unknown experiment {name!r}{nearest(name, candidates)}; `pyrdma list` shows all"
+                f"no experiment has the name {shown(name)}{nearest(name, candidates)}; `pyrdma "
+                "list` shows all"
             )
         found += [match for match in matches if match not in found]
     return found
@@ -166,7 +167,8 @@ def load(name: str) -> Experiment:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and missing.startswith(_PACKAGE) and name not in ids():
             raise InvalidArgument(
-                f"unknown experiment {name!r}{nearest(name, ids())}; `pyrdma list` shows all"
+                f"no experiment has the name {shown(name)}{nearest(name, ids())}; `pyrdma list` "
+                "shows all"
             ) from None
         if missing is not None and not missing.startswith(_PACKAGE):
             raise Unavailable(

@@ -21,7 +21,7 @@ from .files import write_atomically, write_json
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SCHEMA", "Latency", "Result", "Sample", "normalise"]
+__all__ = ["SCHEMA", "Latency", "Result", "Sample"]
 
 SCHEMA = 2
 """Version of the tables and of ``run.json``; it rises when a column changes its meaning."""
@@ -57,10 +57,6 @@ class Row:
     labels: Mapping[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not all(isinstance(text, str) for text in (self.metric, self.unit)):
-            raise InvalidArgument(
-                f"metric {self.metric!r} with unit {self.unit!r}: both must be texts"
-            )
         # An item of an array becomes a plain number.
         labels = {k: v.item() if hasattr(v, "item") else v for k, v in self.labels.items()}
         for name, value in labels.items():
@@ -280,7 +276,7 @@ class Result:
         try:
             return cls._load(source)
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-            if isinstance(error, InvalidArgument):
+            if isinstance(error, InvalidArgument) and str(source) in str(error):
                 raise
             raise InvalidArgument(
                 f"the folder {source} has no valid result: {error}; measure again"
@@ -324,10 +320,7 @@ def normalise(measured: Any) -> Result:
         message names the metric.
     """
     if isinstance(measured, Mapping):
-        measured = [
-            Row(metric, *(value if isinstance(value, tuple) else (value,)))
-            for metric, value in measured.items()
-        ]
+        measured = [_row(metric, value) for metric, value in measured.items()]
     if isinstance(measured, (list, tuple)) and all(isinstance(r, Row) for r in measured):
         measured = Result(rows=[replace(r, value=_number(r)) for r in measured])
     if not isinstance(measured, Result):
@@ -342,6 +335,17 @@ def normalise(measured: Any) -> Result:
     return measured
 
 
+def _row(metric: str, value: Any) -> Row:
+    number, unit = value if isinstance(value, tuple) and len(value) == 2 else (value, "")
+    try:
+        return Row(metric, float(number), unit)
+    except (TypeError, ValueError, OverflowError):
+        raise Error(
+            f"measure() returned {shown(metric)} = {shown(value)}; give a finite number, or a pair "
+            "of one and its unit, or leave the metric out"
+        ) from None
+
+
 def _number(row: Row | Sample) -> float:
     try:
         value = float(row.value)
@@ -349,8 +353,8 @@ def _number(row: Row | Sample) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise Error(
-            f"measure() returned {row.metric} = {row.value!r}; give a finite number, or leave the "
-            "metric out"
+            f"measure() returned {row.metric} = {shown(row.value)}; give a finite number, or leave "
+            "the metric out"
         )
     return value
 

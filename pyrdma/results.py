@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .arguments import FilePath, checked
 from .data import COLUMNS, NotEvaluated
 from .errors import InvalidArgument
 from .experiment import Experiment, Point
@@ -39,8 +40,9 @@ class Stale(NotEvaluated):
     """Other code than today's measured the data; the text has the command that renews them."""
 
 
+@checked
 def load(
-    path: str | Path = "results", *, histograms: bool = False, superseded: bool = False
+    path: FilePath = "results", *, histograms: bool = False, superseded: bool = False
 ) -> pd.DataFrame:
     """Return all measurements in a folder as one tidy table.
 
@@ -73,7 +75,16 @@ def load(
     DamagedFile
         A file is damaged; the rest is returned.
     """
-    root = check_folder(path)
+    found = stored_in(path)
+    if not superseded:
+        found = newest(found)
+    found.sort(key=by_value)
+    return latencies(found) if histograms else table(found)
+
+
+def stored_in(path: str | Path, name: str = "path") -> list[Measurement]:
+    """Return every measurement in a folder; `name` is the argument that an error names."""
+    root = check_folder(path, name)
     found: list[Measurement] = []
     for depth in range(4):
         for folder in sorted(root.glob("/".join(["*"] * depth + ["points"]))):
@@ -81,15 +92,12 @@ def load(
                 found += read_folder(folder)
     if not found:
         raise InvalidArgument(
-            f"{root} holds no measurement; 'pyrdma run ID --out {root}' adds some"
+            f"{name} {str(root)!r} holds no measurement; 'pyrdma run ID --out {root}' adds some"
         )
-    if not superseded:
-        found = newest(found)
-    found.sort(key=by_value)
-    return latencies(found) if histograms else table(found)
+    return found
 
 
-def check_folder(path: str | Path) -> Path:
+def check_folder(path: str | Path, name: str = "out") -> Path:
     """Return the path of a results folder.
 
     Raises
@@ -101,7 +109,8 @@ def check_folder(path: str | Path) -> Path:
     if not root.is_dir():
         problem = "is not a folder" if root.exists() else "does not exist"
         raise InvalidArgument(
-            f"the results folder {root} {problem}; 'pyrdma run ID --out {root}' makes it"
+            f"the results folder {name} {str(root)!r} {problem}; 'pyrdma run ID --out {root}' "
+            "makes it"
         )
     return root
 

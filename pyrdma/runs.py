@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import claims, figures, provenance, registry, results
-from .arguments import check
+from .arguments import FilePath, Jobs, Seed, check, checked, shown
 from .data import Data, NotEvaluated
 from .errors import Error, InvalidArgument, Unavailable
 from .experiment import Experiment, Point
@@ -60,7 +61,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of a run: its points, its folder and its figures."""
+    """The outcome of a run: its points, its folder and its figures.
+
+    Attributes
+    ----------
+    points
+        Number of stored points in the figure.
+    note
+        A word about these points, such as how many of them other code measured.
+    """
 
     experiment: str
     folder: Path
@@ -69,9 +78,12 @@ class Report:
     figure_skipped: str = ""
     figure_failed: str = ""
     note: str = ""
+    points: int = 0
 
 
 Progress = Callable[[int, int, str], None]
+
+_log = logging.getLogger("pyrdma")
 
 
 def folder_of(out: Path, experiment: Experiment, fabric: str) -> Path:
@@ -79,22 +91,23 @@ def folder_of(out: Path, experiment: Experiment, fabric: str) -> Path:
     return out / experiment.id / fabric
 
 
+@checked
 def run(
     name: str,
     *,
     set: Mapping[str, Value] | None = None,  # noqa: A002 - as the command line's --set
-    seeds: Iterable[int] = (1,),
-    fabric: str | None = None,
+    seeds: Sequence[Seed] = (1,),
+    fabric: FabricName | None = None,
     profile: str | None = None,
     full: bool = False,
-    out: str | Path = "results",
-    jobs: int | None = None,
+    out: FilePath = "results",
+    jobs: Jobs | None = None,
     fresh: bool = False,
 ) -> pd.DataFrame:
     """Measure an experiment and return its points as a tidy table, as `pyrdma.load` does.
 
-    Points that the same code has already measured into `out` are not measured again. The command
-    ``pyrdma run`` does the same, and draws.
+    Points that the same code has already measured into `out` are not measured again. The function
+    also exports the tables and draws the figure, as the command ``pyrdma run`` does.
 
     Parameters
     ----------
@@ -105,12 +118,13 @@ def run(
     seeds
         Each point is measured with each of these seeds.
     fabric, profile, full, out, jobs, fresh
-        As the options of the command line; see `Options`.
+        The options of the command line; see `Options`.
 
     Raises
     ------
     Error
-        As `execute`; also if a point failed. Its text is the first reason; measured points stay.
+        A reason of `execute`, or a point failed. The text is the first reason; measured points
+        stay.
     """
     options = Options(
         out=Path(out),
@@ -126,6 +140,8 @@ def run(
     if report.outcome.failed:
         reasons = list(report.outcome.failed.values())
         raise Error(f"{report.experiment}: {len(reasons)} points failed: {reasons[0]}")
+    if report.figure_failed:
+        _log.warning("%s: %s", report.experiment, report.figure_failed)
     folder = report.folder / "points"
     return results.table([read_point(folder / f"{t.key}.jsonl") for t in report.outcome.tasks])
 
@@ -158,6 +174,11 @@ def execute(
     if overrides and fabric != "sim":
         raise InvalidArgument(
             f"{', '.join(overrides)}: profile parameters need fabric 'sim', not {fabric!r}"
+        )
+    if options.profile is not None and fabric != "sim":
+        raise InvalidArgument(
+            f"profile {shown(options.profile)} needs fabric 'sim'; {fabric!r} runs at the "
+            "machine's own speed"
         )
     if experiment.measure is None:
         raise InvalidArgument(
@@ -215,9 +236,11 @@ def execute(
 
 
 def draw(name: str, out: Path, fabric: str | None = None) -> list[Report]:
-    """Draw an experiment's figure from what is stored, on `fabric` or on every fabric with results.
+    """Draw an experiment's figures from what is stored, on `fabric` or on every fabric.
 
-    Measurements by other code are drawn too; the report's note says how many.
+    There is a figure for the experiment's own testbed, and one for each other profile and each set
+    of overrides with results. Measurements by other code are drawn, too; the report's note says how
+    many.
 
     Raises
     ------
@@ -230,15 +253,27 @@ def draw(name: str, out: Path, fabric: str | None = None) -> list[Report]:
         stored = results.of(out, experiment, place)
         if not stored:
             continue
-        declared = points_of_figure(experiment, place, None, {})
-        chosen = results.in_figure(stored, declared, {})
         folder = own_folder(out, *experiment.id.split("/"), place)
-        report = Report(experiment.id, folder, Outcome([], 0, len(chosen), {}), [])
-        stale = results.count_stale(experiment, chosen)
-        if stale:
-            note = f"other code measured {stale} of {len(chosen)} points"
-            report = replace(report, note=note)
-        reports.append(_draw(name, chosen, report, ""))
+        own = {p.profile for p in points_of_figure(experiment, place, None, {})}
+        testbeds = {
+            (None if p in own else p, tuple(sorted(m.identity["overrides"].items())))
+            for m in stored
+            for p in [m.identity["profile"]]
+        }
+        for profile, pairs in sorted(testbeds, key=str):
+            overrides = dict(pairs)
+            declared = points_of_figure(experiment, place, profile, overrides)
+            chosen = results.in_figure(stored, declared, overrides)
+            note = ""
+            try:
+                stale = results.count_stale(experiment, chosen)
+            except Error as error:
+                stale, note = 0, str(error)  # the file of a profile is gone
+            if stale:
+                note = f"other code measured {stale} of {len(chosen)} points"
+            outcome = Outcome([], 0, 0, {})
+            report = Report(experiment.id, folder, outcome, [], note=note, points=len(chosen))
+            reports.append(_draw(name, chosen, report, variant(profile, overrides)))
     return reports
 
 
@@ -310,7 +345,6 @@ def _profiles(points: list[Any], overrides: Mapping[str, float], fabric: str) ->
         profile = Profile.load(name, overrides)
         found[profile.name] = {
             "path": profile.path.name,
-            "digest": profile.digest(),
             "values": profile.values(),
         }
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]

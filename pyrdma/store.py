@@ -2,10 +2,10 @@
 
 The store is a folder of immutable files, and no database. A results folder often lies on a file
 system that several hosts share. SQLite's locks are unreliable there, its write-ahead log does not
-work between hosts, and one damaged page can cost every measurement. A file that is renamed into its
-place is a transaction everywhere: a reader sees all of a point, with the provenance that made it,
-or nothing; a kill or a full disk loses the running points only; a damaged file costs its own point.
-The tables (``results.parquet``, ``hist.parquet``) are exports, made again from these files.
+work between hosts, and one damaged page can cost every measurement. A rename is atomic on every
+file system: a reader sees all of a point, with the provenance that made it, or nothing. A kill or a
+full disk loses the running points only, and a damaged file costs its own point. The tables
+(``results.parquet``, ``hist.parquet``) are exports, made again from these files.
 
 A file's name is the hash of all that its numbers depend on (`Task.identity`), and its first line
 holds the hash of the rest. A reader checks both, and every field, before it uses any number.
@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from . import _shapes, provenance
-from .errors import Error
+from .arguments import shown
+from .errors import Error, InvalidArgument
 from .experiment import Point
 from .fabrics import FABRICS
 from .files import DamagedFile, disk_error, own_folder, read_regular, write_atomically
@@ -44,6 +45,9 @@ MOST_BYTES = 256 << 20
 _NAME = re.compile(r"[0-9a-f]{20}\.jsonl")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{20}\.jsonl\.\w{8}")
 _POINTS, _DAMAGED, _LOCK = "points", "damaged", "lock"
+_WRONG_KIND = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
+"""Errors of a link, a socket or a folder in the place of a file; others pass, such as too many open
+files, and say nothing about the file."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +96,13 @@ class Measurement:
     Attributes
     ----------
     identity
-        As `Task.identity`.
+        The fields of `Task.identity`.
     machine
         The CPU that measured, in virtual time too.
     stopped
         Time of the measurement's end, in UTC.
     rows, samples, histograms
-        As in `Result`: numbers of the whole cluster; of nodes and threads; latencies.
+        Numbers of the whole cluster; of nodes and threads; latencies. See `Result`.
     """
 
     identity: Mapping[str, Any]
@@ -161,19 +165,27 @@ class Store:
             read_point(path)
         except FileNotFoundError:
             return False
-        except (OSError, ValueError) as error:
-            place = own_folder(self.folder, _DAMAGED) / path.name
-            for number in range(1, 1000):
-                if not place.exists():
-                    break
-                place = place.with_name(f"{path.name}.{number}")
-            try:
-                path.replace(place)
-            except OSError as failure:
-                raise disk_error(path, failure) from failure
-            _warn(path, error, f"moved to {place}, and its point is measured again")
-            return False
-        return True
+        except OSError as error:
+            if error.errno not in _WRONG_KIND:
+                raise disk_error(path, error) from error
+            self._set_aside(path, error)
+        except ValueError as error:
+            self._set_aside(path, error)
+        else:
+            return True
+        return False
+
+    def _set_aside(self, path: Path, error: Exception) -> None:
+        place = own_folder(self.folder, _DAMAGED) / path.name
+        for number in range(1, 1000):
+            if not place.exists() and not place.is_symlink():
+                break
+            place = place.with_name(f"{path.name}.{number}")
+        try:
+            path.replace(place)
+        except OSError as failure:
+            raise disk_error(path, failure) from failure
+        _warn(path, error, f"moved to {place}, and its point is measured again")
 
     def forget(self, tasks: Iterable[Task]) -> None:
         """Remove the measurements of `tasks`."""
@@ -193,8 +205,8 @@ def _lock(folder: Path) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o644)
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise Error(f"{path} is a symbolic link; remove it") from None
+        if error.errno in (errno.ELOOP, errno.EISDIR):
+            raise Error(f"{path} is a symbolic link or a folder; remove it") from None
         # A once writable folder may have become read-only.
         raise disk_error(folder, error) from error
     try:
@@ -223,7 +235,7 @@ def _take(descriptor: int, folder: Path) -> None:
         holder = holder if holder.isdigit() else "unknown"
         raise Error(
             f"{folder}: another run (process {holder}) uses this folder; wait for "
-            "it or choose another folder with --out"
+            "it or choose another results folder (--out)"
         ) from None
 
 
@@ -243,6 +255,12 @@ def write_point(path: Path, task: Task, result: Result) -> None:
         },
         "provenance": made_by,
     }
+    for name, shape in _FIELDS.items():
+        if not shape(document[name]):
+            raise InvalidArgument(
+                f"{name} of the point {shown(dict(task.point.params))} of {task.point.experiment} "
+                "cannot be stored: give texts of at most 4096 characters and numbers of 64 bits"
+            )
     body = json.dumps(document, allow_nan=False).encode()
     header = {"schema": SCHEMA, "sha256": hashlib.sha256(body).hexdigest()}
     write_atomically(path, json.dumps(header).encode() + b"\n" + body + b"\n")
@@ -251,7 +269,12 @@ def write_point(path: Path, task: Task, result: Result) -> None:
 def read_folder(folder: Path) -> list[Measurement]:
     """Return the measurements in a folder of points, by name; damaged files give warnings."""
     found = []
-    for path in sorted(folder.iterdir()):
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        warnings.warn(f"{folder} cannot be read: {error.strerror}", DamagedFile, stacklevel=2)
+        return []
+    for path in entries:
         if not _NAME.fullmatch(path.name):
             continue
         try:
@@ -265,7 +288,8 @@ def read_folder(folder: Path) -> list[Measurement]:
 
 def _warn(path: Path, error: Exception, remedy: str) -> None:
     reason = error.strerror if isinstance(error, OSError) else str(error)
-    warnings.warn(f"{path} is damaged: {reason}; {remedy}", DamagedFile, stacklevel=3)
+    state = "cannot be read" if isinstance(error, OSError) else "is damaged"
+    warnings.warn(f"{path} {state}: {reason}; {remedy}", DamagedFile, stacklevel=3)
 
 
 def read_point(path: Path) -> Measurement:

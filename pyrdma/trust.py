@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["distrusted", "distrusted_below"]
+__all__ = ["distrusted", "distrusted_below", "name_of", "trusted_users"]
 
 
 def distrusted(path: Path, *, group_too: bool = False) -> str:
@@ -27,10 +27,10 @@ def distrusted(path: Path, *, group_too: bool = False) -> str:
         status = path.stat()
     except OSError:
         return ""
-    if status.st_uid not in _trusted_users():
-        return f"{str(path)!r} belongs to {_name(status.st_uid)}"
+    if status.st_uid not in trusted_users():
+        return f"{str(path)!r} belongs to {name_of(status.st_uid)}"
     if status.st_mode & stat.S_IWOTH:  # the sticky bit still lets them add files
-        return f"every user may write {str(path)!r}, which belongs to {_name(status.st_uid)}"
+        return f"every user may write {str(path)!r}, which belongs to {name_of(status.st_uid)}"
     if group_too and status.st_mode & stat.S_IWGRP and not _is_own(status.st_gid, status.st_uid):
         return f"the group {status.st_gid} may write {str(path)!r}"
     return ""
@@ -63,7 +63,8 @@ def _entries(folder: Path) -> Iterator[Path]:
         yield from (Path(where, name) for name in (*folders, *files))
 
 
-def _trusted_users() -> set[int]:
+def trusted_users() -> set[int]:
+    """Return the users whose files may be used: the caller, root, and the user of sudo."""
     users = {0, os.geteuid()}
     caller = os.environ.get("SUDO_UID", "")
     if os.geteuid() == 0 and caller.isdecimal():
@@ -71,7 +72,8 @@ def _trusted_users() -> set[int]:
     return users
 
 
-def _name(user: int) -> str:
+def name_of(user: int) -> str:
+    """Return a user for a message, by name if it has one."""
     try:
         return f"user {pwd.getpwuid(user).pw_name}"
     except KeyError:

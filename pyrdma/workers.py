@@ -64,7 +64,7 @@ class _InWorker(Exception):
 class Workers(Executor):
     """Processes that run simulations; several sweeps may share them.
 
-    Calls of `submit` start the processes; another one takes the place of a process that has died.
+    `submit` starts the processes. A new process replaces one that has died.
     The call that a process ran when it died gets the error `BrokenProcessPool`. A process that
     somebody stops is named on the log ``pyrdma``, together with the call that waits for it.
     Used as a context manager, the object kills the processes at once if an exception leaves the

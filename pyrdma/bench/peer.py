@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pyrdma.errors import Error, InvalidArgument, nearest
+from pyrdma.trust import distrusted
 
 
 class PeerError(Error):
@@ -224,7 +225,7 @@ def compiled(source: Path, compiler: Sequence[str], libraries: Sequence[str] = (
     key = hashlib.sha256(text + b"\0" + recipe).hexdigest()[:32]
     cache = cache_folder()
     program = cache / f"{source.stem}-{key}" / source.stem
-    if program.is_file() and program.parent.stat().st_uid == os.getuid():
+    if program.is_file() and not distrusted(program.parent):
         return program
     building = Path(tempfile.mkdtemp(prefix=".building-", dir=cache))
     try:

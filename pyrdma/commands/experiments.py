@@ -72,7 +72,7 @@ def run_experiments(
             "--full/--quick", help="Full: all points, long runs. Quick: few points, short runs."
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1)] = 1,
     seeds: Annotated[
         int, typer.Option(min=1, max=10**6, help="Number of seeds, from --seed on.")
     ] = 1,
@@ -168,7 +168,10 @@ def _run_one(name: str, options: Options, workers: Workers, alone: bool) -> bool
 def draw_experiments(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID]...", help="As of 'run'; all with results if left out."),
+        typer.Argument(
+            metavar="[ID]...",
+            help="Ids, patterns or paths, see 'run'; all with results if left out.",
+        ),
     ] = None,
     fabric: Annotated[str | None, typer.Option(help="Only of this fabric.")] = None,
     out: Out = Path("results"),
@@ -198,7 +201,7 @@ def draw_experiments(
             ended_badly = True
         for report in reports:
             drawn += 1
-            print(f"{report.experiment}: {report.outcome.reused} points; in {report.folder}")
+            print(f"{report.experiment}: {report.points} points; in {report.folder}")
             _show_figures(report)
             ended_badly = ended_badly or bool(report.figure_failed)
     if not drawn and not ended_badly:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pyrdma import InvalidArgument, check, figures
 from pyrdma._core import check as native
-from pyrdma.result import DiskFull
+from pyrdma.files import DiskFull
 from tests.check.histories import events, write
 from tests.check.test_models import GOOD
 from tests.errors import unnamed
@@ -94,7 +94,11 @@ def test_json_alone(tmp_path: Path) -> None:
     assert all(picture.exists() for picture in pictures)
 
 
-@pytest.mark.parametrize("value", ["$x^2", r"\$\frac$", "a" * 500_000, "\u001b[31m\u202e\r\n"])
+@pytest.mark.parametrize(
+    "value",
+    ["$x^2", r"\$\frac$", "a" * 500_000, "\u001b[31m\u202e\r\n"],
+    ids=["mathematics", "backslash", "long", "control"],
+)
 def test_any_value_is_printed_and_drawn(value: str, tmp_path: Path) -> None:
     quoted = json.dumps(value).replace(" ", "\\u0020")
     text = f"0 + write {quoted}\n0 . write\n1 + read\n1 . read 1\n2 + read\n2 . read {quoted}"
@@ -108,11 +112,10 @@ def test_any_value_is_printed_and_drawn(value: str, tmp_path: Path) -> None:
 
 
 def test_a_long_key_with_control_characters_is_drawn(tmp_path: Path) -> None:
-    operation = check.Operation(0, "$get -> \x1b" + "b" * 10_000, 0, 9, 0, 1, False, True, None)
+    operation = check.Operation(0, r"$get -> \x1b" + "b" * 10_000, 0, 9, 0, 1, False, True, None)
     verdict = check.Verdict("no", "kv", "$\u202e" + "a" * 500_000, "", [operation])
     assert all(path.stat().st_size > 3000 for path in check.draw(verdict, tmp_path))
-    assert check.shown("a\x1b$\n") == r"a\x1b$\n"
-    assert len(check.shown("a" * 10_000)) == check.MOST_CHARACTERS
+    assert len(check._shortened("a" * 10_000)) == check.MOST_CHARACTERS
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -13,7 +13,6 @@ from pyrdma import (
     decide,
     devices,
     figures,
-    files,
     fuzz,
     loco,
     result,
@@ -23,12 +22,14 @@ from pyrdma import (
 )
 from pyrdma.profiles import parse_overrides
 from tests.face.world import World
+from tests.harness.support import FAKE
 
 Call = tuple[Callable[..., Any], dict[str, Any]]
 
 
 def _sim() -> dict[str, Any]:
     settings = {"overrides": {}, "cores_per_node": 1, "memory": "strong", "faults": {}}
+    settings["devices_per_node"] = 1
     return {"nodes": 2, "profile": "cx5", "seed": 1, **settings}
 
 
@@ -49,7 +50,14 @@ def _queue_pair(w: World) -> dict[str, Any]:
     queues = {"send_queue": w.queue, "receive_queue": w.queue, "transport": "rc"}
     entries = {"send_entries": 8, "receive_entries": 8, "max_sges": 1, "max_inline": 0}
     shared = {"shared_receives": w.domain.shared_receive_queue(8), "dc_target": False}
-    return {**queues, **entries, **shared, "retry_count": 7, "rnr_retry": 7, "timeout_us": 1000}
+    network = {"pkey_index": 0, "service_level": 0, "traffic_class": 0}
+    tries = {"retry_count": 7, "rnr_retry": 7, "timeout_us": 1000}
+    return {**queues, **entries, **shared, **tries, **network}
+
+
+def _run(w: World) -> dict[str, Any]:
+    run = {"name": FAKE, "set": {"n": 1}, "seeds": (1,), "fabric": "shm", "profile": None}
+    return {**run, "full": False, "out": w.folder / "out", "jobs": 1, "fresh": False}
 
 
 def _options() -> dict[str, Any]:
@@ -89,12 +97,17 @@ CALLS: dict[str, Callable[[World], Call]] = {
         {"nodes": 1, "fabric": "shm", "mode": "thread", "seed": 1, "device": "", "faults": {}},
     ),
     "cluster.Cluster.sim": lambda _: (rd.Cluster.sim, _sim()),
+    "cluster.InProcess.devices_of": lambda w: (w.cluster.devices_of, {"node": 0}),
     "cluster.InProcess.kill": lambda w: (w.threads.kill, {"node": 0}),
     "cluster.SimulatedCluster.block": lambda w: (
         w.cluster.block,
         {"source": 0, "target": 1, "duration_s": 0.1},
     ),
-    "cluster.SimulatedCluster.counters": lambda w: (w.cluster.counters, {"node": 0}),
+    "cluster.SimulatedCluster.counters": lambda w: (w.cluster.counters, {"node": 0, "device": 0}),
+    "cluster.SimulatedCluster.fail_device": lambda w: (
+        w.cluster.fail_device,
+        {"node": 0, "device": 0, "duration_s": 0.1},
+    ),
     "cluster.SimulatedCluster.kill": lambda w: (w.cluster.kill, {"node": 0, "crash": "host"}),
     "cluster.SimulatedCluster.pause": lambda w: (w.cluster.pause, {"node": 0, "duration_s": 0.1}),
     "cluster.SimulatedCluster.restart": lambda w: (w.cluster.restart, {"node": 0}),
@@ -102,6 +115,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
         w.cluster.slow_down,
         {"node": 0, "shift": 1, "duration_s": 0.1},
     ),
+    "cluster_base.ClusterBase.devices_of": lambda w: (w.threads.devices_of, {"node": 0}),
     "cluster_base.ClusterBase.kill": lambda w: (w.threads.kill, {"node": 0}),
     "cluster_base.ClusterBase.pause": lambda w: (w.threads.pause, {"node": 0, "duration_s": 0.1}),
     "cluster_base.ClusterBase.restart": lambda w: (w.threads.restart, {"node": 0}),
@@ -109,6 +123,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
         w.cluster.run,
         {"workload": workload.Idle(), "duration_s": 0.001, "timeout_s": 10.0},
     ),
+    "comparison.compare": lambda w: (rd.compare, {"a": w.stored(), "b": w.stored()}),
     "data.Data": lambda w: (rd.Data, {"frame": w.frame}),
     "data.Data.select": lambda w: (w.data.select, {"metric": "rate"}),
     "data.Data.series": lambda w: (
@@ -312,10 +327,11 @@ CALLS: dict[str, Callable[[World], Call]] = {
         rd.Row,
         {"metric": "rate", "value": 1.0, "unit": "op/s", "labels": {"phase": "one"}},
     ),
-    "files.write_atomically": lambda w: (
-        files.write_atomically,
-        {"path": w.folder / "file", "content": b"content"},
+    "results.load": lambda w: (
+        rd.load,
+        {"path": w.stored(), "histograms": False, "superseded": False},
     ),
+    "runs.run": lambda w: (rd.run, _run(w)),
     "units.convert": lambda _: (units.convert, {"value": 1.0, "unit": "ns", "to": "us"}),
     "verbs.CompletionQueue.poll": lambda w: (
         w.queue.poll,
@@ -326,7 +342,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "verbs.MemoryRegion.sge": lambda w: (w.region.sge, {"offset": 0, "length": 8}),
     "verbs.ProtectionDomain.address_handle": lambda w: (
         w.domain.address_handle,
-        {"peer": w.pair.address},
+        {"peer": w.pair.address, "service_level": 0, "traffic_class": 0},
     ),
     "verbs.ProtectionDomain.allocate": lambda w: (w.domain.allocate, {"size": 64, "access": 15}),
     "verbs.ProtectionDomain.allocate_device_memory": lambda w: (

@@ -11,6 +11,7 @@ import pandas as pd
 
 import pyrdma as rd
 from pyrdma import claims, figures, result, workload
+from tests.harness.support import FAKE
 
 
 class World:
@@ -25,6 +26,12 @@ class World:
         for cluster in ("cluster", "processes", "threads"):
             if cluster in vars(self):
                 vars(self)[cluster].close()
+
+    def stored(self) -> Path:
+        """Return a results folder with one point."""
+        out = self.folder / "stored"
+        rd.run(FAKE, set={"n": 1}, fabric="shm", out=out)
+        return out
 
     @cached_property
     def cluster(self) -> Any:

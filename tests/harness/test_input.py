@@ -38,7 +38,7 @@ from tests.harness.support import FAKE, environment, has_provider, pyrdma, witho
         (["run", FAKE, "--jobs", "0"], ["jobs", 1]),
         (["run", FAKE, "--jobs", str(10**30)], ["jobs", 10**30, 4096]),
         (["run", FAKE, "--seed", "-1"], ["seed", 0]),
-        (["run", FAKE, "--seed", str(2**64)], ["seed", 2**63 - 1]),
+        (["run", FAKE, "--seed", str(2**64)], ["seed", 2**64 - 1]),
         (["fuzz", "fabric", "--seeds", str(10**30)], ["seeds", 10**30, 2**31 - 1]),
         (["fuzz", "fabric", "--jobs", str(10**30)], ["jobs", 10**30, 4096]),
     ],

@@ -54,7 +54,7 @@ def test_writes_the_table_the_histograms_the_figures_and_the_provenance(tmp_path
     assert frame["machine"].str.contains("cores").all()
     document = json.loads((folder / "run.json").read_text())
     assert document["provenance"]["cpu"]["level"].startswith("x86-64-v")
-    assert document["profiles"]["cx5"]["digest"]
+    assert document["profiles"]["cx5"]["values"]["link.rate_gbps"]
 
 
 def test_what_is_done_is_not_measured_again(tmp_path: Path, monkeypatch: Any) -> None:

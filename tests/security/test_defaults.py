@@ -32,7 +32,7 @@ NATIVE = sorted(
 EXECUTING = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 # A pool of workers of one program has private pipes between a parent and its children.
 POOLS = {"multiprocessing", "concurrent"}
-WITH_POOLS = {"workers.py", "_worker.py", "sweep.py", "run.py", "fuzz.py"}
+WITH_POOLS = {"workers.py", "_worker.py", "sweep.py", "runs.py", "fuzz.py"}
 
 
 @pytest.fixture(scope="module")

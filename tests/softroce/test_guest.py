@@ -91,7 +91,7 @@ def test_experiments(output_of: Output, ran: Callable[[], Path]) -> None:
     output_of("experiments")
     for name in POINTS:
         [report] = runs.draw(name, ran() / "results", "verbs")
-        assert report.outcome.reused == 1
+        assert report.points == 1
         assert report.figures, report
 
 

@@ -37,7 +37,7 @@ def test_the_best_gid_may_be_left_open(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "values"),
     [
-        ("mlx5_0:99999999999", ["port", 99999999999, 1, 255]),
+        ("mlx5_0:99999999999", ["port", 99999999999, 0, 255]),
         ("mlx5_0:256", ["port", 256, 255]),
         ("mlx5_0:-1", ["port", -1]),
         ("mlx5_0:1:256", ["gid_index", 256, 255, -1]),

@@ -45,7 +45,7 @@ Fabric::Fabric(const SimOptions& options, SimScheduler& owner)
 Nic& Fabric::nic_of(const QpAddress& address) const {
   if (address.node < nodes && address.lid < devices) return nic(address.node, address.lid);
   throw Error(ErrorCode::kInvalidArgument,
-              "the address names device " + std::to_string(address.lid) + " of node " +
+              "peer is the address of device " + std::to_string(address.lid) + " of node " +
                   std::to_string(address.node) + "; this cluster has nodes 0 to " +
                   std::to_string(nodes - 1) + " with devices 0 to " + std::to_string(devices - 1));
 }
