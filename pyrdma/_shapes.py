@@ -61,9 +61,12 @@ def is_finite(v: object) -> TypeGuard[float]:
 
 
 def is_value(v: object) -> TypeGuard[bool | int | float | str]:
-    """Return whether a value can be a parameter: a text, a bool, or a finite number of 64 bits."""
+    """Return whether a value can be a parameter: a text, a bool, or a finite number of 64 bits.
+
+    Tables hold integers with a sign.
+    """
     if isinstance(v, int) and not isinstance(v, bool):
-        return -(2**63) <= v < 2**64
+        return -(2**63) <= v < 2**63
     return isinstance(v, (str, bool)) or is_finite(v)
 
 

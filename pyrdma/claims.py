@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -38,6 +39,10 @@ DECIDER_FAILED = "the decider failed"
 """First words of the reason when the decider of a claim has a bug."""
 
 _BOUND = re.compile(r"^(?:an? )?(upper|lower) bound|^(more than|at least|at most)\b")
+
+
+class WrongDecider(UserWarning):
+    """An experiment decides a claim that does not exist, or that another one decides."""
 
 
 @dataclass(frozen=True)
@@ -121,16 +126,23 @@ def _load(folder: Path) -> dict[str, Claim]:
     for path in sorted(folder.glob("*.yaml")):
         try:
             document = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
-            paper = document["paper"]["key"]
+            claims = [_claim(document["paper"]["key"], entry) for entry in document["claims"]]
         except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError) as error:
-            raise Error(f"{path} is not a file of claims: {error}") from error
-        for entry in document["claims"]:
-            fields = {**entry, "id": f"{paper}/{entry['id']}", "paper": paper}
-            fields["experiment"] = f"{paper}/{entry['experiment']}"
-            if entry["tolerance_hint"] not in TOLERANCES:
-                raise Error(f"{path}: {entry['id']}: unknown tolerance {entry['tolerance_hint']!r}")
-            found[fields["id"]] = Claim(**fields)
+            what = f"{type(error).__name__}: {error}"
+            raise Error(f"{path} is not a file of claims: {what}") from error
+        found.update({claim.id: claim for claim in claims})
     return found
+
+
+def _claim(paper: str, entry: Mapping[str, Any]) -> Claim:
+    name = f"{paper}/{entry['id']}"
+    if entry["tolerance_hint"] not in TOLERANCES:
+        raise ValueError(f"{name} has the unknown tolerance {entry['tolerance_hint']!r}")
+    try:
+        experiment = f"{paper}/{entry['experiment']}"
+        return Claim(**{**entry, "id": name, "paper": paper, "experiment": experiment})
+    except (LookupError, TypeError) as error:
+        raise ValueError(f"{name}: {type(error).__name__}: {error}") from error
 
 
 def judge(claim: Claim, outcome: Decision | float | bool) -> tuple[str, float | str | None, str]:
@@ -190,10 +202,13 @@ def deciders(experiments: Iterable[str] | None = None) -> dict[str, Experiment]:
         experiment = registry.load(name)
         for claim in experiment.decides:
             if claim not in known:
-                raise Error(f"{name} decides an unknown claim {claim!r}{nearest(claim, known)}")
-            if claim in found:
-                raise Error(f"{claim} is decided by both {found[claim].id} and {name}")
-            found[claim] = experiment
+                why = f"{name} decides an unknown claim {claim!r}{nearest(claim, known)}"
+                warnings.warn(why, WrongDecider, stacklevel=2)
+            elif claim in found:
+                why = f"{claim} is decided by {found[claim].id} and again by {name}"
+                warnings.warn(why, WrongDecider, stacklevel=2)
+            else:
+                found[claim] = experiment
     return found
 
 
@@ -272,7 +287,7 @@ class _Results:
 
     def _read(self, experiment: Experiment) -> Data:
         stored = results.of(self._out, experiment, self._fabric)
-        whole = results.whole_sweep(experiment, stored, self._fabric)
+        whole = results.whole_sweep(experiment, stored, self._fabric, self._out)
         return Data(results.table(whole))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .arguments import FilePath, checked
 from .errors import InvalidArgument
-from .results import newest, stored_in, table
+from .results import newest, overrides_text, stored_in
+from .store import Measurement
 from .sweep import median_interval
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ __all__ = ["compare"]
 _CONFIDENCE = 0.975
 """Confidence of each median's interval. The ratio of the two then has at least 95 %."""
 
-_APART = ("seed", "repetition", "code", "machine", "node", "thread", "scope", "value", "clock")
+_Key = tuple[tuple[str, Any], ...]
 
 
 @checked
@@ -51,7 +53,7 @@ def compare(a: FilePath, b: FilePath) -> pd.DataFrame:
     import pandas as pd
 
     folders = {"a": a, "b": b}
-    sides = [_grouped(table(newest(stored_in(f, name)))) for name, f in folders.items()]
+    sides = [_grouped(newest(stored_in(f, name))) for name, f in folders.items()]
     common = [key for key in sides[0] if key in sides[1]]
     if not common:
         raise InvalidArgument(
@@ -66,15 +68,19 @@ def compare(a: FilePath, b: FilePath) -> pd.DataFrame:
     return frame
 
 
-def _grouped(frame: pd.DataFrame) -> dict[tuple[tuple[str, Any], ...], list[float]]:
-    """Return the values of every metric of every point, of the scope ``total``."""
-    totals = frame[frame["scope"] == "total"]
-    names = [str(name) for name in totals.columns if name not in _APART]
-    found: dict[tuple[tuple[str, Any], ...], list[float]] = {}
-    for *key, value in totals[[*names, "value"]].itertuples(index=False):
-        # An experiment has no value in the columns of another one's parameters.
-        pairs = tuple((n, v) for n, v in zip(names, key, strict=True) if v is not None and v == v)
-        found.setdefault(pairs, []).append(float(value))
+def _grouped(measurements: Sequence[Measurement]) -> dict[_Key, list[float]]:
+    """Return the values of every metric of every point, of the whole cluster."""
+    found: dict[_Key, list[float]] = {}
+    for m in measurements:
+        point = {
+            "experiment": m.identity["experiment"],
+            **m.identity["params"],
+            **{name: m.identity[name] for name in ("profile", "fabric", "quick")},
+            "overrides": overrides_text(m.identity["overrides"]),
+        }
+        for row in m.rows:
+            key = tuple({**point, **row.labels, "metric": row.metric, "unit": row.unit}.items())
+            found.setdefault(key, []).append(row.value)
     return found
 
 

@@ -40,6 +40,10 @@ measurements from full ones. ``code`` is the digest of the code that measured (`
 ``thread``.
 """
 
+_RESERVED = {
+    *("operation", "latency"),  # of `pyrdma.load`
+    *("a", "b", "ratio", "low", "high", "values_a", "values_b", "differs"),  # of `pyrdma.compare`
+}
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -53,9 +57,9 @@ def check_name(name: object, what: str) -> None:
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidArgument(f"{what} is named {name!r}; give letters, digits and _")
-    if name in COLUMNS:
+    if name in COLUMNS or name in _RESERVED:
         raise InvalidArgument(
-            f"{what} is named {name!r}, as a column of every table; choose another name"
+            f"{what} is named {name!r}, as a column of tables; choose another name"
         )
 
 

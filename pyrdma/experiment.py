@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Axis", "Experiment", "Point", "Value"]
 
-_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 @checked
@@ -188,7 +188,7 @@ class Experiment:
     target: str | None = None
 
     def __post_init__(self) -> None:
-        if not _ID.fullmatch(self.id):
+        if not ID.fullmatch(self.id):
             raise InvalidArgument(
                 f"experiment id {shown(self.id)} is not <paper>/<figure>, two names of letters, "
                 "digits and . _ - that begin with a letter or digit"
@@ -209,6 +209,14 @@ class Experiment:
                         f"{self.id}: axis {name!r} has the value {value!r}; give texts, bools or "
                         "finite numbers"
                     )
+
+    def _is_point(self, params: Mapping[str, Value]) -> bool:
+        try:
+            return self.where is None or bool(self.where(params))
+        except Exception as error:
+            raise InvalidArgument(
+                f"{self.id}: where() failed for {shown(params)}: {type(error).__name__}: {error}"
+            ) from error
 
     @checked
     def points(
@@ -237,7 +245,7 @@ class Experiment:
         lists = [[fixed[n]] if n in fixed else self.axes[n].values(quick) for n in names]
         for values in itertools.product(*lists):
             params = dict(zip(names, values, strict=True))
-            if self.where is not None and not self.where(params):
+            if not self._is_point(params):
                 continue
             axis_profile = params.get("profile")
             yield Point(

@@ -15,6 +15,7 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import sys
 import sysconfig
 import types
@@ -35,12 +36,15 @@ _EXPERIMENTS = ("experiments.", "pyrdma_experiment_")
 _LIBRARIES = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
-_OF_CLASSES = {"__dict__", "__doc__", "__module__", "__weakref__", "__firstlineno__"}
+_OF_CLASSES = {
+    *("__dict__", "__doc__", "__module__", "__weakref__", "__firstlineno__"),
+    *("__annotations__", "__static_attributes__"),
+}
 
 
 def digest(measure: Callable[..., Any] | None) -> str:
     """Return a digest of the code that `measure` reaches, equal in every process."""
-    walk = _Walk()
+    walk = _Walk(measure)
     root = walk.describe(measure)
     reached = {f"{_PACKAGE}.{name}" for name in _ALWAYS} | walk.modules
     lines = [f"{name} {text}" for name, text in sorted(walk.bodies.items())]
@@ -61,10 +65,13 @@ def _native() -> str:
 class _Walk:
     """Describes objects as text; notes the code of functions and classes that it comes across."""
 
-    def __init__(self) -> None:
+    def __init__(self, measure: object) -> None:
         self.bodies: dict[str, str] = {}
         self.modules: set[str] = set()
         self._open: set[int] = set()
+        self._named: dict[int, tuple[str, object]] = {}  # keeps the objects, so ids stay theirs
+        code = getattr(measure, "__code__", None)
+        self._tree = Path(code.co_filename).resolve().parent.parent if code else None
 
     def describe(self, value: Any) -> str:
         if id(value) in self._open:
@@ -83,9 +90,11 @@ class _Walk:
         if isinstance(value, Enum):
             return f"{self.describe(type(value))}.{value.name}"
         if isinstance(value, PurePath):
-            return f"path {value.name!r}"  # the folder differs between machines
+            return f"path {str(self._in_tree(value))!r}"
         if isinstance(value, (list, tuple)):
             return f"{type(value).__name__}({', '.join(map(self.describe, value))})"
+        if isinstance(value, types.MappingProxyType):
+            return self.describe(dict(value))
         if isinstance(value, (set, frozenset)):
             return f"set({', '.join(sorted(map(self.describe, value)))})"
         if isinstance(value, dict):
@@ -103,7 +112,15 @@ class _Walk:
             return self._module(value)
         if isinstance(value, (types.FunctionType, type)):
             return self._definition(value)
+        if hasattr(value, "__wrapped__"):  # such as a cached function
+            return f"{self.describe(type(value))}({self.describe(value.__wrapped__)})"
         return self._object(value)
+
+    def _in_tree(self, path: PurePath) -> PurePath:
+        """Return a path of the experiments' tree relative to it, since the tree may be moved."""
+        if self._tree is not None and path.is_absolute() and path.is_relative_to(self._tree):
+            return path.relative_to(self._tree)
+        return path
 
     def _module(self, module: types.ModuleType) -> str:
         if _is_ours(module.__name__):
@@ -114,11 +131,16 @@ class _Walk:
         name = f"{value.__module__}.{value.__qualname__}"
         if _is_ours(value.__module__):
             self.modules.add(value.__module__)
-        elif _is_users(value) and name not in self.bodies:
-            self.bodies[name] = ""  # a recursive function ends here
+            return name
+        if not _is_users(value):
+            return name
+        if id(value) not in self._named:
+            # Two closures, or a function and its decorated form, may have the same name.
+            label = f"{name}#{len(self._named)}"
+            self._named[id(value)] = label, value
             is_class = isinstance(value, type)
-            self.bodies[name] = self._class(value) if is_class else self._function(value)
-        return name
+            self.bodies[label] = self._class(value) if is_class else self._function(value)
+        return self._named[id(value)][0]
 
     def _class(self, kind: Any) -> str:
         members = sorted((n, v) for n, v in vars(kind).items() if n not in _OF_CLASSES)
@@ -134,7 +156,8 @@ class _Walk:
                 cells.append("empty")
         names = set(_names(function.__code__))
         known = {n: function.__globals__[n] for n in names if n in function.__globals__}
-        known |= {n: _import(n) for n in names - known.keys() if n.startswith(_PACKAGE)}
+        modules = (_PACKAGE, *_EXPERIMENTS)
+        known |= {n: _import(n) for n in names - known.keys() if f"{n}.".startswith(modules)}
         used = [f"{n}={self._used(known[n], names)}" for n in sorted(known)]
         return " ".join(
             [
@@ -153,17 +176,32 @@ class _Walk:
         if not (_is_ours(value.__name__) or _is_users(value)):
             return text
         inner = names - {value.__name__.rpartition(".")[2]}
-        found = {n: getattr(value, n, None) for n in sorted(inner)}
+        found = {n: _attribute(value, n) for n in sorted(inner)}
         attributes = [f"{n}={self._used(v, inner)}" for n, v in found.items() if v is not None]
         return f"{text}({' '.join(attributes)})"
 
     def _object(self, value: Any) -> str:
         kind = self.describe(type(value))
         if kind == f"{_PACKAGE}.experiment.Experiment":
-            return kind  # its figure and its deciders are no part of the measurement
-        fields = getattr(value, "__dict__", None)
-        data = value.tobytes().hex() if hasattr(value, "tobytes") else ""
-        return f"{kind}({data}{self.describe(fields) if fields else ''})"
+            # Its figure and its deciders are no part of the measurement.
+            return f"{kind}({self.describe(value.measure)})"
+        try:
+            parts = value.__reduce_ex__(2)  # as for a copy: the class, its arguments, the state
+        except Exception:  # such as a lock: it has no value
+            return kind
+        if isinstance(parts, str):
+            return f"{kind} {parts}"
+        # Iterators over the elements of a list and of a dict come last.
+        return (
+            f"{kind}{self.describe([p if n < 3 else list(p or ()) for n, p in enumerate(parts)])}"
+        )
+
+
+def _attribute(module: types.ModuleType, name: str) -> Any:
+    found = getattr(module, name, None)
+    if found is None and hasattr(module, "__path__") and not _is_ours(module.__name__):
+        return _import(f"{module.__name__}.{name}")
+    return found
 
 
 def _is_ours(module: str) -> bool:
@@ -204,11 +242,21 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 def _code(code: types.CodeType, doc: str | None = None) -> str:
     """Describe bytecode without its lines, its file and the docstring `doc`."""
+    if doc is None:
+        doc = _docstring(code)
     constants = [_constant(None if c == doc else c) for c in code.co_consts]
     table = getattr(code, "co_exceptiontable", b"")
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     return f"{code.co_code.hex()} {table.hex()} {names} {counts} [{' '.join(constants)}]"
+
+
+def _docstring(code: types.CodeType) -> str | None:
+    """Return the docstring of a function's code: its first constant, if the code has one."""
+    marked = sys.version_info < (3, 13) or code.co_flags & 0x4000000  # CO_HAS_DOCSTRING
+    is_function = code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.startswith("<")
+    first = code.co_consts[0] if code.co_consts else None
+    return first if marked and is_function and isinstance(first, str) else None
 
 
 def _constant(value: object) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from .arguments import shown
 from .errors import Error, InvalidArgument, Unavailable, nearest
 from .experiment import Experiment
+from .profiles import Profile
 from .trust import distrusted_below
 
 __all__ = ["broken", "find", "ids", "load", "located", "root", "source"]
@@ -41,7 +42,10 @@ def root() -> Path:
         return _named_root(Path(named))
     package = Path(__file__).resolve().parent
     own = [package.parent / _PACKAGE, package / _PACKAGE]
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # the folder has been removed
+        here = Path("/")
     passed_over = []
     for candidate in (*((folder / _PACKAGE).resolve() for folder in (here, *here.parents)), *own):
         if not _has_claims(candidate):
@@ -94,7 +98,10 @@ def broken() -> Mapping[str, str]:
     reasons = {}
     for name in ids():
         try:
-            load(name)
+            experiment = load(name)
+            if experiment.measure is not None:
+                list(experiment.points(quick=True))
+            Profile.load(experiment.profile)
         except Error as error:
             reasons[name] = str(error)
     return reasons
@@ -189,11 +196,12 @@ def located(error: BaseException, file: Path) -> str:
     """Return an error's text with the line of `file`, or of a helper near it, that failed."""
     own = str(file.resolve().parent.parent)
     frames = traceback.extract_tb(error.__traceback__)
-    near = [f for f in frames if str(Path(f.filename).resolve()).startswith(own)]
+    real = [f for f in frames if not f.filename.startswith("<")]  # not <string>, <frozen ...>
+    near = [f for f in real if str(Path(f.filename).resolve()).startswith(own)]
     text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError):
-        return text if str(error.filename) in text else f"{text} ({error.filename})"
-    last = (near or frames)[-1]
+        return text if str(error.filename) in text else f"{text} ({error.filename or file})"
+    last = (near or real or frames)[-1]
     return f"{text} ({last.filename}, line {last.lineno})"
 
 
@@ -214,6 +222,8 @@ class _SourceLoader(SourceFileLoader):
 
 
 def _import_file(path: Path) -> types.ModuleType:
+    if not path.is_file():
+        raise InvalidArgument(f"no such experiment file: {path}")
     """Import a file that the user has named; its helpers come from the folder `root`."""
     name = f"pyrdma_experiment_{path.stem}"
     loader = _SourceLoader(name, str(path))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .arguments import FilePath, checked
 from .data import COLUMNS, NotEvaluated
-from .errors import InvalidArgument
+from .errors import Error, InvalidArgument
 from .experiment import Experiment, Point
 from .result import Latency
 from .store import Measurement, Task, read_folder
@@ -31,6 +31,8 @@ __all__ = [
     "load",
     "newest",
     "of",
+    "stale_note",
+    "stored_in",
     "table",
     "whole_sweep",
 ]
@@ -147,8 +149,17 @@ def table(measurements: Sequence[Measurement]) -> pd.DataFrame:
     """Return the numbers of measurements as tidy rows; see `load` for the columns."""
     import pandas as pd
 
-    frame = pd.DataFrame([row for m in measurements for row in _rows(m)])
-    return _ordered(frame, COLUMNS)
+    by_experiment: dict[str, list[dict[str, Any]]] = {}
+    for m in measurements:
+        by_experiment.setdefault(m.identity["experiment"], []).extend(_rows(m))
+    # A parameter's type is that of its experiment, whatever others call by the same name.
+    frames = [_ordered(pd.DataFrame(rows), COLUMNS) for rows in by_experiment.values()]
+    labels = [c for frame in frames for c in frame.columns if c not in COLUMNS]
+    columns = ["experiment", *dict.fromkeys(labels), *(c for c in COLUMNS if c != "experiment")]
+    if len(frames) == 1:
+        return frames[0]
+    joined = [frame.astype(object) for frame in frames]
+    return pd.concat(joined, ignore_index=True).reindex(columns=columns).infer_objects()
 
 
 def latencies(measurements: Sequence[Measurement]) -> pd.DataFrame:
@@ -216,7 +227,7 @@ def _rows(measurement: Measurement) -> Iterator[dict[str, Any]]:
 
 
 def whole_sweep(
-    experiment: Experiment, measurements: Sequence[Measurement], fabric: str
+    experiment: Experiment, measurements: Sequence[Measurement], fabric: str, out: Path
 ) -> list[Measurement]:
     """Return a whole sweep that today's code measured: the full one if there is one, or the quick.
 
@@ -233,6 +244,8 @@ def whole_sweep(
     command = f"'pyrdma run {experiment.id}"
     if fabric != experiment.fabrics[0]:
         command += f" --fabric {fabric}"
+    if str(out) != "results":
+        command += f" --out {out}"
     problem: NotEvaluated | None = None
     for quick in (False, True):
         tasks = tasks_of(experiment, list(experiment.points(quick=quick, fabric=fabric)))
@@ -282,6 +295,17 @@ def count_stale(experiment: Experiment, measurements: Sequence[Measurement]) -> 
     points = [Point(experiment.id, **{f: m.identity[f] for f in fields}) for m in measurements]
     tasks = tasks_of(experiment, points)
     return sum(not _is_current(m, t) for m, t in zip(measurements, tasks, strict=True))
+
+
+def stale_note(experiment: Experiment, measurements: Sequence[Measurement]) -> str:
+    """Return a word about measurements by other code; an empty text if there are none."""
+    try:
+        stale = count_stale(experiment, measurements)
+    except Error as error:
+        return str(error)  # the file of a profile is gone
+    if not stale:
+        return ""
+    return f"other code measured {stale} of the {len(measurements)} points in the figure"
 
 
 def _is_current(measurement: Measurement, task: Task) -> bool:

@@ -186,7 +186,7 @@ def execute(
         )
     points = [
         point
-        for seed in options.seeds
+        for seed in dict.fromkeys(options.seeds)
         for point in experiment.points(
             quick=options.quick,
             fabric=fabric,
@@ -232,6 +232,7 @@ def execute(
         return replace(report, figure_skipped="nothing was measured")
     declared = points_of_figure(experiment, fabric, options.profile, overrides)
     chosen = results.in_figure(stored, [*declared, *points], overrides)
+    report = replace(report, note=results.stale_note(experiment, chosen), points=len(chosen))
     return _draw(name, chosen, report, variant(options.profile, overrides))
 
 
@@ -264,13 +265,7 @@ def draw(name: str, out: Path, fabric: str | None = None) -> list[Report]:
             overrides = dict(pairs)
             declared = points_of_figure(experiment, place, profile, overrides)
             chosen = results.in_figure(stored, declared, overrides)
-            note = ""
-            try:
-                stale = results.count_stale(experiment, chosen)
-            except Error as error:
-                stale, note = 0, str(error)  # the file of a profile is gone
-            if stale:
-                note = f"other code measured {stale} of {len(chosen)} points"
+            note = results.stale_note(experiment, chosen)
             outcome = Outcome([], 0, 0, {})
             report = Report(experiment.id, folder, outcome, [], note=note, points=len(chosen))
             reports.append(_draw(name, chosen, report, variant(profile, overrides)))
@@ -326,6 +321,8 @@ def _draw(name: str, chosen: Sequence[Measurement], report: Report, ending: str)
     known = claims.load()
     try:
         figure = experiment.figure(Data(results.table(chosen)), known)
+        if not hasattr(figure, "savefig"):
+            raise TypeError(f"figure() returned {shown(figure)}; return a Matplotlib figure")
     except NotEvaluated as reason:
         return replace(report, figure_skipped=str(reason))
     except Exception as error:

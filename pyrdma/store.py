@@ -31,8 +31,9 @@ from typing import Any
 
 from . import _shapes, provenance
 from .arguments import shown
+from .data import check_name
 from .errors import Error, InvalidArgument
-from .experiment import Point
+from .experiment import ID, Point
 from .fabrics import FABRICS
 from .files import DamagedFile, disk_error, own_folder, read_regular, write_atomically
 from .result import SCHEMA, Result, Row, Sample, check_payload
@@ -145,6 +146,8 @@ class Store:
             if _TEMPORARY.fullmatch(entry.name):  # of a killed worker
                 with suppress(OSError):
                     entry.unlink()
+            elif _NAME.fullmatch(entry.name):
+                self._check(entry)
 
     def close(self) -> None:
         """Release the folder."""
@@ -160,7 +163,9 @@ class Store:
 
     def is_measured(self, task: Task) -> bool:
         """Return whether a task has a whole measurement; set a damaged one aside."""
-        path = self.path(task.key)
+        return self._check(self.path(task.key))
+
+    def _check(self, path: Path) -> bool:
         try:
             read_point(path)
         except FileNotFoundError:
@@ -363,9 +368,26 @@ def _entry(*shapes: _shapes.Shape) -> _shapes.Shape:
 _text = _shapes.text(4096)
 _node = _shapes.integer(-1, 2**31 - 1)
 _values = _shapes.mapping_of(_shapes.is_value, 256)
+
+
+def _is_named(v: object, *more: str) -> bool:
+    """Return whether all names of parameters or labels are those that `check_name` allows."""
+    try:
+        for name in v if isinstance(v, dict) else ():
+            if name not in more:
+                check_name(name, "")
+    except InvalidArgument:
+        return False
+    return True
+
+
+def _labels(v: object) -> bool:
+    return _values(v) and _is_named(v)
+
+
 _IDENTITY: Mapping[str, _shapes.Shape] = {
-    "experiment": _text,
-    "params": _values,
+    "experiment": lambda v: _text(v) and ID.fullmatch(str(v)) is not None,
+    "params": lambda v: _values(v) and _is_named(v, "profile"),
     "fabric": _shapes.one_of(*FABRICS),
     "profile": _text,
     "profile_digest": _text,
@@ -381,7 +403,7 @@ _FIELDS: Mapping[str, _shapes.Shape] = {
     "clock": _shapes.one_of("virtual", "real"),
     "machine": _text,
     "stopped": _text,
-    "rows": _shapes.list_of(_entry(_text, _shapes.is_finite, _text, _values)),
+    "rows": _shapes.list_of(_entry(_text, _shapes.is_finite, _text, _labels)),
     "samples": _shapes.list_of(_entry(_node, _node, _text, _shapes.is_finite, _text)),
     "histograms": _shapes.mapping_of(_shapes.list_of(_shapes.is_base64), 4096),
     "provenance": lambda v: isinstance(v, dict),

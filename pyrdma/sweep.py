@@ -218,12 +218,9 @@ class _RealTime:
         measured = 0
         open_points = list(range(len(self._sweep.points)))
         for repetition in range(limit):
-            tasks = self._sweep.tasks(repetition)
-            if self._fresh:  # also the repetitions that an earlier run needed and this one does not
-                self._store.forget(tasks)
-            tasks = [tasks[i] for i in open_points]
+            tasks = [self._sweep.tasks(repetition)[i] for i in open_points]
             every += tasks
-            waiting = self._store.pending(tasks)
+            waiting = list(tasks) if self._fresh else self._store.pending(tasks)
             random.Random(repetition).shuffle(waiting)
             for number, task in enumerate(waiting):
                 self._measure(task)
@@ -232,7 +229,17 @@ class _RealTime:
                     self._report(number + 1, len(waiting), text)
             measured += len(waiting)
             open_points = [i for i in open_points if not self._settled(i, repetition)]
+            if self._fresh:
+                self._forget_further(repetition, limit, open_points)
         return Outcome(every, measured - len(self._failed), len(every) - measured, self._failed)
+
+    def _forget_further(self, repetition: int, limit: int, open_points: list[int]) -> None:
+        """Remove repetitions of an earlier run that this one did not need."""
+        for later in range(repetition + 1, limit):
+            tasks = self._sweep.tasks(later)
+            settled = [n for n in range(len(tasks)) if n not in open_points]
+            points = [n for n in settled if self._sweep.tasks()[n].key not in self._failed]
+            self._store.forget(tasks[n] for n in points)
 
     def _measure(self, task: Task) -> None:
         future: Future[None] = Future()
@@ -304,13 +311,14 @@ def _measure(name: str, point: dict[str, Any], apart: dict[str, str], path: str)
 def tasks_of(experiment: Experiment, points: Iterable[Point]) -> list[Task]:
     """Return the tasks that measure `points` with today's code and profiles, on this machine."""
     code = reach.digest(experiment.measure)
-    profiles: dict[str, str] = {}
+    profiles: dict[tuple[str, str], str] = {}
     tasks = []
     for point in points:
         simulated = point.fabric == "sim"
-        if simulated and point.profile not in profiles:
-            profiles[point.profile] = Profile.load(point.profile, point.overrides).digest()
-        digest = profiles[point.profile] if simulated else ""
+        testbed = point.profile, str(sorted(point.overrides.items()))
+        if simulated and testbed not in profiles:
+            profiles[testbed] = Profile.load(point.profile, point.overrides).digest()
+        digest = profiles[testbed] if simulated else ""
         tasks.append(Task(point, code, digest, "" if simulated else provenance.machine()))
     return tasks
 

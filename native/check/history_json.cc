@@ -328,7 +328,12 @@ void HistoryReader::end_line() {
       JsonLine::fail_at(1, "the file begins with a byte order mark of UTF-16; save it as UTF-8");
     if (line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
   }
-  if (line.find_first_not_of(" \t\r") != std::string_view::npos) {
+  if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
+    if (++blank_lines_ > limits_.line_bytes)
+      JsonLine::fail_at(1, "more than " + std::to_string(limits_.line_bytes) +
+                               " lines in a row are empty; remove them");
+  } else {
+    blank_lines_ = 0;
     if (first_ && is_header(line)) {
       read_header(line, result_.history);
     } else {

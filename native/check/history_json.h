@@ -62,6 +62,7 @@ class HistoryReader {
   std::vector<std::size_t> lines_;  // line of each event
   std::size_t line_ = 1;
   std::uint64_t bytes_ = 0;
+  std::size_t blank_lines_ = 0;  // since the last event
   std::int64_t last_index_ = -1;
   Time last_time_ = 0;
   bool first_ = true;

@@ -124,6 +124,15 @@ TEST(HistoryJson, KeepsItsLimits) {
   EXPECT_TRUE(names(endless.end().error, {"1048576"}));
 }
 
+TEST(HistoryJson, RefusesEmptyLinesWithoutEnd) {
+  ReadLimits limits;
+  limits.line_bytes = 100;
+  HistoryReader reader(limits);
+  EXPECT_TRUE(reader.feed(std::string(100, '\n')));
+  EXPECT_FALSE(reader.feed("\n\n"));
+  EXPECT_TRUE(names(reader.end().error, {"100", "empty"}));
+}
+
 TEST(HistoryJson, ReadsPiecesOfAnyLength) {
   Rng rng(5, 0, "pieces");
   const std::string text = to_json(testing::make_history({ModelKind::kRegister, 20, 3, 3}, rng));

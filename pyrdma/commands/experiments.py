@@ -205,7 +205,10 @@ def draw_experiments(
             _show_figures(report)
             ended_badly = ended_badly or bool(report.figure_failed)
     if not drawn and not ended_badly:
-        raise InvalidArgument(f"{out} holds no results; 'pyrdma run ID --out {out}' measures some")
+        raise InvalidArgument(
+            f"{out} holds no results of the experiments that 'pyrdma list' shows; 'pyrdma run ID "
+            f"--out {out}' measures some; name the file of an experiment that lies elsewhere"
+        )
     if ended_badly:
         raise typer.Exit(1)
 

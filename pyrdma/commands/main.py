@@ -54,12 +54,15 @@ for module in (experiments, profiles, results, tools, fuzz, machine):
 
 def main() -> None:
     """Run the command line. An error prints one line and exits with 1; Ctrl-C exits with 130."""
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the end
     warnings.showwarning = terminal.show_warning  # type: ignore[assignment]
     try:
         # Typer returns the status of an Exit. After Ctrl-C it returns 130 or Abort, by its version.
         status = app(standalone_mode=False)
         if status == INTERRUPTED:
             raise KeyboardInterrupt
+        sys.stdout.flush()
         sys.exit(status or 0)
     except (KeyboardInterrupt, typer.Abort):
         terminal.say("interrupted; finished points stay, and the same command resumes the run")
@@ -76,6 +79,10 @@ def main() -> None:
         sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()
+        sys.exit(1)
+    except OSError as error:
+        terminal.say(f"pyrdma: cannot write the output: {error.strerror or error}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the rest goes nowhere, without a complaint
         sys.exit(1)
     except Exception as error:
         # Typer's usage errors know how to show themselves.

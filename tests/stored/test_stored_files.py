@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from pyrdma.files import DamagedFile, own_folder
 from pyrdma.result import normalise
 from pyrdma.store import Store
 from tests.errors import raises, unnamed
-from tests.harness.support import pyrdma
+from tests.harness.support import COMMAND, environment, pyrdma
 from tests.stored.tree import Tree
 from tests.stored.tree import tree as tree
 
@@ -94,6 +95,16 @@ def test_a_damaged_file_is_named_set_aside_and_measured_again(tree: Tree, damage
     assert len(rd.load(tree.out)) == 2
 
 
+def test_a_damaged_point_of_other_code_is_set_aside(tree: Tree) -> None:
+    tree.run()
+    old = tree.points
+    tree.edit("FACTOR = 100", "FACTOR = 101")
+    old[0].write_bytes(b"")
+    with pytest.warns(DamagedFile):
+        tree.run()
+    assert len(rd.load(tree.out, superseded=True)) == 3
+
+
 def test_what_lies_beside_the_points_stops_nothing(tree: Tree) -> None:
     tree.run()
     points = tree.points[0].parent
@@ -117,6 +128,10 @@ def test_a_broken_file_of_experiments_costs_itself_only(tree: Tree) -> None:
         "raises": "experiment = 1 / 0\n",
         "exits": "import sys\nsys.exit('experiment')\nexperiment = None\n",
         "no_text": "experiment = '\xff'\n",
+        "where": "from pyrdma import *\nexperiment = Experiment(id='fake/where', title='', "
+        "profile='cx5', measure=len, axes={'n': Axis([1])}, where=lambda p: 1 / 0)\n",
+        "profile": "from pyrdma import *\nexperiment = Experiment(id='fake/profile', title='', "
+        "profile='nope', measure=None)\n",
         "axis": "from pyrdma import *\nexperiment = Experiment(id='fake/axis', title='', "
         "profile='cx5', measure=None, axes={'seed': Axis([1])})\n",
     }.items():
@@ -124,13 +139,18 @@ def test_a_broken_file_of_experiments_costs_itself_only(tree: Tree) -> None:
     listed = pyrdma("list", "--json", cwd=tree.folder)
     assert listed.returncode == 0, listed.stderr
     assert [entry["id"] for entry in json.loads(listed.stdout)] == ["fake/rates"]
-    for name in ("syntax", "raises", "exits", "no_text", "axis"):
-        assert unnamed(listed.stderr, f"fake/{name}", f"{name}.py") == []
+    for name in ("syntax", "raises", "exits", "no_text", "axis", "where", "profile"):
+        assert unnamed(listed.stderr, f"fake/{name}") == []
     assert unnamed(listed.stderr, "ZeroDivisionError", "line 1") == []
     assert "Traceback" not in listed.stderr
+    (tree.file.parent / "claim.py").write_text(
+        "from pyrdma import *\nexperiment = Experiment(id='fake/claim', title='', profile='cx5', "
+        "measure=None, decides={'fake/nope': len, 'fake/peak': len})\n"
+    )
     judged = pyrdma("claims", "--json", "--out", str(tree.out), cwd=tree.folder)
     assert judged.returncode == 0, judged.stderr
-    assert [entry["verdict"] for entry in json.loads(judged.stdout)] == ["held"]
+    assert [entry["verdict"] for entry in json.loads(judged.stdout)] != []
+    assert unnamed(judged.stderr, "fake/claim", "fake/nope") == []
     ran = pyrdma("run", "all", "--out", str(tree.out), cwd=tree.folder)
     assert ran.returncode == 1
     assert "fake/rates: 2 points already measured" in ran.stdout
@@ -248,6 +268,20 @@ def test_a_results_folder_must_exist(tmp_path: Path, command: str) -> None:
     shutil.copy(__file__, missing)
     with raises(InvalidArgument, missing, "not a folder"):
         rd.load(missing)
+
+
+@pytest.mark.parametrize("command", [["list"], ["claims", "--json"]])
+def test_an_output_that_cannot_be_written_is_an_error(tmp_path: Path, command: list[str]) -> None:
+    words = [*COMMAND, *command]
+    if command[0] == "claims":
+        words += ["--out", str(tmp_path)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            words, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment()
+        )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert unnamed(done.stderr, "output", "space") == []
 
 
 def test_a_fabric_must_exist_for_claims(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_folder_is_one_tidy_table(tmp_path: Path) -> None:
     assert totals["value"].tolist() == [10, 12, 20]
     assert totals["experiment"].tolist() == ["a/one", "a/one", "b/two"]
     assert (totals["node"] == -1).all()
-    assert totals["size"].tolist() == ["8", "8", "large"]
+    assert totals["size"].tolist() == [8, 8, "large"], "one experiment's text is no other's"
     assert totals["depth"].isna().tolist() == [True, True, False]
     assert len(rd.load(tmp_path / "b")) == len(rd.load(tmp_path / "b/two/sim")) > 0
     with raises(rd.InvalidArgument, tmp_path / "a/one/sim/points"):
@@ -97,6 +97,14 @@ def test_the_interval_covers_the_true_ratio() -> None:
         found = difference(a, b)
         covered += found["low"] <= 3 <= found["high"]
     assert covered / 2000 >= 0.95
+
+
+def test_folders_with_further_experiments_are_compared(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    for out in (a, b):
+        store(out, "x/rates", {1: 5.0}, size=8)
+    store(b, "x/other", {1: 5.0}, size="text")
+    assert not rd.compare(a, b)["differs"].any()
 
 
 @pytest.mark.parametrize("name", ["load", "compare", "run"])

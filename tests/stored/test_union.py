@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,99 @@ def test_what_the_measurement_does_not_reach_measures_nothing(
     assert (outcome.measured, outcome.reused) == (0, 2)
 
 
+OBJECTS = """
+import functools, logging, fractions, collections, numpy, pathlib
+
+def doubled(f):
+    @functools.wraps(f)
+    def run(x):
+        return WITH * f(x)
+    return run
+
+def scale(by):
+    return lambda x: by * x
+
+log = logging.getLogger("experiment")
+WITH, RANGE, RATIO, QUEUE = 2, range(3), fractions.Fraction(1, 2), collections.deque([1])
+ARRAY, BEST = numpy.zeros((2, 3)), max
+FIRST, SECOND = scale(3), scale(4)
+FOLDER = pathlib.Path("/data/a/t.csv")
+
+@functools.lru_cache
+def cached(x):
+    return x + 1
+
+@doubled
+def decorated(x):
+    return x + 5
+"""
+USES = "[log, RANGE, RATIO, QUEUE, ARRAY, BEST, FIRST, SECOND, FOLDER, cached, decorated]"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("WITH * f", "f"),
+        ("x + 5", "x + 6"),
+        ("x + 1", "x + 2"),
+        ("scale(4)", "scale(5)"),
+        ("range(3)", "range(4)"),
+        ("Fraction(1, 2)", "Fraction(1, 3)"),
+        ("deque([1])", "deque([2])"),
+        ("(2, 3)", "(3, 2)"),
+        ("= numpy.zeros((2, 3)), max", "= numpy.zeros((2, 3)), min"),
+        ("/data/a/", "/data/b/"),
+        ("K = 1", "K = 2"),
+    ],
+)
+def test_every_kind_of_object_is_reached(tree: Tree, old: str, new: str) -> None:
+    tree.edit("FACTOR = 100", f"{OBJECTS}\nFACTOR = 100")
+    tree.edit(
+        "    if os.environ",
+        f"    {USES}\n    from experiments.fake import _late\n    if os.environ",
+    )
+    tree.edit('{"rate": (', '{"rate": (0 * _late.K + ')
+    late = tree.file.with_name("_late.py")
+    late.write_text("K = 1\n")
+    assert tree.run().outcome.measured == 2
+    logging.getLogger("some.other.name")
+    assert tree.run().outcome.measured == 0, "equal in every state of the process"
+    tree.edit(old, new, late if "K" in old else None)
+    assert tree.run().outcome.measured == 2
+
+
+def test_a_figure_of_old_and_new_code_says_so(tree: Tree) -> None:
+    tree.run()
+    tree.edit("FACTOR = 100", "FACTOR = 101")
+    assert unnamed(tree.run(settings={"n": 4}).note, "1 of the 2") == []
+    assert tree.run().note == ""
+
+
+def test_a_fresh_run_in_real_time_replaces_and_deletes_nothing(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.run(fabric="shm")
+    monkeypatch.setenv("FAKE_FAILS", "all")
+    assert len(tree.run(fabric="shm", fresh=True).outcome.failed) == 2
+    assert rows(tree) == 2
+    monkeypatch.delenv("FAKE_FAILS")
+    assert tree.run(fabric="shm", fresh=True).outcome.measured == 2
+    assert rows(tree) == 2
+
+
+def test_a_figure_that_is_none_is_an_error_of_the_figure(tree: Tree) -> None:
+    tree.edit("    return figure", "    return None")
+    report = tree.run()
+    assert unnamed(report.figure_failed, None) == []
+    assert report.outcome.measured == 2
+
+
+def test_the_command_for_stale_results_names_their_folder(tree: Tree) -> None:
+    tree.run()
+    tree.edit("FACTOR = 100", "FACTOR = 101")
+    assert unnamed(tree.verdict().reason, f"--out {tree.out}") == []
+
+
 def test_a_changed_profile_is_stale(tree: Tree) -> None:
     profile = tree.folder / "mine.toml"
     profile.write_text('name = "mine"\nextends = "cx5"\n')
@@ -204,5 +298,5 @@ def test_what_is_stored_is_drawn_again(tree: Tree, tmp_path: Path) -> None:
     assert report.note == ""
     tree.edit("FACTOR = 100", "FACTOR = 101")
     [report] = draw("fake/rates", tree.out)
-    assert unnamed(report.note, "2 of 2") == []
+    assert unnamed(report.note, "2 of the 2") == []
     assert draw("fake/rates", tmp_path / "empty") == []
