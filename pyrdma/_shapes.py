@@ -1,4 +1,7 @@
-"""Predicates on values from outside: messages of nodes, stored files. A shape is a predicate."""
+"""Predicates on JSON from outside: messages of nodes, stored files. A shape is a predicate.
+
+Arguments of calls are checked by `pyrdma.arguments`.
+"""
 
 from __future__ import annotations
 

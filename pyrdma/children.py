@@ -71,7 +71,7 @@ def _module_path() -> list[str]:
 
 
 def _script_folder() -> tuple[Path | None, bool]:
-    """Return the folder of the program's script, and whether the script is named as a module is."""
+    """Return the folder of the program's script, and whether its name ends in ``.py``."""
     main: Any = sys.modules.get("__main__")
     file = getattr(main, "__file__", None)
     if file is None or getattr(main, "__spec__", None) is not None:  # interactive, or started by -m

@@ -35,7 +35,7 @@ def root() -> Path:
 
     It is the one that ``PYRDMA_EXPERIMENTS`` (or ``pyrdma --experiments``) names, or else the
     nearest folder ``experiments`` at or above the working folder, or else the package's own. Its
-    code runs, so one that the user has not named must be of the user or root (`pyrdma.trust`).
+    code runs, so one that the user has not named must belong to the user or root (`pyrdma.trust`).
     """
     named = os.environ.get(VARIABLE)
     if named:
