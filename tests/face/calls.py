@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
+from importlib import import_module
 from typing import Any
 
 import pyrdma as rd
@@ -14,8 +16,8 @@ from pyrdma import (
     devices,
     figures,
     fuzz,
-    loco,
     result,
+    systems,
     units,
     verbs,
     workload,
@@ -85,12 +87,12 @@ CALLS: dict[str, Callable[[World], Call]] = {
     ),
     "claims.evaluate": lambda w: (
         claims.evaluate,
-        {"out": w.folder, "system": "loco", "fabric": "sim"},
+        {"out": w.folder, "system": claims.papers()[0], "fabric": "sim"},
     ),
     "claims.load": lambda w: (claims.load, {"folder": w.folder}),
     "claims.undecided": lambda w: (
         claims.undecided,
-        {"out": w.folder, "system": "loco", "fabric": "sim"},
+        {"out": w.folder, "system": claims.papers()[0], "fabric": "sim"},
     ),
     "cluster.Cluster.local": lambda _: (
         rd.Cluster.local,
@@ -241,59 +243,6 @@ CALLS: dict[str, Callable[[World], Call]] = {
         fuzz.run,
         {"options": _OPTIONS, "seed": 1, "trace": False, "history": False, "events": False},
     ),
-    "loco.AtomicVar": lambda w: (loco.AtomicVar, {"cluster": w.cluster, "name": "n", "host": 0}),
-    "loco.AtomicVar.compare_swap": lambda w: (
-        loco.AtomicVar(w.cluster, "n", 0).compare_swap,
-        {"expected": 0, "desired": 1, "node": 0},
-    ),
-    "loco.AtomicVar.fetch_add": lambda w: (
-        loco.AtomicVar(w.cluster, "n", 0).fetch_add,
-        {"addend": 1, "node": 0},
-    ),
-    "loco.AtomicVar.load": lambda w: (loco.AtomicVar(w.cluster, "n", 0).load, {"node": 0}),
-    "loco.Barrier": lambda w: (loco.Barrier, {"cluster": w.cluster, "name": "n"}),
-    "loco.Channel": lambda w: (loco.Channel, {"cluster": w.cluster, "name": "n"}),
-    "loco.KvStore": lambda w: (
-        loco.KvStore,
-        {"cluster": w.cluster, "name": "n", "keys": 8, "fill": 0.5, "preset": "best"},
-    ),
-    "loco.KvStore.insert": lambda w: (_store(w).insert, {"key": 0, "value": 0, "node": 0}),
-    "loco.KvStore.lookup": lambda w: (_store(w).lookup, {"key": 0, "node": 0}),
-    "loco.KvStore.remove": lambda w: (_store(w).remove, {"key": 0, "node": 0}),
-    "loco.KvStore.update": lambda w: (_store(w).update, {"key": 0, "value": 0, "node": 0}),
-    "loco.OwnedVar": lambda w: (loco.OwnedVar, {"cluster": w.cluster, "name": "n", "owner": 0}),
-    "loco.OwnedVar.load": lambda w: (loco.OwnedVar(w.cluster, "n", 0).load, {"node": 0}),
-    "loco.OwnedVar.pull": lambda w: (loco.OwnedVar(w.cluster, "n", 0).pull, {"node": 0}),
-    "loco.OwnedVar.store": lambda w: (loco.OwnedVar(w.cluster, "n", 0).store, {"value": 0}),
-    "loco.SharedQueue": lambda w: (
-        loco.SharedQueue,
-        {"cluster": w.cluster, "name": "n", "capacity": 8},
-    ),
-    "loco.SharedQueue.pop": lambda w: (loco.SharedQueue(w.cluster, "n", 8).pop, {"node": 0}),
-    "loco.SharedQueue.push": lambda w: (
-        loco.SharedQueue(w.cluster, "n", 8).push,
-        {"value": 0, "node": 0},
-    ),
-    "loco.SharedRegion": lambda w: (
-        loco.SharedRegion,
-        {"cluster": w.cluster, "name": "n", "size": 64},
-    ),
-    "loco.SharedRegion.read": lambda w: (
-        loco.SharedRegion(w.cluster, "n", 64).read,
-        {"size": 8, "node": 0, "of": 1, "offset": 0},
-    ),
-    "loco.SharedRegion.write": lambda w: (
-        loco.SharedRegion(w.cluster, "n", 64).write,
-        {"data": b"data", "node": 0, "to": 1, "offset": 0},
-    ),
-    "loco.TicketLock": lambda w: (
-        loco.TicketLock,
-        {"cluster": w.cluster, "name": "n", "preset": "best"},
-    ),
-    "loco.TicketLock.acquire": lambda w: (loco.TicketLock(w.cluster, "n").acquire, {"node": 0}),
-    "loco.TicketLock.held": lambda w: (_hold(loco.TicketLock(w.cluster, "n")), {"node": 0}),
-    "loco.TicketLock.release": lambda w: (_held(w).release, {"node": 0}),
-    "loco.Ycsb": lambda w: (workload.Ycsb, {"store": _store(w)}),
     "processes.ProcessCluster.incarnation": lambda w: (w.processes.incarnation, {"node": 0}),
     "processes.ProcessCluster.kill": lambda w: (w.processes.kill, {"node": 0}),
     "processes.ProcessCluster.pause": lambda w: (
@@ -418,20 +367,12 @@ CALLS: dict[str, Callable[[World], Call]] = {
 }
 """Name -> the callable and keyword arguments that it accepts."""
 
+SIGNED_OF_SYSTEMS: set[str] = set()
+"""Parameters of systems that take -1."""
 
-def _store(w: World) -> Any:
-    return loco.KvStore(w.cluster, "n", keys=8, fill=0.5)
-
-
-def _hold(lock: Any) -> Callable[..., Any]:
-    def hold(**given: Any) -> None:
-        with lock.held(**given):
-            pass
-
-    return hold
-
-
-def _held(w: World) -> Any:
-    lock = loco.TicketLock(w.cluster, "n")
-    lock.acquire(node=0)
-    return lock
+for _system in systems.NAMES:
+    # A system without the file fails the test that every public name has a good call.
+    with suppress(ModuleNotFoundError):
+        _own = import_module(f"tests.systems.{_system}.good_calls")
+        CALLS.update(_own.CALLS)
+        SIGNED_OF_SYSTEMS |= _own.SIGNED

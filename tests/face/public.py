@@ -98,7 +98,7 @@ def name_of(each: Any, root: Any) -> str:
     module = re.sub(r"^pyrdma\.?(_core\.|systems\.)?", "", each.__module__)
     for inner, outer in (
         (r"^_workload(_classes)?$", "workload"),
-        (r"^loco\..*", "loco"),
+        *((rf"^{system}\..*", system) for system in systems.NAMES),
         (r"^experiment$", "experiment"),
     ):
         module = re.sub(inner, outer, module)

@@ -21,7 +21,7 @@ import pytest
 import pyrdma as rd
 from pyrdma import workload
 from tests.face import public
-from tests.face.calls import CALLS, Call
+from tests.face.calls import CALLS, SIGNED_OF_SYSTEMS, Call
 from tests.face.world import World
 
 
@@ -59,11 +59,7 @@ FREE = {"decide.best winner"}
 """Parameters that take any value; a decider compares it with what was measured."""
 
 SIGNED = {
-    *(
-        "loco.OwnedVar.store value",
-        "loco.SharedQueue.push value",
-        "loco.AtomicVar.fetch_add addend",
-    ),
+    *SIGNED_OF_SYSTEMS,
     *("verbs.fetch_add addend", "verbs.compare_swap expected", "verbs.compare_swap desired"),
     *("devices.Wish gid_index", "workload.VerbsLoad inline", "units.convert value"),
     *("decide.ProfileValue scale", "decide.profile scale", "result.Row value", *FREE),

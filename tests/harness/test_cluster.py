@@ -92,10 +92,6 @@ def test_a_wrong_parameter_is_named_with_its_bound(load: Any, words: list[object
         (lambda: workload.VerbsLoad(size=True), ["size", True]),
         (lambda: workload.VerbsLoad(op="reed"), ["op", "reed", "read"]),  # type: ignore[arg-type]
         (lambda: workload.VerbsLoad(op=None), ["op", None, "read"]),  # type: ignore[arg-type]
-        (
-            lambda: workload.LocoLock(system="test_and_set", handovers=16),
-            ["handovers", 16, "test_and_set", "loco"],
-        ),
     ],
 )
 def test_a_workload_refuses_a_wrong_parameter_when_it_is_made(

@@ -29,12 +29,12 @@ def test_a_subset_a_seed_and_an_override_add_to_the_table(tree: Tree) -> None:
     tree.run(settings={"n": 3})
     tree.run(seeds=(7,), settings={"n": 1})
     tree.run(settings={"link.rate_gbps": 10})
-    tree.run(profile="krcore")
+    tree.run(profile="cx4")
     assert rows(tree) == 2 + 1 + 1 + 2 + 2
     assert rows(tree, n=3) == 1
     assert rows(tree, seed=7) == 1
     assert rows(tree, overrides="link.rate_gbps=10") == 2
-    assert rows(tree, profile="krcore") == 2
+    assert rows(tree, profile="cx4") == 2
     assert tree.verdict().verdict == "held"
     assert tree.verdict().measured == 400
     import pandas as pd
@@ -91,10 +91,10 @@ def test_every_whole_seed_decides(tree: Tree) -> None:
 
 def test_other_settings_decide_nothing(tree: Tree) -> None:
     tree.run(settings={"link.rate_gbps": 10})
-    tree.run(profile="krcore")
+    tree.run(profile="cx4")
     verdict = tree.verdict()
     assert verdict.verdict == "not evaluated"
-    assert unnamed(verdict.reason, "link.rate_gbps=10", "krcore") == []
+    assert unnamed(verdict.reason, "link.rate_gbps=10", "cx4") == []
 
 
 @pytest.mark.parametrize(

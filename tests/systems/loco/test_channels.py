@@ -187,3 +187,8 @@ def test_the_examples_run(script: str) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout
+
+
+def test_a_parameter_of_one_lock_is_refused_for_another() -> None:
+    with raises(rd.InvalidArgument, "handovers", 16, "test_and_set", "loco"):
+        rd.workload.LocoLock(system="test_and_set", handovers=16)
