@@ -6,10 +6,11 @@ import pytest
 
 from tests.setup import commands
 
-# A shell starts background commands with interrupts ignored, and every child inherits that. Tests
-# of Ctrl-C would then wait in vain.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell starts background commands with interrupts ignored, and nohup with hang-ups; every child
+# inherits that. Tests of these signals would then wait in vain.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, usual)
 
 commands.record()
 
