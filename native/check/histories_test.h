@@ -220,10 +220,10 @@ class Maker {
         return Value::none();
       default:
         if (plan_.appends && percent(80)) {
-          Value sum = any_value();
-          if (percent(50))
-            sum = history_.text(history_.text_of(sum) + history_.text_of(any_value()));
-          return sum;
+          const Value one = any_value();
+          if (!percent(50)) return one;
+          const Value other = any_value();  // a new text moves the others
+          return history_.text(history_.text_of(one) + history_.text_of(other));
         }
         if (percent(20) && plan_.kind != ModelKind::kCounter) return Value::none();
         return Value::integer(static_cast<std::int64_t>(rng_.below(

@@ -414,8 +414,8 @@ class Cell final : public Model {
   int different_ = 0;
   bool adders_ = false;
 
-  // For keys with appends: the operations that look, those that set the value, the sorted texts that
-  // operations expect, and the texts that appends have made.
+  // For keys with appends: the operations that look, those that set the value, the sorted texts
+  // that operations expect, and the texts that appends have made.
   bool appenders_ = false;
   Queued looking_;
   std::vector<std::uint32_t> setting_;

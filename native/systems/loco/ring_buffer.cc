@@ -49,7 +49,8 @@ void RingBuffer::make() {
   }
   // The NIC reads the bytes of a write from the writer's copy. A message in flight stays there,
   // because its place is reused only after all readers have acknowledged it.
-  ring_ = add_region("ring", capacity_, writer_ == self() ? 0 : fabric::kRemoteWrite);
+  const std::uint32_t rights = writer_ == self() ? 0U : std::uint32_t{fabric::kRemoteWrite};
+  ring_ = add_region("ring", capacity_, rights);
   expect_region("ring", capacity_);
   join();
 }
