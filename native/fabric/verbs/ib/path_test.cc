@@ -49,7 +49,9 @@ TEST_F(VerbsPath, AConnectionHasIt) {
     ASSERT_EQ(Library::get().query_qp(dynamic_cast<VerbsQueuePair&>(*qa).qp(), &attributes,
                                       IBV_QP_AV | IBV_QP_PKEY_INDEX, &unused),
               0);
-    if (!cluster->soft_roce()) EXPECT_EQ(attributes.ah_attr.sl, 3);  // which Soft-RoCE forgets
+    if (!cluster->soft_roce()) {  // which forgets it
+      EXPECT_EQ(attributes.ah_attr.sl, 3);
+    }
     EXPECT_EQ(attributes.ah_attr.grh.traffic_class, 32);
     EXPECT_EQ(attributes.pkey_index, 0);
     ASSERT_TRUE(qa->write(a->memory->sge(0, 8), b->memory->remote(), 0));
