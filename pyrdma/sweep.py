@@ -235,11 +235,15 @@ class _RealTime:
 
     def _forget_further(self, repetition: int, limit: int, open_points: list[int]) -> None:
         """Remove repetitions of an earlier run that this one did not need."""
+        tried = [self._sweep.tasks(r) for r in range(repetition + 1)]
+        whole = [
+            n
+            for n in range(len(self._sweep.points))
+            if n not in open_points and not any(tasks[n].key in self._failed for tasks in tried)
+        ]
         for later in range(repetition + 1, limit):
             tasks = self._sweep.tasks(later)
-            settled = [n for n in range(len(tasks)) if n not in open_points]
-            points = [n for n in settled if self._sweep.tasks()[n].key not in self._failed]
-            self._store.forget(tasks[n] for n in points)
+            self._store.forget(tasks[n] for n in whole)
 
     def _measure(self, task: Task) -> None:
         future: Future[None] = Future()
