@@ -23,9 +23,12 @@ class Error(RuntimeError):
     ----------
     definite : bool
         Whether the failed action certainly had no effect.
+    nodes : tuple of int
+        The nodes to blame, such as a peer that does not answer; empty if the error blames no node.
     """
 
     definite: bool = True
+    nodes: tuple[int, ...] = ()
 
 
 class InvalidArgument(Error, ValueError):

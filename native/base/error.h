@@ -1,8 +1,11 @@
 // Error reports a failed set-up. Outcomes of operations are values (fabric::Status), never
 // exceptions.
 #pragma once
+#include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace pyrdma {
 
@@ -22,10 +25,18 @@ class Error : public std::runtime_error {
       : std::runtime_error(what), code_(code), definite_(definite) {}
   ErrorCode code() const { return code_; }
   bool definite() const { return definite_; }
+  /// The nodes to blame, such as a peer that does not answer; empty if the error blames no node.
+  const std::vector<std::uint32_t>& nodes() const { return nodes_; }
+  /// Sets nodes(): `throw Error(...).blaming({peer})`.
+  Error&& blaming(std::vector<std::uint32_t> nodes) && {
+    nodes_ = std::move(nodes);
+    return std::move(*this);
+  }
 
  private:
   ErrorCode code_;
   bool definite_;
+  std::vector<std::uint32_t> nodes_;
 };
 
 }  // namespace pyrdma

@@ -1,5 +1,6 @@
 // The only place where native exceptions become Python exceptions.
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include "bindings/argument.h"
 #include "bindings/bind.h"
@@ -52,9 +53,10 @@ const char* class_of(ErrorCode code) {
   return "Error";
 }
 
-void raise(const char* name, const char* what, bool definite) {
-  const py::object error = py::module_::import("pyrdma.errors").attr(name)(what);
-  error.attr("definite") = definite;
+void raise(const char* name, const Error& thrown) {
+  const py::object error = py::module_::import("pyrdma.errors").attr(name)(thrown.what());
+  error.attr("definite") = thrown.definite();
+  error.attr("nodes") = py::tuple(py::cast(thrown.nodes()));
   PyErr_SetObject(py::type::handle_of(error).ptr(), error.ptr());
 }
 
@@ -95,7 +97,7 @@ void bind_errors(py::module_& /*module*/) {
     } catch (const StillExported& error) {
       PyErr_SetString(PyExc_BufferError, error.what());
     } catch (const Error& error) {
-      raise(class_of(error.code()), error.what(), error.definite());
+      raise(class_of(error.code()), error);
     }
   });
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -62,6 +63,9 @@ class Thread {
   virtual void join() = 0;
 };
 
+/// How often a run has taken each rare branch of its protocols, by name.
+using BranchCounts = std::map<std::string_view, std::uint64_t>;
+
 class Env {
  public:
   virtual ~Env() = default;
@@ -119,14 +123,24 @@ class Env {
   virtual Storage& storage() = 0;
   virtual Trace& trace() = 0;
 
+  /// Counts that a protocol has taken a rare branch, such as "ring/wrap". `branch` is a literal. A
+  /// scenario lists its branches, and tests expect that random runs take each of them. Free in the
+  /// real world.
+  void reached(const char* branch) {
+    if (branches_ != nullptr) [[unlikely]]
+      ++(*branches_)[branch];
+  }
+
  protected:
   /// The real world has no model of the CPU, so a charge costs only one test.
   explicit Env(bool has_model) : has_model_(has_model) {}
   virtual void charge_model(Cost /*cost*/, std::uint64_t /*count*/) {}
   virtual void charge_copy_model(std::size_t /*bytes*/) {}
+  void count_branches(BranchCounts* into) { branches_ = into; }
 
  private:
   const bool has_model_;
+  BranchCounts* branches_ = nullptr;
 };
 
 }  // namespace pyrdma

@@ -30,7 +30,7 @@ void SimTrace::event(Time when, std::string_view what, std::string_view details)
 
 SimEnv::SimEnv(SimScheduler& scheduler, NodeId node, NodeId nodes, std::uint32_t cores,
                std::uint64_t seed, const SimCpuCosts& costs, Picos context_switch, Picos timeslice,
-               std::vector<std::string>& trace_lines)
+               std::vector<std::string>& trace_lines, BranchCounts& branches)
     : Env(true),
       scheduler_(scheduler),
       node_(node),
@@ -42,6 +42,7 @@ SimEnv::SimEnv(SimScheduler& scheduler, NodeId node, NodeId nodes, std::uint32_t
   threads_.cores.resize(cores);
   threads_.context_switch = context_switch;
   threads_.timeslice = timeslice;
+  count_branches(&branches);
 }
 
 SimEnv::~SimEnv() = default;

@@ -45,7 +45,7 @@ class SimEnv final : public Env {
  public:
   SimEnv(SimScheduler& scheduler, NodeId node, NodeId nodes, std::uint32_t cores,
          std::uint64_t seed, const SimCpuCosts& costs, Picos context_switch, Picos timeslice,
-         std::vector<std::string>& trace_lines);
+         std::vector<std::string>& trace_lines, BranchCounts& branches);
   ~SimEnv() override;
 
   NodeId node() const override { return node_; }

@@ -23,7 +23,7 @@ std::vector<std::byte> bytes(std::size_t count, int value) {
 struct Disk {
   explicit Disk(const FaultOptions& wanted = {}, std::uint64_t seed = 1)
       : options(wanted),
-        env(scheduler, 0, 1, 4, seed, costs(), 0, kNever, trace),
+        env(scheduler, 0, 1, 4, seed, costs(), 0, kNever, trace, branches),
         storage(env),
         faults(options, seed, 0, counters) {
     storage.set_faults(&faults);
@@ -49,6 +49,7 @@ struct Disk {
   FaultOptions options;
   SimScheduler scheduler;
   std::vector<std::string> trace;
+  BranchCounts branches;
   SimEnv env;
   SimStorage storage;
   FaultCounters counters;

@@ -51,6 +51,7 @@ struct SimCluster::State {
   SimCpuCosts costs;
   SimScheduler scheduler;
   std::vector<std::string> trace_lines;
+  BranchCounts branches;
   std::vector<std::unique_ptr<SimEnv>> envs;
   Fabric fabric;
   RendezvousTable rendezvous;
@@ -88,7 +89,7 @@ SimCluster::SimCluster(SimOptions options) {
     s.envs.push_back(std::make_unique<SimEnv>(
         s.scheduler, node, s.options.nodes, s.options.cores_per_node, s.options.seed, s.costs,
         to_picos(s.options.profile.cpu_context_switch_ns),
-        to_picos(s.options.profile.cpu_timeslice_us * 1000.0), s.trace_lines));
+        to_picos(s.options.profile.cpu_timeslice_us * 1000.0), s.trace_lines, s.branches));
   }
   const std::uint32_t ports = s.options.nodes * s.options.devices_per_node;
   for (std::uint32_t port = 0; port < ports; ++port) {
@@ -228,6 +229,8 @@ void SimCluster::block(NodeId from, NodeId to, Time duration) {
 void SimCluster::heal() { state_->driver->heal(); }
 
 const FaultCounters& SimCluster::fault_counters() const { return state_->fabric.fault_counters; }
+
+const BranchCounts& SimCluster::branches() const { return state_->branches; }
 
 void SimCluster::request_stop() { state_->scheduler.request_stop(); }
 Time SimCluster::now() const { return state_->scheduler.clock() / kPicosPerNano; }

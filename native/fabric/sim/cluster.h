@@ -88,6 +88,8 @@ class SimCluster {
   /// Ends all faults now (see FaultOptions::heal_at).
   void heal();
   const FaultCounters& fault_counters() const;
+  /// Counts of Env::reached(), over all nodes.
+  const BranchCounts& branches() const;
   /// Makes a running run() throw Error("stopped"). Safe from any thread and from signal handlers.
   void request_stop();
 
