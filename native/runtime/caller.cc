@@ -118,7 +118,10 @@ Mark Caller::mark(NodeId peer, AckKey& key) {
   Connection& connection = *connections_[peer];
   std::unique_lock<Mutex> lock(posting_, std::defer_lock);
   if (shared_) lock.lock();
-  if (connection.last_write > connection.last_flush) flush(connection, key);
+  if (connection.last_write > connection.last_flush) {
+    env_.reached("fence/mark after a write");
+    flush(connection, key);
+  }
   return {&connection, connection.last_flush};
 }
 
@@ -140,8 +143,10 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
         flush(*connection, key);  // the key waits for it, and so for all requests before it
         continue;
       }
-      if (connection->completed.load(std::memory_order_acquire) < connection->last_flush)
+      if (connection->completed.load(std::memory_order_acquire) < connection->last_flush) {
+        env_.reached("fence/thread with reads in flight");
         awaited.emplace_back(connection.get(), connection->last_flush);
+      }
     }
   }
   fabric::Status status = key.wait();

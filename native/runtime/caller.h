@@ -115,8 +115,10 @@ class Caller {
     std::unique_lock<Mutex> lock(posting_, std::defer_lock);
     if (shared_) lock.lock();
     Connection& connection = *connections_[peer];
-    if (connection.completed.load(std::memory_order_acquire) < connection.last_flush)
+    if (connection.completed.load(std::memory_order_acquire) < connection.last_flush) {
+      env_.reached("fence/pair with reads in flight");
       connection.fence_next = true;
+    }
   }
   /// The pair fence of the LOCO paper, which waits. Blocks until this caller's operations on `peer`
   /// have completed; later requests of the same queue pair are placed after them. Returns kFlushed

@@ -123,6 +123,7 @@ void Runtime::connect(Service* service) {
 
 void Runtime::start_polling() {
   if (options_.polling != Polling::kThread) return;
+  env_.reached("runtime/polling thread");
   poller_ = env_.spawn("poll", [this] {
     while (!stopping_.load(std::memory_order_acquire)) {
       env_.poll_until(

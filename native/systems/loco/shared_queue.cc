@@ -89,10 +89,12 @@ std::optional<std::uint64_t> SharedQueue::try_take_ticket(Caller& me, AtomicVar&
     finish(std::move(key), end.host());
     const std::uint64_t ticket = *mine.as<std::uint64_t>(), limit = *others.as<std::uint64_t>();
     if (static_cast<std::int64_t>(ticket - limit) >= static_cast<std::int64_t>(most_ahead)) {
+      me.env().reached(most_ahead == 0 ? "queue/empty" : "queue/full");
       return std::nullopt;
     }
     finish(end.compare_swap(me, ticket, ticket + 1, mine), end.host());
     if (*mine.as<std::uint64_t>() == ticket) return ticket;
+    me.env().reached("queue/ticket lost");
   }
 }
 
@@ -138,6 +140,7 @@ void SharedQueue::wait_for(Caller& me, const Place& place, std::uint32_t from,
       return ready();
     };
     if (look()) return;
+    manager().env().reached(pushes ? "queue/push waits" : "queue/pop waits");
     const std::string what =
         (pushes ? "pop from the full queue '" : "push to the empty queue '") + name() + "'";
     me.wait_until(look, what.c_str());
@@ -150,6 +153,7 @@ void SharedQueue::wait_for(Caller& me, const Place& place, std::uint32_t from,
   };
   if (look()) [[likely]]
     return;
+  env.reached(pushes ? "queue/push waits" : "queue/pop waits");
   const Time deadline = env.now() + manager().options().wait_timeout;
   while (!look()) {
     if (env.now() > deadline) throw_late(me, pushes);

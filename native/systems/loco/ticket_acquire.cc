@@ -51,7 +51,9 @@ bool AcquireOp::enter(Time now) {
   ticket_ = local.ticket;
   handed_over_ = true;
   stage_ = Stage::kHandover;
-  return local.placed.reached() && hold();
+  if (local.placed.reached()) return hold();
+  me_->env().reached("lock/hand-over before placement");
+  return false;
 }
 
 void AcquireOp::ask_ticket() {
@@ -112,6 +114,7 @@ bool AcquireOp::compare(std::uint64_t serving, Time now) {
   if (blocks_ && before_us != 0) {
     retry_at_ = std::min(deadline(), locks_->manager().env().now() +
                                          static_cast<Time>(before_us) * locks_->options_.backoff);
+    me_->env().reached("lock/back-off");
     stage_ = Stage::kBackoff;
   } else {
     ask_serving();

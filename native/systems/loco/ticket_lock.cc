@@ -75,6 +75,8 @@ inline AckKey TicketLocks::give_back(Caller& me, std::uint64_t i, const LockPlac
   store_release(&holder_word(i), std::uint64_t{0});
   const std::uint32_t place = local.serving.load(std::memory_order_relaxed);
   const bool waited_for = local.next.load(std::memory_order_relaxed) != place + 1;
+  if (waited_for && local.handovers == options_.max_handovers)
+    me.env().reached("lock/last hand-over");
   AckKey key = waited_for && local.handovers < options_.max_handovers
                    ? hand_over(me, i, at.host, fence, before)
                    : move_on(me, i, at, fence, before);
@@ -143,6 +145,7 @@ void TicketLocks::throw_unplaced(Caller& me, std::uint64_t i, fabric::Status sta
 AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fence,
                               Requests& before) {
   Local& local = locals_[i];
+  me.env().reached("lock/hand-over");
   AckKey key;
   if (!before.empty()) key = me.post(host, before.span());
   local.placed = is_of_one_queue_pair(fence) ? me.mark(host, key) : Mark();
@@ -158,6 +161,7 @@ AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fe
   if (options_.placement == Placement::kDevice && is_of_one_queue_pair(fence)) {
     // A write to a word on the NIC overtakes writes that are still on their way to the host's
     // memory.
+    me.env().reached("lock/words on the NIC");
     before.emplace_back().opcode = fabric::Opcode::kRead;
   }
   const RemoteRegion& words = words_.at(at.host);

@@ -26,8 +26,8 @@ Index::Entry* Index::at(Key key) const {
 
 std::optional<Location> Index::find(Key key) {
   const std::shared_lock lock(lock_);
-  env_.charge(Cost::kPredicate);
   const Entry* entry = at(key);
+  env_.charge(Cost::kPredicate);
   if (entry->owner != 0) {
     if (entry->counter == kErased) return std::nullopt;
     return Location{entry->owner - 1U, entry->slot, entry->counter};

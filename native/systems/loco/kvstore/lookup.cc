@@ -33,6 +33,7 @@ bool KvOperation::judge(const std::byte* slot) {
   std::memcpy(&sum, slot + kSlotHead, sizeof sum);
   const auto counter = static_cast<std::uint32_t>(state >> 1);
   if (sum != store_->sum_of(slot + kSlotFrame, counter)) {
+    me_->env().reached("store/torn slot");
     check_timeout("its slot at node " + std::to_string(at_.node) +
                   " is torn; the writing node may have ended");
     // The next answer of the network, or the writer on this node, wakes a waiter.
@@ -40,6 +41,7 @@ bool KvOperation::judge(const std::byte* slot) {
     step_ = Step::kRetrying;
     return false;
   }
+  if (counter != at_.counter) me_->env().reached("store/stale index");
   if (counter != at_.counter || (state & 1) == 0) return end(Outcome::kMissing);
   return end(Outcome::kOk);
 }

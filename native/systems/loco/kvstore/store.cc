@@ -35,7 +35,8 @@ KvStore::KvStore(Manager& manager, std::string name, const KvOptions& options,
       values_(*this, "values", slots_ * slot_bytes_, kReadWrite),
       locks_(*this, "locks", options.locks, options.lock),
       announcing_(manager.env()),
-      slots_mutex_(manager.env()) {
+      slots_mutex_(manager.env()),
+      hold_draws_(manager.env().rng("tracker holds")) {
   check_options();
   for (const NodeId node : Channel::participants()) {
     trackers_.push_back(std::make_unique<RingBuffer>(*this, "tracker" + std::to_string(node), node,
@@ -51,7 +52,7 @@ void KvStore::check_options() {
   check("keys", options_.keys, 1, 1ULL << 40);
   check("slots", slots_, 1, ~std::uint32_t{0});
   check("value_bytes", options_.value_bytes, 1, manager().options().block_bytes - kSlotFrame);
-  check("tracker_bytes", options_.tracker_bytes, 1024, 1ULL << 32);
+  check("tracker_bytes", options_.tracker_bytes, 128, 1ULL << 32);  // two messages
   if (manager().options().callers < 2) {
     throw Error(ErrorCode::kInvalidArgument,
                 "store '" + name() +
@@ -113,6 +114,11 @@ bool KvStore::take_slot(std::uint32_t& number) {
 void KvStore::give_slot(std::uint32_t number) {
   const std::lock_guard lock(slots_mutex_);
   freed_.push_back(number);
+}
+
+std::uint64_t KvStore::free_slots() {
+  const std::lock_guard lock(slots_mutex_);
+  return freed_.size() + slots_ - fresh_;
 }
 
 std::string KvStore::describe(Outcome outcome) const {

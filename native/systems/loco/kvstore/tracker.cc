@@ -24,6 +24,7 @@ bool KvOperation::announce() {
     position = tracker.try_broadcast(*me_, std::as_bytes(std::span(&message, 1)));
   }
   if (!position) {
+    me_->env().reached("store/tracker full");
     step_ = Step::kAnnouncing;
     check_timeout("the tracker's ring buffer is full");
     return false;
@@ -61,7 +62,7 @@ void KvStore::track() {
 bool KvStore::apply_news(Caller& me) {
   bool any = false;
   for (const NodeId node : participants()) {
-    if (node == self()) continue;
+    if (node == self() || held_back(node)) continue;
     RingBuffer& ring = tracker_of(node);
     bool here = false;
     while (const auto bytes = ring.next(me)) {
@@ -74,6 +75,18 @@ bool KvStore::apply_news(Caller& me) {
     any |= here;
   }
   return any;
+}
+
+// Now and then the thread leaves one ring alone, so that the news of the other rings overtake it.
+bool KvStore::held_back(NodeId node) {
+  if (options_.tracker_hold == 0) return false;
+  const Time now = manager().env().now();
+  if (now >= held_until_ && hold_draws_.below(8) == 0) {
+    held_ = participants()[hold_draws_.below(participants().size())];
+    held_until_ = now + static_cast<Time>(
+                            hold_draws_.below(static_cast<std::uint64_t>(options_.tracker_hold)));
+  }
+  return node == held_ && now < held_until_;
 }
 
 void KvStore::apply(const TrackerMessage& message) {
