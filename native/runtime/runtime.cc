@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <mutex>
 
 #include "base/error.h"
 #include "runtime/mesh.h"
@@ -27,7 +28,8 @@ Runtime::Runtime(Env& env, const Options& options)
       options_(options),
       alone_(options.callers == 1 && options.polling == Polling::kCallers),
       service_(&no_service_),
-      peers_(env.nodes()) {
+      peers_(env.nodes()),
+      failure_mutex_(env) {
   env.device().open();
   check_options();
   pd_ = env.device().create_protection_domain();
@@ -123,7 +125,8 @@ void Runtime::connect(Service* service) {
 
 void Runtime::start_polling() {
   if (options_.polling != Polling::kThread) return;
-  poller_ = env_.spawn("poll", [this] {
+  callers_poll_.store(false, std::memory_order_relaxed);
+  poller_ = spawn("poll", [this] {
     while (!stopping_.load(std::memory_order_acquire)) {
       env_.poll_until(
           [this] {
@@ -140,6 +143,7 @@ void Runtime::stop() {
   stopping_.store(true, std::memory_order_release);
   env_.notify(completions_->watch());
   poller_ = nullptr;
+  callers_poll_.store(true, std::memory_order_relaxed);
 }
 
 void Runtime::drain() {
@@ -204,8 +208,44 @@ bool Runtime::progress() {
   return all != 0;
 }
 
+std::unique_ptr<Thread> Runtime::spawn(const std::string& name, std::function<void()> body) {
+  return env_.spawn(name, [this, name, body = std::move(body)] {
+    try {
+      body();
+    } catch (const Error& error) {
+      keep_failure(name, error);
+    } catch (const std::exception& error) {
+      keep_failure(name, Error(ErrorCode::kInternal, error.what()));
+    }
+  });
+}
+
+void Runtime::keep_failure(const std::string& thread, const Error& error) {
+  const std::lock_guard lock(failure_mutex_);
+  if (failure_) return;
+  failure_ = Error(error.code(),
+                   "thread '" + thread + "' of node " + std::to_string(self()) +
+                       " ended with an error: " + error.what(),
+                   false)
+                 .blaming(error.nodes());
+  // The polling thread may have failed: requests in flight still end.
+  callers_poll_.store(true, std::memory_order_relaxed);
+  failed_.store(true, std::memory_order_release);
+}
+
+void Runtime::throw_failure() {
+  const std::lock_guard lock(failure_mutex_);
+  throw Error(*failure_);
+}
+
 void Runtime::turn() {
-  if (poller_ == nullptr) progress();
+  if (failed_.load(std::memory_order_relaxed)) [[unlikely]]
+    throw_failure();
+  make_turn();
+}
+
+inline void Runtime::make_turn() {
+  if (callers_poll_.load(std::memory_order_relaxed)) progress();
   if (service_wanted()) [[unlikely]]
     service_->serve();
 }

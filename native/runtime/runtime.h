@@ -8,10 +8,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "env/env.h"
 #include "env/sync.h"
 #include "fabric/fabric.h"
@@ -101,9 +104,15 @@ class Runtime {
   /// Blocks until ready(); polls where callers poll. Throws Error(kTimeout) after wait_timeout,
   /// naming the peers that do not answer. `what` is what the caller waits for, such as "completion
   /// of its operations": the error reads "node 1: no completion of its operations within ...".
+  /// Throws as spawn() says.
   void wait_until(Caller& caller, FunctionRef<bool()> ready, const char* what);
+  /// Starts a background thread of the system, or of the runtime, on this node. If the body throws
+  /// an Error, the thread ends, and every later turn or wait of any caller throws this error: a
+  /// system without one of its threads cannot go on. The first error of all threads is kept. The
+  /// runtime outlives the thread.
+  std::unique_ptr<Thread> spawn(const std::string& name, std::function<void()> body);
   /// Makes one turn of progress: completions, then the service. Any caller's thread may call;
-  /// returns at once while another thread makes a turn.
+  /// returns at once while another thread makes a turn. Throws as spawn() says.
   void turn();
   /// Handles completions only. Returns true if there were any.
   bool progress();
@@ -162,6 +171,9 @@ class Runtime {
   void begin_incarnation();
   void rejoin();
   void start_polling();
+  void make_turn();
+  [[gnu::cold]] void keep_failure(const std::string& thread, const Error& error);
+  [[noreturn, gnu::cold]] void throw_failure();
   void complete(const fabric::Completion& completion);
   void end_post(Connection& connection);
   [[gnu::cold]] void fail(Connection& connection, const fabric::Completion& completion);
@@ -186,11 +198,15 @@ class Runtime {
   std::vector<std::unique_ptr<Caller>> callers_;
   std::vector<std::unique_ptr<Connection>> messages_;  // by peer; none for the own node
   std::atomic<bool> polling_{false}, stopping_{false}, service_wanted_{false};
+  std::atomic<bool> callers_poll_{true};       // no thread of the runtime polls
   std::atomic<bool> closing_{false};           // true for some peer
   std::atomic<bool> closing_busy_{false};      // a thread closes connections now
   std::array<fabric::Completion, 32> polled_;  // used by the thread that polls
   std::vector<Peer> peers_;
-  std::uint32_t incarnation_ = 0;  // of this node, under the runtime's name
+  std::uint32_t incarnation_ = 0;    // of this node, under the runtime's name
+  std::atomic<bool> failed_{false};  // a background thread has failed
+  Mutex failure_mutex_;
+  std::optional<Error> failure_;  // of the first one
   std::unique_ptr<Thread> poller_;
 };
 

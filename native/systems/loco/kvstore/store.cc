@@ -31,7 +31,7 @@ KvStore::KvStore(Manager& manager, std::string name, const KvOptions& options,
       options_(options),
       slot_bytes_(kSlotFrame + (std::uint64_t{options.value_bytes} + 7) / 8 * 8),
       slots_(slots_of(options, Channel::participants().size())),
-      index_(manager.env(), slots_ * Channel::participants().size()),
+      index_(manager.env(), slots_ * Channel::participants().size() + options.locks),
       values_(*this, "values", slots_ * slot_bytes_, kReadWrite),
       locks_(*this, "locks", options.locks, options.lock),
       announcing_(manager.env()),
@@ -42,7 +42,7 @@ KvStore::KvStore(Manager& manager, std::string name, const KvOptions& options,
                                                      options_.tracker_bytes));
   }
   join();
-  tracker_ = manager.env().spawn("loco/tracker", [this] { track(); });
+  tracker_ = manager.caller(0).runtime().spawn("loco/tracker", [this] { track(); });
 }
 
 KvStore::~KvStore() { stopping_.store(true, std::memory_order_release); }
