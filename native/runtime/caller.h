@@ -140,8 +140,9 @@ class Caller {
     wait_until_ref(FunctionRef<bool()>(ready), what);
   }
 
-  /// Returns the peers that answer no read of no bytes within the retries of a connection, for
-  /// reports. Blocks for that time.
+  /// Returns the peers that answer no request of this caller within the retries of a connection,
+  /// for reports. Blocks for that time. Asks with reads of no bytes where requests have room;
+  /// otherwise the requests in flight show who answers.
   std::vector<NodeId> silent_peers();
 
   AckPool& ack_pool() { return acks_; }
@@ -167,10 +168,15 @@ class Caller {
     request.swap = swap;
     post(peer, {&request, 1}, key);
   }
+  bool has_room(std::uint64_t requests) const {
+    return posted_.load(std::memory_order_relaxed) + requests -
+               completed_.load(std::memory_order_acquire) <=
+           limit_;
+  }
+  void make_room(std::uint64_t requests, std::unique_lock<Mutex>& posting, Caller& waiter);
   void post_to(Connection& connection, std::span<fabric::WorkRequest> requests, AckKey& key);
   [[gnu::cold]] void post_rest(Connection& connection, std::span<fabric::WorkRequest> requests,
                                fabric::PostResult result);
-  void wait_for_room(std::uint64_t requests);
   void flush(Connection& connection, AckKey& key);
   fabric::Status fence(std::span<const std::unique_ptr<Caller>> callers);
   void wait_until_ref(FunctionRef<bool()> ready, const char* what);
@@ -185,7 +191,7 @@ class Caller {
   std::vector<std::unique_ptr<Connection>> connections_;  // by peer
   Mutex posting_;  // held too while a global fence of another caller posts
   bool shared_;
-  std::uint64_t posted_ = 0;
+  std::atomic<std::uint64_t> posted_{0};     // written under posting_
   std::atomic<std::uint64_t> completed_{0};  // written by the polling thread
 };
 

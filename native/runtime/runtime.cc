@@ -149,7 +149,8 @@ void Runtime::stop() {
 void Runtime::drain() {
   for (const auto& caller : callers_) {
     const auto idle = [&] {
-      return caller->completed_.load(std::memory_order_acquire) == caller->posted_;
+      return caller->completed_.load(std::memory_order_acquire) ==
+             caller->posted_.load(std::memory_order_relaxed);
     };
     wait_until(*caller, idle, "completion of its requests");
   }
@@ -244,8 +245,8 @@ void Runtime::turn() {
   make_turn();
 }
 
-inline void Runtime::make_turn() {
-  if (callers_poll_.load(std::memory_order_relaxed)) progress();
+void Runtime::make_turn() {
+  poll_if_callers_poll();
   if (service_wanted()) [[unlikely]]
     service_->serve();
 }

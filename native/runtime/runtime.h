@@ -172,6 +172,9 @@ class Runtime {
   void rejoin();
   void start_polling();
   void make_turn();
+  void poll_if_callers_poll() {
+    if (callers_poll_.load(std::memory_order_relaxed)) progress();
+  }
   [[gnu::cold]] void keep_failure(const std::string& thread, const Error& error);
   [[noreturn, gnu::cold]] void throw_failure();
   void complete(const fabric::Completion& completion);
