@@ -21,6 +21,12 @@ fabric::WorkRequest read_of_nothing() {
 
 }  // namespace
 
+std::string text_of(std::span<const NodeId> nodes) {
+  std::string text;
+  for (const NodeId node : nodes) text += ' ' + std::to_string(node);
+  return text;
+}
+
 Caller::Caller(Runtime& runtime, std::uint32_t index)
     : runtime_(runtime),
       env_(runtime.env()),

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "env/env.h"
@@ -54,6 +55,9 @@ class Requests : public boost::container::static_vector<fabric::WorkRequest, 9> 
   }
   std::span<fabric::WorkRequest> span() { return {data(), size()}; }
 };
+
+/// Returns the nodes as a report lists them, such as " 3 4".
+std::string text_of(std::span<const NodeId> nodes);
 
 class Caller {
  public:

@@ -261,15 +261,15 @@ void Runtime::wait_until(Caller& caller, FunctionRef<bool()> ready, const char* 
       },
       env_.now() + options_.wait_timeout);
   if (done) return;
-  std::string silent;
-  for (const NodeId peer : caller.silent_peers()) silent += ' ' + std::to_string(peer);
+  const std::vector<NodeId> silent = caller.silent_peers();
   throw Error(ErrorCode::kTimeout,
               "node " + std::to_string(self()) + ": no " + what + " within " +
                   std::to_string(options_.wait_timeout / kMillisecond) + " ms; " +
                   (silent.empty() ? "all nodes answer, so check that every node makes the matching "
                                     "call; otherwise raise wait_timeout"
-                                  : "no answer from node" + silent),
-              false);
+                                  : "no answer from node" + text_of(silent)),
+              false)
+      .blaming(silent);
 }
 
 }  // namespace pyrdma::runtime

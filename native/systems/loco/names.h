@@ -13,5 +13,6 @@ using runtime::MemRef;
 using runtime::Placement;
 using runtime::Polling;
 using runtime::Requests;
+using runtime::text_of;
 
 }  // namespace pyrdma::loco

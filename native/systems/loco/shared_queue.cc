@@ -167,12 +167,12 @@ void SharedQueue::finish(AckKey key, NodeId node) const {
   throw Error(ErrorCode::kUnavailable,
               "queue '" + name() + "': a request to node " + std::to_string(node) + " failed (" +
                   to_string(status) + "); the request may have taken effect",
-              false);
+              false)
+      .blaming({node});
 }
 
 void SharedQueue::throw_late(Caller& me, bool pushes) const {
-  std::string silent;
-  for (const NodeId peer : me.silent_peers()) silent += ' ' + std::to_string(peer);
+  const std::vector<NodeId> silent = me.silent_peers();
   throw Error(
       ErrorCode::kTimeout,
       "queue '" + name() + "': node " + std::to_string(self()) + " could not " +
@@ -180,8 +180,9 @@ void SharedQueue::throw_late(Caller& me, bool pushes) const {
           std::to_string(manager().options().wait_timeout / kMillisecond) +
           " ms because the queue was " + (pushes ? "full" : "empty") + "; " +
           (silent.empty() ? std::string(pushes ? "pop" : "push") + " values or raise wait_timeout"
-                          : "no answer from node" + silent),
-      false);
+                          : "no answer from node" + text_of(silent)),
+      false)
+      .blaming(silent);
 }
 
 }  // namespace pyrdma::loco

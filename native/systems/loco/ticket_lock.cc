@@ -126,16 +126,16 @@ void TicketLocks::fence(Caller& me, std::uint64_t i, NodeId host, Fence fence) {
 }
 
 void TicketLocks::throw_unplaced(Caller& me, std::uint64_t i, fabric::Status status) const {
-  std::string silent;
-  for (const NodeId peer : me.silent_peers()) silent += ' ' + std::to_string(peer);
+  const std::vector<NodeId> silent = me.silent_peers();
   throw Error(ErrorCode::kUnavailable,
               "the release of lock " + std::to_string(i) + " of '" + name() +
                   "' failed and the caller still holds the lock: operations before the release "
                   "failed (" +
                   to_string(status) + "); " +
-                  (silent.empty() ? "all nodes answer" : "no answer from node" + silent) +
+                  (silent.empty() ? "all nodes answer" : "no answer from node" + text_of(silent)) +
                   "; check the protected data, then release with Fence::kNone",
-              false);
+              false)
+      .blaming(silent);
 }
 
 // The next thread uses other queue pairs, so the order within this queue pair does not help it: it
@@ -202,24 +202,24 @@ std::string TicketLocks::find_holder(Caller& me, std::uint64_t i,
 void TicketLocks::throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op) {
   const std::vector<NodeId> silent = me.silent_peers();
   const NodeId host = host_of(i);
-  std::string served = "unknown", nodes;
+  std::string served = "unknown";
   if (std::find(silent.begin(), silent.end(), host) == silent.end()) {
     MemRef word = me.block(8);
     AckKey key = me.read(host, words_.at(host), place_of(i).now_serving, word.sge(8));
     if (key.wait() == fabric::Status::kSuccess) served = std::to_string(*word.as<std::uint64_t>());
   }
-  for (const NodeId node : silent) nodes += ' ' + std::to_string(node);
   const bool queued = op.stage_ == AcquireOp::Stage::kLocalQueue;
-  throw Error(ErrorCode::kTimeout,
-              "node " + std::to_string(self()) + " waited " +
-                  std::to_string(manager().options().wait_timeout / kMillisecond) +
-                  " ms for lock " + std::to_string(i) + " of '" + name() + "' at node " +
-                  std::to_string(host) +
-                  (queued ? ", queued behind threads of the same node"
-                          : ", ticket " + std::to_string(op.ticket_)) +
-                  "; ticket " + served + " is served; " + find_holder(me, i, silent) +
-                  (nodes.empty() ? "; all nodes answer" : "; no answer from node" + nodes),
-              false);
+  throw Error(
+      ErrorCode::kTimeout,
+      "node " + std::to_string(self()) + " waited " +
+          std::to_string(manager().options().wait_timeout / kMillisecond) + " ms for lock " +
+          std::to_string(i) + " of '" + name() + "' at node " + std::to_string(host) +
+          (queued ? ", queued behind threads of the same node"
+                  : ", ticket " + std::to_string(op.ticket_)) +
+          "; ticket " + served + " is served; " + find_holder(me, i, silent) +
+          (silent.empty() ? "; all nodes answer" : "; no answer from node" + text_of(silent)),
+      false)
+      .blaming(silent);
 }
 
 void TicketLocks::throw_passed(std::uint64_t i, std::uint64_t ticket, std::uint64_t serving) const {
@@ -237,7 +237,8 @@ void TicketLocks::throw_unreachable(std::uint64_t i, fabric::Status status) cons
               "lock " + std::to_string(i) + " of '" + name() + "' is at node " +
                   std::to_string(host_of(i)) + ", which does not answer (" + to_string(status) +
                   "): it was killed or cut off",
-              false);
+              false)
+      .blaming({host_of(i)});
 }
 
 }  // namespace pyrdma::loco

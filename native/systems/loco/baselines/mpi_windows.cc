@@ -104,7 +104,8 @@ void MpiWindows::throw_unreachable(std::uint32_t window, std::uint32_t rank,
               "window " + std::to_string(window) + " of '" + name() + "': rank " +
                   std::to_string(rank) + " at node " + std::to_string(node_of(rank)) +
                   " does not answer (" + to_string(status) + ")",
-              false);
+              false)
+      .blaming({node_of(rank)});
 }
 
 }  // namespace pyrdma::loco

@@ -98,7 +98,8 @@ bool ShermanOperation::advance() {
                 "key " + std::to_string(key_) + " of '" + tree_->name() + "' is at node " +
                     std::to_string(tree_->node_of(tree_->leaf_of(key_))) +
                     ", which does not answer (" + to_string(ack_.status()) + ")",
-                false);
+                false)
+        .blaming({tree_->node_of(tree_->leaf_of(key_))});
   }
   if (step_ == Step::kReading) return judge();
   if (step_ == Step::kReadingLocked) return write_and_unlock();

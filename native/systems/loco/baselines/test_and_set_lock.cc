@@ -77,7 +77,8 @@ bool TestAndSetOp::poll() {
                            "' at node " + std::to_string(locks_->host_of(index_));
   if (key_.status() != fabric::Status::kSuccess) {
     throw Error(ErrorCode::kUnavailable,
-                lock + ": the node does not answer (" + to_string(key_.status()) + ")", false);
+                lock + ": the node does not answer (" + to_string(key_.status()) + ")", false)
+        .blaming({locks_->host_of(index_)});
   }
   const std::uint64_t owner = *old_.as<std::uint64_t>();
   if (owner == 0) {

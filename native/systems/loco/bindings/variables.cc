@@ -102,7 +102,8 @@ void finish(AckKey& key, NodeId peer) {
   const fabric::Status status = key.wait();
   if (status == fabric::Status::kSuccess) return;
   throw Error(ErrorCode::kUnavailable,
-              "a request to node " + std::to_string(peer) + " failed: " + to_string(status), false);
+              "a request to node " + std::to_string(peer) + " failed: " + to_string(status), false)
+      .blaming({peer});
 }
 
 void bind_variables(const py::object& scope) {

@@ -33,8 +33,13 @@ bool KvOperation::judge(const std::byte* slot) {
   std::memcpy(&sum, slot + kSlotHead, sizeof sum);
   const auto counter = static_cast<std::uint32_t>(state >> 1);
   if (sum != store_->sum_of(slot + kSlotFrame, counter)) {
-    check_timeout("its slot at node " + std::to_string(at_.node) +
-                  " is torn; the writing node may have ended");
+    if (overdue()) [[unlikely]] {
+      const std::vector<NodeId> silent = me_->silent_peers();
+      throw_overdue("its slot at node " + std::to_string(at_.node) +
+                        " is torn; the writing node may have ended; no answer from nodes" +
+                        (silent.empty() ? " none" : text_of(silent)),
+                    silent);
+    }
     // The next answer of the network, or the writer on this node, wakes a waiter.
     if (at_.node != store_->self()) return find();
     step_ = Step::kRetrying;

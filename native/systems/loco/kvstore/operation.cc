@@ -154,21 +154,27 @@ void KvOperation::check_answer(const char* what, NodeId node) {
               what + std::to_string(key_) + " of '" + store_->name() + "' is at node " +
                   std::to_string(node) + ", which does not answer (" + to_string(status) +
                   "): it was killed or cut off",
-              false);
+              false)
+      .blaming({node});
 }
 
-void KvOperation::check_timeout(const std::string& what) {
+bool KvOperation::overdue() {
   Manager& manager = store_->manager();
   const Time now = manager.env().now();
   if (retrying_ == 0) retrying_ = now;
-  if (now - retrying_ < manager.options().wait_timeout) return;
+  return now - retrying_ >= manager.options().wait_timeout;
+}
+
+void KvOperation::throw_overdue(const std::string& why, const std::vector<NodeId>& blamed) {
+  Manager& manager = store_->manager();
   constexpr std::array<const char*, 4> kDone = {"read", "inserted", "updated", "removed"};
   throw Error(ErrorCode::kTimeout,
               "key " + std::to_string(key_) + " of '" + store_->name() + "' could not be " +
                   kDone[static_cast<std::size_t>(kind_)] + " by node " +
                   std::to_string(store_->self()) + " within " +
-                  std::to_string(manager.options().wait_timeout / kMillisecond) + " ms: " + what,
-              false);
+                  std::to_string(manager.options().wait_timeout / kMillisecond) + " ms: " + why,
+              false)
+      .blaming(blamed);
 }
 
 }  // namespace pyrdma::loco

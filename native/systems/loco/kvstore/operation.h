@@ -61,7 +61,8 @@ class KvOperation {
   void post_write(std::uint32_t offset, std::uint32_t bytes, bool placed);
   fabric::WorkRequest write_request(const fabric::Sge& from, std::uint32_t offset) const;
   void check_answer(const char* what, NodeId node);
-  void check_timeout(const std::string& what);
+  bool overdue();  // it retries since wait_timeout
+  [[noreturn]] void throw_overdue(const std::string& why, const std::vector<NodeId>& blamed);
 
   bool find();  // lookup.cc
   bool judge(const std::byte* slot);

@@ -25,7 +25,12 @@ bool KvOperation::announce() {
   }
   if (!position) {
     step_ = Step::kAnnouncing;
-    check_timeout("the tracker's ring buffer is full");
+    if (overdue()) [[unlikely]] {
+      const std::vector<NodeId> readers = tracker.awaited_for(sizeof message);
+      throw_overdue("the tracker's ring buffer is full, because the nodes" + text_of(readers) +
+                        " have not acknowledged earlier changes of the index",
+                    readers);
+    }
     return false;
   }
   announced_ = *position;
@@ -38,8 +43,11 @@ bool KvOperation::announced() {
   RingBuffer& tracker = store_->tracker_of(store_->self());
   store_->manager().env().charge(Cost::kPredicate);
   if (tracker.acknowledged(announced_)) return true;
-  check_timeout("the nodes" + tracker.unacknowledged(announced_) +
-                " have not acknowledged the change of the index");
+  if (overdue()) [[unlikely]] {
+    const std::vector<NodeId> readers = tracker.unacknowledged(announced_);
+    throw_overdue("the nodes" + text_of(readers) + " have not acknowledged the change of the index",
+                  readers);
+  }
   return false;
 }
 

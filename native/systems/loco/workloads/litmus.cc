@@ -282,7 +282,8 @@ class LocoLitmus final : public measure::Workload {
       const auto bytes = static_cast<std::uint32_t>(trial.rounds * stride);
       if (from.read(me, node, begin, into.sge(0, bytes)).wait() != fabric::Status::kSuccess)
         throw Error(ErrorCode::kUnavailable,
-                    "loco_litmus: node " + std::to_string(node) + " does not answer", false);
+                    "loco_litmus: node " + std::to_string(node) + " does not answer", false)
+            .blaming({node});
       for (std::uint64_t round = 0; round < trial.rounds; ++round) {
         const auto value = *reinterpret_cast<std::uint64_t*>(into.local() + round * stride);
         outcomes[round] |= (value & 0xff) << (8 * i);
