@@ -26,7 +26,6 @@ std::span<const std::byte> bytes_of(const Wide& value) { return std::as_bytes(st
 ManagerOptions with_callers(std::uint32_t callers) {
   ManagerOptions options;
   options.callers = callers;
-  options.wait_timeout = 5 * kSecond;
   return options;
 }
 
@@ -302,6 +301,7 @@ bool shown(Bug bug, std::uint64_t seeds = 100) {
     fabric::sim::SimCluster cluster(sim_options(3, true, seed));
     ManagerOptions options = with_callers(3);
     options.bugs = bug;
+    options.wait_timeout = 5 * kSecond;
     try {
       cluster.run([&](Env& env) {
         Manager manager(env, options);
