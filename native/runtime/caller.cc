@@ -1,6 +1,11 @@
 #include "runtime/caller.h"
 
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
 #include "base/assert.h"
+#include "base/error.h"
 #include "runtime/runtime.h"
 
 namespace pyrdma::runtime {
@@ -35,6 +40,7 @@ Caller::Caller(Runtime& runtime, std::uint32_t index)
       limit_(runtime.options().max_in_flight),
       blocks_(runtime.memory(), runtime.options().block_bytes, runtime.options().blocks),
       acks_(*this),
+      unfinished_mutex_(runtime.env()),
       posting_(runtime.env()),
       shared_(runtime.options().callers > 1) {}
 
@@ -185,6 +191,66 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
 void Caller::flush(Connection& connection, AckKey& key) {
   fabric::WorkRequest request = read_of_nothing();
   post_to(connection, {&request, 1}, key);
+}
+
+void Caller::keep(MemRef&& block, AckKey&& key) {
+  kept_.push_back({std::move(block), std::move(key)});
+  has_leftovers_ = true;
+}
+
+// A step of other work may add work; the step holds the lock.
+void Caller::finish_later(std::unique_ptr<Unfinished> work) {
+  has_leftovers_ = true;
+  if (stepping_) return added_.push_back(std::move(work));
+  const std::lock_guard lock(unfinished_mutex_);
+  unfinished_.push_back(std::move(work));
+  unfinished_count_.store(unfinished_.size(), std::memory_order_release);
+}
+
+// The thread of the caller destroys the work, because the work may hold its blocks.
+void Caller::forget(const void* object) {
+  if (!has_unfinished()) return;
+  const std::lock_guard lock(unfinished_mutex_);
+  for (const auto& work : unfinished_) {
+    if (work->object_ == object) work->object_ = nullptr;
+  }
+}
+
+void Caller::tidy() {
+  std::erase_if(kept_, [](const Kept& kept) { return kept.key.query(); });
+  if (stepping_) return;  // a step takes a block, or waits for room
+  const std::exception_ptr error = has_unfinished() ? step_unfinished() : nullptr;
+  has_leftovers_ = !kept_.empty() || has_unfinished();
+  if (error) std::rethrow_exception(error);
+}
+
+// Returns the first error that nobody has been told yet.
+std::exception_ptr Caller::step_unfinished() {
+  const std::lock_guard lock(unfinished_mutex_);
+  struct Stepping {
+    bool& flag;
+    ~Stepping() { flag = false; }
+  } const stepping{stepping_ = true};
+  std::exception_ptr error;
+  std::erase_if(unfinished_, [&](const std::unique_ptr<Unfinished>& work) {
+    if (work->object_ == nullptr) return true;
+    try {
+      return work->poll();
+    } catch (const Error& failure) {
+      if (!std::exchange(work->reported_, true) && !error) error = std::current_exception();
+      return failure.code() != ErrorCode::kTimeout;
+    }
+  });
+  for (auto& work : added_) unfinished_.push_back(std::move(work));
+  added_.clear();
+  unfinished_count_.store(unfinished_.size(), std::memory_order_release);
+  return error;
+}
+
+void Caller::give_up_unfinished() {
+  const std::lock_guard lock(unfinished_mutex_);
+  unfinished_.clear();
+  unfinished_count_.store(0, std::memory_order_release);
 }
 
 void Caller::wait_until_ref(FunctionRef<bool()> ready, const char* what) {

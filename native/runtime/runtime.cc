@@ -148,12 +148,28 @@ void Runtime::stop() {
 
 void Runtime::drain() {
   for (const auto& caller : callers_) {
+    finish_dropped(*caller);
     const auto idle = [&] {
       return caller->completed_.load(std::memory_order_acquire) ==
              caller->posted_.load(std::memory_order_relaxed);
     };
     wait_until(*caller, idle, "completion of its requests");
   }
+}
+
+// Other nodes may wait for what dropped work holds. It is given up when it waits in vain itself:
+// for a node that is gone, or for a lock that nobody gives back.
+void Runtime::finish_dropped(Caller& caller) {
+  if (!caller.has_unfinished()) return;
+  env_.poll_until(
+      [&] {
+        env_.charge(Cost::kPredicate);
+        turn();
+        caller.go_on();
+        return !caller.has_unfinished();
+      },
+      env_.now() + options_.wait_timeout);
+  caller.give_up_unfinished();
 }
 
 void Runtime::leave() {
@@ -257,6 +273,7 @@ void Runtime::wait_until(Caller& caller, FunctionRef<bool()> ready, const char* 
         env_.charge(Cost::kPredicate);
         if (ready()) return true;
         turn();
+        caller.go_on();
         return ready();
       },
       env_.now() + options_.wait_timeout);

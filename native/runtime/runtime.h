@@ -93,7 +93,8 @@ class Runtime {
   /// Ends the polling thread. Call it before the destruction of the service or of anything that the
   /// service uses.
   void stop();
-  /// Waits until the callers' requests have ended. Throws Error(kTimeout).
+  /// Waits until the callers' requests have ended. Before that, work that was dropped goes on for
+  /// up to wait_timeout. Throws Error(kTimeout).
   void drain();
   /// Ends this node's part in good order: drains, then meets all other nodes, so that no node uses
   /// memory that is gone. Without it the last requests of a peer fail. Throws Error(kTimeout),
@@ -150,6 +151,12 @@ class Runtime {
   /// Makes steps until `peer` is up. Returns false after `deadline`, in Env::now() time.
   bool reconnect(NodeId peer, Time deadline);
 
+  /// Ends the dropped work of all callers on `object`, which is about to be destroyed; see
+  /// Caller::finish_later. Any thread may call.
+  void forget(const void* object) {
+    for (const auto& caller : callers_) caller->forget(object);
+  }
+
  private:
   friend class Caller;
   struct Peer {
@@ -172,6 +179,7 @@ class Runtime {
   void rejoin();
   void start_polling();
   void make_turn();
+  void finish_dropped(Caller& caller);
   void poll_if_callers_poll() {
     if (callers_poll_.load(std::memory_order_relaxed)) progress();
   }

@@ -7,6 +7,7 @@ namespace pyrdma::loco {
 using fabric::RemoteRegion;
 using runtime::AckKey;
 using runtime::Caller;
+using runtime::InFlight;
 using runtime::LocalRegion;
 using runtime::Mark;
 using runtime::MemRef;

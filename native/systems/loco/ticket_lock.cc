@@ -35,7 +35,7 @@ TicketLocks::TicketLocks(Channel& parent, std::string_view name, std::uint64_t c
   make();
 }
 
-TicketLocks::~TicketLocks() = default;
+TicketLocks::~TicketLocks() { manager().caller(0).runtime().forget(this); }
 
 void TicketLocks::make() {
   if (count_ == 0) {
@@ -57,6 +57,7 @@ std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
   AcquireOp op(*this, me, i, true);
   const auto held = [&] {
     manager().turn();
+    me.go_on();
     return op.poll();
   };
   if (op.held() || held()) return op.ticket();
@@ -72,12 +73,12 @@ std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
 inline AckKey TicketLocks::give_back(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
                                      Requests& before) {
   Local& local = locals_[i];
-  store_release(&holder_word(i), std::uint64_t{0});
   const std::uint32_t place = local.serving.load(std::memory_order_relaxed);
   const bool waited_for = local.next.load(std::memory_order_relaxed) != place + 1;
   AckKey key = waited_for && local.handovers < options_.max_handovers
                    ? hand_over(me, i, at.host, fence, before)
                    : move_on(me, i, at, fence, before);
+  store_release(&holder_word(i), std::uint64_t{0});  // an error above leaves the lock held
   local.serving.store(place + 1, std::memory_order_release);
   return key;
 }
@@ -188,10 +189,10 @@ std::string TicketLocks::find_holder(Caller& me, std::uint64_t i,
                                      const std::vector<NodeId>& silent) {
   for (const NodeId node : participants()) {
     if (std::find(silent.begin(), silent.end(), node) != silent.end()) continue;
-    MemRef word = me.block(8);
-    AckKey key = me.read(node, remote(node, 0), i * 8, word.sge(8));
-    if (key.wait() != fabric::Status::kSuccess) continue;
-    const std::uint64_t holder = *word.as<std::uint64_t>();
+    InFlight word(me.block(8));
+    word.key = me.read(node, remote(node, 0), i * 8, word.block.sge(8));
+    if (word.key.wait() != fabric::Status::kSuccess) continue;
+    const std::uint64_t holder = *word.block.as<std::uint64_t>();
     if (holder == 0) continue;
     return "caller " + std::to_string((holder & 0xff) - 1) + " of node " + std::to_string(node) +
            " holds it, with ticket " + std::to_string(holder >> 8);
@@ -204,9 +205,10 @@ void TicketLocks::throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op
   const NodeId host = host_of(i);
   std::string served = "unknown";
   if (std::find(silent.begin(), silent.end(), host) == silent.end()) {
-    MemRef word = me.block(8);
-    AckKey key = me.read(host, words_.at(host), place_of(i).now_serving, word.sge(8));
-    if (key.wait() == fabric::Status::kSuccess) served = std::to_string(*word.as<std::uint64_t>());
+    InFlight word(me.block(8));
+    word.key = me.read(host, words_.at(host), place_of(i).now_serving, word.block.sge(8));
+    if (word.key.wait() == fabric::Status::kSuccess)
+      served = std::to_string(*word.block.as<std::uint64_t>());
   }
   const bool queued = op.stage_ == AcquireOp::Stage::kLocalQueue;
   throw Error(

@@ -253,7 +253,7 @@ TEST_P(LocoWorlds, AStrangersReleaseNamesLockAndHolder) {
   });
 }
 
-TEST_P(LocoPatienceSim, ALockThatIsNeverGivenBackIsReported) {
+TEST_P(LocoPatienceSim, ALockThatIsNotGivenBackInTimeIsReported) {
   const Time timeout = 50 * kMillisecond;
   ManagerOptions options;
   options.wait_timeout = timeout;
@@ -277,6 +277,11 @@ TEST_P(LocoPatienceSim, ALockThatIsNeverGivenBackIsReported) {
             env.sleep_until(env.now() + kMillisecond);
           }
         }
+        // The acquisition that timed out has passed its ticket on.
+        barrier.wait(me);
+        if (manager.self() == 1) locks.release(me, 1, Fence::kPair);
+        locks.acquire(me, 1);
+        locks.release(me, 1, Fence::kPair);
         barrier.wait(me);
       },
       options);

@@ -45,7 +45,10 @@ KvStore::KvStore(Manager& manager, std::string name, const KvOptions& options,
   tracker_ = manager.caller(0).runtime().spawn("loco/tracker", [this] { track(); });
 }
 
-KvStore::~KvStore() { stopping_.store(true, std::memory_order_release); }
+KvStore::~KvStore() {
+  manager().caller(0).runtime().forget(this);
+  stopping_.store(true, std::memory_order_release);
+}
 
 void KvStore::check_options() {
   check("keys", options_.keys, 1, 1ULL << 40);
@@ -136,8 +139,11 @@ std::string KvStore::describe(Outcome outcome) const {
 }
 
 Outcome KvStore::run(Caller& me, KvOperation& operation) {
-  if (!operation.poll()) {
-    me.wait_until([&] { return operation.poll(); }, "completion of an operation on a store");
+  try {
+    if (!operation.poll())
+      me.wait_until([&] { return operation.poll(); }, "completion of an operation on a store");
+  } catch (const Error& error) {
+    operation.throw_cause(error);
   }
   return operation.outcome();
 }
