@@ -61,7 +61,7 @@ bool AcquireOp::enter(Time now) {
 }
 
 void AcquireOp::ask_ticket() {
-  if (words_.block.data() == nullptr) words_ = InFlight(me_->block(16));
+  words_.block = me_->block(16);  // nothing is in flight
   locks_->manager().bugs().ask_ticket(*this, [&] { post_ticket(); });
 }
 
@@ -143,7 +143,8 @@ bool AcquireOp::hold() {
   local.has_ticket = true;
   local.ticket = ticket_;
   store_release(&locks_->holder_word(index_), ticket_ << 8 | (me_->index() + 1));
-  words_ = InFlight();
+  words_.key = AckKey();
+  words_.block = MemRef();
   stage_ = Stage::kHeld;
   return true;
 }
