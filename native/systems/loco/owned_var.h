@@ -152,13 +152,13 @@ class OwnedVar : public Channel {
     AckKey all;
     while (!readers.empty()) {  // each block of the key keeps a block of memory
       const auto some = readers.first(std::min(readers.size(), runtime::AckBits::kMost));
-      AckKey key;
-      MemRef block = stage(me);
+      InFlight copy(stage(me));
       for (const NodeId reader : some) {
-        if (reader != self()) me.write(reader, remote(reader, 0), 0, block.sge(sizeof(Copy)), key);
+        if (reader == self()) continue;
+        me.write(reader, remote(reader, 0), 0, copy.block.sge(sizeof(Copy)), copy.key);
       }
-      key.keep(std::move(block));
-      all.unite(std::move(key));
+      copy.key.keep(std::move(copy.block));
+      all.unite(std::move(copy.key));
       readers = readers.subspan(some.size());
     }
     return all;

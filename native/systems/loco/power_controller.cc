@@ -135,7 +135,8 @@ void PowerController::check(NodeId peer) const {
   throw Error(ErrorCode::kUnavailable,
               "'" + name() + "': node " + std::to_string(peer) + " does not answer (" +
                   to_string(status) + "): it was killed or cut off",
-              false);
+              false)
+      .blaming({peer});
 }
 
 }  // namespace pyrdma::loco

@@ -156,11 +156,11 @@ bool RingBuffer::acknowledged(std::uint64_t position) {
   return true;
 }
 
-std::string RingBuffer::unacknowledged(std::uint64_t position) {
-  std::string readers;
+std::vector<NodeId> RingBuffer::unacknowledged(std::uint64_t position) {
+  std::vector<NodeId> readers;
   for (const NodeId reader : participants()) {
     if (reader != writer_ && *acks_.row(rank_of(reader)).try_load() < position) {
-      readers += ' ' + std::to_string(reader);
+      readers.push_back(reader);
     }
   }
   return readers;
@@ -171,10 +171,12 @@ void RingBuffer::wait_for_readers(Caller& me, std::uint64_t position) {
     me.wait_until([&] { return acknowledged(position); }, "free space in the ring buffer");
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kTimeout) throw;
+    const std::vector<NodeId> readers = unacknowledged(position);
     throw Error(ErrorCode::kTimeout,
                 std::string(error.what()) + "; ring buffer '" + name() +
-                    "' has no acknowledgement from reader" + unacknowledged(position),
-                false);
+                    "' has no acknowledgement from reader" + text_of(readers),
+                false)
+        .blaming(readers);
   }
 }
 

@@ -28,10 +28,10 @@ std::vector<Time> barrier_wait(Channels<Barrier>& self) {
 /// Returns the bytes that `post(block)` fetches into the block.
 template <class Post>
 std::uint64_t fetch(AtomicVar& var, Caller& me, Post&& post) {
-  MemRef block = me.block(8);
-  AckKey key = post(block);
-  finish(key, var.host());
-  return *block.as<std::uint64_t>();
+  InFlight word(me.block(8));
+  word.key = post(word.block);
+  finish(word.key, var.host());
+  return *word.block.as<std::uint64_t>();
 }
 
 void check_span(const SharedRegion& region, std::uint64_t offset, std::uint64_t size, NodeId peer) {
@@ -51,20 +51,20 @@ void region_write(SharedRegion& region, Caller& me, const std::string& data, Nod
                   std::uint64_t offset) {
   check_span(region, offset, data.size(), peer);
   const auto size = static_cast<std::uint32_t>(data.size());
-  MemRef block = me.block(size);
-  std::memcpy(block.data(), data.data(), size);
-  AckKey key = region.write(me, peer, offset, block.sge(size));
-  finish(key, peer);
+  InFlight copy(me.block(size));
+  std::memcpy(copy.block.data(), data.data(), size);
+  copy.key = region.write(me, peer, offset, copy.block.sge(size));
+  finish(copy.key, peer);
   me.fence_thread();  // the next read of a script expects to see it
 }
 
 std::vector<std::byte> region_read(SharedRegion& region, Caller& me, std::uint32_t size,
                                    NodeId peer, std::uint64_t offset) {
   check_span(region, offset, size, peer);
-  MemRef block = me.block(size);
-  AckKey key = region.read(me, peer, offset, block.sge(size));
-  finish(key, peer);
-  return {block.data(), block.data() + size};
+  InFlight copy(me.block(size));
+  copy.key = region.read(me, peer, offset, copy.block.sge(size));
+  finish(copy.key, peer);
+  return {copy.block.data(), copy.block.data() + size};
 }
 
 void push(Channels<Var>& self) {
@@ -102,7 +102,8 @@ void finish(AckKey& key, NodeId peer) {
   const fabric::Status status = key.wait();
   if (status == fabric::Status::kSuccess) return;
   throw Error(ErrorCode::kUnavailable,
-              "a request to node " + std::to_string(peer) + " failed: " + to_string(status), false);
+              "a request to node " + std::to_string(peer) + " failed: " + to_string(status), false)
+      .blaming({peer});
 }
 
 void bind_variables(const py::object& scope) {

@@ -19,7 +19,7 @@ bool KvOperation::insert_locked() {
   if (counter > 1) me_->env().reached("store/slot used again");
   at_ = {store_->self(), number, counter};
   store_->manager().env().charge_copy(store_->slot_bytes_);
-  store_->write_slot(number, counter, false, slot_.data() + kSlotFrame);
+  store_->write_slot(number, counter, false, slot_.block.data() + kSlotFrame);
   store_->index_.set(key_, at_);
   return announce();
 }

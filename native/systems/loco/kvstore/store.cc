@@ -31,7 +31,7 @@ KvStore::KvStore(Manager& manager, std::string name, const KvOptions& options,
       options_(options),
       slot_bytes_(kSlotFrame + (std::uint64_t{options.value_bytes} + 7) / 8 * 8),
       slots_(slots_of(options, Channel::participants().size())),
-      index_(manager.env(), slots_ * Channel::participants().size()),
+      index_(manager.env(), slots_ * Channel::participants().size() + options.locks),
       values_(*this, "values", slots_ * slot_bytes_, kReadWrite),
       locks_(*this, "locks", options.locks, options.lock),
       announcing_(manager.env()),
@@ -43,10 +43,13 @@ KvStore::KvStore(Manager& manager, std::string name, const KvOptions& options,
                                                      options_.tracker_bytes));
   }
   join();
-  tracker_ = manager.env().spawn("loco/tracker", [this] { track(); });
+  tracker_ = manager.caller(0).runtime().spawn("loco/tracker", [this] { track(); });
 }
 
-KvStore::~KvStore() { stopping_.store(true, std::memory_order_release); }
+KvStore::~KvStore() {
+  manager().caller(0).runtime().forget(this);
+  stopping_.store(true, std::memory_order_release);
+}
 
 void KvStore::check_options() {
   check("keys", options_.keys, 1, 1ULL << 40);
@@ -142,8 +145,11 @@ std::string KvStore::describe(Outcome outcome) const {
 }
 
 Outcome KvStore::run(Caller& me, KvOperation& operation) {
-  if (!operation.poll()) {
-    me.wait_until([&] { return operation.poll(); }, "completion of an operation on a store");
+  try {
+    if (!operation.poll())
+      me.wait_until([&] { return operation.poll(); }, "completion of an operation on a store");
+  } catch (const Error& error) {
+    operation.throw_cause(error);
   }
   return operation.outcome();
 }

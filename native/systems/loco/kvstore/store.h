@@ -103,6 +103,10 @@ class KvStore : public Channel {
   KvOptions options_;
   std::uint64_t slot_bytes_;
   std::uint64_t slots_;
+  // An entry for each key that has a slot, and for each key whose removal has freed its slot, but
+  // is not yet applied here. Such a removal still holds the lock of its key, so there are at most
+  // as many as locks. A node may apply an insertion into a freed slot before the removal that freed
+  // it.
   Index index_;
   SharedRegion values_;
   TicketLocks locks_;

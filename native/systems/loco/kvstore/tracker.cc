@@ -26,7 +26,8 @@ bool KvOperation::announce() {
   if (!position) {
     me_->env().reached("store/tracker full");
     step_ = Step::kAnnouncing;
-    check_timeout("the tracker's ring buffer is full");
+    if (overdue()) [[unlikely]]
+      throw_unannounced();
     return false;
   }
   announced_ = *position;
@@ -39,9 +40,21 @@ bool KvOperation::announced() {
   RingBuffer& tracker = store_->tracker_of(store_->self());
   store_->manager().env().charge(Cost::kPredicate);
   if (tracker.acknowledged(announced_)) return true;
-  check_timeout("the nodes" + tracker.unacknowledged(announced_) +
-                " have not acknowledged the change of the index");
+  if (overdue()) [[unlikely]]
+    throw_unannounced();
   return false;
+}
+
+// The operation waits for room in the tracker, or for all indices.
+void KvOperation::throw_unannounced() {
+  RingBuffer& tracker = store_->tracker_of(store_->self());
+  const bool waits_for_room = step_ == Step::kAnnouncing;
+  const std::vector<NodeId> readers = waits_for_room ? tracker.awaited_for(sizeof(TrackerMessage))
+                                                     : tracker.unacknowledged(announced_);
+  throw_overdue("the nodes" + text_of(readers) + " have not acknowledged " +
+                    (waits_for_room ? "earlier changes of the index, so the tracker's ring is full"
+                                    : "the change of the index"),
+                readers);
 }
 
 void KvStore::track() {
