@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "systems/loco/checksum.h"
 
 namespace pyrdma::loco {
 
@@ -27,10 +28,13 @@ std::string list(const std::vector<NodeId>& nodes) {
 
 }  // namespace
 
-Channel::Channel(Manager& manager, std::string name, std::vector<NodeId> participants)
+Channel::Channel(Manager& manager, std::string name, std::vector<NodeId> participants,
+                 const Channel* parent)
     : manager_(manager),
       name_(std::move(name)),
       participants_(everybody(manager, std::move(participants))),
+      made_(parent != nullptr ? parent->made_ : &manager.made(name_, participants_)),
+      generation_(parent != nullptr ? parent->generation_ : *made_ + 1),
       peers_(manager.nodes()),
       problem_mutex_(manager.env()) {
   check_name();
@@ -54,7 +58,8 @@ Channel::Channel(Manager& manager, std::string name, std::vector<NodeId> partici
 }
 
 Channel::Channel(Channel& parent, std::string_view name)
-    : Channel(parent.manager_, parent.name_ + '/' + std::string(name), parent.participants_) {}
+    : Channel(parent.manager_, parent.name_ + '/' + std::string(name), parent.participants_,
+              &parent) {}
 
 Channel::~Channel() { manager_.remove(*this); }
 
@@ -106,6 +111,8 @@ std::uint32_t Channel::rank_of(NodeId node) const {
 ControlMessage Channel::message(ControlMessage::Kind kind) const {
   ControlMessage message;
   message.kind = kind;
+  message.generation = generation_;
+  message.participants = checksum(std::as_bytes(std::span(participants_)));
   copy_text(message.name, name_);
   return message;
 }
@@ -127,14 +134,19 @@ void Channel::handle(const ControlMessage& message) {
                                list(participants_) + " on node " + std::to_string(self()) +
                                ", but node " + std::to_string(message.from) +
                                " has the channel too: give the same participants on every node";
-    report(reason);
-    if (message.kind != ControlMessage::kRefuse) refuse(message.from, reason);
+    report(message.from, reason);
+    if (message.kind != ControlMessage::kRefuse) refuse(message, reason);
+  } else if (message.generation != generation_ ||
+             message.participants != checksum(std::as_bytes(std::span(participants_)))) {
+    // An older message is meant for an endpoint that is gone. A newer one is a join message, and
+    // this node has not made the endpoint that the peer wants. When it does, that endpoint's join
+    // message makes the peer send its join again.
   } else if (message.kind == ControlMessage::kJoin) {
     handle_join(message);
   } else if (message.kind == ControlMessage::kConnect) {
     handle_connect(message);
   } else {
-    report(message.reason);
+    report(message.from, message.reason);
   }
 }
 
@@ -150,8 +162,8 @@ void Channel::handle_join(const ControlMessage& join) {
         (own == nullptr ? " has no such region"
                         : " has it with " + std::to_string(own->region.bytes)) +
         ": make the channel with the same type and sizes on both";
-    report(reason);
-    return refuse(join.from, reason);
+    report(join.from, reason);
+    return refuse(join, reason);
   }
   ControlMessage connect = message(ControlMessage::kConnect);
   for (const OwnRegion& own : regions_) {
@@ -182,10 +194,12 @@ void Channel::handle_connect(const ControlMessage& connect) {
       return entry.name == expected.name;
     });
     if (found == end || found->region.length != expected.bytes) {
-      return report("node " + std::to_string(connect.from) + " connects channel '" + name_ +
-                    "' without the region '" + expected.name + "' of " +
-                    std::to_string(expected.bytes) + " bytes that node " + std::to_string(self()) +
-                    " expects: make the channel with the same type and sizes on both");
+      return report(connect.from,
+                    "node " + std::to_string(connect.from) + " connects channel '" + name_ +
+                        "' without the region '" + expected.name + "' of " +
+                        std::to_string(expected.bytes) + " bytes that node " +
+                        std::to_string(self()) +
+                        " expects: make the channel with the same type and sizes on both");
     }
     peer.regions[i] = found->region;
   }
@@ -194,31 +208,37 @@ void Channel::handle_connect(const ControlMessage& connect) {
   awaited_.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-void Channel::refuse(NodeId peer, const std::string& reason) {
+// The refusal has the generation of the refused endpoint.
+void Channel::refuse(const ControlMessage& refused, const std::string& reason) {
   ControlMessage refusal = message(ControlMessage::kRefuse);
+  refusal.generation = refused.generation;
+  refusal.participants = refused.participants;
   copy_text(refusal.reason, reason);
-  manager_.control_->send(peer, refusal);
+  manager_.control_->send(refused.from, refusal);
 }
 
-void Channel::report(const std::string& problem) {
+void Channel::report(NodeId peer, const std::string& problem) {
   const std::lock_guard lock(problem_mutex_);
-  if (problem_.empty()) problem_ = problem;
+  if (!problem_.empty()) return;
+  problem_ = problem;
+  problem_peer_ = peer;
 }
 
-std::string Channel::problem() const {
+void Channel::check_problem() const {
   const std::lock_guard lock(problem_mutex_);
-  return problem_;
+  if (problem_.empty()) return;
+  throw Error(ErrorCode::kInvalidArgument, problem_).blaming({problem_peer_});
 }
 
-std::string Channel::missing() const {
-  std::string text;
+std::vector<NodeId> Channel::missing() const {
+  std::vector<NodeId> nodes;
   for (const NodeId node : participants_) {
     const Peer& peer = peers_[node];
     if (node != self() && !(peer.joined.load() && peer.connected.load())) {
-      text += ' ' + std::to_string(node);
+      nodes.push_back(node);
     }
   }
-  return text;
+  return nodes;
 }
 
 const Channel::OwnRegion* Channel::find_region(std::string_view name) const {
