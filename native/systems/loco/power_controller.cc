@@ -123,7 +123,13 @@ std::uint64_t PowerController::loop(Caller& me, Time period, Time duration,
     if (env.now() >= next + period) ++late;
     body(next - start);
   }
-  static_cast<void>(me.fence_thread());
+  const fabric::Status status = me.fence_thread();
+  for (NodeId node = 0; node < manager().nodes(); ++node) check(node);  // the last pushes
+  if (status != fabric::Status::kSuccess) {
+    throw Error(ErrorCode::kUnavailable,
+                "'" + name() + "': operations of this caller failed (" + to_string(status) + ")",
+                false);
+  }
   return late;
 }
 
@@ -135,7 +141,8 @@ void PowerController::check(NodeId peer) const {
   throw Error(ErrorCode::kUnavailable,
               "'" + name() + "': node " + std::to_string(peer) + " does not answer (" +
                   to_string(status) + "): it was killed or cut off",
-              false);
+              false)
+      .blaming({peer});
 }
 
 }  // namespace pyrdma::loco
