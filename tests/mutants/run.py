@@ -33,11 +33,12 @@ LIMITS = {signal.SIGPROF, signal.SIGALRM}
 
 @dataclass
 class Found:
-    """The seeds of one scenario that find a mutant, with the kinds of their violations."""
+    """The seeds of one scenario that find a mutant, with the kinds and texts of violations."""
 
     scenario: str
     tried: int = 0
     seeds: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    said: str = ""
 
     @property
     def kind(self) -> str:
@@ -69,7 +70,8 @@ def try_mutant(
         if ran.returncode > 0:
             raise ListError(f"{scenario} {' '.join(options)}: {ran.stderr.strip()}")
         if ran.returncode == 0:
-            continue
+            found.said = ran.stderr
+            break
         hangs = -ran.returncode in LIMITS
         found.tried += 1
         found.seeds[found.tried] = ("time" if hangs else "crash",)
@@ -105,7 +107,8 @@ class Runner:
             for run, found in zip(sorted(runs), pool.map(one, sorted(runs)), strict=True):
                 for seed, kinds in found.seeds.items():
                     raise ListError(
-                        f"the correct code fails: {run[0]} {' '.join(run[1])} seed {seed}: {kinds}"
+                        f"the correct code fails: {run[0]} {' '.join(run[1])} seed {seed}: "
+                        f"{' '.join(kinds)}; {found.said[:500]}"
                     )
 
     def each(self, mutants: Sequence[Mutant]) -> Iterable[tuple[Mutant, Found]]:

@@ -1,7 +1,11 @@
 // Runs a scenario from many seeds with one mutant:
-//   MUTANT SCENARIO FIRST_SEED SEEDS STOP [nodes=N] [operations=N] [preset=P] [kinds=K,...] [memory=strong]
-// MUTANT is a number of the list; 0 runs the correct code. Prints a line per seed: the seed and the kinds
-// of its violations. Ends early after STOP seeds with a violation.
+//   MUTANT SCENARIO FIRST_SEED SEEDS STOP [nodes=N] [operations=N] [preset=P] [kinds=K,...]
+//   [memory=strong]
+// MUTANT is a number of the list; 0 runs the correct code. Prints a line per seed: the seed and the
+// kinds of its violations, whose texts go to the standard error. Ends early after STOP seeds with a
+// violation.
+#include "fuzz/scenario.h"
+
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -14,7 +18,6 @@
 
 #include "base/error.h"
 #include "chosen_mutant.h"
-#include "fuzz/scenario.h"
 #include "fuzz/small_test.h"
 #include "systems/system.h"
 
@@ -61,8 +64,8 @@ fuzz::Options options_of(std::uint64_t seed, const std::vector<std::string>& giv
   return options;
 }
 
-// A mutant that hangs is ended by a signal: after so much CPU time, which does not depend on the load of
-// the machine, or, if it waits without the CPU, after so much time.
+// A mutant that hangs is ended by a signal: after so much CPU time, which does not depend on the
+// load of the machine, or, if it waits without the CPU, after so much time.
 void limit_next_seed() {
   itimerval limit{};
   limit.it_value.tv_sec = 10;
@@ -84,9 +87,18 @@ int main(int count, char** words) {
     const fuzz::Scenario& scenario = fuzz::scenario_named(pyrdma::systems::scenarios(), words[2]);
     for (std::uint64_t seed = first; seed < end && left > 0; ++seed) {
       limit_next_seed();
-      const fuzz::Outcome outcome = run(scenario, options_of(seed, given));
+      const fuzz::Options options = options_of(seed, given);
+      fuzz::Outcome outcome;
+      try {
+        outcome = run(scenario, options);
+      } catch (const Error& error) {
+        outcome.violations.push_back({"error", error.what()});
+      }
       std::set<std::string> kinds;
-      for (const fuzz::Violation& violation : outcome.violations) kinds.insert(violation.kind);
+      for (const auto& [kind, text] : outcome.violations) {
+        kinds.insert(kind);
+        std::fprintf(stderr, "%s: %s\n", kind.c_str(), text.c_str());
+      }
       std::printf("%llu", static_cast<unsigned long long>(seed));
       for (const std::string& kind : kinds) std::printf(" %s", kind.c_str());
       std::printf("\n");
