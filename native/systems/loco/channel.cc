@@ -33,8 +33,9 @@ Channel::Channel(Manager& manager, std::string name, std::vector<NodeId> partici
     : manager_(manager),
       name_(std::move(name)),
       participants_(everybody(manager, std::move(participants))),
-      made_(parent != nullptr ? parent->made_ : &manager.made(name_, participants_)),
-      generation_(parent != nullptr ? parent->generation_ : *made_ + 1),
+      participants_sum_(checksum(std::as_bytes(std::span(participants_)))),
+      generation_(parent != nullptr ? parent->generation_
+                                    : manager.made(name_, participants_sum_) + 1),
       peers_(manager.nodes()),
       problem_mutex_(manager.env()) {
   check_name();
@@ -112,7 +113,7 @@ ControlMessage Channel::message(ControlMessage::Kind kind) const {
   ControlMessage message;
   message.kind = kind;
   message.generation = generation_;
-  message.participants = checksum(std::as_bytes(std::span(participants_)));
+  message.participants = participants_sum_;
   copy_text(message.name, name_);
   return message;
 }
@@ -130,14 +131,18 @@ void Channel::send_join(NodeId peer) {
 
 void Channel::handle(const ControlMessage& message) {
   if (!peers_[message.from].takes_part) {
+    // Any other message than a join is an answer to an endpoint that is gone, as is a late join.
+    if (message.kind != ControlMessage::kJoin ||
+        message.generation <= manager_.made(name_, message.participants)) {
+      return;
+    }
     const std::string reason = "channel '" + name_ + "' has the participants" +
                                list(participants_) + " on node " + std::to_string(self()) +
                                ", but node " + std::to_string(message.from) +
                                " has the channel too: give the same participants on every node";
     report(message.from, reason);
-    if (message.kind != ControlMessage::kRefuse) refuse(message, reason);
-  } else if (message.generation != generation_ ||
-             message.participants != checksum(std::as_bytes(std::span(participants_)))) {
+    refuse(message, reason);
+  } else if (message.generation != generation_ || message.participants != participants_sum_) {
     // An older message is meant for an endpoint that is gone. A newer one is a join message, and
     // this node has not made the endpoint that the peer wants. When it does, that endpoint's join
     // message makes the peer send its join again.

@@ -116,7 +116,7 @@ class Channel {
   Manager& manager_;
   std::string name_;
   std::vector<NodeId> participants_;
-  std::uint32_t* made_;  // the manager's count of the endpoints of this name
+  std::uint64_t participants_sum_;  // their checksum, for messages
   std::uint32_t generation_;
   std::vector<Peer> peers_;  // by node
   std::vector<OwnRegion> regions_;

@@ -56,19 +56,20 @@ TEST(LocoGenerationsSim, AnEndpointMadeAgainMeetsTheNextOneInEveryOrder) {
   }
 }
 
+void serve_until(Manager& manager, Time end) {
+  const auto turn = [&] {
+    manager.turn();
+    return false;
+  };
+  manager.env().poll_until(turn, end);
+}
+
 TEST(LocoGenerationsSim, ATimeoutNamesTheGenerationAndTheNode) {
   fabric::sim::SimCluster cluster(sim_options(3, true));
   ManagerOptions options;
   options.wait_timeout = 2 * kMillisecond;
   cluster.run([&](Env& env) {
     Manager manager(env, options);
-    const auto serve_until = [&](Time end) {
-      const auto turn = [&] {
-        manager.turn();
-        return false;
-      };
-      env.poll_until(turn, end);
-    };
     const Time begin = env.now();
     auto often = std::make_unique<Barrier>(manager, "often");
     manager.wait_for_ready();
@@ -85,7 +86,7 @@ TEST(LocoGenerationsSim, ATimeoutNamesTheGenerationAndTheNode) {
       }
     }
     // Other participants have a count of their own. Node 0 comes first and meets the old endpoint.
-    serve_until(begin + Time{10 + env.node()} * kMillisecond);
+    serve_until(manager, begin + Time{10 + env.node()} * kMillisecond);
     often = nullptr;
     if (env.node() != 2) {
       often = std::make_unique<Barrier>(manager, "often", std::vector<NodeId>{0, 1});
@@ -93,7 +94,27 @@ TEST(LocoGenerationsSim, ATimeoutNamesTheGenerationAndTheNode) {
       manager.wait_for_ready();
       often->wait(manager.caller(0));
     }
-    serve_until(begin + 20 * kMillisecond);
+    serve_until(manager, begin + 20 * kMillisecond);
+  });
+}
+
+TEST(LocoGenerationsSim, ALateJoinForAnEndpointThatIsGoneIsNoMismatch) {
+  fabric::sim::SimCluster cluster(sim_options(3, true));
+  cluster.run([](Env& env) {
+    Manager manager(env, ManagerOptions());
+    const Time begin = env.now();
+    std::unique_ptr<Barrier> two;
+    if (env.node() == 2) {
+      env.sleep_until(begin + kMillisecond);
+      Barrier late(manager, "name");
+    } else {
+      { Barrier gone(manager, "name"); }
+      two = std::make_unique<Barrier>(manager, "name", std::vector<NodeId>{0, 1});
+      manager.wait_for_ready();
+      two->wait(manager.caller(0));
+    }
+    serve_until(manager, begin + 2 * kMillisecond);
+    manager.wait_for_ready();
   });
 }
 

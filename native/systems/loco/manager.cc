@@ -87,7 +87,7 @@ void Manager::add(Channel& channel) {
   const std::lock_guard lock(channels_mutex_);
   channels_.emplace(channel.name(), &channel);
   // From now on peers hear of this generation. A constructor that fails earlier does not count.
-  *channel.made_ = channel.generation_;
+  made_[{channel.name_, channel.participants_sum_}] = channel.generation_;
 }
 
 void Manager::remove(Channel& channel) {
@@ -123,9 +123,10 @@ bool Manager::all_ready() {
   return true;
 }
 
-std::uint32_t& Manager::made(const std::string& name, const std::vector<NodeId>& participants) {
+std::uint32_t Manager::made(const std::string& name, std::uint64_t participants) {
   const std::lock_guard lock(channels_mutex_);
-  return made_[{name, participants}];
+  const auto found = made_.find({name, participants});
+  return found == made_.end() ? 0 : found->second;
 }
 
 void Manager::throw_missing() {

@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "env/env.h"
 #include "env/sync.h"
@@ -71,9 +70,9 @@ class Manager final : private runtime::Service {
   void add(Channel& channel);
   void remove(Channel& channel);
   Channel* find(const std::string& name);
-  /// Returns the count of the endpoints made with this name and these participants. It lives as
-  /// long as the manager.
-  std::uint32_t& made(const std::string& name, const std::vector<NodeId>& participants);
+  /// Returns the generation of the last endpoint with this name and this checksum of its
+  /// participants; 0 if there was none.
+  std::uint32_t made(const std::string& name, std::uint64_t participants);
   bool all_ready();
   [[noreturn]] void throw_missing();
 
@@ -83,7 +82,7 @@ class Manager final : private runtime::Service {
   std::atomic<bool> serving_{false};
   Mutex channels_mutex_;
   std::map<std::string, Channel*> channels_;
-  std::map<std::pair<std::string, std::vector<NodeId>>, std::uint32_t> made_;
+  std::map<std::pair<std::string, std::uint64_t>, std::uint32_t> made_;
   std::atomic<Channel*> handling_{nullptr};  // the channel whose message is being served
 };
 
