@@ -15,6 +15,7 @@
 #   sh tests/run.sh tidy                clang-tidy, when it is installed
 #   sh tests/run.sh search [FILTER]     only the searches, with 20 times the seeds (PYRDMA_SEARCH)
 #                                       and 20 s of hostile input for each parser (PYRDMA_HOSTILE_S)
+#   sh tests/run.sh mutants [ARG...]    every deliberate bug of every system; tests/mutants/README.md
 #   sh tests/run.sh hostile [SECONDS]   hostile frames, histories and stored files, a third of the time
 #                                       each, an hour if left out; from a new seed, which it prints;
 #                                       PYRDMA_HOSTILE_SEED=N repeats the inputs of seed N
@@ -41,8 +42,8 @@ jobs=$(nproc 2>/dev/null || echo 2)
 what=${1:-all}
 [ $# -eq 0 ] || shift
 case $what in
-  all | quick | native | asan | tsan | python | docs | lowest | softroce | lint | tidy | search | hostile) ;;
-  *) die "unknown '$what'; one of: all quick native asan tsan python lowest docs softroce lint tidy search hostile" ;;
+  all | quick | native | asan | tsan | python | docs | lowest | softroce | lint | tidy | search | mutants | hostile) ;;
+  *) die "unknown '$what'; one of: all quick native asan tsan python lowest docs softroce lint tidy search mutants hostile" ;;
 esac
 began=$(date +%s)
 limit_s=900 # time limit of the native tests
@@ -301,6 +302,7 @@ case $what in
     limit_s=14400
     native release "${1:-Fuzz.*:*Fuzz.*:*Bugs.*:*Hostile*}"
     ;;
+  mutants) check "mutants" python -m tests.mutants.run "$@" ;;
   hostile) hostile "${1:-3600}" ;;
 esac
 

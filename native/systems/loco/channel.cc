@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "systems/loco/checksum.h"
 
 namespace pyrdma::loco {
 
@@ -27,10 +28,14 @@ std::string list(const std::vector<NodeId>& nodes) {
 
 }  // namespace
 
-Channel::Channel(Manager& manager, std::string name, std::vector<NodeId> participants)
+Channel::Channel(Manager& manager, std::string name, std::vector<NodeId> participants,
+                 const Channel* parent)
     : manager_(manager),
       name_(std::move(name)),
       participants_(everybody(manager, std::move(participants))),
+      participants_sum_(checksum(std::as_bytes(std::span(participants_)))),
+      generation_(parent != nullptr ? parent->generation_
+                                    : manager.made(name_, participants_sum_) + 1),
       peers_(manager.nodes()),
       problem_mutex_(manager.env()) {
   check_name();
@@ -55,7 +60,8 @@ Channel::Channel(Manager& manager, std::string name, std::vector<NodeId> partici
 }
 
 Channel::Channel(Channel& parent, std::string_view name)
-    : Channel(parent.manager_, parent.name_ + '/' + std::string(name), parent.participants_) {}
+    : Channel(parent.manager_, parent.name_ + '/' + std::string(name), parent.participants_,
+              &parent) {}
 
 Channel::~Channel() { manager_.remove(*this); }
 
@@ -107,6 +113,8 @@ std::uint32_t Channel::rank_of(NodeId node) const {
 ControlMessage Channel::message(ControlMessage::Kind kind) const {
   ControlMessage message;
   message.kind = kind;
+  message.generation = generation_;
+  message.participants = participants_sum_;
   copy_text(message.name, name_);
   return message;
 }
@@ -124,18 +132,27 @@ void Channel::send_join(NodeId peer) {
 
 void Channel::handle(const ControlMessage& message) {
   if (!peers_[message.from].takes_part) {
+    // Any other message than a join is an answer to an endpoint that is gone, as is a late join.
+    if (message.kind != ControlMessage::kJoin ||
+        message.generation <= manager_.made(name_, message.participants)) {
+      return;
+    }
     const std::string reason = "channel '" + name_ + "' has the participants" +
                                list(participants_) + " on node " + std::to_string(self()) +
                                ", but node " + std::to_string(message.from) +
                                " has the channel too: give the same participants on every node";
-    report(reason);
-    if (message.kind != ControlMessage::kRefuse) refuse(message.from, reason);
+    report(message.from, reason);
+    refuse(message, reason);
+  } else if (message.generation != generation_ || message.participants != participants_sum_) {
+    // An older message is meant for an endpoint that is gone. A newer one is a join message, and
+    // this node has not made the endpoint that the peer wants. When it does, that endpoint's join
+    // message makes the peer send its join again.
   } else if (message.kind == ControlMessage::kJoin) {
     handle_join(message);
   } else if (message.kind == ControlMessage::kConnect) {
     handle_connect(message);
   } else {
-    report(message.reason);
+    report(message.from, message.reason);
   }
 }
 
@@ -151,8 +168,8 @@ void Channel::handle_join(const ControlMessage& join) {
         (own == nullptr ? " has no such region"
                         : " has it with " + std::to_string(own->region.bytes)) +
         ": make the channel with the same type and sizes on both";
-    report(reason);
-    return refuse(join.from, reason);
+    report(join.from, reason);
+    return refuse(join, reason);
   }
   ControlMessage connect = message(ControlMessage::kConnect);
   for (const OwnRegion& own : regions_) {
@@ -186,10 +203,12 @@ void Channel::handle_connect(const ControlMessage& connect) {
       return entry.name == expected.name;
     });
     if (found == end || found->region.length != expected.bytes) {
-      return report("node " + std::to_string(connect.from) + " connects channel '" + name_ +
-                    "' without the region '" + expected.name + "' of " +
-                    std::to_string(expected.bytes) + " bytes that node " + std::to_string(self()) +
-                    " expects: make the channel with the same type and sizes on both");
+      return report(connect.from,
+                    "node " + std::to_string(connect.from) + " connects channel '" + name_ +
+                        "' without the region '" + expected.name + "' of " +
+                        std::to_string(expected.bytes) + " bytes that node " +
+                        std::to_string(self()) +
+                        " expects: make the channel with the same type and sizes on both");
     }
     peer.regions[i] = found->region;
   }
@@ -198,31 +217,37 @@ void Channel::handle_connect(const ControlMessage& connect) {
   awaited_.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-void Channel::refuse(NodeId peer, const std::string& reason) {
+// The refusal has the generation of the refused endpoint.
+void Channel::refuse(const ControlMessage& refused, const std::string& reason) {
   ControlMessage refusal = message(ControlMessage::kRefuse);
+  refusal.generation = refused.generation;
+  refusal.participants = refused.participants;
   copy_text(refusal.reason, reason);
-  manager_.control_->send(peer, refusal);
+  manager_.control_->send(refused.from, refusal);
 }
 
-void Channel::report(const std::string& problem) {
+void Channel::report(NodeId peer, const std::string& problem) {
   const std::lock_guard lock(problem_mutex_);
-  if (problem_.empty()) problem_ = problem;
+  if (!problem_.empty()) return;
+  problem_ = problem;
+  problem_peer_ = peer;
 }
 
-std::string Channel::problem() const {
+void Channel::check_problem() const {
   const std::lock_guard lock(problem_mutex_);
-  return problem_;
+  if (problem_.empty()) return;
+  throw Error(ErrorCode::kInvalidArgument, problem_).blaming({problem_peer_});
 }
 
-std::string Channel::missing() const {
-  std::string text;
+std::vector<NodeId> Channel::missing() const {
+  std::vector<NodeId> nodes;
   for (const NodeId node : participants_) {
     const Peer& peer = peers_[node];
     if (node != self() && !(peer.joined.load() && peer.connected.load())) {
-      text += ' ' + std::to_string(node);
+      nodes.push_back(node);
     }
   }
-  return text;
+  return nodes;
 }
 
 const Channel::OwnRegion* Channel::find_region(std::string_view name) const {

@@ -7,6 +7,12 @@
 // and answers with a connect message that says where its regions are. A peer without such an
 // endpoint ignores the message. When the peer makes the endpoint later, its own join message makes
 // this endpoint send its join again.
+//
+// A node may destroy an endpoint and make it again while a peer still has its old one. The i-th
+// endpoint of a name and of its participants meets the i-th endpoints on the other nodes. Every
+// message carries the number of its endpoint, the generation, and a checksum of the participants;
+// an endpoint ignores messages that differ in either. So a peer with an older endpoint acts like a
+// peer without one.
 #pragma once
 #include <array>
 #include <atomic>
@@ -30,19 +36,24 @@ class Channel {
   const std::string& name() const { return name_; }
   Manager& manager() const { return manager_; }
   NodeId self() const { return manager_.self(); }
+  /// Returns how many endpoints of this name and these participants the node has made so far, with
+  /// this one. A sub-channel has the generation of its parent.
+  std::uint32_t generation() const { return generation_; }
   /// Returns the nodes that take part, ascending; this node is among them.
   const std::vector<NodeId>& participants() const { return participants_; }
   /// Returns true once every participant has joined and connected.
   bool ready() const { return awaited_.load(std::memory_order_acquire) == 0; }
-  /// Returns the disagreement between two endpoints, with the view of both; empty if there is none.
-  std::string problem() const;
-  /// Returns the participants that have not joined and connected, such as " 3 4".
-  std::string missing() const;
+  /// Throws Error(kInvalidArgument) for a disagreement between two endpoints, with the view of both
+  /// and the peer to blame.
+  void check_problem() const;
+  /// Returns the participants that have not joined and connected.
+  std::vector<NodeId> missing() const;
 
  protected:
   /// Connects all nodes, or the nodes of `participants`, which must include this node. Throws
   /// Error(kInvalidArgument) for a name that is empty, too long, or contains '.'.
-  Channel(Manager& manager, std::string name, std::vector<NodeId> participants = {});
+  Channel(Manager& manager, std::string name, std::vector<NodeId> participants = {})
+      : Channel(manager, std::move(name), std::move(participants), nullptr) {}
   /// A sub-channel between the participants of its parent.
   Channel(Channel& parent, std::string_view name);
 
@@ -90,25 +101,30 @@ class Channel {
     LocalRegion region;
   };
 
+  Channel(Manager& manager, std::string name, std::vector<NodeId> participants,
+          const Channel* parent);
   void check_name() const;
   ControlMessage message(ControlMessage::Kind kind) const;
   void send_join(NodeId peer);
   void handle(const ControlMessage& message);
   void handle_join(const ControlMessage& message);
   void handle_connect(const ControlMessage& message);
-  void refuse(NodeId peer, const std::string& reason);
-  void report(const std::string& problem);
+  void refuse(const ControlMessage& message, const std::string& reason);
+  void report(NodeId peer, const std::string& problem);
   const OwnRegion* find_region(std::string_view name) const;
 
   Manager& manager_;
   std::string name_;
   std::vector<NodeId> participants_;
+  std::uint64_t participants_sum_;  // their checksum, for messages
+  std::uint32_t generation_;
   std::vector<Peer> peers_;  // by node
   std::vector<OwnRegion> regions_;
   std::vector<Expectation> expectations_;
   std::atomic<std::uint32_t> awaited_{0};  // joins and connects still to come
   mutable Mutex problem_mutex_;
   std::string problem_;
+  NodeId problem_peer_ = 0;
 };
 
 }  // namespace pyrdma::loco

@@ -33,11 +33,12 @@ struct ControlMessage {
   enum Kind : std::uint32_t { kJoin = 1, kConnect = 2, kRefuse = 3 };
   std::uint32_t kind = 0;
   std::uint32_t regions = 0;
-  NodeId from = 0;  // set by the receiver
-  std::uint32_t reserved = 0;
+  NodeId from = 0;                 // set by the receiver
+  std::uint32_t generation = 0;    // of the endpoint, from 1; see Channel::generation
+  std::uint64_t participants = 0;  // their checksum
   char name[kMaxName + 1] = {};
   std::array<RegionEntry, kMaxRegions> entries = {};
-  char reason[256] = {};  // the reason of a refusal
+  char reason[248] = {};  // the reason of a refusal
 
   /// Returns false when a field is out of its bounds or a text has no end.
   bool valid() const;

@@ -1,6 +1,7 @@
 #include "systems/loco/manager.h"
 
 #include <mutex>
+#include <set>
 
 #include "base/error.h"
 #include "systems/loco/channel.h"
@@ -35,7 +36,8 @@ Manager::Manager(Env& env, const ManagerOptions& options)
     throw Error(ErrorCode::kUnavailable,
                 "node " + std::to_string(self()) + " restarted during the run '" + options_.name +
                     "'. LOCO cannot continue without the state of that node. Start a run with "
-                    "another name on all nodes");
+                    "another name on all nodes")
+        .blaming({self()});
   }
 }
 
@@ -84,6 +86,8 @@ void Manager::add(Channel& channel) {
   check_free(channel.name());
   const std::lock_guard lock(channels_mutex_);
   channels_.emplace(channel.name(), &channel);
+  // From now on peers hear of this generation. A constructor that fails earlier does not count.
+  made_[{channel.name_, channel.participants_sum_}] = channel.generation_;
 }
 
 void Manager::remove(Channel& channel) {
@@ -113,19 +117,43 @@ Channel* Manager::find(const std::string& name) {
 bool Manager::all_ready() {
   const std::lock_guard lock(channels_mutex_);
   for (const auto& [name, channel] : channels_) {
-    if (!channel->problem().empty()) throw Error(ErrorCode::kInvalidArgument, channel->problem());
+    channel->check_problem();
     if (!channel->ready()) return false;
   }
   return true;
 }
 
-std::string Manager::missing() {
+std::uint32_t Manager::made(const std::string& name, std::uint64_t participants) {
   const std::lock_guard lock(channels_mutex_);
-  std::string text;
-  for (const auto& [name, channel] : channels_) {
-    if (!channel->ready()) text += "; channel '" + name + "' misses node" + channel->missing();
+  const auto found = made_.find({name, participants});
+  return found == made_.end() ? 0 : found->second;
+}
+
+void Manager::throw_missing() {
+  std::string text, again;
+  std::set<NodeId> nodes;
+  {
+    const std::lock_guard lock(channels_mutex_);
+    for (const auto& [name, channel] : channels_) {
+      if (channel->ready()) continue;
+      text += "; channel '" + name + "'";
+      if (channel->generation() > 1) {
+        text += " of generation " + std::to_string(channel->generation());
+        again = ", as often as on this node, which counts the generations of a channel";
+      }
+      text += " misses node";
+      for (const NodeId node : channel->missing()) {
+        text += ' ' + std::to_string(node);
+        nodes.insert(node);
+      }
+    }
   }
-  return text;
+  throw Error(ErrorCode::kTimeout, "node " + std::to_string(self()) + " waited " +
+                                       std::to_string(options_.wait_timeout / kMillisecond) +
+                                       " ms for its channels to connect with their peers" + text +
+                                       ". Make the channel on those nodes too" + again +
+                                       ", name the participants, or raise wait_timeout")
+      .blaming({nodes.begin(), nodes.end()});
 }
 
 void Manager::wait_for_ready() {
@@ -137,14 +165,7 @@ void Manager::wait_for_ready() {
         return all_ready();
       },
       deadline);
-  if (!met) {
-    throw Error(
-        ErrorCode::kTimeout,
-        "node " + std::to_string(self()) + " waited " +
-            std::to_string(options_.wait_timeout / kMillisecond) +
-            " ms for its channels to connect with their peers" + missing() +
-            ". Make the channel on those nodes too, name the participants, or raise wait_timeout");
-  }
+  if (!met) throw_missing();
 }
 
 }  // namespace pyrdma::loco

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "env/env.h"
 #include "env/sync.h"
@@ -47,7 +48,7 @@ class Manager final : private runtime::Service {
 
   /// Blocks until every channel of this node has connected with its peers. Throws Error(kTimeout),
   /// naming the channels and the missing nodes, and Error(kInvalidArgument) with the view of both
-  /// endpoints when two endpoints do not match.
+  /// endpoints when two endpoints do not match. Both name the nodes to blame.
   void wait_for_ready();
 
   /// Ends this node's part in good order; see Runtime::leave.
@@ -69,8 +70,11 @@ class Manager final : private runtime::Service {
   void add(Channel& channel);
   void remove(Channel& channel);
   Channel* find(const std::string& name);
+  /// Returns the generation of the last endpoint with this name and this checksum of its
+  /// participants; 0 if there was none.
+  std::uint32_t made(const std::string& name, std::uint64_t participants);
   bool all_ready();
-  std::string missing();
+  [[noreturn]] void throw_missing();
 
   ManagerOptions options_;
   runtime::Runtime runtime_;
@@ -78,6 +82,7 @@ class Manager final : private runtime::Service {
   std::atomic<bool> serving_{false};
   Mutex channels_mutex_;
   std::map<std::string, Channel*> channels_;
+  std::map<std::pair<std::string, std::uint64_t>, std::uint32_t> made_;
   std::atomic<Channel*> handling_{nullptr};  // the channel whose message is being served
 };
 

@@ -123,7 +123,13 @@ std::uint64_t PowerController::loop(Caller& me, Time period, Time duration,
     if (env.now() >= next + period) ++late;
     body(next - start);
   }
-  static_cast<void>(me.fence_thread());
+  const fabric::Status status = me.fence_thread();
+  for (NodeId node = 0; node < manager().nodes(); ++node) check(node);  // the last pushes
+  if (status != fabric::Status::kSuccess) {
+    throw Error(ErrorCode::kUnavailable,
+                "'" + name() + "': operations of this caller failed (" + to_string(status) + ")",
+                false);
+  }
   return late;
 }
 

@@ -61,5 +61,32 @@ TEST(PowerControllerSim, IsStableUpTo40MicrosecondsAndWorseAndWorseBeyond) {
   }
 }
 
+// The last push fails after the last turn of the loop.
+TEST(PowerControllerSim, AConverterThatDiesAtTheEndIsNamed) {
+  fabric::sim::SimCluster cluster(sim_options(3, true));
+  cluster.run([&](Env& env) {
+    Manager manager(env, {});
+    PowerController power(manager, "power");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    constexpr Time kDuration = kMillisecond;
+    const Time begin = env.now();
+    if (env.node() == 2) {
+      env.sleep_until(begin + kDuration - 60 * kMicrosecond);
+      cluster.kill(2);
+    } else if (env.node() == 1) {
+      env.sleep_until(begin + kSecond);
+    } else {
+      try {
+        power.control(me, 40 * kMicrosecond, kDuration, [](Time, double) {});
+        ADD_FAILURE() << "the dead converter is not reported";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+        EXPECT_EQ(error.nodes(), std::vector<NodeId>{2});
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace pyrdma::loco

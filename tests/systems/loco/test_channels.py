@@ -3,23 +3,26 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import pyrdma as rd
-from tests.errors import raises
+from pyrdma.cluster import InProcess
+from tests.errors import raises, unnamed
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "experiments" / "examples"
 
 
 @pytest.fixture(params=["sim", "threads"])
-def cluster(request: pytest.FixtureRequest) -> Iterator[rd.Cluster]:
+def cluster(request: pytest.FixtureRequest) -> Iterator[InProcess]:
     made: rd.Cluster
     if request.param == "sim":
         made = rd.Cluster.sim(nodes=3, profile="c6525-25g", memory="weak")
     else:
         made = rd.Cluster.local(nodes=3, mode="thread")
+    assert isinstance(made, InProcess)
     with made:
         yield made
 
@@ -143,13 +146,71 @@ def test_native_loops_drive_a_store_of_a_script() -> None:
         assert cluster.run(load, duration_s=2e-4).value("rate") > 0
 
 
-def test_a_dead_host_is_named() -> None:
-    with rd.Cluster.sim(nodes=3, profile="c6525-25g") as cluster:
-        counter = rd.loco.AtomicVar(cluster, "counter", host=2)
+@contextmanager
+def unavailable(node: int) -> Iterator[None]:
+    """Expect an error that blames this node alone, and names no other."""
+    with raises(rd.Unavailable, node) as caught:
+        yield
+    assert caught.value.nodes == (node,)
+    assert not caught.value.definite
+    for other in {0, 1, 2} - {node}:
+        assert unnamed(caught.value, other) == [str(other)]
+
+
+def test_a_dead_host_is_named(cluster: InProcess) -> None:
+    counter = rd.loco.AtomicVar(cluster, "counter", host=2)
+    counter.fetch_add(1, node=0)
+    cluster.kill(2)
+    with unavailable(2):
         counter.fetch_add(1, node=0)
-        cluster.kill(2)
-        with raises(rd.Unavailable, 2, "retry count exceeded"):
-            counter.fetch_add(1, node=0)
+    with unavailable(2):
+        counter.load(node=1)
+
+
+def test_a_dead_owner_is_named_by_a_pull(cluster: InProcess) -> None:
+    var = rd.loco.OwnedVar(cluster, "var", owner=2)
+    var.store(5)
+    assert var.pull(node=0) == 5
+    cluster.kill(2)
+    for node in (0, 1):
+        with unavailable(2):
+            var.pull(node=node)
+    for call in (var.push, lambda: var.store(6)):
+        with raises(rd.Unavailable, 2) as caught:
+            call()
+        assert caught.value.nodes == (2,)
+
+
+def test_a_dead_reader_is_named_by_a_push(cluster: InProcess) -> None:
+    var = rd.loco.OwnedVar(cluster, "var", owner=2)
+    var.store(5)
+    var.push()
+    cluster.kill(0)
+    var.store(6)
+    for _ in range(2):
+        with unavailable(0):
+            var.push()
+    assert var.load(node=1) == 6
+
+
+def test_a_dead_node_fails_only_the_requests_to_it(cluster: InProcess) -> None:
+    region = rd.loco.SharedRegion(cluster, "region", size=64)
+    region.write(b"before", node=0, to=2)
+    cluster.kill(2)
+    with unavailable(2):
+        region.write(b"after", node=0, to=2)
+    with unavailable(2):
+        region.read(5, node=0, of=2)
+    region.write(b"alive", node=0, to=1)
+    assert region.read(5, node=0, of=1) == b"alive"
+
+
+def test_a_release_to_a_dead_host_is_not_silent(cluster: InProcess) -> None:
+    lock = rd.loco.TicketLock(cluster, "lock")
+    lock.acquire(node=1)
+    cluster.kill(0)
+    with unavailable(0):
+        lock.release(node=1)
 
 
 def test_a_closed_cluster_says_so(cluster: rd.Cluster) -> None:

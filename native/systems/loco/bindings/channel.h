@@ -67,8 +67,8 @@ class ChannelClass : public pyrdma::bindings::PerNodeClass<Channels<T>, Caller&>
             }) {}
 };
 
-/// Waits for the key. Throws Error, naming the peer, for a failed request.
-void finish(AckKey& key, NodeId peer);
+/// Waits for the key. Throws Error(kUnavailable), naming the peer, for a failed request.
+void finish(AckKey& key);
 
 void bind_variables(const py::object& scope);  // barrier, region, variables
 void bind_objects(const py::object& scope);    // locks, queues, stores

@@ -51,7 +51,10 @@ std::span<const std::byte> bytes_of(const std::uint64_t& value) {
 void bind_objects(const py::object& scope) {
   ChannelClass<TicketLock>(scope, "TicketLock", &make_lock)
       .on("acquire", [](TicketLock& lock, Caller& me) { lock.acquire(me); })
-      .on("release", [](TicketLock& lock, Caller& me) { lock.release(me, Fence::kThread).wait(); });
+      .on("release", [](TicketLock& lock, Caller& me) {
+        AckKey key = lock.release(me, Fence::kThread);
+        finish(key);
+      });
   ChannelClass<Queue>(scope, "SharedQueue", &make_queue)
       .on("push",
           [](Queue& queue, Caller& me, std::int64_t value) { return queue.try_push(me, value); })

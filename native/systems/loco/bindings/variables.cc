@@ -1,5 +1,6 @@
 // Bindings of barrier, memory and variables.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "systems/loco/atomic_var.h"
@@ -25,12 +26,26 @@ std::vector<Time> barrier_wait(Channels<Barrier>& self) {
   return latencies;
 }
 
+[[noreturn]] void throw_failed(NodeId peer, fabric::Status status) {
+  throw Error(ErrorCode::kUnavailable,
+              "a request to node " + std::to_string(peer) + " failed: " + to_string(status), false)
+      .blaming({peer});
+}
+
+/// Waits until the writes of the caller to `peer` are placed. Unlike a thread fence it asks no
+/// other node, so another node's failure does not end the call.
+void place(Caller& me, NodeId peer) {
+  AckKey key;
+  me.mark(peer, key);
+  finish(key);
+}
+
 /// Returns the bytes that `post(block)` fetches into the block.
 template <class Post>
 std::uint64_t fetch(AtomicVar& var, Caller& me, Post&& post) {
   InFlight word(me.block(8));
   word.key = post(word.block);
-  finish(word.key, var.host());
+  finish(word.key);
   return *word.block.as<std::uint64_t>();
 }
 
@@ -54,8 +69,8 @@ void region_write(SharedRegion& region, Caller& me, const std::string& data, Nod
   InFlight copy(me.block(size));
   std::memcpy(copy.block.data(), data.data(), size);
   copy.key = region.write(me, peer, offset, copy.block.sge(size));
-  finish(copy.key, peer);
-  me.fence_thread();  // the next read of a script expects to see it
+  finish(copy.key);
+  place(me, peer);  // the next read of a script expects to see it
 }
 
 std::vector<std::byte> region_read(SharedRegion& region, Caller& me, std::uint32_t size,
@@ -63,23 +78,45 @@ std::vector<std::byte> region_read(SharedRegion& region, Caller& me, std::uint32
   check_span(region, offset, size, peer);
   InFlight copy(me.block(size));
   copy.key = region.read(me, peer, offset, copy.block.sge(size));
-  finish(copy.key, peer);
+  finish(copy.key);
   return {copy.block.data(), copy.block.data() + size};
 }
 
+/// Runs `work(var, caller)` at the owner. Throws Error(kUnavailable) if the owner has ended.
+template <class Work>
+void at_owner(Channels<Var>& self, Work&& work) {
+  std::atomic<NodeId> owner{0};
+  std::atomic<bool> done{false};
+  self.everywhere([&](Var& var, Caller& me) {
+    owner = var.owner();
+    if (owner != var.self()) return;
+    work(var, me);
+    done = true;
+  });
+  if (done) return;
+  throw Error(ErrorCode::kUnavailable,
+              "node " + std::to_string(owner) + ", which owns the variable, has ended")
+      .blaming({owner});
+}
+
 void push(Channels<Var>& self) {
-  self.everywhere([](Var& var, Caller& me) {
-    if (var.owner() != var.self()) return;
+  at_owner(self, [](Var& var, Caller& me) {
     AckKey key = var.push(me);
-    finish(key, var.owner());
-    me.fence_thread();
+    finish(key);
+    for (const NodeId reader : var.participants()) {
+      if (reader != var.self()) place(me, reader);
+    }
   });
 }
 
+std::int64_t pull(Var& var, Caller& me) {
+  const auto [status, value] = var.pull(me);
+  if (status != fabric::Status::kSuccess) throw_failed(var.owner(), status);
+  return value;
+}
+
 void store(Channels<Var>& self, std::int64_t value) {
-  self.everywhere([&](Var& var, Caller&) {
-    if (var.owner() == var.self()) var.store(value);
-  });
+  at_owner(self, [&](Var& var, Caller&) { var.store(value); });
 }
 
 template <class T, class... Arguments>
@@ -98,12 +135,9 @@ std::unique_ptr<Var> make_var(Manager& manager, const std::string& name, NodeId 
 
 }  // namespace
 
-void finish(AckKey& key, NodeId peer) {
+void finish(AckKey& key) {
   const fabric::Status status = key.wait();
-  if (status == fabric::Status::kSuccess) return;
-  throw Error(ErrorCode::kUnavailable,
-              "a request to node " + std::to_string(peer) + " failed: " + to_string(status), false)
-      .blaming({peer});
+  if (status != fabric::Status::kSuccess) throw_failed(key.failed_peer(), status);
 }
 
 void bind_variables(const py::object& scope) {
@@ -116,7 +150,7 @@ void bind_variables(const py::object& scope) {
   ChannelClass<Var>(scope, "OwnedVar", &make_var)
       .of_all("store", &store)
       .of_all("push", &push)
-      .on("pull", [](Var& var, Caller& me) { return var.pull(me).second; })
+      .on("pull", [](Var& var, Caller& me) { return pull(var, me); })
       .on("load", [](Var& var, Caller& me) { return var.load(me); });
   ChannelClass<AtomicVar>(scope, "AtomicVar", &make<AtomicVar, NodeId>)
       .on("fetch_add",

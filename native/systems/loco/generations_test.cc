@@ -1,0 +1,145 @@
+// Endpoints that are destroyed and made again while peers still have their old ones.
+#include "base/remote_word.h"
+#include "base/rng.h"
+#include "systems/loco/barrier.h"
+#include "systems/loco/shared_region.h"
+#include "systems/loco/worlds_test.h"
+
+namespace pyrdma::loco {
+namespace {
+
+class LocoGenerations : public LocoWorlds {};
+INSTANTIATE_TEST_SUITE_P(Worlds, LocoGenerations, loco_worlds(),
+                         [](const auto& param) { return param.param; });
+
+// Each node writes the number of the round to its neighbour, and leaves the round when its own word
+// has arrived. So it destroys its endpoints and makes them again while others still have their old
+// ones. A barrier consists of a table, whose rows are made late.
+void make_again_and_again(Manager& manager, std::uint64_t seed) {
+  constexpr std::uint64_t kRounds = 4;
+  Env& env = manager.env();
+  Caller& me = manager.caller(0);
+  Rng rng(seed, env.node(), "generations");
+  const auto pause = [&] {
+    if (rng.below(2) == 0) env.sleep_until(env.now() + static_cast<Time>(rng.below(200'000)));
+  };
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    pause();
+    SharedRegion region(manager, "region", 8, kReadWrite);
+    pause();
+    Barrier barrier(manager, "barrier");
+    EXPECT_EQ(region.generation(), round);
+    manager.wait_for_ready();
+    const MemRef word = me.block(8);
+    *word.as<std::uint64_t>() = round;
+    const NodeId next = (env.node() + 1) % env.nodes();
+    EXPECT_EQ(region.write(me, next, 0, word.sge(8)).wait(), fabric::Status::kSuccess);
+    const auto* own = reinterpret_cast<const std::uint64_t*>(region.local());
+    me.wait_until([&] { return load_acquire(own) == round; }, "word of this round");
+    if (seed % 2 == 0) barrier.wait(me);
+    pause();
+  }
+}
+
+TEST_P(LocoGenerations, AnEndpointMadeAgainMeetsTheNextOneOfEachPeer) {
+  run(3, [](Manager& manager) { make_again_and_again(manager, 1); });
+}
+
+TEST(LocoGenerationsSim, AnEndpointMadeAgainMeetsTheNextOneInEveryOrder) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    fabric::sim::SimCluster cluster(sim_options(3, true, seed));
+    cluster.run([&](Env& env) {
+      Manager manager(env, ManagerOptions());
+      make_again_and_again(manager, seed);
+      manager.leave();
+    });
+  }
+}
+
+void serve_until(Manager& manager, Time end) {
+  const auto turn = [&] {
+    manager.turn();
+    return false;
+  };
+  manager.env().poll_until(turn, end);
+}
+
+TEST(LocoGenerationsSim, ATimeoutNamesTheGenerationAndTheNode) {
+  fabric::sim::SimCluster cluster(sim_options(3, true));
+  ManagerOptions options;
+  options.wait_timeout = 2 * kMillisecond;
+  cluster.run([&](Env& env) {
+    Manager manager(env, options);
+    const Time begin = env.now();
+    auto often = std::make_unique<Barrier>(manager, "often");
+    manager.wait_for_ready();
+    if (env.node() != 1) {
+      often = nullptr;
+      often = std::make_unique<Barrier>(manager, "often");
+      EXPECT_EQ(often->generation(), 2U);
+      const auto wait = [&] { manager.wait_for_ready(); };
+      EXPECT_TRUE(refuses(wait, ErrorCode::kTimeout, {"often", "generation 2", "1"}));
+      try {
+        wait();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.nodes(), std::vector<NodeId>{1});
+      }
+    }
+    // Other participants have a count of their own. Node 0 comes first and meets the old endpoint.
+    serve_until(manager, begin + Time{10 + env.node()} * kMillisecond);
+    often = nullptr;
+    if (env.node() != 2) {
+      often = std::make_unique<Barrier>(manager, "often", std::vector<NodeId>{0, 1});
+      EXPECT_EQ(often->generation(), 1U);
+      manager.wait_for_ready();
+      often->wait(manager.caller(0));
+    }
+    serve_until(manager, begin + 20 * kMillisecond);
+  });
+}
+
+TEST(LocoGenerationsSim, ALateJoinForAnEndpointThatIsGoneIsNoMismatch) {
+  fabric::sim::SimCluster cluster(sim_options(3, true));
+  cluster.run([](Env& env) {
+    Manager manager(env, ManagerOptions());
+    const Time begin = env.now();
+    std::unique_ptr<Barrier> two;
+    if (env.node() == 2) {
+      env.sleep_until(begin + kMillisecond);
+      Barrier late(manager, "name");
+    } else {
+      { Barrier gone(manager, "name"); }
+      two = std::make_unique<Barrier>(manager, "name", std::vector<NodeId>{0, 1});
+      manager.wait_for_ready();
+      two->wait(manager.caller(0));
+    }
+    serve_until(manager, begin + 2 * kMillisecond);
+    manager.wait_for_ready();
+  });
+}
+
+TEST(LocoGenerationsSim, AMessageWithoutAGenerationIsMalformed) {
+  ControlMessage message;
+  message.kind = ControlMessage::kJoin;
+  EXPECT_FALSE(message.valid());
+  message.generation = 1;
+  EXPECT_TRUE(message.valid());
+}
+
+TEST(LocoGenerationsSim, AMismatchBlamesThePeer) {
+  fabric::sim::SimCluster cluster(sim_options(2, true));
+  cluster.run([&](Env& env) {
+    Manager manager(env, ManagerOptions());
+    SharedRegion region(manager, "r", 64 + 8 * env.node(), kReadWrite);
+    try {
+      manager.wait_for_ready();
+      ADD_FAILURE() << "regions of two sizes match";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.nodes(), std::vector<NodeId>{1 - env.node()});
+    }
+    env.sleep_until(kSecond);
+  });
+}
+
+}  // namespace
+}  // namespace pyrdma::loco

@@ -1,0 +1,1 @@
+"""Deliberate bugs: lists of wrong pieces of code, and the runner that tries each of them."""
