@@ -56,8 +56,8 @@ TEST_F(Fuzz, RandomScenariosRunEquallyTwiceAndWithoutViolation) {
 
 // All compilers, optimisation levels and sanitizers must give equal results.
 TEST_F(Fuzz, FingerprintsAreTheSameOfEveryBuild) {
-  constexpr std::array<std::uint64_t, 4> kGolden{15833297156650618449ULL, 11766171636120095677ULL,
-                                                 14964134676927624214ULL, 10071249291227229940ULL};
+  constexpr std::array<std::uint64_t, 4> kGolden{1670754343272333117ULL, 15874431655606605733ULL,
+                                                 15563052557073962610ULL, 16998136555316983141ULL};
   for (std::uint64_t seed = 1; seed <= kGolden.size(); ++seed)
     EXPECT_EQ(run(fabric(), drawn(seed)).fingerprint, kGolden[seed - 1])
         << "seed " << seed << ": if the simulation was meant to change, take the new value";
