@@ -46,7 +46,7 @@ TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
 
 // The ablation switches `needs` off: strong memory for late placement and torn reads, the fault
 // itself for a reader that stops.
-struct Bug {
+struct FoundBug {
   const char* scenario;
   const char* name;
   Fault needs;
@@ -54,7 +54,7 @@ struct Bug {
   std::uint32_t operations;
   std::uint64_t seeds;  // number of seeds within which the bug is found
 };
-constexpr Bug kBugs[] = {
+constexpr FoundBug kBugs[] = {
     {"loco", "release_without_fence", Fault::late_placement, 0, 600, 20},
     {"loco", "completion_taken_for_placement", Fault::late_placement, 0, 600, 20},
     {"loco", "published_before_placed", Fault::late_placement, 0, 600, 50},
@@ -67,7 +67,7 @@ constexpr Bug kBugs[] = {
     {"loco", "unfenced", Fault::late_placement, 0, 600, 50},
 };
 
-fuzz::Options options_of(const Bug& bug, std::uint64_t seed) {
+fuzz::Options options_of(const FoundBug& bug, std::uint64_t seed) {
   fuzz::Options options = drawn(seed);
   options.operations = bug.operations;
   if (bug.nodes != 0) options.nodes = bug.nodes;
@@ -76,10 +76,10 @@ fuzz::Options options_of(const Bug& bug, std::uint64_t seed) {
   return options;
 }
 
-class LocoFuzzBugs : public testing::TestWithParam<Bug> {};
+class LocoFuzzBugs : public testing::TestWithParam<FoundBug> {};
 
 TEST_P(LocoFuzzBugs, AreFoundAndOnlyBecauseOfTheirFault) {
-  const Bug& bug = GetParam();
+  const FoundBug& bug = GetParam();
   std::uint64_t found = 0;
   for (std::uint64_t seed = 1; seed <= bug.seeds && found == 0; ++seed) {
     fuzz::Options options = options_of(bug, seed);
