@@ -145,8 +145,16 @@ class Summary:
     operations: Counter[str] = field(default_factory=Counter)
     fired: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
+    branches: Counter[str] = field(default_factory=Counter)
+    """How often the runs took each rare branch of the protocols; 0 for a branch never taken."""
+    begun: int = 0
+    begun_under_faults: int = 0
+    crashed_after: list[int] = field(default_factory=list)
+    """The number of operations begun before each crash of a node."""
     reconnects: int = 0
     restarts: int = 0
+    undecided: list[int] = field(default_factory=list)
+    """Seeds with a history that the checker gave up on: neither correct nor wrong."""
     violations: list[dict[str, Any]] = field(default_factory=list)
     differing: list[int] = field(default_factory=list)
     interrupted: bool = False
@@ -158,10 +166,11 @@ class Summary:
 
     @property
     def bound(self) -> float | None:
-        """The 95 % upper bound of a seed's probability to fail; None if a seed failed."""
-        if self.failed_seeds or not self.seeds:
+        """The 95 % upper bound of a decided seed's probability to fail; None if a seed failed."""
+        decided = self.seeds - len(self.undecided)
+        if self.failed_seeds or not decided:
             return None
-        return float(1 - 0.05 ** (1 / self.seeds))
+        return float(1 - 0.05 ** (1 / decided))
 
     def add(self, found: Mapping[str, Any]) -> None:
         """Count one seed's run."""
@@ -171,6 +180,13 @@ class Summary:
         self.operations.update({name: found[name] for name in ("ok", "fail", "info")})
         self.fired.update(found["fired"])
         self.reached.update(found["reached"])
+        for branch, count in found["branches"].items():
+            self.branches[branch] += count
+        self.begun += found["begun"]
+        self.begun_under_faults += found["begun_under_faults"]
+        self.crashed_after += found["crashed_after"]
+        if found["undecided"]:
+            self.undecided.append(found["seed"])
         self.reconnects += found["reconnects"]
         self.restarts += found["restarts"]
 
@@ -204,6 +220,7 @@ def fuzz(
         if progress is not None:
             progress(summary.seeds, seeds, f"{summary.failed_seeds} failed")
     summary.differing.sort()
+    summary.undecided.sort()
     summary.violations.sort(key=lambda violation: int(violation["seed"]))
     return summary
 

@@ -56,6 +56,17 @@ testing::AssertionResult refuses(Act&& act, ErrorCode code,
   return testing::AssertionFailure() << "no Error";
 }
 
+/// Returns the nodes that the Error of `act` blames; none without an Error.
+template <typename Act>
+std::vector<std::uint32_t> blamed_by(Act&& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.nodes();
+  }
+  return {};
+}
+
 /// Returns the message of the Error that `act` throws; empty if it throws none.
 template <typename Act>
 std::string error_of(Act&& act) {

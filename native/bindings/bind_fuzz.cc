@@ -13,6 +13,20 @@ namespace py = pybind11;
 using namespace py::literals;
 using Ranges = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
 
+/// Returns the kinds that the user named.
+std::vector<Fault> asked_of(const std::optional<std::map<std::string, double>>& given,
+                            const std::optional<std::vector<std::string>>& kinds) {
+  std::vector<Fault> asked;
+  if (given) {
+    const FaultOptions faults = FaultOptions::from_values(*given);
+    for (std::size_t i = 0; i < kFaults; ++i)
+      if (faults.settings[i].rate > 0) asked.push_back(static_cast<Fault>(i));
+  }
+  if (kinds)
+    for (const std::string& kind : *kinds) asked.push_back(fault_named(kind));
+  return asked;
+}
+
 FaultOptions faults_of(std::uint64_t seed,
                        const std::optional<std::map<std::string, double>>& given,
                        const std::optional<std::vector<std::string>>& kinds) {
@@ -56,6 +70,7 @@ py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::strin
     options.profile = fabric::sim::SimProfile::from_values(profile);
     options.memory = weak ? fabric::sim::MemoryModel::weak() : fabric::sim::MemoryModel::strong();
     options.faults = faults_of(seed, faults, kinds);
+    options.asked = asked_of(faults, kinds);
     options.seed = seed;
     options.mutation = mutation;
     options.preset = preset;
@@ -66,9 +81,14 @@ py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::strin
       options.kept.emplace();
       for (const auto& [first, last] : *kept) options.kept->push_back({first, last});
     }
-    outcome = fuzz::run(fuzz::scenario_named(scenarios, system), options);
+    const fuzz::Scenario& scenario = fuzz::scenario_named(scenarios, system);
+    outcome = fuzz::run(scenario, options);
+    options.faults = fuzz::limited(scenario, options.faults);
   }
   py::list violations, recorded;
+  py::dict branches;
+  for (const auto& [branch, count] : outcome.branches)
+    branches[py::str(std::string(branch))] = count;
   for (const fuzz::Violation& violation : outcome.violations)
     violations.append(py::make_tuple(violation.kind, violation.text));
   for (const SimEventRecord& event : outcome.recorded)
@@ -81,6 +101,9 @@ py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::strin
       "reached"_a = fault_counts(outcome.faults.reached), "reconnects"_a = outcome.reconnects,
       "restarts"_a = outcome.restarts, "torn_reads"_a = outcome.torn_reads,
       "corrupt_datagrams"_a = outcome.corrupt_datagrams, "violations"_a = violations,
+      "branches"_a = branches, "begun"_a = outcome.begun,
+      "begun_under_faults"_a = outcome.begun_under_faults,
+      "crashed_after"_a = outcome.crashed_after, "undecided"_a = outcome.undecided,
       "trace"_a = outcome.trace, "history"_a = outcome.history, "recorded"_a = recorded);
 }
 

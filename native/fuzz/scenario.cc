@@ -26,6 +26,23 @@ void check_name(const Scenario& scenario, const std::string& what, const std::st
                                                " are " + (names.empty() ? "none" : names));
 }
 
+bool can_have(const Scenario& scenario, Fault fault) {
+  return scenario.faults.empty() ||
+         std::ranges::find(scenario.faults, fault) != scenario.faults.end();
+}
+
+void check_faults(const Scenario& scenario, const Options& options) {
+  for (const Fault fault : options.asked) {
+    if (can_have(scenario, fault)) continue;
+    std::string kinds;
+    for (const Fault each : scenario.faults)
+      (kinds += kinds.empty() ? "" : ", ") += fault_info(each).key;
+    throw Error(ErrorCode::kInvalidArgument,
+                "scenario " + std::string(scenario.name) + " cannot have the fault " +
+                    std::string(fault_info(fault).key) + "; it can have " + kinds);
+  }
+}
+
 }  // namespace
 
 std::vector<Scenario> shared_scenarios() { return {fabric_scenario()}; }
@@ -41,12 +58,24 @@ const Scenario& scenario_named(std::span<const Scenario> all, std::string_view n
               "unknown scenario " + in_quotes(name) + "; give one of " + known);
 }
 
+FaultOptions limited(const Scenario& scenario, FaultOptions drawn) {
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    if (!can_have(scenario, static_cast<Fault>(i))) drawn.settings[i].rate = 0;
+  }
+  return drawn;
+}
+
 Outcome run(const Scenario& scenario, const Options& options) {
   check_range("nodes", options.nodes, 2, 32);
   check_range("operations", options.operations, 1, 1'000'000);
   check_name(scenario, "mutation", options.mutation, scenario.mutations);
   check_name(scenario, "preset", options.preset, scenario.presets);
-  return scenario.run(options);
+  check_faults(scenario, options);
+  Options possible = options;
+  possible.faults = limited(scenario, options.faults);
+  Outcome outcome = scenario.run(possible);
+  for (const std::string_view branch : scenario.branches) outcome.branches[branch] += 0;
+  return outcome;
 }
 
 }  // namespace pyrdma::fuzz

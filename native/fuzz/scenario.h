@@ -29,6 +29,8 @@ struct Options {
   /// Only these operations happen; all happen if not set. Leaving some out does not change the
   /// others, because each client draws its operations before it begins.
   std::optional<std::vector<OperationRange>> kept;
+  /// Kinds of faults that the user named. A scenario that cannot have them refuses to run.
+  std::vector<Fault> asked;
   /// A deliberate bug, to test that the scenario finds it; Scenario::mutations lists them.
   std::string mutation;
   /// A preset of the system's options; Scenario::presets lists them. Empty: the seed draws one.
@@ -53,9 +55,13 @@ struct Outcome {
   // The number of operations by outcome: took effect, certainly did not, unknown.
   std::uint64_t ok = 0, fail = 0, info = 0;
   FaultCounters faults;
-  std::uint64_t reconnects = 0, restarts = 0;           // completed recoveries
+  BranchCounts branches;  // how often the run took each rare branch of its protocols
+  std::uint64_t begun = 0, begun_under_faults = 0;  // operations
+  std::vector<std::uint64_t> crashed_after;         // number of operations begun before each crash
+  std::uint64_t reconnects = 0, restarts = 0;       // completed recoveries
   std::uint64_t torn_reads = 0, corrupt_datagrams = 0;  // seen and allowed
   std::uint64_t checked = 0;                            // operations that the checker judged
+  std::vector<std::string> undecided;                   // models whose checker gave up
   std::vector<Violation> violations;                    // the first kMostViolations
   std::vector<std::string> trace;
   std::string history;  // JSON Lines
@@ -70,6 +76,10 @@ struct Scenario {
   Outcome (*run)(const Options& options);
   std::vector<std::string_view> mutations;
   std::vector<std::string_view> presets = {};
+  /// The kinds of faults that it can have; a random choice is limited to them. Empty: all.
+  std::vector<Fault> faults = {};
+  /// The rare branches (Env::reached) that random runs must take.
+  std::vector<std::string_view> branches = {};
 };
 
 /// Returns the scenarios that belong to no system.
@@ -78,7 +88,11 @@ std::vector<Scenario> shared_scenarios();
 /// names.
 const Scenario& scenario_named(std::span<const Scenario> all, std::string_view name);
 
-/// Runs the scenario, after checks that all scenarios share.
+/// Returns the faults of `drawn` that the scenario can have.
+FaultOptions limited(const Scenario& scenario, FaultOptions drawn);
+
+/// Runs the scenario, after checks that all scenarios share. Outcome::branches has an entry for
+/// each branch of the scenario.
 Outcome run(const Scenario& scenario, const Options& options);
 
 }  // namespace pyrdma::fuzz

@@ -1,16 +1,10 @@
 #include "fuzz/simulation.h"
 
-#include <algorithm>
+#include <string>
+
+#include "check/check.h"
 
 namespace pyrdma::fuzz {
-
-void keep_faults(FaultOptions& faults, std::span<const Fault> kept) {
-  for (std::size_t i = 0; i < kFaults; ++i) {
-    if (std::find(kept.begin(), kept.end(), static_cast<Fault>(i)) == kept.end()) {
-      faults.settings[i].rate = 0;
-    }
-  }
-}
 
 void draw_end_of_faults(Options& options, Time least, Time range) {
   if (options.faults.heal_at != kForever) return;
@@ -29,11 +23,26 @@ fabric::sim::SimOptions simulation_of(const Options& options, Time slack) {
   return simulation;
 }
 
+void judge(Outcome& outcome, const check::History& history, const char* model, Time now) {
+  if (history.events().empty()) return;
+  check::SearchLimits limits;
+  limits.configurations = 100'000;
+  const check::Verdict verdict = check::check_history(history, model, limits);
+  if (verdict.answer == check::Answer::kUnknown) {
+    outcome.undecided.emplace_back(model);
+    return;
+  }
+  outcome.checked += verdict.operations;
+  if (verdict.answer == check::Answer::kNo && outcome.violations.size() < kMostViolations)
+    outcome.violations.push_back({model, "at " + std::to_string(now) + " ns: " + verdict.text});
+}
+
 void fill_outcome(Outcome& outcome, fabric::sim::SimCluster& cluster) {
   outcome.fingerprint = cluster.fingerprint();
   outcome.virtual_ns = cluster.now();
   outcome.events = cluster.events();
   outcome.faults = cluster.fault_counters();
+  outcome.branches = cluster.branches();
   outcome.trace = cluster.trace();
 }
 

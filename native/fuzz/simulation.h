@@ -1,13 +1,9 @@
 // The common steps of all scenarios around the cluster that they simulate.
 #pragma once
-#include <span>
-
+#include "check/history.h"
 #include "fuzz/scenario.h"
 
 namespace pyrdma::fuzz {
-
-/// Switches off all faults but `kept`.
-void keep_faults(FaultOptions& faults, std::span<const Fault> kept);
 
 /// Draws the time at which the faults end, from `least` on and within `range`, unless the options
 /// set it.
@@ -16,6 +12,10 @@ void draw_end_of_faults(Options& options, Time least, Time range);
 /// Converts the options for the simulator. The simulation stops `slack` after the end of the
 /// faults.
 fabric::sim::SimOptions simulation_of(const Options& options, Time slack);
+
+/// Has the checker of `model` judge a history. Adds a violation of the kind `model`, or an entry of
+/// Outcome::undecided if the checker gives up.
+void judge(Outcome& outcome, const check::History& history, const char* model, Time now);
 
 /// Fills in the simulator's data on the run that is over.
 void fill_outcome(Outcome& outcome, fabric::sim::SimCluster& cluster);

@@ -44,6 +44,33 @@ inline Options small_options(std::uint64_t seed, const Small& small) {
   return options;
 }
 
+/// The sums over many runs.
+struct Sums {
+  std::uint64_t ok = 0, checked = 0, begun = 0, begun_under_faults = 0, undecided = 0;
+  std::uint64_t crashes = 0, late_crashes = 0;  // late: after 50 operations or more
+  std::uint64_t reconnects = 0, restarts = 0;
+  FaultCounters faults;
+  BranchCounts branches;
+
+  void add(const Outcome& outcome) {
+    ok += outcome.ok;
+    checked += outcome.checked;
+    begun += outcome.begun;
+    begun_under_faults += outcome.begun_under_faults;
+    undecided += outcome.undecided.size();
+    crashes += outcome.crashed_after.size();
+    late_crashes += static_cast<std::uint64_t>(
+        std::ranges::count_if(outcome.crashed_after, [](auto begun) { return begun >= 50; }));
+    reconnects += outcome.reconnects;
+    restarts += outcome.restarts;
+    for (std::size_t i = 0; i < kFaults; ++i) {
+      faults.fired[i] += outcome.faults.fired[i];
+      faults.reached[i] += outcome.faults.reached[i];
+    }
+    for (const auto& [branch, count] : outcome.branches) branches[branch] += count;
+  }
+};
+
 inline std::string describe(const Outcome& outcome) {
   std::string text;
   for (const Violation& violation : outcome.violations) {

@@ -40,6 +40,8 @@ void AckKey::unite(AckKey&& other) {
   bits_ = std::exchange(other.bits_, nullptr);
 }
 
+void AckKey::outlive(MemRef&& block) { bits_->caller.keep(std::move(block), std::move(*this)); }
+
 void AckKey::release() {
   AckPool& pool = bits_->caller.ack_pool();
   while (bits_ != nullptr) {

@@ -112,9 +112,36 @@ class AckKey {
 
  private:
   friend class AckPool;
+  friend struct InFlight;
+  void outlive(MemRef&& block);
   const AckBits* failed() const;
   void release();
   AckBits* bits_ = nullptr;
+};
+
+/// A block of memory and the key of the requests that use it. If it is dropped while requests are
+/// in flight, the caller keeps both until they have ended, so that the NIC never writes into a
+/// block that has another user. Movable; used by the thread of the caller.
+struct InFlight {
+  MemRef block;
+  AckKey key;
+
+  InFlight() = default;
+  explicit InFlight(MemRef&& memory) : block(std::move(memory)) {}
+  InFlight(InFlight&&) noexcept = default;
+  InFlight& operator=(InFlight&& other) noexcept {
+    drop();
+    block = std::move(other.block);
+    key = std::move(other.key);
+    return *this;
+  }
+  ~InFlight() { drop(); }
+
+ private:
+  void drop() {
+    if (block.data() != nullptr && !key.query()) [[unlikely]]
+      key.outlive(std::move(block));
+  }
 };
 
 /// The blocks of one caller. If a key is dropped while its operations are in flight, its block is

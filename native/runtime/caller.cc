@@ -1,6 +1,11 @@
 #include "runtime/caller.h"
 
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
 #include "base/assert.h"
+#include "base/error.h"
 #include "runtime/runtime.h"
 
 namespace pyrdma::runtime {
@@ -21,6 +26,12 @@ fabric::WorkRequest read_of_nothing() {
 
 }  // namespace
 
+std::string text_of(std::span<const NodeId> nodes) {
+  std::string text;
+  for (const NodeId node : nodes) text += ' ' + std::to_string(node);
+  return text;
+}
+
 Caller::Caller(Runtime& runtime, std::uint32_t index)
     : runtime_(runtime),
       env_(runtime.env()),
@@ -29,6 +40,7 @@ Caller::Caller(Runtime& runtime, std::uint32_t index)
       limit_(runtime.options().max_in_flight),
       blocks_(runtime.memory(), runtime.options().block_bytes, runtime.options().blocks),
       acks_(*this),
+      unfinished_mutex_(runtime.env()),
       posting_(runtime.env()),
       shared_(runtime.options().callers > 1) {}
 
@@ -37,13 +49,26 @@ Caller::~Caller() = default;
 void Caller::post(NodeId peer, std::span<fabric::WorkRequest> requests, AckKey& key) {
   std::unique_lock<Mutex> lock(posting_, std::defer_lock);
   if (shared_) lock.lock();
+  make_room(requests.size(), lock, *this);
   post_to(*connections_[peer], requests, key);
 }
 
+// Waits until `requests` more may be in flight. The wait does not hold the lock: its report of a
+// timeout posts too. `waiter` is the caller of this thread.
+inline void Caller::make_room(std::uint64_t requests, std::unique_lock<Mutex>& posting,
+                              Caller& waiter) {
+  while (!has_room(requests)) [[unlikely]] {
+      if (shared_) posting.unlock();
+      runtime_.wait_until(
+          waiter, [&] { return has_room(requests); }, "room for another request");
+      if (shared_) posting.lock();
+    }
+}
+
+// Requires room in the connection's caller, and its lock.
 inline void Caller::post_to(Connection& connection, std::span<fabric::WorkRequest> requests,
                             AckKey& key) {
   PYRDMA_CHECK(requests.size() - 1, <, 64U);
-  connection.caller->wait_for_room(requests.size());
   AckBits& bits = acks_.room_in(key);
   const std::uint64_t silent = bits.address() | AckBits::kNoBit;
   std::uint64_t position = connection.posted;
@@ -66,15 +91,19 @@ inline void Caller::post_to(Connection& connection, std::span<fabric::WorkReques
   }
   connection.posted = position;
   connection.size_of(connection.posts++) = static_cast<std::uint8_t>(requests.size());
-  connection.caller->posted_ += requests.size();
+  std::atomic<std::uint64_t>& posted = connection.caller->posted_;
+  posted.store(posted.load(std::memory_order_relaxed) + requests.size(), std::memory_order_relaxed);
   const fabric::PostResult result = connection.qp->post(requests);
   if (result.accepted != requests.size()) [[unlikely]]
     post_rest(connection, requests, result);
 }
 
-// A queue may be full while a completion is on its way.
+// A queue may be full while a completion is on its way. The requests are counted already, so this
+// throws nothing. If the queue stays full, the connection enters the error state: the NIC then
+// takes the requests and ends them.
 void Caller::post_rest(Connection& connection, std::span<fabric::WorkRequest> requests,
                        fabric::PostResult result) {
+  const Time deadline = env_.now() + runtime_.options().wait_timeout;
   while (true) {
     PYRDMA_CHECK(static_cast<int>(result.error), ==,
                  static_cast<int>(fabric::PostError::kQueueFull));
@@ -83,19 +112,18 @@ void Caller::post_rest(Connection& connection, std::span<fabric::WorkRequest> re
     result = connection.qp->post(requests);
     if (result.accepted == requests.size()) return;
     if (result.accepted != 0) continue;
-    runtime_.wait_until(
-        *this, [&] { return connection.completed.load() != completed; },
-        "free space in the send queue");
+    const auto moved = [&] {
+      env_.charge(Cost::kPredicate);
+      if (connection.completed.load(std::memory_order_acquire) != completed) return true;
+      runtime_.poll_if_callers_poll();
+      return connection.completed.load(std::memory_order_acquire) != completed;
+    };
+    // The queue may have room though nothing more completes; so this looks again now and then.
+    if (!env_.poll_until(moved, env_.now() + kMillisecond) && env_.now() >= deadline &&
+        connection.qp->state() != fabric::QpState::kError) {
+      connection.qp->modify(fabric::QpState::kError);
+    }
   }
-}
-
-void Caller::wait_for_room(std::uint64_t requests) {
-  const auto has_room = [&] {
-    return posted_ + requests - completed_.load(std::memory_order_acquire) <= limit_;
-  };
-  if (has_room()) [[likely]]
-    return;
-  runtime_.wait_until(*this, has_room, "room for another request");
 }
 
 fabric::Status Caller::await_pair(NodeId peer) {
@@ -118,7 +146,11 @@ Mark Caller::mark(NodeId peer, AckKey& key) {
   Connection& connection = *connections_[peer];
   std::unique_lock<Mutex> lock(posting_, std::defer_lock);
   if (shared_) lock.lock();
-  if (connection.last_write > connection.last_flush) flush(connection, key);
+  if (connection.last_write > connection.last_flush) {
+    env_.reached("fence/mark after a write");
+    make_room(1, lock, *this);
+    flush(connection, key);
+  }
   return {&connection, connection.last_flush};
 }
 
@@ -137,11 +169,14 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
     for (const auto& connection : caller->connections_) {
       env_.charge(Cost::kPredicate);
       if (connection->last_write > connection->last_flush) {
+        caller->make_room(1, lock, *this);
         flush(*connection, key);  // the key waits for it, and so for all requests before it
         continue;
       }
-      if (connection->completed.load(std::memory_order_acquire) < connection->last_flush)
+      if (connection->completed.load(std::memory_order_acquire) < connection->last_flush) {
+        env_.reached("fence/thread with reads in flight");
         awaited.emplace_back(connection.get(), connection->last_flush);
+      }
     }
   }
   fabric::Status status = key.wait();
@@ -161,16 +196,93 @@ void Caller::flush(Connection& connection, AckKey& key) {
   post_to(connection, {&request, 1}, key);
 }
 
+void Caller::keep(MemRef&& block, AckKey&& key) {
+  kept_.push_back({std::move(block), std::move(key)});
+  has_leftovers_ = true;
+}
+
+// A step of other work may add work; the step holds the lock.
+void Caller::finish_later(std::unique_ptr<Unfinished> work) {
+  has_leftovers_ = true;
+  if (stepping_) return added_.push_back(std::move(work));
+  const std::lock_guard lock(unfinished_mutex_);
+  unfinished_.push_back(std::move(work));
+  unfinished_count_.store(unfinished_.size(), std::memory_order_release);
+}
+
+// The thread of the caller destroys the work, because the work may hold its blocks.
+void Caller::forget(const void* object) {
+  if (!has_unfinished()) return;
+  const std::lock_guard lock(unfinished_mutex_);
+  for (const auto& work : unfinished_) {
+    if (work->object_ == object) work->object_ = nullptr;
+  }
+}
+
+void Caller::tidy() {
+  std::erase_if(kept_, [](const Kept& kept) { return kept.key.query(); });
+  if (stepping_) return;  // a step takes a block, or waits for room
+  const std::exception_ptr error = has_unfinished() ? step_unfinished() : nullptr;
+  has_leftovers_ = !kept_.empty() || has_unfinished();
+  if (error) std::rethrow_exception(error);
+}
+
+// Returns the first error that nobody has been told yet.
+std::exception_ptr Caller::step_unfinished() {
+  const std::lock_guard lock(unfinished_mutex_);
+  struct Stepping {
+    bool& flag;
+    ~Stepping() { flag = false; }
+  } const stepping{stepping_ = true};
+  std::exception_ptr error;
+  std::erase_if(unfinished_, [&](const std::unique_ptr<Unfinished>& work) {
+    if (work->object_ == nullptr) return true;
+    try {
+      return work->poll();
+    } catch (const Error& failure) {
+      if (!std::exchange(work->reported_, true) && !error) error = std::current_exception();
+      return failure.code() != ErrorCode::kTimeout;
+    }
+  });
+  for (auto& work : added_) unfinished_.push_back(std::move(work));
+  added_.clear();
+  unfinished_count_.store(unfinished_.size(), std::memory_order_release);
+  return error;
+}
+
+void Caller::give_up_unfinished() {
+  const std::lock_guard lock(unfinished_mutex_);
+  unfinished_.clear();
+  unfinished_count_.store(0, std::memory_order_release);
+}
+
 void Caller::wait_until_ref(FunctionRef<bool()> ready, const char* what) {
   runtime_.wait_until(*this, ready, what);
 }
 
+// Never waits for room: this reports the timeouts of such waits.
 std::vector<NodeId> Caller::silent_peers() {
-  std::vector<AckKey> keys;
-  for (NodeId peer = 0; peer < runtime_.nodes(); ++peer) {
-    fabric::WorkRequest request = read_of_nothing();
-    keys.push_back(post(peer, {&request, 1}));
-  }
+  struct Probe {
+    std::uint64_t completed;  // of the connection, at the begin
+    bool posted = false;
+    AckKey key;
+  };
+  std::vector<Probe> probes;
+  for (const auto& connection : connections_)
+    probes.push_back({connection->completed.load(std::memory_order_acquire), false, {}});
+  const auto ended = [&](NodeId peer) {
+    return connections_[peer]->completed.load(std::memory_order_acquire) != probes[peer].completed;
+  };
+  const auto fails = [&](NodeId peer) {
+    return connections_[peer]->error.load(std::memory_order_relaxed) != fabric::Status::kSuccess;
+  };
+  const auto ask = [&](NodeId peer) {
+    std::unique_lock<Mutex> lock(posting_, std::defer_lock);
+    if (shared_) lock.lock();
+    if (!has_room(1)) return;
+    flush(*connections_[peer], probes[peer].key);
+    probes[peer].posted = true;
+  };
   const fabric::QpOptions defaults;
   const std::uint32_t attempt_us =
       std::max(runtime_.options().timeout_us, env_.device().capabilities().least_timeout_us);
@@ -178,20 +290,21 @@ std::vector<NodeId> Caller::silent_peers() {
   // core.
   const Time deadline =
       env_.now() + kSecond + Time{attempt_us} * kMicrosecond * (defaults.retry_count + 1);
-  env_.poll_until(
-      [&] {
-        env_.charge(Cost::kPredicate);
-        runtime_.turn();
-        for (const AckKey& key : keys) {
-          if (!key.query()) return false;
-        }
-        return true;
-      },
-      deadline);
+  const auto all_known = [&] {
+    env_.charge(Cost::kPredicate);
+    runtime_.make_turn();
+    bool known = true;
+    for (NodeId peer = 0; peer < probes.size(); ++peer) {
+      if (ended(peer) || fails(peer)) continue;
+      known = false;
+      if (!probes[peer].posted) ask(peer);
+    }
+    return known;
+  };
+  env_.poll_until(all_known, deadline);
   std::vector<NodeId> silent;
-  for (NodeId peer = 0; peer < runtime_.nodes(); ++peer) {
-    if (!keys[peer].query() || keys[peer].status() != fabric::Status::kSuccess)
-      silent.push_back(peer);
+  for (NodeId peer = 0; peer < probes.size(); ++peer) {
+    if (!ended(peer) || fails(peer)) silent.push_back(peer);
   }
   return silent;
 }

@@ -8,9 +8,11 @@
 #include <atomic>
 #include <boost/container/static_vector.hpp>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "env/env.h"
@@ -55,6 +57,26 @@ class Requests : public boost::container::static_vector<fabric::WorkRequest, 9> 
   std::span<fabric::WorkRequest> span() { return {data(), size()}; }
 };
 
+/// Work that its owner has dropped before its end, such as an acquisition whose ticket must be
+/// passed on. `object` is the object that it works on. If `reported`, the owner has got an error of
+/// this work already, and further errors end it silently; otherwise its error goes to the caller.
+class Unfinished {
+ public:
+  Unfinished(const void* object, bool reported) : object_(object), reported_(reported) {}
+  virtual ~Unfinished() = default;
+  /// Takes a step; returns true when nothing is left to do. May wait for room for a request only.
+  /// After an Error(kTimeout) it is called again.
+  virtual bool poll() = 0;
+
+ private:
+  friend class Caller;
+  const void* object_;  // nullptr: it is gone, and so is the work
+  bool reported_;
+};
+
+/// Returns the nodes as a report lists them, such as " 3 4".
+std::string text_of(std::span<const NodeId> nodes);
+
 class Caller {
  public:
   Caller(Runtime& runtime, std::uint32_t index);
@@ -64,8 +86,12 @@ class Caller {
   Runtime& runtime() { return runtime_; }
   Env& env() { return env_; }
 
-  /// Returns a temporary block for the input or output of requests.
-  MemRef block(std::uint32_t bytes) { return blocks_.take(bytes); }
+  /// Returns a temporary block for the input or output of requests. It must not go back while
+  /// requests use it; see InFlight and AckKey::keep. Throws as go_on() does.
+  MemRef block(std::uint32_t bytes) {
+    go_on();
+    return blocks_.take(bytes);
+  }
 
   // Asynchronous one-sided requests to `peer`. The peer may be this node: the request then goes
   // through the node's own NIC, which makes atomics of all nodes atomic with each other. Short
@@ -115,8 +141,10 @@ class Caller {
     std::unique_lock<Mutex> lock(posting_, std::defer_lock);
     if (shared_) lock.lock();
     Connection& connection = *connections_[peer];
-    if (connection.completed.load(std::memory_order_acquire) < connection.last_flush)
+    if (connection.completed.load(std::memory_order_acquire) < connection.last_flush) {
+      env_.reached("fence/pair with reads in flight");
       connection.fence_next = true;
+    }
   }
   /// The pair fence of the LOCO paper, which waits. Blocks until this caller's operations on `peer`
   /// have completed; later requests of the same queue pair are placed after them. Returns kFlushed
@@ -140,11 +168,26 @@ class Caller {
     wait_until_ref(FunctionRef<bool()>(ready), what);
   }
 
-  /// Returns the peers that answer no read of no bytes within the retries of a connection, for
-  /// reports. Blocks for that time.
+  /// Returns the peers that answer no request of this caller within the retries of a connection,
+  /// for reports. Blocks for that time. Asks with reads of no bytes where requests have room;
+  /// otherwise the requests in flight show who answers.
   std::vector<NodeId> silent_peers();
 
   AckPool& ack_pool() { return acks_; }
+
+  /// Keeps a block and the key of the requests that use it until the requests have ended.
+  void keep(MemRef&& block, AckKey&& key);
+  /// Takes over work that its owner has dropped. The thread of the caller goes on with it in waits,
+  /// in block(), and before the node leaves.
+  void finish_later(std::unique_ptr<Unfinished> work);
+  /// Ends the work on `object`, which is about to be destroyed. Any thread may call.
+  void forget(const void* object);
+  /// Goes on with what finish_later() has taken over. Throws an error of such work that nobody has
+  /// been told yet. Cost: a test when there is none.
+  void go_on() {
+    if (has_leftovers_) [[unlikely]]
+      tidy();
+  }
 
  private:
   friend class Runtime;
@@ -167,10 +210,19 @@ class Caller {
     request.swap = swap;
     post(peer, {&request, 1}, key);
   }
+  [[gnu::cold]] void tidy();
+  bool has_unfinished() const { return unfinished_count_.load(std::memory_order_acquire) != 0; }
+  std::exception_ptr step_unfinished();
+  void give_up_unfinished();
+  bool has_room(std::uint64_t requests) const {
+    return posted_.load(std::memory_order_relaxed) + requests -
+               completed_.load(std::memory_order_acquire) <=
+           limit_;
+  }
+  void make_room(std::uint64_t requests, std::unique_lock<Mutex>& posting, Caller& waiter);
   void post_to(Connection& connection, std::span<fabric::WorkRequest> requests, AckKey& key);
   [[gnu::cold]] void post_rest(Connection& connection, std::span<fabric::WorkRequest> requests,
                                fabric::PostResult result);
-  void wait_for_room(std::uint64_t requests);
   void flush(Connection& connection, AckKey& key);
   fabric::Status fence(std::span<const std::unique_ptr<Caller>> callers);
   void wait_until_ref(FunctionRef<bool()> ready, const char* what);
@@ -182,10 +234,20 @@ class Caller {
   std::uint64_t limit_;  // most requests in flight
   BlockPool blocks_;     // declared before the keys that keep its blocks
   AckPool acks_;
+  struct Kept {
+    MemRef block;  // declared before the key, which is destroyed first
+    AckKey key;
+  };
+  std::vector<Kept> kept_;
+  Mutex unfinished_mutex_;  // held during a step
+  std::vector<std::unique_ptr<Unfinished>> unfinished_;
+  std::vector<std::unique_ptr<Unfinished>> added_;  // during a step
+  std::atomic<std::size_t> unfinished_count_{0};
+  bool stepping_ = false, has_leftovers_ = false;
   std::vector<std::unique_ptr<Connection>> connections_;  // by peer
   Mutex posting_;  // held too while a global fence of another caller posts
   bool shared_;
-  std::uint64_t posted_ = 0;
+  std::atomic<std::uint64_t> posted_{0};     // written under posting_
   std::atomic<std::uint64_t> completed_{0};  // written by the polling thread
 };
 

@@ -194,6 +194,54 @@ TEST_P(RuntimeCallers, AMarkIsReachedWhenItsWritesArePlaced) {
   });
 }
 
+// Every caller gets the error, again and again. The requests in flight still end.
+TEST_P(RuntimeCallers, AnErrorOfABackgroundThreadReachesEveryCaller) {
+  run(1, [&](Env& env, const Kill&) {
+    Runtime runtime(env, options(2));
+    runtime.connect();
+    {
+      const auto first = runtime.spawn(
+          "first", [] { throw Error(ErrorCode::kExhausted, "no more than 8").blaming({5}); });
+      first->join();
+      runtime.spawn("second", [] { throw Error(ErrorCode::kInternal, "later"); })->join();
+    }
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      const auto wait = [&] { runtime.caller(i).wait_until([] { return false; }, "nothing"); };
+      EXPECT_TRUE(refuses(wait, ErrorCode::kExhausted, {"first", "0", "8"}));
+      EXPECT_TRUE(refuses([&] { runtime.turn(); }, ErrorCode::kExhausted, {"first"}));
+      try {
+        wait();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.nodes(), std::vector<NodeId>{5});
+        EXPECT_FALSE(error.definite());
+      }
+    }
+  });
+}
+
+// A failed polling thread leaves the polling to the callers.
+TEST_P(RuntimeCallers, AnErrorOfTheServiceReachesTheCallers) {
+  class Broken final : public Service {
+   public:
+    void serve() override { throw Error(ErrorCode::kInternal, "broken service"); }
+  };
+  run(1, [&](Env& env, const Kill&) {
+    Runtime runtime(env, options());
+    Broken broken;
+    runtime.connect(&broken);
+    SharedWords words(runtime, "words", 1);
+    Caller& me = runtime.caller(0);
+    MemRef block = me.block(8);
+    runtime.want_service(true);
+    const auto wait = [&] { me.wait_until([] { return false; }, "nothing"); };
+    EXPECT_TRUE(refuses(wait, ErrorCode::kInternal, {"broken service"}));
+    runtime.want_service(false);
+    AckKey key = me.read(0, words.at(0), 0, block.sge(8));
+    EXPECT_TRUE(env.poll_until([&] { return runtime.progress(), key.query(); }, kForever));
+    runtime.stop();
+  });
+}
+
 TEST_P(RuntimeCallers, MessagesGoOverAConnectionOfTheirOwn) {
   class Inbox final : public Service {
    public:

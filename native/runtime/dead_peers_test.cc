@@ -30,7 +30,7 @@ Status add_one(Caller& me, NodeId peer, const fabric::RemoteRegion& word,
 
 /// Adds one to `word` until a request fails, for 20 s at most; returns the peer that the key names.
 NodeId add_until_failure(Caller& me, NodeId peer, const fabric::RemoteRegion& word) {
-  const Time deadline = me.env().now() + 20 * kSecond;
+  const Time deadline = me.env().now() + kSetupTimeout;
   NodeId failed = fabric::kNoNode;
   while (add_one(me, peer, word, &failed) == Status::kSuccess && me.env().now() < deadline) {
   }
@@ -146,7 +146,7 @@ TEST_P(DeadPeers, AConnectionIsMadeAgain) {
         AckKey pending;  // still in flight when the connection is made again
         MemRef block = me.block(8);
         for (int i = 0; i < 20; ++i) me.write(peer, at[peer], 8, block.sge(8), pending);
-        ASSERT_TRUE(runtime.reconnect(peer, env.now() + 20 * kSecond));
+        ASSERT_TRUE(runtime.reconnect(peer, env.now() + kSetupTimeout));
         EXPECT_TRUE(runtime.is_up(peer));
         EXPECT_EQ(pending.wait(), Status::kRetryExceeded);
       }
@@ -250,7 +250,7 @@ TEST(DeadPeersChild, DISABLED_Incarnation) {
   runtime.connect();
   ASSERT_EQ(runtime.is_restarted(), incarnation != "0");
   const SharedWords own(runtime, "incarnation" + incarnation, 1);
-  ASSERT_TRUE(runtime.reconnect(0, env.now() + 20 * kSecond));
+  ASSERT_TRUE(runtime.reconnect(0, env.now() + kSetupTimeout));
   env.sleep_until(kForever);
 }
 
@@ -267,16 +267,16 @@ TEST(DeadPeersRestart, AKilledProcessIsMetAgain) {
       runtime = std::make_unique<Runtime>(env, Options());
       runtime->connect();
     }
-    ASSERT_TRUE(runtime->reconnect(1, env.now() + 20 * kSecond));
+    ASSERT_TRUE(runtime->reconnect(1, env.now() + kSetupTimeout));
     const auto word = await_list<fabric::RemoteRegion>(env, "incarnation" + name + "/1",
-                                                       env.now() + 20 * kSecond);
+                                                       env.now() + kSetupTimeout);
     Caller& me = runtime->caller(0);
     for (int i = 0; i < 10; ++i) EXPECT_EQ(add_one(me, 1, word[0]), Status::kSuccess);
     child.kill();
     EXPECT_EQ(add_until_failure(me, 1, word[0]), 1U);
     EXPECT_EQ(runtime->why_down(1), Status::kRetryExceeded);
     ASSERT_TRUE(
-        env.poll_until([&] { return !session.dead_nodes().empty(); }, env.now() + 20 * kSecond));
+        env.poll_until([&] { return !session.dead_nodes().empty(); }, env.now() + kSetupTimeout));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/error.h"
 #include "env/env.h"
 #include "fabric/fabric.h"
 
@@ -106,9 +107,14 @@ class Exchange {
   void tell(const std::vector<T>& items) const {
     publish_list(env_, to_peer_, items);
   }
+  /// Throws Error(kTimeout), naming the peer, after `deadline`.
   template <class T>
   std::vector<T> await(Time deadline) const {
-    return await_list<T>(env_, from_peer_, deadline);
+    try {
+      return await_list<T>(env_, from_peer_, deadline);
+    } catch (const Error& error) {
+      throw_of_peer(error);
+    }
   }
   template <class T>
   std::optional<std::vector<T>> find() const {
@@ -116,7 +122,9 @@ class Exchange {
   }
 
  private:
+  [[noreturn]] void throw_of_peer(const Error& error) const;
   Env& env_;
+  NodeId peer_;
   std::string to_peer_, from_peer_;
 };
 

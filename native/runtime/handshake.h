@@ -30,7 +30,8 @@ class Handshake {
   void offer() const;
   /// Returns true if the peer has published its addresses by now. Cost: that of find_bytes.
   bool find();
-  /// Waits for the addresses of the peer. Throws Error(kTimeout), naming the key, after `deadline`.
+  /// Waits for the addresses of the peer. Throws Error(kTimeout), naming the peer, after
+  /// `deadline`.
   void await(Time deadline);
   /// Returns the number of the peer's queue pairs. Requires their addresses.
   std::size_t offered() const { return theirs_.size(); }

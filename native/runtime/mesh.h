@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "env/env.h"
 #include "fabric/fabric.h"
 #include "runtime/handshake.h"
@@ -26,12 +27,14 @@ class Mesh {
     handshakes_.try_emplace(peer, env_, name_, peer).first->second.add(qp);
   }
 
-  /// Makes the handshakes and blocks for each of them. Throws as Handshake does.
+  /// Makes the handshakes and blocks for each of them. Throws Error(kTimeout), naming all nodes
+  /// that did not come, after `deadline`; otherwise throws as Handshake does.
   void connect(Time deadline);
   /// Blocks until every node has called it; see node_barrier.
   void meet(Time timeout) const;
 
  private:
+  [[noreturn]] void throw_missing(const Error& error);
   Env& env_;
   std::string name_;
   std::map<NodeId, Handshake> handshakes_;

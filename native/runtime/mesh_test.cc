@@ -21,7 +21,7 @@ TEST_P(RuntimeWorlds, ListsOfAnyLengthArriveWhole) {
       std::iota(items.begin(), items.end(), env.node() * 1000);
       const Exchange exchange(env, "list" + std::to_string(length), 1 - env.node());
       exchange.tell(items);
-      const auto theirs = exchange.await<std::uint64_t>(env.now() + kSecond);
+      const auto theirs = exchange.await<std::uint64_t>(env.now() + kSetupTimeout);
       std::iota(items.begin(), items.end(), (1 - env.node()) * 1000);
       EXPECT_EQ(theirs, items);
       EXPECT_EQ(exchange.find<std::uint64_t>(), theirs);
@@ -56,6 +56,8 @@ TEST_P(RuntimeWorlds, ABarrierNamesTheNodesThatDoNotCome) {
     if (env.node() % 2 == 0) {
       EXPECT_TRUE(refuses([&] { node_barrier(env, "half", 100 * kMillisecond); },
                           ErrorCode::kTimeout, {"100", "half", "1", "3"}));
+      EXPECT_EQ(blamed_by([&] { node_barrier(env, "alone" + std::to_string(env.node()), 0); }),
+                (env.node() == 0 ? std::vector<NodeId>{1, 2, 3} : std::vector<NodeId>{0, 1, 3}));
     }
     node_barrier(env, "end");
   });
@@ -128,13 +130,53 @@ TEST_P(RuntimeWorlds, EveryQueuePairMeetsItsOwn) {
           [&] {
             return completions->poll({&completion, 1}) == 1;
           },
-          env.now() + 10 * kSecond));
+          env.now() + kSetupTimeout));
       ASSERT_EQ(completion.status, fabric::Status::kSuccess);
       --left;
       if (completion.wr_id == 100) continue;
       const std::uint64_t i = completion.wr_id;
       const NodeId peer = static_cast<NodeId>((i + env.node()) % env.nodes());
       EXPECT_EQ(words[i], peer * 10 + i / env.nodes());
+    }
+    node_barrier(env, "end");
+  });
+}
+
+// Set-up that waits in vain blames the nodes, not only a key of the rendezvous.
+TEST_P(RuntimeWorlds, SetUpBlamesTheNodesThatDoNotCome) {
+  run(4, [&](Env& env, const Kill&) {
+    if (env.node() < 2) {
+      fabric::Device& device = env.device();
+      const auto pd = device.create_protection_domain();
+      const auto completions = device.create_completion_queue(16);
+      std::vector<std::unique_ptr<fabric::QueuePair>> qps;
+      Mesh mesh(env, "mesh");
+      for (NodeId peer = 0; peer < 4; ++peer) {
+        qps.push_back(device.create_queue_pair(*pd, *completions, *completions));
+        mesh.add(peer, *qps.back());
+      }
+      const auto connect = [&] { mesh.connect(env.now() + 100 * kMillisecond); };
+      const auto blamed = blamed_by(connect);
+      EXPECT_EQ(std::vector<NodeId>(blamed.end() - std::min<std::ptrdiff_t>(2, std::ssize(blamed)),
+                                    blamed.end()),
+                (std::vector<NodeId>{2, 3}));
+      const Exchange exchange(env, "list", 3);
+      const auto await = [&] { exchange.await<std::uint64_t>(env.now()); };
+      EXPECT_TRUE(refuses(await, ErrorCode::kTimeout, {"3", "list"}));
+      EXPECT_EQ(blamed_by(await), std::vector<NodeId>{3});
+    }
+    node_barrier(env, "end");
+  });
+}
+
+TEST(RuntimeSetUpSim, ARuntimeBlamesTheNodesThatDoNotConnect) {
+  fabric::sim::SimCluster cluster(sim_options(4));
+  cluster.run([&](Env& env) {
+    Options options;
+    options.wait_timeout = 20 * kMillisecond;
+    Runtime runtime(env, options);
+    if (env.node() == 0 || env.node() == 2) {
+      EXPECT_EQ(blamed_by([&] { runtime.connect(); }), (std::vector<NodeId>{1, 3}));
     }
     node_barrier(env, "end");
   });
@@ -152,8 +194,8 @@ TEST_P(RuntimeWorlds, AMeshOfOtherSizeIsNamed) {
       mesh.add(1 - env.node(), *qps.back());
     }
     const std::string peer = std::to_string(1 - env.node());
-    EXPECT_TRUE(refuses([&] { mesh.connect(env.now() + kSecond); }, ErrorCode::kInvalidArgument,
-                        {peer, "1", "2"}));
+    EXPECT_TRUE(refuses([&] { mesh.connect(env.now() + kSetupTimeout); },
+                        ErrorCode::kInvalidArgument, {peer, "1", "2"}));
   });
 }
 

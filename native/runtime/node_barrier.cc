@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "runtime/caller.h"
 
 namespace pyrdma::runtime {
 
@@ -15,17 +16,19 @@ std::string arrival_key(const std::string& name, NodeId node) {
 
 [[noreturn]] void throw_missing(Env& env, const std::string& name, Time timeout,
                                 std::span<const NodeId> nodes) {
-  std::string missing;
+  std::vector<NodeId> missing;
   for (const NodeId node : nodes) {
-    if (!find_bytes(env, arrival_key(name, node))) missing += ' ' + std::to_string(node);
+    if (!find_bytes(env, arrival_key(name, node))) missing.push_back(node);
   }
   const std::string cause =
       missing.empty()
           ? ": node " + std::to_string(nodes.front()) + " arrived but ended before the release"
-          : " for node" + missing + "; check that it runs the same program";
+          : " for node" + text_of(missing) + "; check that it runs the same program";
+  if (missing.empty()) missing.push_back(nodes.front());
   throw Error(ErrorCode::kTimeout, "node " + std::to_string(env.node()) + " waited " +
                                        std::to_string(timeout / kMillisecond) + " ms at barrier '" +
-                                       name + "'" + cause);
+                                       name + "'" + cause)
+      .blaming(missing);
 }
 
 // A barrier of some nodes goes on without the others: their end must not end the wait.

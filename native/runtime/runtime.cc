@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <mutex>
 
 #include "base/error.h"
 #include "runtime/mesh.h"
@@ -27,7 +28,8 @@ Runtime::Runtime(Env& env, const Options& options)
       options_(options),
       alone_(options.callers == 1 && options.polling == Polling::kCallers),
       service_(&no_service_),
-      peers_(env.nodes()) {
+      peers_(env.nodes()),
+      failure_mutex_(env) {
   env.device().open();
   check_options();
   pd_ = env.device().create_protection_domain();
@@ -123,7 +125,9 @@ void Runtime::connect(Service* service) {
 
 void Runtime::start_polling() {
   if (options_.polling != Polling::kThread) return;
-  poller_ = env_.spawn("poll", [this] {
+  env_.reached("runtime/polling thread");
+  callers_poll_.store(false, std::memory_order_relaxed);
+  poller_ = spawn("poll", [this] {
     while (!stopping_.load(std::memory_order_acquire)) {
       env_.poll_until(
           [this] {
@@ -140,15 +144,33 @@ void Runtime::stop() {
   stopping_.store(true, std::memory_order_release);
   env_.notify(completions_->watch());
   poller_ = nullptr;
+  callers_poll_.store(true, std::memory_order_relaxed);
 }
 
 void Runtime::drain() {
   for (const auto& caller : callers_) {
+    finish_dropped(*caller);
     const auto idle = [&] {
-      return caller->completed_.load(std::memory_order_acquire) == caller->posted_;
+      return caller->completed_.load(std::memory_order_acquire) ==
+             caller->posted_.load(std::memory_order_relaxed);
     };
     wait_until(*caller, idle, "completion of its requests");
   }
+}
+
+// Other nodes may wait for what dropped work holds. It is given up when it waits in vain itself:
+// for a node that is gone, or for a lock that nobody gives back.
+void Runtime::finish_dropped(Caller& caller) {
+  if (!caller.has_unfinished()) return;
+  env_.poll_until(
+      [&] {
+        env_.charge(Cost::kPredicate);
+        turn();
+        caller.go_on();
+        return !caller.has_unfinished();
+      },
+      env_.now() + options_.wait_timeout);
+  caller.give_up_unfinished();
 }
 
 void Runtime::leave() {
@@ -204,8 +226,44 @@ bool Runtime::progress() {
   return all != 0;
 }
 
+std::unique_ptr<Thread> Runtime::spawn(const std::string& name, std::function<void()> body) {
+  return env_.spawn(name, [this, name, body = std::move(body)] {
+    try {
+      body();
+    } catch (const Error& error) {
+      keep_failure(name, error);
+    } catch (const std::exception& error) {
+      keep_failure(name, Error(ErrorCode::kInternal, error.what()));
+    }
+  });
+}
+
+void Runtime::keep_failure(const std::string& thread, const Error& error) {
+  const std::lock_guard lock(failure_mutex_);
+  if (failure_) return;
+  failure_ = Error(error.code(),
+                   "thread '" + thread + "' of node " + std::to_string(self()) +
+                       " ended with an error: " + error.what(),
+                   false)
+                 .blaming(error.nodes());
+  // The polling thread may have failed: requests in flight still end.
+  callers_poll_.store(true, std::memory_order_relaxed);
+  failed_.store(true, std::memory_order_release);
+}
+
+void Runtime::throw_failure() {
+  const std::lock_guard lock(failure_mutex_);
+  throw Error(*failure_);
+}
+
 void Runtime::turn() {
-  if (poller_ == nullptr) progress();
+  if (failed_.load(std::memory_order_relaxed)) [[unlikely]]
+    throw_failure();
+  make_turn();
+}
+
+void Runtime::make_turn() {
+  poll_if_callers_poll();
   if (service_wanted()) [[unlikely]]
     service_->serve();
 }
@@ -216,19 +274,20 @@ void Runtime::wait_until(Caller& caller, FunctionRef<bool()> ready, const char* 
         env_.charge(Cost::kPredicate);
         if (ready()) return true;
         turn();
+        caller.go_on();
         return ready();
       },
       env_.now() + options_.wait_timeout);
   if (done) return;
-  std::string silent;
-  for (const NodeId peer : caller.silent_peers()) silent += ' ' + std::to_string(peer);
+  const std::vector<NodeId> silent = caller.silent_peers();
   throw Error(ErrorCode::kTimeout,
               "node " + std::to_string(self()) + ": no " + what + " within " +
                   std::to_string(options_.wait_timeout / kMillisecond) + " ms; " +
                   (silent.empty() ? "all nodes answer, so check that every node makes the matching "
                                     "call; otherwise raise wait_timeout"
-                                  : "no answer from node" + silent),
-              false);
+                                  : "no answer from node" + text_of(silent)),
+              false)
+      .blaming(silent);
 }
 
 }  // namespace pyrdma::runtime

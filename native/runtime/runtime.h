@@ -8,10 +8,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "env/env.h"
 #include "env/sync.h"
 #include "fabric/fabric.h"
@@ -90,7 +93,8 @@ class Runtime {
   /// Ends the polling thread. Call it before the destruction of the service or of anything that the
   /// service uses.
   void stop();
-  /// Waits until the callers' requests have ended. Throws Error(kTimeout).
+  /// Waits until the callers' requests have ended. Before that, work that was dropped goes on for
+  /// up to wait_timeout. Throws Error(kTimeout).
   void drain();
   /// Ends this node's part in good order: drains, then meets all other nodes, so that no node uses
   /// memory that is gone. Without it the last requests of a peer fail. Throws Error(kTimeout),
@@ -101,9 +105,15 @@ class Runtime {
   /// Blocks until ready(); polls where callers poll. Throws Error(kTimeout) after wait_timeout,
   /// naming the peers that do not answer. `what` is what the caller waits for, such as "completion
   /// of its operations": the error reads "node 1: no completion of its operations within ...".
+  /// Throws as spawn() says.
   void wait_until(Caller& caller, FunctionRef<bool()> ready, const char* what);
+  /// Starts a background thread of the system, or of the runtime, on this node. If the body throws
+  /// an Error, the thread ends, and every later turn or wait of any caller throws this error: a
+  /// system without one of its threads cannot go on. The first error of all threads is kept. The
+  /// runtime outlives the thread.
+  std::unique_ptr<Thread> spawn(const std::string& name, std::function<void()> body);
   /// Makes one turn of progress: completions, then the service. Any caller's thread may call;
-  /// returns at once while another thread makes a turn.
+  /// returns at once while another thread makes a turn. Throws as spawn() says.
   void turn();
   /// Handles completions only. Returns true if there were any.
   bool progress();
@@ -141,6 +151,12 @@ class Runtime {
   /// Makes steps until `peer` is up. Returns false after `deadline`, in Env::now() time.
   bool reconnect(NodeId peer, Time deadline);
 
+  /// Ends the dropped work of all callers on `object`, which is about to be destroyed; see
+  /// Caller::finish_later. Any thread may call.
+  void forget(const void* object) {
+    for (const auto& caller : callers_) caller->forget(object);
+  }
+
  private:
   friend class Caller;
   struct Peer {
@@ -162,6 +178,13 @@ class Runtime {
   void begin_incarnation();
   void rejoin();
   void start_polling();
+  void make_turn();
+  void finish_dropped(Caller& caller);
+  void poll_if_callers_poll() {
+    if (callers_poll_.load(std::memory_order_relaxed)) progress();
+  }
+  [[gnu::cold]] void keep_failure(const std::string& thread, const Error& error);
+  [[noreturn, gnu::cold]] void throw_failure();
   void complete(const fabric::Completion& completion);
   void end_post(Connection& connection);
   [[gnu::cold]] void fail(Connection& connection, const fabric::Completion& completion);
@@ -186,11 +209,15 @@ class Runtime {
   std::vector<std::unique_ptr<Caller>> callers_;
   std::vector<std::unique_ptr<Connection>> messages_;  // by peer; none for the own node
   std::atomic<bool> polling_{false}, stopping_{false}, service_wanted_{false};
+  std::atomic<bool> callers_poll_{true};       // no thread of the runtime polls
   std::atomic<bool> closing_{false};           // true for some peer
   std::atomic<bool> closing_busy_{false};      // a thread closes connections now
   std::array<fabric::Completion, 32> polled_;  // used by the thread that polls
   std::vector<Peer> peers_;
-  std::uint32_t incarnation_ = 0;  // of this node, under the runtime's name
+  std::uint32_t incarnation_ = 0;    // of this node, under the runtime's name
+  std::atomic<bool> failed_{false};  // a background thread has failed
+  Mutex failure_mutex_;
+  std::optional<Error> failure_;  // of the first one
   std::unique_ptr<Thread> poller_;
 };
 

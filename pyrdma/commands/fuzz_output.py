@@ -103,6 +103,17 @@ def _show(summary: fuzzing.Summary) -> None:
     print(f"  faults: {fired} fired, {reached} reached their target")
     for kind in sorted(summary.fired, key=lambda k: -summary.fired[k]):
         print(f"    {kind:20s} {summary.fired[kind]:>10d} {summary.reached[kind]:>10d}")
+    if summary.begun:
+        share = 100 * summary.begun_under_faults / summary.begun
+        print(f"  {share:.0f} % of all operations began while faults were on")
+    crashes = len(summary.crashed_after)
+    for least in (1, 50) if crashes else ():
+        late = sum(begun >= least for begun in summary.crashed_after)
+        print(f"  crashes: {late} of {crashes} after {least} operations or more")
+    if summary.branches:
+        print("  rare branches of the protocols:")
+        for branch in sorted(summary.branches):
+            print(f"    {branch:34s} {summary.branches[branch]:>10d}")
     print(f"  recoveries: {summary.reconnects} connections, {summary.restarts} nodes")
     for record in summary.violations[:10]:
         first = record["violations"][0]
@@ -111,6 +122,12 @@ def _show(summary: fuzzing.Summary) -> None:
     if len(summary.violations) > 10:
         print(f"... and {len(summary.violations) - 10} more seeds")
     print(f"violations: {summary.failed_seeds} of {summary.seeds} seeds failed")
+    if summary.undecided:
+        seeds = " ".join(map(str, summary.undecided[:5]))
+        print(
+            f"undecided: {len(summary.undecided)} seeds, whose histories the checker gave up on "
+            f"({seeds}); give fewer operations or more nodes"
+        )
     if summary.bound is not None:
         print(f"  with 95 % confidence fewer than {summary.bound:.3g} of all seeds fail")
     if summary.interrupted:

@@ -74,6 +74,7 @@ void SimScheduler::record(const SimEvent& event) {
 }
 
 void SimScheduler::wait_for_wake(SimThread& self) {
+  if (self.kill_pending) unwind_killed(self);  // killed in preempt()
   if (self.core != nullptr) self.core->free_at = std::max(self.core->free_at, self.clock);
   SimThread& due = next_thread();
   if (&due != &self) {
@@ -82,11 +83,15 @@ void SimScheduler::wait_for_wake(SimThread& self) {
   }
   current_ = &self;
   if (interrupt_ != Interrupt::kNone && &self == &external_) throw_interrupt();
-  if (self.kill_pending) {
-    self.kill_pending = false;
-    self.unwinding = true;
-    throw NodeKilled{};
-  }
+  if (self.kill_pending) unwind_killed(self);
+}
+
+void SimScheduler::unwind_killed(SimThread& self) {
+  self.kill_pending = false;
+  self.unwinding = true;
+  self.wake_ticket = 0;  // a wake that it has scheduled for itself is void
+  self.wake_time = kNever;
+  throw NodeKilled{};
 }
 
 void SimScheduler::throw_interrupt() {
@@ -196,6 +201,19 @@ void SimScheduler::work(Picos duration) {
   self.clock += duration;
 }
 
+void SimScheduler::preempt(Picos duration) noexcept {
+  if (in_event_ || is_external() || current_->unwinding || current_->kill_pending) return;
+  try {
+    wake_at(*current_, current_->clock + duration);
+    wait_for_wake(*current_);
+  } catch (const NodeKilled&) {
+    // The caller may be a destructor. The thread unwinds at its next wait, before other threads of
+    // its node do.
+    current_->unwinding = false;
+    current_->kill_pending = true;
+  }
+}
+
 void SimScheduler::sleep_until(Picos when) {
   SimThread& self = *current_;
   if (self.unwinding) return;
@@ -277,6 +295,7 @@ SimThread* SimScheduler::spawn(SimNodeThreads& node, std::string name, std::func
   thread.slow_shift = node.slow_shift;
   thread.body = std::move(body);
   thread.clock = clock();
+  thread.kill_pending = node.killed;  // its creator was killed in preempt() and has not unwound yet
   if (!node.cores.empty()) {
     thread.core = &node.cores[node.next_core++ % node.cores.size()];
     ++thread.core->threads;

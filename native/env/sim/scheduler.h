@@ -114,6 +114,9 @@ class SimScheduler {
   /// Runs all events before the running thread's clock.
   void sync();
   void work(Picos duration);
+  /// Takes the core from the running thread for `duration`, in the middle of a step. Never throws:
+  /// a thread that is killed meanwhile unwinds at its next wait.
+  void preempt(Picos duration) noexcept;
   void sleep_until(Picos when);
   /// Implements Env::poll_until. An iteration without a result takes the time that ready()
   /// charged, or `least_turn` if ready() charged none.
@@ -169,6 +172,7 @@ class SimScheduler {
   enum class Interrupt : std::uint8_t { kNone, kDeadlock, kStopped, kTimeLimit };
 
   void wait_for_wake(SimThread& self);
+  [[noreturn, gnu::cold]] static void unwind_killed(SimThread& self);
   SimThread& next_thread();
   bool take_core(SimThread& thread);
   bool hold_back(SimThread& thread);

@@ -47,6 +47,18 @@ SimEnv::SimEnv(SimScheduler& scheduler, NodeId node, NodeId nodes, std::uint32_t
 
 SimEnv::~SimEnv() = default;
 
+void SimEnv::set_faults(FaultStream* faults) {
+  faults_ = faults;
+  storage_->set_faults(faults);
+}
+
+// A step that a thread charges for is a step in which another thread may overtake it.
+void SimEnv::maybe_preempt() {
+  if (!faults_->fire(Fault::preemption)) return;
+  faults_->reach(Fault::preemption);
+  scheduler_.preempt(to_picos(faults_->duration(Fault::preemption)));
+}
+
 Time SimEnv::now() {
   charge(Cost::kClockRead, 1);
   scheduler_.sync();

@@ -64,6 +64,8 @@ class SimEnv final : public Env {
   Storage& storage() override { return *storage_; }
   Trace& trace() override { return trace_; }
 
+  /// Sets the faults of the node's disk and of its threads.
+  void set_faults(FaultStream* faults);
   void set_devices(std::vector<fabric::Device*> devices) { devices_ = std::move(devices); }
   void restarted() { ++incarnation_; }
   /// Sets the node's clock `offset` ahead of virtual time; it gains `drift` picoseconds in each
@@ -81,6 +83,8 @@ class SimEnv final : public Env {
  protected:
   void charge_model(Cost cost, std::uint64_t count) override {
     scheduler_.charge(costs_.named[static_cast<std::size_t>(cost)] * static_cast<Picos>(count));
+    if (faults_ != nullptr) [[unlikely]]
+      maybe_preempt();
   }
   void charge_copy_model(std::size_t bytes) override;
 
@@ -92,10 +96,12 @@ class SimEnv final : public Env {
     return global + clock_offset_ + global / kPicosPerMicro * clock_drift_;
   }
   Picos to_global(Picos local) const;
+  void maybe_preempt();
   const SimCpuCosts& costs_;
   std::uint32_t incarnation_ = 0;
   Picos clock_offset_ = 0, clock_drift_ = 0;
   SimNodeThreads threads_;
+  FaultStream* faults_ = nullptr;
   std::vector<fabric::Device*> devices_;
   std::unique_ptr<SimStorage> storage_;
   SimTrace trace_;

@@ -226,6 +226,8 @@ void SimCluster::block(NodeId from, NodeId to, Time duration) {
                                     state_->scheduler.clock() + to_picos(duration));
 }
 
+void SimCluster::begin_faults() { state_->driver->begin(); }
+
 void SimCluster::heal() { state_->driver->heal(); }
 
 const FaultCounters& SimCluster::fault_counters() const { return state_->fabric.fault_counters; }

@@ -37,15 +37,34 @@ FaultDriver::FaultDriver(SimCluster& cluster, Fabric& fabric,
                                                               fabric.scheduler.fingerprint_fold()));
     draw_for_the_run(port);
   }
-  for (std::size_t i = 0; i < kFaults; ++i) {
-    const auto fault = static_cast<Fault>(i);
-    if (fault_info(fault).draw != FaultDraw::kWindow || options.faults[fault].rate <= 0) continue;
-    Timer& window = timer(Timer::What::kWindow);
-    window.fault = fault;
-    schedule_window(window, 0);
+  if (options.faults.at_once) {
+    begun_ = true;
+    schedule_windows();
+  } else {
+    stream_.hold();
+    for (const auto& nic : fabric.nics) nic->faults()->stream.hold();
   }
   if (options.faults.heal_at != kForever)
     fabric.scheduler.schedule(timer(Timer::What::kHeal), to_picos(options.faults.heal_at));
+}
+
+void FaultDriver::begin() {
+  if (begun_) return;
+  begun_ = true;
+  if (!options_.faults.any()) return;
+  stream_.begin();
+  for (const auto& nic : fabric_.nics) nic->faults()->stream.begin();
+  schedule_windows();
+}
+
+void FaultDriver::schedule_windows() {
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    const auto fault = static_cast<Fault>(i);
+    if (fault_info(fault).draw != FaultDraw::kWindow || options_.faults[fault].rate <= 0) continue;
+    Timer& window = timer(Timer::What::kWindow);
+    window.fault = fault;
+    schedule_window(window, fabric_.scheduler.clock());
+  }
 }
 
 FaultDriver::Timer& FaultDriver::timer(Timer::What what) {
@@ -225,6 +244,7 @@ void FaultDriver::set_speed(NodeId node) {
 }
 
 void FaultDriver::heal() {
+  begun_ = true;  // faults that were held back never begin
   stream_.heal();
   fabric_.reachability.heal();
   fabric_.nic_has_failed = false;

@@ -19,6 +19,8 @@ class FaultDriver {
   /// Restarts the node after `delay`.
   void restart_later(NodeId node, Picos delay);
   void slow_down(NodeId node, std::uint32_t shift, Picos until);
+  /// Begins faults that were held back; see FaultOptions::at_once.
+  void begin();
   void heal();
 
  private:
@@ -33,6 +35,7 @@ class FaultDriver {
   };
   void due(Timer& timer, Picos now);
   Timer& timer(Timer::What what);
+  void schedule_windows();
   void schedule_window(Timer& timer, Picos now);
   void draw_for_the_run(std::uint32_t port);
   void open(Fault fault, Picos now);
@@ -53,6 +56,7 @@ class FaultDriver {
     std::uint32_t shift;
   };
   FaultStream stream_;
+  bool begun_ = false;
   std::vector<std::vector<SlowWindow>> slow_;  // one list per node
   std::vector<std::unique_ptr<Timer>> timers_;
 };

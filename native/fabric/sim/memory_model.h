@@ -24,6 +24,7 @@ struct MemoryModel {
   double torn_read = 0;       // probability that the NIC samples a read's bytes at two moments
   double split_atomic = 0;    // probability that an atomic's write follows its read late
   MemoryMutation mutation = MemoryMutation::kNone;
+  Time read_gap_ns = 300;  // bound of the time between the two moments of a torn read
 
   bool is_weak() const { return max_delay_ns > 0; }
   static MemoryModel strong() { return {}; }

@@ -85,7 +85,7 @@ void Nic::write_trace(const char* what, const Message& message, Picos now) {
 
 void Nic::set_faults(std::unique_ptr<NicFaults> faults) {
   faults_ = std::move(faults);
-  if (device() == 0) env_.disk().set_faults(&faults_->stream);
+  if (device() == 0) env_.set_faults(&faults_->stream);
 }
 
 void Nic::die(bool torn) {

@@ -7,10 +7,6 @@
 #include "fabric/sim/queue_pair.h"
 
 namespace pyrdma::fabric::sim {
-namespace {
-constexpr Picos kLongestGap = 300 * kPicosPerNano;  // between two accesses to the same memory
-}  // namespace
-
 WeakMemory::WeakMemory(Nic& nic, const MemoryModel& model, Rng draws)
     : nic_(nic),
       model_(model),
@@ -128,7 +124,7 @@ Picos WeakMemory::sample_early(Message& message) {
   settle_atomics(from, length);
   message.sampled = draws_();
   Pieces(from, length, least_unit(length)).copy(message.payload(), from, message.sampled);
-  return static_cast<Picos>(draws_.below(kLongestGap));
+  return static_cast<Picos>(draws_.below(static_cast<std::uint64_t>(to_picos(model_.read_gap_ns))));
 }
 
 void WeakMemory::sample_rest(Message& message, const std::byte* from) {
@@ -147,7 +143,7 @@ Picos WeakMemory::land_early(const Message& message) {
       message.status != Status::kSuccess || !qp.sends[header.sequence].needs_data_back())
     return 0;
   if (nic_.dma.scatter(message, draws_() & (~0ULL >> 1))) nic_.touch();
-  return static_cast<Picos>(draws_.below(kLongestGap));
+  return static_cast<Picos>(draws_.below(static_cast<std::uint64_t>(to_picos(model_.read_gap_ns))));
 }
 
 bool WeakMemory::tears_at_crash() {

@@ -250,6 +250,7 @@ void DatagramClient::post_batch() {
 }
 
 void DatagramClient::append_to_log(const PlannedOperation& op) {
+  if (!op.probe) world_.begins();
   const bool done = log_.append();
   ++(done ? world_.outcome.ok : world_.outcome.info);
   if (op.probe && !done) {

@@ -13,16 +13,6 @@ namespace {
 
 namespace sim = fabric::sim;
 
-void check_registers(World& world, const check::History& history) {
-  check::SearchLimits limits;
-  limits.configurations = 100'000;
-  const check::Verdict verdict =
-      check::check_linearizability(history, check::ModelKind::kRegister, limits);
-  if (verdict.answer == check::Answer::kNo) world.violation("linearizability", verdict.text);
-  if (verdict.answer == check::Answer::kUnknown) return world.violation("undecided", verdict.text);
-  world.outcome.checked = verdict.operations;
-}
-
 Outcome run_fabric(const Options& wanted) {
   Outcome outcome;
   Options options = wanted;
@@ -31,7 +21,10 @@ Outcome run_fabric(const Options& wanted) {
     options.memory.mutation = sim::MemoryMutation::kUnorderedWrites;
   if (options.mutation == "reads_do_not_drain")
     options.memory.mutation = sim::MemoryMutation::kReadsDoNotDrain;
-  draw_end_of_faults(options, 500 * kMicrosecond, 1500 * kMicrosecond);
+  // A node first sets up a connection to each other node. Each link then has its operations.
+  const std::uint32_t n = options.nodes, each = options.operations / (n * (n - 1));
+  draw_end_of_faults(options, (600 + 60 * Time{n} + 2 * Time{each}) * kMicrosecond,
+                     1500 * kMicrosecond);
   World world(options, outcome);
   sim::SimCluster cluster(simulation_of(options, options.recovery_limit));
   world.cluster = &cluster;
@@ -53,7 +46,7 @@ Outcome run_fabric(const Options& wanted) {
   world.check_words();
   check::History history = history_of(world.words);
   history.header.seed = options.seed;
-  check_registers(world, history);
+  judge(outcome, history, "register", cluster.now());
   world.check_memory();
   if (options.history) outcome.history = check::to_json(history);
   fill_outcome(outcome, cluster);

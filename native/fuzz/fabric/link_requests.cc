@@ -93,6 +93,7 @@ void Link::prepare(Channel& channel, const PlannedOperation& op, std::size_t ind
 
 void Link::accepted(Pending& pending) {
   const PlannedOperation& op = *pending.op;
+  if (!op.probe) world_.begins();
   if (pending.version > 0) state_.version = pending.version;
   // A resent read may see later writes, unless they wait for it by a fence (ibv_post_send(3),
   // IBV_SEND_FENCE).

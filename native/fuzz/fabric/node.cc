@@ -1,6 +1,7 @@
 #include "fuzz/fabric/node.h"
 
 #include <algorithm>
+#include <exception>
 #include <vector>
 
 #include "env/trace.h"
@@ -60,6 +61,12 @@ void Node::trace(const char* what, const std::string& details) {
 bool Node::tracing() const { return env.trace().enabled(); }
 
 void run_node(World& world, Env& env) {
+  struct Killed {
+    Outcome& outcome;
+    ~Killed() {
+      if (std::uncaught_exceptions() > 0) outcome.crashed_after.push_back(outcome.begun);
+    }
+  } const killed{world.outcome};
   Node node(world, env);
   std::vector<std::unique_ptr<Thread>> threads;
   for (NodeId peer = 0; peer < world.options.nodes; ++peer)

@@ -163,8 +163,8 @@ Plan draw_plan(const Options& options, NodeId from, NodeId to, Time span) {
     if (left == 0) {
       left = 1 + static_cast<std::uint32_t>(rng.below(kLongestBatch));
       // A batch has (1 + longest) / 2 operations on average. The pause is at most twice the mean.
-      const double mean =
-          static_cast<double>(span) * (1 + kLongestBatch) / 2 / std::max(numbers.count, 1u);
+      const double batches = 1 + 2.0 * numbers.count / (1 + kLongestBatch);
+      const double mean = static_cast<double>(span) / batches;
       op.pause_ns = static_cast<std::uint32_t>(1 + std::min(2 * mean, 4e9) * rng.uniform());
     }
     --left;

@@ -120,6 +120,11 @@ class World {
   bool on(Fault fault) const { return options.faults[fault].rate > 0; }
   Time now() const { return cluster->now(); }
   bool healed() const { return now() >= options.faults.heal_at; }
+  /// An operation begins.
+  void begins() {
+    ++outcome.begun;
+    outcome.begun_under_faults += !healed();
+  }
 
   ClientState& client(NodeId from, NodeId to) { return *clients_[from * options.nodes + to]; }
   PairState& pair(NodeId a, NodeId b) {

@@ -23,7 +23,8 @@ void AtomicVars::throw_unreachable(std::uint64_t i, fabric::Status status) const
               "word " + std::to_string(i) + " of '" + name() + "' is at node " +
                   std::to_string(host_of(i)) + ", which does not answer (" + to_string(status) +
                   "): it was killed or cut off",
-              false);
+              false)
+      .blaming({host_of(i)});
 }
 
 AtomicVar::AtomicVar(Manager& manager, std::string name, NodeId host,

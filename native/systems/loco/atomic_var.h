@@ -79,11 +79,11 @@ class AtomicVars : public Channel {
   template <class Post>
   std::uint64_t one(Caller& me, std::uint64_t i, Post&& post) {
     PYRDMA_CHECK(i, <, count_);
-    MemRef block = me.block(8);
-    AckKey key = post(block);
-    const fabric::Status status = key.wait();
+    InFlight word(me.block(8));
+    word.key = post(word.block);
+    const fabric::Status status = word.key.wait();
     if (status != fabric::Status::kSuccess) throw_unreachable(i, status);
-    return *block.as<std::uint64_t>();
+    return *word.block.as<std::uint64_t>();
   }
   std::uint64_t count_;
   LocalRegion local_;

@@ -5,11 +5,12 @@
 namespace pyrdma::loco {
 
 void Barrier::throw_broken(Caller& me) const {
-  std::string silent;
-  for (const NodeId peer : me.silent_peers()) silent += ' ' + std::to_string(peer);
+  const std::vector<NodeId> silent = me.silent_peers();
   throw Error(ErrorCode::kUnavailable,
-              "barrier '" + name() + "': operations before it failed; no answer from node" + silent,
-              false);
+              "barrier '" + name() + "': operations before it failed; " +
+                  (silent.empty() ? "all nodes answer" : "no answer from node" + text_of(silent)),
+              false)
+      .blaming(silent);
 }
 
 }  // namespace pyrdma::loco

@@ -56,8 +56,8 @@ bool Bugs::take_by_cpu(AcquireOp& op) {
 
 void Bugs::post_value(KvOperation& op) {
   const KvStore& store = *op.store_;
-  const std::uint64_t sum = store.sum_of(op.slot_.data() + kSlotFrame, op.at_.counter);
-  std::memcpy(op.slot_.data() + kSlotHead, &sum, sizeof sum);
+  const std::uint64_t sum = store.sum_of(op.slot_.block.data() + kSlotFrame, op.at_.counter);
+  std::memcpy(op.slot_.block.data() + kSlotHead, &sum, sizeof sum);
   op.post_write(kSlotHead, static_cast<std::uint32_t>(store.slot_bytes_) - kSlotHead, false);
 }
 
@@ -73,7 +73,7 @@ void Bugs::write_again(KvOperation& op) {
   const std::vector<std::byte> nothing(store.slot_bytes_);
   store.write_slot(op.at_.slot, op.at_.counter, false, nothing.data());
   post_value(op);
-  op.ack_.wait();
+  op.slot_.key.wait();
 }
 
 void Bugs::acknowledge(RingBuffer& ring, Caller& me) { ring.acknowledge(me); }

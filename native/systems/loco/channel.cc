@@ -56,6 +56,7 @@ Channel::Channel(Manager& manager, std::string name, std::vector<NodeId> partici
                     ", which is not among its participants" + list(participants_));
   }
   awaited_.store(2 * static_cast<std::uint32_t>(participants_.size() - 1));
+  if (participants_.size() < manager.nodes()) manager.env().reached("channel/subset");
 }
 
 Channel::Channel(Channel& parent, std::string_view name)
@@ -183,7 +184,10 @@ void Channel::handle_join(const ControlMessage& join) {
   manager_.control_->send(join.from, connect);
   if (fresh) {
     // The peer may have had no endpoint when our join message arrived.
-    if (!peer.connected.load(std::memory_order_acquire)) send_join(join.from);
+    if (!peer.connected.load(std::memory_order_acquire)) {
+      manager_.env().reached("channel/join again");
+      send_join(join.from);
+    }
     awaited_.fetch_sub(1, std::memory_order_acq_rel);
   }
 }

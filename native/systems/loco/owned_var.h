@@ -79,7 +79,10 @@ class OwnedVar : public Channel {
   /// Returns this node's copy. Waits while the copy is torn.
   T load(Caller& me) const {
     std::optional<T> value = try_load();
-    if (!value) me.wait_until([&] { return (value = try_load()).has_value(); }, "complete value");
+    if (!value) {
+      me.env().reached("owned_var/torn copy");
+      me.wait_until([&] { return (value = try_load()).has_value(); }, "complete value");
+    }
     return *value;
   }
   /// Reads the owner's copy over the network into this node's copy, and returns it. The status is
@@ -91,6 +94,7 @@ class OwnedVar : public Channel {
           me.read(owner_, remote(owner_, 0), 0, local_.sge(0, sizeof(Copy))).wait();
       const std::optional<T> value = try_load();
       if (status != fabric::Status::kSuccess || value) return {status, value.value_or(T{})};
+      me.env().reached("owned_var/torn pull");
     }
   }
 
@@ -148,13 +152,13 @@ class OwnedVar : public Channel {
     AckKey all;
     while (!readers.empty()) {  // each block of the key keeps a block of memory
       const auto some = readers.first(std::min(readers.size(), runtime::AckBits::kMost));
-      AckKey key;
-      MemRef block = stage(me);
+      InFlight copy(stage(me));
       for (const NodeId reader : some) {
-        if (reader != self()) me.write(reader, remote(reader, 0), 0, block.sge(sizeof(Copy)), key);
+        if (reader == self()) continue;
+        me.write(reader, remote(reader, 0), 0, copy.block.sge(sizeof(Copy)), copy.key);
       }
-      key.keep(std::move(block));
-      all.unite(std::move(key));
+      copy.key.keep(std::move(copy.block));
+      all.unite(std::move(copy.key));
       readers = readers.subspan(some.size());
     }
     return all;

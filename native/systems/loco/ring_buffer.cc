@@ -102,10 +102,16 @@ std::optional<std::uint64_t> RingBuffer::try_broadcast(Caller& me,
                     std::to_string(max_message()) + ": raise its capacity");
   }
   const std::uint64_t begin = begin_of(message.size());
-  if (!acknowledged(freed_by(message.size()))) return std::nullopt;
+  if (!acknowledged(freed_by(message.size()))) {
+    me.env().reached("ring/full");
+    return std::nullopt;
+  }
   me.env().charge_copy(message.size());
   const std::uint64_t from = end_;
-  if (begin != end_) frame(end_, kSkip, {});
+  if (begin != end_) {
+    me.env().reached("ring/skip");
+    frame(end_, kSkip, {});
+  }
   end_ = frame(begin, static_cast<std::uint32_t>(message.size()), message);
   push(me, from, begin, kFrame + padded(message.size(), 8));
   return end_;
@@ -150,11 +156,11 @@ bool RingBuffer::acknowledged(std::uint64_t position) {
   return true;
 }
 
-std::string RingBuffer::unacknowledged(std::uint64_t position) {
-  std::string readers;
+std::vector<NodeId> RingBuffer::unacknowledged(std::uint64_t position) {
+  std::vector<NodeId> readers;
   for (const NodeId reader : participants()) {
     if (reader != writer_ && *acks_.row(rank_of(reader)).try_load() < position) {
-      readers += ' ' + std::to_string(reader);
+      readers.push_back(reader);
     }
   }
   return readers;
@@ -165,10 +171,12 @@ void RingBuffer::wait_for_readers(Caller& me, std::uint64_t position) {
     me.wait_until([&] { return acknowledged(position); }, "free space in the ring buffer");
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kTimeout) throw;
+    const std::vector<NodeId> readers = unacknowledged(position);
     throw Error(ErrorCode::kTimeout,
                 std::string(error.what()) + "; ring buffer '" + name() +
-                    "' has no acknowledgement from reader" + unacknowledged(position),
-                false);
+                    "' has no acknowledgement from reader" + text_of(readers),
+                false)
+        .blaming(readers);
   }
 }
 
@@ -186,13 +194,17 @@ std::optional<std::span<const std::byte>> RingBuffer::next(Caller& me) {
     const std::uint64_t size = size_of(bytes);
     if (size > capacity_ - at_ % capacity_)
       return std::nullopt;  // a length from the payload of an earlier lap
+    if (at_ >= capacity_) env.reached("ring/next lap");
     // The copy comes before the test, so that the test holds for the bytes that the caller gets.
     const std::uint64_t words = padded(bytes, 8);
     copy_.resize(words);
     copy_from_shared(copy_.data(), at + sizeof head, words);
     const std::uint64_t tail =
         load_acquire(reinterpret_cast<const std::uint64_t*>(at + sizeof head + words));
-    if (tail != tail_word(at_, length, copy_)) return std::nullopt;
+    if (tail != tail_word(at_, length, copy_)) {
+      env.reached("ring/torn message");
+      return std::nullopt;
+    }
     at_ += skip ? capacity_ - at_ % capacity_ : size;
     if (skip) continue;
     env.charge_copy(bytes);

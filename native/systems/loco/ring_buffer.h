@@ -42,8 +42,11 @@ class RingBuffer : public Channel {
   /// Returns true if every reader has acknowledged all bytes before `position`. Any thread may
   /// call.
   bool acknowledged(std::uint64_t position);
-  /// Returns the readers that have not acknowledged all bytes before `position`, such as " 2 5".
-  std::string unacknowledged(std::uint64_t position);
+  /// Returns the readers that have not acknowledged all bytes before `position`.
+  std::vector<NodeId> unacknowledged(std::uint64_t position);
+
+  /// Returns the readers that keep a message of `bytes` bytes from the ring now.
+  std::vector<NodeId> awaited_for(std::uint64_t bytes) { return unacknowledged(freed_by(bytes)); }
 
   // Calls of a reader, one thread.
 

@@ -72,72 +72,79 @@ SharedQueue::Place SharedQueue::place_of(std::uint64_t ticket) const {
 }
 
 std::uint64_t SharedQueue::take_ticket(Caller& me, AtomicVar& end) {
-  const MemRef old = me.block(8);
-  finish(end.fetch_add(me, 1, old), end.host());
-  return *old.as<std::uint64_t>();
+  InFlight old(me.block(8));
+  old.key = end.fetch_add(me, 1, old.block);
+  finish(old.key, end.host());
+  return *old.block.as<std::uint64_t>();
 }
 
 // Takes a ticket of `end`, unless the ticket would be `most_ahead` or more ahead of `other`.
 std::optional<std::uint64_t> SharedQueue::try_take_ticket(Caller& me, AtomicVar& end,
                                                           AtomicVar& other,
                                                           std::uint64_t most_ahead) {
-  const MemRef mine = me.block(8), others = me.block(8);
+  InFlight words(me.block(16));
+  const auto* word = words.block.as<std::uint64_t>();
   while (true) {
-    AckKey key = end.load(me, mine);
+    words.key = end.load(me, words.block);
     me.fence_pair(end.host());  // `other` is read later than `end`
-    key.unite(other.load(me, others));
-    finish(std::move(key), end.host());
-    const std::uint64_t ticket = *mine.as<std::uint64_t>(), limit = *others.as<std::uint64_t>();
+    words.key.unite(me.read(other.host(), other.at(), 0, words.block.sge(8, 8)));
+    finish(words.key, end.host());
+    const std::uint64_t ticket = word[0], limit = word[1];
     if (static_cast<std::int64_t>(ticket - limit) >= static_cast<std::int64_t>(most_ahead)) {
+      me.env().reached(most_ahead == 0 ? "queue/empty" : "queue/full");
       return std::nullopt;
     }
-    finish(end.compare_swap(me, ticket, ticket + 1, mine), end.host());
-    if (*mine.as<std::uint64_t>() == ticket) return ticket;
+    words.key = end.compare_swap(me, ticket, ticket + 1, words.block);
+    finish(words.key, end.host());
+    if (word[0] == ticket) return ticket;
+    me.env().reached("queue/ticket lost");
   }
 }
 
 void SharedQueue::push_as(Caller& me, std::uint64_t ticket, std::span<const std::byte> value) {
   const Place place = place_of(ticket);
-  const MemRef entry = me.block(entry_bytes_);
-  wait_for(me, place, 0, entry.sge(8), true,
-           [&] { return *entry.as<std::uint64_t>() == place.round; });
-  std::memset(entry.data(), 0, entry_bytes_);
-  std::memcpy(entry.data() + kValue, value.data(), value.size());
-  *reinterpret_cast<std::uint64_t*>(entry.data() + kSum) = sum_of(entry.data(), ticket);
+  InFlight entry(me.block(entry_bytes_));
+  std::byte* bytes = entry.block.data();
+  wait_for(me, place, 0, 8, entry, true,
+           [&] { return *entry.block.as<std::uint64_t>() == place.round; });
+  std::memset(bytes, 0, entry_bytes_);
+  std::memcpy(bytes + kValue, value.data(), value.size());
+  *reinterpret_cast<std::uint64_t*>(bytes + kSum) = sum_of(bytes, ticket);
   manager().env().charge_copy(entry_bytes_);
-  finish(me.write(place.node, remote(place.node, 0), place.offset + kSum,
-                  entry.sge(entry_bytes_ - kSum, kSum)),
-         place.node);
+  entry.key = me.write(place.node, remote(place.node, 0), place.offset + kSum,
+                       entry.block.sge(entry_bytes_ - kSum, kSum));
+  finish(entry.key, place.node);
 }
 
 void SharedQueue::pop_as(Caller& me, std::uint64_t ticket, std::span<std::byte> value) {
   const Place place = place_of(ticket);
-  MemRef entry = me.block(entry_bytes_);
-  wait_for(me, place, kSum, entry.sge(entry_bytes_ - kSum, kSum), false, [&] {
-    return *reinterpret_cast<const std::uint64_t*>(entry.data() + kSum) ==
-           sum_of(entry.data(), ticket);
+  InFlight entry(me.block(entry_bytes_));
+  const std::byte* bytes = entry.block.data();
+  wait_for(me, place, kSum, entry_bytes_ - kSum, entry, false, [&] {
+    return *reinterpret_cast<const std::uint64_t*>(bytes + kSum) == sum_of(bytes, ticket);
   });
-  std::memcpy(value.data(), entry.data() + kValue, value.size());
+  std::memcpy(value.data(), bytes + kValue, value.size());
   manager().env().charge_copy(entry_bytes_);
-  *entry.as<std::uint64_t>() = place.round + 1;
-  AckKey key = me.write(place.node, remote(place.node, 0), place.offset, entry.sge(8));
-  key.keep(std::move(entry));
+  *entry.block.as<std::uint64_t>() = place.round + 1;
+  entry.key = me.write(place.node, remote(place.node, 0), place.offset, entry.block.sge(8));
+  entry.key.keep(std::move(entry.block));
 }
 
-// Waits until ready(). Tests ready() after each copy of the entry's bytes from `from` on. The CPU
-// copies if the entry is on this node.
+// Waits until ready(). Tests ready() after each copy of the entry's `bytes` bytes from `from` on to
+// the same place of the block. The CPU copies if the entry is on this node.
 template <class Ready>
-void SharedQueue::wait_for(Caller& me, const Place& place, std::uint32_t from,
-                           const fabric::Sge& into, bool pushes, Ready&& ready) {
+void SharedQueue::wait_for(Caller& me, const Place& place, std::uint32_t from, std::uint32_t bytes,
+                           InFlight& into, bool pushes, Ready&& ready) {
   if (place.node == self()) {
     const auto* source =
         reinterpret_cast<const std::uint64_t*>(entries_.data + place.offset + from);
-    auto* target = reinterpret_cast<std::uint64_t*>(into.addr);
+    auto* target = reinterpret_cast<std::uint64_t*>(into.block.data() + from);
     const auto look = [&] {
-      for (std::uint32_t i = 0; i < into.length / 8; ++i) target[i] = load_acquire(source + i);
+      for (std::uint32_t i = 0; i < bytes / 8; ++i) target[i] = load_acquire(source + i);
       return ready();
     };
     if (look()) return;
+    manager().env().reached(pushes ? "queue/push waits" : "queue/pop waits");
     const std::string what =
         (pushes ? "pop from the full queue '" : "push to the empty queue '") + name() + "'";
     me.wait_until(look, what.c_str());
@@ -145,11 +152,14 @@ void SharedQueue::wait_for(Caller& me, const Place& place, std::uint32_t from,
   }
   Env& env = manager().env();
   const auto look = [&] {
-    finish(me.read(place.node, remote(place.node, 0), place.offset + from, into), place.node);
+    into.key = me.read(place.node, remote(place.node, 0), place.offset + from,
+                       into.block.sge(bytes, from));
+    finish(into.key, place.node);
     return ready();
   };
   if (look()) [[likely]]
     return;
+  env.reached(pushes ? "queue/push waits" : "queue/pop waits");
   const Time deadline = env.now() + manager().options().wait_timeout;
   while (!look()) {
     if (env.now() > deadline) throw_late(me, pushes);
@@ -160,19 +170,19 @@ std::uint64_t SharedQueue::sum_of(const std::byte* entry, std::uint64_t ticket) 
   return mix64(checksum({entry + kValue, entry_bytes_ - kValue}) + ticket);
 }
 
-void SharedQueue::finish(AckKey key, NodeId node) const {
+void SharedQueue::finish(AckKey& key, NodeId node) const {
   const fabric::Status status = key.wait();
   if (status == fabric::Status::kSuccess) [[likely]]
     return;
   throw Error(ErrorCode::kUnavailable,
               "queue '" + name() + "': a request to node " + std::to_string(node) + " failed (" +
                   to_string(status) + "); the request may have taken effect",
-              false);
+              false)
+      .blaming({node});
 }
 
 void SharedQueue::throw_late(Caller& me, bool pushes) const {
-  std::string silent;
-  for (const NodeId peer : me.silent_peers()) silent += ' ' + std::to_string(peer);
+  const std::vector<NodeId> silent = me.silent_peers();
   throw Error(
       ErrorCode::kTimeout,
       "queue '" + name() + "': node " + std::to_string(self()) + " could not " +
@@ -180,8 +190,9 @@ void SharedQueue::throw_late(Caller& me, bool pushes) const {
           std::to_string(manager().options().wait_timeout / kMillisecond) +
           " ms because the queue was " + (pushes ? "full" : "empty") + "; " +
           (silent.empty() ? std::string(pushes ? "pop" : "push") + " values or raise wait_timeout"
-                          : "no answer from node" + silent),
-      false);
+                          : "no answer from node" + text_of(silent)),
+      false)
+      .blaming(silent);
 }
 
 }  // namespace pyrdma::loco

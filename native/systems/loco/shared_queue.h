@@ -76,9 +76,9 @@ class SharedQueue : public Channel {
   void push_as(Caller& me, std::uint64_t ticket, std::span<const std::byte> value);
   void pop_as(Caller& me, std::uint64_t ticket, std::span<std::byte> value);
   template <class Ready>
-  void wait_for(Caller& me, const Place& place, std::uint32_t from, const fabric::Sge& into,
-                bool pushes, Ready&& ready);
-  void finish(AckKey key, NodeId node) const;
+  void wait_for(Caller& me, const Place& place, std::uint32_t from, std::uint32_t bytes,
+                InFlight& into, bool pushes, Ready&& ready);
+  void finish(AckKey& key, NodeId node) const;
   std::uint64_t sum_of(const std::byte* entry, std::uint64_t ticket) const;
   [[noreturn]] void throw_late(Caller& me, bool pushes) const;
 

@@ -115,6 +115,7 @@ TEST(QueuesSim, SizesOutOfBoundsAndDeadNodesAreNamed) {
     }
     EXPECT_TRUE(refuses([&] { queue.pop(me); }, ErrorCode::kTimeout, {"1"}))
         << "no node is left to push";
+    EXPECT_EQ(blamed_by([&] { queue.pop(me); }), std::vector<NodeId>{1});
   });
 }
 

@@ -8,9 +8,15 @@
 
 namespace pyrdma::loco {
 
+// The delegation makes an error in this constructor run the destructor, which passes the turn on.
 AcquireOp::AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool blocks)
-    : locks_(&locks), me_(&me), index_(index), at_(locks.place_of(index)), blocks_(blocks) {
+    : AcquireOp() {
   PYRDMA_CHECK(index, <, locks.count_);
+  locks_ = &locks;
+  me_ = &me;
+  index_ = index;
+  at_ = locks.place_of(index);
+  blocks_ = blocks;
   Env& env = locks.manager().env();
   env.charge(Cost::kLock);
   turn_ = locks.locals_[index].next.fetch_add(1, std::memory_order_relaxed);
@@ -31,7 +37,7 @@ bool AcquireOp::poll(Time now) {
       return locks_->locals_[index_].placed.reached() && hold();
     case Stage::kTicket:
     case Stage::kServing:
-      return key_.query() && answered();
+      return words_.key.query() && answered();
     case Stage::kWatching:
       return compare(load_acquire(locks_->words_.local(at_.host, at_.now_serving)), now);
     case Stage::kBackoff:
@@ -51,11 +57,13 @@ bool AcquireOp::enter(Time now) {
   ticket_ = local.ticket;
   handed_over_ = true;
   stage_ = Stage::kHandover;
-  return local.placed.reached() && hold();
+  if (local.placed.reached()) return hold();
+  me_->env().reached("lock/hand-over before placement");
+  return false;
 }
 
 void AcquireOp::ask_ticket() {
-  words_ = me_->block(16);
+  words_.block = me_->block(16);  // nothing is in flight
   locks_->manager().bugs().ask_ticket(*this, [&] { post_ticket(); });
 }
 
@@ -63,29 +71,40 @@ void AcquireOp::ask_ticket() {
 // so that a free lock takes one round trip.
 [[gnu::always_inline]] inline void AcquireOp::post_ticket() {
   const RemoteRegion& at = locks_->words_.at(at_.host);
-  const std::array<fabric::Sge, 2> into = {words_.sge(8, 8), words_.sge(8)};
+  const std::array<fabric::Sge, 2> into = {words_.block.sge(8, 8), words_.block.sge(8)};
   Requests requests;
   requests.add(fabric::Opcode::kFetchAdd, at, at_.next_ticket, into[0]).compare_add = 1;
   if (locks_->options_.combined_request) {
     requests.add(fabric::Opcode::kRead, at, at_.now_serving, into[1]);
   }
-  key_ = me_->post(at_.host, requests.span());
+  words_.key = me_->post(at_.host, requests.span());
   stage_ = Stage::kTicket;
 }
 
 void AcquireOp::ask_serving() {
-  key_ = me_->read(at_.host, locks_->words_.at(at_.host), at_.now_serving, words_.sge(8));
+  words_.key =
+      me_->read(at_.host, locks_->words_.at(at_.host), at_.now_serving, words_.block.sge(8));
   stage_ = Stage::kServing;
 }
 
 bool AcquireOp::answered() {
-  const fabric::Status status = key_.status();
-  if (status != fabric::Status::kSuccess) locks_->throw_unreachable(index_, status);
+  const fabric::Status status = words_.key.status();
+  if (status != fabric::Status::kSuccess) [[unlikely]] {
+    pass_turn();
+    locks_->throw_unreachable(index_, status);
+  }
+  const auto* words = words_.block.as<std::uint64_t>();
   if (stage_ == Stage::kTicket) {
-    ticket_ = words_.as<std::uint64_t>()[1];
+    ticket_ = words[1];
     if (!locks_->options_.combined_request) return learn_serving();
   }
-  return compare(words_.as<std::uint64_t>()[0]);
+  return compare(words[0]);
+}
+
+// This acquisition ends without a ticket. The next thread of the node asks for itself.
+void AcquireOp::pass_turn() {
+  stage_ = Stage::kNone;
+  locks_->locals_[index_].serving.store(turn_ + 1, std::memory_order_release);
 }
 
 // Only the ticket is known. The host reads its own memory.
@@ -99,8 +118,10 @@ bool AcquireOp::learn_serving() {
 
 bool AcquireOp::compare(std::uint64_t serving, Time now) {
   if (serving == ticket_) return hold();
-  if (serving > ticket_) [[unlikely]]
+  if (serving > ticket_) [[unlikely]] {
+    pass_turn();
     locks_->throw_passed(index_, ticket_, serving);
+  }
   if (!blocks_) wait_on(now);
   if (const std::uint64_t* word = locks_->words_.local(at_.host, at_.now_serving)) {
     // The host waits in its own memory: a plain read sees data that was released. The word may have
@@ -112,6 +133,7 @@ bool AcquireOp::compare(std::uint64_t serving, Time now) {
   if (blocks_ && before_us != 0) {
     retry_at_ = std::min(deadline(), locks_->manager().env().now() +
                                          static_cast<Time>(before_us) * locks_->options_.backoff);
+    me_->env().reached("lock/back-off");
     stage_ = Stage::kBackoff;
   } else {
     ask_serving();
@@ -124,8 +146,8 @@ bool AcquireOp::hold() {
   local.has_ticket = true;
   local.ticket = ticket_;
   store_release(&locks_->holder_word(index_), ticket_ << 8 | (me_->index() + 1));
-  key_ = AckKey();
-  words_ = MemRef();
+  words_.key = AckKey();
+  words_.block = MemRef();
   stage_ = Stage::kHeld;
   return true;
 }
@@ -142,7 +164,29 @@ Time AcquireOp::deadline(Time now) {
 bool AcquireOp::wait_on(Time now) {
   const Time end = deadline(now);
   if ((now != 0 ? now : locks_->manager().env().now()) < end) return false;
+  overdue_ = true;
   locks_->throw_overdue(*me_, index_, *this);
 }
+
+/// Takes the lock and gives it back.
+class AcquireOp::Dropped final : public runtime::Unfinished {
+ public:
+  explicit Dropped(AcquireOp&& op)
+      : runtime::Unfinished(op.locks_, op.overdue_), op_(std::move(op)) {
+    op_.blocks_ = true;  // no further report of a timeout
+    op_.deadline_ = kForever;
+  }
+  ~Dropped() override { op_.stage_ = Stage::kNone; }  // the lock may be gone
+  bool poll() override {
+    if (!op_.poll()) return false;
+    op_.locks_->start_release(*op_.me_, op_.index_);
+    return true;
+  }
+
+ private:
+  AcquireOp op_;
+};
+
+void AcquireOp::drop() { me_->finish_later(std::make_unique<Dropped>(std::move(*this))); }
 
 }  // namespace pyrdma::loco

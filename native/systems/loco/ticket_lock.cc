@@ -35,7 +35,7 @@ TicketLocks::TicketLocks(Channel& parent, std::string_view name, std::uint64_t c
   make();
 }
 
-TicketLocks::~TicketLocks() = default;
+TicketLocks::~TicketLocks() { manager().caller(0).runtime().forget(this); }
 
 void TicketLocks::make() {
   if (count_ == 0) {
@@ -57,6 +57,7 @@ std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
   AcquireOp op(*this, me, i, true);
   const auto held = [&] {
     manager().turn();
+    me.go_on();
     return op.poll();
   };
   if (op.held() || held()) return op.ticket();
@@ -72,12 +73,14 @@ std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
 inline AckKey TicketLocks::give_back(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
                                      Requests& before) {
   Local& local = locals_[i];
-  store_release(&holder_word(i), std::uint64_t{0});
   const std::uint32_t place = local.serving.load(std::memory_order_relaxed);
   const bool waited_for = local.next.load(std::memory_order_relaxed) != place + 1;
+  if (waited_for && local.handovers == options_.max_handovers)
+    me.env().reached("lock/last hand-over");
   AckKey key = waited_for && local.handovers < options_.max_handovers
                    ? hand_over(me, i, at.host, fence, before)
                    : move_on(me, i, at, fence, before);
+  store_release(&holder_word(i), std::uint64_t{0});  // an error above leaves the lock held
   local.serving.store(place + 1, std::memory_order_release);
   return key;
 }
@@ -126,16 +129,16 @@ void TicketLocks::fence(Caller& me, std::uint64_t i, NodeId host, Fence fence) {
 }
 
 void TicketLocks::throw_unplaced(Caller& me, std::uint64_t i, fabric::Status status) const {
-  std::string silent;
-  for (const NodeId peer : me.silent_peers()) silent += ' ' + std::to_string(peer);
+  const std::vector<NodeId> silent = me.silent_peers();
   throw Error(ErrorCode::kUnavailable,
               "the release of lock " + std::to_string(i) + " of '" + name() +
                   "' failed and the caller still holds the lock: operations before the release "
                   "failed (" +
                   to_string(status) + "); " +
-                  (silent.empty() ? "all nodes answer" : "no answer from node" + silent) +
+                  (silent.empty() ? "all nodes answer" : "no answer from node" + text_of(silent)) +
                   "; check the protected data, then release with Fence::kNone",
-              false);
+              false)
+      .blaming(silent);
 }
 
 // The next thread uses other queue pairs, so the order within this queue pair does not help it: it
@@ -143,6 +146,7 @@ void TicketLocks::throw_unplaced(Caller& me, std::uint64_t i, fabric::Status sta
 AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fence,
                               Requests& before) {
   Local& local = locals_[i];
+  me.env().reached("lock/hand-over");
   AckKey key;
   if (!before.empty()) key = me.post(host, before.span());
   local.placed = is_of_one_queue_pair(fence) ? me.mark(host, key) : Mark();
@@ -158,6 +162,7 @@ AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fe
   if (options_.placement == Placement::kDevice && is_of_one_queue_pair(fence)) {
     // A write to a word on the NIC overtakes writes that are still on their way to the host's
     // memory.
+    me.env().reached("lock/words on the NIC");
     before.emplace_back().opcode = fabric::Opcode::kRead;
   }
   const RemoteRegion& words = words_.at(at.host);
@@ -188,10 +193,10 @@ std::string TicketLocks::find_holder(Caller& me, std::uint64_t i,
                                      const std::vector<NodeId>& silent) {
   for (const NodeId node : participants()) {
     if (std::find(silent.begin(), silent.end(), node) != silent.end()) continue;
-    MemRef word = me.block(8);
-    AckKey key = me.read(node, remote(node, 0), i * 8, word.sge(8));
-    if (key.wait() != fabric::Status::kSuccess) continue;
-    const std::uint64_t holder = *word.as<std::uint64_t>();
+    InFlight word(me.block(8));
+    word.key = me.read(node, remote(node, 0), i * 8, word.block.sge(8));
+    if (word.key.wait() != fabric::Status::kSuccess) continue;
+    const std::uint64_t holder = *word.block.as<std::uint64_t>();
     if (holder == 0) continue;
     return "caller " + std::to_string((holder & 0xff) - 1) + " of node " + std::to_string(node) +
            " holds it, with ticket " + std::to_string(holder >> 8);
@@ -202,24 +207,25 @@ std::string TicketLocks::find_holder(Caller& me, std::uint64_t i,
 void TicketLocks::throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op) {
   const std::vector<NodeId> silent = me.silent_peers();
   const NodeId host = host_of(i);
-  std::string served = "unknown", nodes;
+  std::string served = "unknown";
   if (std::find(silent.begin(), silent.end(), host) == silent.end()) {
-    MemRef word = me.block(8);
-    AckKey key = me.read(host, words_.at(host), place_of(i).now_serving, word.sge(8));
-    if (key.wait() == fabric::Status::kSuccess) served = std::to_string(*word.as<std::uint64_t>());
+    InFlight word(me.block(8));
+    word.key = me.read(host, words_.at(host), place_of(i).now_serving, word.block.sge(8));
+    if (word.key.wait() == fabric::Status::kSuccess)
+      served = std::to_string(*word.block.as<std::uint64_t>());
   }
-  for (const NodeId node : silent) nodes += ' ' + std::to_string(node);
   const bool queued = op.stage_ == AcquireOp::Stage::kLocalQueue;
-  throw Error(ErrorCode::kTimeout,
-              "node " + std::to_string(self()) + " waited " +
-                  std::to_string(manager().options().wait_timeout / kMillisecond) +
-                  " ms for lock " + std::to_string(i) + " of '" + name() + "' at node " +
-                  std::to_string(host) +
-                  (queued ? ", queued behind threads of the same node"
-                          : ", ticket " + std::to_string(op.ticket_)) +
-                  "; ticket " + served + " is served; " + find_holder(me, i, silent) +
-                  (nodes.empty() ? "; all nodes answer" : "; no answer from node" + nodes),
-              false);
+  throw Error(
+      ErrorCode::kTimeout,
+      "node " + std::to_string(self()) + " waited " +
+          std::to_string(manager().options().wait_timeout / kMillisecond) + " ms for lock " +
+          std::to_string(i) + " of '" + name() + "' at node " + std::to_string(host) +
+          (queued ? ", queued behind threads of the same node"
+                  : ", ticket " + std::to_string(op.ticket_)) +
+          "; ticket " + served + " is served; " + find_holder(me, i, silent) +
+          (silent.empty() ? "; all nodes answer" : "; no answer from node" + text_of(silent)),
+      false)
+      .blaming(silent);
 }
 
 void TicketLocks::throw_passed(std::uint64_t i, std::uint64_t ticket, std::uint64_t serving) const {
@@ -237,7 +243,8 @@ void TicketLocks::throw_unreachable(std::uint64_t i, fabric::Status status) cons
               "lock " + std::to_string(i) + " of '" + name() + "' is at node " +
                   std::to_string(host_of(i)) + ", which does not answer (" + to_string(status) +
                   "): it was killed or cut off",
-              false);
+              false)
+      .blaming({host_of(i)});
 }
 
 }  // namespace pyrdma::loco

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "base/moved_value.h"
 #include "systems/loco/atomic_var.h"
 #include "systems/loco/preset.h"
 
@@ -84,12 +85,22 @@ struct LockPlace {
 };
 
 /// An acquisition in progress, so that one thread can have many. Movable; belongs to the thread of
-/// its caller. A started acquisition must be polled until it holds the lock, because a ticket
-/// cannot be given back. If it is dropped earlier, no thread gets the lock any more, and the other
-/// waiters report that.
+/// its caller. A ticket cannot be given back. So if an acquisition is dropped before it holds the
+/// lock, also after its error, its caller goes on with it: it takes the lock in its turn and gives
+/// it back (Caller::finish_later). If the request for the ticket fails, the next thread of the node
+/// asks for itself.
 class AcquireOp {
  public:
   AcquireOp() = default;
+  AcquireOp(AcquireOp&&) noexcept = default;
+  AcquireOp& operator=(AcquireOp&& other) noexcept {
+    std::destroy_at(this);
+    return *std::construct_at(this, std::move(other));
+  }
+  ~AcquireOp() {
+    if (stage_ != Stage::kNone && stage_ != Stage::kHeld) [[unlikely]]
+      drop();
+  }
 
   /// Returns true once the caller holds the lock. Never blocks. Makes no progress where callers
   /// poll: Manager::turn() and the waits do. Throws Error(kUnavailable) when the lock's host does
@@ -132,6 +143,9 @@ class AcquireOp {
   bool hold();
   Time deadline(Time now = 0);
   bool wait_on(Time now = 0);  // returns false, or throws after wait_timeout
+  class Dropped;
+  [[gnu::cold]] void drop();
+  void pass_turn();
 
   TicketLocks* locks_ = nullptr;
   Caller* me_ = nullptr;
@@ -139,12 +153,12 @@ class AcquireOp {
   std::uint64_t ticket_ = 0;
   LockPlace at_;
   std::uint32_t turn_ = 0;  // place in the node's queue
-  Stage stage_ = Stage::kNone;
+  MovedValue<Stage> stage_;
   bool blocks_ = false;  // backs off; its caller checks the deadline
   bool handed_over_ = false;
+  bool overdue_ = false;  // its caller has got an error
   Time retry_at_ = 0, deadline_ = 0;
-  MemRef words_;  // now_serving, ticket; declared before the key, which is destroyed first
-  AckKey key_;
+  InFlight words_;  // now_serving, ticket
 };
 
 /// Lock i is at participant i modulo the number of participants.

@@ -17,7 +17,7 @@ using runtime::sim_options;
 /// Runs `per_node` on every node of a fresh cluster; see runtime::run_world.
 inline void run_nodes(const std::string& world, std::uint32_t nodes, ManagerOptions options,
                       const std::function<void(Manager&)>& per_node) {
-  runtime::set_polling(world, options);
+  runtime::set_world(world, options);
   runtime::run_world(world, nodes, [&](Env& env, const runtime::Kill&) {
     Manager manager(env, options);
     per_node(manager);
@@ -32,6 +32,9 @@ class LocoWorlds : public testing::TestWithParam<std::string> {
     run_nodes(GetParam(), nodes, options, per_node);
   }
 };
+
+/// Tests that wait for a timeout. In virtual time no machine is slow.
+class LocoPatienceSim : public LocoWorlds {};
 
 inline auto loco_worlds() {
   std::vector<std::string> names = runtime::world_names();

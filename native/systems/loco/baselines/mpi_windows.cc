@@ -58,13 +58,13 @@ void MpiWindows::open(Caller& me) {
 
 void MpiWindows::lock(Caller& me, std::uint32_t window, std::uint32_t rank) {
   const NodeId node = node_of(rank);
-  MemRef old = me.block(8);
+  InFlight old(me.block(8));
   const Time deadline = manager().env().now() + manager().options().wait_timeout;
   while (true) {
-    AckKey key = me.compare_swap(node, part(window, rank), kLock, kFree, kExclusive, old.sge(8));
-    const fabric::Status status = key.wait();
+    old.key = me.compare_swap(node, part(window, rank), kLock, kFree, kExclusive, old.block.sge(8));
+    const fabric::Status status = old.key.wait();
     if (status != fabric::Status::kSuccess) throw_unreachable(window, rank, status);
-    if (*old.as<std::uint64_t>() == kFree) return;
+    if (*old.block.as<std::uint64_t>() == kFree) return;
     if (manager().env().now() > deadline) {
       throw Error(ErrorCode::kTimeout,
                   "window " + std::to_string(window) + " of '" + name() + "' at rank " +
@@ -104,7 +104,8 @@ void MpiWindows::throw_unreachable(std::uint32_t window, std::uint32_t rank,
               "window " + std::to_string(window) + " of '" + name() + "': rank " +
                   std::to_string(rank) + " at node " + std::to_string(node_of(rank)) +
                   " does not answer (" + to_string(status) + ")",
-              false);
+              false)
+      .blaming({node_of(rank)});
 }
 
 }  // namespace pyrdma::loco

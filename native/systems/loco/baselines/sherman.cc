@@ -53,7 +53,7 @@ void Sherman::load() {
 void ShermanOperation::start(Key key) {
   PYRDMA_ASSERT(over());
   PYRDMA_CHECK(key, <, tree_->options_.keys);
-  if (leaf_.data() == nullptr) leaf_ = me_->block(Sherman::kLeafBytes);
+  if (leaf_.block.data() == nullptr) leaf_ = InFlight(me_->block(Sherman::kLeafBytes));
   tree_->manager().env().charge(Cost::kPredicate, kLevels);
   key_ = key;
   outcome_ = Outcome::kPending;
@@ -74,14 +74,14 @@ void ShermanOperation::update(Key key, std::uint64_t value) {
 
 void ShermanOperation::read_leaf() {
   const std::uint64_t leaf = tree_->leaf_of(key_);
-  ack_ = tree_->leaves_.read(*me_, tree_->node_of(leaf), tree_->offset_of(leaf),
-                             leaf_.sge(Sherman::kLeafBytes));
+  leaf_.key = tree_->leaves_.read(*me_, tree_->node_of(leaf), tree_->offset_of(leaf),
+                                  leaf_.block.sge(Sherman::kLeafBytes));
 }
 
 const Sherman::Entry* ShermanOperation::find() const {
   Env& env = tree_->manager().env();
   env.charge(Cost::kPredicate);
-  return reinterpret_cast<const Sherman::Entry*>(leaf_.data() + Sherman::kHead) +
+  return reinterpret_cast<const Sherman::Entry*>(leaf_.block.data() + Sherman::kHead) +
          key_ % Sherman::kFanout;
 }
 
@@ -92,13 +92,14 @@ bool ShermanOperation::advance() {
     read_leaf();
     return false;
   }
-  if (!ack_.query()) return false;
-  if (ack_.status() != fabric::Status::kSuccess) {
+  if (!leaf_.key.query()) return false;
+  if (leaf_.key.status() != fabric::Status::kSuccess) {
     throw Error(ErrorCode::kUnavailable,
                 "key " + std::to_string(key_) + " of '" + tree_->name() + "' is at node " +
                     std::to_string(tree_->node_of(tree_->leaf_of(key_))) +
-                    ", which does not answer (" + to_string(ack_.status()) + ")",
-                false);
+                    ", which does not answer (" + to_string(leaf_.key.status()) + ")",
+                false)
+        .blaming({tree_->node_of(tree_->leaf_of(key_))});
   }
   if (step_ == Step::kReading) return judge();
   if (step_ == Step::kReadingLocked) return write_and_unlock();
@@ -120,10 +121,10 @@ bool ShermanOperation::write_and_unlock() {
   const std::uint64_t leaf = tree_->leaf_of(key_);
   const RemoteRegion& region = tree_->leaves_.at(tree_->node_of(leaf));
   const auto offset =
-      static_cast<std::uint32_t>(reinterpret_cast<const std::byte*>(find()) - leaf_.data());
+      static_cast<std::uint32_t>(reinterpret_cast<const std::byte*>(find()) - leaf_.block.data());
   const Sherman::Entry entry{key_, value_, sum_of(key_, value_)};
-  std::memcpy(leaf_.data() + offset, &entry, sizeof entry);
-  const fabric::Sge from = leaf_.sge(sizeof entry, offset);
+  std::memcpy(leaf_.block.data() + offset, &entry, sizeof entry);
+  const fabric::Sge from = leaf_.block.sge(sizeof entry, offset);
   std::array<fabric::WorkRequest, 2> before;
   before[0].opcode = fabric::Opcode::kWrite;
   before[0].sges = &from;
@@ -133,7 +134,8 @@ bool ShermanOperation::write_and_unlock() {
   before[1].opcode = fabric::Opcode::kRead;
   step_ = Step::kWriting;
   const bool placed = tree_->manager().bugs().places_update(tree_->options_.fence);
-  ack_ = tree_->locks_.start_release(*me_, tree_->lock_of(leaf), {before.data(), placed ? 2U : 1U});
+  leaf_.key =
+      tree_->locks_.start_release(*me_, tree_->lock_of(leaf), {before.data(), placed ? 2U : 1U});
   return false;
 }
 

@@ -88,8 +88,7 @@ class ShermanOperation {
   Outcome outcome_ = Outcome::kPending;
   Key key_ = 0;
   std::uint64_t value_ = 0;
-  MemRef leaf_;  // declared before the key, which is destroyed first
-  AckKey ack_;
+  InFlight leaf_;
   HierarchicalOp lock_;
 };
 

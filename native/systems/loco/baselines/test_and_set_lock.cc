@@ -60,29 +60,29 @@ TestAndSetOp::TestAndSetOp(TestAndSetLocks& locks, Caller& me, std::uint64_t ind
     : locks_(&locks), me_(&me), index_(index) {
   PYRDMA_CHECK(index, <, locks.count());
   deadline_ = locks.manager().env().now() + locks.manager().options().wait_timeout;
-  old_ = me.block(8);
+  old_ = InFlight(me.block(8));
   try_once();
 }
 
 void TestAndSetOp::try_once() {
-  key_ = locks_->words_.compare_swap(*me_, index_, 0, locks_->owner(me_->index()), old_);
+  old_.key = locks_->words_.compare_swap(*me_, index_, 0, locks_->owner(me_->index()), old_.block);
 }
 
 bool TestAndSetOp::poll() {
   Env& env = locks_->manager().env();
   env.charge(Cost::kPredicate);
   if (held_) return true;
-  if (!key_.query()) return false;
+  if (!old_.key.query()) return false;
   const std::string lock = "lock " + std::to_string(index_) + " of '" + locks_->name() +
                            "' at node " + std::to_string(locks_->host_of(index_));
-  if (key_.status() != fabric::Status::kSuccess) {
+  if (old_.key.status() != fabric::Status::kSuccess) {
     throw Error(ErrorCode::kUnavailable,
-                lock + ": the node does not answer (" + to_string(key_.status()) + ")", false);
+                lock + ": the node does not answer (" + to_string(old_.key.status()) + ")", false)
+        .blaming({locks_->host_of(index_)});
   }
-  const std::uint64_t owner = *old_.as<std::uint64_t>();
+  const std::uint64_t owner = *old_.block.as<std::uint64_t>();
   if (owner == 0) {
-    key_ = AckKey();
-    old_ = MemRef();
+    old_ = InFlight();
     return held_ = true;
   }
   if (env.now() >= deadline_) {

@@ -33,8 +33,7 @@ class TestAndSetOp {
   std::uint64_t index_ = 0;
   bool held_ = false;
   Time deadline_ = 0;
-  MemRef old_;
-  AckKey key_;
+  InFlight old_;
 };
 
 /// Lock i is at participant i modulo the number of participants. The word holds the owner, for

@@ -43,10 +43,10 @@ void place(Caller& me, NodeId peer) {
 /// Returns the bytes that `post(block)` fetches into the block.
 template <class Post>
 std::uint64_t fetch(AtomicVar& var, Caller& me, Post&& post) {
-  MemRef block = me.block(8);
-  AckKey key = post(block);
-  finish(key);
-  return *block.as<std::uint64_t>();
+  InFlight word(me.block(8));
+  word.key = post(word.block);
+  finish(word.key);
+  return *word.block.as<std::uint64_t>();
 }
 
 void check_span(const SharedRegion& region, std::uint64_t offset, std::uint64_t size, NodeId peer) {
@@ -66,20 +66,20 @@ void region_write(SharedRegion& region, Caller& me, const std::string& data, Nod
                   std::uint64_t offset) {
   check_span(region, offset, data.size(), peer);
   const auto size = static_cast<std::uint32_t>(data.size());
-  MemRef block = me.block(size);
-  std::memcpy(block.data(), data.data(), size);
-  AckKey key = region.write(me, peer, offset, block.sge(size));
-  finish(key);
+  InFlight copy(me.block(size));
+  std::memcpy(copy.block.data(), data.data(), size);
+  copy.key = region.write(me, peer, offset, copy.block.sge(size));
+  finish(copy.key);
   place(me, peer);  // the next read of a script expects to see it
 }
 
 std::vector<std::byte> region_read(SharedRegion& region, Caller& me, std::uint32_t size,
                                    NodeId peer, std::uint64_t offset) {
   check_span(region, offset, size, peer);
-  MemRef block = me.block(size);
-  AckKey key = region.read(me, peer, offset, block.sge(size));
-  finish(key);
-  return {block.data(), block.data() + size};
+  InFlight copy(me.block(size));
+  copy.key = region.read(me, peer, offset, copy.block.sge(size));
+  finish(copy.key);
+  return {copy.block.data(), copy.block.data() + size};
 }
 
 /// Runs `work(var, caller)` at the owner. Throws Error(kUnavailable) if the owner has ended.

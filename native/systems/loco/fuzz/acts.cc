@@ -21,16 +21,31 @@ void Node::enqueue(Caller& me, const Planned& op) {
   check::History& log = world_.log(Log::kQueue);
   const Value value = Value::integer(1 + std::int64_t{op.id});
   log.invoke(env_.now(), process(me), Function::kEnq, {}, value);
-  const bool done = queue_.try_push(me, 1 + std::uint64_t{op.id});
+  const bool done = queue_->try_push(me, 1 + std::uint64_t{op.id});
   log.complete(env_.now(), process(me), done ? EventType::kOk : EventType::kFail, Function::kEnq,
                {}, {});
+  world_.queued += done;
   ++(done ? world_.outcome.ok : world_.outcome.fail);
+}
+
+// Blocking forms. A push precedes each pop, so no pop waits for ever.
+void Node::exchange(Caller& me, const Planned& op) {
+  check::History& log = world_.log(Log::kQueue);
+  const Value value = Value::integer(1 + std::int64_t{op.id});
+  log.invoke(env_.now(), process(me), Function::kEnq, {}, value);
+  queue_->push(me, 1 + std::uint64_t{op.id});
+  log.complete(env_.now(), process(me), EventType::kOk, Function::kEnq, {}, {});
+  log.invoke(env_.now(), process(me), Function::kDeq, {}, {});
+  const auto found = static_cast<std::int64_t>(queue_->pop(me));
+  log.complete(env_.now(), process(me), EventType::kOk, Function::kDeq, {}, Value::integer(found));
+  world_.outcome.ok += 2;
 }
 
 void Node::dequeue(Caller& me) {
   check::History& log = world_.log(Log::kQueue);
   log.invoke(env_.now(), process(me), Function::kDeq, {}, {});
-  const std::optional<std::uint64_t> value = queue_.try_pop(me);
+  const std::optional<std::uint64_t> value = queue_->try_pop(me);
+  world_.queued -= value.has_value();
   log.complete(env_.now(), process(me), EventType::kOk, Function::kDeq, {},
                value ? Value::integer(static_cast<std::int64_t>(*value)) : Value::none());
   ++world_.outcome.ok;
@@ -39,37 +54,43 @@ void Node::dequeue(Caller& me) {
 void Node::broadcast(Caller& me, std::uint32_t ring) {
   for (int i = 0; i < 3; ++i) {
     env_.now();
-    const bool done =
-        rings_[ring]->try_broadcast(me, message(ring, world_.sent[ring] + 1)).has_value();
-    world_.sent[ring] += done;
-    ++(done ? world_.outcome.ok : world_.outcome.fail);
+    const auto end = rings_[ring]->try_broadcast(me, message(ring, world_.sent[ring] + 1));
+    ++(end ? world_.outcome.ok : world_.outcome.fail);
+    if (!end) continue;
+    ++world_.sent[ring];
+    world_.sent_to[ring] = *end;
+  }
+}
+
+void Node::receive(Caller& me, std::uint32_t ring, const Planned& op) {
+  for (std::uint32_t tries = op.draw % 16; tries > 0; --tries) {
+    if (!hear(me, ring, tries % 4 == 0)) {
+      env_.sleep_until(env_.now() + 300);
+      continue;
+    }
+    if (tries % 2 == 0) rings_[ring]->acknowledge(me);
   }
 }
 
 // L6: the next message that is read is the next message that was sent. It is whole, and it stays
-// unchanged until it is acknowledged.
-void Node::receive(Caller& me, std::uint32_t ring, const Planned& op) {
-  for (std::uint32_t tries = op.draw % 16; tries > 0; --tries) {
-    env_.charge(Cost::kPredicate);
-    env_.now();
-    const auto got = rings_[ring]->next(me);
-    if (!got) {
-      env_.sleep_until(env_.now() + 300);
-      continue;
-    }
-    // A reader that stops here (F18) must still have its message.
-    const bool stops = world_.options.faults[Fault::pause].rate > 0;
-    if (stops && tries % 4 == 0) env_.sleep_until(env_.now() + 5 * kMicrosecond);
-    std::uint64_t& received = world_.received[{env_.node(), ring}];
-    const std::vector<std::byte> want = message(ring, ++received);
-    if (!std::equal(got->begin(), got->end(), want.begin(), want.end())) {
-      world_.violation("ring", "node " + std::to_string(env_.node()) + " reads message " +
-                                   std::to_string(received) + " of ring " + std::to_string(ring) +
-                                   ", which differs from the message sent");
-    }
-    if (tries % 2 == 0) rings_[ring]->acknowledge(me);
-    ++world_.outcome.ok;
+// unchanged until it is acknowledged. Returns false if there is no message.
+bool Node::hear(Caller& me, std::uint32_t ring, bool slowly) {
+  env_.charge(Cost::kPredicate);
+  env_.now();
+  const auto got = rings_[ring]->next(me);
+  if (!got) return false;
+  // A reader that stops here (F18) must still have its message.
+  if (slowly && world_.options.faults[Fault::pause].rate > 0)
+    env_.sleep_until(env_.now() + 5 * kMicrosecond);
+  std::uint64_t& received = world_.received[{env_.node(), ring}];
+  const std::vector<std::byte> want = message(ring, ++received);
+  if (!std::equal(got->begin(), got->end(), want.begin(), want.end())) {
+    world_.violation("ring", "node " + std::to_string(env_.node()) + " reads message " +
+                                 std::to_string(received) + " of ring " + std::to_string(ring) +
+                                 ", which differs from the message sent");
   }
+  ++world_.outcome.ok;
+  return true;
 }
 
 // L3, L4. For every other lock the record lies at the lock's host, so that the run uses both
@@ -77,21 +98,50 @@ void Node::receive(Caller& me, std::uint32_t ring, const Planned& op) {
 void Node::critical(Caller& me, const Planned& op) {
   check::History& log = world_.log(Log::kLocks);
   const std::uint32_t lock = op.object % kLocks;
-  const NodeId host = (locks_.host_of(lock) + lock % 2) % env_.nodes();
+  const NodeId host = (locks_->host_of(lock) + lock % 2) % env_.nodes();
   const Value key = Value::integer(lock);
   log.invoke(env_.now(), process(me), Function::kLock, key, {});
-  const std::optional<std::uint64_t> ticket = locks_.acquire(me, lock);
+  const std::optional<std::uint64_t> ticket = locks_->acquire(me, lock);
   log.complete(env_.now(), process(me), EventType::kOk, Function::kLock, key,
                ticket ? Value::integer(static_cast<std::int64_t>(*ticket)) : Value::none());
+  check_grant(lock, ticket.has_value());
   // Empty sections lead to more tickets at one time.
   if (!world_.locks_alone || op.draw % 8 < 2) use_record(me, lock, host);
+  // A read in flight at the release returns what this section sees.
+  const bool reads = op.draw / 8 % 4 == 0;
+  const std::uint64_t stamp = world_.guarded[lock];
+  auto block = me.block(kRecordWords * 8);
+  AckKey read;
+  if (reads) read = records_.read(me, host, lock * kRecordWords * 8, block.sge(kRecordWords * 8));
   log.invoke(env_.now(), process(me), Function::kUnlock, key, {});
-  const Fence fence = host == locks_.host_of(lock) ? Fence::kPair
-                      : op.draw % 4 == 0           ? Fence::kGlobal
-                                                   : Fence::kThread;
-  locks_.release(me, lock, fence);
+  const Fence fence = host == locks_->host_of(lock) ? Fence::kPair
+                      : op.draw % 4 == 0            ? Fence::kGlobal
+                                                    : Fence::kThread;
+  locks_->release(me, lock, fence);
+  const bool fenced = fence == Fence::kPair || read.query();
   log.complete(env_.now(), process(me), EventType::kOk, Function::kUnlock, key, {});
   ++world_.outcome.ok;
+  if (!fenced) world_.violation("fence", "a fence has not waited for a read in flight");
+  if (reads) require(read.wait(), host, "a read");
+  const auto* words = block.as<std::uint64_t>();
+  if (reads &&
+      !std::all_of(words, words + kRecordWords, [&](auto word) { return word == stamp; })) {
+    world_.violation(
+        "fence", "client " + std::to_string(process(me)) + " has read " + std::to_string(words[0]) +
+                     " to " + std::to_string(words[kRecordWords - 1]) + " under lock " +
+                     std::to_string(lock) + ", whose record held " + std::to_string(stamp));
+  }
+}
+
+// A node passes its ticket on to its own threads a bounded number of times.
+void Node::check_grant(std::uint32_t lock, bool by_ticket) {
+  std::uint32_t& handovers = world_.handovers[lock];
+  handovers = by_ticket ? 0 : handovers + 1;
+  if (handovers > kMostHandovers) {
+    world_.violation("hand-over", "lock " + std::to_string(lock) + " was handed over " +
+                                      std::to_string(handovers) + " times; the limit is " +
+                                      std::to_string(kMostHandovers));
+  }
 }
 
 void Node::use_record(Caller& me, std::uint32_t lock, NodeId host) {

@@ -1,5 +1,7 @@
 #include "systems/loco/fuzz/node.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/remote_word.h"
 #include "systems/loco/fuzz/presets.h"
@@ -11,8 +13,9 @@ using check::EventType;
 using check::Function;
 using check::Value;
 
-ManagerOptions manager_options(const World& world) {
+ManagerOptions manager_options(const World& world, const Shape& shape) {
   ManagerOptions options;
+  if (shape.polling_thread) options.polling = Polling::kThread;
   options.callers = kCallers + uses_store(world);  // the last is the tracker's
   options.max_in_flight = 64;
   options.blocks = 32;
@@ -22,11 +25,12 @@ ManagerOptions manager_options(const World& world) {
 }
 
 // Locks change nodes often.
-TicketLockOptions lock_options(const World& world) {
+TicketLockOptions lock_options(const World& world, const Shape& shape) {
   const bool paper = world.options.seed % 2 == 0;
   auto options =
       TicketLockOptions::of(preset_of(world.options, paper ? Preset::kPaper : Preset::kBest));
-  options.max_handovers = 1;
+  options.max_handovers = kMostHandovers;
+  if (shape.device_words) options.placement = Placement::kDevice;
   return options;
 }
 
@@ -44,10 +48,9 @@ Wide wide(NodeId writer, std::uint64_t number) {
 Node::Node(World& world, Env& env)
     : world_(world),
       env_(env),
-      manager_(env, manager_options(world)),
+      shape_(draw_shape(world)),
+      manager_(env, manager_options(world, shape_)),
       words_(manager_, "words", kWords),
-      queue_(manager_, "queue", kQueueCapacity),
-      locks_(manager_, "locks", kLocks, lock_options(world)),
       records_(manager_, "records", kLocks * kRecordWords * 8, kReadWrite),
       marks_(manager_, "marks", std::uint64_t{env.nodes()} * kCallers * 8, fabric::kRemoteWrite),
       barrier_(manager_, "barrier") {
@@ -58,18 +61,24 @@ Node::Node(World& world, Env& env)
     pulled_.push_back(
         std::make_unique<OwnedVar<Wide>>(manager_, "pulled" + number, owner, Updates::kPulled));
   }
-  for (std::uint32_t i = 0; i < kRings; ++i) {
-    rings_.push_back(
-        std::make_unique<RingBuffer>(manager_, "ring" + std::to_string(i), i % env.nodes(), 512));
+  rings_.push_back(std::make_unique<RingBuffer>(manager_, "ring0", 0, kRingBytes));
+  if (std::ranges::find(shape_.members, env.node()) != shape_.members.end()) {
+    queue_ = std::make_unique<SharedQueueOf<std::uint64_t>>(manager_, "queue", kQueueCapacity,
+                                                            shape_.members);
+    locks_ = std::make_unique<TicketLocks>(manager_, "locks", kLocks, lock_options(world, shape_),
+                                           shape_.members);
+    rings_.push_back(std::make_unique<RingBuffer>(manager_, "ring1", shape_.members.back(),
+                                                  kRingBytes, shape_.members));
   }
   if (uses_store(world)) {
     KvOptions options;
-    options.keys = 16;
+    options.slots = shape_.slots;
     options.value_bytes = sizeof(Wide);
     options.locks = kKeyLocks;
-    options.lock = TicketLockOptions::of(preset_of(world.options, Preset::kBest));
-    options.tracker_bytes = 1024;
+    options.lock = lock_options(world, shape_);
+    options.tracker_bytes = 128;
     options.tracker_pause = 5 * kMicrosecond;
+    options.tracker_hold = 200 * kMicrosecond;
     store_ = std::make_unique<KvStore>(manager_, "store", options);
   }
   for (std::uint32_t caller = 0; caller < kCallers; ++caller) {
@@ -96,6 +105,7 @@ void Node::run() {
     if (failure) throw *failure;
     meet(epoch + 1);
   }
+  finish();
   manager_.leave();
 }
 
@@ -104,6 +114,7 @@ void Node::run_epoch(std::uint32_t epoch, std::uint32_t caller) {
   const std::vector<Planned>& plan = plans_[caller];
   for (std::size_t i = plan.size() * epoch / kEpochs; i < plan.size() * (epoch + 1) / kEpochs;
        ++i) {
+    world_.phase.operation();
     if (!world_.keeps(plan[i].id)) continue;
     if (plan[i].pause_ns != 0) env_.sleep_until(env_.now() + plan[i].pause_ns);
     act(me, plan[i]);
@@ -141,8 +152,11 @@ void Node::meet(std::uint64_t epoch) {
 void Node::act(Caller& me, const Planned& op) {
   const NodeId self = env_.node(), owner = op.object % env_.nodes();
   const bool first = me.index() == 0;  // variables and rings have one writer, and here one reader
-  const std::uint32_t ring = op.object % kRings;
+  const auto ring = static_cast<std::uint32_t>(op.object % rings_.size());
   const bool writes = first && rings_[ring]->writer() == self;
+  const bool for_members =
+      op.act == Act::kEnqueue || op.act == Act::kDequeue || op.act == Act::kCritical;
+  if (for_members && !is_member()) return add(me, op);
   switch (op.act) {
     case Act::kPush:
       if (!first) return look(me, owner, false);
@@ -152,7 +166,7 @@ void Node::act(Caller& me, const Planned& op) {
     case Act::kLook:
       return look(me, owner, false);
     case Act::kStore:
-      if (first) return pulled_[self]->store(wide(self, ++world_.pulled[self]));
+      if (first) return store_often(op);
       return look(me, owner, true);
     case Act::kPull:
       if (!first) look(me, owner, true);
@@ -160,9 +174,9 @@ void Node::act(Caller& me, const Planned& op) {
     case Act::kAdd:
       return add(me, op);
     case Act::kEnqueue:
-      return enqueue(me, op);
+      return shape_.blocking_queue ? exchange(me, op) : enqueue(me, op);
     case Act::kDequeue:
-      return dequeue(me);
+      return shape_.blocking_queue ? exchange(me, op) : dequeue(me);
     case Act::kBroadcast:
     case Act::kReceive:
       if (writes) return broadcast(me, ring);
@@ -175,6 +189,14 @@ void Node::act(Caller& me, const Planned& op) {
     case Act::kCritical:
     case Act::kCount:
       return critical(me, op);
+  }
+}
+
+// Several stores in a row meet more pulls.
+void Node::store_often(const Planned& op) {
+  for (std::uint32_t i = 0; i <= op.draw % 16; ++i) {
+    pulled_[env_.node()]->store(wide(env_.node(), ++world_.pulled[env_.node()]));
+    env_.sleep_until(env_.now() + 100);
   }
 }
 
@@ -211,6 +233,7 @@ void Node::add(Caller& me, const Planned& op) {
   const std::uint64_t word = op.object % kWords;
   const Value key = Value::integer(static_cast<std::int64_t>(word));
   const std::int64_t addend = 1 + op.draw % 3;
+  world_.sums[word] += static_cast<std::uint64_t>(addend);
   log.invoke(env_.now(), process(me), Function::kFetchAdd, key, Value::integer(addend));
   const std::uint64_t old = words_.fetch_add(me, word, static_cast<std::uint64_t>(addend));
   log.complete(env_.now(), process(me), EventType::kOk, Function::kFetchAdd, key,
@@ -226,7 +249,8 @@ void Node::require(fabric::Status status, NodeId peer, const char* what) {
   if (status == fabric::Status::kSuccess) return;
   throw Error(ErrorCode::kUnavailable,
               std::string(what) + " from node " + std::to_string(peer) + ": " + to_string(status),
-              false);
+              false)
+      .blaming({peer});
 }
 
 }  // namespace pyrdma::loco::scenario

@@ -36,28 +36,43 @@ class Node {
  private:
   void run_epoch(std::uint32_t epoch, std::uint32_t caller);
   void meet(std::uint64_t epoch);
+  // finish.cc: everything has arrived, and nothing is lost
+  void finish();
+  void finish_variables(Caller& me);
+  void finish_rings(Caller& me);
+  void check_rings();
+  void finish_queue(Caller& me);
+  void finish_locks(Caller& me);
+  void finish_store();
+  void check_indices();
+  bool is_member() const { return queue_ != nullptr; }
   void act(Caller& me, const Planned& op);
+  void store_often(const Planned& op);
   void look(Caller& me, NodeId owner, bool pull);
   void add(Caller& me, const Planned& op);
   void enqueue(Caller& me, const Planned& op);
   void dequeue(Caller& me);
   void broadcast(Caller& me, std::uint32_t ring);
   void receive(Caller& me, std::uint32_t ring, const Planned& op);
+  bool hear(Caller& me, std::uint32_t ring, bool slowly = false);
   void critical(Caller& me, const Planned& op);
   void lookup(Caller& me, const Planned& op);
   void change(Caller& me, const Planned& op);
+  void exchange(Caller& me, const Planned& op);
   void use_record(Caller& me, std::uint32_t lock, NodeId host);
+  void check_grant(std::uint32_t lock, bool by_ticket);
   std::int32_t process(const Caller& me) const;
   void require(fabric::Status status, NodeId peer, const char* what);
 
   World& world_;
   Env& env_;
+  const Shape shape_;
   Manager manager_;
   std::vector<std::unique_ptr<OwnedVar<Wide>>> pushed_, pulled_;  // by owner
   std::vector<std::unique_ptr<RingBuffer>> rings_;
   AtomicVars words_;
-  SharedQueueOf<std::uint64_t> queue_;
-  TicketLocks locks_;
+  std::unique_ptr<SharedQueueOf<std::uint64_t>> queue_;  // at members
+  std::unique_ptr<TicketLocks> locks_;                   // at members
   SharedRegion records_, marks_;
   Barrier barrier_;
   std::unique_ptr<KvStore> store_;  // in runs that use it

@@ -38,6 +38,21 @@ bool uses_store(const World& world) {
   return false;
 }
 
+Shape draw_shape(const World& world) {
+  Rng rng(world.options.seed, -1, "fuzz loco shape");
+  Shape shape;
+  const auto absent = static_cast<NodeId>(rng.below(world.options.nodes));
+  const bool some = world.options.nodes > 2 && rng.below(3) == 0;
+  for (NodeId node = 0; node < world.options.nodes; ++node) {
+    if (!some || node != absent) shape.members.push_back(node);
+  }
+  shape.polling_thread = rng.below(4) == 0;
+  shape.device_words = rng.below(3) == 0;
+  shape.blocking_queue = rng.below(3) == 0;
+  shape.slots = 1 + rng.below(3);
+  return shape;
+}
+
 std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t caller) {
   const fuzz::Options& options = world.options;
   const std::uint32_t clients = options.nodes * kCallers, client = node * kCallers + caller;
@@ -56,6 +71,7 @@ std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t ca
     op.id = id;
     // Most operations start at once, so that they overlap.
     op.pause_ns = rng.below(3) == 0 ? static_cast<std::uint32_t>(rng.below(kLongestPause)) : 0;
+    op.pause_ns *= world.phase.pace();
     op.act = groups[rng.below(groups.size())][rng.below(2)];
     op.object = static_cast<std::uint32_t>(rng.below(objects));
     op.draw = static_cast<std::uint32_t>(rng.below(1U << 31));

@@ -35,6 +35,17 @@ struct Planned {
 /// Returns true if the run has operations on the store.
 bool uses_store(const World& world);
 
+/// The shape of a run, drawn from its seed.
+struct Shape {
+  /// The participants of the queue, the locks and the last ring: all nodes, or all but one.
+  std::vector<NodeId> members;
+  bool polling_thread = false;
+  bool device_words = false;    // the words of the locks lie on NICs
+  bool blocking_queue = false;  // clients push, then pop, and wait for both
+  std::uint64_t slots = 0;      // of each node's part of the store; few, so that it fills up
+};
+Shape draw_shape(const World& world);
+
 /// Draws the plan of client `caller` of `node`. A run has a random subset of operations.
 std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t caller);
 

@@ -8,7 +8,7 @@
 namespace pyrdma::loco {
 namespace {
 
-const std::uint64_t kStoreSeeds = (fuzz::kSlowed ? 40 : 200) * fuzz::search_factor();
+const std::uint64_t kStoreSeeds = (fuzz::kSlowed ? 40 : 300) * fuzz::search_factor();
 
 class StoreFuzz : public testing::TestWithParam<const char*> {
  protected:
@@ -16,18 +16,25 @@ class StoreFuzz : public testing::TestWithParam<const char*> {
     return fuzz::scenario_named(systems::scenarios(), GetParam());
   }
   static fuzz::Options drawn(std::uint64_t seed) {
-    return fuzz::small_options(seed, {3, 600, 600, false});
+    fuzz::Options options = fuzz::small_options(seed, {3, 500, 500, false});
+    if (seed % 2 == 0) options.faults.enable(Fault::preemption, 2);  // threads meet at the index
+    return options;
   }
 };
 
 TEST_P(StoreFuzz, HistoriesAreLinearizable) {
-  std::uint64_t checked = 0;
+  fuzz::Sums sums;
   for (std::uint64_t seed = 1; seed <= kStoreSeeds; ++seed) {
     const fuzz::Outcome outcome = run(scenario(), drawn(seed));
     EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
-    checked += outcome.checked;
+    sums.add(outcome);
   }
-  EXPECT_GT(checked, kStoreSeeds * 500);
+  EXPECT_GT(sums.checked, kStoreSeeds * 500);
+  EXPECT_EQ(sums.undecided, 0U);
+  EXPECT_GE(2 * sums.begun_under_faults, sums.begun) << "faults ended too early";
+  if (fuzz::kSlowed) return;
+  for (const std::string_view branch : scenario().branches)
+    EXPECT_GE(sums.branches.at(branch), 100U) << branch;
 }
 
 class StoreBugs : public StoreFuzz {};

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
-#include "check/check.h"
 #include "check/history_json.h"
+#include "fuzz/fault_phase.h"
 #include "fuzz/quick_control.h"
 #include "fuzz/simulation.h"
 #include "systems/loco/barrier.h"
@@ -22,20 +25,30 @@ using check::EventType;
 using check::Function;
 using check::Value;
 
-constexpr std::uint32_t kKeys = 4, kKeyLocks = 2;
-constexpr std::uint32_t kCallers = 2, kWindow = 2;  // per node; per caller
+constexpr std::uint32_t kCallers = 3, kWindow = 2;  // per node; per caller
 constexpr std::uint64_t kLongestPause = 2000;       // ns
 
 // The faults that a reliable connection hides, and slow nodes.
-constexpr std::array kFaultsOfStores{
+const std::vector<Fault> kFaultsOfStores{
     Fault::loss,  Fault::ack_loss,   Fault::duplicate,  Fault::reorder,         Fault::delay,
     Fault::clog,  Fault::cache_miss, Fault::queue_full, Fault::late_completion, Fault::rnr,
-    Fault::pause, Fault::slow_node,  Fault::pause_storm};
+    Fault::pause, Fault::preemption, Fault::slow_node,  Fault::pause_storm};
 
 struct StoreWorld {
   const fuzz::Options& options;
+  fuzz::Outcome& outcome;
+  fuzz::FaultPhase& phase;
+  // Few keys and locks make clients contend; more of them let announcements fill the tracker's
+  // ring.
+  const bool many = options.seed % 3 == 0;
+  const std::uint32_t keys = many ? 12 : 4, locks = many ? 8 : 2;
   check::History history{};
-  std::uint64_t ok = 0, fail = 0;
+  std::map<Key, std::vector<std::optional<Location>>> located{};  // in the index of each node
+
+  void violation(const char* kind, const std::string& text) {
+    if (outcome.violations.size() < fuzz::kMostViolations)
+      outcome.violations.push_back({kind, text});
+  }
 };
 
 struct Request {
@@ -48,13 +61,34 @@ struct Request {
 class LocoSide {
  public:
   static constexpr Function kFirst = Function::kInsert;
-  LocoSide(Manager& manager, const StoreWorld& world) : store_(manager, "store", options(world)) {}
+  LocoSide(Manager& manager, const StoreWorld& world)
+      : store_(manager, "store", options(world)), refills_(world.options.seed / 12 % 2 == 0) {}
   void load() {}
+  /// Every operation is over: notes this node's index, and tests that no slot is lost.
+  void finish(StoreWorld& world) {
+    std::uint64_t here = 0, held = 0;
+    for (Key key = 0; key < world.keys; ++key) {
+      const std::optional<Location> place = store_.locate(key);
+      world.located[key].push_back(place);
+      held += place.has_value();
+      here += place && place->node == store_.self();
+    }
+    if (store_.indexed() == held && here + store_.free_slots() == store_.options().slots) return;
+    world.violation("lost slot", "node " + std::to_string(store_.self()) + " has " +
+                                     std::to_string(store_.indexed()) + " entries for " +
+                                     std::to_string(held) + " keys, and " +
+                                     std::to_string(store_.free_slots()) + " free slots beside " +
+                                     std::to_string(here) + " used ones");
+  }
   Function draw(Rng& rng) const {
-    constexpr std::array kFunctions{Function::kGet, Function::kGet,    Function::kGet,
-                                    Function::kPut, Function::kPut,    Function::kPut,
-                                    Function::kPut, Function::kInsert, Function::kDelete};
-    return kFunctions[rng.below(kFunctions.size())];
+    // Half of the runs change values often, and the others fill slots again often.
+    constexpr std::array kUpdates{Function::kGet, Function::kGet,    Function::kGet,
+                                  Function::kPut, Function::kPut,    Function::kPut,
+                                  Function::kPut, Function::kInsert, Function::kDelete};
+    constexpr std::array kRefills{Function::kGet,    Function::kGet,    Function::kGet,
+                                  Function::kGet,    Function::kPut,    Function::kPut,
+                                  Function::kInsert, Function::kInsert, Function::kDelete};
+    return refills_ ? kRefills[rng.below(kRefills.size())] : kUpdates[rng.below(kUpdates.size())];
   }
 
   struct Operation {
@@ -77,9 +111,11 @@ class LocoSide {
  private:
   static KvOptions options(const StoreWorld& world) {
     KvOptions options;
-    options.keys = 64;
-    options.locks = kKeyLocks;
-    options.tracker_bytes = 1024;
+    options.slots =
+        1 + world.options.seed / 4 % 3 + (world.many ? world.keys / world.options.nodes : 0);
+    options.tracker_hold = 400 * kMicrosecond;
+    options.locks = world.locks;
+    options.tracker_bytes = 128;
     options.tracker_pause = 5 * kMicrosecond;
     const bool paper = world.options.seed / 2 % 2 != 0;
     options.lock =
@@ -88,6 +124,7 @@ class LocoSide {
     return options;
   }
   KvStore store_;
+  const bool refills_;
 };
 
 /// The model of Sherman, which has only updates and lookups of existing keys. The keys lie in
@@ -98,10 +135,11 @@ class ShermanSide {
   static constexpr Key kApart = 64;
   ShermanSide(Manager& manager, const StoreWorld& world)
       : tree_(manager, "tree",
-              {.keys = kKeys * kApart,
-               .locks = kKeyLocks,
+              {.keys = world.keys * kApart,
+               .locks = world.locks,
                .local_queues = world.options.seed % 4 != 0}) {}
   void load() { tree_.load(); }
+  void finish(StoreWorld&) {}
   Function draw(Rng& rng) const { return rng.below(2) == 0 ? Function::kGet : Function::kPut; }
 
   struct Operation {
@@ -163,8 +201,10 @@ class Client {
 
   void draw() {
     const std::uint32_t id = next_++;
-    const Request request{side_.draw(rng_), rng_.below(kKeys), 1 + std::uint64_t{id}};
-    const std::uint64_t pause = rng_.below(3) == 0 ? rng_.below(kLongestPause) : 0;
+    const Request request{side_.draw(rng_), rng_.below(world_.keys), 1 + std::uint64_t{id}};
+    const std::uint64_t pause =
+        rng_.below(3) == 0 ? rng_.below(kLongestPause) * world_.phase.pace() : 0;
+    world_.phase.operation();
     const auto& kept = world_.options.kept;
     if (kept && std::none_of(kept->begin(), kept->end(), [&](const fuzz::OperationRange& range) {
           return range.first <= id && id <= range.last;
@@ -178,16 +218,17 @@ class Client {
   void record_end() {
     const bool done = operation_.state.outcome() == Outcome::kOk;
     const Function f = request_.f;
-    // An update of a missing key did not happen.
-    const bool failed = f == Function::kPut && !done;
+    // An update of a missing key did not happen; an insertion without room did not happen either.
+    const bool failed =
+        operation_.state.outcome() == Outcome::kFull || (f == Function::kPut && !done);
     Value value = Value::none();
-    if (f == Function::kInsert || f == Function::kDelete) value = Value::boolean(done);
+    if (!failed && (f == Function::kInsert || f == Function::kDelete)) value = Value::boolean(done);
     if (f == Function::kGet && done) {
       value = Value::integer(static_cast<std::int64_t>(operation_.value()));
     }
     world_.history.complete(env_.now(), process_, failed ? EventType::kFail : EventType::kOk, f,
                             key(), value);
-    ++(failed ? world_.fail : world_.ok);
+    ++(failed ? world_.outcome.fail : world_.outcome.ok);
   }
 
   StoreWorld& world_;
@@ -223,9 +264,19 @@ void run_caller(StoreWorld& world, Side& side, Caller& me) {
 template <class Side>
 void write_first_values(StoreWorld& world, Side& side, Caller& me) {
   Client<Side> first(world, side, me, 0);
-  for (Key key = 0; key < kKeys; ++key) {
+  for (Key key = 0; key < world.keys; ++key) {
     first.begin({Side::kFirst, key, world.options.operations + 1 + key});
     me.wait_until([&] { return first.ended(); }, "first value");
+  }
+}
+
+// At the end every node reads every key; the checker compares.
+template <class Side>
+void read_all(StoreWorld& world, Side& side, Caller& me) {
+  Client<Side> last(world, side, me, me.runtime().self() * kCallers * kWindow);
+  for (Key key = 0; key < world.keys; ++key) {
+    last.begin({Function::kGet, key, 0});
+    me.wait_until([&] { return last.ended(); }, "last value");
   }
 }
 
@@ -248,10 +299,17 @@ void run_node(StoreWorld& world, Env& env) {
   if (env.node() == 0) write_first_values(world, side, me);
   barrier.wait(me);
   {
-    const auto second = env.spawn("second", [&] { run_caller(world, side, manager.caller(1)); });
+    std::vector<std::unique_ptr<Thread>> others;
+    for (std::uint32_t i = 1; i < kCallers; ++i) {
+      others.push_back(env.spawn("caller" + std::to_string(i),
+                                 [&, i] { run_caller(world, side, manager.caller(i)); }));
+    }
     run_caller(world, side, me);
-    second->join();
+    for (const auto& other : others) other->join();
   }
+  barrier.wait(me);
+  side.finish(world);
+  read_all(world, side, me);
   barrier.wait(me);
   manager.leave();
 }
@@ -261,26 +319,21 @@ fuzz::Outcome run_store(const fuzz::Options& wanted) {
   fuzz::Outcome outcome;
   fuzz::Options options = wanted;
   fuzz::hasten_control_path(options.profile);
-  fuzz::keep_faults(options.faults, kFaultsOfStores);
-  fuzz::draw_end_of_faults(options, kMillisecond, 2 * kMillisecond);
-  StoreWorld world{options};
+  fuzz::FaultPhase phase(options, outcome);
+  StoreWorld world{options, outcome, phase};
   fabric::sim::SimCluster cluster(fuzz::simulation_of(options, 8 * options.recovery_limit));
+  phase.attach(cluster);
   if (options.events) cluster.record_events(&outcome.recorded);
-  const auto violation = [&](const char* kind, const std::string& text) {
-    outcome.violations.push_back({kind, "at " + std::to_string(cluster.now()) + " ns: " + text});
-  };
   try {
     cluster.run([&](Env& env) { run_node<Side>(world, env); });
   } catch (const Error& error) {
-    violation("liveness", std::string(error.what()).substr(0, 200));
+    world.violation("liveness", std::string(error.what()).substr(0, 200));
   }
-  outcome.ok = world.ok;
-  outcome.fail = world.fail;
-  check::SearchLimits limits;
-  limits.configurations = 100'000;
-  const check::Verdict verdict = check::check_history(world.history, "kv", limits);
-  if (verdict.answer != check::Answer::kUnknown) outcome.checked = verdict.operations;
-  if (verdict.answer == check::Answer::kNo) violation("kv", verdict.text);
+  fuzz::judge(outcome, world.history, "kv", cluster.now());
+  for (const auto& [key, places] : world.located) {
+    if (std::ranges::adjacent_find(places, std::not_equal_to{}) != places.end())
+      world.violation("indices", "the nodes have different places of key " + std::to_string(key));
+  }
   if (options.history) {
     world.history.header.seed = options.seed;
     outcome.history = check::to_json(world.history);
@@ -296,14 +349,20 @@ fuzz::Scenario store_scenario() {
           "LOCO's key-value store: lookups, insertions, updates and removals of few keys",
           &run_store<LocoSide>,
           {"unfenced"},
-          {kPresetNames.begin(), kPresetNames.end()}};
+          {kPresetNames.begin(), kPresetNames.end()},
+          kFaultsOfStores,
+          {"lock/hand-over", "lock/words on the NIC", "ring/next lap", "ring/torn message",
+           "store/full", "store/index locked", "store/slot used again", "store/stale index",
+           "store/torn slot", "store/tracker full"}};
 }
 
 fuzz::Scenario sherman_scenario() {
   return {"loco_sherman",
           "the model of Sherman: lookups and updates of few keys",
           &run_store<ShermanSide>,
-          {"unfenced"}};
+          {"unfenced"},
+          {},
+          kFaultsOfStores};
 }
 
 }  // namespace pyrdma::loco

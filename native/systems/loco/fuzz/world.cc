@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
-#include "check/check.h"
+#include "fuzz/simulation.h"
 
 namespace pyrdma::loco::scenario {
 
-World::World(const fuzz::Options& wanted, fuzz::Outcome& result, bool locks)
+World::World(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhase& faults,
+             bool locks)
     : options(wanted),
       outcome(result),
+      phase(faults),
       locks_alone(locks),
       ended(wanted.nodes),
       died(wanted.nodes),
@@ -34,33 +36,20 @@ bool World::all_ended() const {
   return true;
 }
 
-void World::failed(NodeId node, const std::string& text) { errors.emplace_back(node, text); }
-
 void World::check() {
   constexpr std::array<std::pair<Log, const char*>, 5> kModels{{{Log::kWords, "counter"},
                                                                 {Log::kQueue, "fifo"},
                                                                 {Log::kLocks, "mutex"},
                                                                 {Log::kBarriers, "barrier"},
                                                                 {Log::kStore, "kv"}}};
-  check::SearchLimits limits;
-  limits.configurations = 100'000;
-  for (const auto& [which, model] : kModels) {
-    if (log(which).events().empty()) continue;
-    const check::Verdict verdict = check::check_history(log(which), model, limits);
-    outcome.checked += verdict.operations;
-    if (verdict.answer == check::Answer::kNo) violation(model, verdict.text);
-  }
-  for (const auto& [node, text] : errors) {
-    if (died[node]) continue;
-    bool named = false;
-    for (NodeId dead = 0; dead < options.nodes; ++dead) {
-      for (const char before : {' ', '/'}) {
-        const std::size_t at = text.find(before + std::to_string(dead));
-        if (!died[dead] || at == std::string::npos) continue;
-        named = true;
-      }
+  for (const auto& [which, model] : kModels)
+    fuzz::judge(outcome, log(which), model, cluster->now());
+  for (const Failure& failure : failures) {
+    const std::vector<NodeId>& blamed = failure.error.nodes();
+    const bool right = std::ranges::any_of(blamed, [&](NodeId node) { return died.at(node); });
+    if (!died[failure.node] && !right) {
+      violation("error", "node " + std::to_string(failure.node) + ": " + failure.error.what());
     }
-    if (!named) violation("error", "node " + std::to_string(node) + ": " + text);
   }
 }
 

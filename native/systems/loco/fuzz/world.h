@@ -4,48 +4,63 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "check/history.h"
 #include "fabric/sim/cluster.h"
-#include "fuzz/scenario.h"
+#include "fuzz/fault_phase.h"
 #include "systems/loco/bugs.h"
+#include "systems/loco/kvstore/index.h"
 
 namespace pyrdma::loco::scenario {
 
 inline constexpr std::uint32_t kCallers = 2;  // clients per node
 inline constexpr std::uint32_t kEpochs = 3;   // parts of a plan, with a barrier after each
 inline constexpr std::uint32_t kWords = 3, kLocks = 3, kRings = 2, kQueueCapacity = 4;
-inline constexpr std::uint32_t kRecordWords = 12;
+inline constexpr std::uint32_t kRecordWords = 12, kMostHandovers = 1;
+inline constexpr std::uint64_t kRingBytes = 512;
 inline constexpr std::uint32_t kKeys = 4, kKeyLocks = 2;
 
 /// The histories by object, for the checkers.
 enum class Log : std::uint8_t { kWords, kQueue, kLocks, kBarriers, kStore, kCount };
 
 struct World {
-  World(const fuzz::Options& wanted, fuzz::Outcome& result, bool locks_alone);
+  World(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhase& phase,
+        bool locks_alone);
 
   void violation(const char* kind, const std::string& text);
   /// Returns true if operation `id` happens in this run.
   bool keeps(std::uint32_t id) const;
   check::History& log(Log which) { return logs[static_cast<std::size_t>(which)]; }
   bool all_ended() const;
-  /// A client has failed. The failure is correct only if the text names a node that was killed.
-  void failed(NodeId node, const std::string& text);
+  /// A client has failed. The failure is correct only if the error blames a node that was killed.
+  void failed(NodeId node, const Error& error) { failures.push_back({node, error}); }
   /// Adds the verdicts of the checkers on the histories.
   void check();
 
   const fuzz::Options& options;
   fuzz::Outcome& outcome;
+  fuzz::FaultPhase& phase;
   const bool locks_alone;  // clients only take locks
   fabric::sim::SimCluster* cluster = nullptr;
   Bugs bugs;
   std::array<check::History, static_cast<std::size_t>(Log::kCount)> logs;
-  std::vector<bool> ended, died;                       // by node
-  std::vector<std::pair<NodeId, std::string>> errors;  // errors of clients that failed
-  std::vector<std::uint64_t> pushed, pulled;           // last number of each node's variables
-  std::array<std::uint64_t, kRings> sent{};            // messages, by ring
+  struct Failure {
+    NodeId node;
+    Error error;
+  };
+  std::vector<bool> ended, died;  // by node; a node may die after its end
+  std::vector<Failure> failures;
+  std::vector<std::uint64_t> pushed, pulled;      // last number of each node's variables
+  std::array<std::uint64_t, kRings> sent{};       // messages, by ring
+  std::array<std::uint64_t, kRings> sent_to{};    // position after the last message
+  std::array<std::uint64_t, kWords> sums{};       // of the addends of each word
+  std::uint64_t queued = 0;                       // values in the queue
+  std::array<std::uint32_t, kLocks> handovers{};  // since the lock's last ticket
+  std::map<Key, std::vector<std::optional<Location>>> located;         // in the index of each node
   std::map<std::pair<NodeId, std::uint32_t>, std::uint64_t> received;  // by reader and ring
   std::array<std::uint64_t, kLocks> guarded{};                         // last stamp of each record
   std::uint64_t stamps = 0;

@@ -8,13 +8,21 @@
 
 namespace pyrdma::loco {
 
-Index::Index(Env& env, std::uint64_t keys)
-    : lock_(env), env_(env), keys_(keys), slots_(keys + keys / 4 + 8) {
+Index::Index(Env& env, std::uint64_t keys) : lock_(env), env_(env), keys_(keys) { make_table(); }
+
+void Index::make_table() {
+  slots_ = keys_ + keys_ / 4 + 8;
   table_.reset(static_cast<Entry*>(std::calloc(slots_, sizeof(Entry))));
   if (table_ == nullptr) {
-    throw Error(ErrorCode::kExhausted, "no memory for an index of " + std::to_string(keys) +
+    throw Error(ErrorCode::kExhausted, "no memory for an index of " + std::to_string(keys_) +
                                            " keys (" + std::to_string(bytes()) + " bytes)");
   }
+}
+
+void Index::begin_with(Spread spread) {
+  keys_ += spread.count;
+  spread_ = std::move(spread);
+  make_table();
 }
 
 // Returns the entry of the key, or the free entry where the key belongs.
@@ -26,8 +34,8 @@ Index::Entry* Index::at(Key key) const {
 
 std::optional<Location> Index::find(Key key) {
   const std::shared_lock lock(lock_);
-  env_.charge(Cost::kPredicate);
   const Entry* entry = at(key);
+  env_.charge(Cost::kPredicate);
   if (entry->owner != 0) {
     if (entry->counter == kErased) return std::nullopt;
     return Location{entry->owner - 1U, entry->slot, entry->counter};
@@ -47,8 +55,9 @@ void Index::put(Key key, const Location& location) {
   Entry* entry = at(key);
   if (entry->owner == 0) {
     if (used_ == keys_) {
-      throw Error(ErrorCode::kExhausted,
-                  "the index has " + std::to_string(keys_) + " keys and is full; raise `keys`");
+      throw Error(ErrorCode::kInternal, "the index has " + std::to_string(keys_) +
+                                            " entries and is full: more keys have a slot, or a "
+                                            "removal in flight, than the store allows");
     }
     ++used_;
   }

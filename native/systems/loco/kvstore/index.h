@@ -43,19 +43,19 @@ struct Spread {
 
 class Index {
  public:
-  /// Makes room for `keys` keys, 20 bytes each. Pages without keys take no memory.
+  /// Makes room for `keys` entries, 20 bytes each. Pages without entries take no memory.
   Index(Env& env, std::uint64_t keys);
 
   // Any thread may call these.
   std::optional<Location> find(Key key);
-  /// Adds or replaces a key. Throws Error(kExhausted), with the number of keys, when the index is
+  /// Adds or replaces a key. Throws Error(kInternal), with the number of entries, when the index is
   /// full.
   void set(Key key, const Location& location);
   void erase(Key key);
   /// Adds the keys of `spread` to the index. The index computes their places and does not store
-  /// them, so several nodes on one machine need no table of millions of entries each. Called before
-  /// any other use.
-  void begin_with(Spread spread) { spread_ = std::move(spread); }
+  /// them, so several nodes on one machine need no table of millions of entries each. A computed
+  /// key that is erased takes an entry: the index makes room for them. Called before any other use.
+  void begin_with(Spread spread);
   /// Starts to fetch the key's entry into the cache.
   void prefetch(Key key) const { __builtin_prefetch(&table_[home_of(key)]); }
 
@@ -75,13 +75,14 @@ class Index {
   std::uint64_t home_of(Key key) const {
     return static_cast<std::uint64_t>(static_cast<unsigned __int128>(hash_of(key)) * slots_ >> 64);
   }
+  void make_table();
   Entry* at(Key key) const;
   void put(Key key, const Location& location);
   void free_entry(Entry* entry);
 
   RwLock lock_;
   Env& env_;
-  std::uint64_t keys_, slots_;
+  std::uint64_t keys_, slots_ = 0;
   std::uint64_t used_ = 0;
   Spread spread_;
   struct Free {

@@ -8,14 +8,18 @@ namespace pyrdma::loco {
 
 bool KvOperation::insert_locked() {
   std::uint32_t number = 0;
-  if (!store_->take_slot(number)) return unlock(Outcome::kFull);
+  if (!store_->take_slot(number)) {
+    me_->env().reached("store/full");
+    return unlock(Outcome::kFull);
+  }
   const std::uint64_t state =
       load_acquire(reinterpret_cast<const std::uint64_t*>(store_->slot(number)));
   std::uint32_t counter = static_cast<std::uint32_t>((state >> 1) + 1) & kCounterMask;
   if (counter == 0) counter = 1;
+  if (counter > 1) me_->env().reached("store/slot used again");
   at_ = {store_->self(), number, counter};
   store_->manager().env().charge_copy(store_->slot_bytes_);
-  store_->write_slot(number, counter, false, slot_.data() + kSlotFrame);
+  store_->write_slot(number, counter, false, slot_.block.data() + kSlotFrame);
   store_->index_.set(key_, at_);
   return announce();
 }

@@ -13,14 +13,15 @@ bool KvOperation::find() {
   at_ = *found;
   if (at_.node != store_->self()) {
     const auto bytes = static_cast<std::uint32_t>(store_->slot_bytes_);
-    ack_ = store_->values_.read(*me_, at_.node, at_.slot * store_->slot_bytes_, slot_.sge(bytes));
+    slot_.key = store_->values_.read(*me_, at_.node, at_.slot * store_->slot_bytes_,
+                                     slot_.block.sge(bytes));
     step_ = Step::kReading;
     return false;
   }
   // The checksum makes a plain copy safe: the checksum of a torn copy does not match.
   store_->manager().env().charge_copy(store_->slot_bytes_);
-  copy_from_shared(slot_.data(), store_->slot(at_.slot), store_->slot_bytes_);
-  return judge(slot_.data());
+  copy_from_shared(slot_.block.data(), store_->slot(at_.slot), store_->slot_bytes_);
+  return judge(slot_.block.data());
 }
 
 // The checks follow appendix C.1: checksum, then counter, then valid bit. If the checksum does not
@@ -33,13 +34,20 @@ bool KvOperation::judge(const std::byte* slot) {
   std::memcpy(&sum, slot + kSlotHead, sizeof sum);
   const auto counter = static_cast<std::uint32_t>(state >> 1);
   if (sum != store_->sum_of(slot + kSlotFrame, counter)) {
-    check_timeout("its slot at node " + std::to_string(at_.node) +
-                  " is torn; the writing node may have ended");
+    me_->env().reached("store/torn slot");
+    if (overdue()) [[unlikely]] {
+      const std::vector<NodeId> silent = me_->silent_peers();
+      throw_overdue("its slot at node " + std::to_string(at_.node) +
+                        " is torn; the writing node may have ended; no answer from nodes" +
+                        (silent.empty() ? " none" : text_of(silent)),
+                    silent);
+    }
     // The next answer of the network, or the writer on this node, wakes a waiter.
     if (at_.node != store_->self()) return find();
     step_ = Step::kRetrying;
     return false;
   }
+  if (counter != at_.counter) me_->env().reached("store/stale index");
   if (counter != at_.counter || (state & 1) == 0) return end(Outcome::kMissing);
   return end(Outcome::kOk);
 }

@@ -12,8 +12,8 @@ namespace pyrdma::loco {
 
 void KvOperation::start(Kind kind, Key key) {
   PYRDMA_ASSERT(over());
-  if (slot_.data() == nullptr) {
-    slot_ = me_->block(static_cast<std::uint32_t>(store_->slot_bytes_));
+  if (slot_.block.data() == nullptr) {
+    slot_ = InFlight(me_->block(static_cast<std::uint32_t>(store_->slot_bytes_)));
   }
   kind_ = kind;
   key_ = key;
@@ -29,7 +29,7 @@ void KvOperation::lookup(Key key) {
 // The new value waits in the block, in the layout of the slot.
 bool KvOperation::take(std::span<const std::byte> value) {
   if (value.size() > store_->options_.value_bytes) return !end(Outcome::kTooBig);
-  std::byte* into = slot_.data() + kSlotFrame;
+  std::byte* into = slot_.block.data() + kSlotFrame;
   std::memset(into, 0, store_->slot_bytes_ - kSlotFrame);
   std::memcpy(into, value.data(), value.size());
   return true;
@@ -56,7 +56,7 @@ void KvOperation::remove(Key key) {
 }
 
 std::span<const std::byte> KvOperation::value() const {
-  return {slot_.data() + kSlotFrame, store_->options_.value_bytes};
+  return {slot_.block.data() + kSlotFrame, store_->options_.value_bytes};
 }
 
 bool KvOperation::advance(Time now) {
@@ -64,19 +64,19 @@ bool KvOperation::advance(Time now) {
     case Step::kOver:
       return true;
     case Step::kReading:
-      if (!ack_.query()) return false;
+      if (!slot_.key.query()) return false;
       check_answer("key ", at_.node);
-      return judge(slot_.data());
+      return judge(slot_.block.data());
     case Step::kRetrying:
       return find();
     case Step::kLocking:
       return lock_.poll(now) && locked();
     case Step::kWriting:
-      if (!ack_.query()) return false;
+      if (!slot_.key.query()) return false;
       check_answer("key ", at_.node);
       return kind_ == Kind::kUpdate ? unlock(Outcome::kOk) : announce();
     case Step::kReleasing:
-      if (!ack_.query()) return false;
+      if (!slot_.key.query()) return false;
       check_answer("the lock of key ", store_->locks_.host_of(lock_.index()));
       return end(outcome_);
     case Step::kAnnouncing:
@@ -104,7 +104,7 @@ bool KvOperation::end(Outcome outcome) {
 
 bool KvOperation::unlock(Outcome outcome) {
   if (!holds_lock_) return end(outcome);
-  ack_ = release();
+  slot_.key = release();
   if (store_->options_.lock.unawaited_release) return end(outcome);
   outcome_ = outcome;
   step_ = Step::kReleasing;
@@ -113,14 +113,15 @@ bool KvOperation::unlock(Outcome outcome) {
 
 // The data under the lock is placed, so the release needs no fence.
 AckKey KvOperation::release() {
+  AckKey key = store_->locks_.start_release(*me_, lock_.index());
   holds_lock_ = false;
-  return store_->locks_.start_release(*me_, lock_.index());
+  return key;
 }
 
 // Posts a write to the slot of at_, from the same offset of the block. A read of no bytes after it,
 // on the same queue pair, places the write (paper, section 2.2).
 void KvOperation::post_write(std::uint32_t offset, std::uint32_t bytes, bool placed) {
-  const fabric::Sge from = slot_.sge(bytes, offset);
+  const fabric::Sge from = slot_.block.sge(bytes, offset);
   std::array<fabric::WorkRequest, 2> requests;
   requests[0] = write_request(from, offset);
   requests[1].opcode = fabric::Opcode::kRead;
@@ -129,9 +130,9 @@ void KvOperation::post_write(std::uint32_t offset, std::uint32_t bytes, bool pla
 
 // Posts requests to the slot's node, with one doorbell for all or one for each.
 void KvOperation::post(std::span<fabric::WorkRequest> requests) {
-  ack_ = AckKey();
-  if (store_->options_.lock.one_doorbell) return me_->post(at_.node, requests, ack_);
-  for (fabric::WorkRequest& request : requests) me_->post(at_.node, {&request, 1}, ack_);
+  slot_.key = AckKey();
+  if (store_->options_.lock.one_doorbell) return me_->post(at_.node, requests, slot_.key);
+  for (fabric::WorkRequest& request : requests) me_->post(at_.node, {&request, 1}, slot_.key);
 }
 
 fabric::WorkRequest KvOperation::write_request(const fabric::Sge& from,
@@ -147,28 +148,68 @@ fabric::WorkRequest KvOperation::write_request(const fabric::Sge& from,
 }
 
 void KvOperation::check_answer(const char* what, NodeId node) {
-  const fabric::Status status = ack_.status();
+  const fabric::Status status = slot_.key.status();
   if (status == fabric::Status::kSuccess) [[likely]]
     return;
+  if (holds_lock_) release();  // no request of this operation is in flight
+  step_ = Step::kOver;
   throw Error(ErrorCode::kUnavailable,
               what + std::to_string(key_) + " of '" + store_->name() + "' is at node " +
                   std::to_string(node) + ", which does not answer (" + to_string(status) +
                   "): it was killed or cut off",
-              false);
+              false)
+      .blaming({node});
 }
 
-void KvOperation::check_timeout(const std::string& what) {
+bool KvOperation::overdue() {
   Manager& manager = store_->manager();
+  if (dropped_) return false;  // it goes on as long as it takes
   const Time now = manager.env().now();
   if (retrying_ == 0) retrying_ = now;
-  if (now - retrying_ < manager.options().wait_timeout) return;
+  return now - retrying_ >= manager.options().wait_timeout;
+}
+
+void KvOperation::throw_cause(const Error& error) {
+  const bool announces = step_ == Step::kAnnouncing || step_ == Step::kAnnounced;
+  if (error.code() == ErrorCode::kTimeout && !overdue_ && announces) throw_unannounced();
+  overdue_ = true;
+  throw;
+}
+
+void KvOperation::throw_overdue(const std::string& why, const std::vector<NodeId>& blamed) {
+  overdue_ = true;
+  Manager& manager = store_->manager();
   constexpr std::array<const char*, 4> kDone = {"read", "inserted", "updated", "removed"};
   throw Error(ErrorCode::kTimeout,
               "key " + std::to_string(key_) + " of '" + store_->name() + "' could not be " +
                   kDone[static_cast<std::size_t>(kind_)] + " by node " +
                   std::to_string(store_->self()) + " within " +
-                  std::to_string(manager.options().wait_timeout / kMillisecond) + " ms: " + what,
-              false);
+                  std::to_string(manager.options().wait_timeout / kMillisecond) + " ms: " + why,
+              false)
+      .blaming(blamed);
 }
+
+/// Goes on until the key's lock is given back.
+class KvOperation::Dropped final : public runtime::Unfinished {
+ public:
+  explicit Dropped(KvOperation&& op)
+      : runtime::Unfinished(op.store_, op.overdue_), op_(std::move(op)) {
+    op_.dropped_ = true;
+  }
+  ~Dropped() override { op_.holds_lock_ = false; }  // the store may be gone
+  bool poll() override {
+    if (op_.step_ != Step::kLocking) {
+      op_.advance();
+    } else if (op_.slot_.key.query()) {
+      op_.release();  // an error came before the change began
+    }
+    return !op_.holds_lock_;
+  }
+
+ private:
+  KvOperation op_;
+};
+
+void KvOperation::drop() { me_->finish_later(std::make_unique<Dropped>(std::move(*this))); }
 
 }  // namespace pyrdma::loco

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "base/error.h"
 #include "systems/loco/kvstore/slot.h"
 #include "systems/loco/ticket_lock.h"
 
@@ -12,11 +13,17 @@ namespace pyrdma::loco {
 
 class KvStore;
 
-/// Belongs to the thread of one caller, which reuses it for one operation after the other. It must
-/// not be moved while an operation is in progress.
+/// Belongs to the thread of one caller, which reuses it for one operation after the other. If it is
+/// dropped while an operation is in progress, also after its error, its caller goes on with the
+/// operation until the lock of its key is given back (Caller::finish_later).
 class KvOperation {
  public:
   KvOperation(KvStore& store, Caller& me) : store_(&store), me_(&me) {}
+  KvOperation(KvOperation&&) noexcept = default;
+  ~KvOperation() {
+    if (holds_lock_) [[unlikely]]
+      drop();
+  }
 
   // Each call starts an operation; the earlier operation must be over. The value is copied.
   void lookup(Key key);
@@ -37,6 +44,7 @@ class KvOperation {
 
  private:
   friend class Bugs;
+  friend class KvStore;
   enum class Step : std::uint8_t {
     kOver,
     kReading,     // lookup: the read of the slot is in flight
@@ -54,6 +62,8 @@ class KvOperation {
   void begin_locked();
   bool advance(Time now = 0);
   bool locked();
+  class Dropped;
+  [[gnu::cold]] void drop();
   bool end(Outcome outcome);
   bool unlock(Outcome outcome);
   AckKey release();
@@ -61,7 +71,12 @@ class KvOperation {
   void post_write(std::uint32_t offset, std::uint32_t bytes, bool placed);
   fabric::WorkRequest write_request(const fabric::Sge& from, std::uint32_t offset) const;
   void check_answer(const char* what, NodeId node);
-  void check_timeout(const std::string& what);
+  bool overdue();  // it retries since wait_timeout
+  [[noreturn]] void throw_unannounced();
+  /// Says why the operation is not over after wait_timeout, if this is known better than `error`,
+  /// which is handled now. Throws it otherwise.
+  [[noreturn]] void throw_cause(const Error& error);
+  [[noreturn]] void throw_overdue(const std::string& why, const std::vector<NodeId>& blamed);
 
   bool find();  // lookup.cc
   bool judge(const std::byte* slot);
@@ -83,10 +98,10 @@ class KvOperation {
   Location at_;
   std::uint64_t announced_ = 0;  // position in the tracker after this operation's message
   Time retrying_ = 0;            // start of the retries; 0: none
-  MemRef slot_;  // bytes to read or write; declared before the key, which is destroyed first
-  AckKey ack_;
+  InFlight slot_;                // bytes to read or write
   AcquireOp lock_;
-  bool holds_lock_ = false;
+  MovedValue<bool> holds_lock_;
+  bool overdue_ = false, dropped_ = false;  // its caller has got an error; has dropped it
 };
 
 }  // namespace pyrdma::loco

@@ -13,11 +13,11 @@ bool KvOperation::remove_locked() {
     return announce();
   }
   const std::uint64_t state = state_word(at_.counter, false);
-  std::memcpy(slot_.data(), &state, sizeof state);
+  std::memcpy(slot_.block.data(), &state, sizeof state);
   // The write is placed before other nodes get the message: the slot's node may then fill the slot
   // again.
-  step_ = Step::kWriting;
   post_write(0, sizeof state, store_->manager().bugs().places_removal());
+  step_ = Step::kWriting;
   return false;
 }
 

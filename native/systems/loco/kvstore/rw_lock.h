@@ -17,6 +17,7 @@ class RwLock {
     env_.charge(Cost::kLock);
     if (try_shared()) [[likely]]
       return;
+    env_.reached("store/index locked");
     wait([this] { return try_shared(); });
   }
   void unlock_shared() {

@@ -31,27 +31,31 @@ KvStore::KvStore(Manager& manager, std::string name, const KvOptions& options,
       options_(options),
       slot_bytes_(kSlotFrame + (std::uint64_t{options.value_bytes} + 7) / 8 * 8),
       slots_(slots_of(options, Channel::participants().size())),
-      index_(manager.env(), slots_ * Channel::participants().size()),
+      index_(manager.env(), slots_ * Channel::participants().size() + options.locks),
       values_(*this, "values", slots_ * slot_bytes_, kReadWrite),
       locks_(*this, "locks", options.locks, options.lock),
       announcing_(manager.env()),
-      slots_mutex_(manager.env()) {
+      slots_mutex_(manager.env()),
+      hold_draws_(manager.env().rng("tracker holds")) {
   check_options();
   for (const NodeId node : Channel::participants()) {
     trackers_.push_back(std::make_unique<RingBuffer>(*this, "tracker" + std::to_string(node), node,
                                                      options_.tracker_bytes));
   }
   join();
-  tracker_ = manager.env().spawn("loco/tracker", [this] { track(); });
+  tracker_ = manager.caller(0).runtime().spawn("loco/tracker", [this] { track(); });
 }
 
-KvStore::~KvStore() { stopping_.store(true, std::memory_order_release); }
+KvStore::~KvStore() {
+  manager().caller(0).runtime().forget(this);
+  stopping_.store(true, std::memory_order_release);
+}
 
 void KvStore::check_options() {
   check("keys", options_.keys, 1, 1ULL << 40);
   check("slots", slots_, 1, ~std::uint32_t{0});
   check("value_bytes", options_.value_bytes, 1, manager().options().block_bytes - kSlotFrame);
-  check("tracker_bytes", options_.tracker_bytes, 1024, 1ULL << 32);
+  check("tracker_bytes", options_.tracker_bytes, 128, 1ULL << 32);  // two messages
   if (manager().options().callers < 2) {
     throw Error(ErrorCode::kInvalidArgument,
                 "store '" + name() +
@@ -115,6 +119,11 @@ void KvStore::give_slot(std::uint32_t number) {
   freed_.push_back(number);
 }
 
+std::uint64_t KvStore::free_slots() {
+  const std::lock_guard lock(slots_mutex_);
+  return freed_.size() + slots_ - fresh_;
+}
+
 std::string KvStore::describe(Outcome outcome) const {
   switch (outcome) {
     case Outcome::kPending:
@@ -136,8 +145,11 @@ std::string KvStore::describe(Outcome outcome) const {
 }
 
 Outcome KvStore::run(Caller& me, KvOperation& operation) {
-  if (!operation.poll()) {
-    me.wait_until([&] { return operation.poll(); }, "completion of an operation on a store");
+  try {
+    if (!operation.poll())
+      me.wait_until([&] { return operation.poll(); }, "completion of an operation on a store");
+  } catch (const Error& error) {
+    operation.throw_cause(error);
   }
   return operation.outcome();
 }

@@ -36,6 +36,7 @@ struct KvOptions {
   std::uint64_t tracker_bytes = 64 * kKiB;
   bool fence = true;  // an update is placed, not only completed, before it releases its lock
   Time tracker_pause = 100 * kMicrosecond;  // longest pause of an idle tracker thread
+  Time tracker_hold = 0;  // for tests: the longest time for which the thread leaves a ring alone
 };
 
 class KvStore : public Channel {
@@ -72,6 +73,11 @@ class KvStore : public Channel {
   void prefetch(Key key) const { index_.prefetch(key); }
   std::uint64_t index_bytes() const { return index_.bytes(); }
 
+  // The state of this node, for tests.
+  std::optional<Location> locate(Key key) { return index_.find(key); }
+  std::uint64_t indexed() const { return index_.size(); }
+  std::uint64_t free_slots();
+
  private:
   friend class KvOperation;
   friend class Bugs;
@@ -91,11 +97,16 @@ class KvStore : public Channel {
   RingBuffer& tracker_of(NodeId node) { return *trackers_[rank_of(node)]; }
   void track();
   bool apply_news(Caller& me);
+  bool held_back(NodeId node);
   void apply(const TrackerMessage& message);
 
   KvOptions options_;
   std::uint64_t slot_bytes_;
   std::uint64_t slots_;
+  // An entry for each key that has a slot, and for each key whose removal has freed its slot, but
+  // is not yet applied here. Such a removal still holds the lock of its key, so there are at most
+  // as many as locks. A node may apply an insertion into a freed slot before the removal that freed
+  // it.
   Index index_;
   SharedRegion values_;
   TicketLocks locks_;
@@ -104,6 +115,9 @@ class KvStore : public Channel {
   Mutex slots_mutex_;
   std::vector<std::uint32_t> freed_;  // slots that have held a value
   std::uint32_t fresh_ = 0;           // slots from this one on have never held a value
+  Rng hold_draws_;
+  NodeId held_ = 0;
+  Time held_until_ = 0;
   std::atomic<bool> stopping_{false};
   std::unique_ptr<Thread> tracker_;
 };

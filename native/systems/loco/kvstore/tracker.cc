@@ -24,8 +24,10 @@ bool KvOperation::announce() {
     position = tracker.try_broadcast(*me_, std::as_bytes(std::span(&message, 1)));
   }
   if (!position) {
+    me_->env().reached("store/tracker full");
     step_ = Step::kAnnouncing;
-    check_timeout("the tracker's ring buffer is full");
+    if (overdue()) [[unlikely]]
+      throw_unannounced();
     return false;
   }
   announced_ = *position;
@@ -38,9 +40,21 @@ bool KvOperation::announced() {
   RingBuffer& tracker = store_->tracker_of(store_->self());
   store_->manager().env().charge(Cost::kPredicate);
   if (tracker.acknowledged(announced_)) return true;
-  check_timeout("the nodes" + tracker.unacknowledged(announced_) +
-                " have not acknowledged the change of the index");
+  if (overdue()) [[unlikely]]
+    throw_unannounced();
   return false;
+}
+
+// The operation waits for room in the tracker, or for all indices.
+void KvOperation::throw_unannounced() {
+  RingBuffer& tracker = store_->tracker_of(store_->self());
+  const bool waits_for_room = step_ == Step::kAnnouncing;
+  const std::vector<NodeId> readers = waits_for_room ? tracker.awaited_for(sizeof(TrackerMessage))
+                                                     : tracker.unacknowledged(announced_);
+  throw_overdue("the nodes" + text_of(readers) + " have not acknowledged " +
+                    (waits_for_room ? "earlier changes of the index, so the tracker's ring is full"
+                                    : "the change of the index"),
+                readers);
 }
 
 void KvStore::track() {
@@ -61,7 +75,7 @@ void KvStore::track() {
 bool KvStore::apply_news(Caller& me) {
   bool any = false;
   for (const NodeId node : participants()) {
-    if (node == self()) continue;
+    if (node == self() || held_back(node)) continue;
     RingBuffer& ring = tracker_of(node);
     bool here = false;
     while (const auto bytes = ring.next(me)) {
@@ -74,6 +88,18 @@ bool KvStore::apply_news(Caller& me) {
     any |= here;
   }
   return any;
+}
+
+// Now and then the thread leaves one ring alone, so that the news of the other rings overtake it.
+bool KvStore::held_back(NodeId node) {
+  if (options_.tracker_hold == 0) return false;
+  const Time now = manager().env().now();
+  if (now >= held_until_ && hold_draws_.below(8) == 0) {
+    held_ = participants()[hold_draws_.below(participants().size())];
+    held_until_ = now + static_cast<Time>(
+                            hold_draws_.below(static_cast<std::uint64_t>(options_.tracker_hold)));
+  }
+  return node == held_ && now < held_until_;
 }
 
 void KvStore::apply(const TrackerMessage& message) {

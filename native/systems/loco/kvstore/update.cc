@@ -10,7 +10,7 @@ namespace pyrdma::loco {
 
 bool KvOperation::update_locked() {
   const auto bytes = static_cast<std::uint32_t>(store_->slot_bytes_) - kSlotHead;
-  std::byte* from = slot_.data();
+  std::byte* from = slot_.block.data();
   const std::uint64_t sum = store_->sum_of(from + kSlotFrame, at_.counter);
   if (at_.node == store_->self()) {
     // The NIC sees writes of the CPU at once.
@@ -21,8 +21,8 @@ bool KvOperation::update_locked() {
     return unlock(Outcome::kOk);
   }
   std::memcpy(from + kSlotHead, &sum, sizeof sum);
-  step_ = Step::kWriting;
   store_->manager().bugs().write_update(*this, [&] { write_update(bytes); });
+  step_ = Step::kWriting;
   return false;
 }
 
@@ -34,14 +34,14 @@ bool KvOperation::update_locked() {
     // Lock and value are at one node. Its queue pair keeps the order of the two writes, so the
     // release need not wait. A pair fence would wait for all requests of this caller in flight to
     // that node.
-    const fabric::Sge sge = slot_.sge(bytes, kSlotHead);
+    const fabric::Sge sge = slot_.block.sge(bytes, kSlotHead);
     Requests write;
     write.push_back(write_request(sge, kSlotHead));
     fabric::WorkRequest flush;
     flush.opcode = fabric::Opcode::kRead;
-    ack_ = store_->locks_.release(*me_, lock_.index(), Fence::kBefore, write);
+    slot_.key = store_->locks_.release(*me_, lock_.index(), Fence::kBefore, write);
     holds_lock_ = false;
-    ack_.unite(me_->post(at_.node, {&flush, 1}));
+    slot_.key.unite(me_->post(at_.node, {&flush, 1}));
     return;
   }
   post_write(kSlotHead, bytes, placed);

@@ -97,15 +97,17 @@ class TrialThread {
         const Location& to = trial_.program.locations[code.remote];
         if (!code.from_memory) return write(to.node, to.first_word, round, code.value);
         const std::uint64_t from = trial_.offset(first_word(code.local), round);
-        return release(trial_.words.write(me_, to.node, trial_.offset(to.first_word, round),
-                                          trial_.words.sge(from, 8)));
+        AckKey key = trial_.words.write(me_, to.node, trial_.offset(to.first_word, round),
+                                        trial_.words.sge(from, 8));
+        return release(key);
       }
       case Op::kGet: {
         const Location& from = trial_.program.locations[code.remote];
-        const MemRef block = me_.block(8);
-        finish(
-            trial_.words.read(me_, from.node, trial_.offset(from.first_word, round), block.sge(8)));
-        return store(first_word(code.local), round, *block.as<std::uint64_t>());
+        InFlight word(me_.block(8));
+        word.key = trial_.words.read(me_, from.node, trial_.offset(from.first_word, round),
+                                     word.block.sge(8));
+        finish(word.key);
+        return store(first_word(code.local), round, *word.block.as<std::uint64_t>());
       }
       case Op::kAdd: {
         const Location& at = trial_.program.locations[code.remote];
@@ -129,38 +131,41 @@ class TrialThread {
   std::uint8_t first_word(std::uint8_t location) const {
     return trial_.program.locations[location].first_word;
   }
-  void finish(AckKey key) const {
+  void finish(AckKey& key) const {
     const fabric::Status status = key.wait();
     if (status != fabric::Status::kSuccess)
       throw Error(ErrorCode::kUnavailable,
                   std::string("loco_litmus: a request failed: ") + to_string(status), false);
   }
-  void release(AckKey key) {
-    finish(std::move(key));
+  void release(AckKey& key) {
+    finish(key);
     if (me_.fence_thread() != fabric::Status::kSuccess)
       throw Error(ErrorCode::kUnavailable, "loco_litmus: a fence failed", false);
   }
   void write(NodeId node, std::size_t word, std::uint64_t round, std::uint64_t value) {
-    const MemRef block = me_.block(8);
-    *block.as<std::uint64_t>() = value;
-    release(trial_.words.write(me_, node, trial_.offset(word, round), block.sge(8)));
+    InFlight out(me_.block(8));
+    *out.block.as<std::uint64_t>() = value;
+    out.key = trial_.words.write(me_, node, trial_.offset(word, round), out.block.sge(8));
+    release(out.key);
   }
   void store(std::uint8_t word, std::uint64_t round, std::uint64_t value) {
     if (trial_.atomic_words.count(word) != 0) return write(trial_.env.node(), word, round, value);
     store_release(trial_.here(word, round), value);
   }
   std::uint64_t add(NodeId node, std::uint8_t word, std::uint64_t round, std::uint64_t addend) {
-    const MemRef old = me_.block(8);
-    finish(
-        me_.fetch_add(node, trial_.words.at(node), trial_.offset(word, round), addend, old.sge(8)));
-    return *old.as<std::uint64_t>();
+    InFlight old(me_.block(8));
+    old.key = me_.fetch_add(node, trial_.words.at(node), trial_.offset(word, round), addend,
+                            old.block.sge(8));
+    finish(old.key);
+    return *old.block.as<std::uint64_t>();
   }
   std::uint64_t swap(NodeId node, std::uint8_t word, std::uint64_t round, std::uint64_t expected,
                      std::uint64_t desired) {
-    const MemRef old = me_.block(8);
-    finish(me_.compare_swap(node, trial_.words.at(node), trial_.offset(word, round), expected,
-                            desired, old.sge(8)));
-    return *old.as<std::uint64_t>();
+    InFlight old(me_.block(8));
+    old.key = me_.compare_swap(node, trial_.words.at(node), trial_.offset(word, round), expected,
+                               desired, old.block.sge(8));
+    finish(old.key);
+    return *old.block.as<std::uint64_t>();
   }
   void await(std::size_t word, std::uint64_t round, std::uint64_t value) {
     const std::uint64_t* at = trial_.here(word, round);
@@ -282,7 +287,8 @@ class LocoLitmus final : public measure::Workload {
       const auto bytes = static_cast<std::uint32_t>(trial.rounds * stride);
       if (from.read(me, node, begin, into.sge(0, bytes)).wait() != fabric::Status::kSuccess)
         throw Error(ErrorCode::kUnavailable,
-                    "loco_litmus: node " + std::to_string(node) + " does not answer", false);
+                    "loco_litmus: node " + std::to_string(node) + " does not answer", false)
+            .blaming({node});
       for (std::uint64_t round = 0; round < trial.rounds; ++round) {
         const auto value = *reinterpret_cast<std::uint64_t*>(into.local() + round * stride);
         outcomes[round] |= (value & 0xff) << (8 * i);

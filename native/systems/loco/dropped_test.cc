@@ -1,0 +1,208 @@
+// Acquisitions and operations of the store that are dropped before their end, or end with an error:
+// they keep no lock, and no block of memory that the NIC still writes into has another user.
+#include "base/error_test.h"
+#include "systems/loco/barrier.h"
+#include "systems/loco/kvstore/store.h"
+#include "systems/loco/worlds_test.h"
+
+namespace pyrdma::loco {
+namespace {
+
+using LocoDropped = LocoWorlds;
+INSTANTIATE_TEST_SUITE_P(Worlds, LocoDropped, loco_worlds(),
+                         [](const auto& param) { return param.param; });
+
+using Value = std::array<std::byte, 40>;
+
+KvOptions few_locks() {
+  KvOptions options;
+  options.keys = 64;
+  options.value_bytes = sizeof(Value);
+  options.locks = 3;
+  options.tracker_bytes = 1024;
+  return options;
+}
+
+ManagerOptions two_callers_and(Time wait_timeout) {
+  ManagerOptions options;
+  options.callers = 2;  // the last is the tracker's
+  options.wait_timeout = wait_timeout;
+  return options;
+}
+
+TEST_P(LocoDropped, ABlockInFlightHasNoOtherUser) {
+  run(2, [&](Manager& manager) {
+    SharedRegion region(manager, "r", 8, fabric::kRemoteRead);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    *reinterpret_cast<std::uint64_t*>(region.local()) = 7;
+    Caller& me = manager.caller(0);
+    barrier.wait(me);
+    const NodeId peer = 1 - manager.self();
+    for (int round = 0; round < 100; ++round) {
+      {
+        InFlight dropped(me.block(8));
+        dropped.key = region.read(me, peer, 0, dropped.block.sge(8));
+        InFlight moved(std::move(dropped));
+        moved = InFlight();  // in flight
+      }
+      const MemRef next = me.block(8);
+      *next.as<std::uint64_t>() = 9;
+      InFlight last(me.block(8));
+      last.key = region.read(me, peer, 0, last.block.sge(8));
+      EXPECT_EQ(last.key.wait(), fabric::Status::kSuccess);
+      EXPECT_EQ(*next.as<std::uint64_t>(), 9U);
+      EXPECT_EQ(*last.block.as<std::uint64_t>(), 7U);
+    }
+    barrier.wait(me);
+  });
+}
+
+// Node 1 drops acquisitions while node 0 holds the lock, one of them behind the other.
+TEST_P(LocoDropped, AnAcquisitionPassesItsTicketOn) {
+  run(2, [&](Manager& manager) {
+    TicketLocks locks(manager, "locks", 3);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    for (std::uint64_t lock = 0; lock < 3; ++lock) {
+      if (manager.self() == 0) locks.acquire(me, lock);
+      barrier.wait(me);
+      if (manager.self() == 1) {
+        AcquireOp op = locks.start_acquire(me, lock);
+        AcquireOp behind = locks.start_acquire(me, lock);
+        for (std::uint64_t i = 0; i < 5 * lock; ++i) {
+          manager.turn();
+          EXPECT_FALSE(op.poll() || behind.poll());
+        }
+      }
+      barrier.wait(me);
+      if (manager.self() == 0) locks.release(me, lock, Fence::kPair);
+      for (int i = 0; i < 3; ++i) {
+        locks.acquire(me, lock);
+        locks.release(me, lock, Fence::kPair);
+      }
+      barrier.wait(me);
+    }
+  });
+}
+
+// Operations are dropped after each number of polls; then both nodes change the same key.
+TEST_P(LocoDropped, AnOperationGivesItsLockBack) {
+  run(
+      2,
+      [&](Manager& manager) {
+        KvStore store(manager, "kv", few_locks());
+        Barrier barrier(manager, "bar");
+        manager.wait_for_ready();
+        Caller& me = manager.caller(0);
+        const Key key = 5;
+        for (int polls = 0; polls < 60; polls += 4) {
+          if (manager.self() == 1) {
+            KvOperation op(store, me);
+            if (polls % 3 == 0) op.insert(key, Value{});
+            if (polls % 3 == 1) op.update(key, Value{});
+            if (polls % 3 == 2) op.remove(key);
+            for (int i = 0; i < polls && !op.over(); ++i) {
+              manager.turn();
+              manager.env().sleep_until(manager.env().now() + 200);
+              op.poll();
+            }
+          }
+          barrier.wait(me);
+          // The operation that was dropped has taken effect or not.
+          const Outcome outcome = store.update(me, key, Value{});
+          EXPECT_TRUE(outcome == Outcome::kOk || outcome == Outcome::kMissing);
+          if (manager.self() == 0) {
+            const Outcome inserted = store.insert(me, key, Value{});
+            EXPECT_TRUE(inserted == Outcome::kOk || inserted == Outcome::kDuplicate);
+          }
+          barrier.wait(me);
+          EXPECT_EQ(store.update(me, key, Value{}), Outcome::kOk);
+          barrier.wait(me);
+        }
+      },
+      two_callers_and(10 * kSecond));
+}
+
+// The slot is at the dead node, the lock of the key is not.
+TEST(LocoDroppedSim, AChangeOfAValueAtADeadNodeGivesItsLockBack) {
+  fabric::sim::SimCluster cluster(sim_options(3));
+  cluster.run([&](Env& env) {
+    Manager manager(env, two_callers_and(50 * kMillisecond));
+    KvStore store(manager, "kv", few_locks());
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    Key key = 0;
+    while (hash_of(key) % 3 == 2) ++key;
+    if (env.node() == 2) {
+      EXPECT_EQ(store.insert(me, key, Value{}), Outcome::kOk);
+    }
+    barrier.wait(me);
+    if (env.node() == 2) {
+      cluster.kill(2);
+      env.sleep_until(kForever);
+    }
+    for (int i = 0; i < 3; ++i) {
+      const auto update = [&] { store.update(me, key, Value{}); };
+      EXPECT_TRUE(refuses(update, ErrorCode::kUnavailable, {"2"}));
+      EXPECT_EQ(blamed_by(update), std::vector<NodeId>{2});
+    }
+    env.sleep_until(kSecond);  // the others need this node
+  });
+}
+
+// Node 2 stops for longer than the patience of node 0. Its insertion ends later, and its lock is
+// free.
+TEST(LocoDroppedSim, AnInsertionThatTimesOutGoesOn) {
+  fabric::sim::SimCluster cluster(sim_options(3));
+  cluster.run([&](Env& env) {
+    Manager manager(env, two_callers_and(20 * kMillisecond));
+    KvStore store(manager, "kv", few_locks());
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    barrier.wait(me);
+    if (env.node() == 0) {
+      cluster.pause(2, 30 * kMillisecond);
+      EXPECT_EQ(blamed_by([&] { store.insert(me, 7, Value{}); }), std::vector<NodeId>{2});
+      env.sleep_until(env.now() + 15 * kMillisecond);
+      EXPECT_EQ(store.insert(me, 7, Value{}), Outcome::kDuplicate);
+      EXPECT_EQ(store.lookup(me, 7, {}), Outcome::kOk);
+    } else {
+      env.sleep_until(env.now() + 60 * kMillisecond);
+      EXPECT_EQ(store.update(me, 7, Value{}), Outcome::kOk);
+    }
+    env.sleep_until(200 * kMillisecond);
+    manager.leave();
+  });
+}
+
+// A thread of a node whose lock's host is dead does not wait behind another thread of the node.
+TEST(LocoDroppedSim, ADeadHostIsNamedToEveryThread) {
+  fabric::sim::SimCluster cluster(sim_options(2));
+  cluster.run([&](Env& env) {
+    Manager manager(env, two_callers_and(kSecond));
+    TicketLocks locks(manager, "locks", 2);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    barrier.wait(manager.caller(0));
+    if (env.node() == 1) {
+      cluster.kill(1);
+      env.sleep_until(kForever);
+    }
+    const Time begin = env.now();
+    const auto acquire = [&](std::uint32_t i) {
+      EXPECT_TRUE(refuses([&] { locks.acquire(manager.caller(i), 1); }, ErrorCode::kUnavailable));
+    };
+    {
+      const auto second = env.spawn("second", [&] { acquire(1); });
+      acquire(0);
+    }
+    EXPECT_LT(env.now() - begin, kSecond / 2);
+  });
+}
+
+}  // namespace
+}  // namespace pyrdma::loco
