@@ -84,7 +84,8 @@ def _release() -> tuple[str, list[str], list[str]]:
     try:
         commands = json.loads((RELEASE / "compile_commands.json").read_text(encoding="utf-8"))
         ninja = (RELEASE / "build.ninja").read_text(encoding="utf-8")
-    except FileNotFoundError:
+        linked = re.findall(r"LINK_LIBRARIES = (native/libpyrdma_native\.a .*)", ninja)[0].split()
+    except (FileNotFoundError, IndexError):
         raise ListError(f"{RELEASE} has no build; run sh tests/run.sh native first") from None
     words = next(shlex.split(c["command"]) for c in commands if "pyrdma_native.dir" in c["command"])
     words = words[: words.index("-o")]
@@ -92,10 +93,7 @@ def _release() -> tuple[str, list[str], list[str]]:
     while words[compiler].endswith("ccache"):
         compiler += 1
     flags = [word for word in words[compiler + 1 :] if not word.startswith(("-W", "-O"))]
-    linked = re.findall(r"LINK_LIBRARIES = (native/libpyrdma_native\.a .*)", ninja)
-    libraries = [
-        str(RELEASE / word) if word.startswith("native/") else word for word in linked[0].split()
-    ]
+    libraries = [str(RELEASE / word) if word.startswith("native/") else word for word in linked]
     return " ".join(words[: compiler + 1]), flags, libraries
 
 
