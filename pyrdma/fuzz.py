@@ -32,7 +32,11 @@ Progress = Callable[[int, int, str], None]
 
 
 def systems() -> list[dict[str, Any]]:
-    """Return the systems that can be fuzzed: name, title, mutations and presets of each."""
+    """Return the systems that can be fuzzed.
+
+    Each has a name, a title, mutations, presets, the kinds of faults that it can have, the rare
+    branches that it counts, and its largest number of nodes.
+    """
     core: Any = native()
     return list(core.fuzz.scenarios())
 

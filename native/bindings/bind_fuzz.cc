@@ -111,12 +111,20 @@ std::vector<std::string> texts(const std::vector<std::string_view>& views) {
   return {views.begin(), views.end()};
 }
 
+py::list kinds_of(const fuzz::Scenario& scenario) {
+  FaultOptions all;
+  for (FaultOptions::Setting& setting : all.settings) setting.rate = 1;
+  return kinds_on(fuzz::limited(scenario, all));
+}
+
 py::list list_scenarios(const std::vector<fuzz::Scenario>& scenarios) {
   py::list all;
   for (const fuzz::Scenario& scenario : scenarios)
     all.append(
         py::dict("name"_a = std::string(scenario.name), "title"_a = std::string(scenario.title),
-                 "mutations"_a = texts(scenario.mutations), "presets"_a = texts(scenario.presets)));
+                 "mutations"_a = texts(scenario.mutations), "presets"_a = texts(scenario.presets),
+                 "faults"_a = kinds_of(scenario), "branches"_a = texts(scenario.branches),
+                 "most_nodes"_a = scenario.most_nodes));
   return all;
 }
 
@@ -125,7 +133,7 @@ py::list list_scenarios(const std::vector<fuzz::Scenario>& scenarios) {
 void bind_fuzz(py::module_& module, const std::vector<fuzz::Scenario>& scenarios) {
   py::module_ fuzz_module = module.def_submodule("fuzz", "Scenarios run from seeds.");
   fuzz_module.def("scenarios", with_first(&list_scenarios, scenarios),
-                  "Every scenario: name, title, mutations, presets.");
+                  "Every scenario: name, title, mutations, presets, faults, branches, most_nodes.");
   fuzz_module.def("run", with_first(&run_seed, scenarios), py::arg("system"), py::arg("seed"),
                   py::arg("profile"), py::arg("nodes") = 5, py::arg("operations") = 10000,
                   py::arg("weak") = true, py::arg("faults") = py::none(),

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from pyrdma import faults
 from pyrdma import fuzz as fuzzing
 from pyrdma.errors import InvalidArgument
 from tests.errors import raises, unnamed
@@ -160,6 +161,33 @@ def test_command_without_failures(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert unnamed(ended.stdout, 0, 16, "loss") == []
     assert not list(tmp_path.iterdir())
+
+
+def test_a_history_that_the_checker_gives_up_on_is_not_passed() -> None:
+    found = fuzzing.run(SMALL, 1)
+    summary = fuzzing.Summary("fabric")
+    for seed in range(1, 11):
+        summary.add({**found, "seed": seed, "undecided": ["register"] if seed > 5 else []})
+    assert summary.undecided == [6, 7, 8, 9, 10]
+    assert summary.bound == pytest.approx(1 - 0.05 ** (1 / 5))
+
+
+def test_operations_begin_under_faults_and_crashes_come_late() -> None:
+    summary = fuzzing.fuzz(replace(SMALL, operations=600), 48, jobs=1)
+    assert summary.begun_under_faults >= summary.begun / 2 > 0
+    assert sum(begun >= 50 for begun in summary.crashed_after) > 5
+
+
+def test_faults_that_a_scenario_cannot_have_are_refused() -> None:
+    for words in (["--kinds", "partition"], ["--faults", "disk_rot.rate=0.1"]):
+        ended = command("fuzz", "fabric", "--seeds", "1", "--operations", "10", *words)
+        assert ended.returncode == 0, ended.stderr
+    for system in fuzzing.systems():
+        kinds = {kind["key"] for kind in faults.table()}
+        for refused in sorted(kinds - set(system["faults"])):
+            with pytest.raises(InvalidArgument) as raised:
+                fuzzing.fuzz(fuzzing.Options(system["name"], kinds=(refused,)), 1)
+            assert unnamed(str(raised.value), system["name"], refused) == []
 
 
 def test_nothing_is_left_of_a_killed_group() -> None:
