@@ -259,7 +259,7 @@ TEST_P(LocoPatienceSim, ALockThatIsNotGivenBackInTimeIsReported) {
   options.wait_timeout = timeout;
   run(
       2,
-      [timeout](Manager& manager) {
+      [](Manager& manager) {
         TicketLocks locks(manager, "locks", 2);
         Barrier barrier(manager, "bar");
         manager.wait_for_ready();
