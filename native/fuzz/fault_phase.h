@@ -13,8 +13,8 @@ namespace pyrdma::fuzz {
 
 class FaultPhase {
  public:
-  /// Draws the phase and sets the faults and the memory of `options` accordingly. A heal_at that is set already
-  /// alone decides the end of the faults. All arguments outlive the phase.
+  /// Draws the phase and sets the faults and the memory of `options` accordingly. A heal_at that is
+  /// set already alone decides the end of the faults. All arguments outlive the phase.
   FaultPhase(Options& options, Outcome& outcome);
   void attach(fabric::sim::SimCluster& cluster) { cluster_ = &cluster; }
 

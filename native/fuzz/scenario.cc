@@ -66,7 +66,7 @@ FaultOptions limited(const Scenario& scenario, FaultOptions drawn) {
 }
 
 Outcome run(const Scenario& scenario, const Options& options) {
-  check_range("nodes", options.nodes, 2, 32);
+  check_range("nodes", options.nodes, 2, scenario.most_nodes);
   check_range("operations", options.operations, 1, 1'000'000);
   check_name(scenario, "mutation", options.mutation, scenario.mutations);
   check_name(scenario, "preset", options.preset, scenario.presets);

@@ -80,6 +80,7 @@ struct Scenario {
   std::vector<Fault> faults = {};
   /// The rare branches (Env::reached) that random runs must take.
   std::vector<std::string_view> branches = {};
+  NodeId most_nodes = 32;
 };
 
 /// Returns the scenarios that belong to no system.

@@ -53,16 +53,23 @@ void Caller::post(NodeId peer, std::span<fabric::WorkRequest> requests, AckKey& 
   post_to(*connections_[peer], requests, key);
 }
 
-// Waits until `requests` more may be in flight. The wait does not hold the lock: its report of a
-// timeout posts too. `waiter` is the caller of this thread.
 inline void Caller::make_room(std::uint64_t requests, std::unique_lock<Mutex>& posting,
                               Caller& waiter) {
-  while (!has_room(requests)) [[unlikely]] {
-      if (shared_) posting.unlock();
-      runtime_.wait_until(
-          waiter, [&] { return has_room(requests); }, "room for another request");
-      if (shared_) posting.lock();
-    }
+  if (has_room(requests)) [[likely]]
+    return;
+  wait_for_room(requests, posting, waiter);
+}
+
+// The wait does not hold the lock: its report of a timeout posts too. `waiter` is the caller of
+// this thread.
+void Caller::wait_for_room(std::uint64_t requests, std::unique_lock<Mutex>& posting,
+                           Caller& waiter) {
+  do {
+    if (shared_) posting.unlock();
+    runtime_.wait_until(
+        waiter, [&] { return has_room(requests); }, "room for another request");
+    if (shared_) posting.lock();
+  } while (!has_room(requests));
 }
 
 // Requires room in the connection's caller, and its lock.
@@ -235,25 +242,30 @@ std::exception_ptr Caller::step_unfinished() {
     ~Stepping() { flag = false; }
   } const stepping{stepping_ = true};
   std::exception_ptr error;
-  std::erase_if(unfinished_, [&](const std::unique_ptr<Unfinished>& work) {
-    if (work->object_ == nullptr) return true;
+  for (const auto& work : unfinished_) {
+    if (work->object_ == nullptr) continue;
     try {
-      return work->poll();
+      if (work->poll()) work->object_ = nullptr;
     } catch (const Error& failure) {
       if (!std::exchange(work->reported_, true) && !error) error = std::current_exception();
-      return failure.code() != ErrorCode::kTimeout;
+      if (failure.code() != ErrorCode::kTimeout) work->object_ = nullptr;
     }
-  });
+  }
+  std::erase_if(unfinished_, [](const auto& work) { return work->object_ == nullptr; });
   for (auto& work : added_) unfinished_.push_back(std::move(work));
   added_.clear();
   unfinished_count_.store(unfinished_.size(), std::memory_order_release);
   return error;
 }
 
-void Caller::give_up_unfinished() {
+bool Caller::give_up_unfinished() {
   const std::lock_guard lock(unfinished_mutex_);
+  const bool reported = std::all_of(unfinished_.begin(), unfinished_.end(), [](const auto& work) {
+    return work->reported_ || work->object_ == nullptr;
+  });
   unfinished_.clear();
   unfinished_count_.store(0, std::memory_order_release);
+  return reported;
 }
 
 void Caller::wait_until_ref(FunctionRef<bool()> ready, const char* what) {

@@ -213,13 +213,15 @@ class Caller {
   [[gnu::cold]] void tidy();
   bool has_unfinished() const { return unfinished_count_.load(std::memory_order_acquire) != 0; }
   std::exception_ptr step_unfinished();
-  void give_up_unfinished();
+  bool give_up_unfinished();  // returns false if nobody has been told of some of the work
   bool has_room(std::uint64_t requests) const {
     return posted_.load(std::memory_order_relaxed) + requests -
                completed_.load(std::memory_order_acquire) <=
            limit_;
   }
   void make_room(std::uint64_t requests, std::unique_lock<Mutex>& posting, Caller& waiter);
+  [[gnu::cold]] void wait_for_room(std::uint64_t requests, std::unique_lock<Mutex>& posting,
+                                   Caller& waiter);
   void post_to(Connection& connection, std::span<fabric::WorkRequest> requests, AckKey& key);
   [[gnu::cold]] void post_rest(Connection& connection, std::span<fabric::WorkRequest> requests,
                                fabric::PostResult result);

@@ -170,7 +170,8 @@ void Runtime::finish_dropped(Caller& caller) {
         return !caller.has_unfinished();
       },
       env_.now() + options_.wait_timeout);
-  caller.give_up_unfinished();
+  if (caller.give_up_unfinished()) return;
+  throw_overdue(caller, "end of operations that were dropped");
 }
 
 void Runtime::leave() {
@@ -279,6 +280,10 @@ void Runtime::wait_until(Caller& caller, FunctionRef<bool()> ready, const char* 
       },
       env_.now() + options_.wait_timeout);
   if (done) return;
+  throw_overdue(caller, what);
+}
+
+void Runtime::throw_overdue(Caller& caller, const char* what) {
   const std::vector<NodeId> silent = caller.silent_peers();
   throw Error(ErrorCode::kTimeout,
               "node " + std::to_string(self()) + ": no " + what + " within " +

@@ -180,6 +180,7 @@ class Runtime {
   void start_polling();
   void make_turn();
   void finish_dropped(Caller& caller);
+  [[noreturn]] void throw_overdue(Caller& caller, const char* what);
   void poll_if_callers_poll() {
     if (callers_poll_.load(std::memory_order_relaxed)) progress();
   }

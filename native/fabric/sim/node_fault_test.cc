@@ -128,6 +128,71 @@ TEST(NodeFaults, ClocksAreOffDriftAndJumpForward) {
   EXPECT_EQ(world.reached(Fault::clock_skew), 4u);
 }
 
+TEST(NodeFaults, APreemptedThreadIsOvertakenInTheMiddleOfAStep) {
+  FaultyWorld world(
+      {{"preemption.rate", 1}, {"preemption.min_ns", 5000}, {"preemption.max_ns", 5000}});
+  world.cluster.run([&](Env& env) {
+    if (env.node() != 0) return;
+    std::vector<int> order;
+    const auto other = env.spawn("other", [&] { order.push_back(1); });
+    env.charge(Cost::kPredicate);  // a step without a wait
+    order.push_back(2);
+    other->join();
+    EXPECT_EQ(order, (std::vector<int>{1, 2}));
+  });
+  EXPECT_GT(world.reached(Fault::preemption), 0U);
+}
+
+TEST(NodeFaults, AThreadThatIsKilledInAPreemptionUnwindsAtItsNextWait) {
+  FaultyWorld world(
+      {{"preemption.rate", 1}, {"preemption.min_ns", 50'000}, {"preemption.max_ns", 50'000}});
+  int destroyed = 0, passed = 0, begun = 0;
+  struct Charges {  // a destructor must not throw
+    Env& env;
+    int& destroyed;
+    ~Charges() {
+      env.charge(Cost::kLock);
+      ++destroyed;
+    }
+  };
+  world.cluster.run([&](Env& env) {
+    if (env.node() == 1) {
+      env.sleep_until(10 * kMicrosecond);
+      return world.cluster.kill(0);
+    }
+    { const Charges charges{env, destroyed}; }
+    const auto never = env.spawn("never", [&] { ++begun; });
+    env.sleep_until(env.now() + kMillisecond);
+    ++passed;
+  });
+  EXPECT_EQ(destroyed, 1);
+  EXPECT_EQ(passed, 0);
+  EXPECT_EQ(begun, 0) << "a killed thread's new thread runs";
+}
+
+TEST(NodeFaults, FaultsThatAreHeldBackBeginLater) {
+  SimOptions options;
+  options.profile = test_profile();
+  options.faults.enable(Fault::clock_jump, 100);
+  options.faults.enable(Fault::preemption, 100);
+  options.faults.at_once = false;
+  SimCluster cluster(options);
+  const auto fired = [&](Fault fault) {
+    return cluster.fault_counters().fired[static_cast<std::size_t>(fault)];
+  };
+  cluster.run([&](Env& env) {
+    if (env.node() != 0) return;
+    env.sleep_until(kMillisecond);
+    env.charge(Cost::kPredicate);
+    EXPECT_EQ(fired(Fault::clock_jump) + fired(Fault::preemption), 0U);
+    cluster.begin_faults();
+    env.sleep_until(env.now() + kMillisecond);
+    env.charge(Cost::kPredicate);
+    EXPECT_GT(fired(Fault::clock_jump), 0U);
+    EXPECT_GT(fired(Fault::preemption), 0U);
+  });
+}
+
 TEST(NodeFaults, ASlowNodeTakesLonger) {
   FaultyWorld world({});
   std::array<Time, 2> took{};

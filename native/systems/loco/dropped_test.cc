@@ -179,6 +179,26 @@ TEST(LocoDroppedSim, AnInsertionThatTimesOutGoesOn) {
   });
 }
 
+// Nobody has got an error of the acquisition when its node leaves.
+TEST(LocoDroppedSim, WorkThatCannotEndIsReported) {
+  fabric::sim::SimCluster cluster(sim_options(2));
+  cluster.run([&](Env& env) {
+    Manager manager(env, two_callers_and(20 * kMillisecond));
+    TicketLock lock(manager, "lock");
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    if (env.node() == 0) lock.acquire(me);
+    barrier.wait(me);
+    if (env.node() == 1) {
+      static_cast<void>(lock.start_acquire(me, 0));
+      EXPECT_TRUE(refuses([&] { me.runtime().drain(); }, ErrorCode::kTimeout, {"1", "20"}));
+      me.runtime().drain();
+    }
+    env.sleep_until(kSecond);  // node 0 answers until the end
+  });
+}
+
 // A thread of a node whose lock's host is dead does not wait behind another thread of the node.
 TEST(LocoDroppedSim, ADeadHostIsNamedToEveryThread) {
   fabric::sim::SimCluster cluster(sim_options(2));

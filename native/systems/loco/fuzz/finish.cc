@@ -23,7 +23,7 @@ void Node::finish() {
 }
 
 void Node::finish_variables(Caller& me) {
-  for (NodeId owner = 0; owner < env_.nodes(); ++owner) {
+  for (NodeId owner = 0; owner < owners_; ++owner) {
     const auto copy = pushed_[owner]->try_load();
     if (!copy || copy->words != wide(owner, world_.pushed[owner]).words) {
       world_.violation("lost push", "node " + std::to_string(env_.node()) + " does not hold push " +
@@ -62,9 +62,10 @@ void Node::check_rings() {
   for (std::uint32_t ring = 0; ring < rings_.size(); ++ring) {
     RingBuffer& each = *rings_[ring];
     if (each.writer() != env_.node() || each.acknowledged(world_.sent_to[ring])) continue;
-    world_.violation("lost acknowledgement", "the writer of ring " + std::to_string(ring) +
-                                                 " misses the acknowledgements of" +
-                                                 each.unacknowledged(world_.sent_to[ring]));
+    world_.violation("lost acknowledgement",
+                     "the writer of ring " + std::to_string(ring) +
+                         " misses the acknowledgements of" +
+                         text_of(each.unacknowledged(world_.sent_to[ring])));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "fuzz/quick_control.h"
 #include "fuzz/simulation.h"
 #include "systems/loco/fuzz/node.h"
+#include "systems/loco/fuzz/presets.h"
 #include "systems/loco/preset.h"
 
 namespace pyrdma::loco {
@@ -126,7 +127,8 @@ fuzz::Scenario channels_scenario() {
            "ring/skip",
            "runtime/polling thread",
            "store/full",
-           "store/slot used again"}};
+           "store/slot used again"},
+          kMostNodes};
 }
 
 fuzz::Scenario locks_scenario() {

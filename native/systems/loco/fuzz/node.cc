@@ -49,12 +49,13 @@ Node::Node(World& world, Env& env)
     : world_(world),
       env_(env),
       shape_(draw_shape(world)),
+      owners_(std::min(env.nodes(), 4U)),
       manager_(env, manager_options(world, shape_)),
       words_(manager_, "words", kWords),
       records_(manager_, "records", kLocks * kRecordWords * 8, kReadWrite),
       marks_(manager_, "marks", std::uint64_t{env.nodes()} * kCallers * 8, fabric::kRemoteWrite),
       barrier_(manager_, "barrier") {
-  for (NodeId owner = 0; owner < env.nodes(); ++owner) {
+  for (NodeId owner = 0; owner < owners_; ++owner) {
     const std::string number = std::to_string(owner);
     pushed_.push_back(
         std::make_unique<OwnedVar<Wide>>(manager_, "pushed" + number, owner, Updates::kPushed));
@@ -150,7 +151,7 @@ void Node::meet(std::uint64_t epoch) {
 }
 
 void Node::act(Caller& me, const Planned& op) {
-  const NodeId self = env_.node(), owner = op.object % env_.nodes();
+  const NodeId self = env_.node(), owner = op.object % owners_;
   const bool first = me.index() == 0;  // variables and rings have one writer, and here one reader
   const auto ring = static_cast<std::uint32_t>(op.object % rings_.size());
   const bool writes = first && rings_[ring]->writer() == self;
@@ -159,14 +160,14 @@ void Node::act(Caller& me, const Planned& op) {
   if (for_members && !is_member()) return add(me, op);
   switch (op.act) {
     case Act::kPush:
-      if (!first) return look(me, owner, false);
+      if (!first || self >= owners_) return look(me, owner, false);
       pushed_[self]->store(wide(self, ++world_.pushed[self]));
       pushed_[self]->push(me);
       break;
     case Act::kLook:
       return look(me, owner, false);
     case Act::kStore:
-      if (first) return store_often(op);
+      if (first && self < owners_) return store_often(op);
       return look(me, owner, true);
     case Act::kPull:
       if (!first) look(me, owner, true);

@@ -67,6 +67,7 @@ class Node {
   World& world_;
   Env& env_;
   const Shape shape_;
+  const NodeId owners_;  // nodes that own variables; a variable of each of many nodes takes long
   Manager manager_;
   std::vector<std::unique_ptr<OwnedVar<Wide>>> pushed_, pulled_;  // by owner
   std::vector<std::unique_ptr<RingBuffer>> rings_;

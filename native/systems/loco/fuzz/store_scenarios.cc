@@ -353,7 +353,8 @@ fuzz::Scenario store_scenario() {
           kFaultsOfStores,
           {"lock/hand-over", "lock/words on the NIC", "ring/next lap", "ring/torn message",
            "store/full", "store/index locked", "store/slot used again", "store/stale index",
-           "store/torn slot", "store/tracker full"}};
+           "store/torn slot", "store/tracker full"},
+          kMostNodes};
 }
 
 fuzz::Scenario sherman_scenario() {

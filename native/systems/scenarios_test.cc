@@ -1,0 +1,63 @@
+// Every scenario at its fewest and its most nodes, and the options that it refuses.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "base/error_test.h"
+#include "fuzz/small_test.h"
+#include "systems/system.h"
+
+namespace pyrdma::systems {
+namespace {
+
+class ScenariosSim : public testing::TestWithParam<std::size_t> {
+ protected:
+  const fuzz::Scenario& scenario() const { return scenarios().at(GetParam()); }
+};
+
+TEST_P(ScenariosSim, RunOnTheFewestAndOnTheMostNodes) {
+  const std::array<NodeId, 2> ends{2, fuzz::kSlowed ? NodeId{8} : scenario().most_nodes};
+  for (const NodeId nodes : ends) {
+    for (std::uint64_t seed = 1; seed <= (nodes == 2 ? 8U : 1U); ++seed) {
+      fuzz::Options options = fuzz::small_options(seed, {nodes, 64, 1, false});
+      options.nodes = nodes;
+      const fuzz::Outcome outcome = run(scenario(), options);
+      EXPECT_TRUE(outcome.violations.empty()) << nodes << " nodes, seed " << seed << "\n"
+                                              << describe(outcome);
+      EXPECT_TRUE(outcome.undecided.empty());
+    }
+  }
+  fuzz::Options options = fuzz::small_options(1, {});
+  options.nodes = scenario().most_nodes + 1;
+  const std::string given = std::to_string(options.nodes),
+                    most = std::to_string(scenario().most_nodes);
+  EXPECT_TRUE(refuses([&] { run(scenario(), options); }, ErrorCode::kInvalidArgument,
+                      {"nodes", given, most}));
+}
+
+TEST_P(ScenariosSim, RefuseFaultsThatTheyCannotHave) {
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    const auto fault = static_cast<Fault>(i);
+    fuzz::Options options = fuzz::small_options(1, {2, 8, 1, false});
+    options.kept.emplace();  // the refusal precedes the run
+    options.asked = {fault};
+    const auto& can = scenario().faults;
+    if (can.empty() || std::ranges::find(can, fault) != can.end()) continue;
+    EXPECT_TRUE(refuses([&] { run(scenario(), options); }, ErrorCode::kInvalidArgument,
+                        {scenario().name, fault_info(fault).key, fault_info(can.front()).key}));
+  }
+}
+
+std::vector<std::size_t> every() {
+  std::vector<std::size_t> numbers(scenarios().size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = i;
+  return numbers;
+}
+INSTANTIATE_TEST_SUITE_P(All, ScenariosSim, testing::ValuesIn(every()), [](const auto& param) {
+  return std::string(scenarios().at(param.param).name);
+});
+
+}  // namespace
+}  // namespace pyrdma::systems
