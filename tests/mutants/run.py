@@ -63,7 +63,7 @@ def try_mutant(
             [program, *map(str, words), *options], capture_output=True, text=True, check=False
         )
         for line in ran.stdout.splitlines():
-            seed, *kinds = line.split(" ")
+            seed, *kinds = line.split("\t")
             found.tried = int(seed)
             if kinds:
                 found.seeds[found.tried] = tuple(kinds)

@@ -2,8 +2,8 @@
 //   MUTANT SCENARIO FIRST_SEED SEEDS STOP [nodes=N] [operations=N] [preset=P] [kinds=K,...]
 //   [memory=strong]
 // MUTANT is a number of the list; 0 runs the correct code. Prints a line per seed: the seed and the
-// kinds of its violations, whose texts go to the standard error. Ends early after STOP seeds with a
-// violation.
+// kinds of its violations, separated by tabs. Their texts go to the standard error. Ends early
+// after STOP seeds with a violation.
 #include "fuzz/scenario.h"
 
 #include <sys/resource.h>
@@ -100,7 +100,7 @@ int main(int count, char** words) {
         std::fprintf(stderr, "%s: %s\n", kind.c_str(), text.c_str());
       }
       std::printf("%llu", static_cast<unsigned long long>(seed));
-      for (const std::string& kind : kinds) std::printf(" %s", kind.c_str());
+      for (const std::string& kind : kinds) std::printf("\t%s", kind.c_str());
       std::printf("\n");
       std::fflush(stdout);
       left -= kinds.empty() ? 0 : 1;

@@ -121,7 +121,7 @@ def test_a_mutant_that_crashes_or_hangs_is_found(tmp_path: Path) -> None:
 
 def test_an_alarm_of_the_correct_code_ends_the_run(tmp_path: Path) -> None:
     program = tmp_path / "scenario"
-    program.write_text("#!/bin/sh\necho 1\necho 2 kv\n")
+    program.write_text("#!/bin/sh\nprintf '1\\n2\\tlost message\\n'\n")
     program.chmod(0o755)
-    with raises(ListError, "scenario", 2, "kv"):
+    with raises(ListError, "scenario", 2, "lost message"):
         run.Runner(program, 2, 5).control([mutant(1, "x", "y")])
