@@ -161,7 +161,7 @@ def summary(results: Sequence[tuple[Mutant, Found]]) -> tuple[str, bool]:
     firsts = sorted(min(f.seeds) for m, f in real if verdict(m, f) == "killed")
     alive = [mutant.name for mutant, found in real if verdict(mutant, found) != "killed"]
     wrong = [mutant.name for mutant, found in results if mutant.equivalent and found.seeds]
-    share = len(firsts) / max(1, len(real))
+    share = len(firsts) / len(real) if real else 1.0
     text = (
         f"killed {len(firsts)} of {len(real)} ({share:.1%}); equivalent {len(results) - len(real)}"
     )
