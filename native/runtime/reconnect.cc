@@ -37,8 +37,14 @@ std::string Runtime::exchange_name(NodeId peer) const {
 void Runtime::begin_incarnation() {
   // A node may have been restarted before the run began; its first incarnation in the run starts
   // now.
-  while (env_.incarnation() != 0 && find_bytes(env_, incarnation_key(self(), incarnation_)))
+  while (find_bytes(env_, incarnation_key(self(), incarnation_))) {
+    if (env_.incarnation() == 0) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "node " + std::to_string(self()) + " has made a runtime named '" + options_.name +
+                      "' before in this run; give each a name of its own, the same on all nodes");
+    }
     ++incarnation_;
+  }
   env_.device().rendezvous().publish_value(incarnation_key(self(), incarnation_), std::uint8_t{1});
 }
 

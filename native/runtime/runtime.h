@@ -86,7 +86,8 @@ class Runtime {
   /// Connects with all other nodes and blocks until they have connected too. Then the polling
   /// thread starts. A node that was restarted within the run waits for no peer: all nodes but
   /// itself are down until reconnect(). `service` outlives the runtime or stop(). Throws
-  /// Error(kTimeout), naming the nodes that did not come.
+  /// Error(kTimeout), naming the nodes that did not come, and Error(kInvalidArgument) if this node
+  /// has connected a runtime of that name before: a name is used once in a run.
   void connect(Service* service = nullptr);
   /// Returns true if this node had an earlier incarnation under the runtime's name.
   bool is_restarted() const { return incarnation_ != 0; }
