@@ -43,7 +43,7 @@ namespace pyrdma {
   X(torn_read,           "F16", kMemory, 0,      0,       0,       "a read samples its lines at different times")   \
   X(late_source,         "F17", kMemory, 0,      0,       0,       "the NIC reads the source long after the post")  \
   X(pause,               "F18", kWindow, 0.5,    100000,  2000000, "a node's threads stop; its NIC goes on")        \
-  X(preemption,          "F18", kDraw,   0.01,   200,     100000,  "a thread loses its core in the middle of a step") \
+  X(preemption,          "F18", kDraw,   0.02,   200,     100000,  "a thread loses its core in the middle of a step") \
   X(clock_skew,          "F19", kRun,    0.5,    0,       0,       "a node's clock is off and drifts")              \
   X(clock_jump,          "F19", kWindow, 0.5,    1000,    1000000, "a node's clock steps forward")                  \
   X(crash,               "F20", kWindow, 0.3,    100000,  1000000, "a process dies and is restarted")               \

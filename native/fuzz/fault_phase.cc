@@ -6,8 +6,9 @@ namespace pyrdma::fuzz {
 namespace {
 
 constexpr std::array<std::uint32_t, 4> kPaces{1, 1, 8, 32};
-// Reads of half of the runs take their samples far apart, so that more of them overlap a change.
-constexpr Time kLongGap = 4 * kMicrosecond;
+// Reads of half of the runs take their samples far apart, and writes of half of the runs become
+// visible very late. So a whole operation of another node fits between.
+constexpr Time kLongGap = 20 * kMicrosecond, kLongDelay = 40 * kMicrosecond;
 // The time limit of the faults: for the set-up, and for each operation.
 constexpr Time kSetUp = 20 * kMillisecond, kPerOperation = 10 * kMicrosecond;
 
@@ -16,7 +17,8 @@ constexpr Time kSetUp = 20 * kMillisecond, kPerOperation = 10 * kMicrosecond;
 FaultPhase::FaultPhase(Options& options, Outcome& outcome) : options_(options), outcome_(outcome) {
   Rng rng(options.seed, -1, "fuzz phase");
   pace_ = kPaces[rng.below(kPaces.size())];
-  if (rng.below(2) == 0) options.memory.read_gap_ns = kLongGap;
+  if (options.memory.is_weak() && rng.below(2) == 0) options.memory.read_gap_ns = kLongGap;
+  if (options.memory.is_weak() && rng.below(2) == 0) options.memory.max_delay_ns = kLongDelay;
   options.faults.at_once = rng.below(4) == 0;
   const std::uint64_t share = 60 + rng.below(41);  // percent
   if (options.faults.heal_at != kForever) return;

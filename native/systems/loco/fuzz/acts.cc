@@ -1,5 +1,6 @@
 // The operations of clients on the queue, the rings and the locks.
 #include <algorithm>
+#include <cstring>
 
 #include "base/remote_word.h"
 #include "systems/loco/fuzz/node.h"
@@ -106,23 +107,24 @@ void Node::critical(Caller& me, const Planned& op) {
                ticket ? Value::integer(static_cast<std::int64_t>(*ticket)) : Value::none());
   check_grant(lock, ticket.has_value());
   // Empty sections lead to more tickets at one time.
-  if (!world_.locks_alone || op.draw % 8 < 2) use_record(me, lock, host);
-  // A read in flight at the release returns what this section sees.
-  const bool reads = op.draw / 8 % 4 == 0;
+  const Fence fence = host == locks_->host_of(lock) ? Fence::kPair
+                      : op.draw % 4 == 0            ? Fence::kGlobal
+                                                    : Fence::kThread;
+  Caller& writer = fence == Fence::kGlobal ? manager_.caller(kOutsider) : me;
+  if (!world_.locks_alone || op.draw % 8 < 2) use_record(me, writer, lock, host);
+  // A read in flight at the release returns what this section sees, if it follows the write.
+  const bool reads = op.draw / 8 % 4 == 0 && &writer == &me;
   const std::uint64_t stamp = world_.guarded[lock];
   auto block = me.block(kRecordWords * 8);
   AckKey read;
   if (reads) read = records_.read(me, host, lock * kRecordWords * 8, block.sge(kRecordWords * 8));
   log.invoke(env_.now(), process(me), Function::kUnlock, key, {});
-  const Fence fence = host == locks_->host_of(lock) ? Fence::kPair
-                      : op.draw % 4 == 0            ? Fence::kGlobal
-                                                    : Fence::kThread;
   locks_->release(me, lock, fence);
-  const bool fenced = fence == Fence::kPair || read.query();
+  const bool fenced = (fence == Fence::kPair && locks_->options().unawaited_fence) || read.query();
   log.complete(env_.now(), process(me), EventType::kOk, Function::kUnlock, key, {});
   ++world_.outcome.ok;
   if (!fenced) world_.violation("fence", "a fence has not waited for a read in flight");
-  if (reads) require(read.wait(), host, "a read");
+  if (reads) require(read, host, "a read");
   const auto* words = block.as<std::uint64_t>();
   if (reads &&
       !std::all_of(words, words + kRecordWords, [&](auto word) { return word == stamp; })) {
@@ -144,7 +146,7 @@ void Node::check_grant(std::uint32_t lock, bool by_ticket) {
   }
 }
 
-void Node::use_record(Caller& me, std::uint32_t lock, NodeId host) {
+void Node::use_record(Caller& me, Caller& writer, std::uint32_t lock, NodeId host) {
   constexpr std::uint32_t kBytes = kRecordWords * 8;
   auto block = me.block(kBytes);
   auto* words = block.as<std::uint64_t>();
@@ -152,7 +154,8 @@ void Node::use_record(Caller& me, std::uint32_t lock, NodeId host) {
     const auto* here = reinterpret_cast<const std::uint64_t*>(records_.local() + lock * kBytes);
     for (std::uint32_t i = 0; i < kRecordWords; ++i) words[i] = load_acquire(here + i);
   } else {
-    require(records_.read(me, host, lock * kBytes, block.sge(kBytes)).wait(), host, "a read");
+    AckKey read = records_.read(me, host, lock * kBytes, block.sge(kBytes));
+    require(read, host, "a read");
   }
   const std::uint64_t stamp = world_.guarded[lock];
   if (!std::all_of(words, words + kRecordWords, [&](auto word) { return word == stamp; })) {
@@ -164,12 +167,14 @@ void Node::use_record(Caller& me, std::uint32_t lock, NodeId host) {
   const std::uint64_t next = ++world_.stamps;
   world_.guarded[lock] = next;
   std::fill_n(words, kRecordWords, next);
-  auto key = records_.write(me, host, lock * kBytes, block.sge(kBytes));
-  key.keep(std::move(block));
+  auto copy = writer.block(kBytes);
+  std::memcpy(copy.data(), words, kBytes);
+  auto key = records_.write(writer, host, lock * kBytes, copy.sge(kBytes));
+  key.keep(std::move(copy));
   // A completion does not imply placement, so the fence is needed even here, unless memory is
   // strong.
   if (stamp % 2 == 0 || !world_.options.memory.is_weak()) {
-    require(key.wait(), host, "a completion");
+    require(key, host, "a completion");
   }
 }
 

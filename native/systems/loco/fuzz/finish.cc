@@ -2,6 +2,7 @@
 // last push, indices are equal, and no slot is lost. Safety alone would hide a loss.
 #include <algorithm>
 
+#include "base/error.h"
 #include "systems/loco/fuzz/node.h"
 
 namespace pyrdma::loco::scenario {
@@ -81,14 +82,36 @@ void Node::finish_queue(Caller& me) {
     }
   }
   if (queue_->try_pop(me)) world_.violation("lost value", "the queue holds a value too many");
+  std::uint32_t room = 0;
+  while (room <= kQueueCapacity && queue_->try_push(me, room)) ++room;
+  if (room != kQueueCapacity)
+    world_.violation("capacity", "the queue takes " + std::to_string(room) + " values");
 }
 
-// Every lock is free again.
+// Every lock is free again. A release by a caller that does not hold the lock is refused, and the
+// report names the holder.
 void Node::finish_locks(Caller& me) {
   if (env_.node() != shape_.members.back()) return;
+  const auto report = [&](Caller& by, std::uint32_t lock) -> std::string {
+    try {
+      locks_->release(by, lock, Fence::kNone);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kInvalidArgument) return error.what();
+      throw;
+    }
+    return "";
+  };
   for (std::uint32_t lock = 0; lock < kLocks; ++lock) {
-    locks_->acquire(me, lock);
+    const std::optional<std::uint64_t> ticket = locks_->acquire(me, lock);
+    const std::string held = report(manager_.caller(kOutsider), lock);
+    const std::string holder = "caller 0 of node " + std::to_string(env_.node()) +
+                               " holds it, with ticket " + std::to_string(*ticket);
     locks_->release(me, lock, Fence::kNone);
+    const std::string free = report(me, lock);
+    if (held.ends_with(holder) && free.ends_with("none of the nodes that answer holds it"))
+      continue;
+    world_.violation("holder", "lock " + std::to_string(lock) + ": " + holder +
+                                   "; reported: " + held + "; and when it is free: " + free);
   }
 }
 

@@ -16,7 +16,7 @@ using check::Value;
 ManagerOptions manager_options(const World& world, const Shape& shape) {
   ManagerOptions options;
   if (shape.polling_thread) options.polling = Polling::kThread;
-  options.callers = kCallers + uses_store(world);  // the last is the tracker's
+  options.callers = kOutsider + 1 + uses_store(world);  // the last is the tracker's
   options.max_in_flight = 64;
   options.blocks = 32;
   options.wait_timeout = 100 * kMillisecond;  // a slow node takes long to set itself up
@@ -59,6 +59,8 @@ Node::Node(World& world, Env& env)
     const std::string number = std::to_string(owner);
     pushed_.push_back(
         std::make_unique<OwnedVar<Wide>>(manager_, "pushed" + number, owner, Updates::kPushed));
+    halves_.push_back(std::make_unique<OwnedVar<std::uint64_t>>(manager_, "halves" + number, owner,
+                                                                Updates::kPushed));
     pulled_.push_back(
         std::make_unique<OwnedVar<Wide>>(manager_, "pulled" + number, owner, Updates::kPulled));
   }
@@ -105,6 +107,7 @@ void Node::run() {
     }
     if (failure) throw *failure;
     meet(epoch + 1);
+    make_again(epoch);
   }
   finish();
   manager_.leave();
@@ -163,6 +166,8 @@ void Node::act(Caller& me, const Planned& op) {
       if (!first || self >= owners_) return look(me, owner, false);
       pushed_[self]->store(wide(self, ++world_.pushed[self]));
       pushed_[self]->push(me);
+      halves_[self]->store(world_.pushed[self] << 32 | world_.pushed[self]);
+      halves_[self]->push(me);
       break;
     case Act::kLook:
       return look(me, owner, false);
@@ -215,6 +220,10 @@ void Node::look(Caller& me, NodeId owner, bool pull) {
     require(status, owner, "a pull");
     value = found;
   } else {
+    const std::uint64_t word = *halves_[owner]->try_load();
+    if (word >> 32 != (word & 0xffffffff))
+      world_.violation("variable", "the halves of a word are " + std::to_string(word >> 32) +
+                                       " and " + std::to_string(word & 0xffffffff));
     value = pushed_[owner]->try_load();
   }
   if (!value) return;
@@ -244,6 +253,14 @@ void Node::add(Caller& me, const Planned& op) {
 
 std::int32_t Node::process(const Caller& me) const {
   return static_cast<std::int32_t>(env_.node() * kCallers + me.index());
+}
+
+void Node::require(AckKey& key, NodeId peer, const char* what) {
+  const fabric::Status status = key.wait();
+  if (status != fabric::Status::kSuccess && key.failed_peer() != peer)
+    world_.violation("blame", "the key of requests to node " + std::to_string(peer) + " blames " +
+                                  std::to_string(key.failed_peer()));
+  require(status, peer, what);
 }
 
 void Node::require(fabric::Status status, NodeId peer, const char* what) {

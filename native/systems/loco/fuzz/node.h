@@ -36,6 +36,7 @@ class Node {
  private:
   void run_epoch(std::uint32_t epoch, std::uint32_t caller);
   void meet(std::uint64_t epoch);
+  void make_again(std::uint64_t epoch);
   // finish.cc: everything has arrived, and nothing is lost
   void finish();
   void finish_variables(Caller& me);
@@ -59,10 +60,12 @@ class Node {
   void lookup(Caller& me, const Planned& op);
   void change(Caller& me, const Planned& op);
   void exchange(Caller& me, const Planned& op);
-  void use_record(Caller& me, std::uint32_t lock, NodeId host);
+  void use_record(Caller& me, Caller& writer, std::uint32_t lock, NodeId host);
   void check_grant(std::uint32_t lock, bool by_ticket);
   std::int32_t process(const Caller& me) const;
   void require(fabric::Status status, NodeId peer, const char* what);
+  /// Waits for the key of requests to `peer`.
+  void require(AckKey& key, NodeId peer, const char* what);
 
   World& world_;
   Env& env_;
@@ -70,6 +73,7 @@ class Node {
   const NodeId owners_;  // nodes that own variables; a variable of each of many nodes takes long
   Manager manager_;
   std::vector<std::unique_ptr<OwnedVar<Wide>>> pushed_, pulled_;  // by owner
+  std::vector<std::unique_ptr<OwnedVar<std::uint64_t>>> halves_;  // pushed; equal halves
   std::vector<std::unique_ptr<RingBuffer>> rings_;
   AtomicVars words_;
   std::unique_ptr<SharedQueueOf<std::uint64_t>> queue_;  // at members

@@ -48,7 +48,10 @@ TEST_P(StoreBugs, AnUpdateWithoutItsFenceIsFoundInWeakMemoryAlone) {
     unfenced.mutation = "unfenced";
     const fuzz::Outcome weak = run(scenario(), unfenced);
     found += !weak.violations.empty();
-    for (const fuzz::Violation& violation : weak.violations) EXPECT_EQ(violation.kind, "kv");
+    for (const fuzz::Violation& violation : weak.violations) {
+      // A value that is placed after its slot was filled again leaves the slot torn for ever.
+      EXPECT_TRUE(violation.kind == "kv" || violation.kind == "liveness") << violation.text;
+    }
     unfenced.memory = fabric::sim::MemoryModel::strong();
     const fuzz::Outcome strong = run(scenario(), unfenced);
     EXPECT_TRUE(strong.violations.empty()) << "seed " << seed << "\n" << describe(strong);

@@ -42,6 +42,8 @@ struct StoreWorld {
   // ring.
   const bool many = options.seed % 3 == 0;
   const std::uint32_t keys = many ? 12 : 4, locks = many ? 8 : 2;
+  // The keys may have values before the first operation, in the table of the index or computed.
+  const bool loaded = options.seed / 24 % 2 != 0, stored = options.seed / 48 % 2 != 0;
   check::History history{};
   std::map<Key, std::vector<std::optional<Location>>> located{};  // in the index of each node
 
@@ -62,8 +64,16 @@ class LocoSide {
  public:
   static constexpr Function kFirst = Function::kInsert;
   LocoSide(Manager& manager, const StoreWorld& world)
-      : store_(manager, "store", options(world)), refills_(world.options.seed / 12 % 2 == 0) {}
-  void load() {}
+      : world_(world),
+        store_(manager, "store", options(world)),
+        refills_(world.options.seed / 12 % 2 == 0) {}
+  void load() {
+    if (world_.loaded) store_.load(world_.keys, world_.stored, &loaded_value);
+  }
+  static std::uint64_t loaded_value(Key key) { return 1'000'000'000 + key; }
+  std::optional<std::uint64_t> first_value(Key key) const {
+    return world_.loaded ? std::optional(loaded_value(key)) : std::nullopt;
+  }
   /// Every operation is over: notes this node's index, and tests that no slot is lost.
   void finish(StoreWorld& world) {
     std::uint64_t here = 0, held = 0;
@@ -73,7 +83,10 @@ class LocoSide {
       held += place.has_value();
       here += place && place->node == store_.self();
     }
-    if (store_.indexed() == held && here + store_.free_slots() == store_.options().slots) return;
+    const bool computed = world.loaded && !world.stored;  // such keys need no entry
+    if ((computed || store_.indexed() == held) &&
+        here + store_.free_slots() == store_.options().slots)
+      return;
     world.violation("lost slot", "node " + std::to_string(store_.self()) + " has " +
                                      std::to_string(store_.indexed()) + " entries for " +
                                      std::to_string(held) + " keys, and " +
@@ -111,8 +124,8 @@ class LocoSide {
  private:
   static KvOptions options(const StoreWorld& world) {
     KvOptions options;
-    options.slots =
-        1 + world.options.seed / 4 % 3 + (world.many ? world.keys / world.options.nodes : 0);
+    const bool room = world.many || world.loaded;
+    options.slots = 1 + world.options.seed / 4 % 3 + (room ? world.keys / world.options.nodes : 0);
     options.tracker_hold = 400 * kMicrosecond;
     options.locks = world.locks;
     options.tracker_bytes = 128;
@@ -123,6 +136,7 @@ class LocoSide {
     if (world.options.seed % 2 == 0) options.lock.placement = Placement::kDevice;
     return options;
   }
+  const StoreWorld& world_;
   KvStore store_;
   const bool refills_;
 };
@@ -139,6 +153,7 @@ class ShermanSide {
                .locks = world.locks,
                .local_queues = world.options.seed % 4 != 0}) {}
   void load() { tree_.load(); }
+  static std::optional<std::uint64_t> first_value(Key) { return {}; }
   void finish(StoreWorld&) {}
   Function draw(Rng& rng) const { return rng.below(2) == 0 ? Function::kGet : Function::kPut; }
 
@@ -260,11 +275,20 @@ void run_caller(StoreWorld& world, Side& side, Caller& me) {
   while (!all_over()) me.wait_until(turn, "completion of an operation");
 }
 
-// Node 0 gives every key its first value.
+// Node 0 gives every key its first value, if it has none.
 template <class Side>
 void write_first_values(StoreWorld& world, Side& side, Caller& me) {
   Client<Side> first(world, side, me, 0);
   for (Key key = 0; key < world.keys; ++key) {
+    if (const auto value = side.first_value(key)) {
+      const Value number = Value::integer(static_cast<std::int64_t>(key));
+      const Time now = me.env().now();
+      world.history.invoke(now, 0, Function::kInsert, number,
+                           Value::integer(static_cast<std::int64_t>(*value)));
+      world.history.complete(now, 0, EventType::kOk, Function::kInsert, number,
+                             Value::boolean(true));
+      continue;
+    }
     first.begin({Side::kFirst, key, world.options.operations + 1 + key});
     me.wait_until([&] { return first.ended(); }, "first value");
   }

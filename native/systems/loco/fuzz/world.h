@@ -18,7 +18,9 @@
 namespace pyrdma::loco::scenario {
 
 inline constexpr std::uint32_t kCallers = 2;  // clients per node
-inline constexpr std::uint32_t kEpochs = 3;   // parts of a plan, with a barrier after each
+// A caller that no client owns. The holder of lock 1 lends it, to write by other queue pairs.
+inline constexpr std::uint32_t kOutsider = kCallers;
+inline constexpr std::uint32_t kEpochs = 3;  // parts of a plan, with a barrier after each
 inline constexpr std::uint32_t kWords = 3, kLocks = 3, kRings = 2, kQueueCapacity = 4;
 inline constexpr std::uint32_t kRecordWords = 12, kMostHandovers = 1;
 inline constexpr std::uint64_t kRingBytes = 512;

@@ -47,12 +47,12 @@ std::optional<Location> Index::find(Key key) {
 void Index::set(Key key, const Location& location) {
   PYRDMA_CHECK(location.node, <, 255U);
   const std::lock_guard lock(lock_);
-  env_.charge(Cost::kPredicate);
   put(key, location);
 }
 
 void Index::put(Key key, const Location& location) {
   Entry* entry = at(key);
+  env_.charge(Cost::kPredicate);
   if (entry->owner == 0) {
     if (used_ == keys_) {
       throw Error(ErrorCode::kInternal, "the index has " + std::to_string(keys_) +
@@ -69,9 +69,9 @@ void Index::put(Key key, const Location& location) {
 
 void Index::erase(Key key) {
   const std::lock_guard lock(lock_);
-  env_.charge(Cost::kPredicate);
   if (key < spread_.count) return put(key, {0, 0, kErased});
   Entry* entry = at(key);
+  env_.charge(Cost::kPredicate);
   if (entry->owner != 0) free_entry(entry);
 }
 
