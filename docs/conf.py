@@ -30,7 +30,13 @@ copyright = "pyrdma developers"  # noqa: A001  Sphinx's name for it
 version = release = pyrdma.__version__
 
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/**.md", "native/README.md", "native/**/README.md"]
+include_patterns = [
+    "*.md",
+    "docs/**.md",
+    "native/README.md",
+    "native/**/README.md",
+    "tests/**/README.md",
+]
 exclude_patterns = [".*", "build", "results", "**/site-packages"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 html_theme = "furo"

@@ -225,6 +225,7 @@ def fuzz(
             progress(summary.seeds, seeds, f"{summary.failed_seeds} failed")
     summary.differing.sort()
     summary.undecided.sort()
+    summary.crashed_after.sort()
     summary.violations.sort(key=lambda violation: int(violation["seed"]))
     return summary
 

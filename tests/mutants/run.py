@@ -200,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = lists()
     parser = argparse.ArgumentParser(prog="sh tests/run.sh mutants", description=__doc__)
     parser.add_argument("system", nargs="*", choices=[[], *known], default=[])
-    parser.add_argument("--seeds", type=int, default=200, help="seeds for each scenario")
+    parser.add_argument("--seeds", type=int, default=300, help="seeds for each scenario")
     parser.add_argument("--sample", type=int, help="only so many mutants of each list")
     parser.add_argument("--only", action="append", default=[], help="only this mutant; repeatable")
     given = parser.parse_args(arguments)

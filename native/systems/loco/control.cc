@@ -61,9 +61,14 @@ void Control::send(NodeId node, const ControlMessage& message) {
     if (ready()) return;
     // No thread of this node answers messages meanwhile: an answer would need the lock that is held
     // here.
-    const bool serves = manager_.serving_.exchange(true, std::memory_order_acquire);
+    struct Serving {
+      std::atomic<bool>& flag;
+      const bool before = flag.exchange(true, std::memory_order_acquire);
+      ~Serving() {
+        if (!before) flag.store(false, std::memory_order_release);
+      }
+    } const serving{manager_.serving_};
     manager_.caller(0).wait_until(ready, "room for a join or connect message");
-    if (!serves) manager_.serving_.store(false, std::memory_order_release);
   };
   wait_for([&] {
     manager_.runtime_.progress();  // the sender may be the polling thread itself

@@ -25,8 +25,8 @@ using check::EventType;
 using check::Function;
 using check::Value;
 
-constexpr std::uint32_t kCallers = 3, kWindow = 2;  // per node; per caller
-constexpr std::uint64_t kLongestPause = 2000;       // ns
+constexpr std::uint32_t kCallers = 3;          // per node
+constexpr std::uint64_t kLongestPause = 2000;  // ns
 
 // The faults that a reliable connection hides, and slow nodes.
 const std::vector<Fault> kFaultsOfStores{
@@ -44,6 +44,9 @@ struct StoreWorld {
   const std::uint32_t keys = many ? 12 : 4, locks = many ? 8 : 2;
   // The keys may have values before the first operation, in the table of the index or computed.
   const bool loaded = options.seed / 24 % 2 != 0, stored = options.seed / 48 % 2 != 0;
+  // Operations of a caller at once. The next request of a connection places late writes, so one
+  // operation at a time leaves writes late for longer.
+  const std::uint32_t window = options.seed / 5 % 2 == 0 ? 1 : 2;
   check::History history{};
   std::map<Key, std::vector<std::optional<Location>>> located{};  // in the index of each node
 
@@ -182,7 +185,7 @@ class Client {
         operation_(side, me),
         process_(static_cast<std::int32_t>(number)),
         rng_(world.options.seed, static_cast<std::int64_t>(number), "store operations") {
-    const std::uint64_t clients = std::uint64_t{world.options.nodes} * kCallers * kWindow;
+    const std::uint64_t clients = std::uint64_t{world.options.nodes} * kCallers * world.window;
     next_ = static_cast<std::uint32_t>(world.options.operations * std::uint64_t{number} / clients);
     end_ = static_cast<std::uint32_t>(world.options.operations * (number + 1ULL) / clients);
   }
@@ -260,8 +263,8 @@ class Client {
 template <class Side>
 void run_caller(StoreWorld& world, Side& side, Caller& me) {
   std::vector<std::unique_ptr<Client<Side>>> clients;
-  for (std::uint32_t i = 0; i < kWindow; ++i) {
-    const std::uint32_t number = (me.runtime().self() * kCallers + me.index()) * kWindow + i;
+  for (std::uint32_t i = 0; i < world.window; ++i) {
+    const std::uint32_t number = (me.runtime().self() * kCallers + me.index()) * world.window + i;
     clients.push_back(std::make_unique<Client<Side>>(world, side, me, number));
   }
   const auto turn = [&] {
@@ -297,7 +300,7 @@ void write_first_values(StoreWorld& world, Side& side, Caller& me) {
 // At the end every node reads every key; the checker compares.
 template <class Side>
 void read_all(StoreWorld& world, Side& side, Caller& me) {
-  Client<Side> last(world, side, me, me.runtime().self() * kCallers * kWindow);
+  Client<Side> last(world, side, me, me.runtime().self() * kCallers * world.window);
   for (Key key = 0; key < world.keys; ++key) {
     last.begin({Function::kGet, key, 0});
     me.wait_until([&] { return last.ended(); }, "last value");
