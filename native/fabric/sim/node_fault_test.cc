@@ -175,6 +175,7 @@ TEST(NodeFaults, FaultsThatAreHeldBackBeginLater) {
   options.profile = test_profile();
   options.faults.enable(Fault::clock_jump, 100);
   options.faults.enable(Fault::preemption, 100);
+  options.faults.enable(Fault::slow_node, 100);
   options.faults.at_once = false;
   SimCluster cluster(options);
   const auto fired = [&](Fault fault) {
@@ -184,12 +185,13 @@ TEST(NodeFaults, FaultsThatAreHeldBackBeginLater) {
     if (env.node() != 0) return;
     env.sleep_until(kMillisecond);
     env.charge(Cost::kPredicate);
-    EXPECT_EQ(fired(Fault::clock_jump) + fired(Fault::preemption), 0U);
+    EXPECT_EQ(fired(Fault::clock_jump) + fired(Fault::preemption) + fired(Fault::slow_node), 0U);
     cluster.begin_faults();
     env.sleep_until(env.now() + kMillisecond);
     env.charge(Cost::kPredicate);
     EXPECT_GT(fired(Fault::clock_jump), 0U);
     EXPECT_GT(fired(Fault::preemption), 0U);
+    EXPECT_GT(fired(Fault::slow_node), 0U);
   });
 }
 
