@@ -14,7 +14,7 @@ constexpr Time kSetUp = 20 * kMillisecond, kPerOperation = 10 * kMicrosecond;
 
 }  // namespace
 
-FaultPhase::FaultPhase(Options& options, Outcome& outcome) : options_(options), outcome_(outcome) {
+FaultPhase::FaultPhase(Options& options, Outcome& outcome) : outcome_(outcome) {
   Rng rng(options.seed, -1, "fuzz phase");
   pace_ = kPaces[rng.below(kPaces.size())];
   if (options.memory.is_weak() && rng.below(2) == 0) options.memory.read_gap_ns = kLongGap;
@@ -26,16 +26,11 @@ FaultPhase::FaultPhase(Options& options, Outcome& outcome) : options_(options), 
   options.faults.heal_at = kSetUp + kPerOperation * pace_ * options.operations;
 }
 
-bool FaultPhase::faults_are_on() const {
-  return outcome_.begun <= (end_after_ == 0 ? options_.operations : end_after_) &&
-         cluster_->now() < options_.faults.heal_at;
-}
-
 void FaultPhase::operation() {
   if (outcome_.begun == 0) cluster_->begin_faults();
   ++outcome_.begun;
   if (outcome_.begun == end_after_ + 1 && end_after_ != 0) cluster_->heal();
-  outcome_.begun_under_faults += faults_are_on();
+  outcome_.begun_under_faults += cluster_->faults_are_on();
 }
 
 }  // namespace pyrdma::fuzz

@@ -28,9 +28,6 @@ class FaultPhase {
   std::uint32_t pace() const { return pace_; }
 
  private:
-  bool faults_are_on() const;
-
-  const Options& options_;
   Outcome& outcome_;
   fabric::sim::SimCluster* cluster_ = nullptr;
   std::uint64_t end_after_ = 0;  // operations; 0: the time limit alone ends the faults

@@ -86,6 +86,8 @@ class AckKey {
     if (bits_ != nullptr) release();
   }
 
+  /// Returns true if no operation was posted with the key.
+  bool empty() const { return bits_ == nullptr; }
   /// Returns true once every operation has completed, with or without an error. Where the callers
   /// poll, query() makes no progress; wait() and Runtime::turn() do.
   bool query() const {

@@ -242,13 +242,19 @@ std::exception_ptr Caller::step_unfinished() {
     ~Stepping() { flag = false; }
   } const stepping{stepping_ = true};
   std::exception_ptr error;
-  for (const auto& work : unfinished_) {
-    if (work->object_ == nullptr) continue;
-    try {
-      if (work->poll()) work->object_ = nullptr;
-    } catch (const Error& failure) {
-      if (!std::exchange(work->reported_, true) && !error) error = std::current_exception();
-      if (failure.code() != ErrorCode::kTimeout) work->object_ = nullptr;
+  bool again = true;
+  while (again) {  // the end of one may let another go on, and nothing else wakes a waiter then
+    again = false;
+    for (const auto& work : unfinished_) {
+      if (work->object_ == nullptr) continue;
+      try {
+        if (!work->poll()) continue;
+        work->object_ = nullptr;
+        again = true;
+      } catch (const Error& failure) {
+        if (!std::exchange(work->reported_, true) && !error) error = std::current_exception();
+        if (failure.code() != ErrorCode::kTimeout) work->object_ = nullptr;
+      }
     }
   }
   std::erase_if(unfinished_, [](const auto& work) { return work->object_ == nullptr; });

@@ -1,6 +1,7 @@
 // A peer goes down: the connections of all callers to it enter the error state. The NIC itself then
 // ends the requests in flight and later requests, so the fast path needs no test.
 #include "base/assert.h"
+#include "base/held_flag.h"
 #include "runtime/runtime.h"
 
 namespace pyrdma::runtime {
@@ -40,10 +41,7 @@ void Runtime::mark_down(NodeId peer, Status why) {
 
 void Runtime::close_connections() {
   if (closing_busy_.exchange(true, std::memory_order_acquire)) return;
-  struct Busy {
-    std::atomic<bool>& flag;
-    ~Busy() { flag.store(false, std::memory_order_release); }
-  } const busy{closing_busy_};
+  const HeldFlag busy(&closing_busy_);
   closing_.store(false, std::memory_order_relaxed);
   for (NodeId node = 0; node < nodes(); ++node) {
     if (!peers_[node].closing.load(std::memory_order_acquire)) continue;

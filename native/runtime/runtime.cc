@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/held_flag.h"
 #include "runtime/mesh.h"
 #include "runtime/node_barrier.h"
 
@@ -150,11 +151,15 @@ void Runtime::stop() {
 void Runtime::drain() {
   for (const auto& caller : callers_) {
     finish_dropped(*caller);
+    // Not wait_until(): another thread may still use this caller.
     const auto idle = [&] {
+      env_.charge(Cost::kPredicate);
+      turn();
       return caller->completed_.load(std::memory_order_acquire) ==
              caller->posted_.load(std::memory_order_relaxed);
     };
-    wait_until(*caller, idle, "completion of its requests");
+    if (!env_.poll_until(idle, env_.now() + options_.wait_timeout))
+      throw_overdue(*caller, "completion of its requests");
   }
 }
 
@@ -216,12 +221,14 @@ bool Runtime::progress() {
     return false;
   }
   std::size_t count = 0, all = 0;
-  do {  // until the queue is empty: a completion that is already there never wakes a waiter again
-    count = completions_->poll(polled_);
-    for (std::size_t i = 0; i < count; ++i) complete(polled_[i]);
-    all += count;
-  } while (count == polled_.size());
-  if (!alone_) polling_.store(false, std::memory_order_release);
+  {
+    const HeldFlag polling(alone_ ? nullptr : &polling_);
+    do {  // until the queue is empty: a completion that is already there never wakes a waiter again
+      count = completions_->poll(polled_);
+      for (std::size_t i = 0; i < count; ++i) complete(polled_[i]);
+      all += count;
+    } while (count == polled_.size());
+  }
   if (closing_.load(std::memory_order_relaxed)) [[unlikely]]
     close_connections();
   return all != 0;

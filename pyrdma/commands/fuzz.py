@@ -77,7 +77,7 @@ def fuzz_system(
 ) -> None:
     """Run a simulated system from many seeds under random faults.
 
-    Exit status: 0 no violation, 1 a violation.
+    Exit status: 0 no violation, 1 a violation or a history that the checker gave up on.
     """
     from .fuzz_output import fuzz_command, options_of
 
@@ -116,7 +116,7 @@ def replay_seed(
 ) -> None:
     """Run one seed of `pyrdma fuzz` again, bit for bit.
 
-    Exit status: 0 no violation, 1 a violation or another fingerprint.
+    Exit status: 0 no violation, 1 a violation, an undecided history or another fingerprint.
     """
     from .fuzz_output import options_of, replay_command
 

@@ -79,7 +79,10 @@ def fuzz_command(
     as_json: bool,
     progress: fuzzing.Progress | None,
 ) -> int:
-    """Run seeds and print the summary; 0 when none failed, 1 when one did, 130 after Ctrl-C."""
+    """Run seeds and print the summary.
+
+    Returns 0 when all passed, 1 when one failed or is undecided, 130 after Ctrl-C.
+    """
     summary = fuzzing.fuzz(options, seeds, first, jobs, out, twice, progress)
     differences = {seed: fuzzing.differ(options, seed) for seed in summary.differing[:3]}
     if as_json:
@@ -90,7 +93,7 @@ def fuzz_command(
             found = where or "a third run did not reproduce the difference"
             print(f"the two runs of seed {seed} differ: {found}")
             print(f"  {options.replay(seed)}")
-    if summary.failed_seeds:
+    if summary.failed_seeds or summary.undecided:
         return 1
     return 130 if summary.interrupted else 0
 
@@ -174,7 +177,9 @@ def replay_command(
             file=sys.stderr,
         )
         return 1
-    return 1 if found["violations"] else 0
+    for model in found["undecided"]:
+        print(f"undecided: the checker of {model} gave up on the history")
+    return 1 if found["violations"] or found["undecided"] else 0
 
 
 def _write(path: str, text: str) -> None:

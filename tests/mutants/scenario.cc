@@ -69,7 +69,7 @@ void limit_next_seed() {
   itimerval limit{};
   limit.it_value.tv_sec = 10;
   setitimer(ITIMER_PROF, &limit, nullptr);
-  alarm(120);
+  alarm(600);
 }
 
 }  // namespace

@@ -201,8 +201,8 @@ void SimScheduler::work(Picos duration) {
   self.clock += duration;
 }
 
-void SimScheduler::preempt(Picos duration) noexcept {
-  if (in_event_ || is_external() || current_->unwinding || current_->kill_pending) return;
+bool SimScheduler::preempt(Picos duration) noexcept {
+  if (in_event_ || is_external() || current_->unwinding || current_->kill_pending) return false;
   try {
     wake_at(*current_, current_->clock + duration);
     wait_for_wake(*current_);
@@ -212,6 +212,7 @@ void SimScheduler::preempt(Picos duration) noexcept {
     current_->unwinding = false;
     current_->kill_pending = true;
   }
+  return true;
 }
 
 void SimScheduler::sleep_until(Picos when) {

@@ -116,7 +116,7 @@ class SimScheduler {
   void work(Picos duration);
   /// Takes the core from the running thread for `duration`, in the middle of a step. Never throws:
   /// a thread that is killed meanwhile unwinds at its next wait.
-  void preempt(Picos duration) noexcept;
+  bool preempt(Picos duration) noexcept;
   void sleep_until(Picos when);
   /// Implements Env::poll_until. An iteration without a result takes the time that ready()
   /// charged, or `least_turn` if ready() charged none.

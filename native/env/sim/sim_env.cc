@@ -55,8 +55,8 @@ void SimEnv::set_faults(FaultStream* faults) {
 // A step that a thread charges for is a step in which another thread may overtake it.
 void SimEnv::maybe_preempt() {
   if (!faults_->fire(Fault::preemption)) return;
-  faults_->reach(Fault::preemption);
-  scheduler_.preempt(to_picos(faults_->duration(Fault::preemption)));
+  if (scheduler_.preempt(to_picos(faults_->duration(Fault::preemption))))
+    faults_->reach(Fault::preemption);
 }
 
 Time SimEnv::now() {

@@ -226,6 +226,8 @@ void SimCluster::block(NodeId from, NodeId to, Time duration) {
                                     state_->scheduler.clock() + to_picos(duration));
 }
 
+bool SimCluster::faults_are_on() const { return state_->driver->is_on(); }
+
 void SimCluster::begin_faults() { state_->driver->begin(); }
 
 void SimCluster::heal() { state_->driver->heal(); }

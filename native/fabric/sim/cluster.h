@@ -85,6 +85,8 @@ class SimCluster {
   void fail_device(NodeId node, std::uint32_t device, Time duration);
   /// Drops all packets from `from` to `to` for `duration`.
   void block(NodeId from, NodeId to, Time duration);
+  /// Returns true while faults of any kind may happen.
+  bool faults_are_on() const;
   /// Begins the faults that FaultOptions::at_once held back. No effect the second time.
   void begin_faults();
   /// Ends all faults now (see FaultOptions::heal_at).

@@ -21,6 +21,7 @@ class FaultDriver {
   void slow_down(NodeId node, std::uint32_t shift, Picos until);
   /// Begins faults that were held back; see FaultOptions::at_once.
   void begin();
+  bool is_on() const { return options_.faults.any() && !stream_.healed(); }
   void heal();
 
  private:

@@ -123,7 +123,7 @@ class World {
   /// An operation begins.
   void begins() {
     ++outcome.begun;
-    outcome.begun_under_faults += !healed();
+    outcome.begun_under_faults += cluster->faults_are_on();
   }
 
   ClientState& client(NodeId from, NodeId to) { return *clients_[from * options.nodes + to]; }

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <string>
 
+#include "base/error.h"
+#include "base/held_flag.h"
 #include "systems/loco/manager.h"
 
 namespace pyrdma::loco {
@@ -61,16 +64,22 @@ void Control::send(NodeId node, const ControlMessage& message) {
     if (ready()) return;
     // No thread of this node answers messages meanwhile: an answer would need the lock that is held
     // here.
-    struct Serving {
-      std::atomic<bool>& flag;
-      const bool before = flag.exchange(true, std::memory_order_acquire);
-      ~Serving() {
-        if (!before) flag.store(false, std::memory_order_release);
-      }
-    } const serving{manager_.serving_};
-    manager_.caller(0).wait_until(ready, "room for a join or connect message");
+    const bool serves = manager_.serving_.exchange(true, std::memory_order_acquire);
+    const HeldFlag serving(serves ? nullptr : &manager_.serving_);
+    // Any thread may send, so no caller waits here.
+    Env& env = manager_.env();
+    const Time limit = manager_.options().wait_timeout;
+    if (env.poll_until(ready, env.now() + limit)) return;
+    throw Error(ErrorCode::kTimeout,
+                "node " + std::to_string(manager_.self()) +
+                    ": no room for a join or connect message to node " + std::to_string(node) +
+                    " within " + std::to_string(limit / kMillisecond) +
+                    " ms; check that this node makes progress, or raise wait_timeout",
+                false)
+        .blaming({node});
   };
   wait_for([&] {
+    manager_.env().charge(Cost::kPredicate);
     manager_.runtime_.progress();  // the sender may be the polling thread itself
     return connection.posted - connection.completed.load(std::memory_order_acquire) < kSlots;
   });
@@ -79,6 +88,7 @@ void Control::send(NodeId node, const ControlMessage& message) {
   ++connection.posted;
   // A queue may be full while a completion is on its way.
   wait_for([&] {
+    manager_.env().charge(Cost::kPredicate);
     if (connection.qp->send(outgoing.sge(offset, sizeof message))) return true;
     manager_.runtime_.progress();
     return false;

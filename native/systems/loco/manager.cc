@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/held_flag.h"
 #include "systems/loco/channel.h"
 
 namespace pyrdma::loco {
@@ -54,9 +55,9 @@ void Manager::serve() {
       serving_.exchange(true, std::memory_order_acquire)) {
     return;
   }
+  const HeldFlag serving(&serving_);
   ControlMessage message;
   while (control_->receive(message)) handle(message);
-  serving_.store(false, std::memory_order_release);
 }
 
 void Manager::handle(const ControlMessage& message) {

@@ -79,10 +79,7 @@ class OwnedVar : public Channel {
   /// Returns this node's copy. Waits while the copy is torn.
   T load(Caller& me) const {
     std::optional<T> value = try_load();
-    if (!value) {
-      me.env().reached("owned_var/torn copy");
-      me.wait_until([&] { return (value = try_load()).has_value(); }, "complete value");
-    }
+    if (!value) me.wait_until([&] { return (value = try_load()).has_value(); }, "complete value");
     return *value;
   }
   /// Reads the owner's copy over the network into this node's copy, and returns it. The status is

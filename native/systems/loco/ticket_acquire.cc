@@ -173,8 +173,9 @@ class AcquireOp::Dropped final : public runtime::Unfinished {
  public:
   explicit Dropped(AcquireOp&& op)
       : runtime::Unfinished(op.locks_, op.overdue_), op_(std::move(op)) {
-    op_.blocks_ = true;  // no further report of a timeout
-    op_.deadline_ = kForever;
+    op_.deadline_ = kForever;  // no further report of a timeout
+    op_.blocks_ = false;       // no back-off: nothing would wake a waiter at its end
+    op_.retry_at_ = 0;
   }
   ~Dropped() override { op_.stage_ = Stage::kNone; }  // the lock may be gone
   bool poll() override {

@@ -148,7 +148,11 @@ AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fe
   Local& local = locals_[i];
   me.env().reached("lock/hand-over");
   AckKey key;
-  if (!before.empty()) key = me.post(host, before.span());
+  if (!before.empty()) {
+    // A read of no bytes, posted together with the writes, is the mark.
+    if (is_of_one_queue_pair(fence)) before.emplace_back().opcode = fabric::Opcode::kRead;
+    key = me.post(host, before.span());
+  }
   local.placed = is_of_one_queue_pair(fence) ? me.mark(host, key) : Mark();
   ++local.handovers;
   return key;

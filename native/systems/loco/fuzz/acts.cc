@@ -115,17 +115,18 @@ void Node::critical(Caller& me, const Planned& op) {
   // A read in flight at the release returns what this section sees, if it follows the write.
   const bool reads = op.draw / 8 % 4 == 0 && &writer == &me;
   const std::uint64_t stamp = world_.guarded[lock];
-  auto block = me.block(kRecordWords * 8);
-  AckKey read;
-  if (reads) read = records_.read(me, host, lock * kRecordWords * 8, block.sge(kRecordWords * 8));
+  InFlight read(me.block(kRecordWords * 8));
+  if (reads)
+    read.key = records_.read(me, host, lock * kRecordWords * 8, read.block.sge(kRecordWords * 8));
   log.invoke(env_.now(), process(me), Function::kUnlock, key, {});
   locks_->release(me, lock, fence);
-  const bool fenced = (fence == Fence::kPair && locks_->options().unawaited_fence) || read.query();
+  const bool fenced =
+      (fence == Fence::kPair && locks_->options().unawaited_fence) || read.key.query();
   log.complete(env_.now(), process(me), EventType::kOk, Function::kUnlock, key, {});
   ++world_.outcome.ok;
   if (!fenced) world_.violation("fence", "a fence has not waited for a read in flight");
-  if (reads) require(read, host, "a read");
-  const auto* words = block.as<std::uint64_t>();
+  if (reads) require(read.key, host, "a read");
+  const auto* words = read.block.as<std::uint64_t>();
   if (reads &&
       !std::all_of(words, words + kRecordWords, [&](auto word) { return word == stamp; })) {
     world_.violation(
@@ -148,14 +149,14 @@ void Node::check_grant(std::uint32_t lock, bool by_ticket) {
 
 void Node::use_record(Caller& me, Caller& writer, std::uint32_t lock, NodeId host) {
   constexpr std::uint32_t kBytes = kRecordWords * 8;
-  auto block = me.block(kBytes);
-  auto* words = block.as<std::uint64_t>();
+  InFlight read(me.block(kBytes));
+  auto* words = read.block.as<std::uint64_t>();
   if (host == env_.node()) {
     const auto* here = reinterpret_cast<const std::uint64_t*>(records_.local() + lock * kBytes);
     for (std::uint32_t i = 0; i < kRecordWords; ++i) words[i] = load_acquire(here + i);
   } else {
-    AckKey read = records_.read(me, host, lock * kBytes, block.sge(kBytes));
-    require(read, host, "a read");
+    read.key = records_.read(me, host, lock * kBytes, read.block.sge(kBytes));
+    require(read.key, host, "a read");
   }
   const std::uint64_t stamp = world_.guarded[lock];
   if (!std::all_of(words, words + kRecordWords, [&](auto word) { return word == stamp; })) {

@@ -123,7 +123,6 @@ fuzz::Scenario channels_scenario() {
            "queue/push waits",
            "queue/ticket lost",
            "ring/full",
-           "ring/next lap",
            "ring/skip",
            "runtime/polling thread",
            "store/full",

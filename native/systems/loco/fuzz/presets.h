@@ -1,4 +1,4 @@
-// The preset of a run, and the size of runs with a store. and the size of runs with a store.
+// The preset of a run, and the size of runs with a store.
 #pragma once
 #include "fuzz/scenario.h"
 #include "systems/loco/preset.h"

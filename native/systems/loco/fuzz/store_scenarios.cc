@@ -378,9 +378,9 @@ fuzz::Scenario store_scenario() {
           {"unfenced"},
           {kPresetNames.begin(), kPresetNames.end()},
           kFaultsOfStores,
-          {"lock/hand-over", "lock/words on the NIC", "ring/next lap", "ring/torn message",
-           "store/full", "store/index locked", "store/slot used again", "store/stale index",
-           "store/torn slot", "store/tracker full"},
+          {"lock/hand-over", "lock/words on the NIC", "ring/torn message", "store/full",
+           "store/index locked", "store/slot used again", "store/stale index", "store/torn slot",
+           "store/tracker full"},
           kMostNodes};
 }
 

@@ -37,10 +37,11 @@ bool KvOperation::judge(const std::byte* slot) {
     me_->env().reached("store/torn slot");
     if (overdue()) [[unlikely]] {
       const std::vector<NodeId> silent = me_->silent_peers();
-      throw_overdue("its slot at node " + std::to_string(at_.node) +
-                        " is torn; the writing node may have ended; no answer from nodes" +
-                        (silent.empty() ? " none" : text_of(silent)),
-                    silent);
+      throw_overdue(
+          "its slot at node " + std::to_string(at_.node) +
+              " is torn; the writing node may have ended; " +
+              (silent.empty() ? "all nodes answer" : "no answer from node" + text_of(silent)),
+          silent);
     }
     // The next answer of the network, or the writer on this node, wakes a waiter.
     if (at_.node != store_->self()) return find();

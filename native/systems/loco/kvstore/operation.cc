@@ -72,9 +72,12 @@ bool KvOperation::advance(Time now) {
     case Step::kLocking:
       return lock_.poll(now) && locked();
     case Step::kWriting:
+      if (slot_.key.empty()) return write_locked();  // an error came before the write
       if (!slot_.key.query()) return false;
       check_answer("key ", at_.node);
       return kind_ == Kind::kUpdate ? unlock(Outcome::kOk) : announce();
+    case Step::kUnlocking:
+      return unlock(outcome_);
     case Step::kReleasing:
       if (!slot_.key.query()) return false;
       check_answer("the lock of key ", store_->locks_.host_of(lock_.index()));
@@ -93,6 +96,10 @@ bool KvOperation::locked() {
   if (kind_ == Kind::kInsert) return found ? unlock(Outcome::kDuplicate) : insert_locked();
   if (!found) return unlock(Outcome::kMissing);
   at_ = *found;
+  return write_locked();
+}
+
+bool KvOperation::write_locked() {
   return kind_ == Kind::kUpdate ? update_locked() : remove_locked();
 }
 

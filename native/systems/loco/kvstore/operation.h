@@ -53,6 +53,7 @@ class KvOperation {
     kAnnouncing,  // insert, remove: waits for room in the tracker
     kAnnounced,   // insert, remove: waits for all indices
     kWriting,     // update, remove: waits until the write is placed
+    kUnlocking,   // removal: done, and still to give back the key's lock
     kReleasing,   // changes: waits for the release of the key's lock, if it is awaited
   };
   enum class Kind : std::uint8_t { kLookup, kInsert, kUpdate, kRemove };
@@ -62,6 +63,7 @@ class KvOperation {
   void begin_locked();
   bool advance(Time now = 0);
   bool locked();
+  bool write_locked();
   class Dropped;
   [[gnu::cold]] void drop();
   bool end(Outcome outcome);

@@ -16,15 +16,18 @@ bool KvOperation::remove_locked() {
   std::memcpy(slot_.block.data(), &state, sizeof state);
   // The write is placed before other nodes get the message: the slot's node may then fill the slot
   // again.
-  post_write(0, sizeof state, store_->manager().bugs().places_removal());
   step_ = Step::kWriting;
+  slot_.key = AckKey();
+  post_write(0, sizeof state, store_->manager().bugs().places_removal());
   return false;
 }
 
 bool KvOperation::forget() {
   store_->index_.erase(key_);
   if (at_.node == store_->self()) store_->give_slot(at_.slot);
-  return unlock(Outcome::kOk);
+  step_ = Step::kUnlocking;  // an error of the release must not free the slot again
+  outcome_ = Outcome::kOk;
+  return unlock(outcome_);
 }
 
 }  // namespace pyrdma::loco

@@ -21,8 +21,9 @@ bool KvOperation::update_locked() {
     return unlock(Outcome::kOk);
   }
   std::memcpy(from + kSlotHead, &sum, sizeof sum);
-  store_->manager().bugs().write_update(*this, [&] { write_update(bytes); });
   step_ = Step::kWriting;
+  slot_.key = AckKey();
+  store_->manager().bugs().write_update(*this, [&] { write_update(bytes); });
   return false;
 }
 
