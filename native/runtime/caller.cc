@@ -210,6 +210,7 @@ void Caller::keep(MemRef&& block, AckKey&& key) {
 
 // A step of other work may add work; the step holds the lock.
 void Caller::finish_later(std::unique_ptr<Unfinished> work) {
+  env_.reached("runtime/dropped work");
   has_leftovers_ = true;
   if (stepping_) return added_.push_back(std::move(work));
   const std::lock_guard lock(unfinished_mutex_);
@@ -226,16 +227,18 @@ void Caller::forget(const void* object) {
   }
 }
 
-void Caller::tidy() {
+bool Caller::tidy() {
   std::erase_if(kept_, [](const Kept& kept) { return kept.key.query(); });
-  if (stepping_) return;  // a step takes a block, or waits for room
-  const std::exception_ptr error = has_unfinished() ? step_unfinished() : nullptr;
+  if (stepping_) return false;  // a step takes a block, or waits for room
+  bool ended = false;
+  const std::exception_ptr error = has_unfinished() ? step_unfinished(ended) : nullptr;
   has_leftovers_ = !kept_.empty() || has_unfinished();
   if (error) std::rethrow_exception(error);
+  return ended;
 }
 
 // Returns the first error that nobody has been told yet.
-std::exception_ptr Caller::step_unfinished() {
+std::exception_ptr Caller::step_unfinished(bool& ended) {
   const std::lock_guard lock(unfinished_mutex_);
   struct Stepping {
     bool& flag;
@@ -250,7 +253,7 @@ std::exception_ptr Caller::step_unfinished() {
       try {
         if (!work->poll()) continue;
         work->object_ = nullptr;
-        again = true;
+        again = ended = true;
       } catch (const Error& failure) {
         if (!std::exchange(work->reported_, true) && !error) error = std::current_exception();
         if (failure.code() != ErrorCode::kTimeout) work->object_ = nullptr;

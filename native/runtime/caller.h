@@ -180,13 +180,18 @@ class Caller {
   /// Takes over work that its owner has dropped. The thread of the caller goes on with it in waits,
   /// in block(), and before the node leaves.
   void finish_later(std::unique_ptr<Unfinished> work);
+  /// Returns true while such work goes on.
+  bool has_unfinished() const { return unfinished_count_.load(std::memory_order_acquire) != 0; }
   /// Ends the work on `object`, which is about to be destroyed. Any thread may call.
   void forget(const void* object);
-  /// Goes on with what finish_later() has taken over. Throws an error of such work that nobody has
-  /// been told yet. Cost: a test when there is none.
-  void go_on() {
-    if (has_leftovers_) [[unlikely]]
-      tidy();
+  /// Goes on with what finish_later() has taken over. Returns true when some of it has ended: a
+  /// loop of Env::poll_until then begins again, so that waiting threads of this node look again
+  /// too. Throws an error of such work that nobody has been told yet. Cost: a test when there is
+  /// none.
+  bool go_on() {
+    if (!has_leftovers_) [[likely]]
+      return false;
+    return tidy();
   }
 
  private:
@@ -210,9 +215,8 @@ class Caller {
     request.swap = swap;
     post(peer, {&request, 1}, key);
   }
-  [[gnu::cold]] void tidy();
-  bool has_unfinished() const { return unfinished_count_.load(std::memory_order_acquire) != 0; }
-  std::exception_ptr step_unfinished();
+  [[gnu::cold]] bool tidy();
+  std::exception_ptr step_unfinished(bool& ended);
   bool give_up_unfinished();  // returns false if nobody has been told of some of the work
   bool has_room(std::uint64_t requests) const {
     return posted_.load(std::memory_order_relaxed) + requests -

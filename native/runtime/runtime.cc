@@ -166,15 +166,15 @@ void Runtime::drain() {
 // Other nodes may wait for what dropped work holds. It is given up when it waits in vain itself:
 // for a node that is gone, or for a lock that nobody gives back.
 void Runtime::finish_dropped(Caller& caller) {
-  if (!caller.has_unfinished()) return;
-  env_.poll_until(
-      [&] {
-        env_.charge(Cost::kPredicate);
-        turn();
-        caller.go_on();
-        return !caller.has_unfinished();
-      },
-      env_.now() + options_.wait_timeout);
+  const Time deadline = env_.now() + options_.wait_timeout;
+  while (caller.has_unfinished() && env_.poll_until(
+                                        [&] {
+                                          env_.charge(Cost::kPredicate);
+                                          turn();
+                                          return caller.go_on() || !caller.has_unfinished();
+                                        },
+                                        deadline)) {
+  }
   if (caller.give_up_unfinished()) return;
   throw_overdue(caller, "end of operations that were dropped");
 }
@@ -277,17 +277,20 @@ void Runtime::make_turn() {
 }
 
 void Runtime::wait_until(Caller& caller, FunctionRef<bool()> ready, const char* what) {
-  const bool done = env_.poll_until(
-      [&] {
-        env_.charge(Cost::kPredicate);
-        if (ready()) return true;
-        turn();
-        caller.go_on();
-        return ready();
-      },
-      env_.now() + options_.wait_timeout);
-  if (done) return;
-  throw_overdue(caller, what);
+  const Time deadline = env_.now() + options_.wait_timeout;
+  bool done = false;
+  const auto step = [&] {
+    env_.charge(Cost::kPredicate);
+    done = ready();
+    if (done) return true;
+    turn();
+    const bool ended = caller.go_on();
+    done = ready();
+    return done || ended;
+  };
+  while (!done) {
+    if (!env_.poll_until(step, deadline)) throw_overdue(caller, what);
+  }
 }
 
 void Runtime::throw_overdue(Caller& caller, const char* what) {

@@ -18,7 +18,7 @@ class ScenariosSim : public testing::TestWithParam<std::size_t> {
 };
 
 TEST_P(ScenariosSim, RunOnTheFewestAndOnTheMostNodes) {
-  const std::array<NodeId, 2> ends{2, fuzz::kSlowed ? NodeId{8} : scenario().most_nodes};
+  const std::array<NodeId, 2> ends{2, fuzz::kSlowed ? NodeId{4} : scenario().most_nodes};
   for (const NodeId nodes : ends) {
     for (std::uint64_t seed = 1; seed <= (nodes == 2 ? 8U : 1U); ++seed) {
       fuzz::Options options = fuzz::small_options(seed, {nodes, 64, 1, false});

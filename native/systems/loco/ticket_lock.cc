@@ -55,16 +55,17 @@ AcquireOp TicketLocks::start_acquire(Caller& me, std::uint64_t i) { return {*thi
 
 std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
   AcquireOp op(*this, me, i, true);
+  bool ended = false;  // dropped work of this caller
   const auto held = [&] {
     manager().turn();
-    me.go_on();
+    ended = me.go_on();
     return op.poll();
   };
   if (op.held() || held()) return op.ticket();
   while (!op.held()) {
     const Time until = op.wakes_at();
-    const bool woken =
-        manager().env().poll_until([&] { return held() || op.wakes_at() != until; }, until);
+    const bool woken = manager().env().poll_until(
+        [&] { return held() || ended || op.wakes_at() != until; }, until);
     if (!woken) op.wait_on();
   }
   return op.ticket();

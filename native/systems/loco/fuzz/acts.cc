@@ -97,6 +97,7 @@ bool Node::hear(Caller& me, std::uint32_t ring, bool slowly) {
 // L3, L4. For every other lock the record lies at the lock's host, so that the run uses both
 // fences.
 void Node::critical(Caller& me, const Planned& op) {
+  if (op.draw / 64 % 8 == 0) return drop_acquisition(me, op);
   check::History& log = world_.log(Log::kLocks);
   const std::uint32_t lock = op.object % kLocks;
   const NodeId host = (locks_->host_of(lock) + lock % 2) % env_.nodes();
@@ -134,6 +135,17 @@ void Node::critical(Caller& me, const Planned& op) {
                      " to " + std::to_string(words[kRecordWords - 1]) + " under lock " +
                      std::to_string(lock) + ", whose record held " + std::to_string(stamp));
   }
+}
+
+// An acquisition that is dropped passes its ticket on.
+void Node::drop_acquisition(Caller& me, const Planned& op) {
+  AcquireOp dropped = locks_->start_acquire(me, kDroppedLock);
+  for (std::uint32_t polls = op.draw % 8; polls > 0 && !dropped.held(); --polls) {
+    manager_.turn();
+    env_.now();
+    dropped.poll();
+  }
+  if (dropped.held()) locks_->release(me, kDroppedLock, Fence::kNone);
 }
 
 // A node passes its ticket on to its own threads a bounded number of times.

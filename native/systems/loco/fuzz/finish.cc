@@ -101,7 +101,7 @@ void Node::finish_locks(Caller& me) {
     }
     return "";
   };
-  for (std::uint32_t lock = 0; lock < kLocks; ++lock) {
+  for (std::uint32_t lock = 0; lock <= kDroppedLock; ++lock) {
     const std::optional<std::uint64_t> ticket = locks_->acquire(me, lock);
     const std::string held = report(manager_.caller(kOutsider), lock);
     const std::string holder = "caller 0 of node " + std::to_string(env_.node()) +
@@ -117,7 +117,7 @@ void Node::finish_locks(Caller& me) {
 
 void Node::finish_store() {
   std::uint64_t here = 0, keys = 0;
-  for (Key key = 0; key < kKeys; ++key) {
+  for (Key key = 0; key <= kDroppedKey; ++key) {
     const std::optional<Location> place = store_->locate(key);
     world_.located[key].push_back(place);
     keys += place.has_value();
@@ -143,7 +143,7 @@ void Node::check_indices() {
   }
   // A key that all indices have can be read.
   Caller& me = manager_.caller(0);
-  for (Key key = 0; key < kKeys; ++key) {
+  for (Key key = 0; key <= kDroppedKey; ++key) {
     Wide found;
     const Outcome outcome = store_->lookup(me, key, std::as_writable_bytes(std::span(&found, 1)));
     if ((outcome == Outcome::kOk) != world_.located[key].front().has_value()) {

@@ -13,7 +13,7 @@
 namespace pyrdma::loco {
 namespace {
 
-const std::uint64_t kLocoSeeds = (fuzz::kSlowed ? 60 : 1000) * fuzz::search_factor();
+const std::uint64_t kLocoSeeds = (fuzz::kSlowed ? 30 : 1000) * fuzz::search_factor();
 
 const fuzz::Scenario& channels() { return fuzz::scenario_named(systems::scenarios(), "loco"); }
 

@@ -124,6 +124,7 @@ fuzz::Scenario channels_scenario() {
            "queue/ticket lost",
            "ring/full",
            "ring/skip",
+           "runtime/dropped work",
            "runtime/polling thread",
            "store/full",
            "store/slot used again"},

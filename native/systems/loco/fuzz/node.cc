@@ -68,8 +68,8 @@ Node::Node(World& world, Env& env)
   if (std::ranges::find(shape_.members, env.node()) != shape_.members.end()) {
     queue_ = std::make_unique<SharedQueueOf<std::uint64_t>>(manager_, "queue", kQueueCapacity,
                                                             shape_.members);
-    locks_ = std::make_unique<TicketLocks>(manager_, "locks", kLocks, lock_options(world, shape_),
-                                           shape_.members);
+    locks_ = std::make_unique<TicketLocks>(manager_, "locks", kLocks + 1,
+                                           lock_options(world, shape_), shape_.members);
     rings_.push_back(std::make_unique<RingBuffer>(manager_, "ring1", shape_.members.back(),
                                                   kRingBytes, shape_.members));
   }
@@ -124,6 +124,7 @@ void Node::run_epoch(std::uint32_t epoch, std::uint32_t caller) {
     act(me, plan[i]);
     manager_.turn();
   }
+  me.wait_until([&] { return !me.has_unfinished(); }, "end of dropped operations");
   // A mark for every node; after the barrier every node must see it.
   for (NodeId peer = 0; peer < env_.nodes(); ++peer) {
     auto block = me.block(8);

@@ -59,6 +59,8 @@ class Node {
   void critical(Caller& me, const Planned& op);
   void lookup(Caller& me, const Planned& op);
   void change(Caller& me, const Planned& op);
+  void drop_acquisition(Caller& me, const Planned& op);
+  void drop_change(Caller& me, const Planned& op);
   void exchange(Caller& me, const Planned& op);
   void use_record(Caller& me, Caller& writer, std::uint32_t lock, NodeId host);
   void check_grant(std::uint32_t lock, bool by_ticket);

@@ -25,7 +25,23 @@ void Node::lookup(Caller& me, const Planned& op) {
   }
 }
 
+// A change that is dropped goes on until the key's lock is free again.
+void Node::drop_change(Caller& me, const Planned& op) {
+  const Wide value = wide(0, 1 + std::uint64_t{op.id});
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  KvOperation dropped(*store_, me);
+  if (op.draw % 3 == 0) dropped.insert(kDroppedKey, bytes);
+  if (op.draw % 3 == 1) dropped.update(kDroppedKey, bytes);
+  if (op.draw % 3 == 2) dropped.remove(kDroppedKey);
+  for (std::uint32_t polls = op.draw / 4 % 16; polls > 0 && !dropped.over(); --polls) {
+    manager_.turn();
+    env_.now();
+    dropped.poll();
+  }
+}
+
 void Node::change(Caller& me, const Planned& op) {
+  if (op.draw / 64 % 8 == 0) return drop_change(me, op);
   check::History& log = world_.log(Log::kStore);
   const std::uint64_t number = op.object % kKeys;
   const Value key = Value::integer(static_cast<std::int64_t>(number));

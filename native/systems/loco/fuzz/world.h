@@ -25,6 +25,8 @@ inline constexpr std::uint32_t kWords = 3, kLocks = 3, kRings = 2, kQueueCapacit
 inline constexpr std::uint32_t kRecordWords = 12, kMostHandovers = 1;
 inline constexpr std::uint64_t kRingBytes = 512;
 inline constexpr std::uint32_t kKeys = 4, kKeyLocks = 2;
+// A lock and a key for operations that are dropped before they end; no history has them.
+inline constexpr std::uint32_t kDroppedLock = kLocks, kDroppedKey = kKeys;
 
 /// The histories by object, for the checkers.
 enum class Log : std::uint8_t { kWords, kQueue, kLocks, kBarriers, kStore, kCount };
