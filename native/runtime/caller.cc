@@ -149,13 +149,15 @@ fabric::Status Caller::await_pair(NodeId peer) {
                                                            : fabric::Status::kSuccess;
 }
 
-Mark Caller::mark(NodeId peer, AckKey& key) {
-  Connection& connection = *connections_[peer];
-  std::unique_lock<Mutex> lock(posting_, std::defer_lock);
+Mark Caller::mark(NodeId peer, AckKey& key) { return mark_of(*this, peer, key); }
+
+Mark Caller::mark_of(Caller& other, NodeId peer, AckKey& key) {
+  Connection& connection = *other.connections_[peer];
+  std::unique_lock<Mutex> lock(other.posting_, std::defer_lock);
   if (shared_) lock.lock();
   if (connection.last_write > connection.last_flush) {
     env_.reached("fence/mark after a write");
-    make_room(1, lock, *this);
+    other.make_room(1, lock, *this);
     flush(connection, key);
   }
   return {&connection, connection.last_flush};

@@ -154,6 +154,9 @@ class Caller {
   /// operations on `peer` before theirs. The point is reached once these operations are placed.
   /// Never blocks. If the last request was a write, posts a read of no bytes, which joins `key`.
   Mark mark(NodeId peer, AckKey& key);
+  /// The same for the operations of `other`, a caller of this node, which its own thread may use
+  /// meanwhile. May wait for room for a request.
+  Mark mark_of(Caller& other, NodeId peer, AckKey& key);
   /// Orders this caller's operations on all peers. Waits for the requests in flight. If the last
   /// request to a peer was a write, a read of no bytes places it. Blocks up to a round trip.
   /// Returns the first error of a connection with unfenced operations.

@@ -101,6 +101,7 @@ std::optional<std::uint64_t> RingBuffer::try_broadcast(Caller& me,
                     " bytes does not fit ring buffer '" + name() + "'; it takes up to " +
                     std::to_string(max_message()) + ": raise its capacity");
   }
+  if (!takes_over(me)) return std::nullopt;
   const std::uint64_t begin = begin_of(message.size());
   if (!acknowledged(freed_by(message.size()))) {
     me.env().reached("ring/full");
@@ -142,10 +143,31 @@ void RingBuffer::push(Caller& me, std::uint64_t from, std::uint64_t begin, std::
   }
 }
 
+// Returns true once the messages of the caller before are placed.
+bool RingBuffer::takes_over(Caller& me) {
+  if (sender_ == nullptr || (sender_ == &me && placed_.empty())) {
+    sender_ = &me;
+    return true;
+  }
+  if (placed_.empty()) {
+    AckKey key;
+    for (const NodeId reader : participants()) {
+      if (reader != self()) placed_.push_back(me.mark_of(*sender_, reader, key));
+    }
+  }
+  if (!std::ranges::all_of(placed_, &Mark::reached)) {
+    me.env().reached("ring/change of caller");
+    return false;
+  }
+  placed_.clear();
+  sender_ = &me;
+  return true;
+}
+
 std::uint64_t RingBuffer::broadcast(Caller& me, std::span<const std::byte> message) {
   while (true) {
     if (const std::optional<std::uint64_t> end = try_broadcast(me, message)) return *end;
-    wait_for_readers(me, freed_by(message.size()));
+    wait_for_room(me, message.size());
   }
 }
 
@@ -166,9 +188,11 @@ std::vector<NodeId> RingBuffer::unacknowledged(std::uint64_t position) {
   return readers;
 }
 
-void RingBuffer::wait_for_readers(Caller& me, std::uint64_t position) {
+void RingBuffer::wait_for_room(Caller& me, std::uint64_t bytes) {
+  const std::uint64_t position = freed_by(bytes);
   try {
-    me.wait_until([&] { return acknowledged(position); }, "free space in the ring buffer");
+    me.wait_until([&] { return takes_over(me) && acknowledged(position); },
+                  "free space in the ring buffer");
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kTimeout) throw;
     const std::vector<NodeId> readers = unacknowledged(position);

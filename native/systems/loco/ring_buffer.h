@@ -30,7 +30,11 @@ class RingBuffer : public Channel {
   /// The longest message. Two of them fit into the ring, so one always fits after the ring's end.
   std::uint64_t max_message() const { return capacity_ / 2 - kFrame; }
 
-  // Calls of the writer, one thread at a time. Threads may take turns, each with its own caller.
+  // Calls of the writer, one thread at a time. Threads may take turns, each with its own caller. A
+  // change of the caller costs a read of no bytes per reader: the new caller's queue pairs must not
+  // overtake messages that are not placed yet. A late byte of an earlier lap would destroy a
+  // message of this lap, if the place held that byte's value before: the reader has then not missed
+  // it.
 
   /// Sends a copy of `message` to every reader and returns the position after it. Blocks while the
   /// ring is full. Throws Error(kInvalidArgument) for a message that is too long, and
@@ -71,16 +75,19 @@ class RingBuffer : public Channel {
   std::uint64_t frame(std::uint64_t position, std::uint32_t length,
                       std::span<const std::byte> bytes);
   void push(Caller& me, std::uint64_t from, std::uint64_t begin, std::uint64_t bytes);
-  void wait_for_readers(Caller& me, std::uint64_t position);
+  bool takes_over(Caller& me);
+  void wait_for_room(Caller& me, std::uint64_t bytes);
 
   NodeId writer_;
   std::uint64_t capacity_;
   Bugs bugs_;
   LocalRegion ring_;
-  Sst<std::uint64_t> acks_;  // positions that the readers have acknowledged
-  std::uint64_t end_ = 0;    // writer: the position after the last message
-  std::uint64_t at_ = 0;     // reader: the position of the next message
-  std::uint64_t told_ = 0;   // reader: the last acknowledged position
+  Sst<std::uint64_t> acks_;   // positions that the readers have acknowledged
+  std::uint64_t end_ = 0;     // writer: the position after the last message
+  Caller* sender_ = nullptr;  // writer: the caller of the last message
+  std::vector<Mark> placed_;  // writer: reached when that caller's messages are placed
+  std::uint64_t at_ = 0;      // reader: the position of the next message
+  std::uint64_t told_ = 0;    // reader: the last acknowledged position
   std::vector<std::byte> copy_;
 };
 

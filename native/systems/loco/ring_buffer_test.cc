@@ -49,6 +49,40 @@ TEST_P(LocoWorlds, ARingBringsEveryMessageToEveryReader) {
   run(3, [&](Manager& manager) { EXPECT_EQ(broadcast_all(manager, 400), 0U); });
 }
 
+// A place may hold the very bytes of the next message. The reader takes that message before its
+// last bytes are placed. Another caller's message of the next lap must not precede them.
+TEST(LocoRingSim, CallersTakeTurns) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    fabric::sim::SimOptions world = sim_options(2, true, seed);
+    world.memory.max_delay_ns = 40 * kMicrosecond;
+    fabric::sim::SimCluster cluster(world);
+    ManagerOptions options;
+    options.callers = 2;
+    options.wait_timeout = 100 * kMillisecond;
+    cluster.run([&](Env& env) {
+      constexpr std::uint64_t kCount = 301;
+      Manager manager(env, options);
+      RingBuffer ring(manager, "ring", 0, 128);
+      manager.wait_for_ready();
+      Caller& me = manager.caller(0);
+      std::uint64_t end = 0;
+      for (std::uint64_t i = 0; i < kCount; ++i) {
+        if (manager.self() == 0) {
+          // A lap has two messages of one caller. Each two laps have equal bytes.
+          const std::vector<std::byte> bytes(24, static_cast<std::byte>(i / 4));
+          end = ring.broadcast(manager.caller(i / 2 % 2), bytes);
+        } else {
+          me.wait_until([&] { return ring.next(me).has_value(); }, "a message");
+          ring.acknowledge(me);
+        }
+      }
+      if (manager.self() == 0)
+        me.wait_until([&] { return ring.acknowledged(end); }, "acknowledgement");
+      manager.leave();
+    });
+  }
+}
+
 /// Returns the number of wrong messages in five seeds of weak memory with the bug.
 std::int64_t wrong_with(Bug bug, Time later) {
   std::int64_t wrong = 0;
