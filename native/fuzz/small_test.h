@@ -9,7 +9,15 @@
 
 namespace pyrdma::fuzz {
 
+// Sanitizers make a run slow.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PYRDMA_SLOWED
+#elif defined(__has_feature)  // Clang
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define PYRDMA_SLOWED
+#endif
+#endif
+#ifdef PYRDMA_SLOWED
 inline constexpr bool kSlowed = true;
 #else
 inline constexpr bool kSlowed = false;

@@ -13,7 +13,7 @@
 namespace pyrdma::loco {
 namespace {
 
-const std::uint64_t kLocoSeeds = (fuzz::kSlowed ? 30 : 1000) * fuzz::search_factor();
+const std::uint64_t kLocoSeeds = (fuzz::kSlowed ? 200 : 1000) * fuzz::search_factor();
 
 const fuzz::Scenario& channels() { return fuzz::scenario_named(systems::scenarios(), "loco"); }
 
@@ -35,6 +35,7 @@ TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
   EXPECT_EQ(sums.undecided, 0U);
   EXPECT_GE(2 * sums.begun_under_faults, sums.begun) << "faults ended too early";
   EXPECT_GT(sums.late_crashes, kLocoSeeds / 20) << "crashes after 50 operations";
+  if (fuzz::kSlowed) return;  // too few seeds for the counts below
   std::vector<Fault> kinds = channels().faults;
   kinds.insert(kinds.end(), {Fault::late_placement, Fault::torn_read, Fault::late_source});
   for (const Fault fault : kinds) {
@@ -42,7 +43,6 @@ TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
     EXPECT_GT(sums.faults.reached[static_cast<std::size_t>(fault)], kLocoSeeds / 100)
         << fault_info(fault).key;
   }
-  if (fuzz::kSlowed) return;
   for (const std::string_view branch : channels().branches)
     EXPECT_GE(sums.branches.at(branch), 100U) << branch;
 }
