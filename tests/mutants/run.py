@@ -60,7 +60,11 @@ def try_mutant(
     while found.tried < seeds and len(found.seeds) < stop:
         words = [number, scenario, found.tried + 1, seeds - found.tried, stop - len(found.seeds)]
         ran = subprocess.run(
-            [program, *map(str, words), *options], capture_output=True, text=True, errors="replace", check=False
+            [program, *map(str, words), *options],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
         )
         for line in ran.stdout.splitlines():
             seed, *kinds = line.split("\t")
