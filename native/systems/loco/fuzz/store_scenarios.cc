@@ -314,7 +314,7 @@ void run_node(StoreWorld& world, Env& env) {
   options.max_in_flight = 64;
   options.blocks = 32;
   options.block_bytes = Sherman::kLeafBytes;
-  options.wait_timeout = 300 * kMillisecond;
+  options.wait_timeout = 100 * kMillisecond;
   options.bugs = Bugs::named(world.options.mutation);
   Manager manager(env, options);
   Side side(manager, world);
