@@ -64,11 +64,11 @@ void Runtime::declare_down(NodeId peer, Status why) {
 }
 
 std::string Runtime::down_peers() const {
-  std::string text;
+  std::vector<NodeId> down;
   for (NodeId node = 0; node < peers_.size(); ++node) {
-    if (!is_up(node)) text += ' ' + std::to_string(node);
+    if (!is_up(node)) down.push_back(node);
   }
-  return text;
+  return text_of(down);
 }
 
 }  // namespace pyrdma::runtime

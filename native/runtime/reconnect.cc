@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/held_flag.h"
 #include "runtime/handshake.h"
 #include "runtime/runtime.h"
 
@@ -102,17 +103,11 @@ bool Runtime::take_into_use(NodeId peer, const Handshake& handshake) {
     if (caller->shared_) posting.emplace_back(caller->posting_);
   }
   if (!has_ended(peer)) return false;
-  struct Polling {
-    std::atomic<bool>* flag;
-    ~Polling() {
-      if (flag != nullptr) flag->store(false, std::memory_order_release);
-    }
-  } polling{nullptr};
   if (!alone_) {
     env_.poll_until([this] { return !polling_.exchange(true, std::memory_order_acquire); },
                     kForever);
-    polling.flag = &polling_;
   }
+  const HeldFlag polling(alone_ ? nullptr : &polling_);
   try {
     handshake.connect();
   } catch (const Error&) {  // the peer sees that this node begins the next attempt

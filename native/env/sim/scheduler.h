@@ -115,7 +115,8 @@ class SimScheduler {
   void sync();
   void work(Picos duration);
   /// Takes the core from the running thread for `duration`, in the middle of a step. Never throws:
-  /// a thread that is killed meanwhile unwinds at its next wait.
+  /// a thread that is killed meanwhile unwinds at its next wait. Returns false, without effect, in
+  /// events, outside of simulated threads, and while a thread unwinds.
   bool preempt(Picos duration) noexcept;
   void sleep_until(Picos when);
   /// Implements Env::poll_until. An iteration without a result takes the time that ready()

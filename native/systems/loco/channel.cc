@@ -20,12 +20,6 @@ std::vector<NodeId> everybody(const Manager& manager, std::vector<NodeId> given)
   return given;
 }
 
-std::string list(const std::vector<NodeId>& nodes) {
-  std::string text;
-  for (const NodeId node : nodes) text += ' ' + std::to_string(node);
-  return text;
-}
-
 }  // namespace
 
 Channel::Channel(Manager& manager, std::string name, std::vector<NodeId> participants,
@@ -53,7 +47,7 @@ Channel::Channel(Manager& manager, std::string name, std::vector<NodeId> partici
   if (!peers_[self()].takes_part) {
     throw Error(ErrorCode::kInvalidArgument,
                 "channel '" + name_ + "' is made on node " + std::to_string(self()) +
-                    ", which is not among its participants" + list(participants_));
+                    ", which is not among its participants" + text_of(participants_));
   }
   awaited_.store(2 * static_cast<std::uint32_t>(participants_.size() - 1));
   if (participants_.size() < manager.nodes()) manager.env().reached("channel/subset");
@@ -138,7 +132,7 @@ void Channel::handle(const ControlMessage& message) {
       return;
     }
     const std::string reason = "channel '" + name_ + "' has the participants" +
-                               list(participants_) + " on node " + std::to_string(self()) +
+                               text_of(participants_) + " on node " + std::to_string(self()) +
                                ", but node " + std::to_string(message.from) +
                                " has the channel too: give the same participants on every node";
     report(message.from, reason);

@@ -142,11 +142,9 @@ void Manager::throw_missing() {
         text += " of generation " + std::to_string(channel->generation());
         again = ", as often as on this node, which counts the generations of a channel";
       }
-      text += " misses node";
-      for (const NodeId node : channel->missing()) {
-        text += ' ' + std::to_string(node);
-        nodes.insert(node);
-      }
+      const std::vector<NodeId> missing = channel->missing();
+      text += " misses node" + text_of(missing);
+      nodes.insert(missing.begin(), missing.end());
     }
   }
   throw Error(ErrorCode::kTimeout, "node " + std::to_string(self()) + " waited " +
