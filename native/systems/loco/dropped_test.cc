@@ -2,7 +2,7 @@
 // they keep no lock, and no block of memory that the NIC still writes into has another user.
 #include "base/error_test.h"
 #include "systems/loco/barrier.h"
-#include "systems/loco/kvstore/store.h"
+#include "systems/loco/kvstore/small_store_test.h"
 #include "systems/loco/worlds_test.h"
 
 namespace pyrdma::loco {
@@ -14,21 +14,27 @@ INSTANTIATE_TEST_SUITE_P(Worlds, LocoDropped, loco_worlds(),
 
 using Value = std::array<std::byte, 40>;
 
-KvOptions few_locks() {
-  KvOptions options;
-  options.keys = 64;
-  options.value_bytes = sizeof(Value);
-  options.locks = 3;
-  options.tracker_bytes = 1024;
-  return options;
-}
-
 ManagerOptions two_callers_and(Time wait_timeout) {
   ManagerOptions options;
   options.callers = 2;  // the last is the tracker's
   options.wait_timeout = wait_timeout;
   return options;
 }
+
+/// A node with a store and a barrier.
+struct StoreNode {
+  StoreNode(Env& env, Time wait_timeout)
+      : manager(env, two_callers_and(wait_timeout)),
+        store(manager, "kv", small_store(sizeof(Value))),
+        barrier(manager, "bar"),
+        me(manager.caller(0)) {
+    manager.wait_for_ready();
+  }
+  Manager manager;
+  KvStore store;
+  Barrier barrier;
+  Caller& me;
+};
 
 TEST_P(LocoDropped, ABlockInFlightHasNoOtherUser) {
   run(2, [&](Manager& manager) {
@@ -92,7 +98,7 @@ TEST_P(LocoDropped, AnOperationGivesItsLockBack) {
   run(
       2,
       [&](Manager& manager) {
-        KvStore store(manager, "kv", few_locks());
+        KvStore store(manager, "kv", small_store(sizeof(Value)));
         Barrier barrier(manager, "bar");
         manager.wait_for_ready();
         Caller& me = manager.caller(0);
@@ -125,15 +131,45 @@ TEST_P(LocoDropped, AnOperationGivesItsLockBack) {
       two_callers_and(10 * kSecond));
 }
 
+// Two tickets precede the dropped one. Its node hears nothing of others meanwhile, so only its own
+// look at the lock can wake it.
+TEST(LocoDroppedSim, ALateTicketIsPassedOnWithoutOtherTraffic) {
+  fabric::sim::SimCluster cluster(sim_options(3));
+  cluster.run([&](Env& env) {
+    Manager manager(env, two_callers_and(kSecond));
+    TicketLock lock(manager, "lock");
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    barrier.wait(me);
+    const Time begin = env.now();
+    const auto at = [&](Time ms) { env.sleep_until(begin + ms * kMillisecond); };
+    at(env.node());  // node 0 takes the lock, then node 1 its ticket, then node 2
+    if (env.node() == 2) {
+      {
+        AcquireOp dropped = lock.start_acquire(me, 0);
+        at(3);
+        manager.turn();
+        EXPECT_FALSE(dropped.poll());
+      }
+      me.wait_until([&] { return !me.has_unfinished(); }, "end of the dropped acquisition");
+      EXPECT_LT(env.now(), begin + 20 * kMillisecond);
+    } else {
+      lock.acquire(me);
+      if (env.node() == 0) at(10);
+      lock.release(me, Fence::kPair);
+    }
+    at(500);
+    manager.leave();
+  });
+}
+
 // The slot is at the dead node, the lock of the key is not.
 TEST(LocoDroppedSim, AChangeOfAValueAtADeadNodeGivesItsLockBack) {
   fabric::sim::SimCluster cluster(sim_options(3));
   cluster.run([&](Env& env) {
-    Manager manager(env, two_callers_and(50 * kMillisecond));
-    KvStore store(manager, "kv", few_locks());
-    Barrier barrier(manager, "bar");
-    manager.wait_for_ready();
-    Caller& me = manager.caller(0);
+    StoreNode node(env, 50 * kMillisecond);
+    auto& [manager, store, barrier, me] = node;
     Key key = 0;
     while (hash_of(key) % 3 == 2) ++key;
     if (env.node() == 2) {
@@ -158,11 +194,8 @@ TEST(LocoDroppedSim, AChangeOfAValueAtADeadNodeGivesItsLockBack) {
 TEST(LocoDroppedSim, AnInsertionThatTimesOutGoesOn) {
   fabric::sim::SimCluster cluster(sim_options(3));
   cluster.run([&](Env& env) {
-    Manager manager(env, two_callers_and(20 * kMillisecond));
-    KvStore store(manager, "kv", few_locks());
-    Barrier barrier(manager, "bar");
-    manager.wait_for_ready();
-    Caller& me = manager.caller(0);
+    StoreNode node(env, 20 * kMillisecond);
+    auto& [manager, store, barrier, me] = node;
     barrier.wait(me);
     if (env.node() == 0) {
       cluster.pause(2, 30 * kMillisecond);

@@ -7,6 +7,7 @@
 #include "base/error_test.h"
 #include "check/check.h"
 #include "systems/loco/barrier.h"
+#include "systems/loco/kvstore/small_store_test.h"
 #include "systems/loco/kvstore/store.h"
 #include "systems/loco/worlds_test.h"
 
@@ -29,20 +30,11 @@ ManagerOptions with_callers(std::uint32_t callers) {
   return options;
 }
 
-KvOptions small_store() {
-  KvOptions options;
-  options.keys = 64;
-  options.value_bytes = sizeof(Wide);
-  options.locks = 3;
-  options.tracker_bytes = 1024;
-  return options;
-}
-
 TEST_P(LocoWorlds, EveryNodeSeesWhatAnyNodeDid) {
   run(
       3,
       [&](Manager& manager) {
-        KvStore store(manager, "kv", small_store());
+        KvStore store(manager, "kv", small_store(sizeof(Wide)));
         Barrier barrier(manager, "bar");
         manager.wait_for_ready();
         Caller& me = manager.caller(0);
@@ -87,7 +79,7 @@ TEST_P(LocoWorlds, AStoreStartsWithWhatWasLoaded) {
     run(
         3,
         [&](Manager& manager) {
-          KvStore store(manager, "kv", small_store());
+          KvStore store(manager, "kv", small_store(sizeof(Wide)));
           Barrier barrier(manager, "bar");
           manager.wait_for_ready();
           store.load(50, stored);
@@ -118,7 +110,7 @@ TEST_P(LocoWorlds, OutcomesAndErrorsNameTheNumbers) {
   run(
       2,
       [&](Manager& manager) {
-        KvOptions options = small_store();
+        KvOptions options = small_store(sizeof(Wide));
         options.slots = 4;
         KvStore store(manager, "kv", options);
         Barrier barrier(manager, "bar");
@@ -141,8 +133,9 @@ TEST_P(LocoWorlds, OutcomesAndErrorsNameTheNumbers) {
       },
       with_callers(2));
   run(1, [&](Manager& manager) {
-    EXPECT_THROW(KvStore(manager, "kv", small_store()), Error);  // no caller for the tracker
-    KvOptions options = small_store();
+    EXPECT_THROW(KvStore(manager, "kv", small_store(sizeof(Wide))),
+                 Error);  // no caller for the tracker
+    KvOptions options = small_store(sizeof(Wide));
     options.value_bytes = 1000;
     EXPECT_THROW(KvStore(manager, "kv2", options), Error);
   });
@@ -208,7 +201,7 @@ struct Found {
 
 /// Two threads per node with `window` operations each at a time, on few keys.
 struct Crowd {
-  KvOptions options = small_store();
+  KvOptions options = small_store(sizeof(Wide));
   std::uint64_t keys = 3;
   std::array<int, 10> kinds = {0, 0, 0, 0, 1, 1, 2, 2, 2, 3};
   std::mutex mutex;
