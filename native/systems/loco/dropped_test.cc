@@ -181,7 +181,7 @@ TEST(LocoDroppedSim, AChangeOfAValueAtADeadNodeGivesItsLockBack) {
       env.sleep_until(kForever);
     }
     for (int i = 0; i < 3; ++i) {
-      const auto update = [&] { store.update(me, key, Value{}); };
+      const auto update = [&, &store = store, &me = me] { store.update(me, key, Value{}); };
       EXPECT_TRUE(refuses(update, ErrorCode::kUnavailable, {"2"}));
       EXPECT_EQ(blamed_by(update), std::vector<NodeId>{2});
     }
@@ -199,7 +199,8 @@ TEST(LocoDroppedSim, AnInsertionThatTimesOutGoesOn) {
     barrier.wait(me);
     if (env.node() == 0) {
       cluster.pause(2, 30 * kMillisecond);
-      EXPECT_EQ(blamed_by([&] { store.insert(me, 7, Value{}); }), std::vector<NodeId>{2});
+      const auto insert = [&store = store, &me = me] { store.insert(me, 7, Value{}); };
+      EXPECT_EQ(blamed_by(insert), std::vector<NodeId>{2});
       env.sleep_until(env.now() + 15 * kMillisecond);
       EXPECT_EQ(store.insert(me, 7, Value{}), Outcome::kDuplicate);
       Value found;
