@@ -7,7 +7,6 @@ files come from a copy. All other objects are those of build/release.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -98,11 +97,10 @@ def _release() -> tuple[str, list[str], list[str]]:
 
 
 def _ninja(compiler: str, flags: list[str], libraries: list[str], units: list[Path]) -> str:
-    launcher = os.environ.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
     objects = [f"{unit.stem}.o" for unit in units]
     lines = [
         "rule compile",
-        f"  command = {launcher} {compiler} {shlex.join(flags)} -MD -MF $out.d -c $in -o $out",
+        f"  command = {compiler} {shlex.join(flags)} -MD -MF $out.d -c $in -o $out",
         "  depfile = $out.d",
         "  deps = gcc",
         "rule link",
