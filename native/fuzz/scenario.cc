@@ -45,6 +45,17 @@ void check_faults(const Scenario& scenario, const Options& options) {
 
 }  // namespace
 
+bool Options::keeps(std::uint32_t id) const {
+  return !kept || std::ranges::any_of(*kept, [id](const OperationRange& range) {
+    return range.first <= id && id <= range.last;
+  });
+}
+
+void Outcome::report(std::string_view kind, Time now, const std::string& text) {
+  if (violations.size() < kMostViolations)
+    violations.push_back({std::string(kind), "at " + std::to_string(now) + " ns: " + text});
+}
+
 std::vector<Scenario> shared_scenarios() { return {fabric_scenario()}; }
 
 const Scenario& scenario_named(std::span<const Scenario> all, std::string_view name) {

@@ -31,6 +31,8 @@ struct Options {
   std::optional<std::vector<OperationRange>> kept;
   /// Kinds of faults that the user named. A scenario that cannot have them refuses to run.
   std::vector<Fault> asked;
+  /// Returns true if operation `id` happens.
+  bool keeps(std::uint32_t id) const;
   /// A deliberate bug, to test that the scenario finds it; Scenario::mutations lists them.
   std::string mutation;
   /// A preset of the system's options; Scenario::presets lists them. Empty: the seed draws one.
@@ -66,6 +68,9 @@ struct Outcome {
   std::vector<std::string> trace;
   std::string history;  // JSON Lines
   std::vector<SimEventRecord> recorded;
+
+  /// Adds a violation that was found at `now`.
+  void report(std::string_view kind, Time now, const std::string& text);
 };
 inline constexpr std::size_t kMostViolations = 16;
 

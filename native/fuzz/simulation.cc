@@ -33,8 +33,7 @@ void judge(Outcome& outcome, const check::History& history, const char* model, T
     return;
   }
   outcome.checked += verdict.operations;
-  if (verdict.answer == check::Answer::kNo && outcome.violations.size() < kMostViolations)
-    outcome.violations.push_back({model, "at " + std::to_string(now) + " ns: " + verdict.text});
+  if (verdict.answer == check::Answer::kNo) outcome.report(model, now, verdict.text);
 }
 
 void fill_outcome(Outcome& outcome, fabric::sim::SimCluster& cluster) {

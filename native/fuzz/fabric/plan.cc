@@ -191,13 +191,8 @@ Plan draw_plan(const Options& options, NodeId from, NodeId to, Time span) {
     }
     add(Kind::kLogAppend, 0);
   }
-  if (!options.kept) return plan;
-  std::erase_if(plan, [&](const PlannedOperation& op) {
-    return !op.probe && std::none_of(options.kept->begin(), options.kept->end(),
-                                     [&](const OperationRange& range) {
-                                       return range.first <= op.id && op.id <= range.last;
-                                     });
-  });
+  std::erase_if(plan,
+                [&](const PlannedOperation& op) { return !op.probe && !options.keeps(op.id); });
   return plan;
 }
 

@@ -48,8 +48,7 @@ World::World(const Options& wanted, Outcome& result)
 }
 
 void World::violation(const char* kind, const std::string& text) {
-  if (outcome.violations.size() < kMostViolations)
-    outcome.violations.push_back({kind, "at " + std::to_string(now()) + " ns: " + text});
+  outcome.report(kind, now(), text);
 }
 
 AtomicWord& World::word(NodeId target, std::uint32_t incarnation, bool counter,

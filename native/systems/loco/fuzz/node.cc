@@ -119,7 +119,7 @@ void Node::run_epoch(std::uint32_t epoch, std::uint32_t caller) {
   for (std::size_t i = plan.size() * epoch / kEpochs; i < plan.size() * (epoch + 1) / kEpochs;
        ++i) {
     world_.phase.operation();
-    if (!world_.keeps(plan[i].id)) continue;
+    if (!world_.options.keeps(plan[i].id)) continue;
     if (plan[i].pause_ns != 0) env_.sleep_until(env_.now() + plan[i].pause_ns);
     act(me, plan[i]);
     manager_.turn();
