@@ -116,37 +116,19 @@ void Node::finish_locks(Caller& me) {
 }
 
 void Node::finish_store() {
-  std::uint64_t here = 0, keys = 0;
-  for (Key key = 0; key <= kDroppedKey; ++key) {
-    const std::optional<Location> place = store_->locate(key);
-    world_.located[key].push_back(place);
-    keys += place.has_value();
-    here += place && place->node == env_.node();
-  }
-  if (store_->indexed() != keys || here + store_->free_slots() != shape_.slots) {
-    world_.violation("lost slot", "node " + std::to_string(env_.node()) + " has " +
-                                      std::to_string(store_->indexed()) + " entries for " +
-                                      std::to_string(keys) + " keys, and " +
-                                      std::to_string(store_->free_slots()) + " free slots beside " +
-                                      std::to_string(here) + " used ones of " +
-                                      std::to_string(shape_.slots));
-  }
+  const std::string lost = world_.places.note(*store_, kDroppedKey + 1);
+  if (!lost.empty()) world_.violation("lost slot", lost);
 }
 
 void Node::check_indices() {
-  for (const auto& [key, places] : world_.located) {
-    const bool equal = std::ranges::all_of(
-        places, [&places = places](const auto& place) { return place == places.front(); });
-    if (!equal) {
-      world_.violation("indices", "the nodes have different places of key " + std::to_string(key));
-    }
-  }
+  if (const std::optional<Key> key = world_.places.unequal())
+    world_.violation("indices", "the nodes have different places of key " + std::to_string(*key));
   // A key that all indices have can be read.
   Caller& me = manager_.caller(0);
   for (Key key = 0; key <= kDroppedKey; ++key) {
     Wide found;
     const Outcome outcome = store_->lookup(me, key, std::as_writable_bytes(std::span(&found, 1)));
-    if ((outcome == Outcome::kOk) != world_.located[key].front().has_value()) {
+    if ((outcome == Outcome::kOk) != world_.places.has(key)) {
       world_.violation("lost value", "node " + std::to_string(env_.node()) +
                                          " has a place of key " + std::to_string(key) +
                                          " and cannot read it");

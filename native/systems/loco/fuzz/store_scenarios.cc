@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 
@@ -15,6 +13,7 @@
 #include "fuzz/simulation.h"
 #include "systems/loco/barrier.h"
 #include "systems/loco/baselines/sherman.h"
+#include "systems/loco/fuzz/places.h"
 #include "systems/loco/fuzz/presets.h"
 #include "systems/loco/kvstore/store.h"
 
@@ -48,12 +47,7 @@ struct StoreWorld {
   // operation at a time leaves writes late for longer.
   const std::uint32_t window = options.seed / 5 % 2 == 0 ? 1 : 2;
   check::History history{};
-  std::map<Key, std::vector<std::optional<Location>>> located{};  // in the index of each node
-
-  void violation(const char* kind, const std::string& text) {
-    if (outcome.violations.size() < fuzz::kMostViolations)
-      outcome.violations.push_back({kind, text});
-  }
+  Places places{};
 };
 
 struct Request {
@@ -78,23 +72,9 @@ class LocoSide {
     return world_.loaded ? std::optional(loaded_value(key)) : std::nullopt;
   }
   /// Every operation is over: notes this node's index, and tests that no slot is lost.
-  void finish(StoreWorld& world) {
-    std::uint64_t here = 0, held = 0;
-    for (Key key = 0; key < world.keys; ++key) {
-      const std::optional<Location> place = store_.locate(key);
-      world.located[key].push_back(place);
-      held += place.has_value();
-      here += place && place->node == store_.self();
-    }
-    const bool computed = world.loaded && !world.stored;  // such keys need no entry
-    if ((computed || store_.indexed() == held) &&
-        here + store_.free_slots() == store_.options().slots)
-      return;
-    world.violation("lost slot", "node " + std::to_string(store_.self()) + " has " +
-                                     std::to_string(store_.indexed()) + " entries for " +
-                                     std::to_string(held) + " keys, and " +
-                                     std::to_string(store_.free_slots()) + " free slots beside " +
-                                     std::to_string(here) + " used ones");
+  void finish(StoreWorld& world, Time now) {
+    const std::string lost = world.places.note(store_, world.keys, world.loaded && !world.stored);
+    if (!lost.empty()) world.outcome.report("lost slot", now, lost);
   }
   Function draw(Rng& rng) const {
     // Half of the runs change values often, and the others fill slots again often.
@@ -157,7 +137,7 @@ class ShermanSide {
                .local_queues = world.options.seed % 4 != 0}) {}
   void load() { tree_.load(); }
   static std::optional<std::uint64_t> first_value(Key) { return {}; }
-  void finish(StoreWorld&) {}
+  void finish(StoreWorld&, Time) {}
   Function draw(Rng& rng) const { return rng.below(2) == 0 ? Function::kGet : Function::kPut; }
 
   struct Operation {
@@ -223,12 +203,7 @@ class Client {
     const std::uint64_t pause =
         rng_.below(3) == 0 ? rng_.below(kLongestPause) * world_.phase.pace() : 0;
     world_.phase.operation();
-    const auto& kept = world_.options.kept;
-    if (kept && std::none_of(kept->begin(), kept->end(), [&](const fuzz::OperationRange& range) {
-          return range.first <= id && id <= range.last;
-        })) {
-      return;
-    }
+    if (!world_.options.keeps(id)) return;
     if (pause != 0) env_.work(static_cast<Time>(pause));
     begin(request);
   }
@@ -335,7 +310,7 @@ void run_node(StoreWorld& world, Env& env) {
     for (const auto& other : others) other->join();
   }
   barrier.wait(me);
-  side.finish(world);
+  side.finish(world, env.now());
   read_all(world, side, me);
   barrier.wait(me);
   manager.leave();
@@ -354,13 +329,12 @@ fuzz::Outcome run_store(const fuzz::Options& wanted) {
   try {
     cluster.run([&](Env& env) { run_node<Side>(world, env); });
   } catch (const Error& error) {
-    world.violation("liveness", std::string(error.what()).substr(0, 200));
+    outcome.report("liveness", cluster.now(), std::string(error.what()).substr(0, 200));
   }
   fuzz::judge(outcome, world.history, "kv", cluster.now());
-  for (const auto& [key, places] : world.located) {
-    if (std::ranges::adjacent_find(places, std::not_equal_to{}) != places.end())
-      world.violation("indices", "the nodes have different places of key " + std::to_string(key));
-  }
+  if (const std::optional<Key> key = world.places.unequal())
+    outcome.report("indices", cluster.now(),
+                   "the nodes have different places of key " + std::to_string(*key));
   if (options.history) {
     world.history.header.seed = options.seed;
     outcome.history = check::to_json(world.history);

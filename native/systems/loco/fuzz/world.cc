@@ -20,13 +20,7 @@ World::World(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhas
 }
 
 void World::violation(const char* kind, const std::string& text) {
-  if (outcome.violations.size() >= fuzz::kMostViolations) return;
-  outcome.violations.push_back({kind, "at " + std::to_string(cluster->now()) + " ns: " + text});
-}
-
-bool World::keeps(std::uint32_t id) const {
-  return !options.kept || std::any_of(options.kept->begin(), options.kept->end(),
-                                      [&](const auto& r) { return r.first <= id && id <= r.last; });
+  outcome.report(kind, cluster->now(), text);
 }
 
 bool World::all_ended() const {

@@ -13,7 +13,7 @@
 #include "fabric/sim/cluster.h"
 #include "fuzz/fault_phase.h"
 #include "systems/loco/bugs.h"
-#include "systems/loco/kvstore/index.h"
+#include "systems/loco/fuzz/places.h"
 
 namespace pyrdma::loco::scenario {
 
@@ -36,8 +36,6 @@ struct World {
         bool locks_alone);
 
   void violation(const char* kind, const std::string& text);
-  /// Returns true if operation `id` happens in this run.
-  bool keeps(std::uint32_t id) const;
   check::History& log(Log which) { return logs[static_cast<std::size_t>(which)]; }
   bool all_ended() const;
   /// A client has failed. The failure is correct only if the error blames a node that was killed.
@@ -64,7 +62,7 @@ struct World {
   std::array<std::uint64_t, kWords> sums{};       // of the addends of each word
   std::uint64_t queued = 0;                       // values in the queue
   std::array<std::uint32_t, kLocks> handovers{};  // since the lock's last ticket
-  std::map<Key, std::vector<std::optional<Location>>> located;         // in the index of each node
+  Places places;                                  // of the keys of the store
   std::map<std::pair<NodeId, std::uint32_t>, std::uint64_t> received;  // by reader and ring
   std::array<std::uint64_t, kLocks> guarded{};                         // last stamp of each record
   std::uint64_t stamps = 0;
