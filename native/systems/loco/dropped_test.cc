@@ -164,6 +164,46 @@ TEST(LocoDroppedSim, ALateTicketIsPassedOnWithoutOtherTraffic) {
   });
 }
 
+// A thread waits behind the dropped acquisition of another thread of its node. Only the end of the
+// dropped work can wake it: the hand-over sends no message.
+TEST(LocoDroppedSim, TheEndOfDroppedWorkWakesTheOtherThread) {
+  for (const std::uint32_t drops : {0U, 1U}) {
+    fabric::sim::SimCluster cluster(sim_options(2));
+    cluster.run([&](Env& env) {
+      Manager manager(env, two_callers_and(kSecond));
+      TicketLock lock(manager, "lock");
+      Barrier barrier(manager, "bar");
+      manager.wait_for_ready();
+      Caller& me = manager.caller(0);
+      if (env.node() == 0) lock.acquire(me);
+      barrier.wait(me);
+      const Time begin = env.now();
+      if (env.node() == 0) {
+        env.sleep_until(begin + kMillisecond);
+        lock.release(me, Fence::kPair);
+        env.sleep_until(begin + 3 * kSecond);
+        return;
+      }
+      bool held = false;
+      const auto body = [&](std::uint32_t i) {
+        Caller& mine = manager.caller(i);
+        if (i == drops) {
+          static_cast<void>(lock.start_acquire(mine, 0));
+          mine.wait_until([&] { return held; }, "the other thread");
+          return;
+        }
+        env.sleep_until(begin + 100 * kMicrosecond);
+        lock.acquire(mine);
+        held = true;
+        EXPECT_LT(env.now(), begin + 10 * kMillisecond);
+        lock.release(mine, Fence::kPair);
+      };
+      const auto second = env.spawn("second", [&] { body(1); });
+      body(0);
+    });
+  }
+}
+
 // The slot is at the dead node, the lock of the key is not.
 TEST(LocoDroppedSim, AChangeOfAValueAtADeadNodeGivesItsLockBack) {
   fabric::sim::SimCluster cluster(sim_options(3));
