@@ -9,65 +9,13 @@
 #include "base/error_test.h"
 #include "env/trace.h"
 #include "fabric/contract_worlds_test.h"
+#include "fabric/sim/endpoint_test.h"
 
 namespace pyrdma::fabric::sim {
 namespace {
 
-SimOptions options(std::uint32_t nodes, std::map<std::string, double> changes = {},
-                   std::uint64_t seed = 1) {
-  auto values = test_profile_values();
-  for (const auto& [name, value] : changes) values.at(name) = value;
-  SimOptions result;
-  result.nodes = nodes;
-  result.profile = SimProfile::from_values(values);
-  result.seed = seed;
-  return result;
-}
-
-/// The objects of a node that communicates with node `to`. meet() lets both nodes end together.
-struct Endpoint {
-  Endpoint(Env& node_env, NodeId to, std::size_t bytes, QpOptions qp_options = {})
-      : env(node_env),
-        device(env.device()),
-        pd(device.create_protection_domain()),
-        memory(device.allocate(*pd, bytes, kAllAccess)),
-        completions(device.create_completion_queue(1024)) {
-    qp_options.send_entries = 512;
-    queue_pair = device.create_queue_pair(*pd, *completions, *completions, qp_options);
-    Rendezvous& r = device.rendezvous();
-    r.publish_value(name("qp", env.node(), to), queue_pair->address());
-    r.publish_value(name("mr", env.node(), to), memory->remote());
-    remote = r.await_value<RemoteRegion>(name("mr", to, env.node()), kForever);
-    queue_pair->connect(r.await_value<QpAddress>(name("qp", to, env.node()), kForever));
-    meet("start", to);
-  }
-  static std::string name(const char* what, NodeId from, NodeId to) {
-    return std::string(what) + std::to_string(from) + "-" + std::to_string(to);
-  }
-  void meet(const char* what, NodeId to) {
-    device.rendezvous().publish_value(name(what, env.node(), to), 1);
-    device.rendezvous().await_value<int>(name(what, to, env.node()), kForever);
-  }
-  Completion next() {
-    Completion completion;
-    env.poll_until(
-        [&] {
-          return completions->poll({&completion, 1}) == 1;
-        },
-        kForever, &completions->watch());
-    return completion;
-  }
-  Env& env;
-  Device& device;
-  std::unique_ptr<ProtectionDomain> pd;
-  std::unique_ptr<MemoryRegion> memory;
-  std::unique_ptr<CompletionQueue> completions;
-  std::unique_ptr<QueuePair> queue_pair;
-  RemoteRegion remote;
-};
-
 std::uint64_t random_traffic(std::uint64_t seed) {
-  SimCluster cluster(options(6, {{"link.lossless", 0}, {"switch.buffer_bytes", 20000}}, seed));
+  SimCluster cluster(sim_options(6, {{"link.lossless", 0}, {"switch.buffer_bytes", 20000}}, seed));
   cluster.run([](Env& env) {
     const NodeId peer = env.node() ^ 1;
     Endpoint end(env, peer, 1 << 16);
@@ -84,7 +32,7 @@ std::uint64_t random_traffic(std::uint64_t seed) {
       env.work(static_cast<Time>(rng.below(2000)));
     }
     env.sleep_until(env.now() + kMillisecond);
-    end.meet("end", peer);
+    end.meet("end");
   });
   return cluster.fingerprint();
 }
@@ -99,7 +47,7 @@ TEST(Simulation, EqualSeedsGiveEqualRuns) {
 
 // fabric/sim/README.md gives the sum. The numbers are those of the test profile.
 TEST(Simulation, LatencyOfAReadIsTheSumOfItsSteps) {
-  SimCluster cluster(options(2));
+  SimCluster cluster(sim_options(2));
   double latency = 0;
   cluster.run([&](Env& env) {
     Endpoint end(env, 1 - env.node(), 4096);
@@ -109,7 +57,7 @@ TEST(Simulation, LatencyOfAReadIsTheSumOfItsSteps) {
       end.next();
       latency = static_cast<double>(env.now() - start);
     }
-    end.meet("end", 1 - env.node());
+    end.meet("end");
   });
   const double wire = 60 * 0.08 + 68 * 0.08;        // request and response at 100 Gb/s
   const double path = 2 * (20 + 150 + 20);          // cable, switch, cable, both ways
@@ -122,7 +70,7 @@ TEST(Simulation, LatencyOfAReadIsTheSumOfItsSteps) {
 
 double goodput_gbps(std::map<std::string, double> changes, std::uint32_t size, int senders,
                     NicCounters* at_target) {
-  SimCluster cluster(options(static_cast<std::uint32_t>(senders) + 1, changes));
+  SimCluster cluster(sim_options(static_cast<std::uint32_t>(senders) + 1, changes));
   const int count = 200;
   Time begin = kForever, end_time = 0;
   cluster.run([&](Env& env) {
@@ -136,7 +84,7 @@ double goodput_gbps(std::map<std::string, double> changes, std::uint32_t size, i
         EXPECT_EQ(end.next().status, Status::kSuccess);
         end_time = std::max(end_time, env.now());
       }
-      end.meet("end", peer);
+      end.meet("end");
     };
     if (env.node() > 0) return body(0, true);
     std::vector<std::unique_ptr<Thread>> threads;
@@ -177,7 +125,8 @@ TEST(Simulation, ALosslessSwitchPausesInsteadOfDropping) {
 }
 
 TEST(Simulation, ControlWorkIsSerialOnTheNic) {
-  SimCluster cluster(options(1, {{"control.create_qp_us", 100}, {"control.create_qp_nic_us", 90}}));
+  SimCluster cluster(
+      sim_options(1, {{"control.create_qp_us", 100}, {"control.create_qp_nic_us", 90}}));
   Time took = 0;
   cluster.run([&](Env& env) {
     const Time start = env.now();
@@ -198,7 +147,7 @@ TEST(Simulation, ControlWorkIsSerialOnTheNic) {
 
 TEST(Simulation, ThreadsShareCores) {
   for (const std::uint32_t cores : {1u, 2u}) {
-    SimOptions wanted = options(1);
+    SimOptions wanted = sim_options(1);
     wanted.cores_per_node = cores;
     SimCluster cluster(wanted);
     Time took = 0;
@@ -214,7 +163,7 @@ TEST(Simulation, ThreadsShareCores) {
 }
 
 TEST(Simulation, AKilledNodeEndsAndItsPeersGoOn) {
-  SimCluster cluster(options(2));
+  SimCluster cluster(sim_options(2));
   Status status = Status::kSuccess;
   cluster.run([&](Env& env) {
     Endpoint end(env, 1 - env.node(), 4096);
@@ -231,7 +180,7 @@ TEST(Simulation, AKilledNodeEndsAndItsPeersGoOn) {
 }
 
 TEST(Simulation, APollerSeesWhatHappensDuringItsTurn) {
-  SimCluster cluster(options(2));
+  SimCluster cluster(sim_options(2));
   cluster.run([](Env& env) {
     Endpoint end(env, 1 - env.node(), 4096);
     end.queue_pair->modify(QpState::kError);
@@ -252,7 +201,7 @@ TEST(Simulation, APollerSeesWhatHappensDuringItsTurn) {
 }
 
 TEST(Simulation, ErrorsEndTheRun) {
-  SimCluster cluster(options(3));
+  SimCluster cluster(sim_options(3));
   const auto message = [&](FunctionRef<void(Env&)> body) {
     try {
       cluster.run(body);
@@ -287,7 +236,7 @@ TEST(Simulation, AnIdleNodeIsSmall) {
     return pages * sysconf(_SC_PAGESIZE);
   };
   const long before = resident();
-  SimCluster cluster(options(500));
+  SimCluster cluster(sim_options(500));
   long during = 0;
   cluster.run([&](Env& env) {
     env.sleep_until(kMicrosecond);
@@ -312,7 +261,7 @@ TEST(Simulation, ProfilesAreChecked) {
 // The trace is the complete effect of a small program. A change may alter the trace only on
 // purpose.
 TEST(Simulation, GoldenTraceOfAWriteAReadAndAMissingReceive) {
-  SimCluster cluster(options(2));
+  SimCluster cluster(sim_options(2));
   for (NodeId node = 0; node < 2; ++node) cluster.env(node).trace().enable(true);
   cluster.run([&](Env& env) {
     Endpoint end(env, 1 - env.node(), 1 << 16);
@@ -325,7 +274,7 @@ TEST(Simulation, GoldenTraceOfAWriteAReadAndAMissingReceive) {
       env.sleep_until(env.now() + 15 * kMicrosecond);
       end.queue_pair->receive(end.memory->sge(0, 64));
     }
-    end.meet("end", 1 - env.node());
+    end.meet("end");
   });
   std::string text = "\n";
   for (const std::string& line : cluster.trace()) text += line + "\n";
