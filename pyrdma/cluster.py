@@ -274,6 +274,15 @@ class SimulatedCluster(InProcess):
         """Return the counters of a NIC of `node` by name, counted since the cluster was made."""
         return dict(self._open.counters(self._check_node(node), self._check_device(device)))
 
+    def network_counters(self) -> dict[str, dict[str, int]]:
+        """Return the counters of the switches' egress queues, counted since the cluster was made.
+
+        The tiers are ``node`` (towards nodes), ``uplink`` (from racks to spines) and ``spine``
+        (from spines to racks). Each has the messages that its queues ``dropped`` or
+        ``ecn_marked``, and those after which flow control ``paused`` the port they came from.
+        """
+        return dict(self._open.network_counters())
+
     def _check_device(self, device: int) -> int:
         return whole("device", device, 0, self._devices - 1)
 

@@ -116,6 +116,15 @@ py::dict counters(SimSession& self, NodeId node, std::uint32_t device) {
                   "rnr_naks"_a = c.rnr_naks);
 }
 
+py::dict network_counters(SimSession& self) {
+  const sim::NetworkCounters c = self.call([&] { return self.cluster().network_counters(); });
+  const auto tier = [](const sim::QueueCounters& queues) {
+    return py::dict("dropped"_a = queues.dropped, "ecn_marked"_a = queues.ecn_marked,
+                    "paused"_a = queues.paused);
+  };
+  return py::dict("node"_a = tier(c.node), "uplink"_a = tier(c.uplink), "spine"_a = tier(c.spine));
+}
+
 }  // namespace
 
 void bind_sim(py::module_& module) {
@@ -144,6 +153,7 @@ void bind_sim(py::module_& module) {
           "Hash of the times and order of all events; equal for equal runs.")
       .def("counters", &counters, py::arg("node"), py::arg("device") = 0,
            "Counters of a NIC of the node.")
+      .def("network_counters", &network_counters, "Counters of the switches' queues by tier.")
       .def("fault_counters", &fault_counters, "How often each fault fired and had its effect.")
       .def(
           "crash",

@@ -70,6 +70,24 @@ def test_overrides_change_what_is_simulated() -> None:
     )
 
 
+@pytest.mark.parametrize("lossless", [0, 1])
+def test_an_oversubscribed_uplink_drops_or_pauses(lossless: int) -> None:
+    """Ten nodes of one rack write to ten of another over one uplink of four times their rate."""
+    load = workload.VerbsLoad(op="write", size=65536, depth=32, servers=10, pattern="pair")
+    racks = {"topology.nodes_per_tor": 10, "topology.uplinks_per_tor": 1}
+    with rd.Cluster.sim(
+        nodes=20, profile="cx4", overrides={**racks, "link.lossless": lossless}
+    ) as cluster:
+        cluster.run(load, duration_s=1e-3)
+        tiers = cluster.network_counters()
+        at_nodes = [cluster.counters(node) for node in range(20)]
+    assert set(tiers) == {"node", "uplink", "spine"}
+    assert (tiers["uplink"]["dropped"] > 0) == (lossless == 0)
+    assert (tiers["uplink"]["paused"] > 0) == (lossless == 1)
+    assert sum(node["dropped"] for node in at_nodes) <= sum(t["dropped"] for t in tiers.values())
+    assert any(node["paused"] > 0 for node in at_nodes) == (lossless == 1)
+
+
 @pytest.mark.parametrize(
     ("load", "words"),
     [

@@ -246,6 +246,9 @@ void SimCluster::record_events(std::vector<SimEventRecord>* into) {
 NicCounters SimCluster::counters(NodeId node, std::uint32_t device) const {
   return state_->fabric.nics.at(std::size_t{device} * nodes() + node)->counters();
 }
+const NetworkCounters& SimCluster::network_counters() const {
+  return state_->fabric.network.counters();
+}
 const std::vector<std::string>& SimCluster::trace() const { return state_->trace_lines; }
 
 }  // namespace pyrdma::fabric::sim

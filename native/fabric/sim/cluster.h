@@ -52,6 +52,20 @@ struct NicCounters {
   std::uint64_t rnr_naks = 0;  // sends for which this node had no posted receive
 };
 
+/// Counters of the egress queues of one tier. They count messages, or chunks of long messages.
+struct QueueCounters {
+  std::uint64_t dropped = 0;     // dropped by a queue that had used up its share of the buffer
+  std::uint64_t ecn_marked = 0;  // marked by a queue above the ECN threshold
+  std::uint64_t paused = 0;      // made the switch pause the port that they came from
+};
+
+/// Counters of all switches.
+struct NetworkCounters {
+  QueueCounters node;    // of rack switches, or of the only switch, towards nodes
+  QueueCounters uplink;  // of rack switches towards spines
+  QueueCounters spine;   // of spines towards racks
+};
+
 class SimCluster {
  public:
   explicit SimCluster(SimOptions options);
@@ -104,6 +118,7 @@ class SimCluster {
   /// Appends every further event to `*into`. `*into` outlives the cluster.
   void record_events(std::vector<SimEventRecord>* into);
   NicCounters counters(NodeId node, std::uint32_t device = 0) const;
+  const NetworkCounters& network_counters() const;
   const std::vector<std::string>& trace() const;  // lines of the enabled Env::trace()s
 
  private:

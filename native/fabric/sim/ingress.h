@@ -22,6 +22,7 @@ class Ingress {
   Passage pass(const Message& message, Picos now, Picos engine_cost, Picos not_before);
 
  private:
+  Passage drop();
   Nic& nic_;
   Picos engine_free_ = 0;
 };

@@ -9,6 +9,10 @@ namespace pyrdma::fabric::sim {
 
 void Message::fire(Picos now) {
   switch (stage) {
+    case Stage::kAtRack:
+    case Stage::kAtSpine:
+    case Stage::kAtLastRack:
+      return sender->transmitter.cross_racks(*this, now);
     case Stage::kRequestArrives:
       return owner->responder.request_arrives(*this, now);
     case Stage::kRequestExecutes:
@@ -40,6 +44,8 @@ void Message::copy_from(const Message& other) {
   lead = other.lead;
   placement = other.placement;
   wire_bytes = other.wire_bytes;
+  ecn_marked = other.ecn_marked;
+  dropped = other.dropped;
   header = other.header;
   chunk = other.chunk;
   operands = other.operands;
@@ -63,7 +69,7 @@ Message& MessagePool::take(Nic& owner, QueuePairCore& initiator) {
   message.initiator = &initiator;
   ++initiator.references;
   message.status = Status::kSuccess;
-  message.late_source = message.meddled = false;
+  message.late_source = message.meddled = message.ecn_marked = message.dropped = false;
   message.sampled = 0;
   return message;
 }

@@ -44,6 +44,9 @@ struct AtomicOperands {
 /// and its payload.
 struct alignas(64) Message final : SimEvent {
   enum class Stage : std::uint8_t {
+    kAtRack,           // the message has reached its sender's rack switch, on the way to a spine
+    kAtSpine,          // the message has reached a spine switch
+    kAtLastRack,       // the message has reached its receiver's rack switch
     kRequestArrives,   // the message reserves the target's port and responder engine
     kRequestExecutes,  // the request takes effect in the target's memory
     kReadContinues,    // the responder emits the next chunk of a long read
@@ -61,11 +64,15 @@ struct alignas(64) Message final : SimEvent {
   Status status = Status::kSuccess;
   bool late_source = false;  // the NIC reads the payload when the message is at the target's port
   bool meddled = false;      // the packet faults have been drawn for this message
+  bool ecn_marked = false;   // a switch on the way has marked the message
+  bool dropped = false;      // a switch on the way has dropped the message; its event goes on
   Nic* owner = nullptr;      // the NIC that handles the next stage
   Nic* sender = nullptr;     // the NIC that put the message on the wire
   QueuePairCore* initiator = nullptr;  // a counted reference
-  Picos lead = 0;                      // time from the port's last byte to the scheduled time
-  Picos placement = 0;                 // the part of `lead` after the receiving engine
+  // Time from the port's last byte to the scheduled time. Between racks: Network::pauses() of the
+  // link that the message crosses.
+  Picos lead = 0;
+  Picos placement = 0;  // the part of `lead` after the receiving engine
   double wire_bytes = 0;
 
   RequestHeader header;

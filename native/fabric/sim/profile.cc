@@ -16,7 +16,8 @@ constexpr ParameterInfo kRaw[] = {PYRDMA_SIM_PARAMETERS(PYRDMA_INFO)};
 // `switch` is a keyword in C++, so the C++ table is called `switch_`. The public names of the table
 // have no underscore.
 constexpr std::string_view kSwitchNames[] = {"switch.latency_ns", "switch.buffer_bytes",
-                                             "switch.ecn_threshold_bytes", "switch.pfc_xoff_bytes"};
+                                             "switch.alpha", "switch.ecn_threshold_bytes",
+                                             "switch.pfc_xoff_bytes"};
 
 constexpr auto kParameters = [] {
   std::array<ParameterInfo, std::size(kRaw)> result{};

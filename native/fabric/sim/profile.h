@@ -13,8 +13,10 @@ namespace pyrdma::fabric::sim {
 #define PYRDMA_SIM_PARAMETERS(X)                                                                          \
   X(topology, two_tier, "bool", 0, 1, "racks behind a spine instead of one switch")                       \
   X(topology, nodes_per_tor, "count", 1, 4096, "nodes below one top-of-rack switch")                      \
-  X(topology, uplinks_per_tor, "count", 1, 1024, "links from one rack to the spine")                      \
-  X(topology, uplink_gbps, "Gbps", 0.001, 10000, "rate of one link to the spine")                         \
+  X(topology, uplinks_per_tor, "count", 1, 1024, "links from one rack to the spines")                     \
+  X(topology, uplink_gbps, "Gbps", 0.001, 10000, "rate of one link to a spine")                           \
+  X(topology, spines, "count", 1, 1024, "spine switches, which share out the uplinks of each rack")       \
+  X(topology, ecmp, "bool", 0, 1, "links between racks by a hash of the flow, not by target")             \
   X(link, rate_gbps, "Gbps", 0.001, 10000, "node link, data rate after line coding")                      \
   X(link, mtu_bytes, "B", 64, 65536, "payload of a full packet")                                          \
   X(link, overhead_bytes, "B", 0, 1024, "headers and framing of a packet on a connected transport")       \
@@ -24,8 +26,9 @@ namespace pyrdma::fabric::sim {
   X(link, lossless, "bool", 0, 1, "flow control instead of drops")                                        \
   X(switch_, latency_ns, "ns", 0, 1e6, "port to port")                                                    \
   X(switch_, buffer_bytes, "B", 1024, 1e12, "dynamic buffer that all ports share")                        \
+  X(switch_, alpha, "ratio", 0.001, 1000, "a port holds at most alpha times the free buffer")             \
   X(switch_, ecn_threshold_bytes, "B", 0, 1e12, "backlog of a port above which packets are marked")       \
-  X(switch_, pfc_xoff_bytes, "B", 0, 1e12, "backlog of a port above which senders are paused")            \
+  X(switch_, pfc_xoff_bytes, "B", 0, 1e12, "bytes from one port above which it is paused")                \
   X(pcie, doorbell_ns, "ns", 0, 1e5, "from the CPU's store until the NIC has the request")                \
   X(pcie, read_ns, "ns", 0, 1e5, "DMA read, round trip")                                                  \
   X(pcie, write_ns, "ns", 0, 1e5, "DMA write, until visible to the CPU")                                  \

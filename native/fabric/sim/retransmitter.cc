@@ -32,9 +32,10 @@ void Retransmitter::lost(Message& message, Picos now, bool later_packets_tell) {
     // Without a later packet, the initiator's timer finds the loss.
     const Network& network = nic_.fabric().network;
     const Picos pipelines = 2 * (nic_.times().rx_latency + nic_.times().tx_latency);
-    const Picos wait = later_packets_tell ? network.port_backlog(nic_.port(), now) +
-                                                network.round_trip() + pipelines
-                                          : to_picos(Time{qp.options.timeout_us} * kMicrosecond);
+    const Picos wait = later_packets_tell
+                           ? network.port_backlog(nic_.port(), now) +
+                                 2 * network.latency(nic_.port(), qp.nic.port()) + pipelines
+                           : to_picos(Time{qp.options.timeout_us} * kMicrosecond);
     if (!state.pending()) state.after_timeout_ = !later_packets_tell;
     const std::uint64_t from =
         response ? qp.completer.completed() : std::min(qp.responder.expected(), sequence);
@@ -46,7 +47,8 @@ void Retransmitter::lost(Message& message, Picos now, bool later_packets_tell) {
 void Retransmitter::ask_again(QueuePairCore& qp, Picos now) {
   if (qp.retransmit.pending() || qp.state != QpState::kReadyToSend) return;
   qp.retransmit.after_timeout_ = false;
-  const Picos wait = nic_.fabric().network.round_trip() / 2 + nic_.times().rx_latency;
+  const Picos wait =
+      nic_.fabric().network.latency(nic_.port(), qp.nic.port()) + nic_.times().rx_latency;
   schedule(qp, qp.responder.expected(), now + wait, false);
 }
 

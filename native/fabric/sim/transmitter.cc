@@ -5,13 +5,23 @@
 
 namespace pyrdma::fabric::sim {
 
-// Returns the time when the message's last byte reaches the receiver's port, if the port is idle.
-Picos Transmitter::cross(const Nic& receiver, const Message& message, Picos ready,
-                         std::uint64_t flow) {
+// Reserves the node's link. Returns the time when the message's last byte has passed the receiver's
+// port, if the port is idle and in the same rack.
+inline Picos Transmitter::leave(const Nic& receiver, const Message& message, Picos ready) {
   if (&receiver == &nic_) return ready;  // a loopback message does not leave the NIC
-  Network& network = nic_.fabric().network;
+  const Network& network = nic_.fabric().network;
   link_free_ = std::max(link_free_, ready) + network.wire_time(message.wire_bytes);
-  return network.cross(nic_.port(), receiver.port(), link_free_, message.wire_bytes, flow);
+  return link_free_ + network.propagation() + network.hop();
+}
+
+// Sends the message towards a spine, if it goes to another rack.
+inline bool Transmitter::begin_crossing(const Nic& receiver, Message& message) {
+  const Network& network = nic_.fabric().network;
+  if (!network.crosses_spine(nic_.port(), receiver.port())) [[likely]]
+    return false;
+  message.stage = Message::Stage::kAtRack;
+  nic_.fabric().scheduler.schedule(message, link_free_ + network.propagation());
+  return true;
 }
 
 void Transmitter::send_request(Message& message, Picos ready) {
@@ -20,8 +30,8 @@ void Transmitter::send_request(Message& message, Picos ready) {
   nic_.counters().wire_bytes += static_cast<std::uint64_t>(message.wire_bytes);
   message.stage = Message::Stage::kRequestArrives;
   message.sender = &nic_;
-  const std::uint64_t flow = (std::uint64_t{message.header.source_number} << 32) ^ target.port();
-  target.responder.expect(message, cross(target, message, ready, flow));
+  const Picos arrival = leave(target, message, ready);
+  if (!begin_crossing(target, message)) target.responder.expect(message, arrival);
 }
 
 void Transmitter::send_response(Message& message, Picos ready, Picos now) {
@@ -30,10 +40,76 @@ void Transmitter::send_response(Message& message, Picos ready, Picos now) {
   message.stage = Message::Stage::kResponseArrives;
   message.sender = &nic_;
   message.owner = &initiator;
-  message.meddled = false;
+  message.meddled = message.ecn_marked = false;
+  const Picos arrival = leave(initiator, message, ready);
+  if (!begin_crossing(initiator, message)) initiator.completer.expect(message, arrival, now);
+}
+
+// A message between racks goes to its initiator, or comes from it.
+void Transmitter::arrive(Message& message, Picos arrival, Picos now) {
+  Nic& receiver = *message.owner;
+  const bool response = &message.initiator->nic == &receiver;
+  message.stage = response ? Message::Stage::kResponseArrives : Message::Stage::kRequestArrives;
+  if (response)
+    receiver.completer.expect(message, arrival, now);
+  else
+    receiver.responder.expect(message, arrival);
+}
+
+Network::Path Transmitter::path(const Message& message) const {
+  const std::uint32_t to = message.owner->port();
+  const bool response = message.owner == &message.initiator->nic;
   const std::uint64_t flow =
-      (std::uint64_t{message.header.source_number} << 32) ^ initiator.port() ^ (1ULL << 31);
-  initiator.completer.expect(message, cross(initiator, message, ready, flow), now);
+      (std::uint64_t{message.header.source_number} << 32) ^ to ^ (std::uint64_t{response} << 31);
+  return nic_.fabric().network.path(nic_.port(), to, flow);
+}
+
+void Transmitter::cross_racks(Message& message, Picos now) {
+  Network& network = nic_.fabric().network;
+  const Network::Path path = this->path(message);
+  const bool at_rack = message.stage == Message::Stage::kAtRack;
+  const bool at_spine = message.stage == Message::Stage::kAtSpine;
+  if (!at_rack) {  // a pause has delayed the message since it entered the queue of the last port
+    const Picos late = network.pauses(at_spine ? path.up : path.down) - message.lead;
+    message.lead += late;
+    if (late > 0) return nic_.fabric().scheduler.schedule(message, now + late);
+  }
+  if (!at_rack && !at_spine) return arrive(message, now + network.hop(), now);
+
+  const std::uint32_t link = at_rack ? path.up : path.down;
+  const Network::PortResult port = network.enter_link(link, now, message.wire_bytes);
+  const Picos next = now + port.delay + network.hop();
+  if (port.dropped) {  // the receiver or a timer notices the gap when the message would arrive
+    message.dropped = true;
+    return arrive(message, next + (at_rack ? 2 : 1) * network.hop(), now);
+  }
+  message.ecn_marked |= port.ecn_marked;
+  if (port.long_queue) control_flow(message, at_rack ? Network::kNoLink : path.up, link, now, port);
+  if (at_spine && !network.lossless()) return arrive(message, next + network.hop(), now);
+  message.lead = network.pauses(link);
+  message.stage = at_rack ? Message::Stage::kAtSpine : Message::Stage::kAtLastRack;
+  nic_.fabric().scheduler.schedule(message, next);
+}
+
+void Transmitter::control_flow(const Message& message, Picos arrival,
+                               const Network::PortResult& port) {
+  const bool in_rack = !nic_.fabric().network.crosses_spine(nic_.port(), message.owner->port());
+  control_flow(message, in_rack ? Network::kNoLink : path(message).down, Network::kNoLink, arrival,
+               port);
+}
+
+// Lets the switch count a message of this NIC that came by link `in` and leaves by link `out`.
+// Pauses the port that sent the message, if that has too much in the switch.
+void Transmitter::control_flow(const Message& message, std::uint32_t in, std::uint32_t out,
+                               Picos arrival, const Network::PortResult& port) {
+  Network& network = nic_.fabric().network;
+  const Picos until = network.count_ingress(nic_.port(), in, out, arrival, arrival + port.delay,
+                                            message.wire_bytes, port.most);
+  if (until == 0) return;
+  if (in == Network::kNoLink)
+    pause(until);
+  else
+    network.pause(in, arrival, until);
 }
 
 void Transmitter::send_acknowledgement(Picos ready) {
@@ -45,6 +121,7 @@ void Transmitter::pause(Picos until) {
   if (until <= paused_until_) return;
   ++nic_.counters().paused;
   paused_until_ = until;
+  link_free_ = std::max(link_free_, until);
 }
 
 void Transmitter::storm(Picos until) {

@@ -1,10 +1,11 @@
 // The transmitter sends a message from the NIC to the port of the last switch. The message reserves
 // the node's link and crosses the network. The step that receives the message schedules its
-// arrival.
+// arrival. A message to another rack has an event at each switch on its way.
 #pragma once
 #include <algorithm>
 
 #include "env/sim/event_queue.h"
+#include "fabric/sim/network.h"
 
 namespace pyrdma::fabric::sim {
 
@@ -22,11 +23,14 @@ class Transmitter {
   /// Reserves the link for the acknowledgement of an unsignaled request. The simulation does not
   /// follow the acknowledgement to the initiator.
   void send_acknowledgement(Picos ready);
+  /// A message of this NIC has reached a switch on its way to another rack.
+  void cross_racks(Message& message, Picos now);
 
   Picos free_at() const { return link_free_; }
   Picos paused_until() const { return paused_until_; }
-  /// Flow control pauses this NIC's transmitter until `until`.
-  void pause(Picos until);
+  /// A message of this NIC waits in a long queue of the last switch. The switch may pause the port
+  /// from which it got the message: the NIC's port, or that of a spine switch.
+  void control_flow(const Message& message, Picos arrival, const Network::PortResult& port);
   /// A pause storm, which is a fault, pauses this NIC's transmitter until `until`. The value 0 ends
   /// the storm.
   void storm(Picos until);
@@ -35,7 +39,14 @@ class Transmitter {
   void note_storm(Picos free) const;
 
  private:
-  inline Picos cross(const Nic& receiver, const Message& message, Picos ready, std::uint64_t flow);
+  Picos leave(const Nic& receiver, const Message& message, Picos ready);
+  bool begin_crossing(const Nic& receiver, Message& message);
+  void arrive(Message& message, Picos arrival, Picos now);
+  Network::Path path(const Message& message) const;
+  void control_flow(const Message& message, std::uint32_t in, std::uint32_t out, Picos arrival,
+                    const Network::PortResult& port);
+  /// Flow control pauses this NIC's link until `until`.
+  void pause(Picos until);
   Nic& nic_;
   Picos link_free_ = 0;
   Picos paused_until_ = 0;
