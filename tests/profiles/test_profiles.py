@@ -44,6 +44,14 @@ def test_each_testbed_has_its_profile() -> None:
         assert profile.testbed == testbed
 
 
+def test_racks_of_r320_are_oversubscribed_as_the_testbed_is() -> None:
+    values = Profile.load("r320").values()
+    down = values["topology.nodes_per_tor"] * values["link.rate_gbps"]
+    up = values["topology.uplinks_per_tor"] * values["topology.uplink_gbps"]
+    assert values["topology.two_tier"] == 1
+    assert down / up == pytest.approx(3.5)
+
+
 @pytest.mark.parametrize("name", TESTBEDS)
 def test_sources_name_calibration_claims_only(name: str) -> None:
     """A parameter may come from a calibration claim, never from a validation claim."""
