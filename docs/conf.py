@@ -35,6 +35,7 @@ include_patterns = [
     "docs/**.md",
     "native/README.md",
     "native/**/README.md",
+    "native/fabric/sim/NETWORK.md",
     "tests/**/README.md",
 ]
 exclude_patterns = [".*", "build", "results", "**/site-packages"]
