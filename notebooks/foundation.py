@@ -87,8 +87,9 @@ pd.DataFrame(
 # | 4 KB write of 2.46 us (Spindle, 3.2) | `pcie.read` of spindle | 0.73 us more: 0.33 us on the link, 0.40 us for the fetch, because 1 B goes inline |
 # | 25 % loss by signaling, 20 % by fetching (eRPC, 4.2) | `completion`, `dma_read` | a third and a quarter of the time of a message |
 # | half the rate at 5,000 connections of 375 B (eRPC, 4.1.2) | `cache`, `qp_miss` | half of the 2 MB of SRAM for contexts; then a miss costs 150 ns |
-# | 15.7 ms, 2 ms, 413 us with 361 us in the NIC, 2.4 % (KRCore, 2.3) | `control.*` | 2 ms = 200 (CQ) + 413 (QP) + 377 (handshake) + 1010 (three transitions); the rest of 15.7 ms is the driver's start |
-# | 712 connections per second (KRCore, 5.1) | the NIC's share of them | 1/712 s = 150 + 361 + 3 x 298 us |
+# | 413 us with 361 us in the NIC, 2.4 % of 15.7 ms (KRCore, 2.3) | `control.create`, `create_qp_command`, `handshake` | the driver's part of a creation is the rest of 413 us |
+# | 712 connections per second (KRCore, 5.1) | `control.command` | 1/712 s = 361 us + 4 commands of 261 us; LITE's 2 ms follow: 1.89 ms |
+# | 15.7 ms (KRCore, 2.3) | `control.open` | what the other steps and the 9 commands of an open leave |
 #
 # Some interpretations, each from the `ambiguities` of the claims files:
 #

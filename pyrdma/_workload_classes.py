@@ -34,6 +34,11 @@ class ControlPath(Workload):
         to 65,536, default 1).
     skip_open
         Keep device, protection domain and memory, as a kernel module does (default False).
+    keep
+        Keep every connection until the end, as a pool of connections does (default False).
+    on_demand
+        The server sets its end up when the client asks, as a connection manager does (default
+        False).
     region_bytes
         Memory that a client registers (B, at least 1, default 4,096).
     queue_entries
@@ -47,6 +52,8 @@ class ControlPath(Workload):
     native: ClassVar[str] = "control_path"
     clients: int = DEFAULT
     skip_open: bool = DEFAULT
+    keep: bool = DEFAULT
+    on_demand: bool = DEFAULT
     region_bytes: int = DEFAULT
     queue_entries: int = DEFAULT
     warmup_ns: int = DEFAULT

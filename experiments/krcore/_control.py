@@ -19,10 +19,14 @@ PAPER_PHASES = {
 
 
 def connect(point: Point, clients: int, series: str, seconds: float, warmup_s: float = 0.0) -> Any:
-    """Let `clients` connect repeatedly for `seconds`; LITE skips the driver's start."""
+    """Let `clients` connect repeatedly for `seconds`; LITE skips the driver's start.
+
+    Both keep their connections: the paper counts what a server creates, not what it destroys.
+    """
     load = workload.ControlPath(
         clients=clients,
         skip_open=series == "LITE",
+        keep=True,
         warmup_ns=int(warmup_s * 1e9),
         iterations=0,
     )

@@ -32,6 +32,7 @@ enum class Cost : std::uint8_t {
   kLockHandoff,  // from an unlock until the waiting thread runs on
   kPredicate,    // one iteration of a poll loop over plain memory
   kHandler,      // dispatch of one message to its handler
+  kSystemCall,   // from user mode to the kernel and back
   kMemcpyCall,   // the fixed part of a copy; charge_copy has the part per byte
   kCount,
 };

@@ -2,8 +2,11 @@
 //
 // Every client repeats the whole sequence with one server. The server creates its end of the next
 // connection while the client creates its own. So a client waits only for its own steps, until the
-// server's NIC, which executes one command at a time, becomes the limit.
+// server's NIC, which executes one command at a time, becomes the limit. With `on_demand` the
+// server waits for the client's address before it creates anything, as a connection manager does.
+#include <deque>
 #include <string>
+#include <vector>
 
 #include "fabric/fabric.h"
 #include "measure/load.h"
@@ -45,6 +48,10 @@ class ControlPath final : public Workload {
          1, 1 << 16},
         {"skip_open", Int{0}, "bool",
          "keep device, protection domain and memory, as a kernel module does", 0, 1},
+        {"keep", Int{0}, "bool",
+         "keep every connection until the end, as a pool of connections does", 0, 1},
+        {"on_demand", Int{0}, "bool",
+         "the server sets its end up when the client asks, as a connection manager does", 0, 1},
         {"region_bytes", Int{4096}, "B", "memory that a client registers", 1, 1LL << 40},
         {"queue_entries", Int{128}, "count", "entries of the send, receive and completion queues",
          1, 1 << 15},
@@ -91,6 +98,8 @@ class ControlPath final : public Workload {
           entries(p.count("queue_entries")),
           region_bytes(static_cast<std::size_t>(p.integer("region_bytes"))),
           skip_open(p.flag("skip_open")),
+          keep(p.flag("keep")),
+          on_demand(p.flag("on_demand")),
           warmup(p.integer("warmup_ns")),
           duration(p.integer("duration_ns")),
           iterations(static_cast<std::uint64_t>(p.integer("iterations"))) {}
@@ -116,28 +125,41 @@ class ControlPath final : public Workload {
     fabric::Device& device;
     std::uint32_t clients, entries;
     std::size_t region_bytes;
-    bool skip_open;
+    bool skip_open, keep, on_demand;
     Time warmup, duration;
     std::uint64_t iterations;
+  };
+
+  /// One end of a connection. The members are destroyed in the reverse order.
+  struct Connection {
+    std::unique_ptr<fabric::ProtectionDomain> pd;
+    std::unique_ptr<fabric::MemoryRegion> region;
+    std::unique_ptr<fabric::CompletionQueue> cq;
+    std::unique_ptr<fabric::QueuePair> qp;
   };
 
   static void serve(const Side& side, std::uint32_t client) {
     const auto pd = side.device.create_protection_domain();
     const NodeId node = 1 + client % (side.env.nodes() - 1);
     const Time deadline = side.window(side.env.now()).deadline();
-    std::unique_ptr<fabric::CompletionQueue> cq, old_cq;
-    std::unique_ptr<fabric::QueuePair> qp, old_qp;
+    std::deque<Connection> connections;
     for (std::uint64_t attempt = 0;; ++attempt) {
-      cq = side.device.create_completion_queue(side.entries);
-      qp = side.queue_pair(*pd, *cq);
+      Connection& next = connections.emplace_back();
       runtime::Handshake handshake = side.handshake(node, client, attempt);
-      handshake.add(*qp);
-      handshake.offer();
-      handshake.await(deadline);
-      if (handshake.offered() == 0) return;
+      if (side.on_demand) handshake.await(deadline);
+      if (side.on_demand && handshake.offered() == 0) return;
+      next.cq = side.device.create_completion_queue(side.entries);
+      next.qp = side.queue_pair(*pd, *next.cq);
+      handshake.add(*next.qp);
+      if (!side.on_demand) {
+        handshake.offer();
+        handshake.await(deadline);
+        if (handshake.offered() == 0) return;
+      }
       handshake.connect();
-      old_qp = std::move(qp);  // destroys the earlier connection, queue pair first
-      old_cq = std::move(cq);
+      if (side.on_demand) handshake.offer();
+      // The client may still use the newest connection.
+      if (!side.keep && connections.size() > 1) connections.pop_front();
     }
   }
 
@@ -145,40 +167,40 @@ class ControlPath final : public Workload {
     Env& env = side.env;
     fabric::Device& device = side.device;
     const std::uint32_t client = thread * (env.nodes() - 1) + env.node() - 1;
-    std::unique_ptr<fabric::ProtectionDomain> pd;
-    std::unique_ptr<fabric::MemoryRegion> region;
+    Connection shared;  // by all connections of this client, with skip_open
     if (side.skip_open) {
-      pd = device.create_protection_domain();
-      region = device.allocate(*pd, side.region_bytes);
+      shared.pd = device.create_protection_domain();
+      shared.region = device.allocate(*shared.pd, side.region_bytes);
     }
+    std::vector<Connection> kept;
     Window window = side.window(env.now());
     const Time deadline = window.deadline();
     std::uint64_t attempt = 0;
     for (; !window.over(env.now(), attempt); ++attempt) {
       const Time begin = env.now();
       Steps steps(env, recorder, window.open());
+      Connection made;
       if (!side.skip_open) {
-        region.reset();
-        pd.reset();
         device.open();
         steps.done("open");
-        pd = device.create_protection_domain();
+        made.pd = device.create_protection_domain();
         steps.done("create_pd");
-        region = device.allocate(*pd, side.region_bytes);
+        made.region = device.allocate(*made.pd, side.region_bytes);
         steps.done("register");
       }
-      const auto cq = device.create_completion_queue(side.entries);
+      made.cq = device.create_completion_queue(side.entries);
       steps.done("create_cq");
-      const auto qp = side.queue_pair(*pd, *cq);
+      made.qp = side.queue_pair(side.skip_open ? *shared.pd : *made.pd, *made.cq);
       steps.done("create_qp");
       runtime::Handshake handshake = side.handshake(0, client, attempt);
-      handshake.add(*qp);
+      handshake.add(*made.qp);
       handshake.offer();
       handshake.await(deadline);
       steps.done("handshake");
       handshake.connect();
       steps.done("configure");
       if (window.open()) recorder.histogram("connect").record(env.now() - begin);
+      if (side.keep) kept.push_back(std::move(made));
     }
     side.handshake(0, client, attempt).offer();
     add_rates(recorder, window, 0);

@@ -6,6 +6,7 @@
 // NIC carries the thread's clock as its time. So code between two syncs may see memory that is a
 // little old, but never newer than its own clock, and equal seeds give equal runs.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -111,6 +112,12 @@ class SimScheduler {
   /// Returns the running thread's clock; inside an event, the event's time.
   Picos clock() const { return in_event_ ? now_ : current_->clock; }
   void charge(Picos cost) { current_->clock += cost << current_->slow_shift; }
+  /// Returns true in the step of a living thread, the external one included.
+  bool may_run_ahead() const {
+    return !in_event_ && !current_->unwinding && !current_->kill_pending;
+  }
+  /// Moves the running thread's clock to `when`, unless it is later already.
+  void run_ahead_to(Picos when) { current_->clock = std::max(current_->clock, when); }
   /// Runs all events before the running thread's clock.
   void sync();
   void work(Picos duration);

@@ -67,6 +67,7 @@ void SimStorage::change(NameChange change) {
 }
 
 void SimStorage::take(Picos fixed, std::size_t bytes) {
+  env_.charge(Cost::kSystemCall);
   SimScheduler& scheduler = env_.scheduler();
   scheduler.sleep_until(
       scheduler.clock() + fixed +

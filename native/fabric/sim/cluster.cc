@@ -23,6 +23,7 @@ SimCpuCosts cpu_costs(const SimProfile& p) {
   set(Cost::kLockHandoff, p.cpu_lock_handoff_ns);
   set(Cost::kPredicate, p.cpu_predicate_ns);
   set(Cost::kHandler, p.cpu_handler_ns);
+  set(Cost::kSystemCall, p.cpu_system_call_ns);
   set(Cost::kMemcpyCall, p.cpu_memcpy_call_ns);
   costs.copy_call = to_picos(p.cpu_memcpy_call_ns);
   costs.copy_picos_per_byte = 8000.0 / p.cpu_memcpy_gbps;

@@ -14,6 +14,7 @@ SimCompletionQueue::SimCompletionQueue(Nic& nic, std::uint32_t entries)
 SimCompletionQueue::~SimCompletionQueue() {
   for (; head_ != tail_; ++head_)
     if (QueuePairCore* qp = at(head_).qp) drop_reference(qp);
+  nic_.control.destroy_queue();
 }
 
 void SimCompletionQueue::push(const Completion& completion, QueuePairCore* qp,

@@ -57,6 +57,7 @@ class SimMemoryRegion final : public MemoryRegion {
     nic_.contexts.change_footprint(-state_bytes());
     nic_.fabric().device_regions -= region_.on_device;
     if (device_memory_used_ != nullptr) *device_memory_used_ -= size_;
+    nic_.control.deregister_memory(size_);
   }
 
  private:
@@ -104,7 +105,7 @@ std::vector<std::byte> SimRendezvous::await(std::string_view key, Time deadline)
     throw Error(ErrorCode::kTimeout,
                 "rendezvous: no node published key '" + std::string(key) +
                     "' before the deadline; check that the peer runs, and runs the same program");
-  nic_.control.work(nic_.fabric().profile.control_handshake_us, 0);
+  nic_.control.exchange_addresses();
   return table_.values.find(key)->second;
 }
 
@@ -149,10 +150,10 @@ std::uint32_t SimDevice::domain_of(const ProtectionDomain& pd) const {
   return domain.id;
 }
 
-void SimDevice::open() { nic_.control.work(nic_.fabric().profile.control_open_us, 0); }
+void SimDevice::open() { nic_.control.open(); }
 
 std::unique_ptr<ProtectionDomain> SimDevice::create_protection_domain() {
-  nic_.control.work(nic_.fabric().profile.control_create_pd_us, 0);
+  nic_.control.create_domain();
   return std::make_unique<SimProtectionDomain>(nic_, nic_.fabric().next_domain++);
 }
 
@@ -202,8 +203,7 @@ std::unique_ptr<MemoryRegion> SimDevice::allocate_device_memory(ProtectionDomain
 
 std::unique_ptr<CompletionQueue> SimDevice::create_completion_queue(std::uint32_t entries) {
   check_entries("entries", entries, capabilities_.max_completions);
-  const SimProfile& profile = nic_.fabric().profile;
-  nic_.control.work(profile.control_create_cq_us, profile.control_create_cq_nic_us);
+  nic_.control.create_queue();
   return std::make_unique<SimCompletionQueue>(nic_, entries);
 }
 
@@ -212,8 +212,7 @@ std::unique_ptr<SharedReceiveQueue> SimDevice::create_shared_receive_queue(Prote
                                                                            std::uint32_t max_sges) {
   check_entries("entries", entries, capabilities_.max_queue_entries);
   check_entries("max_sges", max_sges, capabilities_.max_sges);
-  const SimProfile& profile = nic_.fabric().profile;
-  nic_.control.work(profile.control_create_cq_us, profile.control_create_cq_nic_us);
+  nic_.control.create_queue();
   return std::make_unique<SimSharedReceiveQueue>(nic_, domain_of(pd), entries, max_sges);
 }
 
@@ -253,13 +252,12 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
   check_own("send completion queue", sends.nic());
   check_own("receive completion queue", receives.nic());
   if (shared != nullptr) check_own("shared receive queue", shared->nic());
-  const SimProfile& profile = nic_.fabric().profile;
-  nic_.control.work(profile.control_create_qp_us, profile.control_create_qp_nic_us);
+  nic_.control.create_queue_pair();
   auto core = std::make_unique<QueuePairCore>(nic_, options, domain, sends, receives, shared);
   core->number = nic_.queue_pairs.insert(core.get());
   core->psn = static_cast<std::uint32_t>(psn_()) & 0xffffff;
   core->serial = nic_.fabric().next_serial++;
-  nic_.contexts.change_footprint(profile.nic_qp_state_bytes);
+  nic_.contexts.change_footprint(nic_.fabric().profile.nic_qp_state_bytes);
   return std::make_unique<SimQueuePair>(nic_, std::move(core));
 }
 

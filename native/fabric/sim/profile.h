@@ -73,20 +73,17 @@ namespace pyrdma::fabric::sim {
   X(cpu, system_call_ns, "ns", 0, 1e6, "user to kernel and back")                                         \
   X(cpu, context_switch_ns, "ns", 0, 1e6, "between threads that share a core")                            \
   X(cpu, timeslice_us, "us", 1, 1e6, "longest run of a thread that shares a core")                        \
-  X(control, open_us, "us", 0, 1e7, "opening the device: driver context")                                 \
-  X(control, create_pd_us, "us", 0, 1e7, "creating a protection domain")                                  \
-  X(control, create_cq_us, "us", 0, 1e7, "creating a completion queue")                                   \
-  X(control, create_cq_nic_us, "us", 0, 1e7, "part of the creation that the NIC executes")                \
-  X(control, create_qp_us, "us", 0, 1e7, "creating a queue pair")                                         \
-  X(control, create_qp_nic_us, "us", 0, 1e7, "part of the creation that the NIC executes")                \
-  X(control, modify_init_us, "us", 0, 1e7, "RESET to INIT")                                               \
-  X(control, modify_rtr_us, "us", 0, 1e7, "INIT to RTR")                                                  \
-  X(control, modify_rts_us, "us", 0, 1e7, "RTR to RTS")                                                   \
-  X(control, modify_nic_us, "us", 0, 1e7, "part of each transition that the NIC executes")                \
+  X(control, open_us, "us", 0, 1e7, "opening the device: library and kernel, beside commands")            \
+  X(control, open_commands, "count", 0, 1000, "commands of opening the device")                           \
+  X(control, pd_commands, "count", 0, 1000, "commands of creating, or destroying, a protection domain")   \
+  X(control, create_us, "us", 0, 1e7, "creating a queue or queue pair: library and kernel")               \
+  X(control, create_qp_commands, "count", 0, 1000, "commands of creating, or destroying, a queue pair")   \
+  X(control, create_qp_command_us, "us", 0, 1e7, "the command that creates a queue pair")                 \
+  X(control, register_us, "us", 0, 1e7, "registering, or deregistering, memory, fixed part")              \
+  X(control, register_page_us, "us", 0, 1e7, "pinning one page, under the lock of the memory map")        \
+  X(control, register_commands, "count", 0, 1000, "commands of registering, or deregistering, memory")    \
+  X(control, command_us, "us", 0, 1e7, "any other command; the NIC executes one at a time")               \
   X(control, handshake_us, "us", 0, 1e7, "exchanging addresses with a peer")                              \
-  X(control, register_us, "us", 0, 1e7, "registering memory, fixed part")                                 \
-  X(control, register_page_us, "us", 0, 1e7, "registering memory, per page")                              \
-  X(control, destroy_us, "us", 0, 1e7, "destroying any object")                                           \
   X(storage, write_us, "us", 0, 1e7, "writing to a file, fixed part")                                     \
   X(storage, sync_us, "us", 0, 1e7, "making a file durable")                                              \
   X(storage, rate_gbps, "Gbps", 0.001, 1e5, "disk bandwidth")

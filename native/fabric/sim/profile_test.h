@@ -66,8 +66,9 @@ inline std::map<std::string, double> test_profile_values() {
                                                 {"cpu.memcpy_far_gbps", 40},
                                                 {"cpu.context_switch_ns", 1000},
                                                 {"cpu.timeslice_us", 1000},
-                                                {"control.create_qp_us", 10},
-                                                {"control.create_qp_nic_us", 5},
+                                                {"control.create_us", 5},
+                                                {"control.create_qp_commands", 1},
+                                                {"control.create_qp_command_us", 5},
                                                 {"control.handshake_us", 10},
                                                 {"storage.rate_gbps", 10}};
   for (const auto& [name, value] : set) values.at(name) = value;

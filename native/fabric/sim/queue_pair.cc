@@ -42,6 +42,7 @@ SimQueuePair::SimQueuePair(Nic& nic, std::unique_ptr<QueuePairCore> core)
 
 SimQueuePair::~SimQueuePair() {
   QueuePairCore& qp = *core_;
+  const bool is_reset = qp.state == QpState::kReset;
   nic_.queue_pairs.erase(qp.number, &qp);
   nic_.contexts.change_footprint(-nic_.fabric().profile.nic_qp_state_bytes);
   ++qp.references;  // keeps the core alive while purge() drops other references
@@ -50,6 +51,7 @@ SimQueuePair::~SimQueuePair() {
   qp.destroyed = true;
   nic_.fabric().orphans.insert(core_.release());
   drop_reference(&qp);
+  nic_.control.destroy_queue_pair(is_reset);
 }
 
 QpAddress SimQueuePair::address() const {
@@ -72,16 +74,9 @@ void SimQueuePair::connect_to(const QpAddress* peer) {
 
 void SimQueuePair::modify(QpState next, const QpAddress* peer) {
   QueuePairCore& qp = *core_;
-  const SimProfile& profile = nic_.fabric().profile;
   check_transition(qp.state, next);
-  double total_us = profile.control_modify_init_us;
-  if (next == QpState::kReadyToReceive) {
-    total_us = profile.control_modify_rtr_us;
-    if (!qp.is_addressed()) connect_to(peer);
-  } else if (next == QpState::kReadyToSend) {
-    total_us = profile.control_modify_rts_us;
-  }
-  nic_.control.work(total_us, profile.control_modify_nic_us);
+  if (next == QpState::kReadyToReceive && !qp.is_addressed()) connect_to(peer);
+  nic_.control.modify();
   if (next == QpState::kError) return qp.enter_error();
   if (next == QpState::kReset) qp.reset();
   qp.state = next;

@@ -22,8 +22,9 @@ namespace pyrdma::fabric::sim {
 inline constexpr std::uint64_t kMaxMessage = 1ULL << 31;  // bytes
 
 struct SimProtectionDomain final : ProtectionDomain {
-  SimProtectionDomain(const Nic& owner, std::uint32_t number) : nic(&owner), id(number) {}
-  const Nic* nic;
+  SimProtectionDomain(Nic& owner, std::uint32_t number) : nic(&owner), id(number) {}
+  ~SimProtectionDomain() override { nic->control.destroy_domain(); }
+  Nic* nic;
   std::uint32_t id;  // unique; no later domain gets it
 };
 

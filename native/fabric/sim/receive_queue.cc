@@ -33,6 +33,8 @@ ReceiveQueue::Entry ReceiveQueue::take(std::vector<Sge>& sges) {
   return entry;
 }
 
+SimSharedReceiveQueue::~SimSharedReceiveQueue() { nic_.control.destroy_queue(); }
+
 PostResult SimSharedReceiveQueue::post_receive(std::span<const ReceiveRequest> requests) {
   nic_.charge_post(requests.size());
   return queue.post(requests);

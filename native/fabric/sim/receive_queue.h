@@ -40,6 +40,7 @@ class SimSharedReceiveQueue final : public SharedReceiveQueue {
  public:
   SimSharedReceiveQueue(Nic& nic, std::uint32_t pd, std::uint32_t entries, std::uint32_t max_sges)
       : domain(pd), queue(entries, max_sges), nic_(nic) {}
+  ~SimSharedReceiveQueue() override;
   PostResult post_receive(std::span<const ReceiveRequest> requests) override;
   const Nic& nic() const { return nic_; }
 
