@@ -64,7 +64,8 @@ TEST(Simulation, LatencyOfAReadIsTheSumOfItsSteps) {
   const double requester = 50 + 15 + 150 + 7 + 50;  // post, request, doorbell, engine, pipeline
   const double responder = 50 + 7 + 400;            // pipeline, engine, payload over PCIe
   const double completion = 50 + 5 + 200 + 20 + 8;  // pipeline, engine, write, poll, clock
-  EXPECT_NEAR(latency, wire + path + requester + responder + completion, 11)
+  const double packets = 4 * 5;                     // each of two packets leaves and comes in
+  EXPECT_NEAR(latency, wire + path + requester + responder + completion + packets, 11)
       << "the sum must hold within one empty poll and rounding";
 }
 
@@ -122,27 +123,6 @@ TEST(Simulation, ALosslessSwitchPausesInsteadOfDropping) {
   EXPECT_EQ(counters.dropped, 0u);
   EXPECT_GT(counters.ecn_marked, 0u);
   EXPECT_GT(counters.paused, 0u);
-}
-
-TEST(Simulation, ControlWorkIsSerialOnTheNic) {
-  SimCluster cluster(
-      sim_options(1, {{"control.create_qp_us", 100}, {"control.create_qp_nic_us", 90}}));
-  Time took = 0;
-  cluster.run([&](Env& env) {
-    const Time start = env.now();
-    std::vector<std::unique_ptr<Thread>> threads;
-    for (int t = 0; t < 10; ++t)
-      threads.push_back(env.spawn("creator", [&env] {
-        Device& device = env.device();
-        auto pd = device.create_protection_domain();
-        auto cq = device.create_completion_queue(4);
-        auto qp = device.create_queue_pair(*pd, *cq, *cq);
-      }));
-    for (auto& thread : threads) thread->join();
-    took = env.now() - start;
-  });
-  EXPECT_NEAR(static_cast<double>(took), 910e3, 2e3)
-      << "the calls take 10 us in parallel, then 10 times 90 us on the NIC";
 }
 
 TEST(Simulation, ThreadsShareCores) {
@@ -279,21 +259,21 @@ TEST(Simulation, GoldenTraceOfAWriteAReadAndAMissingReceive) {
   std::string text = "\n";
   for (const std::string& line : cluster.trace()) text += line + "\n";
   EXPECT_EQ(text, R"(
-40227 ns  node 0  sends  write 0, 20000 bytes
-40227 ns  node 0  sends  write 0, 20000 bytes from 16384
-40308 ns  node 0  sends  read 1, 8 bytes
-40357 ns  node 0  sends  send 2, 64 bytes
-42453 ns  node 1  executes  write 0, 20000 bytes
-42741 ns  node 1  executes  write 0, 20000 bytes from 16384
-42952 ns  node 1  executes  read 1, 8 bytes
-42952 ns  node 1  is not ready for  send 2, 64 bytes
-42990 ns  node 0  completes  write 0, 20000 bytes from 16384
-43403 ns  node 0  completes  read 1, 8 bytes
-52959 ns  node 0  sends  send 2, 64 bytes
-53866 ns  node 1  is not ready for  send 2, 64 bytes
-63873 ns  node 0  sends  send 2, 64 bytes
-64780 ns  node 1  executes  send 2, 64 bytes
-65030 ns  node 0  completes  send 2, 64 bytes
+45247 ns  node 0  sends  write 0, 20000 bytes
+45247 ns  node 0  sends  write 0, 20000 bytes from 16384
+45312 ns  node 0  sends  read 1, 8 bytes
+45377 ns  node 0  sends  send 2, 64 bytes
+47485 ns  node 1  executes  write 0, 20000 bytes
+47772 ns  node 1  executes  write 0, 20000 bytes from 16384
+47987 ns  node 1  executes  read 1, 8 bytes
+47987 ns  node 1  is not ready for  send 2, 64 bytes
+48037 ns  node 0  completes  write 0, 20000 bytes from 16384
+48453 ns  node 0  completes  read 1, 8 bytes
+57994 ns  node 0  sends  send 2, 64 bytes
+58925 ns  node 1  is not ready for  send 2, 64 bytes
+68932 ns  node 0  sends  send 2, 64 bytes
+69863 ns  node 1  executes  send 2, 64 bytes
+70129 ns  node 0  completes  send 2, 64 bytes
 )");
 }
 
