@@ -38,6 +38,7 @@ class Cluster(ClusterBase):
         memory: Literal["strong", "weak"] = "strong",
         faults: Mapping[str, float] | None = None,
         devices_per_node: Annotated[int, Between(1, 16)] = 1,
+        variance: bool = False,
     ) -> SimulatedCluster:
         """Make a simulated cluster: virtual time, equal results for equal seeds.
 
@@ -61,6 +62,11 @@ class Cluster(ClusterBase):
         devices_per_node
             Number of RDMA devices of each node, 1 to 16, each with a link of its own. Queue pairs
             of two devices of a node may have equal numbers; see `devices_of` and `fail_device`.
+        variance
+            Let PCIe crossings, DRAM refresh, sockets and timer interrupts differ, as the profile's
+            ``variance`` table says, so that high percentiles differ from the median. The draws
+            follow from `seed`. Without it, equal operations take equal times, which suits tests.
+            `Point.cluster` turns it on.
 
         Raises
         ------
@@ -72,7 +78,9 @@ class Cluster(ClusterBase):
         else:
             loaded = Profile.load(profile, overrides)
         cores = cores_per_node or loaded.cores_per_node
-        return SimulatedCluster(nodes, loaded, seed, cores, memory, faults or {}, devices_per_node)
+        return SimulatedCluster(
+            nodes, loaded, seed, cores, memory, faults or {}, devices_per_node, variance
+        )
 
     @staticmethod
     @checked
@@ -194,6 +202,7 @@ class SimulatedCluster(InProcess):
         memory: str,
         faults: Mapping[str, float],
         devices_per_node: int = 1,
+        variance: bool = False,
     ) -> None:
         self.profile = profile
         self._devices = devices_per_node
@@ -206,6 +215,7 @@ class SimulatedCluster(InProcess):
             memory=memory,
             faults=dict(faults),
             devices_per_node=devices_per_node,
+            variance=variance,
         )
         super().__init__(nodes, seed, cluster)
 

@@ -116,18 +116,21 @@ class Point:
     def cluster(self, nodes: int, **options: Any) -> Cluster:
         """Open a cluster of `nodes` nodes on this point's fabric, profile and seed.
 
-        `options` go to `Cluster.sim` or `Cluster.local`. The method drops the option that the
-        fabric lacks: ``mode`` on ``sim``, ``overrides`` on the others.
+        `options` go to `Cluster.sim` or `Cluster.local`. The method drops the options that the
+        fabric lacks: ``mode`` on ``sim``, ``overrides`` and ``variance`` on the others. On ``sim``
+        the default is ``variance=True``, and False for weak memory, which checks correctness.
         """
         from .cluster import Cluster
 
         if self.fabric == "sim":
             options.pop("mode", None)
+            options.setdefault("variance", options.get("memory") != "weak")
             overrides = {**dict(options.pop("overrides", {})), **self.overrides}
             return Cluster.sim(
                 nodes=nodes, profile=self.profile, seed=self.seed, overrides=overrides, **options
             )
         options.pop("overrides", None)
+        options.pop("variance", None)
         return Cluster.local(nodes=nodes, fabric=self.fabric, seed=self.seed, **options)
 
 

@@ -2,7 +2,7 @@
 
 A profile is a TOML file. Its head names the testbed; a parameter is
 ``key = { value = 25, unit = "Gbps", source = "erpc/cx4_link_rate" }`` in one of the tables
-``topology link switch pcie nic cpu control storage``. A source is ``<paper>/<claim>`` of a
+``topology link switch pcie nic cpu control variance storage``. A source is ``<paper>/<claim>`` of a
 calibration claim, or begins with one of `SOURCES`.
 
 A file states only the parameters of its testbed and inherits the others::

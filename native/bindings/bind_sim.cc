@@ -42,7 +42,7 @@ std::shared_ptr<SimSession> make_cluster(std::uint32_t nodes,
                                          std::uint64_t seed, std::uint32_t cores_per_node,
                                          const std::string& memory,
                                          const std::map<std::string, double>& faults,
-                                         std::uint32_t devices_per_node) {
+                                         std::uint32_t devices_per_node, bool variance) {
   if (nodes == 0 || nodes > 65536)
     throw Error(ErrorCode::kInvalidArgument,
                 "nodes is " + std::to_string(nodes) + "; give 1 to 65536");
@@ -53,6 +53,7 @@ std::shared_ptr<SimSession> make_cluster(std::uint32_t nodes,
   options.nodes = nodes;
   options.cores_per_node = cores_per_node;
   options.devices_per_node = devices_per_node;
+  options.variance = variance;
   options.profile = sim::SimProfile::from_values(profile);
   options.seed = seed;
   options.memory = memory_model(memory);
@@ -140,7 +141,8 @@ void bind_sim(py::module_& module) {
                                                                "A simulated cluster.")
       .def(py::init(&make_cluster), py::arg("nodes"), py::arg("profile"), py::arg("seed") = 1,
            py::arg("cores_per_node") = 16, py::arg("memory") = "strong",
-           py::arg("faults") = std::map<std::string, double>{}, py::arg("devices_per_node") = 1)
+           py::arg("faults") = std::map<std::string, double>{}, py::arg("devices_per_node") = 1,
+           py::arg("variance") = false)
       .def_property_readonly(
           "now_ns", [](SimSession& s) { return s.call([&] { return s.cluster().now(); }); },
           "Virtual time.")

@@ -17,6 +17,7 @@ class Cluster(_Cluster):
         memory: str = ...,
         faults: Mapping[str, float] = ...,
         devices_per_node: int = ...,
+        variance: bool = ...,
     ) -> None: ...
     @property
     def now_ns(self) -> int: ...

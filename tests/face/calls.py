@@ -32,6 +32,7 @@ Call = tuple[Callable[..., Any], dict[str, Any]]
 def _sim() -> dict[str, Any]:
     settings = {"overrides": {}, "cores_per_node": 1, "memory": "strong", "faults": {}}
     settings["devices_per_node"] = 1
+    settings["variance"] = True
     return {"nodes": 2, "profile": "cx5", "seed": 1, **settings}
 
 

@@ -53,6 +53,8 @@ SimThread& SimScheduler::next_thread() {
       if (entry.ticket == thread.wake_ticket && !hold_back(thread) && take_core(thread)) {
         thread.wake_time = kNever;
         thread.clock = std::max(thread.clock, now_);
+        if (thread.core != nullptr && thread.core->next_tick <= thread.clock) [[unlikely]]
+          take_ticks(thread, false);
         in_event_ = false;
         return thread;
       }
@@ -164,6 +166,27 @@ bool SimScheduler::take_core(SimThread& thread) {
   return false;
 }
 
+void SimScheduler::start_timers(SimNodeThreads& node, const TimerTicks& ticks) {
+  node.ticks = ticks;
+  for (SimCore& core : node.cores)
+    core.next_tick =
+        static_cast<Picos>(node.ticks.stream.below(static_cast<std::uint64_t>(ticks.period)));
+}
+
+// A busy thread loses the time of each tick since its last wait. A thread that waited loses what is
+// left of a tick under way.
+void SimScheduler::take_ticks(SimThread& thread, bool busy) {
+  TimerTicks& ticks = thread.node->ticks;
+  Picos& next = thread.core->next_tick;
+  if (!busy) next += (thread.clock - next) / ticks.period * ticks.period;
+  for (; next <= thread.clock; next += ticks.period) {
+    const Picos taken =
+        ticks.mean / 2 +
+        static_cast<Picos>(ticks.stream.below(static_cast<std::uint64_t>(ticks.mean) + 1));
+    thread.clock = std::max(thread.clock, (busy ? thread.clock : next) + taken);
+  }
+}
+
 void SimScheduler::wake_at(SimThread& thread, Picos when) {
   if (thread.wake_time <= when || thread.finished) return;
   thread.wake_time = when;
@@ -175,6 +198,8 @@ void SimScheduler::wake_at(SimThread& thread, Picos when) {
 void SimScheduler::sync() {
   SimThread& self = *current_;
   if (self.unwinding) return;
+  if (self.core != nullptr && self.core->next_tick <= self.clock) [[unlikely]]
+    take_ticks(self, true);
   if (!queue_.has_before(self.clock)) {
     now_ = std::max(now_, self.clock);
     return;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "base/rng.h"
 #include "base/units.h"
 #include "env/env.h"
 #include "env/sim/event_queue.h"
@@ -29,9 +30,16 @@ struct SimCore {
   std::uint32_t waiting = 0;
   Picos free_at = 0;
   const void* last_thread = nullptr;
+  Picos next_tick = kNever;  // the next timer interrupt, if the node has them
 };
 
 struct SimThread;
+
+/// Timer interrupts of a node's cores. Each takes between half of `mean` and one and a half.
+struct TimerTicks {
+  Picos period = kNever, mean = 0;
+  Rng stream{0};
+};
 
 /// The common state of the threads of a node.
 struct SimNodeThreads {
@@ -44,6 +52,7 @@ struct SimNodeThreads {
   bool killed = false;
   Picos paused_until = 0;        // the threads stop until this time
   std::uint32_t slow_shift = 0;  // CPU work takes 2^slow_shift times as long
+  TimerTicks ticks;
 };
 
 /// Fires at the deadline of a parked thread. At most one is live per thread, however often the
@@ -156,6 +165,8 @@ class SimScheduler {
   void pause(SimNodeThreads& node, Picos when);
   /// Ends a pause.
   void resume(SimNodeThreads& node);
+  /// Lets the timer interrupt the node's cores, each at a phase of its own.
+  static void start_timers(SimNodeThreads& node, const TimerTicks& ticks);
   void set_slow(SimNodeThreads& node, std::uint32_t shift);
   /// Unwinds all threads of the node and runs until they are gone; the node can then run new
   /// threads.
@@ -183,6 +194,7 @@ class SimScheduler {
   [[noreturn, gnu::cold]] static void unwind_killed(SimThread& self);
   SimThread& next_thread();
   bool take_core(SimThread& thread);
+  [[gnu::cold]] static void take_ticks(SimThread& thread, bool busy);
   bool hold_back(SimThread& thread);
   void wake_at(SimThread& thread, Picos when);
   static void watch(SimThread& thread, Watch& watch);

@@ -35,6 +35,12 @@ SimCpuCosts cpu_costs(const SimProfile& p) {
   return costs;
 }
 
+TimerTicks timer_ticks(const SimOptions& options, NodeId node) {
+  return {to_picos(options.profile.variance_tick_period_us * 1000.0),
+          to_picos(options.profile.variance_tick_us * 1000.0),
+          Rng(options.seed, node, "timer ticks")};
+}
+
 }  // namespace
 
 struct SimCluster::State {
@@ -91,6 +97,8 @@ SimCluster::SimCluster(SimOptions options) {
         s.scheduler, node, s.options.nodes, s.options.cores_per_node, s.options.seed, s.costs,
         to_picos(s.options.profile.cpu_context_switch_ns),
         to_picos(s.options.profile.cpu_timeslice_us * 1000.0), s.trace_lines, s.branches));
+    if (s.options.variance)
+      SimScheduler::start_timers(s.envs.back()->threads(), timer_ticks(s.options, node));
   }
   const std::uint32_t ports = s.options.nodes * s.options.devices_per_node;
   for (std::uint32_t port = 0; port < ports; ++port) {

@@ -26,6 +26,7 @@ struct SimOptions {
   Time time_limit = kForever;  // virtual time; run() throws Error(kTimeout) beyond it
   MemoryModel memory = MemoryModel::strong();
   FaultOptions faults;
+  bool variance = false;  // seeded differences of PCIe, DRAM and timer interrupts (see jitter.h)
 };
 
 /// The way in which a node ends. Its threads unwind; its queue pairs and registered memory are

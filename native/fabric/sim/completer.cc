@@ -17,7 +17,7 @@ Picos Completer::engine_time(const Message& message) const {
 }
 
 void Completer::expect(Message& message, Picos arrival, Picos now) {
-  message.placement = nic_.times().dma_write;
+  message.placement = nic_.jitter.crossing(nic_.times().dma_write);
   Picos& due = message.initiator->completer.last_due_;
   due = std::max(
       {now, due, arrival + nic_.times().rx_latency + engine_time(message) + message.placement});

@@ -12,7 +12,7 @@ namespace pyrdma::fabric::sim {
 // NIC has fetched it.
 Picos Dma::fetch(const Message& message, Picos begin) {
   const NicTimes& t = nic_.times();
-  const Picos latency = t.tx_latency + t.dma_read;
+  const Picos latency = t.tx_latency + nic_.jitter.crossing(t.dma_read);
   if (t.dma_read == 0) return begin + latency;
   pcie_free_ =
       std::max(pcie_free_, begin) +

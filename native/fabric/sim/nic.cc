@@ -65,6 +65,7 @@ Nic::Nic(Fabric& fabric, std::uint32_t port, const SimOptions& options, SimEnv& 
       regions(Rng(options.seed, node_, kKeys), 32),
       queue_pairs(Rng(options.seed, node_, kNumbers), 24),
       contexts(*this, fabric.profile.nic_cache_bytes, Rng(options.seed, port, "nic cache")),
+      jitter(*this, options, Rng(options.seed, port, "variance")),
       weak_memory(*this, options.memory, Rng(options.seed, port, "memory model")) {}
 
 void Nic::charge_post(std::size_t requests) {

@@ -14,6 +14,7 @@
 #include "fabric/sim/dma.h"
 #include "fabric/sim/faults.h"
 #include "fabric/sim/ingress.h"
+#include "fabric/sim/jitter.h"
 #include "fabric/sim/key_table.h"
 #include "fabric/sim/message.h"
 #include "fabric/sim/network.h"
@@ -155,6 +156,7 @@ class alignas(64) Nic final {
   KeyTable<QueuePairCore> queue_pairs;
   ContextCache contexts;
   ControlPath control{*this};
+  Jitter jitter;
 
   // The steps of a request, in their order.
   Requester requester{*this};

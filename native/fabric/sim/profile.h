@@ -84,6 +84,13 @@ namespace pyrdma::fabric::sim {
   X(control, register_commands, "count", 0, 1000, "commands of registering, or deregistering, memory")    \
   X(control, command_us, "us", 0, 1e7, "any other command; the NIC executes one at a time")               \
   X(control, handshake_us, "us", 0, 1e7, "exchanging addresses with a peer")                              \
+  X(variance, pcie_ns, "ns", 0, 1e4, "spread of the times of a PCIe crossing, around its mean")           \
+  X(variance, refresh_ns, "ns", 0, 1e4, "longest wait of a memory access for a refresh")                  \
+  X(variance, refresh_period_ns, "ns", 1, 1e9, "time between two refreshes of a memory bank")             \
+  X(variance, numa_ns, "ns", 0, 1e4, "hop to the memory of the other socket; 0: one socket")              \
+  X(variance, cached_bytes, "B", 0, 1e12, "size up to which a region stays in the last-level cache")      \
+  X(variance, tick_us, "us", 0, 1000, "mean time that a timer interrupt takes from its core")             \
+  X(variance, tick_period_us, "us", 1, 1e7, "time between two timer interrupts of a core")                \
   X(storage, write_us, "us", 0, 1e7, "writing to a file, fixed part")                                     \
   X(storage, sync_us, "us", 0, 1e7, "making a file durable")                                              \
   X(storage, rate_gbps, "Gbps", 0.001, 1e5, "disk bandwidth")

@@ -42,7 +42,7 @@ Picos Responder::placement_time(const Message& message) const {
 }
 
 void Responder::expect(Message& message, Picos arrival) {
-  message.placement = placement_time(message);
+  message.placement = nic_.jitter.access(placement_time(message), message);
   Picos& due = message.initiator->responder.last_due_;
   due = std::max(due, arrival + nic_.times().rx_latency + engine_time(message) + message.placement);
   message.lead = due - arrival;
