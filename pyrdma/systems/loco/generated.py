@@ -283,6 +283,15 @@ class LocoYcsb(Workload):
     local_queues
         A node's threads queue for a lock locally and hand it over; otherwise each thread tries for
         it over the network; sherman only (default True).
+    whole_leaf
+        An operation reads the whole leaf of its key; otherwise only the key's entry; sherman only
+        (default True).
+    combined_unlock
+        An update posts its unlock with its write; otherwise when the write has ended; sherman only
+        (default True).
+    grant
+        Order in which nodes get a lock: of their successful tries, or of their tickets; sherman
+        only (default test_and_set).
     stored_index
         The index's table holds the first keys too (paper); otherwise the index computes their
         places, which saves each simulated node a table; loco only (default True).
@@ -323,6 +332,9 @@ class LocoYcsb(Workload):
     locks: int = DEFAULT
     fence: bool = DEFAULT
     local_queues: bool = DEFAULT
+    whole_leaf: bool = DEFAULT
+    combined_unlock: bool = DEFAULT
+    grant: Literal["test_and_set", "ticket"] = DEFAULT
     stored_index: bool = DEFAULT
     tracker_pause_ns: int = DEFAULT
     preset: Literal["paper", "best"] = DEFAULT

@@ -9,7 +9,7 @@ HierarchicalLocks::HierarchicalLocks(Channel& parent, std::string_view name, std
                                      const HierarchicalOptions& options)
     : Channel(parent, name),
       options_(options),
-      global_(*this, "global", count, Placement::kDevice),
+      global_(*this, "global", count, Placement::kDevice, options.grant),
       locals_(std::make_unique<Local[]>(count)) {
   join();
 }
@@ -18,7 +18,7 @@ HierarchicalLocks::HierarchicalLocks(Manager& manager, std::string name, std::ui
                                      const HierarchicalOptions& options)
     : Channel(manager, std::move(name)),
       options_(options),
-      global_(*this, "global", count, Placement::kDevice),
+      global_(*this, "global", count, Placement::kDevice, options.grant),
       locals_(std::make_unique<Local[]>(count)) {
   join();
 }

@@ -15,7 +15,8 @@
 namespace pyrdma::loco {
 
 struct HierarchicalOptions {
-  bool local_queues = true;  // false: each thread tries to get the global lock
+  bool local_queues = true;          // false: each thread tries to get the global lock
+  Grant grant = Grant::kTestAndSet;  // of the global lock
   // Most hand-overs to threads of one node in a row. The public implementation lets 8 threads have
   // a lock in a row.
   std::uint32_t max_handovers = 7;

@@ -102,6 +102,8 @@ TEST_P(LocoWorlds, HierarchicalLocksExcludeWithoutQueuesOrHandovers) {
   EXPECT_EQ(handed_over(options), 0);
   options.local_queues = false;
   EXPECT_EQ(handed_over(options), 0);
+  options.grant = Grant::kTicket;
+  EXPECT_EQ(handed_over(options), 0);
 }
 
 // All threads of a node always wait, so each turn of the node has the length of the bound.

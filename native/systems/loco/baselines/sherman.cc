@@ -23,7 +23,7 @@ Sherman::Sherman(Manager& manager, std::string name, const ShermanOptions& optio
       leaves_(*this, "leaves", offset_of(leaf_of(options.keys) + participants().size()),
               kReadWrite),
       locks_(*this, "locks", options.locks * participants().size(),
-             {.local_queues = options.local_queues}) {
+             {.local_queues = options.local_queues, .grant = options.grant}) {
   if (manager.options().block_bytes < kLeafBytes) {
     throw Error(ErrorCode::kInvalidArgument,
                 "temporary blocks of " + std::to_string(manager.options().block_bytes) +
@@ -74,15 +74,17 @@ void ShermanOperation::update(Key key, std::uint64_t value) {
 
 void ShermanOperation::read_leaf() {
   const std::uint64_t leaf = tree_->leaf_of(key_);
-  leaf_.key = tree_->leaves_.read(*me_, tree_->node_of(leaf), tree_->offset_of(leaf),
-                                  leaf_.block.sge(Sherman::kLeafBytes));
+  const bool whole = tree_->options_.whole_leaf;
+  const std::uint32_t offset = whole ? 0 : Sherman::entry_of(key_);
+  leaf_.key = tree_->leaves_.read(
+      *me_, tree_->node_of(leaf), tree_->offset_of(leaf) + offset,
+      leaf_.block.sge(whole ? Sherman::kLeafBytes : sizeof(Sherman::Entry), offset));
 }
 
 const Sherman::Entry* ShermanOperation::find() const {
   Env& env = tree_->manager().env();
   env.charge(Cost::kPredicate);
-  return reinterpret_cast<const Sherman::Entry*>(leaf_.block.data() + Sherman::kHead) +
-         key_ % Sherman::kFanout;
+  return reinterpret_cast<const Sherman::Entry*>(leaf_.block.data() + Sherman::entry_of(key_));
 }
 
 bool ShermanOperation::advance() {
@@ -103,6 +105,11 @@ bool ShermanOperation::advance() {
   }
   if (step_ == Step::kReading) return judge();
   if (step_ == Step::kReadingLocked) return write_and_unlock();
+  if (step_ == Step::kWriting && !tree_->options_.combined_unlock) {
+    step_ = Step::kUnlocking;
+    leaf_.key = tree_->locks_.start_release(*me_, tree_->lock_of(tree_->leaf_of(key_)), {});
+    return false;
+  }
   tree_->locks_.end_release(tree_->lock_of(tree_->leaf_of(key_)));
   return end(Outcome::kOk);
 }
@@ -134,8 +141,10 @@ bool ShermanOperation::write_and_unlock() {
   before[1].opcode = fabric::Opcode::kRead;
   step_ = Step::kWriting;
   const bool placed = tree_->manager().bugs().places_update(tree_->options_.fence);
-  leaf_.key =
-      tree_->locks_.start_release(*me_, tree_->lock_of(leaf), {before.data(), placed ? 2U : 1U});
+  const std::span<fabric::WorkRequest> requests{before.data(), placed ? 2U : 1U};
+  leaf_.key = tree_->options_.combined_unlock
+                  ? tree_->locks_.start_release(*me_, tree_->lock_of(leaf), requests)
+                  : me_->post(tree_->node_of(leaf), requests);
   return false;
 }
 

@@ -9,6 +9,9 @@
 // correct Sherman by this read. A thread of the same node that gets the lock by hand-over needs the
 // read as much as another node does.
 //
+// Three options take away what the LOCO paper supposes to be the causes of the two stores' ranks
+// (7.2): whole_leaf, combined_unlock and grant.
+//
 // The model has no splits and insertions, because the comparison uses updates. A checksum per entry
 // replaces the front and rear versions of an entry, which take as many bytes.
 #pragma once
@@ -21,10 +24,13 @@
 namespace pyrdma::loco {
 
 struct ShermanOptions {
-  std::uint64_t keys = 1U << 16;  // keys 0 to keys-1
-  std::uint32_t locks = 4096;     // locks of a node; leaves share them
-  bool fence = true;              // a read of no bytes between an update's write and its unlock
-  bool local_queues = true;       // each node queues locally for its locks
+  std::uint64_t keys = 1U << 16;     // keys 0 to keys-1
+  std::uint32_t locks = 4096;        // locks of a node; leaves share them
+  bool fence = true;                 // a read of no bytes between an update's write and its unlock
+  bool local_queues = true;          // each node queues locally for its locks
+  bool whole_leaf = true;            // operations read the leaf; otherwise only the entry
+  bool combined_unlock = true;       // the unlock is posted with the write; otherwise after its end
+  Grant grant = Grant::kTestAndSet;  // of the locks between nodes
 };
 
 class Sherman : public Channel {
@@ -48,6 +54,9 @@ class Sherman : public Channel {
   static constexpr std::uint32_t kHead = 16;  // bytes of a leaf's level, bounds and sibling
   static constexpr std::uint32_t kFanout = (kLeafBytes - kHead) / sizeof(Entry);
 
+  static std::uint32_t entry_of(Key key) {  // its offset in the leaf
+    return kHead + static_cast<std::uint32_t>(key % kFanout * sizeof(Entry));
+  }
   std::uint64_t leaf_of(Key key) const { return key / kFanout; }
   NodeId node_of(std::uint64_t leaf) const { return participants()[leaf % participants().size()]; }
   std::uint64_t offset_of(std::uint64_t leaf) const {
@@ -73,7 +82,14 @@ class ShermanOperation {
   std::uint64_t value() const { return value_; }
 
  private:
-  enum class Step : std::uint8_t { kOver, kReading, kLocking, kReadingLocked, kWriting };
+  enum class Step : std::uint8_t {
+    kOver,
+    kReading,
+    kLocking,
+    kReadingLocked,
+    kWriting,
+    kUnlocking
+  };
   void start(Key key);
   bool advance();
   bool end(Outcome outcome);

@@ -8,11 +8,11 @@
 namespace pyrdma::loco {
 namespace {
 
-void read_and_update(const std::string& world, bool local_queues) {
+void read_and_update(const std::string& world, const ShermanOptions& tree_options) {
   ManagerOptions options;
   options.block_bytes = Sherman::kLeafBytes;
   run_nodes(world, 3, options, [&](Manager& manager) {
-    Sherman tree(manager, "tree", {1000, 2, true, local_queues});
+    Sherman tree(manager, "tree", tree_options);
     Barrier barrier(manager, "bar");
     manager.wait_for_ready();
     tree.load();
@@ -44,8 +44,17 @@ void read_and_update(const std::string& world, bool local_queues) {
 }
 
 TEST_P(LocoWorlds, ATreeOfLeavesIsReadAndUpdated) {
-  read_and_update(GetParam(), true);
-  read_and_update(GetParam(), false);
+  const ShermanOptions usual{.keys = 1000, .locks = 2};
+  read_and_update(GetParam(), usual);
+  ShermanOptions without = usual;
+  without.local_queues = false;
+  read_and_update(GetParam(), without);
+  without = usual;
+  without.whole_leaf = false;
+  read_and_update(GetParam(), without);
+  without.combined_unlock = false;
+  without.grant = Grant::kTicket;
+  read_and_update(GetParam(), without);
   run(1, [](Manager& manager) { EXPECT_THROW(Sherman(manager, "tree", {}), Error); });
 }
 

@@ -15,8 +15,8 @@ TestAndSetLocks::TestAndSetLocks(Manager& manager, std::string name, std::uint64
 }
 
 TestAndSetLocks::TestAndSetLocks(Channel& parent, std::string_view name, std::uint64_t count,
-                                 Placement placement)
-    : Channel(parent, name), words_(*this, "words", count, placement) {
+                                 Placement placement, Grant grant)
+    : Channel(parent, name), words_(*this, "words", count, placement), grant_(grant) {
   join();
 }
 
@@ -38,8 +38,12 @@ AckKey TestAndSetLocks::release_for(Caller& me, std::uint32_t acquirer, std::uin
   for (const fabric::WorkRequest& request : before) requests[posted++] = request;
   fabric::WorkRequest& unlock = requests[posted++];
   unlock.opcode = fabric::Opcode::kWrite;
+  if (grant_ == Grant::kTicket) {
+    unlock.opcode = fabric::Opcode::kFetchAdd;
+    unlock.compare_add = 1;  // the served ticket
+  }
   // A swap of a waiting caller may lose the write.
-  if (manager().env().device().capabilities().swaps_lose_writes) {
+  else if (manager().env().device().capabilities().swaps_lose_writes) {
     unlock.opcode = fabric::Opcode::kCompareSwap;
     unlock.compare_add = owner(acquirer);
   }
@@ -65,7 +69,20 @@ TestAndSetOp::TestAndSetOp(TestAndSetLocks& locks, Caller& me, std::uint64_t ind
 }
 
 void TestAndSetOp::try_once() {
+  if (locks_->grant_ == Grant::kTicket) {
+    AtomicVars& words = locks_->words_;
+    old_.key = has_ticket_ ? words.load(*me_, index_, old_.block)
+                           : words.fetch_add(*me_, index_, std::uint64_t{1} << 32, old_.block);
+    return;
+  }
   old_.key = locks_->words_.compare_swap(*me_, index_, 0, locks_->owner(me_->index()), old_.block);
+}
+
+bool TestAndSetOp::is_free(std::uint64_t word) {
+  if (locks_->grant_ == Grant::kTestAndSet) return word == 0;
+  if (!has_ticket_) ticket_ = static_cast<std::uint32_t>(word >> 32);
+  has_ticket_ = true;
+  return static_cast<std::uint32_t>(word) == ticket_;
 }
 
 bool TestAndSetOp::poll() {
@@ -80,19 +97,22 @@ bool TestAndSetOp::poll() {
                 lock + ": the node does not answer (" + to_string(old_.key.status()) + ")", false)
         .blaming({locks_->host_of(index_)});
   }
-  const std::uint64_t owner = *old_.block.as<std::uint64_t>();
-  if (owner == 0) {
+  const std::uint64_t word = *old_.block.as<std::uint64_t>();
+  if (is_free(word)) {
     old_ = InFlight();
     return held_ = true;
   }
   if (env.now() >= deadline_) {
+    const std::string holder = locks_->grant_ == Grant::kTicket
+                                   ? "ticket " + std::to_string(static_cast<std::uint32_t>(word)) +
+                                         " is served, not " + std::to_string(ticket_)
+                                   : "caller " + std::to_string(word & 0xff) + " of node " +
+                                         std::to_string((word >> 8) - 1) + " holds it";
     throw Error(ErrorCode::kTimeout,
                 lock + " was not released within " +
                     std::to_string(locks_->manager().options().wait_timeout / kMillisecond) +
                     " ms, for which caller " + std::to_string(me_->index()) + " of node " +
-                    std::to_string(locks_->self()) + " waited; caller " +
-                    std::to_string(owner & 0xff) + " of node " + std::to_string((owner >> 8) - 1) +
-                    " holds it",
+                    std::to_string(locks_->self()) + " waited; " + holder,
                 false);
   }
   try_once();

@@ -2,7 +2,7 @@
 // compare-and-swap over the network, repeated until it succeeds. A caller releases the lock by a
 // write of zero, or by a swap if the device would lose the write (Soft-RoCE). The locks are not
 // fair, and every try of every waiter goes to the word. Sherman's locks (hierarchical_lock.h) add a
-// queue on each node.
+// queue on each node. Grant::kTicket replaces the test-and-set by tickets, to show what it costs.
 #pragma once
 #include <span>
 
@@ -12,8 +12,13 @@ namespace pyrdma::loco {
 
 class TestAndSetLocks;
 
+/// How the waiters get a lock. kTestAndSet: whose try comes first after the release. kTicket: in
+/// the order of their arrival; the word holds the next ticket and the served one, 32 bits each, so
+/// that one fetch-and-add draws a ticket and tells whether it is served.
+enum class Grant : std::uint8_t { kTestAndSet, kTicket };
+
 /// A try in progress, like AcquireOp of ticket_lock.h, but the caller may drop it between two
-/// tries.
+/// tries if the lock is a test-and-set lock.
 class TestAndSetOp {
  public:
   TestAndSetOp() = default;
@@ -27,11 +32,13 @@ class TestAndSetOp {
   friend class TestAndSetLocks;
   TestAndSetOp(TestAndSetLocks& locks, Caller& me, std::uint64_t index);
   void try_once();
+  bool is_free(std::uint64_t word);
 
   TestAndSetLocks* locks_ = nullptr;
   Caller* me_ = nullptr;
   std::uint64_t index_ = 0;
-  bool held_ = false;
+  bool held_ = false, has_ticket_ = false;
+  std::uint32_t ticket_ = 0;
   Time deadline_ = 0;
   InFlight old_;
 };
@@ -43,7 +50,7 @@ class TestAndSetLocks : public Channel {
   TestAndSetLocks(Manager& manager, std::string name, std::uint64_t count,
                   std::vector<NodeId> participants = {}, Placement placement = Placement::kHost);
   TestAndSetLocks(Channel& parent, std::string_view name, std::uint64_t count,
-                  Placement placement = Placement::kHost);
+                  Placement placement = Placement::kHost, Grant grant = Grant::kTestAndSet);
 
   std::uint64_t count() const { return words_.count(); }
   NodeId host_of(std::uint64_t i) const { return words_.host_of(i); }
@@ -64,6 +71,7 @@ class TestAndSetLocks : public Channel {
   /// The word of a lock that caller `index` of this node holds.
   std::uint64_t owner(std::uint32_t index) const;
   AtomicVars words_;
+  Grant grant_ = Grant::kTestAndSet;
 };
 
 }  // namespace pyrdma::loco

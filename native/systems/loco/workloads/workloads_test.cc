@@ -47,6 +47,14 @@ const std::vector<measure::WorkloadCase>& loco_cases() {
         {"reads", 0.5},
         {"threads", Int{2}},
         {"local_queues", Int{0}}}},
+      {"loco_ycsb",
+       {{"system", Text("sherman")},
+        {"keys", Int{500}},
+        {"reads", 0.5},
+        {"threads", Int{2}},
+        {"whole_leaf", Int{0}},
+        {"combined_unlock", Int{0}},
+        {"grant", Text("ticket")}}},
   };
   return all;
 }

@@ -193,6 +193,30 @@ class LocoYcsb final : public measure::Workload {
          1,
          {},
          "sherman"},
+        {"whole_leaf",
+         Int{1},
+         "bool",
+         "an operation reads the whole leaf of its key; otherwise only the key's entry",
+         0,
+         1,
+         {},
+         "sherman"},
+        {"combined_unlock",
+         Int{1},
+         "bool",
+         "an update posts its unlock with its write; otherwise when the write has ended",
+         0,
+         1,
+         {},
+         "sherman"},
+        {"grant",
+         std::string("test_and_set"),
+         "",
+         "order in which nodes get a lock: of their successful tries, or of their tickets",
+         0,
+         0,
+         {"test_and_set", "ticket"},
+         "sherman"},
         {"stored_index",
          Int{1},
          "bool",
@@ -236,6 +260,9 @@ class LocoYcsb final : public measure::Workload {
       tree.locks = params.count("locks");
       tree.fence = params.flag("fence");
       tree.local_queues = params.flag("local_queues");
+      tree.whole_leaf = params.flag("whole_leaf");
+      tree.combined_unlock = params.flag("combined_unlock");
+      tree.grant = params.choice<Grant>("grant");
       Sherman store(manager, "tree", tree);
       manager.wait_for_ready();
       store.load();
