@@ -11,13 +11,15 @@ The modules form layers. A module imports from its own layer or from a lower one
 
     commands, bench, notebook                 the command line, the project's own speed, notebooks
     fuzz, check, calibrate, doctor            tools that need no experiment
-    claims, runs, comparison                  experiments: judged by the papers, run and drawn
+    claims, estimates, runs, comparison       experiments: judged by the papers, run and drawn
+    sensitivity                               verdicts under changed profiles, kept
     results, sweep, store, reach, registry    points: measured, kept, found again
     experiment, workload                      one experiment's declaration; every workload
     systems                                   objects, workloads and benchmarks of each system
     bench.benchmark, bench.peer, bench.peers  declaration of one benchmark, and of its peer
     cluster, cluster_base, processes          nodes, and the processes they run in
     fabrics, devices                          places where the nodes run
+    judging                                   a number against a claim
     decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed
     workers, children                         other processes of Python
     trust, files, provenance                  whose files these are; safe reading and writing

@@ -1,44 +1,47 @@
 """Judge the papers' claims by the available results.
 
-A claim is never edited to make it hold. This module judges numbers by one set of tolerances. The
-code that the experiment declares judges ranks, trends and crossovers (`Experiment.decides`).
+A claim is never edited to make it hold. `pyrdma.judging` judges numbers by one set of tolerances.
+The code that the experiment declares judges ranks, trends and crossovers (`Experiment.decides`).
 """
 
 from __future__ import annotations
 
-import math
-import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import registry, results
+from . import judging, registry, results
 from .arguments import FilePath, check, checked, shown
 from .data import Data, NotEvaluated
-from .decide import Decision, ProfileValue
+from .decide import ByConstruction, Conjunction, Decision, ProfileValue
 from .errors import Error, InvalidArgument, nearest
 from .fabrics import FabricName
+from .judging import TOLERANCES, error_of, judge
 from .results import Stale
+from .sensitivity import Sensitivity
+from .units import base
 
 if TYPE_CHECKING:
     from .experiment import Experiment
 
 __all__ = ["TOLERANCES", "VERDICTS", "Claim", "Verdict", "evaluate", "judge", "load", "undecided"]
 
-TOLERANCES = {"exact": 0.10, "approx": 0.25, "average-over-sweep": 0.25, "peak-only": 0.15}
-"""Largest distance of a measured number from the paper's, as a fraction, by the claim's hint."""
+NOT_ROBUST = "held, not robust"
+BY_CONSTRUCTION = "by construction"
+VERDICTS = ("missed", NOT_ROBUST, "held", BY_CONSTRUCTION, "stale", "not evaluated")
+"""Verdicts in the order of their display.
 
-VERDICTS = ("missed", "held", "stale", "not evaluated")
-"""Verdicts in the order of their display."""
+``held, not robust``: the claim is missed when an estimate of the profile is halved or doubled.
+``by construction``: the claim holds, but it predicts nothing, because the model, the experiment or
+a parameter of the profile was made to hold it.
+"""
 
 _NO_EXPERIMENT = "no experiment"
 DECIDER_FAILED = "the decider failed"
 """First words of the reason when the decider of a claim has a bug."""
-
-_BOUND = re.compile(r"^(?:an? )?(upper|lower) bound|^(more than|at least|at most)\b")
 
 
 class WrongDecider(UserWarning):
@@ -71,12 +74,8 @@ class Claim:
     @property
     def bound(self) -> str | None:
         """``upper`` or ``lower`` where the paper states a bound instead of a value."""
-        found = _BOUND.match(self.note)
-        if not found:
-            return None
-        if found[1]:
-            return found[1]
-        return "upper" if found[2] == "at most" else "lower"
+        is_number = not isinstance(self.value, str) and self.kind != "crossover"
+        return judging.bound_in(self.note) if is_number else None
 
     @property
     def number(self) -> float | None:
@@ -88,7 +87,23 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim's verdict, with the fields of ``pyrdma claims --json``."""
+    """A claim's verdict, with the fields of ``pyrdma claims --json``.
+
+    Attributes
+    ----------
+    error
+        Distance of the measured number from the paper's, as a fraction, for a number that is
+        neither a bound nor by construction.
+    same_as
+        Claims of which this one has the data; it does not count beside them.
+    robust
+        Whether the verdict stays ``held`` with every estimate of the profile halved and doubled;
+        None if ``pyrdma claims --sensitivity`` has not measured it.
+    changed_by
+        Changes of estimates that turn the verdict over, such as ``cpu.poll_ns halved``.
+    miss_has_reason
+        Whether the experiment states a reason for the miss (`Experiment.misses`).
+    """
 
     claim: str
     paper: str
@@ -100,6 +115,17 @@ class Verdict:
     measured: float | str | None
     unit: str
     reason: str
+    error: float | None = None
+    same_as: str = ""
+    robust: bool | None = None
+    changed_by: tuple[str, ...] = ()
+    miss_has_reason: bool = False
+
+    @property
+    def is_wrong_profile(self) -> bool:
+        """Whether a calibration claim is missed, and its experiment gives no reason for that."""
+        missed = self.role == "calibration" and self.verdict == "missed"
+        return missed and not self.miss_has_reason
 
     @property
     def decidable(self) -> bool:
@@ -145,49 +171,6 @@ def _claim(paper: str, entry: Mapping[str, Any]) -> Claim:
         raise ValueError(f"{name}: {type(error).__name__}: {error}") from error
 
 
-def judge(claim: Claim, outcome: Decision | float | bool) -> tuple[str, float | str | None, str]:
-    """Return verdict, measured value and reason of a decider's outcome."""
-    if isinstance(outcome, bool):
-        decision = Decision(outcome)
-    elif isinstance(outcome, Decision):
-        decision = outcome
-    else:
-        decision = Decision(None, float(outcome))
-    holds, reason = decision.holds, decision.reason
-    if holds is None:
-        if not isinstance(decision.measured, (int, float)):
-            raise NotEvaluated("the decider returned neither a number nor an answer")
-        if not math.isfinite(decision.measured):
-            raise NotEvaluated(f"the measured value is not a finite number: {decision.measured}")
-        holds, rule = _within(claim, float(decision.measured))
-        reason = f"{rule}; {reason}" if reason else rule
-    return ("held" if holds else "missed"), decision.measured, reason
-
-
-def _within(claim: Claim, measured: float) -> tuple[bool, str]:
-    """Compare a number with the claim's value, range or bound."""
-    if isinstance(claim.value, str):
-        raise NotEvaluated("a number cannot decide a claim whose value is text")
-    share = claim.tolerance
-    if isinstance(claim.value, list):
-        low, high = min(claim.value), max(claim.value)
-        slack = share * max(abs(low), abs(high))
-        holds = low - share * abs(low) <= measured <= high + share * abs(high)
-        return holds, f"range {low:g} to {high:g}, within {slack:.3g}"
-    expected = float(claim.value)
-    if claim.bound == "upper":
-        return measured <= expected, "upper bound"
-    if claim.bound == "lower":
-        return measured >= expected, "lower bound"
-    if expected == 0:
-        return abs(measured) <= share, f"zero, within {share:g} {claim.unit}"
-    error = measured / expected - 1
-    if abs(error) < 5e-4:
-        return True, "equals the paper's value"
-    side = "above" if error > 0 else "below"
-    return abs(error) <= share, f"{abs(error):.1%} {side} the paper's value, {share:.0%} allowed"
-
-
 def deciders(experiments: Iterable[str] | None = None) -> dict[str, Experiment]:
     """Return, for each claim id, the experiment that decides it.
 
@@ -217,11 +200,39 @@ def papers() -> list[str]:
     return sorted({claim.paper for claim in load().values()})
 
 
+def check_system(system: str | None) -> None:
+    """Raise unless the system exists; None stands for all of them."""
+    if system is not None and system not in papers():
+        raise InvalidArgument(
+            f"unknown system {shown(system)}{nearest(system, papers())}; "
+            f"give one of {', '.join(papers())}"
+        )
+
+
+def predictions(experiment: Experiment) -> list[Claim]:
+    """Return the validation claims that an experiment decides, and not by construction."""
+    return [
+        load()[claim]
+        for claim in deciders([experiment.id])
+        if load()[claim].role == "validation" and not predicts_nothing(experiment, claim)
+    ]
+
+
+def predicting(system: str | None) -> list[Experiment]:
+    """Return the experiments (of a system) that decide predictions in ``sim``."""
+    found = {e.id: e for e in deciders().values() if e.measure is not None and "sim" in e.fabrics}
+    return [
+        e for e in found.values() if any(system in (None, claim.paper) for claim in predictions(e))
+    ]
+
+
 @checked
 def evaluate(
     out: FilePath = "results", system: str | None = None, fabric: FabricName = "sim"
 ) -> list[Verdict]:
     """Judge every claim (of one system) by the results under `out`; misses come first.
+
+    A result of ``pyrdma claims --sensitivity`` under `out` tells which verdicts are robust.
 
     A claim is judged by a whole sweep that today's code measured with the paper's settings. It is
     ``stale`` if other code measured the sweep.
@@ -231,19 +242,22 @@ def evaluate(
     InvalidArgument
         The system, the fabric or the folder does not exist.
     """
-    if system is not None and system not in papers():
-        raise InvalidArgument(
-            f"unknown system {shown(system)}{nearest(system, papers())}; "
-            f"give one of {', '.join(papers())}"
-        )
+    check_system(system)
     by_claim = deciders()
     by_folder = _Results(out, fabric)
-    verdicts = [
+    found = [
         _evaluate(claim, by_claim.get(claim.id), by_folder)
         for claim in load().values()
         if system is None or claim.paper == system
     ]
-    return sorted(verdicts, key=lambda v: VERDICTS.index(v.verdict))
+    found.sort(key=lambda pair: VERDICTS.index(pair[0].verdict))
+    first: dict[_Datum, str] = {}
+    verdicts = []
+    for verdict, datum in found:
+        earlier = first.setdefault(datum, verdict.claim) if datum else verdict.claim
+        same = earlier if earlier != verdict.claim else verdict.same_as
+        verdicts.append(replace(verdict, same_as=same))
+    return verdicts
 
 
 @checked
@@ -265,6 +279,10 @@ def undecided(out: FilePath, system: str | None = None, fabric: FabricName = "si
     return missing
 
 
+_Datum = tuple[Any, ...]
+"""Key of what decided a claim: two claims with equal keys have one datum, and count once."""
+
+
 class _Results:
     """Results under one folder; each experiment's are read once."""
 
@@ -273,6 +291,14 @@ class _Results:
         self._out = results.check_folder(out)
         self._fabric = fabric
         self._data: dict[str, Data | NotEvaluated] = {}
+        self._sensitivity: dict[str, Sensitivity] = {}
+
+    def sensitivity(self, experiment: Experiment) -> Sensitivity:
+        if self._fabric != "sim":
+            return Sensitivity()  # other fabrics have no profile
+        if experiment.id not in self._sensitivity:
+            self._sensitivity[experiment.id] = Sensitivity.read(self._out, experiment)
+        return self._sensitivity[experiment.id]
 
     def data(self, experiment: Experiment) -> Data:
         if experiment.id not in self._data:
@@ -291,47 +317,80 @@ class _Results:
         return Data(results.table(whole))
 
 
-def _evaluate(claim: Claim, experiment: Experiment | None, by_folder: _Results) -> Verdict:
-    verdict, measured, reason = "not evaluated", None, ""
-    try:
-        if experiment is None:
-            built = {i.split("/")[0] for i in registry.ids()}
-            missing = f"{_NO_EXPERIMENT} decides this claim yet"
-            if claim.experiment in registry.broken():
-                missing = (
-                    f"{claim.experiment} cannot be loaded: {registry.broken()[claim.experiment]}"
-                )
-                raise NotEvaluated(missing)
-            if claim.experiment not in registry.ids() and claim.paper not in built:
-                missing = f"{_NO_EXPERIMENT} of {claim.paper} exists yet"
-            raise NotEvaluated(missing)
-        verdict, measured, reason = judge(claim, _outcome(claim, experiment, by_folder))
-        if experiment.id != claim.experiment:
-            reason = f"{reason}; by {experiment.id}" if reason else f"by {experiment.id}"
-    except Stale as why:
-        verdict, reason = "stale", str(why)
-    except NotEvaluated as why:
-        reason = str(why)
-    return Verdict(
+def _evaluate(
+    claim: Claim, experiment: Experiment | None, by_folder: _Results
+) -> tuple[Verdict, _Datum | None]:
+    empty = Verdict(
         claim=claim.id,
         paper=claim.paper,
         experiment=claim.experiment,
         kind=claim.kind,
         role=claim.role,
-        verdict=verdict,
+        verdict="not evaluated",
         expected=claim.value,
-        measured=measured,
+        measured=None,
         unit=claim.unit,
-        reason=reason,
+        reason="",
     )
+    try:
+        if experiment is None:
+            raise NotEvaluated(_why_undecided(claim))
+        data = None
+        if not isinstance(experiment.decides[claim.id], ProfileValue):
+            data = Data(by_folder.data(experiment).frame)
+        outcome = decided(claim, experiment, data)
+        verdict, measured, reason = judge(claim, outcome)
+    except Stale as why:
+        return replace(empty, verdict="stale", reason=str(why)), None
+    except NotEvaluated as why:
+        return replace(empty, reason=str(why)), None
+    decider = experiment.decides[claim.id]
+    found = replace(empty, verdict=verdict, measured=measured)
+    if isinstance(decider, Conjunction):
+        found = replace(found, same_as=", ".join(decider.claims))
+    if verdict == "held" and predicts_nothing(experiment, claim.id):
+        found = replace(found, verdict=BY_CONSTRUCTION)
+        reason = _joined(reason, getattr(decider, "reason", ""))
+    else:
+        found = replace(found, error=error_of(claim, measured))
+    if verdict == "missed":
+        stated = experiment.misses.get(claim.id, "")
+        reason = _joined(reason, stated)
+        found = replace(found, miss_has_reason=bool(stated))
+    if experiment.id != claim.experiment:
+        reason = _joined(reason, f"by {experiment.id}")
+    found = replace(found, reason=reason)
+    if claim.role == "validation" and found.verdict in ("held", "missed"):
+        found = _with_sensitivity(found, by_folder.sensitivity(experiment))
+    return found, _datum(experiment, claim, data, measured)
 
 
-def _outcome(claim: Claim, experiment: Experiment, by_folder: _Results) -> Decision | float | bool:
+def _joined(*texts: str) -> str:
+    return "; ".join(text for text in texts if text)
+
+
+def _why_undecided(claim: Claim) -> str:
+    if claim.experiment in registry.broken():
+        return f"{claim.experiment} cannot be loaded: {registry.broken()[claim.experiment]}"
+    built = {i.split("/")[0] for i in registry.ids()}
+    if claim.experiment not in registry.ids() and claim.paper not in built:
+        return f"{_NO_EXPERIMENT} of {claim.paper} exists yet"
+    return f"{_NO_EXPERIMENT} decides this claim yet"
+
+
+def predicts_nothing(experiment: Experiment, claim: str) -> bool:
+    """Return whether a claim that holds does so by construction."""
+    return isinstance(experiment.decides[claim], (ProfileValue, ByConstruction))
+
+
+def decided(claim: Claim, experiment: Experiment, data: Data | None) -> Decision | float | bool:
+    """Return the outcome of the decider of a claim; a `ProfileValue` needs no data."""
     decider = experiment.decides[claim.id]
     if isinstance(decider, ProfileValue):
         name = decider.name or experiment.profile
         return Decision(None, decider.read(experiment.profile, claim), f"profile {name}")
-    data = by_folder.data(experiment)
+    if data is None:
+        raise NotEvaluated("nothing was measured")
     try:
         return decider(data, claim)
     except (NotEvaluated, KeyboardInterrupt):
@@ -340,7 +399,45 @@ def _outcome(claim: Claim, experiment: Experiment, by_folder: _Results) -> Decis
         raise NotEvaluated(f"{DECIDER_FAILED}: {type(error).__name__}: {error}") from error
 
 
+def _datum(
+    experiment: Experiment, claim: Claim, data: Data | None, measured: float | str | None
+) -> _Datum | None:
+    """Return the key of a claim's datum: the rows that its decider read, and what it made of them.
+
+    None if the decider took the whole table.
+    """
+    decider = experiment.decides[claim.id]
+    if isinstance(decider, ProfileValue):
+        return claim.role, decider.name or experiment.profile, decider.key
+    rows = data.rows_read() if data is not None else None
+    if not rows:
+        return None
+    if isinstance(measured, (int, float)):
+        return claim.role, experiment.id, rows, f"{base(float(measured), claim.unit):.9g}"
+    return claim.role, experiment.id, rows, measured
+
+
+def _with_sensitivity(verdict: Verdict, found: Sensitivity) -> Verdict:
+    """Say which estimates turn a verdict over, and whether a held one is robust."""
+    changes = found.changes_of(verdict.claim, verdict.verdict)
+    if not changes:
+        robust = verdict.verdict == "held" and found.is_robust(verdict.claim)
+        return replace(verdict, robust=robust or None)
+    other = "missed" if verdict.verdict == "held" else "held"
+    more = f" and {len(changes) - 3} more changes of estimates" if len(changes) > 3 else ""
+    text = f"{other} with {', '.join(changes[:3])}{more}"
+    verdict = replace(verdict, reason=_joined(text, verdict.reason), changed_by=changes)
+    if verdict.verdict == "held":
+        verdict = replace(verdict, verdict=NOT_ROBUST, robust=False)
+    return verdict
+
+
 @checked
 def select(verdicts: Sequence[Verdict], verdict: str) -> list[Verdict]:
     """Return the verdicts of this kind."""
     return [v for v in verdicts if v.verdict == verdict]
+
+
+def counted(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Return the verdicts of different data: of two claims on one datum the worse verdict."""
+    return [v for v in verdicts if not v.same_as]

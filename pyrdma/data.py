@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .arguments import checked, shown
@@ -88,9 +89,20 @@ class Data:
             raise InvalidArgument(
                 f"frame has no column {', '.join(lacking)}; give tidy rows as in results.parquet"
             )
-        self.frame = frame
+        self._frame = frame
+        self._read: set[int] | None = set()  # None: a caller took the whole table
         self.parameters = [str(c) for c in frame.columns if c not in COLUMNS]
         self.fabric: str = str(frame["fabric"].iloc[0]) if len(frame) else ""
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """All rows."""
+        self._read = None
+        return self._frame
+
+    def rows_read(self) -> frozenset[int] | None:
+        """Return the rows that queries of this object returned; None if it gave `frame` away."""
+        return None if self._read is None else frozenset(self._read)
 
     @checked
     def select(self, metric: str, **where: Any) -> pd.DataFrame:
@@ -101,7 +113,13 @@ class Data:
         NotEvaluated
             No row matches: the metric or the values have not been measured.
         """
-        frame = self.frame
+        rows = self._select(metric, where)
+        if self._read is not None:
+            self._read.update(rows.index)
+        return rows
+
+    def _select(self, metric: str, where: Mapping[str, Any]) -> pd.DataFrame:
+        frame = self._frame
         if not len(frame):
             raise NotEvaluated("the results are empty")
         total = (frame["node"] == -1) & (frame["thread"] == -1)
@@ -145,7 +163,7 @@ class Data:
     @checked
     def unit(self, metric: str) -> str:
         """Return the recorded unit of `metric`."""
-        return str(self.select(metric)["unit"].iloc[0])
+        return str(self._select(metric, {})["unit"].iloc[0])
 
     @checked
     def series(self, metric: str, over: str, unit: str | None = None, **where: Any) -> pd.Series:
@@ -163,6 +181,6 @@ class Data:
     @checked
     def values_of(self, parameter: str) -> list[Any]:
         """Return the measured values of `parameter`, ascending."""
-        if parameter not in self.frame.columns:
+        if parameter not in self._frame.columns:
             return []
-        return sorted(self.frame[parameter].dropna().unique().tolist())
+        return sorted(self._frame[parameter].dropna().unique().tolist())

@@ -11,7 +11,9 @@ list matches any of its values. Where the data lack the requested rows, the verd
 
 from __future__ import annotations
 
+import math
 import operator
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,7 +33,10 @@ __all__ = [
     "Decision",
     "NotEvaluated",
     "ProfileValue",
+    "all_of",
     "best",
+    "by_construction",
+    "cause",
     "crossover",
     "extreme",
     "flat",
@@ -255,10 +260,122 @@ def crossover(
     return decide
 
 
+Pair = tuple[Point, Point]
+"""The point that is ahead, and the one behind."""
+
+EXPLAINED = 0.5
+"""Least share of a lead that must go with its cause."""
+
+
+@checked
+def cause(metric: str, ahead: Pair, without: Pair, reason: str = "", **where: Any) -> Decider:
+    """Decide a supposed cause of a rank by ablation.
+
+    `ahead` is the rank, two points of which the first has the higher `metric`. `without` is the
+    same pair with the cause taken away from one of them. The claim holds if the first is ahead and
+    at least half of its lead goes with the cause. A lead is the mean logarithm of the ratio, over
+    all values of the parameters that neither the pairs nor `where` fix.
+
+    Parameters
+    ----------
+    reason
+        One line, displayed beside the verdict.
+    """
+
+    def decide(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+        fixed = {*where, *(name for point in (*ahead, *without) for name in point)}
+        over = [name for name in data.parameters if name not in fixed]
+        over += [name for name, wanted in where.items() if isinstance(wanted, (list, tuple))]
+        ratios = [_ratios(data, metric, pair, over, where) for pair in (ahead, without)]
+        shared = ratios[0].keys() & ratios[1].keys()
+        if not shared:
+            raise NotEvaluated("the pairs with and without the cause have no point in common")
+        lead, rest = (sum(math.log(found[at]) for at in shared) / len(shared) for found in ratios)
+        text = f"{math.exp(lead):.2f} times, {math.exp(rest):.2f} without the cause"
+        holds = lead > 0 and lead - rest >= EXPLAINED * lead
+        note = f"at {len(shared)} points" if lead > 0 else "there is no lead to explain"
+        return Decision(holds, text, f"{note}; {reason}" if reason else note)
+
+    return decide
+
+
+def _ratios(
+    data: Data, metric: str, pair: Pair, over: Sequence[str], where: Mapping[str, Any]
+) -> dict[tuple[Any, ...], float]:
+    """Return the ratio of a pair's points at each value of the parameters `over`."""
+
+    def medians(point: Point) -> dict[tuple[Any, ...], float]:
+        values: dict[tuple[Any, ...], list[float]] = {}
+        rows = data.select(metric, **where, **_keywords(point))
+        for *at, value in rows[[*over, "value"]].itertuples(index=False):
+            values.setdefault(tuple(at), []).append(value)
+        return {at: statistics.median(found) for at, found in values.items()}
+
+    a, b = medians(pair[0]), medians(pair[1])
+    return {at: a[at] / b[at] for at in a if at in b}
+
+
+@dataclass(frozen=True)
+class Conjunction:
+    """A decider of a claim that states other claims again: it holds if all of them hold."""
+
+    claims: Mapping[str, Decider]
+
+    def __call__(self, data: Data, claim: Claim) -> Decision:
+        """Decide each of the claims."""
+        found = [decider(data, claim) for decider in self.claims.values()]
+        holds = [d.holds if isinstance(d, Decision) else d for d in found]
+        if not all(isinstance(h, bool) for h in holds):
+            raise NotEvaluated("only claims that code decides can be stated again")
+        names = [name.partition("/")[2] for name in self.claims]
+        text = ", ".join(
+            f"{name} {'holds' if h else 'does not'}" for name, h in zip(names, holds, strict=True)
+        )
+        return Decision(all(holds), text)
+
+
+@checked
+def all_of(claims: Mapping[str, Decider]) -> Conjunction:
+    """Decide a claim that states other claims again, given with their deciders by id.
+
+    `pyrdma claims` displays its verdict, but does not count it: its data count with the others.
+    """
+    return Conjunction(dict(claims))
+
+
+@dataclass(frozen=True)
+class ByConstruction:
+    """A decider of a claim that the model or the experiment was built to hold."""
+
+    decider: Decider
+    reason: str
+
+    def __call__(self, data: Data, claim: Claim) -> Decision | float | bool:
+        """Decide by the wrapped decider."""
+        return self.decider(data, claim)
+
+
+@checked
+def by_construction(decider: Decider, reason: str) -> ByConstruction:
+    """Mark a claim that holds by construction, so that it does not count as a prediction.
+
+    Its verdict is ``by construction`` instead of ``held``.
+
+    Parameters
+    ----------
+    reason
+        What makes the claim hold, displayed beside the verdict.
+    """
+    return ByConstruction(decider, reason)
+
+
 @checked
 @dataclass(frozen=True)
 class ProfileValue:
-    """A decider without a measurement: the profile itself holds the paper's number."""
+    """A decider without a measurement: the profile itself holds the paper's number.
+
+    The verdict is ``by construction`` instead of ``held``.
+    """
 
     key: str
     unit: str | None = None

@@ -162,6 +162,10 @@ class Experiment:
         Claim id -> decider: one of `pyrdma.decide`'s, or a function of `Data` and `Claim` that
         returns a number in the claim's unit, a bool, or a `decide.Decision`. It raises
         `decide.NotEvaluated`, as the helpers do, where the data do not decide the claim.
+    misses
+        Claim id -> reason for its miss, displayed with the verdict. A calibration claim may miss
+        where the model, or another claim, contradicts it. A missed calibration claim without a
+        reason fails the tests, and so does a reason for one that holds.
     fabrics
         Fabrics on which the experiment can run; the first is the default.
     why_not
@@ -185,6 +189,7 @@ class Experiment:
     decides: Mapping[str, Callable[[Data, Claim], Decision | float | bool]] = field(
         default_factory=dict
     )
+    misses: Mapping[str, str] = field(default_factory=dict)
     fabrics: Sequence[str] = FABRICS
     why_not: Mapping[str, str] = field(default_factory=dict)
     max_repetitions: Count = 10
@@ -201,6 +206,11 @@ class Experiment:
                 raise InvalidArgument(
                     f"{self.id}: unknown fabric {shown(fabric)}; one of {FABRICS}"
                 )
+        for claim, reason in self.misses.items():
+            if claim not in self.decides:
+                raise InvalidArgument(f"{self.id}: misses has {shown(claim)}, which decides lacks")
+            if not reason.strip():
+                raise InvalidArgument(f"{self.id}: misses gives no reason for {claim}")
         for name, axis in self.axes.items():
             if name != "profile":  # it chooses the profile, whose column it is
                 check_name(name, f"{self.id}: an axis")

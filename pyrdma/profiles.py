@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -50,6 +51,8 @@ _PARTS = FOLDER / "parts"
 
 SOURCES = ("vendor:", "standard:", "calibrated:", "measured:", "estimate:")
 """The prefixes of sources that are not claims."""
+
+_ESTIMATE = re.compile(r"^estimate:|\bassum(?:ed|ption)\b")
 
 _HEAD: dict[str, type] = {
     "name": str,
@@ -86,6 +89,11 @@ class Parameter:
     unit: str
     source: str
     file: str = ""
+
+    @property
+    def is_estimate(self) -> bool:
+        """Whether the value is assumed, rather than published, calibrated or measured."""
+        return _ESTIMATE.search(self.source) is not None
 
 
 @dataclass(frozen=True)

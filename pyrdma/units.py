@@ -75,6 +75,11 @@ _UNITS: dict[str, tuple[str, float]] = {
 }
 
 
+def base(value: float, unit: str) -> float:
+    """Return `value` in the base unit of its dimension; unchanged if the unit is unknown."""
+    return value * _UNITS[unit][1] if unit in _UNITS else value
+
+
 @checked
 def convert(value: float, unit: str, to: str) -> float:
     """Convert `value` from `unit` to the unit `to`.

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyrdma.errors import Error
+from pyrdma.errors import Error, InvalidArgument
 
 from . import terminal
+from .predictions import predictions
 from .terminal import Json, Out
 
 if TYPE_CHECKING:
@@ -39,6 +40,17 @@ def show_claims(
             help="First run, in quick mode, the experiments whose results are missing or stale.",
         ),
     ] = False,
+    sensitivity: Annotated[
+        bool,
+        typer.Option(
+            "--sensitivity",
+            help="First measure the validation claims again with each estimate of their profiles "
+            "halved and doubled; takes minutes to hours, and resumes after an interruption.",
+        ),
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes of --sensitivity; one per core by default.")
+    ] = None,
     out: Out = Path("results"),
     fabric: Annotated[
         str, typer.Option(help="The fabric whose results decide the claims.")
@@ -48,7 +60,7 @@ def show_claims(
     ] = False,
 ) -> None:
     """Judge the papers' claims by the stored results; missed claims come first."""
-    from pyrdma import claims
+    from pyrdma import claims, estimates
     from pyrdma.files import own_folder
     from pyrdma.runs import Options
 
@@ -58,6 +70,13 @@ def show_claims(
         for name in claims.undecided(out, system, fabric):
             terminal.say(f"running {name}")
             _run_quietly(name, options)
+    if sensitivity:
+        if fabric != "sim":
+            raise InvalidArgument(
+                f"--sensitivity changes profiles, which only fabric 'sim' has, not {fabric!r}"
+            )
+        own_folder(out)
+        estimates.measure(out, system, jobs, terminal.say)
     verdicts = claims.evaluate(out, system, fabric)
     terminal.say_broken()
     if as_json:
@@ -68,11 +87,14 @@ def show_claims(
     shown = verdicts if show_all else [v for v in verdicts if v.decidable]
     for v in shown:
         table.add_row(
-            v.claim, v.role, v.verdict, _cell(v.expected), _cell(v.measured), v.unit, v.reason
+            *(v.claim, v.role, f"{v.verdict}, robust" if v.robust else v.verdict),
+            *(_cell(v.expected), _cell(v.measured), v.unit, v.reason),
         )
     terminal.print_table(table)
-    counts = ", ".join(f"{len(claims.select(verdicts, name))} {name}" for name in claims.VERDICTS)
+    counts = "; ".join(f"{len(claims.select(verdicts, name))} {name}" for name in claims.VERDICTS)
     print(f"{len(verdicts)} claims: {counts}")
+    for line in predictions(verdicts):
+        print(line)
     if len(shown) < len(verdicts):
         print(f"{len(verdicts) - len(shown)} have no experiment yet; --all lists them")
     _say_calibration(verdicts)
@@ -126,8 +148,8 @@ def compare_folders(
 
 
 def _say_calibration(verdicts: list[Verdict]) -> None:
-    """Name the missed calibration claims, whose profile is wrong."""
-    wrong = [v.claim for v in verdicts if v.role == "calibration" and v.verdict == "missed"]
+    """Name the missed calibration claims that have no reason: their profile is wrong."""
+    wrong = [v.claim for v in verdicts if v.is_wrong_profile]
     if wrong:
         print(f"missed calibration claims; correct the profile: {', '.join(wrong)}")
 

@@ -1,4 +1,4 @@
-"""A folder of results on one screen: figures, verdicts, missed claims, next commands."""
+"""A folder of results on one screen: predictions, figures, verdicts, misses, next commands."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from pathlib import Path
 from pyrdma import claims, registry
 from pyrdma.claims import Verdict
 
+from .predictions import predictions
+
 __all__ = ["lines"]
 
 _WIDTH = 98
+_COLUMNS = {name: name for name in claims.VERDICTS} | {claims.NOT_ROBUST: "not robust"}
 _NEXT = (
     ("pyrdma claims", "each claim beside its measurement, and the reason of a miss"),
     ("pyrdma run fabric/rate --full", "every point of a figure, at its full duration"),
@@ -25,6 +28,8 @@ def lines(out: str | Path = "results", fabric: str = "sim") -> Iterator[str]:
     """Yield the lines of a results folder's summary; results of `fabric` decide the claims."""
     out = Path(out)
     verdicts = claims.evaluate(out, fabric=fabric)
+    yield from predictions(verdicts)
+    yield ""
     yield from _figures(out)
     yield ""
     yield from _claims(verdicts, fabric)
@@ -55,25 +60,26 @@ def _figures(out: Path) -> Iterator[str]:
 
 
 def _claims(verdicts: Sequence[Verdict], fabric: str) -> Iterator[str]:
-    """Count the claims that an experiment decides, by paper and role."""
-    decidable = [v for v in verdicts if v.decidable]
+    """Count the claims that an experiment decides, by paper and role; each datum once."""
+    decidable = [v for v in claims.counted(verdicts) if v.decidable]
     rows = Counter((v.paper, v.role, v.verdict) for v in decidable)
     left = Counter(v.paper for v in verdicts if not v.decidable)
     title = f"Claims, by what {fabric} measured"
-    yield f"{title:34}{'held':>6}{'missed':>8}{'stale':>7}{'not evaluated':>15}"
+    columns = "".join(f"{name:>{len(name) + 2}}" for name in _COLUMNS.values())
+    yield f"{title:29}{columns}"
     for paper in claims.papers():
         for role in sorted({role for p, role, _ in rows if p == paper}):
-            held, missed, stale, other = (
-                rows[paper, role, verdict]
-                for verdict in ("held", "missed", "stale", "not evaluated")
+            cells = "".join(
+                f"{rows[paper, role, verdict]:{len(name) + 2}}"
+                for verdict, name in _COLUMNS.items()
             )
-            yield f"  {paper:9} {role:22}{held:6}{missed:8}{stale:7}{other:15}"
+            yield f"  {paper:9} {role:16}{cells}"
     counts = ", ".join(f"{count} of {paper}" for paper, count in sorted(left.items()))
     yield from _listed(f"{sum(left.values())} more wait for their experiments:", counts.split())
 
 
 def _misses(verdicts: Iterable[Verdict]) -> Iterator[str]:
-    """Name the missed claims. A missed calibration claim means that the profile is wrong."""
+    """Name the missed claims. A missed calibration claim without a reason is a wrong profile."""
     for role in ("calibration", "validation"):
         missed = [v for v in verdicts if v.verdict == "missed" and v.role == role]
         if missed:

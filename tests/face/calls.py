@@ -71,6 +71,7 @@ def _options() -> dict[str, Any]:
 
 def _experiment() -> dict[str, Any]:
     functions = {"measure": len, "where": bool, "figure": len, "decides": {"a/c": len}}
+    functions["misses"] = {"a/c": "r"}
     head = {"id": "a/b", "title": "t", "profile": "cx5", "axes": {"n": rd.Axis([1])}, **functions}
     return {**head, "fabrics": ("sim",), "why_not": {}, "max_repetitions": 2, "target": "rate"}
 
@@ -143,6 +144,15 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "decide.ProfileValue.read": lambda w: (
         decide.ProfileValue("nodes").read,
         {"profile_name": "cx5", "claim": w.claim},
+    ),
+    "decide.all_of": lambda _: (decide.all_of, {"claims": {"a/c": len}}),
+    "decide.by_construction": lambda _: (
+        decide.by_construction,
+        {"decider": len, "reason": "r"},
+    ),
+    "decide.cause": lambda _: (
+        decide.cause,
+        {"metric": "rate", "ahead": ({}, {}), "without": ({}, {}), "reason": ""},
     ),
     "decide.best": lambda _: (
         decide.best,

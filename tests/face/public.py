@@ -32,7 +32,7 @@ MADE_BY_THE_PACKAGE = {
 }
 """Classes, and one method, whose objects only the package makes; its own tests check them."""
 
-NOT_CHECKED = {"check.command", "claims.judge", "decide.Decision"}
+NOT_CHECKED = {"check.command", "judging.judge", "decide.Decision"}
 """A function of the command line; what a decider returns, and its judge, who takes a NaN, too."""
 
 

@@ -26,6 +26,11 @@ FIELDS = [
     "measured",
     "unit",
     "reason",
+    "error",
+    "same_as",
+    "robust",
+    "changed_by",
+    "miss_has_reason",
 ]
 
 
@@ -82,6 +87,22 @@ def data() -> Data:
         (99, 10, "exact", "more than; see table 5", "held"),
         (9.9, 10, "exact", "lower bound over large sizes", "missed"),
         (11.5, 10, "exact", "cited, up to", "missed"),
+        (3, 10, "exact", "cited, up to", "held"),
+        (10.1, 10, "approx", "up to; the text rounds", "missed"),
+        (3, 10, "exact", "below", "held"),
+        (10.1, 10, "approx", "cited, below", "missed"),
+        (3, 10, "exact", "stays below; each or both", "held"),
+        (6, 7, "exact", "below 7 for reads above 256 KB", "held"),
+        (0, 10, "exact", "up to", "missed"),
+        (-1, 10, "exact", "stays below this", "missed"),
+        (99, 10, "exact", "cited, more than", "held"),
+        (9, 10, "approx", "at least; without buffers", "missed"),
+        (3, [0, 15], "approx", "only an upper bound of 15 is given", "held"),
+        (16, [0, 15], "approx", "only an upper bound of 15 is given", "missed"),
+        (0, [0, 15], "approx", "only an upper bound of 15 is given", "missed"),
+        (29, [30, 100], "approx", "only a lower bound of 30 is given", "missed"),
+        (3, 10, "exact", "the largest gap; throughput falls beyond", "missed"),
+        (3, 10, "exact", "converges only if the latency stays below this", "missed"),
         (0, 0, "exact", "", "held"),
     ],
 )
@@ -89,6 +110,21 @@ def test_tolerances_ranges_and_bounds(
     measured: float, expected: Any, hint: str, note: str, verdict: str
 ) -> None:
     assert claims.judge(claim(expected, hint=hint, note=note), measured)[0] == verdict
+
+
+def test_none_may_be_below_a_bound_of_a_count() -> None:
+    assert claims.judge(claim(1, unit="rounds", note="upper bound"), 0)[0] == "held"
+
+
+def test_the_claims_of_the_papers_state_these_bounds() -> None:
+    bounds = {c.id: c.bound for c in claims.load().values() if c.bound}
+    assert bounds["krcore/dct_reconnect"] == "upper"  # "below"
+    assert bounds["krcore/f12a_dcqp"] == "upper"  # "stays below; ..."
+    assert bounds["erpc/signaled_rate_loss"] == "upper"  # "cited, up to; ..."
+    assert bounds["erpc/connectx5_rq_limit"] == "lower"  # "..., so a lower bound; ..."
+    assert "krcore/f15b_lite_thread_limit" not in bounds  # a crossover
+    assert "loco/fig7_latency_requirement" not in bounds
+    assert len(bounds) == 34
 
 
 def test_what_is_no_number_is_not_evaluated() -> None:
@@ -127,6 +163,69 @@ def test_deciders_convert_and_compare() -> None:
     assert outcome(decide.flat("latency", "n", within=0.1, series="a")) is False
     assert outcome(decide.crossover("rate", "n", a, b)) == 4
     assert outcome(decide.crossover("latency", "n", a, {"series": "b"}, "above")) == 1
+
+
+PAIR: tuple[decide.Point, decide.Point] = ({"series": "a"}, {"series": "b"})
+
+
+@pytest.mark.parametrize(
+    ("rates", "holds"),
+    [
+        ((4, 2, 1), True),  # without the cause the lead is gone
+        ((4, 2, 2.8), True),  # more than half of it is gone
+        ((4, 2, 2.9), False),  # less than half of it is gone
+        ((4, 2, 8), False),  # the lead grows
+        ((2, 4, 1), False),  # there is no lead
+    ],
+)
+def test_a_cause_is_one_if_the_lead_goes_with_it(
+    rates: tuple[float, float, float], holds: bool
+) -> None:
+    frame = data().frame
+    frame = frame[frame["metric"] == "rate"]
+    three = pd.concat(
+        frame[frame["series"] == "a"].assign(series=name, value=rate)
+        for name, rate in zip(("a", "b", "a without"), rates, strict=True)
+    ).reset_index(drop=True)
+    without = ({"series": "a without"}, {"series": "b"})
+    decider = decide.cause("rate", ahead=PAIR, without=without)
+    found = decider(Data(three), claim("a is ahead because of x"))
+    assert isinstance(found, decide.Decision)
+    assert found.holds is holds, found
+
+
+def test_a_cause_is_judged_at_the_points_that_all_have() -> None:
+    frame = data().frame
+    more = frame[(frame["series"] == "a") & (frame["n"] == 4)].assign(series="x", value=1.0)
+    decider = decide.cause("rate", ahead=PAIR, without=({"series": "x"}, {"series": "b"}))
+    joined = Data(pd.concat([frame, more], ignore_index=True))
+    found = decider(joined, claim("why"))
+    assert isinstance(found, decide.Decision)
+    assert found.measured == "1.33 times, 0.00 without the cause"
+    apart = frame[(frame["series"] == "a") == (frame["n"] == 1)].reset_index(drop=True)
+    with raises(NotEvaluated, "in common"):
+        decide.cause("rate", ahead=PAIR, without=PAIR)(Data(apart), claim("why"))
+
+
+def test_a_claim_that_states_others_again_holds_with_all_of_them() -> None:
+    def constantly(holds: bool) -> decide.Decider:
+        return lambda *_: decide.Decision(holds)
+
+    both = decide.all_of({"p/a": constantly(True), "p/b": constantly(False)})
+    assert both(data(), claim("x")) == decide.Decision(False, "a holds, b does not")
+    assert decide.all_of({"p/a": constantly(True)})(data(), claim("x")).holds is True
+
+
+def test_the_data_know_which_rows_were_read() -> None:
+    found = data()
+    found.unit("rate")
+    assert found.rows_read() == frozenset()
+    found.value("rate", series="a", n=2)
+    assert found.rows_read() == frozenset({1})
+    found.series("rate", "n", series="b")
+    assert found.rows_read() == frozenset({1, 3, 4, 5})
+    assert len(found.frame)
+    assert found.rows_read() is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""The screen at the end of the quickstart: figures, verdicts, missed claims, next commands."""
+"""The screen at the end of the quickstart: predictions, figures, verdicts, misses, commands."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,10 +51,36 @@ def test_claims_are_counted_by_paper_role_and_verdict(
     ]
     monkeypatch.setattr(claims, "evaluate", lambda *_, **__: verdicts)
     rows = [line.split() for line in summary.lines(tmp_path)]
-    assert ["loco", "validation", "2", "1", "1", "0"] in rows
-    assert ["erpc", "calibration", "0", "1", "0", "0"] in rows
+    assert ["loco", "validation", "1", "0", "2", "0", "1", "0"] in rows
+    assert ["erpc", "calibration", "1", "0", "0", "0", "0", "0"] in rows
     assert rows.index(["erpc", "wrong_profile"]) < rows.index(["loco", "three"]), "by role"
     assert any({"erpc", "1"} <= {*row} and "calibration" not in row for row in rows), "one waits"
+
+
+def test_predictions_come_first_by_kind_and_each_datum_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, missed = (verdict_of("loco/one", name) for name in ("held", "missed"))
+    verdicts = [
+        replace(held, kind="absolute", error=0.1, robust=True),
+        replace(held, kind="absolute", error=0.1, same_as="loco/one"),
+        replace(missed, kind="absolute", error=0.5),
+        replace(missed, kind="absolute", error=0.4),
+        replace(held, kind="rank", verdict="held, not robust", robust=False),
+        replace(held, kind="rank", verdict="by construction"),
+        replace(held, kind="rank", verdict="stale"),
+        replace(held, role="calibration", kind="absolute", error=9.0),
+    ]
+    monkeypatch.setattr(claims, "evaluate", lambda *_, **__: verdicts)
+    lines = list(summary.lines(tmp_path))
+    head = ["held", "robust", "not robust", "missed", "stale", "by construction", "not evaluated"]
+    assert lines[0].split() == ["Predictions", *" ".join(head).split()]
+    rows = [line.split() for line in lines]
+    assert rows[1] == ["absolute", "1", "1", "0", "2", "0", "0", "0"]
+    assert rows[2] == ["rank", "0", "0", "1", "0", "1", "1", "0"]
+    assert rows[3] == ["all", "1", "1", "1", "2", "1", "1", "0"]
+    assert lines[4].strip() == "median error of 3 absolute predictions: 40.0%"
+    assert lines[5].strip().startswith("1 more state")
 
 
 def test_what_is_to_be_typed_next_works() -> None:
@@ -71,4 +98,5 @@ def test_what_is_to_be_typed_next_works() -> None:
 def test_the_command_shows_an_empty_folder(tmp_path: Path) -> None:
     done = pyrdma("summary", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert unnamed(done.stdout.splitlines()[0], 0) == []
+    [figures] = [line for line in done.stdout.splitlines() if line.startswith("Figures")]
+    assert unnamed(figures, 0) == []

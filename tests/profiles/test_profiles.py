@@ -115,6 +115,20 @@ def test_engine_costs_follow_from_the_quoted_losses() -> None:
         assert base / (base + v["nic.dma_read_ns"]) == pytest.approx(0.80, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("estimate: a cache miss", True),
+        ("calibrated: with an assumed split of both halves", True),
+        ("vendor: the data sheet; 3 m of cable are an assumption", True),
+        ("vendor: no estimate: measured twice", False),
+        ("spindle/cal_link_rate", False),
+    ],
+)
+def test_a_source_tells_an_estimate(source: str, expected: bool) -> None:
+    assert profiles.Parameter(1.0, "ns", source).is_estimate is expected
+
+
 def test_a_parameter_names_the_file_that_states_it() -> None:
     found = Profile.load("cx5", {"link.rate_gbps": 10}).parameters
     assert found["link.rate_gbps"].file == "override"
