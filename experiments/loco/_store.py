@@ -18,6 +18,12 @@ SERIES = {
     "loco_w3_best": "LOCO, best, window 3",
     "loco_w128_best": "LOCO, best, window 128",
 }
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "sherman, entry": {"whole_leaf": False},
+    "sherman, late unlock": {"combined_unlock": False},
+    "sherman, tickets": {"grant": "ticket"},
+}
+"""The model of Sherman without what the paper supposes to be causes of the ranks (7.2)."""
 
 # Virtual time until a steady state, in ns per operation in flight in the whole cluster. With
 # zipfian changes nearly all operations end up in the queue of the hottest key's lock. The queue is
@@ -55,7 +61,7 @@ def rate(point: Point, series: str, mix: str, distribution: str, **more: Any) ->
     window = 128 if "_w128" in series else 3
     in_flight = point["nodes"] * point["threads"] * window
     settle = settle_ns(system, in_flight, mix, distribution)
-    own: Any = {}
+    own: Any = ABLATIONS.get(series, {})
     if system == "loco":
         preset = "best" if series.endswith("_best") else "paper"
         own = {"preset": preset, "stored_index": not in_sim}
