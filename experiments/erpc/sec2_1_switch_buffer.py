@@ -85,7 +85,9 @@ experiment = Experiment(
     decides={
         "erpc/cx4_cross_tor_rtt": decide.value("rtt", series="two racks"),
         "erpc/cx4_bdp": product,
-        "erpc/cx4_oversubscription": oversubscription,
+        "erpc/cx4_oversubscription": decide.by_construction(
+            oversubscription, "the profile holds the links"
+        ),
         "erpc/cx4_achievable_rate": decide.value("bandwidth", series="one rack"),
     },
 )

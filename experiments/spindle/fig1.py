@@ -48,16 +48,6 @@ def ack_like_message(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a 
     return Decision(large < 2 * small, f"1 B {small:.2f}, 4 KB {large:.2f} us")
 
 
-def near_network_latency(data: Data, claim: Claim) -> Decision:
-    """Decide whether the write takes about as long as the delay that the text compares with it.
-
-    "Close to" is taken as less than twice, in both directions.
-    """
-    latency = data.value(METRIC, claim.unit, size=1)
-    ratio = latency / float(claim.value)
-    return Decision(0.5 < ratio < 2, latency, "taken as less than twice, in both directions")
-
-
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw median latency against size with the two values of the text."""
     fig, ax = figures.new()
@@ -99,8 +89,12 @@ experiment = Experiment(
         "spindle/cal_large_write_scaling": per_byte_falls,
         "spindle/cal_post_cost": decide.value("post_latency_p50", size=1),
         "spindle/cal_rdma_latency_range": decide.value(METRIC, size=1),
-        "spindle/cal_net_latency_order_1us": near_network_latency,
+        "spindle/cal_net_latency_order_1us": decide.value(METRIC, size=1),
         "spindle/cal_rdma_bandwidth_general": needs("a 200 Gbps network; this cluster has 100"),
         "spindle/cal_link_rate": decide.profile("link.rate_gbps"),
+    },
+    misses={
+        "spindle/cal_net_latency_order_1us": "the text calls a delay of 1 us close to the "
+        "network's latency; the paper's figure 1 gives 1.73 us, which the profile meets",
     },
 )

@@ -33,7 +33,7 @@ def shape(data: Data, claim: Claim) -> Decision:
     small = float(latency[latency.index <= FEW_KB].max())
     largest = latency.index[-1]
     growth = float(latency.iloc[-1]) / small
-    holds = small < 1 and growth > largest / FEW_KB
+    holds = 0 < small < 1 and growth > largest / FEW_KB
     return Decision(
         holds,
         f"at most {small:.2g} us up to 4 KiB; at {largest // FEW_KB} times that, {growth:.0f} x",
@@ -47,7 +47,7 @@ def slower_than_network(data: Data, claim: Claim) -> Decision:
     latency = float(data.series("memcpy_latency_p50", "size", "us").iloc[0])
     large = float(bandwidth.iloc[-1])
     return Decision(
-        large < link and latency < 0.1,
+        0 < large < link and 0 < latency < 0.1,
         f"large copies {large:.1f} GB/s, link {link:.1f} GB/s; small copies {latency:.2g} us",
     )
 
