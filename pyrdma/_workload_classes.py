@@ -183,6 +183,13 @@ class VerbsLoad(Workload):
     signal_every
         Requests per signaled one; 0: a quarter of depth, or batch with several queue pairs (0 to
         16,384, default 0).
+    signal_by
+        Mode=rate: whose requests signal_every counts. queue_pair: batch is 1; reads are over when
+        they are in memory, and depth bounds them; two signaled requests bound other operations
+        (default thread).
+    refill
+        Mode=rate: post as soon as the window has room, or a whole window when it is empty (default
+        room).
     threads
         Sending threads per client node (1 to 1,024, default 1).
     clients
@@ -197,6 +204,10 @@ class VerbsLoad(Workload):
     pattern
         Peers: pair (one), all (in turn) or random (a random queue pair for each post) (default
         all).
+    doorbells
+        Sim: doorbell registers of a node, each behind a lock. Four have one queue pair each, and
+        the others share the rest, as the mlx5 driver's do; 0: a register for each queue pair (0 to
+        4,096, default 0).
     regions
         Target regions per server; a request goes to a random one (1 to 65,536, default 1).
     region_bytes
@@ -234,12 +245,15 @@ class VerbsLoad(Workload):
     depth: int = DEFAULT
     batch: int = DEFAULT
     signal_every: int = DEFAULT
+    signal_by: Literal["thread", "queue_pair"] = DEFAULT
+    refill: Literal["room", "empty"] = DEFAULT
     threads: int = DEFAULT
     clients: int = DEFAULT
     qps: int = DEFAULT
     servers: int = DEFAULT
     server_threads: int = DEFAULT
     pattern: Literal["pair", "all", "random"] = DEFAULT
+    doorbells: int = DEFAULT
     regions: int = DEFAULT
     region_bytes: int = DEFAULT
     addresses: Literal["fixed", "random"] = DEFAULT

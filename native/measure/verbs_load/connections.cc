@@ -17,6 +17,8 @@ constexpr std::uint32_t kSpareEntries = 16;
 constexpr std::uint32_t kMostReceives = 2048;  // per queue pair
 // Size of a sender's buffer; requests beyond it share places.
 constexpr std::uint32_t kLocalBytes = 256 * 1024;
+// Doorbell registers that mlx5 gives to one queue pair each.
+constexpr std::size_t kOwnDoorbells = 4;
 
 }  // namespace
 
@@ -82,9 +84,13 @@ void Connections::make_senders() {
   senders_.resize(count);
   for (Sender& sender : senders_) {
     const std::uint64_t slots =
-        std::clamp<std::uint64_t>(kLocalBytes / load_.stride(), 1, load_.batch);
+        load_.signal_by_queue
+            ? load_.depth
+            : std::clamp<std::uint64_t>(kLocalBytes / load_.stride(), 1, load_.batch);
     sender.local = device_.allocate(*pd_, slots * load_.stride() + (pingpong ? load_.stride() : 0));
-    sender.cq = device_.create_completion_queue(load_.depth + kSpareEntries);
+    // With signal_by=queue_pair, one completion of each queue pair may wait to be taken.
+    const std::uint32_t waiting = load_.signal_by_queue ? load_.qps : 0;
+    sender.cq = device_.create_completion_queue(load_.depth + waiting + kSpareEntries);
     if (pingpong) sender.receives = device_.create_completion_queue(kIdleEntries);
   }
 }
@@ -110,12 +116,24 @@ fabric::QpOptions Connections::options() const {
   options.transport = load_.transport;
   options.send_entries =
       // One entry more ends an unsignaled run; a ping-pong takes some.
-      std::max(load_.depth + 1, 64U);
+      std::max(load_.depth + 1 + (load_.signal_by_queue ? 2 * load_.signal_every : 0), 64U);
   options.receive_entries = receivers_.empty() ? kIdleEntries : receivers_.front().depth;
   options.max_sges = 1;
   options.max_inline = load_.inlined ? load_.size : 0;
   options.max_outstanding_reads = device_.capabilities().max_outstanding_reads;
   return options;
+}
+
+// Returns the register of the node's queue pair number `queue_pair`.
+Doorbell* Connections::doorbell_of(std::size_t queue_pair) {
+  if (load_.doorbells == 0) return nullptr;
+  if (doorbells_.empty()) {
+    doorbells_.resize(load_.doorbells);
+    for (auto& doorbell : doorbells_) doorbell = std::make_unique<Doorbell>();
+  }
+  const std::size_t own = std::min<std::size_t>(kOwnDoorbells, load_.doorbells - 1);
+  if (queue_pair >= own) queue_pair = own + (queue_pair - own) % (load_.doorbells - own);
+  return doorbells_[queue_pair].get();
 }
 
 fabric::CompletionQueue& Connections::receive_queue(const Link& link, std::size_t position) {
@@ -138,8 +156,8 @@ void Connections::connect_links() {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     const Link& link = links_[i];
     if (link.sender == kNoThread) continue;
-    senders_[link.sender].routes.push_back(
-        {qps_[i].get(), nullptr, 0, 0, &regions_of(link.peer), link.peer, link.client});
+    senders_[link.sender].routes.push_back({qps_[i].get(), nullptr, 0, 0, &regions_of(link.peer),
+                                            link.peer, link.client, doorbell_of(i)});
   }
 }
 
@@ -175,10 +193,12 @@ void Connections::publish_targets() {
 void Connections::address_targets() {
   std::map<NodeId, std::vector<fabric::QpAddress>> targets;
   std::map<NodeId, std::vector<const fabric::AddressHandle*>> handles;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, fabric::QueuePair*> own;
+  // The queue pair of a thread, and its number within the node.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<fabric::QueuePair*, std::size_t>> own;
   for (const Link& link : links_) {
-    fabric::QueuePair*& qp = own[{link.sender, link.qp}];
+    auto& [qp, number] = own[{link.sender, link.qp}];
     if (qp == nullptr) {
+      number = qps_.size();
       qps_.push_back(
           device_.create_queue_pair(*pd_, *senders_[link.sender].cq, *idle_cq_, options()));
       qp = qps_.back().get();
@@ -197,7 +217,7 @@ void Connections::address_targets() {
     const fabric::QpAddress& address = at->second[which];
     senders_[link.sender].routes.push_back({qp, handles[link.peer][which], address.qp_num,
                                             address.qkey, &regions_of(link.peer), link.peer,
-                                            link.client});
+                                            link.client, doorbell_of(number)});
   }
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "measure/verbs_load/doorbell.h"
 #include "measure/verbs_load/plan.h"
 
 namespace pyrdma::measure::verbs_load {
@@ -17,6 +18,7 @@ struct Route {
   const std::vector<fabric::RemoteRegion>* regions = nullptr;
   NodeId peer = 0;
   std::uint32_t client = 0;
+  Doorbell* doorbell = nullptr;  // shared with other queue pairs
 };
 
 /// Sender is the property of one sending thread, or of one side of a ping-pong.
@@ -66,6 +68,7 @@ class Connections {
   fabric::QpOptions options() const;
   fabric::CompletionQueue& receive_queue(const Link& link, std::size_t position);
   const std::vector<fabric::RemoteRegion>& regions_of(NodeId peer);
+  Doorbell* doorbell_of(std::size_t queue_pair);
   std::string key(const char* what, NodeId a) const;
 
   Env& env_;
@@ -85,6 +88,7 @@ class Connections {
   std::vector<std::unique_ptr<fabric::SharedReceiveQueue>> shared_receives_;
   std::vector<std::unique_ptr<fabric::AddressHandle>> handles_;
   std::vector<std::unique_ptr<fabric::QueuePair>> qps_;
+  std::vector<std::unique_ptr<Doorbell>> doorbells_;
 };
 
 }  // namespace pyrdma::measure::verbs_load

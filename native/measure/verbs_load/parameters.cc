@@ -95,6 +95,13 @@ void check_shape(const Params& params, const Load& load) {
 void settle_window(const Params& params, Load& load) {
   if (load.mode == Mode::kLatency) load.depth = 1;
   if (load.mode == Mode::kOpen) load.batch = load.signal_every = 1;
+  if (load.signal_by_queue) {
+    if (load.mode != Mode::kRate || load.record_latency)
+      throw_parameter(params, "signal_by", "is queue_pair; it needs mode=rate without latencies");
+    load.batch = 1;
+    load.signal_every = std::max(load.signal_every, 1U);
+    return;
+  }
   if (load.batch == 0) load.batch = std::clamp<std::uint32_t>(load.depth / 4, 1, 32);
   if (load.batch > load.depth) {
     throw_parameter(params, "batch",
@@ -140,6 +147,21 @@ std::span<const ParameterSpec> parameter_specs() {
       {"signal_every", Int{0}, "count",
        "requests per signaled one; 0: a quarter of depth, or batch with several queue pairs", 0,
        1 << 14},
+      {"signal_by",
+       std::string("thread"),
+       "",
+       "mode=rate: whose requests signal_every counts. queue_pair: batch is 1; reads are over when "
+       "they are in memory, and depth bounds them; two signaled requests bound other operations",
+       {},
+       {},
+       {"thread", "queue_pair"}},
+      {"refill",
+       std::string("room"),
+       "",
+       "mode=rate: post as soon as the window has room, or a whole window when it is empty",
+       {},
+       {},
+       {"room", "empty"}},
       {"threads", Int{1}, "count", "sending threads per client node", 1, 1024},
       {"clients", Int{0}, "count",
        "total number of sending threads, distributed round-robin over the client nodes; 0: threads "
@@ -157,6 +179,10 @@ std::span<const ParameterSpec> parameter_specs() {
        {},
        {},
        {"pair", "all", "random"}},
+      {"doorbells", Int{0}, "count",
+       "sim: doorbell registers of a node, each behind a lock. Four have one queue pair each, and "
+       "the others share the rest, as the mlx5 driver's do; 0: a register for each queue pair",
+       0, 4096},
       {"regions", Int{1}, "count", "target regions per server; a request goes to a random one", 1,
        65536},
       {"region_bytes", Int{0}, "B", "bytes of a region; 0: a place for each client", 0, 1LL << 40},
@@ -224,6 +250,9 @@ Load make_load(const Params& params, NodeId nodes, const fabric::Capabilities& c
   load.servers = params.count("servers");
   load.server_threads = params.count("server_threads");
   load.regions = params.count("regions");
+  load.doorbells = params.count("doorbells");
+  load.signal_by_queue = params.choice<std::uint8_t>("signal_by") == 1;
+  load.refill_empty = params.choice<std::uint8_t>("refill") == 1;
   load.random_addresses = params.choice<std::uint8_t>("addresses") == 1;
   load.device_memory = params.flag("device_memory");
   load.record_latency = params.flag("record_latency");

@@ -29,10 +29,13 @@ struct Load {
   std::uint32_t signal_every = 0;  // one request in so many is signaled
   std::uint32_t threads = 0, clients = 0, qps = 0, servers = 0, server_threads = 0;
   std::uint32_t regions = 0;
+  std::uint32_t doorbells = 0;  // registers that a node's queue pairs share; 0: one for each
   std::uint64_t region_bytes = 0;
   bool random_addresses = false, record_latency = false, record_post = false, inlined = false;
   bool device_memory = false;
-  Time interval = 0;  // open loop: mean time between a thread's requests
+  bool refill_empty = false;     // post only when nothing is in flight, a whole window then
+  bool signal_by_queue = false;  // signal_every counts the requests of each queue pair
+  Time interval = 0;             // open loop: mean time between a thread's requests
   Time warmup = 0, duration = 0;
   std::uint64_t iterations = 0;  // per thread; 0: by time
   std::uint32_t clock_every = 0;

@@ -68,13 +68,15 @@ std::vector<Link> destinations(const Load& load, NodeId self) {
   const NodeId targets = load.servers != 0 ? load.servers : load.nodes;
   for (std::uint32_t t = 0; t < load.senders(self); ++t) {
     const std::uint32_t client = load.client_number(self, t);
-    for (std::uint32_t j = 0; j < load.qps; ++j) {
-      if (load.pattern == Pattern::kPair) {
-        links.push_back({load.servers != 0 ? client % load.servers : self ^ 1U, t, j, client});
-        continue;
-      }
-      for (NodeId i = 0; i < targets; ++i) {
-        const NodeId peer = (client + i) % targets;
+    if (load.pattern == Pattern::kPair) {
+      const NodeId peer = load.servers != 0 ? client % load.servers : self ^ 1U;
+      for (std::uint32_t j = 0; j < load.qps; ++j) links.push_back({peer, t, j, client});
+      continue;
+    }
+    // Requests in turn go to the next queue pair each, so that all of them work at once.
+    for (NodeId i = 0; i < targets; ++i) {
+      for (std::uint32_t j = 0; j < load.qps; ++j) {
+        const NodeId peer = (client + i + j) % targets;
         if (peer != self) links.push_back({peer, t, j, client});
       }
     }

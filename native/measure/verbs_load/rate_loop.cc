@@ -12,7 +12,8 @@ void run_rate(Env& env, const Load& load, Sender& sender, ThreadRecorder& record
   const Time deadline = window.deadline();
   Time now = start;
   for (;;) {
-    while (requester.has_room()) {
+    const bool may_post = requester.may_refill();
+    while (may_post && requester.has_room()) {
       if (latency != nullptr) now = env.now();
       requester.post_batch(now, deadline);
     }

@@ -15,6 +15,8 @@ class Requester {
   Requester(Env& env, const Load& load, Sender& sender, Rng rng);
 
   bool has_room() const { return outstanding_ + load_.batch <= load_.depth; }
+  /// Whether the load lets the thread post now: refill=empty waits for the whole window.
+  bool may_refill() const { return !load_.refill_empty || outstanding_ == 0; }
   std::uint64_t completed() const { return completed_; }
   std::uint32_t outstanding() const { return outstanding_; }
   /// Posts one batch; its signaled requests carry `stamp`.
@@ -23,6 +25,16 @@ class Requester {
   /// false on the deadline.
   template <class Done>
   bool take(Time deadline, Done&& done) {
+    return take_raw(deadline, [&](std::uint64_t wr_id) {
+      const auto covered = static_cast<std::uint32_t>(wr_id >> kStampBits);
+      completed_ += covered;
+      outstanding_ -= covered;
+      done(static_cast<Time>(wr_id & kStampMask));
+    });
+  }
+  /// Waits for completions as `take` does, and calls `done(wr_id)` for each.
+  template <class Done>
+  bool take_raw(Time deadline, Done&& done) {
     std::size_t count = 0;
     const bool some = env_.poll_until([&] { return (count = sender_.cq->poll(completions_)) != 0; },
                                       deadline, &sender_.cq->watch());
@@ -30,13 +42,13 @@ class Requester {
       const fabric::Completion& completion = completions_[i];
       if (completion.status != fabric::Status::kSuccess) [[unlikely]]
         fail(completion);
-      const auto covered = static_cast<std::uint32_t>(completion.wr_id >> kStampBits);
-      completed_ += covered;
-      outstanding_ -= covered;
-      done(static_cast<Time>(completion.wr_id & kStampMask));
+      done(completion.wr_id);
     }
     return some;
   }
+  /// Aims the requests of a batch at `route`, and returns the first.
+  fabric::WorkRequest& aim(const Route& route);
+  void post(const Route& route, std::span<const fabric::WorkRequest> requests, Time deadline);
   /// Waits until nothing is in flight. Throws Error(kTimeout) after `deadline`.
   void finish(Time deadline);
   /// Returns the time since `stamp`, of which the request carried only the low bits.
@@ -54,9 +66,8 @@ class Requester {
   static constexpr std::uint64_t kStampMask = (1ULL << kStampBits) - 1;
 
   const Route& next_route();
-  void aim(const Route& route);
   void mark(Time stamp);
-  void post(const Route& route, std::span<const fabric::WorkRequest> requests, Time deadline);
+  fabric::PostResult ring(const Route& route, std::span<const fabric::WorkRequest> requests);
   [[noreturn]] void fail(const fabric::Completion& completion) const;
 
   Env& env_;
@@ -79,6 +90,9 @@ class Requester {
 /// mode=rate. Rows: ops, bytes, elapsed, rate, bandwidth; with record_latency a histogram named
 /// after the operation.
 void run_rate(Env& env, const Load& load, Sender& sender, ThreadRecorder& recorder, Rng rng);
+/// mode=rate with signal_by=queue_pair. Records the same without latencies.
+void run_rate_by_queue(Env& env, const Load& load, Sender& sender, ThreadRecorder& recorder,
+                       Rng rng);
 /// mode=open. Records the same, with latency from the intended times.
 void run_open(Env& env, const Load& load, Sender& sender, ThreadRecorder& recorder, Rng rng);
 

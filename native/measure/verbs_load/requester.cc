@@ -40,8 +40,8 @@ const Route& Requester::next_route() {
   return sender_.routes[turn_];
 }
 
-void Requester::aim(const Route& route) {
-  if (&route == aimed_ && !moving_) return;
+fabric::WorkRequest& Requester::aim(const Route& route) {
+  if (&route == aimed_ && !moving_) return batch_.front();
   aimed_ = &route;
   const bool one_sided = load_.op != fabric::Opcode::kSend;
   const std::uint64_t place = Connections::place_of(load_, route.client);
@@ -55,6 +55,7 @@ void Requester::aim(const Route& route) {
     request.remote_addr = region.addr + (load_.random_addresses ? rng_.below(slots_) * 8 : place);
     request.rkey = region.rkey;
   }
+  return batch_.front();
 }
 
 void Requester::mark(Time stamp) {
@@ -87,7 +88,7 @@ void Requester::post_batch(Time stamp, Time deadline) {
 
 void Requester::post(const Route& route, std::span<const fabric::WorkRequest> requests,
                      Time deadline) {
-  fabric::PostResult result = route.qp->post(requests);
+  fabric::PostResult result = ring(route, requests);
   std::size_t posted = result.accepted;
   if (posted == requests.size()) [[likely]]
     return;
@@ -97,7 +98,7 @@ void Requester::post(const Route& route, std::span<const fabric::WorkRequest> re
       [&] {
         if (result.error != fabric::PostError::kQueueFull) return true;
         env_.charge(Cost::kPredicate);
-        result = route.qp->post(requests.subspan(posted));
+        result = ring(route, requests.subspan(posted));
         posted += result.accepted;
         return posted == requests.size();
       },
@@ -108,6 +109,14 @@ void Requester::post(const Route& route, std::span<const fabric::WorkRequest> re
               std::string("verbs_load: the device refused a ") + fabric::to_string(load_.op) +
                   " of " + std::to_string(load_.size) + " B to node " + std::to_string(route.peer) +
                   ": " + fabric::to_string(result.error));
+}
+
+fabric::PostResult Requester::ring(const Route& route,
+                                   std::span<const fabric::WorkRequest> requests) {
+  if (route.doorbell == nullptr) return route.qp->post(requests);
+  fabric::PostResult result;
+  route.doorbell->ring(env_, [&] { result = route.qp->post(requests); });
+  return result;
 }
 
 void Requester::finish(Time deadline) {

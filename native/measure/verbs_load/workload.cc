@@ -58,6 +58,8 @@ class VerbsLoad final : public Workload {
       verbs_load::run_latency(env, load, sender, rows, rng);
     } else if (load.mode == verbs_load::Mode::kOpen) {
       verbs_load::run_open(env, load, sender, rows, rng);
+    } else if (load.signal_by_queue) {
+      verbs_load::run_rate_by_queue(env, load, sender, rows, rng);
     } else {
       verbs_load::run_rate(env, load, sender, rows, rng);
     }
