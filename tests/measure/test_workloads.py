@@ -58,6 +58,10 @@ LOADS: list[dict[str, Any]] = [
     {"op": "read", "regions": 9, "region_bytes": 4096, "addresses": "random"},
     {"op": "write", "size": 1 << 20, "depth": 4},
     {"op": "read", "size": 8, "record_latency": 1},
+    {"op": "write", "refill": "empty"},
+    {"op": "read", "qps": 9, "depth": 2, "signal_by": "queue_pair", "signal_every": 4},
+    {"op": "write", "transport": "uc", "qps": 3, "signal_by": "queue_pair", "signal_every": 4},
+    {"op": "write", "threads": 6, "doorbells": 5},
 ]
 
 
@@ -75,6 +79,45 @@ def test_rate_counts_what_it_says(make: Make, load: dict[str, Any]) -> None:
         assert rate == pytest.approx(ops / elapsed * 1e9)
     if load.get("record_latency"):
         assert histogram(columns, "read").total > 0
+
+
+def simulated_rate(overrides: dict[str, float] | None = None, **load: Any) -> float:
+    """Return the requests per second of one node to another."""
+    with rd.Cluster.sim(nodes=2, profile="cx5", overrides=overrides) as cluster:
+        columns = measure.run_workload(
+            cluster._open, "verbs_load", {"batch": 1, "duration_ns": 50_000, "size": 8, **load}
+        )
+    return sum(values(columns, "rate"))
+
+
+def test_an_empty_window_is_refilled_after_its_last_completion() -> None:
+    one = simulated_rate(op="read", depth=1)
+    room = simulated_rate(op="read", depth=4)
+    empty = simulated_rate(op="read", depth=4, refill="empty")
+    assert room == pytest.approx(4 * one, rel=0.15)
+    assert one < empty < 0.9 * room
+
+
+def test_the_depth_bounds_reads_that_are_seen_in_memory() -> None:
+    load = {"op": "read", "signal_by": "queue_pair", "signal_every": 64, "qps": 40}
+    two, eight = (simulated_rate(depth=depth, **load) for depth in (2, 8))
+    assert eight == pytest.approx(4 * two, rel=0.1)
+
+
+def test_a_queue_pair_waits_for_its_last_signaled_write() -> None:
+    load = {"op": "write", "transport": "uc", "signal_by": "queue_pair"}
+    each, few = (simulated_rate(signal_every=every, **load) for every in (1, 64))
+    assert each < 0.7 * few
+
+
+def test_threads_wait_for_a_doorbell_that_their_queue_pairs_share() -> None:
+    load = {"op": "write", "threads": 12, "depth": 4}
+    own, first, shared = (simulated_rate(doorbells=n, **load) for n in (0, 16, 5))
+    assert first == pytest.approx(own, rel=0.1)  # a lock without contention costs little
+    # Nine queue pairs share the fifth register, and each handoff visits all who wait.
+    assert shared < 0.5 * own
+    slow = simulated_rate({"cpu.lock_handoff_ns": 400}, doorbells=5, **load)
+    assert slow < 0.9 * shared
 
 
 @pytest.mark.parametrize("op", ["write", "read", "fetch_add", "send"])
@@ -240,6 +283,7 @@ def test_simulated_columns_are_equal_for_equal_seeds() -> None:
         ({"duration_ns": 0}, ["duration_ns", "iterations", 0]),
         ({"depth": 64, "batch": 32, "signal_every": 64}, ["signal_every", "depth"]),
         ({"size": 4096, "region_bytes": 64}, ["region_bytes", "size"]),
+        ({"signal_by": "queue_pair", "mode": "latency"}, ["signal_by", "mode"]),
     ],
 )
 def test_wrong_parameters_name_key_value_and_bound(

@@ -63,6 +63,22 @@ TEST(Plan, SpreadsOverThePeers) {
   for (const auto& [peer, links] : links_to) EXPECT_NEAR(links, 10, 2) << peer;
 }
 
+TEST(Plan, ConnectionlessRequestsInTurnUseAllQueuePairs) {
+  Load load = load_of(5, 0, 1, 3);
+  load.transport = fabric::Transport::kDc;
+  const std::vector<Link> links = plan_links(load, 2);
+  ASSERT_EQ(links.size(), 12U);  // three queue pairs, four peers
+  std::map<std::uint32_t, std::vector<NodeId>> peers_of;
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    if (i != 0) EXPECT_NE(links[i].qp, links[i - 1].qp) << i;
+    peers_of[links[i].qp].push_back(links[i].peer);
+  }
+  for (auto& [qp, peers] : peers_of) {
+    std::sort(peers.begin(), peers.end());
+    EXPECT_EQ(peers, (std::vector<NodeId>{0, 1, 3, 4})) << qp;
+  }
+}
+
 TEST(Plan, DealsClientsToNodes) {
   const Load load = load_of(10, 1, 1, 1, 240);
   std::uint32_t all = 0;
