@@ -12,6 +12,7 @@ from pyrdma.errors import Error, InvalidArgument
 
 from . import terminal
 from .predictions import predictions
+from .sweeps import reasons_of_misses, sweeps
 from .terminal import Json, Out
 
 if TYPE_CHECKING:
@@ -58,6 +59,14 @@ def show_claims(
     show_all: Annotated[
         bool, typer.Option("--all", help="Also list claims that no experiment decides yet.")
     ] = False,
+    by_sweep: Annotated[
+        bool,
+        typer.Option(
+            "--sweeps",
+            help="Show, for each experiment, the errors of the fitted points and the share of the "
+            "predicted ones that hold, then the misses by their reasons.",
+        ),
+    ] = False,
 ) -> None:
     """Judge the papers' claims by the stored results; missed claims come first."""
     from pyrdma import claims, estimates
@@ -81,6 +90,10 @@ def show_claims(
     terminal.say_broken()
     if as_json:
         terminal.print_json([verdict.as_dict() for verdict in verdicts])
+        return
+    if by_sweep:
+        for line in sweeps(verdicts, reasons_of_misses(verdicts)):
+            print(line)
         return
     columns = ("claim", "role", "verdict", "expected", "measured", "unit", "reason")
     table = terminal.table(*columns, widest={"expected": 34, "measured": 30, "reason": 52})

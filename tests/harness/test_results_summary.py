@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,14 +26,17 @@ def test_a_full_folder_fits_on_a_screen(tmp_path: Path, monkeypatch: pytest.Monk
             folder = tmp_path / name / fabric
             folder.mkdir(parents=True)
             (folder / f"{Path(name).name}.png").touch()
-    missed = [verdict_of(name, "missed") for name in list(claims.load())[::20]]
+    missed = [verdict_of(name, "missed") for name in list(claims.load())[::38]]
     monkeypatch.setattr(claims, "evaluate", lambda *_, **__: missed)
     lines = list(summary.lines(tmp_path))
     assert len(lines) <= 40
     assert max(len(line) for line in lines if str(tmp_path) not in line) <= 100
     text = "\n".join(lines)
+    count = Counter(verdict.paper for verdict in missed)
+    assert max(count.values()) > 12 > min(count.values())
     for verdict in missed:
-        assert verdict.claim.partition("/")[2] in text
+        assert (verdict.claim.partition("/")[2] in text) == (count[verdict.paper] <= 12)
+    assert all(f"{n}; pyrdma claims {paper}" in text for paper, n in count.items() if n > 12)
     for name in registry.ids():
         assert Path(name).name in text
     assert str(tmp_path) in text

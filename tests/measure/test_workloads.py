@@ -81,7 +81,7 @@ def test_rate_counts_what_it_says(make: Make, load: dict[str, Any]) -> None:
         assert histogram(columns, "read").total > 0
 
 
-def simulated_rate(overrides: dict[str, float] | None = None, **load: Any) -> float:
+def simulated_rate(overrides: Any = None, **load: Any) -> float:
     """Return the requests per second of one node to another."""
     with rd.Cluster.sim(nodes=2, profile="cx5", overrides=overrides) as cluster:
         columns = measure.run_workload(
@@ -99,19 +99,24 @@ def test_an_empty_window_is_refilled_after_its_last_completion() -> None:
 
 
 def test_the_depth_bounds_reads_that_are_seen_in_memory() -> None:
-    load = {"op": "read", "signal_by": "queue_pair", "signal_every": 64, "qps": 40}
+    load: dict[str, Any] = {
+        "op": "read",
+        "signal_by": "queue_pair",
+        "signal_every": 64,
+        "qps": 40,
+    }
     two, eight = (simulated_rate(depth=depth, **load) for depth in (2, 8))
     assert eight == pytest.approx(4 * two, rel=0.1)
 
 
 def test_a_queue_pair_waits_for_its_last_signaled_write() -> None:
-    load = {"op": "write", "transport": "uc", "signal_by": "queue_pair"}
+    load: dict[str, Any] = {"op": "write", "transport": "uc", "signal_by": "queue_pair"}
     each, few = (simulated_rate(signal_every=every, **load) for every in (1, 64))
     assert each < 0.7 * few
 
 
 def test_threads_wait_for_a_doorbell_that_their_queue_pairs_share() -> None:
-    load = {"op": "write", "threads": 12, "depth": 4}
+    load: dict[str, Any] = {"op": "write", "threads": 12, "depth": 4}
     own, first, shared = (simulated_rate(doorbells=n, **load) for n in (0, 16, 5))
     assert first == pytest.approx(own, rel=0.1)  # a lock without contention costs little
     # Nine queue pairs share the fifth register, and each handoff visits all who wait.

@@ -23,6 +23,11 @@ TESTBEDS = {
     "spindle": "spindle/spindle_local",
     "r320": "tailwind/cloudlab_r320",
     "d6515": "cloudlab/d6515",
+    "cib": "nic/cib",
+    "cx6": "nic/cx6",
+    "cx4_direct": "nic/cx4_direct",
+    "hdr100": "nic/hdr100",
+    "pcie_x8": "nic/pcie_x8",
 }
 CLAIM = re.compile(rf"\b({'|'.join(claims.papers())})/([a-z0-9_]+)")
 HEAD = """

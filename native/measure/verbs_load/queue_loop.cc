@@ -1,6 +1,6 @@
-// The closed loop that counts unsignaled requests by queue pair, as FaRM-like programs do: a queue
-// pair's last signaled request has completed before the thread posts its next one, and a read is
-// over when its data is in memory.
+// The closed loop that counts unsignaled requests by queue pair: a queue pair's last signaled
+// request has completed before the thread posts its next one, and a read is over when its data is
+// in memory.
 #include <utility>
 
 #include "base/remote_word.h"

@@ -1,0 +1,203 @@
+"""Sweeps of public micro-benchmarks: an experiment measures the points that its claims state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from experiments import _axes
+from pyrdma import Axis, Experiment, Point, decide, figures
+from pyrdma.claims import Claim, load
+from pyrdma.data import Data
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["WHY_NOT", "Chart", "experiment", "lines", "reasons"]
+
+NINTH: Mapping[str, Any] = {"color": "#999933", "marker": "d", "linestyle": "-"}
+"""Style of a line beyond those of `figures.style_of`, which begin again."""
+
+UNITS = {"size": "B", "mtu": "B"}
+WHY_NOT = "its claims are about the NIC of a testbed that the simulator models"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure: `metric` against the parameter `x`, with a line per value of `by`.
+
+    Each combination of the parameters `panels` has a panel of its own; `names` are the texts for
+    values.
+    """
+
+    metric: str
+    unit: str
+    x: str
+    xlabel: str
+    ylabel: str
+    by: str | None = None
+    panels: tuple[str, ...] = ()
+    names: Mapping[Any, str] | None = None
+    log: str = ""  # "x", "y" or "xy"
+
+
+def experiment(
+    name: str,
+    title: str,
+    profile: str,
+    measure: Callable[[Point], Any],
+    figure: Callable[[Data, Mapping[str, Claim]], Figure],
+) -> Experiment:
+    """Return the experiment that measures every point of the claims about `name`.
+
+    A quick run has all points, since each takes a fraction of a second.
+    """
+    claims = [claim for claim in load().values() if claim.experiment == f"nic/{name}"]
+    axes = list(claims[0].params)
+    points = {tuple(claim.params[axis] for axis in axes) for claim in claims}
+    values = {axis: dict.fromkeys(claim.params[axis] for claim in claims) for axis in axes}
+    return Experiment(
+        id=f"nic/{name}",
+        title=title,
+        profile=profile,
+        axes={axis: Axis(_sorted(values[axis]), unit=UNITS.get(axis, "")) for axis in axes},
+        where=lambda params: tuple(params[axis] for axis in axes) in points,
+        measure=measure,
+        figure=figure,
+        fabrics=("sim",),
+        why_not={"shm": WHY_NOT, "verbs": WHY_NOT},
+        decides={claim.id: decide.value(claim.metric, **claim.params) for claim in claims},
+        misses=reasons([claim.id for claim in claims]),
+    )
+
+
+def reasons(claims: Iterable[str]) -> dict[str, str]:
+    """Return the reasons that ``misses.yaml`` states for misses among `claims`."""
+    return {
+        claim: reason
+        for claim in claims
+        for pattern, reason in _stated_misses()
+        if fnmatchcase(claim, f"nic/{pattern}")
+    }
+
+
+@cache
+def _stated_misses() -> list[tuple[str, str]]:
+    text = Path(__file__).with_name("misses.yaml").read_text(encoding="utf-8")
+    return [(p, entry["reason"]) for entry in yaml.safe_load(text) or [] for p in entry["claims"]]
+
+
+def _sorted(values: Mapping[Any, None]) -> list[Any]:
+    return sorted(values) if not any(isinstance(value, str) for value in values) else list(values)
+
+
+def lines(name: str, chart: Chart) -> Callable[[Data, Mapping[str, Claim]], Figure]:
+    """Return a function that draws the simulated lines and the published points."""
+
+    def draw(data: Data, claims: Mapping[str, Claim]) -> Figure:
+        panels = _groups(data, chart)
+        columns = min(3, len(panels))
+        fig, grid = figures.new(-(-len(panels) // columns), columns, squeeze=False)
+        for ax, where in zip(grid.flat, panels, strict=False):
+            published = [
+                claim
+                for claim in claims.values()
+                if claim.experiment == f"nic/{name}"
+                and all(claim.params[key] == value for key, value in where.items())
+            ]
+            _panel(ax, data, chart, published, where)
+            ax.set(xlabel=chart.xlabel, ylabel=chart.ylabel)
+            title = ", ".join(_text(chart, key, value) for key, value in where.items())
+            ax.set_title(title, fontsize=9)
+        for ax in grid.flat[len(panels) :]:
+            ax.set_visible(False)
+        _legend(fig, grid.flat[: len(panels)])
+        return fig
+
+    return draw
+
+
+def _legend(fig: Figure, panels: Iterable[Any]) -> None:
+    """Put one legend beside the panels, with every line once."""
+    from matplotlib.lines import Line2D
+
+    found: dict[str, Any] = {}
+    for ax in panels:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    for text, face in (("published, predicted", "#777777"), ("published, calibrates", "none")):
+        found[text] = Line2D(
+            [], [], marker="o", linestyle="none", color="#777777", markerfacecolor=face
+        )
+    fig.legend(list(found.values()), list(found), loc="outside right upper", fontsize=8)
+
+
+def _groups(data: Data, chart: Chart) -> list[dict[str, Any]]:
+    """Return the combinations of the parameters that have a panel each."""
+    rows = data.select(chart.metric)
+    if not chart.panels:
+        return [{}]
+    found = rows[list(chart.panels)].drop_duplicates().sort_values(list(chart.panels))
+    return [dict(row) for row in found.to_dict("records")]
+
+
+def _text(chart: Chart, parameter: str, value: Any) -> str:
+    return (chart.names or {}).get(value, f"{parameter.replace('_', ' ')} {value}")
+
+
+def _panel(
+    ax: Any, data: Data, chart: Chart, published: Sequence[Claim], where: Mapping[str, Any]
+) -> None:
+    rows = data.select(chart.metric, **where)
+    groups = [None] if chart.by is None else sorted(data.values_of(chart.by))
+    named = isinstance(rows[chart.x].iloc[0], str)
+    places = {x: x for x in rows[chart.x].unique().tolist()}
+    if named:  # bars would hide the published points
+        places = {x: place for place, x in enumerate(places)}
+        ax.set_xticks(list(places.values()), [x.replace(", ", ",\n") for x in places], fontsize=7)
+        ax.margins(x=0.3)
+    for number, group in enumerate(groups):
+        chosen = dict(where) if chart.by is None else {**where, chart.by: group}
+        if chart.by is not None and group not in set(rows[chart.by]):
+            continue
+        style = NINTH if number == 8 else figures.style_of(number)
+        series = data.series(chart.metric, chart.x, chart.unit, **chosen)
+        ax.plot(
+            [places[x] for x in series.index],
+            series.to_list(),
+            marker="_" if named else "",
+            markersize=24,
+            color=style["color"],
+            linestyle="none" if named else style["linestyle"],
+            label="simulated" if chart.by is None else _text(chart, chart.by, group),
+        )
+        for claim in published:
+            if chart.by is None or claim.params[chart.by] == group:
+                _point(ax, places[claim.params[chart.x]], claim, style)
+    if "x" in chart.log:
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(list(places), [str(x) for x in places])
+        ax.minorticks_off()
+    if "y" in chart.log:
+        _axes.logarithmic(ax)
+    else:
+        _axes.from_zero(ax)
+
+
+def _point(ax: Any, x: Any, claim: Claim, style: Mapping[str, Any]) -> None:
+    """Draw a published number: filled if it is predicted, hollow if it calibrates."""
+    predicted = claim.role == "validation"
+    ax.plot(
+        [x],
+        [claim.number],
+        style["marker"],
+        color=style["color"],
+        markerfacecolor=style["color"] if predicted else "none",
+        zorder=5,
+    )

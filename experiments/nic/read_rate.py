@@ -1,0 +1,50 @@
+"""READ by threads, queue pairs and window: six machines load each other.
+
+A thread has a queue pair to each of its peers' `vms`. One request in 16 of each is signaled, and
+the thread sees the data of the others in its memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.nic import _load, _sweep
+from pyrdma import Point
+
+MACHINES = 6
+
+
+def measure(point: Point) -> Any:
+    """Measure one machine's rate."""
+    return _load.each_to_all(
+        point,
+        nodes=MACHINES,
+        queue_pairs=MACHINES * point["vms"],
+        op="read",
+        size=point["size"],
+        threads=point["threads"],
+        depth=point["depth"],
+        signal_by="queue_pair",
+        signal_every=16,
+    )
+
+
+CHART = _sweep.Chart(
+    metric="rate",
+    unit="Mop/s",
+    x="depth",
+    xlabel="Reads in flight per thread",
+    ylabel="READ of a machine (M/s)",
+    by="threads",
+    panels=("vms",),
+    names={1: "6 queue pairs per thread", 15: "90 queue pairs per thread"}
+    | {threads: f"{threads} threads" for threads in (2, 4, 8, 11, 14, 28)},
+)
+
+experiment = _sweep.experiment(
+    "read_rate",
+    "READ, six Connect-IB machines to each other, by threads, queue pairs and window",
+    "cib",
+    measure,
+    _sweep.lines("read_rate", CHART),
+)
