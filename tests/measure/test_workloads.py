@@ -289,6 +289,7 @@ def test_simulated_columns_are_equal_for_equal_seeds() -> None:
         ({"depth": 64, "batch": 32, "signal_every": 64}, ["signal_every", "depth"]),
         ({"size": 4096, "region_bytes": 64}, ["region_bytes", "size"]),
         ({"signal_by": "queue_pair", "mode": "latency"}, ["signal_by", "mode"]),
+        ({"signal_by": "queue_pair", "op": "read", "transport": "dc"}, ["signal_by", "transport"]),
     ],
 )
 def test_wrong_parameters_name_key_value_and_bound(

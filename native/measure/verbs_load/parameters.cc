@@ -96,8 +96,10 @@ void settle_window(const Params& params, Load& load) {
   if (load.mode == Mode::kLatency) load.depth = 1;
   if (load.mode == Mode::kOpen) load.batch = load.signal_every = 1;
   if (load.signal_by_queue) {
-    if (load.mode != Mode::kRate || load.record_latency)
-      throw_parameter(params, "signal_by", "is queue_pair; it needs mode=rate without latencies");
+    if (load.mode != Mode::kRate || load.record_latency || !load.connected()) {
+      throw_parameter(params, "signal_by",
+                      "is queue_pair; it needs mode=rate without latencies, transport=rc or uc");
+    }
     load.batch = 1;
     load.signal_every = std::max(load.signal_every, 1U);
     return;

@@ -14,7 +14,7 @@ namespace {
 class QueuePosts {
  public:
   QueuePosts(Env& env, const Load& load, Sender& sender, Rng rng)
-      : env_(env), load_(load), sender_(sender), requester_(env, load, sender, rng) {
+      : load_(load), sender_(sender), requester_(env, load, sender, rng) {
     progress_.resize(sender.routes.size());
   }
 
@@ -59,7 +59,6 @@ class QueuePosts {
     }
   }
 
-  Env& env_;
   const Load& load_;
   Sender& sender_;
   Requester requester_;
