@@ -32,8 +32,8 @@ WHY_NOT = "its claims are about the NIC of a testbed that the simulator models"
 class Chart:
     """A figure: `metric` against the parameter `x`, with a line per value of `by`.
 
-    Each combination of the parameters `panels` has a panel of its own; `names` are the texts for
-    values.
+    Each combination of the parameters `panels` has a panel of its own; `names` has the texts for
+    values, or for pairs of a parameter and a value.
     """
 
     metric: str
@@ -148,7 +148,9 @@ def _groups(data: Data, chart: Chart) -> list[dict[str, Any]]:
 
 
 def _text(chart: Chart, parameter: str, value: Any) -> str:
-    return (chart.names or {}).get(value, f"{parameter.replace('_', ' ')} {value}")
+    names = chart.names or {}
+    plain = f"{parameter.replace('_', ' ')} {value}"
+    return names.get((parameter, value)) or names.get(value, plain)
 
 
 def _panel(
@@ -164,13 +166,13 @@ def _panel(
         ax.margins(x=0.3)
     for number, group in enumerate(groups):
         chosen = dict(where) if chart.by is None else {**where, chart.by: group}
-        if chart.by is not None and group not in set(rows[chart.by]):
-            continue
         style = NINTH if number == 8 else figures.style_of(number)
-        series = data.series(chart.metric, chart.x, chart.unit, **chosen)
+        # A group without points here has its place in the legend.
+        here = chart.by is None or group in set(rows[chart.by])
+        series = data.series(chart.metric, chart.x, chart.unit, **chosen) if here else {}
         ax.plot(
-            [places[x] for x in series.index],
-            series.to_list(),
+            [places[x] for x, _ in series.items()],
+            [y for _, y in series.items()],
             marker="_" if named else "",
             markersize=24,
             color=style["color"],

@@ -1,7 +1,7 @@
 """READ by threads, queue pairs and window: six machines load each other.
 
-A thread has a queue pair to each of its peers' `vms`. One request in 16 of each is signaled, and
-the thread sees the data of the others in its memory.
+A thread has a queue pair to each of its peers' `vms`. One request in `signal_every` of each is
+signaled, and the thread sees the data of all in its memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def measure(point: Point) -> Any:
         threads=point["threads"],
         depth=point["depth"],
         signal_by="queue_pair",
-        signal_every=16,
+        signal_every=point["signal_every"],
     )
 
 
@@ -36,8 +36,10 @@ CHART = _sweep.Chart(
     xlabel="Reads in flight per thread",
     ylabel="READ of a machine (M/s)",
     by="threads",
-    panels=("vms",),
+    panels=("vms", "size", "signal_every"),
     names={1: "6 queue pairs per thread", 15: "90 queue pairs per thread"}
+    | {("signal_every", n): f"1 in {n} signaled" for n in (4, 16, 64)}
+    | {size: f"{size} B" for size in (32, 48, 384)}
     | {threads: f"{threads} threads" for threads in (2, 4, 8, 11, 14, 28)},
 )
 

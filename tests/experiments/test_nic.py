@@ -50,7 +50,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> list[Verdict]:
     out = Path(os.environ.get("PYRDMA_TEST_RESULTS") or tmp_path_factory.mktemp("nic"))
     for name in registry.ids():
         if name.startswith("nic/"):
-            assert not execute(name, Options(out=out)).outcome.failed
+            report = execute(name, Options(out=out))
+            assert not report.outcome.failed
+            assert report.figures, f"{name}: {report.figure_skipped or report.figure_failed}"
     return claims.evaluate(out, "nic")
 
 
