@@ -185,8 +185,8 @@ class VerbsLoad(Workload):
         16,384, default 0).
     signal_by
         Mode=rate: whose requests signal_every counts. queue_pair: batch is 1; reads are over when
-        they are in memory, and depth bounds them; two signaled requests bound other operations
-        (default thread).
+        they are in memory, and depth bounds them. The first of signal_every requests has completed
+        before the last is posted (default thread).
     refill
         Mode=rate: post as soon as the window has room, or a whole window when it is empty (default
         room).

@@ -18,7 +18,7 @@ def measure(point: Point) -> Any:
     return _load.each_to_all(
         point,
         nodes=point["nodes"],
-        queue_pairs=point["nodes"] * point["vms"],
+        queue_pairs=(point["nodes"] - 1) * point["vms"],
         op="read",
         size=32,
         threads=THREADS[point["profile"]],

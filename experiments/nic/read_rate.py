@@ -19,7 +19,7 @@ def measure(point: Point) -> Any:
     return _load.each_to_all(
         point,
         nodes=MACHINES,
-        queue_pairs=MACHINES * point["vms"],
+        queue_pairs=(MACHINES - 1) * point["vms"],
         op="read",
         size=point["size"],
         threads=point["threads"],
@@ -37,7 +37,7 @@ CHART = _sweep.Chart(
     ylabel="READ of a machine (M/s)",
     by="threads",
     panels=("vms", "size", "signal_every"),
-    names={1: "6 queue pairs per thread", 15: "90 queue pairs per thread"}
+    names={1: "5 queue pairs per thread", 15: "75 queue pairs per thread"}
     | {("signal_every", n): f"1 in {n} signaled" for n in (4, 16, 64)}
     | {size: f"{size} B" for size in (32, 48, 384)}
     | {threads: f"{threads} threads" for threads in (2, 4, 8, 11, 14, 28)},

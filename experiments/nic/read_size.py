@@ -15,7 +15,7 @@ def measure(point: Point) -> Any:
     return _load.each_to_all(
         point,
         nodes=6,
-        queue_pairs=6,
+        queue_pairs=5,
         op="read",
         size=point["size"],
         threads=THREADS[point["profile"]],

@@ -13,7 +13,7 @@ def measure(point: Point) -> Any:
     return _load.each_to_all(
         point,
         nodes=6,
-        queue_pairs=6,
+        queue_pairs=5,
         op="write",
         size=32,
         threads=point["threads"],

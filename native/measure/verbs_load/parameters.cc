@@ -153,7 +153,9 @@ std::span<const ParameterSpec> parameter_specs() {
        std::string("thread"),
        "",
        "mode=rate: whose requests signal_every counts. queue_pair: batch is 1; reads are over when "
-       "they are in memory, and depth bounds them; two signaled requests bound other operations",
+       "they are in memory, and depth bounds them. The first of signal_every requests has "
+       "completed "
+       "before the last is posted",
        {},
        {},
        {"thread", "queue_pair"}},

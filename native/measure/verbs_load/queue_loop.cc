@@ -1,6 +1,6 @@
-// The closed loop that counts unsignaled requests by queue pair: a queue pair's last signaled
-// request has completed before the thread posts its next one, and a read is over when its data is
-// in memory.
+// The closed loop that counts unsignaled requests by queue pair. The first of so many requests is
+// signaled, and has completed before the thread posts the last of them. A read is over when its
+// data is in memory.
 #include <utility>
 
 #include "base/remote_word.h"
@@ -21,9 +21,10 @@ class QueuePosts {
   /// Posts a request at `offset` of the local buffer to route `index`.
   void post(std::size_t index, std::uint64_t offset, Time deadline, bool last = false) {
     Progress& route = progress_[index];
-    const std::uint32_t count = route.unsignaled + 1;
-    const bool signaled = last || count == load_.signal_every;
-    if (signaled) await(route, deadline);
+    const std::uint64_t place = route.posted++ % load_.signal_every;
+    const bool signaled = place == 0 || last;
+    if (signaled || place + 1 == load_.signal_every) await(route, deadline);
+    ++route.unconfirmed;
     fabric::WorkRequest& request = requester_.aim(sender_.routes[index]);
     fabric::Sge sge = sender_.local->sge(offset, load_.size);
     request.sges = &sge;
@@ -31,13 +32,12 @@ class QueuePosts {
     request.flags = static_cast<std::uint8_t>((load_.inlined ? fabric::kInline : 0) |
                                               (signaled ? fabric::kSignaled : 0));
     requester_.post(sender_.routes[index], {&request, 1}, deadline);
-    route.pending += signaled ? count : 0;
-    route.unsignaled = signaled ? 0 : count;
+    if (signaled) route.pending = std::exchange(route.unconfirmed, 0);
   }
   /// Completes all requests of all routes.
   void finish(Time deadline) {
     for (std::size_t i = 0; i < progress_.size(); ++i) {
-      if (progress_[i].unsignaled != 0) post(i, 0, deadline, true);
+      if (progress_[i].unconfirmed != 0) post(i, 0, deadline, true);
     }
     for (Progress& route : progress_) await(route, deadline);
   }
@@ -46,8 +46,9 @@ class QueuePosts {
 
  private:
   struct Progress {
-    std::uint32_t unsignaled = 0;  // requests since the last signaled one
-    std::uint32_t pending = 0;     // requests that the signaled one in flight confirms
+    std::uint64_t posted = 0;
+    std::uint32_t unconfirmed = 0;  // requests since the last signaled one
+    std::uint32_t pending = 0;      // requests that the signaled one in flight confirms
   };
 
   void await(Progress& route, Time deadline) {
