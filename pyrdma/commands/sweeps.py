@@ -7,9 +7,11 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from pyrdma import registry
-from pyrdma.claims import Verdict
+from pyrdma.claims import NOT_ROBUST, Verdict
 
 __all__ = ["reasons_of_misses", "sweeps", "unexplained"]
+
+_HELD = ("held", NOT_ROBUST)
 
 
 def sweeps(verdicts: Sequence[Verdict], reasons: Mapping[str, str]) -> Iterator[str]:
@@ -18,15 +20,16 @@ def sweeps(verdicts: Sequence[Verdict], reasons: Mapping[str, str]) -> Iterator[
     A calibration claim is a fitted point, a validation claim a predicted one. `reasons` are those
     of misses, by claim.
     """
-    judged = [v for v in verdicts if v.verdict in ("held", "missed")]
+    judged = [v for v in verdicts if v.verdict in (*_HELD, "missed")]
     names = sorted({v.experiment for v in judged})
     width = max([len(name) for name in names], default=3)
     yield f"{'':{width}}  {'fitted':>7} {'median error':>13} {'predicted':>10} {'held':>5}"
     for name in [*names, "all"]:
         of_name = [v for v in judged if name in (v.experiment, "all")]
-        errors = [e for v in of_name if v.role == "calibration" and (e := _error(v)) is not None]
+        fitted = [v for v in of_name if v.role == "calibration"]
+        errors = [v.error for v in fitted if v.error is not None]
         predicted = [v for v in of_name if v.role == "validation"]
-        held = sum(v.verdict == "held" for v in predicted)
+        held = sum(v.verdict in _HELD for v in predicted)
         median = f"{statistics.median(errors):.0%}" if errors else "-"
         share = f" {held / len(predicted):5.0%}" if predicted else ""
         yield f"{name:{width}}  {len(errors):7} {median:>13} {len(predicted):10} {held:5}{share}"
@@ -59,12 +62,5 @@ def unexplained(
 ) -> tuple[set[str], set[str]]:
     """Return the missed claims that have no reason, and the held claims that have one."""
     missed = {v.claim for v in verdicts if v.verdict == "missed"}
-    held = {v.claim for v in verdicts if v.verdict == "held"}
+    held = {v.claim for v in verdicts if v.verdict in _HELD}
     return missed - reasons.keys(), held & reasons.keys()
-
-
-def _error(verdict: Verdict) -> float | None:
-    """Return the distance from the published number, as a fraction of it."""
-    if isinstance(verdict.expected, (int, float)) and isinstance(verdict.measured, float):
-        return abs(verdict.measured / verdict.expected - 1) if verdict.expected else None
-    return None
