@@ -36,6 +36,7 @@ include_patterns = [
     "native/README.md",
     "native/**/README.md",
     "native/fabric/sim/NETWORK.md",
+    "native/fabric/sim/NIC.md",
     "tests/**/README.md",
 ]
 exclude_patterns = [".*", "build", "results", "**/site-packages"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REGION = 4096  # bytes of a small region
-READ = 64
+READ = 8
 CLIENT_NODES, THREADS = 2, 8  # enough to fill the server's link
 SERIES = (
     "small regions",
@@ -195,5 +195,9 @@ experiment = Experiment(
         ),
         "loco/cal_same_qp_write_order": one_queue_pair_orders,
         "loco/cal_completion_before_placement": completes_before_placement,
+    },
+    misses={
+        "loco/cal_registration_latency": "28 us, half of a published pair of calls, are 9.2 "
+        "reads; the text gives no number, and the decider wants ten",
     },
 )

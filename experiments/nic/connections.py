@@ -45,4 +45,5 @@ experiment = Experiment(
     fabrics=("sim",),
     why_not={"shm": _sweep.WHY_NOT, "verbs": _sweep.WHY_NOT},
     decides={"nic/cx6_connect": decide.value("time")},
+    misses=_sweep.reasons(["nic/cx6_connect"]),
 )

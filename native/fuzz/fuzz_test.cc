@@ -58,8 +58,8 @@ TEST_F(Fuzz, RandomScenariosRunEquallyTwiceAndWithoutViolation) {
 
 // All compilers, optimisation levels and sanitizers must give equal results.
 TEST_F(Fuzz, FingerprintsAreTheSameOfEveryBuild) {
-  constexpr std::array<std::uint64_t, 4> kGolden{6151779282619721158ULL, 8620676766019736440ULL,
-                                                 13499645274543001158ULL, 14156576608600927545ULL};
+  constexpr std::array<std::uint64_t, 4> kGolden{1769964781199783390ULL, 16079354818361386043ULL,
+                                                 12289720197761105612ULL, 10194149391208083405ULL};
   for (std::uint64_t seed = 1; seed <= kGolden.size(); ++seed)
     EXPECT_EQ(run(fabric(), drawn(seed)).fingerprint, kGolden[seed - 1])
         << "seed " << seed << ": if the simulation was meant to change, take the new value";

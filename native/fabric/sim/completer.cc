@@ -16,11 +16,21 @@ Picos Completer::engine_time(const Message& message) const {
   return message.chunk.last ? nic_.times().rx_ack : 0;
 }
 
+// Returns the time to fetch the request that says where the data go. The engine serves the
+// responses in order, so later responses wait.
+Picos Completer::request_time(const Message& message) {
+  if (!message.chunk.last || !is_one_of(message.header.opcode, kReturning)) return 0;
+  if (nic_.requester.keeps(message.initiator->sends[message.header.sequence].number)) return 0;
+  ++nic_.counters().request_misses;
+  return nic_.times().request_miss;
+}
+
 void Completer::expect(Message& message, Picos arrival, Picos now) {
   message.placement = nic_.jitter.crossing(nic_.times().dma_write);
   Picos& due = message.initiator->completer.last_due_;
-  due = std::max(
-      {now, due, arrival + nic_.times().rx_latency + engine_time(message) + message.placement});
+  due = std::max({now, due,
+                  arrival + nic_.times().rx_latency + nic_.times().rx_packet +
+                      engine_time(message) + message.placement});
   message.lead = due - arrival;
   nic_.fabric().scheduler.schedule(message, due);
 }
@@ -29,23 +39,37 @@ void Completer::response_arrives(Message& message, Picos now) {
   if (nic_.dead()) return nic_.release(message);
   if (nic_.packet_faults.meddle(message, now)) return;
   QueuePairCore& qp = *message.initiator;
-  const Picos context = message.chunk.last ? nic_.contexts.touch(qp) : 0;
   Picos& last_completion = qp.completer.last_completion_;
-  Ingress::Passage passage =
-      nic_.ingress.pass(message, now, engine_time(message) + context, last_completion);
-  if (passage.dropped) return nic_.retransmitter.lost(message, now, false);
+  const Picos received = nic_.ingress.receive(message, now);
+  if (received == kNever) return nic_.retransmitter.lost(message, now, false);
+  const Picos time = engine_time(message) + request_time(message);
+  const Picos served = nic_.requester.serve_response(now, received, time << nic_.slow());
+  Picos due =
+      std::max({now, cross_pcie(message, now, served) + message.placement, last_completion});
   NicFaults* faults = nic_.faults();
   if (faults != nullptr && faults->stream.fire(Fault::late_completion)) {
     faults->stream.reach(Fault::late_completion);
-    passage.due += to_picos(faults->stream.duration(Fault::late_completion));
+    due += to_picos(faults->stream.duration(Fault::late_completion));
   }
-  passage.due += nic_.weak_memory.land_early(message);
-  last_completion = passage.due;
+  due += nic_.weak_memory.land_early(message);
+  last_completion = due;
   message.stage = Message::Stage::kResponseCompletes;
-  if (passage.due > now)
-    nic_.fabric().scheduler.schedule(message, passage.due);
+  if (due > now)
+    nic_.fabric().scheduler.schedule(message, due);
   else
     response_completes(message, now);
+}
+
+// Returns the time at which the NIC has the context, plus the wait for other transfers over PCIe.
+Picos Completer::cross_pcie(const Message& message, Picos now, Picos at) {
+  const bool data_back = is_one_of(message.header.opcode, kReturning);
+  if (message.chunk.last) at = nic_.contexts.load(*message.initiator, now, at);
+  if (data_back)
+    at = nic_.pcie.write(now, at, message.chunk.length,
+                         nic_.fabric().network.wire_time(message.wire_bytes), nic_.times().scatter);
+  if (message.header.signaled && message.chunk.last)
+    at = nic_.pcie.write(now, at, Pcie::kCompletionBytes);
+  return at;
 }
 
 bool Completer::acknowledge_up_to(QueuePairCore& qp, std::uint64_t sequence) {

@@ -58,6 +58,8 @@ class Completer {
 
  private:
   Picos engine_time(const Message& message) const;
+  inline Picos request_time(const Message& message);
+  inline Picos cross_pcie(const Message& message, Picos now, Picos at);
   static bool is_void(const Nic& nic, const Message& message);
   inline bool answers_in_order(const Message& message, Picos now);
   inline void finish(QueuePairCore& qp, std::uint64_t sequence);

@@ -1,11 +1,14 @@
-// The NIC's cache of queue-pair contexts and address translations, and the cost of a miss.
+// The NIC's cache of queue-pair contexts and address translations, and the unit that fetches what
+// the cache lacks from host memory. A fetch takes the latency of a PCIe read. The unit has several
+// fetches in flight: it starts the next one after `qp_miss_ns` or `mr_miss_ns`. Only the message
+// that misses waits.
 #pragma once
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
 
 #include "base/rng.h"
-#include "env/sim/event_queue.h"
+#include "fabric/sim/server.h"
 
 namespace pyrdma::fabric::sim {
 
@@ -62,15 +65,19 @@ class ContextCache {
   void change_footprint(double bytes) { cache_.change_footprint(bytes); }
   /// False while every access hits.
   bool may_miss() const;
-  /// Returns the engine time of an access to a queue pair's context: 0 on a hit.
-  Picos touch(const QueuePairCore& qp);
-  /// Returns the engine time of an access to the translation of an address: 0 on a hit.
-  Picos touch(const Region& region, std::uint64_t addr);
+  /// Accesses a queue pair's context at `ready`. Returns the time at which the NIC has it.
+  Picos load(const QueuePairCore& qp, Picos now, Picos ready);
+  /// Accesses the translation of an address at `ready`. Returns the time at which the NIC has it.
+  Picos load(const Region& region, std::uint64_t addr, Picos now, Picos ready);
+  /// Returns the time at which the fetch unit can start another fetch.
+  Picos fetches_until() const { return fetches_.free_at(); }
 
  private:
-  Picos access(std::uint64_t key, double bytes, Picos miss);
+  Picos access(std::uint64_t key, double bytes, Picos interval, Picos now, Picos ready);
+  Picos fetch(Picos now, Picos ready, Picos interval);
   Nic& nic_;
   StateCache cache_;
+  Server fetches_;
 };
 
 }  // namespace pyrdma::fabric::sim

@@ -10,15 +10,12 @@ namespace pyrdma::fabric::sim {
 
 // The message goes out while the NIC still fetches its end. The last byte cannot leave before the
 // NIC has fetched it.
-Picos Dma::fetch(const Message& message, Picos begin) {
+Picos Dma::fetch(const Message& message, Picos now, Picos begin) {
   const NicTimes& t = nic_.times();
   const Picos latency = t.tx_latency + nic_.jitter.crossing(t.dma_read);
   if (t.dma_read == 0) return begin + latency;
-  pcie_free_ =
-      std::max(pcie_free_, begin) +
-      static_cast<Picos>(static_cast<double>(message.chunk.length) * t.pcie_picos_per_byte);
-  return std::max(begin, pcie_free_ - nic_.fabric().network.wire_time(message.wire_bytes)) +
-         latency;
+  const Picos departure = nic_.fabric().network.wire_time(message.wire_bytes);
+  return nic_.pcie.read(now, begin, message.chunk.length, departure) + latency;
 }
 
 bool Dma::gather(Message& message, std::uint64_t mask) const {

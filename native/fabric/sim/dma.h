@@ -1,5 +1,5 @@
-// Transfers over PCIe between a NIC and its host's memory: the NIC fetches the payloads of outgoing
-// requests and stores the payloads of incoming responses.
+// Payloads between a NIC and its host's memory: the NIC fetches the payloads of outgoing requests
+// and stores the payloads of incoming responses.
 #pragma once
 #include <cstdint>
 
@@ -15,9 +15,8 @@ class Dma {
  public:
   explicit Dma(Nic& nic) : nic_(nic) {}
 
-  /// Fetches a chunk's payload from time `begin` on. PCIe serves one fetch at a time. Returns the
-  /// time at which the message may leave.
-  Picos fetch(const Message& message, Picos begin);
+  /// Fetches a chunk's payload from `begin` on. Returns the time at which the message may leave.
+  Picos fetch(const Message& message, Picos now, Picos begin);
   /// Copies the current bytes of the chunk, or only its pieces in `mask`, from the requester's
   /// memory into the message. Returns false when no bytes are needed: the chunk is empty, or its
   /// region is deregistered.
@@ -28,7 +27,6 @@ class Dma {
 
  private:
   Nic& nic_;
-  Picos pcie_free_ = 0;
 };
 
 /// Walks the `length` bytes that begin `skip` bytes into a scatter-gather list. The walk calls

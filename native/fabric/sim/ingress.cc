@@ -6,8 +6,7 @@
 
 namespace pyrdma::fabric::sim {
 
-Ingress::Passage Ingress::pass(const Message& message, Picos now, Picos engine_cost,
-                               Picos not_before) {
+Picos Ingress::receive(const Message& message, Picos now) {
   Picos arrival = now - message.lead;
   if (message.sender != &nic_) {
     if (message.dropped) return drop();
@@ -23,14 +22,18 @@ Ingress::Passage Ingress::pass(const Message& message, Picos now, Picos engine_c
     arrival += port.delay;
     nic_.counters().ecn_marked += port.ecn_marked || message.ecn_marked;
   }
-  engine_free_ =
-      std::max(engine_free_, arrival + nic_.times().rx_latency) + (engine_cost << nic_.slow());
-  return {false, std::max({now, engine_free_ + message.placement, not_before})};
+  const NicTimes& t = nic_.times();
+  return pipeline_.serve_packets(now, arrival + t.rx_latency, message.packets,
+                                 t.rx_packet << nic_.slow());
 }
 
-Ingress::Passage Ingress::drop() {
+void Ingress::receive_control(std::uint32_t packets) {
+  pipeline_.serve(0, 0, packets * nic_.times().rx_packet);
+}
+
+Picos Ingress::drop() {
   ++nic_.counters().dropped;
-  return {true, 0};
+  return kNever;
 }
 
 }  // namespace pyrdma::fabric::sim

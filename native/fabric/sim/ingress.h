@@ -1,8 +1,10 @@
 // The way of a message from the port of the last switch through the receiving NIC's pipeline. The
 // message waits behind the port's backlog. The switch may drop or mark the message or pause its
-// sender. The message then occupies the NIC's receiving engine.
+// sender. The message then passes the receiving pipeline, which requests and responses share.
 #pragma once
-#include "env/sim/event_queue.h"
+#include <cstdint>
+
+#include "fabric/sim/server.h"
 
 namespace pyrdma::fabric::sim {
 
@@ -13,18 +15,16 @@ class Ingress {
  public:
   explicit Ingress(Nic& nic) : nic_(nic) {}
 
-  struct Passage {
-    bool dropped;
-    Picos due;  // time at which the message has its effect in the host's memory
-  };
-  /// Passes a message whose due time without further delay is `now`. The message is done at
-  /// `not_before` at the earliest.
-  Passage pass(const Message& message, Picos now, Picos engine_cost, Picos not_before);
+  /// Takes a message whose due time without further delay is `now`. Returns the time at which the
+  /// engines have the message, or kNever when the switch dropped it.
+  Picos receive(const Message& message, Picos now);
+  /// Takes `packets` short packets that the simulation does not follow.
+  void receive_control(std::uint32_t packets);
 
  private:
-  Passage drop();
+  Picos drop();
   Nic& nic_;
-  Picos engine_free_ = 0;
+  Server pipeline_;
 };
 
 }  // namespace pyrdma::fabric::sim

@@ -44,6 +44,7 @@ void Message::copy_from(const Message& other) {
   lead = other.lead;
   placement = other.placement;
   wire_bytes = other.wire_bytes;
+  packets = other.packets;
   ecn_marked = other.ecn_marked;
   dropped = other.dropped;
   header = other.header;

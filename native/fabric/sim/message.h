@@ -66,8 +66,9 @@ struct alignas(64) Message final : SimEvent {
   bool meddled = false;      // the packet faults have been drawn for this message
   bool ecn_marked = false;   // a switch on the way has marked the message
   bool dropped = false;      // a switch on the way has dropped the message; its event goes on
-  Nic* owner = nullptr;      // the NIC that handles the next stage
-  Nic* sender = nullptr;     // the NIC that put the message on the wire
+  std::uint32_t packets = 1;
+  Nic* owner = nullptr;                // the NIC that handles the next stage
+  Nic* sender = nullptr;               // the NIC that put the message on the wire
   QueuePairCore* initiator = nullptr;  // a counted reference
   // Time from the port's last byte to the scheduled time. Between racks: Network::pauses() of the
   // link that the message crosses.

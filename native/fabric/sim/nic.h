@@ -19,6 +19,7 @@
 #include "fabric/sim/message.h"
 #include "fabric/sim/network.h"
 #include "fabric/sim/packet_faults.h"
+#include "fabric/sim/pcie.h"
 #include "fabric/sim/receiver.h"
 #include "fabric/sim/remote_access.h"
 #include "fabric/sim/requester.h"
@@ -53,10 +54,11 @@ struct Region {
 struct NicTimes {
   explicit NicTimes(const SimProfile& profile);
   Picos doorbell, dma_read, dma_write;
-  double pcie_picos_per_byte;
-  Picos tx_latency, rx_latency, tx_message;
-  Picos rx_write, rx_read, rx_send, rx_atomic, rx_ack;
-  Picos completion, payload_fetch, qp_miss, mr_miss, dc_message, dc_reconnect, device_memory_saving;
+  Picos tx_latency, rx_latency, tx_packet, rx_packet;
+  Picos tx_message, qp_message, qp_read;
+  Picos rx_write, rx_read, rx_send, rx_atomic, rx_ack, scatter, atomic_address;
+  Picos completion, payload_fetch, qp_miss, mr_miss, request_miss, dc_message, dc_reconnect,
+      device_memory_saving;
   Picos post, post_request, poll, empty_poll;
 };
 
@@ -156,10 +158,11 @@ class alignas(64) Nic final {
   KeyTable<QueuePairCore> queue_pairs;
   ContextCache contexts;
   ControlPath control{*this};
+  Pcie pcie;
   Jitter jitter;
 
   // The steps of a request, in their order.
-  Requester requester{*this};
+  Requester requester{*this, fabric_.profile};
   Dma dma{*this};
   Transmitter transmitter{*this};
   PacketFaults packet_faults{*this};

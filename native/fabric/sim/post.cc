@@ -17,7 +17,7 @@ PostError SimQueuePair::why_not(const WorkRequest& request) const {
   return PostError::kNone;
 }
 
-void SendQueue::append(const WorkRequest& request, Picos visible_at) {
+void SendQueue::append(const WorkRequest& request, std::uint32_t number, Picos visible_at) {
   const std::uint64_t slot = slot_of(posted_++);
   SendEntry& entry = entries_[slot];
   entry.wr_id = request.wr_id;
@@ -29,6 +29,7 @@ void SendQueue::append(const WorkRequest& request, Picos visible_at) {
   entry.flags = request.flags;
   entry.sge_count = static_cast<std::uint8_t>(request.sge_count);
   entry.executed = false;
+  entry.number = number;
   if (entry.is_atomic()) operands_[slot] = {request.compare_add, request.swap};
   if (!destinations_.empty()) {
     const auto* handle = static_cast<const SimAddressHandle*>(request.address_handle);
@@ -46,6 +47,18 @@ void SendQueue::append(const WorkRequest& request, Picos visible_at) {
   entry.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(length, kMaxMessage + 1));
 }
 
+// The doorbell carries a single short request. The NIC reads other requests from the ring. Returns
+// the time at which the NIC has the requests.
+Picos SimQueuePair::ring(std::span<const WorkRequest> requests) {
+  const NicTimes& t = nic_.times();
+  const Picos rung = nic_.fabric().scheduler.clock() + t.doorbell;
+  const auto count = static_cast<std::uint32_t>(requests.size());
+  const bool carried = count == 1 && (nic_.fabric().profile.nic_doorbell_carries_any != 0 ||
+                                      (requests[0].flags & kInline) != 0);
+  nic_.pcie.store(carried ? Pcie::kRequestBytes : Pcie::kDoorbellBytes);
+  return carried ? rung : nic_.pcie.read(0, rung, count * Pcie::kRequestBytes) + t.dma_read;
+}
+
 PostResult SimQueuePair::post(std::span<const WorkRequest> requests) {
   QueuePairCore& qp = *core_;
   nic_.charge_post(requests.size());
@@ -55,11 +68,11 @@ PostResult SimQueuePair::post(std::span<const WorkRequest> requests) {
     result.error = PostError::kInvalidState;
     return result;
   }
-  const Picos visible = nic_.fabric().scheduler.clock() + nic_.times().doorbell;
+  const Picos visible = ring(requests);
   for (const WorkRequest& request : requests) {
     result.error = why_not(request);
     if (result.error != PostError::kNone) break;
-    qp.sends.append(request, visible);
+    qp.sends.append(request, nic_.requester.note_posted(), visible);
     ++result.accepted;
   }
   if (result.accepted == 0) return result;

@@ -32,31 +32,42 @@ namespace pyrdma::fabric::sim {
   X(pcie, doorbell_ns, "ns", 0, 1e5, "from the CPU's store until the NIC has the request")                \
   X(pcie, read_ns, "ns", 0, 1e5, "DMA read, round trip")                                                  \
   X(pcie, write_ns, "ns", 0, 1e5, "DMA write, until visible to the CPU")                                  \
-  X(pcie, bandwidth_gbps, "Gbps", 0.1, 100000, "payload rate each way")                                   \
+  X(pcie, rate_gbps, "Gbps", 0.1, 100000, "rate each way after line code and link-layer packets")         \
+  X(pcie, payload_bytes, "B", 64, 4096, "longest payload of a packet")                                    \
+  X(pcie, header_bytes, "B", 0, 64, "framing and header of a packet")                                     \
   X(nic, tx_latency_ns, "ns", 0, 1e5, "fixed latency of the sending pipeline")                            \
   X(nic, rx_latency_ns, "ns", 0, 1e5, "fixed latency of the receiving pipeline")                          \
+  X(nic, tx_packet_ns, "ns", 0, 1e5, "sending pipeline, per packet of either role")                       \
+  X(nic, rx_packet_ns, "ns", 0, 1e5, "receiving pipeline, per packet of either role")                     \
   X(nic, tx_message_ns, "ns", 0, 1e5, "requester engine, per request")                                    \
+  X(nic, qp_message_ns, "ns", 0, 1e5, "least time between two requests of one queue pair")                \
+  X(nic, qp_read_ns, "ns", 0, 1e5, "least time between two reads or atomics of one queue pair")           \
   X(nic, rx_write_ns, "ns", 0, 1e5, "responder engine, per write")                                        \
   X(nic, rx_read_ns, "ns", 0, 1e5, "responder engine, per read")                                          \
   X(nic, rx_send_ns, "ns", 0, 1e5, "responder engine, per send")                                          \
   X(nic, rx_atomic_ns, "ns", 0, 1e5, "responder engine, per atomic")                                      \
+  X(nic, atomic_address_ns, "ns", 0, 1e5, "least time between two atomics at one address")                \
   X(nic, rx_ack_ns, "ns", 0, 1e5, "requester engine, per response")                                       \
+  X(nic, scatter_ns, "ns", 0, 1e5, "DMA engine, per response with data, besides its PCIe time")          \
   X(nic, completion_ns, "ns", 0, 1e5, "requester engine, extra for a signaled request")                   \
   X(nic, dma_read_ns, "ns", 0, 1e5, "requester engine, extra for each payload fetch")                     \
   X(nic, max_inline_bytes, "B", 0, 4096, "longest inline payload")                                        \
   X(nic, cache_bytes, "B", 0, 1e12, "on-NIC memory for queue-pair contexts and translations")             \
   X(nic, qp_state_bytes, "B", 0, 65536, "context of one queue pair in the cache")                         \
-  X(nic, qp_miss_ns, "ns", 0, 1e5, "engine time of a context miss")                                       \
+  X(nic, qp_miss_ns, "ns", 0, 1e5, "fetch unit, per context miss; the latency is pcie.read_ns")           \
   X(nic, mr_state_bytes, "B", 0, 65536, "state of one memory region in the cache")                        \
   X(nic, page_state_bytes, "B", 0, 65536, "translation of one page in the cache")                         \
-  X(nic, mr_miss_ns, "ns", 0, 1e5, "engine time of a translation miss")                                   \
+  X(nic, mr_miss_ns, "ns", 0, 1e5, "fetch unit, per translation miss")                                    \
+  X(nic, request_cache, "count", 1, 1e9, "posted requests that the NIC keeps until their responses")                         \
+  X(nic, request_miss_ns, "ns", 0, 1e5, "requester engine, extra for data of a request not kept")              \
+  X(nic, doorbell_carries_any, "bool", 0, 1, "a doorbell carries a single request without inline payload") \
   X(nic, page_bytes, "B", 4096, 1e12, "page size of registered memory")                                   \
   X(nic, max_outstanding_reads, "count", 1, 1024, "reads and atomics in flight per queue pair")           \
   X(nic, device_memory_bytes, "B", 0, 1e12, "memory on the NIC; 0 where there is none")                   \
   X(nic, device_memory_saving_ns, "ns", 0, 1e5, "time that an access saves over host memory")             \
   X(nic, has_dc, "bool", 0, 1, "dynamically connected transport")                                         \
-  X(nic, dc_message_ns, "ns", 0, 1e5, "both engines, extra for a dynamically connected request")          \
-  X(nic, dc_reconnect_ns, "ns", 0, 1e6, "switching a dynamically connected queue pair to another target") \
+  X(nic, dc_message_ns, "ns", 0, 1e5, "requester engine, extra for a dynamically connected request")       \
+  X(nic, dc_reconnect_ns, "ns", 0, 1e6, "a drained DC queue pair connects to another target") \
   X(cpu, post_ns, "ns", 0, 1e6, "one doorbell")                                                           \
   X(cpu, post_request_ns, "ns", 0, 1e6, "each request of a doorbell")                                     \
   X(cpu, poll_ns, "ns", 0, 1e6, "taking one completion")                                                  \

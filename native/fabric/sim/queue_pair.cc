@@ -26,6 +26,7 @@ void QueuePairCore::reset() {
   completer.reset();
   responder.reset();
   receiver.reset();
+  Requester::disconnect(*this);
   requester.reset();
 }
 
@@ -48,6 +49,7 @@ SimQueuePair::~SimQueuePair() {
   ++qp.references;  // keeps the core alive while purge() drops other references
   qp.completer.completions().purge(qp);
   qp.receiver.completions().purge(qp);
+  Requester::disconnect(qp);
   qp.destroyed = true;
   nic_.fabric().orphans.insert(core_.release());
   drop_reference(&qp);

@@ -101,6 +101,7 @@ class SimQueuePair final : public QueuePair {
 
  private:
   inline PostError why_not(const WorkRequest& request) const;
+  inline Picos ring(std::span<const WorkRequest> requests);
   void connect_to(const QpAddress* peer);
   Nic& nic_;
   std::unique_ptr<QueuePairCore> core_;

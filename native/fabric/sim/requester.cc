@@ -7,7 +7,8 @@
 
 namespace pyrdma::fabric::sim {
 namespace {
-constexpr Picos kEngineAhead = 500 * kPicosPerNano;
+constexpr Picos kEngineAhead = 100 * kPicosPerNano;
+constexpr Picos kQueuePairAhead = 500 * kPicosPerNano;
 constexpr Picos kLinkAhead = 2000 * kPicosPerNano;
 constexpr int kBurst = 8;  // messages of one queue pair before the next queue pair has its turn
 }  // namespace
@@ -26,7 +27,8 @@ void RequesterState::reset() {
   outstanding_reads_ = 0;
   awaited_ = 0;
   blocked_ = false;
-  dc_target_ = nullptr;
+  drains_ = false;
+  connected_for_ = ~0ULL;
 }
 
 // ---- turns of the engine ----
@@ -46,6 +48,7 @@ void Requester::doorbell(QueuePairCore& qp, Picos when) {
       step = send_chunk(qp, when);
     }
     if (step == Step::kBlocked || state.next_ == qp.sends.posted()) return;
+    if (step == Step::kWaits) when = std::max(when, state.ready_at_);
   }
   activate(qp, when);
 }
@@ -83,7 +86,9 @@ void Requester::schedule(Picos when) {
 
 Picos Requester::earliest_turn() const {
   const Transmitter& link = nic_.transmitter;
-  return std::max({engine_free_ - kEngineAhead, link.free_at() - kLinkAhead, link.paused_until()});
+  return std::max({engine_.free_at() - kEngineAhead, link.pipeline_free_at() - kEngineAhead,
+                   link.free_at() - kLinkAhead, link.paused_until(),
+                   nic_.contexts.fetches_until() - nic_.times().dma_read});
 }
 
 void Requester::fire(Picos now) {
@@ -143,25 +148,26 @@ Requester::Step Requester::send_chunk(QueuePairCore& qp, Picos now) {
     return Step::kBlocked;
   const NicTimes& t = nic_.times();
   const SendEntry& entry = qp.sends[state.next_];
+  const bool first = state.chunk_offset_ == 0;
   Picos cost = 0;
-  if (state.chunk_offset_ == 0) {
+  if (first) {
     const Step step = fetch(qp, now);
     if (step != Step::kSent) return step;
-    cost = t.tx_message + (entry.is_signaled() ? t.completion : 0) + nic_.contexts.touch(qp);
+    cost = t.tx_message + (entry.is_signaled() ? t.completion : 0);
+    if (qp.options.transport == Transport::kDc) cost += t.dc_message;
   }
   Message& message = make_message(qp);
   const bool by_dma = !entry.needs_data_back() && load_payload(message, qp);
   if (by_dma) cost += t.payload_fetch;
-  if (qp.options.transport == Transport::kDc && message.chunk.first)
-    cost += dc_cost(qp, message.owner, now);
-  engine_free_ = std::max(engine_free_, now) + (cost << nic_.slow());
-  Picos ready = engine_free_ + t.tx_latency;
-  if (by_dma) ready = nic_.dma.fetch(message, engine_free_);
-  nic_.trace("sends", message, engine_free_);
+  const Picos begin = engine_.serve(now, now, cost << nic_.slow());
+  Picos ready = begin;
+  if (first) ready = nic_.contexts.load(qp, now, pace(qp, entry, begin));
+  ready = by_dma ? nic_.dma.fetch(message, now, ready) : ready + t.tx_latency;
+  nic_.trace("sends", message, begin);
   const Chunk chunk = message.chunk;
-  nic_.transmitter.send_request(message, ready);
+  const Picos left = nic_.transmitter.send_request(message, now, begin, ready);
   if (chunk.last)
-    sent(qp, entry);
+    sent(qp, entry, left);
   else
     state.chunk_offset_ += chunk.length;
   return Step::kSent;
@@ -179,8 +185,13 @@ Requester::Step Requester::fetch(QueuePairCore& qp, Picos now) {
     state.blocked_ = true;
     return Step::kBlocked;
   }
+  if (state.paced_until_ - kQueuePairAhead > now) {
+    state.ready_at_ = state.paced_until_ - kQueuePairAhead;
+    return Step::kWaits;
+  }
   const Status status = check(qp);
-  if (status == Status::kSuccess) return Step::kSent;
+  if (status == Status::kSuccess)
+    return qp.options.transport == Transport::kDc ? connect(qp, now) : Step::kSent;
   state.pending_failure_ = status;
   qp.fail_pending();
   return Step::kBlocked;
@@ -240,6 +251,7 @@ Message& Requester::make_message(QueuePairCore& qp) {
   if (!entry.needs_data_back()) return message;
   if (entry.is_atomic()) message.operands = qp.sends.operands(sequence);
   message.wire_bytes = nic_.fabric().network.control().bytes;
+  message.packets = 1;
   // A repeated read continues at the first byte that its response did not deliver.
   message.chunk.offset = qp.completer.delivered(sequence);
   ++qp.requester.outstanding_reads_;
@@ -261,32 +273,67 @@ bool Requester::load_payload(Message& message, QueuePairCore& qp) {
                                      ? network.datagram(chunk.length)
                                      : network.connected(chunk.length);
   message.wire_bytes = wire.bytes;
+  message.packets = wire.packets;
   nic_.counters().packets += wire.packets - 1;
   nic_.counters().payload_dma_reads += by_dma;
   return by_dma;
 }
 
-// A DC initiator is connected to one target at a time. A change of the target costs a reconnect.
-Picos Requester::dc_cost(QueuePairCore& qp, const Nic* target, Picos now) {
+// The NIC starts the requests of one queue pair one after another, at a rate of its own.
+Picos Requester::pace(QueuePairCore& qp, const SendEntry& entry, Picos begin) {
   const NicTimes& t = nic_.times();
+  const Picos start = std::max(begin, qp.requester.paced_until_);
+  qp.requester.paced_until_ = start + (entry.needs_data_back() ? t.qp_read : t.qp_message);
+  return start;
+}
+
+// A DC initiator is connected to one target at a time. A change of the target waits until the
+// present target has answered all requests, and sends a disconnect and a connect packet. Other
+// queue pairs go on meanwhile. A connected target keeps a context for the initiator.
+Requester::Step Requester::connect(QueuePairCore& qp, Picos now) {
+  RequesterState& state = qp.requester;
   NicFaults* faults = nic_.faults();
   const bool storm = faults != nullptr && faults->dc_storm_until > now;
+  Nic* target = qp.sends.destination(state.next_).target;
+  if (state.dc_target_ == target && (!storm || state.connected_for_ == state.next_))
+    return Step::kSent;
+  if (!qp.completer.has_completed(state.next_ - 1) && state.next_ > 0) {
+    state.blocked_ = state.drains_ = true;
+    return Step::kBlocked;
+  }
   if (storm) faults->stream.reach(Fault::dc_storm);
-  const Nic* connected = qp.requester.dc_target_;
-  if (connected == target && !storm) return t.dc_message;
-  qp.requester.dc_target_ = target;
-  return t.dc_message + (connected != nullptr ? t.dc_reconnect : 0);
+  const bool connected = state.dc_target_ != nullptr;
+  if (connected) nic_.transmitter.send_control(*state.dc_target_, 1, now, now);
+  disconnect(qp);
+  nic_.transmitter.send_control(*target, 1, now, now);
+  target->contexts.change_footprint(nic_.fabric().profile.nic_qp_state_bytes);
+  state.dc_target_ = target;
+  state.connected_for_ = state.next_;
+  if (!connected) return Step::kSent;
+  // The last answer was with the NIC while its completion crossed PCIe.
+  const NicTimes& t = nic_.times();
+  const Picos begin = state.drains_ ? now - t.dma_write : now;
+  state.drains_ = false;
+  state.ready_at_ = std::max(now, begin + (t.dc_reconnect << nic_.slow()));
+  return Step::kWaits;
+}
+
+void Requester::disconnect(QueuePairCore& qp) {
+  Nic*& target = qp.requester.dc_target_;
+  if (target == nullptr) return;
+  target->contexts.change_footprint(-qp.nic.fabric().profile.nic_qp_state_bytes);
+  target = nullptr;
 }
 
 // Advances to the next request. The last chunk of the present request is on the link.
-void Requester::sent(QueuePairCore& qp, const SendEntry& entry) {
+void Requester::sent(QueuePairCore& qp, const SendEntry& entry, Picos left) {
   RequesterState& state = qp.requester;
   const std::uint64_t sequence = state.next_;
   ++nic_.counters().requests;
   state.go_to(sequence + 1);
   if (entry.is_signaled() || (qp.ordered() && entry.needs_data_back()))
     state.awaited_ = state.next_;
-  if (!qp.ordered()) nic_.completer.complete_locally(qp, sequence, nic_.transmitter.free_at());
+  if (!qp.ordered()) nic_.completer.complete_locally(qp, sequence, left);
 }
 
 }  // namespace pyrdma::fabric::sim

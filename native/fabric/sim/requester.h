@@ -1,11 +1,13 @@
-// The requester engine works between the doorbell and the link. The engine fetches work requests of
-// the active queue pairs in turn, checks each request, starts the DMA of the payload and hands
-// messages to the transmitter. The engine never runs far ahead of the link, so later requests of
-// other queue pairs get their turn.
+// The requester engine works between the doorbell and the link, and serves the responses. The
+// engine takes work requests of the active queue pairs in turn, checks each request, starts the DMA
+// of the payload and hands messages to the transmitter. The engine never runs far ahead of the
+// link, so later requests of other queue pairs get their turn.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
-#include "env/sim/event_queue.h"
+#include "fabric/sim/profile.h"
+#include "fabric/sim/server.h"
 #include "fabric/types.h"
 
 namespace pyrdma::fabric::sim {
@@ -47,6 +49,9 @@ class RequesterState {
   bool blocked() const { return blocked_; }
   /// The reason why the next request cannot be sent.
   Status pending_failure() const { return pending_failure_; }
+  /// The packets of a queue pair leave one after another. Returns the time at which a request has
+  /// left that takes `wire` on the link and could have left by `left`.
+  Picos in_order(Picos left, Picos wire) { return left_ = std::max(left_ + wire, left); }
   /// Returns whether the pending failure may be reported. All requests before `completed` have
   /// completed.
   bool may_report_failure(std::uint64_t completed) const { return completed >= awaited_; }
@@ -63,16 +68,21 @@ class RequesterState {
   std::uint32_t outstanding_reads_ = 0;  // reads and atomics before `next_` without an answer
   bool active_ = false;                  // the engine's list has the queue pair
   bool blocked_ = false;
+  bool drains_ = false;  // a DC initiator waits for all answers before it turns to another target
   Status pending_failure_ = Status::kSuccess;
   std::uint64_t awaited_ = 0;  // all requests before this one complete before a failure is reported
   Picos ready_at_ = 0;
+  Picos left_ = 0;         // the last request left at this time
+  Picos paced_until_ = 0;  // the queue pair may start its next request at this time
   QueuePairCore* next_active_ = nullptr;
-  const Nic* dc_target_ = nullptr;  // the present target of a DC initiator
+  Nic* dc_target_ = nullptr;             // the present target of a DC initiator
+  std::uint64_t connected_for_ = ~0ULL;  // the request for which a DC initiator connected last
 };
 
 class Requester final : public SimEvent {
  public:
-  explicit Requester(Nic& nic) : nic_(nic) {}
+  Requester(Nic& nic, const SimProfile& profile)
+      : nic_(nic), kept_(static_cast<std::uint32_t>(profile.nic_request_cache)) {}
 
   /// The CPU has posted requests. The requests reach the NIC at `when`.
   void doorbell(QueuePairCore& qp, Picos when);
@@ -82,6 +92,17 @@ class Requester final : public SimEvent {
   void unblock(QueuePairCore& qp);
   /// The requester may use the link again at `when`.
   void resume(Picos when);
+  /// The engine serves a response that it has at `ready`. Returns when it is served.
+  Picos serve_response(Picos now, Picos ready, Picos time) {
+    return engine_.serve(now, ready, time);
+  }
+  /// Counts a request that the NIC gets with the doorbell. Returns its number.
+  std::uint32_t note_posted() { return ++posted_; }
+  /// Returns whether the NIC still has request `number`. The NIC keeps the last requests that it
+  /// got; a response scatters its data by the request.
+  bool keeps(std::uint32_t number) const { return posted_ - number < kept_; }
+  /// A DC initiator ends its connection.
+  static void disconnect(QueuePairCore& qp);
   /// Runs the engine's turn.
   void fire(Picos now) override;
   void prefetch() const override;
@@ -97,15 +118,18 @@ class Requester final : public SimEvent {
   inline Status check_keys(QueuePairCore& qp) const;
   inline Message& make_message(QueuePairCore& qp);
   inline bool load_payload(Message& message, QueuePairCore& qp);
-  inline Picos dc_cost(QueuePairCore& qp, const Nic* target, Picos now);
-  inline void sent(QueuePairCore& qp, const SendEntry& entry);
+  inline Step connect(QueuePairCore& qp, Picos now);
+  inline Picos pace(QueuePairCore& qp, const SendEntry& entry, Picos begin);
+  inline void sent(QueuePairCore& qp, const SendEntry& entry, Picos left);
   Picos earliest_turn() const;
   void append(QueuePairCore& qp);
   void schedule(Picos when);
 
   Nic& nic_;
-  Picos engine_free_ = 0;
-  Picos due_ = kNever;  // time of the engine's next turn
+  Server engine_;
+  std::uint32_t posted_ = 0;  // requests that the NIC got, modulo 2^32
+  std::uint32_t kept_;        // the NIC keeps so many of them
+  Picos due_ = kNever;        // time of the engine's next turn
   QueuePairCore* first_active_ = nullptr;
   QueuePairCore* last_active_ = nullptr;
 };

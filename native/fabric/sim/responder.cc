@@ -17,17 +17,16 @@ void ResponderState::advance(const Message& message) {
 Picos Responder::engine_time(const Message& message) const {
   if (!message.chunk.first) return 0;
   const NicTimes& t = nic_.times();
-  const Picos dc = message.initiator->options.transport == Transport::kDc ? t.dc_message : 0;
   switch (message.header.opcode) {
     case Opcode::kWrite:
-      return t.rx_write + dc;
+      return t.rx_write;
     case Opcode::kRead:
-      return t.rx_read + dc;
+      return t.rx_read;
     case Opcode::kCompareSwap:
     case Opcode::kFetchAdd:
-      return t.rx_atomic + dc;
+      return t.rx_atomic;
     default:
-      return t.rx_send + dc;
+      return t.rx_send;
   }
 }
 
@@ -35,29 +34,77 @@ Picos Responder::engine_time(const Message& message) const {
 Picos Responder::placement_time(const Message& message) const {
   const NicTimes& t = nic_.times();
   const Picos placement = is_one_of(message.header.opcode, kReturning) ? t.dma_read : t.dma_write;
-  if (message.header.rkey == 0 || nic_.fabric().device_regions == 0) return placement;
+  return on_device(message) ? std::max<Picos>(0, placement - t.device_memory_saving) : placement;
+}
+
+bool Responder::on_device(const Message& message) const {
+  if (nic_.fabric().device_regions == 0 || message.header.rkey == 0) return false;
   const Region* region = nic_.regions.find(message.header.rkey);
-  const bool on_device = region != nullptr && region->on_device;
-  return on_device ? std::max<Picos>(0, placement - t.device_memory_saving) : placement;
+  return region != nullptr && region->on_device;
 }
 
 void Responder::expect(Message& message, Picos arrival) {
   message.placement = nic_.jitter.access(placement_time(message), message);
   Picos& due = message.initiator->responder.last_due_;
-  due = std::max(due, arrival + nic_.times().rx_latency + engine_time(message) + message.placement);
+  due = std::max(due, arrival + nic_.times().rx_latency + nic_.times().rx_packet +
+                          engine_time(message) + message.placement);
   message.lead = due - arrival;
   nic_.fabric().scheduler.schedule(message, due);
 }
 
-// Returns the engine time that cache misses of the NIC add to a request.
-Picos Responder::context_cost(const Message& message) const {
-  if (!message.chunk.first || !nic_.contexts.may_miss()) return 0;
-  Picos cost = 0;
-  if (const QueuePairCore* target = find_target(message)) cost += nic_.contexts.touch(*target);
+// Returns the time at which the NIC has the contexts that a request needs.
+Picos Responder::load_contexts(const Message& message, Picos now, Picos at) const {
+  if (!message.chunk.first || !nic_.contexts.may_miss()) return at;
+  if (const QueuePairCore* target = find_target(message)) {
+    const bool dc = target->options.transport == Transport::kDc;
+    at = nic_.contexts.load(dc ? *message.initiator : *target, now, at);
+  }
   const std::uint32_t rkey = message.header.rkey;
   if (const Region* region = rkey != 0 ? nic_.regions.find(rkey) : nullptr)
-    cost += nic_.contexts.touch(*region, message.header.remote_addr);
-  return cost;
+    at = nic_.contexts.load(*region, message.header.remote_addr, now, at);
+  return at;
+}
+
+// Atomics at one address wait for each other; other atomics run beside them. A slot stands for the
+// words of a region with the same low bits: an address itself differs from run to run.
+Picos Responder::wait_for_address(const Message& message, Picos at) {
+  const Region* region = nic_.regions.find(message.header.rkey);
+  if (region == nullptr) return at;
+  if (address_free_.empty()) address_free_.resize(kAddressSlots);
+  const std::uint64_t word = (message.header.remote_addr - region->addr) / 8;
+  Picos& free = address_free_[(word + region->serial * 509) % kAddressSlots];
+  const Picos start = std::max(at, free);
+  free = start + (nic_.times().atomic_address << nic_.slow());
+  return start;
+}
+
+// Returns `at` plus the wait for other transfers over PCIe.
+Picos Responder::cross_pcie(const Message& message, Picos now, Picos at) {
+  const Network& network = nic_.fabric().network;
+  const std::uint32_t length = message.chunk.length;
+  const Picos arrival = network.wire_time(message.wire_bytes);
+  switch (message.header.opcode) {
+    case Opcode::kRead: {
+      const std::uint32_t total = message.header.total;
+      const bool in_chunks = total > network.chunk_bytes();
+      return in_chunks || on_device(message)
+                 ? at
+                 : nic_.pcie.read(now, at, total, network.wire_time(total));
+    }
+    case Opcode::kCompareSwap:
+    case Opcode::kFetchAdd:
+      at = wait_for_address(message, at);
+      if (on_device(message)) return at;
+      at = nic_.pcie.read(now, at, 8);
+      nic_.pcie.write(now, at, 8);
+      return at;
+    case Opcode::kWrite:
+      return on_device(message) ? at : nic_.pcie.write(now, at, length, arrival);
+    default:  // takes a posted receive and writes a completion
+      nic_.pcie.read(now, at, Pcie::kRequestBytes);
+      at = nic_.pcie.write(now, at, length, arrival);
+      return nic_.pcie.write(now, at, Pcie::kCompletionBytes);
+  }
 }
 
 void Responder::request_arrives(Message& message, Picos now) {
@@ -65,21 +112,22 @@ void Responder::request_arrives(Message& message, Picos now) {
   if (message.late_source && !nic_.weak_memory.gather_late(message)) return nic_.release(message);
   if (nic_.dead()) return nic_.retransmitter.lost(message, now, false);
   if (nic_.packet_faults.meddle(message, now)) return;
-  const Picos cost = engine_time(message) + context_cost(message);
   Picos& last_execution = qp.responder.last_execution_;
   const bool idle = last_execution <= now;
-  Ingress::Passage passage = nic_.ingress.pass(message, now, cost, last_execution);
-  if (passage.dropped) {
+  const Picos received = nic_.ingress.receive(message, now);
+  if (received == kNever) {
     nic_.trace("never gets", message, now);
     const bool later_packets_tell = qp.requester.has_sent_behind(message.header.sequence);
     return nic_.retransmitter.lost(message, now, later_packets_tell);
   }
-  if (idle && message.header.opcode == Opcode::kRead)
-    passage.due += nic_.weak_memory.sample_early(message);
-  last_execution = passage.due;
+  const Picos served = engine_.serve(now, received, engine_time(message) << nic_.slow());
+  const Picos crossed = cross_pcie(message, now, load_contexts(message, now, served));
+  Picos due = std::max({now, crossed + message.placement, last_execution});
+  if (idle && message.header.opcode == Opcode::kRead) due += nic_.weak_memory.sample_early(message);
+  last_execution = due;
   message.stage = Message::Stage::kRequestExecutes;
-  if (passage.due > now)
-    nic_.fabric().scheduler.schedule(message, passage.due);
+  if (due > now)
+    nic_.fabric().scheduler.schedule(message, due);
   else
     request_executes(message, now);
 }
@@ -178,8 +226,11 @@ void Responder::acknowledge(Message& message, Picos now) {
     if (is_one_of(message.header.opcode, kReturning))
       return nic_.responses.answer(message, now, now);
     if (!message.chunk.last) return nic_.release(message);
-    if (!message.header.signaled) {
-      nic_.transmitter.send_acknowledgement(executed);
+    // A DC initiator waits for all answers before it turns to another target.
+    const QueuePairCore& qp = *message.initiator;
+    if (!message.header.signaled && qp.options.transport != Transport::kDc) {
+      nic_.transmitter.send_control(qp.nic, 1, now, executed);
+      qp.nic.requester.serve_response(0, 0, nic_.times().rx_ack);
       return nic_.release(message);
     }
   }

@@ -1,9 +1,11 @@
 // The responder works between the port and the memory. A request passes the responder engine. The
 // responder finds the queue pair, executes the request in order and answers it.
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
-#include "env/sim/event_queue.h"
+#include "fabric/sim/server.h"
 #include "fabric/types.h"
 
 namespace pyrdma::fabric::sim {
@@ -53,7 +55,10 @@ class Responder {
  private:
   Picos engine_time(const Message& message) const;
   inline Picos placement_time(const Message& message) const;
-  inline Picos context_cost(const Message& message) const;
+  inline Picos load_contexts(const Message& message, Picos now, Picos at) const;
+  inline bool on_device(const Message& message) const;
+  inline Picos cross_pcie(const Message& message, Picos now, Picos at);
+  inline Picos wait_for_address(const Message& message, Picos at);
   void execute_unordered(Message& message, Picos now);
   inline bool is_in_order(Message& message, Picos now);
   Status execute(Message& message, QueuePairCore& target, Picos now, bool duplicate);
@@ -61,7 +66,10 @@ class Responder {
   inline void acknowledge(Message& message, Picos now);
   static bool follows(QueuePairCore& qp, const Message& message);
 
+  static constexpr std::size_t kAddressSlots = 4096;
   Nic& nic_;
+  Server engine_;
+  std::vector<Picos> address_free_;  // by slot: end of the last atomic; empty before the first one
 };
 
 }  // namespace pyrdma::fabric::sim

@@ -32,9 +32,10 @@ void Responses::respond(Message& message, Picos ready, Picos now) {
   const Network& network = nic_.fabric().network;
   const bool data = message.status == Status::kSuccess && message.chunk.length > 0 &&
                     is_one_of(message.header.opcode, kReturning);
-  message.wire_bytes =
-      data ? network.connected(message.chunk.length).bytes : network.control().bytes;
-  nic_.transmitter.send_response(message, ready, now);
+  const Network::WireSize wire = data ? network.connected(message.chunk.length) : network.control();
+  message.wire_bytes = wire.bytes;
+  message.packets = wire.packets;
+  nic_.transmitter.send_response(message, now, ready);
 }
 
 void Responses::end_long_read(QueuePairCore& qp, Picos now) {

@@ -1,6 +1,8 @@
 // The target returns acknowledgements, data and errors in the order of the requests. The target
 // answers a long read in chunks, and samples the memory of each chunk when the chunk leaves.
 #pragma once
+#include <algorithm>
+
 #include "env/sim/event_queue.h"
 
 namespace pyrdma::fabric::sim {
@@ -13,7 +15,14 @@ struct Message;
 /// A reset does not change this state: the target sends the answers, and the initiator ignores
 /// them.
 class ResponsesState {
+ public:
+  /// The answers leave one after another. Returns the time at which an answer has left that takes
+  /// `wire` on the link and could have left by `left`.
+  Picos in_order(Picos left, Picos wire) { return left_ = std::max(left_ + wire, left); }
+
+ private:
   friend class Responses;
+  Picos left_ = 0;                   // the last answer left at this time
   Message* long_read_ = nullptr;     // the target answers this read chunk by chunk
   Message* first_behind_ = nullptr;  // answers that wait for the long read
   Message* last_behind_ = nullptr;

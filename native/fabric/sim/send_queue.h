@@ -24,7 +24,8 @@ struct alignas(64) SendEntry {
   Opcode opcode = Opcode::kWrite;
   std::uint8_t flags = 0;
   std::uint8_t sge_count = 0;
-  bool executed = false;  // the atomic has executed; a retransmission must not repeat it
+  bool executed = false;     // the atomic has executed; a retransmission must not repeat it
+  std::uint32_t number = 0;  // among the requests of all queue pairs of the NIC
 
   bool is_atomic() const { return is_one_of(opcode, kAtomics); }
   bool needs_data_back() const { return is_one_of(opcode, kReturning); }
@@ -54,8 +55,9 @@ class SendQueue {
         sges_(entries_.size() * options.max_sges),
         inline_data_(entries_.size() * options.max_inline) {}
 
-  /// Appends a request. The queue must not be full. The doorbell reaches the NIC at `visible_at`.
-  void append(const WorkRequest& request, Picos visible_at);
+  /// Appends request `number` of the NIC. The queue must not be full. The NIC has the request at
+  /// `visible_at`.
+  void append(const WorkRequest& request, std::uint32_t number, Picos visible_at);
   /// Gives the slots of the requests before `sequence` back.
   void retire(std::uint64_t sequence) { retired_ = std::max(retired_, sequence); }
   void reset() { posted_ = retired_ = 0; }

@@ -5,44 +5,60 @@
 
 namespace pyrdma::fabric::sim {
 
-// Reserves the node's link. Returns the time when the message's last byte has passed the receiver's
-// port, if the port is idle and in the same rack.
-inline Picos Transmitter::leave(const Nic& receiver, const Message& message, Picos ready) {
-  if (&receiver == &nic_) return ready;  // a loopback message does not leave the NIC
+// Returns the time at which the message has left. A message that waits for its context or payload
+// lets later messages of other queue pairs pass: it takes its share of the link when the pipeline
+// has it.
+template <class State>
+Picos Transmitter::leave(State& state, const Nic& receiver, const Message& message, Picos now,
+                         Picos begin, Picos ready) {
+  const NicTimes& t = nic_.times();
+  const Picos done = pipeline_.serve_packets(now, begin, message.packets, t.tx_packet);
+  const Picos late = ready + (done - begin);
+  if (&receiver == &nic_) return state.in_order(late, 0);  // does not leave the NIC
+  const Picos wire = nic_.fabric().network.wire_time(message.wire_bytes);
+  link_free_ = std::max(link_free_, std::min(late, done + t.tx_latency)) + wire;
+  return state.in_order(std::max(link_free_, late + wire), wire);
+}
+
+// Returns the time when the message's last byte has passed the receiver's port, if the port is idle
+// and in the same rack.
+Picos Transmitter::arrival(const Nic& receiver, Picos left) const {
   const Network& network = nic_.fabric().network;
-  link_free_ = std::max(link_free_, ready) + network.wire_time(message.wire_bytes);
-  return link_free_ + network.propagation() + network.hop();
+  return &receiver == &nic_ ? left : left + network.propagation() + network.hop();
 }
 
 // Sends the message towards a spine, if it goes to another rack.
-inline bool Transmitter::begin_crossing(const Nic& receiver, Message& message) {
+inline bool Transmitter::begin_crossing(const Nic& receiver, Message& message, Picos left) {
   const Network& network = nic_.fabric().network;
   if (!network.crosses_spine(nic_.port(), receiver.port())) [[likely]]
     return false;
   message.stage = Message::Stage::kAtRack;
-  nic_.fabric().scheduler.schedule(message, link_free_ + network.propagation());
+  nic_.fabric().scheduler.schedule(message, left + network.propagation());
   return true;
 }
 
-void Transmitter::send_request(Message& message, Picos ready) {
+Picos Transmitter::send_request(Message& message, Picos now, Picos begin, Picos ready) {
   Nic& target = *message.owner;
   ++nic_.counters().packets;
   nic_.counters().wire_bytes += static_cast<std::uint64_t>(message.wire_bytes);
   message.stage = Message::Stage::kRequestArrives;
   message.sender = &nic_;
-  const Picos arrival = leave(target, message, ready);
-  if (!begin_crossing(target, message)) target.responder.expect(message, arrival);
+  const Picos left = leave(message.initiator->requester, target, message, now, begin, ready);
+  if (!begin_crossing(target, message, left))
+    target.responder.expect(message, arrival(target, left));
+  return left;
 }
 
-void Transmitter::send_response(Message& message, Picos ready, Picos now) {
+void Transmitter::send_response(Message& message, Picos now, Picos ready) {
   Nic& initiator = message.initiator->nic;
   nic_.counters().wire_bytes += static_cast<std::uint64_t>(message.wire_bytes);
   message.stage = Message::Stage::kResponseArrives;
   message.sender = &nic_;
   message.owner = &initiator;
   message.meddled = message.ecn_marked = false;
-  const Picos arrival = leave(initiator, message, ready);
-  if (!begin_crossing(initiator, message)) initiator.completer.expect(message, arrival, now);
+  const Picos left = leave(message.initiator->responses, initiator, message, now, ready, ready);
+  if (!begin_crossing(initiator, message, left))
+    initiator.completer.expect(message, arrival(initiator, left), now);
 }
 
 // A message between racks goes to its initiator, or comes from it.
@@ -112,9 +128,13 @@ void Transmitter::control_flow(const Message& message, std::uint32_t in, std::ui
     network.pause(in, arrival, until);
 }
 
-void Transmitter::send_acknowledgement(Picos ready) {
+void Transmitter::send_control(Nic& receiver, std::uint32_t packets, Picos now, Picos ready) {
+  const NicTimes& t = nic_.times();
   const Network& network = nic_.fabric().network;
-  link_free_ = std::max(link_free_, ready) + network.wire_time(network.control().bytes);
+  const Picos done = pipeline_.serve(now, ready, packets * t.tx_packet);
+  receiver.ingress.receive_control(packets);
+  if (&receiver == &nic_) return;
+  link_free_ = std::max(link_free_, done) + network.wire_time(packets * network.control().bytes);
 }
 
 void Transmitter::pause(Picos until) {

@@ -4,8 +4,8 @@
 #pragma once
 #include <algorithm>
 
-#include "env/sim/event_queue.h"
 #include "fabric/sim/network.h"
+#include "fabric/sim/server.h"
 
 namespace pyrdma::fabric::sim {
 
@@ -16,17 +16,20 @@ class Transmitter {
  public:
   explicit Transmitter(Nic& nic) : nic_(nic) {}
 
-  /// Sends a request to its `owner`. The request can leave from `ready` on.
-  void send_request(Message& message, Picos ready);
+  /// Sends a request to its `owner`. The requester engine has it at `begin`; its context and
+  /// payload have come by `ready`. Returns the time at which the request has left.
+  Picos send_request(Message& message, Picos now, Picos begin, Picos ready);
   /// Sends a response to its initiator. The response can leave from `ready` on.
-  void send_response(Message& message, Picos ready, Picos now);
-  /// Reserves the link for the acknowledgement of an unsignaled request. The simulation does not
-  /// follow the acknowledgement to the initiator.
-  void send_acknowledgement(Picos ready);
+  void send_response(Message& message, Picos now, Picos ready);
+  /// Sends `packets` short packets that the simulation does not follow to `receiver`: they take
+  /// their time of the pipelines and of the link.
+  void send_control(Nic& receiver, std::uint32_t packets, Picos now, Picos ready);
   /// A message of this NIC has reached a switch on its way to another rack.
   void cross_racks(Message& message, Picos now);
 
+  /// Returns the time at which the link and the sending pipeline have sent all messages.
   Picos free_at() const { return link_free_; }
+  Picos pipeline_free_at() const { return pipeline_.free_at(); }
   Picos paused_until() const { return paused_until_; }
   /// A message of this NIC waits in a long queue of the last switch. The switch may pause the port
   /// from which it got the message: the NIC's port, or that of a spine switch.
@@ -39,8 +42,11 @@ class Transmitter {
   void note_storm(Picos free) const;
 
  private:
-  Picos leave(const Nic& receiver, const Message& message, Picos ready);
-  bool begin_crossing(const Nic& receiver, Message& message);
+  template <class State>
+  Picos leave(State& state, const Nic& receiver, const Message& message, Picos now, Picos begin,
+              Picos ready);
+  Picos arrival(const Nic& receiver, Picos left) const;
+  bool begin_crossing(const Nic& receiver, Message& message, Picos left);
   void arrive(Message& message, Picos arrival, Picos now);
   Network::Path path(const Message& message) const;
   void control_flow(const Message& message, std::uint32_t in, std::uint32_t out, Picos arrival,
@@ -48,6 +54,7 @@ class Transmitter {
   /// Flow control pauses this NIC's link until `until`.
   void pause(Picos until);
   Nic& nic_;
+  Server pipeline_;
   Picos link_free_ = 0;
   Picos paused_until_ = 0;
 };

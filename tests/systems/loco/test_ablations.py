@@ -37,5 +37,5 @@ def test_tickets_bound_the_wait_for_a_lock_and_test_and_set_does_not() -> None:
         / latency("update", 50, grant=grant, **contended)
         for grant in ("test_and_set", "ticket")
     ]
-    assert spread[0] > 5
     assert spread[1] < 2
+    assert spread[0] > 3

@@ -8,7 +8,7 @@
 namespace pyrdma::loco {
 namespace {
 
-const std::uint64_t kStoreSeeds = (fuzz::kSlowed ? 100 : 500) * fuzz::search_factor();
+const std::uint64_t kStoreSeeds = (fuzz::kSlowed ? 100 : 600) * fuzz::search_factor();
 
 class StoreFuzz : public testing::TestWithParam<const char*> {
  protected:
