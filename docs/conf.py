@@ -37,6 +37,7 @@ include_patterns = [
     "native/**/README.md",
     "native/fabric/sim/NETWORK.md",
     "native/fabric/sim/NIC.md",
+    "experiments/nic/README.md",
     "tests/**/README.md",
 ]
 exclude_patterns = [".*", "build", "results", "**/site-packages"]

@@ -209,7 +209,9 @@ TEST(TwoDevices, RandomFailuresHitOneDeviceAtATime) {
         EXPECT_EQ((sender[{from[i].device.name(), completion.qp_num}]), i);
         EXPECT_EQ(completion.wr_id, round << 8 | i);
         EXPECT_EQ(from[i].completions->poll(std::span<Completion>()), 0U);
-        if (completion.status == Status::kSuccess) EXPECT_FALSE(failed[i]);
+        if (completion.status == Status::kSuccess) {
+          EXPECT_FALSE(failed[i]);
+        }
         failed[i] = failed[i] || completion.status != Status::kSuccess;
         ++(failed[i] ? lost : done);
       }

@@ -70,7 +70,9 @@ TEST(Plan, ConnectionlessRequestsInTurnUseAllQueuePairs) {
   ASSERT_EQ(links.size(), 12U);  // three queue pairs, four peers
   std::map<std::uint32_t, std::vector<NodeId>> peers_of;
   for (std::size_t i = 0; i < links.size(); ++i) {
-    if (i != 0) EXPECT_NE(links[i].qp, links[i - 1].qp) << i;
+    if (i != 0) {
+      EXPECT_NE(links[i].qp, links[i - 1].qp) << i;
+    }
     peers_of[links[i].qp].push_back(links[i].peer);
   }
   for (auto& [qp, peers] : peers_of) {

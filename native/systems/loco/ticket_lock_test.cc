@@ -146,8 +146,9 @@ std::pair<double, double> round_trips(const TicketLockOptions& options) {
   return {acquired, released};
 }
 
-// The margins are there because a round trip takes another time for each kind of request. The NIC reads
-// a list of requests from the ring, which takes longer than a doorbell that carries one request.
+// The margins are there because a round trip takes another time for each kind of request. The NIC
+// reads a list of requests from the ring, which takes longer than a doorbell that carries one
+// request.
 TEST(TicketLocksSim, EachSwitchSavesTheRoundTripsThatItSays) {
   const auto about = [](double trips, double wanted) {
     return trips > wanted - 0.5 && trips < wanted + 0.35;
