@@ -297,7 +297,7 @@ Requester::Step Requester::connect(QueuePairCore& qp, Picos now) {
   Nic* target = qp.sends.destination(state.next_).target;
   if (state.dc_target_ == target && (!storm || state.connected_for_ == state.next_))
     return Step::kSent;
-  if (!qp.completer.has_completed(state.next_ - 1) && state.next_ > 0) {
+  if (qp.completer.completed() < state.next_) {
     state.blocked_ = state.drains_ = true;
     return Step::kBlocked;
   }
