@@ -164,6 +164,7 @@ def _panel(
         places = {x: place for place, x in enumerate(places)}
         ax.set_xticks(list(places.values()), [x.replace(", ", ",\n") for x in places], fontsize=7)
         ax.margins(x=0.3)
+    marks = named or len(places) == 1  # nothing to join by a line
     for number, group in enumerate(groups):
         chosen = dict(where) if chart.by is None else {**where, chart.by: group}
         style = NINTH if number == 8 else figures.style_of(number)
@@ -173,10 +174,10 @@ def _panel(
         ax.plot(
             [places[x] for x, _ in series.items()],
             [y for _, y in series.items()],
-            marker="_" if named else "",
+            marker="_" if marks else "",
             markersize=24,
             color=style["color"],
-            linestyle="none" if named else style["linestyle"],
+            linestyle="none" if marks else style["linestyle"],
             label="simulated" if chart.by is None else _text(chart, chart.by, group),
         )
         for claim in published:
