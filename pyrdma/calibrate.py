@@ -1,7 +1,7 @@
 """Measure costs of this machine's CPU, as lines of a profile.
 
-Only copies and the clock can be measured on any machine. The costs of a NIC (doorbells, posts,
-polls of its queues) need a NIC and are left out.
+Copies and the clock can be measured on any machine. The costs of a NIC (doorbells, posts, polls of
+its queues) need a NIC and are left out; `pyrdma.scopes` counts the work of protocols.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from .workload import Memcpy
 
 __all__ = ["Measured", "measure"]
 
-SMALL, LARGE, FAR = 64, 16384, 1 << 26
-"""Bytes of a copy: almost only the call, within the cache, far beyond the cache."""
+NEAR, LAST_LEVEL, MEMORY = 1 << 17, 1 << 22, 1 << 28
+"""Bytes of the memory that copies cycle through: in the second-level cache, the last, in none."""
+
+COPY = 4096
+"""Bytes of a copy."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +49,21 @@ def measure() -> list[Measured]:
     """Measure for about a second."""
     model = provenance.collect()["cpu"]["model"]
     source = f"measured: pyrdma calibrate on {model}"
-    small, near, far = (_copy_ns(size) for size in (SMALL, LARGE, FAR))
+    places = (("near", NEAR), ("llc", LAST_LEVEL), ("memory", MEMORY))
     return [
-        Measured("cpu.memcpy_call_ns", small, "ns", source),
-        Measured("cpu.memcpy_gbps", LARGE * 8 / max(near - small, 0.1), "Gbps", source),
-        Measured("cpu.memcpy_far_gbps", FAR * 8 / far, "Gbps", source),
+        *(
+            Measured(f"cpu.{name}_copy_gbps", COPY * 8 / _copy_ns(footprint), "Gbps", source)
+            for name, footprint in places
+        ),
         Measured("cpu.clock_read_ns", _clock_read_ns(), "ns", source),
     ]
 
 
-def _copy_ns(size: int) -> float:
-    """Return the median time of one native copy of `size` bytes."""
+def _copy_ns(footprint: int) -> float:
+    """Return the mean time of a native copy within memory of `footprint` bytes."""
     with Cluster.local(nodes=1, fabric="shm", mode="thread") as cluster:
-        result = cluster.run(Memcpy(size=size), duration_s=0.1)
+        memcpy = Memcpy(size=COPY, footprint_bytes=footprint // 2)
+        result = cluster.run(memcpy, duration_s=0.1)
     return 1e9 / result.value("rate")
 
 

@@ -18,22 +18,21 @@ namespace pyrdma {
 namespace fabric {
 class Device;
 }
+struct CpuScope;
+class Footprint;
 class Storage;
 class Trace;
 struct SimThread;
 
 using NodeId = std::uint32_t;
 
-/// Cost names a kind of CPU work. The profile gives the time of each kind. The real world charges
-/// nothing, because the work itself takes time there.
+/// Cost names CPU work that instructions and cache lines do not measure; a Scope (scope.h) charges
+/// these. The profile gives the time of each kind. The real world charges nothing, because the work
+/// itself takes time there.
 enum class Cost : std::uint8_t {
-  kClockRead,    // Env::now()
-  kLock,         // an uncontended lock or unlock
-  kLockHandoff,  // from an unlock until the waiting thread runs on
-  kPredicate,    // one iteration of a poll loop over plain memory
-  kHandler,      // dispatch of one message to its handler
-  kSystemCall,   // from user mode to the kernel and back
-  kMemcpyCall,   // the fixed part of a copy; charge_copy has the part per byte
+  kClockRead,     // Env::now()
+  kAtomic,        // a read-modify-write of a word in the own cache
+  kLineTransfer,  // a line that another core has written comes to this core
   kCount,
 };
 
@@ -87,7 +86,8 @@ class Env {
   /// thread spins, relaxes, and yields when cores are short. In the simulated world the thread
   /// parks until its node is touched (a placement, a completion, an iteration of another
   /// thread of the node, a timer). With `only` it parks until that Watch is notified. It then
-  /// resumes on its poll grid: an iteration without a result costs what ready() charged.
+  /// resumes on its poll grid: an iteration without a result costs what ready() charged, or a
+  /// bare turn (env/poll_turn) if it charged nothing.
   template <class Ready>
   bool poll_until(Ready&& ready, Time deadline, Watch* only = nullptr) {
     return poll_until_ref(FunctionRef<bool()>(ready), deadline, only);
@@ -105,9 +105,20 @@ class Env {
   void charge(Cost cost, std::uint64_t count = 1) {
     if (has_model_) charge_model(cost, count);
   }
-  /// Charges a copy of `bytes` bytes to the CPU of this thread. Free in the real world.
-  void charge_copy(std::size_t bytes) {
-    if (has_model_) charge_copy_model(bytes);
+  /// Charges a copy of `bytes` bytes to the CPU of this thread: one end is of the footprint `of`,
+  /// or both are in the core's own cache if it is null. Free in the real world.
+  void charge_copy(std::size_t bytes, const Footprint* of = nullptr) {
+    if (has_model_) charge_copy_model(bytes, of);
+  }
+  /// Charges the access to one cache line of `of`, which holds `at`. Free in the real world.
+  void charge_walk(const Footprint& of, const void* at) {
+    if (has_model_) charge_walk_model(of, at);
+  }
+  /// Starts to fetch the line of `at`. A walk to the same `at` then waits only for the rest of the
+  /// time that the fetch takes.
+  void prefetch(const Footprint& of, const void* at) {
+    __builtin_prefetch(at);
+    if (has_model_) prefetch_model(of, at);
   }
 
   /// Starts a thread of this node on the node's next core.
@@ -136,10 +147,19 @@ class Env {
   /// The real world has no model of the CPU, so a charge costs only one test.
   explicit Env(bool has_model) : has_model_(has_model) {}
   virtual void charge_model(Cost /*cost*/, std::uint64_t /*count*/) {}
-  virtual void charge_copy_model(std::size_t /*bytes*/) {}
+  virtual void charge_copy_model(std::size_t /*bytes*/, const Footprint* /*of*/) {}
+  virtual void charge_walk_model(const Footprint& /*of*/, const void* /*at*/) {}
+  virtual void prefetch_model(const Footprint& /*of*/, const void* /*at*/) {}
+  /// Charges one pass through the step. Returns the Env that wants to know its end, or null.
+  virtual Env* enter_model(const CpuScope& /*step*/) { return nullptr; }
+  virtual void leave_model(const CpuScope& /*step*/) {}
+  /// A footprint begins to exist, or ends.
+  virtual void footprint_model(const void* /*data*/, std::uint64_t /*bytes*/, bool /*exists*/) {}
   void count_branches(BranchCounts* into) { branches_ = into; }
 
  private:
+  friend class Scope;
+  friend class Footprint;
   const bool has_model_;
   BranchCounts* branches_ = nullptr;
 };

@@ -14,18 +14,17 @@ class Mutex {
  public:
   explicit Mutex(Env& env) : env_(env) {}
   void lock() {
-    env_.charge(Cost::kLock);
+    env_.charge(Cost::kAtomic);
     if (try_acquire()) [[likely]]
       return;
     env_.poll_until([this] { return try_acquire(); }, kForever, &watch_);
-    env_.charge(Cost::kLockHandoff);
+    env_.charge(Cost::kLineTransfer);
   }
   bool try_lock() {
-    env_.charge(Cost::kLock);
+    env_.charge(Cost::kAtomic);
     return try_acquire();
   }
   void unlock() {
-    env_.charge(Cost::kLock);
     held_.store(false, std::memory_order_release);
     env_.notify(watch_);
   }
@@ -51,12 +50,7 @@ class Event {
   bool is_set() const { return is_set_.load(std::memory_order_acquire); }
   /// Returns false when `deadline` passed first.
   bool wait(Time deadline = kForever) {
-    return env_.poll_until(
-        [this] {
-          env_.charge(Cost::kPredicate);
-          return is_set();
-        },
-        deadline, &watch_);
+    return env_.poll_until([this] { return is_set(); }, deadline, &watch_);
   }
 
  private:

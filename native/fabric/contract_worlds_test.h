@@ -116,7 +116,9 @@ class EnvWithDevice final : public Env {
 
  protected:
   void charge_model(Cost cost, std::uint64_t count) override { inner_.charge(cost, count); }
-  void charge_copy_model(std::size_t bytes) override { inner_.charge_copy(bytes); }
+  void charge_copy_model(std::size_t bytes, const Footprint* of) override {
+    inner_.charge_copy(bytes, of);
+  }
 
  private:
   Env& inner_;
@@ -230,12 +232,7 @@ struct Side {
     return reinterpret_cast<std::uint64_t*>(memory->data() + offset);
   }
   bool await_word(std::size_t offset, std::uint64_t value) {
-    return env.poll_until(
-        [&] {
-          env.charge(Cost::kPredicate);
-          return load_word(offset) == value;
-        },
-        env.now() + timeout);
+    return env.poll_until([&] { return load_word(offset) == value; }, env.now() + timeout);
   }
   std::uint64_t load_word(std::size_t offset) {
     return __atomic_load_n(word(offset), __ATOMIC_ACQUIRE);

@@ -3,7 +3,9 @@
 #include <cstring>
 #include <vector>
 
+#include "env/scope.h"
 #include "measure/load.h"
+#include "measure/scopes.h"
 #include "measure/shared_workloads.h"
 
 namespace pyrdma::measure {
@@ -35,6 +37,7 @@ class Memcpy final : public Workload {
       throw_parameter(params, "duration_ns", "and iterations are both 0; give one of them");
     }
     std::vector<char> source(places * stride, 1), target(places * stride, 2);
+    const Footprint footprint(env, source.data(), 2 * source.size());
     recorder.prepare_threads(1);
     Histogram& latency = recorder.thread(0).histogram("memcpy");
     // A reading of the clock lasts as long as a small copy, so many copies share one reading.
@@ -51,7 +54,8 @@ class Memcpy final : public Workload {
                      :
                      : "r"(target.data())
                      : "memory");  // the compiler must assume that the copy is read
-        env.charge_copy(size);
+        const Scope step(env, scope::copy);
+        env.charge_copy(size, &footprint);
         place = place + stride < source.size() ? place + stride : 0;
       }
       copies += group;

@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "runtime/runtime.h"
+#include "runtime/scopes.h"
 
 namespace pyrdma::runtime {
 
@@ -47,6 +48,7 @@ Caller::Caller(Runtime& runtime, std::uint32_t index)
 Caller::~Caller() = default;
 
 void Caller::post(NodeId peer, std::span<fabric::WorkRequest> requests, AckKey& key) {
+  const Scope step(env_, scope::post);
   std::unique_lock<Mutex> lock(posting_, std::defer_lock);
   if (shared_) lock.lock();
   make_room(requests.size(), lock, *this);
@@ -120,7 +122,6 @@ void Caller::post_rest(Connection& connection, std::span<fabric::WorkRequest> re
     if (result.accepted == requests.size()) return;
     if (result.accepted != 0) continue;
     const auto moved = [&] {
-      env_.charge(Cost::kPredicate);
       if (connection.completed.load(std::memory_order_acquire) != completed) return true;
       runtime_.poll_if_callers_poll();
       return connection.completed.load(std::memory_order_acquire) != completed;
@@ -134,6 +135,7 @@ void Caller::post_rest(Connection& connection, std::span<fabric::WorkRequest> re
 }
 
 fabric::Status Caller::await_pair(NodeId peer) {
+  const Scope step(env_, scope::await_pair);
   const Connection& connection = *connections_[peer];
   std::uint64_t position = 0;
   {
@@ -152,6 +154,7 @@ fabric::Status Caller::await_pair(NodeId peer) {
 Mark Caller::mark(NodeId peer, AckKey& key) { return mark_of(*this, peer, key); }
 
 Mark Caller::mark_of(Caller& other, NodeId peer, AckKey& key) {
+  const Scope step(env_, scope::mark);
   Connection& connection = *other.connections_[peer];
   std::unique_lock<Mutex> lock(other.posting_, std::defer_lock);
   if (shared_) lock.lock();
@@ -168,6 +171,7 @@ fabric::Status Caller::fence_thread() { return fence({&runtime_.callers_[index_]
 fabric::Status Caller::fence_global() { return fence(runtime_.callers_); }
 
 fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
+  const Scope step(env_, scope::fence);
   AckKey key;
   // Operations after the fence must wait for the positions that the connections have now. They need
   // not wait for later positions: other callers continue to post.
@@ -176,7 +180,7 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
     std::unique_lock<Mutex> lock(caller->posting_, std::defer_lock);
     if (shared_) lock.lock();
     for (const auto& connection : caller->connections_) {
-      env_.charge(Cost::kPredicate);
+      const Scope one(env_, scope::fence_connection);
       if (connection->last_write > connection->last_flush) {
         caller->make_room(1, lock, *this);
         flush(*connection, key);  // the key waits for it, and so for all requests before it
@@ -314,7 +318,6 @@ std::vector<NodeId> Caller::silent_peers() {
   const Time deadline =
       env_.now() + kSecond + Time{attempt_us} * kMicrosecond * (defaults.retry_count + 1);
   const auto all_known = [&] {
-    env_.charge(Cost::kPredicate);
     runtime_.make_turn();
     bool known = true;
     for (NodeId peer = 0; peer < probes.size(); ++peer) {

@@ -176,7 +176,6 @@ bool Runtime::reconnect(NodeId peer, Time deadline) {
     if (now >= deadline) return false;
     env_.poll_until(
         [this] {
-          env_.charge(Cost::kPredicate);
           turn();
           return false;
         },

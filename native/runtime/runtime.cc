@@ -8,6 +8,7 @@
 #include "base/held_flag.h"
 #include "runtime/mesh.h"
 #include "runtime/node_barrier.h"
+#include "runtime/scopes.h"
 
 namespace pyrdma::runtime {
 
@@ -130,8 +131,10 @@ void Runtime::start_polling() {
   callers_poll_.store(false, std::memory_order_relaxed);
   poller_ = spawn("poll", [this] {
     while (!stopping_.load(std::memory_order_acquire)) {
+      const Scope all(env_, scope::poller);
       env_.poll_until(
           [this] {
+            const Scope step(env_, scope::poller_turn);
             const bool any = progress();
             if (service_wanted()) service_->serve();
             return any || stopping_.load(std::memory_order_acquire);
@@ -153,7 +156,7 @@ void Runtime::drain() {
     finish_dropped(*caller);
     // Not wait_until(): another thread may still use this caller.
     const auto idle = [&] {
-      env_.charge(Cost::kPredicate);
+      const Scope step(env_, scope::turn);
       turn();
       return caller->completed_.load(std::memory_order_acquire) ==
              caller->posted_.load(std::memory_order_relaxed);
@@ -169,7 +172,7 @@ void Runtime::finish_dropped(Caller& caller) {
   const Time deadline = env_.now() + options_.wait_timeout;
   while (caller.has_unfinished() && env_.poll_until(
                                         [&] {
-                                          env_.charge(Cost::kPredicate);
+                                          const Scope step(env_, scope::turn);
                                           turn();
                                           return caller.go_on() || !caller.has_unfinished();
                                         },
@@ -204,6 +207,7 @@ void Runtime::fail(Connection& connection, const fabric::Completion& completion)
 }
 
 inline void Runtime::complete(const fabric::Completion& completion) {
+  const Scope step(env_, scope::completion);
   Connection& connection = table_.find(completion.qp_num);
   if (completion.status != fabric::Status::kSuccess) [[unlikely]]
     return fail(connection, completion);
@@ -215,6 +219,7 @@ inline void Runtime::complete(const fabric::Completion& completion) {
 }
 
 bool Runtime::progress() {
+  const Scope step(env_, scope::progress);
   // A single caller that polls has no other thread to exclude.
   if (!alone_ && (polling_.load(std::memory_order_relaxed) ||
                   polling_.exchange(true, std::memory_order_acquire))) {
@@ -277,10 +282,11 @@ void Runtime::make_turn() {
 }
 
 void Runtime::wait_until(Caller& caller, FunctionRef<bool()> ready, const char* what) {
+  const Scope all(env_, scope::wait);
   const Time deadline = env_.now() + options_.wait_timeout;
   bool done = false;
   const auto step = [&] {
-    env_.charge(Cost::kPredicate);
+    const Scope one(env_, scope::turn);
     done = ready();
     if (done) return true;
     turn();

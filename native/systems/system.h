@@ -1,8 +1,10 @@
 // A system declares its workloads and its fuzz scenarios to the programs around it.
 #pragma once
+#include <span>
 #include <string_view>
 #include <vector>
 
+#include "env/scope.h"
 #include "fuzz/scenario.h"
 #include "measure/workload.h"
 
@@ -14,6 +16,8 @@ struct System {
   std::vector<measure::NamedWorkload> workloads;
   /// The name of each is the system's name, or begins like the name of a workload.
   std::vector<fuzz::Scenario> scenarios;
+  /// The steps of its scopes.h.
+  std::span<const CpuScope* const> scopes;
 };
 
 /// Returns the systems of list.h, in its order.

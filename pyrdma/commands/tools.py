@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pyrdma.errors import InvalidArgument
+
 from . import terminal
 from .terminal import INTERRUPTED, Json
 
@@ -33,8 +35,25 @@ def bench(
     raise typer.Exit(command(names or [], as_json))
 
 
-def calibrate(as_json: Json = False) -> None:
-    """Measure the cost of memory copies and clocks on this CPU; print lines of a profile."""
+def calibrate(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="[cpu|scopes]",
+            help="cpu: copies and clocks of this CPU, as lines of a profile. scopes: instructions "
+            "and cache lines of each step of a system, with valgrind, in a checkout.",
+        ),
+    ] = "cpu",
+    system: Annotated[str, typer.Option(help="scopes: the system.")] = "loco",
+    write: Annotated[bool, typer.Option("--write", help="scopes: renew the lists.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Measure costs of this machine's CPU, or count the work of a system's steps."""
+    if what == "scopes":
+        calibrate_scopes(system, write, as_json)
+        return
+    if what != "cpu":
+        raise InvalidArgument(f"calibrate {what!r}: give cpu or scopes")
     from pyrdma.calibrate import measure
 
     found = measure()
@@ -44,6 +63,30 @@ def calibrate(as_json: Json = False) -> None:
     print("[cpu]")
     for entry in found:
         print(entry.line())
+
+
+def calibrate_scopes(system: str, write: bool, as_json: bool) -> None:
+    """Count each step; print what differs from the lists, or write the lists again."""
+    from pyrdma import scopes
+
+    if system not in scopes.CALIBRATIONS:
+        known = ", ".join(scopes.CALIBRATIONS)
+        raise InvalidArgument(f"--system {system!r} has no calibration; there are: {known}")
+    counts = scopes.measure(system)
+    different = scopes.differences(system, counts)
+    if write:
+        for path in scopes.tables(system):
+            path.write_text(scopes.renewed(path, counts), encoding="utf-8")
+    if as_json:
+        rows = {name: cost.row() for name, cost in sorted(counts.steps.items())}
+        terminal.print_json({"covered": counts.covered, "steps": rows, "different": different})
+        return
+    print(f"{counts.covered:.1%} of the instructions lie in steps")
+    for line in different:
+        print(line)
+    if different and not write:
+        print(f"renew the lists: pyrdma calibrate scopes --system {system} --write")
+        raise typer.Exit(1)
 
 
 def check_history(

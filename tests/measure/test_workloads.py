@@ -121,7 +121,7 @@ def test_threads_wait_for_a_doorbell_that_their_queue_pairs_share() -> None:
     assert first == pytest.approx(own, rel=0.1)  # a lock without contention costs little
     # Nine queue pairs share the fifth register, and each handoff visits all who wait.
     assert shared < 0.5 * own
-    slow = simulated_rate({"cpu.lock_handoff_ns": 400}, doorbells=5, **load)
+    slow = simulated_rate({"cpu.core_line_ns": 400}, doorbells=5, **load)
     assert slow < 0.9 * shared
 
 

@@ -144,7 +144,7 @@ def test_a_parameter_names_the_file_that_states_it() -> None:
     assert found["switch.latency_ns"].file == "cx5.toml"
     assert found["nic.tx_message_ns"].file == "connectx5.toml"
     assert found["link.ack_bytes"].file == "roce.toml"
-    assert found["cpu.lock_ns"].file == "base.toml"
+    assert found["cpu.atomic_ns"].file == "base.toml"
 
 
 def write(folder: Path, name: str, body: str) -> Path:
@@ -212,7 +212,7 @@ def test_the_command_shows_what_is_resolved(tmp_path: Path) -> None:
     }
     table = pyrdma("profiles", str(path)).stdout
     assert re.search(r"^\W*link.rate_gbps +12 +Gbps +mine.toml +measured: in", table, re.MULTILINE)
-    assert re.search(r"^\W*cpu.lock_ns +15 +ns +base.toml +estimate:", table, re.MULTILINE)
+    assert re.search(r"^\W*cpu.atomic_ns +6.25 +ns +base.toml +measured:", table, re.MULTILINE)
 
 
 def test_the_command_lists_the_testbeds() -> None:

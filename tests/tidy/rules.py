@@ -10,7 +10,7 @@ from tests.tidy.tree import Source
 # An upper layer may include a lower one. A system's protocol includes only the first layers; its
 # workloads, fuzz scenarios, bindings and tests may include all of them.
 PROTOCOL_LAYERS = ("base", "env", "fabric", "runtime")
-LAYERS = (*PROTOCOL_LAYERS, "measure", "fuzz", "bindings", "systems")
+LAYERS = (*PROTOCOL_LAYERS, "measure", "fuzz", "bindings", "systems", "calibration")
 ABOVE_PROTOCOL = ("workloads", "fuzz", "bindings", "system.cc")
 # Protocol code runs in all worlds, so it may use only Env and the fabric.
 PROTOCOL_CODE = ("native/runtime/", "native/systems/")

@@ -1,6 +1,7 @@
 #include "env/sim/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -228,6 +229,7 @@ void SimScheduler::work(Picos duration) {
 
 bool SimScheduler::preempt(Picos duration) noexcept {
   if (in_event_ || is_external() || current_->unwinding || current_->kill_pending) return false;
+  current_->preempted = true;
   try {
     wake_at(*current_, current_->clock + duration);
     wait_for_wake(*current_);
@@ -259,8 +261,9 @@ bool SimScheduler::poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, P
     const bool missed = target.notices_ != notices;
     if (self.unwinding || self.clock >= deadline) return false;
     if (self.clock == start) self.clock += least_turn;
-    if (first && self.node != nullptr)
-      touch(*self.node);  // other threads may wait for an effect of this thread
+    // Other threads may wait for an effect of this thread. A preempted thread has its effects after
+    // they have looked.
+    if ((first || std::exchange(self.preempted, false)) && self.node != nullptr) touch(*self.node);
     self.grid_start = self.clock;
     self.grid_step = self.clock - start;
     self.deadline = deadline;
@@ -323,8 +326,11 @@ SimThread* SimScheduler::spawn(SimNodeThreads& node, std::string name, std::func
   thread.clock = clock();
   thread.kill_pending = node.killed;  // its creator was killed in preempt() and has not unwound yet
   if (!node.cores.empty()) {
-    thread.core = &node.cores[node.next_core++ % node.cores.size()];
+    const std::size_t core = node.next_core++ % node.cores.size();
+    thread.core = &node.cores[core];
     ++thread.core->threads;
+    thread.remote = core >= node.cores_per_socket;
+    node.remote_threads += thread.remote;
   }
   thread.fiber.create([this, &thread] { return thread_main(thread); }, left_);
   node.threads.push_back(std::move(owned));

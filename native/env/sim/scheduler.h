@@ -7,6 +7,7 @@
 // little old, but never newer than its own clock, and equal seeds give equal runs.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -48,6 +49,8 @@ struct SimNodeThreads {
   std::uint32_t next_core = 0;
   Picos context_switch = 0;
   Picos timeslice = kNever;
+  std::uint32_t cores_per_socket = ~0U;  // the NIC is at the first socket
+  std::uint32_t remote_threads = 0;      // started on other sockets
   std::vector<std::unique_ptr<SimThread>> threads;
   bool killed = false;
   Picos paused_until = 0;        // the threads stop until this time
@@ -98,6 +101,7 @@ struct SimThread final : SimEvent {
   bool held_back = false;        // by a pause of its node
   bool waits_for_core = false;
   bool finished = false;
+  bool preempted = false;  // since its poll loop began to wait
   bool unwinding = false;  // killed: blocking calls return at once, so that destructors can run
   bool kill_pending = false;
   std::exception_ptr failure;
@@ -108,6 +112,15 @@ struct SimThread final : SimEvent {
   SimThread* next_watcher = nullptr;
   SimThread** watcher_link = nullptr;  // the pointer that points here; null when on no watch
   SimDeadline deadline_timer{*this};
+  // What its core knows of the node's memory.
+  bool remote = false;            // its socket is not the NIC's
+  std::uint64_t placed_seen = 0;  // bytes that the NIC had placed at its last look
+  struct Fetch {
+    const void* at = nullptr;
+    Picos ready = 0;
+  };
+  std::array<Fetch, 8> fetches;  // the newest prefetches
+  std::uint32_t next_fetch = 0;
 };
 
 class SimScheduler {
@@ -127,6 +140,8 @@ class SimScheduler {
   }
   /// Moves the running thread's clock to `when`, unless it is later already.
   void run_ahead_to(Picos when) { current_->clock = std::max(current_->clock, when); }
+  /// The running thread; in an event, the one that ran last.
+  SimThread& running() { return *current_; }
   /// Runs all events before the running thread's clock.
   void sync();
   void work(Picos duration);

@@ -1,5 +1,7 @@
 #include "env/sim/sim_env.h"
 
+#include <algorithm>
+
 #include "env/sim/sim_storage.h"
 
 namespace pyrdma {
@@ -37,11 +39,13 @@ SimEnv::SimEnv(SimScheduler& scheduler, NodeId node, NodeId nodes, std::uint32_t
       nodes_(nodes),
       seed_(seed),
       costs_(costs),
+      memory_(costs.cpu),
       storage_(std::make_unique<SimStorage>(*this)),
       trace_(node, trace_lines) {
   threads_.cores.resize(cores);
   threads_.context_switch = context_switch;
   threads_.timeslice = timeslice;
+  threads_.cores_per_socket = costs.cpu.cores_per_socket;
   count_branches(&branches);
 }
 
@@ -84,13 +88,66 @@ Rng SimEnv::rng(std::string_view purpose) {
 
 bool SimEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* only) {
   return scheduler_.poll_until(threads_, ready, to_global(to_picos(deadline)), only,
-                               costs_.named[static_cast<std::size_t>(Cost::kPredicate)]);
+                               costs_.poll_turn);
 }
 
-void SimEnv::charge_copy_model(std::size_t bytes) {
-  const double rate =
-      bytes > costs_.copy_cache_bytes ? costs_.far_copy_picos_per_byte : costs_.copy_picos_per_byte;
-  scheduler_.charge(costs_.copy_call + static_cast<Picos>(static_cast<double>(bytes) * rate));
+// ---- the CPU ----
+
+double SimEnv::line_from_nic() {
+  SimThread& thread = scheduler_.running();
+  const std::uint64_t since = memory_.placed() - thread.placed_seen;
+  thread.placed_seen = memory_.placed();
+  return memory_.nic_line(scheduler_.clock(), since) + (thread.remote ? costs_.cpu.numa_hop : 0);
+}
+
+Env* SimEnv::enter_model(const CpuScope& step) {
+  const SimCpu& cpu = costs_.cpu;
+  double time = step.instructions * cpu.instruction + step.near * cpu.near + step.llc * cpu.llc +
+                step.core * cpu.core;
+  if (step.nic != 0) time += step.nic * line_from_nic();
+  if (step.memory != 0) time += memory_.memory_lines(scheduler_.clock(), step.memory);
+  if (step.core != 0 && threads_.remote_threads != 0) [[unlikely]] {
+    // The other core may be on another socket.
+    const auto all = static_cast<double>(threads_.threads.size());
+    const auto there = static_cast<double>(threads_.remote_threads);
+    const double other = scheduler_.running().remote ? all - there : there;
+    time += step.core * cpu.numa_hop * other / all;
+  }
+  charge_time(time);
+  // The rate of preemptions is per step of a coarser kind, about two of these.
+  if (faults_ != nullptr && (++steps_ & 1) == 0) [[unlikely]]
+    maybe_preempt();
+  return nullptr;
+}
+
+void SimEnv::footprint_model(const void* /*data*/, std::uint64_t bytes, bool exists) {
+  if (exists)
+    memory_.add_footprint(bytes);
+  else
+    memory_.remove_footprint(bytes);
+}
+
+void SimEnv::charge_copy_model(std::size_t bytes, const Footprint* of) {
+  const double footprint = of == nullptr ? 0 : static_cast<double>(of->bytes());
+  charge_time(memory_.copy(scheduler_.clock(), static_cast<double>(bytes), footprint));
+}
+
+void SimEnv::prefetch_model(const Footprint& of, const void* at) {
+  SimThread& thread = scheduler_.running();
+  const double time = memory_.walk(scheduler_.clock(), of.bytes());
+  thread.fetches[thread.next_fetch++ % thread.fetches.size()] = {
+      at, scheduler_.clock() + static_cast<Picos>(time)};
+}
+
+void SimEnv::charge_walk_model(const Footprint& of, const void* at) {
+  SimThread& thread = scheduler_.running();
+  for (SimThread::Fetch& fetch : thread.fetches) {
+    if (fetch.at != at) continue;
+    fetch.at = nullptr;
+    const Picos wait = std::max<Picos>(0, fetch.ready - scheduler_.clock());
+    return charge_time(static_cast<double>(wait) + costs_.cpu.near);
+  }
+  charge_time(memory_.walk(scheduler_.clock(), of.bytes()));
 }
 
 std::unique_ptr<Thread> SimEnv::spawn(std::string name, std::function<void()> body) {

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "env/env.h"
+#include "env/scope.h"
+#include "env/sim/node_memory.h"
 #include "env/sim/scheduler.h"
 #include "env/sim/sim_storage.h"
 #include "env/storage.h"
@@ -23,9 +25,8 @@ inline constexpr Picos to_picos(double ns) { return static_cast<Picos>(ns * 1000
 /// CPU costs of a simulated node, in picoseconds.
 struct SimCpuCosts {
   std::array<Picos, static_cast<std::size_t>(Cost::kCount)> named{};
-  Picos copy_call = 0;
-  double copy_picos_per_byte = 0, far_copy_picos_per_byte = 0;
-  std::size_t copy_cache_bytes = 0;
+  SimCpu cpu;
+  Picos poll_turn = 1;  // a turn of a poll loop that charges nothing itself
   Picos storage_write = 0, storage_sync = 0;
   double storage_picos_per_byte = 0;
 };
@@ -80,6 +81,12 @@ class SimEnv final : public Env {
   SimNodeThreads& threads() { return threads_; }
   SimStorage& disk() { return *storage_; }
   const SimCpuCosts& costs() const { return costs_; }
+  NodeMemory& memory() { return memory_; }
+  /// Charges a store to the NIC beyond its cost on the NIC's socket.
+  void charge_hop() {
+    if (scheduler_.running().remote) [[unlikely]]
+      scheduler_.charge(static_cast<Picos>(costs_.cpu.numa_hop));
+  }
 
  protected:
   void charge_model(Cost cost, std::uint64_t count) override {
@@ -87,7 +94,11 @@ class SimEnv final : public Env {
     if (faults_ != nullptr) [[unlikely]]
       maybe_preempt();
   }
-  void charge_copy_model(std::size_t bytes) override;
+  void charge_copy_model(std::size_t bytes, const Footprint* of) override;
+  void charge_walk_model(const Footprint& of, const void* at) override;
+  void prefetch_model(const Footprint& of, const void* at) override;
+  Env* enter_model(const CpuScope& step) override;
+  void footprint_model(const void* data, std::uint64_t bytes, bool exists) override;
 
  private:
   SimScheduler& scheduler_;
@@ -98,7 +109,11 @@ class SimEnv final : public Env {
   }
   Picos to_global(Picos local) const;
   void maybe_preempt();
+  void charge_time(double picos) { scheduler_.charge(static_cast<Picos>(picos + 0.5)); }
+  double line_from_nic();
   const SimCpuCosts& costs_;
+  NodeMemory memory_;
+  std::uint32_t steps_ = 0;  // taken under faults
   std::uint32_t incarnation_ = 0;
   Picos clock_offset_ = 0, clock_drift_ = 0;
   SimNodeThreads threads_;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "env/scopes.h"
 #include "fabric/hooks/faulty_device.h"
 #include "fabric/sim/device.h"
 #include "fabric/sim/fault_driver.h"
@@ -13,22 +14,34 @@
 namespace pyrdma::fabric::sim {
 namespace {
 
-SimCpuCosts cpu_costs(const SimProfile& p) {
+SimCpuCosts cpu_costs(const SimProfile& p, std::uint32_t cores) {
   SimCpuCosts costs;
   auto set = [&costs](Cost cost, double ns) {
     costs.named[static_cast<std::size_t>(cost)] = to_picos(ns);
   };
   set(Cost::kClockRead, p.cpu_clock_read_ns);
-  set(Cost::kLock, p.cpu_lock_ns);
-  set(Cost::kLockHandoff, p.cpu_lock_handoff_ns);
-  set(Cost::kPredicate, p.cpu_predicate_ns);
-  set(Cost::kHandler, p.cpu_handler_ns);
-  set(Cost::kSystemCall, p.cpu_system_call_ns);
-  set(Cost::kMemcpyCall, p.cpu_memcpy_call_ns);
-  costs.copy_call = to_picos(p.cpu_memcpy_call_ns);
-  costs.copy_picos_per_byte = 8000.0 / p.cpu_memcpy_gbps;
-  costs.far_copy_picos_per_byte = 8000.0 / p.cpu_memcpy_far_gbps;
-  costs.copy_cache_bytes = static_cast<std::size_t>(p.cpu_memcpy_cache_bytes);
+  set(Cost::kAtomic, p.cpu_atomic_ns);
+  set(Cost::kLineTransfer, p.cpu_core_line_ns);
+  const auto per_byte = [](double gbps) { return 8000.0 / gbps; };
+  SimCpu& cpu = costs.cpu;
+  cpu.instruction = 1000.0 / (p.cpu_ipc * p.cpu_clock_ghz);
+  cpu.near = p.cpu_near_line_ns * 1000.0;
+  cpu.llc = p.cpu_llc_line_ns * 1000.0;
+  cpu.nic = p.cpu_nic_line_ns * 1000.0;
+  cpu.core = p.cpu_core_line_ns * 1000.0;
+  cpu.memory = p.cpu_memory_line_ns * 1000.0;
+  cpu.memory_loaded = std::max(p.cpu_memory_line_ns, p.cpu_memory_loaded_ns) * 1000.0;
+  cpu.near_copy = per_byte(p.cpu_near_copy_gbps);
+  cpu.llc_copy = per_byte(p.cpu_llc_copy_gbps);
+  cpu.memory_copy = per_byte(p.cpu_memory_copy_gbps);
+  cpu.memory_byte = per_byte(p.cpu_memory_gbps);
+  cpu.near_bytes = p.cpu_near_bytes;
+  cpu.llc_bytes = p.cpu_llc_bytes;
+  cpu.nic_llc_bytes = p.cpu_nic_llc_bytes;
+  cpu.numa_hop = p.cpu_numa_hop_ns * 1000.0;
+  cpu.cores_per_socket = std::max(1U, cores / static_cast<std::uint32_t>(p.cpu_sockets));
+  costs.poll_turn = std::max<Picos>(
+      1, static_cast<Picos>(env_scope::poll_turn.instructions * cpu.instruction + 0.5));
   costs.storage_write = to_picos(p.storage_write_us * 1000.0);
   costs.storage_sync = to_picos(p.storage_sync_us * 1000.0);
   costs.storage_picos_per_byte = 8000.0 / p.storage_rate_gbps;
@@ -46,7 +59,7 @@ TimerTicks timer_ticks(const SimOptions& options, NodeId node) {
 struct SimCluster::State {
   explicit State(SimOptions wanted)
       : options(std::move(wanted)),
-        costs(cpu_costs(options.profile)),
+        costs(cpu_costs(options.profile, options.cores_per_node)),
         scheduler(options.nodes),
         fabric(options, scheduler) {}
   // The nodes' threads end before the NICs that they use are destroyed.

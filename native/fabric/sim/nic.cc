@@ -78,6 +78,7 @@ Nic::Nic(Fabric& fabric, std::uint32_t port, const SimOptions& options, SimEnv& 
 void Nic::charge_post(std::size_t requests) {
   const NicTimes& t = times();
   fabric_.scheduler.charge(t.post + t.post_request * static_cast<Picos>(requests));
+  env_.charge_hop();
 }
 
 void Nic::write_trace(const char* what, const Message& message, Picos now) {

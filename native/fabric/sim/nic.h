@@ -110,6 +110,8 @@ class alignas(64) Nic final {
   NicCounters& counters() { return counters_; }
   /// Charges the calling thread for a post of `requests` requests.
   void charge_post(std::size_t requests);
+  /// Notes that the NIC has written `bytes` bytes to the node's memory.
+  void placed(std::uint64_t bytes) { env_.memory().place(fabric_.scheduler.clock(), bytes); }
   /// Wakes the pollers of the node's memory.
   void touch() { fabric_.scheduler.touch(env_.threads()); }
   /// Gives a message back to the pool.

@@ -135,7 +135,7 @@ TEST(NodeFaults, APreemptedThreadIsOvertakenInTheMiddleOfAStep) {
     if (env.node() != 0) return;
     std::vector<int> order;
     const auto other = env.spawn("other", [&] { order.push_back(1); });
-    env.charge(Cost::kPredicate);  // a step without a wait
+    env.charge(Cost::kAtomic);  // a step without a wait
     order.push_back(2);
     other->join();
     EXPECT_EQ(order, (std::vector<int>{1, 2}));
@@ -151,7 +151,7 @@ TEST(NodeFaults, AThreadThatIsKilledInAPreemptionUnwindsAtItsNextWait) {
     Env& env;
     int& destroyed;
     ~Charges() {
-      env.charge(Cost::kLock);
+      env.charge(Cost::kAtomic);
       ++destroyed;
     }
   };
@@ -184,11 +184,11 @@ TEST(NodeFaults, FaultsThatAreHeldBackBeginLater) {
   cluster.run([&](Env& env) {
     if (env.node() != 0) return;
     env.sleep_until(kMillisecond);
-    env.charge(Cost::kPredicate);
+    env.charge(Cost::kAtomic);
     EXPECT_EQ(fired(Fault::clock_jump) + fired(Fault::preemption) + fired(Fault::slow_node), 0U);
     cluster.begin_faults();
     env.sleep_until(env.now() + kMillisecond);
-    env.charge(Cost::kPredicate);
+    env.charge(Cost::kAtomic);
     EXPECT_GT(fired(Fault::clock_jump), 0U);
     EXPECT_GT(fired(Fault::preemption), 0U);
     EXPECT_GT(fired(Fault::slow_node), 0U);

@@ -73,14 +73,24 @@ namespace pyrdma::fabric::sim {
   X(cpu, poll_ns, "ns", 0, 1e6, "taking one completion")                                                  \
   X(cpu, empty_poll_ns, "ns", 1, 1e6, "finding no completion")                                            \
   X(cpu, clock_read_ns, "ns", 0, 1e6, "reading the clock")                                                \
-  X(cpu, lock_ns, "ns", 0, 1e6, "an uncontended lock or unlock")                                          \
-  X(cpu, lock_handoff_ns, "ns", 0, 1e6, "from an unlock until the waiter runs on")                        \
-  X(cpu, predicate_ns, "ns", 1, 1e6, "one iteration of a poll loop over plain memory")                    \
-  X(cpu, handler_ns, "ns", 0, 1e6, "dispatching a message to its handler")                                \
-  X(cpu, memcpy_call_ns, "ns", 0, 1e6, "fixed part of a copy")                                            \
-  X(cpu, memcpy_gbps, "Gbps", 0.1, 1e5, "copying within the cache")                                       \
-  X(cpu, memcpy_far_gbps, "Gbps", 0.1, 1e5, "copying beyond the cache")                                   \
-  X(cpu, memcpy_cache_bytes, "B", 0, 1e12, "size up to which a copy stays in the cache")                  \
+  X(cpu, clock_ghz, "GHz", 0.1, 20, "cycles per nanosecond under load")                                   \
+  X(cpu, ipc, "1/cycle", 0.05, 20, "instructions per cycle of code in the first-level cache")             \
+  X(cpu, atomic_ns, "ns", 0, 1e6, "an atomic read-modify-write of a word in the own cache")               \
+  X(cpu, near_line_ns, "ns", 0, 1e6, "a line from the second-level cache")                                \
+  X(cpu, llc_line_ns, "ns", 0, 1e6, "a line from the last-level cache")                                   \
+  X(cpu, nic_line_ns, "ns", 0, 1e6, "a line that the NIC wrote, in its part of the last-level cache")     \
+  X(cpu, core_line_ns, "ns", 0, 1e6, "a line that another core of the socket has written")                \
+  X(cpu, memory_line_ns, "ns", 0, 1e6, "a line from idle memory")                                         \
+  X(cpu, memory_loaded_ns, "ns", 0, 1e6, "a line from memory at its full bandwidth")                      \
+  X(cpu, near_bytes, "B", 0, 1e12, "second-level cache of a core")                                        \
+  X(cpu, llc_bytes, "B", 0, 1e12, "last-level cache that a thread can use")                               \
+  X(cpu, nic_llc_bytes, "B", 0, 1e12, "part of the last-level cache that the NIC writes to; 0: it writes to memory")\
+  X(cpu, near_copy_gbps, "Gbps", 0.1, 1e5, "copying within the second-level cache")                       \
+  X(cpu, llc_copy_gbps, "Gbps", 0.1, 1e5, "one core copying within the last-level cache")                 \
+  X(cpu, memory_copy_gbps, "Gbps", 0.1, 1e5, "one core copying in memory")                                \
+  X(cpu, memory_gbps, "Gbps", 0.1, 1e6, "memory bandwidth of the node")                                   \
+  X(cpu, sockets, "count", 1, 64, "the NIC is at the first")                                              \
+  X(cpu, numa_hop_ns, "ns", 0, 1e6, "what the way to another socket adds to a line or a doorbell")        \
   X(cpu, system_call_ns, "ns", 0, 1e6, "user to kernel and back")                                         \
   X(cpu, context_switch_ns, "ns", 0, 1e6, "between threads that share a core")                            \
   X(cpu, timeslice_us, "us", 1, 1e6, "longest run of a thread that shares a core")                        \

@@ -84,8 +84,10 @@ bool Receiver::place(const Message& message, const QueuePairCore& target,
       [&](const Sge& sge, std::uint64_t addr, std::uint32_t bytes, std::uint32_t done) {
         const Region* region = writable(sge, target);
         if (region == nullptr) return false;
-        if (message.chunk.has_payload)
+        if (message.chunk.has_payload) {
+          nic_.placed(bytes);
           std::memcpy(region->at(addr), message.payload() + done, bytes);
+        }
         return true;
       });
 }

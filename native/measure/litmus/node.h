@@ -49,12 +49,8 @@ class Node {
   /// Error(kTimeout), naming `what`; also after fail().
   template <class Ready>
   void wait(const char* what, Ready&& ready, Watch* only = nullptr) {
-    env_.poll_until(
-        [&] {
-          env_.charge(Cost::kPredicate);
-          return ready() || failed_.load(std::memory_order_relaxed);
-        },
-        env_.now() + kWaitTimeout, only);
+    env_.poll_until([&] { return ready() || failed_.load(std::memory_order_relaxed); },
+                    env_.now() + kWaitTimeout, only);
     if (!ready()) throw_waited(what);
   }
   /// Ends the waits of the node's other threads.

@@ -14,12 +14,12 @@ class Doorbell {
   /// owner runs on, so the waiters lengthen every handoff.
   template <class Post>
   void ring(Env& env, Post&& post) {
-    env.charge(Cost::kLock);
+    env.charge(Cost::kAtomic);
     env.sleep_until(0);  // simulated threads come in the order of their clocks
     if (!try_acquire()) {
       waiting_.fetch_add(1, std::memory_order_relaxed);
       env.poll_until([this] { return try_acquire(); }, kForever, &watch_);
-      env.charge(Cost::kLockHandoff, waiting_.fetch_sub(1, std::memory_order_relaxed));
+      env.charge(Cost::kLineTransfer, waiting_.fetch_sub(1, std::memory_order_relaxed));
     }
     post();
     env.sleep_until(0);  // the lock is held for as long as the post takes

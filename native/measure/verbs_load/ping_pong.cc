@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/remote_word.h"
+#include "env/scopes.h"
 #include "measure/verbs_load/latency_loop.h"
 
 namespace pyrdma::measure::verbs_load {
@@ -63,7 +64,7 @@ class PingPongSide {
     if (buffer_.length != 0) return take_message(deadline, sequence);
     // Charges the turn that finds it. An empty turn costs as much by itself, and a bare loop spins
     // faster.
-    env_.charge(Cost::kPredicate);
+    const Scope step(env_, env_scope::poll_turn);
     return env_.poll_until([&] { return (sequence = load_acquire(arriving_)) != old; }, deadline);
   }
 

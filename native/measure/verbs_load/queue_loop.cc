@@ -84,10 +84,7 @@ void run_rate_by_queue(Env& env, const Load& load, Sender& sender, ThreadRecorde
     const std::uint64_t offset = reads ? turn % load.depth * load.stride() : 0;
     if (reads) {
       auto* last = reinterpret_cast<std::uint8_t*>(sender.local->data() + offset) + load.size - 1;
-      const auto arrived = [&] {
-        env.charge(Cost::kPredicate);
-        return load_acquire(last) != kUnread;
-      };
+      const auto arrived = [&] { return load_acquire(last) != kUnread; };
       if (turn >= load.depth && !env.poll_until(arrived, deadline)) posts.stuck();
       *last = kUnread;
     }

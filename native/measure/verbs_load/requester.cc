@@ -97,7 +97,6 @@ void Requester::post(const Route& route, std::span<const fabric::WorkRequest> re
   const bool all = env_.poll_until(
       [&] {
         if (result.error != fabric::PostError::kQueueFull) return true;
-        env_.charge(Cost::kPredicate);
         result = ring(route, requests.subspan(posted));
         posted += result.accepted;
         return posted == requests.size();

@@ -2,6 +2,7 @@
 // its row of a table, pushes the row to all others, and waits until every row has reached its
 // count.
 #pragma once
+#include "systems/loco/scopes.h"
 #include "systems/loco/sst.h"
 
 namespace pyrdma::loco {
@@ -21,10 +22,12 @@ class Barrier : public Channel {
   /// of the node at a time. Throws Error(kTimeout), naming nodes that do not answer, after
   /// wait_timeout.
   void wait(Caller& me) {
+    const Scope all(me.env(), scope::barrier);
     if (manager().bugs().fence_global(me) != fabric::Status::kSuccess) throw_broken(me);
     table_.store_mine(++count_);
     table_.push_broadcast(me);
     for (std::uint32_t rank = 0; rank < table_.rows(); ++rank) {
+      const Scope one(me.env(), scope::barrier_row);
       const auto arrived = [&] { return *table_.row(rank).try_load() >= count_; };
       if (!arrived()) me.wait_until(arrived, "arrival of all participants at a barrier");
     }

@@ -79,7 +79,6 @@ void Control::send(NodeId node, const ControlMessage& message) {
         .blaming({node});
   };
   wait_for([&] {
-    manager_.env().charge(Cost::kPredicate);
     manager_.runtime_.progress();  // the sender may be the polling thread itself
     return connection.posted - connection.completed.load(std::memory_order_acquire) < kSlots;
   });
@@ -88,7 +87,6 @@ void Control::send(NodeId node, const ControlMessage& message) {
   ++connection.posted;
   // A queue may be full while a completion is on its way.
   wait_for([&] {
-    manager_.env().charge(Cost::kPredicate);
     if (connection.qp->send(outgoing.sge(offset, sizeof message))) return true;
     manager_.runtime_.progress();
     return false;

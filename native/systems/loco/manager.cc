@@ -101,12 +101,7 @@ void Manager::remove(Channel& channel) {
   // Another thread may be serving a message to it.
   const auto is_free = [&] { return handling_.load(std::memory_order_acquire) != &channel; };
   if (is_free()) return;
-  env().poll_until(
-      [&] {
-        env().charge(Cost::kPredicate);
-        return is_free();
-      },
-      kForever);
+  env().poll_until([&] { return is_free(); }, kForever);
 }
 
 Channel* Manager::find(const std::string& name) {
@@ -159,7 +154,6 @@ void Manager::wait_for_ready() {
   const Time deadline = env().now() + options_.wait_timeout;
   const bool met = env().poll_until(
       [this] {
-        env().charge(Cost::kPredicate);
         turn();
         return all_ready();
       },

@@ -15,6 +15,7 @@
 #include "base/remote_word.h"
 #include "systems/loco/channel.h"
 #include "systems/loco/checksum.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 
@@ -146,12 +147,14 @@ class OwnedVar : public Channel {
     return block;
   }
   AckKey push_to_each(Caller& me, std::span<const NodeId> readers) {
+    const Scope step(me.env(), scope::push);
     AckKey all;
     while (!readers.empty()) {  // each block of the key keeps a block of memory
       const auto some = readers.first(std::min(readers.size(), runtime::AckBits::kMost));
       InFlight copy(stage(me));
       for (const NodeId reader : some) {
         if (reader == self()) continue;
+        const Scope one(me.env(), scope::push_to_one);
         me.write(reader, remote(reader, 0), 0, copy.block.sge(sizeof(Copy)), copy.key);
       }
       copy.key.keep(std::move(copy.block));

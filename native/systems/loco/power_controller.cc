@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 namespace {
@@ -88,9 +89,9 @@ PowerController::PowerController(Manager& manager, std::string name)
 double PowerController::turn(Caller& me, Time period) {
   double sum = 0;
   for (NodeId node = 1; node < manager().nodes(); ++node) {
+    const Scope step(manager().env(), scope::power_control);
     const double voltage = *voltage_[node]->try_load();
     sum += voltage;
-    manager().env().charge(Cost::kPredicate);
     last_duty_[node] = next_duty(last_duty_[node], voltage, period);
     duty_[node]->store(last_duty_[node]);
     check(node);
@@ -103,7 +104,7 @@ std::uint64_t PowerController::convert(Caller& me, Time period, Time duration) {
   Converter converter(period);
   OwnedVar<double>&duty = *duty_[self()], &voltage = *voltage_[self()];
   return loop(me, period, duration, [&](Time) {
-    manager().env().charge(Cost::kPredicate);
+    const Scope step(manager().env(), scope::power_convert);
     voltage.store(converter.step(*duty.try_load()));
     check(kController);
     last_push_[kController] = voltage.push_to(me, kController);

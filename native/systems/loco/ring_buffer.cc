@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/remote_word.h"
 #include "systems/loco/checksum.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 
@@ -51,6 +52,7 @@ void RingBuffer::make() {
   // because its place is reused only after all readers have acknowledged it.
   const std::uint32_t rights = writer_ == self() ? 0U : std::uint32_t{fabric::kRemoteWrite};
   ring_ = add_region("ring", capacity_, rights);
+  footprint_.emplace(manager().env(), ring_.data, capacity_);
   expect_region("ring", capacity_);
   join();
 }
@@ -101,13 +103,14 @@ std::optional<std::uint64_t> RingBuffer::try_broadcast(Caller& me,
                     " bytes does not fit ring buffer '" + name() + "'; it takes up to " +
                     std::to_string(max_message()) + ": raise its capacity");
   }
+  const Scope step(me.env(), scope::ring_broadcast);
   if (!takes_over(me)) return std::nullopt;
   const std::uint64_t begin = begin_of(message.size());
   if (!acknowledged(freed_by(message.size()))) {
     me.env().reached("ring/full");
     return std::nullopt;
   }
-  me.env().charge_copy(message.size());
+  me.env().charge_copy(message.size(), &footprint_.value());
   const std::uint64_t from = end_;
   if (begin != end_) {
     me.env().reached("ring/skip");
@@ -123,6 +126,7 @@ std::optional<std::uint64_t> RingBuffer::try_broadcast(Caller& me,
 void RingBuffer::push(Caller& me, std::uint64_t from, std::uint64_t begin, std::uint64_t bytes) {
   for (const NodeId reader : participants()) {
     if (reader == self()) continue;
+    const Scope step(me.env(), scope::ring_push);
     fabric::Sge sges[2];
     fabric::WorkRequest requests[2];
     std::size_t count = 0;
@@ -172,6 +176,7 @@ std::uint64_t RingBuffer::broadcast(Caller& me, std::span<const std::byte> messa
 }
 
 bool RingBuffer::acknowledged(std::uint64_t position) {
+  const Scope step(manager().env(), scope::ring_acknowledged);
   for (const NodeId reader : participants()) {
     if (reader != writer_ && *acks_.row(rank_of(reader)).try_load() < position) return false;
   }
@@ -206,7 +211,7 @@ void RingBuffer::wait_for_room(Caller& me, std::uint64_t bytes) {
 
 std::optional<std::span<const std::byte>> RingBuffer::next(Caller& me) {
   Env& env = me.env();
-  env.charge(Cost::kPredicate);
+  const Scope step(env, scope::ring_next);
   if (!acks_.mine().ready()) return std::nullopt;  // no peer can take the acknowledgement yet
   while (true) {
     const std::byte* at = ring_.data + at_ % capacity_;
@@ -230,13 +235,14 @@ std::optional<std::span<const std::byte>> RingBuffer::next(Caller& me) {
     }
     at_ += skip ? capacity_ - at_ % capacity_ : size;
     if (skip) continue;
-    env.charge_copy(bytes);
+    env.charge_copy(bytes, &footprint_.value());
     return bugs_.received(*this, me, {at + sizeof head, bytes}, {copy_.data(), bytes});
   }
 }
 
 void RingBuffer::acknowledge(Caller& me) {
   if (told_ == at_) return;
+  const Scope step(me.env(), scope::ring_acknowledge);
   told_ = at_;
   acks_.store_mine(at_);
   acks_.mine().push_to(me, writer_);

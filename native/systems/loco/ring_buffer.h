@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "env/scope.h"
 #include "systems/loco/bugs.h"
 #include "systems/loco/sst.h"
 
@@ -82,12 +83,13 @@ class RingBuffer : public Channel {
   std::uint64_t capacity_;
   Bugs bugs_;
   LocalRegion ring_;
-  Sst<std::uint64_t> acks_;   // positions that the readers have acknowledged
-  std::uint64_t end_ = 0;     // writer: the position after the last message
-  Caller* sender_ = nullptr;  // writer: the caller of the last message
-  std::vector<Mark> placed_;  // writer: reached when that caller's messages are placed
-  std::uint64_t at_ = 0;      // reader: the position of the next message
-  std::uint64_t told_ = 0;    // reader: the last acknowledged position
+  std::optional<Footprint> footprint_;  // of ring_
+  Sst<std::uint64_t> acks_;             // positions that the readers have acknowledged
+  std::uint64_t end_ = 0;               // writer: the position after the last message
+  Caller* sender_ = nullptr;            // writer: the caller of the last message
+  std::vector<Mark> placed_;            // writer: reached when that caller's messages are placed
+  std::uint64_t at_ = 0;                // reader: the position of the next message
+  std::uint64_t told_ = 0;              // reader: the last acknowledged position
   std::vector<std::byte> copy_;
 };
 

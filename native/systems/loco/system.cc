@@ -3,6 +3,7 @@
 
 #include "systems/loco/fuzz/loco_scenario.h"
 #include "systems/loco/fuzz/store_scenarios.h"
+#include "systems/loco/scopes.h"
 #include "systems/loco/workloads/workloads.h"
 
 namespace pyrdma::loco {
@@ -48,6 +49,7 @@ index; ``early_ops``, operations in the first half of the measured time, which t
 run was in a steady state. The run fails when a lookup or update misses a key that must be there.)"},
           },
       .scenarios = {channels_scenario(), locks_scenario(), store_scenario(), sherman_scenario()},
+      .scopes = scope::all,
   };
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/remote_word.h"
+#include "systems/loco/scopes.h"
 #include "systems/loco/ticket_lock.h"
 
 namespace pyrdma::loco {
@@ -18,14 +19,16 @@ AcquireOp::AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool b
   at_ = locks.place_of(index);
   blocks_ = blocks;
   Env& env = locks.manager().env();
-  env.charge(Cost::kLock);
+  const Scope step(env, scope::acquire_begin);
+  env.charge_walk(*locks.footprint_, &locks.locals_[index]);
+  env.charge(Cost::kAtomic);
   turn_ = locks.locals_[index].next.fetch_add(1, std::memory_order_relaxed);
   stage_ = Stage::kLocalQueue;
   poll();
 }
 
 bool AcquireOp::poll(Time now) {
-  locks_->manager().env().charge(Cost::kPredicate);
+  const Scope step(locks_->manager().env(), scope::acquire_poll);
   switch (stage_) {
     case Stage::kNone:
       return false;
@@ -63,6 +66,7 @@ bool AcquireOp::enter(Time now) {
 }
 
 void AcquireOp::ask_ticket() {
+  const Scope step(me_->env(), scope::acquire_ask);
   words_.block = me_->block(16);  // nothing is in flight
   locks_->manager().bugs().ask_ticket(*this, [&] { post_ticket(); });
 }
@@ -82,6 +86,7 @@ void AcquireOp::ask_ticket() {
 }
 
 void AcquireOp::ask_serving() {
+  const Scope step(me_->env(), scope::acquire_ask_again);
   words_.key =
       me_->read(at_.host, locks_->words_.at(at_.host), at_.now_serving, words_.block.sge(8));
   stage_ = Stage::kServing;
@@ -142,6 +147,7 @@ bool AcquireOp::compare(std::uint64_t serving, Time now) {
 }
 
 bool AcquireOp::hold() {
+  const Scope step(me_->env(), scope::acquire_hold);
   TicketLocks::Local& local = locks_->locals_[index_];
   local.has_ticket = true;
   local.ticket = ticket_;

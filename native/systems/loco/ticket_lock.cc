@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/remote_word.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 
@@ -42,6 +43,7 @@ void TicketLocks::make() {
     throw Error(ErrorCode::kInvalidArgument, "'" + name() + "' has 0 locks; give it 1 or more");
   }
   locals_ = std::make_unique<Local[]>(count_);
+  footprint_.emplace(manager().env(), locals_.get(), count_ * sizeof(Local));
   holders_ = add_region("holders", count_ * 8, fabric::kRemoteRead);
   expect_region("holders", count_ * 8);
   join();
@@ -54,9 +56,11 @@ std::uint64_t& TicketLocks::holder_word(std::uint64_t i) const {
 AcquireOp TicketLocks::start_acquire(Caller& me, std::uint64_t i) { return {*this, me, i, false}; }
 
 std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
+  const Scope all(me.env(), scope::acquire);
   AcquireOp op(*this, me, i, true);
   bool ended = false;  // dropped work of this caller
   const auto held = [&] {
+    const Scope step(me.env(), scope::acquire_turn);
     manager().turn();
     ended = me.go_on();
     return op.poll();
@@ -87,6 +91,7 @@ inline AckKey TicketLocks::give_back(Caller& me, std::uint64_t i, const LockPlac
 }
 
 AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence, Requests& before) {
+  const Scope step(me.env(), scope::release);
   PYRDMA_CHECK(before.size(), <=, kMostBefore);
   check_holder(me, i);
   const LockPlace at = place_of(i);
@@ -98,6 +103,7 @@ AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence, Requests& 
 }
 
 AckKey TicketLocks::start_release(Caller& me, std::uint64_t i) {
+  const Scope step(me.env(), scope::release);
   check_holder(me, i);
   Requests nothing;
   return give_back(me, i, place_of(i), Fence::kNone, nothing);
@@ -146,6 +152,7 @@ void TicketLocks::throw_unplaced(Caller& me, std::uint64_t i, fabric::Status sta
 // waits until the writes are placed.
 AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fence,
                               Requests& before) {
+  const Scope step(me.env(), scope::hand_over);
   Local& local = locals_[i];
   me.env().reached("lock/hand-over");
   AckKey key;
@@ -161,6 +168,7 @@ AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fe
 
 AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
                             Requests& before) {
+  const Scope step(me.env(), scope::move_on);
   Local& local = locals_[i];
   MemRef word = me.block(8);  // the next value of now_serving, or its old value
   const fabric::Sge sge = word.sge(8);

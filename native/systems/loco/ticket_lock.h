@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/moved_value.h"
+#include "env/scope.h"
 #include "systems/loco/atomic_var.h"
 #include "systems/loco/preset.h"
 
@@ -243,6 +244,7 @@ class TicketLocks : public Channel {
   AtomicVars words_;
   LocalRegion holders_;  // the holder of each lock on this node, for reports of all nodes
   std::unique_ptr<Local[]> locals_;
+  std::optional<Footprint> footprint_;  // of locals_
 };
 
 /// One lock, at the first participant.

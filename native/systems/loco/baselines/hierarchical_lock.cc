@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 
@@ -25,6 +26,7 @@ HierarchicalLocks::HierarchicalLocks(Manager& manager, std::string name, std::ui
 
 AckKey HierarchicalLocks::start_release(Caller& me, std::uint64_t i,
                                         std::span<fabric::WorkRequest> before) {
+  const Scope step(me.env(), scope::hierarchical_release);
   PYRDMA_CHECK(i, <, count());
   Local& local = locals_[i];
   const std::uint32_t place = local.serving.load(std::memory_order_relaxed);
@@ -49,7 +51,8 @@ HierarchicalOp::HierarchicalOp(HierarchicalLocks& locks, Caller& me, std::uint64
     : locks_(&locks), me_(&me), index_(index) {
   PYRDMA_CHECK(index, <, locks.count());
   Env& env = locks.manager().env();
-  env.charge(Cost::kLock);
+  const Scope step(env, scope::hierarchical_begin);
+  env.charge(Cost::kAtomic);
   if (locks.options_.local_queues) {
     place_ = locks.locals_[index].next.fetch_add(1, std::memory_order_relaxed);
     deadline_ = env.now() + locks.manager().options().wait_timeout;
@@ -61,7 +64,7 @@ HierarchicalOp::HierarchicalOp(HierarchicalLocks& locks, Caller& me, std::uint64
 }
 
 bool HierarchicalOp::poll() {
-  locks_->manager().env().charge(Cost::kPredicate);
+  const Scope step(locks_->manager().env(), scope::hierarchical_poll);
   if (stage_ == Stage::kQueue) return enter();
   if (stage_ == Stage::kGlobal && global_.poll()) {
     stage_ = Stage::kHeld;

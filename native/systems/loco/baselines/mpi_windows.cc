@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 
@@ -57,10 +58,12 @@ void MpiWindows::open(Caller& me) {
 }
 
 void MpiWindows::lock(Caller& me, std::uint32_t window, std::uint32_t rank) {
+  const Scope all(me.env(), scope::mpi_lock);
   const NodeId node = node_of(rank);
   InFlight old(me.block(8));
   const Time deadline = manager().env().now() + manager().options().wait_timeout;
   while (true) {
+    const Scope step(me.env(), scope::mpi_lock_try);
     old.key = me.compare_swap(node, part(window, rank), kLock, kFree, kExclusive, old.block.sge(8));
     const fabric::Status status = old.key.wait();
     if (status != fabric::Status::kSuccess) throw_unreachable(window, rank, status);
@@ -76,6 +79,7 @@ void MpiWindows::lock(Caller& me, std::uint32_t window, std::uint32_t rank) {
 }
 
 void MpiWindows::unlock(Caller& me, std::uint32_t window, std::uint32_t rank, AckKey&& pending) {
+  const Scope step(me.env(), scope::mpi_unlock);
   const fabric::Status status = pending.wait();
   if (status != fabric::Status::kSuccess) throw_unreachable(window, rank, status);
   MemRef old = me.block(8);

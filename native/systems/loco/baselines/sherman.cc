@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "systems/loco/checksum.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 
@@ -13,7 +14,8 @@ namespace {
 
 std::uint64_t sum_of(Key key, std::uint64_t value) { return mix64(mix64(key) ^ value); }
 
-constexpr std::uint64_t kLevels = 4;  // levels of cached internal nodes, for millions of keys
+constexpr std::uint64_t kCachedBytes = 16;  // key and address of a leaf in the cached nodes
+constexpr std::uint64_t kLevels = 4;        // levels of cached internal nodes, for millions of keys
 
 }  // namespace
 
@@ -22,6 +24,7 @@ Sherman::Sherman(Manager& manager, std::string name, const ShermanOptions& optio
       options_(options),
       leaves_(*this, "leaves", offset_of(leaf_of(options.keys) + participants().size()),
               kReadWrite),
+      footprint_(manager.env(), nullptr, (leaf_of(options.keys) + 1) * kCachedBytes),
       locks_(*this, "locks", options.locks * participants().size(),
              {.local_queues = options.local_queues, .grant = options.grant}) {
   if (manager.options().block_bytes < kLeafBytes) {
@@ -54,18 +57,25 @@ void ShermanOperation::start(Key key) {
   PYRDMA_ASSERT(over());
   PYRDMA_CHECK(key, <, tree_->options_.keys);
   if (leaf_.block.data() == nullptr) leaf_ = InFlight(me_->block(Sherman::kLeafBytes));
-  tree_->manager().env().charge(Cost::kPredicate, kLevels);
+  // A descent through cached internal nodes, which hold a key and an address for each leaf.
+  // The upper levels stay in the core's own cache.
+  for (std::uint64_t level = 0; level < kLevels; ++level) {
+    const Scope step(me_->env(), scope::sherman_level);
+  }
+  me_->env().charge_walk(tree_->footprint_, this);
   key_ = key;
   outcome_ = Outcome::kPending;
 }
 
 void ShermanOperation::lookup(Key key) {
+  const Scope step(me_->env(), scope::sherman_begin);
   start(key);
   step_ = Step::kReading;
   read_leaf();
 }
 
 void ShermanOperation::update(Key key, std::uint64_t value) {
+  const Scope step(me_->env(), scope::sherman_begin);
   start(key);
   value_ = value;
   step_ = Step::kLocking;
@@ -82,12 +92,11 @@ void ShermanOperation::read_leaf() {
 }
 
 const Sherman::Entry* ShermanOperation::find() const {
-  Env& env = tree_->manager().env();
-  env.charge(Cost::kPredicate);
   return reinterpret_cast<const Sherman::Entry*>(leaf_.block.data() + Sherman::entry_of(key_));
 }
 
 bool ShermanOperation::advance() {
+  const Scope step(me_->env(), scope::sherman_advance);
   if (step_ == Step::kLocking) {
     if (!lock_.poll()) return false;
     step_ = Step::kReadingLocked;
@@ -125,6 +134,7 @@ bool ShermanOperation::judge() {
 }
 
 bool ShermanOperation::write_and_unlock() {
+  const Scope step(me_->env(), scope::sherman_write);
   const std::uint64_t leaf = tree_->leaf_of(key_);
   const RemoteRegion& region = tree_->leaves_.at(tree_->node_of(leaf));
   const auto offset =

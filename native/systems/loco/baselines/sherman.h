@@ -17,6 +17,7 @@
 #pragma once
 #include <string>
 
+#include "env/scope.h"
 #include "systems/loco/baselines/hierarchical_lock.h"
 #include "systems/loco/kvstore/slot.h"
 #include "systems/loco/shared_region.h"
@@ -66,6 +67,7 @@ class Sherman : public Channel {
 
   ShermanOptions options_;
   SharedRegion leaves_;
+  Footprint footprint_;  // of the cached internal nodes, which the model does not keep
   HierarchicalLocks locks_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 
@@ -27,6 +28,7 @@ void TestAndSetLocks::acquire(Caller& me, std::uint64_t i) {
 
 AckKey TestAndSetLocks::release_for(Caller& me, std::uint32_t acquirer, std::uint64_t i,
                                     std::span<fabric::WorkRequest> before) {
+  const Scope step(me.env(), scope::test_and_set_release);
   PYRDMA_CHECK(i, <, count());
   const NodeId host = host_of(i);
   MemRef zero = me.block(8);
@@ -69,6 +71,7 @@ TestAndSetOp::TestAndSetOp(TestAndSetLocks& locks, Caller& me, std::uint64_t ind
 }
 
 void TestAndSetOp::try_once() {
+  const Scope step(me_->env(), scope::test_and_set_try);
   if (locks_->grant_ == Grant::kTicket) {
     AtomicVars& words = locks_->words_;
     old_.key = has_ticket_ ? words.load(*me_, index_, old_.block)
@@ -87,7 +90,7 @@ bool TestAndSetOp::is_free(std::uint64_t word) {
 
 bool TestAndSetOp::poll() {
   Env& env = locks_->manager().env();
-  env.charge(Cost::kPredicate);
+  const Scope step(env, scope::test_and_set_poll);
   if (held_) return true;
   if (!old_.key.query()) return false;
   const std::string lock = "lock " + std::to_string(index_) + " of '" + locks_->name() +

@@ -76,7 +76,6 @@ void Node::receive(Caller& me, std::uint32_t ring, const Planned& op) {
 // L6: the next message that is read is the next message that was sent. It is whole, and it stays
 // unchanged until it is acknowledged. Returns false if there is no message.
 bool Node::hear(Caller& me, std::uint32_t ring, bool slowly) {
-  env_.charge(Cost::kPredicate);
   env_.now();
   const auto got = rings_[ring]->next(me);
   if (!got) return false;

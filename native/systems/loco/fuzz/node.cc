@@ -211,7 +211,6 @@ void Node::store_often(const Planned& op) {
 // client saw.
 void Node::look(Caller& me, NodeId owner, bool pull) {
   if (pull && owner == env_.node()) return;
-  env_.charge(Cost::kPredicate);
   env_.now();
   std::uint64_t& last = seen_[me.index()][owner];
   std::uint64_t least = pull ? world_.pulled[owner] : last;

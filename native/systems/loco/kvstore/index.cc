@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 
@@ -12,11 +13,13 @@ Index::Index(Env& env, std::uint64_t keys) : lock_(env), env_(env), keys_(keys) 
 
 void Index::make_table() {
   slots_ = keys_ + keys_ / 4 + 8;
+  footprint_.reset();
   table_.reset(static_cast<Entry*>(std::calloc(slots_, sizeof(Entry))));
   if (table_ == nullptr) {
     throw Error(ErrorCode::kExhausted, "no memory for an index of " + std::to_string(keys_) +
                                            " keys (" + std::to_string(bytes()) + " bytes)");
   }
+  footprint_.emplace(env_, table_.get(), bytes());
 }
 
 void Index::begin_with(Spread spread) {
@@ -28,14 +31,15 @@ void Index::begin_with(Spread spread) {
 // Returns the entry of the key, or the free entry where the key belongs.
 Index::Entry* Index::at(Key key) const {
   std::uint64_t i = home_of(key);
+  env_.charge_walk(*footprint_, &table_[i]);  // the next entries are mostly on the same line
   while (table_[i].owner != 0 && table_[i].key != key) i = i + 1 == slots_ ? 0 : i + 1;
   return &table_[i];
 }
 
 std::optional<Location> Index::find(Key key) {
+  const Scope step(env_, scope::index_find);
   const std::shared_lock lock(lock_);
   const Entry* entry = at(key);
-  env_.charge(Cost::kPredicate);
   if (entry->owner != 0) {
     if (entry->counter == kErased) return std::nullopt;
     return Location{entry->owner - 1U, entry->slot, entry->counter};
@@ -46,13 +50,13 @@ std::optional<Location> Index::find(Key key) {
 
 void Index::set(Key key, const Location& location) {
   PYRDMA_CHECK(location.node, <, 255U);
+  const Scope step(env_, scope::index_set);
   const std::lock_guard lock(lock_);
   put(key, location);
 }
 
 void Index::put(Key key, const Location& location) {
   Entry* entry = at(key);
-  env_.charge(Cost::kPredicate);
   if (entry->owner == 0) {
     if (used_ == keys_) {
       throw Error(ErrorCode::kInternal, "the index has " + std::to_string(keys_) +
@@ -68,10 +72,10 @@ void Index::put(Key key, const Location& location) {
 }
 
 void Index::erase(Key key) {
+  const Scope step(env_, scope::index_erase);
   const std::lock_guard lock(lock_);
   if (key < spread_.count) return put(key, {0, 0, kErased});
   Entry* entry = at(key);
-  env_.charge(Cost::kPredicate);
   if (entry->owner != 0) free_entry(entry);
 }
 

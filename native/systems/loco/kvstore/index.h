@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "env/scope.h"
 #include "systems/loco/kvstore/rw_lock.h"
 
 namespace pyrdma::loco {
@@ -57,7 +58,7 @@ class Index {
   /// key that is erased takes an entry: the index makes room for them. Called before any other use.
   void begin_with(Spread spread);
   /// Starts to fetch the key's entry into the cache.
-  void prefetch(Key key) const { __builtin_prefetch(&table_[home_of(key)]); }
+  void prefetch(Key key) const { env_.prefetch(*footprint_, &table_[home_of(key)]); }
 
   std::uint64_t size() const { return used_; }  // entries of the table
   std::uint64_t bytes() const { return slots_ * sizeof(Entry); }
@@ -89,6 +90,7 @@ class Index {
     void operator()(Entry* table) const { std::free(table); }
   };
   std::unique_ptr<Entry[], Free> table_;  // calloc
+  std::optional<Footprint> footprint_;    // of table_
 };
 
 }  // namespace pyrdma::loco

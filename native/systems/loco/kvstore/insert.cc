@@ -3,10 +3,12 @@
 // It then sets the valid bit, which is the linearization point.
 #include "base/remote_word.h"
 #include "systems/loco/kvstore/store.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 
 bool KvOperation::insert_locked() {
+  const Scope step(me_->env(), scope::insert_locked);
   std::uint32_t number = 0;
   if (!store_->take_slot(number)) {
     me_->env().reached("store/full");
@@ -18,13 +20,14 @@ bool KvOperation::insert_locked() {
   if (counter == 0) counter = 1;
   if (counter > 1) me_->env().reached("store/slot used again");
   at_ = {store_->self(), number, counter};
-  store_->manager().env().charge_copy(store_->slot_bytes_);
+  store_->manager().env().charge_copy(store_->slot_bytes_, &store_->footprint_);
   store_->write_slot(number, counter, false, slot_.block.data() + kSlotFrame);
   store_->index_.set(key_, at_);
   return announce();
 }
 
 bool KvOperation::publish() {
+  const Scope step(me_->env(), scope::publish);
   return store_->manager().bugs().publish(*this, [&] {
     store_->set_valid(at_.slot, at_.counter, true);
     return unlock(Outcome::kOk);

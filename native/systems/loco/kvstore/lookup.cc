@@ -4,10 +4,12 @@
 
 #include "base/remote_word.h"
 #include "systems/loco/kvstore/store.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 
 bool KvOperation::find() {
+  const Scope step(me_->env(), scope::find);
   const std::optional<Location> found = store_->index_.find(key_);
   if (!found) return end(Outcome::kMissing);
   at_ = *found;
@@ -19,7 +21,7 @@ bool KvOperation::find() {
     return false;
   }
   // The checksum makes a plain copy safe: the checksum of a torn copy does not match.
-  store_->manager().env().charge_copy(store_->slot_bytes_);
+  store_->manager().env().charge_copy(store_->slot_bytes_, &store_->footprint_);
   copy_from_shared(slot_.block.data(), store_->slot(at_.slot), store_->slot_bytes_);
   return judge(slot_.block.data());
 }
@@ -29,6 +31,7 @@ bool KvOperation::find() {
 // the index was read, and its slot was filled again. If the valid bit is unset, an insertion is not
 // yet complete, or a removal is.
 bool KvOperation::judge(const std::byte* slot) {
+  const Scope step(me_->env(), scope::judge);
   std::uint64_t state = 0, sum = 0;
   std::memcpy(&state, slot, sizeof state);
   std::memcpy(&sum, slot + kSlotHead, sizeof sum);

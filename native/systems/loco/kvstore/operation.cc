@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "systems/loco/kvstore/store.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 
@@ -22,6 +23,7 @@ void KvOperation::start(Kind kind, Key key) {
 }
 
 void KvOperation::lookup(Key key) {
+  const Scope step(me_->env(), scope::lookup);
   start(Kind::kLookup, key);
   find();
 }
@@ -41,16 +43,19 @@ void KvOperation::begin_locked() {
 }
 
 void KvOperation::insert(Key key, std::span<const std::byte> value) {
+  const Scope step(me_->env(), scope::change);
   start(Kind::kInsert, key);
   if (take(value)) begin_locked();
 }
 
 void KvOperation::update(Key key, std::span<const std::byte> value) {
+  const Scope step(me_->env(), scope::change);
   start(Kind::kUpdate, key);
   if (take(value)) begin_locked();
 }
 
 void KvOperation::remove(Key key) {
+  const Scope step(me_->env(), scope::change);
   start(Kind::kRemove, key);
   begin_locked();
 }
@@ -60,6 +65,7 @@ std::span<const std::byte> KvOperation::value() const {
 }
 
 bool KvOperation::advance(Time now) {
+  const Scope step(me_->env(), scope::advance);
   switch (step_) {
     case Step::kOver:
       return true;

@@ -4,10 +4,12 @@
 #include <cstring>
 
 #include "systems/loco/kvstore/store.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 
 bool KvOperation::remove_locked() {
+  const Scope step(me_->env(), scope::remove_locked);
   if (at_.node == store_->self()) {
     store_->set_valid(at_.slot, at_.counter, false);
     return announce();
@@ -23,6 +25,7 @@ bool KvOperation::remove_locked() {
 }
 
 bool KvOperation::forget() {
+  const Scope step(me_->env(), scope::forget);
   store_->index_.erase(key_);
   if (at_.node == store_->self()) store_->give_slot(at_.slot);
   step_ = Step::kUnlocking;  // an error of the release must not free the slot again

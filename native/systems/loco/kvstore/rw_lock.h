@@ -14,17 +14,18 @@ class RwLock {
   explicit RwLock(Env& env) : env_(env) {}
 
   void lock_shared() {
-    env_.charge(Cost::kLock);
+    env_.charge(Cost::kAtomic);
     if (try_shared()) [[likely]]
       return;
     env_.reached("store/index locked");
     wait([this] { return try_shared(); });
   }
   void unlock_shared() {
+    env_.charge(Cost::kAtomic);
     if (state_.fetch_sub(1, std::memory_order_release) == (kWaiting | 1)) env_.notify(watch_);
   }
   void lock() {
-    env_.charge(Cost::kLock);
+    env_.charge(Cost::kAtomic);
     if (try_exclusive()) return;
     wait([this] {
       state_.fetch_or(kWaiting, std::memory_order_relaxed);
@@ -32,7 +33,7 @@ class RwLock {
     });
   }
   void unlock() {
-    env_.charge(Cost::kLock);
+    env_.charge(Cost::kAtomic);
     state_.fetch_and(~kWriter, std::memory_order_release);
     env_.notify(watch_);
   }
@@ -43,12 +44,8 @@ class RwLock {
 
   template <class Take>
   void wait(Take&& take) {
-    env_.poll_until(
-        [&] {
-          env_.charge(Cost::kPredicate);
-          return take();
-        },
-        kForever, &watch_);
+    env_.poll_until([&] { return take(); }, kForever, &watch_);
+    env_.charge(Cost::kLineTransfer);
   }
   bool try_shared() {
     if ((state_.fetch_add(1, std::memory_order_acquire) & (kWriter | kWaiting)) == 0) return true;

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "env/scope.h"
 #include "env/sync.h"
 #include "systems/loco/kvstore/index.h"
 #include "systems/loco/kvstore/operation.h"
@@ -109,6 +110,7 @@ class KvStore : public Channel {
   // it.
   Index index_;
   SharedRegion values_;
+  Footprint footprint_;  // of this node's slots
   TicketLocks locks_;
   std::vector<std::unique_ptr<RingBuffer>> trackers_;  // by rank of the writer
   Mutex announcing_;  // several callers of this node share its tracker

@@ -5,11 +5,13 @@
 #include <mutex>
 
 #include "systems/loco/kvstore/store.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 
 // The call does not wait for room: the operation tries again.
 bool KvOperation::announce() {
+  const Scope step(me_->env(), scope::announce);
   TrackerMessage message;
   message.kind =
       kind_ == Kind::kInsert ? TrackerMessage::Kind::kInsert : TrackerMessage::Kind::kRemove;
@@ -38,7 +40,7 @@ bool KvOperation::announce() {
 
 bool KvOperation::announced() {
   RingBuffer& tracker = store_->tracker_of(store_->self());
-  store_->manager().env().charge(Cost::kPredicate);
+  const Scope step(me_->env(), scope::announced);
   if (tracker.acknowledged(announced_)) return true;
   if (overdue()) [[unlikely]]
     throw_unannounced();
@@ -63,6 +65,7 @@ void KvStore::track() {
   constexpr Time kLeast = kMicrosecond;
   Time pause = kLeast;
   while (!stopping_.load(std::memory_order_acquire)) {
+    const Scope step(env, scope::track);
     if (apply_news(me)) {
       pause = kLeast;
     } else {
@@ -103,7 +106,7 @@ bool KvStore::held_back(NodeId node) {
 }
 
 void KvStore::apply(const TrackerMessage& message) {
-  manager().env().charge(Cost::kHandler);
+  const Scope step(manager().env(), scope::apply);
   if (message.kind == TrackerMessage::Kind::kInsert) {
     index_.set(message.key, {message.node, message.slot, message.counter});
   } else {

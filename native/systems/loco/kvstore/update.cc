@@ -5,16 +5,18 @@
 
 #include "base/remote_word.h"
 #include "systems/loco/kvstore/store.h"
+#include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {
 
 bool KvOperation::update_locked() {
+  const Scope step(me_->env(), scope::update_locked);
   const auto bytes = static_cast<std::uint32_t>(store_->slot_bytes_) - kSlotHead;
   std::byte* from = slot_.block.data();
   const std::uint64_t sum = store_->sum_of(from + kSlotFrame, at_.counter);
   if (at_.node == store_->self()) {
     // The NIC sees writes of the CPU at once.
-    store_->manager().env().charge_copy(bytes);
+    store_->manager().env().charge_copy(bytes, &store_->footprint_);
     std::byte* to = store_->slot(at_.slot);
     copy_to_shared(to + kSlotFrame, from + kSlotFrame, bytes - 8);
     store_release(reinterpret_cast<std::uint64_t*>(to + kSlotHead), sum);

@@ -1,6 +1,7 @@
 // loco_barrier: the latency of each wait at a barrier of all nodes (LOCO, figure 1b).
 #include "systems/loco/barrier.h"
 
+#include "systems/loco/scopes.h"
 #include "systems/loco/workloads/options.h"
 #include "systems/loco/workloads/workloads.h"
 
@@ -32,6 +33,7 @@ class LocoBarrier final : public measure::Workload {
     Time begin = env.now();
     measure::Interval interval(begin, params);
     for (std::uint64_t waits = 0; waits == 0 || last.load(me) != waits;) {
+      const Scope step(env, scope::barrier_turn);
       ++waits;
       if (env.node() == 0 && last.load(me) == 0 && interval.over(begin)) {
         last.store(waits);

@@ -65,7 +65,6 @@ class TrialThread {
       received_.fill(0);
       for (const Instruction& code : thread_.code) {
         if (rng_.below(2) == 0) trial_.env.work(static_cast<Time>(rng_.below(kLongestPause)));
-        trial_.env.charge(Cost::kPredicate);
         trial_.env.now();  // makes earlier events visible
         run(code, round);
       }

@@ -5,6 +5,7 @@
 #include "systems/loco/barrier.h"
 #include "systems/loco/baselines/mpi_windows.h"
 #include "systems/loco/baselines/test_and_set_lock.h"
+#include "systems/loco/scopes.h"
 #include "systems/loco/shared_region.h"
 #include "systems/loco/ticket_lock.h"
 #include "systems/loco/workloads/options.h"
@@ -184,6 +185,7 @@ class LocoLock final : public measure::Workload {
       std::uint64_t done = 0;
       measure::Interval interval = common;
       for (Time begin = env.now(); !interval.over(begin); ++done) {
+        const Scope step(env, scope::lock_section);
         counter->add_one(me, word, last);
         const Time end = env.now();
         if (interval.count(end)) latency.record(end - begin);

@@ -7,6 +7,7 @@
 #include "base/remote_word.h"
 #include "systems/loco/barrier.h"
 #include "systems/loco/baselines/mpi_windows.h"
+#include "systems/loco/scopes.h"
 #include "systems/loco/ticket_lock.h"
 #include "systems/loco/workloads/options.h"
 #include "systems/loco/workloads/workloads.h"
@@ -56,6 +57,8 @@ class LocoBank final : public Bank {
            const TicketLockOptions& options, bool by_cpu)
       : locks_(manager, "locks", locks, options),
         accounts_(manager, "accounts", accounts),
+        footprint_(manager.env(), by_cpu ? accounts_.local(manager.self(), 0) : nullptr,
+                   accounts / manager.nodes() * 8),
         by_cpu_(by_cpu) {}
 
   void transfer(TransferState& state, std::array<std::uint64_t, 2> at,
@@ -64,7 +67,7 @@ class LocoBank final : public Bank {
     const bool one = lock[0] == lock[1];
     const std::array<Account, 2> accounts = {account(state, at[0], 0), account(state, at[1], 1)};
     for (const Account& account : accounts) {
-      if (account.own != nullptr) __builtin_prefetch(account.own, 1);
+      if (account.own != nullptr) state.me.env().prefetch(footprint_, account.own);
     }
     locks_.acquire(state.me, std::min(lock[0], lock[1]));
     if (!one) locks_.acquire(state.me, std::max(lock[0], lock[1]));
@@ -119,6 +122,7 @@ class LocoBank final : public Bank {
     for (std::size_t i = 0; i < 2; ++i) {
       const Account& account = accounts[i];
       if (account.own != nullptr) {
+        state.me.env().charge_walk(footprint_, account.own);
         *state.balances[i].as<std::uint64_t>() = load_acquire(account.own);
         continue;
       }
@@ -144,6 +148,7 @@ class LocoBank final : public Bank {
 
   TicketLocks locks_;
   AtomicVars accounts_;
+  Footprint footprint_;  // of this node's accounts
   bool by_cpu_;
 };
 
@@ -259,6 +264,7 @@ class LocoTransactions final : public measure::Workload {
       TransferState state{me, {me.block(8), me.block(8)}, {}};
       measure::Interval interval = common;
       for (Time begin = env.now(); !interval.over(begin);) {
+        const Scope step(env, scope::transfer);
         const std::uint64_t from = rng.below(accounts);
         const std::uint64_t to = (from + 1 + rng.below(accounts - 1)) % accounts;
         bank->transfer(state, {from, to}, rng.below(1000));

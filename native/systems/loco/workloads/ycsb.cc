@@ -9,6 +9,7 @@
 #include "systems/loco/barrier.h"
 #include "systems/loco/baselines/sherman.h"
 #include "systems/loco/kvstore/store.h"
+#include "systems/loco/scopes.h"
 #include "systems/loco/workloads/options.h"
 #include "systems/loco/workloads/workloads.h"
 
@@ -109,10 +110,10 @@ class Client {
     Time began = 0;
     bool idle = false;
   };
-  static constexpr std::uint64_t kPerPredicate = 8;  // operations whose tests share a cache line
   static constexpr std::size_t kMany = 8;  // more operations than this share one clock reading
 
   void begin(WindowSlot& entry, Time now) {
+    const Scope step(env_, scope::ycsb_begin);
     entry.kind = mix_.draw(rng_);
     entry.began = now;
     const Key key = next_;
@@ -122,11 +123,13 @@ class Client {
   }
 
   bool poll_all(measure::Interval& interval) {
+    const Scope step(env_, scope::ycsb_turn);
     bool any = false;
-    env_.charge(Cost::kPredicate, 1 + slots_.size() / kPerPredicate);
     Time now = slots_.size() > kMany ? env_.now() : 0;
     for (WindowSlot& entry : slots_) {
+      const Scope one(env_, scope::ycsb_slot);
       if (entry.idle || !entry.slot.poll(now)) continue;
+      const Scope end(env_, scope::ycsb_end);
       any = true;
       now = env_.now();
       const Outcome outcome = entry.slot.operation.outcome();
