@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyrdma import scopes
-from pyrdma.scopes import Cost, Counts
+from pyrdma import _scope_trace, scopes
+from pyrdma._scope_trace import FIRST_LEVEL, ORIGINS, Cost, Counts, Reader
 
 MARKS = {
     "world": "0x1000",
@@ -58,15 +58,15 @@ EMPTY = begin(0) + "".join(
 
 @pytest.fixture(autouse=True)
 def _count_from_the_first_pass_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scopes, "FIRST", 1)
-    monkeypatch.setattr(scopes, "LAST", 1)
+    monkeypatch.setattr(_scope_trace, "FIRST", 1)
+    monkeypatch.setattr(_scope_trace, "LAST", 1)
 
 
 def read(trace: str, tmp_path: Path) -> Counts:
     """Return the counts of a trace whose marks take no instructions."""
     path = tmp_path / "trace"
     path.write_text(EMPTY + trace, encoding="ascii")
-    reader = scopes._Reader(MARKS, "t/outer")
+    reader = Reader(MARKS, "t/outer")
     with path.open("rb") as stream:
         reader.read(stream)
     counts = Counts()
@@ -120,7 +120,7 @@ def test_lines_by_where_they_come_from(tmp_path: Path) -> None:
         + touch_all
         + touch_all
         + mark("end t/outer")
-        + "".join(f" L {0xA00000 + 64 * i:08x},8\n" for i in range(scopes.FIRST_LEVEL))
+        + "".join(f" L {0xA00000 + 64 * i:08x},8\n" for i in range(FIRST_LEVEL))
         + mark("begin t/outer")
         + touch_all
         + mark("end t/outer"),
@@ -154,7 +154,7 @@ def counted() -> Counts:
     counts = Counts()
     for path in scopes.tables("loco"):
         for name, row in scopes.checked_in(path).items():
-            lines = {origin: round(row[1 + i] * 1000) for i, origin in enumerate(scopes.ORIGINS)}
+            lines = {origin: round(row[1 + i] * 1000) for i, origin in enumerate(ORIGINS)}
             counts.steps[name] = Cost(1000, round(row[0] * 1000), lines=lines)
     return counts
 
@@ -176,7 +176,7 @@ def test_a_difference_of_a_tenth_is_reported() -> None:
 def test_a_renewed_list_has_the_counts_and_their_origin() -> None:
     counts = counted()
     path = scopes.tables("loco")[0]
-    counts.steps["runtime/post"] = Cost(2, 50, lines=dict.fromkeys(scopes.ORIGINS, 3))
+    counts.steps["runtime/post"] = Cost(2, 50, lines=dict.fromkeys(ORIGINS, 3))
     text = scopes.renewed(path, counts)
     assert "X(post, 25, 1.5, 1.5, 1.5, 1.5, 1.5)" in text
     assert "// machine: none" not in text
