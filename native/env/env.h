@@ -31,6 +31,7 @@ using NodeId = std::uint32_t;
 /// itself takes time there.
 enum class Cost : std::uint8_t {
   kClockRead,     // Env::now()
+  kSystemCall,    // from user mode to the kernel and back
   kAtomic,        // a read-modify-write of a word in the own cache
   kLineTransfer,  // a line that another core has written comes to this core
   kCount,

@@ -58,8 +58,8 @@ TEST_F(Fuzz, RandomScenariosRunEquallyTwiceAndWithoutViolation) {
 
 // All compilers, optimisation levels and sanitizers must give equal results.
 TEST_F(Fuzz, FingerprintsAreTheSameOfEveryBuild) {
-  constexpr std::array<std::uint64_t, 4> kGolden{1769964781199783390ULL, 16079354818361386043ULL,
-                                                 12289720197761105612ULL, 10194149391208083405ULL};
+  constexpr std::array<std::uint64_t, 4> kGolden{8983006908003357112ULL, 15401679032565956949ULL,
+                                                 11865546894495591511ULL, 2738576328376002716ULL};
   for (std::uint64_t seed = 1; seed <= kGolden.size(); ++seed)
     EXPECT_EQ(run(fabric(), drawn(seed)).fingerprint, kGolden[seed - 1])
         << "seed " << seed << ": if the simulation was meant to change, take the new value";

@@ -259,21 +259,21 @@ TEST(Simulation, GoldenTraceOfAWriteAReadAndAMissingReceive) {
   std::string text = "\n";
   for (const std::string& line : cluster.trace()) text += line + "\n";
   EXPECT_EQ(text, R"(
-45247 ns  node 0  sends  write 0, 20000 bytes
-45247 ns  node 0  sends  write 0, 20000 bytes from 16384
-45312 ns  node 0  sends  read 1, 8 bytes
-45377 ns  node 0  sends  send 2, 64 bytes
-47485 ns  node 1  executes  write 0, 20000 bytes
-47772 ns  node 1  executes  write 0, 20000 bytes from 16384
-47987 ns  node 1  executes  read 1, 8 bytes
-47987 ns  node 1  is not ready for  send 2, 64 bytes
-48037 ns  node 0  completes  write 0, 20000 bytes from 16384
-48453 ns  node 0  completes  read 1, 8 bytes
-57994 ns  node 0  sends  send 2, 64 bytes
-58925 ns  node 1  is not ready for  send 2, 64 bytes
-68932 ns  node 0  sends  send 2, 64 bytes
-69863 ns  node 1  executes  send 2, 64 bytes
-70129 ns  node 0  completes  send 2, 64 bytes
+45232 ns  node 0  sends  write 0, 20000 bytes
+45232 ns  node 0  sends  write 0, 20000 bytes from 16384
+45297 ns  node 0  sends  read 1, 8 bytes
+45362 ns  node 0  sends  send 2, 64 bytes
+47470 ns  node 1  executes  write 0, 20000 bytes
+47757 ns  node 1  executes  write 0, 20000 bytes from 16384
+47972 ns  node 1  executes  read 1, 8 bytes
+47972 ns  node 1  is not ready for  send 2, 64 bytes
+48022 ns  node 0  completes  write 0, 20000 bytes from 16384
+48438 ns  node 0  completes  read 1, 8 bytes
+57979 ns  node 0  sends  send 2, 64 bytes
+58910 ns  node 1  is not ready for  send 2, 64 bytes
+68917 ns  node 0  sends  send 2, 64 bytes
+69848 ns  node 1  executes  send 2, 64 bytes
+70114 ns  node 0  completes  send 2, 64 bytes
 )");
 }
 
