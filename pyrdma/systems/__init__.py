@@ -5,7 +5,8 @@ The package of a system holds
 - its public names, in ``__init__.py``: channels, servers, clients for scripts;
 - ``workloads.py``: its workload classes, which `pyrdma.workload` shows too. They are generated from
   the native tables into ``generated.py``;
-- ``benchmarks.py`` with ``benchmarks()``: its rows of ``pyrdma bench``.
+- ``benchmarks.py`` with ``benchmarks()``: its rows of ``pyrdma bench``;
+- ``validations.py`` with ``validations()``: its entries of ``pyrdma validate``.
 
 Its native part lies in ``native/systems/NAME``, its experiments in ``experiments/NAME``. The list
 of the systems is `NAMES`, here, and `native/systems/list.h`.
@@ -34,7 +35,7 @@ NAMES = (
 
 
 def parts(part: str) -> list[ModuleType]:
-    """Return the module `part` of every system: ``workloads`` or ``benchmarks``."""
+    """Return the module `part` of every system, such as ``workloads``."""
     return [importlib.import_module(f"{__name__}.{name}.{part}") for name in NAMES]
 
 

@@ -1,0 +1,262 @@
+"""Run the same workloads on this machine's real fabric and in ``sim``, and compare the numbers.
+
+The real fabric measures every entry (`validation`) in rounds, in a new random order each, so that
+a slow minute of the machine does not fall on one entry. Every measurement is stored as
+``pyrdma run`` stores points, and an interrupted command continues where it stopped. Measurements
+of the real fabric do not depend on the profile, so another profile costs only its simulation.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from . import devices, provenance, systems, workload
+from .arguments import shown
+from .errors import Error, InvalidArgument, Unavailable, nearest
+from .experiment import Experiment, Point
+from .fabrics import fabric_problem
+from .files import DiskFull, write_json
+from .profiles import Profile
+from .result import Result, normalise
+from .store import Store, Task, read_point, write_point
+from .sweep import Report, median_interval, tasks_of
+from .validation import Validation
+from .workload import VerbsLoad
+
+__all__ = ["BOUNDS", "Comparison", "choose", "compare", "measure", "validations"]
+
+BOUNDS = {"shm": 0.25, "verbs": 0.40}
+"""Largest relative error of a prediction, by the fabric that it is compared with."""
+
+REAL_S = {"shm": 0.2, "verbs": 0.5}
+SIMULATED_S = 0.005
+WARMUP = 0.2
+"""Measured times, and the share of them that passes before."""
+
+_Op = Literal["write", "read", "send", "fetch_add"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One entry in both worlds; its fields are those of ``pyrdma validate --json``.
+
+    Attributes
+    ----------
+    measured, low, high
+        Median on the real fabric, and its 95 % interval (the least and the largest value of fewer
+        than six repetitions).
+    error
+        (simulated - measured) / measured.
+    problem
+        The reason why one of the worlds has no number; empty otherwise.
+    """
+
+    name: str
+    metric: str
+    unit: str
+    bound: float
+    measured: float | None = None
+    low: float | None = None
+    high: float | None = None
+    values: int = 0
+    simulated: float | None = None
+    problem: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """The relative error of the prediction."""
+        if self.measured is None or self.simulated is None or self.measured <= 0:
+            return None
+        return self.simulated / self.measured - 1
+
+    @property
+    def within(self) -> bool:
+        """Whether the error is within the bound."""
+        return self.error is not None and abs(self.error) <= self.bound
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return {**asdict(self), "error": self.error, "within": self.within}
+
+
+def validations() -> list[Validation]:
+    """Return raw operations, in sizes and depths that calibration leaves out, and the systems'."""
+    sizes: dict[_Op, int] = {"write": 256, "read": 256, "fetch_add": 8, "send": 256}
+    both_ways: tuple[_Op, ...] = ("write", "send")
+    latencies = [
+        Validation(
+            f"fabric/{op}_{sizes[op]}_pingpong",
+            VerbsLoad(
+                op=op, size=sizes[op], depth=1, mode="latency", measure="pingpong", clock_every=64
+            ),
+            f"{op}_latency_mean",
+            "ns",
+        )
+        for op in both_ways
+    ]
+    rates = [
+        Validation(f"fabric/{op}_{size}_depth_{depth}", VerbsLoad(op=op, size=size, depth=depth))
+        for op, size in sizes.items()
+        for depth in (1, 16)
+    ]
+    of_systems = [v for part in systems.parts("validations") for v in part.validations()]
+    return [*latencies, *rates, *of_systems]
+
+
+def choose(prefixes: Iterable[str] = ()) -> list[Validation]:
+    """Return the entries whose names begin with one of `prefixes`; all without any."""
+    every, wanted = validations(), tuple(prefixes)
+    for prefix in wanted:
+        if not any(v.name.startswith(prefix) for v in every):
+            names = [v.name for v in every]
+            raise InvalidArgument(
+                f"--only {shown(prefix)} selects nothing{nearest(prefix, names)}; "
+                f"the entries are {', '.join(names)}"
+            )
+    return [v for v in every if not wanted or v.name.startswith(wanted)]
+
+
+def measure(point: Point) -> Result:
+    """Run a point's workload on its nodes."""
+    settings = dict(point.params)
+    kind = getattr(workload, str(settings.pop("workload")))
+    nodes, device = int(settings.pop("nodes")), str(settings.pop("device", ""))
+    duration_s = SIMULATED_S if point.fabric == "sim" else REAL_S[point.fabric]
+    if any(f.name == "warmup_ns" for f in fields(kind)):
+        settings["warmup_ns"] = round(duration_s * WARMUP * 1e9)
+    load = kind(**settings)
+    options = {"device": device} if device else {}
+    with point.cluster(nodes=nodes, **options) as cluster:
+        return cluster.run(load, duration_s=duration_s)
+
+
+def check_machine(fabric: str, device: str, entries: Sequence[Validation]) -> None:
+    """Raise unless the real fabric can run every entry with a core for each busy thread."""
+    if fabric not in BOUNDS:
+        raise InvalidArgument(
+            f"--fabric is {shown(fabric)}, and a simulation cannot validate itself; "
+            f"give a real fabric: {', '.join(BOUNDS)}"
+        )
+    if device and fabric != "verbs":
+        raise InvalidArgument(
+            f"--device is {shown(device)}, and {fabric} has no devices; leave it out, or give "
+            "--fabric verbs"
+        )
+    problem = fabric_problem(fabric)
+    if problem:
+        raise Unavailable(f"fabric {fabric}: {problem}")
+    if device:
+        devices.choose(devices.Wish.parse(device))
+    cores = provenance.usable_cores()
+    for entry in entries:
+        if entry.nodes * entry.threads > cores:
+            raise Unavailable(
+                f"{entry.name} needs {entry.nodes * entry.threads} cores ({entry.nodes} nodes of "
+                f"{entry.threads} busy threads), and this process may use {cores}; give it more "
+                "(taskset, the cgroup), or choose entries with --only"
+            )
+
+
+def compare(
+    profile: str,
+    entries: Sequence[Validation],
+    fabric: str,
+    out: Path,
+    *,
+    device: str = "",
+    repetitions: int = 7,
+    fresh: bool = False,
+    report: Report | None = None,
+) -> list[Comparison]:
+    """Measure `entries` in both worlds, store the numbers below `out`, and compare them.
+
+    Raises
+    ------
+    InvalidArgument, Unavailable
+        The profile, the fabric or the device is missing, or the machine has too few cores.
+    """
+    check_machine(fabric, device, entries)
+    loaded = Profile.load(profile)
+    for entry in entries:
+        if entry.nodes > loaded.nodes:
+            raise InvalidArgument(
+                f"{entry.name} needs {entry.nodes} nodes, and {loaded.path} has nodes = "
+                f"{loaded.nodes}; correct it, or choose entries with --only"
+            )
+    run = _Run(out, report, fresh, total=len(entries) * (1 + repetitions))
+    params = [{**e.params(), **({"device": device} if device else {})} for e in entries]
+    for entry, settings in zip(entries, params, strict=True):
+        simulated = {k: v for k, v in settings.items() if k != "device"}
+        run.point(entry, Point(entry.name, simulated, "sim", str(loaded.path), quick=False))
+    for repetition in range(repetitions):
+        pairs = list(zip(entries, params, strict=True))
+        random.Random(repetition).shuffle(pairs)
+        for entry, settings in pairs:
+            point = Point(entry.name, settings, fabric, repetition=repetition, quick=False)
+            run.point(entry, point)
+    found = [run.comparison(entry, fabric) for entry in entries]
+    write_json(
+        out / f"{fabric}.json",
+        {
+            "fabric": fabric,
+            "device": device,
+            "profile": {"name": loaded.name, "values": loaded.values()},
+            "entries": [c.as_dict() for c in found],
+            "provenance": provenance.collect(),
+        },
+    )
+    return found
+
+
+class _Run:
+    """Measures points that are not stored yet, and remembers the values of all."""
+
+    def __init__(self, out: Path, report: Report | None, fresh: bool, total: int) -> None:
+        self._out, self._report, self._fresh, self._total = out, report, fresh, total
+        self._done = 0
+        self._values: dict[tuple[str, bool], list[float]] = {}
+        self._problems: dict[str, str] = {}
+
+    def point(self, entry: Validation, point: Point) -> None:
+        """Measure a point, unless it is stored or the entry has already failed."""
+        self._done += 1
+        if self._report is not None:
+            self._report(self._done, self._total, f"{entry.name} on {point.fabric}")
+        if entry.name in self._problems:
+            return
+        as_experiment = Experiment(entry.name, entry.name, point.profile, measure)
+        (task,) = tasks_of(as_experiment, [point])
+        try:
+            value = self._value(entry, task)
+        except DiskFull:
+            raise
+        except Error as error:
+            self._problems[entry.name] = f"{point.fabric}: {error}"
+            return
+        self._values.setdefault((entry.name, point.fabric == "sim"), []).append(value)
+
+    def _value(self, entry: Validation, task: Task) -> float:
+        with closing(Store(self._out, entry.name, task.point.fabric)) as store:
+            path = store.path(task.key)
+            if self._fresh or not store.is_measured(task):
+                write_point(path, task, normalise(measure(task.point)))
+            rows = read_point(path).rows
+        for row in rows:
+            if row.metric == entry.metric:
+                return row.value
+        raise Error(f"{entry.name} has no metric {entry.metric!r}: {[r.metric for r in rows]}")
+
+    def comparison(self, entry: Validation, fabric: str) -> Comparison:
+        """Return the entry's numbers of both worlds."""
+        head = (entry.name, entry.metric, entry.unit, BOUNDS[fabric])
+        if entry.name in self._problems:
+            return Comparison(*head, problem=self._problems[entry.name])
+        real, (simulated,) = self._values[entry.name, False], self._values[entry.name, True]
+        low, high = median_interval(real) or (min(real), max(real))
+        return Comparison(*head, median(real), low, high, len(real), simulated)
