@@ -328,7 +328,7 @@ SimThread* SimScheduler::spawn(SimNodeThreads& node, std::string name, std::func
   if (!node.cores.empty()) {
     const std::size_t core = node.next_core++ % node.cores.size();
     thread.core = &node.cores[core];
-    ++thread.core->threads;
+    node.used_cores += thread.core->threads++ == 0;
     thread.remote = core >= node.cores_per_socket;
     node.remote_threads += thread.remote;
   }
@@ -350,7 +350,7 @@ Fiber* SimScheduler::thread_main(SimThread& thread) {
   thread.body = nullptr;
   thread.finished = true;
   if (thread.core != nullptr) {
-    --thread.core->threads;
+    thread.node->used_cores -= --thread.core->threads == 0;
     thread.core->free_at = std::max(thread.core->free_at, thread.clock);
   }
   notify(thread.finish_watch);
@@ -404,7 +404,7 @@ void SimScheduler::kill(SimNodeThreads& node) {
       continue;
     }
     thread.kill_pending = true;
-    if (thread.core != nullptr) --thread.core->threads;
+    if (thread.core != nullptr) thread.node->used_cores -= --thread.core->threads == 0;
     thread.core = nullptr;  // a dead thread needs no core to unwind on
     thread.wake_time = kNever;
     wake_at(thread, clock());

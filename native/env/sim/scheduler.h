@@ -51,6 +51,7 @@ struct SimNodeThreads {
   Picos timeslice = kNever;
   std::uint32_t cores_per_socket = ~0U;  // the NIC is at the first socket
   std::uint32_t remote_threads = 0;      // started on other sockets
+  std::uint32_t used_cores = 0;          // that have a thread
   std::vector<std::unique_ptr<SimThread>> threads;
   bool killed = false;
   Picos paused_until = 0;        // the threads stop until this time

@@ -102,16 +102,18 @@ double SimEnv::line_from_nic() {
 
 Env* SimEnv::enter_model(const CpuScope& step) {
   const SimCpu& cpu = costs_.cpu;
-  double time = step.instructions * cpu.instruction + step.near * cpu.near + step.llc * cpu.llc +
-                step.core * cpu.core;
+  double time = step.instructions * cpu.instruction + step.near * cpu.near + step.llc * cpu.llc;
+  // Without a thread on another core these lines are in the first-level cache.
+  const double shared = threads_.used_cores > 1 ? step.core : 0;
+  time += shared * cpu.core;
   if (step.nic != 0) time += step.nic * line_from_nic();
   if (step.memory != 0) time += memory_.memory_lines(scheduler_.clock(), step.memory);
-  if (step.core != 0 && threads_.remote_threads != 0) [[unlikely]] {
+  if (shared != 0 && threads_.remote_threads != 0) [[unlikely]] {
     // The other core may be on another socket.
     const auto all = static_cast<double>(threads_.threads.size());
     const auto there = static_cast<double>(threads_.remote_threads);
     const double other = scheduler_.running().remote ? all - there : there;
-    time += step.core * cpu.numa_hop * other / all;
+    time += shared * cpu.numa_hop * other / all;
   }
   charge_time(time);
   // The rate of preemptions is per step of a coarser kind, about two of these.

@@ -8,6 +8,7 @@
 
 #include "env/scope.h"
 #include "env/sim/node_memory.h"
+#include "env/sync.h"
 #include "fabric/sim/cluster.h"
 #include "fabric/sim/profile_test.h"
 
@@ -67,8 +68,41 @@ TEST(SimCpu, AStepCostsItsInstructionsAndItsLines) {
   EXPECT_NEAR(time_of([](Env& env) { const Scope step(env, kPlain); }), 2000, 1);
   EXPECT_NEAR(time_of([](Env& env) { const Scope step(env, kPlain); }, {{"cpu.clock_ghz", 5}}),
               1000, 1);
-  EXPECT_NEAR(time_of([](Env& env) { const Scope step(env, kLines); }),
-              100 * 4 + 200 * 15 + 300 * 20 + 400 * 40 + 500 * 80, 10);
+  const auto beside_another_thread = [](Env& env) {
+    Event end(env);
+    const std::unique_ptr<Thread> other = env.spawn("other", [&end] { end.wait(); });
+    const Scope step(env, kLines);
+    end.set();
+  };
+  EXPECT_NEAR(time_of(beside_another_thread), 100 * 4 + 200 * 15 + 300 * 20 + 400 * 40 + 500 * 80,
+              10);
+}
+
+// The counts of lines come from runs with several threads.
+TEST(SimCpu, ALineComesFromAnotherCoreOnlyIfAThreadRunsThere) {
+  const double alone = 100 * 4 + 200 * 15 + 300 * 20 + 500 * 80;
+  const auto step = [](Env& env) { const Scope step(env, kLines); };
+  EXPECT_NEAR(time_of(step), alone, 10);
+  EXPECT_NEAR(time_of([&](Env& env) {
+                env.spawn("other", [] {})->join();
+                step(env);
+              }),
+              alone, 1100);  // and the wait for the other thread
+  const auto with_another = [&](std::uint32_t cores) {
+    SimCluster cluster(one_node({{"cpu.context_switch_ns", 0}}, cores));
+    Time taken = 0;
+    cluster.run([&](Env& env) {
+      Event end(env);
+      const std::unique_ptr<Thread> other = env.spawn("other", [&end] { end.wait(); });
+      const Time begin = env.now();
+      step(env);
+      taken = env.now() - begin;
+      end.set();
+    });
+    return static_cast<double>(taken);
+  };
+  EXPECT_NEAR(with_another(1), alone, 10);
+  EXPECT_NEAR(with_another(2), alone + 400 * 40, 10);
 }
 
 TEST(SimCpu, AStepInsideAnotherCostsItsOwnPartOnce) {
