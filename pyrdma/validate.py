@@ -8,10 +8,12 @@ of the real fabric do not depend on the profile, so another profile costs only i
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -23,7 +25,7 @@ from .experiment import Experiment, Point
 from .fabrics import fabric_problem
 from .files import DiskFull, write_json
 from .profiles import Profile
-from .result import Result, normalise
+from .result import Result, Row, normalise
 from .store import Store, Task, read_point, write_point
 from .sweep import Report, median_interval, tasks_of
 from .validation import Validation
@@ -38,6 +40,10 @@ REAL_S = {"shm": 0.2, "verbs": 0.5}
 SIMULATED_S = 0.005
 WARMUP = 0.2
 """Measured times, and the share of them that passes before."""
+TIME_OF_OTHERS, OTHERS, ATTEMPTS = "time_of_others", 0.05, 5
+"""A measurement is repeated while other programs take more than this share of the processors. A
+disturbed one counts only if all are.
+"""
 
 _Op = Literal["write", "read", "send", "fetch_add"]
 
@@ -51,6 +57,8 @@ class Comparison:
     measured, low, high
         Median on the real fabric, and its 95 % interval (the least and the largest value of fewer
         than six repetitions).
+    values
+        Number of repetitions that the median is of.
     error
         (simulated - measured) / measured.
     problem
@@ -214,13 +222,38 @@ def compare(
     return found
 
 
+def _undisturbed(point: Point) -> Result:
+    """Measure a point, and again while other programs take much of the processors meanwhile."""
+    for attempt in range(ATTEMPTS):
+        begin = time.perf_counter(), _time_of_others()
+        result = normalise(measure(point))
+        took = (time.perf_counter() - begin[0]) * provenance.usable_cores()
+        share = max(0.0, _time_of_others() - begin[1]) / took
+        if not _is_disturbed(point.fabric, share) or attempt == ATTEMPTS - 1:
+            break
+    return replace(result, rows=[*result.rows, Row(TIME_OF_OTHERS, share, "ratio")])
+
+
+def _is_disturbed(fabric: str, share: float) -> bool:
+    # The kernel's work for a device counts as others', and nothing disturbs virtual time.
+    return fabric == "shm" and share > OTHERS
+
+
+def _time_of_others() -> float:
+    """Return the CPU time that other programs have used since the start of the machine."""
+    with Path("/proc/stat").open(encoding="ascii") as lines:
+        user, nice, system, _, _, irq, softirq, steal = map(int, lines.readline().split()[1:9])
+    busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+    return busy - sum(os.times()[:4])
+
+
 class _Run:
     """Measures points that are not stored yet, and remembers the values of all."""
 
     def __init__(self, out: Path, report: Report | None, fresh: bool, total: int) -> None:
         self._out, self._report, self._fresh, self._total = out, report, fresh, total
         self._done = 0
-        self._values: dict[tuple[str, bool], list[float]] = {}
+        self._values: dict[tuple[str, bool], list[tuple[float, bool]]] = {}
         self._problems: dict[str, str] = {}
 
     def point(self, entry: Validation, point: Point) -> None:
@@ -233,30 +266,33 @@ class _Run:
         as_experiment = Experiment(entry.name, entry.name, point.profile, measure)
         (task,) = tasks_of(as_experiment, [point])
         try:
-            value = self._value(entry, task)
+            value, disturbed = self._value(entry, task)
         except DiskFull:
             raise
         except Error as error:
             self._problems[entry.name] = f"{point.fabric}: {error}"
             return
-        self._values.setdefault((entry.name, point.fabric == "sim"), []).append(value)
+        values = self._values.setdefault((entry.name, point.fabric == "sim"), [])
+        values.append((value, disturbed))
 
-    def _value(self, entry: Validation, task: Task) -> float:
+    def _value(self, entry: Validation, task: Task) -> tuple[float, bool]:
+        """Return a point's number, and whether other programs have disturbed it."""
         with closing(Store(self._out, entry.name, task.point.fabric)) as store:
             path = store.path(task.key)
             if self._fresh or not store.is_measured(task):
-                write_point(path, task, normalise(measure(task.point)))
-            rows = read_point(path).rows
-        for row in rows:
-            if row.metric == entry.metric:
-                return row.value
-        raise Error(f"{entry.name} has no metric {entry.metric!r}: {[r.metric for r in rows]}")
+                write_point(path, task, _undisturbed(task.point))
+            rows = {row.metric: row.value for row in read_point(path).rows}
+        if entry.metric not in rows:
+            raise Error(f"{entry.name} has no metric {entry.metric!r}: {', '.join(rows)}")
+        return rows[entry.metric], _is_disturbed(task.point.fabric, rows[TIME_OF_OTHERS])
 
     def comparison(self, entry: Validation, fabric: str) -> Comparison:
         """Return the entry's numbers of both worlds."""
         head = (entry.name, entry.metric, entry.unit, BOUNDS[fabric])
         if entry.name in self._problems:
             return Comparison(*head, problem=self._problems[entry.name])
-        real, (simulated,) = self._values[entry.name, False], self._values[entry.name, True]
+        every, ((simulated, _),) = self._values[entry.name, False], self._values[entry.name, True]
+        calm = [value for value, disturbed in every if not disturbed]
+        real = calm or [value for value, _ in every]
         low, high = median_interval(real) or (min(real), max(real))
         return Comparison(*head, median(real), low, high, len(real), simulated)

@@ -38,6 +38,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Point]:
         return {"rate": (value, "op/s"), "write_latency_p50": (value, "ns")}
 
     monkeypatch.setattr(validate, "measure", measure)
+    monkeypatch.setattr(validate, "_time_of_others", lambda: 0.0)
     monkeypatch.setattr(reach, "digest", lambda _: "code")  # `measure` holds what it has seen
     return points
 
@@ -94,6 +95,19 @@ def test_another_profile_costs_only_its_simulation(measured: list[Point], tmp_pa
     measured.clear()
     validate.compare("cx3", ENTRIES, "shm", tmp_path)
     assert [p.fabric for p in measured] == ["sim", "sim"]
+
+
+def test_a_disturbed_measurement_is_repeated_and_does_not_count(
+    measured: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def time_of_others() -> float:
+        """Return the time of a program that runs while the first real point is measured."""
+        return 1000.0 * min(len(measured), 2 + validate.ATTEMPTS)
+
+    monkeypatch.setattr(validate, "_time_of_others", time_of_others)
+    near, far = compare(tmp_path, repetitions=3)
+    assert len(measured) == 2 + 6 + (validate.ATTEMPTS - 1)
+    assert sorted([near.values, far.values]) == [2, 3]
 
 
 @pytest.mark.usefixtures("measured")
