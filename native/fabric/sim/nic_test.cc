@@ -135,6 +135,25 @@ TEST(NicModel, AtomicsAtOneAddressWaitForEachOther) {
   EXPECT_LT(time_of_each(address, 1, 100, distinct), 60);
 }
 
+// The responder's PCIe takes 4 ns for a byte, the link 1 ns.
+TEST(NicModel, PcieBoundsLongReads) {
+  const Changes slow{{"pcie.rate_gbps", 2}, {"pcie.header_bytes", 0}, {"link.rate_gbps", 8}};
+  SimCluster cluster(sim_options(2, unbounded(slow)));
+  constexpr std::uint32_t kBytes = 1 << 20;
+  double time = 0;
+  cluster.run([&](Env& env) {
+    Endpoint end(env, 1 - env.node(), kBytes);
+    if (env.node() == 0) {
+      const Time begin = env.now();
+      EXPECT_TRUE(end.queue_pair->read(end.memory->sge(0, kBytes), end.remote, 0));
+      EXPECT_EQ(end.next().status, Status::kSuccess);
+      time = static_cast<double>(env.now() - begin);
+    }
+    end.meet("end");
+  });
+  EXPECT_NEAR(time / kBytes, 4, 0.1);
+}
+
 TEST(NicModel, PcieBoundsSmallRequestsByItsHeaders) {
   Changes pcie{{"pcie.rate_gbps", 8}, {"pcie.header_bytes", 24}};  // 1 ns for each byte
   EXPECT_NEAR(time_of_each(pcie, 4, 400, as_write), 8 + 24, 6) << "the NIC reads 8 B of payload";

@@ -8,7 +8,8 @@
 
 namespace pyrdma::fabric::sim {
 namespace {
-constexpr Picos kReadAhead = 1000 * kPicosPerNano;  // a long read runs this far ahead of the link
+constexpr Picos kReadAhead =
+    1000 * kPicosPerNano;  // a long read runs this far ahead of the link and PCIe
 }
 
 void Responses::answer(Message& message, Picos ready, Picos now) {
@@ -74,6 +75,14 @@ Message& Responses::make_chunk(const Message& read) {
   return piece;
 }
 
+// Fetches a chunk from the host's memory. Returns the time at which the chunk can begin to leave.
+Picos Responses::fetch(const Message& piece, Picos now) {
+  const Region* region = nic_.regions.find(piece.header.rkey);
+  if (region == nullptr || region->on_device) return now;
+  const std::uint32_t length = piece.chunk.length;
+  return nic_.pcie.read(now, now, length, nic_.fabric().network.wire_time(length));
+}
+
 void Responses::continue_read(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
   if (nic_.dead()) {
@@ -85,13 +94,15 @@ void Responses::continue_read(Message& message, Picos now) {
   Message& piece = make_chunk(message);
   message.chunk.offset += piece.chunk.length;
   const bool done = piece.chunk.last || piece.status != Status::kSuccess;
-  respond(piece, now, now);
+  const Picos fetched = fetch(piece, now);
+  respond(piece, fetched, now);
   if (done) {
     end_long_read(qp, now);
     return nic_.release(message);
   }
   message.stage = Message::Stage::kReadContinues;
-  nic_.fabric().scheduler.schedule(message, std::max(now, nic_.transmitter.free_at() - kReadAhead));
+  const Picos ahead = std::max(fetched, nic_.transmitter.free_at()) - kReadAhead;
+  nic_.fabric().scheduler.schedule(message, std::max(now, ahead));
 }
 
 }  // namespace pyrdma::fabric::sim

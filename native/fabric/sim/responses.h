@@ -40,6 +40,7 @@ class Responses {
  private:
   void respond(Message& message, Picos ready, Picos now);
   Message& make_chunk(const Message& read);
+  Picos fetch(const Message& piece, Picos now);
   static void end_long_read(QueuePairCore& qp, Picos now);
   Nic& nic_;
 };
