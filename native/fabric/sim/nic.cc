@@ -26,6 +26,7 @@ NicTimes::NicTimes(const SimProfile& p)
       rx_ack(to_picos(p.nic_rx_ack_ns)),
       scatter(to_picos(p.nic_scatter_ns)),
       atomic_address(to_picos(p.nic_atomic_address_ns)),
+      device_atomic_address(to_picos(p.nic_device_atomic_address_ns)),
       completion(to_picos(p.nic_completion_ns)),
       payload_fetch(to_picos(p.nic_dma_read_ns)),
       qp_miss(to_picos(p.nic_qp_miss_ns)),

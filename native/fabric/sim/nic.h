@@ -56,7 +56,8 @@ struct NicTimes {
   Picos doorbell, dma_read, dma_write;
   Picos tx_latency, rx_latency, tx_packet, rx_packet;
   Picos tx_message, qp_message, qp_read;
-  Picos rx_write, rx_read, rx_send, rx_atomic, rx_ack, scatter, atomic_address;
+  Picos rx_write, rx_read, rx_send, rx_atomic, rx_ack, scatter;
+  Picos atomic_address, device_atomic_address;
   Picos completion, payload_fetch, qp_miss, mr_miss, request_miss, dc_message, dc_reconnect,
       device_memory_saving;
   Picos post, post_request, poll, empty_poll;

@@ -135,6 +135,35 @@ TEST(NicModel, AtomicsAtOneAddressWaitForEachOther) {
   EXPECT_LT(time_of_each(address, 1, 100, distinct), 60);
 }
 
+TEST(NicModel, AtomicsInTheMemoryOfTheNicWaitLess) {
+  const auto each = [](bool on_device) {
+    const Changes times{{"nic.atomic_address_ns", 300}, {"nic.device_atomic_address_ns", 120}};
+    SimCluster cluster(sim_options(2, unbounded(times)));
+    double time = 0;
+    cluster.run([&](Env& env) {
+      QpOptions options;
+      options.max_outstanding_reads = 128;
+      Endpoint end(env, 1 - env.node(), 4096, options);
+      Rendezvous& r = end.device.rendezvous();
+      const auto own = end.device.allocate_device_memory(*end.pd, 64, kAllAccess);
+      r.publish_value(end.mine("nic"), own->remote());
+      auto target = r.await_value<RemoteRegion>(end.its("nic"), kForever);
+      if (!on_device) target = end.remote;
+      if (env.node() == 0) {
+        const Time begin = env.now();
+        for (std::uint64_t i = 0; i < 100; ++i)
+          EXPECT_TRUE(end.queue_pair->fetch_add(end.memory->sge(0, 8), target, 0, 1, i));
+        for (int i = 0; i < 100; ++i) EXPECT_EQ(end.next().status, Status::kSuccess);
+        time = static_cast<double>(env.now() - begin) / 100;
+      }
+      end.meet("end");
+    });
+    return time;
+  };
+  EXPECT_NEAR(each(false), 300, 30);
+  EXPECT_NEAR(each(true), 120, 30);
+}
+
 // The responder's PCIe takes 4 ns for a byte, the link 1 ns.
 TEST(NicModel, PcieBoundsLongReads) {
   const Changes slow{{"pcie.rate_gbps", 2}, {"pcie.header_bytes", 0}, {"link.rate_gbps", 8}};

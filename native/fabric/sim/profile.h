@@ -47,6 +47,7 @@ namespace pyrdma::fabric::sim {
   X(nic, rx_send_ns, "ns", 0, 1e5, "responder engine, per send")                                          \
   X(nic, rx_atomic_ns, "ns", 0, 1e5, "responder engine, per atomic")                                      \
   X(nic, atomic_address_ns, "ns", 0, 1e5, "least time between two atomics at one address")                \
+  X(nic, device_atomic_address_ns, "ns", 0, 1e5, "the same at one address of the memory on the NIC")       \
   X(nic, rx_ack_ns, "ns", 0, 1e5, "requester engine, per response")                                       \
   X(nic, scatter_ns, "ns", 0, 1e5, "DMA engine, per response with data, besides its PCIe time")          \
   X(nic, completion_ns, "ns", 0, 1e5, "requester engine, extra for a signaled request")                   \

@@ -47,6 +47,7 @@ inline std::map<std::string, double> test_profile_values() {
                                                 {"nic.rx_send_ns", 7},
                                                 {"nic.rx_atomic_ns", 20},
                                                 {"nic.atomic_address_ns", 400},
+                                                {"nic.device_atomic_address_ns", 100},
                                                 {"nic.rx_ack_ns", 5},
                                                 {"nic.max_inline_bytes", 220},
                                                 {"nic.cache_bytes", 2e6},

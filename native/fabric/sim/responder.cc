@@ -74,7 +74,8 @@ Picos Responder::wait_for_address(const Message& message, Picos at) {
   const std::uint64_t word = (message.header.remote_addr - region->addr) / 8;
   Picos& free = address_free_[(word + region->serial * 509) % kAddressSlots];
   const Picos start = std::max(at, free);
-  free = start + (nic_.times().atomic_address << nic_.slow());
+  const NicTimes& t = nic_.times();
+  free = start + ((region->on_device ? t.device_atomic_address : t.atomic_address) << nic_.slow());
   return start;
 }
 
