@@ -31,7 +31,8 @@ The objects
     ``LOCAL_WRITE | REMOTE_WRITE``, ``REMOTE_READ`` or ``LOCAL_WRITE | REMOTE_ATOMIC``, or any
     combination. Refused requests end as ``Status.REMOTE_ACCESS``. On fabric ``verbs`` a queue
     pair takes the partition ``pkey_index``; it and an address handle take ``service_level`` (0 to
-    15) and ``traffic_class`` (0 to 255).
+    15) and ``traffic_class`` (0 to 255). With ``receive_strides`` a receive of a UD queue pair
+    takes so many datagrams, where ``capabilities["max_receive_strides"]`` allows it.
 ``MemoryRegion``
     ``array`` is the memory itself, shape ``(size,)`` of uint8, without a copy; it keeps the memory
     even after the cluster is closed. ``sge(offset, length)`` names a part for a request, ``remote``

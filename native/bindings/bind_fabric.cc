@@ -37,7 +37,8 @@ py::dict capabilities_of(const PyDevice& self) {
       "max_queue_entries"_a = c.max_queue_entries, "max_completions"_a = c.max_completions,
       "max_sges"_a = c.max_sges, "max_inline"_a = c.max_inline,
       "max_outstanding_reads"_a = c.max_outstanding_reads, "max_datagram"_a = c.max_datagram,
-      "max_message"_a = c.max_message, "device_memory_bytes"_a = c.device_memory_bytes);
+      "max_receive_strides"_a = c.max_receive_strides, "max_message"_a = c.max_message,
+      "device_memory_bytes"_a = c.device_memory_bytes);
 }
 
 std::shared_ptr<PyRegion> allocate(const DomainPtr& self, std::size_t bytes, std::uint32_t access,
@@ -63,7 +64,8 @@ std::shared_ptr<PyQueuePair> queue_pair(
     const Arg<"rnr_retry", std::uint32_t, 0, 7>& rnr_retry,
     const Arg<"timeout_us", std::uint32_t, 1>& timeout_us,
     const Arg<"pkey_index", std::uint32_t>& pkey_index, const ServiceLevel& service_level,
-    const TrafficClass& traffic_class) {
+    const TrafficClass& traffic_class,
+    const Arg<"receive_strides", std::uint32_t, 1>& receive_strides) {
   const QueuePtr sends = send_queue, other = receive_queue.value.value_or(sends);
   const SharedPtr shared = shared_receives.value.value_or(nullptr);
   same_node(*self, *sends, "send_queue");
@@ -81,6 +83,7 @@ std::shared_ptr<PyQueuePair> queue_pair(
   options.timeout_us = timeout_us;
   options.pkey_index = pkey_index;
   options.path = {service_level, traffic_class};
+  options.receive_strides = receive_strides;
   return self->session().call([&] {
     auto native = self->device().create_queue_pair(self->native(), sends->native(), other->native(),
                                                    options, shared ? &shared->native() : nullptr);
@@ -195,11 +198,15 @@ void bind_domain(py::module_& verbs) {
            py::arg("shared_receives") = py::none(), py::arg("dc_target") = false,
            py::arg("retry_count") = 7, py::arg("rnr_retry") = fabric::kInfiniteRetry,
            py::arg("timeout_us") = 1000, py::arg("pkey_index") = 0, py::arg("service_level") = 0,
-           py::arg("traffic_class") = 0,
+           py::arg("traffic_class") = 0, py::arg("receive_strides") = 1,
            "A queue pair in state RESET. Three options choose the treatment of its packets by the "
            "network of a device of fabric verbs: pkey_index (the partition, as a place in the "
            "port's table of P_Keys), service_level (0 to 15) and traffic_class (0 to 255). A UD "
-           "queue pair takes the last two from the address handle. sim and shm allow 0 only.")
+           "queue pair takes the last two from the address handle. sim and shm allow 0 only. "
+           "With receive_strides, a receive of a UD queue pair takes so many datagrams: each lands "
+           "in "
+           "the next equal part of the buffer, and the column stride of its completion says in "
+           "which. The device's capability max_receive_strides is the bound.")
       .def(
           "shared_receive_queue",
           [](const DomainPtr& self, const Arg<"entries", std::uint32_t, 1>& entries,

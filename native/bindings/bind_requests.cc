@@ -73,7 +73,7 @@ PyRequest make_request(
 void describe_rows() {
   static const bool once = [] {
     PYBIND11_NUMPY_DTYPE(CompletionRow, wr_id, status, opcode, flags, qp_num, byte_count, immediate,
-                         source_qpn, source_node, vendor_error);
+                         source_qpn, source_node, vendor_error, stride);
     PYBIND11_NUMPY_DTYPE(RequestRow, wr_id, opcode, flags, length, lkey, rkey, local_addr,
                          remote_addr, immediate, remote_qpn, remote_qkey, compare_add, swap);
     return true;
@@ -238,7 +238,8 @@ py::array_t<CompletionRow> to_rows(const std::vector<fabric::Completion>& comple
               c.immediate,
               c.source_qpn,
               c.source_node,
-              c.vendor_error};
+              c.vendor_error,
+              c.stride};
   }
   return rows;
 }

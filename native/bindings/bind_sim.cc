@@ -113,7 +113,8 @@ py::dict counters(SimSession& self, NodeId node, std::uint32_t device) {
                   "dropped"_a = c.dropped, "retransmitted"_a = c.retransmitted,
                   "ecn_marked"_a = c.ecn_marked, "paused"_a = c.paused,
                   "cache_hits"_a = c.cache_hits, "cache_misses"_a = c.cache_misses,
-                  "request_misses"_a = c.request_misses, "doorbells"_a = c.doorbells,
+                  "request_misses"_a = c.request_misses, "receive_fetches"_a = c.receive_fetches,
+                  "receive_waits"_a = c.receive_waits, "doorbells"_a = c.doorbells,
                   "payload_dma_reads"_a = c.payload_dma_reads, "rnr_naks"_a = c.rnr_naks);
 }
 

@@ -14,7 +14,7 @@ namespace pyrdma::bindings {
 struct CompletionRow {
   std::uint64_t wr_id;
   std::uint8_t status, opcode, flags, unused;
-  std::uint32_t qp_num, byte_count, immediate, source_qpn, source_node, vendor_error;
+  std::uint32_t qp_num, byte_count, immediate, source_qpn, source_node, vendor_error, stride;
 };
 
 /// A row of the array that post takes: a request with one local buffer.

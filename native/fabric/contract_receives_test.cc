@@ -1,5 +1,6 @@
 // The fabric's contract: queues of receives that are full, empty or bad, of one queue pair or
 // shared, and the fate of receives when a queue pair ends.
+#include "base/error_test.h"
 #include "fabric/contract_worlds_test.h"
 
 namespace pyrdma::fabric {
@@ -187,6 +188,135 @@ TEST_P(FabricReceives, ASharedQueueHasADomainOfItsOwn) {
   ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 4));
   expect_send(4, Status::kRemoteOperation);
   EXPECT_EQ(b->await_receive().status, Status::kLocalProtection);
+}
+
+/// Datagrams from node 0 (a) to node 1 (b), whose receives take kStrides datagrams each.
+class FabricStrides : public FabricReceives {
+ protected:
+  static constexpr std::uint32_t kStrides = 4, kRoom = 128;  // kRoom: bytes of a stride
+  bool connect_strides() {
+    TearDown();
+    start();
+    a = std::make_unique<Side>(*world, 0);
+    b = std::make_unique<Side>(*world, 1);
+    if (b->device.capabilities().max_receive_strides < kStrides) return false;
+    options.transport = Transport::kUd;
+    qa = a->queue_pair(options);
+    options.receive_strides = kStrides;
+    options.receive_entries = 2;
+    qb = b->queue_pair(options);
+    qa->connect({});
+    qb->connect({});
+    handle = a->device.create_address_handle(*a->pd, qb->address());
+    return true;
+  }
+  /// Posts the buffer of kStrides strides that begins `at` bytes into the memory.
+  PostResult post_buffer(std::size_t at, std::uint64_t wr_id, std::uint32_t bytes = 4 * kRoom) {
+    const Sge sge = b->memory->sge(at, bytes);
+    const ReceiveRequest request{wr_id, &sge, 1};
+    return qb->post_receive({&request, 1});
+  }
+  void send(std::uint32_t bytes, unsigned seed) {
+    a->fill(0, bytes, seed);
+    const Sge sge = a->memory->sge(0, bytes);
+    WorkRequest request;
+    request.wr_id = seed;
+    request.sges = &sge;
+    request.sge_count = 1;
+    request.opcode = Opcode::kSend;
+    request.address_handle = handle.get();
+    request.remote_qpn = qb->qp_num();
+    request.remote_qkey = options.qkey;
+    ASSERT_EQ(qa->post({&request, 1}).accepted, 1u);
+    expect_send(seed);
+  }
+  void TearDown() override {
+    handle.reset();
+    FabricReceives::TearDown();
+  }
+  std::unique_ptr<AddressHandle> handle;
+};
+INSTANTIATE_TEST_SUITE_P(Worlds, FabricStrides, contract_worlds(),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(FabricStrides, AReceiveTakesOneDatagramPerStride) {
+  if (!connect_strides()) GTEST_SKIP() << "the device has no strides";
+  ASSERT_EQ(post_buffer(0, 100).accepted, 1u);
+  ASSERT_EQ(post_buffer(1024, 101).accepted, 1u);
+  EXPECT_EQ(post_buffer(2048, 102).error, PostError::kQueueFull);
+  for (std::uint32_t i = 0; i < 3 * kStrides; ++i) {
+    SCOPED_TRACE(i);
+    send(8 + i, i);
+    const Completion completion = b->await_receive();
+    ASSERT_EQ(completion.status, Status::kSuccess);
+    EXPECT_EQ(completion.wr_id, 100 + i / kStrides);
+    EXPECT_EQ(completion.stride, i % kStrides);
+    EXPECT_EQ(completion.byte_count, 8 + i + kGrhBytes);
+    const std::size_t buffer = i / kStrides % 2 * 1024;
+    EXPECT_TRUE(b->matches(buffer + completion.stride * kRoom + kGrhBytes, 8 + i, i));
+    if (i == kStrides - 2) {
+      EXPECT_EQ(post_buffer(0, 102).error, PostError::kQueueFull) << "a stride is left";
+    }
+    if (i == kStrides - 1) {
+      EXPECT_EQ(post_buffer(0, 102).accepted, 1u) << "its last stride frees the receive";
+    }
+  }
+  send(8, 77);
+  EXPECT_TRUE(b->quiet(*b->receives)) << "no receive is left, so the datagram is lost";
+}
+
+TEST_P(FabricStrides, AnEndTakesAWholeReceive) {
+  for (const bool by_error : {false, true}) {
+    if (!connect_strides()) GTEST_SKIP() << "the device has no strides";
+    ASSERT_EQ(post_buffer(0, 100).accepted, 1u);
+    ASSERT_EQ(post_buffer(1024, 101).accepted, 1u);
+    send(8, 1);
+    EXPECT_EQ(b->await_receive().stride, 0u);
+    if (by_error)
+      send(kRoom - kGrhBytes + 1, 2);  // a byte too long for a stride
+    else
+      qb->modify(QpState::kError);
+    const Completion first = b->await_receive();
+    EXPECT_EQ(first.wr_id, 100u);
+    EXPECT_EQ(first.status, by_error ? Status::kLocalLength : Status::kFlushed);
+    const Completion second = b->await_receive();
+    EXPECT_EQ(second.wr_id, 101u);
+    EXPECT_EQ(second.status, Status::kFlushed);
+    EXPECT_TRUE(b->quiet(*b->receives)) << "each receive ends once";
+    qb->modify(QpState::kReset);
+    qb->connect({});
+    ASSERT_EQ(post_buffer(0, 102).accepted, 1u);
+    send(8, 3);
+    const Completion fresh = b->await_receive();
+    EXPECT_EQ(fresh.wr_id, 102u);
+    EXPECT_EQ(fresh.stride, 0u);
+  }
+}
+
+TEST_P(FabricStrides, BuffersAndOptionsWithoutEqualStridesAreRefused) {
+  const bool has_strides = connect_strides();
+  const std::uint32_t most = b->device.capabilities().max_receive_strides;
+  const auto refused = [&](std::uint32_t strides, Transport transport, ErrorCode code,
+                           std::initializer_list<std::string_view> words, bool is_shared = false) {
+    QpOptions wrong;
+    wrong.transport = transport;
+    wrong.receive_strides = strides;
+    if (is_shared) shared = b->device.create_shared_receive_queue(*b->pd, 4);
+    EXPECT_TRUE(refuses([&] { b->queue_pair(wrong, is_shared ? shared.get() : nullptr); }, code,
+                        std::vector<std::string_view>(words)));
+  };
+  if (!has_strides) {
+    refused(4, Transport::kUd, ErrorCode::kUnavailable, {"4", "1", "sim"});
+    return;
+  }
+  refused(3, Transport::kUd, ErrorCode::kInvalidArgument, {"3", std::to_string(most)});
+  refused(2 * most, Transport::kUd, ErrorCode::kInvalidArgument, {"power of two"});
+  refused(4, Transport::kRc, ErrorCode::kInvalidArgument, {"RC", "UD"});
+  refused(4, Transport::kUd, ErrorCode::kInvalidArgument, {"shared"}, true);
+  EXPECT_EQ(post_buffer(0, 1, 4 * kRoom - 1).error, PostError::kInvalid);
+  const Sge two[2] = {b->memory->sge(0, 256), b->memory->sge(256, 256)};
+  const ReceiveRequest request{1, two, 2};
+  EXPECT_EQ(qb->post_receive({&request, 1}).error, PostError::kInvalid);
 }
 
 }  // namespace

@@ -95,7 +95,8 @@ class QueuePair {
   /// Posts in order with one doorbell; returns how many requests were accepted. A short count with
   /// kQueueFull is back-pressure. Accepted requests on an errored queue pair complete as kFlushed.
   virtual PostResult post(std::span<const WorkRequest> requests) = 0;
-  /// Returns kInvalid on a queue pair with a shared receive queue.
+  /// Returns kInvalid on a queue pair with a shared receive queue, and with several strides for a
+  /// buffer of several pieces or of a length that is no multiple of the strides.
   virtual PostResult post_receive(std::span<const ReceiveRequest> requests) = 0;
 
   /// Takes an RC or UC queue pair through INIT and RTR to RTS, connected to `peer`. UD and DC

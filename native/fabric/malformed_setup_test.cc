@@ -48,6 +48,7 @@ TEST_P(MalformedSetup, QueuePairsWithDrawnOptions) {
     QpOptions options;
     options.send_entries = value("send_entries", 1, able.max_queue_entries);
     options.receive_entries = value("receive_entries", 1, able.max_queue_entries);
+    options.receive_strides = value("receive_strides", 1, 1);  // RC
     options.max_sges = value("max_sges", 1, able.max_sges);
     options.max_inline = value("max_inline", 0, able.max_inline);
     options.max_outstanding_reads = value("max_outstanding_reads", 1, able.max_outstanding_reads);

@@ -38,6 +38,11 @@ constexpr bool has_pieces_up_to(std::uint32_t max_sges, const Request& request) 
   return request.sge_count <= max_sges && (request.sges != nullptr || request.sge_count == 0);
 }
 
+/// Returns whether a queue accepts a receive with a buffer for `strides` messages.
+constexpr bool has_strides(std::uint32_t strides, const ReceiveRequest& request) {
+  return strides == 1 || (request.sge_count == 1 && request.sges[0].length % strides == 0);
+}
+
 /// Returns whether a post accepts the request; otherwise the post fails with PostError::kInvalid.
 /// `allowed` is the set of the transport, or empty for a queue pair that only receives.
 inline bool is_postable(const WorkRequest& request, const QpOptions& options,

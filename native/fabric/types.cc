@@ -1,5 +1,6 @@
 #include "fabric/types.h"
 
+#include <bit>
 #include <string>
 
 #include "base/error.h"
@@ -165,6 +166,26 @@ void check_region_access(std::uint32_t access) {
 
 void check_queue_pair_access(std::uint32_t access) {
   check_known("queue pair", access, kAllAccess);
+}
+
+void check_receive_strides(const QpOptions& options, const Capabilities& device, bool is_shared) {
+  const std::uint32_t strides = options.receive_strides;
+  if (strides == 1) return;
+  const std::string given = "receive_strides is " + std::to_string(strides);
+  const std::uint32_t most = device.max_receive_strides;
+  if (most == 1)
+    throw Error(ErrorCode::kUnavailable,
+                given +
+                    "; on this device each datagram takes a receive of its own: give 1 and post "
+                    "one receive for each, or use fabric shm, or sim with nic.receive_strides");
+  if (!std::has_single_bit(strides) || strides > most)
+    throw Error(ErrorCode::kInvalidArgument,
+                given + "; give a power of two from 1 to " + std::to_string(most));
+  if (options.transport != Transport::kUd || is_shared)
+    throw Error(ErrorCode::kInvalidArgument,
+                given + " on a queue pair of transport " + to_string(options.transport) +
+                    (is_shared ? " with a shared receive queue" : "") +
+                    "; give 1, or a UD queue pair with receives of its own");
 }
 
 namespace {

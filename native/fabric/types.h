@@ -129,6 +129,7 @@ struct Completion {
   std::uint32_t source_qpn = 0;         // UD receives
   std::uint32_t source_node = kNoNode;  // UD receives, where the fabric knows the node
   std::uint32_t vendor_error = 0;
+  std::uint32_t stride = 0;  // receives of several strides: the one that the message has, from 0 on
 };
 
 /// PostError says why a post accepted fewer requests than it was given.
@@ -156,6 +157,7 @@ struct Capabilities {
   std::uint32_t max_inline = 0;             // bytes
   std::uint32_t max_outstanding_reads = 0;  // reads and atomics in flight per queue pair
   std::uint32_t max_datagram = 0;           // bytes of UD payload (the MTU)
+  std::uint32_t max_receive_strides = 1;    // 1: each datagram takes a receive of its own
   std::uint64_t max_message = 0;            // bytes
   /// Says that a write to a word may be lost while a compare-and-swap on that word fails.
   bool swaps_lose_writes = false;
@@ -197,6 +199,9 @@ struct QpOptions {
   Transport transport = Transport::kRc;
   std::uint32_t send_entries = 128;
   std::uint32_t receive_entries = 128;  // ignored with a shared receive queue
+  /// UD: datagrams that one receive takes, a power of two. Each one lands in the next equal part (a
+  /// stride) of the receive's buffer, which has one piece.
+  std::uint32_t receive_strides = 1;
   std::uint32_t max_sges = 4;
   std::uint32_t max_inline = 0;       // bytes
   std::uint32_t access = kAllAccess;  // rights of peers through this queue pair
@@ -213,6 +218,9 @@ struct QpOptions {
   PathOptions path;                 // of RC and UC; a UD request takes that of its address handle
 };
 
+/// Throws Error for a number of strides that the device, or a queue pair with these options, cannot
+/// have. `is_shared`: the queue pair has a shared receive queue.
+void check_receive_strides(const QpOptions& options, const Capabilities& device, bool is_shared);
 /// Both throw Error(kInvalidArgument) for another value than 0. `fabric` is one without partitions
 /// and classes of traffic.
 void check_no_path(const char* fabric, const PathOptions& path);

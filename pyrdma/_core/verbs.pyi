@@ -182,6 +182,7 @@ class ProtectionDomain:
         pkey_index: int = ...,
         service_level: int = ...,
         traffic_class: int = ...,
+        receive_strides: int = ...,
     ) -> QueuePair: ...
     def shared_receive_queue(self, entries: int, max_sges: int = ...) -> SharedReceiveQueue: ...
     def address_handle(

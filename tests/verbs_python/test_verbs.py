@@ -109,6 +109,28 @@ def test_datagrams_begin_with_a_header(cluster: rd.Cluster) -> None:
     assert b.region.array[header : header + 4].tolist() == [1, 2, 3, 4]
 
 
+def test_a_receive_takes_datagrams_by_strides(cluster: rd.Cluster) -> None:
+    most = cluster.devices[1].capabilities["max_receive_strides"]
+    if most == 1:
+        with raises(rd.Unavailable, "receive_strides", 2, 1):
+            end(cluster.devices[1], transport="ud", receive_strides=2)
+        return
+    a = end(cluster.devices[0], transport="ud")
+    b = end(cluster.devices[1], transport="ud", receive_strides=2)
+    a.pair.connect()
+    b.pair.connect()
+    handle = a.domain.address_handle(b.pair.address)
+    b.pair.post_receive([verbs.receive(b.region.sge(0, 200), wr_id=7)])
+    for stride in (0, 1):
+        a.region.array[:4] = stride + 1
+        a.pair.post([verbs.send(a.region.sge(0, 4), to=handle)])
+        received = one(b.queue)
+        assert (received["wr_id"], received["stride"]) == (7, stride)
+        begin = 100 * stride + verbs.GRH_BYTES
+        assert b.region.array[begin : begin + 4].tolist() == [stride + 1] * 4
+        one(a.queue)
+
+
 def test_arrays_of_requests_post_in_one_call(cluster: rd.Cluster) -> None:
     a, b = connected(cluster)
     a.region.array[:64] = np.arange(64)

@@ -41,7 +41,7 @@ std::size_t ShmCompletionQueue::poll(std::span<Completion> out) {
     c.opcode = checked(tags.opcode, Opcode::kReceiveWriteImm);
     c.flags = tags.flags;
     c.vendor_error = static_cast<std::uint32_t>(c.status);
-    c.byte_count = c.immediate = c.source_qpn = 0;
+    c.byte_count = c.immediate = c.source_qpn = c.stride = 0;
     c.source_node = kNoNode;
     ++consumed_;
     if (tags.kind == CompletionKind::kSend) {
@@ -53,6 +53,8 @@ std::size_t ShmCompletionQueue::poll(std::span<Completion> out) {
         const std::uint32_t source = relaxed(entry.source);
         c.source_qpn = source & 0xffffff;
         c.source_node = source >> 24;
+        c.stride = c.byte_count >> 16;
+        c.byte_count &= 0xffff;
       }
     } else {
       continue;  // purged

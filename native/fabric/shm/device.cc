@@ -132,6 +132,7 @@ ShmDevice::ShmDevice(Node& node)
   // Every request is done when post returns.
   capabilities_.max_outstanding_reads = kMaxQueueEntries;
   capabilities_.max_datagram = kMaxDatagram;
+  capabilities_.max_receive_strides = 1U << kMaxStrideBits;
   capabilities_.max_message = kMaxMessage;
 }
 
@@ -201,6 +202,7 @@ std::unique_ptr<QueuePair> ShmDevice::create_queue_pair(ProtectionDomain& pd,
   check_count("retry_count", options.retry_count, 0, 7);
   check_count("rnr_retry", options.rnr_retry, 0, kInfiniteRetry);
   check_queue_pair_access(options.access);
+  check_receive_strides(options, capabilities_, shared_receives != nullptr);
   check_no_path("shm", options);
   return std::make_unique<ShmQueuePair>(*this, static_cast<ShmProtectionDomain&>(pd).id,
                                         static_cast<ShmCompletionQueue&>(send_queue),
@@ -223,20 +225,22 @@ std::unique_ptr<AddressHandle> ShmDevice::create_address_handle(ProtectionDomain
 // ---- tables of the control segment ----
 
 ReceiveView ShmDevice::make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges,
-                                         std::uint64_t* offset) {
+                                         std::uint32_t strides, std::uint64_t* offset) {
   const std::uint32_t slots = std::bit_ceil(capacity);
   *offset = rings_.take(RingPool::Kind::kReceive, receive_ring_bytes(slots, max_sges));
   auto* ring =
       reinterpret_cast<ReceiveRing*>(reinterpret_cast<std::byte*>(&node_.control()) + *offset);
   // No other thread reads a ring before a queue pair names it with its new id.
   set_relaxed(ring->slots, slots);
+  const auto stride_bits = static_cast<std::uint32_t>(std::countr_zero(strides));
   set_relaxed(ring->max_sges, max_sges);
+  set_relaxed(ring->stride_bits, stride_bits);
   set_relaxed(ring->head.capacity, capacity);
   set_relaxed(ring->taken, std::uint64_t{0});
   set_relaxed(ring->posted, std::uint64_t{0});
   const std::lock_guard lock(mutex_);
   ring->head.id.store(next_ring_id_, std::memory_order_release);
-  return {ring, next_ring_id_++, slots - 1, max_sges};
+  return {ring, next_ring_id_++, slots - 1, max_sges, stride_bits};
 }
 
 CompletionView ShmDevice::make_completion_ring(std::uint32_t capacity, std::uint64_t* offset) {

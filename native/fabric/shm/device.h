@@ -97,7 +97,7 @@ class ShmDevice final : public Device {
   RegionMemory& memory() { return memory_; }
   /// Makes a ring with its checked view; `id` is new.
   ReceiveView make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges,
-                                std::uint64_t* offset);
+                                std::uint32_t strides, std::uint64_t* offset);
   CompletionView make_completion_ring(std::uint32_t capacity, std::uint64_t* offset);
   /// Waits for requesters that hold the ring, and turns later ones away.
   void retire_receive_ring(const ReceiveView& view, std::uint64_t offset);

@@ -98,7 +98,8 @@ struct ReceiveRing {
   RingHead head;
   Word<std::uint32_t> slots;  // power of two
   Word<std::uint32_t> max_sges;
-  Word<std::uint64_t> taken;
+  Word<std::uint32_t> stride_bits;                 // each receive takes 2^stride_bits messages
+  Word<std::uint64_t> taken;                       // messages
   alignas(kCacheLine) Word<std::uint64_t> posted;  // the owner's line
   alignas(kCacheLine) ReceiveEntry entries[1];
 };
@@ -110,7 +111,8 @@ struct alignas(32) CompletionEntry {
   Word<std::uint32_t> sequence;  // low bits of position + 1 once valid; never twice in a ring
   Word<std::uint32_t> qp_num;
   Word<std::uint64_t> wr_id;
-  // A receive: its bytes. A send-queue completion: the requests up to this position are done.
+  // A receive: its bytes; a datagram: also its stride << 16. A send-queue completion: the requests
+  // up to this position are done.
   Word<std::uint32_t> bytes_or_position;
   Word<std::uint32_t> immediate;
   Word<std::uint32_t> source;  // sender of a datagram: node << 24 | queue pair
@@ -144,6 +146,8 @@ inline constexpr std::uint32_t kMaxQueueEntries = 32768;
 inline constexpr std::uint32_t kMaxSges = 16;
 inline constexpr std::uint32_t kMaxInline = 1024;
 inline constexpr std::uint32_t kMaxDatagram = 4096;
+inline constexpr std::uint32_t kMaxStrideBits = 16;
+static_assert(kMaxDatagram + kGrhBytes < 1U << kMaxStrideBits);  // see CompletionEntry
 inline constexpr std::uint64_t kMaxMessage = 1ULL << 31;
 inline constexpr std::uint32_t kMaxSegments = 4096;
 inline constexpr std::uint32_t kQpSlots = 1U << 16;

@@ -68,7 +68,7 @@ void flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
   if (writer.open(completions, self, session)) {
     TakenReceive receive;
     for (std::uint32_t n = 0; n <= receives.mask && taker.peek(receive); ++n) {
-      taker.take();
+      taker.take_whole();
       Completion flushed;
       flushed.wr_id = receive.wr_id;
       flushed.status = Status::kFlushed;

@@ -103,10 +103,11 @@ ReceiveView Peer::receive_view(std::uint64_t offset, std::uint64_t id) const {
   auto* ring = reinterpret_cast<ReceiveRing*>(reinterpret_cast<std::byte*>(control()) + offset);
   const std::uint32_t slots = relaxed(ring->slots);
   const std::uint32_t max_sges = relaxed(ring->max_sges);
+  const std::uint32_t stride_bits = relaxed(ring->stride_bits);
   const bool sound = slots != 0 && (slots & (slots - 1)) == 0 && slots <= kMaxQueueEntries &&
-                     max_sges >= 1 && max_sges <= kMaxSges &&
+                     max_sges >= 1 && max_sges <= kMaxSges && stride_bits <= kMaxStrideBits &&
                      receive_ring_bytes(slots, max_sges) <= kControlBytes - offset;
-  if (sound) view = {ring, id, slots - 1, max_sges};
+  if (sound) view = {ring, id, slots - 1, max_sges, stride_bits};
   return view;
 }
 

@@ -64,6 +64,7 @@ struct ReceiveView {
   std::uint64_t id = 0;
   std::uint32_t mask = 0;
   std::uint32_t max_sges = 0;
+  std::uint32_t stride_bits = 0;
 
   ReceiveEntry& entry(std::uint64_t position) const { return ring->entries[position & mask]; }
   Sge* more_sges(std::uint64_t position) const {

@@ -367,7 +367,7 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
     }
   } else if (const Status status = scatter(pieces, path); status != Status::kSuccess) [[unlikely]] {
     completion.status = status;
-    batch.taker().take();
+    batch.taker().take_whole();
     batch.writer().push(completion, CompletionKind::kReceive, 0);
     batch.close();
     path.fail_responder(node_.holder(), node_.session());
@@ -385,6 +385,7 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
     completion.flags = static_cast<std::uint8_t>(completion.flags | kHasGrh);
     completion.source_qpn = qp_num_;
     completion.source_node = node_.self();
+    completion.stride = receive_.stride;
   }
   batch.taker().take();
   if (!batch.writer().push(completion, CompletionKind::kReceive, 0)) [[unlikely]] {

@@ -59,9 +59,9 @@ ShmQueuePair::ShmQueuePair(ShmDevice& device, std::uint32_t pd, ShmCompletionQue
   psn_ &= 0xffffff;
   if (shared == nullptr) {
     try {
-      receives_ = ReceivePoster(
-          device.make_receive_ring(options.receive_entries, options.max_sges, &ring_offset_),
-          options.receive_entries);
+      receives_ = ReceivePoster(device.make_receive_ring(options.receive_entries, options.max_sges,
+                                                         options.receive_strides, &ring_offset_),
+                                options.receive_entries);
     } catch (...) {
       device.give_back_qp_number(qp_num_);
       throw;

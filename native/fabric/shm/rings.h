@@ -43,7 +43,7 @@ class CompletionWriter {
       return false;
     CompletionEntry& entry = view_.entry(produced_);
     set_relaxed(entry.bytes_or_position,
-                kind == CompletionKind::kSend ? send_position : c.byte_count);
+                kind == CompletionKind::kSend ? send_position : c.byte_count | c.stride << 16);
     set_relaxed(entry.immediate, c.immediate);
     set_relaxed(entry.source, c.source_node << 24 | c.source_qpn);
     publish(
@@ -98,10 +98,11 @@ class CompletionWriter {
 struct TakenReceive {
   std::uint64_t wr_id = 0;
   std::uint32_t sge_count = 0;
+  std::uint32_t stride = 0;
   std::array<Sge, kMaxSges> sges;
 };
 
-/// ReceiveTaker takes posted receives; the requester uses it.
+/// ReceiveTaker takes posted receives, or strides of them; the requester uses it.
 class ReceiveTaker {
  public:
   bool open(const ReceiveView& view, std::uint32_t self, const SessionBlock& session) {
@@ -117,13 +118,15 @@ class ReceiveTaker {
   }
   bool is_open() const { return view_.ring != nullptr; }
 
-  /// Copies the oldest receive into `receive`; returns false when there is none.
+  /// Copies the next stride of the oldest receive into `receive`; returns false when no receive is
+  /// left.
   bool peek(TakenReceive& receive) {
-    if (taken_ == posted_) [[unlikely]] {
+    const std::uint64_t oldest = taken_ >> view_.stride_bits;
+    if (oldest == posted_) [[unlikely]] {
       posted_ = view_.ring->posted.load(std::memory_order_acquire);
-      if (taken_ == posted_) return false;
+      if (oldest == posted_) return false;
     }
-    const ReceiveEntry& entry = view_.entry(taken_);
+    const ReceiveEntry& entry = view_.entry(oldest);
     receive.wr_id = entry.wr_id;
     receive.sges[0] = entry.first;
     std::uint32_t count = entry.sge_count;
@@ -131,26 +134,42 @@ class ReceiveTaker {
     std::atomic_signal_fence(std::memory_order_acq_rel);
     if (count > view_.max_sges) count = view_.max_sges;
     receive.sge_count = count;
-    const Sge* more = view_.more_sges(taken_);
+    const Sge* more = view_.more_sges(oldest);
     for (std::uint32_t i = 1; i < count; ++i) receive.sges[i] = more[i - 1];
+    receive.stride = 0;
+    if (view_.stride_bits != 0) [[unlikely]]
+      choose_stride(receive);
     return true;
   }
   /// Returns the first buffer of the receive `count` positions later, if there is one. It is an
   /// unchecked hint.
   Sge ahead(std::uint64_t count) const {
-    return posted_ - taken_ > count ? view_.entry(taken_ + count).first : Sge{};
+    const std::uint64_t oldest = taken_ >> view_.stride_bits;
+    return posted_ - oldest > count ? view_.entry(oldest + count).first : Sge{};
   }
-  /// Must precede the write of the completion, so that a requester's death never completes a
-  /// receive twice.
+  /// Takes a stride. Must precede the write of the completion, so that a requester's death never
+  /// completes a stride twice.
   void take() { view_.ring->taken.store(++taken_, std::memory_order_release); }
+  /// Takes all strides that are left of the oldest receive.
+  void take_whole() {
+    taken_ |= (std::uint64_t{1} << view_.stride_bits) - 1;
+    take();
+  }
   void close() {
     unlock(view_.ring->head.lock);
     view_.ring = nullptr;
   }
 
  private:
+  void choose_stride(TakenReceive& receive) const {
+    const auto last = (std::uint64_t{1} << view_.stride_bits) - 1;
+    receive.stride = static_cast<std::uint32_t>(taken_ & last);
+    receive.sges[0].length >>= view_.stride_bits;
+    receive.sges[0].addr += std::uint64_t{receive.stride} * receive.sges[0].length;
+  }
+
   ReceiveView view_;
-  std::uint64_t taken_ = 0, posted_ = 0;
+  std::uint64_t taken_ = 0, posted_ = 0;  // messages; receives
 };
 
 /// ReceivePoster is the owner's side of a receive ring.
@@ -164,12 +183,13 @@ class ReceivePoster {
   PostResult post(std::span<const ReceiveRequest> requests) {
     PostResult result;
     for (const ReceiveRequest& request : requests) {
-      if (!has_pieces_up_to(view_.max_sges, request)) {
+      if (!has_pieces_up_to(view_.max_sges, request) ||
+          !has_strides(1U << view_.stride_bits, request)) {
         result.error = PostError::kInvalid;
         break;
       }
       if (posted_ - taken_seen_ >= capacity_) {
-        taken_seen_ = view_.ring->taken.load(std::memory_order_acquire);
+        taken_seen_ = view_.ring->taken.load(std::memory_order_acquire) >> view_.stride_bits;
         // A bad `taken` from a peer costs this queue its receives, nothing else.
         if (posted_ - taken_seen_ >= capacity_) {
           result.error = PostError::kQueueFull;

@@ -48,7 +48,9 @@ struct NicCounters {
   std::uint64_t ecn_marked = 0;     // messages to this node that a switch marked
   std::uint64_t paused = 0;         // times that flow control paused this NIC
   std::uint64_t cache_hits = 0, cache_misses = 0;  // counted once the working set exceeds the cache
-  std::uint64_t request_misses = 0;  // responses to requests that the NIC had not kept
+  std::uint64_t request_misses = 0;   // responses to requests that the NIC had not kept
+  std::uint64_t receive_fetches = 0;  // posted receives that this NIC read from its host
+  std::uint64_t receive_waits = 0;    // messages to this node that waited for their receive
   std::uint64_t doorbells = 0;
   std::uint64_t payload_dma_reads = 0;
   std::uint64_t rnr_naks = 0;  // sends for which this node had no posted receive

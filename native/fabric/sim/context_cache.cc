@@ -49,4 +49,16 @@ Picos ContextCache::load(const Region& region, std::uint64_t addr, Picos now, Pi
                 now, ready);
 }
 
+// The share of receives that the NIC does not keep misses, at equal distances.
+Picos ContextCache::load_receive(Picos now, Picos ready) {
+  const double kept = nic_.fabric().profile.nic_receive_cache;
+  const auto posted = static_cast<double>(posted_receives_);
+  if (posted <= kept) [[likely]]
+    return ready;
+  receive_misses_ += 1 - kept / posted;
+  if (receive_misses_ < 1) return ready;
+  receive_misses_ -= 1;
+  return fetch(now, ready, nic_.times().qp_miss);
+}
+
 }  // namespace pyrdma::fabric::sim

@@ -69,6 +69,10 @@ class ContextCache {
   Picos load(const QueuePairCore& qp, Picos now, Picos ready);
   /// Accesses the translation of an address at `ready`. Returns the time at which the NIC has it.
   Picos load(const Region& region, std::uint64_t addr, Picos now, Picos ready);
+  /// The number of posted receives of all receive queues.
+  std::uint64_t& posted_receives() { return posted_receives_; }
+  /// A message takes a receive at `ready`. Returns the time at which the NIC has the receive.
+  Picos load_receive(Picos now, Picos ready);
   /// Returns the time at which the fetch unit can start another fetch.
   Picos fetches_until() const { return fetches_.free_at(); }
 
@@ -78,6 +82,8 @@ class ContextCache {
   Nic& nic_;
   StateCache cache_;
   Server fetches_;
+  std::uint64_t posted_receives_ = 0;
+  double receive_misses_ = 0;  // the fraction of a miss that is still to happen
 };
 
 }  // namespace pyrdma::fabric::sim

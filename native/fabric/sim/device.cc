@@ -127,6 +127,7 @@ SimDevice::SimDevice(Nic& nic, RendezvousTable& table)
   capabilities_.max_outstanding_reads =
       static_cast<std::uint32_t>(profile.nic_max_outstanding_reads);
   capabilities_.max_datagram = static_cast<std::uint32_t>(profile.link_mtu_bytes);
+  capabilities_.max_receive_strides = static_cast<std::uint32_t>(profile.nic_receive_strides);
   capabilities_.max_message = kMaxMessage;
   capabilities_.device_memory_bytes = static_cast<std::uint64_t>(profile.nic_device_memory_bytes);
 }
@@ -237,6 +238,7 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
       throw Error(ErrorCode::kInvalidArgument,
                   std::string(name) + " is " + std::to_string(value) + "; give 0 to 7");
   check_queue_pair_access(options.access);
+  check_receive_strides(options, capabilities_, shared_receives != nullptr);
   check_no_path("sim", options);
   if (options.transport == Transport::kDc && !capabilities_.dc)
     throw Error(ErrorCode::kUnavailable,

@@ -183,6 +183,86 @@ TEST(NicModel, PcieBoundsLongReads) {
   EXPECT_NEAR(time / kBytes, 4, 0.1);
 }
 
+/// Node 0 sends messages of 8 B to node 1, all at once, over `qps` queue pairs. Returns the time
+/// for each in nanoseconds. Node 1 has posted `receives` to each queue pair, for `strides` messages
+/// each.
+double time_of_each_send(const Changes& changes, std::uint32_t qps, std::uint32_t messages,
+                         std::uint32_t strides, NicCounters& counters) {
+  SimCluster cluster(sim_options(2, unbounded(changes)));
+  double time = 0;
+  cluster.run([&](Env& env) {
+    std::vector<std::unique_ptr<Endpoint>> ends;
+    std::vector<std::unique_ptr<AddressHandle>> handles;
+    QpOptions options;
+    options.transport = Transport::kUd;
+    options.max_inline = 8;
+    options.receive_entries = messages / strides;
+    options.receive_strides = env.node() == 1 ? strides : 1;
+    for (std::uint32_t i = 0; i < qps; ++i)
+      ends.push_back(
+          std::make_unique<Endpoint>(env, 1 - env.node(), 1 << 16, options, std::to_string(i)));
+    for (auto& end : ends) {
+      Rendezvous& r = end->device.rendezvous();
+      const auto peer = r.await_value<QpAddress>(end->its("qp"), kForever);
+      handles.push_back(end->device.create_address_handle(*end->pd, peer));
+      for (std::uint32_t i = 0; env.node() == 1 && i < messages / strides; ++i)
+        EXPECT_TRUE(end->queue_pair->receive(end->memory->sge(0, 64 * strides)));
+      end->meet("posted");
+      if (env.node() == 1) continue;
+      const Sge sge = end->memory->sge(0, 8);
+      WorkRequest one;
+      one.sges = &sge;
+      one.sge_count = 1;
+      one.opcode = Opcode::kSend;
+      one.flags = kInline;
+      one.address_handle = handles.back().get();
+      one.remote_qpn = peer.qp_num;
+      one.remote_qkey = options.qkey;
+      const std::vector<WorkRequest> list(messages, one);
+      EXPECT_EQ(end->queue_pair->post(list).accepted, messages);
+    }
+    const Time begin = env.now();
+    for (auto& end : ends) {
+      for (std::uint32_t i = 0; env.node() == 1 && i < messages; ++i)
+        EXPECT_EQ(end->next().status, Status::kSuccess);
+    }
+    if (env.node() == 1) time = static_cast<double>(env.now() - begin) / messages / qps;
+    for (auto& end : ends) end->meet("end");
+  });
+  counters = cluster.counters(1);
+  return time;
+}
+
+TEST(NicModel, TheNicFetchesReceivesAhead) {
+  Changes fetch{{"pcie.read_ns", 2000}, {"nic.receive_prefetch", 4}, {"nic.rx_send_ns", 10}};
+  NicCounters counters;
+  const double few = time_of_each_send(fetch, 1, 128, 1, counters);
+  EXPECT_NEAR(few, 2000 / 4, 60) << "a batch for each round trip";
+  EXPECT_EQ(counters.receive_fetches, 128u);
+  fetch["nic.receive_prefetch"] = 64;
+  EXPECT_LT(time_of_each_send(fetch, 1, 128, 1, counters), few / 4);
+}
+
+TEST(NicModel, ReceivesBeyondThoseThatTheNicKeepsMiss) {
+  Changes keep{{"pcie.read_ns", 2000}, {"nic.receive_prefetch", 128}, {"nic.qp_miss_ns", 400}};
+  NicCounters counters;
+  const double warm = time_of_each_send(keep, 1, 128, 1, counters);
+  keep["nic.receive_cache"] = 1;
+  const double cold = time_of_each_send(keep, 1, 128, 1, counters);
+  EXPECT_NEAR(cold - warm, 400, 60) << "nearly all miss; several fetches are in flight";
+  EXPECT_NEAR(time_of_each_send(keep, 1, 128, 128, counters), warm, 60) << "one receive fits";
+}
+
+TEST(NicModel, StridesSaveFetchesOfReceives) {
+  const Changes fetch{{"pcie.read_ns", 2000}, {"nic.receive_prefetch", 1}, {"nic.rx_send_ns", 10}};
+  NicCounters counters;
+  const double plain = time_of_each_send(fetch, 1, 128, 1, counters);
+  EXPECT_NEAR(plain, 2000, 100);
+  EXPECT_EQ(counters.receive_fetches, 128u);
+  EXPECT_NEAR(time_of_each_send(fetch, 1, 128, 16, counters), 2000 / 16, 40);
+  EXPECT_LE(counters.receive_fetches, 128u / 16 + 1);
+}
+
 TEST(NicModel, PcieBoundsSmallRequestsByItsHeaders) {
   Changes pcie{{"pcie.rate_gbps", 8}, {"pcie.header_bytes", 24}};  // 1 ns for each byte
   EXPECT_NEAR(time_of_each(pcie, 4, 400, as_write), 8 + 24, 6) << "the NIC reads 8 B of payload";

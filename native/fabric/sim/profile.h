@@ -61,6 +61,9 @@ namespace pyrdma::fabric::sim {
   X(nic, mr_miss_ns, "ns", 0, 1e5, "fetch unit, per translation miss")                                    \
   X(nic, request_cache, "count", 1, 1e9, "posted requests that the NIC keeps until their responses")                         \
   X(nic, request_miss_ns, "ns", 0, 1e5, "requester engine, extra for data of a request not kept")              \
+  X(nic, receive_prefetch, "count", 1, 65536, "receives that the NIC fetches at once, ahead of messages")  \
+  X(nic, receive_cache, "count", 1, 1e12, "posted receives that the NIC keeps or fetches ahead")  \
+  X(nic, receive_strides, "count", 1, 65536, "most datagrams that one receive takes; 1: no strides")       \
   X(nic, doorbell_carries_any, "bool", 0, 1, "a doorbell carries a single request without inline payload") \
   X(nic, page_bytes, "B", 4096, 1e12, "page size of registered memory")                                   \
   X(nic, max_outstanding_reads, "count", 1, 1024, "reads and atomics in flight per queue pair")           \

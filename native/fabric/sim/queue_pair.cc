@@ -15,7 +15,7 @@ QueuePairCore::QueuePairCore(Nic& owner, const QpOptions& wanted, std::uint32_t 
       domain(pd),
       sends(wanted, is_addressed()),
       completer(send),
-      receiver(receive, wanted, pd, shared) {}
+      receiver(owner, receive, wanted, pd, shared) {}
 
 void QueuePairCore::reset() {
   enter_error();

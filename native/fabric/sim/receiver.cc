@@ -10,11 +10,12 @@ namespace {
 bool carries_data(const Message& message) { return message.header.opcode != Opcode::kWriteImm; }
 }  // namespace
 
-ReceiverState::ReceiverState(SimCompletionQueue& completions, const QpOptions& options,
+ReceiverState::ReceiverState(Nic& nic, SimCompletionQueue& completions, const QpOptions& options,
                              std::uint32_t domain, SimSharedReceiveQueue* shared)
-    : own_(shared != nullptr
-               ? nullptr
-               : std::make_unique<ReceiveQueue>(options.receive_entries, options.max_sges)),
+    : own_(shared != nullptr ? nullptr
+                             : std::make_unique<ReceiveQueue>(
+                                   nic.contexts.posted_receives(), options.receive_entries,
+                                   options.max_sges, options.receive_strides)),
       queue_(shared != nullptr ? &shared->queue : own_.get()),
       domain_(shared != nullptr ? shared->domain : domain),
       completions_(completions) {}
@@ -25,7 +26,9 @@ std::optional<std::uint64_t> ReceiverState::flush_one() {
     return current_.wr_id;
   }
   if (own_ == nullptr || own_->empty()) return std::nullopt;
-  return own_->take(sges_).wr_id;
+  const std::uint64_t wr_id = own_->take(sges_).wr_id;
+  own_->end_receive();
+  return wr_id;
 }
 
 Receiver::Delivery Receiver::deliver(Message& message, QueuePairCore& target) {
@@ -100,6 +103,7 @@ void Receiver::complete(const Message& message, QueuePairCore& target, std::uint
   completion.opcode = carries_data(message) ? Opcode::kReceive : Opcode::kReceiveWriteImm;
   completion.qp_num = target.number;
   completion.byte_count = header.total + header_bytes;
+  completion.stride = target.receiver.current_.stride;
   if (header.opcode == Opcode::kSendImm || header.opcode == Opcode::kWriteImm) {
     completion.flags |= kHasImmediate;
     completion.immediate = header.immediate;
@@ -119,6 +123,7 @@ void Receiver::fail(QueuePairCore& target, Status status) {
   completion.status = status;
   completion.qp_num = target.number;
   target.receiver.completions().push(completion, nullptr, 0);
+  target.receiver.queue_->end_receive();  // the completion is for the whole receive
   // A DC target serves other initiators, too, so the DC target stays usable.
   if (target.options.transport != Transport::kDc) target.enter_error();
 }

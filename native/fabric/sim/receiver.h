@@ -19,12 +19,14 @@ struct Region;
 /// The receive side of a queue pair.
 class ReceiverState {
  public:
-  ReceiverState(SimCompletionQueue& completions, const QpOptions& options, std::uint32_t domain,
-                SimSharedReceiveQueue* shared);
+  ReceiverState(Nic& nic, SimCompletionQueue& completions, const QpOptions& options,
+                std::uint32_t domain, SimSharedReceiveQueue* shared);
 
   SimCompletionQueue& completions() const { return completions_; }
   /// Returns null with a shared receive queue.
   ReceiveQueue* own_queue() const { return own_.get(); }
+  /// The queue that the queue pair takes receives from.
+  ReceiveQueue& queue() const { return *queue_; }
   /// Takes the receive in progress, or the oldest posted receive of the queue pair's own queue.
   /// Returns its wr_id, or nothing when none is left.
   std::optional<std::uint64_t> flush_one();

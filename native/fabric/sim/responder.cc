@@ -101,11 +101,29 @@ Picos Responder::cross_pcie(const Message& message, Picos now, Picos at) {
       return at;
     case Opcode::kWrite:
       return on_device(message) ? at : nic_.pcie.write(now, at, length, arrival);
-    default:  // takes a posted receive and writes a completion
-      nic_.pcie.read(now, at, Pcie::kRequestBytes);
+    default: {  // takes a posted receive and writes a completion
+      const bool announces = message.header.opcode == Opcode::kWriteImm;
+      if (announces ? message.chunk.last : message.chunk.first)
+        at = fetch_receive(message, now, at);
       at = nic_.pcie.write(now, at, length, arrival);
-      return nic_.pcie.write(now, at, Pcie::kCompletionBytes);
+      return message.chunk.last ? nic_.pcie.write(now, at, Pcie::kCompletionBytes) : at;
+    }
   }
+}
+
+// Returns the time at which the NIC has the receive that a message takes.
+Picos Responder::fetch_receive(const Message& message, Picos now, Picos at) {
+  const QueuePairCore* target = find_target(message);
+  if (target == nullptr) return at;
+  const auto batch = static_cast<std::uint64_t>(nic_.fabric().profile.nic_receive_prefetch);
+  auto [ready, is_first] = target->receiver.queue().fetch(now, at, nic_.times().dma_read, batch);
+  if (is_first) {
+    ++nic_.counters().receive_fetches;
+    nic_.pcie.read(now, at, Pcie::kRequestBytes);
+    ready = nic_.contexts.load_receive(now, ready);
+  }
+  nic_.counters().receive_waits += ready > at;
+  return ready;
 }
 
 void Responder::request_arrives(Message& message, Picos now) {

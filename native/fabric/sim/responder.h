@@ -58,6 +58,7 @@ class Responder {
   inline Picos load_contexts(const Message& message, Picos now, Picos at) const;
   inline bool on_device(const Message& message) const;
   inline Picos cross_pcie(const Message& message, Picos now, Picos at);
+  inline Picos fetch_receive(const Message& message, Picos now, Picos at);
   inline Picos wait_for_address(const Message& message, Picos at);
   void execute_unordered(Message& message, Picos now);
   inline bool is_in_order(Message& message, Picos now);

@@ -250,6 +250,7 @@ std::unique_ptr<QueuePair> VerbsDevice::create_queue_pair(ProtectionDomain& pd,
   check_count("retry_count", options.retry_count, 0, 7);
   check_count("rnr_retry", options.rnr_retry, 0, kInfiniteRetry);
   check_queue_pair_access(options.access);
+  check_receive_strides(options, capabilities_, shared_receives != nullptr);
   check_count("pkey_index", options.pkey_index, 0,
               std::max<std::uint64_t>(port_.pkey_tbl_len, 1) - 1);
   check_path(options.path);
