@@ -201,6 +201,9 @@ class VerbsLoad(Workload):
         The first nodes, which only answer; 0: every node is both (0 to 65,535, default 1).
     server_threads
         Receiving threads per node, for send and write_imm (1 to 1,024, default 1).
+    receive_strides
+        Transport=ud: datagrams that one posted receive takes, a power of two (1 to 65,536, default
+        1).
     pattern
         Peers: pair (one), all (in turn) or random (a random queue pair for each post) (default
         all).
@@ -252,6 +255,7 @@ class VerbsLoad(Workload):
     qps: int = DEFAULT
     servers: int = DEFAULT
     server_threads: int = DEFAULT
+    receive_strides: int = DEFAULT
     pattern: Literal["pair", "all", "random"] = DEFAULT
     doorbells: int = DEFAULT
     regions: int = DEFAULT

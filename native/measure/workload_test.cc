@@ -31,6 +31,8 @@ const std::vector<WorkloadCase>& cases() {
       {"verbs_load", {{"op", Text("send")}, {"server_threads", Int{2}}, {"qps", Int{2}}}},
       {"verbs_load", {{"op", Text("write_imm")}, {"size", Int{1000}}}},
       {"verbs_load", {{"op", Text("send")}, {"transport", Text("ud")}}},
+      {"verbs_load",
+       {{"op", Text("send")}, {"transport", Text("ud")}, {"receive_strides", Int{4}}}},
       {"verbs_load", {{"op", Text("read")}, {"mode", Text("latency")}, {"record_post", Int{1}}}},
       {"verbs_load", {{"op", Text("write")}, {"measure", Text("pingpong")}, {"size", Int{1}}}},
       {"verbs_load", {{"op", Text("send")}, {"measure", Text("pingpong")}}},

@@ -104,10 +104,12 @@ void Connections::make_receivers() {
   for (Receiver& receiver : receivers_) {
     const std::uint32_t wanted = std::clamp<std::uint32_t>(8 * load_.depth, 64, kMostReceives);
     const auto share = static_cast<std::uint32_t>(can.max_completions / targets);
-    receiver.depth = std::clamp(std::min(wanted, share), 1U, can.max_queue_entries);
-    receiver.local = device_.allocate(*pd_, load_.stride() + fabric::kGrhBytes);
-    receiver.cq =
-        device_.create_completion_queue(receiver.depth * static_cast<std::uint32_t>(targets));
+    const std::uint32_t strides = load_.receive_strides;
+    receiver.depth =
+        std::clamp(std::min(wanted, share) / strides, strides > 1 ? 2U : 1U, can.max_queue_entries);
+    receiver.local = device_.allocate(*pd_, strides * (load_.stride() + fabric::kGrhBytes));
+    receiver.cq = device_.create_completion_queue(receiver.depth * strides *
+                                                  static_cast<std::uint32_t>(targets));
   }
 }
 
@@ -171,6 +173,7 @@ void Connections::make_targets() {
     fabric::CompletionQueue& receives = receivers_.empty() ? *idle_cq_ : *receivers_[i].cq;
     fabric::QpOptions wanted = options();
     wanted.dc_target = dc;
+    if (!receivers_.empty()) wanted.receive_strides = load_.receive_strides;
     fabric::SharedReceiveQueue* shared = nullptr;
     if (dc) {
       shared_receives_.push_back(

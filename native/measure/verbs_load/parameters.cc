@@ -42,6 +42,11 @@ void check_transport(const Params& params, const Load& load, const fabric::Capab
         params, "op",
         "must be write, write_imm or send with transport=uc, because UC has no responses");
   }
+  if (load.transport != fabric::Transport::kUd && load.receive_strides > 1) {
+    throw_parameter(params, "receive_strides",
+                    "is " + std::to_string(load.receive_strides) +
+                        "; give 1, or transport=ud, because only datagrams share a receive");
+  }
   if (load.transport == fabric::Transport::kUd && load.size > device.max_datagram) {
     throw_parameter(params, "size",
                     "is " + std::to_string(load.size) +
@@ -176,6 +181,8 @@ std::span<const ParameterSpec> parameter_specs() {
        65535},
       {"server_threads", Int{1}, "count", "receiving threads per node, for send and write_imm", 1,
        1024},
+      {"receive_strides", Int{1}, "count",
+       "transport=ud: datagrams that one posted receive takes, a power of two", 1, 65536},
       {"pattern",
        std::string("all"),
        "",
@@ -253,6 +260,7 @@ Load make_load(const Params& params, NodeId nodes, const fabric::Capabilities& c
   load.qps = params.count("qps");
   load.servers = params.count("servers");
   load.server_threads = params.count("server_threads");
+  load.receive_strides = params.count("receive_strides");
   load.regions = params.count("regions");
   load.doorbells = params.count("doorbells");
   load.signal_by_queue = params.choice<std::uint8_t>("signal_by") == 1;

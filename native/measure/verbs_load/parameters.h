@@ -28,6 +28,7 @@ struct Load {
   std::uint32_t batch = 0;         // requests per post
   std::uint32_t signal_every = 0;  // one request in so many is signaled
   std::uint32_t threads = 0, clients = 0, qps = 0, servers = 0, server_threads = 0;
+  std::uint32_t receive_strides = 1;
   std::uint32_t regions = 0;
   std::uint32_t doorbells = 0;  // registers that a node's queue pairs share; 0: one for each
   std::uint64_t region_bytes = 0;

@@ -68,9 +68,10 @@ void Receivers::serve(Receiver& receiver, ThreadRecorder& recorder) {
                           fabric::to_string(completions[i].status),
                       false);
         }
-        again[run++] = {target, &buffer, 1};
+        const bool is_used_up = completions[i].stride + 1 == load_.receive_strides;
+        if (is_used_up) again[run++] = {target, &buffer, 1};
       }
-      post_receives(receiver.targets[target], {again.data(), run});
+      if (run != 0) post_receives(receiver.targets[target], {again.data(), run});
     }
     received += count;
     if (over || !stride.due(received)) continue;
