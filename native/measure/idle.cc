@@ -23,7 +23,7 @@ class Idle final : public Workload {
   void run(Env& env, const Params& params, Recorder& recorder) override {
     const Time begin = env.now();
     const Time end = begin + params.integer("duration_ns");
-    const auto wait = [&env, end] { env.poll_until([&env] { return false; }, end); };
+    const auto wait = [&env, end] { env.poll_until([] { return false; }, end); };
     std::vector<std::unique_ptr<Thread>> threads;
     for (std::uint32_t i = 1; i < params.count("threads"); ++i) {
       threads.push_back(env.spawn("idle" + std::to_string(i), wait));
