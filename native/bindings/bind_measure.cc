@@ -7,6 +7,7 @@
 #include "bindings/bind.h"
 #include "bindings/session.h"
 #include "fabric/fabric.h"
+#include "measure/cpu_ops/cpu_ops.h"
 #include "measure/workload.h"
 #include "measure/zipf.h"
 
@@ -213,6 +214,14 @@ void bind_measure(py::module_& module, const measure::Workloads& workloads) {
                      py::arg("params"), "Raise InvalidArgument for a wrong parameter.");
   measure_module.def("workload_parameters", with_first(&parameters_of, workloads), py::arg("name"),
                      "Parameters of a workload.");
+  measure_module.def("cpu_operation_ns", &measure::cpu_operation_ns, py::arg("kind"),
+                     py::arg("footprint"), py::arg("duration_ns"),
+                     py::call_guard<py::gil_scoped_release>(),
+                     "Mean time of one operation of this machine's CPU; see "
+                     "native/measure/cpu_ops/cpu_ops.h.");
+  measure_module.def("code_instructions", &measure::code_instructions,
+                     py::call_guard<py::gil_scoped_release>(),
+                     "Instructions of one operation of the kind `code`.");
   measure_module.def(
       "zipf_sample", &zipf_sample, py::arg("elements"), py::arg("exponent"), py::arg("count"),
       py::arg("seed") = 1,
