@@ -28,7 +28,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -180,6 +180,15 @@ def find(name_or_path: FilePath) -> Path:
 
 def _parts() -> list[str]:
     return sorted(path.stem for path in _PARTS.glob("*.toml"))
+
+
+def stated_by_parts(parts: Iterable[str]) -> dict[str, Parameter]:
+    """Return the parameters that parts of profiles state; a later part overrides an earlier one."""
+    found: dict[str, Parameter] = {}
+    for part in parts:
+        path = _PARTS / f"{part}.toml"
+        found.update(_stated(path, _parse(path)))
+    return found
 
 
 @checked

@@ -40,29 +40,94 @@ def calibrate(
         str,
         typer.Argument(
             metavar="[cpu|scopes]",
-            help="cpu: copies and clocks of this CPU, as lines of a profile. scopes: instructions "
+            help="cpu: this CPU, as lines of a profile. scopes: instructions "
             "and cache lines of each step of a system, with valgrind, in a checkout.",
         ),
     ] = "cpu",
+    fabric: Annotated[
+        str, typer.Option(metavar="shm|verbs", help="Write a profile of two nodes on this fabric.")
+    ] = "",
+    device: Annotated[
+        str,
+        typer.Option(metavar="DEVICE[:PORT[:GID]] | ADDRESS", help="--fabric verbs: the device."),
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option(help="--fabric: the file. Default: FABRIC.toml here.")
+    ] = None,
     system: Annotated[str, typer.Option(help="scopes: the system.")] = "loco",
     write: Annotated[bool, typer.Option("--write", help="scopes: renew the lists.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure costs of this machine's CPU, or count the work of a system's steps."""
+    """Measure this machine for a profile of it, or count the work of a system's steps.
+
+    With --fabric the command measures two nodes of this machine for one to three minutes, and
+    writes a profile with every parameter. The simulator then predicts larger clusters of such
+    nodes: pyrdma run EXPERIMENT --profile FILE.
+    """
+    if fabric:
+        calibrate_fabric(fabric, device, out or Path(f"{fabric}.toml"), as_json)
+        return
+    if device or out is not None:
+        raise InvalidArgument("--device and --out need --fabric shm or --fabric verbs")
     if what == "scopes":
         calibrate_scopes(system, write, as_json)
         return
     if what != "cpu":
         raise InvalidArgument(f"calibrate {what!r}: give cpu or scopes")
-    from pyrdma.calibrate import measure
+    from contextlib import closing
 
-    found = measure()
+    from pyrdma.calibrate import cpu_lines
+    from pyrdma.calibrate.machine import LocalMachine
+
+    with closing(LocalMachine("shm")) as machine:
+        found = cpu_lines(machine)
     if as_json:
         terminal.print_json([entry.as_dict() for entry in found])
         return
     print("[cpu]")
     for entry in found:
         print(entry.line())
+
+
+def calibrate_fabric(fabric: str, device: str, out: Path, as_json: bool) -> None:
+    """Measure two nodes on a fabric, write their profile, and print how well it agrees."""
+    from pyrdma.calibrate import calibrate as measure
+    from pyrdma.calibrate.measure import NOISY
+    from pyrdma.files import write_atomically
+
+    if fabric not in ("shm", "verbs"):
+        raise InvalidArgument(
+            f"--fabric {fabric!r}: only real fabrics are measured; give shm or verbs"
+        )
+    if device and fabric != "verbs":
+        raise InvalidArgument(f"--device {device!r} with --fabric {fabric}, which has no devices")
+    if out.suffix != ".toml":
+        raise InvalidArgument(f"--out {out}: the name of a profile ends with .toml")
+    if out.exists():
+        raise InvalidArgument(f"--out {out} exists; remove it, or give another file")
+    found = measure(fabric, device)
+    write_atomically(out, found.document(out.stem).encode())
+    if as_json:
+        terminal.print_json({"profile": str(out), **found.as_dict()})
+        return
+    table = terminal.table("micro-benchmark", "ns", "spread", "simulated", "error", "parameter")
+    for row in found.agreements:
+        table.add_row(
+            row.row.what,
+            f"{row.measured:.4g}",
+            f"{found.spreads[row.row.what]:.0%}",
+            f"{row.simulated:.4g}",
+            f"{row.error:+.0%}",
+            row.row.parameter or "held out",
+        )
+    terminal.print_table(table)
+    noisy = [name for name, spread in found.spreads.items() if spread > NOISY]
+    if noisy:
+        terminal.say(
+            f"noisy (quartiles differ by more than {2 * NOISY:.0%}): {', '.join(noisy)}; end other "
+            "programs and measure again"
+        )
+    print(f"wrote {out}")
 
 
 def calibrate_scopes(system: str, write: bool, as_json: bool) -> None:
