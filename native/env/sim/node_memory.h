@@ -13,6 +13,7 @@ namespace pyrdma {
 struct SimCpu {
   double instruction = 0;                               // instructions per cycle and clock, in one
   double near = 0, llc = 0, nic = 0, core = 0;          // latencies of a line
+  double own = 0;                                       // from the NIC, for a request of the node
   double memory = 0, memory_loaded = 0;                 // of an idle and of a busy memory
   double near_copy = 0, llc_copy = 0, memory_copy = 0;  // per byte, of one core
   double memory_byte = 0;                               // per byte, of the whole node
@@ -29,20 +30,24 @@ class NodeMemory {
   void add_footprint(std::uint64_t bytes) { footprints_ += static_cast<double>(bytes); }
   void remove_footprint(std::uint64_t bytes) { footprints_ -= static_cast<double>(bytes); }
 
-  /// Notes that the NIC has written to the node's memory.
-  void place(Picos now, std::uint64_t bytes) {
+  /// Notes that the NIC has written to the node's memory: for a request of the node itself, such as
+  /// the data of a read, or of another node.
+  void place(Picos now, std::uint64_t bytes, bool own) {
     placed_ += bytes;
+    if (own) own_ += bytes;
     if (cpu_.nic_llc_bytes == 0) use(now, static_cast<double>(bytes), 0);
   }
   std::uint64_t placed() const { return placed_; }
+  std::uint64_t own() const { return own_; }
 
   /// Returns the time that a thread needs for a line that the NIC wrote, when the NIC has placed
-  /// `since` bytes since the thread read such a line before. The NIC's part of the cache keeps the
-  /// newest ones.
-  double nic_line(Picos now, std::uint64_t since) const {
-    if (static_cast<double>(since) <= cpu_.nic_llc_bytes || since == 0) return cpu_.nic;
+  /// `since` bytes since the thread read such a line before, the part `own` of them for requests of
+  /// the node. The NIC's part of the cache keeps the newest ones.
+  double nic_line(Picos now, std::uint64_t since, double own) const {
+    const double cached = own * cpu_.own + (1 - own) * cpu_.nic;
+    if (static_cast<double>(since) <= cpu_.nic_llc_bytes || since == 0) return cached;
     const double kept = cpu_.nic_llc_bytes / static_cast<double>(since);
-    return kept * cpu_.nic + (1 - kept) * latency(now);
+    return kept * cached + (1 - kept) * latency(now);
   }
   /// Returns the time for `lines` lines from memory.
   double memory_lines(Picos now, double lines) {
@@ -117,7 +122,7 @@ class NodeMemory {
 
   const SimCpu& cpu_;
   double footprints_ = 0;
-  std::uint64_t placed_ = 0;
+  std::uint64_t placed_ = 0, own_ = 0;
   double used_ = 0, demand_ = 0;  // bytes in this window; part of the bandwidth in the last one
   Picos window_begin_ = 0;
   std::vector<Stream> streams_;

@@ -116,6 +116,8 @@ struct SimThread final : SimEvent {
   // What its core knows of the node's memory.
   bool remote = false;            // its socket is not the NIC's
   std::uint64_t placed_seen = 0;  // bytes that the NIC had placed at its last look
+  std::uint64_t own_seen = 0;     // of these, for requests of the node
+  double own_share = 0;           // of the bytes between its last two looks
   struct Fetch {
     const void* at = nullptr;
     Picos ready = 0;

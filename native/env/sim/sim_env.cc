@@ -96,8 +96,14 @@ bool SimEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* onl
 double SimEnv::line_from_nic() {
   SimThread& thread = scheduler_.running();
   const std::uint64_t since = memory_.placed() - thread.placed_seen;
-  thread.placed_seen = memory_.placed();
-  return memory_.nic_line(scheduler_.clock(), since) + (thread.remote ? costs_.cpu.numa_hop : 0);
+  if (since != 0) {
+    thread.own_share =
+        static_cast<double>(memory_.own() - thread.own_seen) / static_cast<double>(since);
+    thread.placed_seen = memory_.placed();
+    thread.own_seen = memory_.own();
+  }
+  return memory_.nic_line(scheduler_.clock(), since, thread.own_share) +
+         (thread.remote ? costs_.cpu.numa_hop : 0);
 }
 
 Env* SimEnv::enter_model(const CpuScope& step) {

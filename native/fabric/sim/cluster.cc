@@ -29,6 +29,7 @@ SimCpuCosts cpu_costs(const SimProfile& p, std::uint32_t cores) {
   cpu.near = p.cpu_near_line_ns * 1000.0;
   cpu.llc = p.cpu_llc_line_ns * 1000.0;
   cpu.nic = p.cpu_nic_line_ns * 1000.0;
+  cpu.own = p.cpu_own_line_ns * 1000.0;
   cpu.core = p.cpu_core_line_ns * 1000.0;
   cpu.memory = p.cpu_memory_line_ns * 1000.0;
   cpu.memory_loaded = std::max(p.cpu_memory_line_ns, p.cpu_memory_loaded_ns) * 1000.0;

@@ -10,6 +10,7 @@
 #include "env/sim/node_memory.h"
 #include "env/sync.h"
 #include "fabric/sim/cluster.h"
+#include "fabric/sim/endpoint_test.h"
 #include "fabric/sim/profile_test.h"
 
 namespace pyrdma::fabric::sim {
@@ -199,8 +200,35 @@ TEST(SimCpu, TheNicsPartOfTheCacheKeepsTheNewestLines) {
   cpu.memory_copy = 1;
   cpu.nic_llc_bytes = 1'000'000;
   const NodeMemory memory(cpu);
-  EXPECT_EQ(memory.nic_line(0, 1'000'000), 20'000);
-  EXPECT_NEAR(memory.nic_line(0, 2'000'000), 50'000, 100);
+  EXPECT_EQ(memory.nic_line(0, 1'000'000, 0), 20'000);
+  EXPECT_NEAR(memory.nic_line(0, 2'000'000, 0), 50'000, 100);
+}
+
+// Lines for requests of the node itself cost own_line_ns, those that a peer wrote nic_line_ns.
+TEST(SimCpu, ALineFromTheNicCostsByWhoseRequestItWas) {
+  const auto step_after = [](bool reads, NodeId looks) {
+    SimCluster cluster(sim_options(2, {{"cpu.own_line_ns", 5}, {"cpu.clock_read_ns", 0}}));
+    Time taken = 0;
+    cluster.run([&](Env& env) {
+      Endpoint end(env, 1 - env.node(), 4096);
+      if (env.node() == 0) {
+        const Sge sge = end.memory->sge(0, 64);
+        if (reads)
+          end.queue_pair->read(sge, end.remote, 0);
+        else
+          end.queue_pair->write(sge, end.remote, 0);
+        end.next();
+      }
+      end.meet("done");
+      if (env.node() != looks) return;
+      const Time begin = env.now();
+      const Scope step(env, kFromNic);
+      taken = env.now() - begin;
+    });
+    return static_cast<double>(taken);
+  };
+  EXPECT_NEAR(step_after(true, 0), 5'000, 10);
+  EXPECT_NEAR(step_after(false, 1), 20'000, 10);
 }
 
 TEST(SimCpu, ThreadsOfTheOtherSocketAreFartherFromTheNic) {

@@ -57,7 +57,7 @@ bool Dma::scatter(const Message& message, std::uint64_t mask) const {
         const Region* region = nic_.regions.find(sge.lkey);
         if (region == nullptr) return false;
         std::byte* to = region->at(addr);
-        nic_.placed(bytes);
+        nic_.placed(bytes, nic_);
         if (mask == ~0ULL)
           std::memcpy(to, payload + done, bytes);
         else

@@ -111,8 +111,11 @@ class alignas(64) Nic final {
   NicCounters& counters() { return counters_; }
   /// Charges the calling thread for a post of `requests` requests.
   void charge_post(std::size_t requests);
-  /// Notes that the NIC has written `bytes` bytes to the node's memory.
-  void placed(std::uint64_t bytes) { env_.memory().place(fabric_.scheduler.clock(), bytes); }
+  /// Notes that the NIC has written `bytes` bytes to the node's memory, for a request of
+  /// `initiator`.
+  void placed(std::uint64_t bytes, const Nic& initiator) {
+    env_.memory().place(fabric_.scheduler.clock(), bytes, initiator.node_ == node_);
+  }
   /// Wakes the pollers of the node's memory.
   void touch() { fabric_.scheduler.touch(env_.threads()); }
   /// Gives a message back to the pool.

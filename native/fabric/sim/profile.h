@@ -83,6 +83,7 @@ namespace pyrdma::fabric::sim {
   X(cpu, near_line_ns, "ns", 0, 1e6, "a line from the second-level cache")                                \
   X(cpu, llc_line_ns, "ns", 0, 1e6, "a line from the last-level cache")                                   \
   X(cpu, nic_line_ns, "ns", 0, 1e6, "a line that the NIC wrote, in its part of the last-level cache")     \
+  X(cpu, own_line_ns, "ns", 0, 1e6, "a line that the NIC wrote for a request of its own node")            \
   X(cpu, core_line_ns, "ns", 0, 1e6, "a line that another core of the socket has written")                \
   X(cpu, memory_line_ns, "ns", 0, 1e6, "a line from idle memory")                                         \
   X(cpu, memory_loaded_ns, "ns", 0, 1e6, "a line from memory at its full bandwidth")                      \

@@ -79,6 +79,7 @@ inline std::map<std::string, double> test_profile_values() {
                                                 {"cpu.near_line_ns", 4},
                                                 {"cpu.llc_line_ns", 15},
                                                 {"cpu.nic_line_ns", 20},
+                                                {"cpu.own_line_ns", 20},
                                                 {"cpu.core_line_ns", 40},
                                                 {"cpu.memory_line_ns", 80},
                                                 {"cpu.memory_loaded_ns", 120},

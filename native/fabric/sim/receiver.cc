@@ -88,7 +88,7 @@ bool Receiver::place(const Message& message, const QueuePairCore& target,
         const Region* region = writable(sge, target);
         if (region == nullptr) return false;
         if (message.chunk.has_payload) {
-          nic_.placed(bytes);
+          nic_.placed(bytes, message.initiator->nic);
           std::memcpy(region->at(addr), message.payload() + done, bytes);
         }
         return true;

@@ -24,7 +24,7 @@ Status RemoteAccess::write(Message& message, const QueuePairCore& target, Picos 
   const Region* region = accessible(message, target, header.total, kRemoteWrite);
   if (region == nullptr) return Status::kRemoteAccess;
   if (!message.chunk.has_payload) return Status::kSuccess;
-  if (!region->on_device) nic_.placed(message.chunk.length);
+  if (!region->on_device) nic_.placed(message.chunk.length, message.initiator->nic);
   std::byte* to = region->at(header.remote_addr + message.chunk.offset);
   if (nic_.weak_memory.places_late())
     nic_.weak_memory.place(message, *region, to, now);

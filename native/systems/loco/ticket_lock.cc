@@ -59,18 +59,18 @@ std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
   const Scope all(me.env(), scope::acquire);
   AcquireOp op(*this, me, i, true);
   bool ended = false;  // dropped work of this caller
-  const auto held = [&] {
+  Time until = 0;
+  const auto turn = [&] {
     const Scope step(me.env(), scope::acquire_turn);
     manager().turn();
     ended = me.go_on();
-    return op.poll();
+    return op.poll() || ended || op.wakes_at() != until;
   };
-  if (op.held() || held()) return op.ticket();
+  if (op.held()) return op.ticket();
+  turn();
   while (!op.held()) {
-    const Time until = op.wakes_at();
-    const bool woken = manager().env().poll_until(
-        [&] { return held() || ended || op.wakes_at() != until; }, until);
-    if (!woken) op.wait_on();
+    until = op.wakes_at();
+    if (!manager().env().poll_until(turn, until)) op.wait_on();
   }
   return op.ticket();
 }
