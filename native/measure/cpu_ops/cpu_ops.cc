@@ -43,8 +43,8 @@ void need_two_cores(std::string_view kind, const Cores& cores) {
                   "with more, or widen the CPU affinity (taskset)");
 }
 
-/// Returns the nanoseconds of one of the `operations` operations of a turn. The median of the turns
-/// counts, since other programs take the core from some of them.
+/// Returns the nanoseconds of one of the `operations` operations of a turn. The lower quartile of
+/// the turns counts, since other programs take the core, or a part of it, from some turns.
 template <class Turn>
 double repeat(Time duration, double operations, const Turn& turn) {
   const Clock clock = Clock::calibrate();
@@ -59,9 +59,9 @@ double repeat(Time duration, double operations, const Turn& turn) {
     turns.push_back(end - now);
     now = end;
   } while (now - begin < duration && turns.size() < turns.capacity());
-  const auto middle = turns.begin() + static_cast<std::ptrdiff_t>(turns.size() / 2);
-  std::nth_element(turns.begin(), middle, turns.end());
-  return static_cast<double>(*middle) / operations;
+  const auto quartile = turns.begin() + static_cast<std::ptrdiff_t>(turns.size() / 4);
+  std::nth_element(turns.begin(), quartile, turns.end());
+  return static_cast<double>(*quartile) / operations;
 }
 
 struct alignas(64) Word {  // alone in its line
@@ -93,6 +93,7 @@ double time_add(Time duration) {
 
 double time_code(Time duration) {
   RequestCode code;
+  code.run(4096);
   const double time = repeat(duration, 4096, [&] { code.run(4096); });
   asm volatile("" : : "r"(code.result()));
   return time;
