@@ -47,7 +47,7 @@ def cpu_values(
     """
 
     def line(size: int) -> float:
-        return samples.median(f"line/{size}")
+        return samples.quartile(f"line/{size}")
 
     near = line(caches.near // 2)
     memory_bytes = _memory(caches)
@@ -72,20 +72,20 @@ def cpu_values(
     llc = beyond(line(llc_walk), llc_walk, *inner)
     inner.append((llc, llc_bytes))
     memory = beyond(line(memory_bytes), memory_bytes, *inner)
-    loaded = max(memory, beyond(samples.median("line_loaded"), memory_bytes, *inner))
+    loaded = max(memory, beyond(samples.quartile("line_loaded"), memory_bytes, *inner))
     walk = "a dependent load per random line of {} KiB".format
-    core_line = samples.median("core_line")
+    core_line = samples.quartile("core_line")
     return {
-        "cpu.clock_ghz": (1 / samples.median("add"), "a chain of dependent additions"),
+        "cpu.clock_ghz": (1 / samples.quartile("add"), "a chain of dependent additions"),
         "cpu.ipc": (
-            instructions * samples.median("add") / samples.median("code"),
+            instructions * samples.quartile("add") / samples.quartile("code"),
             f"a request handler in the first-level cache, {instructions:.4g} instructions a pass",
         ),
-        "cpu.atomic_ns": (samples.median("atomic"), "fetch-and-add to a word in the own cache"),
-        "cpu.clock_read_ns": (samples.median("clock"), "reading the clock"),
-        "cpu.system_call_ns": (samples.median("system_call"), "getppid"),
+        "cpu.atomic_ns": (samples.quartile("atomic"), "fetch-and-add to a word in the own cache"),
+        "cpu.clock_read_ns": (samples.quartile("clock"), "reading the clock"),
+        "cpu.system_call_ns": (samples.quartile("system_call"), "getppid"),
         "cpu.context_switch_ns": (
-            samples.median("context_switch"),
+            samples.quartile("context_switch"),
             "two threads of a core wake each other through an eventfd",
         ),
         "cpu.core_line_ns": (core_line, "two threads write a line in turn, one way"),

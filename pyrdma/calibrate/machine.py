@@ -162,7 +162,11 @@ def simulate(values: Mapping[str, float], point: Point, cores: int, about_ns: fl
 
 
 class Samples:
-    """Measurements that are repeated in turn, so that a disturbance meets all of them alike."""
+    """Measurements that are repeated in turn, so that a disturbance meets all of them alike.
+
+    The lower quartile counts, not the median: other programs on the machine can only add time, and
+    on a shared machine they add it to many repetitions.
+    """
 
     def __init__(self) -> None:
         self._values: dict[str, list[float]] = {}
@@ -173,15 +177,17 @@ class Samples:
             for name, measure in measurements.items():
                 self._values.setdefault(name, []).append(measure())
 
-    def median(self, name: str) -> float:
-        """Return the median of a measurement."""
-        return median(self._values[name])
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def quartile(self, name: str) -> float:
+        """Return the lower quartile of a measurement."""
+        values = sorted(self._values[name])
+        return values[(len(values) - 1) // 4]
 
     def spread(self, name: str) -> float:
-        """Return half of the distance of the quartiles, relative to the median."""
-        values = sorted(self._values[name])
-        low, high = values[len(values) // 4], values[-1 - len(values) // 4]
-        return (high - low) / 2 / self.median(name)
+        """Return the distance of the median from the lower quartile, relative to the quartile."""
+        return median(self._values[name]) / self.quartile(name) - 1
 
     def spreads(self) -> dict[str, float]:
         """Return the spread of every measurement."""

@@ -21,6 +21,9 @@ COPY = 4096
 LARGE = 1 << 16
 """Bytes of a large message."""
 
+POST, LATENCY = "write, the post", "write, latency"
+PING_PONG = "ping-pong of writes, one way"
+
 
 _Op = Literal["write", "read", "send", "fetch_add", "compare_swap"]
 
@@ -114,12 +117,19 @@ def _shm(near_bytes: int) -> tuple[Row, ...]:
         Row("write, one at a time, random lines", _random_lines("write", near_bytes)),
         Row("fetch-and-add, one at a time, no other node", _each("fetch_add")),
         Row("read of 64 KiB, one at a time", _each("read", size=LARGE)),
-        Row("ping-pong of writes, one way", _PING_PONG),
+        Row(PING_PONG, _PING_PONG),
     )
 
 
-def _verbs() -> tuple[Row, ...]:
-    """Return the rows of a device: latencies of single requests, and rates of one queue pair."""
+def _verbs(in_post: bool) -> tuple[Row, ...]:
+    """Return the rows of a device: latencies of single requests, and rates of one queue pair.
+
+    A device of software does its work in the post (`in_post`). Each request then costs the CPU, and
+    no engine bounds a rate.
+    """
+
+    def engine(parameter: str, instead: str = "") -> str:
+        return instead if in_post else parameter
 
     def latency(op: _Op, **settings: Any) -> Point:
         return Point(VerbsLoad(op=op, mode="latency", **{"size": 8, **settings}), op)
@@ -129,20 +139,29 @@ def _verbs() -> tuple[Row, ...]:
 
     posts = Point(VerbsLoad(op="write", size=8, mode="latency", record_post=True), "post")
     return (
-        Row("write, the post", posts, "cpu.post_ns"),
-        Row("write, latency", latency("write"), "nic.rx_latency_ns"),
-        Row("ping-pong of writes, one way", _PING_PONG, "pcie.write_ns"),
-        Row("read, latency", latency("read"), "pcie.read_ns"),
+        Row(POST, posts, engine("cpu.post_ns", "cpu.post_request_ns")),
+        Row(LATENCY, latency("write"), "nic.rx_latency_ns"),
+        Row("read, latency", latency("read"), engine("pcie.read_ns", "nic.rx_read_ns")),
         Row("fetch-and-add, latency", latency("fetch_add"), "nic.rx_atomic_ns"),
         Row("send, latency", latency("send"), "nic.rx_send_ns"),
-        Row("write, rate of 4 queue pairs", rate("write", qps=4), "nic.tx_message_ns"),
-        Row("write, rate of a queue pair", rate("write"), "nic.qp_message_ns"),
-        Row("read, rate of a queue pair", rate("read"), "nic.qp_read_ns"),
-        Row("fetch-and-add, rate at one word", rate("fetch_add"), "nic.atomic_address_ns"),
+        Row("write, rate of 4 queue pairs", rate("write", qps=4), engine("nic.tx_message_ns")),
+        Row("write, rate of a queue pair", rate("write"), engine("nic.qp_message_ns")),
+        Row("read, rate of a queue pair", rate("read"), engine("nic.qp_read_ns")),
+        Row(
+            "fetch-and-add, rate at one word",
+            rate("fetch_add"),
+            engine("nic.atomic_address_ns"),
+        ),
         Row(
             "write of 64 KiB, rate",
             rate("write", size=LARGE, depth=8, batch=1, signal_every=1),
-            "link.rate_gbps",
+            engine("link.rate_gbps"),
+            LARGE,
+        ),
+        Row(
+            "write of 64 KiB, latency",
+            latency("write", size=LARGE),
+            engine("", "link.rate_gbps"),
             LARGE,
         ),
         Row("set-up: changing a queue pair's state", _control("configure"), "control.command_us"),
@@ -156,6 +175,7 @@ def _verbs() -> tuple[Row, ...]:
             "control.register_page_us",
         ),
         Row("set-up: the handshake", _control("handshake"), "control.handshake_us"),
+        Row(PING_PONG, _PING_PONG),
         Row("read of 64 KiB, latency", latency("read", size=LARGE)),
         Row("write of 1 KiB, latency", latency("write", size=1024)),
         Row("compare-and-swap, latency", latency("compare_swap")),
@@ -164,7 +184,7 @@ def _verbs() -> tuple[Row, ...]:
     )
 
 
-def rows(fabric: str, caches: Caches, llc_bytes: int) -> tuple[Row, ...]:
+def rows(fabric: str, caches: Caches, llc_bytes: int, in_post: bool = False) -> tuple[Row, ...]:
     """Return the rows of a fabric in the order in which they are solved."""
-    of_fabric = _shm(caches.near) if fabric == "shm" else _verbs()
+    of_fabric = _shm(caches.near) if fabric == "shm" else _verbs(in_post)
     return (*_memory(caches, llc_bytes), *of_fabric)

@@ -124,8 +124,8 @@ def calibrate_fabric(fabric: str, device: str, out: Path, as_json: bool) -> None
     noisy = [name for name, spread in found.spreads.items() if spread > NOISY]
     if noisy:
         terminal.say(
-            f"noisy (quartiles differ by more than {2 * NOISY:.0%}): {', '.join(noisy)}; end other "
-            "programs and measure again"
+            f"noisy (medians more than {NOISY:.0%} above the lower quartile): {', '.join(noisy)}; "
+            "end other programs and measure again"
         )
     print(f"wrote {out}")
 
