@@ -24,7 +24,7 @@ class Validation:
     workload
         The work of each node.
     metric, unit
-        The number, as `Result.summary` names it.
+        The number, as a row of the run's table names it: ``rate``, ``read_latency_p50``.
     nodes
         Number of nodes.
     threads
