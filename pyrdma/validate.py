@@ -40,7 +40,7 @@ REAL_S = {"shm": 0.2, "verbs": 0.5}
 SIMULATED_S = 0.005
 WARMUP = 0.2
 """Measured times, and the share of them that passes before."""
-TIME_OF_OTHERS, OTHERS, ATTEMPTS = "time_of_others", 0.05, 5
+TIME_OF_OTHERS, OTHERS, ATTEMPTS = "time_of_others", 0.05, 3
 """A measurement is repeated while other programs take more than this share of the processors. A
 disturbed one counts only if all are.
 """
