@@ -94,6 +94,9 @@ experiment = Experiment(
         "spindle/cal_link_rate": decide.profile("link.rate_gbps"),
     },
     misses={
+        "spindle/cal_post_cost": "the text gives 1 us for posting one write of a multicast, with "
+        "all that leads to it; the post alone takes 0.08 us, as one thread of a micro-benchmark "
+        "posts 10 to 20 M requests/s (microbench nic_rates), and the profile has that",
         "spindle/cal_net_latency_order_1us": "the text calls a delay of 1 us close to the "
         "network's latency; the paper's figure 1 gives 1.73 us, which the profile meets",
     },

@@ -13,7 +13,7 @@ Jitter::Jitter(Nic& nic, const SimOptions& options, Rng stream)
       numa_(to_picos(options.profile.variance_numa_ns)),
       refresh_share_(options.profile.variance_refresh_ns /
                      options.profile.variance_refresh_period_ns),
-      cached_bytes_(options.profile.variance_cached_bytes),
+      cached_bytes_(options.profile.cpu_llc_bytes),
       stream_(stream),
       crossings_(stream_()) {}
 

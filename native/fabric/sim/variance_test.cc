@@ -15,7 +15,7 @@ constexpr std::size_t kSmall = 1 << 20, kCache = 1 << 22, kLarge = 1 << 28;
 
 SimOptions varied(std::map<std::string, double> changes, std::uint64_t seed = 1) {
   auto values = test_profile_values();
-  values["variance.cached_bytes"] = kCache;
+  values["cpu.llc_bytes"] = kCache;
   values["variance.refresh_period_ns"] = 7800;
   values["variance.tick_period_us"] = 4000;
   for (const auto& [name, value] : changes) values.at(name) = value;
