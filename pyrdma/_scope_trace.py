@@ -10,7 +10,11 @@ from operator import itemgetter
 from typing import IO
 
 ORIGINS = ("near", "llc", "nic", "core", "memory")
-"""Where a line comes from, as in ``native/env/scope.h``."""
+"""Where a line comes from, as in ``native/env/scope.h``; the nearest first."""
+
+WINDOW = 168
+"""Instructions that a core has in flight: the reorder buffer of Sandy Bridge, the smallest among
+the profiles' CPUs. Waits for lines within it overlap."""
 
 FIRST_LEVEL, SECOND_LEVEL = 512, 4096
 """Lines of the caches that the count assumes: 32 KiB and 256 KiB."""
@@ -36,6 +40,15 @@ class Cost:
     calls: int = 0
     """Calls of the world."""
     lines: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ORIGINS, 0))
+
+    def add(self, other: Cost, sign: int = 1) -> None:
+        """Add the counts of another, or subtract them."""
+        self.passes += sign * other.passes
+        self.instructions += sign * other.instructions
+        self.inner += sign * other.inner
+        self.calls += sign * other.calls
+        for origin, number in other.lines.items():
+            self.lines[origin] += sign * number
 
     def copy(self) -> Cost:
         """Return the counts so far."""
@@ -63,13 +76,33 @@ class Counts:
         return inside / max(1, inside + self.outside)
 
 
+class _Pass:
+    """A pass through a step, or what a thread does outside of steps."""
+
+    __slots__ = ("cost", "last", "seen", "step", "until_last")
+
+    def __init__(self, step: Cost | None) -> None:
+        self.step = step
+        """The counts that get the cost at the end; None: nobody's."""
+        self.cost = Cost(passes=1) if step is not None else Cost()
+        self.seen: set[int] = set()
+        """The lines that it has touched."""
+        self.last: Cost | None = None
+        """The step of the last pass inside."""
+        self.until_last = self.cost
+        """The cost at the end of that pass."""
+
+
 class _Thread:
-    """A thread of a simulated node: its open steps and what its core's caches hold."""
+    """A thread of a simulated node: its open passes and what its core's caches hold."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.bit = 1 << number
-        self.open: list[tuple[Cost, set[int]]] = [(Cost(), set())]  # the lowest: no step
+        self.open = [_Pass(None)]
+        self.executed = 0
+        self.waited: tuple[int, int] | None = None
+        """The instruction that waits for a line, and the rank of the line's origin."""
         self.first: OrderedDict[int, None] = OrderedDict()
         self.second: OrderedDict[int, None] = OrderedDict()
 
@@ -158,7 +191,8 @@ class Reader:
                     if name == "world":
                         protocol = False
                         if thread is not None:
-                            thread.open[-1][0].calls += 1
+                            thread.open[-1].cost.calls += 1
+                            thread.waited = None
                     elif name in ("begin", "end"):
                         if thread is not None:
                             self.step(thread, name, mark[1])
@@ -167,17 +201,23 @@ class Reader:
                     continue
             at = int(address, 16)
             if protocol and thread is not None:
-                self.access(thread, at, stores=kind != b" L", waits=kind != b" S")
+                self.access(thread, at, kind, instructions)
             elif kind != b" L" and at >> _PAGE in self.nic_pages:
                 self.writer[at >> _LINES] = -1
                 self.sharers[at >> _LINES] = 0
 
     def count(self, thread: _Thread, instructions: int) -> None:
-        thread.open[-1][0].instructions += instructions
+        thread.open[-1].cost.instructions += instructions
+        thread.executed += instructions
 
     def step(self, thread: _Thread, kind: str, name: str) -> None:
         if kind == "end":
-            thread.open.pop()
+            done = thread.open.pop()
+            if done.step is not None:
+                done.step.add(done.cost)  # only now: a pass cut off would lower the mean
+            around = thread.open[-1]
+            if len(thread.open) > 1:
+                around.last, around.until_last = done.step, around.cost.copy()
             if name == self.first:
                 self.keep()
             return
@@ -185,18 +225,25 @@ class Reader:
         if self.passes == FIRST and not self.counting:
             self.counting = True
             for other in self.threads:
-                other.open = [(Cost(), set()) for _ in other.open]
-        thread.open[-1][0].inner += 1
+                other.open = [_Pass(None) for _ in other.open]
+        step = None
         if name.startswith("calibration/"):
-            cost = self.own.setdefault(name, Cost())
-        else:
-            cost = self.steps.setdefault(name, Cost()) if self.counting else Cost()
-        cost.passes += 1
-        thread.open.append((cost, set()))
+            step = self.own.setdefault(name, Cost())
+        elif self.counting:
+            step = self.steps.setdefault(name, Cost())
+        begun, around = _Pass(step), thread.open[-1]
+        around.cost.inner += 1
+        if step is not None and around.last is step:
+            # The loop around a repeated step belongs to each turn, so that its cost follows their
+            # number. A wait has many turns.
+            begun.cost.add(around.cost)
+            begun.cost.add(around.until_last, -1)
+            around.cost = around.until_last
+        thread.open.append(begun)
 
     def keep(self) -> None:
         """Keep the counts of now, of which the oldest ones kept are taken at the end."""
-        outside = [thread.open[0][0].copy() for thread in self.threads]
+        outside = [thread.open[0].cost.copy() for thread in self.threads]
         self.kept.append(({name: cost.copy() for name, cost in self.steps.items()}, outside))
 
     def add_to(self, counts: Counts) -> None:
@@ -223,10 +270,19 @@ class Reader:
                 sums.lines[origin] += number
         counts.outside += round(sum(own(cost) for cost in outside))
 
-    def access(self, thread: _Thread, at: int, *, stores: bool, waits: bool) -> None:
-        """Note an access. A plain store waits for nothing: the store buffer hides it."""
+    def access(self, thread: _Thread, at: int, kind: bytes, executed: int) -> None:
+        """Note an access, `executed` instructions after the last mark.
+
+        A plain store waits for nothing: the store buffer hides it. A load does not wait for a line
+        again while the core waits for one that is as far away. A locked instruction overlaps with
+        nothing; the trace shows it as a modification, like others that change memory.
+        """
+        stores, locked = kind != b" L", kind == b" M"
+        if locked:
+            thread.waited = None
         line = at >> _LINES
-        cost, seen = thread.open[-1]
+        of = thread.open[-1]
+        seen = of.seen
         if line in seen and not stores:
             return
         sharers = self.sharers.get(line)
@@ -243,6 +299,13 @@ class Reader:
         if line in seen:
             return
         seen.add(line)
-        if not waits or origin is None or at >> _PAGE in self.walked_pages:
+        if kind == b" S" or origin is None or at >> _PAGE in self.walked_pages:
             return
-        cost.lines[origin] += 1
+        now, rank = thread.executed + executed, ORIGINS.index(origin)
+        if thread.waited is not None:
+            then, other = thread.waited
+            if now - then < WINDOW and rank <= other:
+                return
+        if not locked:
+            thread.waited = (now, rank)
+        of.cost.lines[origin] += 1

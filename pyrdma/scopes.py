@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
-from . import provenance
+from . import provenance, systems
 from ._scope_trace import Cost, Counts, Reader
-from .errors import Unavailable
+from .errors import InvalidArgument, Unavailable
 from .profiles import Profile
 
-__all__ = ["CALIBRATIONS", "Calibration", "Cost", "Counts", "differences", "measure", "renewed"]
+__all__ = ["Calibration", "Cost", "Counts", "calibrations", "differences", "measure", "renewed"]
 
 TOLERANCE = 0.1
 """Relative difference from which a table is out of date."""
@@ -38,64 +38,6 @@ class Calibration:
     nodes: int = 3
 
 
-_RUN = ("threads=2", "polling=thread", "warmup_ns=15000")
-_YCSB = (*_RUN, "duration_ns=30000", "locks=64")
-
-CALIBRATIONS: dict[str, tuple[Calibration, ...]] = {
-    "loco": (
-        Calibration("loco_ycsb", "loco/ycsb_begin", (*_YCSB, "reads=0.5", "keys=3000")),
-        Calibration(
-            "loco_ycsb",
-            "loco/ycsb_begin",
-            (
-                *_YCSB,
-                "reads=0.2",
-                "inserts=0.4",
-                "removes=0.4",
-                "keys=60",
-                "fill=0.5",
-                "tracker_pause_ns=1000",
-            ),
-        ),
-        Calibration(
-            "loco_ycsb",
-            "loco/ycsb_begin",
-            (*_YCSB, "system=sherman", "reads=0.5", "keys=3000", "theta=0.99"),
-        ),
-        Calibration("loco_lock", "loco/lock_section", (*_RUN, "duration_ns=80000")),
-        Calibration(
-            "loco_lock",
-            "loco/lock_section",
-            ("threads=2", "duration_ns=80000", "preset=paper", "fence=thread"),
-        ),
-        Calibration(
-            "loco_lock",
-            "loco/lock_section",
-            ("threads=2", "duration_ns=80000", "preset=paper", "fence=pair"),
-        ),
-        Calibration(
-            "loco_lock", "loco/lock_section", (*_RUN, "duration_ns=80000", "system=test_and_set")
-        ),
-        *(
-            Calibration(
-                "loco_transactions",
-                "loco/transfer",
-                (
-                    *_RUN,
-                    "duration_ns=30000",
-                    "accounts=3000",
-                    "locks_per_thread=30",
-                    f"system={bank}",
-                ),
-            )
-            for bank in ("loco", "mpi_windows")
-        ),
-        Calibration("loco_barrier", "loco/barrier_turn", ("polling=thread", "duration_ns=80000")),
-        Calibration("loco_power", "loco/power_control", ("duration_ns=2500000",)),
-    ),
-}
-
-
 def program() -> Path:
     """Return the traced program of this checkout."""
     root = Path(__file__).resolve().parent.parent
@@ -108,16 +50,24 @@ def program() -> Path:
     return found[-1]
 
 
-def measure(system: str, calibrations: Iterable[Calibration] | None = None) -> Counts:
-    """Count the steps of a system. It takes about a minute."""
+def measure(system: str, only: Iterable[Calibration] | None = None) -> Counts:
+    """Count the steps of a system, or of `only` some of its workloads: 5 to 15 s each."""
     counts = Counts()
     profile = Profile.load("cx5")
     with tempfile.TemporaryDirectory() as folder:
         values = Path(folder) / "profile"
         values.write_text("".join(f"{k} {v!r}\n" for k, v in profile.values().items()))
-        for calibration in calibrations or CALIBRATIONS[system]:
+        for calibration in only or calibrations(system):
             _run(calibration, values, counts)
     return counts
+
+
+def calibrations(system: str) -> tuple[Calibration, ...]:
+    """Return the workloads that pass through each step of a system."""
+    if system not in systems.NAMES:
+        raise InvalidArgument(f"system {system!r}: there are {', '.join(systems.NAMES)}")
+    found: tuple[Calibration, ...] = systems.part(system, "scopes").CALIBRATIONS
+    return found
 
 
 def _marks() -> dict[str, str]:

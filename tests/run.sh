@@ -113,18 +113,20 @@ building() { # building PRESET COMMAND...
   stop_build
 }
 
+# shellcheck disable=SC2086 # words
 native() { # native PRESET FILTER: builds native_tests and runs it
   if [ "$1" = release ]; then
     configure="cmake -DPYRDMA_TESTS=ON $build_dir"
+    targets="native_tests trace_scopes"
   else
+    targets=native_tests
     configure="cmake --preset $1"
   fi
   next_step "native tests ($1): build"
-  # shellcheck disable=SC2086 # words
   if ! $configure >"$reports/configure-$1.log" 2>&1; then
     cat "$reports/configure-$1.log" >&2
     printf 'failed native_%s (configuration)\n' "$1" >>"$reports/checks.txt"
-  elif ! cmake --build "build/$1" --target native_tests --parallel "$jobs" >"$reports/build-$1.log" 2>&1; then
+  elif ! cmake --build "build/$1" --target $targets --parallel "$jobs" >"$reports/build-$1.log" 2>&1; then
     grep -v '^\[' "$reports/build-$1.log" | tail -n 60 >&2
     printf 'failed native_%s (build)\n' "$1" >>"$reports/checks.txt"
   else

@@ -18,7 +18,7 @@ stamped() { [ "$(cat "$venv/$1" 2>/dev/null)" = "$2" ]; } # stamped FILE TEXT
 
 # Debian's packages, by their user. tests/setup checks that the build and the tests use no others.
 build_packages="python3 python3-venv python3-dev g++ libboost-context-dev libibverbs-dev librdmacm-dev"
-test_packages="libgtest-dev mount clang libclang-rt-dev"
+test_packages="libgtest-dev mount clang libclang-rt-dev valgrind"
 # The scripts use these packages if they are installed, and never install them.
 optional_packages="git sudo"
 # The peers of `pyrdma bench`. The benchmark skips a peer that cannot be installed, and names it.
@@ -58,6 +58,7 @@ int main() { return 0; }' ;;
 int main(int n, char** v) { testing::InitGoogleTest(&n, v); return 0; }' -lgtest -lpthread ;;
     mount) command -v mount ;;
     clang) command -v clang++ ;;
+    valgrind) command -v valgrind ;;
     libclang-rt-dev) (CXX=clang++ && compiles 'int main() { return 0; }' -fsanitize=address) ;;
     ucx-utils) command -v ucx_perftest ;;
     openmpi-bin) command -v mpirun ;;

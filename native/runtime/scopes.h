@@ -3,24 +3,24 @@
 //
 // machine: AMD EPYC
 // compiler: g++ (Debian 12.2.0-14+deb12u1) 12.2.0
-// commit: 770bbe04451f
+// commit: 7c04399e5fb6
 #pragma once
 #include "env/scope.h"
 
 // clang-format off
 //  name, instructions, lines: near, last level, NIC, other core, memory
 #define PYRDMA_RUNTIME_SCOPES(X) \
-  X(completion, 62.6, 0, 0, 0, 2.33, 0)                                                          \
-  X(progress, 56.5, 0, 0, 0, 0, 0)                                                               \
-  X(poller, 56.2, 0, 0, 0, 0, 0)                                                                 \
-  X(poller_turn, 52, 0, 0, 0, 0, 0)                                                              \
-  X(turn, 83.7, 0, 0, 0.0451, 0.497, 0)                                                          \
-  X(wait, 95.6, 0, 0, 0, 0, 0)                                                                   \
-  X(post, 180, 0.00705, 0, 0, 1.01, 0)                                                           \
-  X(await_pair, 107, 0, 0, 0, 0, 0)                                                              \
-  X(mark, 170, 0.312, 0, 0, 3.28, 0)                                                             \
-  X(fence, 220, 0, 0, 0, 0, 0)                                                                   \
-  X(fence_connection, 76.6, 0, 0, 0, 0.333, 0)
+  X(completion, 64.6, 0, 0, 0, 0.743, 0)                                                         \
+  X(progress, 52.4, 0, 0, 0, 0.00635, 0)                                                         \
+  X(poller, 45, 0, 0, 0, 0, 0)                                                                   \
+  X(poller_turn, 57.9, 0, 0, 0, 0, 0)                                                            \
+  X(turn, 75, 0, 0, 0.0132, 0.268, 0)                                                            \
+  X(wait, 47, 0, 0, 0, 0.000921, 0)                                                              \
+  X(post, 181, 0.00157, 0, 0, 1.29, 0)                                                           \
+  X(await_pair, 107, 0.0339, 0, 0, 0.0339, 0)                                                    \
+  X(mark, 140, 0.0201, 0, 0, 0.577, 0)                                                           \
+  X(fence, 231, 0, 0, 0, 0.453, 0)                                                               \
+  X(fence_connection, 66.8, 0, 0, 0, 0.182, 0)
 // clang-format on
 
 namespace pyrdma::runtime::scope {

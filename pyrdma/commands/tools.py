@@ -54,7 +54,7 @@ def calibrate(
     out: Annotated[
         Path | None, typer.Option(help="--fabric: the file. Default: FABRIC.toml here.")
     ] = None,
-    system: Annotated[str, typer.Option(help="scopes: the system.")] = "loco",
+    system: Annotated[str | None, typer.Option(help="scopes: the system; else each.")] = None,
     write: Annotated[bool, typer.Option("--write", help="scopes: renew the lists.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -130,27 +130,28 @@ def calibrate_fabric(fabric: str, device: str, out: Path, as_json: bool) -> None
     print(f"wrote {out}")
 
 
-def calibrate_scopes(system: str, write: bool, as_json: bool) -> None:
+def calibrate_scopes(name: str | None, write: bool, as_json: bool) -> None:
     """Count each step; print what differs from the lists, or write the lists again."""
-    from pyrdma import scopes
+    from pyrdma import scopes, systems
 
-    if system not in scopes.CALIBRATIONS:
-        known = ", ".join(scopes.CALIBRATIONS)
-        raise InvalidArgument(f"--system {system!r} has no calibration; there are: {known}")
-    counts = scopes.measure(system)
-    different = scopes.differences(system, counts)
-    if write:
-        for path in scopes.tables(system):
-            path.write_text(scopes.renewed(path, counts), encoding="utf-8")
+    found = {}
+    for system in systems.NAMES if name is None else (name,):
+        counts = scopes.measure(system)
+        different = scopes.differences(system, counts)
+        if write:
+            for path in scopes.tables(system):
+                path.write_text(scopes.renewed(path, counts), encoding="utf-8")
+        rows = {step: cost.row() for step, cost in sorted(counts.steps.items())}
+        found[system] = {"covered": counts.covered, "steps": rows, "different": different}
+        if not as_json:
+            print(f"{system}: {counts.covered:.1%} of the instructions lie in steps")
+            for line in different:
+                print(line)
     if as_json:
-        rows = {name: cost.row() for name, cost in sorted(counts.steps.items())}
-        terminal.print_json({"covered": counts.covered, "steps": rows, "different": different})
-        return
-    print(f"{counts.covered:.1%} of the instructions lie in steps")
-    for line in different:
-        print(line)
-    if different and not write:
-        print(f"renew the lists: pyrdma calibrate scopes --system {system} --write")
+        terminal.print_json(found)
+    elif not write and (old := [system for system in found if found[system]["different"]]):
+        for system in old:
+            print(f"renew the lists: pyrdma calibrate scopes --system {system} --write")
         raise typer.Exit(1)
 
 

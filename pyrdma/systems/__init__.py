@@ -6,6 +6,7 @@ The package of a system holds
 - ``workloads.py``: its workload classes, which `pyrdma.workload` shows too. They are generated from
   the native tables into ``generated.py``;
 - ``benchmarks.py`` with ``benchmarks()``: its rows of ``pyrdma bench``;
+- ``scopes.py`` with ``CALIBRATIONS``: the workloads that pass through each of its steps.
 - ``validations.py`` with ``validations()``: its entries of ``pyrdma validate``.
 
 Its native part lies in ``native/systems/NAME``, its experiments in ``experiments/NAME``. The list
@@ -34,9 +35,14 @@ NAMES = (
 )
 
 
-def parts(part: str) -> list[ModuleType]:
-    """Return the module `part` of every system, such as ``workloads``."""
-    return [importlib.import_module(f"{__name__}.{name}.{part}") for name in NAMES]
+def part(system: str, name: str) -> ModuleType:
+    """Return a module of a system's package: ``workloads``, ``benchmarks`` or ``scopes``."""
+    return importlib.import_module(f"{__name__}.{system}.{name}")
+
+
+def parts(name: str) -> list[ModuleType]:
+    """Return the module `name` of every system."""
+    return [part(system, name) for system in NAMES]
 
 
 class _PublicNames(MetaPathFinder, Loader):

@@ -99,7 +99,7 @@ def test_a_reason_of_a_miss_is_displayed(tree: Tree) -> None:
         tree.run()
 
 
-ESTIMATED = {"cpu.poll_ns": 20.0, "cpu.lock_ns": 10.0, "cpu.handler_ns": 0.0, "nic.has_dc": 1.0}
+ESTIMATED = {"cpu.poll_ns": 20.0, "cpu.atomic_ns": 10.0, "cpu.numa_hop_ns": 0.0, "nic.has_dc": 1.0}
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def estimated(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Tree:
         "    with open('measured', 'a') as log:\n"
         "        log.write(f\"{point['n']} {dict(point.overrides)}\\n\")\n"
         "    value = Profile.load(point.profile, point.overrides).values()\n"
-        '    slow = value["cpu.poll_ns"] / 20 if point["n"] == 4 else value["cpu.lock_ns"] / 1e6\n'
+        '    slow = value["cpu.poll_ns"] / 20 if point["n"] == 4 else value["cpu.atomic_ns"] / 1e6\n'  # noqa: E501
         '    return {"rate": (slow * ',
     )
     return tree
