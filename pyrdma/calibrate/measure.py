@@ -271,7 +271,6 @@ def _derived(fabric: str, values: Mapping[str, float]) -> dict[str, tuple[float,
 
     found = {
         "cpu.empty_poll_ns": instructions(40),
-        "variance.cached_bytes": (values["cpu.llc_bytes"], "estimate: as cpu.llc_bytes"),
     }
     if fabric == "verbs":
         return {
@@ -279,9 +278,12 @@ def _derived(fabric: str, values: Mapping[str, float]) -> dict[str, tuple[float,
             "cpu.post_ns": instructions(80),
             "cpu.post_request_ns": instructions(80),
             "cpu.poll_ns": instructions(80),
-            "cpu.nic_line_ns": (
-                values["cpu.llc_line_ns"],
-                "estimate: as cpu.llc_line_ns, since the NIC writes to the last-level cache",
+            **dict.fromkeys(
+                ("cpu.nic_line_ns", "cpu.own_line_ns"),
+                (
+                    values["cpu.llc_line_ns"],
+                    "estimate: as cpu.llc_line_ns, since the NIC writes to the last-level cache",
+                ),
             ),
             "cpu.nic_llc_bytes": (
                 values["cpu.llc_bytes"] / 10,
@@ -298,13 +300,9 @@ def _derived(fabric: str, values: Mapping[str, float]) -> dict[str, tuple[float,
             values["cpu.near_bytes"],
             "estimate: as cpu.near_bytes, since what a peer wrote stays in its second-level cache",
         ),
-        "nic.rx_atomic_ns": (
-            line,
-            "estimate: as cpu.core_line_ns, since nodes execute atomics at words that peers change",
-        ),
         "nic.atomic_address_ns": (
-            line,
-            "estimate: as cpu.core_line_ns, since the word's line goes from core to core",
+            0.0,
+            "estimate: none, since a word's line stays with the node that changes it again",
         ),
     }
 
@@ -312,7 +310,7 @@ def _derived(fabric: str, values: Mapping[str, float]) -> dict[str, tuple[float,
 def _handed_over(
     agreements: Sequence[Agreement], values: Mapping[str, float]
 ) -> list[tuple[str, tuple[float, str]]]:
-    """Return the waits for a line that a peer's core has just written or changed.
+    """Return the wait for a line that a peer's core has just written.
 
     A ping-pong takes this wait and what the simulator shows, since a raw load charges no lines.
     Nodes that share a core take turns of the kernel instead: `cpu.core_line_ns` stands then.
@@ -323,8 +321,7 @@ def _handed_over(
     if not line <= wait <= 20 * line:
         return []
     what = "a ping-pong of writes, less its post and turn as simulated: the wait for a peer's line"
-    keys = ("cpu.nic_line_ns", "nic.rx_atomic_ns", "nic.atomic_address_ns")
-    return [(key, (wait, what)) for key in keys]
+    return [("cpu.nic_line_ns", (wait, what))]
 
 
 def cpu_lines(machine: Machine) -> list[Measured]:

@@ -107,6 +107,7 @@ def _shm(near_bytes: int) -> tuple[Row, ...]:
         Row(
             "read, one at a time, random lines", _random_lines("read", near_bytes), "nic.rx_read_ns"
         ),
+        Row("fetch-and-add, one at a time, no other node", _each("fetch_add"), "nic.rx_atomic_ns"),
         Row("send, one at a time", _each("send"), "nic.rx_send_ns"),
         Row("write of 64 KiB, one at a time", _each("write", size=LARGE), "link.rate_gbps", LARGE),
         Row("set-up: a queue pair", _control("create_qp"), "control.create_us"),
@@ -115,7 +116,6 @@ def _shm(near_bytes: int) -> tuple[Row, ...]:
         Row("write, 1 per post, each signaled", _load("write", batch=1, signal_every=1, depth=64)),
         Row("read, one at a time, the same line", _each("read")),
         Row("write, one at a time, random lines", _random_lines("write", near_bytes)),
-        Row("fetch-and-add, one at a time, no other node", _each("fetch_add")),
         Row("read of 64 KiB, one at a time", _each("read", size=LARGE)),
         Row(PING_PONG, _PING_PONG),
     )
