@@ -36,6 +36,8 @@ def draw(found: Sequence[Comparison], fabric: str, out: Path) -> list[Path]:
 
 
 def _panel(ax: Any, panel: Sequence[Comparison], label: str, fabric: str) -> None:
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
     places = range(len(panel))
     measured = [c.measured or 0.0 for c in panel]
     simulated = [c.simulated or 0.0 for c in panel]
@@ -70,6 +72,9 @@ def _panel(ax: Any, panel: Sequence[Comparison], label: str, fabric: str) -> Non
         label="simulated",
     )
     ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter(EngFormatter())
+    ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel(label)
     ax.set_yticks(places, [c.name for c in panel])
     ax.set_ylim(len(panel) - 0.4, -0.6)
