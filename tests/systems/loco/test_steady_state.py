@@ -24,7 +24,7 @@ def rate(warmup_ns: int) -> float:
         warmup_ns=warmup_ns,
     )
     with Cluster.sim(nodes=NODES, profile="c6525-25g", seed=1) as cluster:
-        return float(cluster.run(load, duration_s=1e-3).value("rate"))
+        return float(cluster.run(load, duration_s=2e-3).value("rate"))
 
 
 def test_changes_of_hot_keys_have_settled() -> None:
