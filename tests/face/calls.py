@@ -51,7 +51,13 @@ def _tail(w: World) -> dict[str, Any]:
 
 def _queue_pair(w: World) -> dict[str, Any]:
     queues = {"send_queue": w.queue, "receive_queue": w.queue, "transport": "rc"}
-    entries = {"send_entries": 8, "receive_entries": 8, "max_sges": 1, "max_inline": 0}
+    entries = {
+        "send_entries": 8,
+        "receive_entries": 8,
+        "max_sges": 1,
+        "max_inline": 0,
+        "receive_strides": 1,
+    }
     shared = {"shared_receives": w.domain.shared_receive_queue(8), "dc_target": False}
     network = {"pkey_index": 0, "service_level": 0, "traffic_class": 0}
     tries = {"retry_count": 7, "rnr_retry": 7, "timeout_us": 1000}

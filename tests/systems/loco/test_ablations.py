@@ -23,7 +23,8 @@ def latency(operation: Literal["lookup", "update"], percentile: float, **options
 
 
 def test_a_lookup_of_the_entry_alone_is_faster() -> None:
-    assert latency("lookup", 50, whole_leaf=False) < 0.95 * latency("lookup", 50)
+    # The rest of a leaf of 1 KiB takes 0.3 us on the link of 25 Gbps.
+    assert latency("lookup", 50) - latency("lookup", 50, whole_leaf=False) > 150
 
 
 def test_an_update_that_unlocks_late_takes_another_round_trip() -> None:
