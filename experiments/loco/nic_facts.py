@@ -160,13 +160,15 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         series=list(SERIES[:2]),
     )
     left.set_xscale("log", base=2)
-    left.set(xlabel="Regions of 4 KiB, or their bytes in one", ylabel="Rate of 64 B reads (M/s)")
+    left.set(
+        xlabel="Regions of 4 KiB, or their bytes in one", ylabel=f"Rate of {READ} B reads (M/s)"
+    )
     _axes.from_zero(left)
     _axes.layer(left)
     left.legend()
     places = [s for s in SERIES[2:4] if s in data.values_of("series")]
     found = [data.value("latency_p50", "us", series=s) for s in places]
-    figures.bars(right, places, {"64 B read": found})
+    figures.bars(right, places, {f"{READ} B read": found})
     _axes.write_values(right)
     right.set(ylabel="Median latency (µs)", ylim=(0, 1.2 * max(found)))
     return fig
