@@ -51,7 +51,7 @@ macro(pyrdma_find_verbs)
     if(NOT ${has})
       list(APPEND PYRDMA_VERBS_MISSING ${header})
       if(PYRDMA_VERBS STREQUAL "AUTO")
-        message(STATUS "No provider for real NICs in this build: ${header} is missing")
+        continue()
       elseif(header MATCHES "^rdma/")
         pyrdma_missing(librdmacm-dev "the header ${header} (PYRDMA_VERBS is on)")
       else()
@@ -59,6 +59,13 @@ macro(pyrdma_find_verbs)
       endif()
     endif()
   endforeach()
+  if(PYRDMA_VERBS STREQUAL "AUTO" AND PYRDMA_VERBS_MISSING)
+    list(JOIN PYRDMA_VERBS_MISSING ", " missing)
+    message(WARNING "This build has no provider for real NICs, because headers are missing: ${missing}. "
+                    "Install them and build again:\n\n"
+                    "    sudo apt-get install -y libibverbs-dev librdmacm-dev\n\n"
+                    "-DPYRDMA_VERBS=OFF builds without the provider and without this warning.\n")
+  endif()
 endmacro()
 
 macro(pyrdma_find_requirements)
