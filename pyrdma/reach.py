@@ -1,21 +1,26 @@
 """The code that a measurement reaches. Its digest tells whether a stored point is still current.
 
-A point depends on the native module, on its profile, on the function `Experiment.measure`, and on
+A point depends on the native sources, on its profile, on the function `Experiment.measure`, and on
 whatever this function reaches: functions, classes and constants of the experiment's files by their
 names in its bytecode, and modules of this package with the modules that they import. A figure, a
 decider, a label or a comment is not reached unless `measure` uses it. The digest does not cover
 other packages (their versions are in the provenance), files that `measure` reads, and names that it
 computes; ``pyrdma run --fresh`` measures again after a change of those.
+
+Equal sources have equal digests in every version of Python and in every build with equal flags. So
+a cluster's hosts can compare digests. A function without a source, as ``exec`` makes it, counts by
+its bytecode, which differs between versions.
 """
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import hashlib
 import importlib
-import importlib.util
 import inspect
+import reprlib
 import sys
 import sysconfig
 import types
@@ -25,7 +30,11 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
-__all__ = ["digest"]
+from ._native import native
+from ._syntax import codes, function_text, text
+from .errors import Unavailable
+
+__all__ = ["digest", "source_digest"]
 
 _PACKAGE = __package__
 _FOLDER = Path(__file__).parent
@@ -38,8 +47,10 @@ _LIBRARIES = tuple(
 )
 _OF_CLASSES = {
     *("__dict__", "__doc__", "__module__", "__weakref__", "__firstlineno__"),
-    *("__annotations__", "__static_attributes__"),
+    *("__annotations__", "__static_attributes__", "__dataclass_params__", "__replace__"),
 }
+_OF_DATACLASSES = ("<string>", dataclasses.__file__, reprlib.__file__)
+"""The files of the functions that `dataclasses` writes."""
 
 
 def digest(measure: Callable[..., Any] | None) -> str:
@@ -54,12 +65,33 @@ def digest(measure: Callable[..., Any] | None) -> str:
 
 
 @cache
+def source_digest() -> str:
+    """Return a digest of the whole package, which hosts of a cluster must have in common.
+
+    It covers the native sources of the loaded module and the package's Python files, without the
+    experiments: those have digests of their own. It costs some milliseconds, once in a process.
+
+    Raises
+    ------
+    Unavailable
+        The native module cannot be loaded.
+    """
+    core: Any = native()
+    lines = [str(core.source_digest)]
+    for path in sorted(_FOLDER.rglob("*.py")):
+        name = path.relative_to(_FOLDER).as_posix()
+        if not name.startswith("experiments/"):
+            lines.append(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
 def _native() -> str:
-    """Return a hash of the native module, wherever the installation keeps it."""
-    spec = importlib.util.find_spec(f"{_PACKAGE}._core")
-    if spec is None or spec.origin is None:
+    """Return the digest of the native sources; an empty text if the module cannot be loaded."""
+    try:
+        core: Any = native()
+    except Unavailable:
         return ""
-    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
+    return str(core.source_digest)
 
 
 class _Walk:
@@ -84,7 +116,7 @@ class _Walk:
 
     def _describe(self, value: Any) -> str:
         if isinstance(value, str):
-            return repr(value) + _library(value)
+            return ascii(value) + _library(value)
         if value is None or isinstance(value, (bool, int, float, complex, bytes)):
             return repr(value)
         if isinstance(value, Enum):
@@ -110,6 +142,8 @@ class _Walk:
             return self.describe([value.__func__, value.__self__])
         if isinstance(value, types.ModuleType):
             return self._module(value)
+        if isinstance(value, types.GenericAlias):  # a type as well, but only in Python 3.10
+            return self.describe([value.__origin__, value.__args__])
         if isinstance(value, (types.FunctionType, type)):
             return self._definition(value)
         if hasattr(value, "__wrapped__"):  # such as a cached function
@@ -128,7 +162,8 @@ class _Walk:
         return module.__name__
 
     def _definition(self, value: types.FunctionType | type) -> str:
-        name = f"{value.__module__}.{value.__qualname__}"
+        # Versions differ in what they take from a module's part in C, as `_collections`.
+        name = f"{value.__module__.lstrip('_')}.{value.__qualname__}"
         if _is_ours(value.__module__):
             self.modules.add(value.__module__)
             return name
@@ -143,25 +178,33 @@ class _Walk:
         return self._named[id(value)][0]
 
     def _class(self, kind: Any) -> str:
-        members = sorted((n, v) for n, v in vars(kind).items() if n not in _OF_CLASSES)
-        inside = (f"{name}={self.describe(member)}" for name, member in members)
+        members = {n: v for n, v in vars(kind).items() if n not in _OF_CLASSES}
+        if issubclass(kind, Enum):
+            # The other attributes are what Enum makes of its members, in each version differently.
+            own = {n for n, v in members.items() if getattr(v, "__module__", "") == kind.__module__}
+            members = {n: v for n, v in members.items() if n in own or not n.startswith("_")}
+            members |= {name: member.value for name, member in kind.__members__.items()}
+        if "__dataclass_fields__" in members:
+            members = {n: "derived" if _is_derived(v) else v for n, v in members.items()}
+        inside = (f"{name}={self.describe(members[name])}" for name in sorted(members))
         return f"class {self.describe(list(kind.__bases__))} {' '.join(inside)}"
 
     def _function(self, function: Any) -> str:
+        code: types.CodeType = function.__code__
         cells = []
-        for cell in function.__closure__ or ():
+        for name, cell in sorted(zip(code.co_freevars, function.__closure__ or (), strict=True)):
             try:
-                cells.append(self.describe(cell.cell_contents))
+                cells.append(f"{name}={self.describe(cell.cell_contents)}")
             except ValueError:  # not assigned yet
-                cells.append("empty")
-        names = set(_names(function.__code__))
+                cells.append(f"{name} is empty")
+        names = {name for inner in codes(code) for name in inner.co_names}
         known = {n: function.__globals__[n] for n in names if n in function.__globals__}
         modules = (_PACKAGE, *_EXPERIMENTS)
         known |= {n: _import(n) for n in names - known.keys() if f"{n}.".startswith(modules)}
         used = [f"{n}={self._used(known[n], names)}" for n in sorted(known)]
         return " ".join(
             [
-                _code(function.__code__, function.__doc__),
+                function_text(code) or _code(code, function.__doc__),
                 self.describe([function.__defaults__, function.__kwdefaults__]),
                 *cells,
                 *used,
@@ -217,6 +260,12 @@ def _is_users(value: Any) -> bool:
     return file is not None and not file.startswith(_LIBRARIES)
 
 
+def _is_derived(member: object) -> bool:
+    """Return whether `dataclasses` has made a function, from the fields of its class."""
+    code = getattr(inspect.unwrap(member), "__code__", None) if callable(member) else None
+    return code is not None and code.co_filename in _OF_DATACLASSES
+
+
 def _import(name: str) -> types.ModuleType | None:
     try:
         return importlib.import_module(name)
@@ -231,13 +280,6 @@ def _library(text: str) -> str:
     if not separator or not file.is_file():
         return ""
     return " " + hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)
 
 
 def _code(code: types.CodeType, doc: str | None = None) -> str:
@@ -271,11 +313,15 @@ def _constant(value: object) -> str:
 
 @cache
 def _module_text(name: str) -> str:
-    """Describe the code of a module of this package, without docstrings."""
+    """Return a hash of the code of a module of this package, without docstrings."""
+    return hashlib.sha256(text(_tree(name)).encode()).hexdigest()
+
+
+@cache
+def _tree(name: str) -> ast.Module:
     path = _file(name)
     assert path is not None
-    code = compile(path.read_bytes(), name, "exec", dont_inherit=True, optimize=2)
-    return hashlib.sha256(_code(code).encode()).hexdigest()
+    return ast.parse(path.read_bytes())
 
 
 def _file(name: str) -> Path | None:
@@ -308,7 +354,7 @@ def _imported(name: str) -> tuple[str, ...]:
     assert path is not None
     words = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     found = [".".join(words)]
-    for node in _nodes(ast.parse(path.read_bytes())):
+    for node in _statements(_tree(name)):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -318,10 +364,12 @@ def _imported(name: str) -> tuple[str, ...]:
     return tuple(module for module in found if _is_ours(module))
 
 
-def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes but those for type checkers alone."""
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements but those for type checkers alone."""
     for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.expr):
+            continue
         if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
             continue
         yield child
-        yield from _nodes(child)
+        yield from _statements(child)

@@ -22,6 +22,9 @@ void bind_verbs(pybind11::module_& module);  // real devices
 void bind_check(pybind11::module_& module);
 void bind_fuzz(pybind11::module_& module, const std::vector<fuzz::Scenario>& scenarios);
 
+/// Returns the digest of the native sources; source_digest.py writes this function.
+const char* source_digest();
+
 /// Binds the first argument of `function`; that argument outlives the result.
 template <class Result, class First, class... Rest>
 auto with_first(Result (*function)(const First&, Rest...), const First& first) {

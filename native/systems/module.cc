@@ -13,6 +13,7 @@ PYRDMA_FOR_EACH_SYSTEM(PYRDMA_DECLARE)
 PYBIND11_MODULE(_core, module) {
   module.doc() = "The native part of pyrdma: fabrics, low-level verbs, workloads, systems.";
   module.attr("__version__") = PYRDMA_VERSION;
+  module.attr("source_digest") = pyrdma::bindings::source_digest();
   pyrdma::bindings::bind_errors(module);
   pyrdma::bindings::bind_fabric(module);
   pyrdma::bindings::bind_sim(module);

@@ -11,6 +11,7 @@ from . import sim as sim
 from . import verbs as verbs
 
 __version__: str
+source_digest: str
 
 class Cluster:
     @property

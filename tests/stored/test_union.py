@@ -146,7 +146,7 @@ def test_what_the_measurement_does_not_reach_measures_nothing(
 
 
 OBJECTS = """
-import functools, logging, fractions, collections, numpy, pathlib
+import collections, dataclasses, enum, fractions, functools, logging, numpy, pathlib
 
 def doubled(f):
     @functools.wraps(f)
@@ -163,6 +163,17 @@ ARRAY, BEST = numpy.zeros((2, 3)), max
 FIRST, SECOND = scale(3), scale(4)
 FOLDER = pathlib.Path("/data/a/t.csv")
 
+ADD, TAKE = (lambda x: x + 7), (lambda x: x - 7)
+
+class Word(enum.Enum):
+    YES = "yes"
+
+@dataclasses.dataclass
+class Pair:
+    first: int = 11
+    def total(self):
+        return self.first + 13
+
 @functools.lru_cache
 def cached(x):
     return x + 1
@@ -171,7 +182,10 @@ def cached(x):
 def decorated(x):
     return x + 5
 """
-USES = "[log, RANGE, RATIO, QUEUE, ARRAY, BEST, FIRST, SECOND, FOLDER, cached, decorated]"
+USES = (
+    "[log, RANGE, RATIO, QUEUE, ARRAY, BEST, FIRST, SECOND, FOLDER, TAKE, Word, Pair, cached, "
+    "decorated]"
+)
 
 
 @pytest.mark.parametrize(
@@ -180,6 +194,11 @@ USES = "[log, RANGE, RATIO, QUEUE, ARRAY, BEST, FIRST, SECOND, FOLDER, cached, d
         ("WITH * f", "f"),
         ("x + 5", "x + 6"),
         ("x + 1", "x + 2"),
+        ("x - 7", "x - 8"),
+        ('"yes"', '"no"'),
+        ("= 11", "= 12"),
+        ("+ 13", "+ 14"),
+        ("@dataclasses.dataclass", "@dataclasses.dataclass(order=True)"),
         ("scale(4)", "scale(5)"),
         ("range(3)", "range(4)"),
         ("Fraction(1, 2)", "Fraction(1, 3)"),
