@@ -10,7 +10,7 @@ Importing is cheap: the native module, tables and figures are loaded when first 
 The modules form layers. A module imports from its own layer or from a lower one, never in a circle:
 
     commands, bench, notebook                 the command line, the project's own speed, notebooks
-    fuzz, check, calibrate, doctor            tools that need no experiment
+    fuzz, check, calibrate, doctor, deploy    tools that need no experiment
     validate, validation_figure               a real fabric beside its simulation
     claims, estimates, runs, comparison       experiments: judged by the papers, run and drawn
     sensitivity                               verdicts under changed profiles, kept

@@ -1,6 +1,9 @@
 """Fixtures and hooks of all tests."""
 
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,25 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
         signal.signal(number, usual)
 
 commands.record()
+
+
+@pytest.fixture(scope="session")
+def built_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this tree, made in the existing build folder."""
+    root = Path(__file__).resolve().parents[1]
+    folder = tmp_path_factory.mktemp("wheel")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps"),
+            *(f"--config-settings=build-dir={root / 'build/release'}", "--wheel-dir", folder, root),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,6 +16,8 @@
 #   sh tests/run.sh search [FILTER]     only the searches, with 20 times the seeds (PYRDMA_SEARCH)
 #                                       and 20 s of hostile input for each parser (PYRDMA_HOSTILE_S)
 #   sh tests/run.sh mutants [ARG...]    every deliberate bug of every system; tests/mutants/README.md
+#   sh tests/run.sh wheels [VERSION...] a wheel with each Python from 3.10 to 3.13 that is here, checked and
+#                                       run in a fresh environment; PYRDMA_PYTHONS names interpreters
 #   sh tests/run.sh hostile [SECONDS]   hostile frames, histories and stored files, a third of the time
 #                                       each, an hour if left out; from a new seed, which it prints;
 #                                       PYRDMA_HOSTILE_SEED=N repeats the inputs of seed N
@@ -42,8 +44,8 @@ jobs=$(nproc 2>/dev/null || echo 2)
 what=${1:-all}
 [ $# -eq 0 ] || shift
 case $what in
-  all | quick | native | asan | tsan | python | docs | lowest | softroce | lint | tidy | search | mutants | hostile) ;;
-  *) die "unknown '$what'; one of: all quick native asan tsan python lowest docs softroce lint tidy search mutants hostile" ;;
+  all | quick | native | asan | tsan | python | docs | lowest | softroce | lint | tidy | search | mutants | wheels | hostile) ;;
+  *) die "unknown '$what'; one of: all quick native asan tsan python lowest docs softroce lint tidy search mutants wheels hostile" ;;
 esac
 began=$(date +%s)
 limit_s=900 # time limit of the native tests
@@ -257,7 +259,7 @@ mkdir -p "$reports"
 ensure_packages $build_packages $test_packages
 # shellcheck disable=SC2086
 offer_packages $peer_packages
-ensure_venv build base controller test notebook docs dev
+ensure_venv build base controller test notebook docs dev deploy
 ensure_package
 
 case $what in
@@ -305,6 +307,7 @@ case $what in
     native release "${1:-Fuzz.*:*Fuzz.*:*Bugs.*:*Hostile*}"
     ;;
   mutants) check "mutants" python -m tests.mutants.run "$@" ;;
+  wheels) check "wheels" python -m tests.wheels.run "$@" ;;
   hostile) hostile "${1:-3600}" ;;
 esac
 

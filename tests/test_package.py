@@ -17,7 +17,6 @@ import yaml
 from tests.errors import unnamed
 
 ROOT = Path(__file__).resolve().parents[1]
-BUILD = ROOT / "build" / "release"
 
 WORKLOAD = """
 #include "measure/workload.h"
@@ -53,17 +52,10 @@ def run(*command: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The unpacked wheel, built from the existing build folder."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = run(
-        *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps"),
-        *(f"--config-settings=build-dir={BUILD}", "--wheel-dir", folder, ROOT),
-    )
-    assert build.returncode == 0, build.stdout + build.stderr
-    (wheel,) = folder.glob("*.whl")
-    site = folder / "site"
-    with zipfile.ZipFile(wheel) as archive:
+def installed(built_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked wheel."""
+    site = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(built_wheel) as archive:
         archive.extractall(site)
     return site
 

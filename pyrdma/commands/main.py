@@ -15,7 +15,7 @@ import typer
 
 from pyrdma.errors import Error, InvalidArgument
 
-from . import experiments, fuzz, machine, profiles, results, terminal, tools, validate
+from . import deploy, experiments, fuzz, machine, profiles, results, terminal, tools, validate
 from .terminal import INTERRUPTED
 
 __all__ = ["main"]
@@ -48,7 +48,7 @@ def options(
         os.environ[VARIABLE] = str(experiments.resolve())
 
 
-for module in (experiments, profiles, results, tools, validate, fuzz, machine):
+for module in (experiments, profiles, results, tools, validate, fuzz, machine, deploy):
     module.register(app)
 
 

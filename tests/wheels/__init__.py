@@ -1,0 +1,1 @@
+"""Wheels and bundles: what hosts of a cluster get."""
