@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import shutil
@@ -68,10 +69,18 @@ def build(source: Path, python: Path, folder: Path) -> Path:
     Error
         The build fails, such as without a compiler, or the wheel would need other libraries.
     """
-    with tempfile.TemporaryDirectory(prefix="pyrdma-wheel-") as built:
+    # The Pythons share a folder, since most of the code is compiled alike for all.
+    objects = source / "build/wheels"
+    objects.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="pyrdma-wheel-") as built,
+        (objects / "lock").open("w") as lock,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
         _pip(
             "build the wheel",
             *("--python", str(python), "wheel", "--no-deps", "--wheel-dir", built),
+            *("--config-settings", f"build-dir={objects / 'cmake'}"),
             *("--config-settings", "cmake.define.PYRDMA_VERBS=ON", str(source)),
         )
         (wheel,) = Path(built).glob("*.whl")
