@@ -1,6 +1,6 @@
-// libstdc++ is linked statically, and one that was built with glibc 2.36 or newer calls `arc4random`.
-// The module would then need a glibc as new, which Ubuntu 22.04 lacks. This hidden function of the same
-// name serves the call with what older systems have.
+// libstdc++ is linked statically, and one that was built with glibc 2.36 or newer calls
+// `arc4random`. The module would then need such a glibc, which Ubuntu 22.04 lacks. This hidden
+// function of the same name serves the call with what older systems have.
 #include <sys/random.h>
 
 #include <cerrno>
