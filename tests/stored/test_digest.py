@@ -174,7 +174,7 @@ def test_sources_have_one_digest_in_every_python(others: dict[str, Path], tmp_pa
     file = tmp_path / "every_kind.py"
     file.write_text(KINDS)
     expected = digests(sys.executable, file)
-    assert {str(file), "erpc/fig1", "pyrdma.systems.loco.channels"} <= set(expected[0])
+    assert {str(file), "erpc/fig1", "pyrdma.calibrate.solve"} <= set(expected[0])
     assert expected[1] == reach.source_digest()
     for version, python in others.items():
         assert digests(python, file) == expected, version
@@ -206,9 +206,9 @@ def test_the_package_s_digest_changes_with_each_of_its_files(
     (copy / "experiments").mkdir(exist_ok=True)
     (copy / "experiments/mine.py").write_text("")
     assert digest() == here, "experiments have digests of their own"
-    (copy / "systems/loco/new.py").write_text("")
+    (copy / "calibrate/new.py").write_text("")
     assert digest() != here
-    (copy / "systems/loco/new.py").unlink()
+    (copy / "calibrate/new.py").unlink()
     with (copy / "_frames.py").open("a") as file:
         file.write("# one more line\n")
     assert digest() != here
