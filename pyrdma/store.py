@@ -38,7 +38,7 @@ from .fabrics import FABRICS
 from .files import DamagedFile, disk_error, own_folder, read_regular, write_atomically
 from .result import SCHEMA, Result, Row, Sample, check_payload
 
-__all__ = ["Measurement", "Store", "Task", "read_folder", "read_point", "write_point"]
+__all__ = ["Measurement", "Store", "Task", "point_file", "read_folder", "read_point"]
 
 MOST_BYTES = 256 << 20
 """Longest file of a point."""
@@ -165,6 +165,20 @@ class Store:
         """Return whether a task has a whole measurement; set a damaged one aside."""
         return self._check(self.path(task.key))
 
+    def put(self, task: Task, content: bytes) -> None:
+        """Write the file of a task's point, which another process has made with `point_file`.
+
+        Raises
+        ------
+        ValueError
+            The content is not a whole measurement of this very task; the text is the reason.
+        DiskFull, Error
+            The file cannot be written.
+        """
+        path = self.path(task.key)
+        _parse(content, path.name)
+        write_atomically(path, content)
+
     def _check(self, path: Path) -> bool:
         try:
             read_point(path)
@@ -244,8 +258,14 @@ def _take(descriptor: int, folder: Path) -> None:
         ) from None
 
 
-def write_point(path: Path, task: Task, result: Result) -> None:
-    """Write a point's measurement with its identity and the provenance of this process."""
+def point_file(task: Task, result: Result) -> bytes:
+    """Return the content of a point's file: its measurement, with the provenance of this process.
+
+    Raises
+    ------
+    InvalidArgument
+        The result has a text or a number that cannot be stored.
+    """
     made_by = provenance.collect()
     document = {
         "identity": task.identity,
@@ -268,7 +288,7 @@ def write_point(path: Path, task: Task, result: Result) -> None:
             )
     body = json.dumps(document, allow_nan=False).encode()
     header = {"schema": SCHEMA, "sha256": hashlib.sha256(body).hexdigest()}
-    write_atomically(path, json.dumps(header).encode() + b"\n" + body + b"\n")
+    return json.dumps(header).encode() + b"\n" + body + b"\n"
 
 
 def read_folder(folder: Path) -> list[Measurement]:
@@ -314,7 +334,14 @@ def read_point(path: Path) -> Measurement:
 @lru_cache(maxsize=8192)
 def _read(path: Path, changed_ns: int, size: int, number: int) -> Measurement:
     del changed_ns, size, number  # a file that has changed is read again
-    first, _, body = read_regular(path, MOST_BYTES).partition(b"\n")
+    return _parse(read_regular(path, MOST_BYTES), path.name)
+
+
+def _parse(content: bytes, name: str) -> Measurement:
+    """Return the measurement in a file of this name; see `read_point`."""
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES} bytes")
+    first, _, body = content.partition(b"\n")
     header = _json(first)
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         raise ValueError(f"its first line does not say schema {SCHEMA}")
@@ -322,21 +349,21 @@ def _read(path: Path, changed_ns: int, size: int, number: int) -> Measurement:
     if header.get("sha256") != hashlib.sha256(body).hexdigest():
         raise ValueError("its content does not have the hash in its first line")
     document = _json(body)
-    for name, shape in _FIELDS.items():
-        if not isinstance(document, dict) or not shape(document.get(name)):
-            raise ValueError(f"its field {name!r} is missing or wrong")
+    for field, shape in _FIELDS.items():
+        if not isinstance(document, dict) or not shape(document.get(field)):
+            raise ValueError(f"its field {field!r} is missing or wrong")
     assert isinstance(document, dict)
-    if path.name != f"{_key(document['identity'])}.jsonl":
+    if name != f"{_key(document['identity'])}.jsonl":
         raise ValueError("it has the name of another point")
     histograms = {
-        name: [base64.b64decode(text) for text in texts]
-        for name, texts in document["histograms"].items()
+        label: [base64.b64decode(text) for text in texts]
+        for label, texts in document["histograms"].items()
     }
     for payloads in histograms.values():
         for payload in payloads:
             check_payload(payload)
     return Measurement(
-        **{name: document[name] for name in ("identity", "clock", "machine", "stopped")},
+        **{field: document[field] for field in ("identity", "clock", "machine", "stopped")},
         rows=[Row(*entry) for entry in document["rows"]],
         samples=[Sample(*entry) for entry in document["samples"]],
         histograms=histograms,

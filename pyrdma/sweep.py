@@ -1,7 +1,8 @@
 """Measures an experiment's points: on all cores in virtual time, one by one in real time.
 
 An interrupted sweep can be resumed. Workers get plain values (an experiment's name, a point's
-parameters), so any `concurrent.futures.Executor` works: the default pool, Dask's, Slurm's.
+parameters) and return the content of the point's file, so any `concurrent.futures.Executor` works:
+the default pool, or one of `pyrdma.executors`, whose workers may run on other machines.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,11 +19,12 @@ from typing import Any
 
 from . import provenance, reach, registry
 from .errors import Error
+from .executors.same_code import Code, OtherCode, other_experiment
 from .experiment import Experiment, Point
 from .files import DiskFull
 from .profiles import Profile
 from .result import normalise
-from .store import Store, Task, read_point, write_point
+from .store import Store, Task, point_file, read_point
 from .workers import Workers, labelled
 
 __all__ = ["Outcome", "Sweep", "median_interval"]
@@ -165,38 +167,38 @@ class Sweep:
             return []
         total = len(waiting) + done
         lost: list[Task] = []
-        futures: dict[Future[None], Task] = {}
+        futures: dict[Future[bytes], Task] = {}
+        # The processes of Workers are of this machine, and load what this program has loaded.
+        code = None if isinstance(executor, Workers) else Code.here()
         try:
             for task in waiting:
                 try:
-                    futures[executor.submit(_measure, *self.arguments(store, task))] = task
+                    futures[executor.submit(_measure, *self.arguments(task), code)] = task
                 except BrokenProcessPool:
                     lost.append(task)
-                    continue
             pending = set(futures)
-            while pending:
-                ready, pending = wait(pending, return_when=FIRST_COMPLETED)
-                for future in ready:
-                    task = futures[future]
-                    if not _settle(task, future, failed):
-                        lost.append(task)
-                        continue
-                    done += 1
-                    if report is not None:
-                        report(done, total, _describe(task.point))
+            for future in as_completed(pending):
+                task = futures.pop(future)  # with its result, which may be long
+                if not _settle(store, task, future, failed):
+                    lost.append(task)
+                    continue
+                done += 1
+                if report is not None:
+                    report(done, total, _describe(task.point))
         except BaseException:
-            if isinstance(executor, Workers):
-                executor.kill()
+            kill = getattr(executor, "kill", None)
+            if kill is not None:
+                kill()
             else:
                 for future in futures:
                     future.cancel()
             raise
         return lost
 
-    def arguments(self, store: Store, task: Task) -> tuple[Any, ...]:
+    def arguments(self, task: Task) -> tuple[Any, ...]:
         """Return the arguments with which a worker measures `task`."""
         apart = {"code": task.code, "profile_digest": task.profile_digest, "machine": task.machine}
-        return self.name, asdict(task.point), apart, str(store.path(task.key))
+        return self.name, asdict(task.point), apart
 
 
 class _RealTime:
@@ -246,13 +248,12 @@ class _RealTime:
             self._store.forget(tasks[n] for n in whole)
 
     def _measure(self, task: Task) -> None:
-        future: Future[None] = Future()
+        future: Future[bytes] = Future()
         try:
-            _measure(*self._sweep.arguments(self._store, task))
-            future.set_result(None)
+            future.set_result(_measure(*self._sweep.arguments(task)))
         except Exception as error:
             future.set_exception(error)
-        _settle(task, future, self._failed)
+        _settle(self._store, task, future, self._failed)
 
     def _settled(self, index: int, repetition: int) -> bool:
         """Return whether a point needs no further repetition."""
@@ -279,17 +280,22 @@ def _narrow(values: list[float]) -> bool:
     return (interval[1] - interval[0]) / 2 <= NARROW * abs(statistics.median(values))
 
 
-def _settle(task: Task, future: Future[None], failed: dict[str, str]) -> bool:
-    """Record the end of a task; return False when its process died.
+def _settle(store: Store, task: Task, future: Future[bytes], failed: dict[str, str]) -> bool:
+    """Store the point of a task that has ended, or record why it failed.
 
-    A full disk ends the sweep, since every further point would fail too.
+    Return False when its process died. An error that every further point would have, too, ends the
+    sweep: a full disk, or a worker with other code.
     """
     error = future.exception()
     if error is None:
+        try:
+            store.put(task, future.result())
+        except ValueError as problem:
+            failed[task.key] = f"the worker returned no point that can be stored: {problem}"
         return True
     if isinstance(error, BrokenProcessPool):
         return False
-    if isinstance(error, DiskFull):
+    if isinstance(error, (DiskFull, OtherCode)):
         raise error
     reason = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
     failed[task.key] = reason
@@ -297,10 +303,12 @@ def _settle(task: Task, future: Future[None], failed: dict[str, str]) -> bool:
 
 
 @labelled(lambda name, point, *_: f"{name}: {_describe(Point(**point))}")
-def _measure(name: str, point: dict[str, Any], apart: dict[str, str], path: str) -> None:
-    """Measure one point and write it, in a worker."""
-    experiment = registry.load(name)
+def _measure(
+    name: str, point: dict[str, Any], apart: dict[str, str], code: Code | None = None
+) -> bytes:
+    """Measure one point in a worker, if that has this code; return the content of its file."""
     task = Task(Point(**point), **apart)
+    experiment = registry.load(name) if code is None else _load_same(name, task, code)
     if experiment.measure is None:
         raise Error(f"{name} has nothing to measure")
     try:
@@ -309,7 +317,20 @@ def _measure(name: str, point: dict[str, Any], apart: dict[str, str], path: str)
         raise
     except Exception as error:
         raise Error(registry.located(error, registry.source(name))) from error
-    write_point(Path(path), task, normalise(measured))
+    return point_file(task, normalise(measured))
+
+
+def _load_same(name: str, task: Task, code: Code) -> Experiment:
+    """Load an experiment in a worker, which must have the code and profile of `task`."""
+    code.check()
+    try:
+        experiment = registry.load(name)
+        found = tasks_of(experiment, [task.point])
+    except Error as error:
+        raise other_experiment(name, f"cannot be loaded ({error})") from error
+    if found != [task]:
+        raise other_experiment(name)
+    return experiment
 
 
 def tasks_of(experiment: Experiment, points: Iterable[Point]) -> list[Task]:

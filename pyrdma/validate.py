@@ -26,7 +26,7 @@ from .fabrics import fabric_problem
 from .files import DiskFull, write_json
 from .profiles import Profile
 from .result import Result, Row, normalise
-from .store import Store, Task, read_point, write_point
+from .store import Store, Task, point_file, read_point
 from .sweep import Report, median_interval, tasks_of
 from .validation import Validation
 from .workload import VerbsLoad
@@ -286,10 +286,9 @@ class _Run:
     def _value(self, entry: Validation, task: Task) -> tuple[float, bool]:
         """Return a point's number, and whether other programs have disturbed it."""
         with closing(Store(self._out, entry.name, task.point.fabric)) as store:
-            path = store.path(task.key)
             if self._fresh or not store.is_measured(task):
-                write_point(path, task, _undisturbed(task.point))
-            rows = {row.metric: row.value for row in read_point(path).rows}
+                store.put(task, point_file(task, _undisturbed(task.point)))
+            rows = {row.metric: row.value for row in read_point(store.path(task.key)).rows}
         if entry.metric not in rows:
             raise Error(f"{entry.name} has no metric {entry.metric!r}: {', '.join(rows)}")
         return rows[entry.metric], _is_disturbed(task.point.fabric, rows[TIME_OF_OTHERS])

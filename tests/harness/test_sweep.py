@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -19,9 +20,10 @@ import pytest
 
 from pyrdma import Error, InvalidArgument, registry
 from pyrdma.data import COLUMNS
+from pyrdma.executors.same_code import Code, OtherCode
 from pyrdma.files import DiskFull, write_atomically
 from pyrdma.runs import Options, execute
-from pyrdma.sweep import Sweep, median_interval
+from pyrdma.sweep import Sweep, _measure, median_interval
 from pyrdma.workers import Workers
 from tests.errors import raises, unnamed
 from tests.harness.support import COMMAND, FAKE, environment, pyrdma
@@ -226,11 +228,70 @@ def test_a_point_that_fails_is_named_and_the_others_stay(tmp_path: Path) -> None
     assert sorted(frame["n"].unique()) == [1, 2, 4]
 
 
-def test_a_full_disk_ends_the_run_and_keeps_what_was_measured(tmp_path: Path) -> None:
-    options = Options(out=tmp_path, jobs=1, settings={"behaviour": "full disk"})
-    with raises(DiskFull, tmp_path / "fake/numbers/sim/points"):
-        execute(FAKE, options)
-    assert len(list((tmp_path / "fake/numbers/sim/points").glob("*.jsonl"))) == 2
+def test_a_full_disk_ends_the_run_and_keeps_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = tmp_path / "fake/numbers/sim/points"
+    replace = Path.replace
+
+    def full_at_the_third(self: Path, target: Path) -> Path:
+        if len(list(points.glob("*.jsonl"))) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target), None, str(self))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", full_at_the_third)
+    with raises(DiskFull, points):
+        execute(FAKE, Options(out=tmp_path, jobs=1))
+    assert len(list(points.glob("*.jsonl"))) == 2
+
+
+@pytest.mark.parametrize("wrong", ["another point", "no point", "numbers of nobody"])
+def test_bytes_that_are_not_of_the_point_are_not_written(wrong: str, tmp_path: Path) -> None:
+    class Liar(ThreadPoolExecutor):
+        def submit(self, *arguments: Any, **named: Any) -> Future[Any]:
+            honest = super().submit(*arguments, **named).result()
+            self.first = getattr(self, "first", honest)
+            lie: Future[Any] = Future()
+            lie.set_result(
+                {
+                    "another point": self.first,
+                    "no point": b"no point",
+                    "numbers of nobody": honest.replace(b"op/s", b"ap/s"),
+                }[wrong]
+            )
+            return lie
+
+    with Liar(1) as executor:
+        outcome = execute(FAKE, Options(out=tmp_path), executor=executor).outcome
+    stored = list((tmp_path / "fake/numbers/sim/points").iterdir())
+    assert len(stored) == outcome.measured == (1 if wrong == "another point" else 0)
+    assert len(outcome.failed) == 4 - outcome.measured
+
+
+def test_a_worker_with_other_code_names_the_difference(tmp_path: Path) -> None:
+    experiment = registry.load(FAKE)
+    sweep = Sweep(FAKE, experiment, list(experiment.points()), tmp_path)
+    arguments = sweep.arguments(sweep.tasks()[0])
+    assert _measure(*arguments, Code.here())
+    for other, different in (
+        (Code.here()._replace(sources="0123456789abcdef"), "0123456789abcdef"),
+        (Code.here()._replace(python="2.7"), "2.7"),
+    ):
+        with raises(OtherCode, platform.node(), different):
+            _measure(*arguments, other)
+
+
+def test_a_worker_with_another_experiment_ends_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "fake_experiment.py"
+    file.write_text(Path(FAKE).read_text())
+    experiment = registry.load(str(file))
+    sweep = Sweep(str(file), experiment, list(experiment.points()), tmp_path / "out")
+    file.write_text(Path(FAKE).read_text().replace("1e6 *", "2e6 *"))
+    with ThreadPoolExecutor(1) as worker, raises(OtherCode, platform.node(), file):
+        sweep.run(executor=worker)
+    file.unlink()
+    with ThreadPoolExecutor(1) as worker, raises(OtherCode, platform.node(), file):
+        sweep.run(executor=worker)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount a small file system")

@@ -11,7 +11,7 @@ import pytest
 import pyrdma as rd
 from pyrdma.experiment import Point
 from pyrdma.result import Sample
-from pyrdma.store import Store, Task, write_point
+from pyrdma.store import Store, Task, point_file
 from tests.errors import raises, unnamed
 from tests.harness.support import pyrdma
 from tests.harness.test_result import payload
@@ -26,7 +26,7 @@ def store(out: Path, name: str, rates: dict[int, float], **params: rd.experiment
             histograms={"read": [payload([100] * 99), payload([100_000])]},
         )
         task = Task(Point(name, params, seed=seed, profile="cx5"), "code")
-        write_point(place.path(task.key), task, result)
+        place.put(task, point_file(task, result))
     place.close()
 
 

@@ -1,0 +1,71 @@
+"""Refuses a worker on another machine whose code would measure something else."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from pyrdma import reach
+from pyrdma.errors import Error
+
+__all__ = ["Code", "OtherCode", "other_experiment"]
+
+
+class OtherCode(Error):
+    """A worker has other code than the program; every further point would fail, too."""
+
+
+class Code(NamedTuple):
+    """The code of a process: a digest of this package's sources, and the version of Python."""
+
+    sources: str
+    python: str
+
+    @classmethod
+    def here(cls) -> Code:
+        """Return the code of this process."""
+        return cls(_source_digest(), "{}.{}".format(*sys.version_info))
+
+    def check(self) -> None:
+        """Raise unless this process has this code.
+
+        Raises
+        ------
+        OtherCode
+            The message names the host, the difference and the remedy.
+        """
+        own = Code.here()
+        if own.sources != self.sources:
+            raise OtherCode(
+                f"the worker on {platform.node()} has other sources of pyrdma ({own.sources}) than "
+                f"this program ({self.sources}); install the same sources there, start its workers "
+                "again, and run the same command"
+            )
+        if own.python != self.python:
+            raise OtherCode(
+                f"the worker on {platform.node()} runs Python {own.python}, and this program "
+                f"Python {self.python}; start the workers with Python {self.python}"
+            )
+
+
+def other_experiment(name: str, reason: str = "has other code or another profile there") -> Error:
+    """Return the error for an experiment that is not here as it is where the program runs."""
+    return OtherCode(
+        f"the worker on {platform.node()} cannot measure {name}: it {reason}; copy the folder of "
+        "the experiments there, start its workers again, and run the same command"
+    )
+
+
+@cache
+def _source_digest() -> str:
+    """Return a digest of this package's Python files and of its native module."""
+    folder = Path(reach.__file__).parent
+    summed = hashlib.sha256(reach._native().encode())
+    for path in sorted(folder.rglob("*.py")):
+        summed.update(f"{path.relative_to(folder)}\0".encode())
+        summed.update(hashlib.sha256(path.read_bytes()).digest())
+    return summed.hexdigest()[:16]
