@@ -21,7 +21,7 @@ from ._native import native
 from .errors import Unavailable
 from .fabrics import FABRICS, fabric_problem
 
-__all__ = ["Check", "checks", "install_controller"]
+__all__ = ["Check", "checks", "install_controller", "install_extra"]
 
 CONTROLLER = ("pandas", "pyarrow", "matplotlib", "scipy", "hdrh")
 _PEERS = {
@@ -114,10 +114,15 @@ def _build_again() -> str:
 
 def install_controller() -> str:
     """Return the command that installs the packages of the extra `controller`."""
+    return install_extra("controller")
+
+
+def install_extra(extra: str) -> str:
+    """Return the command that installs the packages of an extra of this package."""
     wanted = []
     for row in importlib.metadata.requires("pyrdma") or []:
         requirement, _, marker = row.partition(";")
-        if re.search(r"""extra == ['"]controller['"]""", marker):
+        if re.search(rf"""extra == ['"]{extra}['"]""", marker):
             wanted.append(requirement.strip())
     return _pip_install(*wanted)
 

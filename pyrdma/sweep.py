@@ -195,7 +195,7 @@ class Sweep:
             raise
         return lost
 
-    def arguments(self, task: Task) -> tuple[Any, ...]:
+    def arguments(self, task: Task) -> tuple[str, dict[str, Any], dict[str, str]]:
         """Return the arguments with which a worker measures `task`."""
         apart = {"code": task.code, "profile_digest": task.profile_digest, "machine": task.machine}
         return self.name, asdict(task.point), apart

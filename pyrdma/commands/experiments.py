@@ -13,8 +13,9 @@ from . import terminal
 from .terminal import Json, Out
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pyrdma.runs import Options, Report
-    from pyrdma.workers import Workers
 
 __all__ = ["register"]
 
@@ -88,16 +89,29 @@ def run_experiments(
     fresh: Annotated[
         bool, typer.Option(help="Measure points again that are already measured.")
     ] = False,
+    executor: Annotated[
+        str,
+        typer.Option(
+            help="Where simulated points are measured: processes or dask on this machine, "
+            "or tls://HOST:PORT of a Dask scheduler."
+        ),
+    ] = "processes",
 ) -> None:
     """Measure experiments; write tables, figures and provenance to OUT/<id>/<fabric>/.
 
     Points that today's code has measured are kept. So the same command resumes an interrupted run,
     and another one adds its points to the tables.
     """
-    from pyrdma import registry
+    from pyrdma import executors, registry
     from pyrdma.runs import Options
-    from pyrdma.workers import Workers
 
+    if executor != executors.PROCESSES:
+        if fabric not in (None, "sim"):
+            raise InvalidArgument(
+                f"--executor {executor}: fabric {fabric!r} measures this machine in real time, one "
+                "point at a time; give --fabric sim, or leave --executor out"
+            )
+        fabric = "sim"
     options = Options(
         out=out,
         fabric=fabric,
@@ -110,7 +124,7 @@ def run_experiments(
     )
     chosen = registry.find(names)
     alone = len(chosen) == 1
-    with Workers(jobs) as workers:
+    with executors.make(executor, jobs, out) as workers:
         ended_badly = [name for name in chosen if not _run_one(name, options, workers, alone)]
     if ended_badly:
         if len(chosen) > 1:
@@ -134,7 +148,7 @@ def _setting(text: str) -> tuple[str, bool | int | float | str]:
     return key, value
 
 
-def _run_one(name: str, options: Options, workers: Workers, alone: bool) -> bool:
+def _run_one(name: str, options: Options, workers: Executor, alone: bool) -> bool:
     """Run one of several experiments; return whether it succeeded."""
     from pyrdma import registry
     from pyrdma.errors import Exhausted, Unavailable

@@ -1,0 +1,190 @@
+"""Measures points by the workers of a Dask scheduler."""
+
+from __future__ import annotations
+
+import importlib
+import ipaddress
+import logging
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyrdma.doctor import install_extra
+from pyrdma.errors import InvalidArgument, Unavailable
+
+__all__ = ["DaskExecutor", "DaskScheduler"]
+
+CONNECT_S = 20.0
+"""Longest time for a scheduler to answer."""
+
+_log = logging.getLogger("pyrdma")
+
+
+class DaskExecutor(Executor):
+    """Passes calls to a Dask scheduler, and takes each result away from it at once.
+
+    A result that stayed with Dask would be computed again when the worker that holds it dies.
+    The call of a worker that died, or whose scheduler is gone, gets the error `BrokenProcessPool`.
+    """
+
+    def __init__(self) -> None:
+        for package in ("distributed", "cryptography"):
+            _needed(package)
+        self._client: Any = None
+
+    def _start(self) -> Any:
+        """Return a client of the scheduler, which is started if it is ours."""
+        raise NotImplementedError
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call `fn` in a worker; see `concurrent.futures.Executor`.
+
+        Raises
+        ------
+        Unavailable
+            The scheduler or its workers cannot be reached.
+        BrokenProcessPool
+            The connection to the scheduler was lost.
+        """
+        if self._client is None:
+            self._client = self._start()
+        future: Future[Any] = Future()
+        try:
+            there = self._client.submit(fn, *args, pure=False, **kwargs)
+        except Exception as error:
+            raise BrokenProcessPool(f"the connection to Dask is lost: {error}") from error
+        there.add_done_callback(partial(_take, future))
+        return future
+
+    def kill(self) -> None:
+        """Cancel the calls; those that run on workers of others end, and their results are lost."""
+        self.shutdown()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Leave the scheduler, which then forgets the calls that have not ended."""
+        del wait, cancel_futures
+        if self._client is not None:
+            self._client.close(timeout=CONNECT_S)
+            self._client = None
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the scheduler."""
+        self.shutdown()
+
+
+def _needed(package: str) -> None:
+    try:
+        importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        raise Unavailable(
+            f"{package} is missing, which --executor dask needs; install it with: "
+            f"{install_extra('dask')}"
+        ) from error
+
+
+def _take(future: Future[Any], there: Any) -> None:
+    """Move the outcome of a call from Dask to `future`, in a thread of Dask's client."""
+    from distributed import KilledWorker
+
+    try:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(there.result())
+        except (KilledWorker, CancelledError, OSError) as error:
+            if isinstance(error, OSError) and there.status == "error":  # of the call itself
+                future.set_exception(error)
+            else:
+                future.set_exception(BrokenProcessPool(f"a Dask worker was lost: {error}"))
+        except BaseException as error:
+            future.set_exception(error)
+    finally:
+        there.release()
+
+
+class DaskScheduler(DaskExecutor):
+    """Measures points by the workers of a scheduler that somebody has started.
+
+    Parameters
+    ----------
+    address
+        ``tls://HOST:PORT``, with the certificates of Dask's configuration. ``tcp://`` is taken on
+        this machine's loopback alone, since workers and program execute whatever reaches them.
+
+    Raises
+    ------
+    InvalidArgument
+        The address is not one of these.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._is_encrypted = _check(address)
+        super().__init__()
+        self._address = address
+
+    def _start(self) -> Any:
+        from distributed import Client
+        from distributed.security import Security
+
+        security = Security(require_encryption=self._is_encrypted)
+        missing = [
+            f"distributed.comm.tls.{key}"
+            for key, value in (
+                ("ca-file", security.tls_ca_file),
+                ("client.cert", security.tls_client_cert),
+            )
+            if self._is_encrypted and not value
+        ]
+        if missing:
+            raise Unavailable(
+                f"{self._address} needs the certificates of Dask's configuration: set "
+                f"{' and '.join(missing)}, for example in ~/.config/dask/distributed.yaml"
+            )
+        try:
+            client = Client(
+                self._address, security=security, timeout=CONNECT_S, set_as_default=False
+            )
+        except (OSError, TimeoutError) as error:
+            raise Unavailable(
+                f"no Dask scheduler answers at {self._address} within {CONNECT_S:g} s ({error}); "
+                "start one there with `dask scheduler`, with the same certificates"
+            ) from error
+        if not client.scheduler_info()["workers"]:
+            _log.warning(
+                "pyrdma: the scheduler %s has no worker yet; the run waits for one", self._address
+            )
+        return client
+
+
+def _check(address: str) -> bool:
+    """Return whether an address is encrypted; refuse one where others could send code."""
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port or address != f"{parts.scheme}://{parts.netloc}" or "@" in address:
+        raise InvalidArgument(f"--executor is {address!r}; give tls://HOST:PORT")
+    if parts.scheme == "tls":
+        return True
+    if parts.scheme != "tcp":
+        raise InvalidArgument(
+            f"--executor is {address!r}: pyrdma does not speak {parts.scheme}; give tls://HOST:PORT"
+        )
+    if not _is_loopback(host):
+        raise InvalidArgument(
+            f"--executor is {address!r}: Dask unpickles what it receives, so whoever reaches this "
+            "port without TLS can run code as you; start scheduler and workers with "
+            f"--tls-ca-file, --tls-cert and --tls-key, and give tls://{parts.netloc}"
+        )
+    return False
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
