@@ -19,7 +19,8 @@ from typing import Any
 
 from . import provenance, reach, registry
 from .errors import Error
-from .executors.same_code import Code, OtherCode, other_experiment
+from .executors import ExecutorError
+from .executors.same_code import Code, other_experiment
 from .experiment import Experiment, Point
 from .files import DiskFull
 from .profiles import Profile
@@ -284,7 +285,7 @@ def _settle(store: Store, task: Task, future: Future[bytes], failed: dict[str, s
     """Store the point of a task that has ended, or record why it failed.
 
     Return False when its process died. An error that every further point would have, too, ends the
-    sweep: a full disk, or a worker with other code.
+    sweep: a full disk, a worker with other code, an executor that has failed.
     """
     error = future.exception()
     if error is None:
@@ -295,7 +296,7 @@ def _settle(store: Store, task: Task, future: Future[bytes], failed: dict[str, s
         return True
     if isinstance(error, BrokenProcessPool):
         return False
-    if isinstance(error, (DiskFull, OtherCode)):
+    if isinstance(error, (DiskFull, ExecutorError)):
         raise error
     reason = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
     failed[task.key] = reason

@@ -93,7 +93,7 @@ def run_experiments(
         str,
         typer.Option(
             help="Where simulated points are measured: processes or dask on this machine, "
-            "or tls://HOST:PORT of a Dask scheduler."
+            "tls://HOST:PORT of a Dask scheduler, or slurm."
         ),
     ] = "processes",
 ) -> None:

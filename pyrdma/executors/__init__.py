@@ -1,16 +1,20 @@
-"""Where the points of a simulated sweep are measured: here, or by Dask."""
+"""Where the points of a simulated sweep are measured: here, by Dask, or by Slurm."""
 
 from __future__ import annotations
 
 from concurrent.futures import Executor
 from pathlib import Path
 
-from pyrdma.errors import InvalidArgument
+from pyrdma.errors import Error, InvalidArgument
 
-__all__ = ["CHOICES", "PROCESSES", "make"]
+__all__ = ["CHOICES", "PROCESSES", "ExecutorError", "make"]
 
 PROCESSES = "processes"
-CHOICES = f"{PROCESSES}, dask or tls://HOST:PORT"
+CHOICES = f"{PROCESSES}, dask, tls://HOST:PORT or slurm"
+
+
+class ExecutorError(Error):
+    """An executor can measure no further point, so the run ends; measured points stay."""
 
 
 def make(name: str, jobs: int | None, out: Path) -> Executor:
@@ -43,6 +47,10 @@ def make(name: str, jobs: int | None, out: Path) -> Executor:
         from .local_dask import LocalDask
 
         return LocalDask(jobs)
+    if name == "slurm":
+        from .slurm_jobs import SlurmJobs
+
+        return SlurmJobs(jobs, out)
     if "://" not in name:
         raise InvalidArgument(f"--executor is {name!r}; give {CHOICES}")
     if jobs is not None:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyrdma import reach
-from pyrdma.errors import Error
+
+from . import ExecutorError
 
 __all__ = ["Code", "OtherCode", "other_experiment"]
 
 
-class OtherCode(Error):
+class OtherCode(ExecutorError):
     """A worker has other code than the program; every further point would fail, too."""
 
 
@@ -52,7 +53,9 @@ class Code(NamedTuple):
             )
 
 
-def other_experiment(name: str, reason: str = "has other code or another profile there") -> Error:
+def other_experiment(
+    name: str, reason: str = "has other code or another profile there"
+) -> OtherCode:
     """Return the error for an experiment that is not here as it is where the program runs."""
     return OtherCode(
         f"the worker on {platform.node()} cannot measure {name}: it {reason}; copy the folder of "

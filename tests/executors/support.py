@@ -24,7 +24,7 @@ def content(out: Path) -> list[Any]:
 def table(out: Path) -> str:
     """Return the table of a run, with all digits."""
     frame = pd.read_parquet(out / FOLDER / "results.parquet")
-    return frame.to_csv(index=False, float_format="%.17g")
+    return str(frame.to_csv(index=False, float_format="%.17g"))
 
 
 def points(out: Path) -> list[Path]:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,12 @@ def test_equal_points_by_processes_and_by_dask_whose_workers_are_killed(
         mark.unlink()
     killed: set[int] = set()
 
+    def has_points(least: int) -> bool:
+        return len(points(tmp_path / "dask")) >= least
+
     def kill_twice() -> None:
         for finished in (2, 6):
-            until(lambda least=finished: len(points(tmp_path / "dask")) >= least)
+            until(partial(has_points, finished))
             process = measured(marks)[-1][1]
             os.kill(process, signal.SIGKILL)
             killed.add(process)

@@ -1,0 +1,185 @@
+"""Sweeps by Slurm: equal points, killed jobs, ends of all kinds.
+
+`sh tests/run.sh deploy` runs these tests on a Slurm of its own (`slurm_bed`). Otherwise a program
+stands in for Slurm (`pretended_slurm`); the tests then show what pyrdma does, not what Slurm does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyrdma import Error, executors
+from pyrdma.errors import Unavailable
+from pyrdma.executors import slurm_jobs
+from pyrdma.executors.slurm_jobs import SlurmJobs
+from pyrdma.runs import Options, execute
+from tests.errors import raises, unnamed
+from tests.executors import pretended_slurm, slurm_bed
+from tests.executors.support import content, interrupt, lives, measured, points, table, until
+from tests.harness.support import COMMAND, FAKE, environment, pyrdma
+
+IS_REAL = os.environ.get("PYRDMA_SLURM") == "1"
+LOOK_S = 2.0 if IS_REAL else 0.3
+only_real = pytest.mark.skipif(not IS_REAL, reason="needs Slurm: sh tests/run.sh deploy")
+SLOW: Mapping[str, Any] = {"settings": {"behaviour": "slow"}, "quick": False, "seeds": (1, 2)}
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """Start Slurm, or what stands in for it; return the environment for its programs."""
+    if not IS_REAL:
+        yield pretended_slurm.install(tmp_path_factory.mktemp("slurm"))
+        return
+    assert not slurm_bed.missing()
+    with slurm_bed.slurm_bed() as made:
+        yield {"SLURM_CONF": made["SLURM_CONF"]}
+
+
+@pytest.fixture(autouse=True)
+def here(slurm: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process use Slurm, and look after the jobs more often."""
+    for name, value in slurm.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(slurm_jobs, "LOOK_S", LOOK_S)
+
+
+@pytest.fixture
+def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder where each measurement leaves a file."""
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    monkeypatch.setenv("FAKE_MARKS", str(folder))
+    return folder
+
+
+def queue() -> list[str]:
+    """Return the jobs that have not ended."""
+    words = ["squeue", "--noheader", "--format=%i"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+
+
+def folders(out: Path) -> list[Path]:
+    return list(out.glob(".slurm-*"))
+
+
+def test_equal_points_by_processes_and_by_slurm_whose_jobs_are_killed(
+    tmp_path: Path, marks: Path
+) -> None:
+    execute(FAKE, Options(out=tmp_path / "processes", jobs=2, **SLOW))
+    for mark in marks.iterdir():
+        mark.unlink()
+
+    def kill_and_cancel() -> None:
+        until(lambda: len(points(tmp_path / "slurm")) >= 2)
+        [folder] = folders(tmp_path / "slurm")
+        assert folder.stat().st_mode & 0o777 == 0o700
+        os.kill(measured(marks)[-1][1], signal.SIGKILL)
+        until(lambda: len(points(tmp_path / "slurm")) >= 6)
+        subprocess.run(["scancel", queue()[0]], check=True)
+
+    with SlurmJobs(2, tmp_path / "slurm") as slurm, ThreadPoolExecutor(1) as thread:
+        killer = thread.submit(kill_and_cancel)
+        outcome = execute(FAKE, Options(out=tmp_path / "slurm", **SLOW), slurm).outcome
+        killer.result()
+    assert not outcome.failed
+    assert content(tmp_path / "slurm") == content(tmp_path / "processes")
+    assert table(tmp_path / "slurm") == table(tmp_path / "processes")
+    # A killed job loses the point that it was measuring, and no other.
+    assert 24 < len(measured(marks)) <= 26
+    assert queue() == []
+    assert folders(tmp_path / "slurm") == []
+
+
+@only_real
+def test_a_point_that_kills_its_job_fails_alone(tmp_path: Path, marks: Path) -> None:
+    with SlurmJobs(1, tmp_path) as slurm:
+        options = Options(out=tmp_path, settings={"behaviour": "dies"})
+        outcome = execute(FAKE, options, slurm).outcome
+    assert outcome.measured == 3
+    assert len(outcome.failed) == 1
+    assert sorted(n for n, _ in measured(marks)) == [1, 2, 3, 3, 3, 4]
+
+
+@only_real
+def test_a_point_that_fails_is_named_and_the_others_stay(tmp_path: Path) -> None:
+    with SlurmJobs(2, tmp_path) as slurm:
+        options = Options(out=tmp_path, settings={"behaviour": "fails"})
+        outcome = execute(FAKE, options, slurm).outcome
+    [reason] = outcome.failed.values()
+    assert unnamed(reason, "n = 3 is not possible") == []
+    assert outcome.measured == 3
+
+
+@only_real
+def test_ctrl_c_ends_the_jobs_and_keeps_finished_points(tmp_path: Path, marks: Path) -> None:
+    out = tmp_path / "out"
+    command = ["run", FAKE, "--out", str(out), "--full", "--set", "behaviour=slow"]
+    process = subprocess.Popen(
+        [*COMMAND, *command, "--executor", "slurm", "--jobs", "2"],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until(lambda: len(points(out)) >= 2)
+    interrupt(process.pid)
+    _, complaints = process.communicate(timeout=60)
+    assert process.returncode == 130, complaints
+    assert "Traceback" not in complaints
+    assert queue() == []
+    assert not any(lives(worker) for _, worker in measured(marks))
+    assert folders(out) == []
+    done = len(points(out))
+    finished = pyrdma(*command)
+    assert unnamed(finished.stdout, done, 12 - done) == []
+
+
+def test_what_sbatch_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_PARTITION", "nowhere")
+    with SlurmJobs(1, tmp_path) as slurm, raises(Error, "invalid partition", "SBATCH_PARTITION"):
+        execute(FAKE, Options(out=tmp_path), slurm)
+    assert folders(tmp_path) == []
+
+
+@pytest.mark.skipif(IS_REAL, reason="the controller of the real one answers")
+def test_a_controller_that_is_silent_for_long_ends_the_run(
+    tmp_path: Path, slurm: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = Path(slurm[pretended_slurm.PLACE], "silent")
+    silent.touch()
+    monkeypatch.setattr(slurm_jobs, "SILENCE_S", 0.5)
+    try:
+        with SlurmJobs(1, tmp_path) as jobs, raises(Error, "Unable to contact"):
+            execute(FAKE, Options(out=tmp_path, **SLOW), jobs)
+    finally:
+        silent.unlink()
+    until(lambda: queue() == [])
+
+
+def test_a_job_without_its_program_ends_and_removes_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "alive").write_text("1\n")
+    code = (
+        "import sys; from pathlib import Path; from pyrdma.executors import _slurm_group as group;"
+        "group.FORGOTTEN_S, group.LOOK_S = 0.5, 0.1; group._end_when_forgotten(Path(sys.argv[1]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], check=False, timeout=30)
+    assert done.returncode == 1
+    assert not folder.exists()
+
+
+def test_a_machine_without_slurm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with raises(Unavailable, "sbatch"):
+        executors.make("slurm", None, tmp_path)
