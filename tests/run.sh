@@ -12,6 +12,7 @@
 #   sh tests/run.sh lowest              build and tests with each dependency at its lowest version
 #   sh tests/run.sh docs                the site of all pages and docstrings, in build/site
 #   sh tests/run.sh softroce            tests in the Soft-RoCE guest; fetches QEMU and a kernel if needed
+#   sh tests/run.sh deploy              sweeps by Slurm, on this machine; needs root
 #   sh tests/run.sh tidy                clang-tidy, when it is installed
 #   sh tests/run.sh search [FILTER]     only the searches, with 20 times the seeds (PYRDMA_SEARCH)
 #                                       and 20 s of hostile input for each parser (PYRDMA_HOSTILE_S)
@@ -46,6 +47,8 @@ what=${1:-all}
 case $what in
   all | quick | native | asan | tsan | python | docs | lowest | softroce | lint | tidy | search | mutants | wheels | hostile) ;;
   *) die "unknown '$what'; one of: all quick native asan tsan python lowest docs softroce lint tidy search mutants wheels hostile" ;;
+  all | quick | native | asan | tsan | python | docs | lowest | softroce | deploy | lint | tidy | search | mutants | hostile) ;;
+  *) die "unknown '$what'; one of: all quick native asan tsan python lowest docs softroce deploy lint tidy search mutants hostile" ;;
 esac
 began=$(date +%s)
 limit_s=900 # time limit of the native tests
@@ -206,6 +209,14 @@ softroce_in_time() { # skips the guest where the whole run would take over half 
   fi
 }
 
+# shellcheck disable=SC2086 # lists of names
+deploy() {
+  ensure_packages $slurm_packages
+  next_step "sweeps by Slurm"
+  report_from slurm env PYRDMA_SLURM=1 python -m pytest -q -o junit_family=xunit2 \
+    --junitxml="$reports/slurm.xml" tests/executors/test_slurm.py
+}
+
 notebooks() {
   [ -d notebooks ] || return 0
   next_step "notebooks"
@@ -296,6 +307,7 @@ case $what in
     native release 'Verbs*' # builds the tests, which skip outside of the guest
     softroce
     ;;
+  deploy) deploy ;;
   lint)
     lint
     python_tests tests/tidy

@@ -19,6 +19,8 @@ stamped() { [ "$(cat "$venv/$1" 2>/dev/null)" = "$2" ]; } # stamped FILE TEXT
 # Debian's packages, by their user. tests/setup checks that the build and the tests use no others.
 build_packages="python3 python3-venv python3-dev g++ libboost-context-dev libibverbs-dev librdmacm-dev"
 test_packages="libgtest-dev mount clang libclang-rt-dev valgrind"
+# Slurm on this machine, for the tests of `sh tests/run.sh deploy`.
+slurm_packages="slurmctld slurmd slurm-client munge"
 # The scripts use these packages if they are installed, and never install them.
 optional_packages="git sudo"
 # The peers of `pyrdma bench`. The benchmark skips a peer that cannot be installed, and names it.
@@ -66,6 +68,10 @@ int main(int n, char** v) { testing::InitGoogleTest(&n, v); return 0; }' -lgtest
     libsimgrid-dev) [ -e /usr/include/simgrid/s4u.hpp ] ;;
     redis-server) command -v redis-server ;;
     redis-tools) command -v redis-benchmark ;;
+    slurmctld) command -v slurmctld || [ -x /usr/sbin/slurmctld ] ;;
+    slurmd) command -v slurmd || [ -x /usr/sbin/slurmd ] ;;
+    slurm-client) command -v squeue ;;
+    munge) command -v munged || [ -x /usr/sbin/munged ] ;;
     *) die "is_there has no test for the package $1" ;;
   esac >/dev/null 2>&1
 }

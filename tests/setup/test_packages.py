@@ -132,8 +132,8 @@ def test_what_is_not_of_a_package_is_told(tmp_path: Path) -> None:
 
 
 def all_packages() -> set[str]:
-    lists = ("build_packages", "test_packages", "peer_packages", "optional_packages")
-    return named(*lists) | of_the_guest()
+    lists = ("build_packages", "test_packages", "peer_packages", "slurm_packages")
+    return named(*lists, "optional_packages") | of_the_guest()
 
 
 def test_scripts_call_commands_of_named_packages() -> None:
@@ -153,7 +153,7 @@ def test_commands_that_tests_have_started_are_of_named_packages() -> None:
 
 
 def test_every_named_package_can_be_looked_for() -> None:
-    for package in named("build_packages", "test_packages", "peer_packages"):
+    for package in named("build_packages", "test_packages", "peer_packages", "slurm_packages"):
         script = f"root=.; . tests/setup_env.sh; is_there {shlex.quote(package)} || true"
         done = subprocess.run(["sh", "-euc", script], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
