@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 from pyrdma.doctor import install_extra
 from pyrdma.errors import InvalidArgument, Unavailable
 
+from . import ExecutorError
+
 __all__ = ["DaskExecutor", "DaskScheduler"]
 
 CONNECT_S = 20.0
@@ -29,6 +31,8 @@ class DaskExecutor(Executor):
     A result that stayed with Dask would be computed again when the worker that holds it dies.
     The call of a worker that died, or whose scheduler is gone, gets the error `BrokenProcessPool`.
     """
+
+    address = "of this program"
 
     def __init__(self) -> None:
         for package in ("distributed", "cryptography"):
@@ -46,16 +50,18 @@ class DaskExecutor(Executor):
         ------
         Unavailable
             The scheduler or its workers cannot be reached.
-        BrokenProcessPool
-            The connection to the scheduler was lost.
+        ExecutorError
+            The scheduler has gone.
         """
         if self._client is None:
             self._client = self._start()
+        if self._client.status not in ("running", "connecting"):
+            raise ExecutorError(
+                f"the Dask scheduler {self.address} has gone; start it again with its workers, and "
+                "run the same command to continue"
+            )
         future: Future[Any] = Future()
-        try:
-            there = self._client.submit(fn, *args, pure=False, **kwargs)
-        except Exception as error:
-            raise BrokenProcessPool(f"the connection to Dask is lost: {error}") from error
+        there = self._client.submit(fn, *args, pure=False, **kwargs)
         there.add_done_callback(partial(_take, future))
         return future
 
@@ -123,7 +129,7 @@ class DaskScheduler(DaskExecutor):
     def __init__(self, address: str) -> None:
         self._is_encrypted = _check(address)
         super().__init__()
-        self._address = address
+        self.address = address
 
     def _start(self) -> Any:
         from distributed import Client
@@ -140,21 +146,21 @@ class DaskScheduler(DaskExecutor):
         ]
         if missing:
             raise Unavailable(
-                f"{self._address} needs the certificates of Dask's configuration: set "
+                f"{self.address} needs the certificates of Dask's configuration: set "
                 f"{' and '.join(missing)}, for example in ~/.config/dask/distributed.yaml"
             )
         try:
             client = Client(
-                self._address, security=security, timeout=CONNECT_S, set_as_default=False
+                self.address, security=security, timeout=CONNECT_S, set_as_default=False
             )
         except (OSError, TimeoutError) as error:
             raise Unavailable(
-                f"no Dask scheduler answers at {self._address} within {CONNECT_S:g} s ({error}); "
+                f"no Dask scheduler answers at {self.address} within {CONNECT_S:g} s ({error}); "
                 "start one there with `dask scheduler`, with the same certificates"
             ) from error
         if not client.scheduler_info()["workers"]:
             _log.warning(
-                "pyrdma: the scheduler %s has no worker yet; the run waits for one", self._address
+                "pyrdma: the scheduler %s has no worker yet; the run waits for one", self.address
             )
         return client
 

@@ -22,7 +22,7 @@ from pyrdma import children, provenance
 from pyrdma.arguments import Jobs, checked
 from pyrdma.errors import Unavailable
 
-from .dask_client import DaskExecutor
+from .dask_client import CONNECT_S, DaskExecutor
 
 __all__ = ["LocalDask"]
 
@@ -91,7 +91,7 @@ class LocalDask(DaskExecutor):
         for _ in range(self._count):
             self._threads.append(threading.Thread(target=self._keep, args=(message,), daemon=True))
             self._threads[-1].start()
-        client = Client(self._cluster, set_as_default=False)
+        client = Client(self._cluster, timeout=CONNECT_S, set_as_default=False)
         try:
             client.wait_for_workers(1, timeout=START_S)
         except TimeoutError as error:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 from pyrdma import InvalidArgument, executors
 from pyrdma.errors import Unavailable
-from pyrdma.executors import dask_client
+from pyrdma.executors import ExecutorError, dask_client
 from pyrdma.executors.local_dask import LocalDask
 from pyrdma.executors.same_code import Code, OtherCode
 from pyrdma.runs import Options, execute
@@ -53,6 +54,21 @@ def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def scheduled(dask: LocalDask) -> int:
     return len(dask._cluster.scheduler.tasks)
+
+
+@contextmanager
+def certificates(dask: LocalDask) -> Iterator[None]:
+    """Put the certificates of a scheduler into Dask's configuration, as its users do."""
+    import dask as library
+
+    security = dask._cluster.security
+    keys = {
+        "ca-file": security.tls_ca_file,
+        "client.cert": security.tls_client_cert,
+        "client.key": security.tls_client_key,
+    }
+    with library.config.set({f"distributed.comm.tls.{key}": keys[key] for key in keys}):
+        yield
 
 
 def test_equal_points_by_processes_and_by_dask_whose_workers_are_killed(
@@ -107,16 +123,11 @@ def test_a_point_that_fails_is_named_and_the_others_stay(tmp_path: Path, dask: L
 def test_a_scheduler_with_certificates_takes_the_same_run(
     tmp_path: Path, dask: LocalDask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import dask as library
-
     execute(FAKE, Options(out=tmp_path / "here"), dask)
     address = dask._cluster.scheduler_address
-    security = dask._cluster.security
-    keys = {"tls.ca-file": security.tls_ca_file, "tls.client.cert": security.tls_client_cert}
-    keys["tls.client.key"] = security.tls_client_key
     with executors.make(address, None, tmp_path) as lacking, raises(Unavailable, "ca-file"):
         lacking.submit(os.getpid)
-    with library.config.set({f"distributed.comm.{key}": value for key, value in keys.items()}):
+    with certificates(dask):
         with executors.make(address, None, tmp_path) as there:
             execute(FAKE, Options(out=tmp_path / "there"), there)
         assert content(tmp_path / "here") == content(tmp_path / "there")
@@ -124,6 +135,28 @@ def test_a_scheduler_with_certificates_takes_the_same_run(
         nobody = executors.make("tls://127.0.0.1:1", None, tmp_path)
         with nobody, raises(Unavailable, "tls://127.0.0.1:1"):
             nobody.submit(os.getpid)
+
+
+def test_a_scheduler_that_goes_ends_the_run_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_client, "CONNECT_S", 1.0)
+    slow = Options(out=tmp_path, settings={"behaviour": "slow"}, quick=False)
+    with LocalDask(1) as theirs:
+        theirs.submit(os.getpid).result()
+        address = theirs._cluster.scheduler_address
+
+        def go() -> None:
+            until(lambda: points(tmp_path))
+            theirs.shutdown()
+
+        with certificates(theirs), ThreadPoolExecutor(1) as thread:
+            gone = thread.submit(go)
+            there = executors.make(address, None, tmp_path)
+            with there, raises(ExecutorError, address):
+                execute(FAKE, slow, there)
+            gone.result()
+    assert points(tmp_path)
 
 
 def test_a_worker_with_other_sources_ends_the_run(
