@@ -19,8 +19,7 @@ from typing import Any
 
 from . import provenance, reach, registry
 from .errors import Error
-from .executors import ExecutorError
-from .executors.same_code import Code, other_experiment
+from .executors.same_code import Code, ExecutorError, other_experiment
 from .experiment import Experiment, Point
 from .files import DiskFull
 from .profiles import Profile

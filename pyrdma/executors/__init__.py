@@ -5,16 +5,12 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from pathlib import Path
 
-from pyrdma.errors import Error, InvalidArgument
+from pyrdma.errors import InvalidArgument
 
-__all__ = ["CHOICES", "PROCESSES", "ExecutorError", "make"]
+__all__ = ["CHOICES", "PROCESSES", "make"]
 
 PROCESSES = "processes"
 CHOICES = f"{PROCESSES}, dask, tls://HOST:PORT or slurm"
-
-
-class ExecutorError(Error):
-    """An executor can measure no further point, so the run ends; measured points stay."""
 
 
 def make(name: str, jobs: int | None, out: Path) -> Executor:

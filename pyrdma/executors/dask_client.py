@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pyrdma.doctor import install_extra
 from pyrdma.errors import InvalidArgument, Unavailable
 
-from . import ExecutorError
+from .same_code import ExecutorError
 
 __all__ = ["DaskExecutor", "DaskScheduler"]
 

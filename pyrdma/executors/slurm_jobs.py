@@ -32,8 +32,8 @@ from pyrdma.errors import Error, Unavailable
 from pyrdma.files import DiskFull, disk_error, own_folder, read_regular
 from pyrdma.store import MOST_BYTES
 
-from . import ExecutorError, _slurm_group
-from .same_code import OtherCode
+from . import _slurm_group
+from .same_code import ExecutorError, OtherCode
 
 __all__ = ["SlurmJobs"]
 

@@ -16,9 +16,9 @@ import pytest
 
 from pyrdma import InvalidArgument, executors
 from pyrdma.errors import Unavailable
-from pyrdma.executors import ExecutorError, dask_client
+from pyrdma.executors import dask_client
 from pyrdma.executors.local_dask import LocalDask
-from pyrdma.executors.same_code import Code, OtherCode
+from pyrdma.executors.same_code import Code, ExecutorError, OtherCode
 from pyrdma.runs import Options, execute
 from tests.errors import raises, unnamed
 from tests.executors.support import (
