@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -62,7 +61,9 @@ class DaskExecutor(Executor):
             )
         future: Future[Any] = Future()
         there = self._client.submit(fn, *args, pure=False, **kwargs)
-        there.add_done_callback(partial(_take, future))
+        # In the loop of the client: a thread that waits for a result waits for ever when the loop
+        # ends first.
+        self._client.loop.add_callback(_move, self._client, there, future)
         return future
 
     def kill(self) -> None:
@@ -91,24 +92,26 @@ def _needed(package: str) -> None:
         ) from error
 
 
-def _take(future: Future[Any], there: Any) -> None:
-    """Move the outcome of a call from Dask to `future`, in a thread of Dask's client."""
+async def _move(client: Any, there: Any, future: Future[Any]) -> None:
+    """Move the outcome of a call from Dask to `future`."""
     from distributed import KilledWorker
 
+    result: Any = None
+    failure: Exception | None = None
     try:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            future.set_result(there.result())
-        except (KilledWorker, CancelledError, OSError) as error:
-            if isinstance(error, OSError) and there.status == "error":  # of the call itself
-                future.set_exception(error)
-            else:
-                future.set_exception(BrokenProcessPool(f"a Dask worker was lost: {error}"))
-        except BaseException as error:
-            future.set_exception(error)
+        result = await client.gather(there, asynchronous=True)
+    except (KilledWorker, CancelledError) as error:
+        failure = BrokenProcessPool(f"a Dask worker was lost: {error}")
+    except Exception as error:
+        failure = error
     finally:
         there.release()
+    if not future.set_running_or_notify_cancel():
+        return
+    if failure is None:
+        future.set_result(result)
+    else:
+        future.set_exception(failure)
 
 
 class DaskScheduler(DaskExecutor):

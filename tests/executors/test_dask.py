@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -137,6 +138,16 @@ def test_a_scheduler_with_certificates_takes_the_same_run(
             nobody.submit(os.getpid)
 
 
+def test_a_program_ends_while_results_are_on_their_way() -> None:
+    code = (
+        "import os; from pyrdma.executors.local_dask import LocalDask; dask = LocalDask(1);"
+        "calls = [dask.submit(os.getpid) for _ in range(200)]; calls[5].result(); dask.shutdown()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# An old Dask leaves the socket of a refused connection to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_scheduler_that_goes_ends_the_run_and_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
