@@ -36,6 +36,8 @@ class DaskExecutor(Executor):
     def __init__(self) -> None:
         for package in ("distributed", "cryptography"):
             _needed(package)
+        # The sweep says what was lost; Dask would add tracebacks of connections that end.
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
         self._client: Any = None
 
     def _start(self) -> Any:
