@@ -13,6 +13,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     fuzz, check, calibrate, doctor, deploy    tools that need no experiment
     executors                                 places elsewhere that measure points
     fuzz, check, calibrate, doctor            tools that need no experiment
+    fuzz, check, calibrate, doctor, cloudlab  tools that need no experiment
     validate, validation_figure               a real fabric beside its simulation
     claims, estimates, runs, comparison       experiments: judged by the papers, run and drawn
     sensitivity                               verdicts under changed profiles, kept

@@ -16,6 +16,17 @@ import typer
 from pyrdma.errors import Error, InvalidArgument
 
 from . import deploy, experiments, fuzz, machine, profiles, results, terminal, tools, validate
+from . import (
+    experiments,
+    fuzz,
+    inventory,
+    machine,
+    profiles,
+    results,
+    terminal,
+    tools,
+    validate,
+)
 from .terminal import INTERRUPTED
 
 __all__ = ["main"]
@@ -49,6 +60,7 @@ def options(
 
 
 for module in (experiments, profiles, results, tools, validate, fuzz, machine, deploy):
+for module in (experiments, profiles, results, tools, validate, fuzz, machine, inventory):
     module.register(app)
 
 

@@ -12,6 +12,7 @@ import pyrdma as rd
 from pyrdma import (
     check,
     claims,
+    cloudlab,
     decide,
     devices,
     figures,
@@ -43,6 +44,10 @@ def _request(w: World) -> dict[str, Any]:
 
 
 _HISTORY = b'{"model":"register"}\n'
+_MANIFEST = (
+    b'<rspec><node client_id="node-0"><services>'
+    b'<login hostname="a.example" username="ada"/></services></node></rspec>'
+)
 
 
 def _tail(w: World) -> dict[str, Any]:
@@ -101,6 +106,10 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "claims.undecided": lambda w: (
         claims.undecided,
         {"out": w.folder, "system": claims.papers()[0], "fabric": "sim"},
+    ),
+    "cloudlab.inventory": lambda w: (
+        cloudlab.inventory,
+        {"manifest": w.file("m.xml", _MANIFEST), "user": "ada", "lan": "", "testbed": "utah"},
     ),
     "cluster.Cluster.local": lambda _: (
         rd.Cluster.local,

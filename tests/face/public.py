@@ -20,6 +20,7 @@ MADE_BY_THE_PACKAGE = {
     "check.Verdict",
     "claims.Claim",
     "claims.Verdict",
+    "cloudlab.Inventory",
     "cluster.SimulatedCluster",
     "cluster.ThreadCluster",
     "devices.Entry",
@@ -41,6 +42,7 @@ def modules() -> list[ModuleType]:
     found = {n for n in pyrdma.__all__ if inspect.ismodule(getattr(pyrdma, n))}
     found |= {
         "check",
+        "cloudlab",
         "devices",
         "fuzz",
         "result",

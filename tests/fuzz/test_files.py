@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import ipaddress
 import json
 import math
+import random
+import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+import yaml
 
 import pyrdma as rd
-from pyrdma import workload
+from pyrdma import cloudlab, workload
 from pyrdma.profiles import FOLDER, Profile
 from pyrdma.results import table
 from pyrdma.store import read_point
-from tests.fuzz.hostile import inputs
+from tests.cloudlab.test_inventory import MANIFESTS
+from tests.fuzz.hostile import SEED, inputs
 from tests.stored.test_tables import store
 
 
@@ -83,6 +90,53 @@ def test_any_stored_point_is_read_or_refused(tmp_path: Path) -> None:
         assert all(math.isfinite(row.value) for row in found.rows)
         table([found])
     assert refused > 50
+
+
+def with_value(choice: random.Random, manifest: bytes, value: bytes) -> bytes:
+    """Return the manifest with this value in attributes or texts, or with elements copied."""
+    root = ET.fromstring(manifest)
+    text = re.sub("[^\t\n -\ud7ff]", "", value.decode("utf-8", "replace"))
+    for _ in range(choice.randint(1, 3)):
+        element = choice.choice(list(root.iter()))
+        match choice.randrange(4):
+            case 0:
+                element.append(copy.deepcopy(choice.choice(list(root.iter()))))
+            case 1:
+                element.text = text
+            case _:
+                names = [*element.attrib, "port", "username", "client_id", "address"]
+                element.set(choice.choice(names), text)
+    return ET.tostring(root)
+
+
+def test_any_manifest_becomes_a_safe_inventory_or_is_refused() -> None:
+    choice = random.Random(SEED)
+    manifests = [path.read_bytes() for path in sorted(MANIFESTS.iterdir())]
+    values = [b"node-1", b"10.10.1.1", b"2001:db8::1", b"22", b"ada", b"{{ x }}", b"-o", b"a\nb: c"]
+    taken, refusals = 0, []
+    for number, content in enumerate(inputs([*manifests, *values])):
+        if number % 4:  # well formed, so that the fields are reached
+            content = with_value(
+                choice, choice.choice(manifests), choice.choice([content[:80], *values])
+            )
+        try:
+            found = cloudlab.read_manifest(content, "ada")
+        except rd.Error as error:
+            refusals.append(str(error))
+            continue
+        taken += 1
+        assert yaml.safe_load(found.yaml()) == {"all": {"hosts": found.hosts}}
+        for name, host in found.hosts.items():
+            port, address = host["ansible_port"], host.get("pyrdma_address", "10.10.1.1")
+            assert isinstance(port, int)
+            assert 1 <= port <= 65535
+            assert str(ipaddress.ip_address(address)) == address
+            words = [word for word in host.values() if word not in (port, address)]
+            for word in (name, *words):
+                assert re.fullmatch("[A-Za-z0-9_][A-Za-z0-9._-]{0,252}", str(word)), word
+    assert taken > 50
+    assert len(refusals) > 50
+    assert max(map(len, refusals)) < 3000
 
 
 def test_a_result_is_data(saved: Path) -> None:
