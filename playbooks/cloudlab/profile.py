@@ -8,7 +8,7 @@ a bare Ubuntu. pyrdma's playbooks set them up from your machine.
 
 # CloudLab runs this file in Python 2 or 3, by its version of geni-lib.
 import geni.portal as portal
-import geni.rspec.emulab  # noqa: F401 - adds setNoInterSwitchLinks to LANs
+import geni.rspec.emulab  # noqa: F401 - adds the methods set... to LANs
 import geni.rspec.pg as pg
 
 UBUNTU = "urn:publicid:IDN+emulab.net+image+emulab-ops//UBUNTU22-64-STD"
@@ -28,7 +28,7 @@ HARDWARE = {
     "sm110p": ("Wisconsin", 100, 100),
     "xl170": ("Utah", 25, 25),
 }
-# As many as the largest hardware type has. The network 10.10.1.0/24 has more addresses.
+# The nodes' network, 10.10.1.0/24, has 254 addresses.
 MOST_NODES = 200
 
 
@@ -67,7 +67,8 @@ def define(context):
         "Link speed (Gb/s)",
         kind.INTEGER,
         0,
-        longDescription="0: that of the hardware type's fast NIC. CloudLab shapes lower speeds.",
+        longDescription="0: that of the hardware type's fastest NIC. A lower speed can choose a "
+        "slower NIC of the machine. Traffic is never shaped.",
     )
 
 
@@ -103,6 +104,7 @@ def ask(request, chosen):
         speed = chosen.linkSpeed or HARDWARE[chosen.hardware][2]
         if speed:
             lan.bandwidth = speed * 1000 * 1000  # kbit/s
+        lan.setNoBandwidthShaping()  # otherwise a bridge between the nodes may slow them down
         if chosen.sameSwitch:
             lan.setNoInterSwitchLinks()
     for number in range(chosen.nodeCount):

@@ -41,6 +41,7 @@ def test_the_default_is_a_pair_on_one_switch() -> None:
     )
     assert found(asked, "r:link/r:property/@capacity") == ["25000000", "25000000"]
     assert found(asked, "r:link/e:interswitch/@allow") == ["false"]
+    assert found(asked, "r:link/e:force_nobwshaping/@enabled") == ["true"]
     assert found(asked, "//r:execute") == []
 
 
