@@ -95,8 +95,9 @@ def inventory(manifest: FilePath, user: str = "", lan: str = "", testbed: str = 
     path = Path(manifest)
     try:
         content = read_regular(path.resolve(), MOST_BYTES)
-    except OSError as error:
-        raise Error(f"cannot read the manifest {path}: {error.strerror}") from error
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link to itself
+        reason = getattr(error, "strerror", error)
+        raise Error(f"cannot read the manifest {path}: {reason}") from error
     except ValueError as error:
         raise InvalidArgument(f"{path} is no manifest: {error}") from error
     try:

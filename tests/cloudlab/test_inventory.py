@@ -311,11 +311,13 @@ def test_many_links_of_many_nodes_take_no_square_of_time() -> None:
     assert time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize("kind", ["absent", "folder", "pipe", "long"])
+@pytest.mark.parametrize("kind", ["absent", "folder", "loop", "pipe", "long"])
 def test_what_cannot_be_read_is_named(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "manifest.xml"
     if kind == "folder":
         path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(path)
     elif kind == "pipe":
         os.mkfifo(path)
     elif kind == "long":
