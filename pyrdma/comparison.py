@@ -1,8 +1,10 @@
-"""Two results folders side by side: ratios of medians, with intervals."""
+"""Two results folders side by side: exact in virtual time, ratios of medians in real time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .arguments import FilePath, checked
@@ -20,15 +22,22 @@ _CONFIDENCE = 0.975
 """Confidence of each median's interval. The ratio of the two then has at least 95 %."""
 
 _Key = tuple[tuple[str, Any], ...]
+_Group = list[tuple[float, str]]
+"""The values of a row, each with the bits that decide whether two of them are equal."""
 
 
 @checked
 def compare(a: FilePath, b: FilePath) -> pd.DataFrame:
     """Compare the numbers of the whole cluster in two results folders.
 
-    Seeds and repetitions of a point count as its values. The interval of the ratio covers the
-    ratio of the true medians with at least 95 %: it follows from the order statistics of both
-    sides and assumes no distribution. It needs seven values on each side.
+    On ``sim`` equal seeds must give equal numbers. Each seed has a row of its own there, which is
+    compared bit by bit, and no interval. Two more kinds of rows stand for the other numbers of a
+    point: ``node_numbers`` for those of nodes and threads, and ``<operation>_latencies`` for a
+    histogram; ``a`` and ``b`` are then their count.
+
+    On the other fabrics, seeds and repetitions of a point count as its values. The interval of the
+    ratio covers the ratio of the true medians with at least 95 %: it follows from the order
+    statistics of both sides and assumes no distribution. It needs seven values on each side.
 
     Parameters
     ----------
@@ -38,12 +47,13 @@ def compare(a: FilePath, b: FilePath) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each metric of each point that both folders have, largest change first: the
-        point's parameters, ``metric``, ``unit``, the medians ``a`` and ``b``, ``ratio`` (b / a; NaN
-        where a is zero), ``low`` and ``high`` of its interval (NaN with fewer than seven values),
-        ``values_a``, ``values_b`` (their numbers), and ``differs``: whether the interval excludes
-        1; without an interval, whether the medians differ. ``attrs["only_a"]`` and
-        ``attrs["only_b"]`` count the rows that one folder lacks.
+        A row for each metric of each point that both folders have, those that differ first, largest
+        change first: the point's parameters, on ``sim`` its ``seed``, ``metric``, ``unit``, the
+        medians ``a`` and ``b`` (on ``sim`` the numbers), ``ratio`` (b / a; NaN where a is zero),
+        ``low`` and ``high`` of its interval (NaN with fewer than seven values), ``values_a``,
+        ``values_b`` (their numbers), and ``differs``: on ``sim`` whether any bit does, elsewhere
+        whether the interval excludes 1, or without an interval, whether the medians differ.
+        ``attrs["only_a"]`` and ``attrs["only_b"]`` count the rows that one folder lacks.
 
     Raises
     ------
@@ -59,18 +69,17 @@ def compare(a: FilePath, b: FilePath) -> pd.DataFrame:
         raise InvalidArgument(
             f"{a} and {b} have no measured point in common; compare the same runs"
         )
-    rows = [{**dict(key), **difference(sides[0][key], sides[1][key])} for key in common]
+    rows = [{**dict(key), **_row(dict(key), sides[0][key], sides[1][key])} for key in common]
+    rows.sort(key=lambda row: (row["differs"], _change(row)), reverse=True)
     frame = pd.DataFrame(rows)
-    size = (frame["ratio"] - 1).abs().fillna(float("inf"))
-    frame = frame.loc[size.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)
     only_a, only_b = (len(sides[i]) - len(common) for i in (0, 1))
     frame.attrs.update(only_a=only_a, only_b=only_b)
     return frame
 
 
-def _grouped(measurements: Sequence[Measurement]) -> dict[_Key, list[float]]:
+def _grouped(measurements: Sequence[Measurement]) -> dict[_Key, _Group]:
     """Return the values of every metric of every point, of the whole cluster."""
-    found: dict[_Key, list[float]] = {}
+    found: dict[_Key, _Group] = {}
     for m in measurements:
         point = {
             "experiment": m.identity["experiment"],
@@ -78,10 +87,39 @@ def _grouped(measurements: Sequence[Measurement]) -> dict[_Key, list[float]]:
             **{name: m.identity[name] for name in ("profile", "fabric", "quick")},
             "overrides": overrides_text(m.identity["overrides"]),
         }
-        for row in m.rows:
-            key = tuple({**point, **row.labels, "metric": row.metric, "unit": row.unit}.items())
-            found.setdefault(key, []).append(row.value)
+        if m.identity["fabric"] == "sim":
+            point |= {name: m.identity[name] for name in ("seed", "repetition")}
+        for labels, value in _numbers(m):
+            found.setdefault(tuple({**point, **labels}.items()), []).append(value)
     return found
+
+
+def _numbers(m: Measurement) -> Iterator[tuple[dict[str, Any], tuple[float, str]]]:
+    """Yield the rows of a measurement: labels with metric and unit, and a value with its bits."""
+    for row in m.rows:
+        about = {**row.labels, "metric": row.metric, "unit": row.unit}
+        yield about, (row.value, float(row.value).hex())
+    if m.identity["fabric"] != "sim":
+        return
+    if m.samples:
+        # A file may hold 1 where another has 1.0, which is the same number.
+        text = repr(sorted((s.node, s.thread, s.metric, s.unit, float(s.value)) for s in m.samples))
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        yield {"metric": "node_numbers", "unit": "count"}, (len(m.samples), digest)
+    for operation, payloads in m.histograms.items():
+        digest = hashlib.sha256(b"\0".join(sorted(payloads))).hexdigest()
+        yield {"metric": f"{operation}_latencies", "unit": "count"}, (len(payloads), digest)
+
+
+def _row(point: dict[str, Any], a: _Group, b: _Group) -> dict[str, Any]:
+    found = difference([value for value, _ in a], [value for value, _ in b])
+    if point["fabric"] == "sim":
+        found["differs"] = [bits for _, bits in a] != [bits for _, bits in b]
+    return found
+
+
+def _change(row: Mapping[str, Any]) -> float:
+    return math.inf if math.isnan(row["ratio"]) else abs(row["ratio"] - 1)
 
 
 def difference(a: list[float], b: list[float]) -> dict[str, Any]:

@@ -17,15 +17,21 @@ from tests.harness.support import pyrdma
 from tests.harness.test_result import payload
 
 
-def store(out: Path, name: str, rates: dict[int, float], **params: rd.experiment.Value) -> None:
+def store(
+    out: Path,
+    name: str,
+    rates: dict[int, float],
+    fabric: str = "sim",
+    **params: rd.experiment.Value,
+) -> None:
     """Store a rate for each seed, with the rows of two nodes and a histogram."""
-    place = Store(out, name, "sim")
+    place = Store(out, name, fabric)
     for seed, rate in rates.items():
         result = rd.Result(
             samples=[Sample(n, t, "rate", rate / 2, "op/s") for n, t in ((0, 0), (1, -1))],
             histograms={"read": [payload([100] * 99), payload([100_000])]},
         )
-        task = Task(Point(name, params, seed=seed, profile="cx5"), "code")
+        task = Task(Point(name, params, fabric, seed=seed, profile="cx5"), "code")
         place.put(task, point_file(task, result))
     place.close()
 
@@ -55,13 +61,13 @@ def test_histograms_are_readable(tmp_path: Path) -> None:
     assert row["latency"].percentile(99) == 100
 
 
-def test_two_folders_are_compared_with_intervals(tmp_path: Path) -> None:
+def test_real_time_is_compared_with_intervals(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
-    store(a, "x/rates", {seed: 100.0 + seed for seed in range(1, 8)}, size=8)
-    store(b, "x/rates", {seed: 200.0 + 2 * seed for seed in range(1, 8)}, size=8)
-    store(a, "x/few", {1: 5.0, 2: 6.0})
-    store(b, "x/few", {1: 5.0, 2: 6.0})
-    store(a, "x/left", {1: 5.0})
+    store(a, "x/rates", {seed: 100.0 + seed for seed in range(1, 8)}, "shm", size=8)
+    store(b, "x/rates", {seed: 200.0 + 2 * seed for seed in range(1, 8)}, "shm", size=8)
+    store(a, "x/few", {1: 5.0, 2: 6.0}, "shm")
+    store(b, "x/few", {1: 6.0, 2: 5.0}, "shm")
+    store(a, "x/left", {1: 5.0}, "shm")
     frame = rd.compare(a, b)
     found = frame[frame["metric"] == "rate"].set_index("experiment")
     rates, few = found.loc["x/rates"], found.loc["x/few"]
@@ -81,6 +87,44 @@ def test_two_folders_are_compared_with_intervals(tmp_path: Path) -> None:
     listed = json.loads(pyrdma("compare", str(a), str(b), "--json").stdout)
     assert len(listed) == len(frame)
     assert {entry["low"] for entry in listed if entry["experiment"] == "x/few"} == {None}
+
+
+def test_virtual_time_is_compared_bit_by_bit(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    rates = {seed: 100.0 + seed for seed in range(1, 9)}
+    store(a, "x/rates", rates)
+    store(b, "x/rates", {**rates, 3: math.nextafter(103.0, 200)})
+    store(a, "x/other", {1: 5.0, 2: 6.0})
+    store(b, "x/other", {1: 6.0, 3: 5.0})
+    frame = rd.compare(a, b)
+    rows = frame[frame["metric"] == "rate"]
+    assert frame[["low", "high"]].isna().all().all(), "exact numbers have no interval"
+    assert (frame["values_a"] == 1).all()
+    differ = rows[rows["differs"]].set_index(["experiment", "seed"])
+    assert list(differ.index) == [("x/other", 1), ("x/rates", 3)], "largest change first"
+    assert differ.loc[("x/rates", 3), "b"] == math.nextafter(103.0, 200), "one bit of one seed"
+    assert len(rows) == 8 + 1, "a seed that one folder lacks is not compared"
+    of_nodes = frame[frame["metric"] == "node_numbers"].set_index(["experiment", "seed"])
+    assert of_nodes.loc[("x/rates", 3), "differs"]
+    assert not of_nodes.loc[("x/rates", 4), "differs"]
+    shown = pyrdma("compare", str(a), str(b))
+    assert unnamed(shown.stdout, "103.00000000000001", "seed=3") == []
+    listed = json.loads(pyrdma("compare", str(a), str(b), "--json").stdout)
+    assert math.nextafter(103.0, 200) in [entry["b"] for entry in listed]
+
+
+def test_other_latencies_with_equal_percentiles_differ(tmp_path: Path) -> None:
+    """A histogram is compared whole, since the rows have a few of its percentiles alone."""
+    folders = []
+    for name, counts in (("a", [100] * 98 + [101]), ("b", [100] * 99)):
+        folders.append(tmp_path / name)
+        place = Store(folders[-1], "x/one", "sim")
+        task = Task(Point("x/one", {}, profile="cx5"), "code")
+        place.put(task, point_file(task, rd.Result(histograms={"read": [payload(counts)]})))
+        place.close()
+    frame = rd.compare(*folders)
+    assert "read_latencies" in set(frame[frame["differs"]]["metric"])
+    assert "read_latency_p50" not in set(frame[frame["differs"]]["metric"])
 
 
 def test_the_interval_covers_the_true_ratio() -> None:
