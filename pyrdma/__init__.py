@@ -15,9 +15,12 @@ The modules form layers. A module imports from its own layer or from a lower one
     fuzz, check, calibrate, doctor            tools that need no experiment
     fuzz, check, calibrate, doctor, cloudlab  tools that need no experiment
     validate, validation_figure               a real fabric beside its simulation
+    predictions                               verdicts, counted
     claims, estimates, runs, comparison       experiments: judged by the papers, run and drawn
     sensitivity                               verdicts under changed profiles, kept
     results, sweep, store, reach, registry, executors.same_code  points: measured, kept, found again
+    evidence, basis, sensitivity              what judges a claim; verdicts under changed profiles
+    results, sweep, store, reach, registry    points: measured, kept, found again
     experiment, workload                      one experiment's declaration; every workload
     systems                                   objects, workloads and benchmarks of each system
     bench.benchmark, bench.peer, bench.peers  declaration of one benchmark, and of its peer

@@ -13,11 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import judging, registry, results
-from .arguments import FilePath, check, checked, shown
+from . import judging, registry
+from .arguments import FilePath, checked, shown
 from .data import Data, NotEvaluated
 from .decide import ByConstruction, Conjunction, Decision, ProfileValue
 from .errors import Error, InvalidArgument, nearest
+from .evidence import Evidence
 from .fabrics import FabricName
 from .judging import TOLERANCES, error_of, judge
 from .results import Stale
@@ -242,11 +243,15 @@ def evaluate(
     InvalidArgument
         The system, the fabric or the folder does not exist.
     """
+    return judged(Evidence(out, fabric), system)
+
+
+def judged(evidence: Evidence, system: str | None = None) -> list[Verdict]:
+    """Judge every claim (of one system) by the evidence; see `evaluate`."""
     check_system(system)
     by_claim = deciders()
-    by_folder = _Results(out, fabric)
     found = [
-        _evaluate(claim, by_claim.get(claim.id), by_folder)
+        _evaluate(claim, by_claim.get(claim.id), evidence)
         for claim in load().values()
         if system is None or claim.paper == system
     ]
@@ -263,7 +268,7 @@ def evaluate(
 @checked
 def undecided(out: FilePath, system: str | None = None, fabric: FabricName = "sim") -> list[str]:
     """Return ids of experiments that decide claims (of a system) and lack a whole, fresh sweep."""
-    by_folder = _Results(out, fabric)
+    evidence = Evidence(out, fabric)
     missing = []
     for claim, experiment in deciders().items():
         if system is not None and not claim.startswith(f"{system}/"):
@@ -273,7 +278,7 @@ def undecided(out: FilePath, system: str | None = None, fabric: FabricName = "si
         if experiment.id in missing or fabric not in experiment.fabrics:
             continue
         try:
-            by_folder.data(experiment)
+            evidence.data(experiment)
         except NotEvaluated:
             missing.append(experiment.id)
     return missing
@@ -283,42 +288,8 @@ _Datum = tuple[Any, ...]
 """Key of what decided a claim: two claims with equal keys have one datum, and count once."""
 
 
-class _Results:
-    """Results under one folder; each experiment's are read once."""
-
-    def __init__(self, out: str | Path, fabric: str) -> None:
-        check("fabric", fabric, FabricName)
-        self._out = results.check_folder(out)
-        self._fabric = fabric
-        self._data: dict[str, Data | NotEvaluated] = {}
-        self._sensitivity: dict[str, Sensitivity] = {}
-
-    def sensitivity(self, experiment: Experiment) -> Sensitivity:
-        if self._fabric != "sim":
-            return Sensitivity()  # other fabrics have no profile
-        if experiment.id not in self._sensitivity:
-            self._sensitivity[experiment.id] = Sensitivity.read(self._out, experiment)
-        return self._sensitivity[experiment.id]
-
-    def data(self, experiment: Experiment) -> Data:
-        if experiment.id not in self._data:
-            try:
-                self._data[experiment.id] = self._read(experiment)
-            except NotEvaluated as reason:
-                self._data[experiment.id] = reason
-        found = self._data[experiment.id]
-        if isinstance(found, NotEvaluated):
-            raise found
-        return found
-
-    def _read(self, experiment: Experiment) -> Data:
-        stored = results.of(self._out, experiment, self._fabric)
-        whole = results.whole_sweep(experiment, stored, self._fabric, self._out)
-        return Data(results.table(whole))
-
-
 def _evaluate(
-    claim: Claim, experiment: Experiment | None, by_folder: _Results
+    claim: Claim, experiment: Experiment | None, evidence: Evidence
 ) -> tuple[Verdict, _Datum | None]:
     empty = Verdict(
         claim=claim.id,
@@ -337,7 +308,7 @@ def _evaluate(
             raise NotEvaluated(_why_undecided(claim))
         data = None
         if not isinstance(experiment.decides[claim.id], ProfileValue):
-            data = Data(by_folder.data(experiment).frame)
+            data = Data(evidence.data(experiment).frame)
         outcome = decided(claim, experiment, data)
         verdict, measured, reason = judge(claim, outcome)
     except Stale as why:
@@ -361,7 +332,7 @@ def _evaluate(
         reason = _joined(reason, f"by {experiment.id}")
     found = replace(found, reason=reason)
     if claim.role == "validation" and found.verdict in ("held", "missed"):
-        found = _with_sensitivity(found, by_folder.sensitivity(experiment))
+        found = _with_sensitivity(found, evidence.sensitivity(experiment))
     return found, _datum(experiment, claim, data, measured)
 
 

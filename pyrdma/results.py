@@ -22,6 +22,8 @@ from .sweep import tasks_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from .basis import Basis
+
 __all__ = [
     "Stale",
     "by_value",
@@ -227,12 +229,17 @@ def _rows(measurement: Measurement) -> Iterator[dict[str, Any]]:
 
 
 def whole_sweep(
-    experiment: Experiment, measurements: Sequence[Measurement], fabric: str, out: Path
+    experiment: Experiment,
+    measurements: Sequence[Measurement],
+    fabric: str,
+    out: Path,
+    basis: Basis | None = None,
 ) -> list[Measurement]:
     """Return a whole sweep that today's code measured: the full one if there is one, or the quick.
 
     Runs with overrides, with another profile, or with values that the axes do not have are left
-    out. Every seed whose sweep is whole is returned; in real time, of one machine.
+    out. Every seed whose sweep is whole is returned; in real time, of one machine. With a `basis`,
+    its code and its profiles take the place of today's.
 
     Raises
     ------
@@ -249,6 +256,8 @@ def whole_sweep(
     problem: NotEvaluated | None = None
     for quick in (False, True):
         tasks = tasks_of(experiment, list(experiment.points(quick=quick, fabric=fabric)))
+        if basis is not None:
+            tasks = [basis.current(task) for task in tasks]
         wanted = {_place(task.identity): task for task in tasks}
         declared = [m for m in measurements if _place(m.identity) in wanted]
         fresh = [m for m in declared if _is_current(m, wanted[_place(m.identity)])]

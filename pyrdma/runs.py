@@ -226,7 +226,7 @@ def execute(
         },
     )
     stored = results.of(options.out, experiment, fabric)
-    _export(stored, folder)
+    export_tables(stored, folder)
     report = Report(experiment.id, folder, outcome, [])
     if len(outcome.failed) == len(outcome.tasks):
         return replace(report, figure_skipped="nothing was measured")
@@ -302,7 +302,7 @@ def check_fabric(experiment: Experiment, fabric: str) -> None:
         raise Unavailable(f"fabric {fabric}: {problem}")
 
 
-def _export(stored: Sequence[Measurement], folder: Path) -> None:
+def export_tables(stored: Sequence[Measurement], folder: Path) -> None:
     """Write the tables of all measurements in a folder, the newest of each point."""
     found = sorted(results.newest(stored), key=results.by_value)
     if found:

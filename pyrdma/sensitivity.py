@@ -59,8 +59,11 @@ class Sensitivity:
     whole: bool = False
 
     @classmethod
-    def read(cls, out: Path, experiment: Experiment) -> Sensitivity:
-        """Return the record under `out`; an empty one if there is none of today's code."""
+    def read(cls, out: Path, experiment: Experiment, basis: str | None = None) -> Sensitivity:
+        """Return the record under `out`; an empty one if there is none of `basis`.
+
+        `basis` is that of today's code if None.
+        """
         path = path_of(out, experiment)
         try:
             document = json.loads(read_regular(path, _MOST_BYTES))
@@ -73,7 +76,7 @@ class Sensitivity:
             warnings.warn(f"{path} is no record of verdicts; left out", DamagedFile, stacklevel=2)
             return cls()
         found = cls(**document)
-        return found if found.basis == basis_of(experiment) else cls()
+        return found if found.basis == (basis or basis_of(experiment)) else cls()
 
     def write(self, out: Path, experiment: Experiment) -> None:
         """Store the record under `out`."""

@@ -116,6 +116,11 @@ class Measurement:
     provenance: Mapping[str, Any]
 
     @property
+    def key(self) -> str:
+        """Name of the stored measurement, without its ending."""
+        return _key(self.identity)
+
+    @property
     def subject(self) -> str:
         """Key of what was measured, whatever code measured it: newer code supersedes older."""
         apart = ("code", "profile_digest")

@@ -1,0 +1,71 @@
+"""The results that claims are judged by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import results
+from .arguments import check
+from .basis import Basis
+from .data import Data, NotEvaluated
+from .experiment import Experiment
+from .fabrics import FabricName
+from .sensitivity import Sensitivity
+
+__all__ = ["Evidence"]
+
+
+class Evidence:
+    """The results on one fabric under one folder; each experiment's are read once.
+
+    Parameters
+    ----------
+    out
+        The results folder.
+    fabric
+        The fabric.
+    basis
+        The code and the profiles of current points; today's if None.
+
+    Raises
+    ------
+    InvalidArgument
+        The folder or the fabric does not exist.
+    """
+
+    def __init__(self, out: str | Path, fabric: str, basis: Basis | None = None) -> None:
+        check("fabric", fabric, FabricName)
+        self._out = results.check_folder(out)
+        self._fabric = fabric
+        self._basis = basis
+        self._data: dict[str, Data | NotEvaluated] = {}
+        self._sensitivity: dict[str, Sensitivity] = {}
+
+    def sensitivity(self, experiment: Experiment) -> Sensitivity:
+        """Return the verdicts of an experiment's claims under changed estimates."""
+        if self._fabric != "sim":
+            return Sensitivity()  # other fabrics have no profile
+        if experiment.id not in self._sensitivity:
+            basis = self._basis.sensitivity.get(experiment.id) if self._basis else None
+            found = Sensitivity.read(self._out, experiment, basis)
+            self._sensitivity[experiment.id] = found
+        return self._sensitivity[experiment.id]
+
+    def data(self, experiment: Experiment) -> Data:
+        """Return a whole sweep of current code; see `results.whole_sweep` for the errors."""
+        if experiment.id not in self._data:
+            try:
+                self._data[experiment.id] = self._read(experiment)
+            except NotEvaluated as reason:
+                self._data[experiment.id] = reason
+        found = self._data[experiment.id]
+        if isinstance(found, NotEvaluated):
+            raise found
+        return found
+
+    def _read(self, experiment: Experiment) -> Data:
+        stored = results.of(self._out, experiment, self._fabric)
+        # The texts of an archive's verdicts must not name the folder in which it was made.
+        named = self._out if self._basis is None else Path("results")
+        whole = results.whole_sweep(experiment, stored, self._fabric, named, self._basis)
+        return Data(results.table(whole))
