@@ -15,6 +15,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     fuzz, check, calibrate, doctor            tools that need no experiment
     fuzz, check, calibrate, doctor, cloudlab  tools that need no experiment
     validate, validation_figure               a real fabric beside its simulation
+    sharing                                   reports and archives of results
     predictions                               verdicts, counted
     claims, estimates, runs, comparison       experiments: judged by the papers, run and drawn
     sensitivity                               verdicts under changed profiles, kept
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from .result import Result, Row
     from .results import load
     from .runs import run
+    from .sharing.fetching import fetch
     from .systems import *  # noqa: F403
 
 __all__ = [
@@ -76,6 +78,7 @@ __all__ = [
     "data",
     "decide",
     "faults",
+    "fetch",
     "figures",
     "load",
     "profiles",
@@ -107,6 +110,7 @@ _FROM = {
     "Result": "result",
     "Row": "result",
     "compare": "comparison",
+    "fetch": "sharing.fetching",
     "load": "results",
     "run": "runs",
 }

@@ -173,7 +173,7 @@ NOTEBOOK
   python -m pytest -q -p no:cacheprovider -o filterwarnings=default -m 'not slow' -o junit_family=xunit2 \
     --junitxml="$reports/lowest.xml" --nbmake "$venv/notebook.ipynb" tests/check tests/harness/test_claims.py \
     tests/harness/test_input.py tests/harness/test_result.py tests/harness/test_sweep.py \
-    tests/measure/test_histogram.py tests/profiles/test_profiles.py tests/stored \
+    tests/measure/test_histogram.py tests/profiles/test_profiles.py tests/stored tests/sharing \
     tests/setup/test_packages.py::test_scripts_call_commands_of_named_packages
 )
 

@@ -27,6 +27,7 @@ from . import (
     tools,
     validate,
 )
+from . import experiments, fuzz, machine, profiles, results, sharing, terminal, tools, validate
 from .terminal import INTERRUPTED
 
 __all__ = ["main"]
@@ -61,6 +62,7 @@ def options(
 
 for module in (experiments, profiles, results, tools, validate, fuzz, machine, deploy):
 for module in (experiments, profiles, results, tools, validate, fuzz, machine, inventory):
+for module in (experiments, profiles, results, sharing, tools, validate, fuzz, machine):
     module.register(app)
 
 

@@ -307,6 +307,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
         {"path": w.stored(), "histograms": False, "superseded": False},
     ),
     "runs.run": lambda w: (rd.run, _run(w)),
+    "sharing.fetching.fetch": lambda w: (rd.fetch, {"source": w.stored()}),
     "units.convert": lambda _: (units.convert, {"value": 1.0, "unit": "ns", "to": "us"}),
     "verbs.CompletionQueue.poll": lambda w: (
         w.queue.poll,

@@ -19,6 +19,7 @@ import pyrdma as rd
 from pyrdma import cloudlab, workload
 from pyrdma.profiles import FOLDER, Profile
 from pyrdma.results import table
+from pyrdma.sharing import crate
 from pyrdma.store import read_point
 from tests.cloudlab.test_inventory import MANIFESTS
 from tests.fuzz.hostile import SEED, inputs
@@ -137,6 +138,29 @@ def test_any_manifest_becomes_a_safe_inventory_or_is_refused() -> None:
     assert taken > 50
     assert len(refusals) > 50
     assert max(map(len, refusals)) < 3000
+
+
+def test_any_archive_is_unpacked_or_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("a.txt", "b.txt"):
+        (folder / name).write_text(f"{name} " * 20)
+    path = tmp_path / "some.zip"
+    crate.pack(folder, path, {"name": "n"}, [])
+    good = path.read_bytes()
+    refusals = []
+    for content in inputs([good, good[-300:]]):
+        path.write_bytes(content)
+        try:
+            with crate.unpacked(path) as (archive, unpacked):
+                found = {p.name: p.read_bytes() for p in unpacked.iterdir()}
+        except rd.Error as error:
+            refusals.append(str(error))
+            continue
+        digests = {n: hashlib.sha256(found[n]).hexdigest() for n in archive.files}
+        assert digests == {n: digest for n, (_, digest) in archive.files.items()}
+    assert len(refusals) > 50
+    assert all(str(path) in refusal for refusal in refusals)
 
 
 def test_a_result_is_data(saved: Path) -> None:

@@ -1,0 +1,124 @@
+"""A report is one HTML file, with the misses first, that runs nothing and loads nothing."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import pyrdma as rd
+from pyrdma.sharing import report
+from tests.errors import raises, unnamed
+from tests.harness.support import pyrdma
+from tests.stored.tree import Tree, tree
+
+__all__ = ["tree"]  # a fixture
+
+HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+class Page(HTMLParser):
+    """The elements of a page, its texts, and whether the tags fit together."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, Any]]] = []
+        self.text = ""
+        self.feed(path.read_text(encoding="utf-8"))
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += f"{data} "
+
+    def ordered(self, *words: str) -> bool:
+        """Return whether the words stand in the text in this order."""
+        return re.search(".*".join(map(re.escape, words)), self.text, re.DOTALL) is not None
+
+
+@pytest.fixture
+def written(tree: Tree) -> Page:
+    """The report of a paper with one missed and one held claim, and with three hosts."""
+    file = tree.folder / "experiments/claims/fake.yaml"
+    held = file.read_text().splitlines()[-2:]
+    missed = [line.replace("id: peak", "id: miss").replace("400", "9") for line in held]
+    file.write_text("\n".join([*file.read_text().splitlines(), *missed]))
+    decides = 'decides={"fake/miss": decide.extreme("rate", "n"), '
+    tree.edit("decides={", decides)
+    tree.edit('title="Title 1"', f'title="{HOSTILE}"')
+    tree.edit("    max_rep", f'    misses={{"fake/miss": "{HOSTILE}"}},\n    max_rep')
+    tree.run()
+    tree.run(fabric="shm")
+    hosts = {"host": ["a", "b", "c"], "mtu": [4096] * 3, "firmware": ["1.1", "1.1", "1.2"]}
+    frame = pd.DataFrame({**hosts, "link": [HOSTILE] * 3})
+    frame.to_parquet(tree.out / "fake/rates/shm/hosts.parquet")
+    assert report.write(tree.out, tree.folder / "report.html") == 2
+    return Page(tree.folder / "report.html")
+
+
+def test_misses_come_first_and_rows_that_differ(written: Page) -> None:
+    sections = ("Predictions", "Missed claims", "Verdicts by paper", "Figures", "Provenance")
+    assert written.ordered(*sections, "Hosts")
+    assert written.ordered("Missed claims", "fake/miss", "Verdicts by paper", "peak")
+    assert not written.ordered("Verdicts by paper", "fake/miss")
+    assert unnamed(written.text, 9, 400, "op/s", "fake/rates", rd.__version__) == []
+    assert written.ordered("Hosts", "firmware", "1.1", "1.2", "mtu", "4096")
+    assert not written.ordered("Hosts", "mtu", "firmware")
+    assert written.text.count("4096") == 1, "what is equal on all hosts stands there once"
+
+
+def test_every_text_is_escaped_and_nothing_is_loaded(written: Page) -> None:
+    assert written.text.count(HOSTILE) >= 4, "a title of two figures, a reason, a host"
+    tags = {tag for tag, _ in written.elements}
+    assert not tags & {"script", "link", "iframe", "object", "a", "form"}
+    for tag, attributes in written.elements:
+        assert not [name for name in attributes if name.startswith("on")]
+        if tag == "img":
+            assert attributes["src"].startswith("data:image/png;base64,")
+    assert [t for t, _ in written.elements].count("img") == 2
+    [policy] = [a["content"] for _, a in written.elements if "http-equiv" in a]
+    assert "default-src 'none'" in policy
+
+
+def test_points_of_other_code_are_noted_at_their_figure(tree: Tree) -> None:
+    tree.run()
+    tree.edit("FACTOR = 100", "FACTOR = 200")
+    done = pyrdma("report", "--out", "page.html", cwd=tree.folder)
+    assert done.returncode == 0, done.stderr
+    assert unnamed(done.stderr, "page.html") == []
+    page = Page(tree.folder / "page.html")
+    assert re.search(r"other code measured \d of the \d points", page.text)
+    assert "stale" in page.text
+
+
+def test_what_has_no_report_is_named(tree: Tree) -> None:
+    target = tree.folder / "report.html"
+    with raises(rd.InvalidArgument, tree.out):
+        report.write(tree.out, target)
+    with raises(rd.InvalidArgument, "nowhere"):
+        report.write(tree.folder / "nowhere", target)
+    tree.run()
+    with raises(rd.InvalidArgument, "fabric", "'wire'"):
+        report.write(tree.out, target, "wire")
+    picture = tree.out / "fake/rates/sim/rates.png"
+    picture.write_bytes(b"<svg onload=alert(1)>")
+    with raises(rd.Error, picture):
+        report.write(tree.out, target)
+    picture.unlink()
+    (tree.out / "fake/rates/sim/hosts.parquet").write_bytes(b"PAR1")
+    with raises(rd.Error, tree.out / "fake/rates/sim/hosts.parquet"):
+        report.write(tree.out, target)
+    assert not target.exists()
