@@ -17,18 +17,19 @@
 # the papers on a simulated NIC and draws the papers' numbers over the results. It ends with the
 # claims that do not hold or cannot be judged yet.
 #
-# It measures in quick mode, a few seconds per experiment. Results go to a temporary folder. Set
-# `PYRDMA_RESULTS` to keep them, or to show the results of a full run.
+# `rd.fetch` takes an archive (`rd.fetch("r.zip")`), whose figures and verdicts are then shown, or a
+# results folder, in which the missing points are measured in quick mode, a few seconds per
+# experiment. Here it is what `PYRDMA_RESULTS` names, or a temporary folder.
 
 # %%
 # ruff: noqa: E501 - a row of a table is one line
 import pandas as pd
 
-from pyrdma import Cluster, claims, registry, workload
-from pyrdma.notebook import results_folder, show
+from pyrdma import Cluster, fetch, registry, workload
+from pyrdma.notebook import results_folder, show, verdicts
 from pyrdma.profiles import Profile
 
-out = results_folder()
+out = fetch(results_folder())
 pd.set_option("display.max_colwidth", 120)
 
 # %% [markdown]
@@ -165,8 +166,8 @@ show(out, "spindle/fig14", "erpc/sec2_1_switch_buffer")
 # construction* hold because a parameter or the model was made so; they predict nothing.
 
 # %%
-verdicts = pd.DataFrame([v.as_dict() for v in claims.evaluate(out)])
-ours = verdicts[verdicts["experiment"].isin(registry.ids())]
+judged = verdicts(out)
+ours = judged[judged["experiment"].isin(registry.ids())]
 pd.crosstab(ours["role"], ours["verdict"])
 
 # %%

@@ -18,16 +18,18 @@
 # This notebook makes some channels, shows the purpose of LOCO's fences, and runs the paper's
 # experiments on a simulated cluster of its machines. It ends with the claims that do not hold.
 #
-# It measures in quick mode. Results go to a temporary folder; set `PYRDMA_RESULTS` to keep them.
+# `rd.fetch` takes an archive (`rd.fetch("r.zip")`), whose figures and verdicts are then shown, or a
+# results folder, in which the missing points are measured in quick mode. Here it is what
+# `PYRDMA_RESULTS` names, or a temporary folder.
 
 # %%
 import pandas as pd
 
 import pyrdma as rd
-from pyrdma import claims, registry
-from pyrdma.notebook import results_folder, show
+from pyrdma import registry
+from pyrdma.notebook import results_folder, show, verdicts
 
-out = results_folder()
+out = rd.fetch(results_folder())
 pd.set_option("display.max_colwidth", 120)
 
 # %% [markdown]
@@ -112,8 +114,8 @@ show(out, "loco/fig7", "loco/fig7_latency")
 # because the experiment was built to hold them; they predict nothing.
 
 # %%
-verdicts = pd.DataFrame([v.as_dict() for v in claims.evaluate(out)])
-ours = verdicts[verdicts["experiment"].isin([i for i in registry.ids() if i.startswith("loco/")])]
+judged = verdicts(out)
+ours = judged[judged["experiment"].isin([i for i in registry.ids() if i.startswith("loco/")])]
 pd.crosstab(ours["role"], ours["verdict"])
 
 # %%

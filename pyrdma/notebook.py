@@ -1,28 +1,64 @@
-"""Helpers of the notebooks: the results folder, and an experiment's figures inline."""
+"""Helpers of the notebooks: their results, figures inline, and verdicts as a table."""
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from . import claims
 from .runs import Options, execute
+from .sharing.fetching import is_unpacked
 
-__all__ = ["results_folder", "show"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["results_folder", "show", "verdicts"]
 
 
 def results_folder() -> Path:
-    """Return the folder in ``PYRDMA_RESULTS``, or a temporary one."""
-    return Path(os.environ.get("PYRDMA_RESULTS") or tempfile.mkdtemp(prefix="pyrdma-notebook-"))
+    """Return the archive or folder in ``PYRDMA_RESULTS``, or a temporary folder.
+
+    A folder that is not there is made.
+    """
+    named = os.environ.get("PYRDMA_RESULTS")
+    path = Path(named or tempfile.mkdtemp(prefix="pyrdma-notebook-"))
+    if not path.suffix:
+        path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def show(out: Path, *names: str) -> None:
-    """Measure experiments without results in `out` on ``sim``, in quick mode; show the figures."""
+    """Show the figures of experiments on ``sim``.
+
+    Those of a fetched archive are shown as they are. Elsewhere points that `out` lacks are measured
+    first, in quick mode.
+    """
     ipython: Any = import_module("IPython.display")
     for name in names:
+        for path in _figures(out, name):
+            ipython.display(ipython.Image(filename=str(path)))
+
+
+def _figures(out: Path, name: str) -> list[Path]:
+    if not is_unpacked(out):
         report = execute(name, Options(out=out, fabric="sim", jobs=1))
-        for path in report.figures:
-            if path.suffix == ".png":
-                ipython.display(ipython.Image(filename=str(path)))
+        return [path for path in report.figures if path.suffix == ".png"]
+    path = out / name / "sim" / f"{Path(name).name}.png"
+    if path.is_file():
+        return [path]
+    print(f"the archive has no figure of {name} on sim")
+    return []
+
+
+def verdicts(out: Path) -> pd.DataFrame:
+    """Return a table of the verdicts of all claims on ``sim``: new ones, or those of an archive."""
+    import pandas as pd
+
+    if is_unpacked(out):
+        document = json.loads((out.parent / "verdicts/sim.json").read_text(encoding="utf-8"))
+        return pd.DataFrame(document["verdicts"])
+    return pd.DataFrame([verdict.as_dict() for verdict in claims.evaluate(out)])

@@ -72,6 +72,7 @@ def test_wheel_holds_data_and_headers(installed: Path) -> None:
     assert files_of(package / "_core", "*.pyi") == files_of(ROOT / "pyrdma/_core", "*.pyi")
     assert files_of(package / "profiles", "*.toml") == files_of(ROOT / "pyrdma/profiles", "*.toml")
     assert files_of(package, "*.mplstyle") == files_of(ROOT / "pyrdma", "*.mplstyle")
+    assert files_of(package, "*.html") == files_of(ROOT / "pyrdma", "*.html")
     for pattern in ("*.py", "*.yaml", "*.cc", "*.c"):
         assert files_of(package / "experiments", pattern) == files_of(ROOT / "experiments", pattern)
     headers = files_of(package / "include" / "pyrdma", "*.h")

@@ -16,7 +16,7 @@ from pyrdma.results import check_folder
 
 from . import crate
 
-__all__ = ["fetch"]
+__all__ = ["fetch", "is_unpacked"]
 
 _PARTIAL = "partial-"
 
@@ -50,6 +50,11 @@ def fetch(source: FilePath) -> Path:
             return results_of(path)
     problem = "is no archive of 'pyrdma archive' and no folder" if path.exists() else "is not there"
     raise InvalidArgument(f"source {str(path)!r} {problem}; give an archive or a results folder")
+
+
+def is_unpacked(results: Path) -> bool:
+    """Return whether a results folder is that of an unpacked archive."""
+    return (results.parent / crate.METADATA).is_file()
 
 
 def _unpacked(path: Path) -> Path:

@@ -7,12 +7,14 @@ import io
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 from PIL import Image
 
 import pyrdma as rd
+from pyrdma import notebook
 from pyrdma.files import DamagedFile
 from pyrdma.sharing import archive, crate
 from pyrdma.sharing.verify import Verification, verify
@@ -285,3 +287,25 @@ def test_other_sources_are_refused(tmp_path: Path) -> None:
             rd.fetch(tmp_path / name)
     with raises(rd.InvalidArgument, "nowhere"):
         rd.fetch("nowhere")
+
+
+def test_a_notebook_shows_an_archive_as_it_is(
+    made: Path, cache: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+    display = SimpleNamespace(display=shown.append, Image=lambda filename: filename)
+    monkeypatch.setattr(notebook, "import_module", lambda _: display)
+    monkeypatch.setenv("PYRDMA_RESULTS", str(made))
+    tree.edit(
+        "FACTOR = 100", "FACTOR = 200"
+    )  # today's points would be others, and are not measured
+    out = rd.fetch(notebook.results_folder())
+    assert out.is_relative_to(cache)
+    notebook.show(out, "fake/rates", "fake/none")
+    assert shown == [str(out / "fake/rates/sim/rates.png")]
+    assert notebook.verdicts(out)["verdict"].tolist() == ["held"]
+    assert rd.fetch(made) == out, "nothing was written"
+    notebook.show(tree.out, "fake/rates")
+    assert shown[1:] == [str(tree.out / "fake/rates/sim/rates.png")]
+    monkeypatch.setenv("PYRDMA_RESULTS", str(tree.folder / "new"))
+    assert list(rd.fetch(notebook.results_folder()).iterdir()) == []
