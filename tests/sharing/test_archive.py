@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import pyrdma as rd
-from pyrdma import notebook
+from pyrdma import claims, notebook, registry, sensitivity
 from pyrdma.files import DamagedFile
 from pyrdma.sharing import archive, crate
 from pyrdma.sharing.verify import Verification, verify
@@ -105,6 +105,35 @@ def test_another_figure_and_another_judge_are_found(tree: Tree, made: Path) -> N
     assert json.loads(done.stdout)["differences"] == []
 
 
+def test_verdicts_under_changed_estimates_come_along(tree: Tree, tmp_path: Path) -> None:
+    tree.run()
+    experiment = registry.load("fake/rates")
+    changed = {"cpu.poll_ns halved": {"fake/peak": "missed"}}
+    basis = sensitivity.basis_of(experiment)
+    record = sensitivity.Sensitivity(basis, {"fake/peak": "held"}, changed, whole=True)
+    record.write(tree.out, experiment)
+    assert tree.verdict().verdict == claims.NOT_ROBUST
+    path = tmp_path / "b.zip"
+    archive.make(tree.out, path, say=print)
+    assert claims.NOT_ROBUST.encode() in contents(path)["verdicts/sim.json"]
+    tree.edit("FACTOR = 100", "FACTOR = 200")
+    assert verified(path).differences == ()
+
+
+def test_results_of_a_testbed_and_its_hosts_come_along(tree: Tree, tmp_path: Path) -> None:
+    tree.run(fabric="shm")
+    place = tree.out / "fake/rates/shm@lab-1"
+    (tree.out / "fake/rates/shm").rename(place)
+    pd.DataFrame({"host": ["a"]}).to_parquet(place / "hosts.parquet")
+    (tree.out / "fake/rates/shm@lab-1/notes.txt").write_text("mine")
+    archive.make(tree.out, tmp_path / "b.zip", say=print)
+    there = {name for name in contents(tmp_path / "b.zip") if name.startswith("results/")}
+    names = {Path(name).name for name in there if "/shm@lab-1/" in name and "points" not in name}
+    wanted = {"results.parquet", "hist.parquet", "hosts.parquet", "run.json"}
+    assert names == {*wanted, "rates.png", "rates.pdf"}
+    assert len(there) == len(names) + 2, "and two points"
+
+
 def changed_point(files: dict[str, bytes]) -> dict[str, bytes | None]:
     """A point with another rate, whose own hash fits."""
     [name, *_] = sorted(n for n in files if n.endswith(".jsonl"))
@@ -121,7 +150,14 @@ def test_a_changed_point_differs_in_table_and_figure(made: Path, tmp_path: Path)
     path = rewritten(made, tmp_path / "b.zip", changed_point(contents(made)))
     found = verified(path)
     assert unnamed(found.differences, "fake/rates/sim/results.parquet", "value") == []
-    assert re.search(r"fake/rates/sim/rates.png: .*\d\.\d+%", "\n".join(found.differences))
+    [figure] = [text for text in found.differences if text.startswith("fake/rates/sim/rates.png")]
+    assert re.search(r"\d\.\d+%", figure)
+    assert "1.2.3" not in figure
+    document = json.loads(contents(path)["provenance.json"])
+    document["by"]["packages"]["matplotlib"] = "1.2.3"
+    changes = {"provenance.json": json.dumps(document).encode()}
+    found = verified(rewritten(path, tmp_path / "c.zip", changes))
+    assert unnamed(found.differences, "matplotlib", "1.2.3") == []
 
 
 def picture(colour: str, size: int = 8) -> bytes:
@@ -186,7 +222,7 @@ def test_code_of_an_archive_does_not_run(tree: Tree, made: Path, tmp_path: Path)
     source = contents(made)["experiments/fake/rates.py"]
     code = f"open({str(mark)!r}, 'w').close()\n".encode()
     path = rewritten(made, tmp_path / "b.zip", {"experiments/fake/rates.py": code + source})
-    assert pyrdma("verify", str(path), cwd=tree.folder).returncode == 0
+    assert verified(path).differences == ()
     assert not mark.exists()
     assert pyrdma("verify", str(path), "--run-archived", cwd=tree.folder).returncode == 0
     assert mark.exists(), "the test's code does not run at all"
