@@ -339,7 +339,11 @@ def unpacked(path: Path) -> Iterator[tuple[Archive, Path]]:
 
 def changed(archive: Archive, folder: Path) -> list[str]:
     """Return the files of an unpacked archive that are not as the archive has them, sorted."""
-    there = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
+    there = {
+        p.relative_to(folder).as_posix()
+        for p in folder.rglob("*")
+        if p.is_symlink() or not p.is_dir()
+    }
     metadata = _digest(_read(archive.path, archive.zip, METADATA, _MOST_METADATA))
     wanted = {**{n: d for n, (_, d) in archive.files.items()}, METADATA: metadata}
     differ = {

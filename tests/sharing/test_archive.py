@@ -296,13 +296,16 @@ def test_a_partial_copy_is_removed(made: Path, cache: Path) -> None:
 
 
 @pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize("change", ["changed", "added", "removed", "linked"])
+@pytest.mark.parametrize("change", ["changed", "added", "removed", "linked", "folder"])
 def test_a_changed_copy_is_refused(made: Path, tmp_path: Path, change: str) -> None:
     fetched = rd.fetch(made)
     [file, *_] = sorted(fetched.rglob("*.jsonl"))
     if change == "added":
         file = file.with_name("new.jsonl")
         file.touch()
+    elif change == "folder":
+        file = fetched / "more"
+        file.symlink_to(tmp_path, target_is_directory=True)
     elif change == "changed":
         file.write_bytes(file.read_bytes()[:-2])
     else:
