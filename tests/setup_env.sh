@@ -21,6 +21,7 @@ build_packages="python3 python3-venv python3-dev g++ libboost-context-dev libibv
 test_packages="libgtest-dev mount clang libclang-rt-dev valgrind"
 # Slurm on this machine, for the tests of `sh tests/run.sh deploy`.
 slurm_packages="slurmctld slurmd slurm-client munge"
+test_packages="libgtest-dev mount clang libclang-rt-dev valgrind openssh-server openssh-client iproute2"
 # The scripts use these packages if they are installed, and never install them.
 optional_packages="git sudo"
 # The peers of `pyrdma bench`. The benchmark skips a peer that cannot be installed, and names it.
@@ -60,6 +61,10 @@ int main() { return 0; }' ;;
 int main(int n, char** v) { testing::InitGoogleTest(&n, v); return 0; }' -lgtest -lpthread ;;
     mount) command -v mount ;;
     clang) command -v clang++ ;;
+    # sshd is no command of a user, whose path may lack its folder.
+    openssh-server) [ -x /usr/sbin/sshd ] ;;
+    openssh-client) command -v ssh-keygen ;;
+    iproute2) command -v ip || [ -x /sbin/ip ] ;;
     valgrind) command -v valgrind ;;
     libclang-rt-dev) (CXX=clang++ && compiles 'int main() { return 0; }' -fsanitize=address) ;;
     ucx-utils) command -v ucx_perftest ;;

@@ -1,0 +1,1 @@
+"""A test bed: hosts made of namespaces, with sshd; see bed.py."""
