@@ -22,6 +22,7 @@ test_packages="libgtest-dev mount clang libclang-rt-dev valgrind"
 # Slurm on this machine, for the tests of `sh tests/run.sh deploy`.
 slurm_packages="slurmctld slurmd slurm-client munge"
 test_packages="libgtest-dev mount clang libclang-rt-dev valgrind openssh-server openssh-client iproute2"
+test_packages="libgtest-dev mount clang libclang-rt-dev valgrind openssh-server openssh-client iproute2 systemd"
 # The scripts use these packages if they are installed, and never install them.
 optional_packages="git sudo"
 # The peers of `pyrdma bench`. The benchmark skips a peer that cannot be installed, and names it.
@@ -65,6 +66,7 @@ int main(int n, char** v) { testing::InitGoogleTest(&n, v); return 0; }' -lgtest
     openssh-server) [ -x /usr/sbin/sshd ] ;;
     openssh-client) command -v ssh-keygen ;;
     iproute2) command -v ip || [ -x /sbin/ip ] ;;
+    systemd) [ -x /lib/systemd/systemd ] ;;
     valgrind) command -v valgrind ;;
     libclang-rt-dev) (CXX=clang++ && compiles 'int main() { return 0; }' -fsanitize=address) ;;
     ucx-utils) command -v ucx_perftest ;;

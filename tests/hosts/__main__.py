@@ -21,14 +21,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.hosts", description=__doc__)
     parser.add_argument("--count", type=int, default=2, help="number of hosts; 2 by default")
     parser.add_argument("--disk", default="512m", help="what a host may write; 512m by default")
+    parser.add_argument("--systemd", action="store_true", help="run systemd in each host")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
-    if reason := why_not_here():
+    if reason := why_not_here(options.systemd):
         print(f"hosts: skipped: {reason}", file=sys.stderr)
         return 77
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with Hosts(options.count, disk=options.disk) as hosts:
+        with Hosts(options.count, disk=options.disk, systemd=options.systemd) as hosts:
             if options.command:
                 environment = {**os.environ, "PYRDMA_INVENTORY": str(hosts.inventory)}
                 return subprocess.run(options.command, env=environment, check=False).returncode

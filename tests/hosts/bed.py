@@ -18,24 +18,38 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
 import yaml
 
-from tests.hosts.folders import remove, take_folder
+from tests.hosts.commands import children, dies_with_this, end_process, ip, make_key, start
+from tests.hosts.folders import cgroups, remove, take_folder
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 NETWORKS = ("login", "experiment")
 PROGRAMS = ("ip", "mount", "nsenter", "pivot_root", "setpriv", "ssh", "ssh-keygen", "unshare")
-SSHD = Path("/usr/sbin/sshd")
+SSHD, SYSTEMD = Path("/usr/sbin/sshd"), Path("/lib/systemd/systemd")
 MOST_HOSTS = 250
 """Most hosts of a bed, which fit a network of 8 bits."""
 START_S = 60
+UNITS = {
+    "hosts.target": "[Unit]\nRequires=basic.target\nWants=hosts-sshd.service\nAfter=basic.target\n",
+    "hosts-sshd.service": f"""\
+[Unit]
+Wants=systemd-user-sessions.service
+After=systemd-user-sessions.service
+[Service]
+ExecStart={SSHD} -D -f /etc/ssh/hosts_sshd_config -E /var/log/sshd.log
+KillMode=process
+""",
+}
 SSHD_CONFIG = """\
 Port 22
 HostKey /etc/ssh/hosts_key
@@ -51,15 +65,17 @@ Subsystem sftp internal-sftp
 """
 
 
-def why_not_here() -> str:
-    """Return why no hosts can be made here; empty if they can."""
+def why_not_here(systemd: bool = False) -> str:
+    """Return why no hosts, or none with systemd, can be made here; empty if they can."""
     if os.geteuid() != 0:
         return "namespaces with an own root need root"
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
-    missing += [] if SSHD.exists() else ["sshd"]
+    missing += [path.name for path in (SSHD, *([SYSTEMD] if systemd else [])) if not path.exists()]
     if missing:
-        words = "apt-get install -y openssh-server openssh-client iproute2 util-linux mount"
+        words = "apt-get install -y openssh-server openssh-client iproute2 util-linux mount systemd"
         return f"missing: {', '.join(missing)}; {words}"
+    if systemd and cgroups() is None:
+        return "systemd needs version 2 of the control groups, and no folder of them can be written"
     done = subprocess.run(
         ["unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "true"],
         capture_output=True,
@@ -83,7 +99,7 @@ class Host:
     def pid(self) -> int:
         """The host's first process, as this machine numbers it."""
         if not self._pid:
-            self._pid = _children(self._process.pid)[0]
+            self._pid = children(self._process.pid)[0]
         return self._pid
 
     @property
@@ -155,7 +171,7 @@ class Host:
         """End the host as a power failure would: all its processes at once."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-        _end_process(self._process)
+        end_process(self._process)
 
 
 class Hosts:
@@ -167,17 +183,20 @@ class Hosts:
         Number of hosts.
     disk
         Size of what a host may write, as tmpfs takes it.
+    systemd
+        Whether systemd is the first process of each host, for tests of units.
     """
 
-    def __init__(self, count: int, *, disk: str = "512m") -> None:
+    def __init__(self, count: int, *, disk: str = "512m", systemd: bool = False) -> None:
         if not 1 <= count <= MOST_HOSTS:
             raise ValueError(f"{count} hosts; give 1 to {MOST_HOSTS}")
         self._count, self._disk = count, disk
+        self._init = str(SYSTEMD) if systemd else ""
         self._hosts: list[Host] = []
         self._switch: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Hosts:  # noqa: PYI034 - Self is of Python 3.11
-        if reason := why_not_here():
+        if reason := why_not_here(bool(self._init)):
             raise RuntimeError(reason)
         self._lock, self.folder, self.number = take_folder()
         try:
@@ -234,13 +253,15 @@ class Hosts:
 
     def _make(self) -> None:
         self._write_keys()
-        starts = (*_dies_with_this(), "unshare", "--net")
-        self._switch = _start(self._log, *starts, "sh", "-c", "echo made; exec sleep infinity")
+        starts = (*dies_with_this(), "unshare", "--net")
+        self._switch = start(self._log, *starts, "sh", "-c", "echo made; exec sleep infinity")
         isolated = ("--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child=KILL")
         shown = [str(folder) for folder in _shown()]
         for number in range(self._count):
-            words = ("sh", str(HERE / "host.sh"), str(self.folder), f"node-{number}", self._disk)
-            process = _start(self._log, *starts, *isolated, *words, *shown)
+            name = f"node-{number}"
+            words = ("sh", str(HERE / "host.sh"), str(self.folder), name, self._disk, self._init)
+            group = self._control_group(name) if self._init else ()
+            process = start(self._log, *group, *starts, *isolated, *words, *shown)
             self._hosts.append(Host(self, number, process))
         self._expect(self._switch, "made")
         for host in self._hosts:
@@ -248,7 +269,30 @@ class Hosts:
         self._connect()
         for host in self._hosts:
             self._expect(host._process, "listens")
+        if self._init:
+            self._wait_for_sshd()
         self._write_inventory()
+
+    def _control_group(self, name: str) -> tuple[str, ...]:
+        """Return words that run a command in a control group of its own, as systemd needs it."""
+        parent = cgroups()
+        assert parent is not None
+        group = parent / self.folder.name / name
+        group.mkdir(parents=True)
+        isolated = """echo $$ >"$0/cgroup.procs"; exec unshare --cgroup "$@\""""
+        return (*dies_with_this(), "sh", "-c", isolated, str(group))
+
+    def _wait_for_sshd(self) -> None:
+        deadline = time.monotonic() + START_S
+        for host in self._hosts:
+            while True:
+                try:
+                    socket.create_connection((host.login, 22), 1).close()
+                    break
+                except OSError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.05)
 
     def _expect(self, process: subprocess.Popen[str], word: str) -> None:
         assert process.stdout is not None
@@ -262,14 +306,18 @@ class Hosts:
         etc = self.folder / "etc"
         (etc / "ssh").mkdir(parents=True)
         names = [f"node-{number}" for number in range(self._count)]
-        making = [_make_key(self.key)]
+        making = [make_key(self.key)]
         for name in names:
             (self.folder / f"etc-{name}/ssh").mkdir(parents=True)
-            making.append(_make_key(self.folder / f"etc-{name}/ssh/hosts_key"))
+            making.append(make_key(self.folder / f"etc-{name}/ssh/hosts_key"))
         for process in making:
             if process.wait() != 0:
                 raise RuntimeError("ssh-keygen failed")
         (etc / "ssh/hosts_sshd_config").write_text(SSHD_CONFIG)
+        if self._init:
+            (etc / "systemd/system").mkdir(parents=True)
+            for unit, text in UNITS.items():
+                (etc / "systemd/system" / unit).write_text(text)
         shutil.copy(self.key.with_suffix(".pub"), etc / "ssh/hosts_authorized_keys")
         lines, known = ["127.0.0.1 localhost"], []
         for number, name in enumerate(names):
@@ -283,7 +331,7 @@ class Hosts:
     def _connect(self) -> None:
         """Join the hosts by bridges in a namespace of their own, this machine by one of them."""
         wire = f"pyrdma-bed{self.number}"
-        _ip("link", "delete", wire, check=False)  # of a killed bed, whose namespace is ending
+        ip("link", "delete", wire, check=False)  # of a killed bed, whose namespace is ending
         lines = [f"link add {network} type bridge" for network in NETWORKS]
         lines += [f"link set {network} up" for network in NETWORKS]
         lines += [
@@ -296,9 +344,9 @@ class Hosts:
                 lines.append(f"link add {end} type veth peer name {network} netns {namespace}")
                 lines.append(f"link set {end} master {network} up")
         assert self._switch is not None
-        _ip("-batch", "-", text=lines, inside=self._switch.pid)
-        _ip("addr", "add", f"10.98.{2 * self.number}.254/24", "dev", wire)
-        _ip("link", "set", wire, "up")
+        ip("-batch", "-", text=lines, inside=self._switch.pid)
+        ip("addr", "add", f"10.98.{2 * self.number}.254/24", "dev", wire)
+        ip("link", "set", wire, "up")
         for host in self._hosts:
             assert host._process.stdin is not None
             mine = [
@@ -312,7 +360,7 @@ class Hosts:
     def wire(self, host: Host, network: str, state: str) -> None:
         """Set a host's wire `up` or `down`."""
         assert self._switch is not None
-        _ip("link", "set", _end(host, network), state, inside=self._switch.pid)
+        ip("link", "set", _end(host, network), state, inside=self._switch.pid)
 
     def _write_inventory(self) -> None:
         rows = {
@@ -336,15 +384,15 @@ class Hosts:
     def close(self) -> None:
         """End all hosts and remove what was made for them."""
         for process in self._processes:
-            for pid in _children(process.pid):
+            for pid in children(process.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         for process in self._processes:
-            _end_process(process)
+            end_process(process)
         if self._switch is not None:
             self._switch.kill()
-            _end_process(self._switch)
-        _ip("link", "delete", f"pyrdma-bed{self.number}", check=False)
+            end_process(self._switch)
+        ip("link", "delete", f"pyrdma-bed{self.number}", check=False)
         remove(self.folder)
         self._lock.close()
 
@@ -358,58 +406,6 @@ def _end(host: Host, network: str) -> str:
     if network not in NETWORKS:
         raise ValueError(f"there is no network {network!r}; give one of {NETWORKS}")
     return f"{network[0]}{host.number}"
-
-
-def _end_process(process: subprocess.Popen[str]) -> None:
-    """Wait for a process whose first child was killed, and which then ends itself."""
-    try:
-        process.wait(timeout=10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        words = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return []
-    return [int(word) for word in words]
-
-
-def _dies_with_this() -> tuple[str, ...]:
-    """Return the words that make a command end with this process."""
-    return ("setpriv", "--pdeathsig", "KILL")
-
-
-def _start(log: Path, *words: str) -> subprocess.Popen[str]:
-    pipe = subprocess.PIPE
-    with log.open("a") as errors:
-        return subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=errors, text=True)
-
-
-def _make_key(file: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "pyrdma-hosts", "-f", str(file)]
-    )
-
-
-def _ip(*words: str, text: list[str] | None = None, inside: int = 0, check: bool = True) -> None:
-    """Run ip, in the network namespace of the process `inside` if it is given."""
-    enters = ["nsenter", "--net", "--target", str(inside)] if inside else []
-    done = subprocess.run(
-        [*enters, "ip", *words],
-        input="\n".join(text or []),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if check and done.returncode != 0:
-        raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
 
 def _shown() -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -59,7 +60,22 @@ def _lock(folder: Path) -> IO[str] | None:
 
 
 def remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
+    """Remove a file or a folder, and the control groups of a bed's folder."""
+    if not path.is_dir():
         path.unlink(missing_ok=True)
+        return
+    shutil.rmtree(path, ignore_errors=True)
+    parent = cgroups()
+    if parent is not None and path.name.startswith("pyrdma-hosts-"):
+        for folder, _, _ in os.walk(parent / path.name, topdown=False):
+            with contextlib.suppress(OSError):  # in use
+                Path(folder).rmdir()
+
+
+def cgroups() -> Path | None:
+    """Return the folder of the control groups, version 2, if this process may write it."""
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, folder, kind, options, *_ = line.split()
+        if kind == "cgroup2" and options.split(",")[0] == "rw":
+            return Path(folder)
+    return None

@@ -1,15 +1,16 @@
 # The first process of a host of the test bed: bed.py starts it in new namespaces.
 #
-#   sh host.sh FOLDER NAME DISK [SHOWN...]
+#   sh host.sh FOLDER NAME DISK INIT [SHOWN...]
 #
 # It makes an overlay root over /, waits for the commands of `ip` on standard input, and then keeps sshd.
+# With an INIT, which is systemd's program, it becomes systemd, which keeps sshd.
 # All that the host writes lies in a tmpfs of DISK bytes, which the kernel frees with the namespaces.
 # The host sees the folders SHOWN, read-only, even where its own /tmp hides them.
 # FOLDER/etc holds files for the host's /etc, made by bed.py.
 set -eu
 
-folder=$1 name=$2 disk=$3
-shift 3
+folder=$1 name=$2 disk=$3 init=$4
+shift 4
 
 echo "$name" >/proc/sys/kernel/hostname
 mkdir "$folder/$name"
@@ -33,10 +34,24 @@ mount --bind proc/sys proc/sys
 mount --bind run/nr_hugepages proc/sys/vm/nr_hugepages
 mount -o remount,bind,ro proc/sys
 mount -t sysfs -o ro sysfs sys
-mount --rbind /dev dev
+if [ -n "$init" ]; then
+  mount -t tmpfs -o mode=755 tmpfs sys/fs/cgroup
+  mount -t cgroup2 cgroup2 sys/fs/cgroup
+fi
+mount -t tmpfs -o mode=755 tmpfs dev
+mkdir dev/shm dev/pts
 mount -t tmpfs tmpfs dev/shm
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts dev/pts
-mount --bind dev/pts/ptmx dev/ptmx
+ln -s pts/ptmx dev/ptmx
+ln -s /proc/self/fd dev/fd
+for device in null zero full random urandom tty; do
+  touch "dev/$device"
+  mount --bind "/dev/$device" "dev/$device"
+done
+if [ -d /dev/infiniband ]; then
+  mkdir dev/infiniband
+  mount --rbind /dev/infiniband dev/infiniband
+fi
 
 for shown; do
   mkdir -p ".$shown"
@@ -53,9 +68,14 @@ rmdir /run/old
 
 echo ready
 ip -batch -
+exec </dev/null
+if [ -n "$init" ]; then
+  echo listens
+  exec env -i container=pyrdma-hosts "$init" --unit=hosts.target >/dev/null
+fi
 /usr/sbin/sshd -f /etc/ssh/hosts_sshd_config -E /var/log/sshd.log
 echo listens
-exec >/dev/null </dev/null
+exec >/dev/null
 # The first process of a host reaps the processes that others leave behind.
 while :; do
   sleep infinity &

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.hosts.bed import ROOT, Host, Hosts, why_not_here
+from tests.hosts.folders import cgroups
 
 pytestmark = pytest.mark.skipif(bool(why_not_here()), reason=f"no hosts here: {why_not_here()}")
 
@@ -177,3 +178,17 @@ def test_two_beds_live_beside_each_other() -> None:
 def test_a_count_out_of_bounds_is_refused(count: int) -> None:
     with pytest.raises(ValueError, match=str(count)):
         Hosts(count)
+
+
+@pytest.mark.skipif(bool(why_not_here(systemd=True)), reason=why_not_here(systemd=True))
+def test_hosts_with_systemd_run_units_and_leave_nothing() -> None:
+    with Hosts(2, systemd=True) as made:
+        done = ssh(made, made[1], "systemd-run --quiet --wait --pipe cat /proc/sys/kernel/hostname")
+        assert done.stdout == "node-1\n", done.stderr
+        swappiness = Path("/proc/sys/vm/swappiness").read_text()
+        assert made[0].run("cat", "/proc/sys/vm/swappiness").stdout == swappiness
+        groups = cgroups()
+        assert groups is not None
+        assert (groups / made.folder.name / "node-1").is_dir()
+    assert leftovers(made) == []
+    assert not (groups / made.folder.name).exists()
