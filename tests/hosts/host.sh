@@ -23,7 +23,7 @@ cd root
 
 # The files of the machine in these folders are none of the host's business.
 mount -t tmpfs -o mode=1777,size=64m tmpfs tmp
-mount -t tmpfs -o mode=755,size=16m tmpfs run
+mount -t tmpfs -o mode=755,size=64m tmpfs run
 rm -rf opt/pyrdma var/lib/pyrdma
 mkdir -p run/sshd run/lock
 

@@ -1,0 +1,1 @@
+"""The playbooks, on hosts of the test bed."""
