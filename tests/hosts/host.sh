@@ -59,6 +59,10 @@ for shown; do
   mount -o remount,bind,ro ".$shown"
 done
 
+# What the host has written, for tests.
+mkdir run/written
+mount --bind ../upper run/written
+
 cp -r "$folder/etc/." "$folder/etc-$name/." etc/
 mkdir run/old
 pivot_root . run/old

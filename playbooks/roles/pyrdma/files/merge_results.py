@@ -2,8 +2,9 @@
 
     python merge_results.py ARCHIVE RESULTS
 
-The archive comes from a host, so its names, kinds and sizes are checked. A point is immutable: one that is
-here with other content is an error, and nothing is written. Other files, such as tables, are replaced.
+The archive comes from a host, so its names, kinds and sizes are checked. A point is immutable: one
+that is here with other content is an error, and nothing is written. Other files, such as tables,
+are replaced.
 """
 
 from __future__ import annotations
@@ -62,8 +63,10 @@ def merge(digests: dict[str, str], folder: Path, results: Path) -> int:
     new = {}
     for name, digest in digests.items():
         place = results / name
-        if place.is_symlink() or (place.exists() and not place.is_file()):
-            sys.exit(f"{place} is in the way; move it")
+        for path in (place, *place.parents[: name.count("/")]):
+            usual = path.is_file() if path == place else path.is_dir()
+            if path.is_symlink() or (path.exists() and not usual):
+                sys.exit(f"{path} is in the way; move it")
         if place.exists() and hashlib.sha256(place.read_bytes()).hexdigest() == digest:
             continue
         if place.exists() and "/points/" in name:

@@ -1,0 +1,131 @@
+"""Ansible as the tests run it: on hosts of the test bed, with nothing of the user's settings."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.hosts.bed import ROOT, Hosts
+
+PLAYBOOKS = ROOT / "playbooks"
+STAND_IN = Path(__file__).resolve().parent / "stand_in.sh"
+LIMIT_S = 200
+_RECAP = re.compile(
+    r"^([\w-]+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Played:
+    """A playbook that has ended: status, output, and per host what it changed and what failed."""
+
+    status: int
+    text: str
+    changed: dict[str, int]
+    failed: dict[str, int]
+
+    def error_of(self, host: str) -> str:
+        """Return the last error of a host."""
+        lines = re.findall(rf"^fatal: \[{host}[^\]]*\]: (.*)$", self.text, re.MULTILINE)
+        assert lines, self.text
+        return str(lines[-1])
+
+
+Play = Callable[..., Played]
+
+
+def ansible() -> str:
+    """Return the program beside this interpreter; skip without the extra `deploy`."""
+    program = Path(sys.executable).with_name("ansible-playbook")
+    if not program.exists():
+        pytest.skip("no ansible-core here: pip install 'pyrdma[deploy]'")
+    return str(program)
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Iterator[Play]:
+    """Return a function that runs a playbook with an inventory and variables."""
+    program = ansible()
+    # A path of a socket has at most 100 characters.
+    sockets = Path("/tmp") / f"pyrdma-ansible-{os.getpid()}"
+    environment = {name: value for name, value in os.environ.items() if "ANSIBLE" not in name} | {
+        "HOME": str(tmp_path),
+        "ANSIBLE_HOME": str(tmp_path / "ansible"),
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
+        "ANSIBLE_FORCE_COLOR": "0",
+        "ANSIBLE_FORKS": "8",
+        "ANSIBLE_TIMEOUT": "60",
+        "LC_ALL": "C.UTF-8",
+    }
+
+    def run(
+        playbook: str, inventory: Path, *words: str, variables: dict[str, Any] | None = None
+    ) -> Played:
+        given = ["-e", yaml.safe_dump(variables, default_flow_style=True)] if variables else []
+        done = subprocess.run(
+            [program, "-i", str(inventory), *given, *words, str(PLAYBOOKS / playbook)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+            cwd=tmp_path,
+            env=environment,
+        )
+        text = done.stdout + done.stderr
+        rows = _RECAP.findall(text)
+        return Played(
+            done.returncode,
+            text,
+            {row[0]: int(row[2]) for row in rows},
+            {row[0]: int(row[3]) + int(row[4]) for row in rows},
+        )
+
+    yield run
+    for socket in sockets.glob("*"):
+        subprocess.run(
+            ["ssh", "-O", "exit", "-S", str(socket), "x"], capture_output=True, check=False
+        )
+    shutil.rmtree(sockets, ignore_errors=True)
+
+
+def inventory_of(
+    hosts: Hosts, folder: Path, of_host: dict[str, dict[str, Any]] | None = None, **shared: Any
+) -> Path:
+    """Write an inventory of these hosts, with variables for the tests, and return its path."""
+    document = yaml.safe_load(hosts.inventory.read_text())
+    document["all"]["vars"] |= {
+        "pyrdma_packages": ["python3"],
+        "pyrdma_modules": [],
+        "pyrdma_check_device": False,
+        "pyrdma_bundle_command": ["sh", str(STAND_IN), "one"],
+        "pyrdma_bundles": str(folder / "bundles"),
+        "pyrdma_release_mb": 10,
+        **shared,
+    }
+    for name, variables in (of_host or {}).items():
+        document["all"]["hosts"][name] |= variables
+    path = folder / "hosts.yml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def files_of(hosts: Hosts) -> list[dict[str, str]]:
+    """Return what each host has written: files with sizes, modes and times, without logs."""
+    find = ("find", "/run/written", "-not", "-type", "d", "-printf", "%P\t%y %s %m %T@\n")
+    others = ("var/log/", "var/lib/systemd/", "root/.ansible")
+    found = []
+    for host in hosts:
+        rows = dict(line.split("\t", 1) for line in host.run(*find).stdout.splitlines())
+        rows["huge pages"] = host.run("cat", "/proc/sys/vm/nr_hugepages").stdout
+        found.append({name: row for name, row in rows.items() if not name.startswith(others)})
+    return found
