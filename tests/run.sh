@@ -13,6 +13,8 @@
 #   sh tests/run.sh docs                the site of all pages and docstrings, in build/site
 #   sh tests/run.sh softroce            tests in the Soft-RoCE guest; fetches QEMU and a kernel if needed
 #   sh tests/run.sh deploy              sweeps by Slurm, on this machine; needs root
+#   sh tests/run.sh deploy              the playbooks on four hosts made of namespaces, with the times, and
+#                                       ansible-lint; needs root
 #   sh tests/run.sh tidy                clang-tidy, when it is installed
 #   sh tests/run.sh search [FILTER]     only the searches, with 20 times the seeds (PYRDMA_SEARCH)
 #                                       and 20 s of hostile input for each parser (PYRDMA_HOSTILE_S)
@@ -215,6 +217,19 @@ deploy() {
   next_step "sweeps by Slurm"
   report_from slurm env PYRDMA_SLURM=1 python -m pytest -q -o junit_family=xunit2 \
     --junitxml="$reports/slurm.xml" tests/executors/test_slurm.py
+deploy() {
+  next_step "playbooks"
+  report_from deploy env PYRDMA_DEPLOY=1 python -m pytest -q -s -o junit_family=xunit2 \
+    --junitxml="$reports/deploy.xml" tests/hosts tests/playbooks
+  check "ansible-lint" lint_playbooks
+}
+
+lint_playbooks() { # in an environment of its own, since its dependencies are many
+  linter=$root/build/ansible-lint
+  [ -x "$linter/bin/ansible-lint" ] || {
+    "$PYTHON" -m venv "$linter" && "$linter/bin/pip" install --quiet "ansible-lint==26.10.*" || return 1
+  }
+  PATH=$linter/bin:$PATH ansible-lint --offline --profile production playbooks
 }
 
 notebooks() {

@@ -110,6 +110,7 @@ def inventory_of(
         "pyrdma_bundle_command": ["sh", str(STAND_IN), "one"],
         "pyrdma_bundles": str(folder / "bundles"),
         "pyrdma_release_mb": 10,
+        "pyrdma_driver_mb": 10,
         **shared,
     }
     for name, variables in (of_host or {}).items():

@@ -1,10 +1,11 @@
 # Stands in for `pyrdma bundle`, in a moment: prints the path of an archive whose program says what it was told.
 #
-#   sh stand_in.sh TEXT --python VERSION --glibc VERSION --out FOLDER
+#   sh stand_in.sh TEXT --glibc VERSION --out FOLDER --python VERSION [--controller]
 #
 # TEXT makes archives differ. The program answers the words that the playbooks use.
 set -eu
-text=$1 python=$3 out=$7
+text=$1 out=$5
+shift 6
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/content/bin" "$out"
@@ -25,7 +26,7 @@ case $1 in
     ;;
 esac
 PROGRAM
-echo "$python $text" >"$work/content/text"
+echo "$* $text" >"$work/content/text"
 chmod -R u=rwX,go=rX "$work/content"
 chmod 755 "$work/content/bin/pyrdma"
 tar -C "$work/content" --sort=name --mtime=@0 --owner=0 --group=0 -cf - . | gzip -n >"$work/archive"
