@@ -38,6 +38,7 @@ include_patterns = [
     "native/fabric/sim/NETWORK.md",
     "native/fabric/sim/NIC.md",
     "experiments/nic/README.md",
+    "playbooks/README.md",
     "tests/**/README.md",
 ]
 exclude_patterns = [".*", "build", "results", "**/site-packages"]

@@ -1,6 +1,6 @@
 """Makes hosts for use by hand, or runs one command with them.
 
-    python -m tests.hosts [--count N] [COMMAND...]
+    python -m tests.hosts [--count N] [--disk SIZE] [--systemd] [COMMAND...]
 
 Without a command the hosts live until Ctrl-C. $PYRDMA_INVENTORY names their inventory.
 """

@@ -105,7 +105,7 @@ class Host:
     @property
     def root(self) -> Path:
         """The host's files, as this machine sees them, while the host lives."""
-        return Path(f"/proc/{self.pid}/root")
+        return Path("/proc", str(self.pid), "root")
 
     @property
     def _enters(self) -> list[str]:

@@ -57,7 +57,6 @@ def test_four_hosts_are_set_up_in_time(play: Play, tmp_path: Path) -> None:
             for host in hosts:
                 said = host.run("/opt/pyrdma/current/bin/pyrdma", "doctor", "--json").stdout
                 assert "fabric shm" in said
-                host.run("rm", "-rf", "/root/.cache")
         done = play("clean.yml", inventory)
         assert done.status == 0, done.text
     assert took[0] <= 120

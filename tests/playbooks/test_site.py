@@ -135,7 +135,7 @@ def test_each_bad_host_is_named_with_its_remedy(play: Play, tmp_path: Path) -> N
             describe(host, device(address=host.address))
         describe(hosts[3], device(address="10.10.1.9", active=False))
         describe(hosts[7], device())
-        hosts[2].run("sh", "-c", "head -c 50M /dev/zero >/root/full || true")
+        hosts[2].run("sh", "-c", "head -c 50M /dev/zero >/var/full || true")
         inventory = inventory_of(
             hosts, tmp_path, of_host, pyrdma_check_device=True, pyrdma_huge_pages=0
         )
@@ -162,7 +162,7 @@ def test_each_bad_host_is_named_with_its_remedy(play: Play, tmp_path: Path) -> N
         assert done.failed == {"node-2": 1}, done.text
         assert unnamed(done.error_of("node-2"), "node-2", "No space left on device") == []
         assert not (hosts[2].root / "opt/pyrdma/current").exists()
-        hosts[2].run("rm", "/root/full")
+        hosts[2].run("rm", "/var/full")
         done = play("site.yml", inventory, "--limit", "node-2")
         assert done.status == 0, done.text
 
