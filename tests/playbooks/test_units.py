@@ -19,6 +19,7 @@ UNIT = "/etc/systemd/system/pyrdma-daemon.service"
 REASON = why_not_here(systemd=True)
 pytestmark = [
     pytest.mark.skipif(bool(REASON), reason=f"no hosts with systemd here: {REASON}"),
+    pytest.mark.slow,
     pytest.mark.timeout(600),
 ]
 
