@@ -158,10 +158,15 @@ class Host:
 
     def kill_sshd(self) -> None:
         """End sshd and its sessions by ``kill -9``; what the sessions started lives on."""
-        for pid, command in self.processes().items():
-            if "sshd" in command.split()[0]:
+        deadline = time.monotonic() + START_S
+        # A process may be forked while the others are killed.
+        while found := [p for p, line in self.processes().items() if "sshd" in line.split()[0]]:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"sshd of {self.name} does not end: {found}")
+            for pid in found:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
 
     def start_sshd(self) -> None:
         """Start sshd again."""
@@ -409,10 +414,10 @@ def _end(host: Host, network: str) -> str:
 
 
 def _shown() -> list[Path]:
-    """Return the folders that hosts need of this machine and that their own /tmp would hide."""
+    """Return the folders of this machine that hosts need, and that their own folders would hide."""
     folders = {ROOT, Path(sys.prefix), Path(sys.base_prefix)}
     device = Path("/").stat().st_dev
-    hidden = (Path("/tmp"), Path("/run"))
+    hidden = (Path("/tmp"), Path("/run"), Path("~root").expanduser())
     return sorted(
         folder
         for folder in folders

@@ -24,6 +24,8 @@ cd root
 # The files of the machine in these folders are none of the host's business.
 mount -t tmpfs -o mode=1777,size=64m tmpfs tmp
 mount -t tmpfs -o mode=755,size=64m tmpfs run
+# The start-up files of the machine's root would run in each session.
+mount -t tmpfs -o mode=700,size=64m tmpfs root
 rm -rf opt/pyrdma var/lib/pyrdma
 mkdir -p run/sshd run/lock
 
