@@ -117,10 +117,21 @@ void bind_connections(py::module_& here) {
       py::arg("private_data") = py::bytes(), py::arg("timeout_s") = 30.0);
 }
 
+void bind_clock(py::module_& here) {
+  py::class_<Clock>(here, "Clock", "The clock of this machine, which its nodes share.")
+      .def(py::init(&Clock::calibrate), py::call_guard<py::gil_scoped_release>())
+      .def_static("from_parts", &Clock::from_parts, py::arg("parts"))
+      .def_property_readonly("parts", &Clock::parts, "Three numbers, for another process.")
+      .def_property_readonly("now_ns", &Clock::now)
+      .def("adjusted", &Clock::adjusted, py::arg("at_ns"), py::arg("offset_ns"), py::arg("drift"),
+           "The clock on another machine's scale: t becomes t + offset + drift * (t - at).");
+}
+
 }  // namespace
 
 void bind_verbs(py::module_& module) {
   py::module_ here = module.def_submodule("ibverbs", "Clusters over real RDMA devices.");
+  bind_clock(here);
   py::class_<VerbsClusterSession, Session, std::shared_ptr<VerbsClusterSession>>(
       here, "Cluster", "All nodes as threads of this process, over one device.")
       .def(py::init([](std::uint32_t nodes, std::uint64_t seed, const std::string& device, int port,
@@ -136,21 +147,29 @@ void bind_verbs(py::module_& module) {
       here, "Node", "This process as one node of a session.")
       .def(py::init([](const std::string& session, NodeId node, std::uint32_t nodes,
                        const std::string& token, const std::string& device, int port, int gid_index,
-                       const std::string& address) {
+                       const std::string& address, std::optional<Clock> clock,
+                       std::uint32_t neighbours) {
              const py::gil_scoped_release release;
+             std::optional<verbs::Machine> machine;
+             if (clock) machine = verbs::Machine{neighbours, *clock};
              return std::make_shared<VerbsNodeSession>(std::make_unique<VerbsNodeWorld>(
-                 "verbs", session, node, nodes, token, wish_of(device, port, gid_index, address)));
+                 "verbs", session, node, nodes, token, wish_of(device, port, gid_index, address),
+                 machine));
            }),
            py::arg("session"), py::arg("node"), py::arg("nodes"), py::arg("token"),
            py::arg("device") = "", py::arg("port") = 0, py::arg("gid_index") = -1,
-           py::arg("address") = "")
+           py::arg("address") = "", py::arg("clock") = py::none(), py::arg("neighbours") = 0)
       .def_property_readonly("choice", &VerbsNodeSession::choice,
                              "The device, port and GID in use, and the reasons for the choice.");
   bind_controller<verbs::Session>(here).def(
-      py::init([](std::uint32_t nodes, std::uint64_t seed, const std::string& address) {
-        return std::make_unique<verbs::Session>(verbs::SessionOptions{nodes, seed, address});
+      py::init([](std::uint32_t nodes, std::uint64_t seed, const std::string& address,
+                  std::optional<Clock> clock) {
+        verbs::SessionOptions options{nodes, seed, address};
+        options.clock = clock;
+        return std::make_unique<verbs::Session>(options);
       }),
-      py::arg("nodes"), py::arg("seed") = 1, py::arg("address") = "127.0.0.1");
+      py::arg("nodes"), py::arg("seed") = 1, py::arg("address") = "127.0.0.1",
+      py::arg("clock") = py::none());
   bind_connections(here);
   here.def("has_provider", &verbs::has_provider,
            "True if this build has the provider for real NICs.");

@@ -43,10 +43,13 @@ class ClusterWorld : public World {
 template <class Node>
 class NodeWorld : public World {
  public:
-  template <class Options>
+  template <class... Options>
   NodeWorld(const char* fabric, const std::string& session, NodeId node, std::uint32_t nodes,
-            const std::string& token, const Options& options)
-      : native(session, node, nodes, token, options), fabric_(fabric), node_(node), nodes_(nodes) {}
+            const std::string& token, const Options&... options)
+      : native(session, node, nodes, token, options...),
+        fabric_(fabric),
+        node_(node),
+        nodes_(nodes) {}
   const char* fabric() const override { return fabric_; }
   NodeId nodes() const override { return nodes_; }
   std::vector<NodeId> local_nodes() const override { return {node_}; }

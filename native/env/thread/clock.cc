@@ -73,4 +73,35 @@ Clock Clock::calibrate() {
   return clock;
 }
 
+Clock Clock::adjusted(Time at, Time offset, double drift) const {
+  Clock result = *this;
+  result.start_ = start_ - offset;  // this machine's time when the other scale reads zero
+#if defined(__x86_64__)
+  if (ticks_to_ns_ == 0) return result;
+  const auto ticks_of = [](Time ns, std::uint64_t rate) {
+    const __int128 scaled = static_cast<__int128>(ns) << kShift;
+    return static_cast<std::int64_t>(scaled / static_cast<__int128>(rate));
+  };
+  result.ticks_to_ns_ += static_cast<std::uint64_t>(
+      static_cast<std::int64_t>(static_cast<double>(ticks_to_ns_) * drift));
+  result.start_ticks_ += static_cast<std::uint64_t>(ticks_of(at, ticks_to_ns_) -
+                                                    ticks_of(at + offset, result.ticks_to_ns_));
+#else
+  (void)at, (void)drift;
+#endif
+  return result;
+}
+
+Clock::Parts Clock::parts() const {
+  return {start_ticks_, ticks_to_ns_, static_cast<std::uint64_t>(start_)};
+}
+
+Clock Clock::from_parts(const Parts& parts) {
+  Clock clock;
+  clock.start_ticks_ = parts[0];
+  clock.ticks_to_ns_ = parts[1];
+  clock.start_ = static_cast<Time>(parts[2]);
+  return clock;
+}
+
 }  // namespace pyrdma

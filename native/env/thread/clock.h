@@ -1,6 +1,7 @@
 // The clock of the real world reads the time-stamp counter where that is invariant (8 ns a
 // reading), and calls clock_gettime elsewhere.
 #pragma once
+#include <array>
 #include <cstdint>
 
 #include "base/units.h"
@@ -8,7 +9,8 @@
 namespace pyrdma {
 
 /// Clock is plain data. A run calibrates it once and copies it to all nodes of the machine, so that
-/// their times agree.
+/// their times agree. Machines have different counters: a run of several machines adjusts each
+/// machine's clock to that of the first one.
 class Clock {
  public:
   Clock() = default;
@@ -28,6 +30,15 @@ class Clock {
   /// Converts the reading `t` of now() to CLOCK_MONOTONIC, for system calls that take absolute
   /// times.
   Time to_monotonic(Time t) const { return start_ + t; }
+
+  /// Returns this machine's clock as it reads on the scale of another one: its reading `t` becomes
+  /// t + offset + drift * (t - at). Without an invariant counter the drift is left out.
+  Clock adjusted(Time at, Time offset, double drift) const;
+
+  /// Parts of a clock, for a message between processes of one machine.
+  using Parts = std::array<std::uint64_t, 3>;
+  Parts parts() const;
+  static Clock from_parts(const Parts& parts);
 
  private:
   static Time monotonic();

@@ -44,6 +44,26 @@ Time monotonic() {
   return Time{now.tv_sec} * kSecond + now.tv_nsec;
 }
 
+TEST(ThreadEnv, AnAdjustedClockReadsOnTheOtherScale) {
+  const Clock clock = Clock::calibrate();
+  constexpr Time kAt = kSecond, kOffset = 3600 * kSecond;
+  for (const double drift : {0.0, 5e-5, -5e-5}) {
+    const Clock other = clock.adjusted(kAt, kOffset, drift);
+    const Time before = clock.now(), read = other.now(), after = clock.now();
+    const auto scaled = [&](Time t) {
+      return t + kOffset + static_cast<Time>(drift * static_cast<double>(t - kAt));
+    };
+    // The fixed point of the rate costs 1e-12 of an hour; a clock that is no counter has no drift.
+    const Time slack = 100 + static_cast<Time>(5e-5 * static_cast<double>(kAt));
+    EXPECT_GE(read, scaled(before) - slack);
+    EXPECT_LE(read, scaled(after) + slack);
+    EXPECT_NEAR(static_cast<double>(other.to_monotonic(kOffset)),
+                static_cast<double>(clock.to_monotonic(0)), 1.0);
+    const Clock copy = Clock::from_parts(other.parts());
+    EXPECT_NEAR(static_cast<double>(copy.now()), static_cast<double>(other.now()), 1e6);
+  }
+}
+
 TEST(ThreadEnv, ClockAgreesWithTheSystems) {
   World world;
   const Time ours = world.env.now();

@@ -37,13 +37,15 @@ struct VerbsNode::State {
 };
 
 VerbsNode::VerbsNode(const std::string& session_name, NodeId node, std::uint32_t nodes,
-                     const std::string& token, const Wish& wish) {
+                     const std::string& token, const Wish& wish,
+                     const std::optional<Machine>& machine) {
   NodeOptions options;
   options.session = session_name;
   options.self = node;
   options.nodes = nodes;
   options.token = token;
   options.wish = wish;
+  options.machine = machine;
   state_ = std::make_unique<State>(options);
 }
 VerbsNode::~VerbsNode() = default;

@@ -8,11 +8,13 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/function_ref.h"
 #include "env/env.h"
+#include "env/thread/clock.h"
 #include "fabric/verbs/choice.h"
 
 namespace pyrdma::fabric::verbs {
@@ -25,6 +27,13 @@ struct SessionOptions {
   std::string address = "127.0.0.1";     // address of this machine, as the nodes reach it
   Time greeting_timeout = 10 * kSecond;  // limit for a connected peer to show the token
   std::size_t table_bytes = std::size_t{256} << 20;  // limit of all keys and values together
+  std::optional<Clock> clock = std::nullopt;  // of the run; by default a new one, from zero on
+};
+
+/// What a node knows of its machine where that is not the controller's: see Welcome.
+struct Machine {
+  std::uint32_t neighbours = 0;  // other nodes of the run on this machine
+  Clock clock;                   // adjusted to the run's clock
 };
 
 /// The controller owns the Session until all nodes have ended. It hands name() and token() to the
@@ -68,8 +77,10 @@ class VerbsNode {
   /// its address. Tries for up to 30 s to reach a session that is crowded. Throws
   /// Error(kUnavailable) when the session or a device is absent, Error(kInvalidArgument) for a
   /// wrong token, a wrong count or a node that is taken.
+  /// Without `machine` the session tells what the node knows of a machine that both share.
   VerbsNode(const std::string& session_name, NodeId node, std::uint32_t nodes,
-            const std::string& token, const Wish& wish);
+            const std::string& token, const Wish& wish,
+            const std::optional<Machine>& machine = std::nullopt);
   ~VerbsNode();
   VerbsNode(const VerbsNode&) = delete;
   VerbsNode& operator=(const VerbsNode&) = delete;

@@ -57,7 +57,7 @@ ExchangeServer::ExchangeServer(const SessionOptions& options)
   events_.resize(options.nodes, nullptr);
   raise_descriptor_limit();
   boot_ = boot_id();
-  clock_ = Clock::calibrate();
+  clock_ = options.clock ? *options.clock : Clock::calibrate();
   listener_ = listen_on(options.address, &name_);
   stop_event_ = Socket(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   poller_ = Socket(::epoll_create1(EPOLL_CLOEXEC));

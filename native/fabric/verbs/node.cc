@@ -33,6 +33,10 @@ Node::Node(const NodeOptions& options)
   rendezvous_ =
       std::make_unique<VerbsRendezvous>(*this, attach(options.session, options.self, options.nodes,
                                                       options.token, Channel::kCalls, &welcome_));
+  if (options.machine) {
+    welcome_.clock = options.machine->clock;
+    welcome_.neighbours = options.machine->neighbours;
+  }
   env_ = std::make_unique<ThreadEnv>(env_options(options, welcome_), *this);
   device_ = open_device(*this, options.wish);
   env_->attach(*device_);

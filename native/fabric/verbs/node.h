@@ -3,12 +3,14 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "env/thread/thread_env.h"
 #include "fabric/fabric.h"
 #include "fabric/verbs/choice.h"
+#include "fabric/verbs/cluster.h"
 #include "fabric/verbs/rendezvous.h"
 
 namespace pyrdma::fabric::verbs {
@@ -38,6 +40,7 @@ struct NodeOptions {
   std::uint32_t nodes = 1;
   std::string token;
   Wish wish;
+  std::optional<Machine> machine = std::nullopt;
   /// Counts the threads of all nodes of this process that want a core; null: the node has its own
   /// count.
   std::atomic<int>* running = nullptr;
