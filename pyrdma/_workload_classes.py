@@ -230,6 +230,9 @@ class VerbsLoad(Workload):
         Mode=rate: also the latency of each signaled request (default False).
     record_post
         Mode=latency: also the CPU time of the post (default False).
+    record_one_way
+        Measure=pingpong: also the time of each single way, by the clocks of both nodes (default
+        False).
     clock_every
         Round trips per clock reading of a ping-pong; a histogram's value is their mean (1 to
         1,048,576, default 1).
@@ -267,6 +270,7 @@ class VerbsLoad(Workload):
     measure: Literal["completion", "pingpong"] = DEFAULT
     record_latency: bool = DEFAULT
     record_post: bool = DEFAULT
+    record_one_way: bool = DEFAULT
     clock_every: int = DEFAULT
     interval_ns: int = DEFAULT
     warmup_ns: int = DEFAULT

@@ -149,6 +149,18 @@ def test_ping_pong_halves_round_trips(make: Make, op: str, clock_every: int) -> 
     assert values(columns, "elapsed")[0] == pytest.approx(2 * seen.mean() * seen.total, rel=0.05)
 
 
+@pytest.mark.parametrize("op", ["write", "send"])
+def test_both_sides_record_single_ways(make: Make, op: str) -> None:
+    columns = run(
+        make, 2, "verbs_load", op=op, measure="pingpong", size=32, duration_ns=0, iterations=600,
+        record_one_way=1,
+    )  # fmt: skip
+    halves, ways = histogram(columns, op), histogram(columns, f"one_way_{op}")
+    assert ways.total >= 1100, "of both sides"
+    # The way ends at the receiver's clock reading, half a round trip at its next post.
+    assert ways.percentile(50) == pytest.approx(halves.percentile(50), rel=0.5)
+
+
 def test_every_node_can_be_both(make: Make) -> None:
     columns = run(
         make, 4, "verbs_load", op="read", servers=0, qps=6, threads=2, pattern="random",

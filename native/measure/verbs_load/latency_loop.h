@@ -12,10 +12,13 @@ void run_latency(Env& env, const Load& load, Sender& sender, ThreadRecorder& rec
 
 /// mode=latency, measure=pingpong: perftest's write and send latency. The two sides send one
 /// message to and fro. The receiver polls the message's last byte in memory (write) or its receive
-/// queue (send). The histogram holds halves of round trips.
+/// queue (send). The histogram holds halves of round trips. With record_one_way each message
+/// carries the sender's time, and the receiver of either side records its own time minus that in a
+/// histogram `one_way_<op>`. Its error is that of the two clocks; a negative time is recorded as 0.
 void run_ping(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox,
               ThreadRecorder& recorder);
 /// Runs the replying side. Returns when the peer stops it.
-void run_pong(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox);
+void run_pong(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox,
+              ThreadRecorder& recorder);
 
 }  // namespace pyrdma::measure::verbs_load

@@ -82,6 +82,15 @@ void check_shape(const Params& params, const Load& load) {
       throw_parameter(params, "transport", "must be rc or uc with measure=pingpong");
     if (load.qps != 1) throw_parameter(params, "qps", "must be 1 with measure=pingpong");
   }
+  if (load.record_one_way) {
+    if (load.measure != Measure::kPingPong)
+      throw_parameter(params, "record_one_way", "needs measure=pingpong");
+    if (load.size < kOneWaySize) {
+      throw_parameter(params, "size",
+                      "is " + std::to_string(load.size) + "; record_one_way needs at least " +
+                          std::to_string(kOneWaySize) + ", for a time and a sequence number");
+    }
+  }
   if (load.mode == Mode::kOpen && load.interval <= 0) {
     throw_parameter(params, "interval_ns", "must be above 0 with mode=open");
   }
@@ -223,6 +232,8 @@ std::span<const ParameterSpec> parameter_specs() {
       {"record_latency", Int{0}, "bool", "mode=rate: also the latency of each signaled request", 0,
        1},
       {"record_post", Int{0}, "bool", "mode=latency: also the CPU time of the post", 0, 1},
+      {"record_one_way", Int{0}, "bool",
+       "measure=pingpong: also the time of each single way, by the clocks of both nodes", 0, 1},
       {"clock_every", Int{1}, "count",
        "round trips per clock reading of a ping-pong; a histogram's value is their mean", 1,
        1 << 20},
@@ -269,6 +280,7 @@ Load make_load(const Params& params, NodeId nodes, const fabric::Capabilities& c
   load.device_memory = params.flag("device_memory");
   load.record_latency = params.flag("record_latency");
   load.record_post = params.flag("record_post");
+  load.record_one_way = params.flag("record_one_way");
   load.clock_every = params.count("clock_every");
   load.interval = params.integer("interval_ns");
   load.warmup = params.integer("warmup_ns");

@@ -13,6 +13,9 @@ std::span<const ParameterSpec> parameter_specs();
 
 enum class Pattern : std::uint8_t { kPair, kAll, kRandom };
 enum class Mode : std::uint8_t { kRate, kLatency, kOpen };
+/// Least size of a message of record_one_way: a time, and the sequence number.
+inline constexpr std::uint32_t kOneWaySize = sizeof(Time) + 1;
+
 enum class Measure : std::uint8_t { kCompletion, kPingPong };
 
 /// Load holds the parameters, checked against each other and against the device, and the shape of
@@ -33,6 +36,7 @@ struct Load {
   std::uint32_t doorbells = 0;  // registers that a node's queue pairs share; 0: one for each
   std::uint64_t region_bytes = 0;
   bool random_addresses = false, record_latency = false, record_post = false, inlined = false;
+  bool record_one_way = false;
   bool device_memory = false;
   bool refill_empty = false;     // post only when nothing is in flight, a whole window then
   bool signal_by_queue = false;  // signal_every counts the requests of each queue pair

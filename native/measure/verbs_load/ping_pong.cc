@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "base/error.h"
@@ -21,8 +23,13 @@ std::uint8_t after(std::uint8_t sequence) {
 /// PingPongSide is one side of a ping-pong.
 class PingPongSide {
  public:
-  PingPongSide(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox)
+  PingPongSide(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox,
+               ThreadRecorder& recorder)
       : env_(env), load_(load), sender_(sender), route_(sender.routes.front()) {
+    if (load.record_one_way) {
+      const std::string op = fabric::to_string(load.op);
+      one_way_ = &recorder.histogram("one_way_" + op);
+    }
     sge_ = sender.local->sge(0, load.size);
     last_byte_ = reinterpret_cast<std::uint8_t*>(sender.local->data()) + load.size - 1;
     request_.sges = &sge_;
@@ -43,6 +50,7 @@ class PingPongSide {
   }
 
   void send(std::uint8_t sequence) {
+    if (one_way_ != nullptr) stamp();
     if (*last_byte_ != sequence) *last_byte_ = sequence;
     // Only some requests are signaled, which keeps the send queue from filling. Without inline
     // data, the NIC reads the payload before the answer can come, so the next change of the payload
@@ -61,11 +69,9 @@ class PingPongSide {
 
   /// Takes the next sequence number that is not `old`. Returns false when none came by `deadline`.
   bool receive(std::uint8_t old, Time deadline, std::uint8_t& sequence) {
-    if (buffer_.length != 0) return take_message(deadline, sequence);
-    // Charges the turn that finds it. An empty turn costs as much by itself, and a bare loop spins
-    // faster.
-    const Scope step(env_, env_scope::poll_turn);
-    return env_.poll_until([&] { return (sequence = load_acquire(arriving_)) != old; }, deadline);
+    const bool came = take(old, deadline, sequence);
+    if (came && one_way_ != nullptr && sequence != kStop) record();
+    return came;
   }
 
   /// Waits for the completions of signaled requests, so that the buffers may be freed.
@@ -77,8 +83,31 @@ class PingPongSide {
         },
         deadline, &sender_.cq->watch());
   }
+  /// Says whether the measurement has begun, so that single ways count.
+  void count_ways(bool begun) { counts_ = begun; }
 
  private:
+  bool take(std::uint8_t old, Time deadline, std::uint8_t& sequence) {
+    if (buffer_.length != 0) return take_message(deadline, sequence);
+    // Charges the turn that finds it. An empty turn costs as much by itself, and a bare loop spins
+    // faster.
+    const Scope step(env_, env_scope::poll_turn);
+    return env_.poll_until([&] { return (sequence = load_acquire(arriving_)) != old; }, deadline);
+  }
+
+  /// Writes the time of the post into the message. The other side reads it behind the last byte,
+  /// as that of a whole message.
+  void stamp() {
+    const Time now = env_.now();
+    std::memcpy(reinterpret_cast<std::byte*>(last_byte_) - (load_.size - 1), &now, sizeof now);
+  }
+
+  void record() {
+    Time sent = 0;
+    std::memcpy(&sent, arriving_ - (load_.size - 1), sizeof sent);
+    if (counts_) one_way_->record(std::max<Time>(env_.now() - sent, 0));
+  }
+
   void post_receive() {
     const fabric::ReceiveRequest request{0, &buffer_, 1};
     if (route_.qp->post_receive({&request, 1}).accepted != 1) [[unlikely]]
@@ -126,6 +155,8 @@ class PingPongSide {
   const std::uint8_t* arriving_;
   std::uint64_t sent_ = 0;
   std::uint32_t signals_ = 0;
+  Histogram* one_way_ = nullptr;
+  bool counts_ = false;
 };
 
 [[noreturn]] void throw_silent(NodeId peer) {
@@ -139,7 +170,7 @@ class PingPongSide {
 
 void run_ping(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox,
               ThreadRecorder& recorder) {
-  PingPongSide side(env, load, sender, inbox);
+  PingPongSide side(env, load, sender, inbox, recorder);
   const NodeId peer = sender.routes.front().peer;
   Histogram& latency = recorder.histogram(fabric::to_string(load.op));
   Time now = env.now();
@@ -148,6 +179,7 @@ void run_ping(Env& env, const Load& load, Sender& sender, const fabric::MemoryRe
   std::uint8_t sequence = 0, answer = 0;
   for (std::uint64_t trips = 0; !window.over(now, trips); trips += load.clock_every) {
     const Time begin = now;
+    side.count_ways(window.open());
     for (std::uint32_t i = 0; i < load.clock_every; ++i) {
       sequence = after(sequence);
       side.send(sequence);
@@ -161,11 +193,14 @@ void run_ping(Env& env, const Load& load, Sender& sender, const fabric::MemoryRe
   add_rates(recorder, window, load.size);
 }
 
-void run_pong(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox) {
-  PingPongSide side(env, load, sender, inbox);
-  const Time deadline = Window(env.now(), load.warmup, load.duration, load.iterations).deadline();
+void run_pong(Env& env, const Load& load, Sender& sender, const fabric::MemoryRegion* inbox,
+              ThreadRecorder& recorder) {
+  PingPongSide side(env, load, sender, inbox, recorder);
+  const Time begin = env.now();
+  const Time deadline = Window(begin, load.warmup, load.duration, load.iterations).deadline();
   std::uint8_t sequence = 0;
   for (;;) {
+    side.count_ways(load.record_one_way && env.now() > begin + load.warmup);
     if (!side.receive(sequence, deadline, sequence)) throw_silent(sender.routes.front().peer);
     if (sequence == kStop) break;
     side.send(sequence);

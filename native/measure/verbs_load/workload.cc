@@ -52,7 +52,7 @@ class VerbsLoad final : public Workload {
       if (load.is_client(env.node())) {
         verbs_load::run_ping(env, load, sender, connections.inbox(), rows);
       } else {
-        verbs_load::run_pong(env, load, sender, connections.inbox());
+        verbs_load::run_pong(env, load, sender, connections.inbox(), rows);
       }
     } else if (load.mode == verbs_load::Mode::kLatency) {
       verbs_load::run_latency(env, load, sender, rows, rng);
