@@ -9,13 +9,15 @@ import subprocess
 import tempfile
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import IO, Any
 
 from . import _frames, children
+from .errors import NodeEnded
 
-__all__ = ["START_S", "ClusterProcesses", "NodeProcess", "StoppedNodes"]
+__all__ = ["START_S", "ClusterProcesses", "NodeHandle", "NodeProcess", "StoppedNodes"]
 
 START_S = 60.0
 """Longest time from the start of the nodes until all have attached."""
@@ -30,13 +32,84 @@ END_S = 8.0
 _log = logging.getLogger("pyrdma")
 
 
-class NodeProcess:
-    """One node process, its pipes, and the file with its standard error."""
+class NodeHandle(ABC):
+    """The controller's side of a node process, on this machine or on another one."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.killed = False
         self.paused = False  # by this program, which can let it continue
+
+    @property
+    @abstractmethod
+    def process_id(self) -> int:
+        """Process id on the node's machine."""
+
+    @property
+    @abstractmethod
+    def descriptor(self) -> int:
+        """A descriptor that is readable when `receive` has something to do."""
+
+    @abstractmethod
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message; nothing happens if the process has ended."""
+
+    @abstractmethod
+    def receive(self) -> dict[str, Any] | None:
+        """Return a message once a whole one has come; call it when `descriptor` is readable.
+
+        Raises
+        ------
+        EOFError
+            The process has ended, or its machine is lost.
+        ProtocolError
+            The node sent something else than a message.
+        """
+
+    @abstractmethod
+    def end_error(self, what: str) -> Exception:
+        """Return the error of a process that ended during `what`, with its last words."""
+
+    @abstractmethod
+    def state(self) -> str:
+        """Return the letter of the process's state as in ``ps``."""
+
+    @abstractmethod
+    def is_up(self) -> bool:
+        """Return whether the process has not ended."""
+
+    @abstractmethod
+    def signal(self, number: signal.Signals) -> None:
+        """Send the process a signal."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Kill the process and wait for its end."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Kill the process and do not wait; `end` follows."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Kill the process and free what belongs to it."""
+
+    @property
+    def name(self) -> str:
+        """The node's number and its process."""
+        return f"node {self.number} (process {self.process_id})"
+
+    @property
+    def wake(self) -> str:
+        """The command that lets a stopped process continue."""
+        return f"kill -CONT {self.process_id}"
+
+
+class NodeProcess(NodeHandle):
+    """One node process, its pipes, and the file with its standard error."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
         self.stderr_file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - end() closes it
         self.process = subprocess.Popen(
             children.python("pyrdma._node"),
@@ -46,6 +119,10 @@ class NodeProcess:
             start_new_session=True,  # only the controller receives Ctrl-C
         )
         self._frames = _frames.Frames(_frames.FRAME_TO_CONTROLLER)
+
+    @property
+    def process_id(self) -> int:
+        return self.process.pid
 
     def send(self, message: Mapping[str, Any]) -> None:
         assert self.process.stdin is not None
@@ -59,7 +136,6 @@ class NodeProcess:
         return self.process.stdout.fileno()
 
     def receive(self) -> dict[str, Any] | None:
-        """Return a message once a whole one has come; call it when the pipe is readable."""
         chunk = os.read(self.descriptor, 1 << 20)
         if not chunk:
             raise EOFError
@@ -80,10 +156,25 @@ class NodeProcess:
         said = self.stderr_file.read().decode(errors="replace").strip().splitlines()
         return f"{self.name} {how}" + (f": {said[-1]}" if said else "")
 
-    @property
-    def name(self) -> str:
-        """The node's number and its process."""
-        return f"node {self.number} (process {self.process.pid})"
+    def end_error(self, what: str) -> Exception:
+        return NodeEnded(f"{what}: {self.describe_end()}")
+
+    def state(self) -> str:
+        return children.state(self.process.pid)
+
+    def is_up(self) -> bool:
+        return self.process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def discard(self) -> None:
+        with suppress(OSError):
+            self.process.kill()
 
     def end(self) -> None:
         with suppress(OSError):
@@ -101,16 +192,16 @@ class StoppedNodes:
     def __init__(self, what: str, survives: bool) -> None:
         self._what = what
         self._end = "" if survives else f" within {STOPPED_S - NOTICE_S:.0f} s"
-        self._since: dict[NodeProcess, float] = {}
-        self._told: set[NodeProcess] = set()
+        self._since: dict[NodeHandle, float] = {}
+        self._told: set[NodeHandle] = set()
 
-    def look(self, waiting: Iterable[NodeProcess]) -> bool:
+    def look(self, waiting: Iterable[NodeHandle]) -> bool:
         """Return whether another program has stopped a node for so long that the run has to end.
 
         This program may stop nodes (`Cluster.stop`), for as long as it likes.
         """
         now = time.monotonic()
-        stopped = [n for n in waiting if not n.paused and children.is_stopped(n.process.pid)]
+        stopped = [n for n in waiting if not n.paused and n.state() == "T"]
         self._since = {node: self._since.get(node, now) for node in stopped}
         self._told.intersection_update(stopped)
         for node in stopped:
@@ -118,22 +209,22 @@ class StoppedNodes:
                 self._told.add(node)
                 _log.warning(
                     "pyrdma: %s: another program has stopped %s, which the run waits for; let it "
-                    "continue%s: kill -CONT %d",
-                    *(self._what, node.name, self._end, node.process.pid),
+                    "continue%s: %s",
+                    *(self._what, node.name, self._end, node.wake),
                 )
         return any(now - since >= STOPPED_S for since in self._since.values())
 
 
-def describe_stopped(waiting: Iterable[NodeProcess]) -> str:
+def describe_stopped(waiting: Iterable[NodeHandle]) -> str:
     """Say which nodes are stopped, and which only wait; an empty text if none is stopped."""
     said, others = [], []
     for node in waiting:
-        state = children.state(node.process.pid)
+        state = node.state()
         if state == "t":
             said.append(f"a debugger holds {node.name}")
         elif state == "T":
             resume = f"resume({node.number}) or " if node.paused else ""
-            cure = f"{resume}`kill -CONT {node.process.pid}`"
+            cure = f"{resume}`{node.wake}`"
             said.append(f"{node.name} is stopped; in time, {cure} lets it continue")
         else:
             others.append(str(node.number))
@@ -146,8 +237,8 @@ class ClusterProcesses:
     """The processes and the session of a cluster, which end with it."""
 
     def __init__(self, cluster: object, session: Any) -> None:
-        self.nodes: list[NodeProcess] = []
-        self.ended: list[NodeProcess] = []  # a run may still use their pipes
+        self.nodes: list[NodeHandle] = []
+        self.ended: list[NodeHandle] = []  # a run may still use their pipes
         self.session = session
         self._owner = os.getpid()
         # A program may never close the cluster. Its processes then end when it is collected, or
@@ -160,8 +251,9 @@ class ClusterProcesses:
         nodes = self.nodes + self.ended
         self.nodes, self.ended = [], []
         for node in nodes:
-            with suppress(OSError):
-                node.process.kill()
+            node.discard()
         for node in nodes:
             node.end()
-        self.session = None
+        session, self.session = self.session, None
+        if hasattr(session, "close"):  # it lies on another machine
+            session.close()

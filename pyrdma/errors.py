@@ -9,7 +9,9 @@ __all__ = [
     "CompletionError",
     "Error",
     "Exhausted",
+    "HostLost",
     "InvalidArgument",
+    "NodeEnded",
     "Timeout",
     "Unavailable",
     "nearest",
@@ -45,6 +47,14 @@ class Exhausted(Error):
 
 class Timeout(Error, TimeoutError):
     """A deadline passed."""
+
+
+class NodeEnded(Error):
+    """A node's process ended during a run; the message says how, with its last words."""
+
+
+class HostLost(Error):
+    """A host of a testbed fell silent, or the connection to it ended; the message names it."""
 
 
 class CompletionError(Error):

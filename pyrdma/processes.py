@@ -18,7 +18,14 @@ from typing import Any
 
 from . import _frames, errors
 from ._native import native
-from ._node_process import START_S, ClusterProcesses, NodeProcess, StoppedNodes, describe_stopped
+from ._node_process import (
+    START_S,
+    ClusterProcesses,
+    NodeHandle,
+    NodeProcess,
+    StoppedNodes,
+    describe_stopped,
+)
 from ._workload import Parameters, Workload
 from .arguments import Duration, Seconds, checked
 from .cluster_base import ClusterBase, Columns
@@ -57,7 +64,7 @@ class ProcessCluster(ClusterBase):
         self._running: Mapping[str, Any] | None = None
         try:
             for number in range(nodes):
-                self._nodes.append(NodeProcess(number))
+                self._nodes.append(self._start(number))
             for node in self._nodes:
                 self._attach(node)
             self._collect(START_S, "starting the nodes", 0)
@@ -66,7 +73,7 @@ class ProcessCluster(ClusterBase):
             raise
 
     @property
-    def _nodes(self) -> list[NodeProcess]:
+    def _nodes(self) -> list[NodeHandle]:
         return self._held.nodes
 
     @property
@@ -83,7 +90,10 @@ class ProcessCluster(ClusterBase):
         core: Any = native()
         return core.shm.Session(nodes=self.nodes, seed=self.seed)
 
-    def _attach(self, node: NodeProcess) -> None:
+    def _start(self, number: int) -> NodeHandle:
+        return NodeProcess(number)
+
+    def _attach(self, node: NodeHandle) -> None:
         node.send(
             {
                 **self._kind(),
@@ -97,7 +107,7 @@ class ProcessCluster(ClusterBase):
     @property
     def process_ids(self) -> list[int]:
         """Process ids of the nodes, in order."""
-        return [node.process.pid for node in self._nodes]
+        return [node.process_id for node in self._nodes]
 
     @property
     def now_ns(self) -> int:
@@ -189,8 +199,8 @@ class ProcessCluster(ClusterBase):
         deadline = begin + timeout_s
         stops, next_look, stuck = StoppedNodes(what, self._survives), begin + _STOPS_S, False
         answers: dict[int, dict[str, Any]] = {}
-        failures: list[tuple[int, Error]] = []
-        gone: set[NodeProcess] = set()  # need not be waited for any more
+        failures: list[tuple[int, Exception]] = []
+        gone: set[NodeHandle] = set()  # need not be waited for any more
         with selectors.DefaultSelector() as selector:
             while True:
                 with self._lock:
@@ -220,7 +230,7 @@ class ProcessCluster(ClusterBase):
                         selector.unregister(key.fd)
                         gone.add(node)
                         if not (self._survives and node.killed):
-                            failures.append((0, Error(f"{what}: {node.describe_end()}")))
+                            failures.append((0, node.end_error(what)))
                         continue
                     except _frames.ProtocolError as error:
                         selector.unregister(key.fd)
@@ -259,8 +269,7 @@ class ProcessCluster(ClusterBase):
             assert self._open is not None
             target = self._nodes[self._check_node(node)]
             target.killed = True
-            target.process.kill()
-            target.process.wait()
+            target.kill()
             self._session.end(node)
 
     def restart(self, node: int) -> None:
@@ -278,7 +287,7 @@ class ProcessCluster(ClusterBase):
             The process did not start in time.
         """
         self.kill(node)
-        fresh = NodeProcess(node)
+        fresh = self._start(node)
         try:
             self._attach(fresh)
             self._await_attached(fresh)
@@ -293,7 +302,7 @@ class ProcessCluster(ClusterBase):
                 self._held.ended.append(old)
                 fresh.send(self._running)
 
-    def _await_attached(self, node: NodeProcess) -> None:
+    def _await_attached(self, node: NodeHandle) -> None:
         deadline = time.monotonic() + START_S
         message = None
         with selectors.DefaultSelector() as selector:
@@ -305,7 +314,7 @@ class ProcessCluster(ClusterBase):
                 try:
                     message = node.receive()
                 except EOFError:
-                    raise Error(f"restarting: {node.describe_end()}") from None
+                    raise node.end_error("restarting") from None
         if message["kind"] == "failed":
             raise _rebuild(node.number, message)
 
@@ -336,10 +345,10 @@ class ProcessCluster(ClusterBase):
         with self._lock:
             assert self._open is not None
             target = self._nodes[self._check_node(node)]
-            if target.process.poll() is not None:
+            if not target.is_up():
                 raise Error(f"node {node} is down; restart() it first")
             target.paused = paused
-            target.process.send_signal(number)
+            target.signal(number)
 
     def close(self) -> None:
         """End all node processes and the session. Idempotent."""
