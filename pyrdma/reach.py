@@ -34,7 +34,7 @@ from ._native import native
 from ._syntax import codes, function_text, text
 from .errors import Unavailable
 
-__all__ = ["digest", "source_digest"]
+__all__ = ["digest"]
 
 _PACKAGE = __package__
 _FOLDER = Path(__file__).parent
@@ -62,27 +62,6 @@ def digest(measure: Callable[..., Any] | None) -> str:
     lines += [f"{name} {_module_text(name)}" for name in sorted(_closure(frozenset(reached)))]
     text = "\n".join([_native(), root, *lines])
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
-
-
-@cache
-def source_digest() -> str:
-    """Return a digest of the whole package, which hosts of a cluster must have in common.
-
-    It covers the native sources of the loaded module and the package's Python files, without the
-    experiments: those have digests of their own. It costs some milliseconds, once in a process.
-
-    Raises
-    ------
-    Unavailable
-        The native module cannot be loaded.
-    """
-    core: Any = native()
-    lines = [str(core.source_digest)]
-    for path in sorted(_FOLDER.rglob("*.py")):
-        name = path.relative_to(_FOLDER).as_posix()
-        if not name.startswith("experiments/"):
-            lines.append(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}")
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def _native() -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import sys
-from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
-from pyrdma import reach
 from pyrdma.errors import Error
+from pyrdma.sources import source_digest
 
 __all__ = ["Code", "ExecutorError", "OtherCode", "other_experiment"]
 
@@ -32,7 +29,7 @@ class Code(NamedTuple):
     @classmethod
     def here(cls) -> Code:
         """Return the code of this process."""
-        return cls(_source_digest(), "{}.{}".format(*sys.version_info))
+        return cls(source_digest(), "{}.{}".format(*sys.version_info))
 
     def check(self) -> None:
         """Raise unless this process has this code.
@@ -64,14 +61,3 @@ def other_experiment(
         f"the worker on {platform.node()} cannot measure {name}: it {reason}; copy the folder of "
         "the experiments there, start its workers again, and run the same command"
     )
-
-
-@cache
-def _source_digest() -> str:
-    """Return a digest of this package's Python files and of its native module."""
-    folder = Path(reach.__file__).parent
-    summed = hashlib.sha256(reach._native().encode())
-    for path in sorted(folder.rglob("*.py")):
-        summed.update(f"{path.relative_to(folder)}\0".encode())
-        summed.update(hashlib.sha256(path.read_bytes()).digest())
-    return summed.hexdigest()[:16]

@@ -26,7 +26,7 @@ DIST = ROOT / "dist"
 PROGRAM = """
 import json
 import pyrdma as rd
-from pyrdma import _core, reach, registry
+from pyrdma import _core, reach, registry, sources
 
 if __name__ == "__main__":
     assert "site-packages" in rd.__file__, rd.__file__
@@ -37,7 +37,7 @@ if __name__ == "__main__":
     with rd.Cluster.local(nodes=2, fabric="shm") as cluster:
         assert cluster.run(load, duration_s=0.1).value("rate") > 1e5
     digests = {name: reach.digest(registry.load(name).measure) for name in registry.ids()}
-    print(json.dumps({"simulated": rate, "source": reach.source_digest(), **digests}))
+    print(json.dumps({"simulated": rate, "source": sources.source_digest(), **digests}))
 """
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import pyrdma as rd
-from pyrdma import reach
+from pyrdma import sources
 from pyrdma.deploy import bundle as bundles
 from pyrdma.deploy import pythons, unpack, wheels
 from pyrdma.deploy.bundle import Bundle, bundle
@@ -28,7 +28,7 @@ PLATFORM = "manylinux_2_34_x86_64"
 RUN = """
 import json, sys
 import pyrdma as rd
-from pyrdma import reach
+from pyrdma import sources
 
 if __name__ == "__main__":
     load = rd.workload.VerbsLoad(op="write", size=64, depth=16)
@@ -36,7 +36,7 @@ if __name__ == "__main__":
         simulated = cluster.run(load, duration_s=1e-4).value("rate")
     with rd.Cluster.local(nodes=2, fabric="shm") as cluster:
         real = cluster.run(load, duration_s=0.01).value("rate")
-    print(json.dumps([simulated, real > 0, reach.source_digest(), sys.path]))
+    print(json.dumps([simulated, real > 0, sources.source_digest(), sys.path]))
 """
 
 
@@ -89,7 +89,7 @@ def test_a_node_runs_the_bundle_alone(node: Path) -> None:
     assert done.returncode == 0, done.stderr
     _, real, digest, path = json.loads(done.stdout)
     assert real
-    assert digest == reach.source_digest(), "the hosts and this tree have the same sources"
+    assert digest == sources.source_digest(), "the hosts and this tree have the same sources"
     assert not [entry for entry in path if entry.endswith("-packages")]
 
 
