@@ -10,6 +10,6 @@ if not getattr(sys.flags, "safe_path", False):
     if os.path.exists(first) and os.path.samefile(first, "."):  # noqa: PTH110, PTH121
         del sys.path[0]
 
-from .commands.main import main
+from ._start import main
 
 main()

@@ -29,7 +29,7 @@ FRAME_TO_CONTROLLER = 64 * 1024 * 1024
 """Most bytes of a message to the controller, enough for the histograms of many threads."""
 
 _LENGTH = struct.Struct(">I")
-_NODES = 256
+_NODES = 4096
 
 
 class ProtocolError(Error):
@@ -163,17 +163,23 @@ _PLACE: Mapping[str, _shapes.Shape] = {
     "node": _shapes.integer(0, _NODES - 1),
     "nodes": _shapes.integer(1, _NODES),
 }
+_WISH: Mapping[str, _shapes.Shape] = {
+    "device": _shapes.text(64),
+    "port": _shapes.integer(0, 255),
+    "gid_index": _shapes.integer(-1, 65535),
+    "address": _shapes.text(64),
+}
 _ALIKE = (("metric", "unit", "value", "node", "thread"), ("notices", "noticed_by"))
 """Fields of a message "measured" whose lists must have equal lengths."""
 _KINDS: Mapping[str, Mapping[str, _shapes.Shape]] = {
     "attach": _PLACE,
     "attach_faulty": {**_PLACE, "faults": _shapes.mapping_of(_shapes.is_number, 256)},
-    "attach_verbs": {
+    "attach_verbs": {**_PLACE, **_WISH},
+    "attach_host": {
         **_PLACE,
-        "device": _shapes.text(64),
-        "port": _shapes.integer(0, 255),
-        "gid_index": _shapes.integer(-1, 65535),
-        "address": _shapes.text(64),
+        **_WISH,
+        "clock": lambda v: _shapes.list_of(_shapes.integer(0, 2**64 - 1))(v) and len(v) == 3,  # type: ignore[arg-type]
+        "neighbours": _shapes.integer(0, _NODES - 1),
     },
     "attached": {"node": _shapes.integer(0, _NODES - 1)},
     "count": {},

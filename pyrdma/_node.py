@@ -33,8 +33,11 @@ def main() -> None:
     try:
         core: Any = native()
         place = {name: first[name] for name in ("session", "node", "nodes", "token")}
-        if first["kind"] == "attach_verbs":
+        if first["kind"] in ("attach_verbs", "attach_host"):
             wish = {name: first[name] for name in ("device", "port", "gid_index", "address")}
+            if first["kind"] == "attach_host":
+                wish["clock"] = core.ibverbs.Clock.from_parts(first["clock"])
+                wish["neighbours"] = first["neighbours"]
             node = core.ibverbs.Node(**place, **wish)
         else:
             node = core.shm.Node(**place, faults=first.get("faults", {}))

@@ -13,6 +13,8 @@ from .cluster_base import ClusterBase, Columns
 from .devices import Wish
 from .errors import InvalidArgument, Unavailable
 from .fabrics import FabricName, fabric_problem
+from .hosts.cluster import RemoteProcessCluster
+from .hosts.fleet import Fleet
 from .processes import ProcessCluster
 from .profiles import Profile
 from .verbs_processes import VerbsProcessCluster
@@ -139,6 +141,58 @@ class Cluster(ClusterBase):
         if fabric == "verbs":
             return _VerbsProcesses(nodes, seed, wish)
         return _SharedMemoryProcesses(nodes, seed, faults or {})
+
+    @staticmethod
+    @checked
+    def remote(
+        inventory: FilePath | Fleet,
+        nodes: Annotated[int, Between(1, 4096)],
+        fabric: FabricName = "verbs",
+        hosts: str | None = None,
+        seed: Seed = 1,
+        faults: Mapping[str, float] | None = None,
+    ) -> Cluster:
+        """Make a cluster of node processes on the hosts of a testbed, in real time.
+
+        Hosts take turns in holding nodes, each up to its ``pyrdma_slots``. The nodes' clocks read
+        on the scale of the first host.
+
+        Parameters
+        ----------
+        inventory
+            An Ansible inventory in YAML (``hosts.yml``), or a `Fleet`, whose connections then serve
+            several clusters.
+        nodes
+            Number of nodes, 1 to 4096, and at most the hosts' slots.
+        fabric
+            ``verbs``, or ``shm`` with one host, which then holds all nodes.
+        hosts
+            Hosts to take, as ``'node-[0-3],!node-2'``; all if None.
+        faults
+            With ``shm``: faults to inject; see `Cluster.local`.
+
+        Raises
+        ------
+        HostLost
+            A host cannot be reached, or has other code than this program.
+        Unavailable
+            The hosts have too few slots, or a device is missing.
+        """
+        if fabric not in ("shm", "verbs"):
+            raise InvalidArgument(
+                f"fabric {fabric!r} needs no hosts; use fabric='shm' or 'verbs', or Cluster.sim"
+            )
+        if faults and fabric != "shm":
+            raise InvalidArgument(
+                f"faults={dict(faults)!r} with fabric {fabric!r}; faults need fabric='shm' or "
+                "Cluster.sim"
+            )
+        if isinstance(inventory, Fleet):
+            if hosts is not None:
+                raise InvalidArgument(f"hosts={hosts!r} with a Fleet; give them to Fleet.open")
+            return _RemoteProcesses(inventory, nodes, seed, fabric, faults or {})
+        fleet = Fleet.open(inventory, hosts)
+        return _RemoteProcesses(fleet, nodes, seed, fabric, faults or {}, owned=True)
 
 
 def _nanoseconds(duration_s: float) -> int:
@@ -334,3 +388,7 @@ class _SharedMemoryProcesses(ProcessCluster, Cluster):
 
 class _VerbsProcesses(VerbsProcessCluster, Cluster):
     """Nodes as processes over a device."""
+
+
+class _RemoteProcesses(RemoteProcessCluster, Cluster):
+    """Nodes as processes on hosts."""

@@ -59,11 +59,16 @@ class Check:
 
 def checks() -> list[Check]:
     """Check everything that experiments use."""
-    found = [_fabric(name) for name in FABRICS]
-    found += [_controller(), _cores(), _cpu(), _huge_pages(), _memlock(), _connections()]
+    found = [*checks_of_a_node(), _controller()]
     found += [_program(program, package) for program, package in _PEERS.items()]
     found.append(_simgrid())
     return found
+
+
+def checks_of_a_node() -> list[Check]:
+    """Check what a machine needs to hold nodes; it needs less than one that draws figures."""
+    found = [_fabric(name) for name in FABRICS]
+    return [*found, _cores(), _cpu(), _huge_pages(), _memlock(), _connections()]
 
 
 def _fabric(name: str) -> Check:

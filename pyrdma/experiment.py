@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,7 +40,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ._shapes import is_value
 from .arguments import Between, Count, Seconds, Seed, checked, shown
 from .data import check_name
-from .errors import InvalidArgument, nearest
+from .errors import InvalidArgument, Unavailable, nearest
 from .fabrics import FABRICS
 from .result import Value
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .data import Data
     from .decide import Decision
+    from .hosts.fleet import Fleet
 
 __all__ = ["Axis", "Experiment", "Point", "Value"]
 
@@ -116,7 +118,8 @@ class Point:
     def cluster(self, nodes: int, **options: Any) -> Cluster:
         """Open a cluster of `nodes` nodes on this point's fabric, profile and seed.
 
-        `options` go to `Cluster.sim` or `Cluster.local`. The method drops the options that the
+        `options` go to `Cluster.sim`, `Cluster.local`, or `Cluster.remote` if the run has an
+        inventory. The method drops the options that the
         fabric lacks: ``mode`` on ``sim``, ``overrides`` and ``variance`` on the others. On ``sim``
         the default is ``variance=True``, and False for weak memory, which checks correctness.
         """
@@ -131,7 +134,22 @@ class Point:
             )
         options.pop("overrides", None)
         options.pop("variance", None)
+        fleet = _fleet()
+        if fleet is not None:
+            options.pop("device", None)
+            if options.pop("mode", "process") == "thread":
+                raise Unavailable(
+                    f"{self.experiment} needs its nodes as threads of one process, and the hosts "
+                    "of an inventory hold processes; run it without --inventory on a host"
+                )
+            return Cluster.remote(fleet, nodes, fabric=self.fabric, seed=self.seed, **options)
         return Cluster.local(nodes=nodes, fabric=self.fabric, seed=self.seed, **options)
+
+
+def _fleet() -> Fleet | None:
+    """Return the hosts of this run; None if its nodes are on this machine."""
+    loaded = sys.modules.get("pyrdma.hosts.fleet")
+    return None if loaded is None else loaded.current()
 
 
 @checked

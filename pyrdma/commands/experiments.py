@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +12,7 @@ import typer
 from pyrdma.errors import Error, InvalidArgument
 
 from . import terminal
+from .hosts import Hosts, Inventory
 from .terminal import Json, Out
 
 if TYPE_CHECKING:
@@ -89,6 +92,8 @@ def run_experiments(
     fresh: Annotated[
         bool, typer.Option(help="Measure points again that are already measured.")
     ] = False,
+    inventory: Inventory = None,
+    hosts: Hosts = None,
     executor: Annotated[
         str,
         typer.Option(
@@ -122,9 +127,17 @@ def run_experiments(
         jobs=jobs,
         fresh=fresh,
     )
+    if hosts is not None and inventory is None:
+        raise InvalidArgument(f"--hosts {hosts!r} chooses from an inventory; give --inventory FILE")
     chosen = registry.find(names)
     alone = len(chosen) == 1
-    with executors.make(executor, jobs, out) as workers:
+    with ExitStack() as stack:
+        if inventory is not None:
+            from pyrdma.hosts.fleet import Fleet
+
+            fleet = stack.enter_context(Fleet.open(inventory, hosts))
+            options = replace(options, fleet=fleet)
+        workers = stack.enter_context(executors.make(executor, jobs, out))
         ended_badly = [name for name in chosen if not _run_one(name, options, workers, alone)]
     if ended_badly:
         if len(chosen) > 1:
@@ -151,7 +164,7 @@ def _setting(text: str) -> tuple[str, bool | int | float | str]:
 def _run_one(name: str, options: Options, workers: Executor, alone: bool) -> bool:
     """Run one of several experiments; return whether it succeeded."""
     from pyrdma import registry
-    from pyrdma.errors import Exhausted, Unavailable
+    from pyrdma.errors import Exhausted, HostLost, Unavailable
     from pyrdma.runs import execute
 
     if not alone:
@@ -168,7 +181,7 @@ def _run_one(name: str, options: Options, workers: Executor, alone: bool) -> boo
     try:
         with terminal.progress(name) as progress:
             report = execute(name, options, executor=workers, progress=progress)
-    except (Unavailable, Exhausted):
+    except (Unavailable, Exhausted, HostLost):
         raise
     except Error as error:
         if alone:
@@ -234,6 +247,9 @@ def _show(report: Report) -> None:
         done = f"{outcome.reused} points already measured, {outcome.measured} new"
     print(f"{report.experiment}: {done}; in {report.folder}")
     _show_figures(report)
+    for reason in sorted(set(outcome.skipped.values())):
+        count = sum(1 for r in outcome.skipped.values() if r == reason)
+        terminal.say(f"  {count} points skipped: {reason}")
     reasons = sorted(set(outcome.failed.values()))
     for reason in reasons[:5]:
         count = sum(1 for r in outcome.failed.values() if r == reason)

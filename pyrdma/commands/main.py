@@ -15,19 +15,20 @@ import typer
 
 from pyrdma.errors import Error, InvalidArgument
 
-from . import deploy, experiments, fuzz, machine, profiles, results, terminal, tools, validate
 from . import (
+    deploy,
     experiments,
     fuzz,
+    hosts,
     inventory,
     machine,
     profiles,
     results,
+    sharing,
     terminal,
     tools,
     validate,
 )
-from . import experiments, fuzz, machine, profiles, results, sharing, terminal, tools, validate
 from .terminal import INTERRUPTED
 
 __all__ = ["main"]
@@ -60,9 +61,11 @@ def options(
         os.environ[VARIABLE] = str(experiments.resolve())
 
 
-for module in (experiments, profiles, results, tools, validate, fuzz, machine, deploy):
-for module in (experiments, profiles, results, tools, validate, fuzz, machine, inventory):
-for module in (experiments, profiles, results, sharing, tools, validate, fuzz, machine):
+_COMMANDS = (
+    *(experiments, profiles, results, sharing, tools, validate, fuzz, machine),
+    *(hosts, inventory, deploy),
+)
+for module in _COMMANDS:
     module.register(app)
 
 

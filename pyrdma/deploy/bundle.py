@@ -48,7 +48,7 @@ command -v pythonVERSION >/dev/null || {
 exec pythonVERSION -I -S -c 'import sys
 sys.argv[0] = "pyrdma"
 sys.path.insert(0, sys.argv.pop(1))
-from pyrdma.commands.main import main
+from pyrdma._start import main
 main()' "${real%/bin/*}/lib" "$@"
 """
 

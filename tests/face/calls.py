@@ -71,7 +71,15 @@ def _queue_pair(w: World) -> dict[str, Any]:
 
 def _run(w: World) -> dict[str, Any]:
     run = {"name": FAKE, "set": {"n": 1}, "seeds": (1,), "fabric": "shm", "profile": None}
-    return {**run, "full": False, "out": w.folder / "out", "jobs": 1, "fresh": False}
+    more = {"full": False, "out": w.folder / "out", "jobs": 1, "fresh": False}
+    return {**run, **more, "inventory": None, "hosts": None}
+
+
+def _remote(w: World) -> dict[str, Any]:
+    file = w.folder / "hosts.yml"
+    file.write_text("all: {hosts: {here: {ansible_connection: local}}}")
+    cluster = {"inventory": file, "nodes": 1, "fabric": "shm", "hosts": "here", "seed": 1}
+    return {**cluster, "faults": {}}
 
 
 def _options() -> dict[str, Any]:
@@ -115,6 +123,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
         rd.Cluster.local,
         {"nodes": 1, "fabric": "shm", "mode": "thread", "seed": 1, "device": "", "faults": {}},
     ),
+    "cluster.Cluster.remote": lambda w: (rd.Cluster.remote, _remote(w)),
     "cluster.Cluster.sim": lambda _: (rd.Cluster.sim, _sim()),
     "cluster.InProcess.devices_of": lambda w: (w.cluster.devices_of, {"node": 0}),
     "cluster.InProcess.kill": lambda w: (w.threads.kill, {"node": 0}),

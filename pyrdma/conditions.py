@@ -1,0 +1,77 @@
+"""What happened on the nodes' hosts during a point, and what its numbers are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+
+from .result import Result
+
+__all__ = ["Conditions", "collect", "collected"]
+
+ONE_WAY = "one_way"
+"""Part of the names of metrics that compare the clocks of two hosts."""
+
+SHARE = 0.1
+"""A one-way time is withheld if the clocks' error may be more than this share of it."""
+
+collected: ContextVar[Conditions | None] = ContextVar("conditions", default=None)
+"""The conditions of the point that this thread measures, whatever clusters it makes."""
+
+
+@contextmanager
+def collect() -> Iterator[Conditions]:
+    """Collect the conditions of all clusters that this thread makes inside the block."""
+    found = Conditions()
+    token = collected.set(found)
+    try:
+        yield found
+    finally:
+        collected.reset(token)
+
+
+@dataclass
+class Conditions:
+    """Flags of a point, and the bound of the error of its clocks.
+
+    Attributes
+    ----------
+    flags
+        ``retransmit``, ``receiver not ready``, ``login network``, ``clocks corrected``,
+        ``one-way times withheld``.
+    clock_bound_ns
+        Largest difference between the times of two hosts at one moment.
+    """
+
+    flags: list[str] = field(default_factory=list)
+    clock_bound_ns: int = 0
+
+    def flag(self, text: str) -> None:
+        """Add a flag, here and to the point that this thread measures."""
+        for place in (self, collected.get()):
+            if place is not None and text not in place.flags:
+                place.flags.append(text)
+
+    def judge(self, result: Result, bound_ns: int) -> Result:
+        """Return a result without the one-way times that the clocks cannot tell."""
+        point = collected.get()
+        self.clock_bound_ns = max(self.clock_bound_ns, bound_ns)
+        if point is not None:
+            point.clock_bound_ns = max(point.clock_bound_ns, bound_ns)
+        times = [s for s in result.samples if ONE_WAY in s.metric and s.unit == "ns"]
+        names = {n for n in result.histograms if ONE_WAY in n}
+        if not times and not names:
+            return result
+        self.flag("clocks corrected")
+        withheld = {s.metric for s in times if bound_ns > SHARE * s.value}
+        withheld |= {n for n in names if bound_ns > SHARE * result.latency(n).percentile(50)}
+        if not withheld:
+            return result
+        self.flag("one-way times withheld")
+        return replace(
+            result,
+            samples=[s for s in result.samples if s.metric not in withheld],
+            histograms={n: h for n, h in result.histograms.items() if n not in withheld},
+        )

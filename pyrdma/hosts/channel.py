@@ -1,0 +1,221 @@
+"""Frames between a driver and the daemon of a host, over pipes or an authenticated connection.
+
+A frame is a length and a slot of four bytes each, big-endian, then the content. Slot 0 carries
+messages of JSON (`pyrdma.hosts.messages`); another slot carries the bytes of one node's pipe.
+
+Over TCP, a frame also has an HMAC-SHA256 over its direction, its number and its bytes, under a key
+that both ends derive from the daemon's token and a nonce of each end. Nobody else can insert,
+repeat, reorder or change a frame; the frames are not encrypted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import socket
+import struct
+import threading
+import time
+from select import select
+
+from pyrdma._frames import ProtocolError
+from pyrdma.errors import Error, Timeout
+
+__all__ = ["CONTROL", "MOST_BYTES", "NONCE", "Channel", "Seal"]
+
+CONTROL = 0
+"""Slot of the messages between driver and daemon themselves."""
+
+MOST_BYTES = 1 << 20
+"""Most bytes of a frame's content. Longer messages of nodes take several frames."""
+
+NONCE = 32
+
+_HEADER = struct.Struct(">II")
+_NUMBER = struct.Struct(">Q")
+_MAC = 32
+
+
+class Seal:
+    """Authenticates the frames of one connection.
+
+    Parameters
+    ----------
+    token
+        The daemon's secret.
+    driver, daemon
+        The nonces of both ends.
+    is_driver
+        Whether this process is the driver.
+    """
+
+    def __init__(self, token: bytes, driver: bytes, daemon: bytes, *, is_driver: bool) -> None:
+        key = hmac.digest(token, b"pyrdma daemon 1" + driver + daemon, "sha256")
+        to_daemon, to_driver = (hmac.digest(key, way, "sha256") for way in (b"to", b"from"))
+        self._out, self._in = (to_daemon, to_driver) if is_driver else (to_driver, to_daemon)
+        self._pad = hmac.digest(key, b"pad", "sha256")
+        self._sent = self._received = 0
+
+    def sign(self, frame: bytes) -> bytes:
+        """Return the code of the next frame to send."""
+        self._sent += 1
+        return hmac.digest(self._out, _NUMBER.pack(self._sent) + frame, "sha256")
+
+    def is_genuine(self, frame: bytes, code: bytes) -> bool:
+        """Return whether the next received frame has the right code."""
+        self._received += 1
+        right = hmac.digest(self._in, _NUMBER.pack(self._received) + frame, "sha256")
+        return hmac.compare_digest(right, code)
+
+    def hide(self, secret: str, name: str) -> str:
+        """Return a secret of 64 hexadecimal digits as others cannot read it; again: the secret.
+
+        `name` must differ between secrets of one connection.
+        """
+        pad = hmac.digest(self._pad, name.encode(), "sha256")
+        return bytes(a ^ b for a, b in zip(bytes.fromhex(secret), pad, strict=True)).hex()
+
+
+class Channel:
+    """A stream of frames. Any thread may send; one thread receives.
+
+    Parameters
+    ----------
+    read, write
+        Descriptors, owned by the channel.
+    seal
+        Authenticates the frames; None over pipes, which only the two processes have.
+    """
+
+    def __init__(self, read: int, write: int, seal: Seal | None = None) -> None:
+        self.descriptor = read
+        self._write = write
+        self.seal = seal
+        self._unread = bytearray()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @classmethod
+    def of_socket(cls, connection: socket.socket, seal: Seal) -> Channel:
+        """Return the channel over a connected socket, which it takes over."""
+        descriptor = connection.detach()
+        return cls(descriptor, descriptor, seal)
+
+    def send(self, slot: int, content: bytes, timeout_s: float) -> None:
+        """Send a frame, or several if `content` is long.
+
+        Raises
+        ------
+        OSError
+            The other end is gone.
+        Timeout
+            The other end does not read.
+        """
+        with self._lock:
+            deadline = time.monotonic() + timeout_s
+            for start in range(0, max(1, len(content)), MOST_BYTES):
+                piece = content[start : start + MOST_BYTES]
+                frame = _HEADER.pack(len(piece), slot) + piece
+                self._put(frame + (self.seal.sign(frame) if self.seal else b""), deadline)
+
+    def _put(self, data: bytes, deadline: float) -> None:
+        view = memoryview(data)
+        while view:
+            if self._closed:
+                raise BrokenPipeError
+            left = deadline - time.monotonic()
+            _, ready, _ = select([], [self._write], [], max(0.0, min(left, 0.5)))
+            if ready:
+                # A pipe that is ready takes PIPE_BUF bytes without blocking.
+                view = view[os.write(self._write, view[:4096]) :]
+            elif left <= 0:
+                raise Timeout("the other end does not read its messages")
+
+    def receive(self) -> list[tuple[int, bytes]]:
+        """Return the whole frames that have come; call it when the descriptor is readable.
+
+        Raises
+        ------
+        EOFError
+            The other end is gone.
+        ProtocolError
+            A frame is too long, or somebody has altered it.
+        """
+        try:
+            chunk = os.read(self.descriptor, 1 << 20)
+        except (ConnectionError, OSError) as error:
+            raise EOFError from error
+        if not chunk:
+            raise EOFError
+        self._unread += chunk
+        return self.take()
+
+    def feed(self, chunk: bytes) -> None:
+        """Take bytes that something else has read from the descriptor."""
+        self._unread += chunk
+
+    def take(self) -> list[tuple[int, bytes]]:
+        """Return the whole frames among the bytes that have come."""
+        found = []
+        extra = _MAC if self.seal else 0
+        at = 0
+        while len(self._unread) - at >= _HEADER.size:
+            length, slot = _HEADER.unpack_from(self._unread, at)
+            if length > MOST_BYTES:
+                raise ProtocolError(f"a frame has {length} bytes; at most {MOST_BYTES} are allowed")
+            end = at + _HEADER.size + length
+            if len(self._unread) < end + extra:
+                break
+            frame = bytes(self._unread[at:end])
+            if self.seal and not self.seal.is_genuine(
+                frame, bytes(self._unread[end : end + extra])
+            ):
+                raise ProtocolError("a frame does not come from the holder of the token")
+            found.append((slot, frame[_HEADER.size :]))
+            at = end + extra
+        del self._unread[:at]
+        return found
+
+    def close(self) -> None:
+        """Close the descriptors. Idempotent."""
+        self._closed = True
+        for descriptor in {self.descriptor, self._write}:
+            try:
+                os.close(descriptor)
+            except OSError:
+                continue
+
+
+def connect(address: str, port: int, token: bytes, timeout_s: float) -> Channel:
+    """Connect to a daemon that listens, and prove the token to each other.
+
+    Raises
+    ------
+    OSError
+        Nobody listens there.
+    Error
+        The other end does not have the token, or does not answer in time.
+    """
+    connection = socket.create_connection((address, port), timeout_s)
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        mine = secrets.token_bytes(NONCE)
+        connection.sendall(mine)
+        theirs = b""
+        while len(theirs) < NONCE:
+            piece = connection.recv(NONCE - len(theirs))
+            if not piece:
+                raise Error("it closed the connection at once: another driver may use it")
+            theirs += piece
+        connection.settimeout(None)
+    except BaseException:
+        connection.close()
+        raise
+    return Channel.of_socket(connection, Seal(token, mine, theirs, is_driver=True))
+
+
+def fingerprint(token: bytes) -> str:
+    """Return a short name of a token that does not tell it."""
+    return hashlib.sha256(b"pyrdma token" + token).hexdigest()[:12]

@@ -1,0 +1,267 @@
+"""The daemon of a host: it starts node processes for a driver, and ends with it.
+
+``pyrdma daemon --stdio`` serves the driver that started it, by ssh or on this machine. The node
+processes have pipes to the daemon alone, so they end when it does, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import queue
+import selectors
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pyrdma import _frames, children
+from pyrdma._node_process import NodeProcess
+from pyrdma._version import __version__
+from pyrdma.errors import Error
+from pyrdma.sources import source_digest
+
+from . import messages
+from .channel import CONTROL, Channel
+
+__all__ = ["ORPHAN_S", "Daemon", "serve_stdio"]
+
+ORPHAN_S = 20.0
+"""Longest silence of a driver, which pings every two seconds; then its nodes end."""
+
+_LOOK_S = 0.5
+"""Period of the search for stopped nodes."""
+
+_SEND_S = 15.0
+
+_STOPPED = ("T", "t")
+
+
+class _Slot:
+    """A node process, and the bytes that its pipe has not taken yet."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        self.node = node
+        self.state = ""
+        self.waiting = bytearray()
+        assert node.process.stdin is not None
+        self.input = node.process.stdin.fileno()
+        os.set_blocking(self.input, False)
+
+
+class Daemon:
+    """Serves one driver over a channel, until the driver leaves."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self._slots: dict[int, _Slot] = {}
+        self._lock = threading.RLock()  # of the slots
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._calls: Any = None
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Serve until the driver leaves or falls silent; then end the nodes."""
+        self._selector.register(self.channel.descriptor, selectors.EVENT_READ, None)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, self._wake_read)
+        worker = threading.Thread(target=self._do_work, daemon=True)
+        worker.start()
+        self._tell("hello", **_hello())
+        heard = next_look = time.monotonic()
+        try:
+            while time.monotonic() - heard < ORPHAN_S:
+                for key, events in self._selector.select(_LOOK_S):
+                    if key.data is None:
+                        heard = time.monotonic()
+                        for slot, content in self.channel.receive():
+                            self._take(slot, content)
+                    elif key.data == self._wake_read:
+                        with suppress(BlockingIOError):
+                            os.read(self._wake_read, 4096)
+                    elif events & selectors.EVENT_READ:
+                        self._forward(*key.data)
+                    else:
+                        self._flush(key.data[1])
+                if self._slots and time.monotonic() >= next_look:
+                    next_look = time.monotonic() + _LOOK_S
+                    self._look()
+        except (EOFError, OSError):
+            pass
+        except Error as error:
+            print(f"pyrdma daemon: {error}", file=sys.stderr, flush=True)
+        finally:
+            self._work.put(None)
+            self.end_nodes()
+            worker.join(5)
+            if self._calls is not None:
+                self._calls.close()
+            self.channel.close()
+
+    def end_nodes(self) -> None:
+        """End all nodes at once."""
+        with self._lock:
+            slots, self._slots = list(self._slots.values()), {}
+        for slot in slots:
+            with suppress(OSError):
+                slot.node.process.kill()
+        for slot in slots:
+            slot.node.end()
+
+    def _do_work(self) -> None:
+        while (work := self._work.get()) is not None:
+            try:
+                work()
+            except OSError:  # the driver is gone, as the loop will see
+                continue
+            except Exception as error:
+                print(f"pyrdma daemon: {error}", file=sys.stderr, flush=True)
+
+    def _tell(self, kind: str, **fields: Any) -> None:
+        self.channel.send(CONTROL, messages.encode(kind, **fields), _SEND_S)
+
+    def _take(self, slot: int, content: bytes) -> None:
+        if slot != CONTROL:
+            with self._lock:
+                target = self._slots.get(slot)
+            if target is not None:
+                target.waiting += content
+                self._flush(target)
+            return
+        message = messages.decode(content, from_driver=True)
+        if message["kind"] == "ping":
+            self._tell("pong")
+            return
+        messages.check_call(message)
+        self._work.put(lambda: self._answer(message))
+
+    def _flush(self, slot: _Slot) -> None:
+        try:
+            while slot.waiting:
+                del slot.waiting[: os.write(slot.input, slot.waiting)]
+        except BlockingIOError:
+            self._register(slot.input, selectors.EVENT_WRITE, (0, slot))
+            return
+        except OSError:  # the node has ended, which its other pipe shows
+            slot.waiting.clear()
+        with suppress(KeyError, ValueError):
+            self._selector.unregister(slot.input)
+
+    def _register(self, descriptor: int, events: int, data: Any) -> None:
+        with suppress(KeyError):
+            self._selector.register(descriptor, events, data)
+
+    def _forward(self, number: int, slot: _Slot) -> None:
+        chunk = b""
+        with suppress(OSError):
+            chunk = os.read(slot.node.descriptor, 1 << 18)
+        if chunk:
+            self.channel.send(number, chunk, _SEND_S)
+            return
+        with suppress(KeyError, ValueError):
+            self._selector.unregister(slot.node.descriptor)
+        self._work.put(lambda: self._report_end(number, slot))
+
+    def _report_end(self, number: int, slot: _Slot) -> None:
+        with self._lock:
+            if self._slots.get(number) is not slot:
+                return  # the driver has ended it
+        how = slot.node.describe_end()
+        self._tell("ended", slot=number, how=how[:4096])
+
+    def _look(self) -> None:
+        with self._lock:
+            slots = dict(self._slots)
+        for number, slot in slots.items():
+            state = children.state(slot.node.process.pid)
+            if (state in _STOPPED) != (slot.state in _STOPPED):
+                slot.state = state
+                self._tell("state", slot=number, state=state)
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    def _answer(self, message: messages.Message) -> None:
+        number, name, arguments = message["id"], message["do"], message["with"]
+        own: dict[str, Callable[..., Any]] = {
+            "start": self._start,
+            "attach": self._attach,
+            "signal": self._signal,
+            "end": self._end_node,
+        }
+        try:
+            if name not in own and self._calls is None:
+                from .calls import Calls  # loads the native module, which an idle daemon saves
+
+                self._calls = Calls(self.channel.seal)
+            value = (own.get(name) or getattr(self._calls, name))(**arguments)
+        except Exception as error:
+            kind = type(error).__name__ if isinstance(error, Error) else "Error"
+            text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+            self._tell("failed", id=number, error=text[:4096], error_kind=kind)
+        else:
+            self._tell("answer", id=number, value=value)
+
+    def _start(self, slot: int, node: int) -> int:
+        with self._lock:
+            if slot in self._slots:
+                raise Error(f"slot {slot} is taken")
+        made = _Slot(NodeProcess(node))
+        with self._lock:
+            self._slots[slot] = made
+        self._register(made.node.descriptor, selectors.EVENT_READ, (slot, made))
+        os.write(self._wake_write, b"x")
+        return made.node.process.pid
+
+    def _slot(self, number: int) -> _Slot:
+        with self._lock:
+            if number not in self._slots:
+                raise Error(f"slot {number} has no node")
+            return self._slots[number]
+
+    def _attach(self, slot: int, message: messages.Message) -> None:
+        """Send a node the message with the secret of its session, which others could read here."""
+        seal = self.channel.seal
+        if seal is not None and isinstance(message.get("token"), str):
+            message = {**message, "token": seal.hide(message["token"], f"slot {slot}")}
+        self._slot(slot).node.send(_frames.check(message))
+
+    def _signal(self, slot: int, signal: int) -> None:
+        self._slot(slot).node.process.send_signal(signal)
+
+    def _end_node(self, slot: int) -> None:
+        with self._lock:
+            ended = self._slots.pop(slot, None)
+        if ended is None:
+            return
+        for descriptor in (ended.node.descriptor, ended.input):
+            with suppress(KeyError, ValueError):
+                self._selector.unregister(descriptor)
+        ended.node.end()
+
+
+def _hello() -> dict[str, Any]:
+    return {
+        "version": __version__,
+        "digest": source_digest(),
+        "python": platform.python_version(),
+        "name": platform.node()[:255],
+        "process": os.getpid(),
+    }
+
+
+def serve_stdio() -> None:
+    """Serve the driver at standard input and output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    reading, writing = os.dup(0), os.dup(1)
+    with Path(os.devnull).open() as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)  # whatever prints must not disturb the frames
+    os.write(writing, messages.GREETING)
+    Daemon(Channel(reading, writing)).serve()

@@ -1,0 +1,138 @@
+"""Frames between driver and daemon: whole in any pieces, and genuine over TCP."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pyrdma._frames import ProtocolError
+from pyrdma.errors import Timeout
+from pyrdma.hosts.channel import MOST_BYTES, Channel, Seal
+from tests.errors import raises
+
+TOKEN = bytes(range(32))
+NONCES = b"a" * 32, b"b" * 32
+
+
+def seals() -> tuple[Seal, Seal]:
+    return Seal(TOKEN, *NONCES, is_driver=True), Seal(TOKEN, *NONCES, is_driver=False)
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[Channel, Channel]]:
+    ours, theirs = socket.socketpair()
+    one, other = Channel.of_socket(ours, seals()[0]), Channel.of_socket(theirs, seals()[1])
+    yield one, other
+    one.close()
+    other.close()
+
+
+def sealed(*contents: bytes) -> list[bytes]:
+    """Return the bytes of frames as the driver sends them."""
+    read, write = os.pipe()
+    channel = Channel(read, write, seals()[0])
+    found = []
+    for content in contents:
+        channel.send(1, content, 1)
+        found.append(os.read(read, 1 << 16))
+    channel.close()
+    return found
+
+
+def receiver() -> Channel:
+    return Channel(*os.pipe(), seals()[1])
+
+
+def test_frames_in_any_pieces() -> None:
+    stream = b"".join(sealed(b"", b"one", b"two" * 1000))
+    for size in (1, 7, len(stream)):
+        channel = receiver()
+        found = []
+        for at in range(0, len(stream), size):
+            channel.feed(stream[at : at + size])
+            found += channel.take()
+        assert found == [(1, b""), (1, b"one"), (1, b"two" * 1000)]
+        channel.close()
+
+
+def test_long_content_takes_several_frames(pipe: tuple[Channel, Channel]) -> None:
+    ours, theirs = pipe
+    content = os.urandom(MOST_BYTES + 5)
+    sender = threading.Thread(target=ours.send, args=(3, content, 10))
+    sender.start()
+    found: list[tuple[int, bytes]] = []
+    while sum(len(piece) for _, piece in found) < len(content):
+        found += theirs.receive()
+    sender.join()
+    assert [slot for slot, _ in found] == [3, 3]
+    assert b"".join(piece for _, piece in found) == content
+
+
+FRAMES = sealed(b"one", b"two")
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        FRAMES[0] + FRAMES[0],  # repeated
+        FRAMES[1] + FRAMES[0],  # in another order
+        FRAMES[0].replace(b"one", b"One"),
+        FRAMES[0][:4] + b"\0\0\0\2" + FRAMES[0][8:],  # for another slot
+        FRAMES[0][:-1] + bytes([FRAMES[0][-1] ^ 1]),
+    ],
+    ids=["repeated", "reordered", "content", "slot", "code"],
+)
+def test_what_a_stranger_changed_is_refused(stream: bytes) -> None:
+    channel = receiver()
+    channel.feed(stream)
+    with raises(ProtocolError, "token"):
+        channel.take()
+    channel.close()
+
+
+def test_frames_do_not_return_to_their_sender() -> None:
+    channel = Channel(*os.pipe(), seals()[0])
+    channel.feed(FRAMES[0])
+    with raises(ProtocolError, "token"):
+        channel.take()
+    channel.close()
+
+
+def test_another_token_or_nonce_gives_other_codes() -> None:
+    frame = b"frame"
+    right = seals()[0].sign(frame)
+    assert seals()[1].is_genuine(frame, right)
+    assert Seal(bytes(32), *NONCES, is_driver=True).sign(frame) != right
+    assert Seal(TOKEN, NONCES[1], NONCES[1], is_driver=True).sign(frame) != right
+
+
+def test_a_secret_is_hidden_on_the_way() -> None:
+    driver, daemon = seals()
+    secret = "0123456789abcdef" * 4
+    hidden = driver.hide(secret, "slot 1")
+    assert hidden != secret
+    assert daemon.hide(hidden, "slot 1") == secret
+    assert driver.hide(secret, "slot 2") != hidden
+
+
+def test_a_frame_that_is_too_long_is_refused() -> None:
+    channel = Channel(*os.pipe())
+    channel.feed((MOST_BYTES + 1).to_bytes(4, "big") + bytes(4))
+    with raises(ProtocolError, MOST_BYTES):
+        channel.take()
+    channel.close()
+
+
+def test_ends_and_standstill(pipe: tuple[Channel, Channel]) -> None:
+    ours, theirs = pipe
+    with pytest.raises(Timeout):
+        ours.send(1, bytes(MOST_BYTES), 0.3)
+    theirs.close()
+    with pytest.raises(OSError):  # noqa: PT011 - a broken pipe or a reset
+        ours.send(1, bytes(MOST_BYTES), 1)
+    with pytest.raises(EOFError):
+        ours.receive()
