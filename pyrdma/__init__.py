@@ -10,28 +10,29 @@ Importing is cheap: the native module, tables and figures are loaded when first 
 The modules form layers. A module imports from its own layer or from a lower one, never in a circle:
 
     commands, bench, notebook                 the command line, the project's own speed, notebooks
-    fuzz, check, calibrate, doctor, deploy    tools that need no experiment
     executors                                 places elsewhere that measure points
-    fuzz, check, calibrate, doctor            tools that need no experiment
-    fuzz, check, calibrate, doctor, cloudlab  tools that need no experiment
+    fuzz, check, calibrate, cloudlab, deploy  tools that need no experiment
     validate, validation_figure               a real fabric beside its simulation
     sharing                                   reports and archives of results
     predictions                               verdicts, counted
     claims, estimates, runs, comparison       experiments: judged by the papers, run and drawn
-    sensitivity                               verdicts under changed profiles, kept
-    results, sweep, store, reach, registry, executors.same_code  points: measured, kept, found again
     evidence, basis, sensitivity              what judges a claim; verdicts under changed profiles
-    results, sweep, store, reach, registry    points: measured, kept, found again
+    results, sweep, realtime                  points: a sweep of them, a table of them
+    points, store, reach, registry, executors.same_code  one point: measured, kept, found again
     experiment, workload                      one experiment's declaration; every workload
     systems                                   objects, workloads and benchmarks of each system
     bench.benchmark, bench.peer, bench.peers  declaration of one benchmark, and of its peer
     validation                                declaration of one number that both worlds show
-    cluster, cluster_base, processes          nodes, and the processes they run in
+    cluster                                   nodes on this machine and on others
+    hosts                                     machines of a testbed, their daemons and nodes
+    doctor                                    what a machine lacks
+    cluster_base, processes                   nodes, and the processes they run in
     fabrics, devices                          places where the nodes run
     judging                                   a number against a claim
+    conditions                                what a measurement is worth
     decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed
     workers, children                         other processes of Python
-    trust, files, provenance                  whose files these are; safe reading and writing
+    trust, files, provenance, sources         whose files these are; safe reading and writing
     errors, arguments, units                  used by all layers
 """
 
@@ -42,7 +43,16 @@ from typing import TYPE_CHECKING, Any
 
 from . import systems
 from ._version import __version__
-from .errors import CompletionError, Error, Exhausted, InvalidArgument, Timeout, Unavailable
+from .errors import (
+    CompletionError,
+    Error,
+    Exhausted,
+    HostLost,
+    InvalidArgument,
+    NodeEnded,
+    Timeout,
+    Unavailable,
+)
 
 if TYPE_CHECKING:
     from . import claims, data, decide, faults, figures, profiles, units, verbs, workload
@@ -65,7 +75,9 @@ __all__ = [
     "Error",
     "Exhausted",
     "Experiment",
+    "HostLost",
     "InvalidArgument",
+    "NodeEnded",
     "Point",
     "Profile",
     "Result",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from .arguments import FilePath, checked
 from .errors import InvalidArgument
+from .points import median_interval
 from .results import newest, overrides_text, stored_in
 from .store import Measurement
-from .sweep import median_interval
 
 if TYPE_CHECKING:
     import pandas as pd

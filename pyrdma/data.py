@@ -26,6 +26,9 @@ COLUMNS = (
     "quick",
     "code",
     "machine",
+    "testbed",
+    "host",
+    "flags",
     "scope",
     "node",
     "thread",
@@ -37,8 +40,10 @@ COLUMNS = (
 
 ``overrides`` holds the profile's parameters that a run has changed. ``quick`` tells short
 measurements from full ones. ``code`` is the digest of the code that measured (`pyrdma.reach`), and
-``machine`` its CPU. ``scope`` is ``total`` for a number of the whole cluster, otherwise ``node`` or
-``thread``.
+``machine`` its CPU and, on the hosts of an inventory, its NIC. ``testbed`` names the inventory's
+testbed and ``host`` the host that held all nodes; both are empty on this machine. ``flags`` has the
+conditions of a point (`pyrdma.conditions`), separated by commas. ``scope`` is ``total`` for a
+number of the whole cluster, otherwise ``node`` or ``thread``.
 """
 
 _RESERVED = {

@@ -15,9 +15,9 @@ from .arguments import FilePath, checked
 from .data import COLUMNS, NotEvaluated
 from .errors import Error, InvalidArgument
 from .experiment import Experiment, Point
+from .points import tasks_of
 from .result import Latency
 from .store import Measurement, Task, read_folder
-from .sweep import tasks_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,8 +66,9 @@ def load(
         One number per row. Columns are the parameters and labels of all experiments in the folder
         (empty where an experiment has none) and those of every table: ``experiment``, ``profile``,
         ``overrides``, ``fabric``, ``clock``, ``seed``, ``repetition``, ``quick``, ``code``,
-        ``machine``, ``scope``, ``node``, ``thread``, ``metric``, ``value``, ``unit``. Rows of the
-        scope ``total`` are numbers of the whole cluster, with node and thread -1.
+        ``machine``, ``testbed``, ``host``, ``flags``, ``scope``, ``node``, ``thread``, ``metric``,
+        ``value``, ``unit``. Rows of the scope ``total`` are numbers of the whole cluster, with node
+        and thread -1.
 
     Raises
     ------
@@ -119,9 +120,9 @@ def check_folder(path: str | Path, name: str = "out") -> Path:
     return root
 
 
-def of(out: Path, experiment: Experiment, fabric: str) -> list[Measurement]:
-    """Return the stored measurements of an experiment on a fabric."""
-    folder = out / experiment.id / fabric / "points"
+def of(out: Path, experiment: Experiment, place: str) -> list[Measurement]:
+    """Return the stored measurements of an experiment at a place: FABRIC or FABRIC@TESTBED."""
+    folder = out / experiment.id / place / "points"
     found = read_folder(folder) if folder.is_dir() else []
     return [m for m in found if m.identity["experiment"] == experiment.id]
 
@@ -208,6 +209,9 @@ def _common(measurement: Measurement) -> dict[str, Any]:
         "overrides": overrides_text(identity["overrides"]),
         "clock": measurement.clock,
         "machine": measurement.machine,
+        "testbed": identity.get("testbed", ""),
+        "host": identity.get("host", ""),
+        "flags": ", ".join(measurement.flags),
     }
 
 

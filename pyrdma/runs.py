@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 from . import claims, figures, provenance, registry, results
 from .arguments import FilePath, Jobs, Seed, check, checked, shown
 from .data import Data, NotEvaluated
-from .errors import Error, InvalidArgument, Unavailable
+from .errors import Error, HostLost, InvalidArgument, Unavailable
 from .experiment import Experiment, Point
 from .fabrics import FabricName, fabric_problem
 from .files import own_folder, write_json
+from .hosts.fleet import Fleet
+from .hosts.table import HostTable
+from .points import Outcome, place_of
 from .profiles import Profile, parse_overrides
 from .result import SCHEMA, Value, write_histograms, write_table
 from .store import Measurement, read_point
-from .sweep import Outcome, Sweep
+from .sweep import Sweep
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +50,8 @@ class Options:
         Number of worker processes of a simulated sweep; one per core if None.
     fresh
         Measure points again that are already measured.
+    fleet
+        The hosts that hold the nodes; None: nodes are on this machine.
     """
 
     out: Path = Path("results")
@@ -57,6 +62,7 @@ class Options:
     settings: Mapping[str, Value] = field(default_factory=dict)
     jobs: int | None = None
     fresh: bool = False
+    fleet: Fleet | None = None
 
 
 @dataclass(frozen=True)
@@ -86,9 +92,9 @@ Progress = Callable[[int, int, str], None]
 _log = logging.getLogger("pyrdma")
 
 
-def folder_of(out: Path, experiment: Experiment, fabric: str) -> Path:
-    """Return the folder of an experiment's results on a fabric."""
-    return out / experiment.id / fabric
+def folder_of(out: Path, experiment: Experiment, place: str) -> Path:
+    """Return the folder of an experiment's results at a place: FABRIC, or FABRIC@TESTBED."""
+    return out / experiment.id / place
 
 
 @checked
@@ -103,6 +109,8 @@ def run(
     out: FilePath = "results",
     jobs: Jobs | None = None,
     fresh: bool = False,
+    inventory: FilePath | None = None,
+    hosts: str | None = None,
 ) -> pd.DataFrame:
     """Measure an experiment and return its points as a tidy table, as `pyrdma.load` does.
 
@@ -119,6 +127,9 @@ def run(
         Each point is measured with each of these seeds.
     fabric, profile, full, out, jobs, fresh
         The options of the command line; see `Options`.
+    inventory, hosts
+        Ansible's inventory of the hosts that hold the nodes, and a pattern that chooses among them;
+        see `Cluster.remote`.
 
     Raises
     ------
@@ -126,6 +137,10 @@ def run(
         A reason of `execute`, or a point failed. The text is the first reason; measured points
         stay.
     """
+    if hosts is not None and inventory is None:
+        raise InvalidArgument(
+            f"hosts={shown(hosts)} chooses from an inventory; give inventory='hosts.yml'"
+        )
     options = Options(
         out=Path(out),
         fabric=fabric,
@@ -136,7 +151,11 @@ def run(
         jobs=jobs,
         fresh=fresh,
     )
-    report = execute(name, options)
+    if inventory is None:
+        report = execute(name, options)
+    else:
+        with Fleet.open(inventory, hosts) as fleet:
+            report = execute(name, replace(options, fleet=fleet))
     if report.outcome.failed:
         reasons = list(report.outcome.failed.values())
         raise Error(f"{report.experiment}: {len(reasons)} points failed: {reasons[0]}")
@@ -167,8 +186,9 @@ def execute(
         The disk is full, or the folder cannot be written; points already measured stay.
     """
     experiment = registry.load(name)
+    fleet = options.fleet
     fabric = options.fabric or experiment.fabrics[0]
-    check_fabric(experiment, fabric)
+    check_fabric(experiment, fabric, fleet)
     started = provenance.now()
     overrides = parse_overrides(options.settings)
     if overrides and fabric != "sim":
@@ -198,9 +218,21 @@ def execute(
     ]
     if not points:
         raise InvalidArgument(f"{experiment.id}: these settings and seeds leave no points")
-    sweep = Sweep(name, experiment, points, options.out)
-    outcome = sweep.run(executor=executor, jobs=options.jobs, fresh=options.fresh, report=progress)
-    folder = folder_of(options.out, experiment, fabric)
+    sweep = Sweep(name, experiment, points, options.out, fleet)
+    place = place_of(fabric, fleet)
+    folder = folder_of(options.out, experiment, place)
+    table = None if fleet is None else HostTable(fleet, compare=fabric == "verbs")
+    try:
+        outcome = sweep.run(
+            executor=executor, jobs=options.jobs, fresh=options.fresh, report=progress
+        )
+    except HostLost as error:
+        raise HostLost(
+            f"{experiment.id}: {error}; the finished points stay: the same command resumes the "
+            "run, and --hosts '!NAME' goes on without a host"
+        ) from error
+    if table is not None:
+        table.write(folder)
     write_json(
         folder / "run.json",
         {
@@ -220,15 +252,21 @@ def execute(
                 for t in outcome.tasks
                 if t.key in outcome.failed
             ],
+            "skipped": [
+                {"params": dict(t.point.params), "reason": outcome.skipped[t.key]}
+                for t in outcome.tasks
+                if t.key in outcome.skipped
+            ],
+            "hosts": [] if fleet is None else [host.name for host in fleet.hosts],
             "started": started,
             "stopped": provenance.now(),
             "provenance": provenance.collect(),
         },
     )
-    stored = results.of(options.out, experiment, fabric)
+    stored = results.of(options.out, experiment, place)
     export_tables(stored, folder)
     report = Report(experiment.id, folder, outcome, [])
-    if len(outcome.failed) == len(outcome.tasks):
+    if len(outcome.failed) + len(outcome.skipped) == len(outcome.tasks):
         return replace(report, figure_skipped="nothing was measured")
     declared = points_of_figure(experiment, fabric, options.profile, overrides)
     chosen = results.in_figure(stored, [*declared, *points], overrides)
@@ -250,12 +288,13 @@ def draw(name: str, out: Path, fabric: str | None = None) -> list[Report]:
     """
     experiment = registry.load(name)
     reports = []
-    for place in [fabric] if fabric else experiment.fabrics:
+    for place in _places(out, experiment, [fabric] if fabric else experiment.fabrics):
         stored = results.of(out, experiment, place)
         if not stored:
             continue
         folder = own_folder(out, *experiment.id.split("/"), place)
-        own = {p.profile for p in points_of_figure(experiment, place, None, {})}
+        there = place.split("@")[0]
+        own = {p.profile for p in points_of_figure(experiment, there, None, {})}
         testbeds = {
             (None if p in own else p, tuple(sorted(m.identity["overrides"].items())))
             for m in stored
@@ -263,13 +302,22 @@ def draw(name: str, out: Path, fabric: str | None = None) -> list[Report]:
         }
         for profile, pairs in sorted(testbeds, key=str):
             overrides = dict(pairs)
-            declared = points_of_figure(experiment, place, profile, overrides)
+            declared = points_of_figure(experiment, there, profile, overrides)
             chosen = results.in_figure(stored, declared, overrides)
             note = results.stale_note(experiment, chosen)
             outcome = Outcome([], 0, 0, {})
             report = Report(experiment.id, folder, outcome, [], note=note, points=len(chosen))
             reports.append(_draw(name, chosen, report, variant(profile, overrides)))
     return reports
+
+
+def _places(out: Path, experiment: Experiment, fabrics: Sequence[str]) -> list[str]:
+    """Return the folders of an experiment's results on these fabrics, on all testbeds."""
+    found = []
+    for fabric in fabrics:
+        elsewhere = (out / experiment.id).glob(f"{fabric}@*")
+        found += [fabric, *sorted(path.name for path in elsewhere)]
+    return found
 
 
 def points_of_figure(
@@ -290,13 +338,21 @@ def variant(profile: str | None, overrides: Mapping[str, float]) -> str:
     return f"-{text}" if text else ""
 
 
-def check_fabric(experiment: Experiment, fabric: str) -> None:
-    """Raise unless the experiment can run on this fabric on this machine."""
+def check_fabric(experiment: Experiment, fabric: str, fleet: Fleet | None = None) -> None:
+    """Raise unless the experiment can run on this fabric, here or on the hosts of a fleet."""
     check("fabric", fabric, FabricName)
     if fabric not in experiment.fabrics:
         reason = experiment.why_not.get(fabric)
         why = f": {reason}" if reason else f"; it runs on {', '.join(experiment.fabrics)}"
         raise InvalidArgument(f"{experiment.id} cannot run on {fabric}{why}")
+    if fleet is not None:
+        if fabric == "sim":
+            raise InvalidArgument(
+                f"fabric 'sim' needs no hosts, and there is the inventory {fleet.inventory.path}; "
+                "give --fabric verbs or shm, or leave the inventory out"
+            )
+        fleet.require_fabric(fabric)
+        return
     problem = fabric_problem(fabric)
     if problem:
         raise Unavailable(f"fabric {fabric}: {problem}")

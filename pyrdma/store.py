@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import base64
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import re
-import stat
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -31,11 +29,19 @@ from typing import Any
 
 from . import _shapes, provenance
 from .arguments import shown
+from .conditions import Conditions
 from .data import check_name
-from .errors import Error, InvalidArgument
+from .errors import InvalidArgument
 from .experiment import ID, Point
 from .fabrics import FABRICS
-from .files import DamagedFile, disk_error, own_folder, read_regular, write_atomically
+from .files import (
+    DamagedFile,
+    disk_error,
+    lock_folder,
+    own_folder,
+    read_regular,
+    write_atomically,
+)
 from .result import SCHEMA, Result, Row, Sample, check_payload
 
 __all__ = ["Measurement", "Store", "Task", "point_file", "read_folder", "read_point"]
@@ -55,13 +61,16 @@ files, and say nothing about the file."""
 class Task:
     """One repetition of a point, to be measured by `code` (`pyrdma.reach`) under a profile.
 
-    `machine` is empty in virtual time, whose numbers are equal on every machine.
+    `machine` is empty in virtual time, whose numbers are equal on every machine. Without an
+    inventory, `testbed` is empty. `host` names the one host that measures all nodes over ``shm``.
     """
 
     point: Point
     code: str
     profile_digest: str = ""
     machine: str = ""
+    testbed: str = ""
+    host: str = ""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -78,7 +87,12 @@ class Task:
             "quick": self.point.quick,
             "code": self.code,
             "machine": self.machine,
+            **{name: value for name, value in self._optional.items() if value},
         }
+
+    @property
+    def _optional(self) -> Mapping[str, str]:
+        return {"testbed": self.testbed, "host": self.host}
 
     @property
     def key(self) -> str:
@@ -104,6 +118,8 @@ class Measurement:
         Time of the measurement's end, in UTC.
     rows, samples, histograms
         Numbers of the whole cluster; of nodes and threads; latencies. See `Result`.
+    flags
+        Conditions of the measurement (`pyrdma.conditions`), such as ``retransmit``.
     """
 
     identity: Mapping[str, Any]
@@ -114,6 +130,7 @@ class Measurement:
     samples: Sequence[Sample]
     histograms: Mapping[str, Sequence[bytes]]
     provenance: Mapping[str, Any]
+    flags: Sequence[str] = ()
 
     @property
     def key(self) -> str:
@@ -134,8 +151,8 @@ class Store:
     ----------
     out
         The results folder.
-    experiment, fabric
-        Id of the experiment, and the fabric.
+    experiment, place
+        Id of the experiment, and the name of the folder: the fabric, or ``FABRIC@TESTBED``.
 
     Raises
     ------
@@ -143,10 +160,10 @@ class Store:
         The folder cannot be written, another user could have prepared it, or another run uses it.
     """
 
-    def __init__(self, out: Path, experiment: str, fabric: str) -> None:
-        self.folder = own_folder(out, *experiment.split("/"), fabric)
+    def __init__(self, out: Path, experiment: str, place: str) -> None:
+        self.folder = own_folder(out, *experiment.split("/"), place)
         points = own_folder(self.folder, _POINTS)
-        self._lock = _lock(self.folder)
+        self._lock = lock_folder(self.folder, _LOCK)
         for entry in points.iterdir():
             if _TEMPORARY.fullmatch(entry.name):  # of a killed worker
                 with suppress(OSError):
@@ -218,52 +235,7 @@ class Store:
                 self.path(task.key).unlink()
 
 
-def _lock(folder: Path) -> int:
-    """Take the folder's lock, which the kernel releases when its holder dies.
-
-    The lock saves measuring twice. The files do not need it, so a file system without locks will
-    do.
-    """
-    path = folder / _LOCK
-    try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(path, flags, 0o644)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EISDIR):
-            raise Error(f"{path} is a symbolic link or a folder; remove it") from None
-        # A once writable folder may have become read-only.
-        raise disk_error(folder, error) from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-            raise Error(f"{path} is not a file of its own; remove it")
-        _take(descriptor, folder)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-    except OSError as error:
-        os.close(descriptor)
-        raise disk_error(folder, error) from error
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _take(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-            return
-        holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
-        holder = holder if holder.isdigit() else "unknown"
-        raise Error(
-            f"{folder}: another run (process {holder}) uses this folder; wait for "
-            "it or choose another results folder (--out)"
-        ) from None
-
-
-def point_file(task: Task, result: Result) -> bytes:
+def point_file(task: Task, result: Result, conditions: Conditions | None = None) -> bytes:
     """Return the content of a point's file: its measurement, with the provenance of this process.
 
     Raises
@@ -272,10 +244,12 @@ def point_file(task: Task, result: Result) -> bytes:
         The result has a text or a number that cannot be stored.
     """
     made_by = provenance.collect()
+    if conditions is not None and conditions.clock_bound_ns:
+        made_by = {**made_by, "clock_bound_ns": conditions.clock_bound_ns}
     document = {
         "identity": task.identity,
         "clock": result.clock or ("virtual" if task.point.fabric == "sim" else "real"),
-        "machine": provenance.machine(),
+        "machine": task.machine or provenance.machine(),
         "stopped": provenance.now(),
         "rows": [[r.metric, r.value, r.unit, dict(r.labels)] for r in result.summary()],
         "samples": [[s.node, s.thread, s.metric, s.value, s.unit] for s in result.samples],
@@ -284,6 +258,7 @@ def point_file(task: Task, result: Result) -> bytes:
             for name, payloads in result.histograms.items()
         },
         "provenance": made_by,
+        "flags": list(conditions.flags) if conditions is not None else [],
     }
     for name, shape in _FIELDS.items():
         if not shape(document[name]):
@@ -354,6 +329,8 @@ def _parse(content: bytes, name: str) -> Measurement:
     if header.get("sha256") != hashlib.sha256(body).hexdigest():
         raise ValueError("its content does not have the hash in its first line")
     document = _json(body)
+    if isinstance(document, dict):
+        document.setdefault("flags", [])  # a file of an earlier version
     for field, shape in _FIELDS.items():
         if not isinstance(document, dict) or not shape(document.get(field)):
             raise ValueError(f"its field {field!r} is missing or wrong")
@@ -373,6 +350,7 @@ def _parse(content: bytes, name: str) -> Measurement:
         samples=[Sample(*entry) for entry in document["samples"]],
         histograms=histograms,
         provenance=document["provenance"],
+        flags=document["flags"],
     )
 
 
@@ -430,8 +408,18 @@ _IDENTITY: Mapping[str, _shapes.Shape] = {
     "code": _text,
     "machine": _text,
 }
+_OPTIONAL = ("testbed", "host")
+
+
+def _is_identity(v: object) -> bool:
+    if not isinstance(v, dict) or not all(_text(v[n]) and v[n] for n in _OPTIONAL if n in v):
+        return False
+    return _shapes.has({name: v[name] for name in v if name not in _OPTIONAL}, _IDENTITY)
+
+
 _FIELDS: Mapping[str, _shapes.Shape] = {
-    "identity": lambda v: _shapes.has(v, _IDENTITY),
+    "identity": _is_identity,
+    "flags": _shapes.list_of(_text),
     "clock": _shapes.one_of("virtual", "real"),
     "machine": _text,
     "stopped": _text,

@@ -24,10 +24,10 @@ from .errors import Error, InvalidArgument, Unavailable, nearest
 from .experiment import Experiment, Point
 from .fabrics import fabric_problem
 from .files import DiskFull, write_json
+from .points import Report, median_interval, tasks_of
 from .profiles import Profile
 from .result import Result, Row, normalise
 from .store import Store, Task, point_file, read_point
-from .sweep import Report, median_interval, tasks_of
 from .validation import Validation
 from .workload import VerbsLoad
 

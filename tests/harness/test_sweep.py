@@ -22,8 +22,9 @@ from pyrdma import Error, InvalidArgument, registry
 from pyrdma.data import COLUMNS
 from pyrdma.executors.same_code import Code, OtherCode
 from pyrdma.files import DiskFull, write_atomically
+from pyrdma.points import measure, median_interval
 from pyrdma.runs import Options, execute
-from pyrdma.sweep import Sweep, _measure, median_interval
+from pyrdma.sweep import Sweep
 from pyrdma.workers import Workers
 from tests.errors import raises, unnamed
 from tests.harness.support import COMMAND, FAKE, environment, pyrdma
@@ -272,13 +273,13 @@ def test_a_worker_with_other_code_names_the_difference(tmp_path: Path) -> None:
     experiment = registry.load(FAKE)
     sweep = Sweep(FAKE, experiment, list(experiment.points()), tmp_path)
     arguments = sweep.arguments(sweep.tasks()[0])
-    assert _measure(*arguments, Code.here())
+    assert measure(*arguments, Code.here())
     for other, different in (
         (Code.here()._replace(sources="0123456789abcdef"), "0123456789abcdef"),
         (Code.here()._replace(python="2.7"), "2.7"),
     ):
         with raises(OtherCode, platform.node(), different):
-            _measure(*arguments, other)
+            measure(*arguments, other)
 
 
 def test_a_worker_with_another_experiment_ends_the_run(tmp_path: Path) -> None:
