@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +18,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
 import pyrdma
+from pyrdma.commands import main
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = ROOT / "build" / "commands.md"
@@ -64,8 +64,7 @@ autodoc_typehints_format = "short"
 def write_commands(app: Sphinx) -> None:
     """Let Typer write the reference of the command line, which docs/commands.md includes."""
     del app
-    (command,) = entry_points(group="console_scripts", name="pyrdma")
-    words = (sys.executable, "-m", "typer", command.module, "utils", "docs", "--name", "pyrdma")
+    words = (sys.executable, "-m", "typer", main.__name__, "utils", "docs", "--name", "pyrdma")
     said = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
     # Typer cuts the sentences of its list of commands; each command has a section below it.
     text, lists = re.subn(r"\*\*Commands\*\*:\n\n(\* .*\n)+\n", "", said)

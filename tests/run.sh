@@ -12,9 +12,8 @@
 #   sh tests/run.sh lowest              build and tests with each dependency at its lowest version
 #   sh tests/run.sh docs                the site of all pages and docstrings, in build/site
 #   sh tests/run.sh softroce            tests in the Soft-RoCE guest; fetches QEMU and a kernel if needed
-#   sh tests/run.sh deploy              sweeps by Slurm, on this machine; needs root
-#   sh tests/run.sh deploy              the playbooks on four hosts made of namespaces, with the times, and
-#                                       ansible-lint; needs root
+#   sh tests/run.sh deploy              hosts of namespaces that fail, the playbooks on four of them with the
+#                                       times, ansible-lint, sweeps by Slurm; needs root
 #   sh tests/run.sh tidy                clang-tidy, when it is installed
 #   sh tests/run.sh search [FILTER]     only the searches, with 20 times the seeds (PYRDMA_SEARCH)
 #                                       and 20 s of hostile input for each parser (PYRDMA_HOSTILE_S)
@@ -47,10 +46,8 @@ jobs=$(nproc 2>/dev/null || echo 2)
 what=${1:-all}
 [ $# -eq 0 ] || shift
 case $what in
-  all | quick | native | asan | tsan | python | docs | lowest | softroce | lint | tidy | search | mutants | wheels | hostile) ;;
-  *) die "unknown '$what'; one of: all quick native asan tsan python lowest docs softroce lint tidy search mutants wheels hostile" ;;
-  all | quick | native | asan | tsan | python | docs | lowest | softroce | deploy | lint | tidy | search | mutants | hostile) ;;
-  *) die "unknown '$what'; one of: all quick native asan tsan python lowest docs softroce deploy lint tidy search mutants hostile" ;;
+  all | quick | native | asan | tsan | python | docs | lowest | softroce | deploy | lint | tidy | search | mutants | wheels | hostile) ;;
+  *) die "unknown '$what'; one of: all quick native asan tsan python lowest docs softroce deploy lint tidy search mutants wheels hostile" ;;
 esac
 began=$(date +%s)
 limit_s=900 # time limit of the native tests
@@ -214,13 +211,12 @@ softroce_in_time() { # skips the guest where the whole run would take over half 
 # shellcheck disable=SC2086 # lists of names
 deploy() {
   ensure_packages $slurm_packages
+  next_step "hosts and playbooks"
+  report_from deploy env PYRDMA_DEPLOY=1 python -m pytest -q -s -o junit_family=xunit2 \
+    --junitxml="$reports/deploy.xml" tests/hosts tests/playbooks
   next_step "sweeps by Slurm"
   report_from slurm env PYRDMA_SLURM=1 python -m pytest -q -o junit_family=xunit2 \
     --junitxml="$reports/slurm.xml" tests/executors/test_slurm.py
-deploy() {
-  next_step "playbooks"
-  report_from deploy env PYRDMA_DEPLOY=1 python -m pytest -q -s -o junit_family=xunit2 \
-    --junitxml="$reports/deploy.xml" tests/hosts tests/playbooks
   check "ansible-lint" lint_playbooks
 }
 

@@ -18,11 +18,9 @@ stamped() { [ "$(cat "$venv/$1" 2>/dev/null)" = "$2" ]; } # stamped FILE TEXT
 
 # Debian's packages, by their user. tests/setup checks that the build and the tests use no others.
 build_packages="python3 python3-venv python3-dev g++ libboost-context-dev libibverbs-dev librdmacm-dev"
-test_packages="libgtest-dev mount clang libclang-rt-dev valgrind"
+test_packages="libgtest-dev mount clang libclang-rt-dev valgrind openssh-server openssh-client iproute2 systemd"
 # Slurm on this machine, for the tests of `sh tests/run.sh deploy`.
 slurm_packages="slurmctld slurmd slurm-client munge"
-test_packages="libgtest-dev mount clang libclang-rt-dev valgrind openssh-server openssh-client iproute2"
-test_packages="libgtest-dev mount clang libclang-rt-dev valgrind openssh-server openssh-client iproute2 systemd"
 # The scripts use these packages if they are installed, and never install them.
 optional_packages="git sudo"
 # The peers of `pyrdma bench`. The benchmark skips a peer that cannot be installed, and names it.
