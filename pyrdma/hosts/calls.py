@@ -9,7 +9,7 @@ from pyrdma._native import native
 from pyrdma.devices import Wish
 from pyrdma.errors import InvalidArgument
 
-from . import clocks, facts
+from . import clocks, facts, stored
 from .channel import Seal
 
 __all__ = ["Calls"]
@@ -87,6 +87,14 @@ class Calls:
     def counters(self) -> dict[str, Any]:
         """Return the counters of all RDMA ports; see `pyrdma.hosts.facts.counters`."""
         return facts.counters()
+
+    def list_results(self, after: str) -> dict[str, Any]:
+        """Return the files of results on this host; see `pyrdma.hosts.stored.listed`."""
+        return stored.listed(after)
+
+    def read_result(self, file: str, offset: int) -> str:
+        """Return a piece of a file of results; see `pyrdma.hosts.stored.piece`."""
+        return stored.piece(file, offset)
 
     def _own_clock(self) -> Any:
         if self._clock is None:

@@ -34,6 +34,11 @@ def _is_object(v: object) -> bool:
     return isinstance(v, dict)
 
 
+def _is_file(v: object) -> bool:
+    shapes = (_TEXT, _shapes.integer(0, 2**40), _shapes.text(64))
+    return isinstance(v, list) and len(v) == 3 and all(s(i) for s, i in zip(shapes, v, strict=True))
+
+
 def _object(**fields: _shapes.Shape) -> _shapes.Shape:
     return lambda v: _shapes.has(v, fields)
 
@@ -82,6 +87,8 @@ CALLS: Mapping[str, Mapping[str, _shapes.Shape]] = {
     "signal": {"slot": _SLOT, "signal": _shapes.integer(1, 64)},
     "end": {"slot": _SLOT},
     "counters": {},
+    "list_results": {"after": _TEXT},
+    "read_result": {"file": _TEXT, "offset": _shapes.integer(0, 2**40)},
     "clock": {},
     "serve": {"address": _ADDRESS, "key": _KEY},
     "probe": {"address": _ADDRESS, "port": _PORT, "key": _KEY, "count": _shapes.integer(1, 1000)},
@@ -107,6 +114,8 @@ _ANSWERS: Mapping[str, _shapes.Shape] = {
         ports=_shapes.mapping_of(_shapes.mapping_of(_shapes.integer(0, 2**64 - 1), 4096), 1024),
         login=_TEXT,
     ),
+    "list_results": _object(files=_shapes.list_of(_is_file)),
+    "read_result": _shapes.is_base64,
     "clock": _object(parts=_shapes.list_of(_shapes.integer(0, 2**64 - 1))),
     "serve": _PORT,
     "probe": _object(at_ns=_TIME, offset_ns=_TIME, bound_ns=_TIME),

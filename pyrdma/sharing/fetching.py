@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import fcntl
+import hashlib
 import os
 import shutil
 import tempfile
@@ -11,8 +13,11 @@ from pathlib import Path
 
 from pyrdma.arguments import FilePath, checked
 from pyrdma.errors import Error, InvalidArgument
-from pyrdma.files import disk_error, own_folder
+from pyrdma.files import disk_error, own_folder, write_atomically
+from pyrdma.hosts import stored
+from pyrdma.hosts.host import Host
 from pyrdma.results import check_folder
+from pyrdma.store import MOST_BYTES
 
 from . import crate
 
@@ -28,28 +33,35 @@ def fetch(source: FilePath) -> Path:
     Parameters
     ----------
     source
-        An archive that ``pyrdma archive`` made, or a results folder, which is returned as it is.
+        An archive that ``pyrdma archive`` made; an inventory (``hosts.yml``), whose first host has
+        the results of ``playbooks/run.yml``; or a results folder, which is returned as it is.
 
     Returns
     -------
     Path
         A folder to read. An archive is unpacked once, below ``$XDG_CACHE_HOME/pyrdma`` or
         ``~/.cache/pyrdma``, into a folder that its SHA-256 names. Each call compares all files
-        there with the archive's digests.
+        there with the archive's digests. Results of hosts lie beside, in a folder for each
+        inventory; each call copies what is new.
 
     Raises
     ------
     InvalidArgument
-        The source does not exist, or is neither.
+        The source does not exist, or is of no such kind.
+    HostLost
+        The first host cannot be reached, or has other code than this program.
     Error
-        The archive is damaged, the copy was changed, or the disk is full.
+        The archive is damaged, the copy was changed, the host has no results, or the disk is full.
     """
     path = Path(source)
     for is_kind, results_of in _KINDS:
         if is_kind(path):
             return results_of(path)
-    problem = "is no archive of 'pyrdma archive' and no folder" if path.exists() else "is not there"
-    raise InvalidArgument(f"source {str(path)!r} {problem}; give an archive or a results folder")
+    problem = "is of another kind" if path.exists() else "is not there"
+    raise InvalidArgument(
+        f"source {str(path)!r} {problem}; give an archive of 'pyrdma archive', an inventory or a "
+        "results folder"
+    )
 
 
 def is_unpacked(results: Path) -> bool:
@@ -90,6 +102,54 @@ def _unpack(archive: crate.Archive, cache: Path, folder: Path) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def _of_hosts(path: Path) -> Path:
+    """Copy what is new of the results on the first host of an inventory."""
+    from pyrdma.hosts.fleet import Fleet
+    from pyrdma.hosts.inventory import Inventory
+
+    inventory = Inventory.load(path)
+    first = inventory.hosts[0]
+    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
+    folder = own_folder(_cache(), "pyrdma", "hosts", f"{inventory.testbed}-{name}")
+    with Fleet(inventory.select(first.name)) as fleet:
+        copied = _copy(fleet.hosts[0], folder)
+    if not copied:
+        raise Error(
+            f"host {first.name} has no results in {stored.FOLDER}; playbooks/run.yml makes some"
+        )
+    return check_folder(folder, "source")
+
+
+def _copy(host: Host, folder: Path) -> int:
+    """Copy the files that are not here with the same content; return the number of all files."""
+    count, after = 0, ""
+    while files := host.call("list_results", after=after)["files"]:
+        for name, size, digest in files:
+            if not stored.NAME.fullmatch(name) or name <= after or size > MOST_BYTES:
+                raise Error(f"host {host.name} lists {name!r} of {size} bytes, which is no result")
+            count, after = count + 1, name
+            target = own_folder(folder, *name.split("/")[:-1]) / name.rpartition("/")[2]
+            if not target.is_file() or _digest(target.read_bytes()) != digest:
+                write_atomically(target, _read(host, name, size, digest))
+    return count
+
+
+def _read(host: Host, name: str, size: int, digest: str) -> bytes:
+    content = b""
+    while len(content) < size:
+        piece = base64.b64decode(host.call("read_result", file=name, offset=len(content)))
+        if not piece:
+            break
+        content += piece
+    if _digest(content) != digest:
+        raise Error(f"{name} has changed on host {host.name} while it was read; fetch again")
+    return content
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
 def _cache() -> Path:
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if named.is_absolute():
@@ -103,5 +163,6 @@ def _cache() -> Path:
 _KINDS: tuple[tuple[Callable[[Path], bool], Callable[[Path], Path]], ...] = (
     (Path.is_dir, lambda path: check_folder(path, "source")),
     (crate.is_archive, _unpacked),
+    (lambda path: path.suffix in (".yml", ".yaml"), _of_hosts),
 )
 """The kinds of sources: whether a path is of the kind, and the results folder of such a path."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -225,6 +226,22 @@ def test_a_killed_driver_leaves_nothing_on_any_host(
             assert not list((host.root / "dev/shm").iterdir())
             assert not list((host.root / "tmp").glob("pyrdma*"))
         assert len(resume(inventory, run, folder)) == 2 * POINTS
+
+
+def test_results_of_the_first_host_are_fetched(
+    hosts: Hosts, inventory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    run = Run(inventory, tmp_path)
+    assert run.end()[0] == 0
+    there = hosts[0].root / "var/lib/pyrdma/results"
+    shutil.copytree(run.results, there)
+    try:
+        fetched = rd.fetch(inventory)
+        assert rd.load(fetched).equals(rd.load(run.results))
+        assert rd.fetch(inventory) == fetched
+    finally:
+        shutil.rmtree(there)
 
 
 def test_an_unknown_host_key_is_refused_with_its_remedy(hosts: Hosts, tmp_path: Path) -> None:
