@@ -16,7 +16,6 @@ from pyrdma import runs
 from tests.softroce.bed import RUN, why_not_here
 from tests.softroce.conftest import (
     FILTERS,
-    HERE,
     NATIVE_TESTS,
     PROGRAMS,
     Output,
@@ -150,5 +149,5 @@ def test_a_run_that_is_killed_takes_its_guest_along(own_to_the_guest: Path, tmp_
 
 
 def test_two_machines(pair: Callable[..., str]) -> None:
-    said = pair(sys.executable, str(HERE / "two_hosts.py"))
+    said = pair(sys.executable, "-m", "tests.softroce.two_hosts")
     assert said.count("all good") == 2, said[-6000:]

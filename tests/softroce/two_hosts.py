@@ -17,6 +17,7 @@ import pytest
 import pyrdma as rd
 from pyrdma import verbs
 from pyrdma._native import native
+from tests.softroce import driven
 
 NUMBER = int(os.environ["PYRDMA_GUEST"])
 SHARE = Path(os.environ["PYRDMA_SHARE"])
@@ -74,6 +75,14 @@ def a_cluster_of_two_machines() -> None:
     await_value(f"left.{1 - NUMBER}")
 
 
+def a_cluster_of_an_inventory() -> None:
+    """Run on both machines through daemons; a node and a daemon are killed meanwhile."""
+    if NUMBER == 0:
+        driven.drive(ADDRESSES, SHARE, publish, await_value, say)
+    else:
+        driven.answer(ADDRESSES[1], SHARE, publish, await_value)
+
+
 def a_connection_by_address() -> None:
     """Send one-sided, two-sided and atomic requests over a connection of librdmacm."""
     with rd.Cluster.local(nodes=1, fabric="verbs", mode="thread") as cluster:
@@ -120,7 +129,7 @@ def a_connection_by_address() -> None:
 def a_process_that_is_killed(device: Any, domain: Any) -> None:
     """Guest 1 runs a process that answers and kills it with -9 during guest 0's writes."""
     if NUMBER == 1:
-        victim = subprocess.Popen([sys.executable, __file__, "victim"])
+        victim = subprocess.Popen([sys.executable, "-m", __spec__.name, "victim"])
         await_value("served")
         victim.kill()
         victim.wait()
@@ -236,6 +245,7 @@ if __name__ == "__main__":
         victim()
     else:
         a_cluster_of_two_machines()
+        a_cluster_of_an_inventory()
         a_connection_by_address()
         a_cluster_whose_wire_is_pulled()
         say("all good")
