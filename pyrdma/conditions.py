@@ -40,7 +40,7 @@ class Conditions:
     ----------
     flags
         ``retransmit``, ``receiver not ready``, ``login network``, ``clocks corrected``,
-        ``one-way times withheld``.
+        ``clocks unknown``, ``one-way times withheld``.
     clock_bound_ns
         Largest difference between the times of two hosts at one moment.
     """

@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from .errors import Error, NodeEnded
+from .errors import Error, HostLost, NodeEnded
 from .hosts.fleet import TooFewSlots, using
 from .store import Store, Task, read_point
 
@@ -33,7 +33,7 @@ def run(sweep: Sweep, store: Store, report: Report | None, fresh: bool) -> Outco
         report = _one_at_a_time(report)
     alone = [sweep.on(sweep.fleet.subset(host)) for host in sweep.fleet.hosts]
     with ThreadPoolExecutor(len(alone)) as pool:
-        futures = [pool.submit(_Machine(s, store, report, fresh).run) for s in alone]
+        futures = [pool.submit(_named_at_once, _Machine(s, store, report, fresh)) for s in alone]
     outcomes = [future.result() for future in futures]  # raises the first host's error
     return Outcome(
         [task for o in outcomes for task in o.tasks],
@@ -42,6 +42,15 @@ def run(sweep: Sweep, store: Store, report: Report | None, fresh: bool) -> Outco
         {key: reason for o in outcomes for key, reason in o.failed.items()},
         {key: reason for o in outcomes for key, reason in o.skipped.items()},
     )
+
+
+def _named_at_once(machine: _Machine) -> Outcome:
+    """Measure on one host of several; name it as soon as it is lost, while the others go on."""
+    try:
+        return machine.run()
+    except HostLost as error:
+        _log.warning("pyrdma: %s; the other hosts finish their points", error)
+        raise
 
 
 def _one_at_a_time(report: Report) -> Report:

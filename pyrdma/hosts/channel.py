@@ -10,7 +10,6 @@ repeat, reorder or change a frame; the frames are not encrypted.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 import secrets
@@ -214,8 +213,3 @@ def connect(address: str, port: int, token: bytes, timeout_s: float) -> Channel:
         connection.close()
         raise
     return Channel.of_socket(connection, Seal(token, mine, theirs, is_driver=True))
-
-
-def fingerprint(token: bytes) -> str:
-    """Return a short name of a token that does not tell it."""
-    return hashlib.sha256(b"pyrdma token" + token).hexdigest()[:12]

@@ -10,7 +10,7 @@ from pyrdma._node_process import NodeHandle
 from pyrdma._workload import Workload
 from pyrdma.arguments import Duration, checked
 from pyrdma.conditions import Conditions
-from pyrdma.errors import Error, InvalidArgument
+from pyrdma.errors import Error, HostLost, InvalidArgument
 from pyrdma.processes import ProcessCluster
 from pyrdma.result import Result
 
@@ -21,6 +21,9 @@ from .fleet import Fleet
 from .host import Host
 
 __all__ = ["RemoteProcessCluster"]
+
+_UNKNOWN_NS = 3_600_000_000_000
+"""Bound of clocks that could not be compared: longer than any time that is measured."""
 
 
 class RemoteProcessCluster(ProcessCluster):
@@ -117,9 +120,19 @@ class RemoteProcessCluster(ProcessCluster):
         result = super().run(workload, duration_s, timeout_s)
         if self.fabric == "verbs":
             self._check_counters()
-            assert self._clocks is not None
-            result = self.conditions.judge(result, self._clocks.bound_ns())
+            result = self.conditions.judge(result, self._bound_ns())
         return result
+
+    def _bound_ns(self) -> int:
+        """Return the bound of the clocks' error; that of no clock if they cannot be compared."""
+        assert self._clocks is not None
+        try:
+            return self._clocks.bound_ns()
+        except HostLost:
+            raise
+        except Error:  # the measurement stands; only its one-way times are worth nothing
+            self.conditions.flag("clocks unknown")
+            return _UNKNOWN_NS
 
     def close(self) -> None:
         """End all node processes and the session. Idempotent."""

@@ -7,7 +7,7 @@ import selectors
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict
@@ -22,7 +22,7 @@ from pyrdma.sources import source_digest
 from . import messages
 from .channel import CONTROL
 from .host import Host
-from .inventory import HostEntry, Inventory
+from .inventory import Inventory
 
 __all__ = ["CONNECT_S", "SILENT_S", "Fleet", "TooFewSlots", "current", "explain", "using"]
 
@@ -122,10 +122,10 @@ class Fleet:
             A host has been lost.
         """
         self.require()
-        if nodes > self.inventory_slots:
+        if nodes > self.inventory.slots:
             raise TooFewSlots(
                 f"needs {nodes} nodes; the {len(self.hosts)} hosts of {self.inventory.path} have "
-                f"{self.inventory_slots} slots; add hosts, or raise pyrdma_slots"
+                f"{self.inventory.slots} slots; add hosts, or raise pyrdma_slots"
             )
         found: list[Host] = []
         turn = 0
@@ -134,23 +134,11 @@ class Fleet:
             turn += 1
         return found
 
-    @property
-    def inventory_slots(self) -> int:
-        """Number of nodes that the hosts may hold together."""
-        return sum(h.entry.slots for h in self.hosts)
-
     def require(self) -> None:
         """Raise HostLost if a host has been lost."""
         for host in self.hosts:
             if host.lost:
                 raise HostLost(host.complaint())
-
-    def ask_all(
-        self, name: str, arguments: Callable[[HostEntry], Mapping[str, Any]] | None = None
-    ) -> list[Any]:
-        """Call a function of every daemon at once; return the values in the hosts' order."""
-        asked = [h.ask(name, **(arguments(h.entry) if arguments else {})) for h in self.hosts]
-        return [h.wait(future, name) for h, future in zip(self.hosts, asked, strict=True)]
 
     def facts(self) -> dict[Host, dict[str, Any]]:
         """Return what each host is (`pyrdma.hosts.facts`), asked once."""
@@ -180,8 +168,8 @@ class Fleet:
         """Raise Unavailable unless every host has what the fabric needs, naming the others."""
         if fabric != "verbs":
             return
-        problems = [f"{h.name}: {f['nic_problem']}" for h, f in self.facts().items()]
-        problems = [text for text in problems if not text.endswith(": ")]
+        found = {host.name: facts["nic_problem"] for host, facts in self.facts().items()}
+        problems = [f"{name}: {problem}" for name, problem in found.items() if problem]
         if problems:
             raise Unavailable(
                 f"{len(problems)} of {len(self.hosts)} hosts have no RDMA device that fits:\n  "
@@ -231,7 +219,7 @@ _REMEDIES = (
 def explain(host: Host, path: str | Path = "INVENTORY") -> str:
     """Return why a host is lost, with the remedy."""
     for sign, remedy in _REMEDIES:
-        if sign in host.lost:
+        if sign in host.lost and host.entry.connection != "listen":
             name = host.entry.host or host.name
             return f"{host.lost}; {remedy.format(host=name, path=path)}"
     return host.lost
@@ -260,14 +248,15 @@ class _Watch:
             for key, _ in self._selector.select(0.2 if not self._waiting else 0.02):
                 self._read(key.data)
             now = time.monotonic()
-            if now - pinged >= _PING_S:
-                pinged = now
-                self._ping()
             for host in self._hosts:
                 if host.greeted and not host.lost and now - host.heard > SILENT_S:
                     self._lose(host, f"it has been silent for {SILENT_S:.0f} s")
                 elif host.lost:
                     self._forget(host)
+            if now - pinged >= _PING_S:
+                pinged = now
+                # Last, since a host that does not read can hold this up; the others are read next.
+                self._ping()
 
     def _begin(self) -> None:
         """Begin some of the connections that wait."""

@@ -10,7 +10,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -133,7 +134,7 @@ class Host:
         except OSError as error:
             raise Error(
                 f"nothing answers at {self.entry.listen}: {error.strerror or error}; start the "
-                "unit there: systemctl start pyrdma"
+                "unit there: systemctl start pyrdma-daemon"
             ) from None
 
     def receive(self) -> list[tuple[int, bytes]]:
@@ -175,7 +176,7 @@ class Host:
             future.set_exception(HostLost(self.complaint()))
         for node in nodes:
             node.finish("")
-        if not self.ready.done():
+        with suppress(InvalidStateError):  # it has greeted
             self.ready.set_exception(HostLost(self.complaint()))
 
     def complaint(self) -> str:
@@ -187,11 +188,8 @@ class Host:
         if self.channel is not None:
             self.channel.close()
         if self._process is not None:
-            try:
-                self._process.wait(0 if self.lost else 5)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            self._process.kill()  # a stopped one cannot see that its pipe has ended
+            self._process.wait()
         if self._stderr is not None:
             self._stderr.close()
 
@@ -261,7 +259,7 @@ class Host:
         kind = message["kind"]
         if kind == "hello":
             self.hello = message
-            if not self.ready.done():
+            with suppress(InvalidStateError):  # it was given up meanwhile
                 self.ready.set_result(None)
         elif kind == "refused":
             self.lose(message["reason"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import secrets
 import signal
@@ -79,7 +80,7 @@ def listen(endpoint: str, token_file: Path) -> None:
     token = read_token(token_file)
     address, _, port = endpoint.rpartition(":")
     address = address.strip("[]")
-    if not port.isdigit() or not address or address in ("0.0.0.0", "::", "*"):
+    if not port.isdigit() or not _is_of_a_host(address):
         raise InvalidArgument(
             f"{endpoint} is not ADDRESS:PORT with one address of this host; take 127.0.0.1, or the "
             "address on the experiment network"
@@ -100,6 +101,14 @@ def listen(endpoint: str, token_file: Path) -> None:
                 continue
             arguments = (connection, token, busy, greeting)
             threading.Thread(target=_serve, args=arguments, daemon=True).start()
+
+
+def _is_of_a_host(address: str) -> bool:
+    """Return whether a text is an IP address, and not one that means all networks."""
+    try:
+        return not ipaddress.ip_address(address).is_unspecified
+    except ValueError:
+        return False
 
 
 def _serve(

@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ import yaml
 from tests.errors import raises
 from tests.hosts.bed import ROOT, Host, Hosts, why_not_here
 from tests.hosts.folders import cgroups
+from tests.hosts.waiting import soon
 
 pytestmark = pytest.mark.skipif(bool(why_not_here()), reason=f"no hosts here: {why_not_here()}")
 
@@ -38,15 +38,6 @@ def answers(host: Host, address: str) -> bool:
     """Return whether sshd of another host answers this one."""
     probe = f"import socket; socket.create_connection(({address!r}, 22), 1).recv(3)"
     return host.run("/usr/bin/python3", "-c", probe, check=False).returncode == 0
-
-
-def soon(holds: Callable[[], bool], limit_s: float = 10) -> bool:
-    deadline = time.monotonic() + limit_s
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_ssh_reaches_each_host(hosts: Hosts) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from pyrdma.hosts import channel, daemon, fleet, listening, messages
 from pyrdma.hosts.fleet import Fleet
 from tests.errors import raises
 from tests.harness.support import environment
+from tests.hosts.waiting import soon
 
 LOAD = rd.workload.VerbsLoad(op="write", size=64, depth=16)
 LOCAL = "all: {vars: {ansible_connection: local}, hosts: {h0: {pyrdma_slots: 4}}}"
@@ -43,15 +44,6 @@ def cluster(inventory: Path, nodes: int = 2, **options: Any) -> Iterator[tuple[A
 
 def is_alive(pid: int) -> bool:
     return children.state(pid) not in ("", "Z")
-
-
-def soon(holds: Callable[[], bool], limit_s: float = 10) -> bool:
-    deadline = time.monotonic() + limit_s
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_a_workload_runs_on_a_host(inventory: Path) -> None:
@@ -332,7 +324,7 @@ def test_the_token_of_a_run_is_hidden_on_the_wire(
 def test_token_files_and_endpoints_are_checked(tmp_path: Path, token_file: Path) -> None:
     with raises(errors.InvalidArgument, tmp_path / "none", "umask 077"):
         listening.read_token(tmp_path / "none")
-    for endpoint in ("0.0.0.0:1", ":1", "[::]:7471", "127.0.0.1"):
+    for endpoint in ("0.0.0.0:1", ":1", "[::]:7471", "[0:0::0]:7471", "localhost:1", "127.0.0.1"):
         with raises(errors.InvalidArgument, "127.0.0.1"):
             listening.listen(endpoint, token_file)
     token_file.chmod(0o640)
