@@ -21,7 +21,7 @@ from pyrdma.errors import InvalidArgument
 from pyrdma.evidence import Evidence
 from pyrdma.experiment import ID
 from pyrdma.fabrics import FABRICS
-from pyrdma.files import disk_error, read_regular, write_json
+from pyrdma.files import read_regular, write_json
 from pyrdma.profiles import FOLDER as PROFILES
 from pyrdma.results import check_folder
 from pyrdma.sensitivity import FOLDER as SENSITIVITY
@@ -109,12 +109,12 @@ def make(
         for fabric, judged in verdicts(copied, basis).items():
             write_json(folder / "verdicts" / f"{fabric}.json", {"verdicts": judged})
         for path, source in sources().items():
-            _write(folder / path, source.read_bytes())
+            crate.write_plainly(folder / path, source.read_bytes())
         made_by = provenance.collect()
         document = {"made": provenance.now(), "by": made_by, "basis": basis.as_dict()}
         write_json(folder / PROVENANCE, document)
         readme = _readme(made_by, license, author)
-        _write(folder / "README.md", readme.encode())
+        crate.write_plainly(folder / "README.md", readme.encode())
         return crate.pack(folder, target, *_about(made_by, license, author, readme))
 
 
@@ -151,16 +151,7 @@ def _copy(path: Path, folder: Path) -> None:
         content = read_regular(path, crate.MOST_FILE)
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"{path} cannot be archived: {error}; remove it") from None
-    _write(folder / path.name, content)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file of the temporary folder, without the waiting for the disk of a lasting one."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    except OSError as error:
-        raise disk_error(path, error) from error
+    crate.write_plainly(folder / path.name, content)
 
 
 def _copy_other_figures(results: Path, copied: Path) -> None:

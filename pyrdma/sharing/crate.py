@@ -31,7 +31,16 @@ from pyrdma import _shapes
 from pyrdma.errors import Error, InvalidArgument
 from pyrdma.files import disk_error
 
-__all__ = ["METADATA", "Archive", "changed", "is_archive", "opened", "pack", "unpacked"]
+__all__ = [
+    "METADATA",
+    "Archive",
+    "changed",
+    "is_archive",
+    "opened",
+    "pack",
+    "unpacked",
+    "write_plainly",
+]
 
 METADATA = "ro-crate-metadata.json"
 """Name of the file of metadata, which RO-Crate prescribes."""
@@ -85,12 +94,16 @@ class Archive:
                 raise _damaged(
                     self.path, f"{name} does not have the size and digest that are listed"
                 )
-            target = folder / name
-            try:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(content)
-            except OSError as error:
-                raise disk_error(target, error) from error
+            write_plainly(folder / name, content)
+
+
+def write_plainly(path: Path, content: bytes) -> None:
+    """Write a file of a temporary folder, without the waiting for the disk of a lasting one."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise disk_error(path, error) from error
 
 
 def _damaged(path: Path, reason: str) -> Error:

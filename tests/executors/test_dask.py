@@ -44,15 +44,6 @@ def dask() -> Iterator[LocalDask]:
         yield executor
 
 
-@pytest.fixture
-def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder where each measurement of this process's Dask workers leaves a file."""
-    folder = tmp_path / "marks"
-    folder.mkdir()
-    monkeypatch.setenv("FAKE_MARKS", str(folder))
-    return folder
-
-
 def scheduled(dask: LocalDask) -> int:
     return len(dask._cluster.scheduler.tasks)
 

@@ -52,15 +52,6 @@ def here(slurm: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm_jobs, "LOOK_S", LOOK_S)
 
 
-@pytest.fixture
-def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder where each measurement leaves a file."""
-    folder = tmp_path / "marks"
-    folder.mkdir()
-    monkeypatch.setenv("FAKE_MARKS", str(folder))
-    return folder
-
-
 def queue() -> list[str]:
     """Return the jobs that have not ended."""
     words = ["squeue", "--noheader", "--format=%i"]
