@@ -41,6 +41,11 @@ constexpr std::array kSearched = {ModelKind::kRegister, ModelKind::kKv, ModelKin
                                   ModelKind::kLock, ModelKind::kCounter};
 
 Verdict check_invariant(const History& history, const Invariant& invariant) {
+  if (history.header.clock_bound > 0 && invariant.check == check_locks)
+    throw Error(ErrorCode::kInvalidArgument,
+                "the operations' ends are widened by the clocks' bound of " +
+                    std::to_string(history.header.clock_bound) +
+                    " ns, but the model mutex looks at the moments of grants; give the model lock");
   const Operations paired = pair_operations(history);
   if (!paired.error.empty())
     throw Error(ErrorCode::kInvalidArgument,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/error.h"
 #include "base/quote.h"
 
 namespace pyrdma::check {
@@ -140,7 +141,30 @@ Value History::adopt(const History& other, const Value& value) {
   return list(elements);
 }
 
-History History::merge(std::span<const History> parts) {
+void History::widen(Time clock_bound) {
+  const auto later = [&](Time t) { return std::min(t, kForever - clock_bound) + clock_bound; };
+  header.clock_bound = later(header.clock_bound);
+  std::unordered_map<Value, std::int64_t, ValueHash> open;  // (process, op) -> its own number
+  std::unordered_map<std::int32_t, std::int64_t> begun;     // operations of each process
+  for (Event& event : events_) {
+    const Value name = Value::pair(event.process, event.op);
+    if (event.type == EventType::kInvoke) {
+      event.op = open[name] = begun[event.process]++;
+      continue;
+    }
+    const auto at = open.find(name);
+    if (at == open.end())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "process " + std::to_string(event.process) + " has a " + to_string(event.f) +
+                      " without an invocation; a bound of the clocks of " +
+                      std::to_string(clock_bound) + " ns cannot widen an event inside a node");
+    event.op = at->second;
+    event.time = later(event.time);
+    open.erase(at);
+  }
+}
+
+History History::merge(std::span<const History> parts, Time clock_bound) {
   History all;
   std::map<std::int32_t, std::int64_t> last;  // time of each process's event before
   for (const History& part : parts) {
@@ -160,6 +184,7 @@ History History::merge(std::span<const History> parts) {
     }
   }
   if (!parts.empty()) all.header.initial = all.adopt(parts.front(), all.header.initial);
+  if (clock_bound > 0) all.widen(clock_bound);
   std::stable_sort(all.events_.begin(), all.events_.end(), [](const Event& x, const Event& y) {
     const bool x_ends = x.type != EventType::kInvoke, y_ends = y.type != EventType::kInvoke;
     return x.time != y.time ? x.time < y.time : x_ends < y_ends;

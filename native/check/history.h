@@ -108,7 +108,8 @@ struct Header {
   std::string config;
   std::string fault_plan;  // hash of the planned faults
   std::string model;
-  Value initial;  // initial value of every register, counter or key
+  Value initial;         // initial value of every register, counter or key
+  Time clock_bound = 0;  // by which the operations' ends are widened; see History::merge()
 };
 
 /// Not thread-safe: each thread records into a history of its own; merge() then joins them.
@@ -160,10 +161,18 @@ class History {
   /// Merges the histories of several threads by time. At equal times invocations come first, so
   /// that a coarse clock never orders operations that overlapped. A process keeps its own order,
   /// also where its clock went back.
-  static History merge(std::span<const History> parts);
+  ///
+  /// `clock_bound` is the largest difference between the clocks of two parts at one moment, in ns.
+  /// The end of an operation is widened by it, since the part's clock may be that much behind
+  /// another part's. So an order of two operations stays only where all clocks agree on it, and no
+  /// violation comes from the clocks. The operations of one process then overlap, and each gets an
+  /// `op` of its own. Throws Error(kInvalidArgument) if a bound is given and a part has an event
+  /// inside a node, since a moment cannot be widened.
+  static History merge(std::span<const History> parts, Time clock_bound = 0);
 
  private:
   Value adopt(const History& other, const Value& value);
+  void widen(Time clock_bound);
 
   std::vector<Event> events_;
   bool appends_ = false;

@@ -56,6 +56,7 @@ void append_header(std::string& out, const History& history) {
   append_json(out, header.model);
   out += ",\"initial\":";
   append_value(out, history, header.initial);
+  if (header.clock_bound > 0) out += ",\"clock_bound_ns\":" + std::to_string(header.clock_bound);
   out += "}\n";
 }
 
@@ -244,6 +245,8 @@ void read_header(std::string_view text, History& history) {
         header.seed = line.unsigned_integer("seed");
       else if (name == "initial")
         header.initial = read_value(line, history, "initial");
+      else if (name == "clock_bound_ns")
+        header.clock_bound = line.integer("clock_bound_ns", 0, kMost);
       else if (name == "model")
         header.model = line.text();
       else if (name == "git" && is_text)

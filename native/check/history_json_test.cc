@@ -224,5 +224,58 @@ TEST(History, AProcessKeepsItsOrderWhenItsClockGoesBack) {
   EXPECT_EQ(check_history(all, "register").answer, Answer::kYes);
 }
 
+/// A write by a node, then a read of the old value by another node whose clock is `ahead`.
+History skewed_read(Time ahead, Time clock_bound) {
+  std::array<History, 2> parts;
+  parts[0].header.initial = Value::integer(0);
+  parts[0].invoke(100, 0, Function::kWrite, {}, Value::integer(1));
+  parts[0].complete(200, 0, EventType::kOk, Function::kWrite, {}, Value::none());
+  for (const Time at : {150, 180}) {
+    parts[1].invoke(at + ahead, 1, Function::kRead, {}, Value::none());
+    parts[1].complete(at + ahead + 20, 1, EventType::kOk, Function::kRead, {}, Value::integer(0));
+  }
+  return History::merge(parts, clock_bound);
+}
+
+TEST(History, EndsAreWidenedByTheClocksBound) {
+  const auto answer = [](const History& history) {
+    return check_history(history, "register").answer;
+  };
+  EXPECT_EQ(answer(skewed_read(0, 0)), Answer::kYes);
+  EXPECT_EQ(answer(skewed_read(60, 0)), Answer::kNo);  // 180 + 60 is after the write's end
+  EXPECT_EQ(answer(skewed_read(60, 60)), Answer::kYes);
+  EXPECT_EQ(answer(skewed_read(200, 60)), Answer::kNo);  // no clocks within 60 explain this
+}
+
+TEST(History, AWidenedHistoryIsWrittenAndReadWithItsBound) {
+  const std::string text = to_json(skewed_read(60, 60));
+  const ParsedHistory parsed = parse_history(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.message();
+  EXPECT_EQ(parsed.history.header.clock_bound, 60);
+  EXPECT_EQ(to_json(parsed.history), text);
+  const std::array again{parsed.history};
+  EXPECT_EQ(History::merge(again, 40).header.clock_bound, 100);
+  EXPECT_EQ(History::merge(again, kForever).header.clock_bound, kForever);
+}
+
+TEST(History, MomentsAreNotWidened) {
+  History inside;
+  inside.point(10, 0, Function::kDeliver, {}, Value::pair(0, 1));
+  try {
+    History::merge(std::span(&inside, 1), 5);
+    ADD_FAILURE() << "an event inside a node was widened";
+  } catch (const Error& error) {
+    EXPECT_TRUE(names(error.what(), {"deliver", "5"}));
+  }
+  History lock;
+  lock.invoke(10, 0, Function::kLock, {}, Value::none());
+  lock.complete(20, 0, EventType::kOk, Function::kLock, {}, Value::none());
+  lock.invoke(30, 0, Function::kUnlock, {}, Value::none());
+  lock.complete(40, 0, EventType::kOk, Function::kUnlock, {}, Value::none());
+  const History widened = History::merge(std::span(&lock, 1), 100);
+  EXPECT_EQ(check_history(widened, "lock").answer, Answer::kYes);
+  EXPECT_THROW(check_history(widened, "mutex"), Error);
+}
+
 }  // namespace
 }  // namespace pyrdma::check

@@ -31,6 +31,12 @@ std::vector<std::string> good_files() {
       "{\"process\":1,\"type\":\"invoke\",\"f\":\"put\",\"key\":\"k\",\"value\":\"y\"}\n"
       "{\"process\":0,\"type\":\"invoke\",\"f\":\"get\",\"key\":\"k\"}\n"
       "{\"process\":0,\"type\":\"ok\",\"f\":\"get\",\"key\":\"k\",\"value\":\"xy\"}\n",
+      // Ends that were widened, so that the operations of a process overlap.
+      "{\"model\":\"register\",\"initial\":0,\"clock_bound_ns\":9}\n"
+      "{\"time\":1,\"process\":0,\"op\":0,\"type\":\"invoke\",\"f\":\"read\"}\n"
+      "{\"time\":5,\"process\":0,\"op\":1,\"type\":\"invoke\",\"f\":\"read\"}\n"
+      "{\"time\":12,\"process\":0,\"op\":0,\"type\":\"ok\",\"f\":\"read\",\"value\":0}\n"
+      "{\"time\":15,\"process\":0,\"op\":1,\"type\":\"ok\",\"f\":\"read\",\"value\":0}\n",
       // Time runs backwards.
       "{\"time\":9,\"process\":0,\"type\":\"invoke\",\"f\":\"deq\"}\n"
       "{\"time\":8,\"process\":0,\"type\":\"ok\",\"f\":\"deq\",\"value\":1}\n",
@@ -49,6 +55,12 @@ void read(std::string_view input) {
   const ParsedHistory again = parse_history(text);
   PYRDMA_MUST(again.ok());
   PYRDMA_MUST(to_json(again.history) == text);
+  try {
+    const History widened = History::merge(std::span(&parsed.history, 1), 1'000'000);
+    PYRDMA_MUST(pair_operations(widened).error.empty());
+  } catch (const Error& error) {
+    PYRDMA_MUST(error.code() == ErrorCode::kInvalidArgument);
+  }
   for (const std::string& model : model_names()) {
     try {
       const Verdict verdict = check_history(parsed.history, model, {.configurations = 200});
