@@ -26,7 +26,8 @@ FRAME_TO_NODE = 60 * 1024
 """Most bytes of a message to a node, so that one always fits into an empty pipe."""
 
 FRAME_TO_CONTROLLER = 64 * 1024 * 1024
-"""Most bytes of a message to the controller, enough for the histograms of many threads."""
+"""Most bytes of a message to the controller, enough for the histograms of many threads, and for a
+history, which a node ends at 2**18 events."""
 
 _LENGTH = struct.Struct(">I")
 _NODES = 4096
@@ -195,6 +196,7 @@ _KINDS: Mapping[str, Mapping[str, _shapes.Shape]] = {
         "notices": _shapes.list_of(_shapes.text(4096)),
         "noticed_by": _shapes.list_of(_shapes.integer(0, _NODES - 1)),
         "histograms": _is_histograms,
+        "histories": _shapes.list_of(_shapes.is_base64),
         "run": _WIDE,
     },
 }

@@ -94,7 +94,14 @@ def _run(core: Any, node: Any, message: Message) -> Message:
         "metric": list(encoded["metric"]),
         "encoded": [base64.b64encode(payload).decode() for payload in encoded["encoded"]],
     }
-    return {"kind": "measured", "run": run, **plain, "histograms": histograms}
+    histories = [base64.b64encode(text).decode() for text in columns["histories"]]
+    return {
+        "kind": "measured",
+        "run": run,
+        **plain,
+        "histograms": histograms,
+        "histories": histories,
+    }
 
 
 def _failure(error: Exception, run: int, secret: str = "") -> Message:

@@ -8,6 +8,7 @@ their invariants, in one pass.
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Sequence
@@ -105,15 +106,17 @@ def models() -> list[str]:
 
 @checked
 def check(
-    path: FilePath,
+    history: FilePath | bytes,
     model: str | None = None,
     *,
     configurations: Annotated[int, Between(1, 2**64 - 1)] = CONFIGURATIONS,
 ) -> Verdict:
-    """Check the history in a file.
+    """Check a history.
 
     Parameters
     ----------
+    history
+        Path of a file, or the bytes of one, as `Result.history` returns them.
     model
         One of `models()`; default: the model that the header names.
     configurations
@@ -131,15 +134,20 @@ def check(
 
     if model is not None and model not in models():
         raise InvalidArgument(f"model is {shown(model)}; give one of {', '.join(models())}")
+    name = "the history" if isinstance(history, bytes) else str(history)
     try:
         # Unbuffered: the native reader asks for a mebibyte at a time, and stops at its first error.
-        with Path(path).open("rb", buffering=0) as file:
+        with (
+            io.BytesIO(history)
+            if isinstance(history, bytes)
+            else Path(history).open("rb", buffering=0)
+        ) as file:
             found = native.check_file(file.read, model or "", configurations)
     except OSError as error:
         reason = error.strerror or error
-        raise InvalidArgument(f"path {shown(str(path))} cannot be read: {reason}") from None
+        raise InvalidArgument(f"history {shown(name)} cannot be read: {reason}") from None
     except InvalidArgument as error:
-        raise InvalidArgument(f"{path}: {error}") from None
+        raise InvalidArgument(f"{name}: {error}") from None
     window = [Operation(**row) for row in found.pop("window")]
     return Verdict(window=window, **found)
 

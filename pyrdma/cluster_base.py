@@ -18,8 +18,8 @@ __all__ = ["ClusterBase", "Columns"]
 
 Columns = Mapping[str, Any]
 """The nodes' measurements: lists ``metric``, ``unit``, ``value``, ``node``, ``thread``;
-``histograms`` with lists ``metric``, ``node``, ``encoded``; and the devices' ``notices`` with the
-nodes in ``noticed_by``."""
+``histograms`` with lists ``metric``, ``node``, ``encoded``; the list ``histories`` of JSON Lines;
+and the devices' ``notices`` with the nodes in ``noticed_by``."""
 
 Self = TypeVar("Self", bound="ClusterBase")
 
@@ -107,6 +107,7 @@ class ClusterBase(ABC):
             clock=self.clock,
             seed=self.seed,
             params=params,
+            histories=list(columns["histories"]),
         )
 
     @abstractmethod

@@ -60,6 +60,9 @@ class Conditions:
         self.clock_bound_ns = max(self.clock_bound_ns, bound_ns)
         if point is not None:
             point.clock_bound_ns = max(point.clock_bound_ns, bound_ns)
+        if result.histories:
+            self.flag("clocks corrected")
+            result = replace(result, clock_bound_ns=bound_ns)
         times = [s for s in result.samples if ONE_WAY in s.metric and s.unit == "ns"]
         names = {n for n in result.histograms if ONE_WAY in n}
         if not times and not names:

@@ -373,4 +373,5 @@ def _merge(answers: Sequence[Mapping[str, Any]]) -> Columns:
         "metric": [name for h in found for name in h["metric"]],
         "encoded": [base64.b64decode(text) for h in found for text in h["encoded"]],
     }
+    merged["histories"] = [base64.b64decode(t) for a in answers for t in a["histories"]]
     return merged

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from . import _shapes
+from ._native import native
 from .arguments import Between, FilePath, Seed, checked, shown
 from .data import check_name
 from .errors import Error, InvalidArgument, nearest
@@ -27,6 +28,9 @@ SCHEMA = 2
 """Version of the tables and of ``run.json``; it rises when a column changes its meaning."""
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
+HISTORY = "history.jsonl"
+"""File of a result's history, as `Result.history` returns it."""
+
 _LOWEST_NS, _HIGHEST_NS, _DIGITS = 1, 3_600_000_000_000, 3
 _HEADER = struct.Struct(">IIIIQQd")  # header of a V2 histogram
 
@@ -163,6 +167,10 @@ class Result:
         Parameters of the workload.
     rows
         Computed (not recorded) numbers of the whole cluster.
+    histories
+        Histories that nodes have recorded, as JSON Lines.
+    clock_bound_ns
+        Largest difference between the clocks of two nodes during the run.
     """
 
     samples: list[Sample] = field(default_factory=list)
@@ -172,6 +180,29 @@ class Result:
     seed: Seed = 0
     params: Mapping[str, Value] = field(default_factory=dict)
     rows: Sequence[Row] = ()
+    histories: Sequence[bytes] = ()
+    clock_bound_ns: Annotated[int, Between(0, 2**63 - 1)] = 0
+
+    def history(self) -> bytes:
+        """Return the nodes' histories as one, as JSON Lines, for `pyrdma.check`.
+
+        The end of each operation is later by ``clock_bound_ns``, so that no order of two operations
+        rests on clocks that disagree. A sweep's tables leave histories out: an experiment checks
+        them in `measure`.
+
+        Raises
+        ------
+        InvalidArgument
+            No node has recorded a history, or one is damaged.
+        """
+        if not self.histories:
+            raise InvalidArgument(
+                "the run has recorded no history; give the workload history=1, if it has this "
+                "parameter"
+            )
+        core: Any = native()
+        merged: bytes = core.check.merge_histories(list(self.histories), self.clock_bound_ns)
+        return merged
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -243,7 +274,10 @@ class Result:
 
     @checked
     def save(self, folder: FilePath) -> Path:
-        """Write ``results.parquet``, ``hist.parquet`` and ``run.json`` into `folder`."""
+        """Write ``results.parquet``, ``hist.parquet`` and ``run.json`` into `folder`.
+
+        A history goes into ``history.jsonl``.
+        """
         from . import provenance
 
         target = Path(folder)
@@ -258,6 +292,10 @@ class Result:
             "provenance": provenance.collect(),
         }
         write_json(target / "run.json", document)
+        if self.histories:
+            write_atomically(target / HISTORY, self.history())
+        else:
+            (target / HISTORY).unlink(missing_ok=True)
         return target
 
     @classmethod
@@ -306,8 +344,10 @@ class Result:
         for row in pd.read_parquet(source / "hist.parquet").itertuples():
             check_payload(row.payload)
             histograms.setdefault(str(row.operation), []).append(bytes(row.payload))
-        fields = ("fabric", "clock", "seed", "params")
-        return cls(samples, histograms, **{name: document[name] for name in fields})
+        fields = {name: document[name] for name in ("fabric", "clock", "seed", "params")}
+        recorded = source / HISTORY
+        fields["histories"] = [recorded.read_bytes()] if recorded.exists() else []
+        return cls(samples, histograms, **fields)
 
 
 def normalise(measured: Any) -> Result:

@@ -101,6 +101,23 @@ py::dict check_file(const py::function& read, const std::string& model,
                   "seed"_a = parsed.history.header.seed);
 }
 
+py::bytes merge_histories(const std::vector<std::string>& texts, Time clock_bound) {
+  std::string merged;
+  {
+    const py::gil_scoped_release release;
+    std::vector<check::History> parts;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      check::ParsedHistory parsed = check::parse_history(texts[i]);
+      if (!parsed.ok())
+        throw Error(ErrorCode::kInvalidArgument,
+                    "history " + std::to_string(i) + ": " + parsed.message());
+      parts.push_back(std::move(parsed.history));
+    }
+    merged = check::to_json(check::History::merge(parts, clock_bound));
+  }
+  return py::bytes(merged);
+}
+
 }  // namespace
 
 void bind_check(py::module_& module) {
@@ -110,6 +127,9 @@ void bind_check(py::module_& module) {
       py::arg("configurations") = check::SearchLimits{}.configurations,
       "Read a history (JSON Lines) and check it. `read(bytes)` returns the next bytes, "
       "none at the end. `model` overrides the model of the header.");
+  check_module.def("merge_histories", &merge_histories, py::arg("texts"),
+                   py::arg("clock_bound_ns") = 0,
+                   "Merge histories (JSON Lines) by time; see History::merge().");
   check_module.def("model_names", &check::model_names, "Names of the models for a check.");
 }
 

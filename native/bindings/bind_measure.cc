@@ -6,6 +6,7 @@
 #include "bindings/argument.h"
 #include "bindings/bind.h"
 #include "bindings/session.h"
+#include "check/history_json.h"
 #include "fabric/fabric.h"
 #include "measure/cpu_ops/cpu_ops.h"
 #include "measure/workload.h"
@@ -48,6 +49,7 @@ py::dict to_columns(const std::map<NodeId, measure::Recorder>& recorders) {
   py::list metrics, units, names, encoded;
   std::vector<double> values;
   std::vector<std::int32_t> nodes, threads, histogram_nodes;
+  py::list histories;
   for (const auto& [node, recorder] : recorders) {
     for (const measure::Row& row : recorder.rows()) {
       metrics.append(row.metric);
@@ -61,12 +63,15 @@ py::dict to_columns(const std::map<NodeId, measure::Recorder>& recorders) {
       histogram_nodes.push_back(static_cast<std::int32_t>(node));
       encoded.append(py::bytes(histogram.encode()));
     }
+    if (const auto history = recorder.history())
+      histories.append(py::bytes(check::to_json(*history)));
   }
   // Lists, not arrays: a node process then starts without NumPy, in half the time.
   return py::dict("metric"_a = metrics, "unit"_a = units, "value"_a = values, "node"_a = nodes,
                   "thread"_a = threads,
                   "histograms"_a = py::dict("metric"_a = names, "node"_a = histogram_nodes,
-                                            "encoded"_a = encoded));
+                                            "encoded"_a = encoded),
+                  "histories"_a = histories);
 }
 
 struct Notices {

@@ -34,4 +34,17 @@ std::map<std::string, Histogram> Recorder::histograms() const {
   return merged;
 }
 
+check::History& ThreadRecorder::history() {
+  if (!history_) history_.emplace();
+  return *history_;
+}
+
+std::optional<check::History> Recorder::history() const {
+  std::vector<check::History> parts;
+  for (const ThreadRecorder& thread : threads_)
+    if (thread.recorded_history()) parts.push_back(*thread.recorded_history());
+  if (parts.empty()) return std::nullopt;
+  return check::History::merge(parts);
+}
+
 }  // namespace pyrdma::measure

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "check/history.h"
 #include "measure/histogram.h"
 
 namespace pyrdma::measure {
@@ -27,13 +29,18 @@ class ThreadRecorder {
   /// Returns the histogram (of nanoseconds) of `metric`, and makes it on first use. Its address is
   /// stable.
   Histogram& histogram(const std::string& metric);
+  /// Returns the history of the thread's operations, and makes it on first use. Its address is
+  /// stable. Each process number has one operation open at a time.
+  check::History& history();
   const std::vector<Row>& rows() const { return rows_; }
+  const std::optional<check::History>& recorded_history() const { return history_; }
   const std::map<std::string, Histogram>& histograms() const { return histograms_; }
 
  private:
   int thread_;
   std::vector<Row> rows_;
   std::map<std::string, Histogram> histograms_;
+  std::optional<check::History> history_;
 };
 
 class Recorder {
@@ -51,6 +58,8 @@ class Recorder {
   std::vector<Row> rows() const;
   /// Returns the histograms, merged over the threads by name.
   std::map<std::string, Histogram> histograms() const;
+  /// Returns the threads' histories as one, if a thread has recorded one.
+  std::optional<check::History> history() const;
 
  private:
   ThreadRecorder node_{-1};

@@ -100,7 +100,7 @@ _OPTIONS = fuzz.Options(operations=10, nodes=2, faults={})
 CALLS: dict[str, Callable[[World], Call]] = {
     "check.check": lambda w: (
         check.check,
-        {"path": w.file("h", _HISTORY), "model": "register", "configurations": 10},
+        {"history": w.file("h", _HISTORY), "model": "register", "configurations": 10},
     ),
     "check.draw": lambda w: (
         check.draw,
@@ -301,7 +301,8 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "result.Result": lambda _: (
         rd.Result,
         {"samples": [], "histograms": {}, "fabric": "sim", "clock": "virtual", "seed": 1}
-        | {"params": {"size": 8}, "rows": [rd.Row("rate", 1.0)]},
+        | {"params": {"size": 8}, "rows": [rd.Row("rate", 1.0)]}
+        | {"histories": [b"{}"], "clock_bound_ns": 5},
     ),
     "result.Result.latency": lambda w: (w.result.latency, {"operation": "memcpy"}),
     "result.Result.load": lambda w: (rd.Result.load, {"folder": w.result.save(w.folder / "r")}),

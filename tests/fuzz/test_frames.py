@@ -49,6 +49,7 @@ MESSAGES: list[dict[str, Any]] = [
         "notices": ["port 1 went down"],
         "noticed_by": [0],
         "histograms": {"metric": ["read"], "encoded": ["AAAA"]},
+        "histories": ["AAAA"],
         "run": 1,
     },
 ]
