@@ -295,6 +295,8 @@ class LocoYcsb(Workload):
     stored_index
         The index's table holds the first keys too (paper); otherwise the index computes their
         places, which saves each simulated node a table; loco only (default True).
+    history
+        Record all operations; pyrdma.check says whether they are linearizable (default False).
     tracker_pause_ns
         Longest pause of an idle tracker thread; loco only (ns, at least 1,000, default 100,000).
     preset
@@ -336,6 +338,7 @@ class LocoYcsb(Workload):
     combined_unlock: bool = DEFAULT
     grant: Literal["test_and_set", "ticket"] = DEFAULT
     stored_index: bool = DEFAULT
+    history: bool = DEFAULT
     tracker_pause_ns: int = DEFAULT
     preset: Literal["paper", "best"] = DEFAULT
     combined_request: Literal["preset", "on", "off"] = DEFAULT

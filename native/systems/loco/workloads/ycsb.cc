@@ -2,9 +2,11 @@
 // operations in flight per thread (LOCO, section 7.2 and figure 5).
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
+#include "measure/kv_history.h"
 #include "measure/zipf.h"
 #include "systems/loco/barrier.h"
 #include "systems/loco/baselines/sherman.h"
@@ -37,6 +39,7 @@ struct Mix {
 class Keys {
  public:
   Keys(std::uint64_t count, double theta) : count_(count), theta_(theta), zipf_(count, theta) {}
+  std::uint64_t count() const { return count_; }
   Key draw(Rng& rng) const {
     if (theta_ == 0) return rng.below(count_);
     return static_cast<Key>(static_cast<unsigned __int128>(mix64(zipf_(rng))) * count_ >> 64);
@@ -60,6 +63,11 @@ struct LocoSlot {
   }
   bool poll(Time now) { return operation.poll(now); }
   void prefetch(Key key) const { store.prefetch(key); }
+  std::uint64_t found() const {
+    std::uint64_t word;
+    std::memcpy(&word, operation.value().data(), sizeof word);
+    return word;
+  }
   KvStore& store;
   KvOperation operation;
   std::vector<std::byte> value;
@@ -73,6 +81,7 @@ struct ShermanSlot {
   }
   bool poll(Time) { return operation.poll(); }
   void prefetch(Key) const {}
+  std::uint64_t found() const { return operation.value(); }
   ShermanOperation operation;
 };
 
@@ -82,8 +91,9 @@ class Client {
  public:
   template <class Store>
   Client(Store& store, Caller& me, measure::ThreadRecorder& recorder, std::uint32_t window,
-         const Mix& mix, const Keys& keys, Rng rng)
-      : env_(me.env()), mix_(mix), keys_(keys), rng_(rng) {
+         const Mix& mix, const Keys& keys, Rng rng, measure::KvHistory* history,
+         std::uint64_t thread)
+      : env_(me.env()), mix_(mix), keys_(keys), rng_(rng), history_(history), word_(thread << 40) {
     for (std::uint32_t i = 0; i < window; ++i) slots_.push_back({Slot(store, me)});
     for (std::size_t i = 0; i < 4; ++i) latency_[i] = &recorder.histogram(kNames[i]);
     next_ = keys_.draw(rng_);
@@ -107,6 +117,8 @@ class Client {
   struct WindowSlot {
     Slot slot;
     Kind kind = Kind::kLookup;
+    Key key = 0;
+    std::uint64_t word = 0;
     Time began = 0;
     bool idle = false;
   };
@@ -116,10 +128,11 @@ class Client {
     const Scope step(env_, scope::ycsb_begin);
     entry.kind = mix_.draw(rng_);
     entry.began = now;
-    const Key key = next_;
+    entry.key = next_;
+    entry.word = ++word_;
     next_ = keys_.draw(rng_);  // drawn early, so that its entry is in the cache when it is used
     entry.slot.prefetch(next_);
-    entry.slot.begin(entry.kind, key, ++count_);
+    entry.slot.begin(entry.kind, entry.key, entry.word);
   }
 
   bool poll_all(measure::Interval& interval) {
@@ -133,6 +146,7 @@ class Client {
       any = true;
       now = env_.now();
       const Outcome outcome = entry.slot.operation.outcome();
+      if (history_ != nullptr) record(entry, outcome, now);
       lost_ += outcome == Outcome::kMissing && entry.kind <= Kind::kUpdate && mix_.removes == 0;
       if (interval.count(now)) {
         latency_[static_cast<std::size_t>(entry.kind)]->record(now - entry.began);
@@ -147,6 +161,28 @@ class Client {
     return any;
   }
 
+  void record(const WindowSlot& entry, Outcome outcome, Time now) {
+    using check::Function;
+    using check::Value;
+    const bool ok = outcome == Outcome::kOk;
+    const auto slot = static_cast<std::uint64_t>(&entry - slots_.data());
+    const auto word = [](std::uint64_t w) { return Value::integer(static_cast<std::int64_t>(w)); };
+    const auto add = [&](Function f, const Value& input, const Value& output, bool done = true) {
+      history_->ended(slot, entry.began, now, f, entry.key, input, output,
+                      done ? check::EventType::kOk : check::EventType::kFail);
+    };
+    if (entry.kind == Kind::kInsert)
+      add(Function::kInsert, word(entry.word), Value::boolean(ok), outcome != Outcome::kFull);
+    else if (entry.kind == Kind::kRemove)
+      add(Function::kDelete, Value::none(), Value::boolean(ok));
+    else if (!ok)  // an update, too, then only has seen that the key is absent
+      add(Function::kGet, Value::none(), Value::none());
+    else if (entry.kind == Kind::kLookup)
+      add(Function::kGet, Value::none(), word(entry.slot.found()));
+    else
+      add(Function::kPut, word(entry.word), word(entry.word));
+  }
+
   void wait(Caller& me, measure::Interval& interval) {
     me.wait_until([&] { return poll_all(interval); }, "completion of an operation on the store");
   }
@@ -157,9 +193,10 @@ class Client {
   Rng rng_;
   std::vector<WindowSlot> slots_;
   measure::Histogram* latency_[4];
+  measure::KvHistory* history_;
   Key next_ = 0;
   std::size_t busy_ = 0;
-  std::uint64_t count_ = 0, lost_ = 0;
+  std::uint64_t word_, lost_ = 0;  // word_: of the last value written, unlike all others
 };
 
 class LocoYcsb final : public measure::Workload {
@@ -229,6 +266,7 @@ class LocoYcsb final : public measure::Workload {
          1,
          {},
          "loco"},
+        measure::history_parameter(),
         {"tracker_pause_ns",
          Int{100'000},
          "ns",
@@ -298,8 +336,15 @@ class LocoYcsb final : public measure::Workload {
     measure::on_threads(env, threads, [&](std::uint32_t i) {
       Caller& me = manager.caller(i);
       measure::ThreadRecorder& rows = recorder.thread(i);
-      Client<Slot> client(store, me, rows, params.count("window"), mix, keys,
-                          env.rng("ycsb/" + std::to_string(i)));
+      const std::uint32_t window = params.count("window");
+      const std::uint64_t number = std::uint64_t{env.node()} * threads + i;
+      std::optional<measure::KvHistory> history;
+      if (params.flag("history")) {
+        history.emplace(rows, params, number, window);
+        if (i == 0) history->loaded(env.node(), env.nodes(), keys.count());
+      }
+      Client<Slot> client(store, me, rows, window, mix, keys, env.rng("ycsb/" + std::to_string(i)),
+                          history ? &*history : nullptr, number + 1);
       measure::Interval interval = shared;
       client.run(me, interval);
       interval.add_rates(rows);
