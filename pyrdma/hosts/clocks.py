@@ -223,9 +223,12 @@ class HostClocks:
         return list(clock.adjusted(scale.at_ns, scale.offset_ns, scale.drift).parts)
 
     def bound_ns(self) -> int:
-        """Compare again, and return the bound of the error of all times since the first time."""
-        worst = 0
+        """Compare again; return the largest difference of two hosts' times since the first time.
+
+        Each host's error is against the first host, so two others may differ by the sum of theirs.
+        """
+        errors = [0, 0]
         for host, found in self._compare().items():
-            worst = max(worst, self._scales[host].error_of(found))
+            errors.append(self._scales[host].error_of(found))
             host.compared = found
-        return worst
+        return sum(sorted(errors)[-2:])

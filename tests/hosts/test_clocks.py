@@ -7,14 +7,16 @@ import secrets
 import socket
 import struct
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pyrdma._native import native
 from pyrdma.errors import Error
 from pyrdma.hosts import clocks
-from pyrdma.hosts.clocks import Comparison, Responder, Scale
+from pyrdma.hosts.clocks import Comparison, HostClocks, Responder, Scale
 from tests.errors import raises
 
 KEY = secrets.token_bytes(32)
@@ -100,3 +102,34 @@ def test_an_address_of_another_host_is_named() -> None:
         Responder("192.0.2.1", KEY, clock())
     with raises(Error, "127.0.0.1", "lost"):
         clocks.probe("127.0.0.1", 1, KEY, 3, clock())
+
+
+class Compared:
+    """A host whose comparison with the first host finds these offsets in turn."""
+
+    def __init__(self, *found: Comparison) -> None:
+        self.entry = SimpleNamespace(address="127.0.0.1")
+        self.found = iter(found)
+        self.compared: Comparison | None = None
+
+    def ask(self, what: str, **_: object) -> str:
+        return what
+
+    def call(self, what: str, **_: object) -> int:
+        assert what == "serve"
+        return 1
+
+    def wait(self, _asked: str, what: str) -> dict[str, object]:
+        if what == "clock":
+            return {"parts": [0, 0, 0]}
+        return asdict(next(self.found))
+
+
+def test_two_hosts_may_differ_by_the_sum_of_their_errors() -> None:
+    def host(bound: int) -> Compared:
+        return Compared(Comparison(0, 0, bound), Comparison(1000, 0, bound))
+
+    hosts: list[Any] = [host(0), host(30), host(50)]
+    assert HostClocks(hosts).bound_ns() == 80
+    hosts = [host(0), host(30)]
+    assert HostClocks(hosts).bound_ns() == 30
