@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyrdma as rd
-from pyrdma import errors, registry
+from pyrdma import check, errors, registry
 from pyrdma.hosts.fleet import Fleet
 from pyrdma.sweep import Sweep
 from tests.errors import raises
@@ -67,6 +68,7 @@ all:
     with connected(inventory) as fleet:
         fleet.require_fabric("verbs")
         a_ping_pong(fleet, say)
+        histories(fleet, say)
         a_sweep(fleet, share, say)
         a_killed_node(fleet, say)
         with rd.Cluster.remote(fleet, nodes=2) as cluster:
@@ -100,6 +102,25 @@ def a_ping_pong(fleet: Fleet, say: Callable[[str], None]) -> None:
     assert "clocks corrected" in cluster.conditions.flags
     trips = result.value("ops")
     say(f"a ping-pong between hosts: {trips:.0f} round trips, clocks within {bound} ns")
+
+
+def histories(fleet: Fleet, say: Callable[[str], None]) -> None:
+    """Check what every workload that records histories does to its store, on both hosts."""
+    for name, workload in vars(rd.workload).items():
+        is_workload = isinstance(workload, type) and issubclass(workload, rd.workload.Workload)
+        if not (is_workload and "history" in inspect.signature(workload).parameters):
+            continue
+        with rd.Cluster.remote(fleet, nodes=2) as cluster:
+            load = workload(history=True, keys=8, iterations=100, warmup_ns=0, reads=0.5)
+            result = cluster.run(load)
+        assert result.clock_bound_ns > 0
+        verdict = check.check(result.history())
+        assert verdict.ok, verdict.text
+        assert verdict.operations >= 200, verdict
+        say(
+            f"{name}: {verdict.operations} operations of two hosts are linearizable, with clocks "
+            f"within {result.clock_bound_ns} ns"
+        )
 
 
 def a_sweep(fleet: Fleet, share: Path, say: Callable[[str], None]) -> None:
