@@ -215,8 +215,8 @@ deploy() {
   report_from deploy env PYRDMA_DEPLOY=1 python -m pytest -q -s -o junit_family=xunit2 \
     --junitxml="$reports/deploy.xml" tests/hosts tests/playbooks
   next_step "sweeps by Slurm"
-  report_from slurm env PYRDMA_SLURM=1 python -m pytest -q -o junit_family=xunit2 \
-    --junitxml="$reports/slurm.xml" tests/executors/test_slurm.py
+  report_from slurm env PYRDMA_SLURM=1 python -m pytest -q -s -o junit_family=xunit2 \
+    --junitxml="$reports/slurm.xml" tests/executors/test_slurm.py tests/executors/test_speed.py
   check "ansible-lint" lint_playbooks
 }
 
