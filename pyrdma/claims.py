@@ -19,8 +19,8 @@ from .data import Data, NotEvaluated
 from .decide import ByConstruction, Conjunction, Decision, ProfileValue
 from .errors import Error, InvalidArgument, nearest
 from .evidence import Evidence
-from .fabrics import FabricName
 from .judging import TOLERANCES, error_of, judge
+from .places import Place
 from .results import Stale
 from .sensitivity import Sensitivity
 from .units import base
@@ -229,11 +229,14 @@ def predicting(system: str | None) -> list[Experiment]:
 
 @checked
 def evaluate(
-    out: FilePath = "results", system: str | None = None, fabric: FabricName = "sim"
+    out: FilePath = "results", system: str | None = None, fabric: str = "sim"
 ) -> list[Verdict]:
     """Judge every claim (of one system) by the results under `out`; misses come first.
 
     A result of ``pyrdma claims --sensitivity`` under `out` tells which verdicts are robust.
+
+    `fabric` may name a testbed, and one of its hosts where each measured alone: ``verbs@lab``,
+    ``shm@lab/node-0``.
 
     A claim is judged by a whole sweep that today's code measured with the paper's settings. It is
     ``stale`` if other code measured the sweep.
@@ -266,7 +269,7 @@ def judged(evidence: Evidence, system: str | None = None) -> list[Verdict]:
 
 
 @checked
-def undecided(out: FilePath, system: str | None = None, fabric: FabricName = "sim") -> list[str]:
+def undecided(out: FilePath, system: str | None = None, fabric: str = "sim") -> list[str]:
     """Return ids of experiments that decide claims (of a system) and lack a whole, fresh sweep."""
     evidence = Evidence(out, fabric)
     missing = []
@@ -275,7 +278,7 @@ def undecided(out: FilePath, system: str | None = None, fabric: FabricName = "si
             continue
         if isinstance(experiment.decides[claim], ProfileValue) or experiment.measure is None:
             continue
-        if experiment.id in missing or fabric not in experiment.fabrics:
+        if experiment.id in missing or Place.of(fabric).fabric not in experiment.fabrics:
             continue
         try:
             evidence.data(experiment)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .arguments import FilePath, checked
 from .errors import InvalidArgument
+from .fabrics import FABRICS
 from .points import median_interval
 from .results import newest, overrides_text, stored_in
 from .store import Measurement
@@ -35,8 +36,10 @@ def compare(a: FilePath, b: FilePath) -> pd.DataFrame:
     point: ``node_numbers`` for those of nodes and threads, and ``<operation>_latencies`` for a
     histogram; ``a`` and ``b`` are then their count.
 
-    On the other fabrics, seeds and repetitions of a point count as its values. The interval of the
-    ratio covers the ratio of the true medians with at least 95 %: it follows from the order
+    On the other fabrics, seeds and repetitions of a point count as its values. Where a folder has
+    several testbeds, or several hosts that measured apart, each is compared with itself; otherwise
+    names of testbeds and hosts do not count, so that two testbeds can be compared. The interval of
+    the ratio covers the ratio of the true medians with at least 95 %: it follows from the order
     statistics of both sides and assumes no distribution. It needs seven values on each side.
 
     Parameters
@@ -63,7 +66,9 @@ def compare(a: FilePath, b: FilePath) -> pd.DataFrame:
     import pandas as pd
 
     folders = {"a": a, "b": b}
-    sides = [_grouped(newest(stored_in(f, name))) for name, f in folders.items()]
+    found = [newest(stored_in(f, name)) for name, f in folders.items()]
+    apart = [fabric for fabric in FABRICS if any(_hosts(side, fabric) > 1 for side in found)]
+    sides = [_grouped(side, apart) for side in found]
     common = [key for key in sides[0] if key in sides[1]]
     if not common:
         raise InvalidArgument(
@@ -77,8 +82,21 @@ def compare(a: FilePath, b: FilePath) -> pd.DataFrame:
     return frame
 
 
-def _grouped(measurements: Sequence[Measurement]) -> dict[_Key, _Group]:
-    """Return the values of every metric of every point, of the whole cluster."""
+def _hosts(measurements: Sequence[Measurement], fabric: str) -> int:
+    """Return how many testbeds, or hosts that measured apart, have points on a fabric."""
+    ours = [m for m in measurements if m.identity["fabric"] == fabric]
+    return len({tuple(_host(m).items()) for m in ours})
+
+
+def _host(m: Measurement) -> dict[str, str]:
+    return {name: m.identity.get(name, "") for name in ("testbed", "host")}
+
+
+def _grouped(measurements: Sequence[Measurement], apart: Sequence[str]) -> dict[_Key, _Group]:
+    """Return the values of every metric of every point, of the whole cluster.
+
+    On the fabrics in `apart`, those of each testbed and of each host are points of their own.
+    """
     found: dict[_Key, _Group] = {}
     for m in measurements:
         point = {
@@ -89,6 +107,8 @@ def _grouped(measurements: Sequence[Measurement]) -> dict[_Key, _Group]:
         }
         if m.identity["fabric"] == "sim":
             point |= {name: m.identity[name] for name in ("seed", "repetition")}
+        if m.identity["fabric"] in apart:
+            point |= _host(m)
         for labels, value in _numbers(m):
             found.setdefault(tuple({**point, **labels}.items()), []).append(value)
     return found

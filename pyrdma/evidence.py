@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from . import results
-from .arguments import check
 from .basis import Basis
 from .data import Data, NotEvaluated
 from .experiment import Experiment
-from .fabrics import FabricName
+from .places import Place
 from .sensitivity import Sensitivity
 
 __all__ = ["Evidence"]
@@ -23,7 +22,7 @@ class Evidence:
     out
         The results folder.
     fabric
-        The fabric.
+        The fabric, or FABRIC@TESTBED[/HOST]; see `Place`.
     basis
         The code and the profiles of current points; today's if None.
 
@@ -34,16 +33,15 @@ class Evidence:
     """
 
     def __init__(self, out: str | Path, fabric: str, basis: Basis | None = None) -> None:
-        check("fabric", fabric, FabricName)
+        self._place = Place.of(fabric)
         self._out = results.check_folder(out)
-        self._fabric = fabric
         self._basis = basis
         self._data: dict[str, Data | NotEvaluated] = {}
         self._sensitivity: dict[str, Sensitivity] = {}
 
     def sensitivity(self, experiment: Experiment) -> Sensitivity:
         """Return the verdicts of an experiment's claims under changed estimates."""
-        if self._fabric != "sim":
+        if self._place.fabric != "sim":
             return Sensitivity()  # other fabrics have no profile
         if experiment.id not in self._sensitivity:
             basis = self._basis.sensitivity.get(experiment.id) if self._basis else None
@@ -64,8 +62,18 @@ class Evidence:
         return found
 
     def _read(self, experiment: Experiment) -> Data:
-        stored = results.of(self._out, experiment, self._fabric)
+        place = self._place
+        tables = results.tables(self._out, experiment.id, place.folder)
+        if not place.host and len(tables) == 1:
+            [place] = tables
+        elsewhere = results.places(self._out, f"{experiment.id}/{place.fabric}@*")
+        others = [str(p) for p in tables] or [folder.name for _, folder in elsewhere]
+        if others and place not in tables:
+            raise NotEvaluated(
+                f"{place} has no table of its own; there are {', '.join(others)}, so for example "
+                f"--fabric {others[0]}"
+            )
         # The texts of an archive's verdicts must not name the folder in which it was made.
         named = self._out if self._basis is None else Path("results")
-        whole = results.whole_sweep(experiment, stored, self._fabric, named, self._basis)
+        whole = results.whole_sweep(experiment, tables.get(place, []), place, named, self._basis)
         return Data(results.table(whole))

@@ -7,14 +7,15 @@ seed, repetition and length, and in real time the same machine. All files stay.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .arguments import FilePath, checked
 from .data import COLUMNS, NotEvaluated
 from .errors import Error, InvalidArgument
-from .experiment import Experiment, Point
+from .experiment import ID, Experiment, Point
+from .places import Place
 from .points import tasks_of
 from .result import Latency
 from .store import Measurement, Task, read_folder
@@ -32,10 +33,11 @@ __all__ = [
     "in_figure",
     "load",
     "newest",
-    "of",
+    "places",
     "stale_note",
     "stored_in",
     "table",
+    "tables",
     "whole_sweep",
 ]
 
@@ -120,11 +122,24 @@ def check_folder(path: str | Path, name: str = "out") -> Path:
     return root
 
 
-def of(out: Path, experiment: Experiment, place: str) -> list[Measurement]:
-    """Return the stored measurements of an experiment at a place: FABRIC or FABRIC@TESTBED."""
-    folder = out / experiment.id / place / "points"
-    found = read_folder(folder) if folder.is_dir() else []
-    return [m for m in found if m.identity["experiment"] == experiment.id]
+def places(out: Path, pattern: str = "*/*/*") -> Iterator[tuple[str, Path]]:
+    """Yield the experiments with points, each with each of its folders PAPER/FIGURE/PLACE."""
+    for points in sorted(out.glob(f"{pattern}/points")):
+        folder = points.parent
+        name = folder.parent.relative_to(out).as_posix()
+        if ID.fullmatch(name) and Place.is_folder(folder.name):
+            yield name, folder
+
+
+def tables(out: Path, experiment: str, folder: str = "*") -> dict[Place, list[Measurement]]:
+    """Return the stored measurements of an experiment, in all or in one folder, by place."""
+    found: dict[Place, list[Measurement]] = {}
+    for name, path in places(out, f"{experiment}/{folder}"):
+        for m in read_folder(path / "points"):
+            if m.identity["experiment"] == name:
+                place = replace(Place.of(path.name), host=m.identity.get("host", ""))
+                found.setdefault(place, []).append(m)
+    return dict(sorted(found.items()))
 
 
 def by_value(m: Measurement) -> tuple[Any, ...]:
@@ -235,7 +250,7 @@ def _rows(measurement: Measurement) -> Iterator[dict[str, Any]]:
 def whole_sweep(
     experiment: Experiment,
     measurements: Sequence[Measurement],
-    fabric: str,
+    place: Place,
     out: Path,
     basis: Basis | None = None,
 ) -> list[Measurement]:
@@ -253,13 +268,15 @@ def whole_sweep(
         Points are missing; the text has the command that measures them.
     """
     command = f"'pyrdma run {experiment.id}"
-    if fabric != experiment.fabrics[0]:
-        command += f" --fabric {fabric}"
+    if place.fabric != experiment.fabrics[0]:
+        command += f" --fabric {place.fabric}"
+    if place.testbed:
+        command += " --inventory HOSTS.yml"
     if str(out) != "results":
         command += f" --out {out}"
     problem: NotEvaluated | None = None
     for quick in (False, True):
-        tasks = tasks_of(experiment, list(experiment.points(quick=quick, fabric=fabric)))
+        tasks = tasks_of(experiment, list(experiment.points(quick=quick, fabric=place.fabric)))
         if basis is not None:
             tasks = [basis.current(task) for task in tasks]
         wanted = {_place(task.identity): task for task in tasks}
@@ -288,7 +305,7 @@ def whole_sweep(
             "the points were measured with other settings: "
             + "; ".join(sorted(changed - {""}) or ["values beside the axes"])
         )
-    raise problem or NotEvaluated(f"no {fabric} results yet; run {command}'")
+    raise problem or NotEvaluated(f"no {place} results yet; run {command}'")
 
 
 def _spot(identity: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -263,23 +263,27 @@ def execute(
             "provenance": provenance.collect(),
         },
     )
-    stored = results.of(options.out, experiment, place)
-    export_tables(stored, folder)
+    tables = results.tables(options.out, experiment.id, place)
+    export_tables([m for stored in tables.values() for m in stored], folder)
     report = Report(experiment.id, folder, outcome, [])
     if len(outcome.failed) + len(outcome.skipped) == len(outcome.tasks):
         return replace(report, figure_skipped="nothing was measured")
     declared = points_of_figure(experiment, fabric, options.profile, overrides)
-    chosen = results.in_figure(stored, [*declared, *points], overrides)
-    report = replace(report, note=results.stale_note(experiment, chosen), points=len(chosen))
-    return _draw(name, chosen, report, variant(options.profile, overrides))
+    for at, stored in tables.items():
+        chosen = results.in_figure(stored, [*declared, *points], overrides)
+        count = report.points + len(chosen)
+        note = report.note or results.stale_note(experiment, chosen)
+        ending = variant(options.profile, overrides, at.host)
+        report = _draw(name, chosen, replace(report, note=note, points=count), ending)
+    return report
 
 
 def draw(name: str, out: Path, fabric: str | None = None) -> list[Report]:
     """Draw an experiment's figures from what is stored, on `fabric` or on every fabric.
 
     There is a figure for the experiment's own testbed, and one for each other profile and each set
-    of overrides with results. Measurements by other code are drawn, too; the report's note says how
-    many.
+    of overrides with results. Of hosts that measured apart, each has its figures. Measurements by
+    other code are drawn, too; the report's note says how many.
 
     Raises
     ------
@@ -288,13 +292,11 @@ def draw(name: str, out: Path, fabric: str | None = None) -> list[Report]:
     """
     experiment = registry.load(name)
     reports = []
-    for place in _places(out, experiment, [fabric] if fabric else experiment.fabrics):
-        stored = results.of(out, experiment, place)
-        if not stored:
+    for place, stored in results.tables(out, experiment.id).items():
+        if place.fabric not in ([fabric] if fabric else experiment.fabrics):
             continue
-        folder = own_folder(out, *experiment.id.split("/"), place)
-        there = place.split("@")[0]
-        own = {p.profile for p in points_of_figure(experiment, there, None, {})}
+        folder = own_folder(out, *experiment.id.split("/"), place.folder)
+        own = {p.profile for p in points_of_figure(experiment, place.fabric, None, {})}
         testbeds = {
             (None if p in own else p, tuple(sorted(m.identity["overrides"].items())))
             for m in stored
@@ -302,22 +304,13 @@ def draw(name: str, out: Path, fabric: str | None = None) -> list[Report]:
         }
         for profile, pairs in sorted(testbeds, key=str):
             overrides = dict(pairs)
-            declared = points_of_figure(experiment, there, profile, overrides)
+            declared = points_of_figure(experiment, place.fabric, profile, overrides)
             chosen = results.in_figure(stored, declared, overrides)
             note = results.stale_note(experiment, chosen)
             outcome = Outcome([], 0, 0, {})
             report = Report(experiment.id, folder, outcome, [], note=note, points=len(chosen))
-            reports.append(_draw(name, chosen, report, variant(profile, overrides)))
+            reports.append(_draw(name, chosen, report, variant(profile, overrides, place.host)))
     return reports
-
-
-def _places(out: Path, experiment: Experiment, fabrics: Sequence[str]) -> list[str]:
-    """Return the folders of an experiment's results on these fabrics, on all testbeds."""
-    found = []
-    for fabric in fabrics:
-        elsewhere = (out / experiment.id).glob(f"{fabric}@*")
-        found += [fabric, *sorted(path.name for path in elsewhere)]
-    return found
 
 
 def points_of_figure(
@@ -328,9 +321,10 @@ def points_of_figure(
     return [p for quick in (False, True) for p in experiment.points(quick=quick, **same)]  # type: ignore[arg-type]
 
 
-def variant(profile: str | None, overrides: Mapping[str, float]) -> str:
-    """Return the end of a figure's name that tells a changed testbed from the experiment's own."""
-    words = [f"profile={Path(profile).stem}"] if profile else []
+def variant(profile: str | None, overrides: Mapping[str, float], host: str = "") -> str:
+    """Return the end of a figure's name: the host, and how the testbed is not the experiment's."""
+    words = [f"host={host}"] if host else []
+    words += [f"profile={Path(profile).stem}"] if profile else []
     words += [f"{key}={value:g}" for key, value in sorted(overrides.items())]
     text = ",".join(words)
     if len(text) > 100:
@@ -386,7 +380,7 @@ def _draw(name: str, chosen: Sequence[Measurement], report: Report, ending: str)
         text = f"drawing failed: {registry.located(error, registry.source(name))}"
         return replace(report, figure_failed=text)
     file = experiment.id.split("/")[1] + ending
-    return replace(report, figures=figures.save(figure, report.folder, file))
+    return replace(report, figures=[*report.figures, *figures.save(figure, report.folder, file)])
 
 
 def _profiles(points: list[Any], overrides: Mapping[str, float], fabric: str) -> dict[str, Any]:

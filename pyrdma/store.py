@@ -42,6 +42,7 @@ from .files import (
     read_regular,
     write_atomically,
 )
+from .places import NAME
 from .result import SCHEMA, Result, Row, Sample, check_payload
 
 __all__ = ["Measurement", "Store", "Task", "point_file", "read_folder", "read_point"]
@@ -412,7 +413,9 @@ _OPTIONAL = ("testbed", "host")
 
 
 def _is_identity(v: object) -> bool:
-    if not isinstance(v, dict) or not all(_text(v[n]) and v[n] for n in _OPTIONAL if n in v):
+    if not isinstance(v, dict):
+        return False
+    if not all(isinstance(v[n], str) and NAME.fullmatch(v[n]) for n in _OPTIONAL if n in v):
         return False
     return _shapes.has({name: v[name] for name in v if name not in _OPTIONAL}, _IDENTITY)
 

@@ -52,9 +52,7 @@ def show_claims(
         int | None, typer.Option(min=1, help="Processes of --sensitivity; one per core by default.")
     ] = None,
     out: Out = Path("results"),
-    fabric: Annotated[
-        str, typer.Option(help="The fabric whose results decide the claims.")
-    ] = "sim",
+    fabric: terminal.Judging = "sim",
     show_all: Annotated[
         bool, typer.Option("--all", help="Also list claims that no experiment decides yet.")
     ] = False,
@@ -73,6 +71,10 @@ def show_claims(
     from pyrdma.runs import Options
 
     if run_missing:
+        if "@" in fabric:
+            raise InvalidArgument(
+                f"--run measures on this machine, not on {fabric}; use 'pyrdma run ID --inventory'"
+            )
         own_folder(out)
         options = Options(out=out, fabric=fabric)
         for name in claims.undecided(out, system, fabric):

@@ -26,9 +26,7 @@ def register(app: typer.Typer) -> None:
 def write_report(
     results: Results = Path("results"),
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
-    fabric: Annotated[
-        str, typer.Option(help="The fabric whose results decide the claims.")
-    ] = "sim",
+    fabric: terminal.Judging = "sim",
 ) -> None:
     """Write a report of a results folder: one HTML file, which needs no network and no scripts.
 

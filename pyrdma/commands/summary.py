@@ -46,7 +46,9 @@ def _figures(out: Path) -> Iterator[str]:
     """Name the experiments that have figures, by paper and by the figures' fabrics."""
     fabrics: dict[str, list[str]] = {}
     for name in registry.ids():
-        found = sorted(path.parent.name for path in (out / name).glob(f"*/{Path(name).name}.png"))
+        end = Path(name).name
+        paths = [p for n in (end, f"{end}-host=*") for p in (out / name).glob(f"*/{n}.png")]
+        found = sorted({path.parent.name for path in paths})
         if found:
             fabrics[name] = found
     drawn = sum(len(found) for found in fabrics.values())

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "INTERRUPTED",
     "Json",
+    "Judging",
     "Out",
     "Progress",
     "print_json",
@@ -29,6 +30,14 @@ __all__ = [
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
+Judging = Annotated[
+    str,
+    typer.Option(
+        "--fabric",
+        help="Where the results come from that decide the claims: FABRIC, FABRIC@TESTBED, or "
+        "FABRIC@TESTBED/HOST of hosts that measured apart.",
+    ),
+]
 Out = Annotated[Path, typer.Option("--out", "--results", help="Folder of the results.")]
 
 INTERRUPTED = 130

@@ -20,6 +20,7 @@ from pyrdma.arguments import FilePath, checked, shown
 from pyrdma.devices import Wish
 from pyrdma.errors import Error, InvalidArgument
 from pyrdma.files import read_regular
+from pyrdma.places import NAME
 
 __all__ = ["DEFAULT_COMMAND", "HostEntry", "Inventory"]
 
@@ -30,7 +31,6 @@ _MOST_BYTES = 1 << 20
 _MOST_HOSTS = 4096
 _MOST_DEPTH = 32
 _SLOTS = 256
-_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,252}", re.ASCII)
 _USER = re.compile(r"[A-Za-z0-9_][\w.@-]{0,63}", re.ASCII)
 _RANGE = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
 
@@ -229,7 +229,7 @@ def _groups(file: Path, document: Any) -> dict[str, _Group]:
     def add(name: str, value: Any, depth: int) -> None:
         if depth > _MOST_DEPTH:
             raise wrong(f"group {shown(name)}", f"is nested more than {_MOST_DEPTH} deep")
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise wrong(f"group {shown(name)}", "has no valid name")
         group = groups.setdefault(name, _Group())
         parts = mapping(value, f"group {name}")
@@ -241,7 +241,7 @@ def _groups(file: Path, document: Any) -> dict[str, _Group]:
         group.variables.update(mapping(parts.get("vars"), f"group {name}: vars"))
         for pattern, own in mapping(parts.get("hosts"), f"group {name}: hosts").items():
             for host in _expanded(pattern):
-                if not _NAME.fullmatch(host):
+                if not NAME.fullmatch(host):
                     raise wrong(f"host {shown(host)}", "has no valid name: letters, digits, . _ -")
                 previous = group.hosts.get(host, {})
                 group.hosts[host] = {**previous, **mapping(own, f"host {host}")}
@@ -364,14 +364,14 @@ def _host(file: Path, name: str, values: Mapping[str, Any], groups: Iterable[str
     valid(
         "pyrdma_testbed",
         "",
-        lambda v: _NAME.fullmatch(v) and len(v) <= 64,
+        lambda v: NAME.fullmatch(v) and len(v) <= 64,
         "letters, digits, . _ -",
     )
     return HostEntry(
         name=name,
         connection="listen" if listen else connection,
         host=valid(
-            "ansible_host", name, lambda v: _NAME.fullmatch(v) or _is_address(v), "a host name"
+            "ansible_host", name, lambda v: NAME.fullmatch(v) or _is_address(v), "a host name"
         ),
         port=whole("ansible_port", 0, 0, 65535),
         user=valid("ansible_user", "", _USER.fullmatch, "a user's name"),

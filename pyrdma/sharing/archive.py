@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,18 @@ from pyrdma import claims, provenance, registry, runs
 from pyrdma.basis import Basis
 from pyrdma.errors import InvalidArgument
 from pyrdma.evidence import Evidence
-from pyrdma.experiment import ID
-from pyrdma.fabrics import FABRICS
 from pyrdma.files import read_regular, write_json
 from pyrdma.profiles import FOLDER as PROFILES
-from pyrdma.results import check_folder
+from pyrdma.results import check_folder, places, tables
 from pyrdma.sensitivity import FOLDER as SENSITIVITY
 from pyrdma.store import read_folder
 
 from . import crate
 
-__all__ = ["PROVENANCE", "copy_points", "make", "places", "remake", "sources", "verdicts"]
+__all__ = ["PROVENANCE", "copy_points", "make", "remake", "sources", "verdicts"]
 
 PROVENANCE = "provenance.json"
 
-_PLACE = re.compile(rf"({'|'.join(FABRICS)})(@[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _LICENSE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
 _SOURCES = {".py", ".yaml", ".toml", ".md", ".c", ".cc", ".h", ".txt"}
 
@@ -46,7 +43,7 @@ Made on {date} by {author}, with pyrdma {version}{commit}, Python {python} and:
 | folder | content |
 |---|---|
 | `results/` | points, tables and figures, by paper, experiment and fabric |
-| `verdicts/` | the papers' claims, judged by these results, one file per fabric |
+| `verdicts/` | the papers' claims, judged by these results, one file per place |
 | `experiments/`, `profiles/` | the sources that measured, drew and judged; the papers' claims |
 | `provenance.json` | machine, versions, and the digests of current code and profiles |
 | `ro-crate-metadata.json` | RO-Crate 1.2: each file with its size and SHA-256 |
@@ -106,8 +103,8 @@ def make(
             say(reason)
         _copy_other_figures(results, copied)
         basis = Basis.today(registry.load(name) for name in _installed(copied))
-        for fabric, judged in verdicts(copied, basis).items():
-            write_json(folder / "verdicts" / f"{fabric}.json", {"verdicts": judged})
+        for place, judged in verdicts(copied, basis).items():
+            write_json(folder / "verdicts" / f"{place}.json", {"verdicts": judged})
         for path, source in sources().items():
             crate.write_plainly(folder / path, source.read_bytes())
         made_by = provenance.collect()
@@ -116,15 +113,6 @@ def make(
         readme = _readme(made_by, license, author)
         crate.write_plainly(folder / "README.md", readme.encode())
         return crate.pack(folder, target, *_about(made_by, license, author, readme))
-
-
-def places(results: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the experiments of a results folder, each with its folder on a fabric."""
-    for points in sorted(results.glob("*/*/*/points")):
-        folder = points.parent
-        name = folder.parent.relative_to(results).as_posix()
-        if ID.fullmatch(name) and _PLACE.fullmatch(folder.name):
-            yield name, folder
 
 
 def copy_points(results: Path, target: Path) -> None:
@@ -188,11 +176,12 @@ def remake(results: Path) -> list[str]:
 
 
 def verdicts(results: Path, basis: Basis) -> dict[str, list[dict[str, Any]]]:
-    """Return the verdicts of all claims by the results, by fabric, as JSON has them."""
-    fabrics = {folder.name for _, folder in places(results)} & set(FABRICS)
+    """Return the verdicts of all claims by the results, by `Place`, as JSON has them."""
+    names = {name for name, _ in places(results)}
+    there = sorted({str(place) for name in names for place in tables(results, name)})
     found = {
-        fabric: [v.as_dict() for v in claims.judged(Evidence(results, fabric, basis))]
-        for fabric in sorted(fabrics)
+        place: [v.as_dict() for v in claims.judged(Evidence(results, place, basis))]
+        for place in there
     }
     loaded: dict[str, list[dict[str, Any]]] = json.loads(json.dumps(found))
     return loaded

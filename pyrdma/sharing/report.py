@@ -16,8 +16,6 @@ from pyrdma.files import read_regular, write_atomically
 from pyrdma.predictions import COLUMNS, by_kind, median_error
 from pyrdma.store import Measurement, read_folder
 
-from .archive import places
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -44,7 +42,7 @@ def write(out: Path, target: Path, fabric: str = "sim") -> int:
     from jinja2 import Environment, StrictUndefined
 
     results.check_folder(out, "RESULTS")
-    stored = {place: read_folder(place / "points") for _, place in places(out)}
+    stored = {place: read_folder(place / "points") for _, place in results.places(out)}
     if not any(stored.values()):
         raise InvalidArgument(
             f"RESULTS {str(out)!r} has no points below PAPER/FIGURE/FABRIC; give the whole results "
@@ -97,7 +95,7 @@ def _figures(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the figures by paper: name, fabric, title, picture, and a note on other code."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for name, place in places(out):
+    for name, place in results.places(out):
         pictures = sorted(place.glob("*.png"))
         if not pictures:
             continue
@@ -172,7 +170,7 @@ def _hosts(out: Path) -> Iterator[dict[str, Any]]:
     import pandas as pd
 
     tables: dict[tuple[str, str], tuple[pd.DataFrame, list[str]]] = {}
-    for name, place in places(out):
+    for name, place in results.places(out):
         path = place / "hosts.parquet"
         if not path.is_file():
             continue

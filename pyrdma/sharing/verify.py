@@ -188,25 +188,28 @@ def _verdicts(
     archive: Archive, folder: Path, again: Mapping[str, list[dict[str, Any]]]
 ) -> Iterator[str]:
     """Yield, for each claim, how its verdict differs; an empty text if it does not."""
-    there = {path.stem for path in (folder / "verdicts").glob("*.json")}
-    yield from (f"verdicts/{name}.json: nothing gives it again" for name in there - again.keys())
-    for fabric in sorted(again):
-        document = _json(archive, folder, f"verdicts/{fabric}.json")
+    stored = folder / "verdicts"
+    there = {p.relative_to(stored).as_posix()[: -len(".json")] for p in stored.rglob("*.json")}
+    yield from (
+        f"verdicts/{name}.json: nothing gives it again" for name in sorted(there - again.keys())
+    )
+    for place in sorted(again):
+        document = _json(archive, folder, f"verdicts/{place}.json")
         try:
             old = {entry["claim"]: entry for entry in document["verdicts"]}
         except (LookupError, TypeError) as error:
-            raise Error(f"the archive {archive.path}: verdicts/{fabric}.json: {error}") from None
-        new = {entry["claim"]: entry for entry in again[fabric]}
+            raise Error(f"the archive {archive.path}: verdicts/{place}.json: {error}") from None
+        new = {entry["claim"]: entry for entry in again[place]}
         for claim in sorted(old.keys() | new.keys()):
             if claim not in old or claim not in new:
                 where = "this installation" if claim in old else "the archive"
-                yield f"{claim} on {fabric}: {where} has no such claim"
+                yield f"{claim} on {place}: {where} has no such claim"
                 continue
             fields = [n for n in new[claim] if old[claim].get(n) != new[claim][n]]
             changes = [
                 f"{n} {old[claim].get(n)!r} in the archive, {new[claim][n]!r}" for n in fields
             ]
-            yield f"{claim} on {fabric}: {'; '.join(changes)}" if changes else ""
+            yield f"{claim} on {place}: {'; '.join(changes)}" if changes else ""
 
 
 def _notes(folder: Path, made: Mapping[str, Any]) -> Iterator[str]:
