@@ -13,7 +13,6 @@ import os
 import re
 import subprocess
 import tarfile
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import IO
 
 from pyrdma.errors import Error, InvalidArgument, Unavailable
 from pyrdma.files import disk_error, write_json
+from pyrdma.scratch import scratch_file, scratch_folder
 
 from . import pythons, unpack, wheels
 
@@ -127,8 +127,7 @@ def bundle(
     known = out / f"inputs-{inputs}.json"
     if not again and (made := _known(known)) is not None:
         return made
-    with tempfile.TemporaryDirectory(prefix="pyrdma-bundle-") as temporary:
-        place = Path(temporary)
+    with scratch_folder() as place:
         own = wheels.own_wheel(folder, python) if folder else _built(python, interpreter, place)
         if own is None:
             raise InvalidArgument(f"{folder} has no wheel of pyrdma for Python {python}")
@@ -200,14 +199,11 @@ def _pack(
         digest = hashlib.sha256("\n".join(_entries(content)).encode()).hexdigest()[:16]
         archive = out / f"{digest}.tar.gz"
         out.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=out, prefix=f".{digest}.", delete=False) as stream:
-            try:
+        with scratch_file(archive) as made:
+            with made.open("wb") as stream:
                 _archive(content, stream)
-                Path(stream.name).chmod(0o644)
-                Path(stream.name).replace(archive)
-            except BaseException:
-                Path(stream.name).unlink(missing_ok=True)
-                raise
+            made.chmod(0o644)
+            made.replace(archive)
     except OSError as error:
         raise disk_error(out, error) from error
     return Bundle(str(archive.resolve()), digest, python, packages, interpreter is not None)

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Sequence
 from email.parser import BytesParser
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyrdma.errors import Error, Unavailable
+from pyrdma.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -73,17 +73,17 @@ def build(source: Path, python: Path, folder: Path) -> Path:
     objects = source / "build/wheels"
     objects.mkdir(parents=True, exist_ok=True)
     with (
-        tempfile.TemporaryDirectory(prefix="pyrdma-wheel-") as built,
+        scratch_folder() as built,
         (objects / "lock").open("w") as lock,
     ):
         fcntl.flock(lock, fcntl.LOCK_EX)
         _pip(
             "build the wheel",
-            *("--python", str(python), "wheel", "--no-deps", "--wheel-dir", built),
+            *("--python", str(python), "wheel", "--no-deps", "--wheel-dir", str(built)),
             *("--config-settings", f"build-dir={objects / 'cmake'}"),
             *("--config-settings", "cmake.define.PYRDMA_VERBS=ON", str(source)),
         )
-        (wheel,) = Path(built).glob("*.whl")
+        (wheel,) = built.glob("*.whl")
         return tagged(wheel, folder)
 
 
@@ -99,16 +99,24 @@ def tagged(wheel: Path, folder: Path) -> Path:
     """
     need("auditwheel", "patchelf")
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="pyrdma-wheel-") as temporary:
+    with scratch_folder() as temporary:
         done = subprocess.run(
-            [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", temporary, str(wheel)],
+            [
+                sys.executable,
+                "-m",
+                "auditwheel",
+                "repair",
+                "--wheel-dir",
+                str(temporary),
+                str(wheel),
+            ],
             env={**os.environ, "PATH": _programs()},
             capture_output=True,
             text=True,
             timeout=BUILD_S,
             check=False,
         )
-        found = list(Path(temporary).glob("*.whl"))
+        found = list(temporary.glob("*.whl"))
         if done.returncode or len(found) != 1:
             raise Error(f"auditwheel refuses {wheel.name}: {_last_lines(done.stderr)}")
         with zipfile.ZipFile(found[0]) as archive:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from pyrdma.evidence import Evidence
 from pyrdma.files import read_regular, write_json
 from pyrdma.profiles import FOLDER as PROFILES
 from pyrdma.results import check_folder, places, tables
+from pyrdma.scratch import scratch_folder
 from pyrdma.sensitivity import FOLDER as SENSITIVITY
 from pyrdma.store import read_folder
 
@@ -90,8 +90,7 @@ def make(
         raise InvalidArgument(
             f"--license {license[:80]!r} is no SPDX identifier; an example: CC-BY-4.0"
         )
-    with tempfile.TemporaryDirectory(prefix="pyrdma-archive-") as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         copied = folder / "results"
         copy_points(results, copied)
         if not any(places(copied)):

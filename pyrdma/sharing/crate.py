@@ -17,7 +17,6 @@ import os
 import shutil
 import stat
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from urllib.parse import quote, unquote
 from pyrdma import _shapes
 from pyrdma.errors import Error, InvalidArgument
 from pyrdma.files import disk_error
+from pyrdma.scratch import scratch_file, scratch_folder
 
 __all__ = [
     "METADATA",
@@ -138,18 +138,18 @@ def pack(folder: Path, target: Path, root: Mapping[str, Any], others: Sequence[A
     about = {"@id": METADATA, "@type": "CreativeWork", "about": {"@id": "./"}}
     graph = [{**about, "conformsTo": {"@id": _PROFILE}}, dataset, *others, *parts.values()]
     document = json.dumps({"@context": _CONTEXT, "@graph": graph}, indent=1).encode()
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
-        with os.fdopen(descriptor, "wb") as stream:
-            with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, allowZip64=False) as archive:
-                archive.writestr(_member(METADATA), document)
-                for name, path in contents.items():
-                    archive.writestr(_member(name), path.read_bytes())
-            stream.flush()
-            os.fsync(stream.fileno())
-        digest = hashlib.sha256(Path(temporary).read_bytes()).hexdigest()
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(target)
+        with scratch_file(target) as temporary:
+            with temporary.open("wb") as stream:
+                with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, allowZip64=False) as made:
+                    made.writestr(_member(METADATA), document)
+                    for name, path in contents.items():
+                        made.writestr(_member(name), path.read_bytes())
+                stream.flush()
+                os.fsync(stream.fileno())
+            digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
+            temporary.chmod(0o644)
+            temporary.replace(target)
     except OSError as error:
         raise disk_error(target, error) from error
     except zipfile.LargeZipFile:
@@ -157,8 +157,6 @@ def pack(folder: Path, target: Path, root: Mapping[str, Any], others: Sequence[A
             f"{len(contents)} files do not fit into one archive (65535 files, 4 GiB); copy some "
             "experiments into another results folder, and archive that"
         ) from None
-    finally:
-        Path(temporary).unlink(missing_ok=True)
     return digest
 
 
@@ -345,9 +343,9 @@ def _listed(path: Path, archive: zipfile.ZipFile) -> dict[str, tuple[int, str]]:
 @contextmanager
 def unpacked(path: Path) -> Iterator[tuple[Archive, Path]]:
     """Unpack an archive into a temporary folder; see `opened` for the errors."""
-    with opened(path) as archive, tempfile.TemporaryDirectory(prefix="pyrdma-archive-") as folder:
-        archive.unpack(Path(folder))
-        yield archive, Path(folder)
+    with opened(path) as archive, scratch_folder() as folder:
+        archive.unpack(folder)
+        yield archive, folder
 
 
 def changed(archive: Archive, folder: Path) -> list[str]:

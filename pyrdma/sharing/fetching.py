@@ -41,8 +41,8 @@ def fetch(source: FilePath) -> Path:
     Path
         A folder to read. An archive is unpacked once, below ``$XDG_CACHE_HOME/pyrdma`` or
         ``~/.cache/pyrdma``, into a folder that its SHA-256 names. Each call compares all files
-        there with the archive's digests. Results of hosts lie beside, in a folder for each
-        inventory; each call copies what is new.
+        there with the archive's digests. Nothing removes these folders; you may at any time.
+        Results of hosts lie beside, in a folder for each inventory; each call copies what is new.
 
     Raises
     ------

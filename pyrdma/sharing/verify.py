@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from pyrdma import provenance, registry
 from pyrdma.basis import Basis
 from pyrdma.errors import Error
 from pyrdma.files import DamagedFile
+from pyrdma.scratch import scratch_folder
 
 from . import archive as archives
 from .crate import Archive
@@ -72,8 +72,7 @@ def verify(archive: Archive, folder: Path) -> Verification:
     stored = folder / "results"
     differences: list[str] = []
     equal = {"files": len(archive.files)}
-    with tempfile.TemporaryDirectory(prefix="pyrdma-verify-") as name:
-        again = Path(name)
+    with scratch_folder() as again:
         with warnings.catch_warnings(record=True) as damaged:
             warnings.simplefilter("always", DamagedFile)
             archives.copy_points(stored, again)
