@@ -10,12 +10,12 @@ Importing is cheap: the native module, tables and figures are loaded when first 
 The modules form layers. A module imports from its own layer or from a lower one, never in a circle:
 
     commands, bench, notebook                 the command line, the project's own speed, notebooks
-    executors                                 places elsewhere that measure points
     fuzz, check, calibrate, cloudlab, deploy  tools that need no experiment
     validate, validation_figure               a real fabric beside its simulation
     sharing                                   reports and archives of results
     predictions                               verdicts, counted
     claims, estimates, runs, comparison       experiments: judged by the papers, run and drawn
+    executors                                 places elsewhere that measure points
     evidence, basis, sensitivity              what judges a claim; verdicts under changed profiles
     results, sweep, realtime                  points: a sweep of them, a table of them
     points, store, reach, registry, executors.same_code  one point: measured, kept, found again
@@ -27,12 +27,13 @@ The modules form layers. A module imports from its own layer or from a lower one
     hosts                                     machines of a testbed, their daemons and nodes
     doctor                                    what a machine lacks
     cluster_base, processes                   nodes, and the processes they run in
-    fabrics, devices                          places where the nodes run
+    places                                    where results were measured
+    fabrics, devices                          where the nodes run
     judging                                   a number against a claim
     conditions                                what a measurement is worth
     decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed
     workers, children                         other processes of Python
-    trust, files, provenance, sources         whose files these are; safe reading and writing
+    trust, files, scratch, provenance, sources  whose files these are; safe reading and writing
     errors, arguments, units                  used by all layers
 """
 

@@ -7,14 +7,16 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import claims, figures, provenance, registry, results
+from . import claims, executors, figures, provenance, registry, results
 from .arguments import FilePath, Jobs, Seed, check, checked, shown
 from .data import Data, NotEvaluated
 from .errors import Error, HostLost, InvalidArgument, Unavailable
+from .executors import PROCESSES
 from .experiment import Experiment, Point
 from .fabrics import FabricName, fabric_problem
 from .files import own_folder, write_json
@@ -111,6 +113,7 @@ def run(
     fresh: bool = False,
     inventory: FilePath | None = None,
     hosts: str | None = None,
+    executor: str = PROCESSES,
 ) -> pd.DataFrame:
     """Measure an experiment and return its points as a tidy table, as `pyrdma.load` does.
 
@@ -130,6 +133,9 @@ def run(
     inventory, hosts
         Ansible's inventory of the hosts that hold the nodes, and a pattern that chooses among them;
         see `Cluster.remote`.
+    executor
+        Where simulated points are measured: ``processes`` or ``dask`` on this machine,
+        ``tls://HOST:PORT`` of a Dask scheduler, or ``slurm``.
 
     Raises
     ------
@@ -143,7 +149,7 @@ def run(
         )
     options = Options(
         out=Path(out),
-        fabric=fabric,
+        fabric=executors.fabric_for(executor, fabric),
         profile=profile,
         quick=not full,
         seeds=tuple(seeds),
@@ -151,11 +157,14 @@ def run(
         jobs=jobs,
         fresh=fresh,
     )
-    if inventory is None:
-        report = execute(name, options)
-    else:
-        with Fleet.open(inventory, hosts) as fleet:
-            report = execute(name, replace(options, fleet=fleet))
+    with ExitStack() as stack:
+        if inventory is not None:
+            fleet = stack.enter_context(Fleet.open(inventory, hosts))
+            options = replace(options, fleet=fleet)
+        workers = None  # the sweep starts as many processes as it has use for
+        if executor != PROCESSES:
+            workers = stack.enter_context(executors.make(executor, jobs, options.out))
+        report = execute(name, options, workers)
     if report.outcome.failed:
         reasons = list(report.outcome.failed.values())
         raise Error(f"{report.experiment}: {len(reasons)} points failed: {reasons[0]}")

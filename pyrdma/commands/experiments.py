@@ -110,16 +110,9 @@ def run_experiments(
     from pyrdma import executors, registry
     from pyrdma.runs import Options
 
-    if executor != executors.PROCESSES:
-        if fabric not in (None, "sim"):
-            raise InvalidArgument(
-                f"--executor {executor}: fabric {fabric!r} measures this machine in real time, one "
-                "point at a time; give --fabric sim, or leave --executor out"
-            )
-        fabric = "sim"
     options = Options(
         out=out,
-        fabric=fabric,
+        fabric=executors.fabric_for(executor, fabric),
         profile=profile,
         quick=not full,
         seeds=range(seed, seed + seeds),

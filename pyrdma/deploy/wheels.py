@@ -102,13 +102,8 @@ def tagged(wheel: Path, folder: Path) -> Path:
     with scratch_folder() as temporary:
         done = subprocess.run(
             [
-                sys.executable,
-                "-m",
-                "auditwheel",
-                "repair",
-                "--wheel-dir",
-                str(temporary),
-                str(wheel),
+                *(sys.executable, "-m", "auditwheel", "repair"),
+                *("--wheel-dir", str(temporary), str(wheel)),
             ],
             env={**os.environ, "PATH": _programs()},
             capture_output=True,

@@ -7,10 +7,28 @@ from pathlib import Path
 
 from pyrdma.errors import InvalidArgument
 
-__all__ = ["CHOICES", "PROCESSES", "make"]
+__all__ = ["CHOICES", "PROCESSES", "fabric_for", "make"]
 
 PROCESSES = "processes"
 CHOICES = f"{PROCESSES}, dask, tls://HOST:PORT or slurm"
+
+
+def fabric_for(name: str, fabric: str | None) -> str | None:
+    """Return the fabric of a run with the executor of this name; None: the experiment's first.
+
+    Raises
+    ------
+    InvalidArgument
+        The executor cannot measure on `fabric`.
+    """
+    if name == PROCESSES:
+        return fabric
+    if fabric not in (None, "sim"):
+        raise InvalidArgument(
+            f"--executor {name}: fabric {fabric!r} measures this machine in real time, one point "
+            "at a time; give --fabric sim, or leave --executor out"
+        )
+    return "sim"
 
 
 def make(name: str, jobs: int | None, out: Path) -> Executor:

@@ -13,8 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
+import pyrdma as rd
 from pyrdma import InvalidArgument, executors
 from pyrdma.errors import Unavailable
 from pyrdma.executors import dask_client
@@ -196,6 +198,18 @@ def test_what_only_one_executor_has_is_refused_elsewhere(tmp_path: Path) -> None
     done = pyrdma("run", FAKE, "--fabric", "shm", "--executor", "dask", "--out", str(tmp_path))
     assert done.returncode == 2
     assert unnamed(done.stderr, "--executor dask", "'shm'", "--fabric sim") == []
+    with raises(InvalidArgument, "--executor dask", "'shm'", "--fabric sim"):
+        rd.run(FAKE, fabric="shm", executor="dask", out=tmp_path)
+    with raises(InvalidArgument, "'dusk'", "slurm"):
+        rd.run(FAKE, executor="dusk", out=tmp_path)
+
+
+def test_run_takes_an_executor(tmp_path: Path) -> None:
+    usual, by_dask = (
+        rd.run(FAKE, set={"n": 1}, executor=name, jobs=2, out=tmp_path / name)
+        for name in ("processes", "dask")
+    )
+    pd.testing.assert_frame_equal(usual, by_dask)
 
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "kill -9"])
