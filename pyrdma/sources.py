@@ -19,7 +19,8 @@ def source_digest() -> str:
     """Return a digest of the whole package, which hosts of a cluster must have in common.
 
     It covers the native sources of the loaded module and the package's Python files, without the
-    experiments: those have digests of their own. It costs some milliseconds, once in a process.
+    playbooks, and without the experiments, which have digests of their own. It costs some
+    milliseconds, once in a process.
 
     Raises
     ------
@@ -30,6 +31,6 @@ def source_digest() -> str:
     lines = [str(core.source_digest)]
     for path in sorted(_FOLDER.rglob("*.py")):
         name = path.relative_to(_FOLDER).as_posix()
-        if not name.startswith("experiments/"):
+        if not name.startswith(("experiments/", "playbooks/")):
             lines.append(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The command `pyrdma bundle`, which prepares what the hosts of a cluster get."""
+"""The commands `pyrdma playbooks` and `pyrdma bundle`, which prepare the hosts of a cluster."""
 
 from __future__ import annotations
 
@@ -15,8 +15,19 @@ __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
+    """Add the commands to the command line."""
+    app.command("playbooks")(show_playbooks)
     app.command("bundle")(make_bundle)
+
+
+def show_playbooks() -> None:
+    """Print the folder of the Ansible playbooks that set hosts up; it has a README.md.
+
+    An example: ansible-playbook -i hosts.yml "$(pyrdma playbooks)/site.yml".
+    """
+    package = Path(__file__).resolve().parents[1]
+    places = [folder / "playbooks" for folder in (package, package.parent)]
+    print(next(folder for folder in places if (folder / "site.yml").is_file()))
 
 
 def make_bundle(

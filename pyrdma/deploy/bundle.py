@@ -30,7 +30,7 @@ SOURCE = Path(__file__).resolve().parents[2]
 """The source tree, if the package is used from there."""
 
 _OF_WHEEL = ("CMakeLists.txt", "LICENSE", "README.md", "pyproject.toml")
-_FOLDERS_OF_WHEEL = ("experiments", "native", "pyrdma")
+_FOLDERS_OF_WHEEL = ("experiments", "native", "playbooks", "pyrdma")
 
 _TIME = 315_532_800  # 1980, the oldest time that a zip file can have
 _COMPILE_S = 600.0

@@ -96,7 +96,7 @@ class Fleet:
             problems.append(
                 f"{len(other)} hosts run other code than this program ({source_digest()}): "
                 f"{versions}; install the same release on all: ansible-playbook -i "
-                f"{self.inventory.path} playbooks/site.yml"
+                f'{self.inventory.path} "$(pyrdma playbooks)/site.yml"'
             )
         if problems:
             raise HostLost(
@@ -202,7 +202,9 @@ def current() -> Fleet | None:
     return _current.get()
 
 
-_INSTALL = "pyrdma is not installed there: ansible-playbook -i {path} playbooks/site.yml"
+_INSTALL = (
+    'pyrdma is not installed there: ansible-playbook -i {path} "$(pyrdma playbooks)/site.yml"'
+)
 _REMEDIES = (
     ("Host key verification failed", "its key is not known: compare and accept it by `ssh {host}`"),
     ("REMOTE HOST IDENTIFICATION", "its key has changed; if that is right, `ssh-keygen -R {host}`"),

@@ -115,7 +115,7 @@ def _of_hosts(path: Path) -> Path:
         copied = _copy(fleet.hosts[0], folder)
     if not copied:
         raise Error(
-            f"host {first.name} has no results in {stored.FOLDER}; playbooks/run.yml makes some"
+            f"host {first.name} has no results in {stored.FOLDER}; the playbook run.yml makes some"
         )
     return check_folder(folder, "source")
 

@@ -21,6 +21,7 @@ from pyrdma.deploy import bundle as bundles
 from pyrdma.deploy import pythons, unpack, wheels
 from pyrdma.deploy.bundle import Bundle, bundle
 from tests.errors import raises, unnamed
+from tests.harness.support import pyrdma
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 PLATFORM = "manylinux_2_34_x86_64"
@@ -71,6 +72,24 @@ def on_node(node: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+@pytest.mark.slow
+def test_an_installed_package_has_the_playbooks_of_the_tree(node: Path) -> None:
+    done = on_node(node, node / "bin/pyrdma", "playbooks")
+    assert done.returncode == 0, done.stderr
+    tree = Path(__file__).parents[2] / "playbooks"
+    installed, ours = (
+        {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+        for root in (Path(done.stdout.strip()), tree)
+    )
+    for found in (installed, ours):
+        for name in [n for n in found if n.endswith(".pyc")]:
+            del found[name]
+    assert installed == ours
+    assert not list(node.rglob("quickstart.sh")), "it builds the source tree"
+    here = pyrdma("playbooks")
+    assert here.stdout.strip() == str(tree)
 
 
 @pytest.mark.slow
