@@ -12,15 +12,21 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tarfile
+import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+from urllib.parse import unquote, urlsplit
 
+from pyrdma._native import native
 from pyrdma.errors import Error, InvalidArgument, Unavailable
 from pyrdma.files import disk_error, write_json
 from pyrdma.scratch import scratch_file, scratch_folder
+from pyrdma.trust import distrusted
 
 from . import pythons, unpack, wheels
 
@@ -141,9 +147,10 @@ def bundle(
 def _inputs(folder: Path | None, options: Sequence[str]) -> str:
     """Return a digest of all that a bundle is made from, but for the package index."""
     if folder is None:
-        files = [SOURCE / name for name in _OF_WHEEL]
+        tree = _tree()
+        files = [tree / name for name in _OF_WHEEL]
         for name in _FOLDERS_OF_WHEEL:
-            files += (SOURCE / name).rglob("*")
+            files += (tree / name).rglob("*")
     else:
         files = list(folder.glob("*.whl"))
     hashes = [
@@ -167,18 +174,62 @@ def _known(file: Path) -> Bundle | None:
 
 def _built(python: str, interpreter: Path | None, folder: Path) -> Path:
     """Build pyrdma's wheel from the source tree."""
-    if not (SOURCE / "pyproject.toml").is_file():
-        raise Unavailable(
-            "pyrdma is installed here without its source tree; run the command in a checkout, or "
-            "give a folder with a wheel: pyrdma bundle --wheels DIR"
-        )
+    tree = _tree()
     if interpreter is None:
         raise Unavailable(
             f"Python {python} is not here to build the wheel; install it with its headers, name it "
             f"in {pythons.VARIABLE}, or give a folder with a wheel that `sh tests/run.sh wheels` "
             "has built elsewhere: pyrdma bundle --wheels DIR"
         )
-    return wheels.build(SOURCE, interpreter, folder / "built")
+    wheel = wheels.build(tree, interpreter, folder / "built")
+    if tree != SOURCE and (differ := _differing(wheel)):
+        raise Error(
+            f"the source tree {tree} has changed since pyrdma was installed from it: "
+            f"{', '.join(differ[:5])}; install it again, so that hosts and this program agree: "
+            f"{sys.executable} -m pip install {tree}"
+        )
+    return wheel
+
+
+def _tree() -> Path:
+    """Return the source tree: that of this package, or that which pip has installed it from."""
+    if (SOURCE / "pyproject.toml").is_file():
+        return SOURCE
+    try:
+        recorded = metadata.distribution("pyrdma").read_text("direct_url.json")
+        url = urlsplit(json.loads(recorded or "{}").get("url", ""))
+    except (metadata.PackageNotFoundError, ValueError, AttributeError, TypeError):
+        url = urlsplit("")
+    tree = Path(unquote(url.path))
+    if url.scheme == "file" and (tree / "pyproject.toml").is_file():
+        if reason := distrusted(tree):
+            raise Unavailable(f"the source tree is not used: {reason}")
+        return tree
+    raise Unavailable(
+        "pyrdma is installed here without its source tree; install it from a clone (pip install "
+        "'.[controller,deploy]'), or give a folder with a wheel: pyrdma bundle --wheels DIR"
+    )
+
+
+def _differing(wheel: Path) -> list[str]:
+    """Return the files of a wheel by which hosts would have another `source_digest` than this."""
+    package = Path(__file__).resolve().parents[1]
+    core: Any = native()
+    differ = []
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if name.startswith("pyrdma/_core.") and name.endswith(".so"):
+                same = core.source_digest.encode() in archive.read(name)
+            elif name.startswith(("pyrdma/experiments/", "pyrdma/playbooks/")):
+                continue  # the digest leaves them out
+            else:
+                path = package.parent / name
+                same = path.suffix != ".py" or (
+                    path.is_file() and path.read_bytes() == archive.read(name)
+                )
+            if not same:
+                differ.append(name)
+    return differ
 
 
 def _pack(

@@ -10,7 +10,9 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -265,9 +267,44 @@ def test_a_wheel_is_built_where_its_python_is(
     monkeypatch.setattr(pythons, "find", dict)
     with raises(rd.Unavailable, "3.12", pythons.VARIABLE, "--wheels"):
         bundle("3.12", tmp_path)
+
+
+def test_the_source_tree_is_that_of_the_installed_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = tmp_path / "a clone"
+    tree.mkdir()
+    recorded: list[str | None] = [json.dumps({"url": tree.as_uri(), "dir_info": {}})]
+    installed = SimpleNamespace(read_text=lambda _: recorded[0])
+    monkeypatch.setattr(metadata, "distribution", lambda _: installed)
     monkeypatch.setattr(bundles, "SOURCE", tmp_path)
-    with raises(rd.Unavailable, "--wheels"):
-        bundle("3.12", tmp_path)
+    with raises(rd.Unavailable, "--wheels", "pip install"):
+        bundles._tree()  # it has been removed
+    (tree / "pyproject.toml").touch()
+    assert bundles._tree() == tree
+    tree.chmod(0o777)
+    with raises(rd.Unavailable, tree):
+        bundles._tree()
+    for text in (None, "[]", "{", '{"url": 1}', json.dumps({"url": f"https://{tree}"})):
+        recorded[0] = text
+        with raises(rd.Unavailable, "--wheels"):
+            bundles._tree()
+
+
+@pytest.mark.slow
+def test_a_source_tree_that_has_changed_since_is_named(built_wheel: Path, tmp_path: Path) -> None:
+    assert bundles._differing(built_wheel) == []
+    other = tmp_path / "other.whl"
+    changed = {"pyrdma/new.py"}
+    with zipfile.ZipFile(built_wheel) as old, zipfile.ZipFile(other, "w") as new:
+        for name in old.namelist():
+            is_module = name.startswith("pyrdma/_core.") and name.endswith(".so")
+            if is_module or name == "pyrdma/store.py":
+                changed.add(name)
+            new.writestr(name, b"other" if name in changed else old.read(name))
+        new.writestr("pyrdma/new.py", b"")
+    assert len(changed) == 3
+    assert set(bundles._differing(other)) == changed
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
