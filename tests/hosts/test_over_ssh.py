@@ -296,3 +296,23 @@ def memory(pid: int) -> int:
     found = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
     assert found is not None
     return int(found[1])
+
+
+def test_the_line_of_the_readme_accepts_new_host_keys(hosts: Hosts, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    [line] = re.findall(r"^    (ansible all .*accept-new'.*)$", text, re.MULTILINE)
+    common = f"-o UserKnownHostsFile={tmp_path / 'known'} -o IdentitiesOnly=yes"
+    inventory = adapted(hosts, tmp_path, ansible_ssh_common_args=common)
+    with raises(rd.HostLost, "node-0", "node-1", "Host key verification failed"):
+        Fleet.open(inventory)
+    done = subprocess.run(
+        ["sh", "-c", line],
+        cwd=tmp_path,
+        env=environment(PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with Fleet.open(inventory) as fleet:
+        assert [host.name for host in fleet.hosts] == ["node-0", "node-1"]
