@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from pathlib import Path
 
+from pyrdma.arguments import shown
 from pyrdma.errors import InvalidArgument
 
 __all__ = ["CHOICES", "PROCESSES", "fabric_for", "make"]
@@ -25,8 +26,8 @@ def fabric_for(name: str, fabric: str | None) -> str | None:
         return fabric
     if fabric not in (None, "sim"):
         raise InvalidArgument(
-            f"--executor {name}: fabric {fabric!r} measures this machine in real time, one point "
-            "at a time; give --fabric sim, or leave --executor out"
+            f"--executor {name[:80]}: fabric {fabric!r} measures this machine in real time, one "
+            "point at a time; give --fabric sim, or leave --executor out"
         )
     return "sim"
 
@@ -66,11 +67,11 @@ def make(name: str, jobs: int | None, out: Path) -> Executor:
 
         return SlurmJobs(jobs, out)
     if "://" not in name:
-        raise InvalidArgument(f"--executor is {name!r}; give {CHOICES}")
+        raise InvalidArgument(f"--executor is {shown(name)}; give {CHOICES}")
     if jobs is not None:
         raise InvalidArgument(
-            f"--jobs {jobs} is for processes that pyrdma starts; the scheduler {name} has workers "
-            "of its own, so leave --jobs out"
+            f"--jobs {jobs} is for processes that pyrdma starts; the scheduler {name[:80]} has "
+            "workers of its own, so leave --jobs out"
         )
     from .dask_client import DaskScheduler
 
