@@ -33,10 +33,9 @@ done
 command=${1:-"sh experiments/quickstart.sh && sh tests/run.sh"}
 
 [ "$(id -u)" = 0 ] || die "this script needs root, for chroot and mounts"
-sources=/etc/apt/sources.list.d/debian.sources
-[ -f $sources ] || die "$sources is missing; this script needs Debian"
-here=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
-release=${release:-$here}
+. "$tree/tests/debian_root.sh"
+[ -f $debian_sources ] || die "$debian_sources is missing; this script needs Debian"
+release=${release:-$debian_release}
 command -v mmdebstrap >/dev/null || apt-get install -y mmdebstrap >&2
 temporary=${TMPDIR:-/tmp}
 base=$temporary/pyrdma-fresh-$release
@@ -55,23 +54,14 @@ unmount
 # --- the root ---------------------------------------------------------------------------------
 
 if [ ! -e "$base/.made" ]; then
-  rm -rf "$base"
-  sed "s/$here/$release/g" $sources >"$temporary/pyrdma-fresh-$release.sources"
-  mmdebstrap --quiet --variant=apt --include=ca-certificates "$release" "$base" \
-    "$temporary/pyrdma-fresh-$release.sources" >&2
-  rm "$temporary/pyrdma-fresh-$release.sources"
-  # Copies apt's settings and certificates of the host, for its access to the package registries.
-  cp -a /etc/apt/. "$base/etc/apt/"
-  sed -i "s/$here/$release/g" "$base$sources"
-  rm -f "$base"/etc/apt/sources.list.d/*pyrdma-fresh* # the same again
+  make_debian_root "$release" "$base" ca-certificates
   touch "$base/.made"
 fi
 if [ -z "$keep" ] || [ ! -e "$root/.made" ]; then
   rm -rf --one-file-system "$root"
   cp -a "$base" "$root"
 fi
-cp -aL /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
-cp -L /etc/resolv.conf /etc/hosts "$root/etc/" 2>/dev/null || true
+copy_ways_out "$root"
 # pip's settings, and the folders of wheels that the settings name.
 for path in /etc/pip.conf "$HOME/.config/pip" $(printf '%s' "${PIP_FIND_LINKS:-}" | tr ' ' '\n' | grep '^/'); do
   [ -e "$path" ] || continue
