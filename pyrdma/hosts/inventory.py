@@ -346,10 +346,6 @@ def _host(file: Path, name: str, values: Mapping[str, Any], groups: Iterable[str
     connection = valid("ansible_connection", "ssh", {"ssh", "local"}.__contains__, "ssh or local")
     listen = valid("pyrdma_listen", "", _is_endpoint, "ADDRESS:PORT")
     token_file = text("pyrdma_token_file")
-    if listen and not token_file:
-        raise InvalidArgument(
-            f"{where}: pyrdma_listen needs pyrdma_token_file, the file with the daemon's token"
-        )
     address = valid(
         "pyrdma_address", "", _is_address, "the host's IP address on the experiment network"
     )
@@ -360,7 +356,8 @@ def _host(file: Path, name: str, values: Mapping[str, Any], groups: Iterable[str
         arguments = tuple(shlex.split(text("ansible_ssh_common_args")))
     except ValueError as error:
         raise InvalidArgument(f"{where}: {error}") from None
-    local = connection == "local" and not listen
+    # Without the token's file the daemon at `listen` is for other drivers, those on the hosts.
+    connection = "listen" if listen and token_file else connection
     valid(
         "pyrdma_testbed",
         "",
@@ -369,7 +366,7 @@ def _host(file: Path, name: str, values: Mapping[str, Any], groups: Iterable[str
     )
     return HostEntry(
         name=name,
-        connection="listen" if listen else connection,
+        connection=connection,
         host=valid(
             "ansible_host", name, lambda v: NAME.fullmatch(v) or _is_address(v), "a host name"
         ),
@@ -377,7 +374,7 @@ def _host(file: Path, name: str, values: Mapping[str, Any], groups: Iterable[str
         user=valid("ansible_user", "", _USER.fullmatch, "a user's name"),
         key=text("ansible_ssh_private_key_file"),
         arguments=arguments,
-        command=text("pyrdma_command", "" if local else DEFAULT_COMMAND),
+        command=text("pyrdma_command", "" if connection == "local" else DEFAULT_COMMAND),
         wish=wish,
         slots=whole("pyrdma_slots", 1, 1, _SLOTS),
         listen=listen,

@@ -95,6 +95,8 @@ def test_a_daemon_that_listens(tmp_path: Path) -> None:
     text = "all: {hosts: {a: {pyrdma_listen: '10.1.1.1:7471', pyrdma_token_file: /x}}}"
     host = load(tmp_path, text).hosts[0]
     assert (host.connection, host.listen) == ("listen", "10.1.1.1:7471")
+    [host] = load(tmp_path, text.replace(", pyrdma_token_file: /x", "")).hosts
+    assert host.connection == "ssh", "only a driver with the token can use the daemon"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,6 @@ def test_a_daemon_that_listens(tmp_path: Path) -> None:
         ("all: {hosts: {a: {pyrdma_device: 'mlx5_0:999'}}}", ["a", "255"]),
         ("all: {hosts: {a: {ansible_connection: docker}}}", ["docker", "ssh", "local"]),
         ("all: {hosts: {a: {pyrdma_listen: '7471', pyrdma_token_file: x}}}", ["ADDRESS:PORT"]),
-        ("all: {hosts: {a: {pyrdma_listen: '1.1.1.1:1'}}}", ["pyrdma_token_file"]),
         ("all: {hosts: {a: {pyrdma_testbed: ../x}}}", ["pyrdma_testbed", "../x"]),
         ("all: {hosts: {a: {pyrdma_testbed: x}, b: {pyrdma_testbed: y}}}", ["x, y"]),
         ("all: {hosts: {a: {ansible_ssh_common_args: '\"'}}}", ["a", "quotation"]),
