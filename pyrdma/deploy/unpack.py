@@ -19,8 +19,11 @@ MOST_FILES = 50_000
 MOST_BYTES = 1 << 30
 """Bounds of all wheels together; NumPy, the largest, has 1,000 files and 60 MB."""
 
-_LEFT_OUT = ("pyrdma/include/", "pyrdma/lib/")
-"""Files for a compiler: a node has none."""
+_LEFT_OUT = ("pyrdma/include/", "pyrdma/lib/", "pyarrow/libarrow_flight", "pyarrow/_flight")
+"""Files for a compiler, which a node lacks, and for Arrow's servers, a sixth of its size."""
+
+_FOLDERS_LEFT_OUT = {"include", "tests"}
+"""Folders of packages that no program imports: a quarter of the files."""
 
 
 def unpack(wheels: Sequence[Path], folder: Path) -> None:
@@ -59,7 +62,7 @@ def _place(member: zipfile.ZipInfo, wheel: Path) -> PurePosixPath | None:
     is_plain = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFDIR)
     if not is_plain or "\\" in name or "\0" in name or any(p in ("", ".", "..") for p in parts):
         raise Error(f"{wheel.name} has the entry {name!r}, which may lead outside; do not use it")
-    if member.is_dir() or name.startswith(_LEFT_OUT):
+    if member.is_dir() or name.startswith(_LEFT_OUT) or _FOLDERS_LEFT_OUT.intersection(parts[1:-1]):
         return None
     if parts[0].endswith(".data"):
         # A wheel of two places has the second one here; programs and headers are not needed.

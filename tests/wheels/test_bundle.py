@@ -387,3 +387,16 @@ def test_both_places_of_a_wheel_are_one(tmp_path: Path) -> None:
     unpack.unpack([wheel(tmp_path / "w", "alpha-1.0", files)], tmp_path / "lib")
     assert {path.name for path in (tmp_path / "lib/alpha").iterdir()} == {"a.py", "b.py", "c.py"}
     assert not (tmp_path / "lib/alpha-1.0.data").exists()
+
+
+def test_what_no_program_imports_is_left_out(tmp_path: Path) -> None:
+    files = {
+        "alpha/__init__.py": b"",
+        "alpha/sub/tests/test_it.py": b"",
+        "alpha/include/alpha.h": b"",
+        "tests/own.py": b"",  # a package of this name
+    }
+    unpack.unpack([wheel(tmp_path / "w", "alpha-1.0", files)], tmp_path / "lib")
+    left = {p.relative_to(tmp_path / "lib").as_posix() for p in (tmp_path / "lib").rglob("*.py")}
+    assert left == {"alpha/__init__.py", "tests/own.py"}
+    assert not list((tmp_path / "lib").rglob("*.h"))
