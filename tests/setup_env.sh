@@ -21,6 +21,8 @@ build_packages="python3 python3-venv python3-dev g++ libboost-context-dev libibv
 test_packages="libgtest-dev mount clang libclang-rt-dev valgrind openssh-server openssh-client iproute2 systemd"
 # Slurm on this machine, for the tests of `sh tests/run.sh deploy`.
 slurm_packages="slurmctld slurmd slurm-client munge"
+# Roots and disks of Debian, for the guests of `sh tests/run.sh deploy`.
+disk_packages="mmdebstrap e2fsprogs"
 # The scripts use these packages if they are installed, and never install them.
 optional_packages="git sudo"
 # The peers of `pyrdma bench`. The benchmark skips a peer that cannot be installed, and names it.
@@ -77,6 +79,8 @@ int main(int n, char** v) { testing::InitGoogleTest(&n, v); return 0; }' -lgtest
     slurmd) command -v slurmd || [ -x /usr/sbin/slurmd ] ;;
     slurm-client) command -v squeue ;;
     munge) command -v munged || [ -x /usr/sbin/munged ] ;;
+    mmdebstrap) command -v mmdebstrap ;;
+    e2fsprogs) command -v mke2fs || [ -x /sbin/mke2fs ] ;;
     *) die "is_there has no test for the package $1" ;;
   esac >/dev/null 2>&1
 }

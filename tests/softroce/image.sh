@@ -3,7 +3,8 @@
 
 # The modules in dependency order. rdma_rxe needs crc32_generic where it exists, although no dependency
 # states it.
-modules="virtio_pci 9p 9pnet_virtio overlay virtio_net crc32_generic rdma_rxe ib_uverbs rdma_ucm dummy"
+modules="virtio_pci 9p 9pnet_virtio overlay virtio_net crc32_generic rdma_rxe ib_uverbs rdma_ucm dummy
+  virtio_blk ext4"
 
 # The name of an image contains a checksum of its sources.
 made_of=$(cat "$here/init" "$here/image.sh" | cksum | cut -d ' ' -f 1)

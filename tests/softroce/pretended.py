@@ -22,6 +22,9 @@ echo "guest $number"
 control=$PWD/control
 [ "$(grep -c . "$PRETENDED/guests")" -gt "$PRETENDED_STUCK" ] || exec sleep 300
 : >"$control/booted.$number"
+case "$*" in *softroce.disk*)
+  : >"$control/ready.$number"
+  exec sleep 300 ;; esac
 [ -z "$PRETENDED_HANGS" ] || exec sleep 300
 printf 'softroce: from the console\r\nnothing\r\n' >"console.$number"
 . "$control/environment.$number"

@@ -3,11 +3,16 @@
 # and the file system of this machine.
 #
 #   sh tests/softroce/run.sh [--pair] [--timeout SECONDS] COMMAND [ARGUMENT...]
+#   sh tests/softroce/run.sh --disk IMAGE KEY PORT,PORT [--timeout SECONDS] COMMAND [ARGUMENT...]
 #
 # The guest sees this machine's files read-only and loses its own writes, except in the folder
 # $PYRDMA_SHARE. The host's folder is $PYRDMA_SHARE, too, if the caller sets it. The guest gets the
 # caller's environment. With --pair two guests, 10.99.0.1 and 10.99.0.2, connected by a wire, run the
 # same command; $PYRDMA_GUEST has the guest's number, 0 or 1.
+#
+# With --disk two guests boot a disk of disk.sh, with systemd, and lose their writes to it. COMMAND runs on
+# this machine once both are ready, and the guests end with it. root logs in at PORT of 127.0.0.1, one for
+# each guest, with the public key in the file KEY. The guests reach what this machine reaches.
 #
 # The guest does not isolate the command: the guest's root reads all files that you may read, and its
 # files in the shared folder are yours, with the mode that the command chose.
@@ -27,6 +32,7 @@ packages="qemu-system-x86 busybox-static cpio kmod rdma-core ibverbs-providers i
   librdmacm1 rdmacm-utils perftest iproute2"
 guests=1
 limit=300
+disk=
 boot_s=${PYRDMA_SOFTROCE_BOOT_S:-60}
 
 skip() { printf 'softroce: skipped: %s\n' "$*" >&2; exit 77; }
@@ -35,6 +41,17 @@ die() { printf 'softroce: %s\n' "$*" >&2; exit 1; }
 while [ $# -gt 0 ]; do
   case $1 in
     --pair) guests=2 ;;
+    --disk)
+      [ $# -ge 4 ] || die "--disk takes IMAGE KEY PORT,PORT"
+      disk=$2 key=$3 ports=$4 guests=2
+      for file in "$disk" "$key"; do [ -f "$file" ] || die "--disk: $file is no file; disk.sh makes disks"; done
+      case $ports in
+        *[!0-9,]* | *,*,* | ,* | *,) die "--disk: '$ports' is not PORT,PORT" ;;
+        *,*) ;;
+        *) die "--disk: '$ports' is one port; two guests boot, so give PORT,PORT" ;;
+      esac
+      shift 3
+      ;;
     --timeout)
       limit=${2:-}
       case $limit in
@@ -52,6 +69,7 @@ case $boot_s in
   '' | *[!0-9]* | 0*) die "PYRDMA_SOFTROCE_BOOT_S='$boot_s' is not a number of seconds from 1 on" ;;
 esac
 [ $# -gt 0 ] || die "give a command: sh tests/softroce/run.sh [--pair] [--timeout SECONDS] COMMAND..."
+[ -z "$disk" ] || exec 3<&0 # the input of a command that runs here
 
 # --- clean-up ---------------------------------------------------------------------------------
 
@@ -154,7 +172,13 @@ export PYRDMA_SHARE="$share"
 
 pwd >"$control/directory"
 echo "$share" >"$control/folder"
-cp "$here/guest.sh" "$control/guest.sh"
+if [ -n "$disk" ]; then
+  cp "$here/machine.sh" "$control/guest.sh"
+  cp -- "$key" "$control/key"
+  disk=$(CDPATH='' cd -- "$(dirname -- "$disk")" && pwd -P)/$(basename -- "$disk")
+else
+  cp "$here/guest.sh" "$control/guest.sh"
+fi
 quote() { printf "'%s' " "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"; }
 for argument; do quote "$argument"; done >"$control/command"
 
@@ -165,6 +189,8 @@ ends_with_its_parent="setpriv --pdeathsig KILL sh -c"
 becomes='[ "$PPID" = "$0" ] || exit 1; exec "$@"'
 with_a_limit="exec timeout -k 5 \"\$0\" $ends_with_its_parent '$becomes' \$\$ \"\$@\""
 
+commas() { printf '%s' "$1" | sed 's/,/,,/g'; } # a comma within an option of QEMU
+
 boot() { # boot NUMBER: becomes one guest, its output on standard output
   cd "$run" # so that paths are short and have no commas, which QEMU reads as separators
   guest=$1
@@ -174,6 +200,22 @@ boot() { # boot NUMBER: becomes one guest, its output on standard output
     21) set -- -netdev stream,id=wire,server=off,addr.type=unix,addr.path=wire ;;
   esac
   [ $guests = 1 ] || set -- "$@" -device virtio-net-pci,netdev=wire,mac=52:54:00:00:00:0"$guest"
+  words="softroce.guest=$guest"
+  if [ -n "$disk" ]; then
+    port=${ports%,*}
+    [ "$guest" = 0 ] || port=${ports#*,}
+    words="$words softroce.disk net.ifnames=0"
+    # QEMU writes to a file without a name in TMPDIR.
+    TMPDIR=$run
+    export TMPDIR
+    set -- "$@" -drive "file=$(commas "$disk"),format=raw,if=virtio,snapshot=on" \
+      -netdev user,id=login,hostfwd=tcp:127.0.0.1:"$port"-:22 -device virtio-net-pci,netdev=login
+  else
+    set -- "$@" -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
+      -device virtio-9p-pci,fsdev=host,mount_tag=host \
+      -fsdev "local,id=share,path=$(commas "$share"),security_model=none,multidevs=remap" \
+      -device virtio-9p-pci,fsdev=share,mount_tag=share
+  fi
   # All emulated CPUs use the host's time-stamp counter. Without tsc=reliable the kernel does not trust
   # the counter and reads an emulated HPET for each clock reading, which takes some microseconds.
   #
@@ -184,24 +226,19 @@ boot() { # boot NUMBER: becomes one guest, its output on standard output
     -accel "${PYRDMA_SOFTROCE_ACCEL:-tcg,thread=multi}" -cpu max \
     -smp 2 -m 2048 -nodefaults -display none -no-reboot \
     -kernel "$kernel/kernel" -initrd "$kernel/initramfs" \
-    -append "console=ttyS0 panic=-1 quiet no_timer_check tsc=reliable softroce.guest=$guest" \
-    -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
-    -device virtio-9p-pci,fsdev=host,mount_tag=host \
+    -append "console=ttyS0 panic=-1 quiet no_timer_check tsc=reliable $words" \
     -fsdev local,id=control,path=control,security_model=none,multidevs=remap \
     -device virtio-9p-pci,fsdev=control,mount_tag=control \
-    -fsdev "local,id=share,path=$(printf '%s' "$share" | sed 's/,/,,/g'),security_model=none,multidevs=remap" \
-    -device virtio-9p-pci,fsdev=share,mount_tag=share \
     -serial "file:console.$guest" -chardev stdio,id=out,signal=off -serial chardev:out \
-    "$@" </dev/null 2>"qemu.$guest"
+    "$@" 3<&- </dev/null 2>"qemu.$guest"
 }
 
-launch() { # launch NUMBER: starts a guest; a signal meanwhile does not leave the guest behind
-  export -p >"$control/environment.$1"
+launch() { # launch COMMAND...: starts it in the background; a signal meanwhile does not leave the guest behind
   ended_by=
   trap 'ended_by=130' INT
   trap 'ended_by=143' TERM
   trap 'ended_by=129' HUP
-  boot "$1" &
+  "$@" &
   launched=$!
   processes="$processes $launched"
   end_at_signals
@@ -211,7 +248,8 @@ launch() { # launch NUMBER: starts a guest; a signal meanwhile does not leave th
 start() { # start NUMBER: waits until it has booted; about one boot in several hundred hangs
   attempt=1
   while :; do
-    launch "$1"
+    [ -n "$disk" ] || export -p >"$control/environment.$1"
+    launch boot "$1"
     tries=0
     until [ -e "$control/booted.$1" ] || ! kill -0 "$launched" 2>/dev/null || [ $tries = $((4 * boot_s)) ]; do
       sleep 0.25
@@ -229,6 +267,20 @@ start() { # start NUMBER: waits until it has booted; about one boot in several h
 
 start 0
 [ $guests = 1 ] || start 1 # guest 0 has made the other end of the wire
+
+if [ -n "$disk" ]; then
+  for process in $processes; do
+    number=$((${number:--1} + 1))
+    until [ -e "$control/ready.$number" ]; do
+      kill -0 "$process" 2>/dev/null || die "guest $number ended: $(tail -n 20 "$run/qemu.$number" "$run/console.$number")"
+      sleep 0.25
+    done
+  done
+  here_now() { exec "$@" <&3 3<&- 7<&- 9>&-; }
+  launch here_now "$@"
+  wait "$launched" || exit $?
+  exit 0
+fi
 
 status=0
 number=0

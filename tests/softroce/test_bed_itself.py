@@ -45,6 +45,45 @@ def test_a_pair_runs_twice(machine: Machine) -> None:
     assert sorted(done.stdout.split()) == ["0", "1", "guest", "guest"]
 
 
+@pytest.fixture
+def disk(machine: Machine) -> list[str]:
+    """Return the words for guests of a disk."""
+    files = [machine.folder / "a,disk", machine.folder / "key.pub"]
+    for file in files:
+        file.touch()
+    return ["--disk", *map(str, files), "1,2"]
+
+
+def test_a_command_runs_here_beside_guests_of_a_disk(machine: Machine, disk: list[str]) -> None:
+    done = machine.run(*disk, "sh", "-c", 'echo "$1"; exit 5', "sh", "two  'words' $HOME")
+    assert done.returncode == 5, done.stderr
+    assert "two  'words' $HOME" in done.stdout.splitlines()
+    assert len(machine.guests()) == 2
+    assert ends(machine.guests(), 10)
+    assert machine.leftovers() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_guests_of_a_disk(
+    machine: Machine, disk: list[str], number: signal.Signals
+) -> None:
+    with running(machine.start(*disk, "sh", "-c", "echo $$ here; exec sleep 300")) as process:
+        assert process.stdout is not None
+        said = next(line for line in process.stdout if "here" in line)
+        process.send_signal(number)
+        assert process.wait(20) == 128 + number
+    assert ends([*machine.guests(), int(said.split()[0])], 10)
+    assert machine.leftovers() == []
+
+
+@pytest.mark.parametrize("ports", ["1", "1,2,3", ",2", "a,b", "1,"])
+def test_ports_that_are_none(machine: Machine, disk: list[str], ports: str) -> None:
+    done = machine.run(*disk[:-1], ports, "true")
+    assert done.returncode == 1
+    assert unnamed(done.stderr, "--disk", f"'{ports}'", "PORT,PORT") == []
+    assert machine.guests() == []
+
+
 def test_what_is_not_of_a_run_stays(machine: Machine) -> None:
     victim = machine.folder / "victim"
     victim.mkdir()
