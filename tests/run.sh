@@ -13,7 +13,8 @@
 #   sh tests/run.sh docs                the site of all pages and docstrings, in build/site
 #   sh tests/run.sh softroce            tests in the Soft-RoCE guest; fetches QEMU and a kernel if needed
 #   sh tests/run.sh deploy              hosts of namespaces that fail, the playbooks on four of them with the
-#                                       times, ansible-lint, sweeps by Slurm; needs root
+#                                       times, two Soft-RoCE guests from boot to a figure, ansible-lint,
+#                                       sweeps by Slurm; needs root
 #   sh tests/run.sh tidy                clang-tidy, when it is installed
 #   sh tests/run.sh search [FILTER]     only the searches, with 20 times the seeds (PYRDMA_SEARCH)
 #                                       and 20 s of hostile input for each parser (PYRDMA_HOSTILE_S)
@@ -210,10 +211,10 @@ softroce_in_time() { # skips the guest where the whole run would take over half 
 
 # shellcheck disable=SC2086 # lists of names
 deploy() {
-  ensure_packages $slurm_packages
+  ensure_packages $slurm_packages $disk_packages
   next_step "hosts and playbooks"
-  report_from deploy env PYRDMA_DEPLOY=1 python -m pytest -q -s -o junit_family=xunit2 \
-    --junitxml="$reports/deploy.xml" tests/hosts tests/playbooks
+  report_from deploy env PYRDMA_DEPLOY=1 PYRDMA_SOFTROCE="${PYRDMA_SOFTROCE:-1}" python -m pytest -q -s \
+    -o junit_family=xunit2 --junitxml="$reports/deploy.xml" tests/hosts tests/playbooks
   next_step "sweeps by Slurm"
   report_from slurm env PYRDMA_SLURM=1 python -m pytest -q -s -o junit_family=xunit2 \
     --junitxml="$reports/slurm.xml" tests/executors/test_slurm.py tests/executors/test_speed.py

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ import yaml
 from tests.hosts.bed import ROOT, Hosts
 
 PLAYBOOKS = ROOT / "playbooks"
-STAND_IN = Path(__file__).resolve().parent / "stand_in.sh"
+HERE = Path(__file__).resolve().parent
+STAND_IN = HERE / "stand_in.sh"
 LIMIT_S = 200
 _RECAP = re.compile(
     r"^([\w-]+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.MULTILINE
@@ -41,9 +42,6 @@ class Played:
         return str(lines[-1])
 
 
-Play = Callable[..., Played]
-
-
 def ansible() -> str:
     """Return the program beside this interpreter; skip without the extra `deploy`."""
     program = Path(sys.executable).with_name("ansible-playbook")
@@ -52,34 +50,45 @@ def ansible() -> str:
     return str(program)
 
 
-@pytest.fixture
-def play(tmp_path: Path) -> Iterator[Play]:
-    """Return a function that runs a playbook with an inventory and variables."""
-    program = ansible()
-    # A path of a socket has at most 100 characters.
-    sockets = Path("/tmp") / f"pyrdma-ansible-{os.getpid()}"
-    environment = {name: value for name, value in os.environ.items() if "ANSIBLE" not in name} | {
-        "HOME": str(tmp_path),
-        "ANSIBLE_HOME": str(tmp_path / "ansible"),
-        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
-        "ANSIBLE_FORCE_COLOR": "0",
-        "ANSIBLE_FORKS": "8",
-        "ANSIBLE_TIMEOUT": "60",
-        "LC_ALL": "C.UTF-8",
-    }
+class Play:
+    """Runs playbooks. Each task of a host adds a line to `spent`; see callbacks/spent.py."""
 
-    def run(
-        playbook: str, inventory: Path, *words: str, variables: dict[str, Any] | None = None
+    def __init__(self, home: Path) -> None:
+        self._program, self._home = ansible(), home
+        # A path of a socket has at most 100 characters.
+        self._sockets = Path("/tmp") / f"pyrdma-ansible-{os.getpid()}"
+        usual = {name: value for name, value in os.environ.items() if "ANSIBLE" not in name}
+        self._environment = usual | {
+            "HOME": str(home),
+            "ANSIBLE_HOME": str(home / "ansible"),
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self._sockets),
+            "ANSIBLE_FORCE_COLOR": "0",
+            "ANSIBLE_FORKS": "8",
+            "ANSIBLE_TIMEOUT": "60",
+            "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callbacks"),
+            "ANSIBLE_CALLBACKS_ENABLED": "spent",
+            "PYRDMA_TEST_SPENT": str(home / "spent"),
+            "LC_ALL": "C.UTF-8",
+        }
+
+    def __call__(
+        self,
+        playbook: str,
+        inventory: Path,
+        *words: str,
+        variables: dict[str, Any] | None = None,
+        limit_s: float = LIMIT_S,
     ) -> Played:
+        """Run a playbook with an inventory and variables."""
         given = ["-e", yaml.safe_dump(variables, default_flow_style=True)] if variables else []
         done = subprocess.run(
-            [program, "-i", str(inventory), *given, *words, str(PLAYBOOKS / playbook)],
+            [self._program, "-i", str(inventory), *given, *words, str(PLAYBOOKS / playbook)],
             capture_output=True,
             text=True,
             check=False,
-            timeout=LIMIT_S,
-            cwd=tmp_path,
-            env=environment,
+            timeout=limit_s,
+            cwd=self._home,
+            env=self._environment,
         )
         text = done.stdout + done.stderr
         rows = _RECAP.findall(text)
@@ -90,12 +99,21 @@ def play(tmp_path: Path) -> Iterator[Play]:
             {row[0]: int(row[3]) + int(row[4]) for row in rows},
         )
 
-    yield run
-    for socket in sockets.glob("*"):
-        subprocess.run(
-            ["ssh", "-O", "exit", "-S", str(socket), "x"], capture_output=True, check=False
-        )
-    shutil.rmtree(sockets, ignore_errors=True)
+    def leave(self) -> None:
+        """End the connections that Ansible keeps for the next playbook."""
+        for socket in self._sockets.glob("*"):
+            subprocess.run(
+                ["ssh", "-O", "exit", "-S", str(socket), "x"], capture_output=True, check=False
+            )
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Iterator[Play]:
+    """Return what runs a playbook with an inventory and variables."""
+    made = Play(tmp_path)
+    yield made
+    made.leave()
 
 
 def inventory_of(
