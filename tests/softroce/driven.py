@@ -64,6 +64,7 @@ all:
       pyrdma_token_file: {share}/token
       pyrdma_address: {addresses[1]}
 """)
+    a_wrong_gid(inventory.with_name("wrong.yml"), say)
     wait("listens")
     with connected(inventory) as fleet:
         fleet.require_fabric("verbs")
@@ -78,6 +79,15 @@ all:
         say("a killed daemon was named")
     wait("killed the daemon")
     publish("driven", True)
+
+
+def a_wrong_gid(inventory: Path, say: Callable[[str], None]) -> None:
+    inventory.write_text(
+        "all: {hosts: {node-0: {ansible_connection: local, pyrdma_device: 'rxe0:1:99'}}}"
+    )
+    with Fleet.open(inventory) as fleet, raises(errors.Unavailable, "node-0", "99") as caught:
+        fleet.require_fabric("verbs")
+    say(f"a wrong GID was named: {caught.value}")
 
 
 def connected(inventory: Path) -> Fleet:
