@@ -144,21 +144,26 @@ Value History::adopt(const History& other, const Value& value) {
 void History::widen(Time clock_bound) {
   const auto later = [&](Time t) { return std::min(t, kForever - clock_bound) + clock_bound; };
   header.clock_bound = later(header.clock_bound);
-  std::unordered_map<Value, std::int64_t, ValueHash> open;  // (process, op) -> its own number
-  std::unordered_map<std::int32_t, std::int64_t> begun;     // operations of each process
+  struct Open {
+    Function f;
+    std::int64_t op;  // its own number
+  };
+  std::unordered_map<Value, Open, ValueHash> open;       // by process and op
+  std::unordered_map<std::int32_t, std::int64_t> begun;  // operations of each process
   for (Event& event : events_) {
     const Value name = Value::pair(event.process, event.op);
     if (event.type == EventType::kInvoke) {
-      event.op = open[name] = begun[event.process]++;
+      event.op = begun[event.process]++;
+      open[name] = {event.f, event.op};
       continue;
     }
     const auto at = open.find(name);
-    if (at == open.end())
+    if (at == open.end() || at->second.f != event.f)
       throw Error(ErrorCode::kInvalidArgument,
                   "process " + std::to_string(event.process) + " has a " + to_string(event.f) +
                       " without an invocation; a bound of the clocks of " +
                       std::to_string(clock_bound) + " ns cannot widen an event inside a node");
-    event.op = at->second;
+    event.op = at->second.op;
     event.time = later(event.time);
     open.erase(at);
   }

@@ -260,6 +260,7 @@ TEST(History, AWidenedHistoryIsWrittenAndReadWithItsBound) {
 
 TEST(History, MomentsAreNotWidened) {
   History inside;
+  inside.invoke(5, 0, Function::kBcast, {}, Value::pair(0, 1));
   inside.point(10, 0, Function::kDeliver, {}, Value::pair(0, 1));
   try {
     History::merge(std::span(&inside, 1), 5);
