@@ -25,27 +25,27 @@ class KvHistory {
   /// Most events of a node, about 35 MB as JSON.
   static constexpr std::uint64_t kMostEvents = std::uint64_t{1} << 18;
 
-  /// `thread` is the number of this thread among the `threads` of all nodes.
-  KvHistory(ThreadRecorder& recorder, const Params& params, std::uint64_t thread,
-            std::uint64_t slots)
+  /// The numbers of a load: `node` of `nodes`, and `thread` of its `threads`. Keys 0 to
+  /// `present` - 1 have themselves as values before the load begins. Throws
+  /// Error(kInvalidArgument) if a node's share of them leaves no room.
+  struct Place {
+    std::uint64_t node, nodes, thread, threads, slots, present;
+  };
+  KvHistory(ThreadRecorder& recorder, const Params& params, const Place& place)
       : history_(recorder.history()),
-        first_(thread * slots),
-        left_(kMostEvents / params.count("threads")) {
+        first_((place.node * place.threads + place.thread) * place.slots) {
     history_.header.model = "kv";
-    if (first_ + slots > kMostProcesses)
+    if (first_ + place.slots > kMostProcesses)
       throw_parameter(params, "history",
                       "has more than " + std::to_string(kMostProcesses) +
                           " operations in flight to tell apart; give a smaller window");
-  }
-
-  /// Keys first, first + step, ... below `end` had themselves as values before the load began.
-  void loaded(std::uint64_t first, std::uint64_t step, std::uint64_t end) {
-    const auto before = -static_cast<Time>(end);
-    for (std::uint64_t key = first; key < end; key += step) {
-      const auto value = check::Value::integer(static_cast<std::int64_t>(key));
-      ended(0, before + static_cast<Time>(key), before + static_cast<Time>(key),
-            check::Function::kPut, key, value, value);
-    }
+    const std::uint64_t loaded = 2 * ((place.present + place.nodes - 1) / place.nodes);
+    if (loaded >= kMostEvents)
+      throw_parameter(params, "keys",
+                      "make " + std::to_string(loaded) + " events of a node at the start; a " +
+                          "history has at most " + std::to_string(kMostEvents) + "; give fewer");
+    share_ = left_ = (kMostEvents - loaded) / place.threads;
+    if (place.thread == 0) load(place);
   }
 
   /// Records an operation of a slot. Throws Error(kExhausted) if the history is full.
@@ -54,20 +54,36 @@ class KvHistory {
              check::EventType type = check::EventType::kOk) {
     if (left_ < 2)
       throw Error(ErrorCode::kExhausted,
-                  "the history of a node has more than " + std::to_string(kMostEvents) +
-                      " events; give fewer `keys` or `iterations`, or a shorter duration");
+                  "the history of a thread has more than " + std::to_string(share_) +
+                      " events, its share of the " + std::to_string(kMostEvents) +
+                      " of a node; give fewer `keys` or `iterations`, or a shorter duration");
     left_ -= 2;
+    add(slot, began, now, f, key, input, output, type);
+  }
+
+ private:
+  void load(const Place& place) {
+    const auto before = -static_cast<Time>(place.present);
+    for (std::uint64_t key = place.node; key < place.present; key += place.nodes) {
+      const auto value = check::Value::integer(static_cast<std::int64_t>(key));
+      const Time at = before + static_cast<Time>(key);
+      add(0, at, at, check::Function::kPut, key, value, value, check::EventType::kOk);
+    }
+  }
+
+  void add(std::uint64_t slot, Time began, Time now, check::Function f, std::uint64_t key,
+           const check::Value& input, const check::Value& output, check::EventType type) {
     const auto process = static_cast<std::int32_t>(first_ + slot);
     const auto at = check::Value::integer(static_cast<std::int64_t>(key));
     history_.invoke(began, process, f, at, input);
     history_.complete(now, process, type, f, at, output);
   }
 
- private:
   static constexpr std::uint64_t kMostProcesses = std::uint64_t{1} << 31;
 
   check::History& history_;
-  std::uint64_t first_, left_;
+  std::uint64_t first_;
+  std::uint64_t share_ = 0, left_ = 0;  // events
 };
 
 }  // namespace pyrdma::measure

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,12 +76,18 @@ def test_both_stores_record(tmp_path: Path) -> None:
     assert check(tmp_path / "history.jsonl").ok
 
 
+def test_keys_that_were_not_loaded_are_absent_at_first() -> None:
+    with rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster:
+        verdict = check(recorded(cluster, fill=0.1).history())
+    assert verdict.ok, verdict.text
+
+
 def test_a_history_that_is_too_long_ends_the_run() -> None:
-    with (
-        rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster,
-        raises(errors.Exhausted, "keys", "262144"),
-    ):
+    sim: Any = {"nodes": 2, "profile": "cx5", "seed": 1}
+    with rd.Cluster.sim(**sim) as cluster, raises(errors.InvalidArgument, "800000", "262144"):
         recorded(cluster, keys=1_000_000)
+    with rd.Cluster.sim(**sim) as cluster, raises(errors.Exhausted, "91072", "262144"):
+        recorded(cluster, keys=100_000, iterations=100_000, window=64)
 
 
 def test_a_run_without_a_history_says_how_to_get_one() -> None:

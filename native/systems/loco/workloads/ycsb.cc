@@ -23,6 +23,7 @@ using Int = std::int64_t;
 
 enum class StoreSystem : std::uint8_t { kLoco, kSherman };
 enum class Kind : std::uint8_t { kLookup, kUpdate, kInsert, kRemove };
+constexpr std::uint64_t kFirstWord = std::uint64_t{1} << 40;  // least word that a client writes
 constexpr const char* kNames[] = {"lookup", "update", "insert", "remove"};
 
 struct Mix {
@@ -39,7 +40,6 @@ struct Mix {
 class Keys {
  public:
   Keys(std::uint64_t count, double theta) : count_(count), theta_(theta), zipf_(count, theta) {}
-  std::uint64_t count() const { return count_; }
   Key draw(Rng& rng) const {
     if (theta_ == 0) return rng.below(count_);
     return static_cast<Key>(static_cast<unsigned __int128>(mix64(zipf_(rng))) * count_ >> 64);
@@ -51,11 +51,14 @@ class Keys {
   measure::Zipf zipf_;
 };
 
+/// With `whole` a value repeats its word, so that a torn one shows. Values that the store has
+/// loaded have their key as the first word, which is less than any other word, and zeros.
 struct LocoSlot {
-  LocoSlot(KvStore& store, Caller& me)
-      : store(store), operation(store, me), value(store.options().value_bytes) {}
+  LocoSlot(KvStore& store, Caller& me, bool whole)
+      : store(store), operation(store, me), value(store.options().value_bytes), whole(whole) {}
   void begin(Kind kind, Key key, std::uint64_t word) {
-    std::memcpy(value.data(), &word, std::min(value.size(), sizeof word));
+    for (std::size_t at = 0; at == 0 || (whole && at < value.size()); at += sizeof word)
+      std::memcpy(value.data() + at, &word, std::min(value.size() - at, sizeof word));
     if (kind == Kind::kLookup) operation.lookup(key);
     if (kind == Kind::kUpdate) operation.update(key, value);
     if (kind == Kind::kInsert) operation.insert(key, value);
@@ -63,18 +66,25 @@ struct LocoSlot {
   }
   bool poll(Time now) { return operation.poll(now); }
   void prefetch(Key key) const { store.prefetch(key); }
+  /// Returns the word that was found; of a torn value one that nobody writes.
   std::uint64_t found() const {
+    const std::span<const std::byte> got = operation.value();
     std::uint64_t word;
-    std::memcpy(&word, operation.value().data(), sizeof word);
+    std::memcpy(&word, got.data(), sizeof word);
+    const std::uint64_t other = word < kFirstWord ? 0 : word;
+    for (std::size_t at = sizeof word; at < got.size(); at += sizeof word)
+      if (std::memcmp(got.data() + at, &other, std::min(got.size() - at, sizeof word)) != 0)
+        return ~std::uint64_t{0};
     return word;
   }
   KvStore& store;
   KvOperation operation;
   std::vector<std::byte> value;
+  bool whole;
 };
 
 struct ShermanSlot {
-  ShermanSlot(Sherman& tree, Caller& me) : operation(tree, me) {}
+  ShermanSlot(Sherman& tree, Caller& me, bool /*whole*/) : operation(tree, me) {}
   void begin(Kind kind, Key key, std::uint64_t word) {
     if (kind == Kind::kLookup) operation.lookup(key);
     if (kind == Kind::kUpdate) operation.update(key, word);
@@ -93,8 +103,14 @@ class Client {
   Client(Store& store, Caller& me, measure::ThreadRecorder& recorder, std::uint32_t window,
          const Mix& mix, const Keys& keys, Rng rng, measure::KvHistory* history,
          std::uint64_t thread)
-      : env_(me.env()), mix_(mix), keys_(keys), rng_(rng), history_(history), word_(thread << 40) {
-    for (std::uint32_t i = 0; i < window; ++i) slots_.push_back({Slot(store, me)});
+      : env_(me.env()),
+        mix_(mix),
+        keys_(keys),
+        rng_(rng),
+        history_(history),
+        word_(thread * kFirstWord) {
+    for (std::uint32_t i = 0; i < window; ++i)
+      slots_.push_back({Slot(store, me, history != nullptr)});
     for (std::size_t i = 0; i < 4; ++i) latency_[i] = &recorder.histogram(kNames[i]);
     next_ = keys_.draw(rng_);
   }
@@ -307,7 +323,7 @@ class LocoYcsb final : public measure::Workload {
       Sherman store(manager, "tree", tree);
       manager.wait_for_ready();
       store.load();
-      measure<ShermanSlot>(env, params, recorder, manager, barrier, store, mix, keys);
+      measure<ShermanSlot>(env, params, recorder, manager, barrier, store, mix, keys, tree.keys);
     } else {
       KvOptions kv;
       kv.keys = static_cast<std::uint64_t>(params.integer("keys"));
@@ -320,7 +336,7 @@ class LocoYcsb final : public measure::Workload {
       manager.wait_for_ready();
       store.load(loaded, params.flag("stored_index"));
       recorder.add("index", "B", static_cast<double>(store.index_bytes()));
-      measure<LocoSlot>(env, params, recorder, manager, barrier, store, mix, keys);
+      measure<LocoSlot>(env, params, recorder, manager, barrier, store, mix, keys, loaded);
     }
   }
 
@@ -328,7 +344,7 @@ class LocoYcsb final : public measure::Workload {
   template <class Slot, class Store>
   static void measure(Env& env, const measure::Params& params, measure::Recorder& recorder,
                       Manager& manager, Barrier& barrier, Store& store, const Mix& mix,
-                      const Keys& keys) {
+                      const Keys& keys, std::uint64_t present) {
     const std::uint32_t threads = params.count("threads");
     recorder.prepare_threads(threads);
     barrier.wait(manager.caller(0));
@@ -340,8 +356,9 @@ class LocoYcsb final : public measure::Workload {
       const std::uint64_t number = std::uint64_t{env.node()} * threads + i;
       std::optional<measure::KvHistory> history;
       if (params.flag("history")) {
-        history.emplace(rows, params, number, window);
-        if (i == 0) history->loaded(env.node(), env.nodes(), keys.count());
+        history.emplace(
+            rows, params,
+            measure::KvHistory::Place{env.node(), env.nodes(), i, threads, window, present});
       }
       Client<Slot> client(store, me, rows, window, mix, keys, env.rng("ycsb/" + std::to_string(i)),
                           history ? &*history : nullptr, number + 1);
