@@ -9,13 +9,16 @@ from dataclasses import dataclass, field, replace
 
 from .result import Result
 
-__all__ = ["Conditions", "collect", "collected"]
+__all__ = ["UNKNOWN_NS", "Conditions", "collect", "collected"]
 
 ONE_WAY = "one_way"
 """Part of the names of metrics that compare the clocks of two hosts."""
 
 SHARE = 0.1
 """A one-way time is withheld if the clocks' error may be more than this share of it."""
+
+UNKNOWN_NS = 3_600_000_000_000
+"""Bound of clocks that could not be compared: longer than any time that is measured."""
 
 collected: ContextVar[Conditions | None] = ContextVar("conditions", default=None)
 """The conditions of the point that this thread measures, whatever clusters it makes."""
@@ -40,7 +43,7 @@ class Conditions:
     ----------
     flags
         ``retransmit``, ``receiver not ready``, ``login network``, ``clocks corrected``,
-        ``clocks unknown``, ``one-way times withheld``.
+        ``clocks unknown``, ``one-way times withheld``, ``histories withheld``.
     clock_bound_ns
         Largest difference between the times of two hosts at one moment.
     """
@@ -55,14 +58,15 @@ class Conditions:
                 place.flags.append(text)
 
     def judge(self, result: Result, bound_ns: int) -> Result:
-        """Return a result without the one-way times that the clocks cannot tell."""
+        """Return a result without the one-way times and histories that the clocks cannot tell."""
         point = collected.get()
         self.clock_bound_ns = max(self.clock_bound_ns, bound_ns)
         if point is not None:
             point.clock_bound_ns = max(point.clock_bound_ns, bound_ns)
         if result.histories:
-            self.flag("clocks corrected")
-            result = replace(result, clock_bound_ns=bound_ns)
+            self.flag("histories withheld" if bound_ns >= UNKNOWN_NS else "clocks corrected")
+            kept = result.histories if bound_ns < UNKNOWN_NS else []
+            result = replace(result, histories=kept, clock_bound_ns=bound_ns)
         times = [s for s in result.samples if ONE_WAY in s.metric and s.unit == "ns"]
         names = {n for n in result.histograms if ONE_WAY in n}
         if not times and not names:

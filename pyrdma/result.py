@@ -193,12 +193,13 @@ class Result:
         Raises
         ------
         InvalidArgument
-            No node has recorded a history, or one is damaged.
+            No node has recorded a history, it was withheld since the hosts' clocks could not be
+            compared, or one is damaged.
         """
         if not self.histories:
             raise InvalidArgument(
-                "the run has recorded no history; give the workload history=1, if it has this "
-                "parameter"
+                "the run has no history; give the workload history=1, if it has this parameter; "
+                "on hosts, the flag 'histories withheld' says that their clocks are unknown"
             )
         core: Any = native()
         merged: bytes = core.check.merge_histories(list(self.histories), self.clock_bound_ns)

@@ -9,7 +9,7 @@ from typing import Any
 from pyrdma._node_process import NodeHandle
 from pyrdma._workload import Workload
 from pyrdma.arguments import Duration, checked
-from pyrdma.conditions import Conditions
+from pyrdma.conditions import UNKNOWN_NS, Conditions
 from pyrdma.errors import Error, HostLost, InvalidArgument
 from pyrdma.processes import ProcessCluster
 from pyrdma.result import Result
@@ -21,9 +21,6 @@ from .fleet import Fleet
 from .host import Host
 
 __all__ = ["RemoteProcessCluster"]
-
-_UNKNOWN_NS = 3_600_000_000_000
-"""Bound of clocks that could not be compared: longer than any time that is measured."""
 
 
 class RemoteProcessCluster(ProcessCluster):
@@ -132,7 +129,7 @@ class RemoteProcessCluster(ProcessCluster):
             raise
         except Error:  # the measurement stands; only its one-way times are worth nothing
             self.conditions.flag("clocks unknown")
-            return _UNKNOWN_NS
+            return UNKNOWN_NS
 
     def close(self) -> None:
         """End all node processes and the session. Idempotent."""

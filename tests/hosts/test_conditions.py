@@ -44,6 +44,19 @@ def test_clocks_that_are_too_coarse_withhold_them(result: Result) -> None:
     assert point.flags == ["clocks corrected", "one-way times withheld"]
 
 
+def test_histories_are_widened_or_withheld() -> None:
+    recorded = Result(histories=[b"{}"])
+    with conditions.collect() as point:
+        kept = Conditions().judge(recorded, 500)
+    assert (kept.histories, kept.clock_bound_ns) == ([b"{}"], 500)
+    assert point.flags == ["clocks corrected"]
+    with conditions.collect() as point:
+        withheld = Conditions().judge(recorded, conditions.UNKNOWN_NS)
+    assert point.flags == ["histories withheld"]
+    with raises(rd.InvalidArgument, "histories withheld"):
+        withheld.history()
+
+
 def test_points_without_one_way_times_have_no_flag(result: Result) -> None:
     plain = Result(histograms={"write": result.histograms["write"]})
     with conditions.collect() as point:
