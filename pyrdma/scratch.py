@@ -36,12 +36,11 @@ def scratch_file(target: Path) -> Iterator[Path]:
     """Yield an empty file beside `target`, to be renamed to it; otherwise it is removed alike."""
 
     def made() -> str:
-        descriptor, name = tempfile.mkstemp(prefix=prefix, dir=target.parent)
+        descriptor, name = tempfile.mkstemp(prefix=f".{_PREFIX}", dir=target.parent)
         os.close(descriptor)
         return name
 
-    prefix = f".{target.name}.{_PREFIX}"
-    with _held(target.parent, prefix, made) as path:
+    with _held(target.parent, f".{_PREFIX}", made) as path:
         yield path
 
 

@@ -95,7 +95,7 @@ def test_a_file_that_nobody_holds_goes(tmp_path: Path) -> None:
             fcntl.flock(stream, fcntl.LOCK_EX)
             with scratch_file(target):
                 assert dead.exists()
-        with scratch_file(target):
+        with scratch_file(tmp_path / "b.zip"):
             assert not dead.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["a.zip.mine"]
 
