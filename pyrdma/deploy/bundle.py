@@ -26,6 +26,7 @@ from pyrdma._native import native
 from pyrdma.errors import Error, InvalidArgument, Unavailable
 from pyrdma.files import disk_error, write_json
 from pyrdma.scratch import scratch_file, scratch_folder
+from pyrdma.sources import source_digest
 from pyrdma.trust import distrusted
 
 from . import pythons, unpack, wheels
@@ -148,6 +149,8 @@ def _inputs(folder: Path | None, options: Sequence[str]) -> str:
     """Return a digest of all that a bundle is made from, but for the package index."""
     if folder is None:
         tree = _tree()
+        if tree != SOURCE:  # an archive of the tree is of use only beside the same installed code
+            options = [*options, source_digest()]
         files = [tree / name for name in _OF_WHEEL]
         for name in _FOLDERS_OF_WHEEL:
             files += (tree / name).rglob("*")
@@ -217,7 +220,9 @@ def _differing(wheel: Path) -> list[str]:
     core: Any = native()
     differ = []
     with zipfile.ZipFile(wheel) as archive:
-        for name in archive.namelist():
+        names = archive.namelist()
+        installed = {path.relative_to(package.parent).as_posix() for path in package.rglob("*.py")}
+        for name in sorted(installed.union(names)):
             if name.startswith("pyrdma/_core.") and name.endswith(".so"):
                 same = core.source_digest.encode() in archive.read(name)
             elif name.startswith(("pyrdma/experiments/", "pyrdma/playbooks/")):
@@ -225,7 +230,7 @@ def _differing(wheel: Path) -> list[str]:
             else:
                 path = package.parent / name
                 same = path.suffix != ".py" or (
-                    path.is_file() and path.read_bytes() == archive.read(name)
+                    name in names and path.is_file() and path.read_bytes() == archive.read(name)
                 )
             if not same:
                 differ.append(name)

@@ -6,10 +6,12 @@ import fcntl
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from email.parser import BytesParser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -269,17 +271,34 @@ def _name_of(wheel: Path) -> str:
 def _pip(what: str, *words: str) -> None:
     """Run pip; its errors end the command with its last lines."""
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pip", "--disable-pip-version-check", *words],
-            capture_output=True,
-            text=True,
-            timeout=BUILD_S,
-            check=False,
-        )
+        with scratch_folder() as temporary:
+            done = _alone(
+                [sys.executable, "-m", "pip", "--disable-pip-version-check", *words],
+                {**os.environ, "TMPDIR": str(temporary)},
+            )
     except subprocess.TimeoutExpired:
         raise Error(f"pip did not {what} within {BUILD_S:.0f} s") from None
     if done.returncode:
         raise Error(f"pip could not {what}: {_last_lines(done.stderr)}")
+
+
+def _alone(words: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a program; an exception ends it with the compilers that it has started."""
+    with subprocess.Popen(
+        words,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            out, said = process.communicate(timeout=BUILD_S)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, out, said)
 
 
 def _last_lines(text: str) -> str:

@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 
 import pyrdma as rd
-from pyrdma import sources
+from pyrdma import children, sources
 from pyrdma.deploy import bundle as bundles
 from pyrdma.deploy import pythons, unpack, wheels
 from pyrdma.deploy.bundle import Bundle, bundle
 from tests.errors import raises, unnamed
 from tests.harness.support import pyrdma
+from tests.hosts.waiting import soon
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 PLATFORM = "manylinux_2_34_x86_64"
@@ -31,7 +32,7 @@ PLATFORM = "manylinux_2_34_x86_64"
 RUN = """
 import json, sys
 import pyrdma as rd
-from pyrdma import sources
+from pyrdma import children, sources
 
 if __name__ == "__main__":
     load = rd.workload.VerbsLoad(op="write", size=64, depth=16)
@@ -295,16 +296,39 @@ def test_the_source_tree_is_that_of_the_installed_package(
 def test_a_source_tree_that_has_changed_since_is_named(built_wheel: Path, tmp_path: Path) -> None:
     assert bundles._differing(built_wheel) == []
     other = tmp_path / "other.whl"
-    changed = {"pyrdma/new.py"}
+    changed = {"pyrdma/new.py", "pyrdma/units.py"}
     with zipfile.ZipFile(built_wheel) as old, zipfile.ZipFile(other, "w") as new:
         for name in old.namelist():
             is_module = name.startswith("pyrdma/_core.") and name.endswith(".so")
+            if name == "pyrdma/units.py":
+                continue  # the tree has lost it
             if is_module or name == "pyrdma/store.py":
                 changed.add(name)
             new.writestr(name, b"other" if name in changed else old.read(name))
         new.writestr("pyrdma/new.py", b"")
-    assert len(changed) == 3
+    assert len(changed) == 4
     assert set(bundles._differing(other)) == changed
+
+
+def test_an_archive_is_found_again_by_the_same_program_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundles, "_tree", lambda: tmp_path)
+    inputs = bundles._inputs(None, [])
+    assert bundles._inputs(None, []) == inputs
+    monkeypatch.setattr(bundles, "source_digest", lambda: "other")
+    assert bundles._inputs(None, []) != inputs
+
+
+def test_a_build_that_takes_too_long_ends_with_its_compilers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = tmp_path / "pid"
+    script = f"sleep 300 & echo $! > {pid}; wait"
+    monkeypatch.setattr(wheels, "BUILD_S", 1.0)
+    with pytest.raises(subprocess.TimeoutExpired):
+        wheels._alone(["sh", "-c", script], dict(os.environ))
+    assert soon(lambda: children.state(int(pid.read_text())) in ("", "Z"))
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
