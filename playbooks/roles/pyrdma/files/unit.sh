@@ -1,4 +1,4 @@
-# Writes the daemon's unit, starts it now and at boot, and prints what it changed.
+# Writes the daemon's unit, starts it now and at boot, and prints `changed: ...` for each change.
 #
 #   sh -s -- CHECK RESTART TEXT
 #
@@ -9,7 +9,7 @@ check=$1 restart=$2 text=$3
 unit=/etc/systemd/system/pyrdma-daemon.service
 
 act() { # act TEXT COMMAND...
-  echo "$1"
+  echo "changed: $1"
   shift
   [ "$check" = yes ] || "$@"
 }
