@@ -22,7 +22,8 @@
 # PYRDMA_SOFTROCE_CACHE is the folder of the guest's kernel; build/softroce by default.
 #
 # The status is the command's (of a pair the first that is not 0); 77 if no guest can run here, with
-# the reason on standard error, `softroce: skipped: ...`; 124 after the time limit.
+# the reason on standard error, `softroce: skipped: ...`; 124 after the time limit. With --disk the time
+# limit ends the guests alone: the command notices and ends itself.
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -269,8 +270,9 @@ start 0
 [ $guests = 1 ] || start 1 # guest 0 has made the other end of the wire
 
 if [ -n "$disk" ]; then
+  number=-1
   for process in $processes; do
-    number=$((${number:--1} + 1))
+    number=$((number + 1))
     until [ -e "$control/ready.$number" ]; do
       kill -0 "$process" 2>/dev/null || die "guest $number ended: $(tail -n 20 "$run/qemu.$number" "$run/console.$number")"
       sleep 0.25
