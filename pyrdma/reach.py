@@ -220,6 +220,9 @@ class _Walk:
 
 
 def _attribute(module: types.ModuleType, name: str) -> Any:
+    part = f"{module.__name__}.{name}"
+    if _is_ours(part) and name not in getattr(module, "__all__", ()) and _file(part) is not None:
+        return types.ModuleType(part)  # it counts as a whole, whether it is loaded by now or not
     found = getattr(module, name, None)
     if found is None and hasattr(module, "__path__") and not _is_ours(module.__name__):
         return _import(f"{module.__name__}.{name}")

@@ -180,6 +180,34 @@ def test_sources_have_one_digest_in_every_python(others: dict[str, Path], tmp_pa
         assert digests(python, file) == expected, version
 
 
+def test_a_digest_is_the_same_before_and_after_a_part_of_the_package_is_loaded(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "whole.py"
+    file.write_text(
+        "import pyrdma as rd\n"
+        "def measure(point):\n"
+        "    with point.cluster(nodes=2) as cluster:\n"
+        "        return cluster.run(rd.workload.PingPong())\n"
+        "experiment = rd.Experiment(id='x/y', title='x', profile='cx5', axes={}, measure=measure)\n"
+    )
+    program = (
+        "import sys, pyrdma\n"
+        "from pyrdma import reach, registry\n"
+        "measure = registry.load(sys.argv[1]).measure\n"
+        "parts = ['cluster', 'hosts', 'run', 'runs']\n"
+        "loaded = [f'pyrdma.{part}' in sys.modules for part in parts]\n"
+        "first = reach.digest(measure)\n"
+        "import pyrdma.cluster, pyrdma.hosts, pyrdma.runs\n"
+        "assert first == reach.digest(measure), loaded\n"
+        "assert not loaded[0], 'nothing has been tested'\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, file], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_file_that_has_been_edited_is_no_source_of_a_loaded_function(tmp_path: Path) -> None:
     file = tmp_path / "edited.py"
     file.write_text("def one():\n    return 1\n")
