@@ -52,7 +52,7 @@ UNIT
   # Nobody logs in at the console, and no timer takes the guest's CPU from what is measured.
   systemctl --quiet --root="$work" mask getty@tty1.service serial-getty@ttyS0.service \
     apt-daily.timer apt-daily-upgrade.timer
-  mke2fs -q -t ext4 -O ^has_journal -d "$work" "$work.ext4" 5G
+  mke2fs -q -t ext4 -O ^has_journal -d "$work" "$work.ext4" 5G >&2 # it also says that it makes a file
   cp "$work/etc/ssh/ssh_host_ed25519_key.pub" "$disk.pub"
   mv "$work.ext4" "$disk.ext4"
 fi
