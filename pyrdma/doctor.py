@@ -23,7 +23,7 @@ from .fabrics import FABRICS, fabric_problem
 
 __all__ = ["Check", "checks", "install_controller", "install_extra"]
 
-CONTROLLER = ("pandas", "pyarrow", "matplotlib", "scipy", "hdrh", "jinja2", "PIL")
+CONTROLLER = ("pandas", "pyarrow", "matplotlib", "hdrh", "jinja2", "PIL")
 _PEERS = {
     "ucx_perftest": "ucx-utils",
     "mpicc": "libopenmpi-dev",

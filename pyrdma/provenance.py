@@ -22,7 +22,7 @@ _LEVELS = (
     (3, {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
     (4, {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
 )
-_PACKAGES = ("numpy", "pandas", "pyarrow", "scipy", "matplotlib", "hdrhistogram")
+_PACKAGES = ("numpy", "pandas", "pyarrow", "matplotlib", "hdrhistogram")
 
 
 def now() -> str:

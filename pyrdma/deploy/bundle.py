@@ -110,7 +110,7 @@ def bundle(
         The oldest GNU C library of the nodes; that of Ubuntu 22.04 by default.
     controller
         Whether a node shall also run whole experiments, with tables and figures. The archive has
-        170 MB then, instead of 30 MB.
+        115 MB then, instead of 30 MB.
     again
         Whether to ask the index again, for newer versions of the dependencies.
 
