@@ -18,7 +18,7 @@ experiment = rd.Experiment(
     id="simulated/writes",
     title="Writes, for some seconds",
     profile="cx5",
-    axes={"duration_s": rd.Axis([0.8], unit="s"), "n": rd.Axis(list(range(1, 13)), unit="count")},
+    axes={"duration_s": rd.Axis([0.85], unit="s"), "n": rd.Axis(list(range(1, 13)), unit="count")},
     measure=measure,
     fabrics=("sim",),
     target="rate",
