@@ -45,9 +45,16 @@ class RunningScope {
 
 class RealThread final : public Thread {
  public:
-  RealThread(ThreadHost& host, std::function<void()> body) : host_(host) {
+  /// `cores` is called when the thread counts as running, and before it runs.
+  RealThread(ThreadHost& host, std::string name, const std::function<cpu_set_t()>& cores,
+             std::function<void()> body)
+      : host_(host) {
     host_.thread_runs(1);
-    thread_ = std::thread([this, body = std::move(body)] {
+    thread_ = std::thread([this, name = std::move(name), set = cores(), body = std::move(body)] {
+      // The thread does so itself: once it has ended, another's call would bind the caller. A
+      // failure is ignored.
+      pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());  // the kernel's limit
+      pthread_setaffinity_np(pthread_self(), sizeof set, &set);
       try {
         body();
       } catch (...) {  // NOLINT: join() rethrows it
@@ -63,7 +70,6 @@ class RealThread final : public Thread {
     if (thread_.joinable()) wait();
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
-  pthread_t handle() { return thread_.native_handle(); }
 
  private:
   void wait() {
@@ -148,20 +154,20 @@ void ThreadEnv::work(Time duration) {
 
 std::unique_ptr<Thread> ThreadEnv::spawn(std::string name, std::function<void()> body) {
   const std::uint32_t index = threads_.fetch_add(1, std::memory_order_relaxed);
-  auto thread = std::make_unique<RealThread>(host_, std::move(body));
-  pthread_setname_np(thread->handle(), name.substr(0, 15).c_str());  // the kernel's limit
   // The thread gets a core such that the nodes' first threads lie on different cores. It gets all
   // cores when cores are short, because the kernel's scheduler then knows better (and a thread
-  // inherits the mask of a pinned creator). A failure is ignored.
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const std::size_t slot = options_.node + std::size_t{index} * options_.nodes;
-  for (std::size_t i = 0; i < cores_.size(); ++i) {
-    if (host_.crowded() || i == slot % cores_.size())
-      CPU_SET(static_cast<std::size_t>(cores_[i]), &set);
-  }
-  pthread_setaffinity_np(thread->handle(), sizeof set, &set);
-  return thread;
+  // inherits the mask of a pinned creator).
+  const auto cores = [&] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    const std::size_t slot = options_.node + std::size_t{index} * options_.nodes;
+    for (std::size_t i = 0; i < cores_.size(); ++i) {
+      if (host_.crowded() || i == slot % cores_.size())
+        CPU_SET(static_cast<std::size_t>(cores_[i]), &set);
+    }
+    return set;
+  };
+  return std::make_unique<RealThread>(host_, std::move(name), cores, std::move(body));
 }
 
 Rng ThreadEnv::rng(std::string_view purpose) { return Rng(options_.seed, options_.node, purpose); }

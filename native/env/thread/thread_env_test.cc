@@ -117,6 +117,15 @@ TEST(ThreadEnv, ThreadsRunAndRethrowOnce) {
   EXPECT_EQ(world.host.running, 0);
 }
 
+TEST(ThreadEnv, AThreadThatEndsAtOnceDoesNotBindItsCreator) {
+  World world;
+  const std::vector<int> before = usable_cores();
+  for (int i = 0; i < 5000; ++i) {
+    world.env.spawn("brief", [] {})->join();
+    ASSERT_EQ(usable_cores(), before) << "after " << i << " threads";
+  }
+}
+
 TEST(ThreadEnv, RandomStreamsAreTheirPurposes) {
   World world;
   EXPECT_EQ(world.env.rng("a")(), world.env.rng("a")());
