@@ -8,13 +8,6 @@
 #include "base/remote_word.h"
 
 namespace pyrdma::measure::litmus {
-namespace {
-
-// Between two of its tests a node waits for all tests that it has no part in, at whatever speed
-// a busy machine runs them.
-constexpr Time kCommandTimeout = 600 * kSecond;
-
-}  // namespace
 
 Agent::Agent(Node& node, const Program& program, const Layout& layout, std::size_t agent,
              std::size_t test)
@@ -107,8 +100,7 @@ bool Agent::take_part() {
     command = load_acquire(node_.word(Layout::go(index_)));
     return Command::tag(command) == tag_;
   };
-  node_.wait("node 0's command", has_come, place_.node == 0 ? &node_.commands() : nullptr,
-             kCommandTimeout);
+  node_.wait("node 0's command", has_come, place_.node == 0 ? &node_.commands() : nullptr);
   const std::uint64_t number = Command::number(command);
   if (number == Command::kStop) {
     answer(0);

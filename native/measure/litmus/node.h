@@ -45,13 +45,13 @@ class Node {
   /// Blocks until the queue has given `count` completions. Throws Error for a failed one.
   void await(fabric::CompletionQueue& queue, std::uint32_t count, NodeId peer);
   void post(fabric::QueuePair& qp, const fabric::WorkRequest& request);
-  /// Blocks until `ready` returns true, at most `limit`. With `only`, that Watch is notified of
-  /// changes. Throws Error(kTimeout), naming `what`; also after fail().
+  /// Blocks until `ready` returns true. With `only`, that Watch is notified of changes. Throws
+  /// Error(kTimeout), naming `what`; also after fail().
   template <class Ready>
-  void wait(const char* what, Ready&& ready, Watch* only = nullptr, Time limit = kWaitTimeout) {
+  void wait(const char* what, Ready&& ready, Watch* only = nullptr) {
     env_.poll_until([&] { return ready() || failed_.load(std::memory_order_relaxed); },
-                    env_.now() + limit, only);
-    if (!ready()) throw_waited(what, limit);
+                    env_.now() + kWaitTimeout, only);
+    if (!ready()) throw_waited(what);
   }
   /// Ends the waits of the node's other threads.
   void fail() {
@@ -68,7 +68,7 @@ class Node {
     std::size_t channels = 0;  // of tests; those of control follow
   };
   static constexpr Time kWaitTimeout = 60 * kSecond;
-  [[noreturn]] void throw_waited(const char* what, Time limit) const;
+  [[noreturn]] void throw_waited(const char* what) const;
 
   Env& env_;
   std::unique_ptr<fabric::ProtectionDomain> pd_;
