@@ -156,8 +156,8 @@ def test_a_killed_bed_leaves_nothing() -> None:
 
 def _descendants(pid: int) -> list[tuple[int, str]]:
     found = []
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
-        for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+    for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
             found.append((child, Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")))
             found += _descendants(child)
     return found

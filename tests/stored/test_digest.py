@@ -192,15 +192,13 @@ def test_a_digest_is_the_same_before_and_after_a_part_of_the_package_is_loaded(
         "experiment = rd.Experiment(id='x/y', title='x', profile='cx5', axes={}, measure=measure)\n"
     )
     program = (
-        "import sys, pyrdma\n"
+        "import sys\n"
         "from pyrdma import reach, registry\n"
         "measure = registry.load(sys.argv[1]).measure\n"
-        "parts = ['cluster', 'hosts', 'run', 'runs']\n"
-        "loaded = [f'pyrdma.{part}' in sys.modules for part in parts]\n"
+        "assert 'pyrdma.cluster' not in sys.modules, 'nothing can be tested'\n"
         "first = reach.digest(measure)\n"
-        "import pyrdma.cluster, pyrdma.hosts, pyrdma.runs\n"
-        "assert first == reach.digest(measure), loaded\n"
-        "assert not loaded[0], 'nothing has been tested'\n"
+        "import pyrdma.cluster\n"
+        "assert first == reach.digest(measure)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, file], capture_output=True, text=True, check=False
