@@ -28,10 +28,10 @@ AckKey HierarchicalLocks::start_release(Caller& me, std::uint64_t i,
                                         std::span<fabric::WorkRequest> before) {
   const Scope step(me.env(), scope::hierarchical_release);
   PYRDMA_CHECK(i, <, count());
+  if (!options_.local_queues) return global_.release_for(me, me.index(), i, before);
   Local& local = locals_[i];
   const std::uint32_t place = local.serving.load(std::memory_order_relaxed);
-  const bool waited_for =
-      options_.local_queues && local.next.load(std::memory_order_relaxed) != place + 1;
+  const bool waited_for = local.next.load(std::memory_order_relaxed) != place + 1;
   local.has_global = waited_for && local.handovers < options_.max_handovers;
   if (!local.has_global) {
     local.handovers = 0;
@@ -68,7 +68,7 @@ bool HierarchicalOp::poll() {
   if (stage_ == Stage::kQueue) return enter();
   if (stage_ == Stage::kGlobal && global_.poll()) {
     stage_ = Stage::kHeld;
-    locks_->locals_[index_].acquirer = me_->index();
+    if (locks_->options_.local_queues) locks_->locals_[index_].acquirer = me_->index();
   }
   return held();
 }

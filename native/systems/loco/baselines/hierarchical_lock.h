@@ -81,6 +81,7 @@ class HierarchicalLocks : public Channel {
  private:
   friend class HierarchicalOp;
   /// The state of a lock for the threads of this node. The thread whose place is served owns it.
+  /// Without local queues nothing orders the node's threads, and nobody uses it.
   struct alignas(kCacheLine) Local {
     std::atomic<std::uint32_t> next{0}, serving{0};  // places in the node's queue
     bool has_global = false;                         // the node holds the global lock
