@@ -100,7 +100,9 @@ bool Agent::take_part() {
     command = load_acquire(node_.word(Layout::go(index_)));
     return Command::tag(command) == tag_;
   };
-  node_.wait("node 0's command", has_come, place_.node == 0 ? &node_.commands() : nullptr);
+  // Between two of its tests a node waits for all tests that it has no part in.
+  node_.wait("node 0's command", has_come, place_.node == 0 ? &node_.commands() : nullptr,
+             kLongestRun);
   const std::uint64_t number = Command::number(command);
   if (number == Command::kStop) {
     answer(0);

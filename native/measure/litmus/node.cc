@@ -88,7 +88,7 @@ void Node::await(fabric::CompletionQueue& queue, std::uint32_t count, NodeId pee
           return got != 0;
         },
         deadline, &queue.watch());
-    if (!came) throw_waited("a completion");
+    if (!came) throw_waited("a completion", kWaitTimeout);
     for (std::size_t i = 0; i < got; ++i) {
       if (done[i].status != fabric::Status::kSuccess)
         throw Error(ErrorCode::kUnavailable,
@@ -107,7 +107,7 @@ void Node::post(fabric::QueuePair& qp, const fabric::WorkRequest& request) {
                                           fabric::to_string(result.error));
 }
 
-void Node::throw_waited(const char* what) const {
+void Node::throw_waited(const char* what, Time limit) const {
   const std::string node = "litmus: node " + std::to_string(env_.node());
   if (failed_.load())
     throw Error(
@@ -115,7 +115,7 @@ void Node::throw_waited(const char* what) const {
         node + " could not finish its wait for " + what + ": another thread of this node failed",
         false);
   throw Error(ErrorCode::kTimeout,
-              node + " waited " + std::to_string(kWaitTimeout / kSecond) + " s for " + what, false);
+              node + " waited " + std::to_string(limit / kSecond) + " s for " + what, false);
 }
 
 }  // namespace pyrdma::measure::litmus

@@ -14,6 +14,7 @@
 namespace pyrdma::measure::litmus {
 
 inline constexpr std::uint32_t kInlineBytes = 16;
+inline constexpr Time kLongestRun = 3600 * kSecond;
 
 struct Connection {
   std::unique_ptr<fabric::CompletionQueue> sends, receives;
@@ -45,13 +46,13 @@ class Node {
   /// Blocks until the queue has given `count` completions. Throws Error for a failed one.
   void await(fabric::CompletionQueue& queue, std::uint32_t count, NodeId peer);
   void post(fabric::QueuePair& qp, const fabric::WorkRequest& request);
-  /// Blocks until `ready` returns true. With `only`, that Watch is notified of changes. Throws
-  /// Error(kTimeout), naming `what`; also after fail().
+  /// Blocks until `ready` returns true, at most `limit`. With `only`, that Watch is notified of
+  /// changes. Throws Error(kTimeout), naming `what`; also after fail().
   template <class Ready>
-  void wait(const char* what, Ready&& ready, Watch* only = nullptr) {
+  void wait(const char* what, Ready&& ready, Watch* only = nullptr, Time limit = kWaitTimeout) {
     env_.poll_until([&] { return ready() || failed_.load(std::memory_order_relaxed); },
-                    env_.now() + kWaitTimeout, only);
-    if (!ready()) throw_waited(what);
+                    env_.now() + limit, only);
+    if (!ready()) throw_waited(what, limit);
   }
   /// Ends the waits of the node's other threads.
   void fail() {
@@ -68,7 +69,7 @@ class Node {
     std::size_t channels = 0;  // of tests; those of control follow
   };
   static constexpr Time kWaitTimeout = 60 * kSecond;
-  [[noreturn]] void throw_waited(const char* what) const;
+  [[noreturn]] void throw_waited(const char* what, Time limit) const;
 
   Env& env_;
   std::unique_ptr<fabric::ProtectionDomain> pd_;

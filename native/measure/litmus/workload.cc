@@ -13,8 +13,6 @@ namespace {
 using namespace litmus;
 using Int = std::int64_t;
 
-constexpr Time kLongestRun = 3600 * kSecond;
-
 struct Test {
   std::string name;
   Program program;
