@@ -165,11 +165,11 @@ TEST(LitmusShm, ShowsNoForbiddenOutcome) {
 #if defined(PYRDMA_THREAD_SANITIZER)
   // For this sanitizer an acquire costs as much as the process has had threads: after tests with a
   // thousand of them a round takes ten times longer.
-  const Int rounds = 128;
+  const Int rounds = 128, batch = 64;
 #else
-  const Int rounds = 1000;
+  const Int rounds = 1000, batch = 256;
 #endif
-  Seen result = run(cluster, {{"rounds", rounds}, {"batch", Int{64}}});
+  Seen result = run(cluster, {{"rounds", rounds}, {"batch", batch}});
   EXPECT_EQ(result.seen_at(Level::kForbidden), Names{});
   EXPECT_GE(result.rounds, 80 * rounds);
 }
