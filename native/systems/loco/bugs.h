@@ -12,8 +12,8 @@
 #include <span>
 #include <string_view>
 
+#include "base/checksum.h"
 #include "runtime/caller.h"
-#include "systems/loco/checksum.h"
 #include "systems/loco/names.h"
 
 namespace pyrdma::loco {

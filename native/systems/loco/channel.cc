@@ -4,8 +4,8 @@
 #include <mutex>
 
 #include "base/assert.h"
+#include "base/checksum.h"
 #include "base/error.h"
-#include "systems/loco/checksum.h"
 
 namespace pyrdma::loco {
 

@@ -12,9 +12,9 @@
 #include <type_traits>
 
 #include "base/assert.h"
+#include "base/checksum.h"
 #include "base/remote_word.h"
 #include "systems/loco/channel.h"
-#include "systems/loco/checksum.h"
 #include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {

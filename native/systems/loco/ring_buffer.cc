@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/remote_word.h"
-#include "systems/loco/checksum.h"
 #include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/assert.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/remote_word.h"
-#include "systems/loco/checksum.h"
 
 namespace pyrdma::loco {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/checksum.h"
 #include "base/error.h"
-#include "systems/loco/checksum.h"
 #include "systems/loco/scopes.h"
 
 namespace pyrdma::loco {

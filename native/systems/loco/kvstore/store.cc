@@ -4,9 +4,9 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/remote_word.h"
-#include "systems/loco/checksum.h"
 
 namespace pyrdma::loco {
 

@@ -1,5 +1,5 @@
-// The checksum of values larger than a word. A reader notices a torn value by it (paper, section
-// 5.1.1). It has 64 bits and costs a multiplication per word; a torn value passes once in 2^64.
+// A checksum of 64 bits, to find data that a race or a wrong write has changed. A torn value passes
+// once in 2^64. It costs a multiplication per word. It is no protection against an adversary.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace pyrdma::loco {
+namespace pyrdma {
 
 inline std::uint64_t checksum(std::span<const std::byte> bytes) {
   std::uint64_t sum = bytes.size();
@@ -30,4 +30,4 @@ std::uint64_t checksum_of(const T& value) {
   return checksum(std::as_bytes(std::span(&value, 1)));
 }
 
-}  // namespace pyrdma::loco
+}  // namespace pyrdma
