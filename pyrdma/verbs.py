@@ -23,7 +23,8 @@ The objects
 ``cluster.devices``
     The first `Device` of each node of this process; ``cluster.devices_of(node)`` has all of a node.
     ``protection_domain()``, ``completion_queue(entries)``, ``capabilities``, ``now_ns``,
-    ``sleep(seconds)``.
+    ``sleep(seconds)``. ``capabilities["link_gbps"]`` is the rate of one link in Gbit/s, 0 where
+    there is no link or nobody knows its rate.
 ``ProtectionDomain``
     ``allocate(size, access=LOCAL_WRITE)`` returns a `MemoryRegion`; ``queue_pair(send_queue,
     receive_queue=None, transport="rc", ...)`` a `QueuePair`; also ``shared_receive_queue`` and

@@ -38,7 +38,7 @@ py::dict capabilities_of(const PyDevice& self) {
       "max_sges"_a = c.max_sges, "max_inline"_a = c.max_inline,
       "max_outstanding_reads"_a = c.max_outstanding_reads, "max_datagram"_a = c.max_datagram,
       "max_receive_strides"_a = c.max_receive_strides, "max_message"_a = c.max_message,
-      "device_memory_bytes"_a = c.device_memory_bytes);
+      "link_gbps"_a = c.link_gbps, "device_memory_bytes"_a = c.device_memory_bytes);
 }
 
 std::shared_ptr<PyRegion> allocate(const DomainPtr& self, std::size_t bytes, std::uint32_t access,

@@ -9,6 +9,17 @@ class FabricTransports : public FabricContract {};
 INSTANTIATE_TEST_SUITE_P(Worlds, FabricTransports, contract_worlds(),
                          [](const auto& info) { return info.param; });
 
+TEST_P(FabricTransports, TheRateOfALinkIsKnownOrZero) {
+  start();
+  const double gbps = world->env(0).device().capabilities().link_gbps;
+  if (GetParam().starts_with("sim"))
+    EXPECT_EQ(gbps, sim::test_profile().link_rate_gbps);
+  else if (GetParam().starts_with("shm"))
+    EXPECT_EQ(gbps, 0) << "a copy crosses no link";
+  else
+    EXPECT_TRUE(gbps >= 0 && gbps < 10000) << gbps;
+}
+
 TEST_P(FabricTransports, UnreliableConnectionsWriteAndSend) {
   start();
   if (!world->env(0).device().capabilities().uc) GTEST_SKIP() << "the device has no UC";

@@ -159,6 +159,8 @@ struct Capabilities {
   std::uint32_t max_datagram = 0;           // bytes of UD payload (the MTU)
   std::uint32_t max_receive_strides = 1;    // 1: each datagram takes a receive of its own
   std::uint64_t max_message = 0;            // bytes
+  /// Gbit/s that one link of the device carries, after line coding; 0: unknown, or no link (shm).
+  double link_gbps = 0;
   /// Says that a write to a word may be lost while a compare-and-swap on that word fails.
   bool swaps_lose_writes = false;
   std::uint64_t device_memory_bytes = 0;

@@ -109,6 +109,11 @@ def test_datagrams_begin_with_a_header(cluster: rd.Cluster) -> None:
     assert b.region.array[header : header + 4].tolist() == [1, 2, 3, 4]
 
 
+def test_a_device_tells_the_rate_of_its_link(cluster: rd.Cluster) -> None:
+    expected = rd.Profile.load("cx5").values()["link.rate_gbps"] if cluster.fabric == "sim" else 0
+    assert cluster.devices[0].capabilities["link_gbps"] == expected
+
+
 def test_a_receive_takes_datagrams_by_strides(cluster: rd.Cluster) -> None:
     most = cluster.devices[1].capabilities["max_receive_strides"]
     if most == 1:

@@ -129,6 +129,7 @@ SimDevice::SimDevice(Nic& nic, RendezvousTable& table)
   capabilities_.max_datagram = static_cast<std::uint32_t>(profile.link_mtu_bytes);
   capabilities_.max_receive_strides = static_cast<std::uint32_t>(profile.nic_receive_strides);
   capabilities_.max_message = kMaxMessage;
+  capabilities_.link_gbps = profile.link_rate_gbps;
   capabilities_.device_memory_bytes = static_cast<std::uint64_t>(profile.nic_device_memory_bytes);
 }
 

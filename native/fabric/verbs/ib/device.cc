@@ -117,6 +117,10 @@ void VerbsDevice::read_capabilities() {
                        : attributes_.vendor_id == kMellanox ? 500'000
                                                             : 0;
   c.max_message = port_.max_msg_sz;
+  // Soft-RoCE's rate is that of the CPU, whatever its interface says.
+  if (!is_soft_roce())
+    c.link_gbps = link_gbps_of(port_.active_width, port_.active_speed,
+                               port_.link_layer == IBV_LINK_LAYER_ETHERNET);
   c.swaps_lose_writes = is_soft_roce();
   // ibv_query_device_ex is avoided: its fallback would need the library when this one is loaded.
   ibv_device_attr_ex more{};

@@ -10,6 +10,19 @@
 namespace pyrdma::fabric::verbs {
 namespace {
 
+TEST(VerbsPort, HasTheRateOfItsLanes) {
+  EXPECT_EQ(link_gbps_of(2, 32, true), 100) << "4 lanes of EDR";
+  EXPECT_EQ(link_gbps_of(2, 32, false), 100);
+  EXPECT_EQ(link_gbps_of(2, 4, false), 32) << "QDR, 40 Gbaud";
+  EXPECT_EQ(link_gbps_of(2, 4, true), 40) << "40 GbE";
+  EXPECT_EQ(link_gbps_of(1, 32, true), 25) << "25 GbE";
+  EXPECT_NEAR(link_gbps_of(2, 16, false), 54.5, 0.1) << "FDR";
+  EXPECT_EQ(link_gbps_of(16, 64, false), 100) << "HDR100 has 2 lanes";
+  EXPECT_EQ(link_gbps_of(0, 32, false), 0);
+  EXPECT_EQ(link_gbps_of(2, 3, false), 0) << "no code";
+  EXPECT_EQ(link_gbps_of(255, 255, true), 0);
+}
+
 TEST(VerbsRoute, TakesThePathOfTheOptions) {
   ibv_ah_attr route{};
   set_path(route, {});

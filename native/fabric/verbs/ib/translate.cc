@@ -112,6 +112,48 @@ void set_path(ibv_ah_attr& route, const PathOptions& path) {
 
 std::uint32_t bytes_of(ibv_mtu mtu) { return mtu < IBV_MTU_256 ? 256 : 128U << mtu; }
 
+double link_gbps_of(std::uint8_t width, std::uint8_t speed, bool ethernet) {
+  const auto lanes = [&] {
+    switch (width) {
+      case 1:
+        return 1;
+      case 2:
+        return 4;
+      case 4:
+        return 8;
+      case 8:
+        return 12;
+      case 16:
+        return 2;
+      default:
+        return 0;
+    }
+  };
+  const auto lane = [&] {
+    switch (speed) {
+      case 1:  // SDR
+        return ethernet ? 2.5 : 2.0;
+      case 2:  // DDR
+        return ethernet ? 5.0 : 4.0;
+      case 4:  // QDR: 10 Gbaud, 8 of 10 bits are data on InfiniBand
+        return ethernet ? 10.0 : 8.0;
+      case 8:  // FDR10
+        return 10.0;
+      case 16:  // FDR: 14.0625 Gbaud, 64 of 66 bits are data
+        return ethernet ? 14.0 : 14.0625 * 64 / 66;
+      case 32:  // EDR
+        return 25.0;
+      case 64:  // HDR
+        return 50.0;
+      case 128:  // NDR
+        return 100.0;
+      default:
+        return 0.0;
+    }
+  };
+  return lanes() * lane();
+}
+
 std::uint8_t timeout_exponent(std::uint32_t microseconds) {
   std::uint8_t exponent = 1;  // 0 would wait forever
   while (exponent < 31 && (4096ULL << exponent) < std::uint64_t{microseconds} * 1000) ++exponent;

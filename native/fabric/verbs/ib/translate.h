@@ -35,6 +35,10 @@ inline constexpr std::uint32_t kMaxServiceLevel = 15, kMaxTrafficClass = 255;
 void set_path(ibv_ah_attr& route, const PathOptions& path);
 /// Converts an enumerated MTU to bytes, and back (to the largest that is not larger).
 std::uint32_t bytes_of(ibv_mtu mtu);
+/// Returns the Gbit/s of data that a port carries, by its active width and speed (the codes of
+/// ibv_port_attr; IBTA 14.2.5.6), or 0 for an unknown code. A port of Ethernet has the rate of its
+/// name; one of InfiniBand loses the line coding.
+double link_gbps_of(std::uint8_t width, std::uint8_t speed, bool ethernet);
 /// Returns the exponent n whose time, 4.096 us * 2^n, is at least `microseconds`.
 std::uint8_t timeout_exponent(std::uint32_t microseconds);
 /// Returns the code of the least receiver-not-ready time of at least `microseconds` (IBTA
