@@ -91,6 +91,7 @@ from .errors import InvalidArgument
 __all__ = [
     "ALL_ACCESS",
     "COMPLETION_DTYPE",
+    "CONGESTED",
     "FENCE",
     "GRH_BYTES",
     "HAS_GRH",
@@ -151,6 +152,8 @@ HAS_IMMEDIATE = _native.HAS_IMMEDIATE
 """A flag of a completion: the field ``immediate`` is valid."""
 HAS_GRH = _native.HAS_GRH
 """A flag of a completion (UD): the receive begins with a header of `GRH_BYTES`."""
+CONGESTED = _native.CONGESTED
+"""A flag of a completion (UD, fabric ``sim``): a switch on the datagram's way had a long queue."""
 GRH_BYTES = _native.GRH_BYTES
 """Length of the global routing header before the payload of a datagram, in bytes."""
 

@@ -160,6 +160,7 @@ void bind_enums(py::module_& verbs) {
   verbs.attr("ALL_ACCESS") = static_cast<int>(fabric::kAllAccess);
   verbs.attr("HAS_IMMEDIATE") = static_cast<int>(fabric::kHasImmediate);
   verbs.attr("HAS_GRH") = static_cast<int>(fabric::kHasGrh);
+  verbs.attr("CONGESTED") = static_cast<int>(fabric::kCongested);
   verbs.attr("GRH_BYTES") = static_cast<int>(fabric::kGrhBytes);
 }
 

@@ -79,6 +79,9 @@ enum SendFlags : std::uint8_t {
 enum CompletionFlags : std::uint8_t {
   kHasImmediate = 1,
   kHasGrh = 2,  // UD: the first kGrhBytes of the receive buffer are the global routing header
+  // UD receives in sim: a switch on the datagram's way had a long queue (ECN). The switches must
+  // mark by RED: switch.ecn_kmax_bytes of the profile is not 0.
+  kCongested = 4,
 };
 
 inline constexpr std::uint32_t kGrhBytes = 40;

@@ -16,6 +16,7 @@ RELAXED_ORDERING: int
 ALL_ACCESS: int
 HAS_IMMEDIATE: int
 HAS_GRH: int
+CONGESTED: int
 GRH_BYTES: int
 
 def completion_dtype() -> np.dtype[np.void]: ...

@@ -6,7 +6,7 @@
 
 namespace pyrdma::fabric::sim {
 
-Picos Ingress::receive(const Message& message, Picos now) {
+Picos Ingress::receive(Message& message, Picos now) {
   Picos arrival = now - message.lead;
   if (message.sender != &nic_) {
     if (message.dropped) return drop();
@@ -20,7 +20,8 @@ Picos Ingress::receive(const Message& message, Picos now) {
     }
     if (port.long_queue) message.sender->transmitter.control_flow(message, arrival, port);
     arrival += port.delay;
-    nic_.counters().ecn_marked += port.ecn_marked || message.ecn_marked;
+    message.ecn_marked |= port.ecn_marked;
+    nic_.counters().ecn_marked += message.ecn_marked;
   }
   const NicTimes& t = nic_.times();
   return pipeline_.serve_packets(now, arrival + t.rx_latency, message.packets,

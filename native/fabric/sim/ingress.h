@@ -16,8 +16,9 @@ class Ingress {
   explicit Ingress(Nic& nic) : nic_(nic) {}
 
   /// Takes a message whose due time without further delay is `now`. Returns the time at which the
-  /// engines have the message, or kNever when the switch dropped it.
-  Picos receive(const Message& message, Picos now);
+  /// engines have the message, or kNever when the switch dropped it. Notes the mark of the last
+  /// port.
+  Picos receive(Message& message, Picos now);
   /// Takes `packets` short packets that the simulation does not follow.
   void receive_control(std::uint32_t packets);
 

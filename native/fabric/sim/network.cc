@@ -10,7 +10,8 @@ namespace {
 constexpr std::uint64_t kSpineSeed = 0x5317e;  // a spine's hash differs from a rack switch's
 }
 
-Network::Network(const SimProfile& profile, std::uint32_t nodes, std::uint32_t devices)
+Network::Network(const SimProfile& profile, std::uint32_t nodes, std::uint32_t devices,
+                 std::uint64_t seed)
     : profile_(profile),
       nodes_(nodes),
       two_tier_(profile.topology_two_tier != 0),
@@ -29,7 +30,8 @@ Network::Network(const SimProfile& profile, std::uint32_t nodes, std::uint32_t d
       uplink_picos_per_byte_(8000.0 / profile.topology_uplink_gbps),
       hop_(to_picos(profile.switch__latency_ns + profile.link_propagation_ns)),
       propagation_(to_picos(profile.link_propagation_ns)),
-      port_free_(std::size_t{nodes} * devices) {
+      port_free_(std::size_t{nodes} * devices),
+      red_(seed, -1, "switches mark") {
   if (two_tier_) {
     racks_ = (nodes + nodes_per_rack_ - 1) / nodes_per_rack_;
     links_.resize(std::size_t{2} * racks_ * uplinks_);
@@ -85,6 +87,16 @@ double Network::threshold(std::uint32_t at, double queued, double bytes, Picos n
   return alpha_ * (buffer_bytes_ - held);
 }
 
+// Decides whether a queue of `backlog` bytes marks a message. Without RED all are marked above the
+// threshold. With RED the share grows from 0 at the threshold to ecn_pmax at ecn_kmax_bytes, and is
+// 1 above that (Zhu et al., SIGCOMM 2015, figure 5).
+bool Network::marks(double backlog) {
+  const double kmin = profile_.switch__ecn_threshold_bytes, kmax = profile_.switch__ecn_kmax_bytes;
+  if (backlog <= kmin) return false;
+  if (backlog > kmax) return true;
+  return red_.uniform() * (kmax - kmin) < profile_.switch__ecn_pmax * (backlog - kmin);
+}
+
 Network::PortResult Network::queue(const Queue& queue, Picos arrival, double bytes) {
   const auto time = static_cast<Picos>(bytes * queue.picos_per_byte);
   const Picos start = arrival - time;
@@ -102,7 +114,7 @@ Network::PortResult Network::queue(const Queue& queue, Picos arrival, double byt
   }
   queue.free += time;
   result.delay = queue.free - arrival;
-  result.ecn_marked = result.backlog > profile_.switch__ecn_threshold_bytes;
+  result.ecn_marked = marks(result.backlog);
   queue.counters.ecn_marked += result.ecn_marked;
   result.long_queue = lossless_ && result.backlog > profile_.switch__pfc_xoff_bytes;
   result.most = std::clamp(limit, 0.0, profile_.switch__pfc_xoff_bytes);

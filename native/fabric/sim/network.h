@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/rng.h"
 #include "env/sim/event_queue.h"
 #include "fabric/sim/cluster.h"
 #include "fabric/sim/profile.h"
@@ -14,7 +15,9 @@ namespace pyrdma::fabric::sim {
 class Network {
  public:
   /// Each of a node's `devices` has a port: device d of node n has port d * nodes + n.
-  Network(const SimProfile& profile, std::uint32_t nodes, std::uint32_t devices);
+  /// `seed` is that of the run; RED draws from it.
+  Network(const SimProfile& profile, std::uint32_t nodes, std::uint32_t devices,
+          std::uint64_t seed = 0);
 
   struct WireSize {
     std::uint32_t packets;
@@ -33,6 +36,8 @@ class Network {
   /// Returns the latency of a switch and of the cable behind it.
   Picos hop() const { return hop_; }
   bool lossless() const { return lossless_; }
+  /// Returns true when receivers see the marks of switches.
+  bool shows_marks() const { return profile_.switch__ecn_kmax_bytes != 0; }
   /// Returns true when a message between the ports of two NICs crosses a spine switch.
   bool crosses_spine(std::uint32_t from, std::uint32_t to) const {
     return two_tier_ && rack_of(from) != rack_of(to);
@@ -126,6 +131,7 @@ class Network {
   }
   PortResult wait_at_port(std::uint32_t to, Picos arrival, double bytes, bool no_buffer);
   PortResult queue(const Queue& queue, Picos arrival, double bytes);
+  bool marks(double backlog);
   double threshold(std::uint32_t at, double queued, double bytes, Picos now);
   double buffered_bytes(std::uint32_t at, Picos now) const;
   std::uint32_t rack_of(std::uint32_t port) const {
@@ -149,6 +155,7 @@ class Network {
   std::vector<double> held_;      // per switch: at least the bytes in its buffer
   std::vector<IngressPort> ingress_;  // lossless networks: per NIC, then per link
   NetworkCounters counters_;
+  Rng red_;  // draws which messages RED marks
 };
 
 }  // namespace pyrdma::fabric::sim

@@ -44,7 +44,7 @@ Fabric::Fabric(const SimOptions& options, SimScheduler& owner)
     : profile(options.profile),
       times(options.profile),
       scheduler(owner),
-      network(profile, options.nodes, options.devices_per_node),
+      network(profile, options.nodes, options.devices_per_node, options.seed),
       nodes(options.nodes),
       devices(options.devices_per_node),
       reachability(options.nodes) {}

@@ -15,8 +15,9 @@ constexpr ParameterInfo kRaw[] = {PYRDMA_SIM_PARAMETERS(PYRDMA_INFO)};
 
 // `switch` is a keyword in C++, so the C++ table is called `switch_`. The public names of the table
 // have no underscore.
-constexpr std::string_view kSwitchNames[] = {"switch.latency_ns", "switch.buffer_bytes",
-                                             "switch.alpha", "switch.ecn_threshold_bytes",
+constexpr std::string_view kSwitchNames[] = {"switch.latency_ns",     "switch.buffer_bytes",
+                                             "switch.alpha",          "switch.ecn_threshold_bytes",
+                                             "switch.ecn_kmax_bytes", "switch.ecn_pmax",
                                              "switch.pfc_xoff_bytes"};
 
 constexpr auto kParameters = [] {
@@ -76,6 +77,11 @@ SimProfile SimProfile::from_values(const std::map<std::string, double>& values) 
     throw Error(
         ErrorCode::kInvalidArgument,
         "profile parameter 'pcie.read_ns' is a round trip and must not be below 'pcie.write_ns'");
+  const double kmin = profile.switch__ecn_threshold_bytes, kmax = profile.switch__ecn_kmax_bytes;
+  if (kmax != 0 && kmax < kmin)
+    throw Error(ErrorCode::kInvalidArgument,
+                "profile parameter 'switch.ecn_kmax_bytes' is " + std::to_string(kmax) +
+                    "; give 0, or at least 'switch.ecn_threshold_bytes', " + std::to_string(kmin));
   return profile;
 }
 

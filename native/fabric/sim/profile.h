@@ -28,6 +28,8 @@ namespace pyrdma::fabric::sim {
   X(switch_, buffer_bytes, "B", 1024, 1e12, "dynamic buffer that all ports share")                        \
   X(switch_, alpha, "ratio", 0.001, 1000, "a port holds at most alpha times the free buffer")             \
   X(switch_, ecn_threshold_bytes, "B", 0, 1e12, "backlog of a port above which packets are marked")       \
+  X(switch_, ecn_kmax_bytes, "B", 0, 1e12, "backlog above which RED marks all packets; 0: no RED, and receivers see no marks") \
+  X(switch_, ecn_pmax, "ratio", 0, 1, "share of packets that RED marks at ecn_kmax_bytes")                \
   X(switch_, pfc_xoff_bytes, "B", 0, 1e12, "bytes from one port above which it is paused")                \
   X(pcie, doorbell_ns, "ns", 0, 1e5, "from the CPU's store until the NIC has the request")                \
   X(pcie, read_ns, "ns", 0, 1e5, "DMA read, round trip")                                                  \

@@ -112,6 +112,8 @@ void Receiver::complete(const Message& message, QueuePairCore& target, std::uint
     completion.flags |= kHasGrh;
     completion.source_qpn = header.source_number;
     completion.source_node = message.initiator->nic.node();
+    if (message.ecn_marked && target.nic.fabric().network.shows_marks())
+      completion.flags |= kCongested;
   }
   target.receiver.completions().push(completion, nullptr, 0);
 }
