@@ -1,0 +1,293 @@
+// An RPC endpoint (eRPC, section 3.1): the RPCs of one thread, as client and as server. The thread
+// runs the event loop; everything happens inside it, or inside the calls of the thread.
+//
+//   event_loop.cc         the turns of the loop, timers
+//   client_sessions.cc    sessions of the client: made, ended, lost
+//   enqueue_request.cc    a request begins
+//   send_packets.cc       packets of the client: credits, pacing
+//   receive_response.cc   credit returns and responses
+//   packet_loss.cc        go-back-N
+//   receive_request.cc    packets at the server, handlers
+//   enqueue_response.cc   answers of the server
+//   server_sessions.cc    sessions of the server
+//   session_manager.cc    the messages that make, test and end sessions
+#pragma once
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "base/rng.h"
+#include "env/env.h"
+#include "runtime/memory_pool.h"
+#include "systems/erpc/bugs.h"
+#include "systems/erpc/handler.h"
+#include "systems/erpc/management_message.h"
+#include "systems/erpc/msg_buffer.h"
+#include "systems/erpc/options.h"
+#include "systems/erpc/session.h"
+#include "systems/erpc/timing_wheel.h"
+#include "systems/erpc/transport.h"
+#include "systems/erpc/workers.h"
+
+namespace pyrdma::erpc {
+
+/// What has happened at an endpoint. Packets that a counter of the second group counts were
+/// dropped.
+struct Counters {
+  std::uint64_t requests = 0, completed = 0, failed = 0, handled = 0;
+  std::uint64_t retransmissions = 0;  // times that a request was rolled back
+  std::uint64_t rate_updates = 0, paced = 0, resets = 0, lost_sessions = 0, late_answers = 0;
+
+  std::uint64_t unknown_session = 0;  // no such session, or another generation
+  std::uint64_t stale = 0;            // of an older request, or answered already
+  std::uint64_t reordered = 0;        // of a later packet than the next one
+  std::uint64_t lies = 0;             // a size, number or type that cannot be
+  std::uint64_t in_wheel = 0;         // an answer while a retransmission waits (appendix C)
+  std::uint64_t bad_management = 0;
+};
+
+class Endpoint {
+ public:
+  /// Makes the endpoint `number` of this node and publishes its address. An endpoint of the same
+  /// number may follow it once it is destroyed. Throws Error(kInvalidArgument) for an option
+  /// outside its bounds.
+  Endpoint(Env& env, const Options& options, std::uint32_t number = 0, Bugs bugs = {});
+  /// Ends all sessions: a client's requests end as kSessionLost. Peers learn it by close(), or by
+  /// silence. Never waits.
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  /// Tells all peers that their sessions end. Call it last: only the destructor may follow.
+  void close();
+
+  Env& env() { return env_; }
+  const Options& options() const { return options_; }
+  EndpointName name() const { return {env_.node(), number_}; }
+  const Counters& counters() const { return counters_; }
+  const TransportCounters& packets() const { return transport_.counters(); }
+  /// Bytes of data in a packet.
+  std::uint32_t payload() const { return payload_; }
+
+  // Server.
+
+  /// Requests of `type` go to `handler`. Throws Error(kInvalidArgument) if the type has one, and
+  /// for RunIn::kWorker without workers.
+  void register_handler(std::uint8_t type, Handler handler, RunIn where = RunIn::kDispatch);
+
+  // Client.
+
+  /// Begins a session to an endpoint, which need not exist yet. Requests may be enqueued at once;
+  /// they wait until it is connected. Throws Error(kExhausted) without room for its credits
+  /// (section 4.3.1), and Error(kInvalidArgument) for an unknown node.
+  SessionId create_session(EndpointName server);
+  bool is_connected(SessionId session) const;
+  /// The session is lost: its requests end at once. Destroy it and make a new one.
+  bool is_lost(SessionId session) const;
+  /// Ends a session without requests; Error(kInvalidArgument) if it has some.
+  void destroy_session(SessionId session);
+  /// Runs the loop until the sessions are connected. Throws Error(kTimeout) naming the first that
+  /// is not, or that is lost.
+  void connect(std::span<const SessionId> sessions);
+
+  /// Begins a request. The request and response buffers belong to the endpoint until the
+  /// continuation. Never calls the continuation itself. Throws Error(kInvalidArgument) for buffers
+  /// that cannot be, and Error(kExhausted) when the session's backlog is full; neither takes the
+  /// buffers.
+  void enqueue_request(const Request& request);
+
+  MsgBuffer* allocate(std::uint32_t bytes) { return buffers_.take(bytes); }
+  void free(MsgBuffer* buffer) { buffer->pool().give_back(buffer); }
+
+  // The event loop.
+
+  /// One turn: packets, timers, answers of workers. Returns whether a packet came. Throws
+  /// Error(kInvalidArgument) inside a handler or continuation, or beside another thread's turn.
+  bool run_once();
+  /// Runs turns until done() or `deadline`; returns done(). The first turn comes first.
+  bool run_until(FunctionRef<bool()> done, Time deadline);
+  void run_for(Time duration) {
+    run_until([] { return false; }, env_.now() + duration);
+  }
+  /// Returns the latest reading of the clock: in a continuation or handler, the arrival of the
+  /// batch that it belongs to. Cost: a load.
+  Time recent() const { return clock_; }
+  /// Returns what the pending requests wait for, such as a handler that does not answer.
+  std::string describe_pending() const;
+
+  // For tests and experiments.
+
+  /// The rate in bytes per ns at which a session sends.
+  double rate_of(SessionId session) const;
+  std::uint32_t credits_of(SessionId session) const;
+  std::uint32_t active_requests() const { return active_; }
+  /// Sessions that use receives: those of this endpoint as client, and as server.
+  std::uint32_t client_sessions() const { return client_count_; }
+  std::uint32_t server_sessions() const { return server_count_; }
+  std::uint64_t memory_per_session() const;
+  /// Calls `probe` with the round-trip time of each packet of the client.
+  void probe_round_trips(std::function<void(Time)> probe) { probe_ = std::move(probe); }
+  fabric::QpAddress address() const { return transport_.address(); }
+
+ private:
+  friend class RequestHandle;
+  friend class Workers;
+  friend class Bugs;
+
+  struct WheelEntry {
+    std::uint32_t session, packet;
+    std::uint64_t request_number;
+    std::uint32_t generation;
+  };
+  struct TypeEntry {
+    Handler handler;
+    RunIn where = RunIn::kDispatch;
+  };
+  struct KnownEndpoint {
+    std::uint32_t incarnations = 0;  // that are known; the address is that of the last one
+    fabric::QpAddress address;
+  };
+
+  // event_loop.cc
+  void turn();
+  void take_packets();
+  void receive(const Packet& packet);
+  void run_timers(Time now);
+  Time next_due() const;
+  void take_answers();
+  Time stamp();
+
+  // client_sessions.cc
+  ClientSession& session_of(SessionId id, const char* call);
+  const ClientSession* find_session(SessionId id) const;
+  void lose_session(ClientSession& session, const char* why);
+  void end_requests(ClientSession& session, Outcome started);
+  bool has_room() const;
+  ClientSession& new_session();
+
+  // enqueue_request.cc
+  void start(ClientSession& session, const Request& request);
+  void start_waiting(ClientSession& session);
+  void finish(ClientSlot& slot, Outcome outcome);
+  void fail_later(const Request& request, Outcome outcome);
+  void call_failed();
+
+  // send_packets.cc
+  void send_packets(ClientSlot& slot);
+  void send_stalled(ClientSession& session);
+  void pace(ClientSlot& slot, std::uint32_t packet);
+  void transmit(ClientSlot& slot, std::uint32_t packet);
+  void send_due(Time now);
+  std::uint32_t piece_bytes(std::uint32_t size, std::uint32_t piece) const {
+    const std::uint32_t begin = piece * payload_;
+    return size - begin < payload_ ? size - begin : payload_;
+  }
+  std::uint32_t packets_of(std::uint32_t size) const {
+    return size <= payload_ ? 1 : (size + payload_ - 1) / payload_;
+  }
+  Time& sent_at(ClientSlot& slot, std::uint32_t packet) {
+    return slot.sent_at == nullptr ? slot.first_sent_at : slot.sent_at[packet % options_.credits];
+  }
+
+  // receive_response.cc
+  void receive_answer(const Packet& packet);
+  void take_response(ClientSession& session, ClientSlot& slot, const Packet& packet);
+  void measure(ClientSession& session, ClientSlot& slot, const Packet& packet);
+
+  // packet_loss.cc
+  void scan_for_losses(Time now);
+  void retransmit(ClientSlot& slot, Time now);
+  void activate(ClientSlot& slot);
+  void deactivate(ClientSlot& slot);
+
+  // receive_request.cc
+  void receive_request(const Packet& packet);
+  void begin_request(ServerSession& session, ServerSlot& slot, const Packet& packet);
+  void take_piece(ServerSession& session, ServerSlot& slot, const Packet& packet);
+  void run_handler(ServerSession& session, ServerSlot& slot);
+  void return_credit(ServerSession& session, const ServerSlot& slot, std::uint32_t packet);
+  void receive_response_request(const Packet& packet);
+  void repeat_answer(ServerSession& session, ServerSlot& slot, std::uint32_t packet);
+  ServerSession* server_session_of(const Packet& packet);
+
+  // enqueue_response.cc
+  std::span<std::byte> response_of(RequestHandle& handle, std::uint32_t bytes);
+  void respond(RequestHandle& handle);
+  void answer(const RequestHandle& handle);
+  ServerSlot* slot_of(const RequestHandle& handle);
+  void send_response(ServerSession& session, ServerSlot& slot, std::uint32_t piece);
+  void release_response(ServerSlot& slot);
+
+  // server_sessions.cc
+  void take_connect(const ManagementMessage& message);
+  void take_disconnect(const ManagementMessage& message);
+  void end_server_session(ServerSession& session);
+  void reclaim(ServerSession& session);
+  ServerSession& new_server_session();
+  ServerSession* find_server_session(std::uint32_t index, std::uint32_t generation);
+
+  // session_manager.cc
+  std::uint32_t publish_address();
+  bool look_up(ClientSession& session);
+  void take_management(const Packet& packet);
+  void manage(Time now);
+  void manage_client(ClientSession& session, Time now);
+  void manage_server(ServerSession& session, Time now);
+  void send_management(const Destination& to, const ManagementMessage& message);
+  ManagementMessage about(const ClientSession& session, ManagementKind kind) const;
+  ManagementMessage about(const ServerSession& session, ManagementKind kind) const;
+  void take_for_client(const ManagementMessage& message);
+  void take_for_server(const ManagementMessage& message);
+  void take_connected(ClientSession& session, const ManagementMessage& message);
+  std::string address_key(EndpointName name, std::uint32_t incarnation) const;
+  void ask_to_connect(ClientSession& session);
+
+  Env& env_;
+  const Options options_;
+  const std::uint32_t number_, payload_;
+  Bugs bugs_;
+  std::unique_ptr<fabric::ProtectionDomain> pd_;
+  runtime::MemoryPool memory_;
+  BufferPool buffers_, worker_buffers_;
+  Transport transport_;
+  Counters counters_;
+  std::array<TypeEntry, 256> handlers_;
+  Rng rng_;
+  bool is_closed_ = false;
+  std::uint64_t token_ = 0;  // names this incarnation of the endpoint
+  std::function<void(Time)> probe_;
+
+  // Client.
+  std::vector<std::unique_ptr<ClientSession>> clients_;
+  std::uint32_t client_count_ = 0, first_generation_ = 0;
+  ClientSlot* first_active_ = nullptr;
+  std::uint32_t active_ = 0;
+  TimingWheel<WheelEntry> wheel_;
+  struct Failed {
+    Request request;
+    Outcome outcome;
+  };
+  std::vector<Failed> failed_;
+  std::map<std::pair<NodeId, std::uint32_t>, KnownEndpoint> known_;
+
+  // Server.
+  std::vector<std::unique_ptr<ServerSession>> servers_;
+  std::unordered_map<std::uint64_t, std::uint32_t> server_index_;  // by the client's name for it
+  std::uint32_t server_count_ = 0;
+
+  // Loop.
+  Time tx_stamp_ = -1;  // of the present batch of packets; negative: to be read
+  Time clock_ = 0;      // the latest reading
+  Time scan_at_ = 0, manage_at_ = 0;
+  std::atomic<bool> is_running_{false};
+  std::unique_ptr<Workers> workers_;
+};
+
+}  // namespace pyrdma::erpc

@@ -1,0 +1,102 @@
+// Answers of the server (eRPC, sections 3.1 and 4.3). A short response uses the buffer that its
+// slot has; section 4.3.
+#include <string>
+
+#include "base/error.h"
+#include "systems/erpc/endpoint.h"
+
+namespace pyrdma::erpc {
+
+std::span<std::byte> RequestHandle::response(std::uint32_t bytes) {
+  return endpoint_->response_of(*this, bytes);
+}
+
+void RequestHandle::respond() { endpoint_->respond(*this); }
+
+// Returns null if the session or the request is gone. A session with handlers that have not
+// answered keeps its memory.
+ServerSlot* Endpoint::slot_of(const RequestHandle& handle) {
+  if (handle.session_->generation != handle.generation_) return nullptr;
+  ServerSlot& slot = handle.session_->slots[handle.slot_];
+  return slot.request_number == handle.request_number_ ? &slot : nullptr;
+}
+
+std::span<std::byte> Endpoint::response_of(RequestHandle& handle, std::uint32_t bytes) {
+  ServerSlot* slot = slot_of(handle);
+  if (slot == nullptr || slot->is_answered) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "a response to a request of type " + std::to_string(handle.type_) +
+                    " that is answered already: answer each request once");
+  }
+  BufferPool& pool = handle.is_worker_ ? worker_buffers_ : buffers_;
+  if (slot->response != nullptr && slot->response != slot->preallocated) {
+    slot->response->pool().give_back(slot->response);
+    slot->response = nullptr;
+  }
+  if (options_.preallocated_responses && bytes <= options_.preallocated_bytes) [[likely]] {
+    slot->response = slot->preallocated;
+    slot->response->resize(bytes);
+  } else {
+    slot->response = pool.take(bytes);
+  }
+  return slot->response->bytes();
+}
+
+void Endpoint::respond(RequestHandle& handle) {
+  const Scope step(env_, scope::enqueue_response);
+  ServerSlot* slot = slot_of(handle);
+  if (slot == nullptr || slot->is_answered) [[unlikely]] {
+    throw Error(ErrorCode::kInvalidArgument, "respond() a second time for a request of type " +
+                                                 std::to_string(handle.type_) +
+                                                 ": answer each request once");
+  }
+  if (slot->response == nullptr) response_of(handle, 0);
+  slot->is_answered = true;
+  if (handle.is_worker_)
+    workers_->give_back(handle);
+  else
+    answer(handle);
+}
+
+void Endpoint::answer(const RequestHandle& handle) {
+  ServerSession& session = *handle.session_;
+  ServerSlot& slot = session.slots[handle.slot_];
+  --session.running;
+  slot.state = ServerState::kAnswered;
+  slot.data = nullptr;
+  if (slot.request != nullptr) {
+    buffers_.give_back(slot.request);
+    slot.request = nullptr;
+  }
+  if (session.state != SessionState::kConnected) {
+    // The client is gone. The session ends with the last answer.
+    ++counters_.late_answers;
+    env_.reached("erpc/answer_without_client");
+    return;
+  }
+  slot.response_packets = packets_of(slot.response->size());
+  send_response(session, slot, 0);
+}
+
+void Endpoint::send_response(ServerSession& session, ServerSlot& slot, std::uint32_t piece) {
+  const MsgBuffer& response = *slot.response;
+  PacketHeader header;
+  header.what = PacketHeader::make_what(PacketKind::kResponse, slot.request_packets - 1 + piece,
+                                        response.size(), slot.type);
+  if (slot.is_congested) header.what |= PacketHeader::kCongestedBit;
+  if (slot.is_refused) header.what |= PacketHeader::kRefusedBit;
+  header.whose = session.peer | slot.request_number;
+  std::byte* place = response.header(piece);
+  header.store(place);
+  transport_.send(session.to, place, response.lkey(),
+                  response.data() + std::size_t{piece} * payload_,
+                  piece_bytes(response.size(), piece), response.lkey());
+}
+
+void Endpoint::release_response(ServerSlot& slot) {
+  if (slot.response != nullptr && slot.response != slot.preallocated)
+    slot.response->pool().give_back(slot.response);
+  slot.response = nullptr;
+}
+
+}  // namespace pyrdma::erpc

@@ -1,0 +1,57 @@
+// Go-back-N (eRPC, section 5.3). A request without progress for the retransmission timeout is
+// rolled back to its last answered packet: the credits of the later ones come back, and they are
+// sent again. Only the client rolls back.
+#include "systems/erpc/endpoint.h"
+
+namespace pyrdma::erpc {
+
+void Endpoint::activate(ClientSlot& slot) {
+  slot.is_active = true;
+  slot.next = first_active_;
+  slot.previous = nullptr;
+  if (first_active_ != nullptr) first_active_->previous = &slot;
+  first_active_ = &slot;
+  if (active_++ == 0) scan_at_ = 0;
+}
+
+void Endpoint::deactivate(ClientSlot& slot) {
+  slot.is_active = false;
+  (slot.previous != nullptr ? slot.previous->next : first_active_) = slot.next;
+  if (slot.next != nullptr) slot.next->previous = slot.previous;
+  --active_;
+}
+
+// A retransmission neither ends a request nor begins one, so the list stays as it is.
+void Endpoint::scan_for_losses(Time now) {
+  bool has_sent = false;
+  for (ClientSlot* slot = first_active_; slot != nullptr; slot = slot->next) {
+    // A request that waits for a credit has nothing under way. One with packets in the wheel has
+    // not sent them yet (appendix C).
+    if (slot->sent == slot->received || now - slot->progress <= options_.retransmission_timeout)
+      continue;
+    if (slot->in_wheel != 0) {
+      env_.reached("erpc/timeout_in_wheel");
+      continue;
+    }
+    retransmit(*slot, now);
+    has_sent = true;
+  }
+  // The answer to the first copy may come before the NIC has read the second one; the continuation
+  // then gives the buffer away (section 4.2.2).
+  if (has_sent && !bugs_.has(Bug::kNoDrainAtClient)) transport_.drain();
+}
+
+void Endpoint::retransmit(ClientSlot& slot, Time now) {
+  ClientSession& session = *slot.session;
+  ++counters_.retransmissions;
+  ++slot.retransmissions;
+  env_.reached("erpc/retransmission");
+  const std::uint32_t rolled_back = slot.sent - slot.received;
+  if (!bugs_.has(Bug::kCreditsLost)) session.credits += rolled_back;
+  if (bugs_.has(Bug::kCreditsDoubled)) session.credits += rolled_back;
+  slot.sent = slot.received;
+  slot.progress = now;
+  send_packets(slot);
+}
+
+}  // namespace pyrdma::erpc

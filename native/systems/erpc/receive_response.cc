@@ -1,0 +1,135 @@
+// Credit returns and responses at the client (eRPC, sections 5.1 and 5.3). The only acceptable
+// packet is the answer to the oldest packet under way of its request; every other one is dropped.
+#include <cstring>
+
+#include "systems/erpc/endpoint.h"
+
+namespace pyrdma::erpc {
+
+void Endpoint::receive_answer(const Packet& packet) {
+  const Scope step(env_, scope::receive_response);
+  const PacketHeader& header = packet.header;
+  const std::uint32_t index = header.session();
+  ClientSession* session = index < clients_.size() ? clients_[index].get() : nullptr;
+  if (session == nullptr || session->state != SessionState::kConnected ||
+      (session->generation != header.generation() && !bugs_.has(Bug::kGenerationIgnored)))
+      [[unlikely]] {
+    ++counters_.unknown_session;
+    env_.reached("erpc/unknown_session");
+    return;
+  }
+  session->heard = packet.arrived;
+  session->unanswered = 0;
+  ClientSlot& slot = session->slots[header.request() & (options_.slots - 1)];
+  if (!slot.is_active || (slot.request_number != header.request() &&
+                          !bugs_.has(Bug::kOlderResponseTaken))) [[unlikely]] {
+    ++counters_.stale;
+    env_.reached("erpc/answer_of_older_request");
+    return;
+  }
+  const std::uint32_t number = header.packet();
+  if (number != slot.received && !bugs_.has(Bug::kOrderIgnored)) [[unlikely]] {
+    if (number < slot.received) {
+      ++counters_.stale;
+      env_.reached("erpc/answer_again");
+    } else {
+      ++counters_.reordered;
+      env_.reached("erpc/answer_out_of_order");
+    }
+    return;
+  }
+  if (slot.received >= slot.sent) [[unlikely]] {
+    // The request was rolled back, and the packet is not sent again yet.
+    ++counters_.stale;
+    env_.reached("erpc/answer_after_rollback");
+    return;
+  }
+  const bool is_response = header.kind() == PacketKind::kResponse;
+  if (is_response != (slot.received + 1 >= slot.request_packets)) [[unlikely]] {
+    ++counters_.lies;
+    return;
+  }
+  if (is_response) {
+    take_response(*session, slot, packet);
+    return;
+  }
+  measure(*session, slot, packet);
+  ++slot.received;
+  ++session->credits;
+  slot.progress = packet.arrived;
+  send_packets(slot);
+  if (session->stalled_slots != 0) send_stalled(*session);
+}
+
+void Endpoint::take_response(ClientSession& session, ClientSlot& slot, const Packet& packet) {
+  const PacketHeader& header = packet.header;
+  MsgBuffer& response = *slot.call.response;
+  const std::uint32_t size = header.size();
+  const bool is_first = slot.received + 1 == slot.request_packets;
+  std::uint32_t packets = slot.response_packets;
+  Outcome outcome = Outcome::kOk;
+  if (is_first) {
+    packets = packets_of(size);
+    if (header.refused()) {
+      outcome = Outcome::kNoHandler;
+      packets = 1;
+    } else if (size > response.capacity() && !bugs_.has(Bug::kSizeTrusted)) {
+      outcome = Outcome::kResponseSize;
+      packets = 1;
+      env_.reached("erpc/response_too_long");
+    }
+  } else if (size != slot.response_size) [[unlikely]] {
+    ++counters_.lies;
+    return;
+  }
+  const std::uint32_t piece = slot.received + 1 - slot.request_packets;
+  if (size > options_.max_message || packet.bytes != piece_bytes(size, piece)) [[unlikely]] {
+    ++counters_.lies;
+    return;
+  }
+  const bool is_last = piece + 1 == packets;
+  if (is_last && slot.in_wheel != 0 && !bugs_.has(Bug::kWheelIgnored)) [[unlikely]] {
+    ++counters_.in_wheel;
+    env_.reached("erpc/response_while_in_wheel");
+    return;
+  }
+  measure(session, slot, packet);
+  ++slot.received;
+  if (!is_last || !bugs_.has(Bug::kCreditNotReturned)) ++session.credits;
+  slot.progress = packet.arrived;
+  if (outcome == Outcome::kOk) [[likely]] {
+    if (is_first) {
+      slot.response_size = size;
+      slot.response_packets = packets;
+      if (size <= response.capacity()) response.resize(size);
+    }
+    std::size_t begin = std::size_t{piece} * payload_;
+    if (bugs_.has(Bug::kPieceByResponseSize) && slot.response_packets > 1)
+      begin = std::size_t{slot.received % slot.response_packets} * payload_;
+    if (packet.bytes != 0 && begin + packet.bytes <= response.capacity()) {
+      env_.charge_copy(packet.bytes);
+      std::memcpy(response.data() + begin, packet.data, packet.bytes);
+    }
+  }
+  if (is_last) [[likely]] {
+    finish(slot, outcome);
+  } else {
+    send_packets(slot);
+  }
+  if (session.stalled_slots != 0) [[unlikely]]
+    send_stalled(session);
+}
+
+void Endpoint::measure(ClientSession& session, ClientSlot& slot, const Packet& packet) {
+  if (!session.rate.is_on() && probe_ == nullptr) return;
+  const Time rtt = packet.arrived - sent_at(slot, slot.received);
+  // The clock may be read between the batches: a packet's stamp can be later than its answer's.
+  if (rtt < 0) return;
+  if (probe_ != nullptr) probe_(rtt);
+  if (session.rate.answered(rtt, packet.arrived, packet.is_congested || packet.header.congested(),
+                            options_.timely_bypass)) {
+    ++counters_.rate_updates;
+  }
+}
+
+}  // namespace pyrdma::erpc

@@ -1,0 +1,208 @@
+// RPCs in all worlds: sizes, many under way, handlers in workers, nested requests, misuse.
+#include <memory>
+
+#include "systems/erpc/worlds_test.h"
+
+namespace pyrdma::erpc {
+
+namespace {
+
+SessionId connect_to(Endpoint& endpoint, NodeId server) {
+  const SessionId session = endpoint.create_session({server, 0});
+  endpoint.connect({&session, 1});
+  return session;
+}
+
+INSTANTIATE_TEST_SUITE_P(, ErpcWorlds, erpc_worlds(), [](const auto& each) { return each.param; });
+
+TEST_P(ErpcWorlds, ResponsesFollowFromRequestsOfAllSizes) {
+  run(2, [](Endpoint& endpoint) {
+    serve_sized(endpoint);
+    if (endpoint.env().node() != 0) return;
+    const SessionId session = connect_to(endpoint, 1);
+    const std::uint32_t one = endpoint.payload();
+    const std::uint32_t sizes[] = {0, 4, 32, one - 1, one, one + 1, 3 * one, 10 * one + 5, 100'000};
+    for (const std::uint32_t request : sizes) {
+      for (const std::uint32_t response : sizes) {
+        TestCall call(endpoint, request, response);
+        ASSERT_TRUE(call.send(session).wait()) << endpoint.describe_pending();
+        EXPECT_TRUE(call.is_right()) << request << " and " << response << " bytes";
+        EXPECT_EQ(endpoint.credits_of(session), endpoint.options().credits);
+      }
+    }
+    EXPECT_EQ(endpoint.counters().lies, 0U);
+  });
+}
+
+TEST_P(ErpcWorlds, ManyRequestsAreUnderWayAndTheRestWait) {
+  run(3, [](Endpoint& endpoint) {
+    serve_sized(endpoint);
+    std::vector<SessionId> sessions;
+    for (NodeId node = 0; node < 3; ++node) sessions.push_back(endpoint.create_session({node, 0}));
+    std::vector<std::unique_ptr<TestCall>> calls;
+    for (std::uint32_t i = 0; i < 200; ++i) {
+      calls.push_back(std::make_unique<TestCall>(endpoint, 4 + i * 37 % 5000, i * 91 % 7000, i));
+      calls.back()->send(sessions[i % 3]);
+    }
+    const auto are_over = [&] {
+      for (const auto& call : calls) {
+        if (call->ended() == 0) return false;
+      }
+      return true;
+    };
+    ASSERT_TRUE(endpoint.run_until(are_over, endpoint.env().now() + kPatience))
+        << endpoint.describe_pending();
+    for (const auto& call : calls) {
+      EXPECT_TRUE(call->is_right());
+      EXPECT_EQ(call->ended(), 1U);
+    }
+    for (const SessionId session : sessions)
+      EXPECT_EQ(endpoint.credits_of(session), endpoint.options().credits);
+    EXPECT_EQ(endpoint.active_requests(), 0U);
+  });
+}
+
+TEST_P(ErpcWorlds, EachSwitchLeavesTheResultsAsTheyAre) {
+  bool Options::*const switches[] = {
+      &Options::batched_timestamps,     &Options::timely_bypass,
+      &Options::rate_limiter_bypass,    &Options::zero_copy_receive,
+      &Options::preallocated_responses, &Options::multi_packet_receives};
+  for (bool Options::*const each : switches) {
+    Options options;
+    options.*each = false;
+    run(
+        2,
+        [](Endpoint& endpoint) {
+          serve_sized(endpoint);
+          if (endpoint.env().node() != 0) return;
+          const SessionId session = connect_to(endpoint, 1);
+          for (std::uint32_t i = 0; i < 20; ++i) {
+            TestCall call(endpoint, 4 + i * 300, i * 400, i);
+            ASSERT_TRUE(call.send(session).wait()) << endpoint.describe_pending();
+            EXPECT_TRUE(call.is_right());
+          }
+        },
+        options);
+  }
+}
+
+TEST_P(ErpcWorlds, WorkersRunHandlersBesideTheDispatchThread) {
+  Options options;
+  options.workers = 2;
+  run(
+      2,
+      [](Endpoint& endpoint) {
+        serve_sized(endpoint, RunIn::kWorker);
+        if (endpoint.env().node() != 0) return;
+        const SessionId session = connect_to(endpoint, 1);
+        std::vector<std::unique_ptr<TestCall>> calls;
+        for (std::uint32_t i = 0; i < 40; ++i) {
+          calls.push_back(std::make_unique<TestCall>(endpoint, 4 + i * 200, i * 300, i));
+          calls.back()->send(session);
+        }
+        for (const auto& call : calls) {
+          ASSERT_TRUE(call->wait()) << endpoint.describe_pending();
+          EXPECT_TRUE(call->is_right());
+        }
+      },
+      options);
+}
+
+// Node 0 asks node 1, whose handler asks node 2 and answers with its answer.
+TEST_P(ErpcWorlds, HandlersSendRequestsOfTheirOwn) {
+  struct Relay {
+    Endpoint* endpoint;
+    RequestHandle handle;
+    MsgBuffer *request, *response;
+    static void end(void* context, std::uint64_t, Outcome outcome) {
+      const std::unique_ptr<Relay> relay(static_cast<Relay*>(context));
+      EXPECT_EQ(outcome, Outcome::kOk);
+      const auto bytes = relay->response->bytes();
+      std::memcpy(relay->handle.response(relay->response->size()).data(), bytes.data(),
+                  bytes.size());
+      relay->handle.respond();
+      relay->endpoint->free(relay->request);
+      relay->endpoint->free(relay->response);
+    }
+  };
+  run(3, [](Endpoint& endpoint) {
+    const NodeId node = endpoint.env().node();
+    SessionId onward = 0;
+    if (node == 2) serve_sized(endpoint);
+    if (node == 1) {
+      onward = connect_to(endpoint, 2);
+      endpoint.register_handler(1, [&endpoint, onward](RequestHandle& handle) {
+        const auto size = static_cast<std::uint32_t>(handle.request().size());
+        auto* relay =
+            new Relay{&endpoint, handle, endpoint.allocate(size), endpoint.allocate(4096)};
+        std::memcpy(relay->request->data(), handle.request().data(), size);
+        endpoint.enqueue_request(
+            {onward, 1, relay->request, relay->response, &Relay::end, relay, 0});
+      });
+    }
+    Meeting ready(endpoint.env(), "handlers");
+    ready.wait(endpoint, kPatience);
+    if (node != 0) return;
+    const SessionId session = connect_to(endpoint, 1);
+    for (std::uint32_t i = 0; i < 10; ++i) {
+      TestCall call(endpoint, 64, i * 100, i);
+      ASSERT_TRUE(call.send(session).wait()) << endpoint.describe_pending();
+      EXPECT_TRUE(call.is_right());
+    }
+  });
+}
+
+TEST_P(ErpcWorlds, MisuseIsRefusedWithARemedy) {
+  run(2, [](Endpoint& endpoint) {
+    endpoint.register_handler(2, [](RequestHandle& handle) {
+      handle.respond();
+      EXPECT_TRUE(refuses([&] { handle.respond(); }, ErrorCode::kInvalidArgument,
+                          {"second time", "2", "once"}));
+      EXPECT_TRUE(refuses([&] { handle.endpoint().run_once(); }, ErrorCode::kInvalidArgument,
+                          {"event loop", "own"}));
+    });
+    EXPECT_TRUE(refuses([&] { endpoint.register_handler(2, [](RequestHandle&) {}); },
+                        ErrorCode::kInvalidArgument, {"2", "another type"}));
+    EXPECT_TRUE(refuses(
+        [&] {
+          endpoint.register_handler(
+              3, [](RequestHandle&) {}, RunIn::kWorker);
+        },
+        ErrorCode::kInvalidArgument, {"3", "workers"}));
+    if (endpoint.env().node() != 0) return;
+    EXPECT_TRUE(refuses(
+        [&] {
+          endpoint.create_session({2, 0});
+        },
+        ErrorCode::kInvalidArgument, {"node 2", "2 nodes"}));
+    const SessionId session = connect_to(endpoint, 1);
+    const std::uint32_t most = endpoint.options().max_message;
+    EXPECT_TRUE(refuses([&] { endpoint.allocate(most + 1); }, ErrorCode::kInvalidArgument,
+                        {std::to_string(most + 1), std::to_string(most), "max_message"}));
+    TestCall call(endpoint, 16, 16);
+    EXPECT_TRUE(refuses([&] { call.request().resize(1000); }, ErrorCode::kInvalidArgument,
+                        {"1000", "larger buffer"}));
+    EXPECT_TRUE(refuses([&] { call.send(session + 1); }, ErrorCode::kInvalidArgument,
+                        {"does not exist", "create_session"}));
+    ASSERT_TRUE(call.send(session, 2).wait());
+    EXPECT_EQ(call.outcome(), Outcome::kOk);
+    TestCall unknown(endpoint, 16, 16);
+    ASSERT_TRUE(unknown.send(session, 200).wait());
+    EXPECT_EQ(unknown.outcome(), Outcome::kNoHandler);
+    TestCall long_answer(endpoint, 16, 4096);
+    std::uint32_t bytes = 20'000;
+    std::memcpy(long_answer.request().data(), &bytes, sizeof bytes);
+    TestCall pending(endpoint, 16, 16);
+    pending.send(session, 2);
+    EXPECT_TRUE(refuses([&] { endpoint.destroy_session(session); }, ErrorCode::kInvalidArgument,
+                        {"has requests", "event loop"}));
+    ASSERT_TRUE(pending.wait());
+    endpoint.destroy_session(session);
+    EXPECT_TRUE(
+        refuses([&] { call.send(session, 2); }, ErrorCode::kInvalidArgument, {"destroyed"}));
+  });
+}
+
+}  // namespace
+
+}  // namespace pyrdma::erpc

@@ -1,0 +1,100 @@
+// Packets of the client: the pieces of the request, then one packet for each further piece of the
+// response (eRPC, section 5.1). Each takes a credit (4.3.1), and goes when the session's rate
+// allows (5.2).
+#include <bit>
+
+#include "systems/erpc/endpoint.h"
+
+namespace pyrdma::erpc {
+
+void Endpoint::send_packets(ClientSlot& slot) {
+  ClientSession& session = *slot.session;
+  // The pieces of the response may be asked for once the first one has said how many there are.
+  const std::uint32_t last = slot.response_packets == 0
+                                 ? slot.request_packets
+                                 : slot.request_packets + slot.response_packets - 1;
+  if (slot.sent >= last) return;
+  if (last > 1 && slot.sent_at == nullptr) [[unlikely]]
+    slot.sent_at = std::make_unique<Time[]>(options_.credits);
+  while (slot.sent < last) {
+    if (session.credits == 0) {
+      session.stalled_slots |= 1ULL << slot.index;
+      env_.reached("erpc/no_credits");
+      return;
+    }
+    --session.credits;
+    const std::uint32_t packet = slot.sent++;
+    // A packet goes directly only behind no packet that waits: packets keep their order.
+    if (session.rate.is_on() &&
+        !(options_.rate_limiter_bypass && session.rate.is_uncongested() && session.in_wheel == 0)) {
+      pace(slot, packet);
+    } else {
+      transmit(slot, packet);
+    }
+  }
+}
+
+void Endpoint::send_stalled(ClientSession& session) {
+  // Slots take turns, so that a long message does not starve the others.
+  while (session.stalled_slots != 0 && session.credits != 0) {
+    const auto index = static_cast<std::uint32_t>(std::countr_zero(session.stalled_slots));
+    session.stalled_slots &= session.stalled_slots - 1;
+    send_packets(session.slots[index]);
+  }
+}
+
+void Endpoint::pace(ClientSlot& slot, std::uint32_t packet) {
+  ClientSession& session = *slot.session;
+  const Time now = stamp();
+  std::uint32_t bytes = kHeaderBytes;
+  if (packet < slot.request_packets) bytes += piece_bytes(slot.call.request->size(), packet);
+  const Time at = session.rate.reserve(bytes, now);
+  wheel_.insert({session.index, packet, slot.request_number, session.generation}, at, now);
+  ++slot.in_wheel;
+  ++session.in_wheel;
+  ++counters_.paced;
+  slot.progress = now;
+}
+
+void Endpoint::send_due(Time now) {
+  wheel_.reap(now, [this](const WheelEntry& entry) {
+    ClientSession& session = *clients_[entry.session];
+    if (session.generation != entry.generation || session.state == SessionState::kFree) return;
+    --session.in_wheel;
+    ClientSlot& slot = session.slots[entry.request_number % options_.slots];
+    // The packet of a request that has ended holds no buffer: it names the request.
+    if (!slot.is_active || slot.request_number != entry.request_number || slot.in_wheel == 0) {
+      if (bugs_.has(Bug::kWheelIgnored) && entry.packet < slot.request_packets)
+        transmit(slot, entry.packet);
+      env_.reached("erpc/ended_in_wheel");
+      return;
+    }
+    --slot.in_wheel;
+    transmit(slot, entry.packet);
+  });
+}
+
+void Endpoint::transmit(ClientSlot& slot, std::uint32_t packet) {
+  const Scope step(env_, scope::transmit);
+  const ClientSession& session = *slot.session;
+  const MsgBuffer& request = *slot.call.request;
+  sent_at(slot, packet) = slot.progress = stamp();
+  PacketHeader header;
+  header.whose = session.peer | slot.request_number;
+  if (packet < slot.request_packets) [[likely]] {
+    header.what =
+        PacketHeader::make_what(PacketKind::kRequest, packet, request.size(), slot.call.type);
+    std::byte* place = request.header(packet);
+    header.store(place);
+    transport_.send(session.to, place, request.lkey(),
+                    request.data() + std::size_t{packet} * payload_,
+                    piece_bytes(request.size(), packet), request.lkey());
+  } else {
+    header.what = PacketHeader::make_what(PacketKind::kResponseRequest, packet, slot.response_size,
+                                          slot.call.type);
+    transport_.send_control(session.to, header);
+  }
+  // The transport has posted the batch before this packet: the next batch has its own stamp.
+}
+
+}  // namespace pyrdma::erpc

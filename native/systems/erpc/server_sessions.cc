@@ -1,0 +1,108 @@
+// Sessions of the server (eRPC, section 4.3): made at a client's request, ended by it or with it.
+#include <string>
+
+#include "systems/erpc/endpoint.h"
+
+namespace pyrdma::erpc {
+
+namespace {
+
+constexpr std::uint32_t kMaxServerSessions = 1U << 16U;
+
+std::uint64_t client_key(std::uint64_t token, std::uint32_t session, std::uint32_t generation) {
+  return mix64(token ^ mix64(session | std::uint64_t{generation} << 32U));
+}
+
+}  // namespace
+
+ServerSession& Endpoint::new_server_session() {
+  for (const auto& session : servers_) {
+    if (session->state != SessionState::kFree) continue;
+    session->generation = (session->generation + 1) % PacketHeader::kGenerations;
+    return *session;
+  }
+  ServerSession& session = *servers_.emplace_back(std::make_unique<ServerSession>());
+  session.index = static_cast<std::uint32_t>(servers_.size() - 1);
+  session.generation = first_generation_;
+  return session;
+}
+
+void Endpoint::take_connect(const ManagementMessage& message) {
+  const std::uint64_t key =
+      client_key(message.client_token, message.client_session, message.client_generation);
+  if (const auto found = server_index_.find(key); found != server_index_.end()) {
+    const ServerSession& session = *servers_[found->second];
+    // The client has not heard the answer.
+    env_.reached("erpc/connect_again");
+    if (session.state == SessionState::kConnected)
+      send_management(session.to, about(session, ManagementKind::kConnected));
+    return;
+  }
+  Refusal refusal = Refusal::kNone;
+  if (message.slots != options_.slots || message.packet_bytes != options_.packet_bytes ||
+      message.checksums != static_cast<std::uint32_t>(options_.checksums)) {
+    refusal = Refusal::kOtherOptions;
+  } else if (message.credits == 0 || message.credits > options_.credits || !has_room()) {
+    refusal = Refusal::kNoReceives;
+  } else if (server_count_ == kMaxServerSessions) {
+    refusal = Refusal::kNoSessions;
+  }
+  std::unique_ptr<fabric::AddressHandle> handle = transport_.handle_for(message.client);
+  const Destination to{handle.get(), message.client.qp_num, message.client.qkey};
+  if (refusal != Refusal::kNone) {
+    env_.reached("erpc/connect_refused");
+    ManagementMessage answer = message;
+    answer.kind = ManagementKind::kRefused;
+    answer.is_for_client = 1;
+    answer.reason = refusal;
+    send_management(to, answer);
+    transport_.drain();  // the handle ends here
+    return;
+  }
+  ServerSession& session = new_server_session();
+  ++server_count_;
+  session.state = SessionState::kConnected;
+  session.peer = PacketHeader::make_whose(0, message.client_session, message.client_generation);
+  session.handle = std::move(handle);
+  session.to = to;
+  session.heard = env_.now();
+  session.unanswered = 0;
+  session.client_token = message.client_token;
+  session.client_session = message.client_session;
+  session.client_generation = message.client_generation;
+  session.slots = std::vector<ServerSlot>(options_.slots);
+  if (options_.preallocated_responses)
+    buffers_.prepare(options_.preallocated_bytes, options_.slots);
+  for (std::uint32_t i = 0; i < options_.slots; ++i) {
+    session.slots[i].request_number = i;
+    if (options_.preallocated_responses)
+      session.slots[i].preallocated = buffers_.take(options_.preallocated_bytes);
+  }
+  server_index_[key] = session.index;
+  send_management(session.to, about(session, ManagementKind::kConnected));
+}
+
+void Endpoint::end_server_session(ServerSession& session) {
+  if (session.state != SessionState::kConnected) return;
+  session.state = SessionState::kDisconnecting;
+  server_index_.erase(
+      client_key(session.client_token, session.client_session, session.client_generation));
+  --server_count_;
+  transport_.drain();
+  reclaim(session);
+}
+
+// Handlers that have not answered keep the session (appendix B).
+void Endpoint::reclaim(ServerSession& session) {
+  if (session.state != SessionState::kDisconnecting || session.running != 0) return;
+  for (ServerSlot& slot : session.slots) {
+    release_response(slot);
+    if (slot.request != nullptr) slot.request->pool().give_back(slot.request);
+    if (slot.preallocated != nullptr) slot.preallocated->pool().give_back(slot.preallocated);
+  }
+  session.slots.clear();
+  session.handle.reset();
+  session.state = SessionState::kFree;
+}
+
+}  // namespace pyrdma::erpc

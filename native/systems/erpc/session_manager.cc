@@ -1,0 +1,298 @@
+// Session management (eRPC, appendix B): sessions are made, tested and ended by datagrams between
+// the endpoints, inside their event loops. The paper has a thread with sockets for this; here a
+// session ends only if the thread that uses it finds the peer silent.
+//
+// A peer is dead after failure_timeout of silence in which ten pings were not answered: a node that
+// was stopped for a while gives the others time to answer.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+#include "runtime/exchange.h"
+#include "systems/erpc/endpoint.h"
+
+namespace pyrdma::erpc {
+
+namespace {
+
+constexpr std::uint32_t kPings = 10;
+
+}  // namespace
+
+std::string Endpoint::address_key(EndpointName name, std::uint32_t incarnation) const {
+  return options_.name + "/endpoint/" + std::to_string(name.node) + '/' +
+         std::to_string(name.endpoint) + '/' + std::to_string(incarnation);
+}
+
+// Returns the number of earlier endpoints of this name.
+std::uint32_t Endpoint::publish_address() {
+  std::uint32_t incarnation = 0;
+  while (runtime::find_bytes(env_, address_key(name(), incarnation))) ++incarnation;
+  env_.device().rendezvous().publish_value(address_key(name(), incarnation), transport_.address());
+  return incarnation;
+}
+
+// Finds the newest incarnation of the server. A look-up of one that does not exist costs little.
+bool Endpoint::look_up(ClientSession& session) {
+  KnownEndpoint& known = known_[{session.server.node, session.server.endpoint}];
+  while (const auto bytes =
+             runtime::find_bytes(env_, address_key(session.server, known.incarnations))) {
+    if (bytes->size() != sizeof known.address)
+      runtime::throw_piece(address_key(session.server, known.incarnations), bytes->size(),
+                           sizeof known.address);
+    std::memcpy(&known.address, bytes->data(), sizeof known.address);
+    ++known.incarnations;
+  }
+  if (known.incarnations == 0) return false;
+  if (session.incarnation != known.incarnations) {
+    if (session.handle != nullptr) transport_.drain();
+    session.incarnation = known.incarnations;
+    session.handle = transport_.handle_for(known.address);
+    session.to = {session.handle.get(), known.address.qp_num, known.address.qkey};
+  }
+  return true;
+}
+
+void Endpoint::ask_to_connect(ClientSession& session) {
+  if (!look_up(session)) return;
+  ++session.unanswered;
+  send_management(session.to, about(session, ManagementKind::kConnect));
+}
+
+void Endpoint::send_management(const Destination& to, const ManagementMessage& message) {
+  PacketHeader header;
+  header.what = PacketHeader::make_what(PacketKind::kManagement, 0, sizeof message, 0);
+  static_assert(sizeof message <= Transport::kControlData);
+  transport_.send_control(to, header, &message, sizeof message);
+}
+
+ManagementMessage Endpoint::about(const ClientSession& session, ManagementKind kind) const {
+  ManagementMessage message{};
+  message.kind = kind;
+  message.client_token = token_;
+  message.server_token = session.server_token;
+  message.client_session = session.index;
+  message.client_generation = session.generation;
+  message.server_session = session.server_session;
+  message.server_generation = session.server_generation;
+  message.credits = options_.credits;
+  message.slots = options_.slots;
+  message.packet_bytes = options_.packet_bytes;
+  message.checksums = static_cast<std::uint32_t>(options_.checksums);
+  message.client = transport_.address();
+  return message;
+}
+
+ManagementMessage Endpoint::about(const ServerSession& session, ManagementKind kind) const {
+  ManagementMessage message{};
+  message.kind = kind;
+  message.is_for_client = 1;
+  message.client_token = session.client_token;
+  message.server_token = token_;
+  message.client_session = session.client_session;
+  message.client_generation = session.client_generation;
+  message.server_session = session.index;
+  message.server_generation = session.generation;
+  return message;
+}
+
+void Endpoint::take_management(const Packet& packet) {
+  ManagementMessage message;
+  if (packet.bytes != sizeof message || packet.header.size() != sizeof message) {
+    ++counters_.bad_management;
+    return;
+  }
+  std::memcpy(&message, packet.data, sizeof message);
+  const auto kind = static_cast<std::uint32_t>(message.kind);
+  if (kind >= kManagementKinds || message.client_session > 0xffffU ||
+      message.client_generation >= PacketHeader::kGenerations || message.server_session > 0xffffU ||
+      message.server_generation >= PacketHeader::kGenerations) {
+    ++counters_.bad_management;
+    return;
+  }
+  if (message.kind == ManagementKind::kConnect) {
+    // The fabric checks an address when it makes a handle of it.
+    if (message.client.node < env_.nodes())
+      take_connect(message);
+    else
+      ++counters_.bad_management;
+  } else if (message.is_for_client != 0 && message.client_token == token_) {
+    take_for_client(message);
+  } else if (message.is_for_client == 0 && message.server_token == token_) {
+    take_for_server(message);
+  } else {
+    ++counters_.bad_management;
+    env_.reached("erpc/management_of_older_endpoint");
+  }
+}
+
+void Endpoint::take_for_client(const ManagementMessage& message) {
+  ClientSession* session =
+      message.client_session < clients_.size() ? clients_[message.client_session].get() : nullptr;
+  const bool is_known = session != nullptr && session->state != SessionState::kFree &&
+                        session->generation == message.client_generation;
+  if (message.kind == ManagementKind::kPing) {
+    // The server asks. Without the session it may forget its own.
+    if (is_known && session->state == SessionState::kConnected) {
+      session->heard = env_.now();
+      send_management(session->to, about(*session, ManagementKind::kPong));
+    }
+    return;
+  }
+  if (!is_known) {
+    ++counters_.bad_management;
+    return;
+  }
+  if (session->state == SessionState::kConnecting) {
+    if (message.kind == ManagementKind::kConnected) take_connected(*session, message);
+    if (message.kind != ManagementKind::kRefused) return;
+    lose_session(*session,
+                 message.reason == Refusal::kOtherOptions
+                     ? "the server has other options; give both the same slots, packet_bytes and "
+                       "checksums"
+                 : message.reason == Refusal::kNoReceives
+                     ? "the server has no receives left for the session's credits; raise "
+                       "receive_entries there, or lower credits"
+                     : "the server has no sessions left");
+    return;
+  }
+  const bool is_of_session = session->server_token == message.server_token &&
+                             session->server_session == message.server_session &&
+                             session->server_generation == message.server_generation;
+  if (!is_of_session) {
+    ++counters_.bad_management;
+    return;
+  }
+  if (session->state == SessionState::kDisconnecting) {
+    if (message.kind != ManagementKind::kDisconnected && message.kind != ManagementKind::kReset)
+      return;
+    --client_count_;
+    session->state = SessionState::kFree;
+  } else if (session->state == SessionState::kConnected) {
+    if (message.kind == ManagementKind::kPong) {
+      session->heard = env_.now();
+      session->unanswered = 0;
+    } else if (message.kind == ManagementKind::kReset) {
+      ++counters_.resets;
+      env_.reached("erpc/reset");
+      lose_session(*session, "the server has ended the session");
+    }
+  }
+}
+
+void Endpoint::take_connected(ClientSession& session, const ManagementMessage& message) {
+  session.state = SessionState::kConnected;
+  session.server_token = message.server_token;
+  session.server_session = message.server_session;
+  session.server_generation = message.server_generation;
+  session.peer = PacketHeader::make_whose(0, message.server_session, message.server_generation);
+  session.heard = env_.now();
+  session.unanswered = 0;
+  start_waiting(session);
+}
+
+void Endpoint::take_for_server(const ManagementMessage& message) {
+  ServerSession* session =
+      message.server_session < servers_.size() ? servers_[message.server_session].get() : nullptr;
+  const bool is_known = session != nullptr && session->state == SessionState::kConnected &&
+                        session->generation == message.server_generation &&
+                        session->client_token == message.client_token &&
+                        session->client_session == message.client_session &&
+                        session->client_generation == message.client_generation;
+  ManagementMessage answer = message;
+  answer.is_for_client = 1;
+  switch (message.kind) {
+    case ManagementKind::kPing:
+      answer.kind = is_known || bugs_.has(Bug::kAnyPingAnswered) ? ManagementKind::kPong
+                                                                 : ManagementKind::kReset;
+      break;
+    case ManagementKind::kDisconnect:
+      answer.kind = ManagementKind::kDisconnected;
+      break;
+    case ManagementKind::kPong:
+      break;
+    default:
+      ++counters_.bad_management;
+      return;
+  }
+  if (is_known) {
+    session->heard = env_.now();
+    session->unanswered = 0;
+  }
+  if (message.kind != ManagementKind::kPong && message.client.node < env_.nodes()) {
+    if (is_known) {
+      send_management(session->to, answer);
+    } else {
+      const auto handle = transport_.handle_for(message.client);
+      send_management({handle.get(), message.client.qp_num, message.client.qkey}, answer);
+      transport_.drain();  // the handle ends here
+    }
+  }
+  if (is_known && message.kind == ManagementKind::kDisconnect) end_server_session(*session);
+}
+
+void Endpoint::manage(Time now) {
+  const Time tick = options_.failure_timeout / kPings;
+  manage_at_ = now + tick;
+  for (const auto& session : clients_) manage_client(*session, now);
+  for (const auto& session : servers_) manage_server(*session, now);
+}
+
+void Endpoint::manage_client(ClientSession& session, Time now) {
+  const Time silence = now - session.heard;
+  switch (session.state) {
+    case SessionState::kConnecting:
+      if (now >= session.connect_by) {
+        lose_session(session, session.incarnation == 0
+                                  ? "no such endpoint was made: does that node make it, under the "
+                                    "same name?"
+                                  : "no answer: does a thread there run the event loop of that "
+                                    "endpoint?");
+        return;
+      }
+      ask_to_connect(session);
+      manage_at_ = std::min(manage_at_, now + options_.connect_interval);
+      return;
+    case SessionState::kConnected: {
+      if (session.unanswered >= kPings && silence > options_.failure_timeout) {
+        lose_session(session, "the server is silent");
+        return;
+      }
+      // A session without requests is tested rarely.
+      const bool is_used = std::popcount(session.free_slots) != static_cast<int>(options_.slots);
+      if (silence <= options_.failure_timeout / (is_used ? kPings : 2)) return;
+      ++session.unanswered;
+      send_management(session.to, about(session, ManagementKind::kPing));
+      return;
+    }
+    case SessionState::kDisconnecting:
+      if (session.unanswered++ == kPings) {
+        --client_count_;
+        session.state = SessionState::kFree;
+        return;
+      }
+      send_management(session.to, about(session, ManagementKind::kDisconnect));
+      manage_at_ = std::min(manage_at_, now + options_.connect_interval);
+      return;
+    case SessionState::kFree:
+    case SessionState::kLost:
+      return;
+  }
+}
+
+void Endpoint::manage_server(ServerSession& session, Time now) {
+  reclaim(session);
+  if (session.state != SessionState::kConnected || now - session.heard <= options_.failure_timeout)
+    return;
+  if (session.unanswered >= kPings && !bugs_.has(Bug::kDeadClientKept)) {
+    env_.reached("erpc/client_silent");
+    end_server_session(session);
+    return;
+  }
+  ++session.unanswered;
+  send_management(session.to, about(session, ManagementKind::kPing));
+}
+
+}  // namespace pyrdma::erpc

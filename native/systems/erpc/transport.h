@@ -1,0 +1,216 @@
+// Unreliable packets of an endpoint (eRPC, sections 4.1.1 and 4.2): one UD queue pair with its
+// receives, which the endpoint posts again after each batch.
+//
+// Sending is unsignaled: no completion says that the NIC has read a buffer. drain() waits until the
+// NIC has read all of them; a retransmission calls it (section 4.2.2).
+//
+// Receives: where the device can, one receive takes many datagrams (section 4.1.1). A packet lies
+// in its receive so that its header begins at a cache line. The packet belongs to the endpoint
+// until the batch that it came in is over.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "env/env.h"
+#include "env/scope.h"
+#include "fabric/fabric.h"
+#include "runtime/memory_pool.h"
+#include "systems/erpc/options.h"
+#include "systems/erpc/packet_header.h"
+#include "systems/erpc/scopes.h"
+
+namespace pyrdma::erpc {
+
+/// Where a packet goes. The address handle outlives the packets.
+struct Destination {
+  const fabric::AddressHandle* handle = nullptr;
+  std::uint32_t qp_num = 0, qkey = 0;
+};
+
+/// A received packet, valid during the call that hands it over.
+struct Packet {
+  PacketHeader header;
+  const std::byte* data = nullptr;
+  std::uint32_t bytes = 0;    // of data
+  bool is_congested = false;  // a switch has marked it
+  Time arrived = 0;
+};
+
+struct TransportCounters {
+  std::uint64_t sent = 0, received = 0, doorbells = 0, drains = 0;
+  std::uint64_t malformed = 0;     // too short, wrong magic or kind
+  std::uint64_t bad_checksum = 0;  // with Options::checksums
+  std::uint64_t healed = 0;        // times that the queue pair was in the error state
+};
+
+class Transport {
+ public:
+  /// `options` are checked. Throws Error(kExhausted) when the device has no room for the receives.
+  Transport(Env& env, fabric::ProtectionDomain& pd, runtime::MemoryPool& memory,
+            const Options& options);
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  fabric::QpAddress address() const { return qp_->address(); }
+  std::unique_ptr<fabric::AddressHandle> handle_for(const fabric::QpAddress& peer) {
+    return env_.device().create_address_handle(pd_, peer);
+  }
+  Watch& watch() { return receive_queue_->watch(); }
+
+  /// Queues a packet: its header at `header`, of which the word before is used with checksums, and
+  /// `bytes` of data at `data`, all registered. The memory belongs to the NIC until a drain(), or
+  /// until an answer shows that it has been read.
+  void send(const Destination& to, std::byte* header, std::uint32_t header_key,
+            const std::byte* data, std::uint32_t bytes, std::uint32_t data_key) {
+    if (pending_ == options_.post_batch) flush();
+    fabric::Sge* pieces = &pieces_[std::size_t{2} * pending_];
+    fabric::WorkRequest& request = requests_[pending_];
+    ++pending_;
+    const std::uint32_t head = head_bytes_;
+    if (options_.checksums) [[unlikely]]
+      store_checksum(header, data, bytes);
+    std::byte* begin = header + kHeaderBytes - head;
+    // Data right behind the header are one piece with it.
+    const bool is_one = bytes == 0 || data == header + kHeaderBytes;
+    pieces[0] = {reinterpret_cast<std::uint64_t>(begin), is_one ? head + bytes : head, header_key};
+    if (!is_one) pieces[1] = {reinterpret_cast<std::uint64_t>(data), bytes, data_key};
+    request.sge_count = is_one ? 1 : 2;
+    request.flags =
+        static_cast<std::uint8_t>(head + bytes <= options_.inline_bytes ? fabric::kInline : 0);
+    request.address_handle = to.handle;
+    request.remote_qpn = to.qp_num;
+    request.remote_qkey = to.qkey;
+  }
+  /// Queues a packet without data, or of up to kControlData bytes that are copied, in memory of the
+  /// transport's own.
+  void send_control(const Destination& to, const PacketHeader& header, const void* data = nullptr,
+                    std::uint32_t bytes = 0);
+  static constexpr std::uint32_t kControlData = 104;
+
+  /// Hands the queued packets to the NIC, with one doorbell.
+  void flush() {
+    if (pending_ != 0) post_pending();
+  }
+  bool has_queued() const { return pending_ != 0; }
+  /// Flushes, then waits until the NIC has read every packet. Cost: a round trip to the NIC, about
+  /// 2 us.
+  void drain();
+
+  /// The NIC reads no buffer from now on; packets that it has not sent are lost. Never waits. Later
+  /// packets are dropped.
+  void abandon() {
+    is_broken_ = true;
+    pending_ = 0;
+    qp_.reset();
+  }
+
+  /// Hands each packet of one batch to `each`, then posts the receives again. Returns the number of
+  /// datagrams, 0 if there were none. `stamp` is the time of the batch's arrival if the options say
+  /// so: one reading of the clock per batch, taken only if there is a packet.
+  template <class Each>
+  std::uint32_t receive(Each&& each);
+
+  const TransportCounters& counters() const { return counters_; }
+  /// The stamp of the last batch.
+  Time last_batch() const { return last_batch_; }
+  /// Brings a queue pair that is in the error state back. Call it outside of receive(). All packets
+  /// that were under way are lost.
+  void heal_if_broken() {
+    if (is_broken_) [[unlikely]]
+      heal();
+  }
+
+ private:
+  void post_pending();
+  void store_checksum(std::byte* header, const std::byte* data, std::uint32_t bytes);
+  bool is_intact(const std::byte* header, std::uint32_t bytes) const;
+  bool reap_sends();
+  void wait_for(FunctionRef<bool()> ready);
+  void wait_for_room(std::uint32_t requests);
+  void heal();
+  void post_all_receives();
+  void post_again(std::uint32_t count);
+  std::byte* place_of(const fabric::Completion& completion) const {
+    return receives_.data + first_ +
+           (completion.wr_id * strides_ + completion.stride) * std::uint64_t{place_bytes_};
+  }
+
+  static constexpr std::uint32_t kMost = 64;  // packets of a batch
+  static constexpr std::uint32_t kSendEntries = 256;
+  static constexpr std::uint32_t kSignalEvery = 64;
+  static constexpr std::uint32_t kControlPlace = 128;
+  static constexpr std::uint32_t kControlPlaces = kSendEntries + kMost;
+
+  Env& env_;
+  fabric::ProtectionDomain& pd_;
+  const Options options_;
+  const std::uint32_t head_bytes_;  // of a packet before its data
+  std::unique_ptr<fabric::CompletionQueue> send_queue_, receive_queue_;
+  std::unique_ptr<fabric::QueuePair> qp_;
+  std::unique_ptr<fabric::AddressHandle> own_handle_;
+
+  // Sending.
+  std::array<fabric::WorkRequest, kMost> requests_;
+  std::array<fabric::Sge, std::size_t{2} * kMost> pieces_;
+  std::uint32_t pending_ = 0;
+  std::uint32_t unsignaled_ = 0;   // since the last signaled request
+  std::uint32_t outstanding_ = 0;  // requests whose place in the queue is not known to be free
+  std::uint64_t drained_ = 0, drain_wanted_ = 0;
+  runtime::LocalRegion control_;
+  std::uint32_t next_control_ = 0;
+
+  // Receiving.
+  std::uint32_t strides_ = 1, groups_ = 0;  // datagrams of a receive, receives
+  std::uint32_t place_bytes_ = 0, first_ = 0;
+  runtime::LocalRegion receives_;
+  std::array<fabric::Completion, kMost> completions_;
+  std::array<std::uint64_t, kMost> again_;
+  bool is_broken_ = false;
+  Time last_batch_ = 0;
+  TransportCounters counters_;
+};
+
+template <class Each>
+std::uint32_t Transport::receive(Each&& each) {
+  const auto got = static_cast<std::uint32_t>(
+      receive_queue_->poll({completions_.data(), options_.receive_batch}));
+  if (got == 0) return 0;
+  const Scope step(env_, scope::receive);
+  if (options_.batched_timestamps) last_batch_ = env_.now();
+  std::uint32_t again = 0;
+  for (std::uint32_t i = 0; i < got; ++i) {
+    const fabric::Completion& completion = completions_[i];
+    if (completion.status != fabric::Status::kSuccess) [[unlikely]] {
+      is_broken_ = true;
+      continue;
+    }
+    if (completion.stride + 1 == strides_) again_[again++] = completion.wr_id;
+    if (i + 1 < got) __builtin_prefetch(place_of(completions_[i + 1]) + fabric::kGrhBytes);
+    const std::byte* header = place_of(completion) + fabric::kGrhBytes + head_bytes_ - kHeaderBytes;
+    Packet packet;
+    packet.header = PacketHeader::at(header);
+    if (completion.byte_count < fabric::kGrhBytes + head_bytes_ || !packet.header.is_sane())
+        [[unlikely]] {
+      ++counters_.malformed;
+      continue;
+    }
+    packet.data = header + kHeaderBytes;
+    packet.bytes = completion.byte_count - fabric::kGrhBytes - head_bytes_;
+    packet.is_congested = (completion.flags & fabric::kCongested) != 0;
+    if (options_.checksums && !is_intact(header, packet.bytes)) [[unlikely]] {
+      ++counters_.bad_checksum;
+      continue;
+    }
+    if (!options_.batched_timestamps) last_batch_ = env_.now();
+    packet.arrived = last_batch_;
+    each(packet);
+  }
+  counters_.received += got;
+  if (again != 0) post_again(again);
+  return got;
+}
+
+}  // namespace pyrdma::erpc
