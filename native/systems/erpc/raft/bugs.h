@@ -1,0 +1,132 @@
+// Deliberate bugs. Tests switch one on to show that the checks find it.
+//
+// The code asks Bugs at the steps that a bug changes, as in LOCO: a member function returns the
+// correct value, or says that the correct step is taken, unless its bug is on. A question costs one
+// comparison. libraft itself stays as it is, so a bug inside it is shown by what the seam hands in.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "systems/erpc/raft/wire.h"
+
+namespace pyrdma::erpc::raft {
+
+enum class Bug : std::uint8_t {
+  kNone,
+  kVoteNotPersisted,
+  kTermNotPersisted,
+  kVoteBeforeTerm,
+  kSpeaksBeforeStored,
+  kAcknowledgedBeforeStored,
+  kFailedAppendKept,
+  kMatchingAppendTruncates,
+  kTruncationForgotten,
+  kCompactedBeforeSnapshot,
+  kSnapshotTermUnchecked,
+  kVoteIgnoresLog,
+  kCommitsByCounting,
+  kAcknowledgesLeftovers,
+  kPreVoteHidesTerm,
+  kReadWithoutQuorum,
+  kLeaseOnSkewedClock,
+  kSessionsNotInSnapshot,
+  kRunsAgain,
+  kRenumbersRetry,
+};
+
+/// The names of the bugs after kNone, for `--mutation`.
+inline constexpr std::array<std::string_view, 19> kBugNames{"vote_not_persisted",
+                                                            "term_not_persisted",
+                                                            "vote_before_term",
+                                                            "speaks_before_stored",
+                                                            "acknowledged_before_stored",
+                                                            "failed_append_kept",
+                                                            "matching_append_truncates",
+                                                            "truncation_forgotten",
+                                                            "compacted_before_snapshot",
+                                                            "snapshot_term_unchecked",
+                                                            "vote_ignores_log",
+                                                            "commits_by_counting",
+                                                            "acknowledges_leftovers",
+                                                            "pre_vote_hides_term",
+                                                            "read_without_quorum",
+                                                            "lease_on_skewed_clock",
+                                                            "sessions_not_in_snapshot",
+                                                            "runs_again",
+                                                            "renumbers_retry"};
+
+class Bugs {
+ public:
+  constexpr Bugs(Bug bug = Bug::kNone) : bug_(bug) {}  // NOLINT: a bug is a hook by itself
+  /// Returns the bug with this name; nothing for an unknown name.
+  static constexpr Bugs named(std::string_view name) {
+    for (std::size_t i = 0; i < kBugNames.size(); ++i) {
+      if (kBugNames[i] == name) return static_cast<Bug>(i + 1);
+    }
+    return {};
+  }
+
+  // The durable term and vote. Correct: both are written at once, before the member speaks.
+
+  std::uint64_t vote_to_write(std::uint64_t vote) const {
+    return is(Bug::kVoteNotPersisted) ? 0 : vote;
+  }
+  std::uint64_t term_to_write(std::uint64_t term, std::uint64_t written) const {
+    return is(Bug::kTermNotPersisted) && written != 0 ? written : term;
+  }
+  bool writes_vote_first() const { return is(Bug::kVoteBeforeTerm); }
+  bool waits_before_speaking() const { return !is(Bug::kSpeaksBeforeStored); }
+
+  // The log. Correct: an entry is acknowledged after its sync, a failure ends the member, a
+  // truncation is written, and an old log stays until the snapshot that replaces it is durable.
+
+  bool syncs_before_acknowledging() const { return !is(Bug::kAcknowledgedBeforeStored); }
+  bool ends_after_failed_append() const { return !is(Bug::kFailedAppendKept); }
+  bool writes_truncation() const { return !is(Bug::kTruncationForgotten); }
+  bool truncates_after_match() const { return is(Bug::kMatchingAppendTruncates); }
+  bool syncs_snapshot_first() const { return !is(Bug::kCompactedBeforeSnapshot); }
+  /// Correct: the term of the snapshot's last entry.
+  std::uint64_t snapshot_term(std::uint64_t correct, std::uint64_t current) const {
+    return is(Bug::kSnapshotTermUnchecked) ? current : correct;
+  }
+
+  // Messages.
+
+  /// A vote. Correct: the library compares the terms, then the indices. With the bug a candidate
+  /// loses only if both are smaller.
+  void compare_logs(RequestVote& m, std::uint64_t last_index, std::uint64_t last_term) const {
+    if (!is(Bug::kVoteIgnoresLog)) return;
+    if (m.last_term < last_term && m.last_index < last_index) return;
+    m.last_term = std::max(m.last_term, last_term);
+    m.last_index = std::max(m.last_index, last_index);
+  }
+  /// Correct: a new leader appends an entry of its own term. libraft counts who stores the last
+  /// entry, of whatever term, and an entry of an old term is not committed by a majority (Raft,
+  /// section 5.4.2).
+  bool appends_barrier() const { return !is(Bug::kCommitsByCounting); }
+  /// What a follower acknowledges. Correct: no more than the leader has compared. With the bug it
+  /// is all that the library names, which may end with entries of an older leader.
+  std::uint64_t index_to_acknowledge(std::uint64_t stored, std::uint64_t compared) const {
+    return is(Bug::kAcknowledgesLeftovers) ? stored : std::min(stored, compared);
+  }
+  bool tells_term() const { return !is(Bug::kPreVoteHidesTerm); }
+
+  // The store and its clients.
+
+  bool reads_through_log(bool leads, bool within_lease) const {
+    return !(is(Bug::kReadWithoutQuorum) && leads) &&
+           !(is(Bug::kLeaseOnSkewedClock) && leads && within_lease);
+  }
+  bool keeps_sessions_in_snapshot() const { return !is(Bug::kSessionsNotInSnapshot); }
+  bool asks_session() const { return !is(Bug::kRunsAgain); }
+  bool keeps_number() const { return !is(Bug::kRenumbersRetry); }
+
+ private:
+  bool is(Bug bug) const { return __builtin_expect(static_cast<long>(bug_ == bug), 0L) != 0; }
+  Bug bug_;
+};
+
+}  // namespace pyrdma::erpc::raft

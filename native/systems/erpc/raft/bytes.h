@@ -1,0 +1,82 @@
+// Writer and Reader of little-endian fields. A Reader never reads beyond its bytes: after the first
+// short read it returns zeros and ok() is false.
+#pragma once
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace pyrdma::erpc::raft {
+
+static_assert(std::endian::native == std::endian::little, "fields are copied as they are");
+
+using Bytes = std::vector<std::byte>;
+using View = std::span<const std::byte>;
+
+/// Appends fields to a vector.
+class Writer {
+ public:
+  explicit Writer(Bytes& out) : out_(out) {}
+  template <class T>
+  void put(T value) {
+    static_assert(std::is_unsigned_v<T>);
+    const auto* first = reinterpret_cast<const std::byte*>(&value);
+    out_.insert(out_.end(), first, first + sizeof(T));
+  }
+  void put(View bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+  /// Fills with zeros up to a multiple of 8 bytes.
+  void align() { out_.resize((out_.size() + 7) / 8 * 8); }
+
+ private:
+  Bytes& out_;
+};
+
+class Reader {
+ public:
+  explicit Reader(View bytes) : rest_(bytes) {}
+  template <class T>
+  T get() {
+    static_assert(std::is_unsigned_v<T>);
+    const View field = bytes(sizeof(T));
+    T value = 0;
+    if (!field.empty()) std::memcpy(&value, field.data(), sizeof(T));
+    return value;
+  }
+  /// Returns the next bytes, or nothing if there are fewer than `count`.
+  View bytes(std::size_t count) {
+    if (count > rest_.size()) {
+      ok_ = false;
+      rest_ = {};
+      return {};
+    }
+    const View taken = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return taken;
+  }
+  std::size_t left() const { return rest_.size(); }
+  bool ok() const { return ok_; }
+  /// All bytes are read, and none was missing.
+  bool done() const { return ok_ && rest_.empty(); }
+
+ private:
+  View rest_;
+  bool ok_ = true;
+};
+
+/// A checksum against torn and flipped bytes, not against an adversary. It costs one mix per word.
+inline std::uint64_t sum_of(View bytes, std::uint64_t seed) {
+  std::uint64_t sum = mix64(seed ^ bytes.size());
+  for (std::size_t i = 0; i < bytes.size(); i += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + i, bytes.size() - i < 8 ? bytes.size() - i : 8);
+    sum = mix64(sum ^ word);
+  }
+  return sum;
+}
+
+}  // namespace pyrdma::erpc::raft

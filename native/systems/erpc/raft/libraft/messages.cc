@@ -1,0 +1,239 @@
+// Between the structures of the library and the wire, and what a message must satisfy beyond its
+// form before the library sees it.
+#include "systems/erpc/raft/libraft/libraft_member.h"
+
+#ifdef PYRDMA_LIBRAFT
+
+#include <algorithm>
+#include <cstring>
+
+#include "systems/erpc/scopes.h"
+
+namespace pyrdma::erpc::raft {
+
+static_assert(RAFT_STANDBY == static_cast<int>(Role::kStandby) &&
+              RAFT_VOTER == static_cast<int>(Role::kVoter) &&
+              RAFT_SPARE == static_cast<int>(Role::kSpare));
+static_assert(RAFT_COMMAND == static_cast<int>(EntryType::kCommand) &&
+              RAFT_BARRIER == static_cast<int>(EntryType::kBarrier) &&
+              RAFT_CHANGE == static_cast<int>(EntryType::kChange));
+
+Servers LibraftMember::servers_of(const struct raft_configuration& configuration) const {
+  Servers servers;
+  for (unsigned i = 0; i < configuration.n; ++i)
+    servers.push_back(
+        {configuration.servers[i].id, static_cast<Role>(configuration.servers[i].role)});
+  return servers;
+}
+
+void LibraftMember::fill_servers(struct raft_configuration& configuration,
+                                 const Servers& servers) const {
+  for (const Server& server : servers)
+    lib_.configuration_add(&configuration, server.id, address_of(server.id).c_str(),
+                           static_cast<int>(server.role));
+}
+
+Bytes LibraftMember::encode_message(const struct raft_message& m) {
+  switch (m.type) {
+    case RAFT_IO_APPEND_ENTRIES: {
+      const auto& a = m.append_entries;
+      AppendEntries out{a.term, a.prev_log_index, a.prev_log_term, a.leader_commit, {}};
+      // The library sends all that the follower lacks. A shorter message is correct as well.
+      std::size_t bytes = 256;
+      for (unsigned i = 0; i < a.n_entries && i < kMaxEntries; ++i) {
+        const struct raft_entry& entry = a.entries[i];
+        out.entries.push_back({entry.term, static_cast<EntryType>(entry.type),
+                               View(static_cast<const std::byte*>(entry.buf.base), entry.buf.len)});
+        bytes += wire_size(out.entries.back());
+        if (bytes <= options_.max_message) continue;
+        out.entries.pop_back();
+        break;
+      }
+      if (out.entries.size() < a.n_entries) env_.reached("erpc/raft/cut_append");
+      return encode(out);
+    }
+    case RAFT_IO_APPEND_ENTRIES_RESULT: {
+      const auto& a = m.append_entries_result;
+      // Libraft names the last entry that it stores. Entries behind those that the leader has
+      // compared may be an older leader's, and the new leader would take them for its own.
+      const std::uint64_t compared = compared_term_ == a.term ? compared_ : 0;
+      std::uint64_t last = a.last_log_index;
+      if (a.rejected == 0) {
+        last = options_.bugs.index_to_acknowledge(last, compared);
+        if (last < a.last_log_index) env_.reached("erpc/raft/leftover_not_acknowledged");
+      }
+      return encode(AppendResult{a.term, a.rejected, last});
+    }
+    case RAFT_IO_REQUEST_VOTE: {
+      const auto& v = m.request_vote;
+      return encode(RequestVote{v.term, v.candidate_id, v.last_log_index, v.last_log_term,
+                                v.disrupt_leader, v.pre_vote});
+    }
+    case RAFT_IO_REQUEST_VOTE_RESULT: {
+      const auto& v = m.request_vote_result;
+      std::uint64_t term = v.term;
+      // Libraft refuses a pre-vote in the candidate's term. A candidate with an old term and the
+      // longest log would never learn the group's term, and nobody could win.
+      if (v.pre_vote == raft_tribool_true && !v.vote_granted && options_.bugs.tells_term())
+        term = std::max<std::uint64_t>(term, raft_.current_term);
+      return encode(VoteResult{term, v.vote_granted, static_cast<std::uint8_t>(v.pre_vote)});
+    }
+    case RAFT_IO_INSTALL_SNAPSHOT: {
+      const auto& s = m.install_snapshot;
+      return encode(InstallSnapshot{s.term, s.last_index, s.last_term, s.conf_index,
+                                    servers_of(s.conf),
+                                    View(static_cast<const std::byte*>(s.data.base), s.data.len)});
+    }
+    default: {
+      const auto& t = m.timeout_now;
+      return encode(TimeoutNow{t.term, t.last_log_index, t.last_log_term});
+    }
+  }
+}
+
+std::uint64_t LibraftMember::term_of(std::uint64_t index) const {
+  const struct raft_log& log = raft_.log;
+  if (index == log.snapshot.last_index) return log.snapshot.last_term;
+  if (index <= log.offset || index > lib_.last_index(raft())) return 0;
+  return log.entries[(log.front + index - log.offset - 1) % log.size].term;
+}
+
+// The library stops the whole member when it meets a contradiction to what is committed.
+bool LibraftMember::may_append(const AppendEntries& m) const {
+  const auto contradicts = [&](std::uint64_t index, std::uint64_t term) {
+    const std::uint64_t known = term_of(index);
+    return index <= raft_.commit_index && known != 0 && known != term;
+  };
+  if (contradicts(m.previous_index, m.previous_term)) return false;
+  for (std::size_t i = 0; i < m.entries.size(); ++i) {
+    if (contradicts(m.previous_index + 1 + i, m.entries[i].term)) return false;
+  }
+  return true;
+}
+
+bool LibraftMember::may_come(NodeId from, const Message& message) const {
+  const bool leads_term = lib_.state(raft()) == RAFT_LEADER;
+  const auto of_other_leader = [&](std::uint64_t term) {
+    return leads_term && term == raft_.current_term;
+  };
+  if (from == env_.node()) return false;
+  if (const auto* vote = std::get_if<RequestVote>(&message))
+    return vote->candidate == std::uint64_t{from} + 1;
+  if (const auto* append = std::get_if<AppendEntries>(&message))
+    return !of_other_leader(append->term) && may_append(*append);
+  if (const auto* install = std::get_if<InstallSnapshot>(&message))
+    return !of_other_leader(install->term);
+  return true;
+}
+
+// What the seam itself learns from a message.
+void LibraftMember::note(NodeId from, const Message& message) {
+  if (const auto* append = std::get_if<AppendEntries>(&message)) {
+    if (append->term < raft_.current_term) return;
+    if (compared_term_ != append->term) compared_ = 0;
+    compared_term_ = append->term;
+    const std::uint64_t reached = append->previous_index + append->entries.size();
+    if (append->previous_index == 0 || term_of(append->previous_index) == append->previous_term)
+      compared_ = std::max(compared_, reached);
+    if (options_.bugs.truncates_after_match() && !append->entries.empty() &&
+        term_of(reached) == append->entries.back().term && reached < last_index()) {
+      Work work(Work::Kind::kTruncate);
+      work.from = reached + 1;
+      work_.push_back(std::move(work));
+    }
+  } else if (const auto* install = std::get_if<InstallSnapshot>(&message)) {
+    if (install->term < raft_.current_term) return;
+    if (compared_term_ != install->term) compared_ = 0;
+    compared_term_ = install->term;
+    compared_ = std::max(compared_, install->last_index);
+  } else if (const auto* result = std::get_if<AppendResult>(&message)) {
+    if (result->term == raft_.current_term && led_) heard_[std::uint64_t{from} + 1] = now_;
+  }
+}
+
+void LibraftMember::deliver(NodeId from, View bytes) {
+  Scope step(env_, scope::raft_receive);
+  auto message = decode(bytes);
+  if (!message) {
+    ++counters_.malformed;
+    return;
+  }
+  if (!may_come(from, *message)) {
+    ++counters_.refused;
+    env_.reached("erpc/raft/refused");
+    return;
+  }
+  note(from, *message);
+  pass_on(from, *message);
+  watch();
+}
+
+// Fills a message of the library. The library frees entries, servers and data.
+void LibraftMember::pass_on(NodeId from, Message& message) {
+  const std::string address = address_of(std::uint64_t{from} + 1);
+  struct raft_message m {};
+  m.type = static_cast<unsigned short>(message.index() + 1);
+  m.server_id = std::uint64_t{from} + 1;
+  m.server_address = address.c_str();
+  if (auto* append = std::get_if<AppendEntries>(&message)) {
+    auto& out = m.append_entries;
+    out.term = append->term;
+    out.prev_log_index = append->previous_index;
+    out.prev_log_term = append->previous_term;
+    out.leader_commit = append->commit;
+    out.n_entries = static_cast<unsigned>(append->entries.size());
+    std::size_t total = 0;
+    for (const EntryView& entry : append->entries) total += entry.payload.size();
+    if (out.n_entries > 0) {
+      out.entries = lib_.take_array<struct raft_entry>(out.n_entries);
+      auto* batch = static_cast<std::byte*>(lib_.take(total));
+      std::byte* at = batch;
+      for (unsigned i = 0; i < out.n_entries; ++i) {
+        const EntryView& entry = append->entries[i];
+        out.entries[i] = {};
+        out.entries[i].term = entry.term;
+        out.entries[i].type = static_cast<unsigned short>(entry.type);
+        out.entries[i].buf = {at, entry.payload.size()};
+        out.entries[i].batch = batch;
+        std::memcpy(at, entry.payload.data(), entry.payload.size());
+        at += entry.payload.size();
+      }
+    }
+  } else if (const auto* result = std::get_if<AppendResult>(&message)) {
+    m.append_entries_result.term = result->term;
+    m.append_entries_result.rejected = result->rejected;
+    m.append_entries_result.last_log_index = result->last_index;
+  } else if (auto* vote = std::get_if<RequestVote>(&message)) {
+    options_.bugs.compare_logs(*vote, last_index(), term_of(last_index()));
+    m.request_vote.term = vote->term;
+    m.request_vote.candidate_id = vote->candidate;
+    m.request_vote.last_log_index = vote->last_index;
+    m.request_vote.last_log_term = vote->last_term;
+    m.request_vote.disrupt_leader = vote->disrupt_leader;
+    m.request_vote.pre_vote = vote->pre_vote;
+  } else if (const auto* answer = std::get_if<VoteResult>(&message)) {
+    m.request_vote_result.term = answer->term;
+    m.request_vote_result.vote_granted = answer->granted;
+    m.request_vote_result.pre_vote = static_cast<raft_tribool>(answer->pre_vote);
+  } else if (const auto* install = std::get_if<InstallSnapshot>(&message)) {
+    auto& out = m.install_snapshot;
+    out.term = install->term;
+    out.last_index = install->last_index;
+    out.last_term = install->last_term;
+    out.conf_index = install->servers_index;
+    lib_.configuration_init(&out.conf);
+    fill_servers(out.conf, install->servers);
+    out.data.len = install->data.size();
+    out.data.base = lib_.take(install->data.size());
+    std::memcpy(out.data.base, install->data.data(), install->data.size());
+  } else if (const auto* now = std::get_if<TimeoutNow>(&message)) {
+    m.timeout_now.term = now->term;
+    m.timeout_now.last_log_index = now->last_index;
+    m.timeout_now.last_log_term = now->last_term;
+  }
+  recv_(&io_, &m);
+}
+
+}  // namespace pyrdma::erpc::raft
+
+#endif

@@ -1,0 +1,135 @@
+// One group of members in virtual time: elections, replication, restarts, snapshots, changes.
+#include "systems/erpc/raft/member.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "systems/erpc/raft/world_test.h"
+
+namespace pyrdma::erpc::raft {
+namespace {
+
+#define PYRDMA_NEED_LIBRAFT() \
+  if (!raft_problem().empty()) GTEST_SKIP() << raft_problem()
+
+View text_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+Key key_named(std::string_view name) {
+  Key key{};
+  std::copy_n(text_bytes(name).begin(), std::min(name.size(), key.size()), key.begin());
+  return key;
+}
+
+std::optional<KvAnswer> put(World& world, World::Client& client, std::string_view key,
+                            std::string_view value) {
+  client.logic->put(world.now(), key_named(key), text_bytes(value));
+  if (!world.finish(client, 10 * kSecond)) return std::nullopt;
+  return client.answer;
+}
+
+std::string findings(World& world) {
+  std::string all;
+  for (const auto& finding : world.invariants().findings()) all += finding.text + '\n';
+  return all;
+}
+
+TEST(ErpcRaftMember, AGroupElectsReplicatesAndAppliesEverywhere) {
+  PYRDMA_NEED_LIBRAFT();
+  World world({});
+  ASSERT_TRUE(world.run_until([&] { return world.leader().has_value(); }, 5 * kSecond));
+  auto& client = world.add_client(7, {0, 1, 2});
+  for (int i = 0; i < 20; ++i) {
+    const auto answer = put(world, client, "a", "value " + std::to_string(i));
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->version, static_cast<std::uint64_t>(i + 1));
+  }
+  world.run(kSecond);
+  for (NodeId n = 0; n < 3; ++n) {
+    EXPECT_EQ(world.state(n).get(key_named("a")).version, 20u) << "member " << n;
+    EXPECT_EQ(world.member(n).failure(), "");
+  }
+  EXPECT_EQ(findings(world), "");
+}
+
+TEST(ErpcRaftMember, ARestartedGroupKeepsAllThatItAcknowledged) {
+  PYRDMA_NEED_LIBRAFT();
+  WorldOptions options;
+  options.member.snapshot_threshold = 16;
+  options.member.snapshot_trailing = 4;
+  World world(options);
+  auto& client = world.add_client(7, {0, 1, 2});
+  for (int round = 0; round < 5; ++round) {
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(put(world, client, "k" + std::to_string(i), "v"));
+    for (NodeId n = 0; n < 3; ++n) world.crash(n);
+    for (NodeId n = 0; n < 3; ++n) ASSERT_TRUE(world.restart(n)) << world.why();
+  }
+  ASSERT_TRUE(put(world, client, "last", "v"));
+  world.run(kSecond);
+  for (NodeId n = 0; n < 3; ++n) {
+    EXPECT_EQ(world.state(n).get(key_named("k3")).version, 5u) << "member " << n;
+    EXPECT_GT(world.member(n).first_index(), 1u) << "the log is compacted";
+  }
+  EXPECT_EQ(world.state(0).snapshot(), world.state(2).snapshot());
+  EXPECT_EQ(findings(world), "");
+}
+
+/// Puts `count` keys without waiting for one before the next; all are answered at the end.
+void put_many(World& world, NodeId leader, std::uint64_t count) {
+  std::uint64_t answered = 0;
+  for (std::uint64_t i = 1; i <= count; ++i) {
+    KvCommand command;
+    command.operation = KvOperation::kPut;
+    command.client = 50;
+    command.sequence = i;
+    std::memcpy(command.key.data(), &i, sizeof i);
+    command.value = Value::of(Bytes(kMaxValue, std::byte{3}));
+    world.ask(leader, encode(command), [&](const KvAnswer& answer) {
+      answered += answer.status == KvStatus::kDone ? 1 : 0;
+    });
+    if (i % 100 == 0) world.run(10 * kMillisecond);
+  }
+  world.run(100 * kMillisecond);
+  EXPECT_EQ(answered, count);
+}
+
+TEST(ErpcRaftMember, ALongAppendIsCutAndTheRestFollows) {
+  PYRDMA_NEED_LIBRAFT();
+  WorldOptions options;
+  options.member.max_message = 2 * kMaxPayload;
+  options.member.snapshot_threshold = 100'000;
+  World world(options);
+  ASSERT_TRUE(world.elect(0));
+  world.isolate(2);
+  put_many(world, 0, 3000);
+  world.heal();
+  world.run(3 * kSecond);
+  EXPECT_GT(world.branches().at("erpc/raft/cut_append"), 0u);
+  EXPECT_EQ(world.state(2).keys(), 3000u);
+  EXPECT_EQ(findings(world), "");
+}
+
+TEST(ErpcRaftMember, ASnapshotThatIsTooLongIsCountedAndTheGroupGoesOn) {
+  PYRDMA_NEED_LIBRAFT();
+  WorldOptions options;
+  options.member.max_message = 2 * kMaxPayload;
+  options.member.snapshot_threshold = 100;
+  options.member.snapshot_trailing = 10;
+  World world(options);
+  ASSERT_TRUE(world.elect(0));
+  world.isolate(2);
+  put_many(world, 0, 3000);
+  world.heal();
+  world.run(5 * kSecond);
+  ASSERT_TRUE(world.leader());
+  EXPECT_GT(world.member(*world.leader()).counters().too_long, 0u);
+  EXPECT_EQ(world.state(2).keys(), 0u);
+  auto& client = world.add_client(7, {0, 1, 2});
+  EXPECT_TRUE(put(world, client, "a", "x"));
+  for (NodeId n = 0; n < 3; ++n) EXPECT_EQ(world.member(n).failure(), "");
+  EXPECT_EQ(findings(world), "");
+}
+
+}  // namespace
+}  // namespace pyrdma::erpc::raft

@@ -1,0 +1,291 @@
+#include "systems/erpc/raft/stable_store.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace pyrdma::erpc::raft {
+
+namespace {
+
+constexpr std::uint64_t kSlotDistance = 4096;  // a torn write of one slot leaves the other
+constexpr std::size_t kSlotBytes = 40;
+constexpr std::uint32_t kRecordMagic = 0x43525250;  // "PRRC"
+constexpr std::size_t kRecordHeader = 40;
+constexpr const char* kRemedy = "; remove the member from the group and add it again";
+constexpr std::uint8_t kTruncation = 4, kSnapshotRecord = 5;
+
+std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
+
+// The checksum of a record covers the one before it. So a record that an earlier run has left
+// behind a torn one is not taken for a follower of the record that later took the torn one's place.
+std::uint64_t record_head(std::uint32_t type, std::uint64_t index, std::uint64_t term,
+                          std::uint64_t chain) {
+  return mix64(index ^ mix64(term ^ mix64(type ^ chain)));
+}
+
+Bytes read_all(File& file) {
+  Bytes bytes(file.size());
+  bytes.resize(file.read(0, bytes));
+  return bytes;
+}
+
+Bytes snapshot_payload(const StoredSnapshot& snapshot) {
+  Bytes payload;
+  Writer out(payload);
+  out.put(snapshot.servers_index);
+  out.put(static_cast<std::uint64_t>(snapshot.servers.size()));
+  for (const Server& server : snapshot.servers) {
+    out.put(server.id);
+    out.put(static_cast<std::uint8_t>(server.role));
+  }
+  out.put(View(snapshot.data));
+  return payload;
+}
+
+std::optional<StoredSnapshot> snapshot_of(std::uint64_t index, std::uint64_t term, View payload) {
+  Reader in(payload);
+  StoredSnapshot snapshot;
+  snapshot.index = index;
+  snapshot.term = term;
+  snapshot.servers_index = in.get<std::uint64_t>();
+  const auto count = in.get<std::uint64_t>();
+  if (count < 1 || count > kMaxServers) return std::nullopt;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto id = in.get<std::uint64_t>();
+    const auto role = in.get<std::uint8_t>();
+    if (id == 0 || role > static_cast<std::uint8_t>(Role::kSpare)) return std::nullopt;
+    snapshot.servers.push_back({id, static_cast<Role>(role)});
+  }
+  const View data = in.bytes(in.left());
+  if (!in.ok() || data.empty()) return std::nullopt;
+  snapshot.data.assign(data.begin(), data.end());
+  return snapshot;
+}
+
+}  // namespace
+
+StableStore::StableStore(Env& env, Durability durability, Bugs bugs)
+    : env_(env), durability_(durability), bugs_(bugs) {}
+
+std::string StableStore::log_name(std::uint64_t number) const {
+  return "raft." + std::to_string(env_.node()) + ".log." + std::to_string(number);
+}
+
+std::uint64_t StableStore::digest_of(EntryType type, View payload) {
+  return sum_of(payload, static_cast<std::uint64_t>(type));
+}
+
+std::uint64_t StableStore::term_at(std::uint64_t index) const {
+  if (index < first_ || index > last_index()) return 0;
+  return log_[index - first_].term;
+}
+
+StoredEntry StableStore::read(std::uint64_t index) const {
+  const Position& at = log_.at(index - first_);
+  StoredEntry entry{at.term, at.type, Bytes(at.size)};
+  if (log_file_->read(at.offset, entry.payload) != at.size)
+    throw Error(ErrorCode::kUnavailable, "raft: entry " + std::to_string(index) + " of " +
+                                             log_name(log_number_) + " is cut off");
+  return entry;
+}
+
+std::vector<EntryMark> StableStore::marks() const {
+  std::vector<EntryMark> marks;
+  for (std::uint64_t i = first_; i <= last_index(); ++i) {
+    const StoredEntry entry = read(i);
+    marks.push_back({i, entry.term, digest_of(entry.type, entry.payload)});
+  }
+  return marks;
+}
+
+void StableStore::load() {
+  if (!on_disk()) return;
+  load_state();
+  load_log();
+}
+
+void StableStore::load_state() {
+  Storage& storage = env_.storage();
+  state_file_ = storage.open("raft." + std::to_string(env_.node()) + ".state");
+  storage.sync();
+  const Bytes bytes = read_all(*state_file_);
+  for (std::uint64_t slot = 0; slot < 2; ++slot) {
+    if (bytes.size() < slot * kSlotDistance + kSlotBytes) break;
+    const View fields = View(bytes).subspan(slot * kSlotDistance, kSlotBytes);
+    Reader in(fields);
+    const auto count = in.get<std::uint64_t>();
+    const auto term = in.get<std::uint64_t>();
+    const auto vote = in.get<std::uint64_t>();
+    const auto log_number = in.get<std::uint64_t>();
+    if (in.get<std::uint64_t>() != sum_of(fields.first(32), kRecordMagic)) continue;
+    if (count <= slots_written_) continue;
+    slots_written_ = count;
+    term_ = written_term_ = term;
+    vote_ = written_vote_ = vote;
+    log_number_ = log_number;
+  }
+  // The first slot alone may be torn: then nothing has been acknowledged.
+  if (slots_written_ == 0 && bytes.size() > kSlotDistance)
+    throw Error(ErrorCode::kUnavailable, "raft: both slots of the state file of node " +
+                                             std::to_string(env_.node()) + " are damaged" +
+                                             kRemedy);
+}
+
+void StableStore::write_slot(std::uint64_t term, std::uint64_t vote) {
+  ++slots_written_;
+  Bytes slot;
+  Writer out(slot);
+  out.put(slots_written_);
+  out.put(term);
+  out.put(vote);
+  out.put(log_number_);
+  out.put(sum_of(slot, kRecordMagic));
+  state_file_->write(slots_written_ % 2 * kSlotDistance, slot);
+  state_file_->sync();
+  written_term_ = term;
+  written_vote_ = vote;
+}
+
+void StableStore::write_state(std::uint64_t term, std::uint64_t vote) {
+  term_ = term;
+  vote_ = vote;
+  if (!on_disk()) return;
+  if (bugs_.writes_vote_first()) write_slot(written_term_, vote);
+  write_slot(bugs_.term_to_write(term, written_term_), bugs_.vote_to_write(vote));
+}
+
+void StableStore::record(Bytes& out, std::uint8_t type, std::uint64_t index, std::uint64_t term,
+                         View payload) {
+  chain_ = sum_of(payload, record_head(type, index, term, chain_));
+  Writer fields(out);
+  fields.put(kRecordMagic);
+  fields.put(static_cast<std::uint32_t>(type));
+  fields.put(index);
+  fields.put(term);
+  fields.put(static_cast<std::uint64_t>(payload.size()));
+  fields.put(chain_);
+  fields.put(payload);
+  fields.align();
+}
+
+void StableStore::append(const EntryView& entry) {
+  const std::uint64_t offset = end_ + buffer_.size() + kRecordHeader;
+  log_.push_back(
+      {entry.term, offset, static_cast<std::uint32_t>(entry.payload.size()), entry.type});
+  if (on_disk())
+    record(buffer_, static_cast<std::uint8_t>(entry.type), last_index(), entry.term, entry.payload);
+}
+
+void StableStore::cut(std::uint64_t from) {
+  if (from <= last_index()) log_.resize(from > first_ ? from - first_ : 0);
+}
+
+void StableStore::truncate(std::uint64_t from) {
+  cut(from);
+  if (on_disk() && bugs_.writes_truncation()) record(buffer_, kTruncation, from, 0, {});
+}
+
+void StableStore::sync() {
+  if (!on_disk() || buffer_.empty()) return;
+  Bytes records;
+  records.swap(buffer_);
+  log_file_->write(end_, records);
+  end_ += records.size();
+  log_file_->sync();
+}
+
+void StableStore::put_snapshot(StoredSnapshot snapshot, std::uint64_t trailing) {
+  sync();
+  const std::uint64_t last = last_index();
+  std::uint64_t first = snapshot.index + 1;
+  if (trailing != 0) {
+    first = snapshot.index > trailing ? snapshot.index - trailing + 1 : 1;
+    first = std::min(std::max(first, first_), last + 1);
+  }
+  std::deque<Position> log;
+  if (on_disk()) {
+    const std::uint64_t before = log_number_++;
+    chain_ = log_number_;
+    Bytes records;
+    record(records, kSnapshotRecord, snapshot.index, snapshot.term, snapshot_payload(snapshot));
+    for (std::uint64_t i = first; trailing != 0 && i <= last; ++i) {
+      const StoredEntry entry = read(i);
+      log.push_back({entry.term, records.size() + kRecordHeader,
+                     static_cast<std::uint32_t>(entry.payload.size()), entry.type});
+      record(records, static_cast<std::uint8_t>(entry.type), i, entry.term, entry.payload);
+    }
+    Storage& storage = env_.storage();
+    storage.remove(log_name(log_number_));  // a crash may have left it
+    auto file = storage.open(log_name(log_number_));
+    file->write(0, records);
+    if (bugs_.syncs_snapshot_first()) file->sync();
+    storage.sync();
+    write_slot(written_term_, written_vote_);
+    log_file_ = std::move(file);
+    end_ = records.size();
+    storage.remove(log_name(before));
+    storage.sync();
+  } else if (trailing != 0) {
+    log.assign(log_.begin() + static_cast<std::ptrdiff_t>(first - first_), log_.end());
+  }
+  log_ = std::move(log);
+  first_ = first;
+  snapshot_ = std::make_shared<const StoredSnapshot>(std::move(snapshot));
+}
+
+bool StableStore::take_record(std::uint8_t type, std::uint64_t index, std::uint64_t term,
+                              View payload, std::uint64_t offset) {
+  if (type == kSnapshotRecord) {
+    auto snapshot = snapshot_of(index, term, payload);
+    if (!snapshot || offset != kRecordHeader) return false;
+    first_ = index + 1;
+    snapshot_ = std::make_shared<const StoredSnapshot>(std::move(*snapshot));
+    return true;
+  }
+  if (type == kTruncation) {
+    cut(index);
+    return true;
+  }
+  if (type < 1 || type > 3 || payload.size() > kMaxPayload) return false;
+  // The entries behind a snapshot may begin before its end.
+  if (log_.empty() && snapshot_ != nullptr && index <= snapshot_->index) first_ = index;
+  if (index != last_index() + 1) return false;
+  log_.push_back(
+      {term, offset, static_cast<std::uint32_t>(payload.size()), static_cast<EntryType>(type)});
+  return true;
+}
+
+void StableStore::load_log() {
+  Storage& storage = env_.storage();
+  log_file_ = storage.open(log_name(log_number_));
+  storage.sync();
+  const Bytes bytes = read_all(*log_file_);
+  chain_ = log_number_;
+  while (end_ + kRecordHeader <= bytes.size()) {
+    Reader in(View(bytes).subspan(end_));
+    const auto magic = in.get<std::uint32_t>();
+    const auto type = in.get<std::uint32_t>();
+    const auto index = in.get<std::uint64_t>();
+    const auto term = in.get<std::uint64_t>();
+    const auto size = in.get<std::uint64_t>();
+    const auto sum = in.get<std::uint64_t>();
+    if (magic != kRecordMagic || size > in.left() || index == 0 || index > kMaxNumber) break;
+    const View payload = in.bytes(size);
+    if (sum != sum_of(payload, record_head(type, index, term, chain_))) break;
+    if (type > kSnapshotRecord ||
+        !take_record(static_cast<std::uint8_t>(type), index, term, payload, end_ + kRecordHeader))
+      throw Error(ErrorCode::kUnavailable, "raft: in " + log_name(log_number_) +
+                                               ", the record of entry " + std::to_string(index) +
+                                               " cannot follow entry " +
+                                               std::to_string(last_index()) + kRemedy);
+    chain_ = sum;
+    end_ += kRecordHeader + padded(size);
+  }
+  if (end_ < bytes.size()) env_.reached("erpc/raft/torn_log");
+  if (log_number_ > 0 && snapshot_ == nullptr)
+    throw Error(ErrorCode::kUnavailable,
+                "raft: " + log_name(log_number_) + " does not begin with its snapshot" + kRemedy);
+}
+
+}  // namespace pyrdma::erpc::raft
