@@ -97,16 +97,33 @@ class TracedQueuePair final : public fabric::QueuePair {
   std::unique_ptr<fabric::QueuePair> inner_;
 };
 
+/// A wait for a peer's value lets other threads run.
+class TracedRendezvous final : public fabric::Rendezvous {
+ public:
+  explicit TracedRendezvous(fabric::Rendezvous& inner) : inner_(inner) {}
+  void publish(std::string_view key, std::span<const std::byte> value) override {
+    const World world;
+    inner_.publish(key, value);
+  }
+  std::vector<std::byte> await(std::string_view key, Time deadline) override {
+    const World world;
+    return inner_.await(key, deadline);
+  }
+
+ private:
+  fabric::Rendezvous& inner_;
+};
+
 class TracedDevice final : public fabric::Device {
  public:
-  explicit TracedDevice(fabric::Device& inner) : inner_(inner) {}
+  explicit TracedDevice(fabric::Device& inner) : inner_(inner), rendezvous_(inner.rendezvous()) {}
   const fabric::Capabilities& capabilities() const override { return inner_.capabilities(); }
   const std::string& name() const override { return inner_.name(); }
   void open() override {
     const World world;
     inner_.open();
   }
-  fabric::Rendezvous& rendezvous() override { return inner_.rendezvous(); }
+  fabric::Rendezvous& rendezvous() override { return rendezvous_; }
   std::unique_ptr<fabric::ProtectionDomain> create_protection_domain() override {
     const World world;
     return inner_.create_protection_domain();
@@ -159,6 +176,7 @@ class TracedDevice final : public fabric::Device {
     return region;
   }
   fabric::Device& inner_;
+  TracedRendezvous rendezvous_;
 };
 
 class TracedEnv final : public Env {
