@@ -40,11 +40,14 @@ class Interval {
 
   /// An operation has ended at `now`. Returns true when it counts.
   bool count(Time now) {
-    if (now < opens_ || (duration_ != 0 && now >= opens_ + duration_)) return false;
+    if (!covers(now)) return false;
     ++operations_;
     early_ += now < opens_ + duration_ / 2;
     last_ = now;
     return true;
+  }
+  bool covers(Time now) const {
+    return now >= opens_ && (duration_ == 0 || now < opens_ + duration_);
   }
   bool over(Time now) const {
     return (duration_ != 0 && now >= opens_ + duration_) ||

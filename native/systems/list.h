@@ -5,4 +5,5 @@
 
 #define PYRDMA_FOR_EACH_SYSTEM(SYSTEM) \
   SYSTEM(loco)                         \
+  SYSTEM(erpc)                         \
   // A new system is one more line above this one.

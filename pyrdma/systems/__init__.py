@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     # isort: off
     from . import loco as loco
     from .loco.workloads import *  # noqa: F403
+    from . import erpc as erpc
+    from .erpc.workloads import *  # noqa: F403
     # A new system is two more lines above this one.
 
 NAMES = (
     "loco",
+    "erpc",
     # A new system is one more line above this one.
 )
 

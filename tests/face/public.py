@@ -46,7 +46,7 @@ def modules() -> list[ModuleType]:
         "devices",
         "fuzz",
         "result",
-        *(f"systems.{n}.channels" for n in systems.NAMES),
+        *(f"systems.{n}" for n in systems.NAMES),
     }
     return [importlib.import_module(f"pyrdma.{n}") for n in sorted(found - set(systems.NAMES))]
 

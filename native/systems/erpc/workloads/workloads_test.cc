@@ -1,0 +1,66 @@
+// eRPC's workloads over both providers. Every loop runs briefly, so that the sanitizers see it.
+#include <gtest/gtest.h>
+
+#include "fabric/shm/cluster.h"
+#include "fabric/sim/cluster.h"
+#include "fabric/sim/profile_test.h"
+#include "measure/workload_cases_test.h"
+#include "systems/system.h"
+
+namespace pyrdma::erpc {
+namespace {
+
+const std::vector<measure::WorkloadCase>& erpc_cases() {
+  using Int = std::int64_t;
+  using Text = std::string;
+  // A busy machine may stop a thread for longer than any timeout of a cluster's nodes.
+  static const auto patient = [](measure::ParamMap params) {
+    params["failure_timeout_ns"] = Int{30'000'000'000};
+    return params;
+  };
+  static const std::vector<measure::WorkloadCase> all = {
+      {"erpc_load", patient({})},
+      {"erpc_load", patient({{"threads", Int{2}},
+                             {"batch", Int{3}},
+                             {"in_flight", Int{20}},
+                             {"preset", Text("paper")}})},
+      {"erpc_load",
+       patient({{"pattern", Text("pairs")}, {"request", Int{50'000}}, {"record_rtt", Int{1}}})},
+      {"erpc_load", patient({{"pattern", Text("incast")},
+                             {"request", Int{20'000}},
+                             {"background", Int{9000}},
+                             {"congestion_control", Text("dcqcn")}})},
+      {"erpc_load", patient({{"pattern", Text("columns")},
+                             {"threads", Int{2}},
+                             {"workers", Int{1}},
+                             {"service_ns", Int{200}},
+                             {"sessions", Int{3}},
+                             {"response", Int{5000}}})},
+      {"erpc_load", patient({{"congestion_control", Text("none")},
+                             {"checksums", Text("on")},
+                             {"in_flight", Int{7}},
+                             {"batch", Int{2}},
+                             {"zero_copy_receive", Text("off")},
+                             {"preallocated_responses", Text("off")},
+                             {"multi_packet_receives", Text("off")}})},
+  };
+  return all;
+}
+
+TEST(ErpcWorkloadsSim, EachRunsAndCounts) {
+  fabric::sim::SimOptions options;
+  options.nodes = 4;
+  options.profile = fabric::sim::test_profile();
+  fabric::sim::SimCluster cluster(options);
+  measure::run_cases(cluster, systems::workloads(), erpc_cases());
+}
+
+TEST(ErpcWorkloadsShm, EachRunsAndCounts) {
+  fabric::shm::ShmOptions options;
+  options.nodes = 2;
+  fabric::shm::ShmCluster cluster(options);
+  measure::run_cases(cluster, systems::workloads(), erpc_cases());
+}
+
+}  // namespace
+}  // namespace pyrdma::erpc

@@ -1,0 +1,19 @@
+"""The workloads that pass through each step of eRPC; see `pyrdma.scopes`."""
+
+from __future__ import annotations
+
+from pyrdma.scopes import Calibration
+
+__all__ = ["CALIBRATIONS"]
+
+_RUN = ("warmup_ns=15000", "preset=paper")
+
+# Sixty requests fit into the slots of ten sessions, so few wait in a backlog.
+CALIBRATIONS = (
+    Calibration(
+        "erpc_load",
+        "erpc/load_issue",
+        (*_RUN, "batch=3", "in_flight=60", "sessions=5", "duration_ns=60000"),
+    ),
+    Calibration("erpc_load", "erpc/load_issue", (*_RUN, "duration_ns=100000")),
+)
