@@ -29,6 +29,8 @@ _PEERS = {
     "mpicc": "libopenmpi-dev",
     "mpirun": "openmpi-bin",
     "ib_write_lat": "perftest",
+    "grpc_cpp_plugin": "protobuf-compiler-grpc",
+    "etcd": "etcd-server",
 }
 
 

@@ -18,7 +18,7 @@ stamped() { [ "$(cat "$venv/$1" 2>/dev/null)" = "$2" ]; } # stamped FILE TEXT
 
 # Debian's packages, by their user. tests/setup checks that the build and the tests use no others.
 build_packages="python3 python3-venv python3-dev g++ libboost-context-dev libibverbs-dev librdmacm-dev"
-test_packages="libgtest-dev mount clang libclang-rt-dev valgrind openssh-server openssh-client iproute2 systemd"
+test_packages="libgtest-dev libraft-dev liblmdb-dev mount clang libclang-rt-dev valgrind openssh-server openssh-client iproute2 systemd"
 # Slurm on this machine, for the tests of `sh tests/run.sh deploy`.
 slurm_packages="slurmctld slurmd slurm-client munge"
 # Roots and disks of Debian, for the guests of `sh tests/run.sh deploy`.
@@ -26,7 +26,8 @@ disk_packages="mmdebstrap e2fsprogs"
 # The scripts use these packages if they are installed, and never install them.
 optional_packages="git sudo"
 # The peers of `pyrdma bench`. The benchmark skips a peer that cannot be installed, and names it.
-peer_packages="ucx-utils openmpi-bin libopenmpi-dev libsimgrid-dev redis-server redis-tools"
+peer_packages="ucx-utils openmpi-bin libopenmpi-dev libsimgrid-dev redis-server redis-tools libucx-dev libtbb-dev
+libgrpc++-dev libprotobuf-dev protobuf-compiler-grpc etcd-server etcd-client"
 
 compiles() { # compiles SOURCE [FLAG...]: whether the compiler compiles and links it
   source=$1
@@ -60,6 +61,12 @@ int main() { return 0; }' ;;
 int main() { return 0; }' ;;
     libgtest-dev) compiles '#include <gtest/gtest.h>
 int main(int n, char** v) { testing::InitGoogleTest(&n, v); return 0; }' -lgtest -lpthread ;;
+    libraft-dev) compiles 'extern "C" {
+#include <raft.h>
+}
+int main() { return raft_strerror(0) == nullptr; }' -lraft ;;
+    liblmdb-dev) compiles '#include <lmdb.h>
+int main() { return mdb_version(nullptr, nullptr, nullptr) == nullptr; }' -llmdb ;;
     mount) command -v mount ;;
     clang) command -v clang++ ;;
     # sshd is no command of a user, whose path may lack its folder.
@@ -73,6 +80,13 @@ int main(int n, char** v) { testing::InitGoogleTest(&n, v); return 0; }' -lgtest
     openmpi-bin) command -v mpirun ;;
     libopenmpi-dev) command -v mpicc ;;
     libsimgrid-dev) [ -e /usr/include/simgrid/s4u.hpp ] ;;
+    libucx-dev) [ -e /usr/include/ucp/api/ucp.h ] ;;
+    libtbb-dev) [ -e /usr/include/oneapi/tbb/concurrent_map.h ] ;;
+    libgrpc++-dev) [ -e /usr/include/grpcpp/grpcpp.h ] ;;
+    libprotobuf-dev) [ -e /usr/include/google/protobuf/message.h ] ;;
+    protobuf-compiler-grpc) command -v protoc && command -v grpc_cpp_plugin ;;
+    etcd-server) command -v etcd ;;
+    etcd-client) command -v etcdctl ;;
     redis-server) command -v redis-server ;;
     redis-tools) command -v redis-benchmark ;;
     slurmctld) command -v slurmctld || [ -x /usr/sbin/slurmctld ] ;;

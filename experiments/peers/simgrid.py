@@ -8,7 +8,6 @@ on one thread.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from pyrdma.bench.peer import (
     Availability,
     chosen,
     compiled,
+    has_header,
     missing_tools,
     named_values,
     output_of,
@@ -33,10 +33,7 @@ def available() -> Availability:
     tools = missing_tools(["g++", "timeout"], INSTALL_COMMAND)
     if not tools.ok:
         return tools
-    probe = "#if !__has_include(<simgrid/s4u.hpp>)\n#error missing\n#endif\n"
-    command = ["g++", "-std=c++17", "-x", "c++", "-E", "-o", "/dev/null", "-"]
-    found = subprocess.run(command, input=probe, text=True, capture_output=True, check=False)
-    if found.returncode != 0:
+    if not has_header("simgrid/s4u.hpp"):
         return Availability(False, "the header simgrid/s4u.hpp is missing", INSTALL_COMMAND)
     return Availability(True, "", INSTALL_COMMAND)
 

@@ -84,6 +84,14 @@ def missing_tools(tools: Sequence[str], install_command: str) -> Availability:
     return Availability(True, "", install_command)
 
 
+def has_header(name: str) -> bool:
+    """Return whether the C++ compiler finds a header."""
+    probe = f"#if !__has_include(<{name}>)\n#error missing\n#endif\n"
+    command = ["g++", "-std=c++17", "-x", "c++", "-E", "-o", "/dev/null", "-"]
+    found = subprocess.run(command, input=probe, text=True, capture_output=True, check=False)
+    return found.returncode == 0
+
+
 def two_cpus(install_command: str) -> Availability:
     """Return whether two spinning processes can each have a CPU of their own."""
     count = len(os.sched_getaffinity(0))
@@ -99,15 +107,56 @@ def cpu_pair() -> tuple[int, int]:
     return first, second
 
 
+# Both scripts read a pipe that ends with this process, however this process ends.
+_KILLS_GROUP = """
+exec 3<&0 </dev/null
+"$@" 3<&- &
+child=$!
+{ read -r _ <&3; kill -KILL 0; } >/dev/null 2>&1 &
+watcher=$!
+wait "$child"
+status=$?
+kill -KILL "$watcher"
+exit "$status"
+"""
+# Processes that are about to be killed may still write into the folder.
+_REMOVES = 'read -r _; for _ in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$1"; sleep 0.1; done'
+
+
+@contextlib.contextmanager
+def _pipe_until_our_end() -> Iterator[int]:
+    """Yield the reading end of a pipe that only this process can write to."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
 @contextlib.contextmanager
 def shared_memory_folder() -> Iterator[Path]:
-    """Yield a private folder on ``/dev/shm``; remove it afterwards with a peer's files in it."""
+    """Yield a private folder on ``/dev/shm``; remove it afterwards with a peer's files in it.
+
+    A process of its own removes it if this process is killed.
+    """
     prefix = f"pyrdma-peer-{os.getpid()}-"
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir="/dev/shm"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with _pipe_until_our_end() as pipe:
+        command = ["sh", "-c", _REMOVES, "sh", str(folder)]
+        remover = subprocess.Popen(
+            command,
+            stdin=pipe,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            remover.kill()
+            remover.wait()
 
 
 def _kill_group(process: subprocess.Popen[str]) -> None:
@@ -123,21 +172,22 @@ def started(
 ) -> Iterator[subprocess.Popen[str]]:
     """Run `command` in a process group of its own; kill the whole group on leaving.
 
-    ``timeout`` of the coreutils runs the command, so that it ends even if this process is killed.
+    The group ends too if this process is killed. ``timeout`` of the coreutils bounds its time.
     """
-    process = subprocess.Popen(
-        ["timeout", "--kill-after=1", f"{limit_s:g}", *command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "LC_ALL": "C", **(env or {})},
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        _kill_group(process)
+    with _pipe_until_our_end() as pipe:
+        process = subprocess.Popen(
+            ["timeout", "--kill-after=1", f"{limit_s:g}", "sh", "-c", _KILLS_GROUP, "sh", *command],
+            stdin=pipe,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "LC_ALL": "C", **(env or {})},
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            _kill_group(process)
 
 
 def output_of(
@@ -208,20 +258,41 @@ def cache_folder() -> Path:
     return folder
 
 
-def compiled(source: Path, compiler: Sequence[str], libraries: Sequence[str] = ()) -> Path:
+def compiled(
+    source: Path,
+    compiler: Sequence[str],
+    libraries: Sequence[str] = (),
+    generator: Sequence[str] = (),
+    interface: Path | None = None,
+) -> Path:
     """Return the program of `source`; compile it unless the cache has it.
 
-    The key is a hash of the source, the command and the compiler's version. The compiler writes
+    The key is a hash of the sources, the commands and their programs' versions. The compiler writes
     into a new folder, which is then renamed into place, so that two builds at once do not collide.
+
+    Parameters
+    ----------
+    source
+        The program's source.
+    compiler
+        Command of the compiler. ``{folder}`` in a word of it is the folder of the build.
+    libraries
+        Arguments behind the source.
+    generator
+        Command that writes sources into ``{folder}`` before. Its last argument is `interface`.
+    interface
+        File from which `generator` makes the sources.
 
     Raises
     ------
     PeerError
-        The compiler failed; the message is the compiler's.
+        A command failed; the message is the command's.
     """
-    text = source.read_bytes()
-    version = output_of([compiler[0], "--version"])
-    recipe = "\0".join([version, *compiler, *libraries]).encode()
+    text = source.read_bytes() + b"\0" + (interface.read_bytes() if interface else b"")
+    versions = [
+        output_of([command[0], "--version"]) for command in (compiler, generator) if command
+    ]
+    recipe = "\0".join([*versions, *generator, *compiler, *libraries]).encode()
     key = hashlib.sha256(text + b"\0" + recipe).hexdigest()[:32]
     cache = cache_folder()
     program = cache / f"{source.stem}-{key}" / source.stem
@@ -230,7 +301,14 @@ def compiled(source: Path, compiler: Sequence[str], libraries: Sequence[str] = (
     building = Path(tempfile.mkdtemp(prefix=".building-", dir=cache))
     try:
         built = building / source.stem
-        output_of([*compiler, str(source), "-o", str(built), *libraries], limit_s=120)
+
+        def build(*command: str) -> None:
+            words = [word.replace("{folder}", str(building)) for word in command]
+            output_of(words, limit_s=300)
+
+        if generator:
+            build(*generator, str(interface))
+        build(*compiler, str(source), "-o", str(built), *libraries)
         # The rename fails if another process was faster; that process's program is as good.
         with contextlib.suppress(FileExistsError, OSError):
             building.rename(program.parent)

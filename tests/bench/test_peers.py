@@ -20,7 +20,7 @@ from tests.errors import raises
 UCX_HEADER = (
     "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr"
 )
-ALL_PEERS = ("ucx", "openmpi", "redis", "simgrid")
+ALL_PEERS = ("ucx", "openmpi", "redis", "simgrid", "ucx_am", "grpc_calls", "etcd")
 
 
 def parse_ucx(text: str) -> float:
@@ -137,6 +137,25 @@ def test_a_source_is_compiled_once_into_a_private_folder(cache: Path, tmp_path: 
     assert not list(cache.glob(".building-*"))
 
 
+def test_generated_sources_are_made_again_when_their_interface_changes(
+    cache: Path, tmp_path: Path
+) -> None:
+    source, interface = tmp_path / "answer.c", tmp_path / "answer.in"
+    source.write_text('#include "answer.in"\nint main(void) { return ANSWER; }\n')
+    (tmp_path / "made").mkdir()
+    source = source.rename(tmp_path / "made" / "answer.c")  # the compiler does not see the original
+    statuses = []
+    for answer in (42, 43):
+        interface.write_text(f"#define ANSWER {answer}\n")
+        generator = ["cp", "--target-directory={folder}"]
+        compiler = ["gcc", "-I{folder}"]
+        program = peer.compiled(source, compiler, generator=generator, interface=interface)
+        statuses.append(subprocess.run([program], check=False).returncode)
+    assert statuses == [42, 43]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["answer.in", "made", "pyrdma"]
+    assert not list(cache.glob(".building-*"))
+
+
 def test_a_source_that_does_not_compile_shows_why(cache: Path, tmp_path: Path) -> None:
     source = tmp_path / "broken.c"
     source.write_text("int main(void) { return nonsense; }\n", encoding="ascii")
@@ -175,3 +194,28 @@ def test_perftest_values_are_read_by_their_titles() -> None:
     assert parse(bandwidth, "BW average[MB/sec]") == 34.25
     with raises(PeerError, "t_typical[usec]"):
         parse("", "t_typical[usec]")
+
+
+def test_a_member_of_etcd_that_names_itself_leads() -> None:
+    is_leader = vars(peers.load("etcd"))["is_leader"]
+    answer = '{"header":{"member_id":"%s","raft_term":"2"},"version":"3.4.23"%s}'
+    assert is_leader(answer % (17, ',"leader":"17"'))
+    assert not is_leader(answer % (17, ',"leader":"18"'))
+    assert not is_leader(answer % (17, "")), "there is no leader yet"
+    for text in ("", "[]", "{}", '{"header":3}', "404 page not found"):
+        with raises(PeerError, "status"):
+            is_leader(text)
+
+
+@pytest.mark.parametrize("name", ["grpc_calls", "etcd"])
+def test_a_missing_header_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = peers.load(name)
+    if not module.available().ok:
+        pytest.skip(f"{module.NAME}: {module.available().reason}")
+    monkeypatch.setattr(
+        "pyrdma.bench.grpc_programs.has_header", lambda header: "google" not in header
+    )
+    there = module.available()
+    assert not there.ok
+    assert "google/protobuf/message.h" in there.reason
+    assert "libprotobuf-dev" in there.install_command
