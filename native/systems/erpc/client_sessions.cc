@@ -93,6 +93,7 @@ SessionId Endpoint::create_session(EndpointName server) {
   session.why_lost = "";
   ask_to_connect(session);
   manage_at_ = std::min(manage_at_, now + options_.connect_interval);
+  is_due_earlier_ = true;
   return session.id();
 }
 
@@ -128,6 +129,7 @@ void Endpoint::destroy_session(SessionId id) {
     session.state = SessionState::kDisconnecting;
     session.unanswered = 0;
     manage_at_ = 0;
+    is_due_earlier_ = true;
     return;
   }
   // The server knows of no session, or it is dead. A server that connects it later will find no

@@ -17,7 +17,7 @@ namespace {
 
 }  // namespace
 
-void Endpoint::enqueue_request(const Request& request) {
+[[gnu::flatten]] void Endpoint::enqueue_request(const Request& request) {
   const Scope step(env_, scope::enqueue_request);
   if (request.request == nullptr || request.response == nullptr || request.done == nullptr ||
       request.request == request.response) [[unlikely]] {
@@ -68,7 +68,7 @@ void Endpoint::start(ClientSession& session, const Request& request) {
   send_packets(slot);
 }
 
-void Endpoint::start_waiting(ClientSession& session) {
+[[gnu::flatten]] void Endpoint::start_waiting(ClientSession& session) {
   while (session.free_slots != 0 && !session.backlog.empty() &&
          session.state == SessionState::kConnected) {
     const Request request = session.backlog.front();
@@ -96,6 +96,7 @@ void Endpoint::finish(ClientSlot& slot, Outcome outcome) {
 // A continuation is never called inside enqueue_request.
 void Endpoint::fail_later(const Request& request, Outcome outcome) {
   failed_.push_back({request, outcome});
+  is_due_earlier_ = true;
   env_.notify(transport_.watch());
 }
 

@@ -7,11 +7,11 @@
 
 namespace pyrdma::erpc {
 
-std::span<std::byte> RequestHandle::response(std::uint32_t bytes) {
+[[gnu::flatten]] std::span<std::byte> RequestHandle::response(std::uint32_t bytes) {
   return endpoint_->response_of(*this, bytes);
 }
 
-void RequestHandle::respond() { endpoint_->respond(*this); }
+[[gnu::flatten]] void RequestHandle::respond() { endpoint_->respond(*this); }
 
 // Returns null if the session or the request is gone. A session with handlers that have not
 // answered keeps its memory.

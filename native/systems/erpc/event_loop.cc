@@ -97,8 +97,7 @@ void Endpoint::run_timers(Time now) {
 }
 
 Time Endpoint::next_due() const {
-  Time due = manage_at_;
-  if (active_ != 0) due = std::min(due, scan_at_);
+  Time due = std::min(manage_at_, scan_at_);
   if (wheel_.size() != 0) due = std::min(due, wheel_.next_due());
   if (!failed_.empty()) due = clock_;
   return due;
@@ -110,14 +109,15 @@ bool Endpoint::run_until(FunctionRef<bool()> done, Time deadline) {
     Time due = deadline;
     {
       const Scope step(env_, scope::wait);
+      is_due_earlier_ = false;
       due = std::min(next_due(), deadline);
     }
     const auto makes_turn = [&] {
       const Scope step(env_, scope::turn);
       turn();
       is_done = done();
-      // A new timer ends the wait, which knows the old one.
-      return is_done || next_due() < due;
+      // An earlier timer ends the wait, which knows the old one.
+      return is_done || is_due_earlier_;
     };
     env_.poll_until(makes_turn, due, &transport_.watch());
     if (is_done) return true;

@@ -11,7 +11,7 @@ void Endpoint::activate(ClientSlot& slot) {
   slot.previous = nullptr;
   if (first_active_ != nullptr) first_active_->previous = &slot;
   first_active_ = &slot;
-  if (active_++ == 0) scan_at_ = 0;
+  ++active_;
 }
 
 void Endpoint::deactivate(ClientSlot& slot) {

@@ -26,7 +26,7 @@ ServerSession* Endpoint::server_session_of(const Packet& packet) {
   return session;
 }
 
-void Endpoint::receive_request(const Packet& packet) {
+[[gnu::flatten]] void Endpoint::receive_request(const Packet& packet) {
   const Scope step(env_, scope::receive_request);
   ServerSession* session = server_session_of(packet);
   if (session == nullptr) [[unlikely]]

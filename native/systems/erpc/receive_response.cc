@@ -6,7 +6,7 @@
 
 namespace pyrdma::erpc {
 
-void Endpoint::receive_answer(const Packet& packet) {
+[[gnu::flatten]] void Endpoint::receive_answer(const Packet& packet) {
   const Scope step(env_, scope::receive_response);
   const PacketHeader& header = packet.header;
   const std::uint32_t index = header.session();

@@ -4,38 +4,38 @@
 //
 // machine: AMD EPYC
 // compiler: g++ (Debian 12.2.0-14+deb12u1) 12.2.0
-// commit: 55f2cf959b23
+// commit: 764e1e7cd221
 #pragma once
 #include "env/scope.h"
 
 // clang-format off
 //  name, instructions, lines: near, last level, NIC, other core, memory
 #define PYRDMA_ERPC_SCOPES(X) \
-  X(turn, 167, 0.0353, 0, 0, 0, 0)                                                               \
-  X(wait, 30, 0, 0, 0, 0, 0)                                                                     \
-  X(receive, 214, 0.0618, 0, 1.78, 0, 0)                                                         \
-  X(post, 96.1, 0.041, 0, 0, 0, 0)                                                               \
-  X(enqueue_request, 246, 0.222, 0, 0, 0.00604, 0)                                               \
-  X(transmit, 107, 0.0153, 0, 0, 0, 0)                                                           \
-  X(receive_response, 454, 1.32, 0, 0.778, 0.0138, 0)                                            \
-  X(receive_request, 331, 1.09, 0, 0.716, 0.0261, 0)                                             \
-  X(enqueue_response, 165, 0.0522, 0, 0, 0, 0)                                                   \
-  X(load_issue, 121, 0.0599, 0, 0, 0.283, 0)                                                     \
-  X(load_end, 124, 0.97, 0, 0, 0, 0)                                                             \
-  X(fasst_send, 90, 0, 0, 0, 0, 0)                                                               \
-  X(fasst_post, 60, 0, 0, 0, 0, 0)                                                               \
-  X(fasst_poll, 60, 0, 0, 0, 0, 0)                                                               \
-  X(fasst_request, 80, 0, 0, 1, 0, 0)                                                            \
-  X(fasst_response, 60, 0, 0, 1, 0, 0)                                                           \
-  X(fasst_refill, 40, 0, 0, 0, 0, 0)                                                             \
-  X(ring_send, 140, 0, 0, 0, 0, 0)                                                               \
-  X(ring_poll, 30, 0, 0, 0, 0, 0)                                                                \
-  X(ring_look, 12, 0.5, 0, 0, 0, 0)                                                              \
-  X(ring_request, 90, 0, 0, 1, 0, 0)                                                             \
-  X(ring_response, 70, 0, 0, 1, 0, 0)                                                            \
-  X(ring_write_head, 60, 0, 0, 0, 0, 0)                                                          \
-  X(baseline_issue, 40, 0, 0, 0, 0, 0)                                                           \
-  X(baseline_answer, 40, 0, 0, 0, 0, 0)                                                          \
+  X(turn, 159, 0.108, 0, 0, 0, 0)                                                                \
+  X(wait, 29, 0, 0, 0, 0, 0)                                                                     \
+  X(receive, 228, 0.13, 0, 1.88, 0, 0)                                                           \
+  X(post, 98.2, 0.0435, 0, 0, 0, 0)                                                              \
+  X(enqueue_request, 193, 0.231, 0, 0, 0.00268, 0)                                               \
+  X(transmit, 111, 0.0126, 0, 0, 0, 0)                                                           \
+  X(receive_response, 380, 1.38, 0, 0.753, 0.0128, 0)                                            \
+  X(receive_request, 336, 1.57, 0, 0.759, 0.0433, 0)                                             \
+  X(enqueue_response, 129, 0.0249, 0, 0, 0, 0)                                                   \
+  X(load_issue, 122, 0.0507, 0, 0, 0.329, 0)                                                     \
+  X(load_end, 129, 0.943, 0, 0, 0, 0)                                                            \
+  X(fasst_send, 243, 0.00866, 0, 0, 0.00144, 0)                                                  \
+  X(fasst_post, 41, 0, 0, 0, 0, 0)                                                               \
+  X(fasst_poll, 681, 0.0339, 0, 3.07, 0.0339, 0)                                                 \
+  X(fasst_request, 230, 0.00288, 0, 0.868, 0, 0)                                                 \
+  X(fasst_response, 205, 0, 0, 0.847, 0, 0)                                                      \
+  X(fasst_refill, 33, 0, 0, 0, 0, 0)                                                             \
+  X(ring_send, 457, 0, 0, 0, 0.00997, 0)                                                         \
+  X(ring_poll, 180, 0, 0, 0, 0, 0)                                                               \
+  X(ring_look, 557, 0, 0, 1.71, 0, 0)                                                            \
+  X(ring_request, 569, 0, 0, 0.79, 0.00741, 0)                                                   \
+  X(ring_response, 351, 0, 0, 0.803, 0, 0)                                                       \
+  X(ring_write_head, 47.2, 0, 0, 0, 0, 0)                                                        \
+  X(baseline_issue, 218, 0, 0, 0, 0.769, 0)                                                      \
+  X(baseline_answer, 66.1, 0.0335, 0, 0, 0, 0)                                                   \
   X(store_get, 1550, 4, 0, 0, 0, 0)                                                              \
   X(store_scan, 1500, 4, 0, 0, 0, 0)                                                             \
   X(store_scan_key, 165, 0, 0, 0, 0, 0)                                                          \

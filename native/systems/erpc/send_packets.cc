@@ -50,6 +50,7 @@ void Endpoint::pace(ClientSlot& slot, std::uint32_t packet) {
   if (packet < slot.request_packets) bytes += piece_bytes(slot.call.request->size(), packet);
   const Time at = session.rate.reserve(bytes, now);
   wheel_.insert({session.index, packet, slot.request_number, session.generation}, at, now);
+  is_due_earlier_ = true;
   ++slot.in_wheel;
   ++session.in_wheel;
   ++counters_.paced;

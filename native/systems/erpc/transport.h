@@ -97,7 +97,7 @@ class Transport {
   bool has_queued() const { return pending_ != 0; }
   /// Flushes, then waits until the NIC has read every packet. Cost: a round trip to the NIC, about
   /// 2 us.
-  void drain();
+  [[gnu::noinline]] void drain();
 
   /// The NIC reads no buffer from now on; packets that it has not sent are lost. Never waits. Later
   /// packets are dropped.
@@ -124,13 +124,14 @@ class Transport {
   }
 
  private:
-  void post_pending();
-  void store_checksum(std::byte* header, const std::byte* data, std::uint32_t bytes);
-  bool is_intact(const std::byte* header, std::uint32_t bytes) const;
+  [[gnu::noinline]] void post_pending();
+  [[gnu::noinline]] void store_checksum(std::byte* header, const std::byte* data,
+                                        std::uint32_t bytes);
+  [[gnu::noinline]] bool is_intact(const std::byte* header, std::uint32_t bytes) const;
   bool reap_sends();
   void wait_for(FunctionRef<bool()> ready);
   void wait_for_room(std::uint32_t requests);
-  void heal();
+  [[gnu::noinline]] void heal();
   void post_all_receives();
   void post_again(std::uint32_t count);
   std::byte* place_of(const fabric::Completion& completion) const {

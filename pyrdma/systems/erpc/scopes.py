@@ -16,4 +16,12 @@ CALIBRATIONS = (
         (*_RUN, "batch=3", "in_flight=60", "sessions=5", "duration_ns=60000"),
     ),
     Calibration("erpc_load", "erpc/load_issue", (*_RUN, "duration_ns=100000")),
+    *(
+        Calibration(
+            "erpc_baseline",
+            "erpc/baseline_issue",
+            ("warmup_ns=15000", "duration_ns=40000", f"system={system}"),
+        )
+        for system in ("fasst", "farm_ring")
+    ),
 )
