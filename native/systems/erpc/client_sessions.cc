@@ -19,6 +19,12 @@ std::string name_of(const EndpointName& name) {
 
 }  // namespace
 
+const char* Endpoint::why_silent(const ClientSession& session) {
+  return session.incarnation == 0
+             ? "no such endpoint was made: does that node make it, under the same name?"
+             : "no answer: does a thread there run the event loop of that endpoint?";
+}
+
 const ClientSession* Endpoint::find_session(SessionId id) const {
   const std::uint32_t index = id & 0xffffU;
   if (index >= clients_.size()) return nullptr;
@@ -149,7 +155,7 @@ void Endpoint::connect(std::span<const SessionId> sessions) {
   if (done == sessions.size()) return;
   const ClientSession& session = session_of(sessions[done], "connect");
   std::string why = session.why_lost;
-  if (why.empty()) why = "no answer: does a thread there run the event loop of that endpoint?";
+  if (why.empty()) why = why_silent(session);
   throw Error(ErrorCode::kTimeout, "node " + std::to_string(env_.node()) +
                                        " could not connect to " + name_of(session.server) + ": " +
                                        why)

@@ -170,6 +170,7 @@ class Endpoint {
   // client_sessions.cc
   ClientSession& session_of(SessionId id, const char* call);
   const ClientSession* find_session(SessionId id) const;
+  static const char* why_silent(const ClientSession& session);
   [[gnu::noinline]] void lose_session(ClientSession& session, const char* why);
   void end_requests(ClientSession& session, Outcome started);
   bool has_room() const;
@@ -241,6 +242,7 @@ class Endpoint {
   // session_manager.cc
   std::uint32_t publish_address();
   bool look_up(ClientSession& session);
+  std::unique_ptr<fabric::AddressHandle> handle_of_peer(const fabric::QpAddress& address);
   [[gnu::noinline]] void take_management(const Packet& packet);
   [[gnu::noinline]] void manage(Time now);
   void manage_client(ClientSession& session, Time now);

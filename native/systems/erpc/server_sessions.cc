@@ -47,7 +47,8 @@ void Endpoint::take_connect(const ManagementMessage& message) {
   } else if (server_count_ == kMaxServerSessions) {
     refusal = Refusal::kNoSessions;
   }
-  std::unique_ptr<fabric::AddressHandle> handle = transport_.handle_for(message.client);
+  std::unique_ptr<fabric::AddressHandle> handle = handle_of_peer(message.client);
+  if (handle == nullptr) return;
   const Destination to{handle.get(), message.client.qp_num, message.client.qkey};
   if (refusal != Refusal::kNone) {
     env_.reached("erpc/connect_refused");

@@ -98,6 +98,17 @@ ManagementMessage Endpoint::about(const ServerSession& session, ManagementKind k
   return message;
 }
 
+// Returns null for an address that cannot be. The fabric checks it when it makes a handle of it.
+std::unique_ptr<fabric::AddressHandle> Endpoint::handle_of_peer(const fabric::QpAddress& address) {
+  try {
+    return transport_.handle_for(address);
+  } catch (const Error&) {
+    ++counters_.bad_management;
+    env_.reached("erpc/bad_address");
+    return nullptr;
+  }
+}
+
 void Endpoint::take_management(const Packet& packet) {
   ManagementMessage message;
   if (packet.bytes != sizeof message || packet.header.size() != sizeof message) {
@@ -113,7 +124,6 @@ void Endpoint::take_management(const Packet& packet) {
     return;
   }
   if (message.kind == ManagementKind::kConnect) {
-    // The fabric checks an address when it makes a handle of it.
     if (message.client.node < env_.nodes())
       take_connect(message);
     else
@@ -225,7 +235,8 @@ void Endpoint::take_for_server(const ManagementMessage& message) {
     if (is_known) {
       send_management(session->to, answer);
     } else {
-      const auto handle = transport_.handle_for(message.client);
+      const auto handle = handle_of_peer(message.client);
+      if (handle == nullptr) return;
       send_management({handle.get(), message.client.qp_num, message.client.qkey}, answer);
       transport_.drain();  // the handle ends here
     }
@@ -245,11 +256,7 @@ void Endpoint::manage_client(ClientSession& session, Time now) {
   switch (session.state) {
     case SessionState::kConnecting:
       if (now >= session.connect_by) {
-        lose_session(session, session.incarnation == 0
-                                  ? "no such endpoint was made: does that node make it, under the "
-                                    "same name?"
-                                  : "no answer: does a thread there run the event loop of that "
-                                    "endpoint?");
+        lose_session(session, why_silent(session));
         return;
       }
       ask_to_connect(session);

@@ -1,0 +1,209 @@
+// The packets of an RPC, one by one (eRPC, figure 3). A server by hand answers when the test says
+// so, and writes down what the client sends.
+#include "systems/erpc/raw_peer_test.h"
+#include "systems/erpc/worlds_test.h"
+
+namespace pyrdma::erpc {
+
+namespace {
+
+// REQ and CR carry the number of a piece of the request; RFR and RESP go on behind the last one.
+std::string name_of_packet(const PacketHeader& header) {
+  constexpr const char* kNames[] = {"REQ", "RFR", "CR", "RESP", "MGMT"};
+  return kNames[static_cast<int>(header.kind())] + std::to_string(header.packet());
+}
+
+class HandServer {
+ public:
+  HandServer(Env& env, const Options& options) : peer_(env), options_(options) {
+    peer_.publish(options.name);
+  }
+  void connect() {
+    const auto packet = peer_.receive(kSecond);
+    ASSERT_TRUE(packet.has_value());
+    ManagementMessage message = packet->message();
+    ASSERT_EQ(message.kind, ManagementKind::kConnect);
+    EXPECT_EQ(message.credits, options_.credits);
+    EXPECT_EQ(message.server_token, 0U);
+    whose_ = PacketHeader::make_whose(0, message.client_session, message.client_generation);
+    message.kind = ManagementKind::kConnected;
+    message.is_for_client = 1;
+    message.server_token = 77;
+    peer_.aim(message.client);
+    peer_.send(message);
+  }
+  /// Returns the names of the packets that have come, in their order.
+  std::string heard() {
+    std::string names;
+    while (const auto packet = peer_.receive(20 * kMicrosecond)) {
+      if (packet->header.kind() == PacketKind::kManagement) continue;
+      last_ = packet->header;
+      names += (names.empty() ? "" : " ") + name_of_packet(packet->header);
+    }
+    return names;
+  }
+  void answer(PacketKind kind, std::uint32_t number, std::uint32_t size, std::uint32_t bytes) {
+    PacketHeader header;
+    header.what = PacketHeader::make_what(kind, number, size, last_.type());
+    header.whose = whose_ | last_.request();
+    const std::vector<std::byte> data(bytes);
+    peer_.send(header, data.data(), bytes);
+  }
+
+ private:
+  RawPeer peer_;
+  Options options_;
+  std::uint64_t whose_ = 0;
+  PacketHeader last_;
+};
+
+class ErpcPackets : public testing::Test {
+ protected:
+  /// Runs a client with 2 credits beside a server by hand.
+  void run(std::uint32_t request, std::uint32_t response,
+           const std::function<void(HandServer&, std::uint32_t)>& server) {
+    Options options;
+    options.credits = 2;
+    options.packet_bytes = 1024;
+    options.retransmission_timeout = 10 * kMillisecond;
+    options.connect_interval = kMillisecond;
+    fabric::sim::SimCluster cluster(runtime::sim_options(2));
+    cluster.run([&](Env& env) {
+      if (env.node() == 1) {
+        HandServer by_hand(env, options);
+        by_hand.connect();
+        server(by_hand, options.packet_bytes - kHeaderRoom);
+        return;
+      }
+      Endpoint endpoint(env, options);
+      const SessionId session = endpoint.create_session({1, 0});
+      endpoint.connect({&session, 1});
+      TestCall call(endpoint, request, response);
+      ASSERT_TRUE(call.send(session).wait(5 * kMillisecond)) << endpoint.describe_pending();
+      EXPECT_EQ(call.outcome(), Outcome::kOk);
+      EXPECT_EQ(call.response().size(), response);
+      EXPECT_EQ(endpoint.credits_of(session), 2U);
+      EXPECT_EQ(endpoint.counters().retransmissions, 0U);
+      EXPECT_EQ(endpoint.counters().lies, 0U);
+    });
+  }
+};
+
+TEST_F(ErpcPackets, ARequestOfOnePacketTakesTwo) {
+  run(32, 40, [](HandServer& server, std::uint32_t) {
+    EXPECT_EQ(server.heard(), "REQ0");
+    server.answer(PacketKind::kResponse, 0, 40, 40);
+    EXPECT_EQ(server.heard(), "");
+  });
+}
+
+TEST_F(ErpcPackets, ThreeAndThreePacketsUseTwoCredits) {
+  run(2500, 2500, [](HandServer& server, std::uint32_t payload) {
+    EXPECT_EQ(server.heard(), "REQ0 REQ1");
+    server.answer(PacketKind::kCreditReturn, 0, 2500, 0);
+    EXPECT_EQ(server.heard(), "REQ2");
+    server.answer(PacketKind::kCreditReturn, 1, 2500, 0);
+    EXPECT_EQ(server.heard(), "") << "the number of the response's packets is not known yet";
+    server.answer(PacketKind::kResponse, 2, 2500, payload);
+    EXPECT_EQ(server.heard(), "RFR3 RFR4");
+    server.answer(PacketKind::kResponse, 3, 2500, payload);
+    EXPECT_EQ(server.heard(), "");
+    server.answer(PacketKind::kResponse, 4, 2500, 2500 - 2 * payload);
+    EXPECT_EQ(server.heard(), "");
+  });
+}
+
+// The same seen from the other side: what a server sends for each packet.
+TEST_F(ErpcPackets, AServerAnswersEachPacketOnce) {
+  Options options;
+  options.packet_bytes = 1024;
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  bool is_over = false;
+  cluster.run([&](Env& env) {
+    if (env.node() == 1) {
+      Endpoint endpoint(env, options);
+      serve_sized(endpoint);
+      while (!is_over) endpoint.run_for(20 * kMicrosecond);
+      EXPECT_EQ(endpoint.counters().handled, 1U);
+      EXPECT_EQ(endpoint.server_sessions(), 1U) << "a repeated request to connect makes no other";
+      return;
+    }
+    RawPeer peer(env);
+    peer.aim_at(1);
+    ManagementMessage message;
+    message.client_token = 5;
+    message.credits = options.credits;
+    message.slots = options.slots;
+    message.packet_bytes = options.packet_bytes;
+    message.client = peer.address();
+    peer.send(message);
+    peer.send(message);
+    const ManagementMessage first = peer.receive()->message(), again = peer.receive()->message();
+    EXPECT_EQ(first.kind, ManagementKind::kConnected);
+    EXPECT_EQ(first.server_session, again.server_session);
+    EXPECT_EQ(first.server_generation, again.server_generation);
+    const std::uint64_t whose =
+        PacketHeader::make_whose(options.slots, first.server_session, first.server_generation);
+    std::vector<std::byte> data(2500);
+    const std::uint32_t bytes = 2500;
+    std::memcpy(data.data(), &bytes, sizeof bytes);
+    const auto sends = [&](PacketKind kind, std::uint32_t number) -> std::string {
+      PacketHeader header;
+      header.what = PacketHeader::make_what(kind, number, bytes, 1);
+      header.whose = whose;
+      if (kind == PacketKind::kRequest) {
+        peer.send(header, data.data() + number * 1000, number == 2 ? 500 : 1000);
+      } else {
+        peer.send(header);
+      }
+      const auto answer = peer.receive(20 * kMicrosecond);
+      return answer ? name_of_packet(answer->header) : "";
+    };
+    EXPECT_EQ(sends(PacketKind::kRequest, 1), "") << "out of order";
+    EXPECT_EQ(sends(PacketKind::kRequest, 0), "CR0");
+    EXPECT_EQ(sends(PacketKind::kRequest, 2), "") << "out of order";
+    EXPECT_EQ(sends(PacketKind::kRequest, 1), "CR1");
+    EXPECT_EQ(sends(PacketKind::kRequest, 1), "CR1") << "again";
+    EXPECT_EQ(sends(PacketKind::kResponseRequest, 3), "") << "there is no response yet";
+    EXPECT_EQ(sends(PacketKind::kRequest, 2), "RESP2");
+    EXPECT_EQ(sends(PacketKind::kRequest, 2), "RESP2") << "again, and the handler does not run";
+    EXPECT_EQ(sends(PacketKind::kResponseRequest, 4), "") << "out of order";
+    EXPECT_EQ(sends(PacketKind::kResponseRequest, 3), "RESP3");
+    EXPECT_EQ(sends(PacketKind::kResponseRequest, 4), "RESP4");
+    EXPECT_EQ(sends(PacketKind::kResponseRequest, 5), "") << "there is no such piece";
+    is_over = true;
+  });
+}
+
+// No device can be reached at such an address. The endpoint goes on.
+TEST_F(ErpcPackets, AWrongAddressIsCounted) {
+  Options options;
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  cluster.run([&](Env& env) {
+    if (env.node() == 1) {
+      Endpoint endpoint(env, options);
+      endpoint.run_for(200 * kMicrosecond);
+      EXPECT_EQ(endpoint.counters().bad_management, 3U);
+      EXPECT_EQ(endpoint.server_sessions(), 0U);
+      return;
+    }
+    RawPeer peer(env);
+    peer.aim_at(1);
+    ManagementMessage message;
+    message.client_token = 5;
+    message.credits = options.credits;
+    message.slots = options.slots;
+    message.packet_bytes = 4096;
+    message.client = peer.address();
+    message.client.lid = 9;
+    peer.send(message);
+    message.client.node = 2;
+    peer.send(message);
+    message.client.node = ~0U;
+    peer.send(message);
+  });
+}
+
+}  // namespace
+
+}  // namespace pyrdma::erpc
