@@ -1,4 +1,4 @@
-"""The rows of ``pyrdma bench`` that compare eRPC with UCX, gRPC, a copy in memory, and etcd.
+"""The rows of ``pyrdma bench`` that compare eRPC with UCX, gRPC and a copy in memory.
 
 Client and server are two processes over shared memory, each on a CPU of its own.
 """
@@ -28,9 +28,7 @@ def memcpy_bandwidth(duration_s: float = 0.3) -> float:
         return float(cluster.run(load, duration_s=duration_s).value("bandwidth"))
 
 
-def benchmarks(
-    rate: Measure, latency_us: Measure, bandwidth: Measure, put_us: Measure
-) -> list[Benchmark]:
+def benchmarks(rate: Measure, latency_us: Measure, bandwidth: Measure) -> list[Benchmark]:
     """Return the benchmarks, in the order of the table.
 
     Parameters
@@ -41,10 +39,8 @@ def benchmarks(
         Takes the median round trip of such an RPC with one in flight, in microseconds.
     bandwidth
         Takes the bytes per second of requests of `LARGE` bytes.
-    put_us
-        Takes the median PUT of one client to a store with three replicas, in microseconds.
     """
-    ucx, grpc, etcd = (peers.load(name) for name in ("ucx_am", "grpc_calls", "etcd"))
+    ucx, grpc = (peers.load(name) for name in ("ucx_am", "grpc_calls"))
     calls = [
         ("", ucx, "the peer: RPCs built on active messages over posix shared memory"),
         ("_grpc", grpc, "the peer: asynchronous unary calls over a Unix socket"),
@@ -88,17 +84,5 @@ def benchmarks(
                 "8 MiB within its own memory, a bound for whatever copies once."
             ),
             peer=copies,
-        ),
-        Benchmark(
-            name="erpc/replicated_put",
-            unit="us",
-            better=Better.LOWER,
-            ours=put_us,
-            about=(
-                "Median PUT of one client to three replicas in memory, keys of 16 bytes and values "
-                "of 64; the peer: three members over the loopback, data on /dev/shm, a client of "
-                "gRPC at the leader."
-            ),
-            peer=PeerRun.of(etcd, "put_latency", scale=1e6),
         ),
     ]

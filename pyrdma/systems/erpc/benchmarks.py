@@ -1,12 +1,40 @@
-"""eRPC's rows of ``pyrdma bench``."""
+"""eRPC's rows of ``pyrdma bench``: a client and a server, each a process with one thread."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyrdma.bench.benchmark import Benchmark
+from pyrdma.result import Result
+
+from . import bench_peers
 
 __all__ = ["benchmarks"]
 
 
+def _run(duration_s: float, **settings: Any) -> Result:
+    import pyrdma as rd
+
+    load = rd.workload.ErpcLoad(pattern="pairs", warmup_ns=50_000_000, **settings)
+    with rd.Cluster.local(nodes=2, fabric="shm", mode="process") as cluster:
+        return cluster.run(load, duration_s=duration_s)
+
+
+def rate(duration_s: float = 0.4) -> float:
+    """Return requests per second: batches of 3, 60 under way on 8 sessions."""
+    return float(_run(duration_s, batch=3, in_flight=60, sessions=8).value("rate"))
+
+
+def latency_us(duration_s: float = 0.3) -> float:
+    """Return the median time of a request, one at a time."""
+    return float(_run(duration_s).latency("rpc").percentile(50)) / 1e3
+
+
+def bandwidth(duration_s: float = 0.5) -> float:
+    """Return bytes per second of large requests, one at a time."""
+    return float(_run(duration_s, request=bench_peers.LARGE).value("rate")) * bench_peers.LARGE
+
+
 def benchmarks() -> list[Benchmark]:
     """Return the benchmarks, in the order of the table."""
-    return []
+    return bench_peers.benchmarks(rate, latency_us, bandwidth)
