@@ -176,6 +176,9 @@ experiment = Experiment(
             ["erpc/pfabric_bdp", "erpc/dcqcn_tested_incast", "erpc/timely_tested_incast"],
             undecidable("a number of another paper, which it cites"),
         ),
+        "erpc/cx4_shared_cluster_nodes": undecidable(
+            "the profile holds the 100 nodes that the paper uses"
+        ),
         "erpc/ib_cross_tor_rtt": undecidable("measured on a cluster that the paper does not name"),
     },
 )

@@ -109,6 +109,8 @@ experiment = Experiment(
         "erpc/rfr_added_latency_pct": added_share,
     },
     misses={
+        "erpc/rfr_added_latency_max_rtt": "the requests for packets also take time of both CPUs, "
+        "which the ideal does not",
         "erpc/rfr_added_latency_pct": "a link of 25 Gbps sends four packets in a fraction of the "
         "round trip that the protocol adds",
     },

@@ -2,7 +2,7 @@
 
 IRN's evaluation had 60 to 480 kB for each port and no sharing; the CX4 cluster's switches share
 12 MB. Fifty flows of one server, without congestion control, have 32 packets each under way, 1.6 MB
-in all. A small buffer loses packets, and each loss costs a retransmission timeout. The worst
+in all, through one switch. A small buffer loses packets, and each loss costs a timeout. The worst
 queueing delay of the large buffer is arithmetic: its bytes over the link's rate.
 """
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FLOWS = 50
 DYNAMIC = 12000  # kB, of the CX4 cluster
+REQUEST = 128 << 10  # bytes: four windows; the last requests end soon also with losses
+ONE_SWITCH = {"topology.nodes_per_tor": FLOWS + 1}
 
 
 def measure(point: Point) -> Any:
@@ -33,9 +35,9 @@ def measure(point: Point) -> Any:
     result = _incast.run(
         point,
         FLOWS,
-        buffer,
+        {**ONE_SWITCH, **buffer},
         congestion_control="none",
-        request=_load.MIB,
+        request=REQUEST,
         warmup_ns=_load.LARGE_WARMUP_NS,  # the flows' start is over
     )
     return {

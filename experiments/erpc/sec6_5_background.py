@@ -2,7 +2,8 @@
 
 Each node but the victim has one more thread, which sends one RPC at a time, with 64 KiB each way,
 to the like thread of a random other node. The paper does not say to which. A series without the
-incast shows what the RPCs take alone; it decides no claim.
+incast shows what the RPCs take alone; it decides no claim. A quick run is too short for Timely's
+rates to settle (``_incast.WARMUP``).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments._needs import undecidable
-from experiments.erpc import _load
+from experiments.erpc import _incast, _load
 from pyrdma import Axis, Experiment, Point, decide, figures
 from pyrdma.claims import Claim
 from pyrdma.data import Data
@@ -33,7 +34,7 @@ def measure(point: Point) -> Any:
         "pattern": "incast",
         "background": BYTES,
         "request": _load.LARGE,
-        "warmup_ns": round(point.duration(5e-3, 20e-3) * 1e9),
+        "warmup_ns": round(point.duration(5e-3, _incast.WARMUP[1]) * 1e9),
         **NAMES[point["series"]],
     }
     options = {"overrides": _load.five_racks(DEGREE + 1)}

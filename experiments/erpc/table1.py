@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from experiments._needs import undecidable
 from pyrdma import Experiment, decide
 
 experiment = Experiment(
@@ -26,9 +25,6 @@ experiment = Experiment(
         "erpc/spectrum_buffer": decide.profile("switch.buffer_bytes"),
         "erpc/cx5_switch_latency": decide.profile("switch.latency_ns", profile="cx5"),
         "erpc/rdtsc_cost": decide.profile("cpu.clock_read_ns"),
-        "erpc/cx4_shared_cluster_nodes": undecidable(
-            "the profile holds the 100 nodes that the paper uses"
-        ),
         "erpc/appa_hugepage": decide.profile("nic.page_bytes"),
     },
 )
