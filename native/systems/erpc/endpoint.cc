@@ -51,30 +51,31 @@ Endpoint::Endpoint(Env& env, const Options& options, std::uint32_t number, Bugs 
       PacketHeader::kGenerations);
 }
 
-void Endpoint::close() {
+void Endpoint::close(bool says_so) {
   if (is_closed_) return;
   is_closed_ = true;
   // Peers need not wait for silence. A lost message leaves them waiting.
   for (const auto& session : clients_) {
-    if (session->state == SessionState::kConnected)
+    if (says_so && session->state == SessionState::kConnected)
       send_management(session->to, about(*session, ManagementKind::kDisconnect));
   }
   for (const auto& session : servers_) {
-    if (session->state == SessionState::kConnected)
+    if (says_so && session->state == SessionState::kConnected)
       send_management(session->to, about(*session, ManagementKind::kReset));
   }
+  if (workers_ != nullptr) workers_->stop();
   transport_.drain();
+  for (const auto& session : clients_) {
+    if (session->state != SessionState::kFree && session->state != SessionState::kDisconnecting)
+      lose_session(*session, "the endpoint was closed");
+  }
+  call_failed();
 }
 
-// A destructor must not wait: its node may be killed meanwhile.
+// A destructor must neither wait nor call what may wait: its node may be killed meanwhile.
 Endpoint::~Endpoint() {
   if (workers_ != nullptr) workers_->stop();
   transport_.abandon();
-  for (const auto& session : clients_) {
-    if (session->state != SessionState::kFree && session->state != SessionState::kDisconnecting)
-      lose_session(*session, "the endpoint was destroyed");
-  }
-  call_failed();
 }
 
 void Endpoint::register_handler(std::uint8_t type, Handler handler, RunIn where) {

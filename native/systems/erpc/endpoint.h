@@ -62,14 +62,15 @@ class Endpoint {
   /// number may follow it once it is destroyed. Throws Error(kInvalidArgument) for an option
   /// outside its bounds.
   Endpoint(Env& env, const Options& options, std::uint32_t number = 0, Bugs bugs = {});
-  /// Ends all sessions: a client's requests end as kSessionLost. Peers learn it by close(), or by
-  /// silence. Never waits.
+  /// Ends without a word: peers learn it by silence, and requests under way get no continuation.
+  /// Never waits. Call close() before.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  /// Tells all peers that their sessions end. Call it last: only the destructor may follow.
-  void close();
+  /// Ends all sessions: tells the peers if `says_so`, then calls the continuations of all requests,
+  /// which end as kSessionLost or kNotSent. Call it last: only the destructor may follow.
+  void close(bool says_so = true);
 
   Env& env() { return env_; }
   const Options& options() const { return options_; }

@@ -37,8 +37,8 @@ def test_a_server_without_copies_answers() -> None:
     with_copies, without = (
         run(2, request_copies=switch).latency("rpc") for switch in ("on", "off")
     )
-    assert without.count >= with_copies.count > 0
-    assert without.mean <= with_copies.mean
+    assert with_copies.count > 0
+    assert without.mean == pytest.approx(with_copies.mean, rel=0.01)  # the link bounds both
 
 
 @pytest.mark.parametrize("nodes", [2, 5])

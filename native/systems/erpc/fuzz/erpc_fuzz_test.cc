@@ -13,7 +13,7 @@
 namespace pyrdma::erpc {
 namespace {
 
-const std::uint64_t kRpcSeeds = (fuzz::kSlowed ? 60 : 600) * fuzz::search_factor();
+const std::uint64_t kRpcSeeds = (fuzz::kSlowed ? 60 : 2000) * fuzz::search_factor();
 
 const fuzz::Scenario& rpcs() { return fuzz::scenario_named(systems::scenarios(), "erpc"); }
 

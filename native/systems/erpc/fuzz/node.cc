@@ -29,7 +29,7 @@ void Node::open() {
 void Node::close(bool says_so) {
   world_.sessions_ended = world_.endpoints_ended = true;
   is_closing_ = true;
-  if (says_so) endpoint_->close();
+  endpoint_->close(says_so);
   endpoint_.reset();
   owed_.clear();
   for (const auto& pending : pending_) {
