@@ -51,6 +51,7 @@ bool Endpoint::has_room() const {
 
 ClientSession& Endpoint::new_session() {
   for (const auto& session : clients_) {
+    if (client_count_ == clients_.size()) break;  // none is free
     if (session->state != SessionState::kFree) continue;
     session->generation = (session->generation + 1) % PacketHeader::kGenerations;
     return *session;
@@ -131,6 +132,7 @@ void Endpoint::destroy_session(SessionId id) {
                 "destroy_session: the session to " + name_of(session.server) +
                     " has requests; run the event loop until they have ended");
   }
+  if (session.state == SessionState::kDisconnecting) return;
   if (session.state == SessionState::kConnected) {
     session.state = SessionState::kDisconnecting;
     session.unanswered = 0;
@@ -140,7 +142,7 @@ void Endpoint::destroy_session(SessionId id) {
   }
   // The server knows of no session, or it is dead. A server that connects it later will find no
   // client.
-  if (session.state != SessionState::kDisconnecting) --client_count_;
+  --client_count_;
   session.state = SessionState::kFree;
 }
 
@@ -179,9 +181,9 @@ void Endpoint::lose_session(ClientSession& session, const char* why) {
   }
   session.credits = options_.credits;
   session.free_slots = options_.slots == 64 ? ~0ULL : (1ULL << options_.slots) - 1;
-  const std::deque<Request> waiting = std::exchange(session.backlog, {});
+  Backlog waiting = std::exchange(session.backlog, {});
   if (bugs_.has(Bug::kLostInBacklog)) return;
-  for (const Request& request : waiting) fail_later(request, Outcome::kNotSent);
+  while (!waiting.empty()) fail_later(waiting.pop(), Outcome::kNotSent);
 }
 
 }  // namespace pyrdma::erpc

@@ -50,7 +50,7 @@ namespace {
                     "; run the event loop until some have ended, or raise the option backlog");
   }
   env_.reached("erpc/backlog");
-  session.backlog.push_back(request);
+  session.backlog.push(request);
 }
 
 void Endpoint::start(ClientSession& session, const Request& request) {
@@ -71,9 +71,7 @@ void Endpoint::start(ClientSession& session, const Request& request) {
 [[gnu::flatten]] void Endpoint::start_waiting(ClientSession& session) {
   while (session.free_slots != 0 && !session.backlog.empty() &&
          session.state == SessionState::kConnected) {
-    const Request request = session.backlog.front();
-    session.backlog.pop_front();
-    start(session, request);
+    start(session, session.backlog.pop());
   }
 }
 

@@ -17,6 +17,7 @@ std::uint64_t client_key(std::uint64_t token, std::uint32_t session, std::uint32
 
 ServerSession& Endpoint::new_server_session() {
   for (const auto& session : servers_) {
+    if (server_count_ == servers_.size()) break;  // none is free
     if (session->state != SessionState::kFree) continue;
     session->generation = (session->generation + 1) % PacketHeader::kGenerations;
     return *session;

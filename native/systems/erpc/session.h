@@ -3,7 +3,6 @@
 // retransmission rolls back is the client's.
 #pragma once
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -41,6 +40,34 @@ struct EndpointName {
 };
 
 struct ClientSession;
+
+/// Requests that wait for a slot, oldest first. Empty ones hold no memory: an endpoint may have ten
+/// thousand sessions.
+class Backlog {
+ public:
+  bool empty() const { return first_ == requests_.size(); }
+  std::size_t size() const { return requests_.size() - first_; }
+  void push(const Request& request) {
+    // The places of requests that have left are used again before the memory grows.
+    if (first_ != 0 && requests_.size() == requests_.capacity()) {
+      requests_.erase(requests_.begin(), requests_.begin() + static_cast<std::ptrdiff_t>(first_));
+      first_ = 0;
+    }
+    requests_.push_back(request);
+  }
+  Request pop() {
+    const Request request = requests_[first_++];
+    if (empty()) {
+      requests_.clear();
+      first_ = 0;
+    }
+    return request;
+  }
+
+ private:
+  std::vector<Request> requests_;
+  std::size_t first_ = 0;
+};
 
 /// A request under way at its client. Packets `received` to `sent`-1 are under way.
 struct ClientSlot {
@@ -81,7 +108,7 @@ struct ClientSession {
   std::uint32_t in_wheel = 0;
   RateControl rate;
   std::vector<ClientSlot> slots;
-  std::deque<Request> backlog;
+  Backlog backlog;
 
   // Management.
   EndpointName server;
