@@ -28,6 +28,20 @@ thread: ``packets_sent``, ``packets_received``, ``doorbells``, ``retransmissions
 ``rate_updates``, ``paced_packets``, ``handled`` requests, ``session_bytes`` of a session at both
 ends. A node that sends no requests adds ``served_bandwidth``: its packets times the data of a full
 packet, for long requests.)"},
+              {"erpc_raft", make_raft,
+               R"(Clients put and get keys of a store that Raft replicates (eRPC, section 7.1).
+
+The first `replicas` nodes are members of the group, all others are clients. Latencies: ``put`` and
+``get`` at the clients, ``commit`` at the leader, from the arrival of a command until it is applied.
+Metrics of clients: ``tries``. Metrics of members: ``entries`` of the log, ``elections_won``,
+``raft_messages``, ``raft_not_sent``, ``retransmissions``. Needs Debian's libraft2.)",
+               /*survives=*/true},
+              {"erpc_store", make_store,
+               R"(Node 0 serves an ordered store over RPCs, and the other nodes read it (eRPC, section 7.2).
+
+Gets run in the dispatch threads of node 0; scans and puts run in its worker threads. Every response
+is checked. Latencies ``get``, ``scan`` and ``put``. Metrics: ``retransmissions`` of each client's
+thread, ``handled`` requests of each dispatch thread of node 0. Node 0 needs LMDB.)"},
           },
       .scenarios = {rpc_scenario()},
       .scopes = scope::all,

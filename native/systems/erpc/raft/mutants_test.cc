@@ -3,6 +3,15 @@
 
 #include "systems/erpc/raft/storm_test.h"
 
+// libraft 0.15 itself loses 16 bytes when a member ends while it takes a snapshot in: the leak's
+// stack has three frames of the library above raft_recv. Nothing of libraft is judged here.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:libraft.so\n"; }
+#endif
+#endif
+
 namespace pyrdma::erpc::raft {
 namespace {
 

@@ -2,15 +2,14 @@
 #include "measure/load.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "systems/erpc/meeting.h"
 #include "systems/erpc/scopes.h"
+#include "systems/erpc/workloads/node_meeting.h"
 #include "systems/erpc/workloads/options.h"
 #include "systems/erpc/workloads/workloads.h"
 
@@ -26,41 +25,6 @@ constexpr std::uint8_t kLoadType = 1;
 struct LoadShape {
   std::uint32_t request, response, batch, in_flight;
   bool is_checked;  // a response begins with the first bytes of its request
-};
-
-/// Threads of a node meet here; one of them meets the other nodes.
-class NodeMeeting {
- public:
-  NodeMeeting(Env& env, const measure::Params& params, std::uint32_t threads)
-      : meeting_(env, params.key("meeting")),
-        threads_(threads),
-        timeout_(params.integer("wait_timeout_ms") * kMillisecond) {}
-
-  void wait(Endpoint& endpoint, std::uint32_t thread, std::uint32_t round) {
-    arrived_.fetch_add(1, std::memory_order_acq_rel);
-    if (thread == 0) {
-      await(endpoint, arrived_, round * threads_);
-      meeting_.wait(endpoint, timeout_);
-      released_.store(round, std::memory_order_release);
-    } else {
-      await(endpoint, released_, round);
-    }
-  }
-
- private:
-  void await(Endpoint& endpoint, const std::atomic<std::uint32_t>& count, std::uint32_t wanted) {
-    const Time deadline = endpoint.env().now() + timeout_;
-    while (count.load(std::memory_order_acquire) < wanted) {
-      endpoint.run_for(20 * kMicrosecond);
-      if (endpoint.env().now() < deadline) continue;
-      throw Error(ErrorCode::kTimeout, "a thread of node " + std::to_string(endpoint.env().node()) +
-                                           " did not come: " + endpoint.describe_pending());
-    }
-  }
-  Meeting meeting_;
-  const std::uint32_t threads_;
-  const Time timeout_;
-  std::atomic<std::uint32_t> arrived_{0}, released_{0};
 };
 
 /// The requests of one thread. A batch is sent as a whole once its last response has come.

@@ -8,5 +8,7 @@ namespace pyrdma::erpc {
 
 std::unique_ptr<measure::Workload> make_baseline();
 std::unique_ptr<measure::Workload> make_load();
+std::unique_ptr<measure::Workload> make_raft();
+std::unique_ptr<measure::Workload> make_store();
 
 }  // namespace pyrdma::erpc

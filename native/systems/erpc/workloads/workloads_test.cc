@@ -5,6 +5,8 @@
 #include "fabric/sim/cluster.h"
 #include "fabric/sim/profile_test.h"
 #include "measure/workload_cases_test.h"
+#include "systems/erpc/ordered_store/ordered_store.h"
+#include "systems/erpc/raft/member.h"
 #include "systems/system.h"
 
 namespace pyrdma::erpc {
@@ -47,6 +49,34 @@ const std::vector<measure::WorkloadCase>& erpc_cases() {
                              {"preallocated_responses", Text("off")},
                              {"multi_packet_receives", Text("off")}})},
   };
+  if (!raft::raft_problem().empty()) return all;
+  static const std::vector<measure::WorkloadCase> with_raft = [] {
+    std::vector<measure::WorkloadCase> cases = all;
+    cases.push_back({"erpc_raft", patient({{"replicas", Int{1}}, {"reads", 0.5}})});
+    return cases;
+  }();
+  return with_raft;
+}
+
+const std::vector<measure::WorkloadCase>& store_cases() {
+  using Int = std::int64_t;
+  static const auto patient = [](measure::ParamMap params) {
+    params["failure_timeout_ns"] = Int{30'000'000'000};
+    params.try_emplace("keys", Int{1000});
+    return params;
+  };
+  static const std::vector<measure::WorkloadCase> all = {
+      {"erpc_store", patient({{"scans", 0.1}})},
+      {"erpc_store", patient({{"threads", Int{2}},
+                              {"server_threads", Int{3}},
+                              {"workers", Int{2}},
+                              {"scans", 0.3},
+                              {"puts", 0.3},
+                              {"in_flight", Int{5}}})},
+      {"erpc_store",
+       patient({{"workers", Int{0}}, {"scans", 0.3}, {"puts", 0.3}, {"history", Int{1}}})},
+      {"erpc_store", patient({{"keys", Int{1}}, {"scans", 0.5}})},
+  };
   return all;
 }
 
@@ -63,6 +93,25 @@ TEST(ErpcWorkloadsShm, EachRunsAndCounts) {
   options.nodes = 2;
   fabric::shm::ShmCluster cluster(options);
   measure::run_cases(cluster, systems::workloads(), erpc_cases());
+}
+
+TEST(ErpcWorkloadsSim, TheStoreIsServed) {
+  if (const std::string problem = ordered_store_problem(); !problem.empty())
+    GTEST_SKIP() << problem;
+  fabric::sim::SimOptions options;
+  options.nodes = 3;
+  options.profile = fabric::sim::test_profile();
+  fabric::sim::SimCluster cluster(options);
+  measure::run_cases(cluster, systems::workloads(), store_cases());
+}
+
+TEST(ErpcWorkloadsShm, TheStoreIsServed) {
+  if (const std::string problem = ordered_store_problem(); !problem.empty())
+    GTEST_SKIP() << problem;
+  fabric::shm::ShmOptions options;
+  options.nodes = 2;
+  fabric::shm::ShmCluster cluster(options);
+  measure::run_cases(cluster, systems::workloads(), store_cases());
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ constexpr const char* kInstallLibrary = "; sudo apt-get install -y libraft2";
 
 }  // namespace
 
-Library::Library() : handle_(::dlopen(kSoname, RTLD_NOW | RTLD_LOCAL)) {
+// The library stays mapped, so that a leak checker can name it.
+Library::Library() : handle_(::dlopen(kSoname, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {
   if (handle_ == nullptr)
     throw Error(ErrorCode::kUnavailable,
                 std::string("raft: cannot open ") + kSoname + " of libraft 0.15" + kInstallLibrary);

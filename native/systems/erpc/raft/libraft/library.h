@@ -8,17 +8,14 @@
 #ifdef PYRDMA_LIBRAFT
 
 // The functions that the seam calls.
-#define PYRDMA_LIBRAFT_FUNCTIONS(X)                                                           \
-  X(strerror)                                                                                 \
-  X(configuration_init)                                                                       \
-  X(configuration_close)                                                                      \
-  X(configuration_add)                                                                        \
-  X(configuration_encode)                                                                     \
-  X(init)                                                                                     \
-  X(close) X(start) X(set_election_timeout) X(set_heartbeat_timeout)                          \
-      X(set_install_snapshot_timeout) X(set_snapshot_threshold) X(set_snapshot_trailing)      \
-          X(set_pre_vote) X(errmsg) X(state) X(leader) X(last_index) X(last_applied) X(apply) \
-              X(barrier) X(add) X(assign) X(remove) X(transfer) X(malloc) X(free)
+// clang-format off
+#define PYRDMA_LIBRAFT_FUNCTIONS(X) \
+  X(strerror) X(configuration_init) X(configuration_close) X(configuration_add) \
+  X(configuration_encode) X(init) X(close) X(start) X(set_election_timeout) \
+  X(set_heartbeat_timeout) X(set_install_snapshot_timeout) X(set_snapshot_threshold) \
+  X(set_snapshot_trailing) X(set_pre_vote) X(errmsg) X(state) X(leader) X(last_index) \
+  X(last_applied) X(apply) X(barrier) X(add) X(assign) X(remove) X(transfer) X(malloc) X(free)
+// clang-format on
 
 namespace pyrdma::erpc::raft {
 

@@ -1,0 +1,196 @@
+// Raft messages as RPCs: what arrives, what fails, and what is dropped.
+#include "systems/erpc/raft/rpc_links.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "systems/erpc/worlds_test.h"
+
+namespace pyrdma::erpc::raft {
+namespace {
+
+/// Keeps the messages that come; nothing else of a member is called.
+class SilentMember final : public Member {
+ public:
+  void receive(NodeId from, View message) override {
+    messages.emplace_back(from, Bytes(message.begin(), message.end()));
+  }
+  void turn(Time) override {}
+  Time next_turn() const override { return kForever; }
+  Outcome propose(View, std::function<void(Outcome, const KvAnswer&)>) override {
+    return refused();
+  }
+  Outcome barrier(std::function<void(Outcome)>) override { return refused(); }
+  Outcome add(NodeId, std::function<void(Outcome)>) override { return refused(); }
+  Outcome assign(NodeId, Role, std::function<void(Outcome)>) override { return refused(); }
+  Outcome remove(NodeId, std::function<void(Outcome)>) override { return refused(); }
+  Outcome transfer(NodeId, std::function<void(Outcome)>) override { return refused(); }
+  bool leads() const override { return false; }
+  std::optional<NodeId> leader() const override { return std::nullopt; }
+  bool heard_majority() const override { return false; }
+  std::uint64_t term() const override { return 0; }
+  std::uint64_t vote() const override { return 0; }
+  std::uint64_t last_index() const override { return 0; }
+  std::uint64_t first_index() const override { return 0; }
+  std::uint64_t commit_index() const override { return 0; }
+  std::uint64_t applied_index() const override { return 0; }
+  Servers servers() const override { return {}; }
+  const MemberCounters& counters() const override { return counters_; }
+  const std::string& failure() const override { return failure_; }
+
+  std::vector<std::pair<NodeId, Bytes>> messages;
+
+ private:
+  static Outcome refused() { return Outcome::kNotLeader; }
+  MemberCounters counters_;
+  std::string failure_;
+};
+
+/// Endpoint 0 of the node with links to one peer.
+struct Party {
+  Party(Env& env, NodeId peer, const Options& options) {
+    endpoint = std::make_unique<Endpoint>(env, options);
+    links = std::make_unique<RpcLinks>(*endpoint, std::span(&peer, 1));
+    links->connect_to(member);
+  }
+  ~Party() { endpoint.reset(); }  // before the links
+  Party(const Party&) = delete;
+  Party& operator=(const Party&) = delete;
+
+  /// Sends and returns whether it was delivered.
+  bool send(NodeId to, std::size_t bytes) {
+    int ended = -1;
+    links->send(to, Bytes(bytes, std::byte{7}), [&](bool delivered) { ended = delivered; });
+    EXPECT_EQ(ended, -1) << "never inside send()";
+    links->turn();
+    endpoint->run_until([&] { return ended >= 0; }, endpoint->env().now() + kPatience);
+    EXPECT_GE(ended, 0);
+    return ended == 1;
+  }
+  bool send_until_delivered(NodeId to) {
+    const Time deadline = endpoint->env().now() + kPatience;
+    while (!send(to, 100)) {
+      if (endpoint->env().now() > deadline) return false;
+      endpoint->run_for(kMillisecond);
+    }
+    return true;
+  }
+  SilentMember member;
+  std::unique_ptr<RpcLinks> links;
+  std::unique_ptr<Endpoint> endpoint;
+};
+
+Options small_options(const std::string& world) {
+  Options options = options_of(world);
+  options.max_message = 20'000;
+  return options;
+}
+
+class ErpcRaftLinks : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(, ErpcRaftLinks, erpc_worlds(),
+                         [](const auto& each) { return each.param; });
+
+TEST_P(ErpcRaftLinks, CarryMessagesUpToTheirLongest) {
+  const Options options = small_options(GetParam());
+  runtime::run_world(GetParam(), 2, [&](Env& env, const runtime::Kill&) {
+    Meeting meeting(env, "test");
+    Party party(env, 1 - env.node(), options);
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() == 0) {
+      EXPECT_TRUE(party.send_until_delivered(1));
+      const std::size_t most = RpcLinks::max_message(options);
+      EXPECT_EQ(most, options.max_message - 4);
+      EXPECT_TRUE(party.send(1, most));
+      EXPECT_FALSE(party.send(1, most + 1));
+      EXPECT_EQ(party.links->counters().too_long, 1U);
+      EXPECT_FALSE(party.send(9, 5)) << "no peer";
+    }
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() == 1) {
+      ASSERT_EQ(party.member.messages.size(), 2U);
+      EXPECT_EQ(party.member.messages[0].first, 0U);
+      EXPECT_EQ(party.member.messages[1].second,
+                Bytes(RpcLinks::max_message(options), std::byte{7}));
+    }
+    meeting.wait(*party.endpoint, kPatience);
+  });
+}
+
+TEST_P(ErpcRaftLinks, DropRequestsThatAreNoPeersMessage) {
+  const Options options = small_options(GetParam());
+  runtime::run_world(GetParam(), 3, [&](Env& env, const runtime::Kill&) {
+    Meeting meeting(env, "test");
+    Party party(env, env.node() == 0 ? 1 : 0, options);
+    if (env.node() == 2) {  // a node that node 0 does not know
+      const SessionId session = party.endpoint->create_session({0, 0});
+      party.endpoint->connect({&session, 1});
+      for (const std::uint32_t bytes : {0U, 3U, 4U, 50U}) {
+        TestCall call(*party.endpoint, bytes, 0);
+        if (bytes >= 4) {  // bytes 0 to 3 name the sender
+          const NodeId from = bytes == 4 ? 1 : 2;
+          std::memcpy(call.request().data(), &from, sizeof from);
+        }
+        ASSERT_TRUE(call.send(session, kMessageRequest).wait());
+        EXPECT_EQ(call.outcome(), erpc::Outcome::kOk);
+      }
+    }
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() == 0) {
+      EXPECT_EQ(party.links->counters().malformed, 4U);
+      EXPECT_TRUE(party.member.messages.empty());
+    }
+    meeting.wait(*party.endpoint, kPatience);
+  });
+}
+
+TEST_P(ErpcRaftLinks, FailWhileThePeerIsGoneAndGoOnWithItsSuccessor) {
+  Options options = small_options(GetParam());
+  options.failure_timeout = 50 * kMillisecond;
+  runtime::run_world(GetParam(), 2, [&](Env& env, const runtime::Kill&) {
+    Meeting meeting(env, "test");
+    auto party = std::make_unique<Party>(env, 1 - env.node(), options);
+    if (env.node() == 0) {
+      EXPECT_TRUE(party->send_until_delivered(1));
+    } else {
+      const auto came = [&] { return !party->member.messages.empty(); };
+      EXPECT_TRUE(party->endpoint->run_until(came, env.now() + kPatience));
+      party->endpoint->run_for(kMillisecond);  // the response leaves
+      party->endpoint->close();
+      party = std::make_unique<Party>(env, 0, options);
+    }
+    if (env.node() == 0) {
+      const Time deadline = env.now() + kPatience;
+      while (party->links->sessions_made_again() == 0 && env.now() < deadline) {
+        party->send(1, 10);
+        party->endpoint->run_for(kMillisecond);
+      }
+      EXPECT_GE(party->links->sessions_made_again(), 1U);
+      EXPECT_TRUE(party->send_until_delivered(1));
+    }
+    meeting.wait(*party->endpoint, kPatience);
+  });
+}
+
+TEST_P(ErpcRaftLinks, RefuseMoreThanTheirRequestsUnderWay) {
+  const Options options = small_options(GetParam());
+  runtime::run_world(GetParam(), 2, [&](Env& env, const runtime::Kill&) {
+    Meeting meeting(env, "test");
+    Party party(env, 1 - env.node(), options);
+    if (env.node() == 0) {
+      EXPECT_TRUE(party.send_until_delivered(1));
+      std::uint32_t delivered = 0, failed = 0;
+      for (std::uint32_t i = 0; i < RpcLinks::kMostUnderWay + 3; ++i)
+        party.links->send(1, Bytes(9), [&](bool ok) { ++(ok ? delivered : failed); });
+      EXPECT_TRUE(party.links->has_failures());
+      party.links->turn();
+      EXPECT_EQ(failed, 3U);
+      const auto are_over = [&] { return delivered == RpcLinks::kMostUnderWay; };
+      EXPECT_TRUE(party.endpoint->run_until(are_over, env.now() + kPatience));
+    }
+    meeting.wait(*party.endpoint, kPatience);
+  });
+}
+
+}  // namespace
+}  // namespace pyrdma::erpc::raft

@@ -1,0 +1,53 @@
+// RpcMember is one member of a replicated store whose messages and clients come as RPCs (eRPC,
+// section 7.1): an endpoint, a member with its state, and the server of clients' commands. One
+// thread does it all.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "base/function_ref.h"
+#include "systems/erpc/endpoint.h"
+#include "systems/erpc/raft/kv_server.h"
+#include "systems/erpc/raft/kv_state.h"
+#include "systems/erpc/raft/member.h"
+#include "systems/erpc/raft/rpc_links.h"
+
+namespace pyrdma::erpc::raft {
+
+struct RpcMemberOptions {
+  Options endpoint;
+  MemberOptions member;  // `group` names all members; max_message follows from the endpoint's
+  KvState::Options state;
+  KvServer::Options server;
+  /// A command that came at the first time was applied, and is being answered at the second one.
+  std::function<void(Time came, Time applied)> on_applied;
+};
+
+class RpcMember {
+ public:
+  /// Makes endpoint 0 of the node. Throws Error(kUnavailable) without libraft.
+  RpcMember(Env& env, const RpcMemberOptions& options);
+
+  /// Serves until done() or `deadline`; returns done(). Throws Error(kUnavailable) if the member
+  /// has stopped.
+  bool run_until(FunctionRef<bool()> done, Time deadline);
+
+  Endpoint& endpoint() { return endpoint_; }
+  Member& member() { return *member_; }
+  KvState& state() { return state_; }
+  const RpcLinks& links() const { return *links_; }
+
+ private:
+  bool has_work() const;
+  void take_command(const RequestHandle& handle);
+
+  Env& env_;
+  const std::function<void(Time, Time)> on_applied_;
+  std::unique_ptr<RpcLinks> links_;  // before the endpoint: it outlives it
+  Endpoint endpoint_;
+  KvState state_;
+  std::unique_ptr<Member> member_;
+  std::unique_ptr<KvServer> server_;
+};
+
+}  // namespace pyrdma::erpc::raft
