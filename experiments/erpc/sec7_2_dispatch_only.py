@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments.erpc import _store, sec7_2_masstree
+from experiments.erpc import _store
 from pyrdma import Axis, Experiment, Point, decide, figures
 from pyrdma.claims import Claim
 from pyrdma.data import Data
@@ -65,6 +65,5 @@ experiment = Experiment(
     misses={
         "erpc/masstree_dispatch_only_p99": "a scan has a core to itself here; two hyper-threads "
         "shared one in the paper's server",
-        "erpc/masstree_worker_rank": sec7_2_masstree.LATE,
     },
 )

@@ -20,9 +20,6 @@ from pyrdma.decide import Decision
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LATE = (
-    "a simulated event loop wakes late after a turn with packets, by up to the length of that turn"
-)
 PAPERS = 2  # requests of a client thread under way
 SATURATED = 0.95  # of the greatest rate
 
@@ -74,8 +71,7 @@ experiment = Experiment(
         "erpc/masstree_saturation_window": saturation,
     },
     misses={
-        "erpc/masstree_get_rate": LATE,
-        "erpc/masstree_get_p99": LATE,
-        "erpc/masstree_saturation_window": LATE,
+        "erpc/masstree_get_rate": "a get of LMDB takes more than half of a dispatch thread's time: "
+        "without the store a thread answers 2.7 M requests/s",
     },
 )

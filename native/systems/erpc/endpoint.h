@@ -166,7 +166,7 @@ class Endpoint {
   };
 
   // event_loop.cc
-  void turn();
+  bool turn();  // returns whether it did more than look
   void take_packets();
   void receive(const Packet& packet);
   [[gnu::noinline]] void run_timers(Time now);
@@ -214,6 +214,7 @@ class Endpoint {
 
   // packet_loss.cc
   void scan_for_losses(Time now);
+  Time timeout_of(const ClientSlot& slot) const;
   [[gnu::noinline]] void retransmit(ClientSlot& slot, Time now);
   void activate(ClientSlot& slot);
   void deactivate(ClientSlot& slot);

@@ -46,8 +46,9 @@ bool Endpoint::run_once() {
 
 // A batch that is full may not be the last one. In virtual time a parked loop wakes only for new
 // packets, so a turn takes all that there are.
-void Endpoint::turn() {
+bool Endpoint::turn() {
   const TurnGuard guard(is_running_);
+  const std::uint64_t sent = transport_.counters().sent;
   transport_.heal_if_broken();
   tx_stamp_ = -1;
   bool is_idle = true;
@@ -59,7 +60,11 @@ void Endpoint::turn() {
     tx_stamp_ = -1;
     if (got < options_.receive_batch) break;
   }
-  if (workers_ != nullptr && workers_->has_answers()) take_answers();
+  bool is_busy = !is_idle;
+  if (workers_ != nullptr && workers_->has_answers()) {
+    is_busy = true;
+    take_answers();
+  }
   if (!failed_.empty()) [[unlikely]]
     call_failed();
   if (wheel_.size() != 0) {
@@ -68,9 +73,12 @@ void Endpoint::turn() {
   } else if (is_idle && !transport_.has_queued()) {
     clock_ = env_.now();
   }
-  if (clock_ >= scan_at_ || clock_ >= manage_at_) [[unlikely]]
+  if (clock_ >= scan_at_ || clock_ >= manage_at_) [[unlikely]] {
+    is_busy = true;
     run_timers(clock_);
+  }
   transport_.flush();
+  return is_busy || transport_.counters().sent != sent;
 }
 
 void Endpoint::receive(const Packet& packet) {
@@ -114,10 +122,11 @@ bool Endpoint::run_until(FunctionRef<bool()> done, Time deadline) {
     }
     const auto makes_turn = [&] {
       const Scope step(env_, scope::turn);
-      turn();
+      const bool is_busy = turn();
       is_done = done();
-      // An earlier timer ends the wait, which knows the old one.
-      return is_done || is_due_earlier_;
+      // An earlier timer ends the wait, which knows the old one. A busy turn ends it, too: in
+      // virtual time the turns of a wait are as long as its last one, which must be an idle turn.
+      return is_done || is_busy || is_due_earlier_;
     };
     env_.poll_until(makes_turn, due, &transport_.watch());
     if (is_done) return true;

@@ -1,6 +1,8 @@
 // Go-back-N (eRPC, section 5.3). A request without progress for the retransmission timeout is
 // rolled back to its last answered packet: the credits of the later ones come back, and they are
 // sent again. Only the client rolls back.
+#include <algorithm>
+
 #include "systems/erpc/endpoint.h"
 
 namespace pyrdma::erpc {
@@ -21,14 +23,22 @@ void Endpoint::deactivate(ClientSlot& slot) {
   --active_;
 }
 
+// The wheel drops the answers to earlier copies (appendix C). With a timeout below the round-trip
+// time every answer would meet the next copy there, and the request would never end. So the timeout
+// doubles after each kPatient copies without an answer.
+Time Endpoint::timeout_of(const ClientSlot& slot) const {
+  constexpr std::uint32_t kPatient = 8, kMostDoublings = 10;
+  return options_.retransmission_timeout
+         << std::min(slot.retransmissions / kPatient, kMostDoublings);
+}
+
 // A retransmission neither ends a request nor begins one, so the list stays as it is.
 void Endpoint::scan_for_losses(Time now) {
   bool has_sent = false;
   for (ClientSlot* slot = first_active_; slot != nullptr; slot = slot->next) {
     // A request that waits for a credit has nothing under way. One with packets in the wheel has
     // not sent them yet (appendix C).
-    if (slot->sent == slot->received || now - slot->progress <= options_.retransmission_timeout)
-      continue;
+    if (slot->sent == slot->received || now - slot->progress <= timeout_of(*slot)) continue;
     if (slot->in_wheel != 0) {
       env_.reached("erpc/timeout_in_wheel");
       continue;

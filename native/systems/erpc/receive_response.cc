@@ -57,6 +57,7 @@ namespace pyrdma::erpc {
   ++slot.received;
   ++session->credits;
   slot.progress = packet.arrived;
+  slot.retransmissions = 0;
   send_packets(slot);
   if (session->stalled_slots != 0) send_stalled(*session);
 }
@@ -97,6 +98,7 @@ void Endpoint::take_response(ClientSession& session, ClientSlot& slot, const Pac
   ++slot.received;
   if (!is_last || !bugs_.has(Bug::kCreditNotReturned)) ++session.credits;
   slot.progress = packet.arrived;
+  slot.retransmissions = 0;
   if (outcome == Outcome::kOk) [[likely]] {
     if (is_first) {
       slot.response_size = size;

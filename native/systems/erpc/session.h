@@ -77,8 +77,8 @@ struct ClientSlot {
   std::uint32_t request_packets = 0;
   std::uint32_t response_packets = 0;  // 0 until the first one has come
   std::uint32_t response_size = 0;
-  std::uint32_t in_wheel = 0;  // packets that wait for their time
-  std::uint32_t retransmissions = 0;
+  std::uint32_t in_wheel = 0;         // packets that wait for their time
+  std::uint32_t retransmissions = 0;  // since the last answer
   bool is_active = false;
   std::uint8_t index = 0;
   Time progress = 0;                // when the last packet was sent, or answered
