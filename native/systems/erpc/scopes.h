@@ -4,38 +4,38 @@
 //
 // machine: AMD EPYC
 // compiler: g++ (Debian 12.2.0-14+deb12u1) 12.2.0
-// commit: 764e1e7cd221
+// commit: 0f9b6bafaa15
 #pragma once
 #include "env/scope.h"
 
 // clang-format off
 //  name, instructions, lines: near, last level, NIC, other core, memory
 #define PYRDMA_ERPC_SCOPES(X) \
-  X(turn, 159, 0.108, 0, 0, 0, 0)                                                                \
+  X(turn, 145, 0.011, 0, 0, 0, 0)                                                                \
   X(wait, 29, 0, 0, 0, 0, 0)                                                                     \
-  X(receive, 228, 0.13, 0, 1.88, 0, 0)                                                           \
-  X(post, 98.2, 0.0435, 0, 0, 0, 0)                                                              \
-  X(enqueue_request, 193, 0.231, 0, 0, 0.00268, 0)                                               \
-  X(transmit, 111, 0.0126, 0, 0, 0, 0)                                                           \
-  X(receive_response, 380, 1.38, 0, 0.753, 0.0128, 0)                                            \
-  X(receive_request, 336, 1.57, 0, 0.759, 0.0433, 0)                                             \
-  X(enqueue_response, 129, 0.0249, 0, 0, 0, 0)                                                   \
-  X(load_issue, 122, 0.0507, 0, 0, 0.329, 0)                                                     \
-  X(load_end, 129, 0.943, 0, 0, 0, 0)                                                            \
-  X(fasst_send, 243, 0.00866, 0, 0, 0.00144, 0)                                                  \
+  X(receive, 187, 0.0459, 0, 1.51, 0, 0)                                                         \
+  X(post, 92.4, 0.0382, 0, 0, 0, 0)                                                              \
+  X(enqueue_request, 201, 0.237, 0, 0, 0.0505, 0)                                                \
+  X(transmit, 110, 0.0152, 0, 0, 0, 0)                                                           \
+  X(receive_response, 401, 1.26, 0, 0.761, 0.0236, 0)                                            \
+  X(receive_request, 336, 1.51, 0, 0.763, 0.0303, 0)                                             \
+  X(enqueue_response, 129, 0.0606, 0, 0, 0, 0)                                                   \
+  X(load_issue, 122, 0.058, 0, 0, 0.382, 0)                                                      \
+  X(load_end, 130, 0.937, 0, 0, 0, 0)                                                            \
+  X(fasst_send, 243, 0.00866, 0, 0, 0, 0)                                                        \
   X(fasst_post, 41, 0, 0, 0, 0, 0)                                                               \
-  X(fasst_poll, 681, 0.0339, 0, 3.07, 0.0339, 0)                                                 \
+  X(fasst_poll, 681, 0.0339, 0, 3.05, 0.22, 0)                                                   \
   X(fasst_request, 230, 0.00288, 0, 0.868, 0, 0)                                                 \
   X(fasst_response, 205, 0, 0, 0.847, 0, 0)                                                      \
   X(fasst_refill, 33, 0, 0, 0, 0, 0)                                                             \
-  X(ring_send, 457, 0, 0, 0, 0.00997, 0)                                                         \
+  X(ring_send, 457, 0, 0, 0, 0, 0)                                                               \
   X(ring_poll, 180, 0, 0, 0, 0, 0)                                                               \
   X(ring_look, 557, 0, 0, 1.71, 0, 0)                                                            \
-  X(ring_request, 569, 0, 0, 0.79, 0.00741, 0)                                                   \
+  X(ring_request, 569, 0, 0, 0.79, 0, 0)                                                         \
   X(ring_response, 351, 0, 0, 0.803, 0, 0)                                                       \
   X(ring_write_head, 47.2, 0, 0, 0, 0, 0)                                                        \
   X(baseline_issue, 218, 0, 0, 0, 0.769, 0)                                                      \
-  X(baseline_answer, 66.1, 0.0335, 0, 0, 0, 0)                                                   \
+  X(baseline_answer, 66.1, 0.0344, 0, 0, 0, 0)                                                   \
   X(store_get, 1550, 4, 0, 0, 0, 0)                                                              \
   X(store_scan, 1500, 4, 0, 0, 0, 0)                                                             \
   X(store_scan_key, 165, 0, 0, 0, 0, 0)                                                          \

@@ -13,7 +13,7 @@ CALIBRATIONS = (
     Calibration(
         "erpc_load",
         "erpc/load_issue",
-        (*_RUN, "batch=3", "in_flight=60", "sessions=5", "duration_ns=60000"),
+        (*_RUN, "batch=3", "in_flight=60", "sessions=5", "duration_ns=100000"),
     ),
     Calibration("erpc_load", "erpc/load_issue", (*_RUN, "duration_ns=100000")),
     *(
