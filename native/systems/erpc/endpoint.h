@@ -167,7 +167,6 @@ class Endpoint {
 
   // event_loop.cc
   bool turn();  // returns whether it did more than look
-  void take_packets();
   void receive(const Packet& packet);
   [[gnu::noinline]] void run_timers(Time now);
   Time next_due() const;
@@ -179,7 +178,6 @@ class Endpoint {
   const ClientSession* find_session(SessionId id) const;
   static const char* why_silent(const ClientSession& session);
   [[gnu::noinline]] void lose_session(ClientSession& session, const char* why);
-  void end_requests(ClientSession& session, Outcome started);
   bool has_room() const;
   ClientSession& new_session();
 
@@ -241,7 +239,6 @@ class Endpoint {
 
   // server_sessions.cc
   void take_connect(const ManagementMessage& message);
-  void take_disconnect(const ManagementMessage& message);
   void end_server_session(ServerSession& session);
   void reclaim(ServerSession& session);
   ServerSession& new_server_session();

@@ -24,8 +24,7 @@ class RateControl {
   }
   /// Rates in bytes per ns. The least is that of the public program's Timely: 15 MB/s.
   static RateBounds bounds_of(const Options& options) {
-    const double most = options.link_gbps / 8;
-    return {std::min(0.015, most), most};
+    return RateBounds::of_link(options.link_gbps);
   }
 
   bool is_on() const { return kind_ != CongestionControl::kNone; }

@@ -114,8 +114,6 @@ class Transport {
   std::uint32_t receive(Each&& each);
 
   const TransportCounters& counters() const { return counters_; }
-  /// The stamp of the last batch.
-  Time last_batch() const { return last_batch_; }
   /// Brings a queue pair that is in the error state back. Call it outside of receive(). All packets
   /// that were under way are lost.
   void heal_if_broken() {
