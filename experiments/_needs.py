@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from pyrdma.claims import Claim
 from pyrdma.data import Data, NotEvaluated
 from pyrdma.decide import Decider
 
-__all__ = ["Needs", "each", "needs", "undecidable"]
+__all__ = ["Needs", "Undecidable", "each", "needs"]
 
 
 class Needs(NotEvaluated):
     """The claim needs a part that its experiment does not run."""
 
 
+@dataclass(frozen=True)
+class Undecidable:
+    """A decider that leaves its claim not evaluated for `reason`."""
+
+    reason: str
+
+    def __call__(self, data: Data, claim: Claim) -> bool:  # noqa: ARG002 - a decider's signature
+        raise Needs(self.reason)
+
+
 def needs(what: str) -> Decider:
     """Leave a claim not evaluated: deciding it needs `what`."""
-    return undecidable(f"needs {what}")
-
-
-def undecidable(reason: str) -> Decider:
-    """Leave a claim not evaluated for `reason`."""
-
-    def decide(data: Data, claim: Claim) -> bool:  # noqa: ARG001 - a decider's signature
-        raise Needs(reason)
-
-    return decide
+    return Undecidable(f"needs {what}")
 
 
 def each(claims: Iterable[str], decider: Decider) -> dict[str, Decider]:

@@ -1,5 +1,6 @@
 """Fixtures and hooks of all tests."""
 
+import logging
 import signal
 import subprocess
 import sys
@@ -16,6 +17,9 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
         signal.signal(number, usual)
 
 commands.record()
+
+# matplotlib embeds fonts in each PDF; the lines about that would fill the report of a failed test.
+logging.getLogger("fontTools").setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")

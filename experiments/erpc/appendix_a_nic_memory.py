@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments._needs import undecidable
+from experiments._needs import Undecidable
 from experiments.erpc import _load
 from pyrdma import Axis, Experiment, Point, decide, figures, workload
 from pyrdma.claims import Claim
@@ -119,10 +119,10 @@ experiment = Experiment(
             fewer_receives, "the profile holds the packets of a receive"
         ),
         "erpc/appa_constant_nic_memory": constant,
-        "erpc/appa_tx_queue": undecidable(
+        "erpc/appa_tx_queue": Undecidable(
             "a constant of the public program; the queue here is longer (transport.h)"
         ),
-        "erpc/appa_rx_cq": undecidable(
+        "erpc/appa_rx_cq": Undecidable(
             "raw Ethernet receives may overrun their completion queue; datagrams here may not"
         ),
     },

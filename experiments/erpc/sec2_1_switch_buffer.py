@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments._needs import each, undecidable
+from experiments._needs import Undecidable, each
 from experiments.erpc import _load
 from pyrdma import Axis, Experiment, Point, decide, figures, workload
 from pyrdma.claims import Claim
@@ -170,15 +170,15 @@ experiment = Experiment(
         "erpc/bdp_credit_limit_prevents_loss": small_windows_lose_less,
         **each(
             ["erpc/trident2_buffer", "erpc/spectrum2_buffer", "erpc/trident3_buffer"],
-            undecidable("a switch that no testbed has"),
+            Undecidable("a switch that no testbed has"),
         ),
         **each(
             ["erpc/pfabric_bdp", "erpc/dcqcn_tested_incast", "erpc/timely_tested_incast"],
-            undecidable("a number of another paper, which it cites"),
+            Undecidable("a number of another paper, which it cites"),
         ),
-        "erpc/cx4_shared_cluster_nodes": undecidable(
+        "erpc/cx4_shared_cluster_nodes": Undecidable(
             "the profile holds the 100 nodes that the paper uses"
         ),
-        "erpc/ib_cross_tor_rtt": undecidable("measured on a cluster that the paper does not name"),
+        "erpc/ib_cross_tor_rtt": Undecidable("measured on a cluster that the paper does not name"),
     },
 )

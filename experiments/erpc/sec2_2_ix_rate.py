@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments._needs import undecidable
+from experiments._needs import Undecidable
 from experiments.erpc import _load
 from pyrdma import Axis, Experiment, Point, decide, figures
 from pyrdma.claims import Claim
@@ -61,8 +61,8 @@ experiment = Experiment(
     why_not={"shm": "eleven nodes that poll need a core each; see pyrdma bench erpc/"},
     decides={
         "erpc/erpc_rate_per_core_64b": decide.value("rate_per_core", series=BOTH),
-        "erpc/ix_rate_per_core": undecidable("a number of IX's paper; IX is not measured here"),
-        "erpc/rpc_vs_onesided": undecidable(
+        "erpc/ix_rate_per_core": Undecidable("a number of IX's paper; IX is not measured here"),
+        "erpc/rpc_vs_onesided": Undecidable(
             "a result of the authors' earlier work, which it cites"
         ),
     },

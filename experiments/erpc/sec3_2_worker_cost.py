@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments._needs import undecidable
+from experiments._needs import Undecidable
 from experiments.erpc import _load
 from pyrdma import Axis, Experiment, Point, figures
 from pyrdma.claims import Claim
@@ -84,11 +84,11 @@ experiment = Experiment(
     fabrics=("sim", "verbs"),
     why_not={"shm": "two cores hold no client, server and worker at once"},
     decides={
-        "erpc/interthread_latency": undecidable(
+        "erpc/interthread_latency": Undecidable(
             "a number of RAMCloud, which is not measured here; the figure has eRPC's own"
         ),
         "erpc/interthread_lowers_throughput": lower_rate,
-        "erpc/dispatch_handler_limit": undecidable(
+        "erpc/dispatch_handler_limit": Undecidable(
             "a rule of thumb; the numbers are a reading of 'a few hundred ns'"
         ),
     },

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments._needs import each, undecidable
+from experiments._needs import Undecidable, each
 from experiments.erpc import _incast, _load
 from pyrdma import Axis, Experiment, Point, decide, figures
 from pyrdma.claims import Claim
@@ -111,7 +111,7 @@ experiment = Experiment(
         "erpc/erpc_rto": decide.by_construction(timeout, "the protocol's constant"),
         **each(
             ["erpc/irn_buffers", "erpc/irn_rto"],
-            undecidable("a parameter of IRN's simulation, which it cites"),
+            Undecidable("a parameter of IRN's simulation, which it cites"),
         ),
     },
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from experiments._needs import each, undecidable
+from experiments._needs import Undecidable, each
 from experiments.erpc import _load
 from pyrdma import Axis, Experiment, Point, figures
 from pyrdma.claims import Claim
@@ -90,6 +90,6 @@ experiment = Experiment(
     },
     decides=each(
         ["erpc/fb_link_util_1min", "erpc/fb_tor_util_25us"],
-        undecidable("a measurement of Facebook's datacenters, which it cites"),
+        Undecidable("a measurement of Facebook's datacenters, which it cites"),
     ),
 )

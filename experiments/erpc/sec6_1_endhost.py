@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from experiments._needs import undecidable
+from experiments._needs import Undecidable
 from experiments.erpc import _load
 from pyrdma import Experiment, Point, claims, decide, figures
 from pyrdma.claims import Claim
@@ -63,6 +63,6 @@ experiment = Experiment(
     decides={
         "erpc/cx5_endhost_latency": decide.value("endhost_latency"),
         "erpc/endhost_vs_programmable_switch": against_tofino,
-        "erpc/programmable_switch_latency": undecidable("a switch that no testbed has"),
+        "erpc/programmable_switch_latency": Undecidable("a switch that no testbed has"),
     },
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments._needs import undecidable
+from experiments._needs import Undecidable
 from experiments.erpc import _load
 from pyrdma import Axis, Experiment, Point, decide, figures
 from pyrdma.claims import Claim
@@ -57,7 +57,7 @@ experiment = Experiment(
         "erpc/cc_overhead_with_shortcuts": decide.ratio(
             METRIC, {"series": "eRPC"}, {"series": "eRPC_no_cc"}, "loss"
         ),
-        "erpc/timely_low_threshold": undecidable(
+        "erpc/timely_low_threshold": Undecidable(
             "a constant of the code: TimelyOptions::t_low in native/systems/erpc/timely.h"
         ),
     },

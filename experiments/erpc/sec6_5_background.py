@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from experiments._needs import undecidable
+from experiments._needs import Undecidable
 from experiments.erpc import _incast, _load
 from pyrdma import Axis, Experiment, Point, decide, figures
 from pyrdma.claims import Claim
@@ -78,6 +78,6 @@ experiment = Experiment(
     },
     decides={
         "erpc/s65_background_p99": decide.value("latency_p99", series=INCAST),
-        "erpc/s65_timely_published": undecidable("a number of another paper, from its testbed"),
+        "erpc/s65_timely_published": Undecidable("a number of another paper, from its testbed"),
     },
 )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments._needs import undecidable
+from experiments._needs import Undecidable
 from experiments.erpc import _store
 from pyrdma import Axis, Experiment, Point, decide, figures
 from pyrdma.claims import Claim
@@ -60,7 +60,7 @@ experiment = Experiment(
     why_not={"shm": "one machine has too few cores for the server's 16 threads"},
     decides={
         "erpc/masstree_low_load_p50": decide.value("get_latency_p50"),
-        "erpc/masstree_vs_cell": undecidable("a published number of Cell, from its testbed"),
+        "erpc/masstree_vs_cell": Undecidable("a published number of Cell, from its testbed"),
         "erpc/extra_bytes_time": decide.by_construction(transmission, "arithmetic of the paper"),
     },
     misses={

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments._needs import undecidable
+from experiments._needs import Undecidable
 from experiments.erpc import _load
 from pyrdma import Axis, Experiment, Point, decide, figures, workload
 from pyrdma.claims import Claim
@@ -96,7 +96,7 @@ experiment = Experiment(
         },
         "erpc/t2_max_gap": largest_gap,
         "erpc/t2_rank": order,
-        "erpc/software_latency_belief": undecidable(
+        "erpc/software_latency_belief": Undecidable(
             "the statement is an assumption that the paper rejects; no experiment decides it"
         ),
     },

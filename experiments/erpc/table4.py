@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments._needs import undecidable
+from experiments._needs import Undecidable
 from experiments.erpc import _load
 from pyrdma import Axis, Experiment, Point, decide, figures
 from pyrdma.claims import Claim
@@ -83,6 +83,6 @@ experiment = Experiment(
             for loss, key in LOSSES.items()
         },
         "erpc/t4_usable_limit": usable_up_to,
-        "erpc/t4_rdma_loss_limit": undecidable("a statement about RDMA NICs, which it cites"),
+        "erpc/t4_rdma_loss_limit": Undecidable("a statement about RDMA NICs, which it cites"),
     },
 )

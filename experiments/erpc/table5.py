@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments._needs import undecidable
+from experiments._needs import Undecidable
 from experiments.erpc import _incast
 from pyrdma import Axis, Experiment, Point, decide, figures
 from pyrdma.claims import Claim
@@ -133,7 +133,7 @@ experiment = Experiment(
         "erpc/t5_p50_reduction_100": reduced("rtt_p50", (100,)),
         "erpc/t5_p99_100_no_gain": no_gain,
         "erpc/t5_bw_within": shortfall,
-        "erpc/t5_timely_flow_limit": undecidable(
+        "erpc/t5_timely_flow_limit": Undecidable(
             "an analysis of Timely-like protocols, which it cites"
         ),
     },

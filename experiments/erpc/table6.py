@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments._needs import needs, undecidable
+from experiments._needs import Undecidable, needs
 from pyrdma import Experiment, Point, claims, decide, figures, workload
 from pyrdma.claims import Claim
 from pyrdma.data import Data
@@ -106,10 +106,10 @@ experiment = Experiment(
         "erpc/t6_rank_client": below_netchain,
         "erpc/t6_leader_gap": above_fpga,
         "erpc/t6_dare_rank": needs("DARE, whose numbers the paper omits"),
-        "erpc/t6_netchain_p50": undecidable(CITED),
-        "erpc/t6_netchain_scaling": undecidable(CITED),
-        "erpc/t6_zab_p50": undecidable(CITED),
-        "erpc/t6_zab_p99": undecidable(CITED),
-        "erpc/t6_zab_jitter": undecidable(CITED),
+        "erpc/t6_netchain_p50": Undecidable(CITED),
+        "erpc/t6_netchain_scaling": Undecidable(CITED),
+        "erpc/t6_zab_p50": Undecidable(CITED),
+        "erpc/t6_zab_p99": Undecidable(CITED),
+        "erpc/t6_zab_jitter": Undecidable(CITED),
     },
 )
