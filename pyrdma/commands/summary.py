@@ -15,7 +15,7 @@ from .predictions import predictions
 __all__ = ["lines"]
 
 _WIDTH = 98
-_MOST_NAMED = 12  # missed claims of a paper; more of them are counted
+_MOST_NAMED = 12  # missed claims of a paper, and its figures; more of them are counted
 _COLUMNS = {name: name for name in claims.VERDICTS} | {claims.NOT_ROBUST: "not robust"}
 _NEXT = (
     ("pyrdma claims", "each claim beside its measurement, and the reason of a miss"),
@@ -43,7 +43,7 @@ def lines(out: str | Path = "results", fabric: str = "sim") -> Iterator[str]:
 
 
 def _figures(out: Path) -> Iterator[str]:
-    """Name the experiments that have figures, by paper and by the figures' fabrics."""
+    """Name experiments that have figures, by paper and by the figures' fabrics."""
     fabrics: dict[str, list[str]] = {}
     for name in registry.ids():
         end = Path(name).name
@@ -59,7 +59,9 @@ def _figures(out: Path) -> Iterator[str]:
         paper, _, figure = name.partition("/")
         groups.setdefault((paper, *found), []).append(figure)
     for (paper, *found), names in sorted(groups.items()):
-        yield from _listed(f"{paper:8} ({', '.join(found)})", names)
+        more = len(names) - _MOST_NAMED
+        words = [*names[:_MOST_NAMED], *f"and {more} more".split()] if more > 0 else names
+        yield from _listed(f"{paper:8} ({', '.join(found)})", words)
 
 
 def _claims(verdicts: Sequence[Verdict], fabric: str) -> Iterator[str]:

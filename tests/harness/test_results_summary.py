@@ -37,8 +37,11 @@ def test_a_full_folder_fits_on_a_screen(tmp_path: Path, monkeypatch: pytest.Monk
     for verdict in missed:
         assert (verdict.claim.partition("/")[2] in text) == (count[verdict.paper] <= 12)
     assert all(f"{n}; pyrdma claims {paper}" in text for paper, n in count.items() if n > 12)
+    figures = Counter(name.partition("/")[0] for name in registry.ids())
+    assert max(figures.values()) > 12 > min(figures.values())
     for name in registry.ids():
-        assert Path(name).name in text
+        assert Path(name).name in text or figures[name.partition("/")[0]] > 12
+    assert all(f"and {n - 12} more" in text for n in figures.values() if n > 12)
     assert str(tmp_path) in text
 
 
