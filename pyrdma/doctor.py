@@ -70,7 +70,8 @@ def checks() -> list[Check]:
 def checks_of_a_node() -> list[Check]:
     """Check what a machine needs to hold nodes; it needs less than one that draws figures."""
     found = [_fabric(name) for name in FABRICS]
-    return [*found, _cores(), _cpu(), _huge_pages(), _memlock(), _connections()]
+    found += [_cores(), _cpu(), _huge_pages(), _memlock(), _connections()]
+    return [*found, *_libraries()]
 
 
 def _fabric(name: str) -> Check:
@@ -198,6 +199,21 @@ def _connections(file: Path = Path("/dev/infiniband/rdma_cm")) -> Check:
         note = "the package has a rule that opens it"
         return Check(name, False, found, _apt_install("rdma-core"), note)
     return Check(name, True, "ready")
+
+
+def _libraries() -> list[Check]:
+    """Check the libraries without which parts of the systems are missing."""
+    try:
+        core: Any = native()
+    except Unavailable:
+        return []  # the fabrics' lines have said why
+    found = []
+    for name, package, at_build, problem in core.libraries():
+        remedy = _apt_install(package) + (f" && {_build_again()}" if at_build else "")
+        found.append(
+            Check(f"library {name}", not problem, problem or "ready", remedy if problem else "")
+        )
+    return found
 
 
 def _program(program: str, package: str) -> Check:

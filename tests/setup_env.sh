@@ -17,8 +17,9 @@ stamped() { [ "$(cat "$venv/$1" 2>/dev/null)" = "$2" ]; } # stamped FILE TEXT
 # --- system packages ------------------------------------------------------------------------
 
 # Debian's packages, by their user. tests/setup checks that the build and the tests use no others.
-build_packages="python3 python3-venv python3-dev g++ libboost-context-dev libibverbs-dev librdmacm-dev"
-test_packages="libgtest-dev libraft-dev liblmdb-dev mount clang libclang-rt-dev valgrind openssh-server openssh-client iproute2 systemd"
+build_packages="python3 python3-venv python3-dev g++ libboost-context-dev libibverbs-dev librdmacm-dev
+libraft-dev liblmdb-dev"
+test_packages="libgtest-dev mount clang libclang-rt-dev valgrind openssh-server openssh-client iproute2 systemd"
 # Slurm on this machine, for the tests of `sh tests/run.sh deploy`.
 slurm_packages="slurmctld slurmd slurm-client munge"
 # Roots and disks of Debian, for the guests of `sh tests/run.sh deploy`.

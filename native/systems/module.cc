@@ -22,6 +22,17 @@ PYBIND11_MODULE(_core, module) {
   pyrdma::bindings::bind_measure(module, pyrdma::systems::workloads());
   pyrdma::bindings::bind_check(module);
   pyrdma::bindings::bind_fuzz(module, pyrdma::systems::scenarios());
+  module.def(
+      "libraries",
+      [] {
+        pybind11::list found;
+        for (const pyrdma::systems::System& system : pyrdma::systems::all()) {
+          for (const auto& [name, package, at_build, problem] : system.libraries)
+            found.append(pybind11::make_tuple(name, package, at_build, problem()));
+        }
+        return found;
+      },
+      "Returns (name, Debian package, needed at the build, problem) of each system's libraries.");
 #define PYRDMA_BIND(NAME)                                      \
   {                                                            \
     pybind11::module_ submodule = module.def_submodule(#NAME); \

@@ -1,6 +1,7 @@
 // A system declares its workloads and its fuzz scenarios to the programs around it.
 #pragma once
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +11,14 @@
 
 namespace pyrdma::systems {
 
+/// A library of the machine without which a part of a system is missing. `pyrdma doctor` lists it.
+struct Library {
+  std::string_view name;
+  std::string_view package;            // of Debian
+  bool at_build = false;               // the build needs the package, too
+  std::string (*problem)() = nullptr;  // returns an empty text, or why the library cannot be used
+};
+
 struct System {
   std::string_view name;  // the name of its folder
   /// The name of each begins with the system's name and an underscore.
@@ -18,6 +27,7 @@ struct System {
   std::vector<fuzz::Scenario> scenarios;
   /// The steps of its scopes.h.
   std::span<const CpuScope* const> scopes;
+  std::vector<Library> libraries;
 };
 
 /// Returns the systems of list.h, in its order.

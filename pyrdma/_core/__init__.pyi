@@ -13,6 +13,8 @@ from . import verbs as verbs
 __version__: str
 source_digest: str
 
+def libraries() -> list[tuple[str, str, bool, str]]: ...
+
 class Cluster:
     @property
     def fabric(self) -> str: ...

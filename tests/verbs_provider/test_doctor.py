@@ -10,6 +10,7 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -120,3 +121,20 @@ def test_a_build_without_the_headers_is_told_how_to_have_them(
     assert words[:4] == [sys.executable, "-m", "pip", "install"]
     assert "--force-reinstall" in words
     assert Path(words[-1]).samefile(Path(__file__).parents[2])
+
+
+def test_a_missing_library_of_a_system_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        ("libone", "libone-dev", True, "part: no libone"),
+        ("libtwo", "libtwo0", False, "no libtwo"),
+        ("libthree", "libthree0", False, ""),
+    ]
+    monkeypatch.setattr(doctor, "native", lambda: SimpleNamespace(libraries=lambda: rows))
+    one, two, three = doctor._libraries()
+    assert not one.ok
+    assert one.found == "part: no libone"
+    assert one.remedy.startswith("sudo apt-get install -y libone-dev && ")
+    assert "pip install" in one.remedy
+    assert two.remedy == "sudo apt-get install -y libtwo0"
+    assert three.ok
+    assert not three.remedy

@@ -2,6 +2,8 @@
 #include "systems/system.h"
 
 #include "systems/erpc/fuzz/erpc_scenario.h"
+#include "systems/erpc/ordered_store/ordered_store.h"
+#include "systems/erpc/raft/member.h"
 #include "systems/erpc/scopes.h"
 #include "systems/erpc/workloads/workloads.h"
 
@@ -45,6 +47,8 @@ thread, ``handled`` requests of each dispatch thread of node 0. Node 0 needs LMD
           },
       .scenarios = {rpc_scenario()},
       .scopes = scope::all,
+      .libraries = {{"libraft", "libraft-dev", /*at_build=*/true, raft::raft_problem},
+                    {"LMDB", "liblmdb0", /*at_build=*/false, ordered_store_problem}},
   };
 }
 

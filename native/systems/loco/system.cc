@@ -50,6 +50,7 @@ run was in a steady state. The run fails when a lookup or update misses a key th
           },
       .scenarios = {channels_scenario(), locks_scenario(), store_scenario(), sherman_scenario()},
       .scopes = scope::all,
+      .libraries = {},
   };
 }
 
