@@ -89,14 +89,18 @@ class Session : public std::enable_shared_from_this<Session> {
   template <class Work>
   decltype(auto) call(Work&& work) {
     const py::gil_scoped_release release;
-    while (waiting_ != 0)
-      std::this_thread::yield();  // the lock prefers shared holders; this lets a waiter for
-                                  // exclusive access go first
+    // The lock prefers shared holders; a waiter for exclusive access goes first.
+    while (waiting_ != 0) std::this_thread::yield();
     if (simulated_) {
       const std::unique_lock<std::shared_mutex> alone(mutex_);
       return guarded(work);
     }
-    const std::shared_lock<std::shared_mutex> together(mutex_);
+    // A closing session waits for handlers, and a handler may be about to call.
+    std::shared_lock<std::shared_mutex> together(mutex_, std::defer_lock);
+    while (!together.try_lock()) {
+      if (closed_) world();
+      std::this_thread::yield();
+    }
     return guarded(work);
   }
   /// Runs `work()` on a thread of its own, with exclusive access to the session. The calling thread

@@ -114,6 +114,12 @@ bool Endpoint::is_lost(SessionId id) const {
   return session == nullptr || session->state == SessionState::kLost;
 }
 
+const char* Endpoint::why_lost(SessionId id) const {
+  const ClientSession* session = find_session(id);
+  if (session == nullptr) return "it does not exist";
+  return session->state == SessionState::kLost ? session->why_lost : "";
+}
+
 double Endpoint::rate_of(SessionId id) const {
   const ClientSession* session = find_session(id);
   return session == nullptr ? 0 : session->rate.rate();

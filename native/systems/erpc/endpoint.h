@@ -21,6 +21,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -95,6 +96,8 @@ class Endpoint {
   bool is_connected(SessionId session) const;
   /// The session is lost: its requests end at once. Destroy it and make a new one.
   bool is_lost(SessionId session) const;
+  /// Why it is lost, or an empty text.
+  const char* why_lost(SessionId session) const;
   /// Ends a session without requests; Error(kInvalidArgument) if it has some.
   void destroy_session(SessionId session);
   /// Runs the loop until the sessions are connected. Throws Error(kTimeout) naming the first that
@@ -126,6 +129,9 @@ class Endpoint {
     transport_.flush();
     tx_stamp_ = -1;
   }
+  /// Notify it from another thread of the node to end the wait of run_until(), whose done() is then
+  /// asked again.
+  Watch& watch() { return transport_.watch(); }
   /// Returns the latest reading of the clock: in a continuation or handler, the arrival of the
   /// batch that it belongs to. Cost: a load.
   Time recent() const { return clock_; }
@@ -232,6 +238,7 @@ class Endpoint {
   // enqueue_response.cc
   std::span<std::byte> response_of(RequestHandle& handle, std::uint32_t bytes);
   void respond(RequestHandle& handle);
+  [[gnu::noinline]] void fail(RequestHandle& handle, std::string_view message);
   void answer(const RequestHandle& handle);
   ServerSlot* slot_of(const RequestHandle& handle);
   void send_response(ServerSession& session, ServerSlot& slot, std::uint32_t piece);

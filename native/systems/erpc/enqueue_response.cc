@@ -1,5 +1,6 @@
 // Answers of the server (eRPC, sections 3.1 and 4.3). A short response uses the buffer that its
 // slot has; section 4.3.
+#include <cstring>
 #include <string>
 
 #include "base/error.h"
@@ -12,6 +13,8 @@ namespace pyrdma::erpc {
 }
 
 [[gnu::flatten]] void RequestHandle::respond() { endpoint_->respond(*this); }
+
+void RequestHandle::fail(std::string_view message) { endpoint_->fail(*this, message); }
 
 // Returns null if the session or the request is gone. A session with handlers that have not
 // answered keeps its memory.
@@ -56,6 +59,15 @@ void Endpoint::respond(RequestHandle& handle) {
     workers_->give_back(handle);
   else
     answer(handle);
+}
+
+void Endpoint::fail(RequestHandle& handle, std::string_view message) {
+  const std::string_view text =
+      message.empty() ? std::string_view("no message") : message.substr(0, payload_);
+  std::memcpy(response_of(handle, static_cast<std::uint32_t>(text.size())).data(), text.data(),
+              text.size());
+  slot_of(handle)->is_refused = true;
+  respond(handle);
 }
 
 void Endpoint::answer(const RequestHandle& handle) {

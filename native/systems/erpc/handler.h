@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string_view>
 
 namespace pyrdma::erpc {
 
@@ -24,6 +25,9 @@ class RequestHandle {
   /// Sends the response: what response() returned last, or an empty one. The response to a client
   /// that is gone is dropped. Throws Error(kInvalidArgument) if the request is answered already.
   void respond();
+  /// Answers that the handler has failed, with as much of `message` as fits into one packet. The
+  /// client's request ends as kFailed. Not in the paper. Throws like respond().
+  void fail(std::string_view message);
   Endpoint& endpoint() const { return *endpoint_; }
 
  private:

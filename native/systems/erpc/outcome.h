@@ -10,6 +10,7 @@ enum class Outcome : std::uint8_t {
   kSessionLost,   // the session ended while the request was under way
   kNoHandler,     // the server has no handler for the request's type
   kResponseSize,  // the response is longer than its buffer; the handler has run
+  kFailed,        // the handler has failed; the response is its message, as far as the buffer goes
 };
 
 /// Whether the handler may have run. A client that repeats such a request needs one whose
@@ -30,6 +31,8 @@ constexpr const char* to_string(Outcome outcome) {
       return "no handler";
     case Outcome::kResponseSize:
       return "response too long";
+    case Outcome::kFailed:
+      return "the handler failed";
   }
   return "unknown";
 }

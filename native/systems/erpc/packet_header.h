@@ -55,7 +55,7 @@ struct PacketHeader {
   PacketKind kind() const { return static_cast<PacketKind>(what >> 4U & 7U); }
   /// The server's NIC has seen a mark of congestion on the packet that this one answers.
   bool congested() const { return (what & kCongestedBit) != 0; }
-  /// The server has no handler for the request's type.
+  /// The server has no handler for the request's type, or, with data, the handler has failed.
   bool refused() const { return (what & kRefusedBit) != 0; }
   std::uint32_t packet() const { return static_cast<std::uint32_t>(what >> 16U & 0xffffU); }
   std::uint32_t size() const { return static_cast<std::uint32_t>(what >> 32U & 0xffffffU); }

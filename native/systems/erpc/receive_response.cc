@@ -1,5 +1,6 @@
 // Credit returns and responses at the client (eRPC, sections 5.1 and 5.3). The only acceptable
 // packet is the answer to the oldest packet under way of its request; every other one is dropped.
+#include <algorithm>
 #include <cstring>
 
 #include "systems/erpc/endpoint.h"
@@ -72,7 +73,7 @@ void Endpoint::take_response(ClientSession& session, ClientSlot& slot, const Pac
   if (is_first) {
     packets = packets_of(size);
     if (header.refused()) {
-      outcome = Outcome::kNoHandler;
+      outcome = size == 0 ? Outcome::kNoHandler : Outcome::kFailed;
       packets = 1;
     } else if (size > response.capacity() && !bugs_.has(Bug::kSizeTrusted)) {
       outcome = Outcome::kResponseSize;
@@ -99,7 +100,11 @@ void Endpoint::take_response(ClientSession& session, ClientSlot& slot, const Pac
   if (!is_last || !bugs_.has(Bug::kCreditNotReturned)) ++session.credits;
   slot.progress = packet.arrived;
   slot.retransmissions = 0;
-  if (outcome == Outcome::kOk) [[likely]] {
+  if (outcome == Outcome::kFailed) [[unlikely]] {
+    const std::uint32_t shown = std::min({packet.bytes, size, response.capacity()});
+    response.resize(shown);
+    if (shown != 0) std::memcpy(response.data(), packet.data, shown);
+  } else if (outcome == Outcome::kOk) [[likely]] {
     if (is_first) {
       slot.response_size = size;
       slot.response_packets = packets;

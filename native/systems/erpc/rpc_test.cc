@@ -1,6 +1,11 @@
 // RPCs in all worlds: sizes, many under way, handlers in workers, nested requests, misuse.
+#include <algorithm>
 #include <memory>
+#include <span>
+#include <string>
 
+#include "runtime/exchange.h"
+#include "systems/erpc/background_endpoint.h"
 #include "systems/erpc/worlds_test.h"
 
 namespace pyrdma::erpc {
@@ -200,6 +205,68 @@ TEST_P(ErpcWorlds, MisuseIsRefusedWithARemedy) {
     endpoint.destroy_session(session);
     EXPECT_TRUE(
         refuses([&] { call.send(session, 2); }, ErrorCode::kInvalidArgument, {"destroyed"}));
+  });
+}
+
+TEST_P(ErpcWorlds, AHandlerThatFailsSaysWhy) {
+  run(2, [](Endpoint& endpoint) {
+    endpoint.register_handler(1, [](RequestHandle& handle) {
+      const std::string text(handle.request().size(), 'x');
+      handle.fail(text);
+    });
+    if (endpoint.env().node() != 0) return;
+    const SessionId session = connect_to(endpoint, 1);
+    for (const std::uint32_t bytes : {0U, 5U, 2 * endpoint.payload()}) {
+      TestCall call(endpoint, bytes, endpoint.payload());
+      ASSERT_TRUE(call.send(session).wait());
+      EXPECT_EQ(call.outcome(), Outcome::kFailed);
+      const auto got = call.response().bytes();
+      const std::string text(reinterpret_cast<const char*>(got.data()), got.size());
+      EXPECT_EQ(text,
+                bytes == 0 ? "no message" : std::string(std::min(bytes, endpoint.payload()), 'x'));
+    }
+    TestCall small(endpoint, 500, 0);
+    ASSERT_TRUE(small.send(session).wait());
+    EXPECT_EQ(small.outcome(), Outcome::kFailed);
+    EXPECT_LE(small.response().size(), small.response().capacity());
+    EXPECT_EQ(endpoint.counters().lies, 0U);
+    EXPECT_EQ(endpoint.credits_of(session), endpoint.options().credits);
+  });
+}
+
+TEST_P(ErpcWorlds, ABackgroundEndpointServesCallsOfSeveralThreads) {
+  const Options options = options_of(GetParam());
+  runtime::run_world(GetParam(), 2, [&](Env& env, const runtime::Kill&) {
+    BackgroundEndpoint endpoint(env, options, 0);
+    endpoint.register_handler(
+        1,
+        [](RequestHandle& handle) {
+          if (handle.request().empty()) throw Error(ErrorCode::kInternal, "an empty request");
+          answer_to(handle, static_cast<std::uint32_t>(handle.request().size()));
+        },
+        RunIn::kDispatch);
+    if (env.node() == 0) {
+      const SessionId session = endpoint.connect({1, 0}, kPatience);
+      const auto ask = [&](char letter) {
+        std::vector<std::string> requests;
+        for (std::size_t i = 0; i < 50; ++i) requests.emplace_back(i, letter);
+        const auto replies = endpoint.call(session, 1, requests, 64, kPatience);
+        ASSERT_EQ(replies.size(), requests.size());
+        EXPECT_EQ(replies[0].outcome, Outcome::kFailed);
+        for (std::size_t i = 1; i < requests.size(); ++i) {
+          EXPECT_EQ(replies[i].outcome, Outcome::kOk);
+          ASSERT_EQ(replies[i].data.size(), i);
+          EXPECT_EQ(replies[i].data[0], answer_byte(std::as_bytes(std::span(requests[i])), 0));
+        }
+      };
+      const auto other = env.spawn("other", [&] { ask('b'); });
+      ask('a');
+      other->join();
+      endpoint.disconnect(session);
+      env.device().rendezvous().publish_value("done", Time{0});
+    } else {
+      while (!runtime::find_bytes(env, "done")) env.sleep_until(env.now() + kMillisecond);
+    }
   });
 }
 

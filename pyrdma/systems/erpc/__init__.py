@@ -11,8 +11,17 @@ Workloads make the endpoints on every node and put them under load with native l
 ...     latency.count > 100
 True
 
+Scripts serve and call through the same mesh:
+
+>>> with rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster:
+...     rpc = rd.erpc.Mesh(cluster)
+...     rpc.serve(1, 7, rd.erpc.Echo())
+...     rpc.connect(node=0, to=1).call(7, b"hello")
+b'hello'
+
 Errors: `pyrdma.InvalidArgument` for a value out of its bounds; `pyrdma.Timeout` and
-`pyrdma.Unavailable` when a node does not take part or dies. The error names the node.
+`pyrdma.Unavailable` when a node does not take part or dies; `RpcFailed` for a script's request that
+ends without its response. The error names the node.
 """
 
 from .mesh import *  # noqa: F403

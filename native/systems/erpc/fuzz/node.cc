@@ -192,6 +192,9 @@ void Node::judge(const Pending& pending, Outcome outcome) {
     case Outcome::kNoHandler:
       if (call.way != Way::kNobody) wrong("there was a handler");
       return;
+    case Outcome::kFailed:
+      wrong("no handler fails");
+      return;
     case Outcome::kNotSent:
     case Outcome::kSessionLost:
       if (!is_closing_ && !endpoint_->is_lost(pending.session)) wrong("the session is not lost");
