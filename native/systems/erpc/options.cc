@@ -32,6 +32,7 @@ Options Options::of(Preset preset) {
     options.max_message = 7'900'000;
     options.packet_bytes = 1024;
   }
+  options.growing_timeouts = preset == Preset::kBest;
   return options;
 }
 

@@ -66,6 +66,10 @@ struct Options {
   /// memory of undefined content; measures what they cost (section 6.4).
   bool request_copies = true;
 
+  /// The retransmission timeout doubles after each eight copies of a packet without an answer. Not
+  /// in the paper, whose timeout is fixed: a paced request whose round trip is longer never ends.
+  bool growing_timeouts = false;
+
   /// Packets have a checksum, so that a NIC's undetected error is a lost packet. Not in the paper.
   bool checksums = false;
 

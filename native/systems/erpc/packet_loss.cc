@@ -24,9 +24,10 @@ void Endpoint::deactivate(ClientSlot& slot) {
 }
 
 // The wheel drops the answers to earlier copies (appendix C). With a timeout below the round-trip
-// time every answer would meet the next copy there, and the request would never end. So the timeout
-// doubles after each kPatient copies without an answer.
+// time every answer meets the next copy there, and the request never ends. With growing timeouts it
+// does: the timeout doubles after each kPatient copies without an answer.
 Time Endpoint::timeout_of(const ClientSlot& slot) const {
+  if (!options_.growing_timeouts) return options_.retransmission_timeout;
   constexpr std::uint32_t kPatient = 8, kMostDoublings = 10;
   return options_.retransmission_timeout
          << std::min(slot.retransmissions / kPatient, kMostDoublings);

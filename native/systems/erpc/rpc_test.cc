@@ -208,6 +208,28 @@ TEST_P(ErpcWorlds, MisuseIsRefusedWithARemedy) {
   });
 }
 
+// A timeout below the round-trip time. Each answer meets the next copy in the wheel (appendix C).
+TEST(ErpcTimeoutSim, APacedRequestEndsOnlyWithGrowingTimeouts) {
+  for (const bool growing : {false, true}) {
+    Options options;
+    options.retransmission_timeout = 1500;
+    options.timely_bypass = options.rate_limiter_bypass = false;
+    options.link_gbps = 0.2;  // a packet of 40 bytes takes 1.6 us
+    options.growing_timeouts = growing;
+    run_endpoints("sim", 2, options, [&](Endpoint& endpoint) {
+      serve_sized(endpoint);
+      if (endpoint.env().node() != 0) return;
+      const SessionId session = connect_to(endpoint, 1);
+      TestCall call(endpoint, 24, 24);
+      EXPECT_EQ(call.send(session).wait(5 * kMillisecond), growing);
+      if (!growing) {
+        EXPECT_GT(endpoint.counters().in_wheel, 100U);
+      }
+      endpoint.close();
+    });
+  }
+}
+
 TEST_P(ErpcWorlds, AHandlerThatFailsSaysWhy) {
   run(2, [](Endpoint& endpoint) {
     endpoint.register_handler(1, [](RequestHandle& handle) {

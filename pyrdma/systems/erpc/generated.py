@@ -117,6 +117,9 @@ class ErpcLoad(Workload):
     request_copies
         The server copies a long request together; off measures the copies (section 6.4) (default
         preset).
+    growing_timeouts
+        The retransmission timeout doubles after each eight copies without an answer; not in the
+        paper (default preset).
     checksums
         A checksum in each packet; not in the paper (default preset).
     overcommit
@@ -171,6 +174,7 @@ class ErpcLoad(Workload):
     preallocated_responses: Literal["preset", "on", "off"] = DEFAULT
     zero_copy_receive: Literal["preset", "on", "off"] = DEFAULT
     request_copies: Literal["preset", "on", "off"] = DEFAULT
+    growing_timeouts: Literal["preset", "on", "off"] = DEFAULT
     checksums: Literal["preset", "on", "off"] = DEFAULT
     overcommit: Literal["preset", "on", "off"] = DEFAULT
     warmup_ns: int = DEFAULT
@@ -241,6 +245,9 @@ class ErpcRaft(Workload):
     request_copies
         The server copies a long request together; off measures the copies (section 6.4) (default
         preset).
+    growing_timeouts
+        The retransmission timeout doubles after each eight copies without an answer; not in the
+        paper (default preset).
     checksums
         A checksum in each packet; not in the paper (default preset).
     overcommit
@@ -300,6 +307,7 @@ class ErpcRaft(Workload):
     preallocated_responses: Literal["preset", "on", "off"] = DEFAULT
     zero_copy_receive: Literal["preset", "on", "off"] = DEFAULT
     request_copies: Literal["preset", "on", "off"] = DEFAULT
+    growing_timeouts: Literal["preset", "on", "off"] = DEFAULT
     checksums: Literal["preset", "on", "off"] = DEFAULT
     overcommit: Literal["preset", "on", "off"] = DEFAULT
     warmup_ns: int = DEFAULT
@@ -370,6 +378,9 @@ class ErpcStore(Workload):
     request_copies
         The server copies a long request together; off measures the copies (section 6.4) (default
         preset).
+    growing_timeouts
+        The retransmission timeout doubles after each eight copies without an answer; not in the
+        paper (default preset).
     checksums
         A checksum in each packet; not in the paper (default preset).
     overcommit
@@ -416,6 +427,7 @@ class ErpcStore(Workload):
     preallocated_responses: Literal["preset", "on", "off"] = DEFAULT
     zero_copy_receive: Literal["preset", "on", "off"] = DEFAULT
     request_copies: Literal["preset", "on", "off"] = DEFAULT
+    growing_timeouts: Literal["preset", "on", "off"] = DEFAULT
     checksums: Literal["preset", "on", "off"] = DEFAULT
     overcommit: Literal["preset", "on", "off"] = DEFAULT
     warmup_ns: int = DEFAULT

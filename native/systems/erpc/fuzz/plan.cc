@@ -107,6 +107,8 @@ Shape draw_shape(const fuzz::Options& wanted) {
         Options::of(static_cast<Preset>(std::distance(kPresetNames.begin(), preset)));
     for (bool Options::*const each : kSwitches) options.*each = of.*each;
   }
+  // A paced request whose round trip is longer than a fixed timeout never ends.
+  options.growing_timeouts = options.congestion_control != CongestionControl::kNone || coin(rng);
   return shape;
 }
 

@@ -31,6 +31,9 @@ inline constexpr Switch kSwitches[] = {
      "handlers read the NIC's buffer (section 4.2.3)"},
     {"request_copies", &Options::request_copies,
      "the server copies a long request together; off measures the copies (section 6.4)"},
+    {"growing_timeouts", &Options::growing_timeouts,
+     "the retransmission timeout doubles after each eight copies without an answer; not in the "
+     "paper"},
     {"checksums", &Options::checksums, "a checksum in each packet; not in the paper"},
     {"overcommit", &Options::overcommit,
      "more credits of all sessions than receives of the endpoint"},
