@@ -32,9 +32,11 @@ struct MemberOptions {
   std::uint32_t snapshot_threshold = 1024, snapshot_trailing = 128;
   /// A member asks whether it could win before it disturbs the group (thesis, section 9.6).
   bool pre_vote = true;
-  /// Bytes of the longest message that Links carry. A longer AppendEntries is cut; a snapshot that
-  /// is longer fails the transfer, and the member counts it (MemberCounters::too_long).
+  /// Bytes of the longest AppendEntries, which is cut to this length.
   std::size_t max_message = 8 * kMiB;
+  /// Bytes of the longest snapshot that is sent. For a longer one the transfer fails, and the
+  /// member counts it (MemberCounters::too_long).
+  std::size_t max_snapshot = 1024 * kMiB;
   Bugs bugs;
   Observer* observer = nullptr;  // outlives the member
 };

@@ -113,7 +113,7 @@ TEST(ErpcRaftMember, ALongAppendIsCutAndTheRestFollows) {
 TEST(ErpcRaftMember, ASnapshotThatIsTooLongIsCountedAndTheGroupGoesOn) {
   PYRDMA_NEED_LIBRAFT();
   WorldOptions options;
-  options.member.max_message = 2 * kMaxPayload;
+  options.member.max_message = options.member.max_snapshot = 2 * kMaxPayload;
   options.member.snapshot_threshold = 100;
   options.member.snapshot_trailing = 10;
   World world(options);

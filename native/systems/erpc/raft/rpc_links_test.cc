@@ -88,7 +88,7 @@ Options small_options(const std::string& world) {
 }
 
 class ErpcRaftLinks : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(, ErpcRaftLinks, erpc_worlds(),
+INSTANTIATE_TEST_SUITE_P(Worlds, ErpcRaftLinks, erpc_worlds(),
                          [](const auto& each) { return each.param; });
 
 TEST_P(ErpcRaftLinks, CarryMessagesUpToTheirLongest) {
@@ -102,16 +102,21 @@ TEST_P(ErpcRaftLinks, CarryMessagesUpToTheirLongest) {
       const std::size_t most = RpcLinks::max_message(options);
       EXPECT_EQ(most, options.max_message - 4);
       EXPECT_TRUE(party.send(1, most));
-      EXPECT_FALSE(party.send(1, most + 1));
-      EXPECT_EQ(party.links->counters().too_long, 1U);
+      EXPECT_EQ(party.links->counters().parts, 0U);
+      EXPECT_TRUE(party.send(1, most + 1));
+      EXPECT_TRUE(party.send(1, 10 * most));
+      EXPECT_EQ(party.links->counters().parts, 2U + 11U);
       EXPECT_FALSE(party.send(9, 5)) << "no peer";
     }
     meeting.wait(*party.endpoint, kPatience);
     if (env.node() == 1) {
-      ASSERT_EQ(party.member.messages.size(), 2U);
+      ASSERT_EQ(party.member.messages.size(), 4U);
       EXPECT_EQ(party.member.messages[0].first, 0U);
       EXPECT_EQ(party.member.messages[1].second,
                 Bytes(RpcLinks::max_message(options), std::byte{7}));
+      EXPECT_EQ(party.member.messages[2].second.size(), RpcLinks::max_message(options) + 1);
+      EXPECT_EQ(party.member.messages[3].second,
+                Bytes(10 * RpcLinks::max_message(options), std::byte{7}));
     }
     meeting.wait(*party.endpoint, kPatience);
   });
@@ -139,6 +144,48 @@ TEST_P(ErpcRaftLinks, DropRequestsThatAreNoPeersMessage) {
     if (env.node() == 0) {
       EXPECT_EQ(party.links->counters().malformed, 4U);
       EXPECT_TRUE(party.member.messages.empty());
+    }
+    meeting.wait(*party.endpoint, kPatience);
+  });
+}
+
+TEST_P(ErpcRaftLinks, DropPartsThatBelongToNoMessage) {
+  const Options options = small_options(GetParam());
+  runtime::run_world(GetParam(), 2, [&](Env& env, const runtime::Kill&) {
+    Meeting meeting(env, "test");
+    Party party(env, 1 - env.node(), options);
+    if (env.node() == 1) {
+      const SessionId session = party.endpoint->create_session({0, 0});
+      party.endpoint->connect({&session, 1});
+      const auto send = [&](const PartHeader& header, std::uint32_t bytes) {
+        TestCall call(*party.endpoint, 4 + sizeof header + bytes, 0);
+        const NodeId self = 1;
+        std::memcpy(call.request().data(), &self, sizeof self);
+        std::memcpy(call.request().data() + 4, &header, sizeof header);
+        EXPECT_TRUE(call.send(session, kPartRequest).wait());
+      };
+      send({1, 30, 10}, 10);                     // no first part
+      send({2, RpcLinks::kLongest + 1, 0}, 10);  // too long
+      send({3, 30, 0}, 31);                      // longer than it says
+      send({4, 30, 0}, 10);                      // right
+      send({4, 31, 10}, 10);                     // another length
+      send({5, 30, 10}, 10);                     // another message
+      send({4, 30, 20}, 10);                     // a gap
+      send({4, 30, 10}, 0);                      // nothing
+      send({4, 30, 10}, 10);                     // right
+      send({4, 30, 10}, 10);                     // again
+      send({4, 30, ~std::uint64_t{0} - 4}, 10);  // beyond
+      send({4, 30, 20}, 10);                     // right: the message is whole
+      send({4, 30, 20}, 10);                     // after its end
+      send({6, 50, 0}, 20);                      // given up
+      send({7, 20, 0}, 20);                      // whole
+    }
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() == 0) {
+      EXPECT_EQ(party.links->counters().malformed, 10U);
+      ASSERT_EQ(party.member.messages.size(), 2U);
+      EXPECT_EQ(party.member.messages[0].second.size(), 30U);
+      EXPECT_EQ(party.member.messages[1].second.size(), 20U);
     }
     meeting.wait(*party.endpoint, kPatience);
   });

@@ -132,7 +132,8 @@ int LibraftMember::send(struct raft_io_send* request, const struct raft_message&
                         raft_io_send_cb done) {
   if (closing_) return RAFT_CANCELED;
   Outgoing out{static_cast<NodeId>(m.server_id - 1), encode_message(m), request, done};
-  if (out.bytes.size() > options_.max_message) {
+  const bool is_snapshot = m.type == RAFT_IO_INSTALL_SNAPSHOT;
+  if (out.bytes.size() > (is_snapshot ? options_.max_snapshot : options_.max_message)) {
     ++counters_.too_long;
     return RAFT_TOOBIG;
   }
