@@ -54,9 +54,9 @@ StormOptions storm_of(std::uint64_t seed, Bug bug) {
   return options;
 }
 
-class ErpcRaftMutants : public testing::TestWithParam<Hunt> {};
+class ErpcRaftBugs : public testing::TestWithParam<Hunt> {};
 
-TEST_P(ErpcRaftMutants, Dies) {
+TEST_P(ErpcRaftBugs, Dies) {
   if (!raft_problem().empty()) GTEST_SKIP() << raft_problem();
   for (std::uint64_t seed = 1; seed <= GetParam().seeds; ++seed) {
     const StormReport report = storm(storm_of(seed, GetParam().bug));
@@ -67,7 +67,7 @@ TEST_P(ErpcRaftMutants, Dies) {
   FAIL() << "no seed of " << GetParam().seeds << " finds the bug";
 }
 
-TEST_P(ErpcRaftMutants, LivesWithoutItsFault) {
+TEST_P(ErpcRaftBugs, LivesWithoutItsFault) {
   if (!raft_problem().empty()) GTEST_SKIP() << raft_problem();
   if (GetParam().without.empty()) return;
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
@@ -78,7 +78,7 @@ TEST_P(ErpcRaftMutants, LivesWithoutItsFault) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Erpc, ErpcRaftMutants, testing::ValuesIn(kHunts), [](const auto& hunt) {
+INSTANTIATE_TEST_SUITE_P(Erpc, ErpcRaftBugs, testing::ValuesIn(kHunts), [](const auto& hunt) {
   return std::string(kBugNames[static_cast<std::size_t>(hunt.param.bug) - 1]);
 });
 
