@@ -22,7 +22,9 @@ def run(folder: Path, *words: str) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=["cluster", "verbs", "channels", "load", "calls", "faults"])
+@pytest.mark.parametrize(
+    "script", SCRIPTS, ids=["cluster", "verbs", "channels", "load", "calls", "faults"]
+)
 def test_script_runs(script: str, tmp_path: Path) -> None:
     assert run(tmp_path, sys.executable, "-c", script)
 

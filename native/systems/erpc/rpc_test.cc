@@ -18,7 +18,8 @@ SessionId connect_to(Endpoint& endpoint, NodeId server) {
   return session;
 }
 
-INSTANTIATE_TEST_SUITE_P(, ErpcWorlds, erpc_worlds(), [](const auto& each) { return each.param; });
+INSTANTIATE_TEST_SUITE_P(Worlds, ErpcWorlds, erpc_worlds(),
+                         [](const auto& each) { return each.param; });
 
 TEST_P(ErpcWorlds, ResponsesFollowFromRequestsOfAllSizes) {
   run(2, [](Endpoint& endpoint) {
