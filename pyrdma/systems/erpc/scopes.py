@@ -24,4 +24,15 @@ CALIBRATIONS = (
         )
         for system in ("fasst", "farm_ring")
     ),
+    Calibration(
+        "erpc_store",
+        "erpc/store_get",
+        (*_RUN, "keys=1000", "scans=0.1", "puts=0.2", "in_flight=4", "duration_ns=200000"),
+    ),
+    Calibration(
+        "erpc_raft",
+        "erpc/raft_propose",
+        (*_RUN, "keys=1000", "reads=0.1", "in_flight=4", "duration_ns=3000000"),
+        nodes=4,
+    ),
 )

@@ -148,7 +148,8 @@ void OrderedStore::charge_commit() {
 }
 
 StoreOutcome OrderedStore::put_all(std::span<const StoreEntry> entries) {
-  for (std::size_t i = 0; i < entries.size(); ++i) const Scope step(env_, scope::store_put_key);
+  // A put is measured with one key.
+  for (std::size_t i = 1; i < entries.size(); ++i) const Scope each(env_, scope::store_put_key);
   const Scope step(env_, scope::store_put);
   const std::lock_guard lock(changing_);
   charge_commit();
@@ -250,6 +251,7 @@ std::size_t StoreReader::scan_once(std::uint64_t first, std::span<StoreEntry> ou
   std::size_t count = 0;
   int error = 0;
   for (int move = Lmdb::kSetRange; count < out.size(); move = Lmdb::kNext) {
+    const Scope each(store_.env_, scope::store_scan_key);
     error = store_.lmdb_.cursor_get(cursor_, &key, &value, move);
     if (error != 0) break;
     out[count++] = {word_of(key), word_of(value)};
@@ -257,7 +259,6 @@ std::size_t StoreReader::scan_once(std::uint64_t first, std::span<StoreEntry> ou
   end_read();
   if (error != Lmdb::kNotFound) store_.require(error, "mdb_cursor_get");
   store_.env_.charge_copy(count * kEntryBytes, &store_.footprint_);
-  for (std::size_t i = 0; i < count; ++i) const Scope each(store_.env_, scope::store_scan_key);
   return count;
 }
 
