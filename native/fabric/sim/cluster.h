@@ -52,8 +52,8 @@ struct NicCounters {
   std::uint64_t receive_fetches = 0;  // posted receives that this NIC read from its host
   std::uint64_t receive_waits = 0;    // messages to this node that waited for their receive
   std::uint64_t doorbells = 0;
-  std::uint64_t payload_dma_reads = 0;
-  std::uint64_t rnr_naks = 0;  // sends for which this node had no posted receive
+  std::uint64_t payload_dma_reads = 0;  // of payloads: one for each piece of a gather list
+  std::uint64_t rnr_naks = 0;           // sends for which this node had no posted receive
 };
 
 /// Counters of the egress queues of one tier. They count messages, or chunks of long messages.

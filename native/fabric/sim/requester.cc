@@ -275,7 +275,14 @@ bool Requester::load_payload(Message& message, QueuePairCore& qp) {
   message.wire_bytes = wire.bytes;
   message.packets = wire.packets;
   nic_.counters().packets += wire.packets - 1;
-  nic_.counters().payload_dma_reads += by_dma;
+  if (by_dma) {
+    const auto count = [this](const Sge&, std::uint64_t, std::uint32_t, std::uint32_t) {
+      ++nic_.counters().payload_dma_reads;
+      return true;
+    };
+    for_each_piece(qp.sends.sges(qp.requester.next_), entry.sge_count, chunk.offset, chunk.length,
+                   count);
+  }
   return by_dma;
 }
 
