@@ -74,9 +74,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     rfr, cr = requests_for_response(data), credit_returns(data)
     small = [data.value(f"{end}_packets", **ONE) for end in _packets.ENDS]
     long = [data.value(f"{end}_packets", **THREE) for end in _packets.ENDS]
-    names = [
-        f"{end},\n{each} each way" for each in ("1 packet", "3 packets") for end in _packets.ENDS
-    ]
+    names = [f"{end}\n{n} + {n} packets" for n in PACKETS for end in _packets.ENDS]
     kinds = {
         "request": [small[0], 0, long[0] - rfr, 0],
         "request for response (RFR)": [0, 0, rfr, 0],
@@ -91,7 +89,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     }
     numbers = [(claims[claim], x) for claim, places in totals.items() for x in places]
     figures.overlay(ax, numbers, names={"eRPC": "all"})
-    ax.set(ylabel="Packets of one RPC", ylim=(0, 8))
+    ax.set(xlabel="Sender; request + response", ylabel="Packets of one RPC", ylim=(0, 8))
     ax.legend(loc="upper left")
     return fig
 

@@ -1,5 +1,6 @@
 #include "fabric/sim/completion_queue.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -9,7 +10,7 @@
 namespace pyrdma::fabric::sim {
 
 SimCompletionQueue::SimCompletionQueue(Nic& nic, std::uint32_t entries)
-    : nic_(nic), entries_(entries), ring_(std::bit_ceil(entries)) {}
+    : nic_(nic), entries_(entries), ring_(std::min(std::bit_ceil(entries), kFirstEntries)) {}
 
 SimCompletionQueue::~SimCompletionQueue() {
   for (; head_ != tail_; ++head_)
@@ -27,10 +28,18 @@ void SimCompletionQueue::push(const Completion& completion, QueuePairCore* qp,
     if (forced) faults->stream.reach(Fault::cq_overrun);
     return nic_.fabric().scheduler.notify(watch_);
   }
+  if (tail_ - head_ == ring_.size()) [[unlikely]]
+    grow();
   at(tail_++) = {completion, qp, retire};
   if (qp != nullptr) ++qp->references;
   nic_.fabric().scheduler.notify(watch_);
   nic_.touch();
+}
+
+void SimCompletionQueue::grow() {
+  std::vector<Entry> wider(2 * ring_.size());
+  for (std::uint64_t i = head_; i != tail_; ++i) wider[i & (wider.size() - 1)] = at(i);
+  ring_ = std::move(wider);
 }
 
 std::size_t SimCompletionQueue::poll(std::span<Completion> out) {

@@ -33,10 +33,13 @@ class SimCompletionQueue final : public CompletionQueue {
     QueuePairCore* qp = nullptr;
     std::uint64_t retire = 0;
   };
+  // A thousand queues of 64 Ki entries each would take 4 GiB, and few of them are ever in use.
+  static constexpr std::uint32_t kFirstEntries = 64;
+  void grow();
   Entry& at(std::uint64_t i) { return ring_[i & (ring_.size() - 1)]; }
   Nic& nic_;
   std::uint32_t entries_;
-  std::vector<Entry> ring_;  // the size is a power of two
+  std::vector<Entry> ring_;  // the size is a power of two, and grows up to `entries_`
   std::uint64_t head_ = 0, tail_ = 0;
   bool overrun_ = false;
 };

@@ -37,6 +37,10 @@ std::span<std::byte> Endpoint::response_of(RequestHandle& handle, std::uint32_t 
     slot->response = nullptr;
   }
   if (options_.preallocated_responses && bytes <= options_.preallocated_bytes) [[likely]] {
+    // Most of ten thousand sessions never use their later slots: a slot gets its buffer at its
+    // first request, and keeps it.
+    if (slot->preallocated == nullptr) [[unlikely]]
+      slot->preallocated = pool.take(options_.preallocated_bytes);
     slot->response = slot->preallocated;
     slot->response->resize(bytes);
   } else {

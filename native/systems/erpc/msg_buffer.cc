@@ -40,7 +40,7 @@ MsgBuffer* BufferPool::take(std::uint32_t bytes) {
   const std::uint32_t size_class = class_of(bytes);
   std::vector<MsgBuffer*>& free = free_[size_class];
   if (free.empty()) [[unlikely]]
-    grow(size_class, 1);
+    grow(size_class);
   MsgBuffer* buffer = free.back();
   free.pop_back();
   buffer->size_ = bytes;
@@ -53,31 +53,19 @@ void BufferPool::give_back(MsgBuffer* buffer) {
   free_[buffer->size_class_].push_back(buffer);
 }
 
-void BufferPool::prepare(std::uint32_t bytes, std::uint32_t count) {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  if (is_shared_) lock.lock();
-  const std::uint32_t size_class = class_of(bytes);
-  if (const std::size_t there = free_[size_class].size(); there < count)
-    grow(size_class, count - static_cast<std::uint32_t>(there));
-}
-
-void BufferPool::grow(std::uint32_t size_class, std::uint32_t count) {
+void BufferPool::grow(std::uint32_t size_class) {
   const std::uint32_t capacity = 1U << size_class;
   const std::uint32_t packets = (capacity + payload_ - 1) / payload_;
   // The data begin at a cache line; the room of the first header ends there.
-  const std::uint64_t each =
-      (kCacheLine + capacity + (packets - 1) * std::uint64_t{kHeaderRoom} + kCacheLine - 1) /
-      kCacheLine * kCacheLine;
-  const runtime::LocalRegion region = memory_.allocate(each * count);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    MsgBuffer& buffer = buffers_.emplace_back();
-    buffer.data_ = region.data + i * each + kCacheLine;
-    buffer.capacity_ = capacity;
-    buffer.lkey_ = region.lkey;
-    buffer.size_class_ = size_class;
-    buffer.pool_ = this;
-    free_[size_class].push_back(&buffer);
-  }
+  const std::uint64_t bytes = kCacheLine + capacity + (packets - 1) * std::uint64_t{kHeaderRoom};
+  const runtime::LocalRegion region = memory_.allocate(bytes);
+  MsgBuffer& buffer = buffers_.emplace_back();
+  buffer.data_ = region.data + kCacheLine;
+  buffer.capacity_ = capacity;
+  buffer.lkey_ = region.lkey;
+  buffer.size_class_ = size_class;
+  buffer.pool_ = this;
+  free_[size_class].push_back(&buffer);
 }
 
 }  // namespace pyrdma::erpc

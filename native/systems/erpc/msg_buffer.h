@@ -64,13 +64,11 @@ class BufferPool {
   /// left.
   MsgBuffer* take(std::uint32_t bytes);
   void give_back(MsgBuffer* buffer);
-  /// Makes `count` buffers of that size at once, so that no later take() registers memory.
-  void prepare(std::uint32_t bytes, std::uint32_t count);
 
  private:
   static constexpr std::uint32_t kLeastClass = 5, kClasses = 25;  // 32 bytes to 16 MiB
   static std::uint32_t class_of(std::uint32_t bytes);
-  void grow(std::uint32_t size_class, std::uint32_t count);
+  void grow(std::uint32_t size_class);
 
   runtime::MemoryPool& memory_;
   const std::uint32_t payload_, max_message_;

@@ -73,13 +73,7 @@ void Endpoint::take_connect(const ManagementMessage& message) {
   session.client_session = message.client_session;
   session.client_generation = message.client_generation;
   session.slots = std::vector<ServerSlot>(options_.slots);
-  if (options_.preallocated_responses)
-    buffers_.prepare(options_.preallocated_bytes, options_.slots);
-  for (std::uint32_t i = 0; i < options_.slots; ++i) {
-    session.slots[i].request_number = i;
-    if (options_.preallocated_responses)
-      session.slots[i].preallocated = buffers_.take(options_.preallocated_bytes);
-  }
+  for (std::uint32_t i = 0; i < options_.slots; ++i) session.slots[i].request_number = i;
   server_index_[key] = session.index;
   send_management(session.to, about(session, ManagementKind::kConnected));
 }
