@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["from_zero", "hollow", "joint_legend", "layer", "logarithmic", "write_values"]
+from pyrdma import figures
+
+__all__ = [
+    "from_zero",
+    "hollow",
+    "joint_legend",
+    "layer",
+    "logarithmic",
+    "write_inside",
+    "write_values",
+]
 
 
 def from_zero(*panels: Any) -> None:
@@ -20,6 +30,17 @@ def write_values(ax: Any, form: str = "{:.2f}") -> None:
         if hasattr(container, "patches"):
             texts = [form.format(patch.get_height()) for patch in container.patches]
             ax.bar_label(container, labels=texts, padding=7, fontsize=8)
+
+
+def write_inside(ax: Any, form: str = "{:.2f}") -> None:
+    """Write each bar's height at its foot, where a paper's marker is near its end."""
+    box = {"facecolor": "white", "edgecolor": "none", "boxstyle": "round,pad=0.2"}
+    at_foot = {"transform": ax.get_xaxis_transform(), "ha": "center", "va": "bottom"}
+    for container in ax.containers:
+        for patch in getattr(container, "patches", ()):
+            text = form.format(patch.get_height())
+            x = patch.get_x() + patch.get_width() / 2
+            ax.text(x, 0.03, text, fontsize=8, bbox=box, **at_foot)
 
 
 def logarithmic(*panels: Any) -> None:
@@ -45,9 +66,10 @@ def layer(ax: Any) -> None:
 def hollow(ax: Any, x: float, y: float, label: str, marker: str = "o") -> None:
     """Draw a number that follows from the paper's, marked as `pyrdma.figures.overlay` does."""
     style: Mapping[str, Any] = {"color": "black", "markerfacecolor": "none", "zorder": 5}
-    ax.plot(
+    (mark,) = ax.plot(
         [x], [y], marker, markersize=9, markeredgewidth=1.3, linestyle="none", label=label, **style
     )
+    mark.set_path_effects(figures.halo())
 
 
 def joint_legend(panels: Iterable[Any], ax: Any, **options: Any) -> None:

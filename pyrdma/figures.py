@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .claims import Claim
 
-__all__ = ["STYLE", "band", "bars", "line", "new", "overlay", "save", "style_of"]
+__all__ = ["STYLE", "band", "bars", "halo", "line", "new", "overlay", "save", "style_of"]
 
 STYLE = Path(__file__).with_name("styles") / "paper.mplstyle"
 """The style file of all figures, for `matplotlib.pyplot.style.use`."""
@@ -231,7 +231,7 @@ def overlay(
         error = None
         if isinstance(claim.value, list):
             error = (max(claim.value) - min(claim.value)) / 2 * factor
-        ax.errorbar(
+        mark, *_ = ax.errorbar(
             [x],
             [middle * factor],
             yerr=error,
@@ -245,6 +245,7 @@ def overlay(
             label=f"paper: {name}",
             zorder=5,
         )
+        mark.set_path_effects(halo())
         if claim.bound:
             tip = -18 if claim.bound == "upper" else 18
             ax.annotate(
@@ -255,6 +256,13 @@ def overlay(
                 arrowprops={"arrowstyle": "<-", "color": "black", "linewidth": 1.0},
             )
     _drop_repeated_labels(ax)
+
+
+def halo() -> list[Any]:
+    """Return the white rim of the paper's markers, which keeps them visible on dark bars."""
+    from matplotlib.patheffects import withStroke
+
+    return [withStroke(linewidth=3.5, foreground="white")]
 
 
 def _drop_repeated_labels(ax: Axes) -> None:

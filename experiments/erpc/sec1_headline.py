@@ -54,7 +54,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     for ax, (profile, metric, unit, claim, label) in zip(panels, shown, strict=True):
         found = data.value(metric, unit, profile=profile)
         figures.bars(ax, [profile.upper()], {"eRPC": [found]})
-        _axes.write_values(ax, "{:.1f}")
+        _axes.write_inside(ax, "{:.1f}")
         number = claims[f"erpc/{claim}"]
         figures.overlay(ax, [(number, 0)], unit=unit, names={"eRPC": "eRPC"})
         ax.set(ylabel=label, ylim=(0, 1.5 * max(found, number.number or 0)), xlim=(-0.8, 0.8))

@@ -124,14 +124,14 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     fig, (left, right, last) = figures.new(1, 3, figsize=(9.6, 3.2))
     places = ["one rack", "two racks"]
     figures.bars(left, places, {"32 B read": [data.value("rtt", "us", series=s) for s in places]})
-    _axes.write_values(left)
+    _axes.write_inside(left)
     figures.overlay(
         left, [(claims["erpc/cx4_cross_tor_rtt"], 1)], unit="us", names={"CX4": "round trip"}
     )
     left.set(ylabel="Round trip (µs)", ylim=(0, 7.5))
     goodput = [data.value("bandwidth", "Gbps", series=s) for s in places]
     figures.bars(right, places, {"64 KiB writes": goodput})
-    _axes.write_values(right, "{:.1f}")
+    _axes.write_inside(right, "{:.1f}")
     figures.overlay(
         right, [(claims["erpc/cx4_achievable_rate"], 0)], unit="Gbps", names={"CX4": "achievable"}
     )

@@ -69,18 +69,18 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     fig, (ax, right) = figures.new(1, 2, width_ratios=[3, 1])
     rates = [data.value("rate", "Mop/s", series=name) for name in SENDS]
     figures.bars(ax, list(SENDS), {"8 B writes": rates})
-    _axes.write_values(ax, "{:.0f}")
     quoted = {1: "erpc/signaled_rate_loss", 2: "erpc/extra_dma_rate_loss"}
     for x, claim in quoted.items():
         left = rates[0] * (1 - (claims[claim].number or 0.0) / 100)
         _axes.hollow(ax, x, left, "paper: rate after the quoted loss" if x == 1 else "_nolegend_")
     ax.set(ylabel="Rate (M requests/s)", ylim=(0, 1.3 * max(rates)))
+    _axes.write_inside(ax, "{:.0f}")
     ax.legend(loc="upper right")
     flush = data.value("flush_time", "us", series=FLUSH)
     figures.bars(right, ["flush"], {f"{QUEUED} datagrams": [flush]})
-    _axes.write_values(right)
     figures.overlay(right, [(claims["erpc/tx_flush_cost"], 0)], unit="us", names={"eRPC": "about"})
     right.set(ylabel="Time (µs)", ylim=(0, 1.5 * max(2.0, flush)))
+    _axes.write_inside(right)
     right.legend(loc="upper right")
     return fig
 

@@ -30,7 +30,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     fig, ax = figures.new()
     rates = [data.value(METRIC, "Mop/s", series=series) for series in NAMES]
     figures.bars(ax, list(NAMES.values()), {"eRPC, CX4": rates})
-    _axes.write_values(ax)
+    _axes.write_inside(ax)
     numbers = [(claims["erpc/rate_cc_on"], 0), (claims["erpc/rate_cc_off"], 1)]
     figures.overlay(ax, numbers, unit="Mop/s", names=NAMES)
     ax.set(

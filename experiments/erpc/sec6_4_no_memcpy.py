@@ -32,7 +32,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     fig, ax = figures.new()
     found = [data.value("bandwidth", "Gbps", series=series) for series in NAMES]
     figures.bars(ax, list(NAMES.values()), {"eRPC, 8 MiB": found})
-    _axes.write_values(ax, "{:.1f}")
+    _axes.write_inside(ax, "{:.1f}")
     numbers = [(claims["erpc/f6_erpc_peak"], 0), (claims["erpc/s64_no_copy_bw"], 1)]
     figures.overlay(ax, numbers, unit="Gbps", names=NAMES)
     ax.set(ylabel="Goodput (Gbps)", ylim=(0, 140))

@@ -39,13 +39,13 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     fig, ax = figures.new()
     found = {"eRPC": [data.value(metric, "us") for metric in METRICS]}
     figures.bars(ax, list(METRICS.values()), found)
-    _axes.write_values(ax)
     figures.overlay(
         ax, [(claims["erpc/masstree_low_load_p50"], 0.0)], unit="us", names={"eRPC": "eRPC"}
     )
     ax.set_ylabel("Latency of a get (µs)")
-    _axes.from_zero(ax)
-    ax.legend(loc="upper left")
+    ax.set_ylim(0, 1.4 * max(found["eRPC"]))
+    _axes.write_inside(ax)
+    ax.legend(loc="upper left", ncols=2)
     return fig
 
 

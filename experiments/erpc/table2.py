@@ -67,7 +67,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         for series, name in NAMES.items()
     }
     figures.bars(ax, [c.upper() for c in clusters], found)
-    _axes.write_values(ax)
+    _axes.write_inside(ax)
     numbers = [
         (claims[f"erpc/t2_{key}_{c}"], x + shift)
         for key, shift in (("rdma", -0.2), ("erpc", 0.2))

@@ -68,7 +68,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         f"at the {PLACES[name]},\n{'median' if percent == 50 else '99 %'}" for name, percent in bars
     ]
     figures.bars(ax, names, {"Raft over eRPC": heights})
-    _axes.write_values(ax)
+    _axes.write_inside(ax)
     numbers = [
         (claims[f"erpc/t6_{key}"], x)
         for key, x in (

@@ -88,6 +88,7 @@ SessionId Endpoint::create_session(EndpointName server) {
   session.stalled_slots = 0;
   session.in_wheel = session.unanswered = session.incarnation = 0;
   session.rate = RateControl(options_, now);
+  session.round_trip = RoundTrip();
   session.slots = std::vector<ClientSlot>(options_.slots);
   for (std::uint32_t i = 0; i < options_.slots; ++i) {
     session.slots[i].index = static_cast<std::uint8_t>(i);

@@ -98,7 +98,9 @@ void Endpoint::receive(const Packet& packet) {
 
 void Endpoint::run_timers(Time now) {
   if (now >= scan_at_) {
-    scan_at_ = now + std::max<Time>(options_.retransmission_timeout / kScansPerTimeout, 1);
+    Time least = options_.retransmission_timeout;
+    if (options_.adaptive_timeout) least = std::min(least, options_.least_timeout);
+    scan_at_ = now + std::max<Time>(least / kScansPerTimeout, 1);
     if (active_ != 0) scan_for_losses(now);
   }
   if (now >= manage_at_) manage(now);

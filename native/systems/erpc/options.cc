@@ -33,6 +33,7 @@ Options Options::of(Preset preset) {
     options.packet_bytes = 1024;
   }
   options.growing_timeouts = preset == Preset::kBest;
+  options.adaptive_timeout = preset == Preset::kBest;
   return options;
 }
 
@@ -65,6 +66,7 @@ Options checked(const Options& given, const fabric::Capabilities& device) {
   check_bounds("workers", options.workers, 0U, 64U);
   check_bounds("retransmission_timeout", options.retransmission_timeout, Time{1000},
                3600 * kSecond);
+  check_bounds("least_timeout", options.least_timeout, Time{100}, 3600 * kSecond);
   check_bounds("failure_timeout", options.failure_timeout, Time{10'000}, 3600 * kSecond);
   check_bounds("connect_timeout", options.connect_timeout, Time{1000}, 3600 * kSecond);
   check_bounds("connect_interval", options.connect_interval, Time{1000}, 3600 * kSecond);

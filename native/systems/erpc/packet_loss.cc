@@ -27,10 +27,12 @@ void Endpoint::deactivate(ClientSlot& slot) {
 // time every answer meets the next copy there, and the request never ends. With growing timeouts it
 // does: the timeout doubles after each kPatient copies without an answer.
 Time Endpoint::timeout_of(const ClientSlot& slot) const {
-  if (!options_.growing_timeouts) return options_.retransmission_timeout;
   constexpr std::uint32_t kPatient = 8, kMostDoublings = 10;
-  return options_.retransmission_timeout
-         << std::min(slot.retransmissions / kPatient, kMostDoublings);
+  Time longest = options_.retransmission_timeout;
+  if (options_.growing_timeouts)
+    longest <<= std::min(slot.retransmissions / kPatient, kMostDoublings);
+  if (!options_.adaptive_timeout) return longest;
+  return slot.session->round_trip.timeout(slot.retransmissions, options_.least_timeout, longest);
 }
 
 // A retransmission neither ends a request nor begins one, so the list stays as it is.

@@ -128,11 +128,12 @@ void Endpoint::take_response(ClientSession& session, ClientSlot& slot, const Pac
 }
 
 void Endpoint::measure(ClientSession& session, ClientSlot& slot, const Packet& packet) {
-  if (!session.rate.is_on() && probe_ == nullptr) return;
+  if (!session.rate.is_on() && probe_ == nullptr && !options_.adaptive_timeout) return;
   const Time rtt = packet.arrived - sent_at(slot, slot.received);
   // The clock may be read between the batches: a packet's stamp can be later than its answer's.
   if (rtt < 0) return;
   if (probe_ != nullptr) probe_(rtt);
+  if (options_.adaptive_timeout) session.round_trip.take(rtt);
   if (session.rate.answered(rtt, packet.arrived, packet.is_congested || packet.header.congested(),
                             options_.timely_bypass)) {
     ++counters_.rate_updates;

@@ -11,6 +11,7 @@
 #include "systems/erpc/msg_buffer.h"
 #include "systems/erpc/outcome.h"
 #include "systems/erpc/rate_control.h"
+#include "systems/erpc/round_trip.h"
 #include "systems/erpc/transport.h"
 
 namespace pyrdma::erpc {
@@ -107,6 +108,7 @@ struct ClientSession {
   Time heard = 0;  // when the last packet of the server came
   std::uint32_t in_wheel = 0;
   RateControl rate;
+  RoundTrip round_trip;  // with Options::adaptive_timeout
   std::vector<ClientSlot> slots;
   Backlog backlog;
 

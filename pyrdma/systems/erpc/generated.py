@@ -92,6 +92,9 @@ class ErpcLoad(Workload):
     receive_entries
         Packets that may wait at an endpoint; 0: the credits of all its sessions (0 to 1,048,576,
         default 0).
+    max_message
+        The longest message; 0: 8 MiB. A shorter one allows shorter packets (bytes, 0 to 8,388,608,
+        default 0).
     link_gbps
         The most that a session sends; 0: the device's link (Gbit/s, 0 to 10,000, default 0).
     retransmission_timeout_ns
@@ -120,6 +123,8 @@ class ErpcLoad(Workload):
     growing_timeouts
         The retransmission timeout doubles after each eight copies without an answer; not in the
         paper (default preset).
+    adaptive_timeout
+        The retransmission timeout follows the round trips; not in the paper (default preset).
     checksums
         A checksum in each packet; not in the paper (default preset).
     overcommit
@@ -163,6 +168,7 @@ class ErpcLoad(Workload):
     slots: int = DEFAULT
     packet_bytes: int = DEFAULT
     receive_entries: int = DEFAULT
+    max_message: int = DEFAULT
     link_gbps: float = DEFAULT
     retransmission_timeout_ns: int = DEFAULT
     failure_timeout_ns: int = DEFAULT
@@ -175,6 +181,7 @@ class ErpcLoad(Workload):
     zero_copy_receive: Literal["preset", "on", "off"] = DEFAULT
     request_copies: Literal["preset", "on", "off"] = DEFAULT
     growing_timeouts: Literal["preset", "on", "off"] = DEFAULT
+    adaptive_timeout: Literal["preset", "on", "off"] = DEFAULT
     checksums: Literal["preset", "on", "off"] = DEFAULT
     overcommit: Literal["preset", "on", "off"] = DEFAULT
     warmup_ns: int = DEFAULT
@@ -220,6 +227,9 @@ class ErpcRaft(Workload):
     receive_entries
         Packets that may wait at an endpoint; 0: the credits of all its sessions (0 to 1,048,576,
         default 0).
+    max_message
+        The longest message; 0: 8 MiB. A shorter one allows shorter packets (bytes, 0 to 8,388,608,
+        default 0).
     link_gbps
         The most that a session sends; 0: the device's link (Gbit/s, 0 to 10,000, default 0).
     retransmission_timeout_ns
@@ -248,6 +258,8 @@ class ErpcRaft(Workload):
     growing_timeouts
         The retransmission timeout doubles after each eight copies without an answer; not in the
         paper (default preset).
+    adaptive_timeout
+        The retransmission timeout follows the round trips; not in the paper (default preset).
     checksums
         A checksum in each packet; not in the paper (default preset).
     overcommit
@@ -296,6 +308,7 @@ class ErpcRaft(Workload):
     slots: int = DEFAULT
     packet_bytes: int = DEFAULT
     receive_entries: int = DEFAULT
+    max_message: int = DEFAULT
     link_gbps: float = DEFAULT
     retransmission_timeout_ns: int = DEFAULT
     failure_timeout_ns: int = DEFAULT
@@ -308,6 +321,7 @@ class ErpcRaft(Workload):
     zero_copy_receive: Literal["preset", "on", "off"] = DEFAULT
     request_copies: Literal["preset", "on", "off"] = DEFAULT
     growing_timeouts: Literal["preset", "on", "off"] = DEFAULT
+    adaptive_timeout: Literal["preset", "on", "off"] = DEFAULT
     checksums: Literal["preset", "on", "off"] = DEFAULT
     overcommit: Literal["preset", "on", "off"] = DEFAULT
     warmup_ns: int = DEFAULT
@@ -353,6 +367,9 @@ class ErpcStore(Workload):
     receive_entries
         Packets that may wait at an endpoint; 0: the credits of all its sessions (0 to 1,048,576,
         default 0).
+    max_message
+        The longest message; 0: 8 MiB. A shorter one allows shorter packets (bytes, 0 to 8,388,608,
+        default 0).
     link_gbps
         The most that a session sends; 0: the device's link (Gbit/s, 0 to 10,000, default 0).
     retransmission_timeout_ns
@@ -381,6 +398,8 @@ class ErpcStore(Workload):
     growing_timeouts
         The retransmission timeout doubles after each eight copies without an answer; not in the
         paper (default preset).
+    adaptive_timeout
+        The retransmission timeout follows the round trips; not in the paper (default preset).
     checksums
         A checksum in each packet; not in the paper (default preset).
     overcommit
@@ -416,6 +435,7 @@ class ErpcStore(Workload):
     slots: int = DEFAULT
     packet_bytes: int = DEFAULT
     receive_entries: int = DEFAULT
+    max_message: int = DEFAULT
     link_gbps: float = DEFAULT
     retransmission_timeout_ns: int = DEFAULT
     failure_timeout_ns: int = DEFAULT
@@ -428,6 +448,7 @@ class ErpcStore(Workload):
     zero_copy_receive: Literal["preset", "on", "off"] = DEFAULT
     request_copies: Literal["preset", "on", "off"] = DEFAULT
     growing_timeouts: Literal["preset", "on", "off"] = DEFAULT
+    adaptive_timeout: Literal["preset", "on", "off"] = DEFAULT
     checksums: Literal["preset", "on", "off"] = DEFAULT
     overcommit: Literal["preset", "on", "off"] = DEFAULT
     warmup_ns: int = DEFAULT

@@ -109,6 +109,8 @@ Shape draw_shape(const fuzz::Options& wanted) {
   }
   // A paced request whose round trip is longer than a fixed timeout never ends.
   options.growing_timeouts = options.congestion_control != CongestionControl::kNone || coin(rng);
+  options.adaptive_timeout = preset != kPresetNames.end() ? wanted.preset == "best" : coin(rng);
+  options.least_timeout = options.retransmission_timeout / 8;
   return shape;
 }
 

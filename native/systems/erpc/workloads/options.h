@@ -34,6 +34,8 @@ inline constexpr Switch kSwitches[] = {
     {"growing_timeouts", &Options::growing_timeouts,
      "the retransmission timeout doubles after each eight copies without an answer; not in the "
      "paper"},
+    {"adaptive_timeout", &Options::adaptive_timeout,
+     "the retransmission timeout follows the round trips; not in the paper"},
     {"checksums", &Options::checksums, "a checksum in each packet; not in the paper"},
     {"overcommit", &Options::overcommit,
      "more credits of all sessions than receives of the endpoint"},
@@ -70,6 +72,8 @@ inline std::vector<measure::ParameterSpec> with_endpoint_parameters(
        "bytes of a packet; 0: as many as the device's datagrams have", 0, 4096},
       {"receive_entries", Int{0}, "count",
        "packets that may wait at an endpoint; 0: the credits of all its sessions", 0, 1 << 20},
+      {"max_message", Int{0}, "bytes",
+       "the longest message; 0: 8 MiB. A shorter one allows shorter packets", 0, 8 << 20},
       {"link_gbps", 0.0, "Gbit/s", "the most that a session sends; 0: the device's link", 0,
        10'000},
       {"retransmission_timeout_ns", Int{paper.retransmission_timeout}, "ns",
@@ -106,6 +110,7 @@ inline Options endpoint_options(const measure::Params& params, std::uint32_t ses
   options.credits = params.count("credits");
   options.slots = params.count("slots");
   if (params.count("packet_bytes") != 0) options.packet_bytes = params.count("packet_bytes");
+  if (params.count("max_message") != 0) options.max_message = params.count("max_message");
   options.receive_entries = params.count("receive_entries");
   if (options.receive_entries == 0)
     options.receive_entries = std::max(options.receive_entries, sessions * options.credits);

@@ -1,0 +1,36 @@
+#include "systems/erpc/round_trip.h"
+
+#include <gtest/gtest.h>
+
+namespace pyrdma::erpc {
+
+namespace {
+
+constexpr Time kLeast = 300 * kMicrosecond, kLongest = 5 * kMillisecond;
+
+TEST(ErpcRoundTrip, WithoutASampleTheTimeoutIsTheLongest) {
+  EXPECT_EQ(RoundTrip().timeout(3, kLeast, kLongest), kLongest);
+}
+
+// By hand: mean 1 ms, deviation 500 us; then error 200 us, so 1,025 us and 425 us.
+TEST(ErpcRoundTrip, TheTimeoutIsTheMeanAndFourDeviations) {
+  RoundTrip trip;
+  trip.take(kMillisecond);
+  EXPECT_EQ(trip.timeout(0, kLeast, kLongest), 3 * kMillisecond);
+  trip.take(1200 * kMicrosecond);
+  EXPECT_EQ(trip.timeout(0, kLeast, kLongest), (1025 + 4 * 425) * kMicrosecond);
+}
+
+TEST(ErpcRoundTrip, ShortTripsGiveTheLeastTimeoutWhichDoublesWithEachCopy) {
+  RoundTrip trip;
+  trip.take(5 * kMicrosecond);
+  EXPECT_EQ(trip.timeout(0, kLeast, kLongest), kLeast);
+  EXPECT_EQ(trip.timeout(1, kLeast, kLongest), 2 * kLeast);
+  EXPECT_EQ(trip.timeout(2, kLeast, kLongest), 4 * kLeast);
+  EXPECT_EQ(trip.timeout(1000, kLeast, kLongest), kLongest);
+  EXPECT_EQ(trip.timeout(0, kLeast, kMicrosecond), kMicrosecond) << "the option is shorter";
+}
+
+}  // namespace
+
+}  // namespace pyrdma::erpc
