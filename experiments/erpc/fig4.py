@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
 from experiments._needs import Undecidable
-from experiments.erpc import _load
+from experiments.erpc import _load, _misses
 from pyrdma import Axis, Experiment, Point, decide, figures, workload
 from pyrdma.claims import Claim
 from pyrdma.data import Data
@@ -108,6 +108,12 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     return fig
 
 
+FASST_GAP = (
+    "on CX3 a request of the FaSST-style code takes a core 464 ns, one of eRPC 622: sessions, "
+    "credits and rates are 160 ns more of instructions at an estimated 1.6 per cycle. With ten per "
+    "cycle the gap at batches of 3 is 8 %"
+)
+
 experiment = Experiment(
     id="erpc/fig4",
     title="Small requests per second of one core for several batch sizes",
@@ -132,5 +138,14 @@ experiment = Experiment(
         "erpc/f4_rank": not_above_fasst,
         "erpc/erpc_matches_fasst": about_equal,
         "erpc/f4_fasst_beats_farm": Undecidable("a statement about other systems, which it cites"),
+    },
+    misses={
+        "erpc/f4_cx4_issue_rate_b3": _misses.RATE,
+        "erpc/f4_cx4_serve_rate_b3": _misses.RATE,
+        "erpc/f4_cx4_total_rate_b3": _misses.RATE,
+        "erpc/f4_gap_to_fasst_max": FASST_GAP,
+        "erpc/f4_gap_to_fasst_b3": FASST_GAP,
+        "erpc/f4_rank": FASST_GAP,
+        "erpc/erpc_matches_fasst": FASST_GAP,
     },
 )

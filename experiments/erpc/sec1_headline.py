@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments.erpc import _load, table6
+from experiments.erpc import _load, _misses, table6
 from pyrdma import Axis, Experiment, Point, decide, figures
 from pyrdma.claims import Claim
 from pyrdma.data import Data
@@ -74,5 +74,11 @@ experiment = Experiment(
     decides={
         f"erpc/{claim}": decide.value(metric, profile=profile)
         for profile, metric, _, claim, _ in PANELS
+    },
+    misses={
+        "erpc/headline_core_rate": _misses.RATE,
+        "erpc/headline_core_bw": _misses.COPIES,
+        "erpc/headline_p50": _misses.LATENCY,
+        "erpc/headline_replication": _misses.RAFT,
     },
 )

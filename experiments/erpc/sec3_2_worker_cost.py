@@ -92,4 +92,9 @@ experiment = Experiment(
             "a rule of thumb; the numbers are a reading of 'a few hundred ns'"
         ),
     },
+    misses={
+        "erpc/interthread_lowers_throughput": "the worker has a core of its own, which takes the "
+        "handler and the answer from the dispatch thread: 6.0 instead of 5.6 M/s, but 3.0 per "
+        "core. The claim holds for each core, not for a node",
+    },
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
 from experiments._needs import Undecidable
-from experiments.erpc import _load
+from experiments.erpc import _load, _misses
 from pyrdma import Axis, Experiment, Point, decide, figures
 from pyrdma.claims import Claim
 from pyrdma.data import Data
@@ -60,5 +60,10 @@ experiment = Experiment(
         "erpc/timely_low_threshold": Undecidable(
             "a constant of the code: TimelyOptions::t_low in native/systems/erpc/timely.h"
         ),
+    },
+    misses={
+        "erpc/rate_cc_on": _misses.RATE,
+        "erpc/rate_cc_off": _misses.RATE,
+        "erpc/cc_overhead_with_shortcuts": _misses.STEPS,
     },
 )

@@ -118,6 +118,11 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     return fig
 
 
+NO_LOSS = (
+    "no queue of a switch overflows: 60 requests of 1,000 threads are 5.5 MB, and a switch holds "
+    "12. The paper does not say where its packets were lost"
+)
+
 experiment = Experiment(
     id="erpc/sec6_3_throughput",
     title="Rate, sessions and retransmissions of a node among 100",
@@ -151,5 +156,9 @@ experiment = Experiment(
         "erpc/cx4_nodes_per_tor": decide.by_construction(
             per_rack, "the experiment has 20 nodes in each of five racks"
         ),
+    },
+    misses={
+        "erpc/s63_retx_onset": NO_LOSS,
+        "erpc/s63_retx_max": NO_LOSS,
     },
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
 from experiments._needs import Undecidable
-from experiments.erpc import _load
+from experiments.erpc import _load, _misses
 from pyrdma import Axis, Experiment, Point, decide, figures
 from pyrdma.claims import Claim
 from pyrdma.data import Data
@@ -82,6 +82,12 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     return fig
 
 
+TIMEOUTS = (
+    "a request waits for fewer timeouts than in the paper: 0.48 at 1e-4 and 4.0 at 1e-3, with "
+    "2,060 packets and as many credit returns. The claims leave 0.57 and 5.2, as more and "
+    "shorter packets would give"
+)
+
 experiment = Experiment(
     id="erpc/table4",
     title="Throughput of 8 MiB requests with packet loss",
@@ -101,5 +107,12 @@ experiment = Experiment(
         },
         "erpc/t4_usable_limit": usable_up_to,
         "erpc/t4_rdma_loss_limit": Undecidable("a statement about RDMA NICs, which it cites"),
+    },
+    misses={
+        "erpc/t4_loss_1e7": _misses.COPIES,
+        "erpc/t4_loss_1e6": _misses.COPIES,
+        "erpc/t4_loss_1e5": _misses.COPIES,
+        "erpc/t4_loss_1e4": TIMEOUTS,
+        "erpc/t4_loss_1e3": TIMEOUTS,
     },
 )
