@@ -56,11 +56,11 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         share = 100 * data.series(metric, "request")
         ax.plot(share.index.to_list(), share.to_list(), label=name, **figures.style_of(number))
     quoted = claims["erpc/fb_tor_util_25us"].number or 0
-    label = f"paper: use of {quoted:g} % of busy links (quoted)"
+    label = f"paper: {quoted:g} % of links (quoted)"
     ax.axhspan(0, IDLE, color="0.85", zorder=0, label=label)
     ax.set_xscale("log", base=2)
     ax.set(xlabel="Request size (B)", ylabel="Share (%)", ylim=(0, 106))
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, fontsize=7.5)
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, fontsize=7)
     return fig
 
 

@@ -28,7 +28,7 @@ SECONDS = {1e-7: (0.05, 2.0), 1e-6: (0.05, 2.0), 1e-5: (0.3, 2.0)}  # quick and 
 SLOW = (1.0, 10.0)  # where requests are few
 PAPER, BEST = "eRPC", "eRPC_best"
 PRESETS = {PAPER: "paper", BEST: "best"}
-NAMES = {PAPER: "eRPC, 8 MiB requests", BEST: "timeout by round trips"}
+NAMES = {PAPER: "eRPC, 8 MiB requests", BEST: "best: timeout by round trips"}
 USABLE = 0.2  # of the goodput with the least loss: the paper's 18 of 73 Gbps is usable, 2.5 is not
 
 
