@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 PACKETS = tuple(_packets.MESSAGES)
 SHORT, LONG = PACKETS
-ONE = {"req_pkts": SHORT, "resp_pkts": SHORT}
-THREE = {"req_pkts": LONG, "resp_pkts": LONG}
+ONE: dict[str, Any] = {"req_pkts": SHORT, "resp_pkts": SHORT}
+THREE: dict[str, Any] = {"req_pkts": LONG, "resp_pkts": LONG}
 PROFILE = "cx5"
 
 
