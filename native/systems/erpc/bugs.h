@@ -49,6 +49,7 @@ class Bugs {
     }
     return {};
   }
+  bool none() const { return bug_ == Bug::kNone; }
   bool has(Bug bug) const { return __builtin_expect(static_cast<long>(bug_ == bug), 0L) != 0; }
 
  private:

@@ -32,14 +32,17 @@ const ClientSession* Endpoint::find_session(SessionId id) const {
   return session.id() == id && session.state != SessionState::kFree ? &session : nullptr;
 }
 
+void Endpoint::throw_session(SessionId id, const char* call) {
+  throw Error(ErrorCode::kInvalidArgument,
+              std::string(call) + ": session " + std::to_string(id) +
+                  " does not exist at this endpoint; use what create_session() returned, once "
+                  "per session");
+}
+
 ClientSession& Endpoint::session_of(SessionId id, const char* call) {
   const ClientSession* session = find_session(id);
-  if (session == nullptr) [[unlikely]] {
-    throw Error(ErrorCode::kInvalidArgument,
-                std::string(call) + ": session " + std::to_string(id) +
-                    " does not exist at this endpoint; use what create_session() returned, once "
-                    "per session");
-  }
+  if (session == nullptr) [[unlikely]]
+    throw_session(id, call);
   return const_cast<ClientSession&>(*session);
 }
 
@@ -174,7 +177,7 @@ void Endpoint::connect(std::span<const SessionId> sessions) {
 // The NIC may still read the requests, and the wheel may name them (appendix B). The drain ends the
 // first; entries of the wheel name the request, and find that it has ended.
 void Endpoint::lose_session(ClientSession& session, const char* why) {
-  env_.reached("erpc/session_lost");
+  reached("erpc/session_lost");
   ++counters_.lost_sessions;
   session.state = SessionState::kLost;
   session.why_lost = why;

@@ -1,6 +1,7 @@
 // The life of an endpoint.
 #include "systems/erpc/endpoint.h"
 
+#include <algorithm>
 #include <bit>
 #include <string>
 
@@ -29,6 +30,7 @@ Endpoint::Endpoint(Env& env, const Options& options, std::uint32_t number, Bugs 
       }()),
       number_(number),
       payload_(options_.packet_bytes - kHeaderRoom),
+      small_(std::min(payload_, options_.max_message)),
       bugs_(bugs),
       pd_(env.device().create_protection_domain()),
       memory_(env, *pd_, kPageBytes),
@@ -91,7 +93,7 @@ void Endpoint::register_handler(std::uint8_t type, Handler handler, RunIn where)
                 "register_handler for type " + std::to_string(type) +
                     ": the endpoint has no worker thread; set the option workers to 1 or more");
   }
-  entry = {std::move(handler), where};
+  entry = {std::move(handler), where, where == RunIn::kDispatch && options_.zero_copy_receive};
 }
 
 std::uint64_t Endpoint::memory_per_session() const {

@@ -165,11 +165,15 @@ class Endpoint {
   struct TypeEntry {
     Handler handler;
     RunIn where = RunIn::kDispatch;
+    bool is_in_place = false;  // it reads requests of one packet in the NIC's buffer
   };
   struct KnownEndpoint {
     std::uint32_t incarnations = 0;  // that are known; the address is that of the last one
     fabric::QpAddress address;
   };
+
+  // Counts a rare branch, outside of the functions that packets pass.
+  [[gnu::cold, gnu::noinline]] void reached(const char* branch) { env_.reached(branch); }
 
   // event_loop.cc
   bool turn();  // returns whether it did more than look
@@ -180,6 +184,7 @@ class Endpoint {
   Time stamp();
 
   // client_sessions.cc
+  [[noreturn, gnu::cold, gnu::noinline]] static void throw_session(SessionId id, const char* call);
   ClientSession& session_of(SessionId id, const char* call);
   const ClientSession* find_session(SessionId id) const;
   static const char* why_silent(const ClientSession& session);
@@ -195,10 +200,11 @@ class Endpoint {
   [[gnu::noinline]] void call_failed();
 
   // send_packets.cc
-  void send_packets(ClientSlot& slot);
+  [[gnu::noinline]] void send_packets(ClientSlot& slot);
   [[gnu::noinline]] void send_stalled(ClientSession& session);
   [[gnu::noinline]] void pace(ClientSlot& slot, std::uint32_t packet);
-  void transmit(ClientSlot& slot, std::uint32_t packet);
+  [[gnu::noinline]] void transmit(ClientSlot& slot, std::uint32_t packet);
+  void transmit_small(ClientSession& session, ClientSlot& slot);
   void send_due(Time now);
   std::uint32_t piece_bytes(std::uint32_t size, std::uint32_t piece) const {
     const std::uint32_t begin = piece * payload_;
@@ -213,8 +219,12 @@ class Endpoint {
 
   // receive_response.cc
   void receive_answer(const Packet& packet);
-  void take_response(ClientSession& session, ClientSlot& slot, const Packet& packet);
+  bool is_small_response(const ClientSlot& slot, const Packet& packet) const;
+  void take_small_response(ClientSession& session, ClientSlot& slot, const Packet& packet);
+  [[gnu::noinline]] void take_response(ClientSession& session, ClientSlot& slot,
+                                       const Packet& packet);
   void measure(ClientSession& session, ClientSlot& slot, const Packet& packet);
+  [[gnu::noinline]] void update_rate(ClientSession& session, Time rtt, const Packet& packet);
 
   // packet_loss.cc
   void scan_for_losses(Time now);
@@ -227,6 +237,7 @@ class Endpoint {
   void receive_request(const Packet& packet);
   void begin_request(ServerSession& session, ServerSlot& slot, const Packet& packet);
   [[gnu::noinline]] void take_piece(ServerSession& session, ServerSlot& slot, const Packet& packet);
+  RequestHandle begin_handler(ServerSession& session, ServerSlot& slot);
   void run_handler(ServerSession& session, ServerSlot& slot);
   [[gnu::noinline]] void return_credit(ServerSession& session, const ServerSlot& slot,
                                        std::uint32_t packet);
@@ -240,8 +251,15 @@ class Endpoint {
   void respond(RequestHandle& handle);
   [[gnu::noinline]] void fail(RequestHandle& handle, std::string_view message);
   void answer(const RequestHandle& handle);
+  void send_answer(ServerSession& session, ServerSlot& slot);
+  [[noreturn, gnu::cold, gnu::noinline]] static void throw_answered(const RequestHandle& handle,
+                                                                    const char* call);
   ServerSlot* slot_of(const RequestHandle& handle);
-  void send_response(ServerSession& session, ServerSlot& slot, std::uint32_t piece);
+  static PacketHeader header_of(const ServerSession& session, const ServerSlot& slot,
+                                std::uint32_t piece);
+  void send_small_response(const ServerSession& session, const ServerSlot& slot);
+  [[gnu::noinline]] void send_response(ServerSession& session, ServerSlot& slot,
+                                       std::uint32_t piece);
   void release_response(ServerSlot& slot);
 
   // server_sessions.cc
@@ -271,6 +289,7 @@ class Endpoint {
   Env& env_;
   const Options options_;
   const std::uint32_t number_, payload_;
+  const std::uint32_t small_;  // longest message of one packet
   Bugs bugs_;
   std::unique_ptr<fabric::ProtectionDomain> pd_;
   runtime::MemoryPool memory_;

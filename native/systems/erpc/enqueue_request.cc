@@ -11,7 +11,7 @@ namespace pyrdma::erpc {
 
 namespace {
 
-[[noreturn, gnu::cold]] void throw_request(const std::string& what) {
+[[noreturn, gnu::cold, gnu::noinline]] void throw_request(const std::string& what) {
   throw Error(ErrorCode::kInvalidArgument, "enqueue_request: " + what);
 }
 
@@ -49,7 +49,7 @@ namespace {
                     std::to_string(session.server.node) +
                     "; run the event loop until some have ended, or raise the option backlog");
   }
-  env_.reached("erpc/backlog");
+  reached("erpc/backlog");
   session.backlog.push(request);
 }
 
@@ -65,7 +65,14 @@ void Endpoint::start(ClientSession& session, const Request& request) {
   slot.in_wheel = 0;
   slot.retransmissions = 0;
   activate(slot);
-  send_packets(slot);
+  if (slot.request_packets == 1 && session.credits != 0 && session.rate.is_direct() &&
+      session.in_wheel == 0) [[likely]] {
+    --session.credits;
+    slot.sent = 1;
+    transmit_small(session, slot);
+  } else {
+    send_packets(slot);
+  }
 }
 
 [[gnu::flatten]] void Endpoint::start_waiting(ClientSession& session) {

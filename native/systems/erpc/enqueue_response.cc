@@ -16,6 +16,13 @@ namespace pyrdma::erpc {
 
 void RequestHandle::fail(std::string_view message) { endpoint_->fail(*this, message); }
 
+void Endpoint::throw_answered(const RequestHandle& handle, const char* call) {
+  throw Error(ErrorCode::kInvalidArgument,
+              std::string(call) + " a second time for a request of type " +
+                  std::to_string(handle.type_) +
+                  ", which is answered already: answer each request once");
+}
+
 // Returns null if the session or the request is gone. A session with handlers that have not
 // answered keeps its memory.
 ServerSlot* Endpoint::slot_of(const RequestHandle& handle) {
@@ -26,11 +33,8 @@ ServerSlot* Endpoint::slot_of(const RequestHandle& handle) {
 
 std::span<std::byte> Endpoint::response_of(RequestHandle& handle, std::uint32_t bytes) {
   ServerSlot* slot = slot_of(handle);
-  if (slot == nullptr || slot->is_answered) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "a response to a request of type " + std::to_string(handle.type_) +
-                    " that is answered already: answer each request once");
-  }
+  if (slot == nullptr || slot->is_answered) [[unlikely]]
+    throw_answered(handle, "response()");
   BufferPool& pool = handle.is_worker_ ? worker_buffers_ : buffers_;
   if (slot->response != nullptr && slot->response != slot->preallocated) {
     slot->response->pool().give_back(slot->response);
@@ -52,17 +56,14 @@ std::span<std::byte> Endpoint::response_of(RequestHandle& handle, std::uint32_t 
 void Endpoint::respond(RequestHandle& handle) {
   const Scope step(env_, scope::enqueue_response);
   ServerSlot* slot = slot_of(handle);
-  if (slot == nullptr || slot->is_answered) [[unlikely]] {
-    throw Error(ErrorCode::kInvalidArgument, "respond() a second time for a request of type " +
-                                                 std::to_string(handle.type_) +
-                                                 ": answer each request once");
-  }
+  if (slot == nullptr || slot->is_answered) [[unlikely]]
+    throw_answered(handle, "respond()");
   if (slot->response == nullptr) response_of(handle, 0);
   slot->is_answered = true;
   if (handle.is_worker_)
     workers_->give_back(handle);
   else
-    answer(handle);
+    send_answer(*handle.session_, *slot);
 }
 
 void Endpoint::fail(RequestHandle& handle, std::string_view message) {
@@ -75,8 +76,10 @@ void Endpoint::fail(RequestHandle& handle, std::string_view message) {
 }
 
 void Endpoint::answer(const RequestHandle& handle) {
-  ServerSession& session = *handle.session_;
-  ServerSlot& slot = session.slots[handle.slot_];
+  send_answer(*handle.session_, handle.session_->slots[handle.slot_]);
+}
+
+void Endpoint::send_answer(ServerSession& session, ServerSlot& slot) {
   --session.running;
   slot.state = ServerState::kAnswered;
   slot.data = nullptr;
@@ -87,23 +90,39 @@ void Endpoint::answer(const RequestHandle& handle) {
   if (session.state != SessionState::kConnected) {
     // The client is gone. The session ends with the last answer.
     ++counters_.late_answers;
-    env_.reached("erpc/answer_without_client");
+    reached("erpc/answer_without_client");
     return;
   }
   slot.response_packets = packets_of(slot.response->size());
-  send_response(session, slot, 0);
+  if (slot.response_packets == 1) [[likely]]
+    send_small_response(session, slot);
+  else
+    send_response(session, slot, 0);
+}
+
+PacketHeader Endpoint::header_of(const ServerSession& session, const ServerSlot& slot,
+                                 std::uint32_t piece) {
+  PacketHeader header;
+  header.what = PacketHeader::make_what(PacketKind::kResponse, slot.request_packets - 1 + piece,
+                                        slot.response->size(), slot.type);
+  if (slot.is_congested) header.what |= PacketHeader::kCongestedBit;
+  if (slot.is_refused) header.what |= PacketHeader::kRefusedBit;
+  header.whose = session.peer | slot.request_number;
+  return header;
+}
+
+// The only packet of a short response: its data are right behind its header.
+void Endpoint::send_small_response(const ServerSession& session, const ServerSlot& slot) {
+  const MsgBuffer& response = *slot.response;
+  std::byte* place = response.header(0);
+  header_of(session, slot, 0).store(place);
+  transport_.send_joined(session.to, place, response.size(), response.lkey());
 }
 
 void Endpoint::send_response(ServerSession& session, ServerSlot& slot, std::uint32_t piece) {
   const MsgBuffer& response = *slot.response;
-  PacketHeader header;
-  header.what = PacketHeader::make_what(PacketKind::kResponse, slot.request_packets - 1 + piece,
-                                        response.size(), slot.type);
-  if (slot.is_congested) header.what |= PacketHeader::kCongestedBit;
-  if (slot.is_refused) header.what |= PacketHeader::kRefusedBit;
-  header.whose = session.peer | slot.request_number;
   std::byte* place = response.header(piece);
-  header.store(place);
+  header_of(session, slot, piece).store(place);
   transport_.send(session.to, place, response.lkey(),
                   response.data() + std::size_t{piece} * payload_,
                   piece_bytes(response.size(), piece), response.lkey());

@@ -34,8 +34,8 @@ struct PacketHeader {
   // Bits: request number 0-35, session of the receiver 36-51, its generation 52-63.
   std::uint64_t whose = 0;
 
-  static std::uint64_t make_what(PacketKind kind, std::uint32_t packet, std::uint32_t size,
-                                 std::uint8_t type) {
+  static constexpr std::uint64_t make_what(PacketKind kind, std::uint32_t packet,
+                                           std::uint32_t size, std::uint8_t type) {
     return kMagic | static_cast<std::uint64_t>(kind) << 4U |
            static_cast<std::uint64_t>(packet) << 16U | static_cast<std::uint64_t>(size) << 32U |
            static_cast<std::uint64_t>(type) << 56U;

@@ -43,7 +43,7 @@ void Endpoint::scan_for_losses(Time now) {
     // not sent them yet (appendix C).
     if (slot->sent == slot->received || now - slot->progress <= timeout_of(*slot)) continue;
     if (slot->in_wheel != 0) {
-      env_.reached("erpc/timeout_in_wheel");
+      reached("erpc/timeout_in_wheel");
       continue;
     }
     retransmit(*slot, now);
@@ -58,7 +58,7 @@ void Endpoint::retransmit(ClientSlot& slot, Time now) {
   ClientSession& session = *slot.session;
   ++counters_.retransmissions;
   ++slot.retransmissions;
-  env_.reached("erpc/retransmission");
+  reached("erpc/retransmission");
   const std::uint32_t rolled_back = slot.sent - slot.received;
   if (!bugs_.has(Bug::kCreditsLost)) session.credits += rolled_back;
   if (bugs_.has(Bug::kCreditsDoubled)) session.credits += rolled_back;

@@ -18,7 +18,7 @@ ServerSession* Endpoint::server_session_of(const Packet& packet) {
   ServerSession* session = find_server_session(packet.header.session(), packet.header.generation());
   if (session == nullptr) [[unlikely]] {
     ++counters_.unknown_session;
-    env_.reached("erpc/unknown_session");
+    reached("erpc/unknown_session");
     return nullptr;
   }
   session->heard = packet.arrived;
@@ -43,7 +43,7 @@ ServerSession* Endpoint::server_session_of(const Packet& packet) {
   }
   if (request != slot.request_number || slot.state == ServerState::kIdle) {
     ++counters_.stale;
-    env_.reached("erpc/older_request");
+    reached("erpc/older_request");
     return;
   }
   const std::uint32_t number = packet.header.packet();
@@ -53,7 +53,7 @@ ServerSession* Endpoint::server_session_of(const Packet& packet) {
     repeat_answer(*session, slot, number);
   } else if (number > slot.received && !bugs_.has(Bug::kOrderIgnored)) {
     ++counters_.reordered;
-    env_.reached("erpc/request_out_of_order");
+    reached("erpc/request_out_of_order");
   } else {
     take_piece(*session, slot, packet);
   }
@@ -64,7 +64,7 @@ void Endpoint::begin_request(ServerSession& session, ServerSlot& slot, const Pac
   const std::uint32_t size = header.size();
   if (header.packet() != 0) [[unlikely]] {
     ++counters_.reordered;
-    env_.reached("erpc/request_out_of_order");
+    reached("erpc/request_out_of_order");
     return;
   }
   // A client begins the next request of a slot after the response to the last one.
@@ -76,21 +76,21 @@ void Endpoint::begin_request(ServerSession& session, ServerSlot& slot, const Pac
   release_response(slot);
   slot.request_number = header.request();
   slot.is_answered = slot.is_refused = false;
+  slot.is_congested = packet.is_congested;
   slot.type = header.type();
   slot.size = size;
-  slot.request_packets = packets_of(size);
   slot.response_packets = 0;
-  slot.received = 0;
-  slot.state = ServerState::kReceiving;
   const TypeEntry& entry = handlers_[slot.type];
-  if (slot.request_packets == 1 && options_.zero_copy_receive && entry.where == RunIn::kDispatch)
-      [[likely]] {
-    slot.is_congested = packet.is_congested;
+  if (size <= payload_ && entry.is_in_place) [[likely]] {
+    slot.request_packets = slot.received = 1;
     slot.data = packet.data;
-    slot.received = 1;
-    run_handler(session, slot);
+    RequestHandle handle = begin_handler(session, slot);
+    entry.handler(handle);
     return;
   }
+  slot.request_packets = packets_of(size);
+  slot.received = 0;
+  slot.state = ServerState::kReceiving;
   slot.request = buffers_.take(size);
   slot.data = slot.request->data();
   take_piece(session, slot, packet);
@@ -114,7 +114,7 @@ void Endpoint::take_piece(ServerSession& session, ServerSlot& slot, const Packet
     return_credit(session, slot, number);
 }
 
-void Endpoint::run_handler(ServerSession& session, ServerSlot& slot) {
+RequestHandle Endpoint::begin_handler(ServerSession& session, ServerSlot& slot) {
   slot.state = ServerState::kRunning;
   ++session.running;
   ++counters_.handled;
@@ -127,9 +127,14 @@ void Endpoint::run_handler(ServerSession& session, ServerSlot& slot) {
   handle.request_number_ = slot.request_number;
   handle.slot_ = static_cast<std::uint8_t>(slot.request_number & (options_.slots - 1));
   handle.type_ = slot.type;
+  return handle;
+}
+
+void Endpoint::run_handler(ServerSession& session, ServerSlot& slot) {
+  RequestHandle handle = begin_handler(session, slot);
   const TypeEntry& entry = handlers_[slot.type];
   if (entry.handler == nullptr) [[unlikely]] {
-    env_.reached("erpc/no_handler");
+    reached("erpc/no_handler");
     slot.is_refused = true;
     handle.response(0);
     handle.respond();
@@ -156,7 +161,7 @@ void Endpoint::receive_response_request(const Packet& packet) {
   ServerSlot& slot = session->slots[packet.header.request() & (options_.slots - 1)];
   if (packet.header.request() != slot.request_number || slot.state != ServerState::kAnswered) {
     ++counters_.stale;
-    env_.reached("erpc/older_request");
+    reached("erpc/older_request");
     return;
   }
   const std::uint32_t number = packet.header.packet();
@@ -167,7 +172,7 @@ void Endpoint::receive_response_request(const Packet& packet) {
     repeat_answer(*session, slot, number);
   } else if (number > slot.received && !bugs_.has(Bug::kOrderIgnored)) {
     ++counters_.reordered;
-    env_.reached("erpc/response_request_out_of_order");
+    reached("erpc/response_request_out_of_order");
   } else {
     ++slot.received;
     slot.is_congested = packet.is_congested;
@@ -178,7 +183,7 @@ void Endpoint::receive_response_request(const Packet& packet) {
 // The client has sent a packet again: it may have missed the answer.
 void Endpoint::repeat_answer(ServerSession& session, ServerSlot& slot, std::uint32_t packet) {
   ++counters_.stale;
-  env_.reached("erpc/packet_again");
+  reached("erpc/packet_again");
   if (packet + 1 < slot.request_packets) {
     return_credit(session, slot, packet);
     return;

@@ -16,7 +16,7 @@ namespace pyrdma::erpc {
       (session->generation != header.generation() && !bugs_.has(Bug::kGenerationIgnored)))
       [[unlikely]] {
     ++counters_.unknown_session;
-    env_.reached("erpc/unknown_session");
+    reached("erpc/unknown_session");
     return;
   }
   session->heard = packet.arrived;
@@ -25,24 +25,28 @@ namespace pyrdma::erpc {
   if (!slot.is_active || (slot.request_number != header.request() &&
                           !bugs_.has(Bug::kOlderResponseTaken))) [[unlikely]] {
     ++counters_.stale;
-    env_.reached("erpc/answer_of_older_request");
+    reached("erpc/answer_of_older_request");
+    return;
+  }
+  if (is_small_response(slot, packet)) [[likely]] {
+    take_small_response(*session, slot, packet);
     return;
   }
   const std::uint32_t number = header.packet();
   if (number != slot.received && !bugs_.has(Bug::kOrderIgnored)) [[unlikely]] {
     if (number < slot.received) {
       ++counters_.stale;
-      env_.reached("erpc/answer_again");
+      reached("erpc/answer_again");
     } else {
       ++counters_.reordered;
-      env_.reached("erpc/answer_out_of_order");
+      reached("erpc/answer_out_of_order");
     }
     return;
   }
   if (slot.received >= slot.sent) [[unlikely]] {
     // The request was rolled back, and the packet is not sent again yet.
     ++counters_.stale;
-    env_.reached("erpc/answer_after_rollback");
+    reached("erpc/answer_after_rollback");
     return;
   }
   const bool is_response = header.kind() == PacketKind::kResponse;
@@ -63,6 +67,35 @@ namespace pyrdma::erpc {
   if (session->stalled_slots != 0) send_stalled(*session);
 }
 
+// Most RPCs have one packet each way. Such an answer passes the tests of the general path with
+// fewer instructions: one comparison tests the kind, the number of the packet and that it is no
+// refusal.
+bool Endpoint::is_small_response(const ClientSlot& slot, const Packet& packet) const {
+  constexpr std::uint64_t kTested =
+      PacketHeader::make_what(PacketKind{7}, PacketHeader::kMaxPacket, 0, 0) |
+      PacketHeader::kRefusedBit;
+  constexpr std::uint64_t kWanted = PacketHeader::make_what(PacketKind::kResponse, 0, 0, 0);
+  const std::uint32_t size = packet.header.size();
+  return (packet.header.what & kTested) == kWanted && slot.request_packets == 1 && slot.sent == 1 &&
+         slot.received == 0 && slot.in_wheel == 0 && size == packet.bytes && size <= small_ &&
+         size <= slot.call.response->capacity() && bugs_.none();
+}
+
+void Endpoint::take_small_response(ClientSession& session, ClientSlot& slot, const Packet& packet) {
+  measure(session, slot, packet);
+  slot.received = 1;
+  ++session.credits;
+  MsgBuffer& response = *slot.call.response;
+  response.resize(packet.bytes);
+  if (packet.bytes != 0) {
+    env_.charge_copy(packet.bytes);
+    copy_piece(response.data(), packet.data, packet.bytes);
+  }
+  finish(slot, Outcome::kOk);
+  if (session.stalled_slots != 0) [[unlikely]]
+    send_stalled(session);
+}
+
 void Endpoint::take_response(ClientSession& session, ClientSlot& slot, const Packet& packet) {
   const PacketHeader& header = packet.header;
   MsgBuffer& response = *slot.call.response;
@@ -78,7 +111,7 @@ void Endpoint::take_response(ClientSession& session, ClientSlot& slot, const Pac
     } else if (size > response.capacity() && !bugs_.has(Bug::kSizeTrusted)) {
       outcome = Outcome::kResponseSize;
       packets = 1;
-      env_.reached("erpc/response_too_long");
+      reached("erpc/response_too_long");
     }
   } else if (size != slot.response_size) [[unlikely]] {
     ++counters_.lies;
@@ -92,7 +125,7 @@ void Endpoint::take_response(ClientSession& session, ClientSlot& slot, const Pac
   const bool is_last = piece + 1 == packets;
   if (is_last && slot.in_wheel != 0 && !bugs_.has(Bug::kWheelIgnored)) [[unlikely]] {
     ++counters_.in_wheel;
-    env_.reached("erpc/response_while_in_wheel");
+    reached("erpc/response_while_in_wheel");
     return;
   }
   measure(session, slot, packet);
@@ -128,14 +161,21 @@ void Endpoint::take_response(ClientSession& session, ClientSlot& slot, const Pac
 }
 
 void Endpoint::measure(ClientSession& session, ClientSlot& slot, const Packet& packet) {
-  if (!session.rate.is_on() && probe_ == nullptr && !options_.adaptive_timeout) return;
   const Time rtt = packet.arrived - sent_at(slot, slot.received);
+  if (options_.adaptive_timeout && rtt >= 0) session.round_trip.take(rtt);
+  if (session.rate.skips(rtt) && probe_ == nullptr) [[likely]]
+    return;
+  update_rate(session, rtt, packet);
+}
+
+void Endpoint::update_rate(ClientSession& session, Time rtt, const Packet& packet) {
   // The clock may be read between the batches: a packet's stamp can be later than its answer's.
   if (rtt < 0) return;
   if (probe_ != nullptr) probe_(rtt);
-  if (options_.adaptive_timeout) session.round_trip.take(rtt);
-  if (session.rate.answered(rtt, packet.arrived, packet.is_congested || packet.header.congested(),
-                            options_.timely_bypass)) {
+  if (session.rate.skips(rtt)) return;
+  const Scope step(env_, scope::rate_update);
+  if (session.rate.answered(rtt, packet.arrived,
+                            packet.is_congested || packet.header.congested())) {
     ++counters_.rate_updates;
   }
 }

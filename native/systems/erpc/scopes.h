@@ -18,6 +18,7 @@
   X(enqueue_request, 201, 0.237, 0, 0, 0.0505, 0)                                                \
   X(transmit, 110, 0.0152, 0, 0, 0, 0)                                                           \
   X(receive_response, 401, 1.26, 0, 0.761, 0.0236, 0)                                            \
+  X(rate_update, 104, 0, 0, 0, 0, 0)                                                             \
   X(receive_request, 336, 1.51, 0, 0.763, 0.0303, 0)                                             \
   X(enqueue_response, 129, 0.0606, 0, 0, 0, 0)                                                   \
   X(load_issue, 122, 0.058, 0, 0, 0.382, 0)                                                      \

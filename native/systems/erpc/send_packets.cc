@@ -19,18 +19,16 @@ void Endpoint::send_packets(ClientSlot& slot) {
   while (slot.sent < last) {
     if (session.credits == 0) {
       session.stalled_slots |= 1ULL << slot.index;
-      env_.reached("erpc/no_credits");
+      reached("erpc/no_credits");
       return;
     }
     --session.credits;
     const std::uint32_t packet = slot.sent++;
     // A packet goes directly only behind no packet that waits: packets keep their order.
-    if (session.rate.is_on() &&
-        !(options_.rate_limiter_bypass && session.rate.is_uncongested() && session.in_wheel == 0)) {
-      pace(slot, packet);
-    } else {
+    if (session.rate.is_direct() && session.in_wheel == 0)
       transmit(slot, packet);
-    }
+    else
+      pace(slot, packet);
   }
 }
 
@@ -67,12 +65,27 @@ void Endpoint::send_due(Time now) {
     if (!slot.is_active || slot.request_number != entry.request_number || slot.in_wheel == 0) {
       if (bugs_.has(Bug::kWheelIgnored) && entry.packet < slot.request_packets)
         transmit(slot, entry.packet);
-      env_.reached("erpc/ended_in_wheel");
+      reached("erpc/ended_in_wheel");
       return;
     }
     --slot.in_wheel;
     transmit(slot, entry.packet);
   });
+}
+
+// The only packet of a short request: its data are right behind its header.
+void Endpoint::transmit_small(ClientSession& session, ClientSlot& slot) {
+  const Scope step(env_, scope::transmit);
+  const MsgBuffer& request = *slot.call.request;
+  const std::uint32_t size = request.size();
+  slot.progress = stamp();
+  sent_at(slot, 0) = slot.progress;
+  PacketHeader header;
+  header.what = PacketHeader::make_what(PacketKind::kRequest, 0, size, slot.call.type);
+  header.whose = session.peer | slot.request_number;
+  std::byte* place = request.header(0);
+  header.store(place);
+  transport_.send_joined(session.to, place, size, request.lkey());
 }
 
 void Endpoint::transmit(ClientSlot& slot, std::uint32_t packet) {

@@ -34,7 +34,7 @@ void Endpoint::take_connect(const ManagementMessage& message) {
   if (const auto found = server_index_.find(key); found != server_index_.end()) {
     const ServerSession& session = *servers_[found->second];
     // The client has not heard the answer.
-    env_.reached("erpc/connect_again");
+    reached("erpc/connect_again");
     if (session.state == SessionState::kConnected)
       send_management(session.to, about(session, ManagementKind::kConnected));
     return;
@@ -52,7 +52,7 @@ void Endpoint::take_connect(const ManagementMessage& message) {
   if (handle == nullptr) return;
   const Destination to{handle.get(), message.client.qp_num, message.client.qkey};
   if (refusal != Refusal::kNone) {
-    env_.reached("erpc/connect_refused");
+    reached("erpc/connect_refused");
     ManagementMessage answer = message;
     answer.kind = ManagementKind::kRefused;
     answer.is_for_client = 1;

@@ -46,8 +46,8 @@ struct ClientSession;
 /// thousand sessions.
 class Backlog {
  public:
-  bool empty() const { return first_ == requests_.size(); }
-  std::size_t size() const { return requests_.size() - first_; }
+  bool empty() const { return waiting_ == 0; }
+  std::size_t size() const { return waiting_; }
   void push(const Request& request) {
     // The places of requests that have left are used again before the memory grows.
     if (first_ != 0 && requests_.size() == requests_.capacity()) {
@@ -55,10 +55,11 @@ class Backlog {
       first_ = 0;
     }
     requests_.push_back(request);
+    ++waiting_;
   }
   Request pop() {
     const Request request = requests_[first_++];
-    if (empty()) {
+    if (--waiting_ == 0) {
       requests_.clear();
       first_ = 0;
     }
@@ -68,6 +69,7 @@ class Backlog {
  private:
   std::vector<Request> requests_;
   std::size_t first_ = 0;
+  std::size_t waiting_ = 0;
 };
 
 /// A request under way at its client. Packets `received` to `sent`-1 are under way.

@@ -104,7 +104,7 @@ std::unique_ptr<fabric::AddressHandle> Endpoint::handle_of_peer(const fabric::Qp
     return transport_.handle_for(address);
   } catch (const Error&) {
     ++counters_.bad_management;
-    env_.reached("erpc/bad_address");
+    reached("erpc/bad_address");
     return nullptr;
   }
 }
@@ -134,7 +134,7 @@ void Endpoint::take_management(const Packet& packet) {
     take_for_server(message);
   } else {
     ++counters_.bad_management;
-    env_.reached("erpc/management_of_older_endpoint");
+    reached("erpc/management_of_older_endpoint");
   }
 }
 
@@ -186,7 +186,7 @@ void Endpoint::take_for_client(const ManagementMessage& message) {
       session->unanswered = 0;
     } else if (message.kind == ManagementKind::kReset) {
       ++counters_.resets;
-      env_.reached("erpc/reset");
+      reached("erpc/reset");
       lose_session(*session, "the server has ended the session");
     }
   }
@@ -294,7 +294,7 @@ void Endpoint::manage_server(ServerSession& session, Time now) {
   if (session.state != SessionState::kConnected || now - session.heard <= options_.failure_timeout)
     return;
   if (session.unanswered >= kPings && !bugs_.has(Bug::kDeadClientKept)) {
-    env_.reached("erpc/client_silent");
+    reached("erpc/client_silent");
     end_server_session(session);
     return;
   }

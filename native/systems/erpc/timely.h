@@ -43,6 +43,8 @@ class Timely {
   /// session's packets in the timing wheel must have left).
   bool uncongested() const { return rate_ == bounds_.most; }
   double rate() const { return rate_; }
+  Time t_low() const { return options_.t_low; }
+  Time min_rtt() const { return options_.min_rtt; }
   const RateBounds& bounds() const { return bounds_; }
 
  private:

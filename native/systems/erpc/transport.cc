@@ -139,6 +139,14 @@ void Transport::wait_for_room(std::uint32_t requests) {
   wait_for(has_room);
 }
 
+// Post batches are at most kSignalEvery long, so one request of the batch is signaled.
+void Transport::mark_signaled() {
+  fabric::WorkRequest& request = requests_[kSignalEvery - unsignaled_ - 1];
+  request.flags = static_cast<std::uint8_t>(request.flags | fabric::kSignaled);
+  request.wr_id = kSignal;
+  unsignaled_ = unsignaled_ + pending_ - kSignalEvery;
+}
+
 void Transport::post_pending() {
   if (qp_ == nullptr) [[unlikely]] {
     pending_ = 0;
@@ -146,12 +154,10 @@ void Transport::post_pending() {
   }
   const Scope step(env_, scope::post);
   if (outstanding_ + pending_ > kSendEntries) wait_for_room(pending_);
-  for (std::uint32_t i = 0; i < pending_; ++i) {
-    if (++unsignaled_ < kSignalEvery) continue;
-    requests_[i].flags = static_cast<std::uint8_t>(requests_[i].flags | fabric::kSignaled);
-    requests_[i].wr_id = kSignal;
-    unsignaled_ = 0;
-  }
+  if (unsignaled_ + pending_ < kSignalEvery) [[likely]]
+    unsignaled_ += pending_;
+  else
+    mark_signaled();
   outstanding_ += pending_;
   counters_.sent += pending_;
   ++counters_.doorbells;
@@ -168,7 +174,8 @@ void Transport::post_pending() {
     reap_sends();
     return false;
   };
-  wait_for(post);
+  if (!post()) [[unlikely]]
+    wait_for(post);
   pending_ = 0;
 }
 

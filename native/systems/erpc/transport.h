@@ -65,24 +65,18 @@ class Transport {
   /// until an answer shows that it has been read.
   void send(const Destination& to, std::byte* header, std::uint32_t header_key,
             const std::byte* data, std::uint32_t bytes, std::uint32_t data_key) {
-    if (pending_ == options_.post_batch) flush();
-    fabric::Sge* pieces = &pieces_[std::size_t{2} * pending_];
-    fabric::WorkRequest& request = requests_[pending_];
-    ++pending_;
-    const std::uint32_t head = head_bytes_;
-    if (options_.checksums) [[unlikely]]
-      store_checksum(header, data, bytes);
-    std::byte* begin = header + kHeaderBytes - head;
     // Data right behind the header are one piece with it.
-    const bool is_one = bytes == 0 || data == header + kHeaderBytes;
-    pieces[0] = {reinterpret_cast<std::uint64_t>(begin), is_one ? head + bytes : head, header_key};
-    if (!is_one) pieces[1] = {reinterpret_cast<std::uint64_t>(data), bytes, data_key};
-    request.sge_count = is_one ? 1 : 2;
-    request.flags =
-        static_cast<std::uint8_t>(head + bytes <= options_.inline_bytes ? fabric::kInline : 0);
-    request.address_handle = to.handle;
-    request.remote_qpn = to.qp_num;
-    request.remote_qkey = to.qkey;
+    if (bytes == 0 || data == header + kHeaderBytes) {
+      send_joined(to, header, bytes, header_key);
+      return;
+    }
+    fabric::Sge& rest = queue(to, header, head_bytes_, header_key, data, bytes, 2);
+    rest = {reinterpret_cast<std::uint64_t>(data), bytes, data_key};
+  }
+  /// The same with the data right behind the header.
+  void send_joined(const Destination& to, std::byte* header, std::uint32_t bytes,
+                   std::uint32_t key) {
+    queue(to, header, head_bytes_ + bytes, key, header + kHeaderBytes, bytes, 1);
   }
   /// Queues a packet without data, or of up to kControlData bytes that are copied, in memory of the
   /// transport's own.
@@ -122,11 +116,33 @@ class Transport {
   }
 
  private:
+  // Queues a packet whose first piece has `length` bytes. Returns the place of the second piece.
+  fabric::Sge& queue(const Destination& to, std::byte* header, std::uint32_t length,
+                     std::uint32_t key, const std::byte* data, std::uint32_t bytes,
+                     std::uint32_t count) {
+    if (pending_ == options_.post_batch) [[unlikely]]
+      post_pending();
+    fabric::Sge* pieces = &pieces_[std::size_t{2} * pending_];
+    fabric::WorkRequest& request = requests_[pending_];
+    ++pending_;
+    const std::uint32_t head = head_bytes_;
+    if (options_.checksums) [[unlikely]]
+      store_checksum(header, data, bytes);
+    pieces[0] = {reinterpret_cast<std::uint64_t>(header + kHeaderBytes - head), length, key};
+    request.flags =
+        static_cast<std::uint8_t>(head + bytes <= options_.inline_bytes ? fabric::kInline : 0);
+    request.address_handle = to.handle;
+    request.remote_qpn = to.qp_num;
+    request.remote_qkey = to.qkey;
+    request.sge_count = count;
+    return pieces[1];
+  }
   [[gnu::noinline]] void post_pending();
   [[gnu::noinline]] void store_checksum(std::byte* header, const std::byte* data,
                                         std::uint32_t bytes);
   [[gnu::noinline]] bool is_intact(const std::byte* header, std::uint32_t bytes) const;
-  bool reap_sends();
+  void mark_signaled();
+  [[gnu::noinline]] bool reap_sends();
   void wait_for(FunctionRef<bool()> ready);
   void wait_for_room(std::uint32_t requests);
   [[gnu::noinline]] void heal();
@@ -180,24 +196,28 @@ std::uint32_t Transport::receive(Each&& each) {
   const Scope step(env_, scope::receive);
   if (options_.batched_timestamps) last_batch_ = env_.now();
   std::uint32_t again = 0;
+  const std::uint32_t before_data = fabric::kGrhBytes + head_bytes_;
+  const std::byte* next = place_of(completions_[0]);
   for (std::uint32_t i = 0; i < got; ++i) {
     const fabric::Completion& completion = completions_[i];
+    const std::byte* header = next + before_data - kHeaderBytes;
+    if (i + 1 < got) {
+      next = place_of(completions_[i + 1]);
+      __builtin_prefetch(next + fabric::kGrhBytes);
+    }
     if (completion.status != fabric::Status::kSuccess) [[unlikely]] {
       is_broken_ = true;
       continue;
     }
     if (completion.stride + 1 == strides_) again_[again++] = completion.wr_id;
-    if (i + 1 < got) __builtin_prefetch(place_of(completions_[i + 1]) + fabric::kGrhBytes);
-    const std::byte* header = place_of(completion) + fabric::kGrhBytes + head_bytes_ - kHeaderBytes;
     Packet packet;
     packet.header = PacketHeader::at(header);
-    if (completion.byte_count < fabric::kGrhBytes + head_bytes_ || !packet.header.is_sane())
-        [[unlikely]] {
+    if (completion.byte_count < before_data || !packet.header.is_sane()) [[unlikely]] {
       ++counters_.malformed;
       continue;
     }
     packet.data = header + kHeaderBytes;
-    packet.bytes = completion.byte_count - fabric::kGrhBytes - head_bytes_;
+    packet.bytes = completion.byte_count - before_data;
     packet.is_congested = (completion.flags & fabric::kCongested) != 0;
     if (options_.checksums && !is_intact(header, packet.bytes)) [[unlikely]] {
       ++counters_.bad_checksum;
