@@ -72,8 +72,8 @@ class BufferPool {
              std::uint32_t max_message, bool is_shared);
   /// Returns a buffer of that size. Throws Error(kInvalidArgument) above the longest message, and
   /// Error(kExhausted) without memory. Cost: a few instructions; registers memory when none is
-  /// left, which takes some 30 us for each 256 KiB. So the first long requests stop a server's event
-  /// loop: those of 50 clients with 128 KiB each for 0.86 ms.
+  /// left, which takes some 30 us for each 256 KiB. So the first long requests stop a server's
+  /// event loop: those of 50 clients with 128 KiB each for 0.86 ms.
   [[gnu::noinline]] MsgBuffer* take(std::uint32_t bytes);
   [[gnu::noinline]] void give_back(MsgBuffer* buffer);
 

@@ -4,25 +4,25 @@
 //
 // machine: AMD EPYC
 // compiler: g++ (Debian 12.2.0-14+deb12u1) 12.2.0
-// commit: 0f9b6bafaa15
+// commit: 19e0e3fe598f
 #pragma once
 #include "env/scope.h"
 
 // clang-format off
 //  name, instructions, lines: near, last level, NIC, other core, memory
 #define PYRDMA_ERPC_SCOPES(X) \
-  X(turn, 145, 0.011, 0, 0, 0, 0)                                                                \
+  X(turn, 140, 0.00801, 0, 0, 0, 0)                                                              \
   X(wait, 29, 0, 0, 0, 0, 0)                                                                     \
-  X(receive, 187, 0.0459, 0, 1.51, 0, 0)                                                         \
-  X(post, 92.4, 0.0382, 0, 0, 0, 0)                                                              \
-  X(enqueue_request, 201, 0.237, 0, 0, 0.0505, 0)                                                \
-  X(transmit, 110, 0.0152, 0, 0, 0, 0)                                                           \
-  X(receive_response, 401, 1.26, 0, 0.761, 0.0236, 0)                                            \
+  X(receive, 236, 0.0717, 0, 1.98, 0, 0)                                                         \
+  X(post, 45.3, 0.0481, 0, 0, 0, 0)                                                              \
+  X(enqueue_request, 181, 0.204, 0, 0, 0.0484, 0)                                                \
+  X(transmit, 82.2, 0.0155, 0, 0, 0, 0)                                                          \
+  X(receive_response, 253, 1.24, 0, 0.718, 0.0152, 0)                                            \
   X(rate_update, 104, 0, 0, 0, 0, 0)                                                             \
-  X(receive_request, 336, 1.51, 0, 0.763, 0.0303, 0)                                             \
-  X(enqueue_response, 129, 0.0606, 0, 0, 0, 0)                                                   \
-  X(load_issue, 122, 0.058, 0, 0, 0.382, 0)                                                      \
-  X(load_end, 130, 0.937, 0, 0, 0, 0)                                                            \
+  X(receive_request, 300, 1.5, 0, 0.708, 0.0178, 0)                                              \
+  X(enqueue_response, 108, 0.0919, 0, 0, 0.00429, 0)                                             \
+  X(load_issue, 123, 0.0545, 0, 0, 0.385, 0)                                                     \
+  X(load_end, 132, 0.977, 0, 0, 0, 0)                                                            \
   X(fasst_send, 243, 0.00866, 0, 0, 0, 0)                                                        \
   X(fasst_post, 41, 0, 0, 0, 0, 0)                                                               \
   X(fasst_poll, 681, 0.0339, 0, 3.05, 0.22, 0)                                                   \

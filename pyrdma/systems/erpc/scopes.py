@@ -16,6 +16,8 @@ CALIBRATIONS = (
         (*_RUN, "batch=3", "in_flight=60", "sessions=5", "duration_ns=100000"),
     ),
     Calibration("erpc_load", "erpc/load_issue", (*_RUN, "duration_ns=100000")),
+    # Without the bypass each answer computes the rate.
+    Calibration("erpc_load", "erpc/rate_update", (*_RUN, "timely_bypass=off", "duration_ns=40000")),
     *(
         Calibration(
             "erpc_baseline",
@@ -32,7 +34,7 @@ CALIBRATIONS = (
     Calibration(
         "erpc_raft",
         "erpc/raft_propose",
-        (*_RUN, "keys=1000", "reads=0.1", "in_flight=4", "duration_ns=3000000"),
+        (*_RUN, "keys=1000", "reads=0.1", "in_flight=4", "duration_ns=500000"),
         nodes=4,
     ),
 )
