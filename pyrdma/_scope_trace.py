@@ -246,8 +246,8 @@ class Reader:
         outside = [thread.open[0].cost.copy() for thread in self.threads]
         self.kept.append(({name: cost.copy() for name, cost in self.steps.items()}, outside))
 
-    def add_to(self, counts: Counts) -> None:
-        """Add the counts without the instructions of the marks."""
+    def add_to(self, counts: Counts, prefix: str = "") -> None:
+        """Add the counts of steps that begin with `prefix`, without the marks' instructions."""
         inner = self.own["calibration/inner"]
         inside = inner.instructions / inner.passes
         outer = self.own["calibration/outer"]
@@ -263,12 +263,15 @@ class Reader:
 
         steps, outside = self.kept[0]
         for name, cost in steps.items():
+            if not name.startswith(prefix):
+                continue
             sums = counts.steps.setdefault(name, Cost())
             sums.passes += cost.passes
             sums.instructions += round(own(cost))
             for origin, number in cost.lines.items():
                 sums.lines[origin] += number
-        counts.outside += round(sum(own(cost) for cost in outside))
+        if not prefix:
+            counts.outside += round(sum(own(cost) for cost in outside))
 
     def access(self, thread: _Thread, at: int, kind: bytes, executed: int) -> None:
         """Note an access, `executed` instructions after the last mark.

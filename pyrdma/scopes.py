@@ -30,12 +30,16 @@ TOLERANCE = 0.1
 
 @dataclass(frozen=True)
 class Calibration:
-    """A workload whose steps are counted while its threads pass through the step `first`."""
+    """A workload whose steps are counted while its threads pass through the step `first`.
+
+    Only the steps whose names begin with `steps` count: another workload measures the others.
+    """
 
     workload: str
     first: str
     params: tuple[str, ...]
     nodes: int = 3
+    steps: str = ""
 
 
 def program() -> Path:
@@ -113,7 +117,7 @@ def _run(calibration: Calibration, values: Path, counts: Counts) -> None:
     finally:
         os.close(log)
         reading.join()
-    reader.add_to(counts)
+    reader.add_to(counts, calibration.steps)
 
 
 def tables(system: str) -> list[Path]:

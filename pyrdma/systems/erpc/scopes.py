@@ -9,6 +9,7 @@ __all__ = ["CALIBRATIONS"]
 _RUN = ("warmup_ns=15000", "preset=paper")
 
 # Sixty requests fit into the slots of ten sessions, so few wait in a backlog.
+# The steps of the ordered store were counted apart, with 100,000 keys (ordered_store/README.md).
 CALIBRATIONS = (
     Calibration(
         "erpc_load",
@@ -27,14 +28,10 @@ CALIBRATIONS = (
         for system in ("fasst", "farm_ring")
     ),
     Calibration(
-        "erpc_store",
-        "erpc/store_get",
-        (*_RUN, "keys=1000", "scans=0.1", "puts=0.2", "in_flight=4", "duration_ns=200000"),
-    ),
-    Calibration(
         "erpc_raft",
         "erpc/raft_propose",
         (*_RUN, "keys=1000", "reads=0.1", "in_flight=4", "duration_ns=500000"),
         nodes=4,
+        steps="erpc/raft_",
     ),
 )

@@ -148,8 +148,7 @@ void OrderedStore::charge_commit() {
 }
 
 StoreOutcome OrderedStore::put_all(std::span<const StoreEntry> entries) {
-  // A put is measured with one key.
-  for (std::size_t i = 1; i < entries.size(); ++i) const Scope each(env_, scope::store_put_key);
+  for (std::size_t i = 0; i < entries.size(); ++i) const Scope each(env_, scope::store_put_key);
   const Scope step(env_, scope::store_put);
   const std::lock_guard lock(changing_);
   charge_commit();
