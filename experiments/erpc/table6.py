@@ -119,5 +119,6 @@ experiment = Experiment(
         "erpc/t6_erpc_leader_p50": _misses.RAFT,
         "erpc/t6_erpc_leader_p99": _misses.RAFT,
         "erpc/t6_leader_gap": _misses.RAFT,
+        "erpc/t6_rank_client": _misses.RAFT,
     },
 )
