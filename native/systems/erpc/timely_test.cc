@@ -9,6 +9,7 @@
 
 #include "base/error_test.h"
 #include "base/rng.h"
+#include "systems/erpc/rate_control.h"
 
 namespace pyrdma::erpc {
 namespace {
@@ -211,6 +212,27 @@ TEST(ErpcRateBounds, ComeFromTheLink) {
         RateBounds{2, 1}.check();
       },
       ErrorCode::kInvalidArgument, {"2.000000", "1.000000"}));
+}
+
+// Over shared memory all round trips are shorter than Timely's least one.
+TEST(ErpcTimely, ARateThatHasFallenRisesAgainWhereRoundTripsAreShort) {
+  Options options;
+  options.link_gbps = 25;
+  RateControl rate(options, 0);
+  EXPECT_TRUE(rate.is_direct());
+  EXPECT_TRUE(rate.skips(50 * kMicrosecond));
+  EXPECT_FALSE(rate.skips(50 * kMicrosecond + 1));
+  Time now = kMillisecond;
+  EXPECT_TRUE(rate.answered(5 * kMillisecond, now, false));
+  EXPECT_FALSE(rate.is_direct());
+  EXPECT_FALSE(rate.skips(500));
+  int answers = 0;
+  for (; !rate.is_direct() && answers < 1000; ++answers) rate.answered(500, now += 3000, false);
+  // It fell from 3.125 to 2.475 bytes per ns, and each answer adds 0.005; rounding may take one
+  // more.
+  EXPECT_GE(answers, 130);
+  EXPECT_LE(answers, 131);
+  EXPECT_TRUE(rate.skips(500));
 }
 
 }  // namespace
