@@ -230,6 +230,7 @@ class Endpoint {
   void scan_for_losses(Time now);
   Time timeout_of(const ClientSlot& slot) const;
   [[gnu::noinline]] void retransmit(ClientSlot& slot, Time now);
+  [[gnu::cold, gnu::noinline]] void drain_copies();
   void activate(ClientSlot& slot);
   void deactivate(ClientSlot& slot);
 
@@ -325,6 +326,7 @@ class Endpoint {
   Time clock_ = 0;      // the latest reading
   Time scan_at_ = 0, manage_at_ = 0;
   bool is_due_earlier_ = false;  // a timer was set that the waiting loop does not know
+  bool has_sent_again_ = false;  // the NIC may still read the second copy of a packet
   std::atomic<bool> is_running_{false};
   std::unique_ptr<Workers> workers_;
 };

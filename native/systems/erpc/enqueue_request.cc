@@ -59,7 +59,7 @@ void Endpoint::start(ClientSession& session, const Request& request) {
   ClientSlot& slot = session.slots[index];
   slot.call = request;
   slot.request_number += options_.slots;
-  slot.sent = slot.received = 0;
+  slot.sent = slot.received = slot.sent_once = 0;
   slot.request_packets = packets_of(request.request->size());
   slot.response_packets = 0;
   slot.in_wheel = 0;
@@ -83,6 +83,8 @@ void Endpoint::start(ClientSession& session, const Request& request) {
 }
 
 void Endpoint::finish(ClientSlot& slot, Outcome outcome) {
+  if (has_sent_again_) [[unlikely]]
+    drain_copies();
   ClientSession& session = *slot.session;
   deactivate(slot);
   session.free_slots |= 1ULL << slot.index;

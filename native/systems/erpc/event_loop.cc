@@ -78,6 +78,8 @@ bool Endpoint::turn() {
     run_timers(clock_);
   }
   transport_.flush();
+  if (has_sent_again_) [[unlikely]]
+    drain_copies();
   return is_busy || transport_.counters().sent != sent;
 }
 

@@ -160,6 +160,29 @@ TEST_F(ErpcFailures, BothSidesDrainAfterARetransmission) {
   }
 }
 
+// The copy leaves the wheel some turns after the scan for losses has put it there.
+TEST_F(ErpcFailures, TheTurnThatSendsACopyFromTheWheelDrains) {
+  options_.rate_limiter_bypass = false;
+  options_.failure_timeout = 5 * kMillisecond;  // no ping meanwhile
+  run([](SimCluster& cluster, Endpoint& endpoint) {
+    const SessionId session = connect_to(endpoint);
+    cluster.block(1, 0, 70 * kMicrosecond);
+    TestCall call(endpoint, 100, 100);
+    call.send(session);
+    std::uint32_t copies = 0;
+    while (call.ended() == 0) {
+      const std::uint64_t sent = endpoint.packets().sent, drains = endpoint.packets().drains;
+      endpoint.run_once();
+      if (endpoint.counters().retransmissions == 0 || endpoint.packets().sent == sent) continue;
+      EXPECT_EQ(endpoint.packets().drains, drains + 1);
+      ++copies;
+    }
+    EXPECT_EQ(copies, endpoint.counters().retransmissions);
+    EXPECT_GE(copies, 2U);
+    EXPECT_TRUE(call.is_right());
+  });
+}
+
 // A session that ends with requests under way drains too: at the client, and at the server.
 TEST_F(ErpcFailures, BothSidesDrainWhenASessionEnds) {
   run([this](SimCluster& cluster, Endpoint& endpoint) {

@@ -37,7 +37,6 @@ Time Endpoint::timeout_of(const ClientSlot& slot) const {
 
 // A retransmission neither ends a request nor begins one, so the list stays as it is.
 void Endpoint::scan_for_losses(Time now) {
-  bool has_sent = false;
   for (ClientSlot* slot = first_active_; slot != nullptr; slot = slot->next) {
     // A request that waits for a credit has nothing under way. One with packets in the wheel has
     // not sent them yet (appendix C).
@@ -47,11 +46,15 @@ void Endpoint::scan_for_losses(Time now) {
       continue;
     }
     retransmit(*slot, now);
-    has_sent = true;
   }
-  // The answer to the first copy may come before the NIC has read the second one; the continuation
-  // then gives the buffer away (section 4.2.2).
-  if (has_sent && !bugs_.has(Bug::kNoDrainAtClient)) transport_.drain();
+}
+
+// The answer to the first copy of a packet may come before the NIC has read the second one; the
+// continuation then gives the buffer away (section 4.2.2). So this comes before the continuation,
+// also if the second copy has left the wheel or waited for a credit meanwhile.
+void Endpoint::drain_copies() {
+  has_sent_again_ = false;
+  if (!bugs_.has(Bug::kNoDrainAtClient)) transport_.drain();
 }
 
 void Endpoint::retransmit(ClientSlot& slot, Time now) {

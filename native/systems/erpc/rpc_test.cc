@@ -215,13 +215,13 @@ TEST(ErpcTimeoutSim, APacedRequestEndsOnlyWithGrowingTimeouts) {
     Options options;
     options.retransmission_timeout = 1500;
     options.timely_bypass = options.rate_limiter_bypass = false;
-    options.link_gbps = 0.2;  // a packet of 40 bytes takes 1.6 us
+    options.link_gbps = 0.2;  // a packet of 116 bytes takes 4.6 us, longer than a drain
     options.growing_timeouts = growing;
     run_endpoints("sim", 2, options, [&](Endpoint& endpoint) {
       serve_sized(endpoint);
       if (endpoint.env().node() != 0) return;
       const SessionId session = connect_to(endpoint, 1);
-      TestCall call(endpoint, 24, 24);
+      TestCall call(endpoint, 100, 24);
       EXPECT_EQ(call.send(session).wait(5 * kMillisecond), growing);
       if (!growing) {
         EXPECT_GT(endpoint.counters().in_wheel, 100U);

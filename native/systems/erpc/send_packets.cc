@@ -79,6 +79,7 @@ void Endpoint::transmit_small(ClientSession& session, ClientSlot& slot) {
   const MsgBuffer& request = *slot.call.request;
   const std::uint32_t size = request.size();
   slot.progress = stamp();
+  slot.sent_once = 1;
   sent_at(slot, 0) = slot.progress;
   PacketHeader header;
   header.what = PacketHeader::make_what(PacketKind::kRequest, 0, size, slot.call.type);
@@ -93,6 +94,10 @@ void Endpoint::transmit(ClientSlot& slot, std::uint32_t packet) {
   const ClientSession& session = *slot.session;
   const MsgBuffer& request = *slot.call.request;
   sent_at(slot, packet) = slot.progress = stamp();
+  if (packet < slot.sent_once)
+    has_sent_again_ = true;
+  else
+    slot.sent_once = packet + 1;
   PacketHeader header;
   header.whose = session.peer | slot.request_number;
   if (packet < slot.request_packets) [[likely]] {

@@ -77,6 +77,7 @@ struct ClientSlot {
   Request call;
   std::uint64_t request_number = 0;
   std::uint32_t sent = 0, received = 0;  // packets of the client, and their answers
+  std::uint32_t sent_once = 0;           // packets that the NIC has had at least once
   std::uint32_t request_packets = 0;
   std::uint32_t response_packets = 0;  // 0 until the first one has come
   std::uint32_t response_size = 0;
