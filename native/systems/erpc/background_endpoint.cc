@@ -177,7 +177,7 @@ void BackgroundEndpoint::begin(const std::shared_ptr<Batch>& batch, std::size_t 
   MsgBuffer* request = endpoint_->allocate(static_cast<std::uint32_t>(data.size()));
   MsgBuffer* response = endpoint_->allocate(batch->most);
   std::copy_n(reinterpret_cast<const std::byte*>(data.data()), data.size(), request->data());
-  auto pending = std::make_unique<Pending>(this, batch, index, request, response);
+  std::unique_ptr<Pending> pending(new Pending{this, batch, index, request, response});
   endpoint_->enqueue_request(
       {batch->session, batch->type, request, response, &BackgroundEndpoint::end, pending.get()});
   pending.release();

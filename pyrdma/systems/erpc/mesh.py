@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Annotated, Any, Literal
@@ -77,10 +77,13 @@ class Session:
     more than the RPC. Workloads measure RPCs without it.
     """
 
-    def __init__(self, mesh: Mesh, node: int, to: int, number: int) -> None:
+    @checked
+    def __init__(
+        self, mesh: Mesh, node: int, to: int, number: Annotated[int, Between(0, 2**32 - 1)]
+    ) -> None:
         self.mesh = mesh
-        self.node = node
-        self.to = to
+        self.node = mesh._node("node", node)
+        self.to = mesh._node("to", to)
         self._number: int | None = number
 
     @checked
@@ -117,7 +120,7 @@ class Session:
     def calls(
         self,
         type: RequestType,  # noqa: A002 - the paper's name
-        requests: Iterable[bytes],
+        requests: Sequence[bytes],
         *,
         most: Annotated[int, Between(0, 1 << 24)] = _MOST,
         timeout_s: Wait = 10.0,
@@ -128,13 +131,8 @@ class Session:
         With `return_errors`, an `RpcFailed` stands in the place of each request that has failed.
         Otherwise the first one is raised after all requests have ended.
         """
-        data = list(requests)
-        for number, request in enumerate(data):
-            if not isinstance(request, bytes):
-                raise InvalidArgument(f"requests[{number}] is {request!r}; give bytes")
-        number = self._open()
         native = self.mesh._native
-        found = native.call(self.node, number, type, data, most, timeout_s)
+        found = native.call(self.node, self._open(), type, list(requests), most, timeout_s)
         replies = [
             reply
             if outcome == "ok"
