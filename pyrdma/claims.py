@@ -249,14 +249,17 @@ def evaluate(
     return judged(Evidence(out, fabric), system)
 
 
-def judged(evidence: Evidence, system: str | None = None) -> list[Verdict]:
-    """Judge every claim (of one system) by the evidence; see `evaluate`."""
+def judged(
+    evidence: Evidence, system: str | None = None, experiment: str | None = None
+) -> list[Verdict]:
+    """Judge every claim (of one system, or that one experiment decides); see `evaluate`."""
     check_system(system)
-    by_claim = deciders()
+    by_claim = deciders(None if experiment is None else [experiment])
     found = [
         _evaluate(claim, by_claim.get(claim.id), evidence)
         for claim in load().values()
         if system is None or claim.paper == system
+        if experiment is None or claim.id in by_claim
     ]
     found.sort(key=lambda pair: VERDICTS.index(pair[0].verdict))
     first: dict[_Datum, str] = {}

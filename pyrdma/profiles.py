@@ -24,6 +24,7 @@ can use it.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -246,9 +247,15 @@ def _files(path: Path) -> _Files:
     return found
 
 
+@functools.lru_cache(maxsize=64)
+def _document(text: str) -> _Document:
+    """Parse a text once: judging a results folder loads its profiles some hundred times."""
+    return tomllib.loads(text)
+
+
 def _parse(path: Path) -> _Document:
     try:
-        document: _Document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = _document(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidArgument(f"{path}: not valid TOML: {error}") from None
     except OSError as error:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from pyrdma import claims, registry
+from pyrdma.evidence import Evidence
 from pyrdma.runs import Options, execute
 
 
@@ -36,7 +37,5 @@ def test_every_experiment_runs_quickly_draws_and_decides(name: str, tmp_path: Pa
     assert not report.outcome.failed
     assert not report.figure_failed
     assert json.loads((report.folder / "run.json").read_text())["quick"] is True
-    decided = {c for c, e in claims.deciders().items() if e.id == name}
-    for verdict in claims.evaluate(out):
-        if verdict.claim in decided:
-            assert not verdict.reason.startswith(claims.DECIDER_FAILED), verdict
+    for verdict in claims.judged(Evidence(out, "sim"), experiment=name):
+        assert not verdict.reason.startswith(claims.DECIDER_FAILED), verdict
