@@ -53,8 +53,9 @@ esac
 began=$(date +%s)
 limit_s=900 # time limit of the native tests
 beside= # process of a build in the background
-trap 'stop_build; exit 130' INT
-trap 'stop_build; exit 143' TERM
+half=   # process of tests in the background
+trap 'stop_half; stop_build; exit 130' INT
+trap 'stop_half; stop_build; exit 143' TERM
 
 step=set-up
 step_began=$began
@@ -95,6 +96,10 @@ report_from() { # report_from NAME COMMAND...: runs a command that must write NA
 
 fixed_addresses() { # the thread sanitizer needs the address layout of older kernels
   if setarch "$(uname -m)" -R true 2>/dev/null; then setarch "$(uname -m)" -R "$@"; else "$@"; fi
+}
+
+stop_half() {
+  [ -z "$half" ] || kill "$half" 2>/dev/null || true
 }
 
 stop_build() {
@@ -144,6 +149,21 @@ native() { # native PRESET FILTER: builds native_tests and runs it
 python_tests() {
   next_step "Python tests"
   report_from python python -m pytest -q -o junit_family=xunit2 --junitxml="$reports/python.xml" "$@"
+}
+
+# The tests that mostly simulate need one core; the others mostly wait for processes. The two halves
+# run beside each other.
+# shellcheck disable=SC2086 # lists of names
+python_halves() {
+  simulating="tests/experiments tests/harness tests/mutants tests/profiles tests/recipes tests/stored"
+  python -m pytest -q -p no:cacheprovider -o junit_family=xunit2 \
+    --junitxml="$reports/python_simulating.xml" $simulating >"$reports/python_simulating.log" 2>&1 &
+  half=$!
+  python_tests tests --ignore=tests/softroce/test_guest.py $(printf -- '--ignore=%s ' $simulating)
+  next_step "Python tests that simulate: the rest"
+  report_from python_simulating wait "$half"
+  half=
+  cat "$reports/python_simulating.log"
 }
 
 lowest() {
@@ -291,7 +311,7 @@ case $what in
     building asan check "documentation" documentation
     building asan native release '*'
     building asan check same_run_twice same_twice
-    building asan python_tests --ignore=tests/softroce/test_guest.py
+    building asan python_halves
     lowest
     building asan softroce_in_time
     building asan notebooks
