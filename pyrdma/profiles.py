@@ -250,7 +250,8 @@ def _files(path: Path) -> _Files:
 @functools.lru_cache(maxsize=64)
 def _document(text: str) -> _Document:
     """Parse a text once: judging a results folder loads its profiles some hundred times."""
-    return tomllib.loads(text)
+    document: _Document = tomllib.loads(text)
+    return document
 
 
 def _parse(path: Path) -> _Document:

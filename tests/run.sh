@@ -54,6 +54,7 @@ began=$(date +%s)
 limit_s=900 # time limit of the native tests
 beside= # process of a build in the background
 half=   # process of tests in the background
+searches='*Fuzz*:*Storm*:*Scenarios*' # native tests that simulate from many seeds; they run beside the others
 trap 'stop_half; stop_build; exit 130' INT
 trap 'stop_half; stop_build; exit 143' TERM
 
@@ -124,7 +125,7 @@ building() { # building PRESET COMMAND...
 }
 
 # shellcheck disable=SC2086 # words
-native() { # native PRESET FILTER: builds native_tests and runs it
+native() { # native PRESET FILTER [FILTER]: builds native_tests and runs it, with both filters at once
   if [ "$1" = release ]; then
     configure="cmake -DPYRDMA_TESTS=ON $build_dir"
     targets="native_tests trace_scopes"
@@ -141,9 +142,24 @@ native() { # native PRESET FILTER: builds native_tests and runs it
     printf 'failed native_%s (build)\n' "$1" >>"$reports/checks.txt"
   else
     next_step "native tests ($1)"
-    report_from "native_$1" fixed_addresses timeout "$limit_s" "build/$1/native/native_tests" --gtest_brief=1 \
-      --gtest_color=no --gtest_filter="$2" --gtest_output="xml:$reports/native_$1.xml"
+    if [ -n "${3:-}" ]; then
+      native_tests "$1" "$3" "native_$1_searches" >"$reports/native_$1_searches.log" 2>&1 &
+      half=$!
+    fi
+    report_from "native_$1" native_tests "$1" "$2" "native_$1"
+    [ -z "$half" ] || end_half "native_$1_searches"
   fi
+}
+
+native_tests() { # native_tests PRESET FILTER REPORT
+  fixed_addresses timeout "$limit_s" "build/$1/native/native_tests" --gtest_brief=1 --gtest_color=no \
+    --gtest_filter="$2" --gtest_output="xml:$reports/$3.xml"
+}
+
+end_half() { # end_half NAME: waits for the tests in the background
+  report_from "$1" wait "$half"
+  half=
+  cat "$reports/$1.log"
 }
 
 python_tests() {
@@ -161,9 +177,7 @@ python_halves() {
   half=$!
   python_tests tests --ignore=tests/softroce/test_guest.py $(printf -- '--ignore=%s ' $simulating)
   next_step "Python tests that simulate: the rest"
-  report_from python_simulating wait "$half"
-  half=
-  cat "$reports/python_simulating.log"
+  end_half python_simulating
 }
 
 lowest() {
@@ -309,7 +323,7 @@ case $what in
   all)
     building asan lint
     building asan check "documentation" documentation
-    building asan native release '*'
+    building asan native release "*-$searches" "$searches"
     building asan check same_run_twice same_twice
     building asan python_halves
     lowest
@@ -317,7 +331,7 @@ case $what in
     building asan notebooks
     # A suite *Bugs searches many seeds for a deliberate bug, for a minute and more. It runs the code of
     # other tests, like the two suites that are named.
-    building tsan native asan '-*Bugs.*:LitmusSim.*:*FuzzFault*torn*'
+    building tsan native asan "*-$searches:*Bugs.*:LitmusSim.*" "$searches-*Bugs.*:*FuzzFault*torn*"
     # A suite *Sim runs in the simulator alone, and so does a test of the world sim. A simulation is one
     # thread without races, and its fibers cost the thread sanitizer memory.
     native tsan '-*/sim*:*Sim.*:*Bugs.*'
