@@ -254,6 +254,10 @@ TEST_F(ErpcFailures, ServersRefuseOtherOptionsAndSessionsWithoutReceives) {
           endpoint.connect({&session, 1});
         },
         ErrorCode::kTimeout, {"other options", "slots"}));
+    Options many = options;
+    many.receive_entries = 1U << 20U;
+    EXPECT_TRUE(refuses([&] { Endpoint(env, many, 1); }, ErrorCode::kInvalidArgument,
+                        {"receive_entries = 1048576", "lower it to"}));
     Options same = options;
     same.slots = options_.slots;
     Endpoint other(env, same, 1), third(env, same, 2);

@@ -209,6 +209,32 @@ TEST_P(ErpcWorlds, MisuseIsRefusedWithARemedy) {
   });
 }
 
+// A credit that has come back says that its receive is posted again (section 4.3.1).
+TEST(ErpcReceivesSim, ServeAllCreditsOfAllSessions) {
+  for (const std::uint32_t strides : {1U, 4U, 512U}) {
+    Options options;
+    options.receive_strides = strides;
+    options.receive_entries = 2 * options.credits;
+    options.congestion_control = CongestionControl::kNone;
+    run_endpoints("sim", 2, options, [&](Endpoint& endpoint) {
+      serve_sized(endpoint);
+      if (endpoint.env().node() != 0) return;
+      std::vector<SessionId> sessions;
+      std::vector<std::unique_ptr<TestCall>> calls;
+      for (std::uint32_t i = 0; i < 2; ++i) sessions.push_back(connect_to(endpoint, 1));
+      for (std::uint32_t i = 0; i < 8; ++i) {
+        calls.push_back(std::make_unique<TestCall>(endpoint, 500'000, 500'000, i));
+        calls.back()->send(sessions[i % 2]);
+      }
+      for (const auto& call : calls) {
+        ASSERT_TRUE(call->wait());
+        EXPECT_TRUE(call->is_right());
+      }
+      EXPECT_EQ(endpoint.counters().retransmissions, 0U) << strides << " strides";
+    });
+  }
+}
+
 // A timeout below the round-trip time. Each answer meets the next copy in the wheel (appendix C).
 TEST(ErpcTimeoutSim, APacedRequestEndsOnlyWithGrowingTimeouts) {
   for (const bool growing : {false, true}) {

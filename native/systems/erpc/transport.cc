@@ -13,6 +13,7 @@ constexpr std::uint32_t kQkey = 0x0205;
 constexpr std::uint32_t kWrongQkey = 0x0206;      // a datagram with it is dropped where it arrives
 constexpr std::uint64_t kSignal = 1, kDrain = 2;  // wr_id of signaled requests
 constexpr Time kPatience = kMillisecond;
+constexpr std::uint32_t kLeastReceives = 2;
 
 std::uint32_t up_to_line(std::uint32_t bytes) {
   return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
@@ -28,12 +29,26 @@ Transport::Transport(Env& env, fabric::ProtectionDomain& pd, runtime::MemoryPool
       head_bytes_(kHeaderBytes + (options.checksums ? kChecksumBytes : 0)) {
   fabric::Device& device = env.device();
   if (options_.multi_packet_receives) {
+    // Packets go round through all places: few long receives would have many places too many.
     strides_ = std::min({options_.receive_strides, device.capabilities().max_receive_strides,
-                         options_.receive_entries});
+                         std::max(options_.receive_entries / kLeastReceives, 1U)});
     while ((strides_ & (strides_ - 1)) != 0) strides_ &= strides_ - 1;
   }
-  // A receive is posted again when its last stride is used: one more keeps |RQ| places free.
-  groups_ = (options_.receive_entries + strides_ - 1) / strides_ + (strides_ > 1 ? 1 : 0);
+  // Receives are posted again after a batch, whose answers may have returned credits before, and
+  // only when the last stride is used. So many more keep |RQ| places free.
+  const std::uint32_t places = options_.receive_entries + options_.receive_batch + strides_ - 1;
+  groups_ = (places + strides_ - 1) / strides_;
+  const std::uint64_t most =
+      std::min<std::uint64_t>(device.capabilities().max_completions,
+                              std::uint64_t{device.capabilities().max_queue_entries} * strides_);
+  if (std::uint64_t{groups_} * strides_ > most) {
+    const std::uint32_t more = options_.receive_batch + strides_ - 1;
+    throw Error(ErrorCode::kInvalidArgument,
+                "eRPC option receive_entries = " + std::to_string(options_.receive_entries) +
+                    ": the device's queues have " + std::to_string(most) +
+                    " entries, and a batch takes " + std::to_string(more) + " more; lower it to " +
+                    std::to_string(most - more) + " or less");
+  }
   send_queue_ = device.create_completion_queue(2 * kSendEntries);
   receive_queue_ = device.create_completion_queue(groups_ * strides_);
   fabric::QpOptions qp;
