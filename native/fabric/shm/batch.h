@@ -29,6 +29,8 @@ class Batch {
     path_ = &path;
     return true;
   }
+  /// The path whose receiver's rings are open, or null.
+  Path* path() const { return path_; }
   ReceiveTaker& taker() { return taker_; }
   CompletionWriter& writer() { return writer_; }
   void close() {

@@ -17,13 +17,12 @@ class Path {
   /// `qpn` 0 means unused.
   void aim(std::shared_ptr<Peer> peer, std::uint32_t qpn) {
     peer_ = std::move(peer);
+    node_ = peer_->node();
     qpn_ = qpn;
     epoch_ = 0;
   }
-  bool aims_at(NodeId node, std::uint32_t qpn) const {
-    return peer_ != nullptr && qpn_ == qpn && peer_->node() == node;
-  }
-  NodeId node() const { return peer_->node(); }
+  bool aims_at(NodeId node, std::uint32_t qpn) const { return qpn_ == qpn && node_ == node; }
+  NodeId node() const { return node_; }
   std::uint32_t incarnation() const { return peer_->incarnation(); }
 
   bool is_current() const {
@@ -56,6 +55,7 @@ class Path {
   [[gnu::noinline]] const Translation* find_region(std::uint32_t key);
 
   std::shared_ptr<Peer> peer_;
+  NodeId node_ = kNoNode;
   const ControlHeader* header_ = nullptr;
   std::uint64_t epoch_ = 0;
   std::uint32_t qpn_ = 0, access_ = 0, pd_ = 0, receive_pd_ = 0, qkey_ = 0;

@@ -13,28 +13,10 @@ constexpr std::uint32_t kSimple = bit(Opcode::kWrite) | kReturning;
 
 constexpr std::uint64_t kReceivesAhead = 6;
 
-/// Writes the global routing header that leads a datagram in the receiver's buffer.
-void write_grh(std::array<std::byte, kGrhBytes>& grh, std::uint64_t bytes, NodeId from, NodeId to) {
-  grh.fill(std::byte{0});
-  const auto put = [&grh](std::size_t at, std::uint64_t value, int count) {
-    for (int i = 0; i < count; ++i)
-      grh[at + static_cast<std::size_t>(i)] = static_cast<std::byte>(value >> 8 * (count - 1 - i));
-  };
-  put(0, 0x60, 1);   // version 6
-  put(4, bytes, 2);  // payload
-  put(6, 0x1b, 1);   // next header: InfiniBand transport
-  put(7, 64, 1);     // hops
-  put(20, from, 4);  // low end of the source GID
-  put(36, to, 4);    // low end of the destination GID
-}
-
 }  // namespace
 
-// Returns true when the send queue has room for another request. Polls make room; the function
-// reads it only when the known room is used up.
-inline bool ShmQueuePair::has_room() {
-  if (room_ != 0) [[likely]]
-    return true;
+// Polls make room.
+bool ShmQueuePair::finds_room() {
   const std::uint32_t polled = device_.released(qp_num_);
   const std::uint32_t released = is_later(polled, reset_at_) ? polled : reset_at_;
   const auto used = static_cast<std::int32_t>(posted_ - released);
@@ -47,11 +29,6 @@ bool ShmQueuePair::may_post(const WorkRequest& request) const {
   return is_postable(request, options_, allowed_) &&
          (options_.transport != Transport::kUd ||
           static_cast<const ShmAddressHandle*>(request.address_handle)->pd == pd_);
-}
-
-inline void ShmQueuePair::use_room() {
-  --room_;
-  ++posted_;
 }
 
 // Returns the old value. Earlier stores of the thread take effect first.
@@ -124,6 +101,7 @@ PostResult ShmQueuePair::post(std::span<const WorkRequest> requests) {
     return post_slow(requests);
   }
   stores_drained_ = false;  // only now: while a request waits, the monitor may be executing
+  if (options_.transport == Transport::kUd) return post_now(requests, 0);
   std::uint32_t done = 0;
   for (const WorkRequest& request : requests) {
     const bool signaled = (request.flags & kSignaled) != 0;
@@ -147,11 +125,16 @@ inline void ShmQueuePair::complete_last(const WorkRequest& request) {
 
 PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::uint32_t begin) {
   Batch batch(*this);
+  const bool is_datagram = options_.transport == Transport::kUd;
   for (std::uint32_t i = begin; i < requests.size(); ++i) {
+    if (is_datagram) {
+      i += send_datagrams(requests.subspan(i), batch);
+      if (i == requests.size()) break;
+    }
     const WorkRequest& request = requests[i];
     if (!has_room()) [[unlikely]]
       return {i, PostError::kQueueFull};
-    if (execute_simple(request)) {
+    if (!is_datagram && execute_simple(request)) {
       use_room();
     } else {
       if (!may_post(request)) [[unlikely]]
@@ -311,42 +294,6 @@ Outcome ShmQueuePair::remote_fault(Outcome fault, Batch& batch) {
   return fault;
 }
 
-Outcome ShmQueuePair::execute_datagram(const WorkRequest& request, Pieces& pieces, Batch& batch) {
-  if (pieces.bytes > kMaxDatagram) return Outcome::kLocalLength;
-  const NodeId to = static_cast<const ShmAddressHandle*>(request.address_handle)->node;
-  Path& path = datagram_path(to, request.remote_qpn, batch);
-  Reach reach = path.reach(Transport::kUd, node_.self(), 0);
-  if (reach == Reach::kGone && path.incarnation() != node_.peer(to)->incarnation()) [[unlikely]] {
-    batch.close();  // the batch may be open towards the previous incarnation of the node
-    path.aim(node_.peer(to), request.remote_qpn);
-    reach = path.reach(Transport::kUd, node_.self(), 0);
-  }
-  if (reach != Reach::kReady || path.qkey() != request.remote_qkey) {
-    return Outcome::kDone;  // dropped
-  }
-  std::array<std::byte, kGrhBytes> grh;
-  write_grh(grh, pieces.bytes, node_.self(), to);
-  std::copy_backward(pieces.at.begin(), pieces.at.begin() + pieces.count,
-                     pieces.at.begin() + pieces.count + 1);
-  pieces.at[0] = {grh.data(), kGrhBytes};
-  ++pieces.count;
-  pieces.bytes += kGrhBytes;
-  deliver(request, pieces, nullptr, path, batch);
-  return Outcome::kDone;
-}
-
-Path& ShmQueuePair::datagram_path(NodeId node, std::uint32_t qpn, Batch& batch) {
-  std::unique_ptr<Path>& path =
-      datagram_paths_[mix64((std::uint64_t{node} << 32) | qpn) % datagram_paths_.size()];
-  if (path == nullptr)
-    path = std::make_unique<Path>();  // once per destination, as a NIC resolves it
-  if (!path->aims_at(node, qpn)) {
-    batch.close();  // the batch may be open towards this path's former destination
-    path->aim(node_.peer(node), qpn);
-  }
-  return *path;
-}
-
 // Delivers a send into the oldest posted receive. With `write_to`, delivers a write that takes a
 // receive for its immediate.
 Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to,
@@ -400,7 +347,7 @@ inline void ShmQueuePair::prefetch_receive(const Path& path, Batch& batch) {
   const Sge later = batch.taker().ahead(kReceivesAhead);
   const Translation* region = path.known_region(later.lkey);
   const std::byte* to = region == nullptr ? nullptr : region->find(later.addr, 1, kMayReceive);
-  if (to != nullptr) __builtin_prefetch(to, 1);
+  if (to != nullptr) fetch_to_write(to);
 }
 
 // Copies the pieces into the taken receive's buffers, and checks the peer's keys and lengths.

@@ -13,7 +13,6 @@
 namespace pyrdma::fabric::shm {
 namespace {
 
-constexpr std::size_t kDatagramPaths = 64;
 constexpr Time kSilentRetry = 20 * kMicrosecond;
 
 Status status_of(Outcome outcome) {

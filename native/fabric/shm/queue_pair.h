@@ -3,6 +3,7 @@
 // kept, together with all later ones. Later posts and polls of the node and the monitor retry it.
 //   queue_pair.cc  control path: states, receives, retries
 //   post.cc        data path
+//   datagrams.cc   data path of datagrams
 #pragma once
 #include <array>
 #include <deque>
@@ -84,12 +85,16 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   bool execute_simple(const WorkRequest& request);
   void complete_last(const WorkRequest& request);
   void drain_stores();
-  bool has_room();
+  /// Returns true when the send queue has room for another request.
+  bool has_room() { return room_ != 0 || finds_room(); }
+  [[gnu::noinline]] bool finds_room();
   bool may_post(const WorkRequest& request) const;
-  void use_room();
+  void use_room() {
+    --room_;
+    ++posted_;
+  }
   PostResult append(std::span<const WorkRequest> requests, std::uint32_t accepted);
   Outcome execute(const WorkRequest& request, Batch& batch);
-  Outcome execute_datagram(const WorkRequest& request, Pieces& pieces, Batch& batch);
   Outcome gather(const WorkRequest& request, std::uint32_t rights, Pieces& pieces);
   [[gnu::noinline]] const Translation* find_local(std::uint32_t key);
   std::byte* remote(const WorkRequest& request, std::uint64_t bytes, std::uint32_t right);
@@ -98,7 +103,16 @@ class ShmQueuePair final : public QueuePair, public Waiter {
                   Batch& batch);
   void prefetch_receive(const Path& path, Batch& batch);
   Status scatter(const Pieces& pieces, Path& path);
+
+  // Data path of datagrams (datagrams.cc).
+  std::uint32_t send_datagrams(std::span<const WorkRequest> requests, Batch& batch);
+  Path* known_path(const WorkRequest& request, const Batch& batch) const;
+  const std::byte* known_piece(const Sge& sge, bool is_inline) const;
+  Outcome execute_datagram(const WorkRequest& request, Pieces& pieces, Batch& batch);
   Path& datagram_path(NodeId node, std::uint32_t qpn, Batch& batch);
+  static std::size_t slot_of(NodeId node, std::uint32_t qpn) {
+    return mix64((std::uint64_t{node} << 32) | qpn) % kDatagramPaths;
+  }
 
   // Control path (queue_pair.cc).
   PostResult post_slow(std::span<const WorkRequest> requests);
@@ -136,7 +150,8 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   TakenReceive receive_;         // scratch of deliver()
   KeyCache local_regions_;
   std::uint64_t local_epoch_ = 0;
-  std::vector<std::unique_ptr<Path>> datagram_paths_;
+  static constexpr std::size_t kDatagramPaths = 64;
+  std::vector<std::unique_ptr<Path>> datagram_paths_;  // of a UD queue pair
 
   std::atomic<bool> is_waiting_{false};
   // Guards the members below, and all of the data path while is_waiting_.

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "fabric/post_rules.h"
+#include "fabric/shm/copy.h"
 #include "fabric/shm/lock.h"
 #include "fabric/shm/peer.h"
 
@@ -51,6 +52,21 @@ class CompletionWriter {
         {static_cast<std::uint8_t>(c.status), static_cast<std::uint8_t>(c.opcode), c.flags, kind});
     return true;
   }
+  /// Does the same for a datagram in a receive of `qp_num`.
+  [[gnu::always_inline]] bool push_datagram(std::uint64_t wr_id, std::uint32_t qp_num,
+                                            std::uint32_t bytes, std::uint32_t stride,
+                                            NodeId source, std::uint32_t source_qpn) {
+    if (!has_room()) [[unlikely]]
+      return false;
+    CompletionEntry& entry = view_.entry(produced_);
+    set_relaxed(entry.bytes_or_position, bytes | stride << 16);
+    set_relaxed(entry.immediate, 0U);
+    set_relaxed(entry.source, source << 24 | source_qpn);
+    publish(entry, wr_id, qp_num,
+            {static_cast<std::uint8_t>(Status::kSuccess),
+             static_cast<std::uint8_t>(Opcode::kReceive), kHasGrh, CompletionKind::kReceive});
+    return true;
+  }
   /// Does the same for a successful request of `qp_num` at `position` of its send queue.
   bool push_send(std::uint64_t wr_id, Opcode opcode, std::uint32_t qp_num, std::uint32_t position) {
     if (!has_room()) [[unlikely]]
@@ -85,9 +101,7 @@ class CompletionWriter {
     set_relaxed(entry.tags, std::bit_cast<std::uint32_t>(tags));
     entry.sequence.store(sequence_of(produced_++), std::memory_order_release);
     set_relaxed(view_.ring->produced, produced_);
-#if defined(__x86_64__)
-    __builtin_prefetch(&view_.entry(produced_ + 8), 1);
-#endif
+    fetch_to_write(&view_.entry(produced_ + 8));
   }
 
   CompletionView view_;
@@ -121,11 +135,9 @@ class ReceiveTaker {
   /// Copies the next stride of the oldest receive into `receive`; returns false when no receive is
   /// left.
   bool peek(TakenReceive& receive) {
-    const std::uint64_t oldest = taken_ >> view_.stride_bits;
-    if (oldest == posted_) [[unlikely]] {
-      posted_ = view_.ring->posted.load(std::memory_order_acquire);
-      if (oldest == posted_) return false;
-    }
+    if (!has_next()) [[unlikely]]
+      return false;
+    const std::uint64_t oldest = this->oldest();
     const ReceiveEntry& entry = view_.entry(oldest);
     receive.wr_id = entry.wr_id;
     receive.sges[0] = entry.first;
@@ -136,16 +148,41 @@ class ReceiveTaker {
     receive.sge_count = count;
     const Sge* more = view_.more_sges(oldest);
     for (std::uint32_t i = 1; i < count; ++i) receive.sges[i] = more[i - 1];
-    receive.stride = 0;
-    if (view_.stride_bits != 0) [[unlikely]]
-      choose_stride(receive);
+    receive.stride = stride();
+    receive.sges[0].length >>= view_.stride_bits;
+    receive.sges[0].addr += std::uint64_t{receive.stride} * receive.sges[0].length;
     return true;
+  }
+  /// The buffer of a receive, for all its strides.
+  struct Buffer {
+    std::uint64_t wr_id = 0;
+    Sge sge;
+  };
+  bool has_next() {
+    if (oldest() != posted_) [[likely]]
+      return true;
+    posted_ = view_.ring->posted.load(std::memory_order_acquire);
+    return oldest() != posted_;
+  }
+  /// The number of the oldest receive, and of its next stride.
+  std::uint64_t oldest() const { return taken_ >> view_.stride_bits; }
+  std::uint32_t stride() const {
+    return static_cast<std::uint32_t>(taken_ & ((std::uint64_t{1} << view_.stride_bits) - 1));
+  }
+  std::uint32_t stride_bits() const { return view_.stride_bits; }
+  /// Returns a copy of the buffer of the oldest receive, if that has one piece; else one of key 0.
+  Buffer buffer() const {
+    const ReceiveEntry& entry = view_.entry(oldest());
+    const Buffer buffer{entry.wr_id, entry.first};
+    const bool is_whole = entry.sge_count == 1;
+    // The fence keeps the compiler from reading the entry again.
+    std::atomic_signal_fence(std::memory_order_acq_rel);
+    return is_whole ? buffer : Buffer{};
   }
   /// Returns the first buffer of the receive `count` positions later, if there is one. It is an
   /// unchecked hint.
   Sge ahead(std::uint64_t count) const {
-    const std::uint64_t oldest = taken_ >> view_.stride_bits;
-    return posted_ - oldest > count ? view_.entry(oldest + count).first : Sge{};
+    return posted_ - oldest() > count ? view_.entry(oldest() + count).first : Sge{};
   }
   /// Takes a stride. Must precede the write of the completion, so that a requester's death never
   /// completes a stride twice.
@@ -161,13 +198,6 @@ class ReceiveTaker {
   }
 
  private:
-  void choose_stride(TakenReceive& receive) const {
-    const auto last = (std::uint64_t{1} << view_.stride_bits) - 1;
-    receive.stride = static_cast<std::uint32_t>(taken_ & last);
-    receive.sges[0].length >>= view_.stride_bits;
-    receive.sges[0].addr += std::uint64_t{receive.stride} * receive.sges[0].length;
-  }
-
   ReceiveView view_;
   std::uint64_t taken_ = 0, posted_ = 0;  // messages; receives
 };
