@@ -209,6 +209,12 @@ std::uint32_t Transport::receive(Each&& each) {
       is_broken_ = true;
       continue;
     }
+    // Over shared memory peers write the completions: each field is checked before it is used.
+    if (completion.wr_id >= groups_ || completion.stride >= strides_ ||
+        completion.byte_count > place_bytes_) [[unlikely]] {
+      ++counters_.malformed;
+      continue;
+    }
     if (completion.stride + 1 == strides_) again_[again++] = completion.wr_id;
     Packet packet;
     packet.header = PacketHeader::at(header);
