@@ -34,6 +34,7 @@ Options Options::of(Preset preset) {
   }
   options.growing_timeouts = preset == Preset::kBest;
   options.adaptive_timeout = preset == Preset::kBest;
+  options.unpaced_without_link = preset == Preset::kBest;
   return options;
 }
 
@@ -75,7 +76,11 @@ Options checked(const Options& given, const fabric::Capabilities& device) {
   options.inline_bytes = std::min(options.inline_bytes, device.max_inline);
   check_bounds("receive_strides", options.receive_strides, 1U, 1U << 16U);
   check_power_of_two("receive_strides", options.receive_strides);
-  if (options.link_gbps == 0) options.link_gbps = device.link_gbps > 0 ? device.link_gbps : 25;
+  if (options.link_gbps == 0 && device.link_gbps > 0) options.link_gbps = device.link_gbps;
+  if (options.link_gbps == 0) {
+    if (options.unpaced_without_link) options.congestion_control = CongestionControl::kNone;
+    options.link_gbps = 25;
+  }
   check_bounds("link_gbps", options.link_gbps, 0.001, 10'000.0);
   return options;
 }

@@ -76,6 +76,11 @@ struct Options {
   /// least_timeout and retransmission_timeout. Not in the paper.
   bool adaptive_timeout = false;
 
+  /// No rate control over a device that tells no rate of a link (shared memory, Soft-RoCE), unless
+  /// link_gbps is set: CPUs set its rate, and Timely takes a thread that waits for a core for a
+  /// full queue. Not in the paper.
+  bool unpaced_without_link = false;
+
   /// Packets have a checksum, so that a NIC's undetected error is a lost packet. Not in the paper.
   bool checksums = false;
 

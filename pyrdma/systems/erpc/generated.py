@@ -125,6 +125,9 @@ class ErpcLoad(Workload):
         paper (default preset).
     adaptive_timeout
         The retransmission timeout follows the round trips; not in the paper (default preset).
+    unpaced_without_link
+        No rate control over a device without a link, such as shared memory; not in the paper
+        (default preset).
     checksums
         A checksum in each packet; not in the paper (default preset).
     overcommit
@@ -182,6 +185,7 @@ class ErpcLoad(Workload):
     request_copies: Literal["preset", "on", "off"] = DEFAULT
     growing_timeouts: Literal["preset", "on", "off"] = DEFAULT
     adaptive_timeout: Literal["preset", "on", "off"] = DEFAULT
+    unpaced_without_link: Literal["preset", "on", "off"] = DEFAULT
     checksums: Literal["preset", "on", "off"] = DEFAULT
     overcommit: Literal["preset", "on", "off"] = DEFAULT
     warmup_ns: int = DEFAULT
@@ -260,6 +264,9 @@ class ErpcRaft(Workload):
         paper (default preset).
     adaptive_timeout
         The retransmission timeout follows the round trips; not in the paper (default preset).
+    unpaced_without_link
+        No rate control over a device without a link, such as shared memory; not in the paper
+        (default preset).
     checksums
         A checksum in each packet; not in the paper (default preset).
     overcommit
@@ -322,6 +329,7 @@ class ErpcRaft(Workload):
     request_copies: Literal["preset", "on", "off"] = DEFAULT
     growing_timeouts: Literal["preset", "on", "off"] = DEFAULT
     adaptive_timeout: Literal["preset", "on", "off"] = DEFAULT
+    unpaced_without_link: Literal["preset", "on", "off"] = DEFAULT
     checksums: Literal["preset", "on", "off"] = DEFAULT
     overcommit: Literal["preset", "on", "off"] = DEFAULT
     warmup_ns: int = DEFAULT
@@ -400,6 +408,9 @@ class ErpcStore(Workload):
         paper (default preset).
     adaptive_timeout
         The retransmission timeout follows the round trips; not in the paper (default preset).
+    unpaced_without_link
+        No rate control over a device without a link, such as shared memory; not in the paper
+        (default preset).
     checksums
         A checksum in each packet; not in the paper (default preset).
     overcommit
@@ -449,6 +460,7 @@ class ErpcStore(Workload):
     request_copies: Literal["preset", "on", "off"] = DEFAULT
     growing_timeouts: Literal["preset", "on", "off"] = DEFAULT
     adaptive_timeout: Literal["preset", "on", "off"] = DEFAULT
+    unpaced_without_link: Literal["preset", "on", "off"] = DEFAULT
     checksums: Literal["preset", "on", "off"] = DEFAULT
     overcommit: Literal["preset", "on", "off"] = DEFAULT
     warmup_ns: int = DEFAULT

@@ -36,6 +36,8 @@ inline constexpr Switch kSwitches[] = {
      "paper"},
     {"adaptive_timeout", &Options::adaptive_timeout,
      "the retransmission timeout follows the round trips; not in the paper"},
+    {"unpaced_without_link", &Options::unpaced_without_link,
+     "no rate control over a device without a link, such as shared memory; not in the paper"},
     {"checksums", &Options::checksums, "a checksum in each packet; not in the paper"},
     {"overcommit", &Options::overcommit,
      "more credits of all sessions than receives of the endpoint"},
