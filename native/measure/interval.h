@@ -35,27 +35,26 @@ class Interval {
  public:
   Interval(Time start, const Params& params)
       : opens_(start + params.integer("warmup_ns")),
-        duration_(params.integer("duration_ns")),
-        iterations_(static_cast<std::uint64_t>(params.integer("iterations"))) {}
+        closes_(params.integer("duration_ns") == 0 ? kForever
+                                                   : opens_ + params.integer("duration_ns")),
+        half_(opens_ + params.integer("duration_ns") / 2),
+        most_(params.integer("iterations") == 0
+                  ? ~std::uint64_t{0}
+                  : static_cast<std::uint64_t>(params.integer("iterations"))) {}
 
   /// An operation has ended at `now`. Returns true when it counts.
   bool count(Time now) {
     if (!covers(now)) return false;
     ++operations_;
-    early_ += now < opens_ + duration_ / 2;
+    early_ += now < half_;
     last_ = now;
     return true;
   }
-  bool covers(Time now) const {
-    return now >= opens_ && (duration_ == 0 || now < opens_ + duration_);
-  }
-  bool over(Time now) const {
-    return (duration_ != 0 && now >= opens_ + duration_) ||
-           (iterations_ != 0 && operations_ >= iterations_);
-  }
+  bool covers(Time now) const { return now >= opens_ && now < closes_; }
+  bool over(Time now) const { return now >= closes_ || operations_ >= most_; }
   void add_rates(ThreadRecorder& recorder) const {
-    const bool by_count = duration_ == 0 || (iterations_ != 0 && operations_ >= iterations_);
-    const auto elapsed = static_cast<double>(by_count ? last_ - opens_ : duration_);
+    const bool by_count = closes_ == kForever || operations_ >= most_;
+    const auto elapsed = static_cast<double>((by_count ? last_ : closes_) - opens_);
     const auto operations = static_cast<double>(operations_);
     recorder.add("ops", "count", operations);
     if (!by_count) recorder.add("early_ops", "count", static_cast<double>(early_));
@@ -64,8 +63,8 @@ class Interval {
   }
 
  private:
-  Time opens_, duration_, last_ = 0;
-  std::uint64_t iterations_, operations_ = 0, early_ = 0;  // early_: operations in the first half
+  Time opens_, closes_, half_, last_ = 0;
+  std::uint64_t most_, operations_ = 0, early_ = 0;  // early_: operations in the first half
 };
 
 /// Runs body(i) on threads 0 to count-1, with thread 0 the calling thread. Rethrows the error of a

@@ -75,12 +75,10 @@ void Endpoint::send_due(Time now) {
 
 // The only packet of a short request: its data are right behind its header.
 void Endpoint::transmit_small(ClientSession& session, ClientSlot& slot) {
-  const Scope step(env_, scope::transmit);
   const MsgBuffer& request = *slot.call.request;
   const std::uint32_t size = request.size();
-  slot.progress = stamp();
+  sent_at(slot, 0) = slot.progress = stamp();
   slot.sent_once = 1;
-  sent_at(slot, 0) = slot.progress;
   PacketHeader header;
   header.what = PacketHeader::make_what(PacketKind::kRequest, 0, size, slot.call.type);
   header.whose = session.peer | slot.request_number;

@@ -68,6 +68,10 @@ Transport::Transport(Env& env, fabric::ProtectionDomain& pd, runtime::MemoryPool
            (head_bytes_ - kHeaderBytes);
   place_bytes_ = up_to_line(fabric::kGrhBytes + options_.packet_bytes);
   receives_ = memory.allocate(first_ + std::uint64_t{groups_} * strides_ * place_bytes_);
+  const std::uint32_t buffer_bytes =
+      strides_ > 1 ? strides_ * place_bytes_ : fabric::kGrhBytes + options_.packet_bytes;
+  for (std::uint64_t i = 0; i < groups_; ++i)
+    buffers_.push_back(receives_.sge(first_ + i * strides_ * place_bytes_, buffer_bytes));
   control_ = memory.allocate(std::uint64_t{kControlPlaces} * kControlPlace);
   for (fabric::WorkRequest& request : requests_) request.opcode = fabric::Opcode::kSend;
   for (std::uint32_t i = 0; i < kMost; ++i) requests_[i].sges = &pieces_[std::size_t{2} * i];
@@ -77,7 +81,7 @@ Transport::Transport(Env& env, fabric::ProtectionDomain& pd, runtime::MemoryPool
 void Transport::post_all_receives() {
   for (std::uint32_t first = 0; first < groups_; first += kMost) {
     const std::uint32_t count = std::min(kMost, groups_ - first);
-    for (std::uint32_t i = 0; i < count; ++i) again_[i] = first + i;
+    for (std::uint32_t i = 0; i < count; ++i) again_[i] = {first + i, &buffers_[first + i], 1};
     post_again(count);
   }
 }
@@ -93,15 +97,7 @@ void Transport::wait_for(FunctionRef<bool()> ready) {
 }
 
 void Transport::post_again(std::uint32_t count) {
-  std::array<fabric::ReceiveRequest, kMost> requests;
-  std::array<fabric::Sge, kMost> pieces;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    pieces[i] = receives_.sge(
-        first_ + again_[i] * strides_ * std::uint64_t{place_bytes_},
-        strides_ > 1 ? strides_ * place_bytes_ : fabric::kGrhBytes + options_.packet_bytes);
-    requests[i] = {again_[i], &pieces[i], 1};
-  }
-  const std::span<const fabric::ReceiveRequest> all(requests.data(), count);
+  const std::span<const fabric::ReceiveRequest> all(again_.data(), count);
   std::uint32_t done = 0;
   const auto post = [&] {
     const fabric::PostResult result = qp_->post_receive(all.subspan(done));

@@ -182,7 +182,8 @@ class Transport {
   std::uint32_t place_bytes_ = 0, first_ = 0;
   runtime::LocalRegion receives_;
   std::array<fabric::Completion, kMost> completions_;
-  std::array<std::uint64_t, kMost> again_;
+  std::vector<fabric::Sge> buffers_;  // of the receives
+  std::array<fabric::ReceiveRequest, kMost> again_;
   bool is_broken_ = false;
   Time last_batch_ = 0;
   TransportCounters counters_;
@@ -215,7 +216,8 @@ std::uint32_t Transport::receive(Each&& each) {
       ++counters_.malformed;
       continue;
     }
-    if (completion.stride + 1 == strides_) again_[again++] = completion.wr_id;
+    if (completion.stride + 1 == strides_)
+      again_[again++] = {completion.wr_id, &buffers_[completion.wr_id], 1};
     Packet packet;
     packet.header = PacketHeader::at(header);
     if (completion.byte_count < before_data || !packet.header.is_sane()) [[unlikely]] {

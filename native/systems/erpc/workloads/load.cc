@@ -36,25 +36,30 @@ class LoadClient {
         env_(endpoint.env()),
         sessions_(std::move(sessions)),
         shape_(shape),
-        same_bytes_(!shape.is_checked ? 0
-                                      : std::min<std::size_t>({shape.request, shape.response,
-                                                               sizeof ticket_})),
+        same_bytes_(!shape.is_checked
+                        ? 0
+                        : std::min<std::size_t>({shape.request, shape.response, sizeof ticket_})),
         rng_(rng),
         latency_(latency),
         calls_(shape.in_flight),
         waiting_((shape.in_flight + shape.batch - 1) / shape.batch) {
     for (std::uint32_t i = 0; i < shape.in_flight; ++i) {
       calls_[i].batch = i / shape.batch;
-      calls_[i].request = endpoint.allocate(shape.request);
-      calls_[i].response = endpoint.allocate(shape.response);
-      std::memset(calls_[i].request->data(), static_cast<int>(i), shape.request);
+      calls_[i].request = {sessions_[0],
+                           kLoadType,
+                           endpoint.allocate(shape.request),
+                           endpoint.allocate(shape.response),
+                           &LoadClient::end,
+                           this,
+                           i};
+      std::memset(calls_[i].request.request->data(), static_cast<int>(i), shape.request);
     }
   }
   ~LoadClient() {
     for (const Call& call : calls_) {
       if (call.is_under_way) continue;  // the endpoint may still own them
-      endpoint_.free(call.request);
-      endpoint_.free(call.response);
+      endpoint_.free(call.request.request);
+      endpoint_.free(call.request.response);
     }
   }
   LoadClient(const LoadClient&) = delete;
@@ -85,8 +90,7 @@ class LoadClient {
 
  private:
   struct Call {
-    MsgBuffer* request = nullptr;
-    MsgBuffer* response = nullptr;
+    Request request;
     Time began = 0;
     std::uint32_t batch = 0;
     bool is_under_way = false;
@@ -113,14 +117,12 @@ class LoadClient {
       call.began = now;
       call.is_under_way = true;
       if (shape_.request >= sizeof ticket_)
-        std::memcpy(call.request->data(), &ticket_, sizeof ticket_);
+        std::memcpy(call.request.request->data(), &ticket_, sizeof ticket_);
       ++ticket_;
       ++under_way_;
       ++waiting_[batch];
-      const SessionId session =
-          sessions_.size() == 1 ? sessions_[0] : sessions_[rng_.below(sessions_.size())];
-      endpoint_.enqueue_request(
-          {session, kLoadType, call.request, call.response, &LoadClient::end, this, i});
+      if (sessions_.size() > 1) call.request.session = sessions_[rng_.below(sessions_.size())];
+      endpoint_.enqueue_request(call.request);
     }
   }
 
@@ -145,8 +147,9 @@ class LoadClient {
   }
 
   bool is_right(const Call& call) const {
-    if (call.response->size() != shape_.response) return false;
-    const std::byte *sent = call.request->data(), *got = call.response->data();
+    const MsgBuffer& response = *call.request.response;
+    if (response.size() != shape_.response) return false;
+    const std::byte *sent = call.request.request->data(), *got = response.data();
     if (same_bytes_ == sizeof ticket_) [[likely]] {
       std::uint64_t a = 0, b = 0;
       std::memcpy(&a, sent, sizeof a);
