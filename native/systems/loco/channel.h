@@ -65,9 +65,12 @@ class Channel {
   /// Returns the index of the expectation.
   std::uint32_t expect_region(std::string_view name, std::uint64_t bytes,
                               NodeId from = fabric::kNoNode);
-  /// Registers the endpoint and sends the join messages; a constructor calls it last. Throws
+  /// Registers the endpoint and sends the join messages. Another thread may then call virtual
+  /// functions, so the constructor of the most derived class calls it last. Throws
   /// Error(kInvalidArgument) when the node already has a channel of that name.
   void join();
+  /// Who calls it: the constructor that gets this, or that of a class derived from it.
+  enum class Joins : std::uint8_t { kHere, kDerived };
   /// Runs once per peer after this node has answered the peer's join message, on the thread that
   /// makes progress. May make sub-channels.
   virtual void joined(NodeId) {}

@@ -20,7 +20,7 @@ std::uint32_t entry_bytes_of(std::uint32_t value_bytes) {
 }  // namespace
 
 SharedQueue::SharedQueue(Manager& manager, std::string name, std::uint64_t capacity,
-                         std::uint32_t value_bytes, std::vector<NodeId> participants)
+                         std::uint32_t value_bytes, std::vector<NodeId> participants, Joins joins)
     : Channel(manager, std::move(name), std::move(participants)),
       capacity_(capacity),
       value_bytes_(value_bytes),
@@ -39,7 +39,7 @@ SharedQueue::SharedQueue(Manager& manager, std::string name, std::uint64_t capac
   const std::uint64_t bytes = (capacity + nodes - 1) / nodes * entry_bytes_;
   entries_ = add_region("entries", bytes, fabric::kRemoteRead | fabric::kRemoteWrite);
   expect_region("entries", bytes);
-  join();
+  if (joins == Joins::kHere) join();
 }
 
 void SharedQueue::push(Caller& me, std::span<const std::byte> value) {

@@ -48,7 +48,7 @@ class SharedQueue : public Channel {
   /// and tail are at the first participant. Throws Error(kInvalidArgument) for a size that is 0, or
   /// too large for a block of the callers.
   SharedQueue(Manager& manager, std::string name, std::uint64_t capacity, std::uint32_t value_bytes,
-              std::vector<NodeId> participants = {});
+              std::vector<NodeId> participants = {}, Joins joins = Joins::kHere);
 
   std::uint64_t capacity() const { return capacity_; }
   std::uint32_t value_bytes() const { return value_bytes_; }
@@ -96,7 +96,10 @@ class SharedQueueOf : public SharedQueue {
  public:
   SharedQueueOf(Manager& manager, std::string name, std::uint64_t capacity,
                 std::vector<NodeId> participants = {})
-      : SharedQueue(manager, std::move(name), capacity, sizeof(T), std::move(participants)) {}
+      : SharedQueue(manager, std::move(name), capacity, sizeof(T), std::move(participants),
+                    Joins::kDerived) {
+    join();
+  }
 
   void push(Caller& me, const T& value) {
     SharedQueue::push(me, std::as_bytes(std::span(&value, 1)));

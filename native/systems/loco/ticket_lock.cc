@@ -17,28 +17,29 @@ bool is_of_one_queue_pair(Fence fence) { return fence == Fence::kBefore || fence
 }  // namespace
 
 TicketLocks::TicketLocks(Manager& manager, std::string name, std::uint64_t count,
-                         const TicketLockOptions& options, std::vector<NodeId> participants)
+                         const TicketLockOptions& options, std::vector<NodeId> participants,
+                         Joins joins)
     : Channel(manager, std::move(name), std::move(participants)),
       count_(count),
       hosts_(Channel::participants().size()),
       options_(options),
       words_(*this, "words", (count + hosts_ - 1) / hosts_ * hosts_ * 2, options.placement) {
-  make();
+  make(joins);
 }
 
 TicketLocks::TicketLocks(Channel& parent, std::string_view name, std::uint64_t count,
-                         const TicketLockOptions& options)
+                         const TicketLockOptions& options, Joins joins)
     : Channel(parent, name),
       count_(count),
       hosts_(Channel::participants().size()),
       options_(options),
       words_(*this, "words", (count + hosts_ - 1) / hosts_ * hosts_ * 2, options.placement) {
-  make();
+  make(joins);
 }
 
 TicketLocks::~TicketLocks() { manager().caller(0).runtime().forget(this); }
 
-void TicketLocks::make() {
+void TicketLocks::make(Joins joins) {
   if (count_ == 0) {
     throw Error(ErrorCode::kInvalidArgument, "'" + name() + "' has 0 locks; give it 1 or more");
   }
@@ -46,7 +47,7 @@ void TicketLocks::make() {
   footprint_.emplace(manager().env(), locals_.get(), count_ * sizeof(Local));
   holders_ = add_region("holders", count_ * 8, fabric::kRemoteRead);
   expect_region("holders", count_ * 8);
-  join();
+  if (joins == Joins::kHere) join();
 }
 
 std::uint64_t& TicketLocks::holder_word(std::uint64_t i) const {

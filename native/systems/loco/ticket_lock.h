@@ -166,9 +166,10 @@ class AcquireOp {
 class TicketLocks : public Channel {
  public:
   TicketLocks(Manager& manager, std::string name, std::uint64_t count,
-              const TicketLockOptions& options = {}, std::vector<NodeId> participants = {});
+              const TicketLockOptions& options = {}, std::vector<NodeId> participants = {},
+              Joins joins = Joins::kHere);
   TicketLocks(Channel& parent, std::string_view name, std::uint64_t count,
-              const TicketLockOptions& options = {});
+              const TicketLockOptions& options = {}, Joins joins = Joins::kHere);
   ~TicketLocks() override;
 
   static constexpr std::size_t kMostBefore = 7;
@@ -217,7 +218,7 @@ class TicketLocks : public Channel {
     Mark placed;  // when it is reached, the last holder's writes are placed
   };
 
-  void make();
+  void make(Joins joins);
   // The two words of a lock are atomic_vars of one host, next to each other.
   LockPlace place_of(std::uint64_t i) const {
     const std::uint64_t offset = i / hosts_ * 16;
@@ -252,9 +253,14 @@ class TicketLock : public TicketLocks {
  public:
   TicketLock(Manager& manager, std::string name, const TicketLockOptions& options = {},
              std::vector<NodeId> participants = {})
-      : TicketLocks(manager, std::move(name), 1, options, std::move(participants)) {}
+      : TicketLocks(manager, std::move(name), 1, options, std::move(participants),
+                    Joins::kDerived) {
+    join();
+  }
   TicketLock(Channel& parent, std::string_view name, const TicketLockOptions& options = {})
-      : TicketLocks(parent, name, 1, options) {}
+      : TicketLocks(parent, name, 1, options, Joins::kDerived) {
+    join();
+  }
   std::optional<std::uint64_t> acquire(Caller& me) { return TicketLocks::acquire(me, 0); }
   AckKey release(Caller& me, Fence fence) { return TicketLocks::release(me, 0, fence); }
 };
