@@ -10,6 +10,7 @@ namespace pyrdma::erpc {
 namespace {
 
 constexpr std::uint32_t kScansPerTimeout = 10;
+constexpr std::uint32_t kMostBatches = 16;  // of a turn
 // A reading of the clock takes a third of an idle turn, which delays the packet that ends the wait.
 constexpr std::uint32_t kTurnsPerReading = 8;
 
@@ -46,15 +47,15 @@ bool Endpoint::run_once() {
   return transport_.counters().received != before;
 }
 
-// A batch that is full may not be the last one. In virtual time a parked loop wakes only for new
-// packets, so a turn takes all that there are.
+// A batch that is full may not be the last one. A turn takes some more, but not all: packets may
+// come without end, and timers and workers wait for the end of the turn.
 bool Endpoint::turn() {
   const TurnGuard guard(is_running_);
   const std::uint64_t sent = transport_.counters().sent;
   transport_.heal_if_broken();
   tx_stamp_ = -1;
   bool is_idle = true;
-  while (true) {
+  for (std::uint32_t batch = 0; batch < kMostBatches; ++batch) {
     const std::uint32_t got = transport_.receive([this](const Packet& packet) { receive(packet); });
     if (got == 0) break;
     is_idle = false;

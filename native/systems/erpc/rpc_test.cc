@@ -209,6 +209,31 @@ TEST_P(ErpcWorlds, MisuseIsRefusedWithARemedy) {
   });
 }
 
+// Timers, workers and the condition of a wait are looked at between turns.
+TEST(ErpcTurnSim, EndsThoughPacketsComeWithoutEnd) {
+  Options options;
+  options.receive_batch = 1;
+  run_endpoints("sim", 4, options, [&](Endpoint& endpoint) {
+    std::uint32_t handled = 0;
+    endpoint.register_handler(1, [&](RequestHandle& handle) {
+      ++handled;
+      answer_to(handle, 16);
+    });
+    if (endpoint.env().node() == 0) {
+      endpoint.run_until([&] { return handled != 0; }, kPatience);
+      EXPECT_LE(handled, 16U);
+      while (handled != 900) endpoint.run_for(kMicrosecond);
+      return;
+    }
+    const SessionId session = connect_to(endpoint, 0);
+    std::vector<std::unique_ptr<TestCall>> calls;
+    for (std::uint32_t i = 0; i < 300; ++i)
+      calls.push_back(std::make_unique<TestCall>(endpoint, 16, 16, i));
+    for (const auto& call : calls) call->send(session);
+    for (const auto& call : calls) ASSERT_TRUE(call->wait());
+  });
+}
+
 // A credit that has come back says that its receive is posted again (section 4.3.1).
 TEST(ErpcReceivesSim, ServeAllCreditsOfAllSessions) {
   for (const std::uint32_t strides : {1U, 4U, 512U}) {
