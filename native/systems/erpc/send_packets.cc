@@ -1,6 +1,7 @@
 // Packets of the client: the pieces of the request, then one packet for each further piece of the
 // response (eRPC, section 5.1). Each takes a credit (4.3.1), and goes when the session's rate
 // allows (5.2).
+#include <algorithm>
 #include <bit>
 
 #include "systems/erpc/endpoint.h"
@@ -71,6 +72,23 @@ void Endpoint::send_due(Time now) {
     --slot.in_wheel;
     transmit(slot, entry.packet);
   });
+}
+
+bool Endpoint::wheel_counts_fit() const {
+  std::size_t counted = 0;
+  for (const auto& session : clients_) {
+    if (session->state == SessionState::kFree) continue;
+    std::uint32_t waiting = 0;
+    for (const ClientSlot& slot : session->slots) {
+      if (!slot.is_active) continue;
+      const std::uint32_t pieces = std::max(slot.response_packets, 1U);
+      if (slot.in_wheel > slot.request_packets + pieces - 1) return false;
+      waiting += slot.in_wheel;
+    }
+    if (waiting > session->in_wheel) return false;
+    counted += session->in_wheel;
+  }
+  return counted <= wheel_.size();
 }
 
 // The only packet of a short request: its data are right behind its header.

@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "systems/erpc/packet_header.h"
 
 namespace pyrdma::erpc::scenario {
 namespace {
@@ -40,6 +41,25 @@ void Node::close(bool says_so) {
   under_way_ = 0;
 }
 
+// A destructor alone ends an endpoint as a crash would: no request gets an end. It comes while a
+// worker runs a handler.
+void Node::abandon() {
+  Planned op;
+  op.way = Way::kWorker;
+  op.request = 100;
+  const auto session = session_to(node_, 0);
+  if (world_.shape.options.workers != 0 && session) begin(*session, node_, op);
+  const Time deadline = env_.now() + 100 * kMicrosecond;
+  while (working_ == 0 && env_.now() < deadline)
+    serve([] { return false; }, env_.now() + kMicrosecond);
+  world_.client_died(node_);
+  is_closing_ = true;
+  endpoint_.reset();
+  owed_.clear();
+  pending_.clear();
+  under_way_ = 0;
+}
+
 void Node::register_handlers() {
   const auto owed_for = [this](RequestHandle& handle, Way way) {
     const auto [salt, bytes] = world_.executes(node_, way, handle.request());
@@ -56,7 +76,13 @@ void Node::register_handlers() {
         type_of(Way::kWorker),
         [this, owed_for](RequestHandle& handle) {
           Owed owed = owed_for(handle, Way::kWorker);
-          env_.work(static_cast<Time>(owed.salt % (20 * kMicrosecond)));
+          ++working_;
+          const auto span = static_cast<Time>(owed.salt % (20 * kMicrosecond));
+          if (owed.salt >> 63U == 0)
+            env_.work(span);
+          else
+            env_.sleep_until(env_.now() + span);
+          --working_;
           answer(owed);
         },
         RunIn::kWorker);
@@ -162,10 +188,11 @@ void Node::ended(Pending& pending, Outcome outcome) {
   pending.has_ended = true;
   --under_way_;
   judge(pending, outcome);
-  if (!is_closing_) check_credits();
+  if (!is_closing_) check_counts();
   // The buffers are the client's again, which may use them for longer messages.
   if (pending.call % 2 == 0) pending.request->resize(pending.request->capacity());
   fill(pending.request->bytes(), kWiped);
+  std::memset(pending.request->header(0), 0xff, kHeaderBytes);  // a NIC that reads it sends a lie
   fill(pending.response->bytes(), kWiped);
   pending.free_at = env_.now() + static_cast<Time>(mix64(pending.call) % 4 * 3 * kMicrosecond);
   if (!pending.owed || is_closing_) return;
@@ -202,7 +229,7 @@ void Node::judge(const Pending& pending, Outcome outcome) {
   }
 }
 
-void Node::check_credits() {
+void Node::check_counts() {
   for (const auto& to_node : sessions_) {
     for (const auto& session : to_node) {
       if (!session || endpoint_->credits_of(*session) <= world_.shape.options.credits) continue;
@@ -212,6 +239,8 @@ void Node::check_credits() {
                                       std::to_string(world_.shape.options.credits));
     }
   }
+  if (!endpoint_->wheel_counts_fit())
+    world_.violation("wheel", "node " + std::to_string(node_) + " counts its packets wrong");
 }
 
 bool Node::serve(FunctionRef<bool()> ready, Time deadline) {
@@ -219,14 +248,16 @@ bool Node::serve(FunctionRef<bool()> ready, Time deadline) {
     tend();
     Time due = deadline;
     for (const Owed& owed : owed_) due = std::min(due, owed.due);
-    if (endpoint_->run_until([&] { return ready(); }, due)) return true;
-    if (env_.now() >= deadline) return ready();
+    const std::size_t owed = owed_.size();
+    endpoint_->run_until([&] { return ready() || owed_.size() > owed; }, due);
+    if (ready()) return true;
+    if (env_.now() >= deadline) return false;
   }
 }
 
 void Node::tend() {
   const Time now = env_.now();
-  check_credits();
+  check_counts();
   for (std::size_t i = 0; i < owed_.size();) {
     if (owed_[i].due > now) {
       ++i;
@@ -331,7 +362,10 @@ void Node::crowd(const Planned& op) {
 }
 
 void Node::reopen(const Planned& op) {
-  close(op.draw % 4 != 0);
+  if (op.draw % 8 == 0)
+    abandon();
+  else
+    close(op.draw % 4 != 0);
   open();
 }
 

@@ -40,6 +40,7 @@ class Node {
 
   void open();
   void close(bool says_so);
+  void abandon();
   void register_handlers();
   void answer(Owed& owed);
 
@@ -53,7 +54,7 @@ class Node {
   bool begin(SessionId session, NodeId server, const Planned& op, std::optional<Owed> owed = {});
   /// Returns the session, made if there is none or if it is lost; nothing without receives for it.
   std::optional<SessionId> session_to(NodeId target, std::uint32_t number);
-  void check_credits();
+  void check_counts();
 
   /// Runs the event loop until `ready()` or `deadline`; returns ready().
   bool serve(FunctionRef<bool()> ready, Time deadline);
@@ -73,6 +74,7 @@ class Node {
   std::deque<Owed> owed_;
   std::deque<std::unique_ptr<Pending>> pending_;  // and those whose buffers are looked at
   std::uint32_t under_way_ = 0;
+  std::uint32_t working_ = 0;                                    // handlers that run in workers
   std::vector<std::vector<std::optional<SessionId>>> sessions_;  // by target
   std::unique_ptr<Endpoint> endpoint_;
   // The destruction of the endpoint ends calls. Then no handler gets its answer.
