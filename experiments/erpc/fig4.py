@@ -109,9 +109,9 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
 
 
 FASST_GAP = (
-    "on CX3 a request of the FaSST-style code takes a core 462 ns, one of eRPC 556: sessions, "
+    "on CX3 a request of the FaSST-style code takes a core 458 ns, one of eRPC 537: sessions, "
     "credits and rates are more instructions at an estimated 1.6 per cycle. With ten per cycle the "
-    "gap at batches of 3 is 4 %"
+    "gap at batches of 3 is 3 %"
 )
 
 experiment = Experiment(

@@ -133,10 +133,9 @@ experiment = Experiment(
         "erpc/zero_copy_rx_gain_claimed": _misses.STEPS,
         "erpc/prealloc_gain_claimed": _misses.STEPS,
         "erpc/cc_overhead_without_shortcuts": _misses.STEPS,
-        "erpc/t3_no_batched_ts_loss": "readings of the clock, 8 ns each, add 13.5 ns to the 468 "
+        "erpc/t3_no_batched_ts_loss": "readings of the clock, 8 ns each, add 16 ns to the 397 "
         "of a request; the claim is 4.8 of 202",
         "erpc/t3_no_mprq_loss": "a receive for each of the two packets of a request takes 20 ns "
-        "of the driver, an estimate of the profile (cpu.post_request_ns); 15 would give the "
-        "claim",
+        "of the driver, an estimate of the profile (cpu.post_request_ns)",
     },
 )

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "systems/erpc/scopes.h"
 
 namespace pyrdma::erpc {
 
@@ -17,7 +18,8 @@ void MsgBuffer::throw_too_long(std::uint32_t bytes) const {
 
 BufferPool::BufferPool(Env& env, runtime::MemoryPool& memory, std::uint32_t payload,
                        std::uint32_t max_message, bool is_shared)
-    : memory_(memory),
+    : env_(env),
+      memory_(memory),
       payload_(payload),
       max_message_(max_message),
       is_shared_(is_shared),
@@ -29,6 +31,7 @@ std::uint32_t BufferPool::class_of(std::uint32_t bytes) {
 }
 
 MsgBuffer* BufferPool::take(std::uint32_t bytes) {
+  const Scope step(env_, scope::take_buffer);
   if (bytes > max_message_) [[unlikely]] {
     throw Error(ErrorCode::kInvalidArgument,
                 "a message of " + std::to_string(bytes) + " bytes: the limit is " +
@@ -48,12 +51,14 @@ MsgBuffer* BufferPool::take(std::uint32_t bytes) {
 }
 
 void BufferPool::give_back(MsgBuffer* buffer) {
+  const Scope step(env_, scope::give_buffer_back);
   std::unique_lock lock(mutex_, std::defer_lock);
   if (is_shared_) lock.lock();
   free_[buffer->size_class_].push_back(buffer);
 }
 
 void BufferPool::grow(std::uint32_t size_class) {
+  const Scope step(env_, scope::grow_pool);
   const std::uint32_t capacity = 1U << size_class;
   const std::uint32_t packets = (capacity + payload_ - 1) / payload_;
   // The data begin at a cache line; the room of the first header ends there.
@@ -65,6 +70,7 @@ void BufferPool::grow(std::uint32_t size_class) {
   buffer.lkey_ = region.lkey;
   buffer.size_class_ = size_class;
   buffer.pool_ = this;
+  if (packets > 1) buffer.footprint_.emplace(env_, buffer.data_, capacity);
   free_[size_class].push_back(&buffer);
 }
 

@@ -11,9 +11,11 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "env/scope.h"
 #include "env/sync.h"
 #include "runtime/memory_pool.h"
 #include "systems/erpc/packet_header.h"
@@ -54,6 +56,9 @@ class MsgBuffer {
   }
   std::uint32_t lkey() const { return lkey_; }
   BufferPool& pool() const { return *pool_; }
+  /// What a copy of a piece walks: a message of several packets leaves the core's own cache. Null
+  /// for a buffer of one packet.
+  const Footprint* footprint() const { return footprint_ ? &*footprint_ : nullptr; }
 
  private:
   friend class BufferPool;
@@ -61,6 +66,7 @@ class MsgBuffer {
   std::byte* data_ = nullptr;
   std::uint32_t size_ = 0, capacity_ = 0, lkey_ = 0, size_class_ = 0;
   BufferPool* pool_ = nullptr;
+  std::optional<Footprint> footprint_;
 };
 
 /// Buffers in classes of sizes, each a power of two. Memory of the pool is never given back. A pool
@@ -82,6 +88,7 @@ class BufferPool {
   static std::uint32_t class_of(std::uint32_t bytes);
   void grow(std::uint32_t size_class);
 
+  Env& env_;
   runtime::MemoryPool& memory_;
   const std::uint32_t payload_, max_message_;
   const bool is_shared_;

@@ -103,7 +103,7 @@ void Endpoint::take_piece(ServerSession& session, ServerSlot& slot, const Packet
     return;
   }
   if (packet.bytes != 0 && options_.request_copies) {
-    env_.charge_copy(packet.bytes);
+    env_.charge_copy(packet.bytes, slot.request->footprint());
     std::memcpy(slot.request->data() + std::size_t{number} * payload_, packet.data, packet.bytes);
   }
   ++slot.received;

@@ -147,7 +147,7 @@ void Endpoint::take_response(ClientSession& session, ClientSlot& slot, const Pac
     if (bugs_.has(Bug::kPieceByResponseSize) && slot.response_packets > 1)
       begin = std::size_t{slot.received % slot.response_packets} * payload_;
     if (packet.bytes != 0 && begin + packet.bytes <= response.capacity()) {
-      env_.charge_copy(packet.bytes);
+      env_.charge_copy(packet.bytes, response.footprint());
       std::memcpy(response.data() + begin, packet.data, packet.bytes);
     }
   }

@@ -4,25 +4,30 @@
 //
 // machine: AMD EPYC
 // compiler: g++ (Debian 12.2.0-14+deb12u1) 12.2.0
-// commit: e86aebb692f6
+// commit: d9ce396e7745
 #pragma once
 #include "env/scope.h"
 
 // clang-format off
 //  name, instructions, lines: near, last level, NIC, other core, memory
 #define PYRDMA_ERPC_SCOPES(X) \
-  X(turn, 140, 0.0174, 0, 0, 0, 0)                                                               \
-  X(wait, 29, 0, 0, 0, 0, 0)                                                                     \
-  X(receive, 212, 0.0675, 0, 1.75, 0, 0)                                                         \
-  X(post, 45.3, 0.0497, 0, 0, 0, 0)                                                              \
-  X(enqueue_request, 181, 0.211, 0, 0, 0.0562, 0)                                                \
-  X(transmit, 82.3, 0.0143, 0, 0, 0, 0)                                                          \
-  X(receive_response, 259, 1.24, 0, 0.751, 0.0475, 0)                                            \
-  X(rate_update, 104, 0, 0, 0, 0, 0)                                                             \
-  X(receive_request, 346, 1.44, 0, 0.74, 0.0403, 0)                                              \
-  X(enqueue_response, 108, 0.1, 0, 0, 0.00671, 0)                                                \
-  X(load_issue, 123, 0.0592, 0, 0, 0.378, 0)                                                     \
-  X(load_end, 134, 0.968, 0, 0, 0.0038, 0)                                                       \
+  X(turn, 144, 0.0305, 0, 0, 0, 0)                                                               \
+  X(wait, 29, 0.00645, 0, 0, 0, 0)                                                               \
+  X(receive, 260, 0.189, 0, 2.04, 0, 0)                                                          \
+  X(post, 45.3, 0.0557, 0, 0, 0, 0)                                                              \
+  X(enqueue_request, 223, 0.276, 0, 0, 0.0581, 0)                                                \
+  X(pace, 150, 0.759, 0, 0, 0, 0)                                                                \
+  X(leave_wheel, 70, 0, 0, 0, 0, 0)                                                              \
+  X(transmit, 108, 0, 0, 0, 0, 0)                                                                \
+  X(receive_response, 268, 1.36, 0, 0.708, 0.0314, 0)                                            \
+  X(rate_update, 105, 0, 0, 0, 0, 0)                                                             \
+  X(receive_request, 314, 1.66, 0, 0.699, 0.0297, 0)                                             \
+  X(take_buffer, 66.8, 0.0494, 0, 0, 0, 0)                                                       \
+  X(grow_pool, 230, 0.244, 0, 0, 0.063, 0)                                                       \
+  X(give_buffer_back, 35, 0, 0, 0, 0, 0)                                                         \
+  X(enqueue_response, 108, 0.0721, 0, 0, 0.00787, 0)                                             \
+  X(load_issue, 120, 0.0801, 0, 0, 0.37, 0)                                                      \
+  X(load_end, 92, 0.977, 0, 0, 0.00188, 0)                                                       \
   X(fasst_send, 243, 0.00866, 0, 0, 0.00144, 0)                                                  \
   X(fasst_post, 41, 0, 0, 0, 0, 0)                                                               \
   X(fasst_poll, 681, 0.0339, 0, 3.05, 0.0508, 0)                                                 \
@@ -35,18 +40,18 @@
   X(ring_request, 569, 0, 0, 0.79, 0, 0)                                                         \
   X(ring_response, 351, 0, 0, 0.803, 0, 0)                                                       \
   X(ring_write_head, 47.2, 0, 0, 0, 0, 0)                                                        \
-  X(baseline_issue, 218, 0, 0, 0, 0.769, 0)                                                      \
-  X(baseline_answer, 66.1, 0.0335, 0, 0, 0, 0)                                                   \
+  X(baseline_issue, 220, 0, 0, 0, 0.769, 0)                                                      \
+  X(baseline_answer, 57.2, 0.0335, 0, 0, 0, 0)                                                   \
   X(store_get, 1550, 4, 0, 0, 0, 0)                                                              \
   X(store_scan, 1500, 4, 0, 0, 0, 0)                                                             \
   X(store_scan_key, 165, 0, 0, 0, 0, 0)                                                          \
   X(store_put, 5600, 40, 20, 0, 0, 0)                                                            \
   X(store_put_key, 1600, 4, 0, 0, 0, 0)                                                          \
-  X(raft_turn, 1360, 0.39, 0, 0, 1.67, 0)                                                        \
-  X(raft_receive, 1820, 0.421, 0, 0, 2.66, 0)                                                    \
-  X(raft_send, 864, 0.402, 0, 0, 1.43, 0)                                                        \
-  X(raft_propose, 6340, 2.78, 0, 0, 2.52, 0)                                                     \
-  X(raft_apply, 787, 1.03, 0, 0, 1.69, 0)
+  X(raft_turn, 1380, 0.358, 0, 0, 1.78, 0)                                                       \
+  X(raft_receive, 1820, 0.43, 0, 0, 2.67, 0)                                                     \
+  X(raft_send, 794, 0.364, 0, 0, 1.4, 0)                                                         \
+  X(raft_propose, 6370, 2.85, 0, 0, 2.55, 0)                                                     \
+  X(raft_apply, 792, 1.05, 0, 0, 1.56, 0)
 // clang-format on
 
 namespace pyrdma::erpc::scope {

@@ -43,6 +43,7 @@ void Endpoint::send_stalled(ClientSession& session) {
 }
 
 void Endpoint::pace(ClientSlot& slot, std::uint32_t packet) {
+  const Scope step(env_, scope::pace);
   ClientSession& session = *slot.session;
   const Time now = stamp();
   std::uint32_t bytes = kHeaderBytes;
@@ -58,6 +59,7 @@ void Endpoint::pace(ClientSlot& slot, std::uint32_t packet) {
 
 void Endpoint::send_due(Time now) {
   wheel_.reap(now, [this](const WheelEntry& entry) {
+    const Scope step(env_, scope::leave_wheel);
     ClientSession& session = *clients_[entry.session];
     if (session.generation != entry.generation || session.state == SessionState::kFree) return;
     --session.in_wheel;

@@ -19,6 +19,22 @@ CALIBRATIONS = (
     Calibration("erpc_load", "erpc/load_issue", (*_RUN, "duration_ns=100000")),
     # Without the bypass each answer computes the rate.
     Calibration("erpc_load", "erpc/rate_update", (*_RUN, "timely_bypass=off", "duration_ns=40000")),
+    # The steps that only a switch of table 3 reaches. With one slot the pool grows little.
+    *(
+        Calibration(
+            "erpc_load",
+            "erpc/give_buffer_back" if step.endswith("buffer") else step,
+            (*_RUN, f"{switch}=off", "slots=1", "duration_ns=100000"),
+            steps=step,
+        )
+        for switch, step in (
+            ("rate_limiter_bypass", "erpc/pace"),
+            ("rate_limiter_bypass", "erpc/leave_wheel"),
+            ("rate_limiter_bypass", "erpc/transmit"),
+            ("preallocated_responses", "erpc/take_buffer"),
+            ("preallocated_responses", "erpc/give_buffer_back"),
+        )
+    ),
     *(
         Calibration(
             "erpc_baseline",
