@@ -4,7 +4,7 @@
 //
 // machine: AMD EPYC
 // compiler: g++ (Debian 12.2.0-14+deb12u1) 12.2.0
-// commit: d9ce396e7745
+// commit: 6c54c0be35cd
 #pragma once
 #include "env/scope.h"
 
