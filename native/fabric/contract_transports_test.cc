@@ -1,4 +1,7 @@
 // The fabric's contract: transports, shared objects, device memory and the set-up exchange.
+#include <map>
+#include <vector>
+
 #include "base/error_test.h"
 #include "fabric/contract_worlds_test.h"
 
@@ -79,6 +82,48 @@ TEST_P(FabricTransports, DatagramsReachAnyQueuePairAndCarryTheirSource) {
     EXPECT_EQ(sides[0]->load_word(completion.wr_id * 128 + kGrhBytes), node);
   }
   EXPECT_TRUE(sides[0]->quiet(*sides[0]->receives));
+}
+
+// A node that sends to itself has the completions of both ends in one queue.
+TEST_P(FabricTransports, ManySignaledDatagramsCompleteAtBothEnds) {
+  start();
+  if (!world->env(0).device().capabilities().ud) GTEST_SKIP() << "the device has no UD";
+  constexpr std::uint32_t kMany = 100;
+  Side side(*world, 0);
+  const auto queue = side.device.create_completion_queue(2 * kMany + 2);
+  QpOptions options;
+  options.transport = Transport::kUd;
+  options.send_entries = options.receive_entries = kMany + 1;
+  options.max_sges = 1;
+  const auto qp = side.device.create_queue_pair(*side.pd, *queue, *queue, options);
+  qp->connect({});
+  const auto handle = side.device.create_address_handle(*side.pd, qp->address());
+  const Sge sges[] = {side.memory->sge(0, 8), side.memory->sge(8, 8)};
+  std::vector<WorkRequest> requests(kMany + 1);
+  for (std::uint32_t i = 0; i <= kMany; ++i) {
+    ASSERT_TRUE(qp->receive(side.memory->sge(64, 64), 1000 + i));
+    requests[i].wr_id = i;
+    requests[i].sges = sges;
+    requests[i].sge_count = 1;
+    requests[i].opcode = Opcode::kSend;
+    requests[i].address_handle = handle.get();
+    requests[i].remote_qpn = qp->qp_num();
+    requests[i].remote_qkey = options.qkey;
+  }
+  ASSERT_EQ(qp->post({requests.data(), 1}).accepted, 1u);  // later ones know the way
+  ASSERT_EQ(qp->post({requests.data() + 1, kMany}).accepted, kMany);
+  std::map<std::uint64_t, int> seen;
+  for (std::uint32_t i = 0; i < 2 * (kMany + 1); ++i) {
+    const Completion completion = side.await(*queue);
+    EXPECT_EQ(completion.status, Status::kSuccess);
+    ++seen[completion.wr_id];
+  }
+  for (std::uint32_t i = 0; i <= kMany; ++i) {
+    EXPECT_EQ(seen[i], 1) << "send " << i;
+    EXPECT_EQ(seen[1000 + i], 1) << "receive " << i;
+  }
+  requests[0].sge_count = 2;
+  EXPECT_EQ(qp->post({requests.data(), 1}).error, PostError::kInvalid) << "it has one piece";
 }
 
 TEST_P(FabricTransports, QueuePairsShareAReceiveQueue) {

@@ -40,6 +40,8 @@ class Batch {
     path_ = nullptr;
   }
 
+  /// Returns false when the next complete() writes those noted, which closes the receiver's rings.
+  bool has_room() const { return count_ < kMost; }
   /// Notes the completion of a signaled request.
   void complete(const WorkRequest& request, std::uint32_t position) {
     if (count_ == kMost) finish();

@@ -95,11 +95,16 @@ std::uint32_t ShmQueuePair::send_datagrams(std::span<const WorkRequest> requests
     const WorkRequest& request = requests[sent];
     if (request.address_handle != first.address_handle || request.remote_qpn != qpn ||
         request.remote_qkey != first.remote_qkey || request.opcode != Opcode::kSend ||
-        request.sge_count - 1 > 1 || request.sges == nullptr || !path->is_current() ||
+        request.sge_count - 1 > 1 || request.sge_count > options_.max_sges ||
+        request.sges == nullptr || !path->is_current() ||
         epoch_.load(std::memory_order_acquire) != local_epoch_) [[unlikely]] {
       break;
     }
     const bool is_inline = (request.flags & kInline) != 0;
+    const bool is_signaled = (request.flags & kSignaled) != 0;
+    // Writing completions closes the receiver's rings, which only execute() opens again.
+    if (is_signaled && !batch.has_room()) [[unlikely]]
+      break;
     const Sge& head = request.sges[0];
     const std::byte* const head_data = known_piece(head, is_inline);
     std::uint64_t bytes = head.length;
@@ -139,7 +144,7 @@ std::uint32_t ShmQueuePair::send_datagrams(std::span<const WorkRequest> requests
     if (rest != nullptr) copy_piece(to + kGrhBytes + head.length, rest_data, rest->length);
     taker.take();
     use_room();
-    if ((request.flags & kSignaled) != 0) batch.complete(request, posted_);
+    if (is_signaled) batch.complete(request, posted_);
     has_overrun = !writer.push_datagram(wr_id, qpn, static_cast<std::uint32_t>(bytes + kGrhBytes),
                                         stride, self, qp_num_);
     if (has_overrun) [[unlikely]] {
