@@ -42,12 +42,13 @@ Transport::Transport(Env& env, fabric::ProtectionDomain& pd, runtime::MemoryPool
       std::min<std::uint64_t>(device.capabilities().max_completions,
                               std::uint64_t{device.capabilities().max_queue_entries} * strides_);
   if (std::uint64_t{groups_} * strides_ > most) {
-    const std::uint32_t more = options_.receive_batch + strides_ - 1;
+    const std::uint64_t more = options_.receive_batch + 2 * (strides_ - 1);  // rounded up
     throw Error(ErrorCode::kInvalidArgument,
                 "eRPC option receive_entries = " + std::to_string(options_.receive_entries) +
                     ": the device's queues have " + std::to_string(most) +
                     " entries, and a batch takes " + std::to_string(more) + " more; lower it to " +
-                    std::to_string(most - more) + " or less");
+                    std::to_string(most - std::min(most, more)) +
+                    " or less, or lower receive_strides");
   }
   send_queue_ = device.create_completion_queue(2 * kSendEntries);
   receive_queue_ = device.create_completion_queue(groups_ * strides_);
@@ -105,7 +106,9 @@ void Transport::post_again(std::uint32_t count) {
     if (done < count && result.error != fabric::PostError::kQueueFull) is_broken_ = true;
     return done == count || is_broken_;
   };
-  wait_for(post);
+  // The endpoint has no more receives than the queue takes. A queue that stays full says that a
+  // peer has completed a receive that no datagram took: healing posts all of them anew.
+  if (!post() && !env_.poll_until(post, env_.now() + kPatience)) is_broken_ = true;
 }
 
 void Transport::send_control(const Destination& to, const PacketHeader& header, const void* data,

@@ -210,7 +210,7 @@ std::uint32_t Transport::receive(Each&& each) {
       is_broken_ = true;
       continue;
     }
-    // Over shared memory peers write the completions: each field is checked before it is used.
+    // Over shared memory peers write the completions: a place is read only if the endpoint has it.
     if (completion.wr_id >= groups_ || completion.stride >= strides_ ||
         completion.byte_count > place_bytes_) [[unlikely]] {
       ++counters_.malformed;
