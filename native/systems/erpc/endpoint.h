@@ -328,7 +328,6 @@ class Endpoint {
   Time tx_stamp_ = -1;  // of the present batch of packets; negative: to be read
   Time clock_ = 0;      // the latest reading
   Time scan_at_ = 0, manage_at_ = 0;
-  std::uint32_t idle_turns_ = 0;
   bool is_due_earlier_ = false;  // a timer was set that the waiting loop does not know
   bool has_sent_again_ = false;  // the NIC may still read the second copy of a packet
   std::atomic<bool> is_running_{false};

@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::uint32_t kScansPerTimeout = 10;
 constexpr std::uint32_t kMostBatches = 16;  // of a turn
-// A reading of the clock takes a third of an idle turn, which delays the packet that ends the wait.
-constexpr std::uint32_t kTurnsPerReading = 8;
 
 /// Marks the time of a turn, so that a second turn inside it or beside it is found out.
 class TurnGuard {
@@ -73,7 +71,7 @@ bool Endpoint::turn() {
   if (wheel_.size() != 0) {
     clock_ = env_.now();
     send_due(clock_);
-  } else if (is_idle && !transport_.has_queued() && idle_turns_++ % kTurnsPerReading == 0) {
+  } else if (is_idle && !transport_.has_queued()) {
     clock_ = env_.now();
   }
   if (clock_ >= scan_at_ || clock_ >= manage_at_) [[unlikely]] {
@@ -135,7 +133,7 @@ bool Endpoint::run_until(FunctionRef<bool()> done, Time deadline) {
       // virtual time the turns of a wait are as long as its last one, which must be an idle turn.
       return is_done || is_busy || is_due_earlier_;
     };
-    if (!env_.poll_until(makes_turn, due, &transport_.watch())) idle_turns_ = 0;  // a timer is due
+    env_.poll_until(makes_turn, due, &transport_.watch());
     if (is_done) return true;
     if (due == deadline && env_.now() >= deadline) return done();
   }
