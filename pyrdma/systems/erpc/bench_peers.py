@@ -28,7 +28,9 @@ def memcpy_bandwidth(duration_s: float = 0.3) -> float:
         return float(cluster.run(load, duration_s=duration_s).value("bandwidth"))
 
 
-def benchmarks(rate: Measure, latency_us: Measure, bandwidth: Measure) -> list[Benchmark]:
+def benchmarks(
+    rate: Measure, latency_us: Measure, bandwidth: Measure, put_us: Measure
+) -> list[Benchmark]:
     """Return the benchmarks, in the order of the table.
 
     Parameters
@@ -39,8 +41,10 @@ def benchmarks(rate: Measure, latency_us: Measure, bandwidth: Measure) -> list[B
         Takes the median round trip of such an RPC with one in flight, in microseconds.
     bandwidth
         Takes the bytes per second of requests of `LARGE` bytes.
+    put_us
+        Takes the median time of a replicated PUT, in microseconds.
     """
-    ucx, grpc = (peers.load(name) for name in ("ucx_am", "grpc_calls"))
+    ucx, grpc, etcd = (peers.load(name) for name in ("ucx_am", "grpc_calls", "etcd"))
     calls = [
         ("", ucx, "the peer: RPCs built on active messages over posix shared memory"),
         ("_grpc", grpc, "the peer: asynchronous unary calls over a Unix socket"),
@@ -84,5 +88,16 @@ def benchmarks(rate: Measure, latency_us: Measure, bandwidth: Measure) -> list[B
                 "8 MiB within its own memory, a bound for whatever copies once."
             ),
             peer=copies,
+        ),
+        Benchmark(
+            name="erpc/raft_put",
+            unit="us",
+            better=Better.LOWER,
+            ours=put_us,
+            about=(
+                "Median PUT of one client to a store that Raft replicates on three nodes; the "
+                "peer: etcd with three members, data in memory. Four processes share the CPUs."
+            ),
+            peer=PeerRun.of(etcd, "put_latency", scale=1e6),
         ),
     ]

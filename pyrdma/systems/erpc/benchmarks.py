@@ -36,6 +36,15 @@ def bandwidth(duration_s: float = 0.5) -> float:
     return float(_run(duration_s, request=bench_peers.LARGE).value("rate")) * bench_peers.LARGE
 
 
+def put_us(duration_s: float = 0.5) -> float:
+    """Return the median time of a PUT that Raft replicates on three nodes, one client."""
+    import pyrdma as rd
+
+    load = rd.workload.ErpcRaft(reads=0.0, warmup_ns=200_000_000)
+    with rd.Cluster.local(nodes=4, fabric="shm", mode="process") as cluster:
+        return float(cluster.run(load, duration_s=duration_s).latency("put").percentile(50)) / 1e3
+
+
 def benchmarks() -> list[Benchmark]:
     """Return the benchmarks, in the order of the table."""
-    return bench_peers.benchmarks(rate, latency_us, bandwidth)
+    return bench_peers.benchmarks(rate, latency_us, bandwidth, put_us)

@@ -7,7 +7,7 @@ from pyrdma.systems.erpc import bench_peers
 
 
 def test_rows_stand_beside_their_peers() -> None:
-    rows = bench_peers.benchmarks(lambda: 1.0, lambda: 2.0, lambda: 3.0)
+    rows = bench_peers.benchmarks(lambda: 1.0, lambda: 2.0, lambda: 3.0, lambda: 4.0)
     found = {r.name: (r.ours(), r.unit, r.better, r.peer.name if r.peer else None) for r in rows}
     assert found == {
         "erpc/rpc_rate": (1.0, "op/s", Better.HIGHER, "UCX"),
@@ -15,6 +15,7 @@ def test_rows_stand_beside_their_peers() -> None:
         "erpc/rpc_latency": (2.0, "us", Better.LOWER, "UCX"),
         "erpc/rpc_latency_grpc": (2.0, "us", Better.LOWER, "gRPC"),
         "erpc/bandwidth_8mib": (3.0, "byte/s", Better.HIGHER, "memcpy"),
+        "erpc/raft_put": (4.0, "us", Better.LOWER, "etcd"),
     }
 
 
