@@ -29,7 +29,8 @@ Transport::Transport(Env& env, fabric::ProtectionDomain& pd, runtime::MemoryPool
       head_bytes_(kHeaderBytes + (options.checksums ? kChecksumBytes : 0)) {
   fabric::Device& device = env.device();
   if (options_.multi_packet_receives) {
-    // Packets go round through all places: few long receives would have many places too many.
+    // Packets go round through all places, so a short queue has shorter receives: whole long ones
+    // would have more places than it needs.
     strides_ = std::min({options_.receive_strides, device.capabilities().max_receive_strides,
                          std::max(options_.receive_entries / kLeastReceives, 1U)});
     while ((strides_ & (strides_ - 1)) != 0) strides_ &= strides_ - 1;
