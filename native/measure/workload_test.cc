@@ -85,6 +85,32 @@ TEST(WorkloadsShm, EachRunsAndCounts) {
   run_cases(cluster, table(), cases());
 }
 
+TEST(WorkloadsSim, ASlowReceiverCountsAllThatPeersSent) {
+  fabric::sim::SimOptions options;
+  options.nodes = 2;
+  options.profile = fabric::sim::test_profile();
+  options.profile.cpu_poll_ns = 2000;  // the senders poll one completion in 64, the receivers all
+  fabric::sim::SimCluster cluster(options);
+  const Params params = Params::resolve(make_verbs_load()->parameters(),
+                                        {{"op", std::string("send")},
+                                         {"depth", std::int64_t{512}},
+                                         {"batch", std::int64_t{64}},
+                                         {"signal_every", std::int64_t{64}},
+                                         {"iterations", std::int64_t{512}},
+                                         {"duration_ns", std::int64_t{0}},
+                                         {"warmup_ns", std::int64_t{0}}},
+                                        "verbs_load");
+  std::map<NodeId, Recorder> recorders;
+  for (NodeId node = 0; node < 2; ++node) recorders[node];
+  cluster.run([&](Env& env) { make_verbs_load()->run(env, params, recorders.at(env.node())); });
+  std::map<std::string, double> sums;
+  for (const auto& [node, recorder] : recorders) {
+    for (const Row& row : recorder.rows()) sums[row.metric] += row.value;
+  }
+  EXPECT_GE(sums["ops"], 512);
+  EXPECT_GE(sums["received"], sums["ops"]);
+}
+
 TEST(WorkloadsSim, AFailedRequestIsAnErrorThatNamesThePeer) {
   fabric::sim::SimOptions options;
   options.nodes = 2;

@@ -49,12 +49,14 @@ void Receivers::serve(Receiver& receiver, ThreadRecorder& recorder) {
   std::array<fabric::ReceiveRequest, 64> again;
   std::uint64_t received = 0;
   bool over = false;
-  while (!stopping_.load(std::memory_order_acquire)) {
-    std::size_t count = 0;
+  bool is_stopping = false;
+  // A slow receiver takes what has arrived by the end too: all peers have counted it. It posts no
+  // receive again then, so that this ends though a peer of a failed run goes on.
+  for (std::size_t count = 0; !is_stopping || count != 0;) {
     env_.poll_until(
         [&] {
-          return (count = receiver.cq->poll(completions)) != 0 ||
-                 stopping_.load(std::memory_order_acquire);
+          is_stopping = stopping_.load(std::memory_order_acquire);
+          return (count = receiver.cq->poll(completions)) != 0 || is_stopping;
         },
         kForever, &receiver.cq->watch());
     // Receives are reposted in runs of one target, with one doorbell each.
@@ -71,7 +73,7 @@ void Receivers::serve(Receiver& receiver, ThreadRecorder& recorder) {
         const bool is_used_up = completions[i].stride + 1 == load_.receive_strides;
         if (is_used_up) again[run++] = {target, &buffer, 1};
       }
-      if (run != 0) post_receives(receiver.targets[target], {again.data(), run});
+      if (run != 0 && !is_stopping) post_receives(receiver.targets[target], {again.data(), run});
     }
     received += count;
     if (over || !stride.due(received)) continue;
