@@ -105,6 +105,10 @@ class TracedRendezvous final : public fabric::Rendezvous {
     const World world;
     inner_.publish(key, value);
   }
+  std::optional<std::vector<std::byte>> find(std::string_view key) override {
+    const World world;
+    return inner_.find(key);
+  }
   std::vector<std::byte> await(std::string_view key, Time deadline) override {
     const World world;
     return inner_.await(key, deadline);

@@ -158,6 +158,9 @@ TEST_P(MalformedSetup, RendezvousKeysAndValues) {
   EXPECT_EQ(refusal([&] { rendezvous.publish("k", fitting); }), "");
   EXPECT_EQ(refusal([&] { rendezvous.publish("k", fitting); }), "") << "the same again";
   EXPECT_NE(refusal([&] { rendezvous.publish("k", fitting.first(3)); }), "");
+  EXPECT_EQ(rendezvous.find("k"), std::vector(fitting.begin(), fitting.end()));
+  EXPECT_EQ(rendezvous.find("absent"), std::nullopt);
+  EXPECT_EQ(rendezvous.find(key), std::nullopt) << "too long to be published";
   EXPECT_NE(refusal([&] { rendezvous.await("absent", side.env.now() + kMillisecond); }), "");
   EXPECT_NE(refusal([&] { rendezvous.await(key, side.env.now() + kMillisecond); }), "");
 }

@@ -4,15 +4,6 @@
 
 namespace pyrdma::runtime {
 
-std::optional<std::vector<std::byte>> find_bytes(Env& env, const std::string& key) {
-  try {
-    return env.device().rendezvous().await(key, env.now());
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kTimeout) throw;
-    return std::nullopt;
-  }
-}
-
 void throw_piece(const std::string& key, std::size_t got, std::size_t wanted) {
   throw Error(ErrorCode::kInvalidArgument,
               "rendezvous key '" + key + "' holds " + std::to_string(got) + " bytes instead of " +

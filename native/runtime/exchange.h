@@ -17,10 +17,6 @@ namespace pyrdma::runtime {
 
 inline constexpr Time kSetupTimeout = 120 * kSecond;  // wait for a peer at set-up
 
-/// Returns the value under `key` if it is published by now. Cost: a look-up; in `sim` also a
-/// handshake when the value exists.
-std::optional<std::vector<std::byte>> find_bytes(Env& env, const std::string& key);
-
 /// Throws Error(kInvalidArgument) because the nodes run different programs.
 [[noreturn]] void throw_piece(const std::string& key, std::size_t got, std::size_t wanted);
 
@@ -93,7 +89,7 @@ std::vector<T> await_list(Env& env, const std::string& key, Time deadline) {
 /// Returns the list if it is published by now.
 template <class T>
 std::optional<std::vector<T>> find_list(Env& env, const std::string& key) {
-  const auto head = find_bytes(env, key);
+  const auto head = env.device().rendezvous().find(key);
   if (!head) return std::nullopt;
   return read_list<T>(env, key, *head, env.now() + kSetupTimeout);
 }

@@ -28,7 +28,7 @@ class Handshake {
   void add(fabric::QueuePair& qp) { qps_.push_back(&qp); }
   /// Publishes the addresses of this node's queue pairs.
   void offer() const;
-  /// Returns true if the peer has published its addresses by now. Cost: that of find_bytes.
+  /// Returns true if the peer has published its addresses by now. Cost: that of Rendezvous::find.
   bool find();
   /// Waits for the addresses of the peer. Throws Error(kTimeout), naming the peer, after
   /// `deadline`.

@@ -18,7 +18,7 @@ std::string arrival_key(const std::string& name, NodeId node) {
                                 std::span<const NodeId> nodes) {
   std::vector<NodeId> missing;
   for (const NodeId node : nodes) {
-    if (!find_bytes(env, arrival_key(name, node))) missing.push_back(node);
+    if (!env.device().rendezvous().find(arrival_key(name, node))) missing.push_back(node);
   }
   const std::string cause =
       missing.empty()

@@ -38,7 +38,7 @@ std::string Runtime::exchange_name(NodeId peer) const {
 void Runtime::begin_incarnation() {
   // A node may have been restarted before the run began; its first incarnation in the run starts
   // now.
-  while (find_bytes(env_, incarnation_key(self(), incarnation_))) {
+  while (env_.device().rendezvous().find(incarnation_key(self(), incarnation_))) {
     if (env_.incarnation() == 0) {
       throw Error(ErrorCode::kInvalidArgument,
                   "node " + std::to_string(self()) + " has made a runtime named '" + options_.name +
@@ -65,7 +65,7 @@ void Runtime::rejoin() {
 
 void Runtime::look_for_next_incarnation(NodeId peer) {
   Peer& there = peers_[peer];
-  while (find_bytes(env_, incarnation_key(peer, there.incarnation + 1))) {
+  while (env_.device().rendezvous().find(incarnation_key(peer, there.incarnation + 1))) {
     ++there.incarnation;
     there.attempt = 0;
     there.offered.clear();
@@ -162,7 +162,8 @@ bool Runtime::try_reconnect(NodeId peer) {
     there.down.store(Status::kSuccess, std::memory_order_release);
     return true;
   }
-  const bool died = find_bytes(env_, incarnation_key(peer, there.incarnation + 1)).has_value();
+  const bool died =
+      env_.device().rendezvous().find(incarnation_key(peer, there.incarnation + 1)).has_value();
   ++there.attempt;
   const bool ahead = Handshake(env_, exchange_name(peer), peer).find();
   --there.attempt;

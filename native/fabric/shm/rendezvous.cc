@@ -23,7 +23,7 @@ struct EntryHead {
 
 }  // namespace
 
-bool ShmRendezvous::find(std::string_view key, std::vector<std::byte>& value) const {
+bool ShmRendezvous::look_up(std::string_view key, std::vector<std::byte>& value) const {
   const SessionBlock& session = node_.session();
   const std::uint64_t start = hash_text(key);
   for (std::uint32_t probe = 0; probe < kIndexSlots; ++probe) {
@@ -59,12 +59,12 @@ void ShmRendezvous::publish(std::string_view key, std::span<const std::byte> val
                 "that node's process");
   }
   std::vector<std::byte> known;
-  const bool exists = find(key, known);
+  const bool exists = look_up(key, known);
   const std::uint64_t end = relaxed(session.log_end);
   const std::uint64_t bytes =
       (sizeof(EntryHead) + key.size() + value.size() + kUnit - 1) / kUnit * kUnit;
   bool stored = exists;
-  // The bound of find() leaves space for the largest entry after every position.
+  // The bound of look_up() leaves space for the largest entry after every position.
   if (!exists && end <= kLogBytes - kMaxKey - kMaxValue - sizeof(EntryHead)) {
     const std::uint64_t start = hash_text(key);
     for (std::uint32_t probe = 0; probe < kIndexSlots && !stored; ++probe) {
@@ -93,6 +93,15 @@ void ShmRendezvous::publish(std::string_view key, std::span<const std::byte> val
   }
 }
 
+std::optional<std::vector<std::byte>> ShmRendezvous::find(std::string_view key) {
+  std::vector<std::byte> value;
+  if (!look_up(key, value)) {
+    node_.on_slow_turn();
+    return std::nullopt;
+  }
+  return value;
+}
+
 std::string ShmRendezvous::dead_nodes() const {
   const SessionBlock& session = node_.session();
   std::string names;
@@ -106,7 +115,7 @@ std::vector<std::byte> ShmRendezvous::await(std::string_view key, Time deadline)
   ThreadEnv& env = node_.env();
   std::vector<std::byte> value;
   Time dead_since = kForever;
-  for (std::uint32_t turn = 0; !find(key, value); ++turn) {
+  for (std::uint32_t turn = 0; !look_up(key, value); ++turn) {
     node_.on_slow_turn();
     const Time now = env.now();
     if (now >= deadline) {

@@ -12,12 +12,13 @@ class ShmRendezvous final : public Rendezvous {
   explicit ShmRendezvous(Node& node) : node_(node) {}
   /// Also throws Error(kExhausted) when the log is full.
   void publish(std::string_view key, std::span<const std::byte> value) override;
+  std::optional<std::vector<std::byte>> find(std::string_view key) override;
   /// Also throws Error(kUnavailable), naming the dead nodes, when nodes have died and no node has
   /// published `key` in the half second since.
   std::vector<std::byte> await(std::string_view key, Time deadline) override;
 
  private:
-  bool find(std::string_view key, std::vector<std::byte>& value) const;
+  bool look_up(std::string_view key, std::vector<std::byte>& value) const;
   std::string dead_nodes() const;
   Node& node_;
 };

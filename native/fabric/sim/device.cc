@@ -97,11 +97,19 @@ void SimRendezvous::publish(std::string_view key, std::span<const std::byte> val
   nic_.fabric().scheduler.notify(table_.published);
 }
 
+bool SimRendezvous::is_published_by(std::string_view key, Time deadline) {
+  return nic_.env().poll_until([&] { return table_.values.find(key) != table_.values.end(); },
+                               deadline, &table_.published);
+}
+
+std::optional<std::vector<std::byte>> SimRendezvous::find(std::string_view key) {
+  if (!is_published_by(key, nic_.env().now())) return std::nullopt;
+  nic_.control.exchange_addresses();
+  return table_.values.find(key)->second;
+}
+
 std::vector<std::byte> SimRendezvous::await(std::string_view key, Time deadline) {
-  Env& env = nic_.env();
-  const bool found = env.poll_until([&] { return table_.values.find(key) != table_.values.end(); },
-                                    deadline, &table_.published);
-  if (!found)
+  if (!is_published_by(key, deadline))
     throw Error(ErrorCode::kTimeout,
                 "rendezvous: no node published key '" + std::string(key) +
                     "' before the deadline; check that the peer runs, and runs the same program");

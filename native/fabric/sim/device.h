@@ -19,9 +19,11 @@ class SimRendezvous final : public Rendezvous {
  public:
   SimRendezvous(Nic& nic, RendezvousTable& table) : nic_(nic), table_(table) {}
   void publish(std::string_view key, std::span<const std::byte> value) override;
+  std::optional<std::vector<std::byte>> find(std::string_view key) override;
   std::vector<std::byte> await(std::string_view key, Time deadline) override;
 
  private:
+  bool is_published_by(std::string_view key, Time deadline);
   Nic& nic_;
   RendezvousTable& table_;
 };

@@ -112,26 +112,38 @@ void VerbsRendezvous::publish(std::string_view key, std::span<const std::byte> v
   if (reader.get<MessageKind>() != MessageKind::kDone) throw_failure(reader);
 }
 
+std::optional<std::vector<std::byte>> VerbsRendezvous::ask_for(const Bytes& request, Time timeout,
+                                                               std::string* gone) {
+  node_.on_slow_turn();
+  const Bytes reply = call(request, timeout);
+  Reader reader(reply);
+  if (reader.get<MessageKind>() == MessageKind::kValue) {
+    const auto value = reader.get_bytes();
+    return std::vector<std::byte>(value.begin(), value.end());
+  }
+  *gone = reader.get_text();
+  return std::nullopt;
+}
+
+std::optional<std::vector<std::byte>> VerbsRendezvous::find(std::string_view key) {
+  std::string gone;
+  return ask_for(Writer(MessageKind::kGet).put_text(key).bytes(), kGrace, &gone);
+}
+
 std::vector<std::byte> VerbsRendezvous::await(std::string_view key, Time deadline) {
   Env& env = node_.env();
   const Bytes request = Writer(MessageKind::kGet).put_text(key).bytes();
   Time gone_since = kForever;
   for (Time pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
-    node_.on_slow_turn();
     const Time left = std::max(deadline - env.now(), kGrace);
-    const Bytes reply = call(request, std::min(left, kSilence));
-    Reader reader(reply);
-    if (reader.get<MessageKind>() == MessageKind::kValue) {
-      const auto value = reader.get_bytes();
-      return {value.begin(), value.end()};
-    }
+    std::string gone;
+    if (auto value = ask_for(request, std::min(left, kSilence), &gone)) return *std::move(value);
     const Time now = env.now();
     if (now >= deadline) {
       throw Error(ErrorCode::kTimeout,
                   "rendezvous: no node published key '" + std::string(key) +
                       "' before the deadline; check that the peer runs, and runs the same program");
     }
-    const std::string gone = reader.get_text();
     gone_since = gone.empty() ? kForever : std::min(gone_since, now);
     if (!gone.empty() && now >= gone_since + kGrace) {
       throw NodesEnded(key, gone);

@@ -25,6 +25,7 @@ class VerbsRendezvous final : public Rendezvous {
   /// Also throws Error(kExhausted) when the controller's table is full, Error(kUnavailable) when
   /// the controller is gone or has been silent for kSilence.
   void publish(std::string_view key, std::span<const std::byte> value) override;
+  std::optional<std::vector<std::byte>> find(std::string_view key) override;
   /// Also throws Error(kUnavailable), naming the ended nodes, when nodes have ended and no node has
   /// published `key` in the half second since.
   std::vector<std::byte> await(std::string_view key, Time deadline) override;
@@ -33,6 +34,9 @@ class VerbsRendezvous final : public Rendezvous {
   void leave();
 
  private:
+  /// Returns the value, or sets `gone` to the nodes that have ended.
+  std::optional<std::vector<std::byte>> ask_for(const Bytes& request, Time timeout,
+                                                std::string* gone);
   Bytes call(const Bytes& request, Time timeout);
   Node& node_;
   std::mutex mutex_;

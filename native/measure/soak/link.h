@@ -28,7 +28,7 @@ struct Shared {
   /// Returns a value that a peer has published for this run, if there is one by now.
   template <class T>
   std::optional<T> find(const std::string& key) const {
-    const auto bytes_found = runtime::find_bytes(env, params.key("soak/" + key));
+    const auto bytes_found = env.device().rendezvous().find(params.key("soak/" + key));
     if (!bytes_found || bytes_found->size() != sizeof(T)) return std::nullopt;
     T value{};
     std::memcpy(&value, bytes_found->data(), sizeof value);

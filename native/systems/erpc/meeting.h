@@ -48,7 +48,7 @@ class Meeting {
   Time await(Endpoint& endpoint, const std::string& key, NodeId node, Time deadline) {
     endpoint.run_once();  // a look-up that finds its key takes a handshake's time
     for (;;) {
-      if (const auto found = runtime::find_bytes(env_, key)) {
+      if (const auto found = env_.device().rendezvous().find(key)) {
         Time value = 0;
         if (found->size() != sizeof value) runtime::throw_piece(key, found->size(), sizeof value);
         std::memcpy(&value, found->data(), sizeof value);

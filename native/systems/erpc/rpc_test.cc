@@ -339,7 +339,7 @@ TEST_P(ErpcWorlds, ABackgroundEndpointServesCallsOfSeveralThreads) {
       endpoint.disconnect(session);
       env.device().rendezvous().publish_value("done", Time{0});
     } else {
-      while (!runtime::find_bytes(env, "done")) env.sleep_until(env.now() + kMillisecond);
+      while (!env.device().rendezvous().find("done")) env.sleep_until(env.now() + kMillisecond);
     }
   });
 }

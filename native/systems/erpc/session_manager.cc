@@ -29,7 +29,7 @@ std::string Endpoint::address_key(EndpointName name, std::uint32_t incarnation) 
 // Returns the number of earlier endpoints of this name.
 std::uint32_t Endpoint::publish_address() {
   std::uint32_t incarnation = 0;
-  while (runtime::find_bytes(env_, address_key(name(), incarnation))) ++incarnation;
+  while (env_.device().rendezvous().find(address_key(name(), incarnation))) ++incarnation;
   env_.device().rendezvous().publish_value(address_key(name(), incarnation), transport_.address());
   return incarnation;
 }
@@ -38,7 +38,7 @@ std::uint32_t Endpoint::publish_address() {
 bool Endpoint::look_up(ClientSession& session) {
   KnownEndpoint& known = known_[{session.server.node, session.server.endpoint}];
   while (const auto bytes =
-             runtime::find_bytes(env_, address_key(session.server, known.incarnations))) {
+             env_.device().rendezvous().find(address_key(session.server, known.incarnations))) {
     if (bytes->size() != sizeof known.address)
       runtime::throw_piece(address_key(session.server, known.incarnations), bytes->size(),
                            sizeof known.address);
