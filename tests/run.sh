@@ -110,16 +110,19 @@ stop_build() {
   beside=
 }
 
-# Runs a command that leaves a core idle; meanwhile that core compiles tests for a sanitizer.
-building() { # building PRESET COMMAND...
-  preset=$1
-  shift
-  if cmake --preset "$preset" >"$reports/configure-$preset.log" 2>&1; then
+# Runs a command that leaves a core idle; meanwhile that core compiles tests for the first sanitizer
+# whose tests are not compiled yet.
+building() { # building PRESETS COMMAND...
+  for preset in $1; do
+    cmake --preset "$preset" >"$reports/configure-$preset.log" 2>&1 || continue
+    ninja -C "build/$preset" -n native_tests 2>/dev/null | grep -q 'no work to do' && continue
     spare=nice
     chrt --idle 0 true 2>/dev/null && spare="chrt --idle 0" # a lower priority than nice gives
     $spare ninja -C "build/$preset" -j 1 native_tests >/dev/null 2>&1 &
     beside=$!
-  fi
+    break
+  done
+  shift
   "$@"
   stop_build
 }
@@ -321,14 +324,14 @@ ensure_package
 
 case $what in
   all)
-    building asan lint
-    building asan check "documentation" documentation
-    building asan native release "*-$searches" "$searches"
-    building asan check same_run_twice same_twice
-    building asan python_halves
-    lowest
-    building asan softroce_in_time
-    building asan notebooks
+    building "asan tsan" lint
+    building "asan tsan" check "documentation" documentation
+    building "asan tsan" native release "*-$searches" "$searches"
+    building "asan tsan" check same_run_twice same_twice
+    building "asan tsan" python_halves
+    building "asan tsan" lowest
+    building "asan tsan" softroce_in_time
+    building "asan tsan" notebooks
     # A suite *Bugs searches many seeds for a deliberate bug, for a minute and more. It runs the code of
     # other tests, like the two suites that are named.
     building tsan native asan "*-$searches:*Bugs.*:LitmusSim.*" "$searches-*Bugs.*:*FuzzFault*torn*"

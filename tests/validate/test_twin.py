@@ -32,7 +32,7 @@ def test_a_calibrated_profile_predicts_this_machine(
     profile = tmp_path / "twin.toml"
     calibrated = pyrdma("calibrate", "--fabric", "shm", "--out", profile)
     assert calibrated.returncode == 0, calibrated.stderr
-    options = ("--out", tmp_path / "results", "--repetitions", 3)
+    options = ("--out", tmp_path / "results", "--repetitions", 1)
     validated = pyrdma("validate", profile, *options, "--json")
     assert validated.returncode in (0, 1), validated.stderr
     found: list[dict[str, Any]] = json.loads(validated.stdout)
