@@ -31,6 +31,14 @@ class HandServer {
     message.server_token = 77;
     peer_.aim(message.client);
     peer_.send(message);
+    connected_ = message;
+  }
+  /// Says that a session of the client has ended: its own session after changes by `change`.
+  void reset(const std::function<void(ManagementMessage&)>& change) {
+    ManagementMessage message = connected_;
+    message.kind = ManagementKind::kReset;
+    change(message);
+    peer_.send(message);
   }
   /// Returns the names of the packets that have come, in their order.
   std::string heard() {
@@ -54,6 +62,7 @@ class HandServer {
   RawPeer peer_;
   Options options_;
   std::uint64_t whose_ = 0;
+  ManagementMessage connected_;
   PacketHeader last_;
 };
 
@@ -92,6 +101,20 @@ class ErpcPackets : public testing::Test {
 TEST_F(ErpcPackets, ARequestOfOnePacketTakesTwo) {
   run(32, 40, [](HandServer& server, std::uint32_t) {
     EXPECT_EQ(server.heard(), "REQ0");
+    server.answer(PacketKind::kResponse, 0, 40, 40);
+    EXPECT_EQ(server.heard(), "");
+  });
+}
+
+TEST_F(ErpcPackets, AResetOfAnotherSessionEndsNothing) {
+  run(32, 40, [](HandServer& server, std::uint32_t) {
+    EXPECT_EQ(server.heard(), "REQ0");
+    server.reset([](ManagementMessage& message) { ++message.client_token; });
+    server.reset([](ManagementMessage& message) { ++message.client_generation; });
+    server.reset([](ManagementMessage& message) { ++message.client_session; });
+    server.reset([](ManagementMessage& message) { ++message.server_token; });
+    server.reset([](ManagementMessage& message) { ++message.server_generation; });
+    server.reset([](ManagementMessage& message) { ++message.server_session; });
     server.answer(PacketKind::kResponse, 0, 40, 40);
     EXPECT_EQ(server.heard(), "");
   });
