@@ -116,7 +116,7 @@ SETTLED = (
 )
 SWINGS = (
     "Timely's rates swing with 50 flows and more. By the seed, and by small changes of the steps' "
-    "costs, the median of 50 flows is 35 to 40 us and the 99th percentile 192 to 212; of 100 flows "
+    "costs, the median of 50 flows is 35 to 41 us and the 99th percentile 177 to 212; of 100 flows "
     "434 to 475 and 961 to 985. The paper gives no duration"
 )
 

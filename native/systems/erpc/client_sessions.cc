@@ -99,10 +99,11 @@ SessionId Endpoint::create_session(EndpointName server) {
     session.slots[i].session = &session;
   }
   session.server = server;
-  session.heard = now;
+  session.known = &known_[{server.node, server.endpoint}];
+  session.heard = session.asked = now;
   session.connect_by = now + options_.connect_timeout;
   session.why_lost = "";
-  ask_to_connect(session);
+  ask_to_connect(session, now);
   manage_at_ = std::min(manage_at_, now + options_.connect_interval);
   is_due_earlier_ = true;
   return session.id();
@@ -157,7 +158,11 @@ void Endpoint::destroy_session(SessionId id) {
 }
 
 void Endpoint::connect(std::span<const SessionId> sessions) {
-  const Time deadline = env_.now() + options_.connect_timeout;
+  const Time now = env_.now();
+  const Time deadline = now + options_.connect_timeout;
+  // Who creates many sessions is away from the loop for long. Answers that wait unread are not
+  // asked for again.
+  if (manage_at_ <= now) manage_at_ = now + options_.connect_interval;
   std::size_t done = 0;
   const auto is_over = [&] {
     while (done < sessions.size() && is_connected(sessions[done])) ++done;

@@ -170,10 +170,6 @@ class Endpoint {
     RunIn where = RunIn::kDispatch;
     bool is_in_place = false;  // it reads requests of one packet in the NIC's buffer
   };
-  struct KnownEndpoint {
-    std::uint32_t incarnations = 0;  // that are known; the address is that of the last one
-    fabric::QpAddress address;
-  };
 
   // Counts a rare branch, outside of the functions that packets pass.
   [[gnu::cold, gnu::noinline]] void reached(const char* branch) { env_.reached(branch); }
@@ -288,7 +284,8 @@ class Endpoint {
   void take_for_server(const ManagementMessage& message);
   void take_connected(ClientSession& session, const ManagementMessage& message);
   std::string address_key(EndpointName name, std::uint32_t incarnation) const;
-  void ask_to_connect(ClientSession& session);
+  bool is_to_ask_again(const ClientSession& session, Time now) const;
+  void ask_to_connect(ClientSession& session, Time now);
 
   Env& env_;
   const Options options_;

@@ -319,6 +319,7 @@ TEST_F(ErpcFailures, TwentyThousandSessionsOfANode) {
     for (std::uint32_t i = 0; i < kSessions; ++i)
       sessions.push_back(endpoint.create_session({1, 0}));
     endpoint.connect(sessions);
+    EXPECT_EQ(endpoint.packets().sent, sessions.size()) << "answers waited unread, not lost";
     for (std::uint32_t i = 0; i < kSessions; i += 97) {
       TestCall call(endpoint, 16, 16, i);
       ASSERT_TRUE(call.send(sessions[i]).wait());
@@ -327,6 +328,37 @@ TEST_F(ErpcFailures, TwentyThousandSessionsOfANode) {
     EXPECT_EQ(endpoint.client_sessions(), sessions.size());
     EXPECT_LT(endpoint.memory_per_session(), 2048U);
     RecordProperty("memory_per_session", std::to_string(endpoint.memory_per_session()));
+  });
+}
+
+// A client that looks up many addresses is away from its loop for long.
+TEST_F(ErpcFailures, AnswersThatWaitUnreadAreNotAskedForAgain) {
+  constexpr std::uint32_t kServers = 100;
+  options_.receive_entries = 64;
+  options_.connect_interval = kMillisecond;
+  options_.connect_timeout = options_.failure_timeout = kSecond;
+  SimCluster cluster(sim_);
+  bool over = false;
+  cluster.run([&](Env& env) {
+    if (env.node() == 1) {
+      std::vector<std::unique_ptr<Endpoint>> servers;
+      for (std::uint32_t i = 0; i < kServers; ++i)
+        servers.push_back(std::make_unique<Endpoint>(env, options_, i));
+      while (!over) {
+        for (const auto& server : servers) server->run_once();
+      }
+      return;
+    }
+    options_.receive_entries = 4096;
+    Endpoint endpoint(env, options_);
+    env.sleep_until(env.now() + 10 * kMillisecond);
+    std::vector<SessionId> sessions;
+    for (std::uint32_t i = 0; i < kServers; ++i)
+      sessions.push_back(endpoint.create_session({1, i}));
+    env.sleep_until(env.now() + 3 * options_.connect_interval);
+    endpoint.connect(sessions);
+    EXPECT_EQ(endpoint.packets().sent, kServers);
+    over = true;
   });
 }
 

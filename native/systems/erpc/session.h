@@ -100,6 +100,13 @@ enum class SessionState : std::uint8_t {
   kLost,           // every request ends at once; destroy_session() frees the place
 };
 
+/// What a client knows of a server.
+struct KnownEndpoint {
+  std::uint32_t incarnations = 0;  // that are known; the address is that of the last one
+  fabric::QpAddress address;
+  Time connected = 0;  // when the last session was
+};
+
 struct ClientSession {
   SessionState state = SessionState::kFree;
   std::uint32_t index = 0, generation = 0;
@@ -121,7 +128,8 @@ struct ClientSession {
   std::uint64_t server_token = 0;
   std::uint32_t incarnation = 0;  // of the server's address
   std::unique_ptr<fabric::AddressHandle> handle;
-  Time connect_by = 0;
+  KnownEndpoint* known = nullptr;  // the server
+  Time connect_by = 0, asked = 0;
   std::uint32_t unanswered = 0;  // pings, or requests to connect or disconnect
   const char* why_lost = "";
 

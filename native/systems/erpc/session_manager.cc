@@ -36,7 +36,7 @@ std::uint32_t Endpoint::publish_address() {
 
 // Finds the newest incarnation of the server. A look-up of one that does not exist costs little.
 bool Endpoint::look_up(ClientSession& session) {
-  KnownEndpoint& known = known_[{session.server.node, session.server.endpoint}];
+  KnownEndpoint& known = *session.known;
   while (const auto bytes =
              env_.device().rendezvous().find(address_key(session.server, known.incarnations))) {
     if (bytes->size() != sizeof known.address)
@@ -55,8 +55,9 @@ bool Endpoint::look_up(ClientSession& session) {
   return true;
 }
 
-void Endpoint::ask_to_connect(ClientSession& session) {
+void Endpoint::ask_to_connect(ClientSession& session, Time now) {
   if (!look_up(session)) return;
+  session.asked = now;
   ++session.unanswered;
   send_management(session.to, about(session, ManagementKind::kConnect));
 }
@@ -198,7 +199,7 @@ void Endpoint::take_connected(ClientSession& session, const ManagementMessage& m
   session.server_session = message.server_session;
   session.server_generation = message.server_generation;
   session.peer = PacketHeader::make_whose(0, message.server_session, message.server_generation);
-  session.heard = env_.now();
+  session.heard = session.known->connected = env_.now();
   session.unanswered = 0;
   start_waiting(session);
 }
@@ -251,6 +252,16 @@ void Endpoint::manage(Time now) {
   for (const auto& session : servers_) manage_server(*session, now);
 }
 
+// Returns whether a request to connect seems lost. A server that still connects others has not come
+// to it, and a repeated request would be one more to answer. In the second half of its time a
+// session asks all the same.
+bool Endpoint::is_to_ask_again(const ClientSession& session, Time now) const {
+  const Time interval = options_.connect_interval;
+  const bool is_busy = now - session.known->connected < interval &&
+                       now < session.connect_by - options_.connect_timeout / 2;
+  return now - session.asked >= interval && !is_busy;
+}
+
 void Endpoint::manage_client(ClientSession& session, Time now) {
   const Time silence = now - session.heard;
   switch (session.state) {
@@ -259,7 +270,7 @@ void Endpoint::manage_client(ClientSession& session, Time now) {
         lose_session(session, why_silent(session));
         return;
       }
-      ask_to_connect(session);
+      if (is_to_ask_again(session, now)) ask_to_connect(session, now);
       manage_at_ = std::min(manage_at_, now + options_.connect_interval);
       return;
     case SessionState::kConnected: {
