@@ -68,4 +68,9 @@ experiment = Experiment(
         "verbs": "needs up to 101 nodes below five switches",
     },
     decides={"erpc/s65_shortcuts_do_not_matter": alike},
+    misses={
+        "erpc/s65_shortcuts_do_not_matter": "20 flows settle in one of two states (table 5), with "
+        "a median of 49 us or of a third less and a longer tail; by chance the two series are not "
+        "in the same one. In other runs each statistic is within a fifth of the other's",
+    },
 )

@@ -177,7 +177,8 @@ class Rendezvous {
   /// Throws Error(kInvalidArgument) when the key exists with another value or is too long.
   virtual void publish(std::string_view key, std::span<const std::byte> value) = 0;
   /// Returns the value of `key` if a node has published it by now. Cost: a look-up; in `sim` also a
-  /// handshake when the value exists; over verbs a message to the controller and its answer.
+  /// handshake when the value exists; over verbs a message to the controller and its answer. Throws
+  /// Error(kUnavailable) when that controller is gone.
   virtual std::optional<std::vector<std::byte>> find(std::string_view key) = 0;
   /// Blocks until a node has published `key`. Throws Error(kTimeout), naming the key, after
   /// `deadline`, and NodesEnded a grace time after the end of any node (shm, verbs).

@@ -158,11 +158,8 @@ void Endpoint::destroy_session(SessionId id) {
 }
 
 void Endpoint::connect(std::span<const SessionId> sessions) {
-  const Time now = env_.now();
-  const Time deadline = now + options_.connect_timeout;
-  // Who creates many sessions is away from the loop for long. Answers that wait unread are not
-  // asked for again.
-  if (manage_at_ <= now) manage_at_ = now + options_.connect_interval;
+  connecting_since_ = env_.now();
+  const Time deadline = connecting_since_ + options_.connect_timeout;
   std::size_t done = 0;
   const auto is_over = [&] {
     while (done < sessions.size() && is_connected(sessions[done])) ++done;

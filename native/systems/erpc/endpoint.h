@@ -315,6 +315,7 @@ class Endpoint {
   };
   std::vector<Failed> failed_;
   std::map<std::pair<NodeId, std::uint32_t>, KnownEndpoint> known_;
+  Time connecting_since_ = 0;  // the last call of connect()
 
   // Server.
   std::vector<std::unique_ptr<ServerSession>> servers_;

@@ -253,11 +253,12 @@ void Endpoint::manage(Time now) {
 }
 
 // Returns whether a request to connect seems lost. A server that still connects others has not come
-// to it, and a repeated request would be one more to answer. In the second half of its time a
+// to it, and a repeated request would be one more to answer. A client that creates many sessions is
+// away from its loop for long, and its answers wait unread. In the second half of its time a
 // session asks all the same.
 bool Endpoint::is_to_ask_again(const ClientSession& session, Time now) const {
   const Time interval = options_.connect_interval;
-  const bool is_busy = now - session.known->connected < interval &&
+  const bool is_busy = now - std::max(session.known->connected, connecting_since_) < interval &&
                        now < session.connect_by - options_.connect_timeout / 2;
   return now - session.asked >= interval && !is_busy;
 }
