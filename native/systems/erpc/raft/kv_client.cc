@@ -25,7 +25,7 @@ void KvClient::begin(Time now) {
   ++command_.sequence;
 }
 
-void KvClient::put(Time now, const Key& key, View value) {
+void KvClient::put(Time now, const Key& key, ByteView value) {
   if (value.size() > kMaxValue)
     throw Error(ErrorCode::kInvalidArgument, "raft: the value has " + std::to_string(value.size()) +
                                                  " bytes; give at most " +
@@ -63,7 +63,7 @@ void KvClient::failed(Time now) {
   next_ = now + options_.pause;
 }
 
-std::optional<KvAnswer> KvClient::answer(Time now, View bytes) {
+std::optional<KvAnswer> KvClient::answer(Time now, ByteView bytes) {
   const auto answer = decode_answer(bytes);
   if (!answer || !busy_ || answer->sequence != command_.sequence) {
     ++dropped_;

@@ -28,7 +28,7 @@ class KvClient {
   KvClient(std::uint64_t id, const Options& options);
 
   /// Begins an operation; the client must be idle.
-  void put(Time now, const Key& key, View value);
+  void put(Time now, const Key& key, ByteView value);
   void get(Time now, const Key& key);
   /// Gives the operation up.
   void abandon() { busy_ = false; }
@@ -41,7 +41,7 @@ class KvClient {
   Time next() const { return busy_ ? next_ : kForever; }
   /// Takes an answer. Returns the operation's result if it has ended. Answers of earlier
   /// operations and bytes that are no answer are dropped and counted.
-  std::optional<KvAnswer> answer(Time now, View bytes);
+  std::optional<KvAnswer> answer(Time now, ByteView bytes);
   /// The last try has failed for certain; the next goes to another member.
   void failed(Time now);
 

@@ -8,7 +8,7 @@ bool Value::operator==(const Value& other) const {
   return std::ranges::equal(view(), other.view());
 }
 
-Value Value::of(View bytes) {
+Value Value::of(ByteView bytes) {
   Value value;
   value.size = static_cast<std::uint8_t>(std::min(bytes.size(), kMaxValue));
   std::copy_n(bytes.begin(), value.size, value.bytes.begin());
@@ -18,27 +18,27 @@ Value Value::of(View bytes) {
 Bytes encode(const KvCommand& command) {
   Bytes bytes;
   bytes.reserve(40 + command.value.size);
-  Writer out(bytes);
+  ByteWriter out(bytes);
   out.put(static_cast<std::uint8_t>(command.operation));
   out.put(command.value.size);
   out.put(std::uint16_t{0});
   out.put(std::uint32_t{0});
   out.put(command.client);
   out.put(command.sequence);
-  out.put(View(command.key));
+  out.put(ByteView(command.key));
   out.put(command.value.view());
   return bytes;
 }
 
-std::optional<KvCommand> decode_command(View bytes) {
-  Reader in(bytes);
+std::optional<KvCommand> decode_command(ByteView bytes) {
+  ByteReader in(bytes);
   const auto operation = in.get<std::uint8_t>();
   const auto size = in.get<std::uint8_t>();
   const bool zeros = in.get<std::uint16_t>() == 0 && in.get<std::uint32_t>() == 0;
   KvCommand command;
   command.client = in.get<std::uint64_t>();
   command.sequence = in.get<std::uint64_t>();
-  const View key = in.bytes(kKeyBytes);
+  const ByteView key = in.bytes(kKeyBytes);
   if (!in.ok() || !zeros || operation < 1 || operation > 2 || size > kMaxValue ||
       size != in.left() || command.sequence == 0 || (operation == 2 && size != 0))
     return std::nullopt;
@@ -51,7 +51,7 @@ std::optional<KvCommand> decode_command(View bytes) {
 Bytes encode(const KvAnswer& answer) {
   Bytes bytes;
   bytes.reserve(24 + answer.value.size);
-  Writer out(bytes);
+  ByteWriter out(bytes);
   out.put(static_cast<std::uint8_t>(answer.status));
   out.put(static_cast<std::uint8_t>(answer.found));
   out.put(answer.value.size);
@@ -63,8 +63,8 @@ Bytes encode(const KvAnswer& answer) {
   return bytes;
 }
 
-std::optional<KvAnswer> decode_answer(View bytes) {
-  Reader in(bytes);
+std::optional<KvAnswer> decode_answer(ByteView bytes) {
+  ByteReader in(bytes);
   const auto status = in.get<std::uint8_t>();
   const auto found = in.get<std::uint8_t>();
   const auto size = in.get<std::uint8_t>();

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "systems/erpc/raft/bytes.h"
+#include "base/bytes.h"
 
 namespace pyrdma::erpc::raft {
 
@@ -22,10 +22,10 @@ using Key = std::array<std::byte, kKeyBytes>;
 struct Value {
   std::array<std::byte, kMaxValue> bytes{};
   std::uint8_t size = 0;
-  View view() const { return View(bytes).first(size); }
+  ByteView view() const { return ByteView(bytes).first(size); }
   bool operator==(const Value& other) const;
   /// Takes the first kMaxValue bytes.
-  static Value of(View bytes);
+  static Value of(ByteView bytes);
 };
 
 enum class KvOperation : std::uint8_t { kPut = 1, kGet };
@@ -59,7 +59,7 @@ struct KvAnswer {
 Bytes encode(const KvCommand& command);
 Bytes encode(const KvAnswer& answer);
 /// Both return nothing for bytes that are no command, or no answer.
-std::optional<KvCommand> decode_command(View bytes);
-std::optional<KvAnswer> decode_answer(View bytes);
+std::optional<KvCommand> decode_command(ByteView bytes);
+std::optional<KvAnswer> decode_answer(ByteView bytes);
 
 }  // namespace pyrdma::erpc::raft

@@ -13,7 +13,7 @@ KvAnswer KvServer::refusal(KvStatus status, std::uint64_t sequence) const {
   return answer;
 }
 
-void KvServer::submit(View bytes, std::function<void(const KvAnswer&)> done) {
+void KvServer::submit(ByteView bytes, std::function<void(const KvAnswer&)> done) {
   const auto command = decode_command(bytes);
   if (!command) {
     ++malformed_;

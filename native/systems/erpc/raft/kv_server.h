@@ -26,7 +26,7 @@ class KvServer {
 
   /// Carries out a command. `done` runs exactly once, here or in a turn of the member, unless the
   /// member ends before.
-  void submit(View command, std::function<void(const KvAnswer&)> done);
+  void submit(ByteView command, std::function<void(const KvAnswer&)> done);
   std::size_t in_flight() const { return in_flight_; }
   std::uint64_t malformed() const { return malformed_; }
 

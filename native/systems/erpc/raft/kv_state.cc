@@ -12,7 +12,7 @@ constexpr std::uint32_t kSnapshotMagic = 0x31564b52;  // "RKV1"
 
 }  // namespace
 
-KvAnswer KvState::apply(std::uint64_t index, View bytes) {
+KvAnswer KvState::apply(std::uint64_t index, ByteView bytes) {
   Scope step(env_, scope::raft_apply);
   const auto command = decode_command(bytes);
   if (!command) {
@@ -74,13 +74,13 @@ Bytes KvState::snapshot() const {
   const bool sessions = options_.bugs.keeps_sessions_in_snapshot();
   Bytes bytes;
   bytes.reserve(24 + slots_.size() * (kKeyBytes + 9 + kMaxValue) + sessions_.size() * 24);
-  Writer out(bytes);
+  ByteWriter out(bytes);
   out.put(kSnapshotMagic);
   out.put(std::uint32_t{0});
   out.put(static_cast<std::uint64_t>(slots_.size()));
   out.put(static_cast<std::uint64_t>(sessions ? sessions_.size() : 0));
   for (const Slot* slot : sorted) {
-    out.put(View(slot->key));
+    out.put(ByteView(slot->key));
     out.put(slot->version);
     out.put(slot->value.size);
     out.put(slot->value.view());
@@ -94,8 +94,8 @@ Bytes KvState::snapshot() const {
   return bytes;
 }
 
-bool KvState::restore(View snapshot) {
-  Reader in(snapshot);
+bool KvState::restore(ByteView snapshot) {
+  ByteReader in(snapshot);
   const bool known = in.get<std::uint32_t>() == kSnapshotMagic && in.get<std::uint32_t>() == 0;
   const auto keys = in.get<std::uint64_t>();
   const auto clients = in.get<std::uint64_t>();

@@ -29,9 +29,9 @@ class KvState final : public StateMachine {
   /// `env` names the member to the observer and takes the costs.
   KvState(Env& env, const Options& options) : env_(env), options_(options) {}
 
-  KvAnswer apply(std::uint64_t index, View command) override;
+  KvAnswer apply(std::uint64_t index, ByteView command) override;
   Bytes snapshot() const override;
-  bool restore(View snapshot) override;
+  bool restore(ByteView snapshot) override;
 
   /// Answers a get from this member's state, which may be old.
   KvAnswer get(const Key& key) const;
@@ -50,7 +50,7 @@ class KvState final : public StateMachine {
     std::uint64_t sequence = 0, version = 0;
   };
   struct KeyHash {
-    std::size_t operator()(const Key& key) const { return sum_of(key, 0); }
+    std::size_t operator()(const Key& key) const { return seeded_checksum(key, 0); }
   };
   KvAnswer put(std::uint64_t index, const KvCommand& command);
 

@@ -67,7 +67,7 @@ TEST(ErpcRaftState, ABrokenSnapshotChangesNothing) {
   const Bytes whole = state.snapshot();
   KvState other(machine.env, {});
   for (std::size_t size = 0; size < whole.size(); ++size)
-    EXPECT_FALSE(other.restore(View(whole).first(size)));
+    EXPECT_FALSE(other.restore(ByteView(whole).first(size)));
   Rng rng(3);
   for (int i = 0; i < 20'000; ++i) {
     Bytes bytes = whole;

@@ -60,7 +60,7 @@ class Member {
 
   /// Appends a command of 1 to kMaxPayload bytes to the log. `done` runs once the state machine of
   /// this member has applied it, with the result. It runs only if the return is kAccepted.
-  virtual Outcome propose(View command,
+  virtual Outcome propose(ByteView command,
                           std::function<void(Outcome, const KvAnswer& result)> done) = 0;
   /// `done` runs once all earlier entries are applied here, after a majority has confirmed that
   /// this member leads.

@@ -13,12 +13,12 @@ namespace {
 /// Keeps the messages that come; nothing else of a member is called.
 class SilentMember final : public Member {
  public:
-  void receive(NodeId from, View message) override {
+  void receive(NodeId from, ByteView message) override {
     messages.emplace_back(from, Bytes(message.begin(), message.end()));
   }
   void turn(Time) override {}
   Time next_turn() const override { return kForever; }
-  Outcome propose(View, std::function<void(Outcome, const KvAnswer&)>) override {
+  Outcome propose(ByteView, std::function<void(Outcome, const KvAnswer&)>) override {
     return refused();
   }
   Outcome barrier(std::function<void(Outcome)>) override { return refused(); }

@@ -62,7 +62,7 @@ class Script {
   }
   static Key key_of(const std::string& name) {
     Key key{};
-    const View bytes = std::as_bytes(std::span(name));
+    const ByteView bytes = std::as_bytes(std::span(name));
     std::copy_n(bytes.begin(), std::min(bytes.size(), key.size()), key.begin());
     return key;
   }
@@ -72,7 +72,7 @@ class Script {
       return "status " + std::to_string(static_cast<int>(answer.status));
     if (!get) return "version " + std::to_string(answer.version);
     if (!answer.found) return "absent";
-    const View value = answer.value.view();
+    const ByteView value = answer.value.view();
     return "value " + std::string(reinterpret_cast<const char*>(value.data()), value.size());
   }
   void set(const std::string& what, const std::string& value) {

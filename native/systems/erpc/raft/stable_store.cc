@@ -32,19 +32,20 @@ Bytes read_all(File& file) {
 
 Bytes snapshot_payload(const StoredSnapshot& snapshot) {
   Bytes payload;
-  Writer out(payload);
+  ByteWriter out(payload);
   out.put(snapshot.servers_index);
   out.put(static_cast<std::uint64_t>(snapshot.servers.size()));
   for (const Server& server : snapshot.servers) {
     out.put(server.id);
     out.put(static_cast<std::uint8_t>(server.role));
   }
-  out.put(View(snapshot.data));
+  out.put(ByteView(snapshot.data));
   return payload;
 }
 
-std::optional<StoredSnapshot> snapshot_of(std::uint64_t index, std::uint64_t term, View payload) {
-  Reader in(payload);
+std::optional<StoredSnapshot> snapshot_of(std::uint64_t index, std::uint64_t term,
+                                          ByteView payload) {
+  ByteReader in(payload);
   StoredSnapshot snapshot;
   snapshot.index = index;
   snapshot.term = term;
@@ -57,7 +58,7 @@ std::optional<StoredSnapshot> snapshot_of(std::uint64_t index, std::uint64_t ter
     if (id == 0 || role > static_cast<std::uint8_t>(Role::kSpare)) return std::nullopt;
     snapshot.servers.push_back({id, static_cast<Role>(role)});
   }
-  const View data = in.bytes(in.left());
+  const ByteView data = in.bytes(in.left());
   if (!in.ok() || data.empty()) return std::nullopt;
   snapshot.data.assign(data.begin(), data.end());
   return snapshot;
@@ -72,8 +73,8 @@ std::string StableStore::log_name(std::uint64_t number) const {
   return "raft." + std::to_string(env_.node()) + ".log." + std::to_string(number);
 }
 
-std::uint64_t StableStore::digest_of(EntryType type, View payload) {
-  return sum_of(payload, static_cast<std::uint64_t>(type));
+std::uint64_t StableStore::digest_of(EntryType type, ByteView payload) {
+  return seeded_checksum(payload, static_cast<std::uint64_t>(type));
 }
 
 std::uint64_t StableStore::term_at(std::uint64_t index) const {
@@ -112,13 +113,13 @@ void StableStore::load_state() {
   const Bytes bytes = read_all(*state_file_);
   for (std::uint64_t slot = 0; slot < 2; ++slot) {
     if (bytes.size() < slot * kSlotDistance + kSlotBytes) break;
-    const View fields = View(bytes).subspan(slot * kSlotDistance, kSlotBytes);
-    Reader in(fields);
+    const ByteView fields = ByteView(bytes).subspan(slot * kSlotDistance, kSlotBytes);
+    ByteReader in(fields);
     const auto count = in.get<std::uint64_t>();
     const auto term = in.get<std::uint64_t>();
     const auto vote = in.get<std::uint64_t>();
     const auto log_number = in.get<std::uint64_t>();
-    if (in.get<std::uint64_t>() != sum_of(fields.first(32), kRecordMagic)) continue;
+    if (in.get<std::uint64_t>() != seeded_checksum(fields.first(32), kRecordMagic)) continue;
     if (count <= slots_written_) continue;
     slots_written_ = count;
     term_ = written_term_ = term;
@@ -135,12 +136,12 @@ void StableStore::load_state() {
 void StableStore::write_slot(std::uint64_t term, std::uint64_t vote) {
   ++slots_written_;
   Bytes slot;
-  Writer out(slot);
+  ByteWriter out(slot);
   out.put(slots_written_);
   out.put(term);
   out.put(vote);
   out.put(log_number_);
-  out.put(sum_of(slot, kRecordMagic));
+  out.put(seeded_checksum(slot, kRecordMagic));
   state_file_->write(slots_written_ % 2 * kSlotDistance, slot);
   state_file_->sync();
   written_term_ = term;
@@ -156,9 +157,9 @@ void StableStore::write_state(std::uint64_t term, std::uint64_t vote) {
 }
 
 void StableStore::record(Bytes& out, std::uint8_t type, std::uint64_t index, std::uint64_t term,
-                         View payload) {
-  chain_ = sum_of(payload, record_head(type, index, term, chain_));
-  Writer fields(out);
+                         ByteView payload) {
+  chain_ = seeded_checksum(payload, record_head(type, index, term, chain_));
+  ByteWriter fields(out);
   fields.put(kRecordMagic);
   fields.put(static_cast<std::uint32_t>(type));
   fields.put(index);
@@ -235,7 +236,7 @@ void StableStore::put_snapshot(StoredSnapshot snapshot, std::uint64_t trailing) 
 }
 
 bool StableStore::take_record(std::uint8_t type, std::uint64_t index, std::uint64_t term,
-                              View payload, std::uint64_t offset) {
+                              ByteView payload, std::uint64_t offset) {
   if (type == kSnapshotRecord) {
     auto snapshot = snapshot_of(index, term, payload);
     if (!snapshot || offset != kRecordHeader) return false;
@@ -263,7 +264,7 @@ void StableStore::load_log() {
   const Bytes bytes = read_all(*log_file_);
   chain_ = log_number_;
   while (end_ + kRecordHeader <= bytes.size()) {
-    Reader in(View(bytes).subspan(end_));
+    ByteReader in(ByteView(bytes).subspan(end_));
     const auto magic = in.get<std::uint32_t>();
     const auto type = in.get<std::uint32_t>();
     const auto index = in.get<std::uint64_t>();
@@ -271,8 +272,8 @@ void StableStore::load_log() {
     const auto size = in.get<std::uint64_t>();
     const auto sum = in.get<std::uint64_t>();
     if (magic != kRecordMagic || size > in.left() || index == 0 || index > kMaxNumber) break;
-    const View payload = in.bytes(size);
-    if (sum != sum_of(payload, record_head(type, index, term, chain_))) break;
+    const ByteView payload = in.bytes(size);
+    if (sum != seeded_checksum(payload, record_head(type, index, term, chain_))) break;
     if (type > kSnapshotRecord ||
         !take_record(static_cast<std::uint8_t>(type), index, term, payload, end_ + kRecordHeader))
       throw Error(ErrorCode::kUnavailable, "raft: in " + log_name(log_number_) +

@@ -60,7 +60,7 @@ class StableStore {
   StoredEntry read(std::uint64_t index) const;
   /// Returns the marks of the log for an observer.
   std::vector<EntryMark> marks() const;
-  static std::uint64_t digest_of(EntryType type, View payload);
+  static std::uint64_t digest_of(EntryType type, ByteView payload);
 
   /// Durable on return.
   void write_state(std::uint64_t term, std::uint64_t vote);
@@ -80,11 +80,12 @@ class StableStore {
   };
   bool on_disk() const { return durability_ == Durability::kDisk; }
   std::string log_name(std::uint64_t number) const;
-  void record(Bytes& out, std::uint8_t type, std::uint64_t index, std::uint64_t term, View payload);
+  void record(Bytes& out, std::uint8_t type, std::uint64_t index, std::uint64_t term,
+              ByteView payload);
   void write_slot(std::uint64_t term, std::uint64_t vote);
   void load_state();
   void load_log();
-  bool take_record(std::uint8_t type, std::uint64_t index, std::uint64_t term, View payload,
+  bool take_record(std::uint8_t type, std::uint64_t index, std::uint64_t term, ByteView payload,
                    std::uint64_t offset);
   void cut(std::uint64_t from);
 

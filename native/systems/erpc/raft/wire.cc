@@ -11,7 +11,7 @@ constexpr std::size_t kEntryHeader = 16;
 
 /// Puts the fields of each type of message.
 struct FieldWriter {
-  Writer& out;
+  ByteWriter& out;
   void operator()(const AppendEntries& m) const {
     numbers(m.term, m.previous_index, m.previous_term, m.commit);
     out.put(static_cast<std::uint64_t>(m.entries.size()));
@@ -52,7 +52,7 @@ struct FieldWriter {
 
 /// Reads fields; `fine` is false once a field was out of its bounds.
 struct FieldReader {
-  Reader in;
+  ByteReader in;
   bool fine = true;
 
   void check(bool condition) { fine = fine && condition; }
@@ -162,7 +162,7 @@ std::string address_of(std::uint64_t id) { return std::to_string(id - 1); }
 Bytes encode(const Message& message) {
   Bytes bytes;
   bytes.reserve(256);
-  Writer out(bytes);
+  ByteWriter out(bytes);
   out.put(kWireVersion);
   out.put(static_cast<std::uint8_t>(message.index() + 1));
   out.put(std::uint16_t{0});
@@ -173,8 +173,8 @@ Bytes encode(const Message& message) {
   return bytes;
 }
 
-std::optional<Message> decode(View bytes) {
-  FieldReader fields{Reader(bytes)};
+std::optional<Message> decode(ByteView bytes) {
+  FieldReader fields{ByteReader(bytes)};
   fields.check(fields.in.get<std::uint8_t>() == kWireVersion);
   const auto type = fields.in.get<std::uint8_t>();
   fields.check(fields.in.get<std::uint16_t>() == 0);
@@ -207,8 +207,8 @@ std::optional<Message> decode(View bytes) {
   return message;
 }
 
-std::optional<Servers> decode_change(View payload) {
-  FieldReader fields{Reader(payload)};
+std::optional<Servers> decode_change(ByteView payload) {
+  FieldReader fields{ByteReader(payload)};
   fields.check(fields.in.get<std::uint8_t>() == 1);
   const auto count = fields.in.get<std::uint64_t>();
   fields.check(count >= 1 && count <= kMaxServers);

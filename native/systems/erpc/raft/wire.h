@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "systems/erpc/raft/bytes.h"
+#include "base/bytes.h"
 
 namespace pyrdma::erpc::raft {
 
@@ -35,7 +35,7 @@ using Servers = std::vector<Server>;
 struct EntryView {
   std::uint64_t term = 0;
   EntryType type = EntryType::kCommand;
-  View payload;  // belongs to the caller, or points into the decoded message
+  ByteView payload;  // belongs to the caller, or points into the decoded message
 };
 
 struct AppendEntries {
@@ -57,7 +57,7 @@ struct VoteResult {
 struct InstallSnapshot {
   std::uint64_t term = 0, last_index = 0, last_term = 0, servers_index = 0;
   Servers servers;
-  View data;
+  ByteView data;
 };
 struct TimeoutNow {
   std::uint64_t term = 0, last_index = 0, last_term = 0;
@@ -69,14 +69,14 @@ using Message =
 
 Bytes encode(const Message& message);
 /// Returns nothing for bytes that are no message. The views of the result point into `bytes`.
-std::optional<Message> decode(View bytes);
+std::optional<Message> decode(ByteView bytes);
 /// The bytes that an entry takes in an AppendEntries.
 std::size_t wire_size(const EntryView& entry);
 
 /// Reads the payload of a kChange entry, which libraft has encoded: version 1, the number of
 /// servers, then for each its id, its address (text with a final zero) and its role. Returns
 /// nothing for other bytes, for ids that occur twice and for an address that is not the id's.
-std::optional<Servers> decode_change(View payload);
+std::optional<Servers> decode_change(ByteView payload);
 
 /// The address of a server: the node's number as text.
 std::string address_of(std::uint64_t id);

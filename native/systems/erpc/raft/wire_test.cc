@@ -12,7 +12,7 @@ namespace {
 
 Bytes change_of(std::uint64_t id) {
   Bytes bytes;
-  Writer out(bytes);
+  ByteWriter out(bytes);
   out.put(std::uint8_t{1});
   out.put(std::uint64_t{1});
   out.put(id);
@@ -31,7 +31,7 @@ const Bytes& some_bytes() {
 std::vector<Message> samples() {
   static const Bytes change = change_of(12);
   AppendEntries append{7, 3, 2, 3, {}};
-  append.entries = {{2, EntryType::kBarrier, View(some_bytes()).first(8)},
+  append.entries = {{2, EntryType::kBarrier, ByteView(some_bytes()).first(8)},
                     {5, EntryType::kCommand, some_bytes()},
                     {7, EntryType::kChange, change}};
   InstallSnapshot install{7, 40, 6, 12, {{1, Role::kVoter}, {9, Role::kSpare}}, some_bytes()};
@@ -58,7 +58,7 @@ TEST(ErpcRaftWire, EachShorterOrLongerMessageIsRefused) {
   for (const Message& message : samples()) {
     Bytes bytes = encode(message);
     for (std::size_t size = 0; size < bytes.size(); ++size)
-      EXPECT_FALSE(decode(View(bytes).first(size))) << "type " << message.index();
+      EXPECT_FALSE(decode(ByteView(bytes).first(size))) << "type " << message.index();
     bytes.push_back(std::byte{0});
     EXPECT_FALSE(decode(bytes)) << "type " << message.index();
   }
@@ -142,7 +142,7 @@ TEST(ErpcRaftWire, HostileMessagesStopNoMember) {
   World world(options);
   Rng rng(7);
   std::vector<Bytes> heard;
-  world.on_send = [&](NodeId, NodeId, View bytes) {
+  world.on_send = [&](NodeId, NodeId, ByteView bytes) {
     if (heard.size() < 200) heard.emplace_back(bytes.begin(), bytes.end());
   };
   ASSERT_TRUE(world.elect(0));

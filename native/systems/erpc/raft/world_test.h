@@ -86,14 +86,14 @@ class World {
   void set_duplicate(double rate) { options_.duplicate = rate; }
   void set_reorder(double rate) { options_.reorder = rate; }
   /// Sends bytes to a member as if `from` had sent them.
-  void inject(NodeId from, NodeId to, View bytes) {
+  void inject(NodeId from, NodeId to, ByteView bytes) {
     if (up(to)) member(to).receive(from, bytes);
   }
   /// Every message that a member sends.
-  std::function<void(NodeId from, NodeId to, View bytes)> on_send;
+  std::function<void(NodeId from, NodeId to, ByteView bytes)> on_send;
 
   /// Asks one member, without a network. `done` may run at once.
-  void ask(NodeId n, View command, Answered done);
+  void ask(NodeId n, ByteView command, Answered done);
   /// A client that sends its tries over the network, from outside the group.
   struct Client {
     std::unique_ptr<KvClient> logic;
@@ -407,7 +407,7 @@ inline bool World::elect(NodeId n) {
   return won;
 }
 
-inline void World::ask(NodeId n, View command, Answered done) {
+inline void World::ask(NodeId n, ByteView command, Answered done) {
   nodes_.at(n)->server->submit(command, std::move(done));
 }
 

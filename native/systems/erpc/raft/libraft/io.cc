@@ -83,7 +83,7 @@ void LibraftMember::fill_io() {
   fsm_.restore = [](struct raft_fsm* fsm, struct raft_buffer* buffer) {
     LibraftMember& self = of(fsm);
     const auto* first = static_cast<const std::byte*>(buffer->base);
-    if (!self.state_.restore(View(first, buffer->len))) return RAFT_MALFORMED;
+    if (!self.state_.restore(ByteView(first, buffer->len))) return RAFT_MALFORMED;
     self.lib_.free(buffer->base);  // the library leaves it to the state machine
     return 0;
   };
@@ -154,7 +154,7 @@ void LibraftMember::append(struct raft_io_append* request, const struct raft_ent
   // The library's log already ends with these entries.
   const std::uint64_t first = lib_.last_index(&raft_) - count + 1;
   for (unsigned i = 0; i < count; ++i) {
-    const View payload(static_cast<const std::byte*>(entries[i].buf.base), entries[i].buf.len);
+    const ByteView payload(static_cast<const std::byte*>(entries[i].buf.base), entries[i].buf.len);
     options_.observer->appended(
         env_.node(), {first + i, entries[i].term,
                       StableStore::digest_of(static_cast<EntryType>(entries[i].type), payload)});
@@ -191,7 +191,7 @@ void LibraftMember::put_snapshot(unsigned trailing, struct raft_io_snapshot_put*
 int LibraftMember::apply(const struct raft_buffer& command) {
   watch();
   const std::uint64_t index = lib_.last_applied(&raft_) + 1;
-  const View payload(static_cast<const std::byte*>(command.base), command.len);
+  const ByteView payload(static_cast<const std::byte*>(command.base), command.len);
   if (options_.observer != nullptr)
     options_.observer->applied(env_.node(), index,
                                StableStore::digest_of(EntryType::kCommand, payload));

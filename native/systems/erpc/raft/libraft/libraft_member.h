@@ -30,7 +30,7 @@ class LibraftMember final : public Member {
   void turn(Time now) override;
   Time next_turn() const override;
 
-  Outcome propose(View command, std::function<void(Outcome, const KvAnswer&)> done) override;
+  Outcome propose(ByteView command, std::function<void(Outcome, const KvAnswer&)> done) override;
   Outcome barrier(std::function<void(Outcome)> done) override;
   Outcome add(NodeId node, std::function<void(Outcome)> done) override;
   Outcome assign(NodeId node, Role role, std::function<void(Outcome)> done) override;
@@ -129,7 +129,7 @@ class LibraftMember final : public Member {
   Servers servers_of(const struct raft_configuration& configuration) const;
   void fill_servers(struct raft_configuration& configuration, const Servers& servers) const;
   Bytes encode_message(const struct raft_message& m);
-  void deliver(NodeId from, View bytes);
+  void deliver(NodeId from, ByteView bytes);
   bool may_come(NodeId from, const Message& message) const;
   bool may_append(const AppendEntries& m) const;
   void note(NodeId from, const Message& message);

@@ -42,8 +42,9 @@ Bytes LibraftMember::encode_message(const struct raft_message& m) {
       std::size_t bytes = 256;
       for (unsigned i = 0; i < a.n_entries && i < kMaxEntries; ++i) {
         const struct raft_entry& entry = a.entries[i];
-        out.entries.push_back({entry.term, static_cast<EntryType>(entry.type),
-                               View(static_cast<const std::byte*>(entry.buf.base), entry.buf.len)});
+        out.entries.push_back(
+            {entry.term, static_cast<EntryType>(entry.type),
+             ByteView(static_cast<const std::byte*>(entry.buf.base), entry.buf.len)});
         bytes += wire_size(out.entries.back());
         if (bytes <= options_.max_message) continue;
         out.entries.pop_back();
@@ -80,9 +81,9 @@ Bytes LibraftMember::encode_message(const struct raft_message& m) {
     }
     case RAFT_IO_INSTALL_SNAPSHOT: {
       const auto& s = m.install_snapshot;
-      return encode(InstallSnapshot{s.term, s.last_index, s.last_term, s.conf_index,
-                                    servers_of(s.conf),
-                                    View(static_cast<const std::byte*>(s.data.base), s.data.len)});
+      return encode(
+          InstallSnapshot{s.term, s.last_index, s.last_term, s.conf_index, servers_of(s.conf),
+                          ByteView(static_cast<const std::byte*>(s.data.base), s.data.len)});
     }
     default: {
       const auto& t = m.timeout_now;
@@ -151,7 +152,7 @@ void LibraftMember::note(NodeId from, const Message& message) {
   }
 }
 
-void LibraftMember::deliver(NodeId from, View bytes) {
+void LibraftMember::deliver(NodeId from, ByteView bytes) {
   Scope step(env_, scope::raft_receive);
   auto message = decode(bytes);
   if (!message) {

@@ -58,7 +58,8 @@ Outcome LibraftMember::accept(std::unique_ptr<Request>& request, int status) {
   return Outcome::kAccepted;
 }
 
-Outcome LibraftMember::propose(View command, std::function<void(Outcome, const KvAnswer&)> done) {
+Outcome LibraftMember::propose(ByteView command,
+                               std::function<void(Outcome, const KvAnswer&)> done) {
   Scope step(env_, scope::raft_propose);
   if (!running()) return Outcome::kNotLeader;
   if (command.empty() || command.size() > kMaxPayload) return Outcome::kInvalid;

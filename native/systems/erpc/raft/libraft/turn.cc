@@ -169,7 +169,7 @@ bool LibraftMember::store_work(Work& work) {
   for (unsigned i = 0; i < work.count; ++i) {
     const struct raft_entry& entry = work.entries[i];
     store_.append({entry.term, static_cast<EntryType>(entry.type),
-                   View(static_cast<const std::byte*>(entry.buf.base), entry.buf.len)});
+                   ByteView(static_cast<const std::byte*>(entry.buf.base), entry.buf.len)});
   }
   return work.count > 0;
 }

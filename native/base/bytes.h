@@ -1,5 +1,5 @@
-// Writer and Reader of little-endian fields. A Reader never reads beyond its bytes: after the first
-// short read it returns zeros and ok() is false.
+// ByteWriter and ByteReader of little-endian fields. A ByteReader never reads beyond its bytes:
+// after the first short read it returns zeros and ok() is false.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -11,24 +11,30 @@
 
 #include "base/rng.h"
 
-namespace pyrdma::erpc::raft {
+namespace pyrdma {
 
 static_assert(std::endian::native == std::endian::little, "fields are copied as they are");
 
 using Bytes = std::vector<std::byte>;
-using View = std::span<const std::byte>;
+using ByteView = std::span<const std::byte>;
 
 /// Appends fields to a vector.
-class Writer {
+class ByteWriter {
  public:
-  explicit Writer(Bytes& out) : out_(out) {}
+  explicit ByteWriter(Bytes& out) : out_(out) {}
   template <class T>
   void put(T value) {
     static_assert(std::is_unsigned_v<T>);
-    const auto* first = reinterpret_cast<const std::byte*>(&value);
-    out_.insert(out_.end(), first, first + sizeof(T));
+    const std::size_t at = out_.size();
+    out_.resize(at + sizeof(T));
+    std::memcpy(out_.data() + at, &value, sizeof(T));
   }
-  void put(View bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+  void put(ByteView bytes) {
+    if (bytes.empty()) return;
+    const std::size_t at = out_.size();
+    out_.resize(at + bytes.size());
+    std::memcpy(out_.data() + at, bytes.data(), bytes.size());
+  }
   /// Fills with zeros up to a multiple of 8 bytes.
   void align() { out_.resize((out_.size() + 7) / 8 * 8); }
 
@@ -36,25 +42,25 @@ class Writer {
   Bytes& out_;
 };
 
-class Reader {
+class ByteReader {
  public:
-  explicit Reader(View bytes) : rest_(bytes) {}
+  explicit ByteReader(ByteView bytes) : rest_(bytes) {}
   template <class T>
   T get() {
     static_assert(std::is_unsigned_v<T>);
-    const View field = bytes(sizeof(T));
+    const ByteView field = bytes(sizeof(T));
     T value = 0;
     if (!field.empty()) std::memcpy(&value, field.data(), sizeof(T));
     return value;
   }
   /// Returns the next bytes, or nothing if there are fewer than `count`.
-  View bytes(std::size_t count) {
+  ByteView bytes(std::size_t count) {
     if (count > rest_.size()) {
       ok_ = false;
       rest_ = {};
       return {};
     }
-    const View taken = rest_.first(count);
+    const ByteView taken = rest_.first(count);
     rest_ = rest_.subspan(count);
     return taken;
   }
@@ -64,12 +70,12 @@ class Reader {
   bool done() const { return ok_ && rest_.empty(); }
 
  private:
-  View rest_;
+  ByteView rest_;
   bool ok_ = true;
 };
 
 /// A checksum against torn and flipped bytes, not against an adversary. It costs one mix per word.
-inline std::uint64_t sum_of(View bytes, std::uint64_t seed) {
+inline std::uint64_t seeded_checksum(ByteView bytes, std::uint64_t seed) {
   std::uint64_t sum = mix64(seed ^ bytes.size());
   for (std::size_t i = 0; i < bytes.size(); i += 8) {
     std::uint64_t word = 0;
@@ -79,4 +85,4 @@ inline std::uint64_t sum_of(View bytes, std::uint64_t seed) {
   return sum;
 }
 
-}  // namespace pyrdma::erpc::raft
+}  // namespace pyrdma
