@@ -232,6 +232,10 @@ class TracedEnv final : public Env {
   Trace& trace() override { return inner_.trace(); }
 
  protected:
+  void catch_up_model() override {
+    const World world;
+    inner_.catch_up();
+  }
   void charge_model(Cost cost, std::uint64_t count) override {
     const World world;
     inner_.charge(cost, count);

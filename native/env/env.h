@@ -102,6 +102,11 @@ class Env {
   /// Computes for `duration`: burns CPU in the real world, advances the clock of this thread in the
   /// simulated world.
   virtual void work(Time duration) = 0;
+  /// Lets every thread that is behind this one in virtual time run first. Code calls it before it
+  /// reads, without a wait, what another thread of the node changes. Free in the real world.
+  void catch_up() {
+    if (has_model_) catch_up_model();
+  }
   /// Charges `count` operations of kind `cost` to the CPU of this thread. Free in the real world.
   void charge(Cost cost, std::uint64_t count = 1) {
     if (has_model_) charge_model(cost, count);
@@ -147,6 +152,7 @@ class Env {
  protected:
   /// The real world has no model of the CPU, so a charge costs only one test.
   explicit Env(bool has_model) : has_model_(has_model) {}
+  virtual void catch_up_model() {}
   virtual void charge_model(Cost /*cost*/, std::uint64_t /*count*/) {}
   virtual void charge_copy_model(std::size_t /*bytes*/, const Footprint* /*of*/) {}
   virtual void charge_walk_model(const Footprint& /*of*/, const void* /*at*/) {}

@@ -35,6 +35,26 @@ TEST_P(EnvContract, PollUntilReturnsWhenReadyOrLate) {
   EXPECT_GE(env.now(), deadline);
 }
 
+// A thread that has charged much time sees what another one has done meanwhile.
+TEST(EnvSim, AThreadCatchesUpWithTheOthers) {
+  sim::SimOptions options;
+  options.nodes = 1;
+  options.profile = sim::test_profile();
+  sim::SimCluster cluster(options);
+  cluster.run([](Env& env) {
+    bool is_set = false;
+    const auto other = env.spawn("other", [&] {
+      env.sleep_until(env.now() + kMicrosecond);
+      is_set = true;
+    });
+    env.charge(Cost::kClockRead, 1000);  // 8 us
+    EXPECT_FALSE(is_set);
+    env.catch_up();
+    EXPECT_TRUE(is_set);
+    other->join();
+  });
+}
+
 TEST_P(EnvContract, MutexExcludesAndEventPublishes) {
   Mutex mutex(env);
   Event go(env);

@@ -97,6 +97,7 @@ class SimEnv final : public Env {
   void charge_copy_model(std::size_t bytes, const Footprint* of) override;
   void charge_walk_model(const Footprint& of, const void* at) override;
   void prefetch_model(const Footprint& of, const void* at) override;
+  void catch_up_model() override { scheduler_.sync(); }
   Env* enter_model(const CpuScope& step) override;
   void footprint_model(const void* data, std::uint64_t bytes, bool exists) override;
 
