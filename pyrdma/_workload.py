@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 
 from ._native import native
 from .arguments import Duration, check, checked, kinds_of
-from .result import Value
+from .result import Result, Value
 
 __all__ = ["DEFAULT", "Parameters", "Workload"]
 
@@ -55,6 +55,9 @@ class Workload:
     def _given(self) -> Parameters:
         values = ((f.name, getattr(self, f.name)) for f in fields(self))
         return {name: value for name, value in values if value is not DEFAULT}
+
+    def _ended(self, result: Result) -> None:
+        """Take note of a run's result; a workload that stands for an object tells it."""
 
     @property
     def name(self) -> str:

@@ -89,7 +89,9 @@ class ClusterBase(ABC):
         for text, noticed_by in nodes.items():
             where = ", ".join(map(str, noticed_by))
             warnings.warn(f"node {where}: {text}", RuntimeWarning, stacklevel=2)
-        return self._result(parameters, columns)
+        result = self._result(parameters, columns)
+        workload._ended(result)
+        return result
 
     def _result(self, parameters: Parameters, columns: Columns) -> Result:
         names = ("node", "thread", "metric", "value", "unit")
