@@ -31,6 +31,8 @@ _PEERS = {
     "ib_write_lat": "perftest",
     "grpc_cpp_plugin": "protobuf-compiler-grpc",
     "etcd": "etcd-server",
+    "idlc": "cyclonedds-tools",
+    "corosync": "corosync",
 }
 
 
@@ -217,7 +219,8 @@ def _libraries() -> list[Check]:
 
 
 def _program(program: str, package: str) -> Check:
-    path = shutil.which(program)
+    # A user's PATH may lack the folder of the daemons.
+    path = shutil.which(program) or shutil.which(program, path="/usr/sbin")
     remedy = "" if path else _apt_install(package)
     return Check(f"peer {program}", path is not None, path or "missing", remedy)
 

@@ -28,7 +28,8 @@ disk_packages="mmdebstrap e2fsprogs"
 optional_packages="git sudo"
 # The peers of `pyrdma bench`. The benchmark skips a peer that cannot be installed, and names it.
 peer_packages="ucx-utils openmpi-bin libopenmpi-dev libsimgrid-dev redis-server redis-tools libucx-dev libtbb-dev
-libgrpc++-dev libprotobuf-dev protobuf-compiler-grpc etcd-server etcd-client"
+libgrpc++-dev libprotobuf-dev protobuf-compiler-grpc etcd-server etcd-client cyclonedds-dev cyclonedds-tools
+corosync libcpg-dev"
 
 compiles() { # compiles SOURCE [FLAG...]: whether the compiler compiles and links it
   source=$1
@@ -88,6 +89,10 @@ int main() { return mdb_version(nullptr, nullptr, nullptr) == nullptr; }' -llmdb
     protobuf-compiler-grpc) command -v protoc && command -v grpc_cpp_plugin ;;
     etcd-server) command -v etcd ;;
     etcd-client) command -v etcdctl ;;
+    cyclonedds-dev) [ -e /usr/include/dds/dds.h ] ;;
+    cyclonedds-tools) command -v idlc ;;
+    corosync) command -v corosync || [ -x /usr/sbin/corosync ] ;;
+    libcpg-dev) [ -e /usr/include/corosync/cpg.h ] ;;
     redis-server) command -v redis-server ;;
     redis-tools) command -v redis-benchmark ;;
     slurmctld) command -v slurmctld || [ -x /usr/sbin/slurmctld ] ;;

@@ -20,7 +20,17 @@ from tests.errors import raises
 UCX_HEADER = (
     "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr"
 )
-ALL_PEERS = ("ucx", "openmpi", "redis", "simgrid", "ucx_am", "grpc_calls", "etcd")
+ALL_PEERS = (
+    "ucx",
+    "openmpi",
+    "redis",
+    "simgrid",
+    "ucx_am",
+    "grpc_calls",
+    "etcd",
+    "cyclonedds",
+    "corosync",
+)
 
 
 def parse_ucx(text: str) -> float:
@@ -205,6 +215,56 @@ def test_a_member_of_etcd_that_names_itself_leads() -> None:
     for text in ("", "[]", "{}", '{"header":3}', "404 page not found"):
         with raises(PeerError, "status"):
             is_leader(text)
+
+
+def test_members_of_corosync_must_agree_on_the_order() -> None:
+    agreed_rate = vars(peers.load("corosync"))["agreed_rate"]
+    assert agreed_rate("member 1 105.5 40 77\nmember 2 103.5 40 77\n") == 103.5
+    for text in (
+        "",
+        "member 1 105.5 40 77\n",
+        "member 1 105.5 40 77\nmember 2 103.5 41 77\n",
+        "member 1 105.5 40 77\nmember 2 103.5 40 78\n",
+    ):
+        with raises(PeerError, "Corosync"):
+            agreed_rate(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "header"), [("cyclonedds", "dds/dds.h"), ("corosync", "corosync/cpg.h")]
+)
+def test_a_peer_without_its_header_is_not_there(
+    name: str, header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = peers.load(name)
+    if not module.available().ok:
+        pytest.skip(f"{module.NAME}: {module.available().reason}")
+    monkeypatch.setattr(module, "has_header", lambda _: False)
+    there = module.available()
+    assert not there.ok
+    assert header in there.reason
+
+
+def test_corosync_without_namespaces_says_what_was_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = peers.load("corosync")
+    if not module.available().ok:
+        pytest.skip(f"{module.NAME}: {module.available().reason}")
+    monkeypatch.setattr(module, "_PROBE", "echo no wire for you >&2; exit 3")
+    there = module.available()
+    assert not there.ok
+    assert "no wire for you" in there.reason
+
+
+def test_a_failed_daemon_of_corosync_shows_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = peers.load("corosync")
+    if not module.available().ok:
+        pytest.skip(f"{module.NAME}: {module.available().reason}")
+    configuration = vars(module)["_CONFIGURATION"]
+    monkeypatch.setattr(module, "_CONFIGURATION", configuration.replace("merge: 30", "join: 1"))
+    with raises(PeerError, "join"):
+        module.run(["rate_1024"], 0.02)
 
 
 @pytest.mark.parametrize("name", ["grpc_calls", "etcd"])
