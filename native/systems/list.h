@@ -6,4 +6,5 @@
 #define PYRDMA_FOR_EACH_SYSTEM(SYSTEM) \
   SYSTEM(loco)                         \
   SYSTEM(erpc)                         \
+  SYSTEM(spindle)                      \
   // A new system is one more line above this one.

@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from .loco.workloads import *  # noqa: F403
     from . import erpc as erpc
     from .erpc.workloads import *  # noqa: F403
+    from . import spindle as spindle
+    from .spindle.workloads import *  # noqa: F403
     # A new system is two more lines above this one.
 
 NAMES = (
     "loco",
     "erpc",
+    "spindle",
     # A new system is one more line above this one.
 )
 

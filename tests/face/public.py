@@ -30,6 +30,9 @@ MADE_BY_THE_PACKAGE = {
     "profiles.Parameter",
     "profiles.Profile",
     "result.Sample",
+    "spindle.Message",
+    "spindle.Sample",
+    "spindle.Subscription",
 }
 """Classes, and one method, whose objects only the package makes; its own tests check them."""
 

@@ -11,6 +11,8 @@ from tests.tidy.tree import Source
 # workloads, fuzz scenarios, bindings and tests may include all of them.
 PROTOCOL_LAYERS = ("base", "env", "fabric", "runtime")
 LAYERS = (*PROTOCOL_LAYERS, "measure", "fuzz", "bindings", "systems", "calibration")
+STANDS_ON = {"spindle": ("erpc",)}
+"""The systems whose protocols a system uses. They have no cycle."""
 ABOVE_PROTOCOL = ("workloads", "fuzz", "bindings", "system.cc")
 # Protocol code runs in all worlds, so it may use only Env and the fabric.
 PROTOCOL_CODE = ("native/runtime/", "native/systems/")
@@ -38,7 +40,7 @@ BANNED_IN_SYSTEMS: Sequence[tuple[str, str]] = (
 def include_rule(files: Iterable[Source]) -> list[str]:
     """The order of LAYERS; check stands on base.
 
-    A system includes itself and lower layers, never another system.
+    A system includes itself, lower layers, and the protocols of the systems that it stands on.
     """
     complaints = []
     for file in files:
@@ -81,6 +83,9 @@ def _system_problem(file: Source, target: list[str]) -> str:
     system, part = file.parts[2], file.parts[3]
     is_protocol = part not in ABOVE_PROTOCOL and "_test." not in file.path
     if target[0] == "systems":
+        if len(target) > 2 and target[1] in STANDS_ON.get(system, ()):
+            is_inside = target[2] not in ABOVE_PROTOCOL
+            return "" if is_inside else f"{system} stands on the protocol of {target[1]} alone"
         if len(target) > 2 and target[1] != system:
             return f"{system} is one system and {target[1]} another; move the shared part down"
         if is_protocol and (len(target) == 2 or target[2] in ABOVE_PROTOCOL):

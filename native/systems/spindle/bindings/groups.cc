@@ -1,0 +1,136 @@
+#include "systems/spindle/bindings/groups.h"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bindings/per_node.h"
+#include "systems/spindle/inbox_group.h"
+
+namespace pyrdma::spindle::bindings {
+
+namespace {
+
+namespace py = pybind11;
+using pyrdma::bindings::make_owned;
+using pyrdma::bindings::PerNode;
+using Groups = PerNode<InboxGroup>;
+
+/// Members, senders, window, max_message, whether the order is total.
+using Spec =
+    std::tuple<std::vector<NodeId>, std::vector<NodeId>, std::uint32_t, std::uint32_t, bool>;
+
+Time nanoseconds(double seconds) { return static_cast<Time>(seconds * 1e9); }
+
+/// Calls of several Python threads go on at once: a receiver waits while others send.
+template <class Work>
+auto on(Groups& self, NodeId node, Work&& work) {
+  return self.session().call([&] { return work(self.at(node)); });
+}
+
+std::shared_ptr<Groups> make_groups(std::shared_ptr<pyrdma::bindings::Session> session, int preset,
+                                    const std::vector<Spec>& specs,
+                                    const std::vector<NodeId>& founders, double suspicion_s) {
+  Options options = Options::of(static_cast<Preset>(preset));
+  options.name = "python/" + std::to_string(session->next_run());
+  options.suspicion_timeout = nanoseconds(suspicion_s);
+  options.heartbeat =
+      std::max<Time>(1000, std::min(options.heartbeat, options.suspicion_timeout / 10));
+  options.join_timeout = std::max<Time>(10 * kSecond, 4 * options.suspicion_timeout);
+  options.idle_sleep = kMillisecond;  // a shorter sleep of a real thread mostly spins
+  std::vector<SubgroupSpec> subgroups;
+  for (const auto& [members, senders, window, max_message, is_total] : specs) {
+    subgroups.push_back(
+        {members, senders, window, max_message, is_total ? Order::kTotal : Order::kUnordered});
+  }
+  const auto make = [=](Env& env) {
+    auto made = std::make_unique<InboxGroup>(env, options, subgroups);
+    if (std::ranges::find(founders, env.node()) != founders.end()) made->group().found(founders);
+    return made;
+  };
+  return make_owned<Groups>(std::move(session), make, -1);
+}
+
+py::list receive(Groups& self, NodeId node, std::uint32_t subgroup, std::size_t most,
+                 double timeout_s) {
+  const auto messages = on(self, node, [&](InboxGroup& group) {
+    return group.receive(subgroup, most, nanoseconds(timeout_s));
+  });
+  py::list found;
+  for (const InboxGroup::Delivered& each : messages) {
+    found.append(py::make_tuple(
+        each.sender, each.view, each.sequence,
+        py::bytes(reinterpret_cast<const char*>(each.bytes.data()), each.bytes.size())));
+  }
+  return found;
+}
+
+/// Returns rows (subgroup, counter, value, unit), and rows (subgroup, stage, size, batches).
+std::pair<py::list, py::list> counters(Groups& self, NodeId node) {
+  const Group::Counters found =
+      on(self, node, [](InboxGroup& group) { return group.group().counters(); });
+  py::list rows, sizes;
+  for (std::size_t g = 0; g < found.subgroups.size(); ++g) {
+    const SubgroupCounters& each = found.subgroups[g];
+    const std::pair<const char*, std::uint64_t> values[] = {
+        {"pushes", each.pushes},
+        {"nulls", each.nulls},
+        {"null_iterations", each.null_iterations},
+        {"delivered", each.delivered},
+        {"sent", each.sends.messages()}};
+    for (const auto& [name, value] : values) rows.append(py::make_tuple(g, name, value, "count"));
+    rows.append(py::make_tuple(g, "delivered_bytes", each.delivered_bytes, "bytes"));
+    const std::pair<const char*, const BatchSizes*> stages[] = {
+        {"send", &each.sends}, {"receive", &each.receives}, {"delivery", &each.deliveries}};
+    for (const auto& [stage, batches] : stages) {
+      for (std::size_t size = 1; size < batches->counts().size(); ++size) {
+        if (batches->counts()[size] != 0)
+          sizes.append(py::make_tuple(g, stage, size, batches->counts()[size]));
+      }
+    }
+  }
+  return {rows, sizes};
+}
+
+}  // namespace
+
+void bind_groups(py::module_& module) {
+  py::class_<Groups, std::shared_ptr<Groups>>(module, "Groups")
+      .def(py::init(&make_groups))
+      .def("send",
+           [](Groups& self, NodeId node, std::uint32_t subgroup,
+              const std::vector<std::string>& messages, double timeout_s) {
+             on(self, node,
+                [&](InboxGroup& group) { group.send(subgroup, messages, nanoseconds(timeout_s)); });
+           })
+      .def("receive", &receive)
+      .def("events",
+           [](Groups& self, NodeId node) {
+             std::vector<std::tuple<Time, std::uint64_t, std::vector<NodeId>>> rows;
+             for (const auto& each :
+                  on(self, node, [](InboxGroup& group) { return group.events(); }))
+               rows.emplace_back(each.time, each.view, each.members);
+             return rows;
+           })
+      .def("counters", &counters)
+      .def("standing",
+           [](Groups& self, NodeId node) {
+             return std::string(on(self, node, [](InboxGroup& group) {
+               return to_string(group.group().standing());
+             }));
+           })
+      .def("join",
+           [](Groups& self, NodeId node, const std::vector<NodeId>& contacts) {
+             on(self, node, [&](InboxGroup& group) { group.group().join(contacts); });
+           })
+      .def("leave", [](Groups& self, NodeId node, double timeout_s) {
+        on(self, node, [&](InboxGroup& group) { group.group().leave(nanoseconds(timeout_s)); });
+      });
+}
+
+}  // namespace pyrdma::spindle::bindings

@@ -1,0 +1,98 @@
+// Deliberate bugs, most of them taken from published systems. Tests switch one on to show that the
+// checks find it. Each function returns the correct decision, unless its bug is on.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace pyrdma::spindle {
+
+enum class Bug : std::uint8_t {
+  kNone,
+  kGuardBeforeData,
+  kSlotReusedEarly,
+  kDeliveredOnReceipt,
+  kNullHeaderTrusted,
+  kNullsEndless,
+  kRowUnchecked,
+  kSilenceIgnored,
+  kReceivesAfterWedge,
+  kPendingDropped,
+  kResentTwice,
+  kProposalIgnored,
+  kProposalBlended,
+  kSuspicionsUnheard,
+  kSuspectHeard,
+  kMinorityInstalls,
+  kTrimNotEchoed,
+  kTrimComputedAgain,
+  kJoinersForgotten,
+};
+
+/// The names of the bugs after kNone, for `pyrdma fuzz spindle --mutation`.
+inline constexpr std::array<std::string_view, 18> kBugNames{
+    "guard_before_data",   "slot_reused_early", "delivered_on_receipt", "null_header_trusted",
+    "nulls_endless",       "row_unchecked",     "silence_ignored",      "receives_after_wedge",
+    "pending_dropped",     "resent_twice",      "proposal_ignored",     "proposal_blended",
+    "suspicions_unheard",  "suspect_heard",     "minority_installs",    "trim_not_echoed",
+    "trim_computed_again", "joiners_forgotten"};
+
+class Bugs {
+ public:
+  constexpr Bugs(Bug bug = Bug::kNone) : bug_(bug) {}  // NOLINT: a bug is a hook by itself
+  /// Returns the bug with this name; nothing for an unknown name.
+  static constexpr Bugs named(std::string_view name) {
+    for (std::size_t i = 0; i < kBugNames.size(); ++i) {
+      if (kBugNames[i] == name) return static_cast<Bug>(i + 1);
+    }
+    return {};
+  }
+
+  // Multicast.
+
+  /// The slots are written before the guard that announces them.
+  bool data_first() const { return !is(Bug::kGuardBeforeData); }
+  /// A slot is used again once all members have delivered its message.
+  bool waits_for_delivery() const { return !is(Bug::kSlotReusedEarly); }
+  /// A message is delivered once all members have received it.
+  bool waits_for_stability() const { return !is(Bug::kDeliveredOnReceipt); }
+  /// A round without a message of its own in the slot is a null (Derecho #187, #190).
+  bool looks_at_round() const { return !is(Bug::kNullHeaderTrusted); }
+  /// A null is sent only for a message that it precedes.
+  bool nulls_end() const { return !is(Bug::kNullsEndless); }
+
+  // Rows.
+
+  /// A control row counts once its checksum fits (Derecho #182).
+  bool checks_rows() const { return !is(Bug::kRowUnchecked); }
+  bool suspects_silence() const { return !is(Bug::kSilenceIgnored); }
+
+  // Views.
+
+  /// The counts that a wedged member has declared stay.
+  bool stops_at_wedge() const { return !is(Bug::kReceivesAfterWedge); }
+  /// A message that the old view did not deliver is sent again in the next one (Derecho #22).
+  bool sends_again() const { return !is(Bug::kPendingDropped); }
+  bool sends_again_only_lost() const { return !is(Bug::kResentTwice); }
+  /// A new leader goes on with the proposal of the last one (Derecho #126).
+  bool adopts_proposal() const { return !is(Bug::kProposalIgnored); }
+  /// It adds nothing to a list that the last leader has committed (Derecho #126).
+  bool keeps_committed() const { return !is(Bug::kProposalBlended); }
+  /// It begins when all suspect all members of lower rank (Derecho #126).
+  bool waits_for_suspicions() const { return !is(Bug::kSuspicionsUnheard); }
+  /// Nobody copies from a member that it suspects.
+  bool ignores_suspects() const { return !is(Bug::kSuspectHeard); }
+  /// A view needs a majority of the last one (Derecho #11).
+  bool needs_majority() const { return !is(Bug::kMinorityInstalls); }
+  /// Messages up to the trim are delivered when all members have copied the trim.
+  bool waits_for_echoes() const { return !is(Bug::kTrimNotEchoed); }
+  /// A new leader keeps the trim of the last one.
+  bool keeps_trim() const { return !is(Bug::kTrimComputedAgain); }
+  bool keeps_joiners() const { return !is(Bug::kJoinersForgotten); }
+
+ private:
+  constexpr bool is(Bug bug) const { return __builtin_expect(bug_ == bug, 0) != 0; }
+  Bug bug_;
+};
+
+}  // namespace pyrdma::spindle

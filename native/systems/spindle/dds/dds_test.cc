@@ -1,0 +1,323 @@
+// Topics with the four qualities of service, late joiners, logs and restarts.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "systems/spindle/dds/external_client.h"
+#include "systems/spindle/dds/participant.h"
+#include "systems/spindle/worlds_test.h"
+
+namespace pyrdma::spindle::dds {
+namespace {
+
+Topic topic_of(Qos qos, std::uint32_t nodes) {
+  Topic topic;
+  topic.name = "position";
+  topic.qos = qos;
+  topic.publishers = {0, 1};
+  for (NodeId node = 1; node < nodes; ++node) topic.subscribers.push_back(node);
+  topic.window = 8;
+  topic.max_sample = 200;
+  return topic;
+}
+
+std::string text_of(const Sample& sample) {
+  return {reinterpret_cast<const char*>(sample.bytes.data()), sample.bytes.size()};
+}
+
+void publish(DomainParticipant& participant, const std::string& text) {
+  const std::span<std::byte> loan = participant.loan(0);
+  ASSERT_GE(loan.size(), text.size());
+  std::memcpy(loan.data(), text.data(), text.size());
+  participant.publish(0, static_cast<std::uint32_t>(text.size()));
+}
+
+class SpindleDds : public testing::TestWithParam<std::tuple<std::string, Qos>> {};
+
+TEST_P(SpindleDds, SubscribersGetAllSamples) {
+  const auto& [world, qos] = GetParam();
+  constexpr std::uint32_t kNodes = 3, kEach = 40;
+  std::atomic<std::uint32_t> done{0};
+  std::vector<std::vector<std::string>> seen(kNodes);
+  runtime::run_world(world, kNodes, [&, world = world, qos = qos](Env& env, const runtime::Kill&) {
+    std::atomic<std::uint32_t> count{0};
+    DomainParticipant participant(
+        env, options_of(world, Options::of(Preset::kPaper)), {topic_of(qos, kNodes)},
+        [&](std::uint32_t, std::span<const Message> messages) {
+          for (const Message& message : messages) {
+            seen[env.node()].emplace_back(reinterpret_cast<const char*>(message.bytes.data()),
+                                          message.bytes.size());
+          }
+          count.fetch_add(static_cast<std::uint32_t>(messages.size()));
+        });
+    participant.create(all_nodes(kNodes));
+    for (std::uint32_t i = 0; i < kEach && env.node() < 2; ++i)
+      publish(participant, std::to_string(env.node()) + ":" + std::to_string(i));
+    const auto wait = [&](const std::function<bool()>& ready) {
+      EXPECT_TRUE(participant.group().wait_until(ready, env.now() + kPatience));
+    };
+    if (env.node() != 0) {
+      wait([&] { return count.load() == 2 * kEach; });
+      if (qos >= Qos::kVolatile) {
+        const auto kept = participant.read(0, 10, 5);
+        ASSERT_EQ(kept.size(), 5U);
+        EXPECT_EQ(kept[0].number, 10U);
+        EXPECT_EQ(text_of(kept[0]), seen[env.node()][10]);
+        EXPECT_EQ(participant.count(0), 2 * kEach);
+      } else {
+        EXPECT_TRUE(participant.read(0, 0, 5).empty());
+      }
+    }
+    done.fetch_add(1);
+    wait([&] { return done.load() == kNodes; });
+  });
+  EXPECT_TRUE(seen[0].empty()) << "node 0 only publishes";
+  EXPECT_TRUE(qos == Qos::kUnordered || seen[1] == seen[2]);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SpindleDds,
+    testing::Combine(testing::ValuesIn(spindle_worlds()),
+                     testing::Values(Qos::kUnordered, Qos::kAtomic, Qos::kVolatile, Qos::kLogged)),
+    [](const auto& each) {
+      return std::get<0>(each.param) + "_" +
+             std::string(kQosNames[static_cast<std::size_t>(std::get<1>(each.param))]);
+    });
+
+// A subscriber that joins gets the samples that the others keep, then all new ones (V6).
+TEST(SpindleDdsSim, ALateJoinerCatchesUp) {
+  for (const Qos qos : {Qos::kVolatile, Qos::kLogged}) {
+    constexpr std::uint32_t kNodes = 4;
+    std::uint32_t done = 0;
+    std::vector<std::vector<std::string>> kept(kNodes);
+    runtime::run_world("sim", kNodes, [&](Env& env, const runtime::Kill&) {
+      Topic topic = topic_of(qos, kNodes);
+      topic.history = 10;
+      DomainParticipant participant(env, options_of("sim", Options::of(Preset::kPaper)), {topic});
+      const auto wait = [&](const std::function<bool()>& ready) {
+        EXPECT_TRUE(participant.group().wait_until(ready, env.now() + kPatience));
+      };
+      if (env.node() < 3) {
+        participant.create({0, 1, 2});
+        for (int i = 0; i < 25 && env.node() == 0; ++i) publish(participant, std::to_string(i));
+        wait(
+            [&] { return participant.group().view_id() == 2 && participant.group().is_settled(); });
+        for (int i = 25; i < 30 && env.node() == 0; ++i) publish(participant, std::to_string(i));
+      } else {
+        env.sleep_until(env.now() + kMillisecond);
+        participant.join({0, 1, 2});
+      }
+      if (env.node() != 0) {
+        wait([&] { return participant.count(0) == 30; });
+        for (const Sample& sample : participant.read(0, 0, 100))
+          kept[env.node()].push_back(text_of(sample));
+      }
+      ++done;
+      wait([&] { return done == kNodes; });
+    });
+    EXPECT_EQ(kept[3].size(), qos == Qos::kLogged ? 30U : 10U);
+    EXPECT_TRUE(kept[3] == kept[1]);
+  }
+}
+
+// A node outside of the domain publishes through a member, and through another one when that dies.
+TEST(SpindleDdsSim, AMemberRelaysTheSamplesOfAClient) {
+  constexpr std::uint32_t kNodes = 4, kClient = 3;
+  fabric::sim::SimCluster cluster(runtime::sim_options(kNodes));
+  std::uint32_t done = 0;
+  std::vector<std::vector<std::string>> seen(kNodes);
+  const std::vector<Topic> topics{topic_of(Qos::kAtomic, 3)};
+  const Options options = options_of("sim", Options::of(Preset::kPaper));
+  cluster.run([&](Env& env) {
+    if (env.node() == kClient) {
+      ExternalClient client(env, options, topics, {0, 1});
+      for (int i = 0; i < 20; ++i) {
+        if (i == 10) cluster.kill(0);
+        const std::string text = std::to_string(i);
+        client.publish(0, std::as_bytes(std::span(text)), 20 * kMillisecond);
+      }
+      EXPECT_GT(client.retries(), 0U);
+      EXPECT_TRUE(refuses([&] { client.publish(0, Bytes(201), 1); }, ErrorCode::kInvalidArgument,
+                          {"201", "200"}));
+      ++done;
+      return;
+    }
+    DomainParticipant participant(
+        env, options, topics, [&](std::uint32_t, std::span<const Message> messages) {
+          for (const Message& message : messages) {
+            seen[env.node()].emplace_back(reinterpret_cast<const char*>(message.bytes.data()),
+                                          message.bytes.size());
+          }
+        });
+    participant.create({0, 1, 2});
+    const auto is_done = [&] { return done == 1 && seen[1].size() >= 20 && seen[2].size() >= 20; };
+    EXPECT_TRUE(participant.group().wait_until(is_done, env.now() + kPatience));
+  });
+  EXPECT_TRUE(seen[1] == seen[2]);
+  std::erase_if(seen[1], [last = std::string()](const std::string& each) mutable {
+    return std::exchange(last, each) == each;  // one may come twice
+  });
+  ASSERT_EQ(seen[1].size(), 20U);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(seen[1][static_cast<std::size_t>(i)], std::to_string(i));
+}
+
+// All participants crash. The logs have different lengths; after the restart all have the longest.
+TEST(SpindleDdsSim, ADomainRestartsFromItsLogs) {
+  constexpr std::uint32_t kNodes = 3, kDriver = 3;  // a node outside of the domain kills the others
+  fabric::sim::SimCluster cluster(runtime::sim_options(kNodes + 1));
+  bool is_published = false;
+  std::vector<std::uint64_t> before(kNodes), after(kNodes);
+  std::vector<std::vector<std::string>> kept(kNodes);
+  std::uint32_t done = 0;
+  std::uint64_t view = 0;
+  for (NodeId node = 0; node < kNodes; ++node) cluster.expect_restart(node);
+  cluster.run([&](Env& env) {
+    if (env.node() == kDriver) {
+      while (!is_published) env.sleep_until(env.now() + 10 * kMicrosecond);
+      for (NodeId node = 0; node < kNodes; ++node) {
+        cluster.kill(node, fabric::sim::Crash::kHost);
+        env.sleep_until(env.now() + 3 * kMicrosecond);
+      }
+      for (NodeId node = 0; node < kNodes; ++node) cluster.restart(node);
+      return;
+    }
+    Topic topic = topic_of(Qos::kLogged, kNodes);
+    topic.sync_every = 1;
+    DomainParticipant participant(env, options_of("sim", Options::of(Preset::kPaper)), {topic});
+    const auto wait = [&](const std::function<bool()>& ready) {
+      return participant.group().wait_until(ready, env.now() + kPatience);
+    };
+    if (env.incarnation() == 0) {
+      participant.create(all_nodes(kNodes));
+      if (env.node() == 0) {
+        for (int i = 0; i < 40; ++i) publish(participant, "old " + std::to_string(i));
+        is_published = true;
+      }
+      wait([] { return false; });
+      return;
+    }
+    before[env.node()] = participant.count(0);
+    participant.restart(all_nodes(kNodes));
+    view = participant.group().view_id();
+    after[env.node()] = participant.count(0);
+    if (env.node() == 0) publish(participant, "new");
+    if (env.node() != 0) {
+      EXPECT_TRUE(wait([&] {
+        const auto all = participant.read(0, 0, 1000);
+        return !all.empty() && text_of(all.back()) == "new";
+      }));
+      for (const Sample& sample : participant.read(0, 0, 1000))
+        kept[env.node()].push_back(text_of(sample));
+    }
+    ++done;
+    EXPECT_TRUE(wait([&] { return done == kNodes; }));
+  });
+  EXPECT_EQ(view, 2U);
+  EXPECT_EQ(after[1], after[2]);
+  EXPECT_EQ(after[1], std::max(before[1], before[2]));
+  EXPECT_TRUE(kept[1] == kept[2]);
+  ASSERT_EQ(kept[1].size(), after[1] + 1);
+  for (std::uint64_t i = 0; i < after[1]; ++i) EXPECT_EQ(kept[1][i], "old " + std::to_string(i));
+}
+
+// Samples, each with the number and the pattern of its place.
+Bytes sample_of(std::uint64_t number) {
+  Bytes bytes(3 + number % 40);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(number + i);
+  return bytes;
+}
+
+void write_log(Env& env, const std::string& name, std::uint64_t samples) {
+  SampleLog log(env, name);
+  for (std::uint64_t i = log.samples(); i < samples; ++i)
+    log.append(static_cast<NodeId>(i % 3), sample_of(i));
+  log.sync();
+}
+
+// Every prefix of a log is a log: a torn end is cut, and new samples follow.
+TEST(SpindleDdsSim, ATornEndIsCut) {
+  runtime::run_world("sim", 1, [](Env& env, const runtime::Kill&) {
+    write_log(env, "whole", 12);
+    auto whole = env.storage().open("whole");
+    Bytes bytes(whole->size());
+    whole->read(0, bytes);
+    std::uint64_t cuts = 0;
+    for (std::size_t length = 0; length < bytes.size(); length += 5) {
+      const std::string name = "cut-" + std::to_string(length);
+      env.storage().open(name)->write(0, ByteView(bytes).first(length));
+      SampleLog log(env, name);
+      EXPECT_LE(log.samples(), 12U);
+      cuts += log.cut_bytes() != 0;
+      log.append(9, sample_of(99));
+      log.sync();
+      SampleLog again(env, name);
+      EXPECT_EQ(again.samples(), log.samples());
+      std::uint64_t number = 0;
+      again.read(0, [&](const Sample& sample) {
+        const bool is_last = number + 1 == again.samples();
+        EXPECT_TRUE(sample.bytes == sample_of(is_last ? 99 : number)) << length;
+        ++number;
+      });
+    }
+    EXPECT_GT(cuts, 20U);
+  });
+}
+
+// Any changed byte is found. In the middle the log is refused, with the offset and what can be
+// saved.
+TEST(SpindleDdsSim, ADamagedLogIsRefused) {
+  runtime::run_world("sim", 1, [](Env& env, const runtime::Kill&) {
+    write_log(env, "whole", 12);
+    auto whole = env.storage().open("whole");
+    Bytes bytes(whole->size());
+    whole->read(0, bytes);
+    std::uint64_t refused = 0, cut = 0;
+    for (std::size_t at = 0; at < bytes.size(); at += 3) {
+      Bytes damaged = bytes;
+      damaged[at] ^= std::byte{0x10};
+      const std::string name = "damaged-" + std::to_string(at);
+      env.storage().open(name)->write(0, damaged);
+      try {
+        SampleLog log(env, name);
+        EXPECT_LT(log.samples() + (log.cut_bytes() == 0), 13U);
+        cut += log.cut_bytes() != 0;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+        EXPECT_TRUE(names(error.what(), {"offset", "cut_damage"}));
+        ++refused;
+        SampleLog log(env, name, /*cut_damage=*/true);
+        EXPECT_LT(log.samples(), 12U);
+      }
+    }
+    EXPECT_GT(refused, 50U);
+    EXPECT_GT(cut, 0U);
+  });
+}
+
+TEST(SpindleDdsSim, BadTopicsNameTheFix) {
+  runtime::run_world("sim", 1, [](Env& env, const runtime::Kill&) {
+    const auto refused = [&](const Topic& topic, std::vector<std::string_view> values) {
+      return refuses([&] { DomainParticipant participant(env, {}, {topic}); },
+                     ErrorCode::kInvalidArgument, values);
+    };
+    Topic topic;
+    EXPECT_TRUE(refused(topic, {"0"}));
+    topic.name = "x";
+    EXPECT_TRUE(refused(topic, {"x", "publisher"}));
+    topic.publishers = {0};
+    EXPECT_TRUE(refused(topic, {"subscriber"}));
+    topic.subscribers = {0};
+    topic.qos = Qos::kVolatile;
+    topic.history = 0;
+    EXPECT_TRUE(refused(topic, {"history", "0"}));
+    topic.history = 1;
+    DomainParticipant participant(env, options_of("sim", {}), {topic});
+    EXPECT_TRUE(refuses([&] { participant.topic("y"); }, ErrorCode::kInvalidArgument, {"y", "x"}));
+  });
+}
+
+}  // namespace
+}  // namespace pyrdma::spindle::dds

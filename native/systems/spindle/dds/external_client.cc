@@ -1,0 +1,51 @@
+#include "systems/spindle/dds/external_client.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "runtime/caller.h"
+
+namespace pyrdma::spindle::dds {
+
+ExternalClient::ExternalClient(Env& env, const Options& options, std::vector<Topic> topics,
+                               std::vector<NodeId> members)
+    : env_(env),
+      topics_(std::move(topics)),
+      members_(std::move(members)),
+      channel_((env.device().open(), env), options, ControlChannel::kEndpoint + 1) {
+  if (members_.empty())
+    throw Error(ErrorCode::kInvalidArgument, "an external client needs a member that relays");
+}
+
+void ExternalClient::publish(std::uint32_t topic, ByteView sample, Time timeout) {
+  if (topic >= topics_.size() || sample.size() > topics_[topic].max_sample) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "topic " + std::to_string(topic) + ", a sample of " +
+                    std::to_string(sample.size()) + " B; there are " +
+                    std::to_string(topics_.size()) + " topics, and this one takes " +
+                    std::to_string(topic < topics_.size() ? topics_[topic].max_sample : 0) + " B");
+  }
+  Bytes request;
+  ByteWriter out(request);
+  out.put(topic);
+  out.put(sample);
+  const Time deadline = env_.now() + timeout;
+  while (env_.now() < deadline) {
+    bool is_done = false, is_queued = false;
+    channel_.ask(members_[next_], ControlType::kPublish, request,
+                 [&](std::optional<ByteView> answer) {
+                   is_done = true;
+                   is_queued = answer && answer->size() == 1;
+                 });
+    channel_.run_until([&] { return is_done; }, kForever);
+    if (is_queued) return;
+    ++retries_;
+    next_ = (next_ + 1) % members_.size();
+  }
+  throw Error(ErrorCode::kTimeout,
+              "no member relays the sample; asked were the nodes" + runtime::text_of(members_) +
+                  ": are they publishers of topic '" + topics_[topic].name + "'?")
+      .blaming(members_);
+}
+
+}  // namespace pyrdma::spindle::dds

@@ -1,0 +1,232 @@
+#include "systems/spindle/dds/participant.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "systems/spindle/scopes.h"
+
+namespace pyrdma::spindle::dds {
+
+namespace {
+
+std::vector<SubgroupSpec> subgroups_of(const std::vector<Topic>& topics) {
+  std::vector<SubgroupSpec> specs;
+  for (const Topic& topic : topics) specs.push_back(topic.subgroup());
+  return specs;
+}
+
+void put_sample(ByteWriter& out, NodeId publisher, ByteView bytes) {
+  out.put(publisher);
+  out.put(static_cast<std::uint32_t>(bytes.size()));
+  out.put(bytes);
+}
+
+}  // namespace
+
+DomainParticipant::DomainParticipant(Env& env, const Options& options, std::vector<Topic> topics,
+                                     Listener listener, bool cut_damage)
+    : env_(env),
+      options_(options),
+      topics_(std::move(topics)),
+      listener_(std::move(listener)),
+      readers_(topics_.size()) {
+  check_topics(topics_);
+  bool is_logged = false;
+  for (std::uint32_t t = 0; t < topics_.size(); ++t) {
+    const Topic& topic = topics_[t];
+    if (!keeps(t)) continue;
+    readers_[t] = std::make_unique<Reader>(env);
+    readers_[t]->footprint =
+        std::make_unique<Footprint>(env, nullptr, std::uint64_t{topic.history} * topic.max_sample);
+    if (topic.qos != Qos::kLogged) continue;
+    is_logged = true;
+    readers_[t]->log =
+        std::make_unique<SampleLog>(env, "topic-" + std::to_string(t) + ".log", cut_damage);
+    readers_[t]->count = readers_[t]->log->samples();
+  }
+  if (is_logged) {
+    views_ = env.storage().open("views.log");
+    env.storage().sync();
+    Bytes content(views_->size());
+    content.resize(views_->read(0, content));
+    ByteReader in(content);
+    LastView last;
+    last.id = in.get<std::uint64_t>();
+    const auto count = in.get<std::uint32_t>();
+    for (std::uint32_t i = 0; i < count && i < kMostMembers; ++i)
+      last.members.push_back(in.get<std::uint32_t>());
+    const std::size_t covered = content.size() - in.left();
+    if (in.ok() && in.get<std::uint64_t>() == seeded_checksum(ByteView(content).first(covered), 1))
+      last_view_ = last;
+  }
+  Upcalls upcalls;
+  upcalls.deliver = [this](std::uint32_t t, std::span<const Message> messages) {
+    take(t, messages);
+  };
+  upcalls.view = [this](const ViewShape& shape) { log_view(shape); };
+  upcalls.save = [this](std::uint32_t t) { return save(t); };
+  upcalls.load = [this](std::uint32_t t, ByteView state) { load(t, state); };
+  upcalls.persist = [this] { persist(); };
+  group_ = std::make_unique<Group>(env, options, subgroups_of(topics_), std::move(upcalls));
+  serve_restart();
+  serve_clients();
+}
+
+// A sample of an external client; the answer has a byte if it is queued.
+void DomainParticipant::serve_clients() {
+  group_->channel().serve(ControlType::kPublish, [this](ByteView request) {
+    ByteReader in(request);
+    const auto t = in.get<std::uint32_t>();
+    const ByteView sample = in.bytes(in.left());
+    const bool is_good = in.ok() && t < topics_.size() && sample.size() <= topics_[t].max_sample;
+    return Bytes(is_good && group_->try_send(t, sample) ? 1 : 0);
+  });
+}
+
+DomainParticipant::~DomainParticipant() {
+  group_.reset();  // no upcall comes after it
+}
+
+std::uint32_t DomainParticipant::topic(std::string_view name) const {
+  std::string known;
+  for (std::uint32_t t = 0; t < topics_.size(); ++t) {
+    if (topics_[t].name == name) return t;
+    known += (t == 0 ? "" : ", ") + topics_[t].name;
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              "no topic '" + std::string(name) + "'; the topics are " + known);
+}
+
+bool DomainParticipant::keeps(std::uint32_t topic) const {
+  return topics_[topic].qos >= Qos::kVolatile && topics_[topic].has_subscriber(env_.node());
+}
+
+void DomainParticipant::take(std::uint32_t t, std::span<const Message> messages) {
+  const Topic& topic = topics_[t];
+  if (!topic.has_subscriber(env_.node())) return;  // a publisher delivers too
+  if (readers_[t]) {
+    Reader& reader = *readers_[t];
+    const std::lock_guard<Mutex> lock(reader.mutex);
+    for (const Message& message : messages) keep(reader, topic, message.node, message.bytes);
+    finish_batch(reader, topic);
+  }
+  if (listener_) listener_(t, messages);
+}
+
+void DomainParticipant::keep(Reader& reader, const Topic& topic, NodeId publisher,
+                             ByteView sample) {
+  const Scope step(env_, scope::keep_sample);
+  env_.charge_copy(sample.size(), reader.footprint.get());
+  Sample& kept = reader.history.emplace_back();
+  if (reader.history.size() > topic.history) {  // its memory serves again
+    kept = std::move(reader.history.front());
+    reader.history.pop_front();
+  }
+  kept.publisher = publisher;
+  kept.number = reader.count++;
+  kept.bytes.assign(sample.begin(), sample.end());
+  if (!reader.log) return;
+  env_.charge_copy(sample.size(), reader.footprint.get());
+  reader.log->append(publisher, sample);
+  ++reader.since_sync;
+}
+
+void DomainParticipant::finish_batch(Reader& reader, const Topic& topic) {
+  if (!reader.log) return;
+  reader.log->write();
+  if (topic.sync_every == 0 || reader.since_sync < topic.sync_every) return;
+  reader.log->sync();
+  reader.since_sync = 0;
+}
+
+void DomainParticipant::persist() {
+  for (const auto& reader : readers_) {
+    if (!reader || !reader->log) continue;
+    const std::lock_guard<Mutex> lock(reader->mutex);
+    reader->log->sync();
+    reader->since_sync = 0;
+  }
+}
+
+void DomainParticipant::sync() { persist(); }
+
+void DomainParticipant::log_view(const ViewShape& shape) {
+  if (!views_) return;
+  last_view_ = {shape.id, {}};
+  Bytes record;
+  ByteWriter out(record);
+  out.put(shape.id);
+  out.put(shape.size());
+  for (const Member& member : shape.members) {
+    last_view_.members.push_back(member.node);
+    out.put(member.node);
+  }
+  out.put(seeded_checksum(record, 1));
+  views_->write(0, record);
+  views_->sync();
+}
+
+std::vector<Sample> DomainParticipant::read(std::uint32_t t, std::uint64_t from, std::size_t most) {
+  std::vector<Sample> found;
+  if (!readers_.at(t)) return found;
+  Reader& reader = *readers_[t];
+  const std::lock_guard<Mutex> lock(reader.mutex);
+  if (reader.log) {
+    reader.log->read(from, [&](const Sample& sample) {
+      if (found.size() < most) found.push_back(sample);
+    });
+    return found;
+  }
+  for (const Sample& sample : reader.history) {
+    if (sample.number >= from && found.size() < most) found.push_back(sample);
+  }
+  return found;
+}
+
+std::uint64_t DomainParticipant::count(std::uint32_t t) {
+  if (!readers_.at(t)) return 0;
+  const std::lock_guard<Mutex> lock(readers_[t]->mutex);
+  return readers_[t]->count;
+}
+
+// The state of a topic: the number of its first sample, then the samples. A log has all of them.
+std::optional<Bytes> DomainParticipant::save(std::uint32_t t) {
+  if (!readers_[t]) return std::nullopt;
+  Bytes state;
+  Reader& reader = *readers_[t];
+  const std::lock_guard<Mutex> lock(reader.mutex);
+  ByteWriter out(state);
+  if (reader.log) {
+    out.put(std::uint64_t{0});
+    reader.log->read(
+        0, [&](const Sample& sample) { put_sample(out, sample.publisher, sample.bytes); });
+    return state;
+  }
+  out.put(reader.count - reader.history.size());
+  for (const Sample& sample : reader.history) put_sample(out, sample.publisher, sample.bytes);
+  return state;
+}
+
+void DomainParticipant::load(std::uint32_t t, ByteView state) {
+  if (!readers_[t] || state.empty()) return;
+  Reader& reader = *readers_[t];
+  const std::lock_guard<Mutex> lock(reader.mutex);
+  ByteReader in(state);
+  std::uint64_t number = in.get<std::uint64_t>();
+  // A log of an earlier life of this node has a part of the samples already.
+  const std::uint64_t has = reader.count;
+  reader.count = std::max(reader.count, number);
+  while (in.left() != 0) {
+    const auto publisher = in.get<std::uint32_t>();
+    const auto bytes = in.get<std::uint32_t>();
+    const ByteView sample = in.bytes(bytes);
+    if (!in.ok()) break;
+    if (number++ >= has) keep(reader, topics_[t], publisher, sample);
+  }
+  finish_batch(reader, topics_[t]);
+}
+
+}  // namespace pyrdma::spindle::dds

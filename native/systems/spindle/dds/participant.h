@@ -1,0 +1,112 @@
+// A participant of a domain: its publishers and subscribers of topics (section 4.6). A domain is
+// one group, and a topic is a subgroup of just its participants. README.md maps the names of the
+// OMG's standard.
+//
+//   participant.cc   samples and their storage, late joiners
+//   restart.cc       a domain begins again from its logs
+#pragma once
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "env/scope.h"
+#include "env/sync.h"
+#include "systems/spindle/dds/sample_log.h"
+#include "systems/spindle/dds/topic.h"
+#include "systems/spindle/group.h"
+
+namespace pyrdma::spindle::dds {
+
+class DomainParticipant {
+ public:
+  /// Gets the samples of a topic at a subscriber, in place. The thread that makes turns calls it.
+  using Listener = std::function<void(std::uint32_t topic, std::span<const Message>)>;
+
+  /// All nodes give the same topics. Opens the logs of this node's topics. Throws
+  /// Error(kInvalidArgument) for a topic that cannot be, and as SampleLog does.
+  DomainParticipant(Env& env, const Options& options, std::vector<Topic> topics,
+                    Listener listener = {}, bool cut_damage = false);
+  ~DomainParticipant();
+
+  Group& group() { return *group_; }
+  const std::vector<Topic>& topics() const { return topics_; }
+  /// Returns the number of a topic. Throws Error(kInvalidArgument) that lists the names.
+  std::uint32_t topic(std::string_view name) const;
+
+  /// Begins the domain with these nodes, whose logs are empty, or which all agree on them. Throws
+  /// like Group::found; see restart().
+  void create(const std::vector<NodeId>& nodes) { group_->found(nodes); }
+  /// Begins the domain again after all participants have ended, with these nodes. Each one first
+  /// gets the samples that its logs lack and another one's have. Throws Error(kUnavailable), if the
+  /// nodes are no majority of the last view that a log names, or if two logs disagree; it names the
+  /// nodes. Throws Error(kTimeout), naming the nodes that did not come.
+  void restart(const std::vector<NodeId>& nodes);
+  /// Joins a domain. Subscribers of volatile and logged topics catch up first.
+  void join(const std::vector<NodeId>& contacts) { group_->join(contacts); }
+
+  /// Returns the memory of a sample, to be filled in place; empty after `deadline`. Throws like
+  /// Group::reserve.
+  std::span<std::byte> loan(std::uint32_t topic, Time deadline = kForever) {
+    return group_->reserve(topic, deadline);
+  }
+  void publish(std::uint32_t topic, std::uint32_t bytes) { group_->send(topic, bytes); }
+
+  /// Takes samples of a volatile or logged topic from the history of this subscriber, from number
+  /// `from` on. Samples that the history no longer has are left out.
+  std::vector<Sample> read(std::uint32_t topic, std::uint64_t from, std::size_t most);
+  /// Number of samples that this subscriber has had.
+  std::uint64_t count(std::uint32_t topic);
+  /// Makes the logs durable.
+  void sync();
+
+ private:
+  struct Reader {
+    explicit Reader(Env& env) : mutex(env) {}
+    Mutex mutex;
+    std::deque<Sample> history;
+    std::uint64_t count = 0, since_sync = 0;
+    std::unique_ptr<SampleLog> log;
+    std::unique_ptr<Footprint> footprint;  // of the history, which copies fill
+  };
+  struct LastView {
+    std::uint64_t id = 0;
+    std::vector<NodeId> members;
+  };
+
+  bool keeps(std::uint32_t topic) const;
+  void take(std::uint32_t topic, std::span<const Message> messages);
+  void keep(Reader& reader, const Topic& topic, NodeId publisher, ByteView sample);
+  void finish_batch(Reader& reader, const Topic& topic);
+  std::optional<Bytes> save(std::uint32_t topic);
+  void load(std::uint32_t topic, ByteView state);
+  void log_view(const ViewShape& shape);
+  void persist();
+  void serve_clients();
+
+  // restart.cc
+  struct Standing {
+    LastView view;
+    std::vector<std::uint64_t> counts;  // of each topic's log
+  };
+  void serve_restart();
+  Standing standing() const;
+  std::optional<Bytes> ask(NodeId node, ControlType type, const Bytes& request, Time deadline);
+  void catch_up(std::uint32_t topic, NodeId source, std::uint64_t count, Time deadline);
+  static Standing standing_of(ByteView answer, std::size_t topics);
+
+  Env& env_;
+  const Options options_;
+  const std::vector<Topic> topics_;
+  Listener listener_;
+  std::vector<std::unique_ptr<Reader>> readers_;  // by topic; null where nothing is kept
+  std::unique_ptr<File> views_;                   // the last view, if a topic is logged
+  LastView last_view_;
+  std::unique_ptr<Group> group_;
+};
+
+}  // namespace pyrdma::spindle::dds

@@ -1,0 +1,178 @@
+// A domain begins again from its logs (total restart). The logs of a topic are prefixes of one
+// sequence, because all members of a view deliver the same samples in the same order. So the
+// longest one has all samples that any subscriber has logged.
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "runtime/caller.h"
+#include "systems/spindle/dds/participant.h"
+
+namespace pyrdma::spindle::dds {
+
+namespace {
+
+constexpr std::size_t kMostPart = ControlChannel::kMostResponse - 64;  // bytes of records
+
+}  // namespace
+
+DomainParticipant::Standing DomainParticipant::standing() const {
+  Standing standing{last_view_, {}};
+  for (const auto& reader : readers_)
+    standing.counts.push_back(reader && reader->log ? reader->log->samples() : 0);
+  return standing;
+}
+
+void DomainParticipant::serve_restart() {
+  group_->channel().serve(ControlType::kRestart, [this](ByteView) {
+    const Standing own = standing();
+    Bytes answer;
+    ByteWriter out(answer);
+    out.put(own.view.id);
+    out.put(static_cast<std::uint32_t>(own.view.members.size()));
+    for (const NodeId member : own.view.members) out.put(member);
+    for (const std::uint64_t count : own.counts) out.put(count);
+    return answer;
+  });
+  // Topic, number of the first sample, the asker's chain there. The answer: whether the chains
+  // agree, then samples.
+  group_->channel().serve(ControlType::kRead, [this](ByteView request) {
+    Bytes answer;
+    ByteWriter out(answer);
+    ByteReader in(request);
+    const auto t = in.get<std::uint32_t>();
+    const auto from = in.get<std::uint64_t>();
+    const auto chain = in.get<std::uint64_t>();
+    if (!in.done() || t >= topics_.size() || !readers_[t] || !readers_[t]->log ||
+        from > readers_[t]->log->samples())
+      return answer;
+    SampleLog& log = *readers_[t]->log;
+    out.put(static_cast<std::uint8_t>(log.chain(from) == chain));
+    std::uint64_t room = kMostPart;
+    log.read(from, [&](const Sample& sample) {
+      if (room < sample.bytes.size() + 8) {
+        room = 0;
+        return;
+      }
+      room -= sample.bytes.size() + 8;
+      out.put(sample.publisher);
+      out.put(static_cast<std::uint32_t>(sample.bytes.size()));
+      out.put(ByteView(sample.bytes));
+    });
+    return answer;
+  });
+}
+
+DomainParticipant::Standing DomainParticipant::standing_of(ByteView answer, std::size_t topics) {
+  ByteReader in(answer);
+  Standing standing;
+  standing.view.id = in.get<std::uint64_t>();
+  const auto members = in.get<std::uint32_t>();
+  for (std::uint32_t i = 0; i < std::min(members, kMostMembers); ++i)
+    standing.view.members.push_back(in.get<std::uint32_t>());
+  for (std::size_t t = 0; t < topics; ++t) standing.counts.push_back(in.get<std::uint64_t>());
+  if (!in.done()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "restart: a node has other topics; give all nodes the same ones");
+  }
+  return standing;
+}
+
+std::optional<Bytes> DomainParticipant::ask(NodeId node, ControlType type, const Bytes& request,
+                                            Time deadline) {
+  std::optional<Bytes> answer;
+  bool is_done = false;
+  while (env_.now() < deadline) {
+    is_done = false;
+    group_->channel().ask(node, type, request, [&](std::optional<ByteView> got) {
+      is_done = true;
+      if (got) answer = Bytes(got->begin(), got->end());
+    });
+    group_->channel().run_until([&] { return is_done; }, kForever);
+    if (answer) return answer;
+  }
+  return std::nullopt;
+}
+
+void DomainParticipant::catch_up(std::uint32_t t, NodeId source, std::uint64_t count,
+                                 Time deadline) {
+  Reader& reader = *readers_[t];
+  while (reader.log->samples() < count) {
+    Bytes request;
+    ByteWriter out(request);
+    out.put(t);
+    out.put(reader.log->samples());
+    out.put(reader.log->chain(reader.log->samples()));
+    const auto answer = ask(source, ControlType::kRead, request, deadline);
+    if (!answer || answer->empty()) {
+      throw Error(ErrorCode::kTimeout, "restart: node " + std::to_string(source) +
+                                           " did not send the log of topic '" + topics_[t].name +
+                                           "'; is it up?")
+          .blaming({source});
+    }
+    ByteReader in(*answer);
+    if (in.get<std::uint8_t>() == 0) {
+      throw Error(ErrorCode::kUnavailable,
+                  "restart: the logs of topic '" + topics_[t].name + "' at node " +
+                      std::to_string(env_.node()) + " and node " + std::to_string(source) +
+                      " disagree within the first " + std::to_string(reader.log->samples()) +
+                      " samples; remove the wrong one")
+          .blaming({source});
+    }
+    while (in.left() != 0) {
+      const auto publisher = in.get<std::uint32_t>();
+      const auto bytes = in.get<std::uint32_t>();
+      const ByteView sample = in.bytes(bytes);
+      if (!in.ok()) break;
+      keep(reader, topics_[t], publisher, sample);
+    }
+    reader.log->write();
+  }
+  reader.log->sync();
+}
+
+void DomainParticipant::restart(const std::vector<NodeId>& nodes) {
+  const Time deadline = env_.now() + options_.join_timeout;
+  std::vector<std::pair<NodeId, Standing>> standings{{env_.node(), standing()}};
+  std::vector<NodeId> missing;
+  for (const NodeId node : nodes) {
+    if (node == env_.node()) continue;
+    const auto answer = ask(node, ControlType::kRestart, {}, deadline);
+    if (answer)
+      standings.emplace_back(node, standing_of(*answer, topics_.size()));
+    else
+      missing.push_back(node);
+  }
+  if (!missing.empty()) {
+    throw Error(ErrorCode::kTimeout, "restart: no answer from the nodes" +
+                                         runtime::text_of(missing) + "; do they restart too?")
+        .blaming(missing);
+  }
+  const auto newest =
+      std::ranges::max_element(standings, {}, [](const auto& each) { return each.second.view.id; });
+  const LastView& last = newest->second.view;
+  const std::set<NodeId> here(nodes.begin(), nodes.end());
+  const auto present =
+      std::ranges::count_if(last.members, [&](NodeId node) { return here.contains(node); });
+  if (2 * static_cast<std::size_t>(present) <= last.members.size() && !last.members.empty()) {
+    std::vector<NodeId> absent;
+    for (const NodeId node : last.members) {
+      if (!here.contains(node)) absent.push_back(node);
+    }
+    throw Error(ErrorCode::kUnavailable,
+                "restart: " + std::to_string(present) + " of the " +
+                    std::to_string(last.members.size()) + " members of the last view, " +
+                    std::to_string(last.id) + ", are no majority; start the nodes" +
+                    runtime::text_of(absent) + " too")
+        .blaming(absent);
+  }
+  for (std::uint32_t t = 0; t < topics_.size(); ++t) {
+    if (!readers_[t] || !readers_[t]->log) continue;
+    const auto longest = std::ranges::max_element(
+        standings, {}, [t](const auto& each) { return each.second.counts[t]; });
+    catch_up(t, longest->first, longest->second.counts[t], deadline);
+  }
+  group_->found(nodes, last.id + 1);
+}
+
+}  // namespace pyrdma::spindle::dds

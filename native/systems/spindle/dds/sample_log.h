@@ -1,0 +1,64 @@
+// The log of a topic at a subscriber: one file of records, in the order of delivery (section 4.6).
+//
+//   | magic, bytes of the sample | publisher | number | chain | sample, padded to 8 |
+//
+// The chain is a checksum over the record and the chain before it. So one word says whether two
+// logs agree up to a number, and a record that was torn or changed is found.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "env/env.h"
+#include "env/storage.h"
+
+namespace pyrdma::spindle::dds {
+
+struct Sample {
+  NodeId publisher = 0;
+  std::uint64_t number = 0;  // of the samples of the topic at this subscriber, from 0 on
+  Bytes bytes;
+};
+
+class SampleLog {
+ public:
+  /// Opens the log, and reads all records. A torn end, as a crash leaves it, is cut off. Throws
+  /// Error(kUnavailable) for a record in the middle that does not verify, naming the offset and the
+  /// number of records before it; with `cut_damage` it cuts the log there.
+  SampleLog(Env& env, std::string name, bool cut_damage = false);
+
+  std::uint64_t samples() const { return chains_.size(); }
+  std::uint64_t cut_bytes() const { return cut_bytes_; }
+  /// The chain after the first `number` samples; requires number <= samples().
+  std::uint64_t chain(std::uint64_t number) const { return number == 0 ? 0 : chains_[number - 1]; }
+  /// Adds a sample to the batch that write() writes.
+  void append(NodeId publisher, ByteView sample);
+  /// Writes the batch with one request to the disk. Not durable before sync().
+  void write();
+  /// Blocks until all written records are durable.
+  void sync();
+  /// Calls `act` for each sample from `from` on.
+  void read(std::uint64_t from, const std::function<void(const Sample&)>& act);
+
+ private:
+  struct Found {
+    bool is_whole = false;
+    std::uint64_t bytes = 0;  // of the record
+    std::uint64_t chain = 0;
+    Sample sample;
+  };
+  Found parse(ByteView rest, std::uint64_t number, std::uint64_t chain) const;
+  void load(bool cut_damage);
+
+  Env& env_;
+  const std::string name_;
+  std::unique_ptr<File> file_;
+  std::vector<std::uint64_t> chains_, offsets_;  // by number
+  std::uint64_t end_ = 0, cut_bytes_ = 0;
+  Bytes batch_;
+};
+
+}  // namespace pyrdma::spindle::dds

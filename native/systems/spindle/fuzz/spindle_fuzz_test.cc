@@ -1,0 +1,108 @@
+// Groups keep their properties under drawn faults. Each deliberate bug is found.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "fuzz/small_test.h"
+#include "systems/spindle/bugs.h"
+#include "systems/system.h"
+
+namespace pyrdma::spindle {
+namespace {
+
+const std::uint64_t kGroupSeeds = (fuzz::kSlowed ? 60 : 2000) * fuzz::search_factor();
+
+const fuzz::Scenario& groups() { return fuzz::scenario_named(systems::scenarios(), "spindle"); }
+
+fuzz::Options drawn(std::uint64_t seed) {
+  fuzz::Options options = fuzz::small_options(seed, {3, 80, 300, true});
+  if (seed % 16 == 0) options.nodes = 7;
+  if (seed % 16 == 8) options.nodes = 2;
+  options.faults = fuzz::limited(groups(), options.faults);
+  return options;
+}
+
+TEST(SpindleFuzz, GroupsKeepTheirPropertiesUnderFaults) {
+  fuzz::Sums sums;
+  for (std::uint64_t seed = 1; seed <= kGroupSeeds; ++seed) {
+    const fuzz::Options options = drawn(seed);
+    const fuzz::Outcome outcome = run(groups(), options);
+    EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
+    if (seed % 20 == 0) {
+      EXPECT_EQ(outcome.fingerprint, run(groups(), options).fingerprint) << "seed " << seed;
+    }
+    sums.add(outcome);
+  }
+  EXPECT_GT(sums.ok, kGroupSeeds * 100);
+  EXPECT_GE(2 * sums.begun_under_faults, sums.begun) << "faults ended too early";
+  EXPECT_GT(sums.late_crashes, kGroupSeeds / 20) << "crashes after 50 operations";
+  EXPECT_GT(sums.restarts, kGroupSeeds / 20);
+  if (fuzz::kSlowed) return;  // too few seeds for the counts below
+  for (const Fault fault : groups().faults)
+    EXPECT_GT(sums.faults.reached[static_cast<std::size_t>(fault)], 0U) << fault_info(fault).key;
+  for (const std::string_view branch : groups().branches)
+    EXPECT_GE(sums.branches.at(branch), 1U) << branch;
+}
+
+/// The faults in which a bug is looked for.
+struct FoundBug {
+  const char* name;
+  std::vector<std::pair<Fault, double>> faults;  // and how often, times the rate of the table
+  std::uint64_t seeds;                           // within which it is found
+};
+const FoundBug kFoundBugs[] = {
+    {"slot_reused_early", {}, 10},
+    {"delivered_on_receipt", {}, 10},
+    {"null_header_trusted", {}, 10},
+    {"nulls_endless", {}, 10},
+    {"row_unchecked", {{Fault::crash, 3}}, 100},
+    {"receives_after_wedge", {{Fault::crash, 3}}, 20},
+    {"pending_dropped", {{Fault::crash, 3}}, 60},
+    {"resent_twice", {{Fault::crash, 3}}, 20},
+    {"minority_installs", {{Fault::partition, 5}, {Fault::isolation, 5}}, 60},
+    {"joiners_forgotten", {{Fault::crash, 5}}, 100},
+};
+
+fuzz::Options options_of_bug(const FoundBug& bug, std::uint64_t seed) {
+  fuzz::Options options = drawn(seed);
+  options.faults = FaultOptions();
+  for (const auto& [fault, factor] : bug.faults) options.faults.enable(fault, factor);
+  return options;
+}
+
+class SpindleFuzzBugs : public testing::TestWithParam<FoundBug> {};
+
+TEST_P(SpindleFuzzBugs, AreFound) {
+  const FoundBug& bug = GetParam();
+  std::uint64_t found = 0;
+  for (std::uint64_t seed = 1; seed <= bug.seeds && found == 0; ++seed) {
+    fuzz::Options options = options_of_bug(bug, seed);
+    const fuzz::Outcome control = run(groups(), options);
+    EXPECT_TRUE(control.violations.empty()) << "seed " << seed << "\n" << describe(control);
+    options.mutation = bug.name;
+    if (!run(groups(), options).violations.empty()) found = seed;
+  }
+  EXPECT_NE(found, 0U) << bug.name;
+  RecordProperty("seeds_to_kill", static_cast<int>(found));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SpindleFuzzBugs, testing::ValuesIn(kFoundBugs),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+// The others are found in the core of the view change (membership_test.cc), by a member that stops
+// (views_test.cc), and by long messages (multicast_test.cc).
+TEST(SpindleFuzz, EveryBugHasATest) {
+  const std::vector<std::string_view> elsewhere{
+      "proposal_ignored", "proposal_blended",    "suspicions_unheard", "suspect_heard",
+      "trim_not_echoed",  "trim_computed_again", "silence_ignored",    "guard_before_data"};
+  for (const std::string_view name : kBugNames) {
+    EXPECT_TRUE(std::ranges::find(elsewhere, name) != elsewhere.end() ||
+                std::ranges::any_of(kFoundBugs, [&](const auto& bug) { return bug.name == name; }))
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace pyrdma::spindle

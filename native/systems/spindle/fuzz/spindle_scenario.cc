@@ -1,0 +1,127 @@
+#include "systems/spindle/fuzz/spindle_scenario.h"
+
+#include "base/error.h"
+#include "fuzz/quick_control.h"
+#include "fuzz/simulation.h"
+#include "systems/spindle/fuzz/node.h"
+
+namespace pyrdma::spindle {
+namespace {
+
+namespace sim = fabric::sim;
+using scenario::Node;
+using scenario::World;
+
+// A group survives whatever a reliable connection hides, and the loss of members. Disks are not
+// part of this scenario.
+const std::vector<Fault> kFaultsOfGroups{Fault::loss,
+                                         Fault::loss_burst,
+                                         Fault::ack_loss,
+                                         Fault::duplicate,
+                                         Fault::reorder,
+                                         Fault::delay,
+                                         Fault::clog,
+                                         Fault::cache_miss,
+                                         Fault::queue_full,
+                                         Fault::late_completion,
+                                         Fault::qp_error,
+                                         Fault::pause,
+                                         Fault::preemption,
+                                         Fault::clock_skew,
+                                         Fault::crash,
+                                         Fault::host_crash,
+                                         Fault::torn_crash,
+                                         Fault::number_reuse,
+                                         Fault::partition,
+                                         Fault::isolation,
+                                         Fault::partition_partial,
+                                         Fault::partition_one_way,
+                                         Fault::partition_flapping,
+                                         Fault::slow_node,
+                                         Fault::buffer_overflow,
+                                         Fault::pause_storm,
+                                         Fault::number_collision,
+                                         Fault::noisy_neighbour};
+
+/// A node that is killed unwinds.
+struct Ending {
+  World& world;
+  NodeId node;
+  Member member;
+  bool returns = false;
+  ~Ending() {
+    if (returns) return;
+    world.phase.crashed();
+    for (auto& [number, life] : world.lives) {
+      if (life.member.node == node) life.is_alive = false;
+    }
+  }
+};
+
+void run_node(World& world, Env& env) {
+  Ending ending{world, env.node(), {}};
+  try {
+    Node node(world, env);
+    node.run();
+  } catch (const Error& error) {
+    world.violation("error", "node " + std::to_string(env.node()) + ": " + error.what());
+    world.is_over = true;
+  }
+  ending.returns = true;
+}
+
+// A small group soon has no majority under the rates of the table. Most seeds have fewer of the
+// faults that cost it a member, and go on for longer.
+void lower_losses_of_members(fuzz::Options& options) {
+  Rng rng(options.seed, -1, "fuzz spindle losses");
+  if (rng.below(4) == 0) return;
+  for (const Fault fault :
+       {Fault::crash, Fault::host_crash, Fault::torn_crash, Fault::qp_error, Fault::partition,
+        Fault::isolation, Fault::partition_partial, Fault::partition_one_way,
+        Fault::partition_flapping, Fault::pause, Fault::slow_node})
+    options.faults[fault].rate *= 0.15;
+}
+
+fuzz::Outcome run_group(const fuzz::Options& wanted) {
+  fuzz::Outcome outcome;
+  fuzz::Options options = wanted;
+  fuzz::hasten_control_path(options.profile);
+  lower_losses_of_members(options);
+  fuzz::FaultPhase phase(options, outcome);
+  World world(options, outcome, phase);
+  world.bugs = Bugs::named(options.mutation);
+  sim::SimCluster cluster(fuzz::simulation_of(options, 2 * options.recovery_limit));
+  world.cluster = &cluster;
+  phase.attach(cluster);
+  if (options.events) cluster.record_events(&outcome.recorded);
+  try {
+    cluster.run([&](Env& env) { run_node(world, env); });
+  } catch (const Error& error) {
+    world.violation("liveness", std::string(error.what()).substr(0, 200) + world.describe());
+  }
+  world.check();
+  outcome.info += world.is_stalled;
+  fuzz::fill_outcome(outcome, cluster);
+  if (world.is_stalled) ++outcome.branches["spindle/stalled"];
+  return outcome;
+}
+
+}  // namespace
+
+fuzz::Scenario group_scenario() {
+  return {
+      "spindle",
+      "Spindle's groups: multicasts in subgroups while members die, leave, join",
+      run_group,
+      {kBugNames.begin(), kBugNames.end()},
+      {kPresetNames.begin(), kPresetNames.end()},
+      kFaultsOfGroups,
+      {"spindle/doorbell", "spindle/excluded", "spindle/link_broken", "spindle/nulls",
+       "spindle/queue_full", "spindle/ragged_trim", "spindle/ring_wraps",
+       "spindle/send_queue_waits", "spindle/sent_again", "spindle/sent_in_next_view",
+       "spindle/sleep", "spindle/stalled", "spindle/state_transferred", "spindle/suspected_broken",
+       "spindle/suspected_silent", "spindle/torn_row", "spindle/wedge", "spindle/window_full"},
+      8};
+}
+
+}  // namespace pyrdma::spindle

@@ -1,0 +1,98 @@
+// The outside view of a run of the Spindle scenario: every message, delivery and view. All nodes of
+// a simulation run on one thread of the machine, so they share it. It survives the crashes of its
+// nodes.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "check/history.h"
+#include "fabric/sim/cluster.h"
+#include "fuzz/fault_phase.h"
+#include "systems/spindle/bugs.h"
+#include "systems/spindle/group.h"
+
+namespace pyrdma::spindle::scenario {
+
+/// What the seed decides for all nodes.
+struct Shape {
+  explicit Shape(const fuzz::Options& options);
+  Options group;
+  std::vector<SubgroupSpec> subgroups;
+  NodeId founders = 0;  // the others join at once
+};
+
+/// An operation of a node's plan.
+struct Planned {
+  enum class Kind : std::uint8_t { kSend, kBurst, kPause, kLeave };
+  Kind kind = Kind::kSend;
+  std::uint32_t id = 0;  // over all nodes
+  std::uint32_t subgroup = 0, count = 1, bytes = 0;
+  Time pause = 0;
+};
+
+/// A member's number in histories: one for each time that a node joins.
+constexpr std::int32_t number_of(Member member) {
+  return static_cast<std::int32_t>(member.node * 10'000 + member.incarnation / 4096 * 100 +
+                                   member.incarnation % 4096);
+}
+
+struct World {
+  World(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhase& faults);
+
+  void violation(const char* kind, const std::string& text);
+  void sent(Member sender, std::uint32_t subgroup, std::uint64_t number);
+  /// A member delivers a message. `is_whole`: its bytes are those that were sent.
+  void delivered(Member member, std::uint64_t view, std::uint32_t subgroup, Member sender,
+                 std::uint64_t number, bool is_whole);
+  void entered(Member member, const ViewShape& shape);
+  /// The member has ended: by a crash, by leaving, by its exclusion.
+  void ended(Member member);
+
+  /// All members that live have delivered all messages of each other.
+  bool is_complete() const;
+  bool is_member(NodeId node, std::uint32_t subgroup) const;
+  bool all_done() const;
+  /// The run has faults that may take a member's place in a view.
+  bool may_lose_members() const;
+  /// Where each node stands, for the report of a run that does not end.
+  std::string describe() const;
+  /// Checks what holds at the end of a run.
+  void check();
+
+  const fuzz::Options& options;
+  fuzz::Outcome& outcome;
+  fuzz::FaultPhase& phase;
+  fabric::sim::SimCluster* cluster = nullptr;
+  Bugs bugs;
+  const Shape shape;
+  std::vector<std::vector<Planned>> plans;  // by node
+  std::vector<std::size_t> next;            // operation of each node's plan
+  std::vector<bool> is_done;                // by node: has carried out its plan, or ended
+  check::History history;
+  Time healed_at = kForever;  // when a node first saw that the faults are over
+  bool is_stalled = false;    // no view has a majority
+  bool is_over = false;
+  // Without messages of the application nulls end (V8).
+  Time complete_at = kForever;
+  std::map<NodeId, std::uint64_t> nulls;  // of each node, some time after the last message
+
+  struct Sent {
+    std::uint64_t count = 0;
+  };
+  struct Life {
+    Member member;
+    bool is_alive = true, is_running = false;
+    std::uint64_t view = 0;
+    std::map<std::uint32_t, std::uint64_t> sent;                           // by subgroup
+    std::map<std::pair<std::uint32_t, std::int32_t>, std::uint64_t> next;  // by subgroup, sender
+  };
+  std::map<std::int32_t, Life> lives;
+  std::map<std::uint64_t, std::vector<Member>> views;
+  std::set<std::int32_t> leavers;
+  std::uint64_t opens = 0;  // operations of the history
+};
+
+}  // namespace pyrdma::spindle::scenario

@@ -1,0 +1,337 @@
+// The application's calls.
+#include "systems/spindle/group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/held_flag.h"
+#include "runtime/caller.h"
+#include "systems/spindle/scopes.h"
+
+namespace pyrdma::spindle {
+
+namespace {
+
+/// A node is a new member each time that it joins: after a restart, or after it was excluded.
+constexpr std::uint32_t kJoinsPerStart = 1 << 12;
+
+Options opened(Env& env, const Options& options) {
+  env.device().open();
+  return checked(options, env.device().capabilities());
+}
+
+}  // namespace
+
+const char* to_string(Standing standing) {
+  switch (standing) {
+    case Standing::kOutside:
+      return "outside";
+    case Standing::kMember:
+      return "member";
+    case Standing::kLeft:
+      return "left";
+    case Standing::kExcluded:
+      return "excluded";
+  }
+  return "unknown";
+}
+
+Group::Group(Env& env, const Options& options, std::vector<SubgroupSpec> subgroups, Upcalls upcalls,
+             Bugs bugs)
+    : env_(env),
+      options_(opened(env, options)),
+      specs_(std::move(subgroups)),
+      upcalls_(std::move(upcalls)),
+      bugs_(bugs),
+      self_{env.node(), env.incarnation() * kJoinsPerStart},
+      domain_(env.device().create_protection_domain()),
+      channel_(env, options_),
+      lock_(env),
+      reserved_(specs_.size()),
+      is_waiting_(specs_.size()),
+      quiet_(specs_.size()) {
+  past_.subgroups.resize(specs_.size());
+  ViewShape::of(0, {self_}, specs_);  // refuses bad subgroups now
+  serve_requests();
+}
+
+Group::~Group() {
+  is_stopping_.store(true, std::memory_order_release);
+  thread_.reset();
+}
+
+void Group::found(std::vector<NodeId> nodes, std::uint64_t view) {
+  std::ranges::sort(nodes);
+  std::vector<Member> members;
+  self_.incarnation = 0;  // founders count their joins from here on
+  for (const NodeId node : nodes) {
+    if (node >= env_.nodes()) {
+      throw Error(ErrorCode::kInvalidArgument, "found: node " + std::to_string(node) +
+                                                   "; the nodes are 0 to " +
+                                                   std::to_string(env_.nodes() - 1));
+    }
+    members.push_back({node, 0});
+  }
+  if (std::ranges::find(nodes, env_.node()) == nodes.end()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "found: node " + std::to_string(env_.node()) +
+                    " is not among the nodes of the first view; join() it, or name it");
+  }
+  enter_first(std::move(members), view, static_cast<Rank>(nodes.size()));
+  view_->is_first = true;
+  if (has_own_thread() && !thread_) thread_ = env_.spawn("spindle", [this] { run(); });
+  const auto is_there = [this] {
+    return is_running_.load(std::memory_order_acquire) || standing() != Standing::kMember;
+  };
+  if (wait_until(is_there, env_.now() + options_.join_timeout)) return;
+  std::vector<NodeId> missing;
+  const Locked locked(lock_);
+  view_->for_peers([&](Rank peer) {
+    if (!view_->links.is_open(peer)) missing.push_back(view_->shape.members[peer].node);
+  });
+  throw Error(ErrorCode::kTimeout,
+              "node " + std::to_string(env_.node()) +
+                  ": the first view has no connection to the nodes" + runtime::text_of(missing) +
+                  "; do they run the same program with the same nodes and subgroups?")
+      .blaming(missing);
+}
+
+void Group::join(std::vector<NodeId> contacts) {
+  if (standing() == Standing::kMember) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "join: node " + std::to_string(env_.node()) + " is a member of view " +
+                    std::to_string(view_id()) + " already; leave() first");
+  }
+  std::erase(contacts, env_.node());
+  if (contacts.empty())
+    throw Error(ErrorCode::kInvalidArgument, "join: give the nodes of at least one member");
+  {
+    const Locked locked(lock_);
+    if (standing() != Standing::kOutside) ++self_.incarnation;
+    contacts_ = contacts;
+    next_join_ = 0;
+    standing_.store(Standing::kOutside, std::memory_order_release);
+  }
+  if (has_own_thread() && !thread_) thread_ = env_.spawn("spindle", [this] { run(); });
+  const auto is_in = [this] {
+    return standing() != Standing::kOutside &&
+           (standing() != Standing::kMember || is_running_.load(std::memory_order_acquire));
+  };
+  if (wait_until(is_in, env_.now() + options_.join_timeout) && standing() == Standing::kMember)
+    return;
+  throw Error(ErrorCode::kTimeout, "node " + std::to_string(env_.node()) +
+                                       " was not let into the group through the nodes" +
+                                       runtime::text_of(contacts) +
+                                       ": is one of them a member, and has its view a majority?")
+      .blaming(contacts);
+}
+
+void Group::leave(Time timeout) {
+  if (standing() != Standing::kMember) return;
+  is_leaving_.store(true, std::memory_order_release);
+  has_news_.store(true, std::memory_order_release);
+  const auto is_out = [this] { return standing() != Standing::kMember; };
+  if (wait_until(is_out, env_.now() + timeout)) return;
+  throw Error(ErrorCode::kTimeout,
+              "leave: the others did not agree on a view without node " +
+                  std::to_string(env_.node()) + "; are a majority of them up?",
+              false);
+}
+
+std::string Group::why_excluded() {
+  const Locked locked(lock_);
+  return why_excluded_;
+}
+
+std::vector<Member> Group::members() {
+  const Locked locked(lock_);
+  return view_ ? view_->shape.members : std::vector<Member>();
+}
+
+bool Group::is_settled() {
+  const Locked locked(lock_);
+  return standing() == Standing::kMember && view_->is_running && !view_->membership.is_changing();
+}
+
+bool Group::wait_until(FunctionRef<bool()> ready, Time deadline) {
+  if (has_own_thread()) return env_.poll_until(ready, deadline);
+  bool is_ready = false;
+  while (true) {
+    const Time until = std::min(deadline, env_.now() + options_.heartbeat);
+    env_.poll_until(
+        [&] {
+          const bool is_busy = turn();
+          is_ready = ready();
+          return is_ready || is_busy;
+        },
+        until);
+    if (is_ready) return true;
+    if (until == deadline && env_.now() >= deadline) return ready();
+  }
+}
+
+void Group::check_sender(std::uint32_t subgroup, const char* call) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::kInvalidArgument, std::string(call) + ": " + why);
+  };
+  if (subgroup >= specs_.size()) {
+    refuse("subgroup " + std::to_string(subgroup) + "; the group has " +
+           std::to_string(specs_.size()) + ", from 0 on");
+  }
+  const Locked locked(lock_);
+  if (standing() != Standing::kMember) {
+    throw Error(
+        ErrorCode::kUnavailable,
+        std::string(call) + ": node " + std::to_string(env_.node()) + " is " +
+            to_string(standing()) + ", not a member; " +
+            (standing() == Standing::kExcluded ? why_excluded_ : "found() or join() first"));
+  }
+  if (view_ && !view_->subgroups[subgroup].is_sender()) {
+    refuse("node " + std::to_string(env_.node()) + " is no sender of subgroup " +
+           std::to_string(subgroup) + "; name it among the subgroup's senders");
+  }
+}
+
+// The wait ends when all members have delivered the slot's last message, or when a new view begins.
+std::span<std::byte> Group::reserve(std::uint32_t subgroup, Time deadline) {
+  Reserved& reserved = reserved_.at(subgroup);
+  bool has_failed = false;
+  const auto take = [&] {
+    env_.catch_up();
+    const Scope step(env_, scope::reserve);
+    const Locked locked(lock_);
+    if (standing() != Standing::kMember || !view_->subgroups[subgroup].is_sender()) {
+      has_failed = true;
+    } else if (view_->is_running && !view_->membership.is_changing() &&
+               std::ranges::none_of(carried_, [subgroup](const Carried& each) {
+                 return each.subgroup == subgroup;
+               })) {
+      reserved.bytes = view_->subgroups[subgroup].acquire();
+      reserved.view = reserved.bytes.empty() ? nullptr : view_.get();
+    }
+    return has_failed || reserved.view != nullptr;
+  };
+  if (!take()) {
+    const Time begin = env_.now();
+    is_waiting_[subgroup].store(true, std::memory_order_release);
+    const HeldFlag waiting(&is_waiting_[subgroup]);
+    if (has_own_thread())
+      env_.poll_until(take, deadline, &space_);
+    else
+      wait_until(take, deadline);
+    sender_wait_.fetch_add(env_.now() - begin, std::memory_order_relaxed);
+  }
+  if (has_failed) check_sender(subgroup, "reserve");
+  return reserved.bytes;
+}
+
+void Group::send(std::uint32_t subgroup, std::uint32_t bytes) {
+  env_.catch_up();
+  const Scope step(env_, scope::queue);
+  Reserved& reserved = reserved_.at(subgroup);
+  if (reserved.view == nullptr) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "send: no slot of subgroup " + std::to_string(subgroup) + " is reserved; reserve() first");
+  }
+  if (bytes > reserved.bytes.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "send: a message of " + std::to_string(bytes) + " B; the slots of subgroup " +
+                    std::to_string(subgroup) + " have " + std::to_string(reserved.bytes.size()) +
+                    "; raise max_message");
+  }
+  {
+    const Locked locked(lock_);
+    if (reserved.view == view_.get() && !view_->membership.row().wedged) {
+      view_->subgroups[subgroup].commit(bytes);
+    } else if (standing() == Standing::kMember) {
+      // The view has ended, or ends: the next one sends the message after those that it sends
+      // again.
+      env_.reached("spindle/sent_in_next_view");
+      has_carried_.store(true, std::memory_order_release);
+      carried_.push_back({subgroup, {reserved.bytes.begin(), reserved.bytes.begin() + bytes}});
+    }
+    reserved = {};
+  }
+  if (is_asleep_) has_news_.store(true, std::memory_order_release);
+}
+
+bool Group::try_send(std::uint32_t subgroup, ByteView message) {
+  const Locked locked(lock_);
+  if (standing() != Standing::kMember || !view_->is_running || view_->membership.is_changing() ||
+      has_carried_.load(std::memory_order_relaxed) || reserved_.at(subgroup).view != nullptr ||
+      !view_->subgroups[subgroup].is_sender())
+    return false;
+  const std::span<std::byte> slot = view_->subgroups[subgroup].acquire();
+  if (slot.size() < message.size() || slot.empty()) return false;
+  std::ranges::copy(message, slot.begin());
+  view_->subgroups[subgroup].commit(static_cast<std::uint32_t>(message.size()));
+  return true;
+}
+
+void Group::flush(std::uint32_t subgroup) {
+  const Locked locked(lock_);
+  if (view_) view_->subgroups.at(subgroup).flush();
+}
+
+std::string Group::describe_wait(std::uint32_t subgroup) {
+  const Locked locked(lock_);
+  std::string text;
+  if (!view_ || !view_->is_running) {
+    text = "the view is not connected yet";
+  } else if (view_->membership.is_changing()) {
+    text =
+        view_->membership.lacks_majority()
+            ? "the members that answer are no majority of the view, which may not install another"
+            : "the view is changing";
+  } else {
+    const SubgroupShape& shape = view_->shape.subgroups[subgroup];
+    Rank slowest = view_->self;
+    std::uint64_t least = ~std::uint64_t{0};
+    for (const Rank member : shape.members) {
+      const std::uint64_t delivered =
+          view_->table.load(view_->table.layout().delivered(subgroup, member));
+      if (delivered >= least) continue;
+      least = delivered;
+      slowest = member;
+    }
+    text = "all " + std::to_string(shape.window) + " slots are in use: node " +
+           std::to_string(view_->shape.members[slowest].node) +
+           " has delivered the least; does its upcall take long, or does a sender before it in the "
+           "order not send (null_sends)?";
+  }
+  return text;
+}
+
+// Without a thread, or in no view, nobody else changes the counters.
+Group::Counters Group::counters() {
+  if (thread_ && standing() == Standing::kMember) {
+    wants_counters_.store(true, std::memory_order_release);
+    has_news_.store(true, std::memory_order_release);
+    env_.poll_until(
+        [this] {
+          return !wants_counters_.load(std::memory_order_acquire) ||
+                 standing() != Standing::kMember;
+        },
+        kForever, &space_);
+  } else {
+    count();
+  }
+  const Locked locked(lock_);
+  return counted_;
+}
+
+void Group::count() {
+  const Locked locked(lock_);
+  counted_ = past_;
+  counted_.sender_wait = sender_wait_.load(std::memory_order_relaxed);
+  if (!view_) return;
+  for (std::size_t g = 0; g < specs_.size(); ++g)
+    counted_.subgroups[g].add(view_->subgroups[g].counters());
+  counted_.requests += view_->links.posted();
+  counted_.doorbells += view_->links.doorbells();
+  counted_.table_bytes = view_->table.layout().bytes();
+}
+
+}  // namespace pyrdma::spindle

@@ -1,0 +1,63 @@
+// Requests between the nodes of a group outside of its views: joins, the addresses of a new view,
+// state for a joiner, messages of external clients. They go over eRPC, which needs no connection
+// and survives losses and restarts (Derecho uses TCP).
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/function_ref.h"
+#include "env/env.h"
+#include "systems/erpc/endpoint.h"
+#include "systems/spindle/options.h"
+
+namespace pyrdma::spindle {
+
+enum class ControlType : std::uint8_t { kJoin = 1, kHello, kState, kRestart, kPublish, kRead };
+
+/// One thread at a time uses a channel: the one that makes turns.
+class ControlChannel {
+ public:
+  using Serve = std::function<Bytes(ByteView request)>;
+  /// Gets the response, or nothing if the node may not have answered.
+  using Done = std::function<void(std::optional<ByteView> response)>;
+  static constexpr std::uint32_t kMostResponse = 64 * 1024;  // bytes
+  static constexpr std::uint32_t kEndpoint = 128;            // number of the endpoint at each node
+
+  ControlChannel(Env& env, const Options& options, std::uint32_t endpoint = kEndpoint);
+  ~ControlChannel();
+  ControlChannel(const ControlChannel&) = delete;
+  ControlChannel& operator=(const ControlChannel&) = delete;
+
+  void serve(ControlType type, Serve handler);
+  /// Sends a request. `done` is called in a later poll(), exactly once, unless the channel ends.
+  void ask(NodeId to, ControlType type, const Bytes& request, Done done);
+  /// Takes and sends packets; calls handlers and continuations. Returns whether a packet came.
+  bool poll();
+  /// Polls until done() or `deadline`; returns done(). Only before the group has a thread.
+  bool run_until(FunctionRef<bool()> done, Time deadline) {
+    return endpoint_->run_until(done, deadline);
+  }
+  std::uint32_t under_way() const { return static_cast<std::uint32_t>(calls_.size()); }
+  erpc::Endpoint& endpoint() { return *endpoint_; }
+
+ private:
+  struct Call {
+    erpc::MsgBuffer *request, *response;
+    Done done;
+  };
+  static void end(void* context, std::uint64_t tag, erpc::Outcome outcome);
+  erpc::SessionId session_to(NodeId node);
+
+  std::map<NodeId, erpc::SessionId> sessions_;
+  std::map<std::uint64_t, Call> calls_;
+  std::uint64_t next_call_ = 0;
+  std::unique_ptr<erpc::Endpoint> endpoint_;
+};
+
+}  // namespace pyrdma::spindle

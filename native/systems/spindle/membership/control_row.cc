@@ -1,0 +1,104 @@
+#include "systems/spindle/membership/control_row.h"
+
+#include "base/checksum.h"
+#include "base/remote_word.h"
+
+namespace pyrdma::spindle {
+
+namespace {
+
+// Version, checksum, length, then the fields.
+constexpr std::size_t kRowHeader = 24;
+constexpr std::uint8_t kLeaving = 1, kCommitted = 2, kWedged = 4, kTrimmed = 8;
+
+std::size_t counted_senders(const ViewShape& shape) {
+  std::size_t count = 0;
+  for (const SubgroupShape& subgroup : shape.subgroups) count += subgroup.senders.size();
+  return count;
+}
+
+std::uint64_t sum_of_row(std::uint64_t version, ByteView body) {
+  return seeded_checksum(body, version);
+}
+
+void put_rounds(ByteWriter& out, const Rounds& rounds) {
+  for (const std::uint64_t each : rounds) out.put(each);
+}
+
+Rounds get_rounds(ByteReader& in, std::size_t count) {
+  Rounds rounds(count);
+  for (std::uint64_t& each : rounds) each = in.get<std::uint64_t>();
+  return rounds;
+}
+
+}  // namespace
+
+std::uint64_t most_control_bytes(const ViewShape& shape) {
+  constexpr std::size_t kChangeBytes = 9;
+  const std::size_t fields = 8 + 1 + 2 + kMostChanges * kChangeBytes;
+  return (kRowHeader + fields + 2 * 8 * counted_senders(shape) + 7) / 8 * 8;
+}
+
+Bytes encode(const ControlRow& row) {
+  Bytes body;
+  body.reserve(64);
+  ByteWriter out(body);
+  out.put(row.suspected);
+  out.put(static_cast<std::uint8_t>((row.leaving ? kLeaving : 0) |
+                                    (row.committed ? kCommitted : 0) | (row.wedged ? kWedged : 0) |
+                                    (row.trimmed ? kTrimmed : 0)));
+  out.put(static_cast<std::uint16_t>(row.changes.size()));
+  for (const Change& change : row.changes) {
+    out.put(static_cast<std::uint8_t>(change.kind));
+    out.put(change.member.node);
+    out.put(change.member.incarnation);
+  }
+  if (row.wedged) put_rounds(out, row.received);
+  if (row.trimmed) put_rounds(out, row.trim);
+  out.align();
+  Bytes bytes;
+  bytes.reserve(kRowHeader + body.size());
+  ByteWriter all(bytes);
+  all.put(row.version);
+  all.put(sum_of_row(row.version, body));
+  all.put(static_cast<std::uint64_t>(body.size()));
+  all.put(ByteView(body));
+  return bytes;
+}
+
+std::uint64_t version_of(const std::byte* row) {
+  return load_acquire(reinterpret_cast<const std::uint64_t*>(row));
+}
+
+std::optional<ControlRow> decode(ByteView bytes, const ViewShape& shape, Bugs bugs) {
+  ByteReader head(bytes);
+  ControlRow row;
+  row.version = head.get<std::uint64_t>();
+  const auto sum = head.get<std::uint64_t>();
+  const auto length = head.get<std::uint64_t>();
+  if (!head.ok() || row.version == 0 || length > head.left()) return std::nullopt;
+  const ByteView body = head.bytes(length);
+  if (bugs.checks_rows() && sum_of_row(row.version, body) != sum) return std::nullopt;
+  ByteReader in(body);
+  row.suspected = in.get<std::uint64_t>();
+  const auto flags = in.get<std::uint8_t>();
+  const auto changes = in.get<std::uint16_t>();
+  if (changes > kMostChanges) return std::nullopt;
+  for (std::uint16_t i = 0; i < changes; ++i) {
+    Change& change = row.changes.emplace_back();
+    change.kind = static_cast<Change::Kind>(in.get<std::uint8_t>() & 1);
+    change.member.node = in.get<std::uint32_t>();
+    change.member.incarnation = in.get<std::uint32_t>();
+  }
+  row.leaving = (flags & kLeaving) != 0;
+  row.committed = (flags & kCommitted) != 0;
+  row.wedged = (flags & kWedged) != 0;
+  row.trimmed = (flags & kTrimmed) != 0;
+  const std::size_t senders = counted_senders(shape);
+  if (row.wedged) row.received = get_rounds(in, senders);
+  if (row.trimmed) row.trim = get_rounds(in, senders);
+  if (!in.ok()) return std::nullopt;
+  return row;
+}
+
+}  // namespace pyrdma::spindle

@@ -1,0 +1,40 @@
+// The workloads and fuzz scenarios of Spindle.
+#include "systems/system.h"
+
+#include "systems/spindle/fuzz/spindle_scenario.h"
+#include "systems/spindle/scopes.h"
+#include "systems/spindle/workloads/workloads.h"
+
+namespace pyrdma::spindle {
+
+systems::System description();
+
+systems::System description() {
+  return {
+      .name = "spindle",
+      .workloads =
+          {
+              {"spindle_multicast", make_multicast,
+               R"(Senders stream messages to all members of a group (Spindle, section 4).
+
+Every node measures from the first message until it has delivered all. Latency ``multicast``: of
+every eighth message of a sender, from the reserved slot to its own delivery. Metrics:
+``delivered_bandwidth`` and ``message_rate``, averaged over the nodes (the rows of the nodes are
+shares that add up to the average); ``pushes`` (multicasts of columns or slots), ``requests``,
+``nulls``, ``null_iterations``; ``send_batched`` messages in ``send_batches``, and the same for
+receive and delivery; ``table_bytes``, the registered memory. Node 0 adds ``runtime`` and
+``sender_wait_share``, and with `timed` the shares of posts, of active subgroups and of upcalls.)"},
+              {"spindle_dds", make_dds,
+               R"(Node 0 publishes samples of one topic, and all other nodes subscribe (Spindle, section 4.6).
+
+Metrics: ``delivered_bandwidth`` and ``message_rate``, averaged over the subscribers; ``logged_bytes``
+of their logs. Latency ``sample``: of every eighth sample, from the loan at the publisher to the
+listener of a subscriber, over a fabric whose nodes share a clock.)"},
+          },
+      .scenarios = {group_scenario()},
+      .scopes = scope::all,
+      .libraries = {},
+  };
+}
+
+}  // namespace pyrdma::spindle

@@ -1,0 +1,265 @@
+// Turns of the predicate thread (section 2.4): the predicates of all subgroups, one after the
+// other; then, now and then, what has a time.
+#include <algorithm>
+
+#include "base/held_flag.h"
+#include "systems/spindle/group.h"
+#include "systems/spindle/scopes.h"
+
+namespace pyrdma::spindle {
+
+namespace {
+
+constexpr std::uint64_t kTurnsPerLook = 32;  // at the clock and the rows of members, while busy
+// With Options::skip_quiet: after so many turns without an event a subgroup is looked at in every
+// eighth turn.
+constexpr std::uint32_t kQuietTurns = 64, kQuietPeriod = 8;
+
+}  // namespace
+
+// A busy turn ends the wait: in virtual time the turns of a wait are as long as its last one, which
+// must be an idle turn.
+void Group::run() {
+  const auto makes_turn = [this] {
+    return make_turn() || is_stopping_.load(std::memory_order_acquire);
+  };
+  try {
+    while (!is_stopping_.load(std::memory_order_acquire)) {
+      env_.poll_until(makes_turn, std::min(next_beat_, env_.now() + options_.heartbeat));
+      if (is_asleep_) doze();
+    }
+  } catch (const Error& error) {  // an upcall has thrown, or the device has failed
+    exclude(error.what());
+  }
+}
+
+bool Group::turn() {
+  if (has_own_thread() || is_turning_.exchange(true, std::memory_order_acquire)) return false;
+  const HeldFlag turning(&is_turning_);
+  return make_turn();
+}
+
+bool Group::make_turn() {
+  const Scope step(env_, scope::turn);
+  ++turn_number_;
+  ++past_.turns;
+  bool is_busy = run_predicates(options_.skip_quiet);
+  // The thread may wait only after a look at everything.
+  if (!is_busy && options_.skip_quiet) is_busy = run_predicates(false);
+  if (is_busy && turn_number_ % kTurnsPerLook != 0) return true;
+  const Time now = env_.now();
+  if (is_busy) last_event_ = now;
+  const bool is_urgent = has_news_.exchange(false, std::memory_order_acquire);
+  if (wants_counters_.load(std::memory_order_acquire)) [[unlikely]] {
+    count();
+    wants_counters_.store(false, std::memory_order_release);
+    env_.notify(space_);
+  }
+  is_busy = change_view(is_urgent) || is_busy;
+  if (now >= next_beat_ || standing() != Standing::kMember || !view_->is_running ||
+      view_->membership.is_changing()) {
+    run_timers(now);
+  }
+  if (!is_busy && has_own_thread() && now - last_event_ > options_.idle_after &&
+      standing() == Standing::kMember && view_->is_running && !view_->membership.is_changing()) {
+    is_asleep_ = true;
+    return true;
+  }
+  return is_busy;
+}
+
+bool Group::run_predicates(bool skips_quiet) {
+  if (standing() != Standing::kMember || !view_->is_running) return false;
+  bool is_busy = false;
+  if (has_carried_.load(std::memory_order_acquire)) [[unlikely]] {
+    const Locked locked(lock_);
+    if (!view_->membership.row().wedged) queue_carried();
+  }
+  const auto count = static_cast<std::uint32_t>(view_->subgroups.size());
+  for (std::uint32_t g = 0; g < count; ++g) {
+    if (!view_->subgroups[g].is_member()) continue;
+    if (skips_quiet && quiet_[g] > kQuietTurns && (turn_number_ + g) % kQuietPeriod != 0 &&
+        !is_waiting_[g].load(std::memory_order_relaxed))
+      continue;
+    const Time begin = options_.timed ? env_.now() : 0;
+    const bool had_event = run_subgroup(g);
+    if (options_.timed) view_->subgroups[g].counters().predicate_time += env_.now() - begin;
+    quiet_[g] = had_event ? 0 : quiet_[g] + 1;
+    is_busy = is_busy || had_event;
+  }
+  if (is_busy) ring_sleepers();
+  return is_busy;
+}
+
+// Each predicate is tested without the lock; its trigger runs with it. With post_unlocked the
+// trigger posts after it has released the lock (section 3.4).
+bool Group::run_subgroup(std::uint32_t index) {
+  env_.catch_up();
+  const Scope step(env_, scope::look);
+  Subgroup& subgroup = view_->subgroups[index];
+  const bool is_wedged = view_->membership.row().wedged;
+  const auto upcall = [&](std::span<const Message> messages) { call_deliver(index, messages); };
+  bool is_busy = false;
+  Pushes acks;
+  const auto trigger = [&](Pushes& pushes, auto&& act, bool is_locked, bool is_pushed) {
+    is_busy = true;
+    env_.catch_up();
+    if (is_locked) lock_.lock();
+    act();
+    if (is_locked && !options_.post_unlocked && is_pushed) subgroup.push(pushes);
+    if (is_locked) lock_.unlock();
+    if ((!is_locked || options_.post_unlocked) && is_pushed) subgroup.push(pushes);
+  };
+  // With joined_acks the delivery predicate pushes what both have changed.
+  const bool is_joined = options_.joined_acks && !subgroup.shape().senders.empty() &&
+                         subgroup.shape().order == Order::kTotal;
+  const bool is_open = !is_wedged || !bugs_.stops_at_wedge();
+  const bool has_received = is_open && subgroup.has_received();
+  if (has_received)
+    trigger(
+        acks, [&] { subgroup.receive(acks, upcall); }, true, !is_joined);
+  if (!is_joined) acks = {};
+  if (subgroup.has_stable()) {
+    trigger(
+        acks, [&] { subgroup.deliver(acks, upcall); }, !options_.unlocked_upcalls, true);
+  } else if (is_joined && has_received) {
+    subgroup.push(acks);
+  }
+  if (is_open && subgroup.is_sender() && subgroup.has_queued()) {
+    Pushes pushes;
+    trigger(
+        pushes, [&] { subgroup.send(pushes); }, true, true);
+  }
+  if (is_waiting_[index].load(std::memory_order_acquire)) wake_sender(index);
+  return is_busy;
+}
+
+// The deliveries of other members free slots, without an event here.
+void Group::wake_sender(std::uint32_t index) {
+  const Locked locked(lock_);
+  if (view_->subgroups[index].has_free_slot()) env_.notify(space_);
+}
+
+void Group::call_deliver(std::uint32_t subgroup, std::span<const Message> messages) {
+  if (!upcalls_.deliver) return;
+  const Time begin = options_.timed ? env_.now() : 0;
+  upcalls_.deliver(subgroup, messages);
+  if (options_.timed) past_.upcalls += env_.now() - begin;
+}
+
+void Group::push_word(std::uint64_t offset) {
+  View& view = *view_;
+  const fabric::Sge piece = view.table.region().sge(offset, 8);
+  view.for_peers([&](Rank peer) {
+    if (!view.links.is_open(peer)) return;
+    fabric::WorkRequest request;
+    request.opcode = fabric::Opcode::kWrite;
+    request.sges = &piece;
+    request.sge_count = 1;
+    request.flags = fabric::kInline;
+    request.remote_addr = view.links.table(peer).addr + offset;
+    request.rkey = view.links.table(peer).rkey;
+    view.links.post(peer, {&request, 1});
+  });
+}
+
+void Group::run_timers(Time now) {
+  const Scope step(env_, scope::timers);
+  channel_.poll();
+  if (standing() == Standing::kOutside) ask_to_join(now);
+  if (standing() != Standing::kMember) {
+    next_beat_ = now + options_.heartbeat;
+    return;
+  }
+  if (!view_->is_running) {
+    say_hellos(now);
+    ask_for_state();
+    if (has_state_ && view_->is_connected() && !view_->membership.is_changing()) start_running();
+  } else if (view_->first_joiner < view_->shape.size()) {
+    say_hellos(now);  // a joiner may have lost the first one
+  }
+  if (now < next_beat_) return;
+  next_beat_ = now + options_.heartbeat;
+  beat();
+  listen(now);
+}
+
+void Group::beat() {
+  View& view = *view_;
+  const std::uint64_t at = view.table.layout().heartbeat(view.self);
+  view.table.store(at, ++view.heartbeats);
+  push_word(at);
+}
+
+// A member is silent when its heartbeat does not change. While this thread stood still itself, the
+// heartbeats of the others went on arriving.
+void Group::listen(Time now) {
+  View& view = *view_;
+  view.links.poll();
+  view.for_peers([&](Rank peer) {
+    if (view.membership.is_suspected(peer)) return;
+    const std::uint64_t beat = view.table.load(view.table.layout().heartbeat(peer));
+    if (beat != view.heartbeats_seen[peer]) {
+      view.heartbeats_seen[peer] = beat;
+      view.heard[peer] = now;
+    }
+    // Connections take their time. While the group forms, nobody is silent.
+    if (view.is_first && !view.is_running) view.heard[peer] = now;
+    const bool is_silent =
+        now - view.heard[peer] > options_.suspicion_timeout && bugs_.suspects_silence();
+    if (!is_silent && !view.links.is_broken(peer)) return;
+    env_.reached(is_silent ? "spindle/suspected_silent" : "spindle/suspected_broken");
+    const Locked locked(lock_);
+    view.membership.suspect(peer);
+    has_news_.store(true, std::memory_order_relaxed);
+  });
+}
+
+// The thread tells the others that it sleeps, and looks at the doorbells and the own queues alone.
+// Whoever pushes to a sleeping member rings its doorbell. A ring that crosses the announcement is
+// found at the next heartbeat, when the thread looks at everything.
+void Group::doze() {
+  View& view = *view_;
+  const Layout& layout = view.table.layout();
+  env_.reached("spindle/sleep");
+  ++past_.sleeps;
+  std::vector<std::uint64_t> bells(view.shape.size());
+  for (Rank rank = 0; rank < view.shape.size(); ++rank)
+    bells[rank] = view.table.load(layout.doorbell(rank));
+  view.table.store(layout.asleep(view.self), 1);
+  push_word(layout.asleep(view.self));
+  while (!is_stopping_.load(std::memory_order_acquire)) {
+    env_.sleep_until(std::min(env_.now() + options_.idle_sleep, next_beat_));
+    bool is_rung = has_news_.load(std::memory_order_acquire);
+    for (Rank rank = 0; rank < view.shape.size(); ++rank)
+      is_rung = is_rung || view.table.load(layout.doorbell(rank)) != bells[rank];
+    for (const Subgroup& subgroup : view.subgroups)
+      is_rung = is_rung || (subgroup.is_sender() && subgroup.has_queued());
+    if (is_rung) break;
+    const Time now = env_.now();
+    if (now < next_beat_) continue;
+    if (run_predicates(false) || change_view(true)) break;
+    if (view_.get() != &view) break;  // a view without this one's table
+    run_timers(now);
+    if (view.membership.is_changing()) break;
+  }
+  is_asleep_ = false;
+  last_event_ = env_.now();
+  if (view_.get() != &view) return;
+  view.table.store(layout.asleep(view.self), 0);
+  push_word(layout.asleep(view.self));
+}
+
+void Group::ring_sleepers() {
+  View& view = *view_;
+  std::uint64_t sleepers = 0;
+  for (const std::byte* asleep : view.asleep)
+    sleepers |= load_acquire(reinterpret_cast<const std::uint64_t*>(asleep));
+  if (sleepers == 0) return;
+  env_.reached("spindle/doorbell");
+  const std::uint64_t at = view.table.layout().doorbell(view.self);
+  view.table.store(at, view.table.load(at) + 1);
+  push_word(at);
+}
+
+}  // namespace pyrdma::spindle

@@ -1,0 +1,2 @@
+presets: list[str]
+qualities: list[str]

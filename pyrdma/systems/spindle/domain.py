@@ -1,0 +1,228 @@
+"""A data distribution service on groups: domains, topics, publishers and subscribers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pyrdma._native import native
+from pyrdma.arguments import Between, checked, shown
+from pyrdma.cluster import Cluster
+from pyrdma.errors import InvalidArgument, nearest
+from pyrdma.systems.operation import PerNode, open_cluster
+
+from .group import Bytes, Preset, Wait, Window, messages_of
+
+__all__ = ["Domain", "Sample", "Topic"]
+
+Quality = Literal["unordered", "atomic", "volatile", "logged"]
+"""What a subscriber may rely on; each adds to the one before it (Spindle, section 4.6)."""
+Count = Annotated[int, Between(1, 1 << 30)]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sample of a topic.
+
+    Attributes
+    ----------
+    publisher
+        The node that published it.
+    number
+        Its place among the samples of the subscriber.
+    data
+        Its bytes.
+    """
+
+    publisher: int
+    number: int
+    data: bytes
+
+
+@checked
+@dataclass(frozen=True)
+class Topic:
+    """A topic, and its quality of service.
+
+    Parameters
+    ----------
+    name
+        1 to 100 characters.
+    publishers, subscribers
+        Nodes; a node may be both.
+    quality
+        ``unordered``: samples come on receipt, in the order of each publisher. ``atomic``: all
+        subscribers get the same samples in the same order. ``volatile``: subscribers also keep the
+        last samples, and one that joins catches up. ``logged``: subscribers also append each sample
+        to a file, from which a domain restarts.
+    window
+        Samples of a publisher under way.
+    max_sample
+        Bytes of the longest sample.
+    history
+        Samples that a subscriber keeps in memory.
+    sync_every
+        Samples after which a logged topic syncs its file; 0: at the end of a view, and by `sync`.
+    """
+
+    name: str
+    publishers: Sequence[int]
+    subscribers: Sequence[int]
+    quality: Quality = "atomic"
+    window: Window = 100
+    max_sample: Bytes = 10_240
+    history: Count = 1000
+    sync_every: Annotated[int, Between(0, 1 << 30)] = 0
+
+
+class Domain(PerNode):
+    """A domain of a cluster's nodes: each node is a participant (OMG: ``DomainParticipant``).
+
+    Needs a cluster in this process.
+
+    Parameters
+    ----------
+    cluster
+        The cluster whose nodes take part; at most 64.
+    topics
+        The topics; 1 to 256.
+    preset
+        The techniques of the multicast (Spindle, sections 3 and 4).
+    founders
+        Nodes that begin the domain; empty: all. The others `join` later.
+    restart
+        Begin again from the logs that the nodes have on their disks: each node first gets the
+        samples that its logs lack.
+    cut_damage
+        Cut a log that does not verify at the damage, instead of refusing it.
+    suspicion_timeout_s
+        Silence after which a node is taken for dead.
+    """
+
+    @checked
+    def __init__(
+        self,
+        cluster: Cluster,
+        topics: Sequence[Topic],
+        preset: Preset = "best",
+        *,
+        founders: Sequence[int] = (),
+        restart: bool = False,
+        cut_damage: bool = False,
+        suspicion_timeout_s: Annotated[float, Between(1e-4, 1e4)] = 0.5,
+    ) -> None:
+        super().__init__(cluster)
+        self.topics = tuple(topics)
+        if not 1 <= len(self.topics) <= 256:
+            raise InvalidArgument(f"{len(self.topics)} topics; give 1 to 256")
+        for topic in self.topics:
+            for role in ("publishers", "subscribers"):
+                for node in getattr(topic, role):
+                    self._node(f"{role} of topic {topic.name!r}", node)
+        core: Any = native()
+        self._settings = (
+            core.spindle.presets.index(preset),
+            [self._tuple(topic, core.spindle.qualities) for topic in self.topics],
+            [self._node("founders", n) for n in founders] or list(range(cluster.nodes)),
+            suspicion_timeout_s,
+            restart,
+            cut_damage,
+        )
+
+    @staticmethod
+    def _tuple(topic: Topic, qualities: list[str]) -> tuple[Any, ...]:
+        quality = qualities.index(topic.quality)
+        nodes = (list(topic.publishers), list(topic.subscribers))
+        limits = (topic.window, topic.max_sample, topic.history, topic.sync_every)
+        return (topic.name, quality, *nodes, *limits)
+
+    def _make(self, core: Any) -> Any:
+        return core.spindle.Domains(open_cluster(self.cluster), *self._settings)
+
+    def _topic(self, name: str, role: str, node: int) -> int:
+        names = [topic.name for topic in self.topics]
+        if name not in names:
+            raise InvalidArgument(
+                f"no topic {shown(name)}{nearest(name[:100], names)}; "
+                f"the topics are {', '.join(names)}"
+            )
+        number = names.index(name)
+        if node not in getattr(self.topics[number], f"{role}s"):
+            raise InvalidArgument(
+                f"node {node} is no {role} of topic {name!r}; its {role}s are "
+                f"{list(getattr(self.topics[number], f'{role}s'))}"
+            )
+        return number
+
+    @checked
+    def publish(
+        self, topic: str, data: bytes | Sequence[bytes], *, node: int, timeout_s: Wait = 10.0
+    ) -> None:
+        """Publish a sample, or several, from `node`; returns when the last one is queued.
+
+        Raises
+        ------
+        InvalidArgument
+            A sample is too long, or the node is no publisher.
+        Timeout
+            The window stays full; the error names the node that lags, and how many were published.
+        """
+        number = self._topic(topic, "publisher", self._node("node", node))
+        samples = messages_of(data)
+        most = self.topics[number].max_sample
+        for sample in samples:
+            if len(sample) > most:
+                raise InvalidArgument(
+                    f"a sample of {len(sample)} B; topic {topic!r} takes {most}: raise max_sample"
+                )
+        self._native.publish(node, number, samples, timeout_s)
+
+    @checked
+    def take(
+        self, topic: str, *, node: int, most: Count = 1000, timeout_s: Wait = 10.0
+    ) -> list[Sample]:
+        """Return new samples of a subscriber, oldest first; none after the time (OMG: ``take``)."""
+        number = self._topic(topic, "subscriber", self._node("node", node))
+        return [Sample(*each) for each in self._native.take(node, number, most, timeout_s)]
+
+    @checked
+    def read(
+        self,
+        topic: str,
+        *,
+        node: int,
+        first: Annotated[int, Between(0, 1 << 62)] = 0,
+        most: Count = 1000,
+    ) -> list[Sample]:
+        """Return stored samples of a volatile or logged topic, from number `first` on.
+
+        A volatile topic has the last `Topic.history` samples, a logged one all.
+        """
+        number = self._topic(topic, "subscriber", self._node("node", node))
+        return [Sample(*each) for each in self._native.read(node, number, first, most)]
+
+    @checked
+    def sync(self, node: int) -> None:
+        """Make the logs of `node` durable."""
+        self._native.sync(self._node("node", node))
+
+    @checked
+    def standing(self, node: int) -> str:
+        """Return ``outside``, ``member``, ``left`` or ``excluded``."""
+        found: str = self._native.standing(self._node("node", node))
+        return found
+
+    @checked
+    def join(self, node: int) -> None:
+        """Let `node` join; its subscribers of volatile and logged topics catch up first."""
+        others = [n for n in range(self.cluster.nodes) if n != node]
+        self._native.join(self._node("node", node), others)
+
+    @checked
+    def leave(self, node: int, *, timeout_s: Wait = 10.0) -> None:
+        """Let `node` leave in good order."""
+        self._native.leave(self._node("node", node), timeout_s)
+
+    def __repr__(self) -> str:
+        return f"Domain(topics={[topic.name for topic in self.topics]})"
