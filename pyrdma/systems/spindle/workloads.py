@@ -32,10 +32,11 @@ class Multicast(generated.SpindleMulticast):
             names = ("preset", "window", "max_message")
             settings = {**{name: getattr(group, name) for name in names}, **settings}
         super().__init__(**settings)
-        object.__setattr__(self, "_group", group)
+        if group is not None:
+            object.__setattr__(self, "_group", group)
 
     def _ended(self, result: Result) -> None:
         """Give the group the counters of a run."""
-        group: Group | None = self.__dict__["_group"]
+        group: Group | None = vars(self).get("_group")
         if group is not None:
             group._result = result

@@ -315,6 +315,7 @@ class SpindleMulticast final : public measure::Workload {
     const auto count = [&](const char* name, std::uint64_t value) {
       recorder.add(name, "count", static_cast<double>(value));
     };
+    count("ops", measured.delivered);
     count("sent", measured.sent * plan.active);
     count("pushes", all.pushes);
     count("requests", counters.requests);
