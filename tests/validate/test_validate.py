@@ -11,6 +11,7 @@ import pytest
 
 from pyrdma import figures, provenance, reach, validate, validation_figure
 from pyrdma.commands import main
+from pyrdma.data import check_name
 from pyrdma.errors import Error, InvalidArgument, Unavailable
 from pyrdma.experiment import Point
 from pyrdma.validation import Validation
@@ -204,3 +205,9 @@ def test_every_entry_runs_in_the_simulator() -> None:
         point = Point(entry.name, entry.params(), "sim", "cx5", quick=False)
         metrics = {row.metric: row.unit for row in validate.measure(point).summary()}
         assert metrics[entry.metric] == entry.unit
+
+
+def test_the_parameters_of_every_entry_can_be_stored() -> None:
+    for entry in validate.validations():
+        for name in entry.params().keys() - {"profile"}:
+            check_name(name, f"a parameter of {entry.name}")

@@ -16,7 +16,9 @@ def delivered(duration_s: float = 0.3) -> float:
     """Return the bytes per second that each of two members delivers; both send 10 KiB messages."""
     import pyrdma as rd
 
-    load = rd.workload.Multicast(preset="best", thread="sender", max_message=10_240, window=64)
+    load = rd.workload.Multicast(
+        preset="best", predicate_thread="sender", max_message=10_240, window=64
+    )
     with rd.Cluster.local(nodes=2, fabric="shm", mode="process") as cluster:
         return float(cluster.run(load, duration_s=duration_s).value("delivered_bandwidth"))
 
@@ -26,7 +28,7 @@ def _samples(samples: int, pause_ns: int) -> Result:
 
     load = rd.workload.SpindleDds(
         preset="best",
-        thread="sender",
+        predicate_thread="sender",
         qos="atomic",
         samples=samples,
         pause_ns=pause_ns,

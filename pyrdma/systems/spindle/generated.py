@@ -32,7 +32,7 @@ class SpindleDds(Workload):
         Slots of each sender (1 to 65,536, default 100).
     max_message
         Longest message (bytes, 1 to 8,388,608, default 10,240).
-    thread
+    predicate_thread
         The predicates run in a thread of their own, or in the sender's (default own).
     heartbeat_ns
         Time between two heartbeats (ns, at least 1,000, default 1,000,000).
@@ -78,7 +78,7 @@ class SpindleDds(Workload):
     fixed_batch: int = DEFAULT
     window: int = DEFAULT
     max_message: int = DEFAULT
-    thread: Literal["own", "sender"] = DEFAULT
+    predicate_thread: Literal["own", "sender"] = DEFAULT
     heartbeat_ns: int = DEFAULT
     suspicion_timeout_ns: int = DEFAULT
     wait_timeout_ms: int = DEFAULT
@@ -123,7 +123,7 @@ class SpindleMulticast(Workload):
         Slots of each sender (1 to 65,536, default 100).
     max_message
         Longest message (bytes, 1 to 8,388,608, default 10,240).
-    thread
+    predicate_thread
         The predicates run in a thread of their own, or in the sender's (default own).
     heartbeat_ns
         Time between two heartbeats (ns, at least 1,000, default 1,000,000).
@@ -187,7 +187,7 @@ class SpindleMulticast(Workload):
     fixed_batch: int = DEFAULT
     window: int = DEFAULT
     max_message: int = DEFAULT
-    thread: Literal["own", "sender"] = DEFAULT
+    predicate_thread: Literal["own", "sender"] = DEFAULT
     heartbeat_ns: int = DEFAULT
     suspicion_timeout_ns: int = DEFAULT
     wait_timeout_ms: int = DEFAULT

@@ -11,8 +11,10 @@ __all__ = ["validations"]
 
 def validations() -> list[Validation]:
     """Return the entries: one busy thread per node runs the predicates and sends."""
-    small = Multicast(preset="best", thread="sender", message=64, max_message=64, messages=20_000)
-    large = Multicast(preset="best", thread="sender", messages=5_000)
+    small = Multicast(
+        preset="best", predicate_thread="sender", message=64, max_message=64, messages=20_000
+    )
+    large = Multicast(preset="best", predicate_thread="sender", messages=5_000)
     return [
         Validation("spindle/small", small, "message_rate", "op/s"),
         Validation("spindle/large", large, "delivered_bandwidth", "byte/s"),

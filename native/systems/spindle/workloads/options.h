@@ -50,7 +50,7 @@ inline std::vector<measure::ParameterSpec> with_group_parameters(
        "messages for which the send predicate waits; 0: it never waits", 0, 1 << 16},
       {"window", Int{100}, "count", "slots of each sender", 1, 1 << 16},
       {"max_message", Int{10'240}, "bytes", "longest message", 1, 1 << 23},
-      {"thread",
+      {"predicate_thread",
        Text("own"),
        "",
        "the predicates run in a thread of their own, or in the sender's",
@@ -78,7 +78,7 @@ inline Options group_options(const measure::Params& params) {
       options.*each.value = text == "on";
   }
   options.fixed_batch = params.count("fixed_batch");
-  options.predicate_thread = params.text("thread") == "own";
+  options.predicate_thread = params.text("predicate_thread") == "own";
   options.heartbeat = params.integer("heartbeat_ns");
   options.suspicion_timeout = params.integer("suspicion_timeout_ns");
   options.join_timeout =
