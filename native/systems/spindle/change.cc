@@ -63,7 +63,8 @@ bool Group::take_rows() {
     Bytes bytes(view.table.layout().control_bytes());
     copy_from_shared(bytes.data(), view.table.at(at), bytes.size());
     auto row = decode(bytes, view.shape, bugs_);
-    if (!row) {
+    const auto is_node = [this](const Change& each) { return each.member.node < env_.nodes(); };
+    if (!row || !std::ranges::all_of(row->changes, is_node)) {
       env_.reached("spindle/torn_row");
       return;
     }

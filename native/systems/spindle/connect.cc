@@ -115,7 +115,13 @@ Bytes Group::take_hello(ByteView request) {
   const auto size = in.get<std::uint32_t>();
   if (!in.ok() || size == 0 || size > kMostMembers) return answer;
   std::vector<Member> members;
-  for (std::uint32_t i = 0; i < size; ++i) members.push_back(get_member(in));
+  for (std::uint32_t i = 0; i < size; ++i) {
+    const Member member = get_member(in);
+    if (member.node >= env_.nodes() ||
+        std::ranges::find(members, member.node, &Member::node) != members.end())
+      return answer;
+    members.push_back(member);
+  }
   const auto first_joiner = in.get<std::uint32_t>();
   const auto peer = in.get<std::uint32_t>();
   const auto end = get_end(in);

@@ -103,12 +103,18 @@ void Group::join(std::vector<NodeId> contacts) {
                 "join: node " + std::to_string(env_.node()) + " is a member of view " +
                     std::to_string(view_id()) + " already; leave() first");
   }
+  if (has_failed_.load(std::memory_order_acquire)) {
+    throw Error(ErrorCode::kUnavailable,
+                "join: the predicate thread of node " + std::to_string(env_.node()) +
+                    " has ended by an error (" + why_excluded() + "); make a new Group");
+  }
   std::erase(contacts, env_.node());
   if (contacts.empty())
     throw Error(ErrorCode::kInvalidArgument, "join: give the nodes of at least one member");
   {
     const Locked locked(lock_);
     if (standing() != Standing::kOutside) ++self_.incarnation;
+    is_leaving_.store(false, std::memory_order_release);
     contacts_ = contacts;
     next_join_ = 0;
     standing_.store(Standing::kOutside, std::memory_order_release);
@@ -286,18 +292,9 @@ std::string Group::describe_wait(std::uint32_t subgroup) {
             ? "the members that answer are no majority of the view, which may not install another"
             : "the view is changing";
   } else {
-    const SubgroupShape& shape = view_->shape.subgroups[subgroup];
-    Rank slowest = view_->self;
-    std::uint64_t least = ~std::uint64_t{0};
-    for (const Rank member : shape.members) {
-      const std::uint64_t delivered =
-          view_->table.load(view_->table.layout().delivered(subgroup, member));
-      if (delivered >= least) continue;
-      least = delivered;
-      slowest = member;
-    }
-    text = "all " + std::to_string(shape.window) + " slots are in use: node " +
-           std::to_string(view_->shape.members[slowest].node) +
+    text = "all " + std::to_string(view_->shape.subgroups[subgroup].window) +
+           " slots are in use: node " +
+           std::to_string(view_->shape.members[view_->subgroups[subgroup].slowest_member()].node) +
            " has delivered the least; does its upcall take long, or does a sender before it in the "
            "order not send (null_sends)?";
   }

@@ -64,8 +64,9 @@ class Group {
   /// nodes that did not come, after Options::join_timeout.
   void found(std::vector<NodeId> nodes, std::uint64_t view = 1);
   /// Joins a group that exists, through any of these nodes. Throws Error(kTimeout) after
-  /// Options::join_timeout, and Error(kInvalidArgument) while this node is a member. A node that
-  /// was excluded may join again.
+  /// Options::join_timeout, Error(kInvalidArgument) while this node is a member, and
+  /// Error(kUnavailable) once an upcall or the device has ended the predicate thread by an error. A
+  /// node that left or was excluded may join again.
   void join(std::vector<NodeId> contacts);
   /// Leaves in good order: the others deliver what this node has sent. Blocks until then. Throws
   /// Error(kTimeout) after `timeout`.
@@ -204,7 +205,7 @@ class Group {
   std::atomic<bool> wants_counters_{false}, is_running_{false}, has_carried_{false};
 
   // The predicate thread.
-  std::atomic<bool> is_stopping_{false}, is_leaving_{false}, has_news_{false};
+  std::atomic<bool> is_stopping_{false}, is_leaving_{false}, has_news_{false}, has_failed_{false};
   std::atomic<bool> is_turning_{false};
   std::vector<NodeId> contacts_;  // while joining
   bool state_under_way_ = false;

@@ -291,6 +291,55 @@ TEST(SpindleSim, BadUseNamesTheFix) {
   });
 }
 
+// The member whose upcall takes long is named, whatever the order of the subgroup.
+TEST(SpindleSim, AWaitNamesTheMemberThatLags) {
+  for (const Order order : {Order::kTotal, Order::kUnordered}) {
+    std::uint32_t done = 0;
+    runtime::run_world("sim", 3, [&](Env& env, const runtime::Kill&) {
+      SubgroupSpec spec;
+      spec.window = 4;
+      spec.max_message = 8;
+      spec.senders = {0};
+      spec.order = order;
+      Options options = options_of("sim", Options::of(Preset::kPaper));
+      options.suspicion_timeout = kSecond;
+      options.join_timeout = 2 * kSecond;
+      Upcalls upcalls;
+      upcalls.deliver = [&](std::uint32_t, std::span<const Message>) {
+        if (env.node() == 1) env.sleep_until(env.now() + 5 * kMillisecond);
+      };
+      Group group(env, options, {spec}, std::move(upcalls));
+      group.found(all_nodes(3));
+      if (env.node() == 0) {
+        while (!group.reserve(0, env.now() + kMillisecond).empty()) group.send(0, 8);
+        EXPECT_NE(group.describe_wait(0).find("node 1 "), std::string::npos)
+            << group.describe_wait(0);
+      }
+      ++done;
+      group.wait_until([&] { return done == 3; }, env.now() + kPatience);
+    });
+  }
+}
+
+// An upcall that throws ends the thread of the group, and the next join() says so.
+TEST(SpindleSim, AGroupWhoseUpcallThrewIsNotJoinedAgain) {
+  runtime::run_world("sim", 1, [&](Env& env, const runtime::Kill&) {
+    Upcalls upcalls;
+    upcalls.deliver = [](std::uint32_t, std::span<const Message>) {
+      throw Error(ErrorCode::kInternal, "the upcall is wrong");
+    };
+    Group group(env, options_of("sim", Options::of(Preset::kPaper)), {SubgroupSpec{}},
+                std::move(upcalls));
+    group.found({0});
+    ASSERT_FALSE(group.reserve(0).empty());
+    group.send(0, 8);
+    EXPECT_TRUE(group.wait_until([&] { return group.standing() == Standing::kExcluded; },
+                                 env.now() + kPatience));
+    EXPECT_TRUE(refuses([&] { group.join({1}); }, ErrorCode::kUnavailable,
+                        {"the upcall is wrong", "new Group"}));
+  });
+}
+
 // A member that does not come is named.
 TEST(SpindleSim, AMemberThatNeverJoinsIsNamed) {
   runtime::run_world("sim", 3, [](Env& env, const runtime::Kill&) {

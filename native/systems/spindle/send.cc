@@ -22,6 +22,11 @@ bool Subgroup::is_free(std::uint64_t message) {
   return least > needed || !bugs_.waits_for_delivery();
 }
 
+Rank Subgroup::slowest_member() const {
+  const auto slowest = std::ranges::min_element(freed_by_, {}, &Subgroup::load);
+  return shape_.members[static_cast<std::size_t>(slowest - freed_by_.begin())];
+}
+
 std::span<std::byte> Subgroup::acquire() {
   const Scope step(env_, scope::acquire);
   const std::uint64_t message = queued();

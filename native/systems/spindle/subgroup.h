@@ -61,6 +61,8 @@ class Subgroup {
 
   /// Returns the message area of the next slot, or nothing while all slots are in use (2.3).
   std::span<std::byte> acquire();
+  /// The member that frees slots last; only of a sender.
+  Rank slowest_member() const;
   bool has_free_slot() { return queued() < shape_.window || is_free(queued()); }
   /// Queues the acquired slot with a message of so many bytes. The send predicate pushes it.
   void commit(std::uint32_t bytes);

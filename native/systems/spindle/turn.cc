@@ -1,6 +1,7 @@
 // Turns of the predicate thread (section 2.4): the predicates of all subgroups, one after the
 // other; then, now and then, what has a time.
 #include <algorithm>
+#include <mutex>
 
 #include "base/held_flag.h"
 #include "systems/spindle/group.h"
@@ -29,6 +30,7 @@ void Group::run() {
       if (is_asleep_) doze();
     }
   } catch (const Error& error) {  // an upcall has thrown, or the device has failed
+    has_failed_.store(true, std::memory_order_release);
     exclude(error.what());
   }
 }
@@ -104,11 +106,11 @@ bool Group::run_subgroup(std::uint32_t index) {
   const auto trigger = [&](Pushes& pushes, auto&& act, bool is_locked, bool is_pushed) {
     is_busy = true;
     env_.catch_up();
-    if (is_locked) lock_.lock();
-    act();
-    if (is_locked && !options_.post_unlocked && is_pushed) subgroup.push(pushes);
-    if (is_locked) lock_.unlock();
-    if ((!is_locked || options_.post_unlocked) && is_pushed) subgroup.push(pushes);
+    std::unique_lock<Mutex> locked(lock_, std::defer_lock);
+    if (is_locked) locked.lock();
+    act();  // an upcall may throw
+    if (is_locked && options_.post_unlocked) locked.unlock();
+    if (is_pushed) subgroup.push(pushes);
   };
   // With joined_acks the delivery predicate pushes what both have changed.
   const bool is_joined = options_.joined_acks && !subgroup.shape().senders.empty() &&

@@ -99,6 +99,31 @@ TEST_P(SpindleViews, AMemberLeavesInGoodOrder) {
   expect_prefix(log.of(0), log.of(1));
 }
 
+// A member that left may come back, and stays.
+TEST_P(SpindleViews, AMemberLeavesAndJoinsAgain) {
+  constexpr std::uint32_t kNodes = 3;
+  SubgroupSpec spec;
+  spec.max_message = 100;
+  Log log(kNodes);
+  std::atomic<std::uint32_t> done{0};
+  runtime::run_world(GetParam(), kNodes, [&](Env& env, const runtime::Kill&) {
+    TestNode node(env, GetParam(), Options::of(Preset::kPaper), {spec}, log);
+    node.group().found(all_nodes(kNodes));
+    if (env.node() == 2) {
+      node.group().leave(kPatience);
+      node.group().join({0, 1});
+      const std::uint64_t view = node.group().view_id();
+      EXPECT_FALSE(node.group().wait_until([&] { return node.group().view_id() != view; },
+                                           env.now() + 20 * kMillisecond));
+      EXPECT_EQ(node.group().standing(), Standing::kMember);
+      node.send(0, 60);
+    }
+    EXPECT_TRUE(node.wait_for([&] { return log.count(env.node()) == 1; }));
+    done.fetch_add(1);
+    EXPECT_TRUE(node.wait_for([&] { return done.load() == kNodes; }));
+  });
+}
+
 // Several nodes join at once, while the others send. Each gets the state of the view before its
 // first one, and from then on every message.
 TEST_P(SpindleViews, AHerdJoinsWithState) {

@@ -1,5 +1,6 @@
 #include "systems/spindle/dds/external_client.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -18,12 +19,14 @@ ExternalClient::ExternalClient(Env& env, const Options& options, std::vector<Top
 }
 
 void ExternalClient::publish(std::uint32_t topic, ByteView sample, Time timeout) {
-  if (topic >= topics_.size() || sample.size() > topics_[topic].max_sample) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "topic " + std::to_string(topic) + ", a sample of " +
-                    std::to_string(sample.size()) + " B; there are " +
-                    std::to_string(topics_.size()) + " topics, and this one takes " +
-                    std::to_string(topic < topics_.size() ? topics_[topic].max_sample : 0) + " B");
+  const std::uint32_t most =
+      topic < topics_.size() ? std::min(topics_[topic].max_sample, kMostSample) : 0;
+  if (topic >= topics_.size() || sample.size() > most) {
+    throw Error(ErrorCode::kInvalidArgument, "topic " + std::to_string(topic) + ", a sample of " +
+                                                 std::to_string(sample.size()) + " B; there are " +
+                                                 std::to_string(topics_.size()) +
+                                                 " topics, and a client may send this one " +
+                                                 std::to_string(most) + " B");
   }
   Bytes request;
   ByteWriter out(request);

@@ -12,13 +12,16 @@ namespace pyrdma::spindle::dds {
 
 class ExternalClient {
  public:
+  static constexpr std::uint32_t kMostSample = ControlChannel::kMostResponse - 64;  // bytes
+
   /// `options` and `topics` are those of the domain; `members` are nodes that publish its topics.
   /// One client per node and domain; the node is no participant.
   ExternalClient(Env& env, const Options& options, std::vector<Topic> topics,
                  std::vector<NodeId> members);
 
   /// Returns once a member has queued the sample. Throws Error(kTimeout), naming the members, after
-  /// `timeout`, and Error(kInvalidArgument) for a sample that is too long.
+  /// `timeout`, and Error(kInvalidArgument) for a sample that is longer than the topic allows or
+  /// than kMostSample.
   void publish(std::uint32_t topic, ByteView sample, Time timeout);
   std::uint64_t retries() const { return retries_; }
 

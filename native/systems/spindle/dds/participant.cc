@@ -18,12 +18,6 @@ std::vector<SubgroupSpec> subgroups_of(const std::vector<Topic>& topics) {
   return specs;
 }
 
-void put_sample(ByteWriter& out, NodeId publisher, ByteView bytes) {
-  out.put(publisher);
-  out.put(static_cast<std::uint32_t>(bytes.size()));
-  out.put(bytes);
-}
-
 }  // namespace
 
 DomainParticipant::DomainParticipant(Env& env, const Options& options, std::vector<Topic> topics,
@@ -69,7 +63,7 @@ DomainParticipant::DomainParticipant(Env& env, const Options& options, std::vect
   upcalls.view = [this](const ViewShape& shape) { log_view(shape); };
   upcalls.save = [this](std::uint32_t t) { return save(t); };
   upcalls.load = [this](std::uint32_t t, ByteView state) { load(t, state); };
-  upcalls.persist = [this] { persist(); };
+  upcalls.persist = [this] { sync(); };
   group_ = std::make_unique<Group>(env, options, subgroups_of(topics_), std::move(upcalls));
   serve_restart();
   serve_clients();
@@ -84,10 +78,6 @@ void DomainParticipant::serve_clients() {
     const bool is_good = in.ok() && t < topics_.size() && sample.size() <= topics_[t].max_sample;
     return Bytes(is_good && group_->try_send(t, sample) ? 1 : 0);
   });
-}
-
-DomainParticipant::~DomainParticipant() {
-  group_.reset();  // no upcall comes after it
 }
 
 std::uint32_t DomainParticipant::topic(std::string_view name) const {
@@ -142,7 +132,7 @@ void DomainParticipant::finish_batch(Reader& reader, const Topic& topic) {
   reader.since_sync = 0;
 }
 
-void DomainParticipant::persist() {
+void DomainParticipant::sync() {
   for (const auto& reader : readers_) {
     if (!reader || !reader->log) continue;
     const std::lock_guard<Mutex> lock(reader->mutex);
@@ -150,8 +140,6 @@ void DomainParticipant::persist() {
     reader->since_sync = 0;
   }
 }
-
-void DomainParticipant::sync() { persist(); }
 
 void DomainParticipant::log_view(const ViewShape& shape) {
   if (!views_) return;
@@ -175,8 +163,10 @@ std::vector<Sample> DomainParticipant::read(std::uint32_t t, std::uint64_t from,
   Reader& reader = *readers_[t];
   const std::lock_guard<Mutex> lock(reader.mutex);
   if (reader.log) {
+    if (most == 0) return found;
     reader.log->read(from, [&](const Sample& sample) {
-      if (found.size() < most) found.push_back(sample);
+      found.push_back(sample);
+      return found.size() < most;
     });
     return found;
   }
@@ -201,8 +191,10 @@ std::optional<Bytes> DomainParticipant::save(std::uint32_t t) {
   ByteWriter out(state);
   if (reader.log) {
     out.put(std::uint64_t{0});
-    reader.log->read(
-        0, [&](const Sample& sample) { put_sample(out, sample.publisher, sample.bytes); });
+    reader.log->read(0, [&](const Sample& sample) {
+      put_sample(out, sample.publisher, sample.bytes);
+      return true;
+    });
     return state;
   }
   out.put(reader.count - reader.history.size());
@@ -219,12 +211,8 @@ void DomainParticipant::load(std::uint32_t t, ByteView state) {
   // A log of an earlier life of this node has a part of the samples already.
   const std::uint64_t has = reader.count;
   reader.count = std::max(reader.count, number);
-  while (in.left() != 0) {
-    const auto publisher = in.get<std::uint32_t>();
-    const auto bytes = in.get<std::uint32_t>();
-    const ByteView sample = in.bytes(bytes);
-    if (!in.ok()) break;
-    if (number++ >= has) keep(reader, topics_[t], publisher, sample);
+  while (const auto sample = get_sample(in)) {
+    if (number++ >= has) keep(reader, topics_[t], sample->publisher, sample->bytes);
   }
   finish_batch(reader, topics_[t]);
 }

@@ -31,7 +31,6 @@ class DomainParticipant {
   /// Error(kInvalidArgument) for a topic that cannot be, and as SampleLog does.
   DomainParticipant(Env& env, const Options& options, std::vector<Topic> topics,
                     Listener listener = {}, bool cut_damage = false);
-  ~DomainParticipant();
 
   Group& group() { return *group_; }
   const std::vector<Topic>& topics() const { return topics_; }
@@ -85,7 +84,6 @@ class DomainParticipant {
   std::optional<Bytes> save(std::uint32_t topic);
   void load(std::uint32_t topic, ByteView state);
   void log_view(const ViewShape& shape);
-  void persist();
   void serve_clients();
 
   // restart.cc
@@ -106,7 +104,7 @@ class DomainParticipant {
   std::vector<std::unique_ptr<Reader>> readers_;  // by topic; null where nothing is kept
   std::unique_ptr<File> views_;                   // the last view, if a topic is logged
   LastView last_view_;
-  std::unique_ptr<Group> group_;
+  std::unique_ptr<Group> group_;  // last: no upcall comes after its end
 };
 
 }  // namespace pyrdma::spindle::dds

@@ -18,8 +18,12 @@ constexpr std::size_t kMostPart = ControlChannel::kMostResponse - 64;  // bytes 
 
 DomainParticipant::Standing DomainParticipant::standing() const {
   Standing standing{last_view_, {}};
-  for (const auto& reader : readers_)
-    standing.counts.push_back(reader && reader->log ? reader->log->samples() : 0);
+  for (const auto& reader : readers_) {
+    std::uint64_t& count = standing.counts.emplace_back();
+    if (!reader || !reader->log) continue;
+    const std::lock_guard<Mutex> lock(reader->mutex);
+    count = reader->log->samples();
+  }
   return standing;
 }
 
@@ -34,8 +38,8 @@ void DomainParticipant::serve_restart() {
     for (const std::uint64_t count : own.counts) out.put(count);
     return answer;
   });
-  // Topic, number of the first sample, the asker's chain there. The answer: whether the chains
-  // agree, then samples.
+  // Topic, number of the first sample, the asker's chain there, the bytes of later samples that the
+  // asker has. The answer: whether the chains agree, then the next bytes of samples.
   group_->channel().serve(ControlType::kRead, [this](ByteView request) {
     Bytes answer;
     ByteWriter out(answer);
@@ -43,22 +47,20 @@ void DomainParticipant::serve_restart() {
     const auto t = in.get<std::uint32_t>();
     const auto from = in.get<std::uint64_t>();
     const auto chain = in.get<std::uint64_t>();
-    if (!in.done() || t >= topics_.size() || !readers_[t] || !readers_[t]->log ||
-        from > readers_[t]->log->samples())
-      return answer;
+    const auto has = in.get<std::uint64_t>();
+    if (!in.done() || t >= topics_.size() || !readers_[t] || !readers_[t]->log) return answer;
+    const std::lock_guard<Mutex> lock(readers_[t]->mutex);
     SampleLog& log = *readers_[t]->log;
+    if (from > log.samples()) return answer;
     out.put(static_cast<std::uint8_t>(log.chain(from) == chain));
-    std::uint64_t room = kMostPart;
+    Bytes samples;
+    ByteWriter all(samples);
     log.read(from, [&](const Sample& sample) {
-      if (room < sample.bytes.size() + 8) {
-        room = 0;
-        return;
-      }
-      room -= sample.bytes.size() + 8;
-      out.put(sample.publisher);
-      out.put(static_cast<std::uint32_t>(sample.bytes.size()));
-      out.put(ByteView(sample.bytes));
+      put_sample(all, sample.publisher, sample.bytes);
+      return samples.size() < has || samples.size() - has < kMostPart;
     });
+    const ByteView rest = ByteView(samples).subspan(std::min<std::size_t>(has, samples.size()));
+    out.put(rest.first(std::min(rest.size(), kMostPart)));
     return answer;
   });
 }
@@ -97,14 +99,16 @@ std::optional<Bytes> DomainParticipant::ask(NodeId node, ControlType type, const
 void DomainParticipant::catch_up(std::uint32_t t, NodeId source, std::uint64_t count,
                                  Time deadline) {
   Reader& reader = *readers_[t];
+  Bytes part;  // of the next sample
   while (reader.log->samples() < count) {
     Bytes request;
     ByteWriter out(request);
     out.put(t);
     out.put(reader.log->samples());
     out.put(reader.log->chain(reader.log->samples()));
+    out.put(static_cast<std::uint64_t>(part.size()));
     const auto answer = ask(source, ControlType::kRead, request, deadline);
-    if (!answer || answer->empty()) {
+    if (!answer || answer->empty() || (answer->size() == 1 && (*answer)[0] != std::byte{0})) {
       throw Error(ErrorCode::kTimeout, "restart: node " + std::to_string(source) +
                                            " did not send the log of topic '" + topics_[t].name +
                                            "'; is it up?")
@@ -119,13 +123,15 @@ void DomainParticipant::catch_up(std::uint32_t t, NodeId source, std::uint64_t c
                       " samples; remove the wrong one")
           .blaming({source});
     }
-    while (in.left() != 0) {
-      const auto publisher = in.get<std::uint32_t>();
-      const auto bytes = in.get<std::uint32_t>();
-      const ByteView sample = in.bytes(bytes);
-      if (!in.ok()) break;
-      keep(reader, topics_[t], publisher, sample);
+    const ByteView more = in.bytes(in.left());
+    part.insert(part.end(), more.begin(), more.end());
+    ByteReader samples(part);
+    std::size_t taken = 0;
+    while (const auto sample = get_sample(samples)) {
+      keep(reader, topics_[t], sample->publisher, sample->bytes);
+      taken = part.size() - samples.left();
     }
+    part.erase(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(taken));
     reader.log->write();
   }
   reader.log->sync();

@@ -14,12 +14,26 @@ constexpr std::size_t kRecordHeader = 32;
 
 std::uint64_t chained(std::uint64_t chain, NodeId publisher, std::uint64_t number,
                       ByteView sample) {
-  return seeded_checksum(sample, mix64(chain ^ mix64(number * 64 + publisher)));
+  return seeded_checksum(sample, mix64(mix64(chain ^ mix64(number)) ^ publisher));
 }
 
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 
 }  // namespace
+
+void put_sample(ByteWriter& out, NodeId publisher, ByteView bytes) {
+  out.put(publisher);
+  out.put(static_cast<std::uint32_t>(bytes.size()));
+  out.put(bytes);
+}
+
+std::optional<SampleView> get_sample(ByteReader& in) {
+  const auto publisher = in.get<std::uint32_t>();
+  const auto bytes = in.get<std::uint32_t>();
+  const ByteView sample = in.bytes(bytes);
+  if (!in.ok()) return std::nullopt;
+  return SampleView{publisher, sample};
+}
 
 SampleLog::SampleLog(Env& env, std::string name, bool cut_damage)
     : env_(env), name_(std::move(name)), file_(env.storage().open(name_)) {
@@ -113,7 +127,7 @@ void SampleLog::sync() {
   file_->sync();
 }
 
-void SampleLog::read(std::uint64_t from, const std::function<void(const Sample&)>& act) {
+void SampleLog::read(std::uint64_t from, const std::function<bool(const Sample&)>& act) {
   write();
   for (std::uint64_t number = from; number < samples(); ++number) {
     const std::uint64_t end = number + 1 < samples() ? offsets_[number + 1] : end_;
@@ -124,7 +138,7 @@ void SampleLog::read(std::uint64_t from, const std::function<void(const Sample&)
       throw Error(ErrorCode::kUnavailable,
                   "log '" + name_ + "' has changed at offset " + std::to_string(offsets_[number]));
     }
-    act(found.sample);
+    if (!act(found.sample)) return;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,15 @@ struct Sample {
   std::uint64_t number = 0;  // of the samples of the topic at this subscriber, from 0 on
   Bytes bytes;
 };
+
+/// A sample in a message between nodes.
+void put_sample(ByteWriter& out, NodeId publisher, ByteView bytes);
+struct SampleView {
+  NodeId publisher;
+  ByteView bytes;  // belongs to the message
+};
+/// Returns the next sample, or nothing if the message ends before it does.
+std::optional<SampleView> get_sample(ByteReader& in);
 
 class SampleLog {
  public:
@@ -40,8 +50,9 @@ class SampleLog {
   void write();
   /// Blocks until all written records are durable.
   void sync();
-  /// Calls `act` for each sample from `from` on.
-  void read(std::uint64_t from, const std::function<void(const Sample&)>& act);
+  /// Calls `act` for each sample from `from` on, until it returns false. Cost: a request to the
+  /// disk per sample.
+  void read(std::uint64_t from, const std::function<bool(const Sample&)>& act);
 
  private:
   struct Found {

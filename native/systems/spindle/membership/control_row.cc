@@ -81,12 +81,15 @@ std::optional<ControlRow> decode(ByteView bytes, const ViewShape& shape, Bugs bu
   if (bugs.checks_rows() && sum_of_row(row.version, body) != sum) return std::nullopt;
   ByteReader in(body);
   row.suspected = in.get<std::uint64_t>();
+  if (shape.size() < kMostMembers && row.suspected >> shape.size() != 0) return std::nullopt;
   const auto flags = in.get<std::uint8_t>();
   const auto changes = in.get<std::uint16_t>();
   if (changes > kMostChanges) return std::nullopt;
   for (std::uint16_t i = 0; i < changes; ++i) {
     Change& change = row.changes.emplace_back();
-    change.kind = static_cast<Change::Kind>(in.get<std::uint8_t>() & 1);
+    const auto kind = in.get<std::uint8_t>();
+    if (kind > static_cast<std::uint8_t>(Change::Kind::kJoin)) return std::nullopt;
+    change.kind = static_cast<Change::Kind>(kind);
     change.member.node = in.get<std::uint32_t>();
     change.member.incarnation = in.get<std::uint32_t>();
   }

@@ -164,12 +164,21 @@ void Membership::propose() {
   is_changed_ = true;
 }
 
+// A trim never exceeds what this member has received, unless the row is damaged.
+void Membership::copy_trim(const Rounds& trim) {
+  const Rounds& received = own().received;
+  if (trim.size() != received.size()) return;
+  for (std::size_t i = 0; i < trim.size(); ++i) {
+    if (received[i] != kNotCounted && trim[i] > received[i]) return;
+  }
+  own().trim = trim;
+  own().trimmed = is_changed_ = true;
+}
+
 void Membership::find_trim() {
   for (Rank rank = 0; rank < rows_.size() && bugs_.keeps_trim(); ++rank) {
     if (is_suspected(rank) || !rows_[rank].trimmed) continue;
-    own().trim = rows_[rank].trim;
-    own().trimmed = is_changed_ = true;
-    return;
+    return copy_trim(rows_[rank].trim);
   }
   if (!all_alive([](const ControlRow& row) { return row.wedged; })) return;
   // A subgroup whose members are all suspected has nobody who would deliver.
@@ -195,8 +204,7 @@ void Membership::follow() {
   for (const ControlRow& row : rows_) {
     if (&row != &leading && bugs_.ignores_suspects()) continue;
     if (!own().committed || !own().wedged || !row.trimmed || own().trimmed) continue;
-    own().trim = row.trim;
-    own().trimmed = is_changed_ = true;
+    copy_trim(row.trim);
   }
 }
 

@@ -76,6 +76,7 @@ class Membership {
   void propose();
   bool add(const Change& change);
   void find_trim();
+  void copy_trim(const Rounds& trim);
 
   const ViewShape& shape_;
   const Rank self_;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <optional>
 #include <string>
@@ -334,6 +335,54 @@ TEST(SpindleMembershipSim, GoldenTraces) {
     }
     return out;
   });
+}
+
+/// The bytes of a row whose body has been changed, with a checksum that fits.
+ByteView with_byte(Bytes& row, std::size_t at, std::uint8_t value) {
+  row[24 + at] = std::byte{value};
+  const ByteView body = ByteView(row).subspan(24);
+  const std::uint64_t sum = seeded_checksum(body, version_of(row.data()));
+  std::memcpy(row.data() + 8, &sum, sizeof sum);
+  return row;
+}
+
+// Rows come from outside: what is no row of this view is not taken.
+TEST(SpindleMembershipSim, FieldsOutsideTheirBoundsAreRefused) {
+  const ViewShape shape = shape_of(3);
+  ControlRow row;
+  row.version = 1;
+  row.changes = {{Change::Kind::kJoin, {7, 0}}};
+  const Bytes good = encode(row);
+  ASSERT_TRUE(decode(good, shape));
+  Bytes bytes = good;
+  EXPECT_FALSE(decode(with_byte(bytes, 0, 1 << 3), shape)) << "suspects rank 3 of 3 members";
+  bytes = good;
+  EXPECT_FALSE(decode(with_byte(bytes, 9, 200), shape)) << "200 changes";
+  bytes = good;
+  EXPECT_FALSE(decode(with_byte(bytes, 11, 2), shape)) << "an unknown kind";
+  for (std::size_t length = 0; length < good.size(); ++length)
+    EXPECT_FALSE(decode(ByteView(good).first(length), shape)) << length;
+}
+
+// A trim beyond what this member has received is not copied.
+TEST(SpindleMembershipSim, ATrimIsAtMostWhatWasReceived) {
+  for (const std::uint64_t trim : {4, 5}) {
+    const ViewShape shape = shape_of(3);
+    Membership core(shape, 1);
+    core.suspect(2);
+    core.step();
+    core.wedged(Rounds(3, 4));
+    ControlRow leader;
+    leader.version = 5;
+    leader.suspected = bit_of(2);
+    leader.changes = {{Change::Kind::kRemove, shape.members[2]}};
+    leader.committed = leader.wedged = leader.trimmed = true;
+    leader.received = Rounds(3, trim);
+    leader.trim = Rounds(3, trim);
+    core.take_row(0, leader);
+    core.step();
+    EXPECT_EQ(core.is_agreed(), trim == 4);
+  }
 }
 
 }  // namespace
