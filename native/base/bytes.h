@@ -9,8 +9,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "base/rng.h"
-
 namespace pyrdma {
 
 static_assert(std::endian::native == std::endian::little, "fields are copied as they are");
@@ -73,16 +71,5 @@ class ByteReader {
   ByteView rest_;
   bool ok_ = true;
 };
-
-/// A checksum against torn and flipped bytes, not against an adversary. It costs one mix per word.
-inline std::uint64_t seeded_checksum(ByteView bytes, std::uint64_t seed) {
-  std::uint64_t sum = mix64(seed ^ bytes.size());
-  for (std::size_t i = 0; i < bytes.size(); i += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + i, bytes.size() - i < 8 ? bytes.size() - i : 8);
-    sum = mix64(sum ^ word);
-  }
-  return sum;
-}
 
 }  // namespace pyrdma

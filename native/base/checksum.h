@@ -9,8 +9,9 @@
 
 namespace pyrdma {
 
-inline std::uint64_t checksum(std::span<const std::byte> bytes) {
-  std::uint64_t sum = bytes.size();
+/// With a `seed` equal bytes in different places have different checksums.
+inline std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t seed = 0) {
+  std::uint64_t sum = (seed == 0 ? 0 : mix64(seed)) ^ bytes.size();
   while (bytes.size() >= sizeof sum) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes.data(), sizeof word);

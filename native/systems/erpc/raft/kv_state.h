@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/checksum.h"
 #include "env/env.h"
 #include "systems/erpc/raft/bugs.h"
 #include "systems/erpc/raft/kv_messages.h"
@@ -50,7 +51,7 @@ class KvState final : public StateMachine {
     std::uint64_t sequence = 0, version = 0;
   };
   struct KeyHash {
-    std::size_t operator()(const Key& key) const { return seeded_checksum(key, 0); }
+    std::size_t operator()(const Key& key) const { return checksum(key, 0); }
   };
   KvAnswer put(std::uint64_t index, const KvCommand& command);
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/checksum.h"
 #include "base/error.h"
+#include "base/rng.h"
 
 namespace pyrdma::erpc::raft {
 
@@ -74,7 +76,7 @@ std::string StableStore::log_name(std::uint64_t number) const {
 }
 
 std::uint64_t StableStore::digest_of(EntryType type, ByteView payload) {
-  return seeded_checksum(payload, static_cast<std::uint64_t>(type));
+  return checksum(payload, static_cast<std::uint64_t>(type));
 }
 
 std::uint64_t StableStore::term_at(std::uint64_t index) const {
@@ -119,7 +121,7 @@ void StableStore::load_state() {
     const auto term = in.get<std::uint64_t>();
     const auto vote = in.get<std::uint64_t>();
     const auto log_number = in.get<std::uint64_t>();
-    if (in.get<std::uint64_t>() != seeded_checksum(fields.first(32), kRecordMagic)) continue;
+    if (in.get<std::uint64_t>() != checksum(fields.first(32), kRecordMagic)) continue;
     if (count <= slots_written_) continue;
     slots_written_ = count;
     term_ = written_term_ = term;
@@ -141,7 +143,7 @@ void StableStore::write_slot(std::uint64_t term, std::uint64_t vote) {
   out.put(term);
   out.put(vote);
   out.put(log_number_);
-  out.put(seeded_checksum(slot, kRecordMagic));
+  out.put(checksum(slot, kRecordMagic));
   state_file_->write(slots_written_ % 2 * kSlotDistance, slot);
   state_file_->sync();
   written_term_ = term;
@@ -158,7 +160,7 @@ void StableStore::write_state(std::uint64_t term, std::uint64_t vote) {
 
 void StableStore::record(Bytes& out, std::uint8_t type, std::uint64_t index, std::uint64_t term,
                          ByteView payload) {
-  chain_ = seeded_checksum(payload, record_head(type, index, term, chain_));
+  chain_ = checksum(payload, record_head(type, index, term, chain_));
   ByteWriter fields(out);
   fields.put(kRecordMagic);
   fields.put(static_cast<std::uint32_t>(type));
@@ -273,7 +275,7 @@ void StableStore::load_log() {
     const auto sum = in.get<std::uint64_t>();
     if (magic != kRecordMagic || size > in.left() || index == 0 || index > kMaxNumber) break;
     const ByteView payload = in.bytes(size);
-    if (sum != seeded_checksum(payload, record_head(type, index, term, chain_))) break;
+    if (sum != checksum(payload, record_head(type, index, term, chain_))) break;
     if (type > kSnapshotRecord ||
         !take_record(static_cast<std::uint8_t>(type), index, term, payload, end_ + kRecordHeader))
       throw Error(ErrorCode::kUnavailable, "raft: in " + log_name(log_number_) +

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "systems/spindle/scopes.h"
 
@@ -53,7 +54,7 @@ DomainParticipant::DomainParticipant(Env& env, const Options& options, std::vect
     for (std::uint32_t i = 0; i < count && i < kMostMembers; ++i)
       last.members.push_back(in.get<std::uint32_t>());
     const std::size_t covered = content.size() - in.left();
-    if (in.ok() && in.get<std::uint64_t>() == seeded_checksum(ByteView(content).first(covered), 1))
+    if (in.ok() && in.get<std::uint64_t>() == checksum(ByteView(content).first(covered), 1))
       last_view_ = last;
   }
   Upcalls upcalls;
@@ -152,7 +153,7 @@ void DomainParticipant::log_view(const ViewShape& shape) {
     last_view_.members.push_back(member.node);
     out.put(member.node);
   }
-  out.put(seeded_checksum(record, 1));
+  out.put(checksum(record, 1));
   views_->write(0, record);
   views_->sync();
 }

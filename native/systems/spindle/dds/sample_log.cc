@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/error.h"
 
 namespace pyrdma::spindle::dds {
@@ -14,7 +15,7 @@ constexpr std::size_t kRecordHeader = 32;
 
 std::uint64_t chained(std::uint64_t chain, NodeId publisher, std::uint64_t number,
                       ByteView sample) {
-  return seeded_checksum(sample, mix64(mix64(chain ^ mix64(number)) ^ publisher));
+  return checksum(sample, mix64(mix64(chain ^ mix64(number)) ^ publisher));
 }
 
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }

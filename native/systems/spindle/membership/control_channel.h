@@ -44,7 +44,6 @@ class ControlChannel {
     return endpoint_->run_until(done, deadline);
   }
   std::uint32_t under_way() const { return static_cast<std::uint32_t>(calls_.size()); }
-  erpc::Endpoint& endpoint() { return *endpoint_; }
 
  private:
   struct Call {

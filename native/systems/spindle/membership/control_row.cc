@@ -17,10 +17,6 @@ std::size_t counted_senders(const ViewShape& shape) {
   return count;
 }
 
-std::uint64_t sum_of_row(std::uint64_t version, ByteView body) {
-  return seeded_checksum(body, version);
-}
-
 void put_rounds(ByteWriter& out, const Rounds& rounds) {
   for (const std::uint64_t each : rounds) out.put(each);
 }
@@ -60,7 +56,7 @@ Bytes encode(const ControlRow& row) {
   bytes.reserve(kRowHeader + body.size());
   ByteWriter all(bytes);
   all.put(row.version);
-  all.put(sum_of_row(row.version, body));
+  all.put(checksum(body, row.version));
   all.put(static_cast<std::uint64_t>(body.size()));
   all.put(ByteView(body));
   return bytes;
@@ -78,7 +74,7 @@ std::optional<ControlRow> decode(ByteView bytes, const ViewShape& shape, Bugs bu
   const auto length = head.get<std::uint64_t>();
   if (!head.ok() || row.version == 0 || length > head.left()) return std::nullopt;
   const ByteView body = head.bytes(length);
-  if (bugs.checks_rows() && sum_of_row(row.version, body) != sum) return std::nullopt;
+  if (bugs.checks_rows() && checksum(body, row.version) != sum) return std::nullopt;
   ByteReader in(body);
   row.suspected = in.get<std::uint64_t>();
   if (shape.size() < kMostMembers && row.suspected >> shape.size() != 0) return std::nullopt;
