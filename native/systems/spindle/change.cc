@@ -83,14 +83,7 @@ void Group::push_control_row(const Rank* only) {
   copy_to_shared(view.table.at(at), bytes.data(), bytes.size());
   const fabric::Sge piece = view.table.region().sge(at, static_cast<std::uint32_t>(bytes.size()));
   view.for_peers([&](Rank peer) {
-    if (!view.links.is_open(peer) || (only != nullptr && peer != *only)) return;
-    fabric::WorkRequest request;
-    request.opcode = fabric::Opcode::kWrite;
-    request.sges = &piece;
-    request.sge_count = 1;
-    request.remote_addr = view.links.table(peer).addr + at;
-    request.rkey = view.links.table(peer).rkey;
-    view.links.post(peer, {&request, 1});
+    if (only == nullptr || peer == *only) view.links.write(peer, piece, at, false);
   });
 }
 

@@ -160,8 +160,15 @@ bool Group::is_settled() {
   return standing() == Standing::kMember && view_->is_running && !view_->membership.is_changing();
 }
 
-bool Group::wait_until(FunctionRef<bool()> ready, Time deadline) {
-  if (has_own_thread()) return env_.poll_until(ready, deadline);
+void Group::pause_until(Time until) {
+  if (has_own_thread())
+    env_.sleep_until(until);
+  else
+    wait_until([] { return false; }, until);
+}
+
+bool Group::wait_until(FunctionRef<bool()> ready, Time deadline, Watch* only) {
+  if (has_own_thread()) return env_.poll_until(ready, deadline, only);
   bool is_ready = false;
   while (true) {
     const Time until = std::min(deadline, env_.now() + options_.heartbeat);
@@ -222,10 +229,7 @@ std::span<std::byte> Group::reserve(std::uint32_t subgroup, Time deadline) {
     const Time begin = env_.now();
     is_waiting_[subgroup].store(true, std::memory_order_release);
     const HeldFlag waiting(&is_waiting_[subgroup]);
-    if (has_own_thread())
-      env_.poll_until(take, deadline, &space_);
-    else
-      wait_until(take, deadline);
+    wait_until(take, deadline, &space_);
     sender_wait_.fetch_add(env_.now() - begin, std::memory_order_relaxed);
   }
   if (has_failed) check_sender(subgroup, "reserve");

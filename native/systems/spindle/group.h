@@ -104,7 +104,10 @@ class Group {
   /// predicate thread; with one it does nothing.
   bool turn();
   /// Waits until ready() or `deadline`; makes turns if the group has no thread. Returns ready().
-  bool wait_until(FunctionRef<bool()> ready, Time deadline);
+  /// `only`: the one Watch whose notifications ready() waits for, besides turns.
+  bool wait_until(FunctionRef<bool()> ready, Time deadline, Watch* only = nullptr);
+  /// Lets time pass; makes turns if the group has no thread.
+  void pause_until(Time until);
 
   // Measurement.
 

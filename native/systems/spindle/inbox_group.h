@@ -2,13 +2,12 @@
 // views. A message is copied once, out of its slot.
 #pragma once
 #include <cstdint>
-#include <deque>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "env/sync.h"
 #include "systems/spindle/group.h"
+#include "systems/spindle/mailbox.h"
 
 namespace pyrdma::spindle {
 
@@ -29,21 +28,14 @@ class InboxGroup {
   /// Throws like Group.
   InboxGroup(Env& env, const Options& options, const std::vector<SubgroupSpec>& subgroups);
   Group& group() { return *group_; }
-
-  /// Sends the messages, each in a slot of its own; waits for slots. Throws Error(kTimeout), naming
-  /// the member that lags and the number of messages that were sent.
-  void send(std::uint32_t subgroup, const std::vector<std::string>& messages, Time timeout);
-  /// Takes up to `most` messages, oldest first; waits up to `timeout` for the first one.
-  std::vector<Delivered> receive(std::uint32_t subgroup, std::size_t most, Time timeout);
+  Mailbox<Delivered>& mailbox() { return mailbox_; }
   std::vector<Entered> events();
 
  private:
-  Env& env_;
-  Mutex mutex_;
-  Watch arrived_;
-  std::uint64_t view_ = 0;
-  std::vector<std::deque<Delivered>> inbox_;  // by subgroup
+  std::uint64_t view_ = 0;  // of the thread that makes turns
+  Mutex mutex_;             // guards events_
   std::vector<Entered> events_;
+  Mailbox<Delivered> mailbox_;
   std::unique_ptr<Group> group_;
 };
 

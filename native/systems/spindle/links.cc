@@ -83,6 +83,18 @@ void Links::post_to(Rank peer, std::span<fabric::WorkRequest> requests, bool is_
   }
 }
 
+void Links::write(Rank peer, const fabric::Sge& piece, std::uint64_t offset, bool is_inline) {
+  if (!is_open(peer)) return;
+  fabric::WorkRequest request;
+  request.opcode = fabric::Opcode::kWrite;
+  request.sges = &piece;
+  request.sge_count = 1;
+  request.flags = is_inline ? fabric::kInline : 0;
+  request.remote_addr = table(peer).addr + offset;
+  request.rkey = table(peer).rkey;
+  post(peer, {&request, 1});
+}
+
 void Links::wait_for_room(Link& link, std::size_t requests) {
   poll();
   if (link.is_broken || has_room(link, requests)) return;

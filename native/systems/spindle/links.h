@@ -23,7 +23,6 @@ class Links {
   /// Connects the own end and takes the peer's table. Blocks for the NIC's time. The second call
   /// for a peer does nothing.
   void connect(Rank peer, const fabric::QpAddress& to, const fabric::RemoteRegion& table);
-  bool is_connected(Rank peer) const { return links_[peer].is_connected; }
   /// The peer has connected its end too: this member may write.
   void open(Rank peer) { links_[peer].is_open = links_[peer].is_connected; }
   bool is_open(Rank peer) const { return links_[peer].is_open && !links_[peer].is_broken; }
@@ -36,6 +35,9 @@ class Links {
   /// requests to a broken link are dropped. One thread at a time. The call sets wr_id and flags but
   /// kInline.
   void post(Rank peer, std::span<fabric::WorkRequest> requests) { post_to(peer, requests, false); }
+  /// Writes one piece to the same offset in the table of an open peer; drops it for any other. An
+  /// inline piece is at most max_inline() bytes and is copied now.
+  void write(Rank peer, const fabric::Sge& piece, std::uint64_t offset, bool is_inline);
   /// Takes completions. Returns true if a link broke.
   bool poll();
   /// Writes no more to the peer: its NIC ends what is under way.

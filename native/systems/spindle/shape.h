@@ -105,7 +105,6 @@ class Layout {
     return rings_[subgroup] + sender * ring_bytes_[subgroup];
   }
   std::uint64_t bytes() const { return bytes_; }
-  std::uint64_t row_bytes() const { return row_bytes_; }
 
  private:
   static constexpr std::uint64_t kControl = 64;

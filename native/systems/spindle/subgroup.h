@@ -97,9 +97,6 @@ class Subgroup {
   /// Returns the own messages that the view does not deliver, oldest first: they are sent again.
   std::vector<Bytes> not_delivered(std::span<const std::uint64_t> trim) const;
 
-  std::uint64_t sent_rounds() const { return sent_rounds_; }
-  std::uint64_t delivered() const { return delivered_; }
-
  private:
   std::byte* slot(std::uint32_t sender, std::uint64_t message) const {
     return table_.at(layout_.ring(index_, sender) + message % shape_.window * slot_bytes_);

@@ -21,10 +21,10 @@ Every node measures from the first message until it has delivered all. Latency `
 every eighth message of a sender, from the reserved slot to its own delivery. Metrics:
 ``delivered_bandwidth`` and ``message_rate``, averaged over the nodes (the rows of the nodes are
 shares that add up to the average); ``ops``, delivered messages; ``pushes`` (multicasts of columns or
-slots), ``requests``,
-``nulls``, ``null_iterations``; ``send_batched`` messages in ``send_batches``, and the same for
-receive and delivery; ``table_bytes``, the registered memory. Node 0 adds ``runtime`` and
-``sender_wait_share``, and with `timed` the shares of posts, of active subgroups and of upcalls.)"},
+slots), ``requests``, ``nulls``, ``null_iterations``; ``send_batched`` messages in ``send_batches``,
+and the same for receive and delivery; ``table_bytes``, the registered memory. Node 0 adds
+``runtime`` and ``sender_wait_share``, and with `timed` the shares of posts, of active subgroups and
+of upcalls.)"},
               {"spindle_dds", make_dds,
                R"(Node 0 publishes samples of one topic, and all other nodes subscribe (Spindle, section 4.6).
 

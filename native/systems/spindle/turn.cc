@@ -152,17 +152,7 @@ void Group::call_deliver(std::uint32_t subgroup, std::span<const Message> messag
 void Group::push_word(std::uint64_t offset) {
   View& view = *view_;
   const fabric::Sge piece = view.table.region().sge(offset, 8);
-  view.for_peers([&](Rank peer) {
-    if (!view.links.is_open(peer)) return;
-    fabric::WorkRequest request;
-    request.opcode = fabric::Opcode::kWrite;
-    request.sges = &piece;
-    request.sge_count = 1;
-    request.flags = fabric::kInline;
-    request.remote_addr = view.links.table(peer).addr + offset;
-    request.rkey = view.links.table(peer).rkey;
-    view.links.post(peer, {&request, 1});
-  });
+  view.for_peers([&](Rank peer) { view.links.write(peer, piece, offset, true); });
 }
 
 void Group::run_timers(Time now) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -118,6 +119,21 @@ def test_a_python_function_gets_batches_over_shared_memory() -> None:
             subscription.close()
 
 
+def test_threads_send_from_one_node() -> None:
+    with rd.Cluster.local(nodes=2, fabric="shm", mode="thread") as cluster:
+        group = Group(cluster, window=4)
+        sent = [[b"%d %d" % (each, i) for i in range(300)] for each in range(3)]
+        with ThreadPoolExecutor() as pool:
+            for done in [pool.submit(group.send, messages, node=0) for messages in sent]:
+                done.result()
+        found: list[bytes] = []
+        while more := group.receive(node=1, timeout_s=0.5):
+            found += [m.data for m in more]
+        assert len(found) == 900
+        for messages in sent:
+            assert [data for data in found if data in messages] == messages
+
+
 def test_a_subscription_needs_real_time() -> None:
     with sim() as cluster, pytest.raises(rd.Unavailable) as refused:
         Group(cluster).subscribe(print, node=0)
@@ -137,6 +153,20 @@ def test_a_topic_has_its_quality(quality: str) -> None:
             assert found == [b"%d" % i for i in range(10)]
             kept = domain.read("t", node=node, first=8)
             assert [s.number for s in kept] == ([8, 9] if quality in ("volatile", "logged") else [])
+
+
+def test_each_topic_numbers_its_samples() -> None:
+    with sim() as cluster:
+        topics = [Topic(name, [0], [1, 2], quality="volatile") for name in ("a", "b")]
+        domain = Domain(cluster, topics, founders=[0, 1])
+        for name in "ab":
+            domain.publish(name, [b"1", b"2"], node=0)
+            assert [s.number for s in domain.take(name, node=1)] == [0, 1]
+        domain.join(2)
+        domain.publish("b", b"3", node=0)
+        for node in (1, 2):
+            assert [s.number for s in domain.take("b", node=node)] == [2]
+            assert domain.read("b", node=node)[-1].number == 2
 
 
 def test_a_late_subscriber_catches_up() -> None:

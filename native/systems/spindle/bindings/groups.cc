@@ -25,24 +25,11 @@ using Groups = PerNode<InboxGroup>;
 using Spec =
     std::tuple<std::vector<NodeId>, std::vector<NodeId>, std::uint32_t, std::uint32_t, bool>;
 
-Time nanoseconds(double seconds) { return static_cast<Time>(seconds * 1e9); }
-
-/// Calls of several Python threads go on at once: a receiver waits while others send.
-template <class Work>
-auto on(Groups& self, NodeId node, Work&& work) {
-  return self.session().call([&] { return work(self.at(node)); });
-}
-
 std::shared_ptr<Groups> make_groups(std::shared_ptr<pyrdma::bindings::Session> session, int preset,
                                     const std::vector<Spec>& specs,
                                     const std::vector<NodeId>& founders, double suspicion_s) {
-  Options options = Options::of(static_cast<Preset>(preset));
-  options.name = "python/" + std::to_string(session->next_run());
-  options.suspicion_timeout = nanoseconds(suspicion_s);
-  options.heartbeat =
-      std::max<Time>(1000, std::min(options.heartbeat, options.suspicion_timeout / 10));
-  options.join_timeout = std::max<Time>(10 * kSecond, 4 * options.suspicion_timeout);
-  options.idle_sleep = kMillisecond;  // a shorter sleep of a real thread mostly spins
+  const Options options =
+      script_options(preset, "python/" + std::to_string(session->next_run()), suspicion_s);
   std::vector<SubgroupSpec> subgroups;
   for (const auto& [members, senders, window, max_message, is_total] : specs) {
     subgroups.push_back(
@@ -59,7 +46,7 @@ std::shared_ptr<Groups> make_groups(std::shared_ptr<pyrdma::bindings::Session> s
 py::list receive(Groups& self, NodeId node, std::uint32_t subgroup, std::size_t most,
                  double timeout_s) {
   const auto messages = on(self, node, [&](InboxGroup& group) {
-    return group.receive(subgroup, most, nanoseconds(timeout_s));
+    return group.mailbox().take(subgroup, most, nanoseconds(timeout_s));
   });
   py::list found;
   for (const InboxGroup::Delivered& each : messages) {
@@ -105,8 +92,9 @@ void bind_groups(py::module_& module) {
       .def("send",
            [](Groups& self, NodeId node, std::uint32_t subgroup,
               const std::vector<std::string>& messages, double timeout_s) {
-             on(self, node,
-                [&](InboxGroup& group) { group.send(subgroup, messages, nanoseconds(timeout_s)); });
+             on(self, node, [&](InboxGroup& group) {
+               group.mailbox().send(group.group(), subgroup, messages, nanoseconds(timeout_s));
+             });
            })
       .def("receive", &receive)
       .def("events",

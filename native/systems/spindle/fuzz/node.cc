@@ -59,13 +59,7 @@ void Node::take(std::uint32_t subgroup, const Message& message) {
                    is_whole);
 }
 
-void Node::wait(Time duration) {
-  const Time until = env_.now() + duration;
-  if (world_.shape.group.predicate_thread)
-    env_.sleep_until(until);
-  else
-    group_->wait_until([] { return false; }, until);
-}
+void Node::wait(Time duration) { group_->pause_until(env_.now() + duration); }
 
 bool Node::found() {
   std::vector<NodeId> founders(world_.shape.founders);

@@ -146,11 +146,7 @@ class SpindleDds final : public measure::Workload {
         std::memcpy(loan.data(), &stamp, std::min(loan.size(), sizeof stamp));
       }
       participant.publish(0, static_cast<std::uint32_t>(loan.size()));
-      if (pause == 0) continue;
-      if (participant.group().options().predicate_thread)
-        env.sleep_until(env.now() + pause);
-      else
-        participant.group().wait_until([] { return false; }, env.now() + pause);
+      if (pause != 0) participant.group().pause_until(env.now() + pause);
     }
     participant.group().flush(0);
   }
@@ -165,12 +161,8 @@ class SpindleDds final : public measure::Workload {
                                              " samples and then got none; is the publisher up?");
       }
       before = subscriber.count();
-      const auto is_over = [&] { return subscriber.is_over(); };
-      const Time deadline = env.now() + 10 * kSecond;
-      if (participant.group().options().predicate_thread)
-        env.poll_until(is_over, deadline, &subscriber.over());
-      else
-        participant.group().wait_until(is_over, deadline);
+      participant.group().wait_until([&] { return subscriber.is_over(); }, env.now() + 10 * kSecond,
+                                     &subscriber.over());
     }
   }
 };

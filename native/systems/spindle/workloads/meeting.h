@@ -28,21 +28,13 @@ class GroupMeeting {
         await(round + std::to_string(node), node, deadline);
       const Time leave = env.now() + kSettle;
       env.device().rendezvous().publish_value(round + "all", leave);
-      pass(leave);
+      group_.pause_until(leave);
     } else {
       env.device().rendezvous().publish_value(round + std::to_string(env.node()), Time{0});
       const Time leave = await(round + "all", 0, deadline);
       // The clocks of two hosts may differ.
-      pass(env.now() + std::clamp<Time>(leave - env.now(), 0, kSettle));
+      group_.pause_until(env.now() + std::clamp<Time>(leave - env.now(), 0, kSettle));
     }
-  }
-
-  /// Waits until then.
-  void pass(Time until) {
-    if (group_.options().predicate_thread)
-      group_.env().sleep_until(until);
-    else
-      group_.wait_until([] { return false; }, until);
   }
 
  private:
@@ -64,7 +56,7 @@ class GroupMeeting {
                                              "; does that node run the same program?")
             .blaming({node});
       }
-      pass(env.now() + kLook);
+      group_.pause_until(env.now() + kLook);
     }
   }
 

@@ -213,7 +213,7 @@ class SpindleMulticast final : public measure::Workload {
     // Programs on different machines do not begin in one nanosecond.
     const auto spread = static_cast<std::uint64_t>(params.integer("start_spread_ns"));
     if (spread != 0)
-      meeting.pass(env.now() + static_cast<Time>(env.rng("spindle start").below(spread)));
+      group.pause_until(env.now() + static_cast<Time>(env.rng("spindle start").below(spread)));
     const Time begin = env.now();
     const std::uint64_t before = receiver.delivered();
     const std::uint64_t sent = plan.sends ? send(env, group, plan, receiver, begin) : 0;
@@ -273,7 +273,7 @@ class SpindleMulticast final : public measure::Workload {
   static void wait_for_end(Env& env, Group& group, const LoadPlan& plan, Receiver& receiver,
                            Time begin) {
     if (plan.duration != 0) {
-      group.wait_until([] { return false; }, begin + plan.duration);
+      group.pause_until(begin + plan.duration);
       return receiver.end();
     }
     const Time most = 10 * kSecond;  // without a delivery
@@ -287,11 +287,7 @@ class SpindleMulticast final : public measure::Workload {
                                              " messages and then none: " + group.describe_wait(0));
       }
       before = now;
-      const auto is_over = [&] { return receiver.is_over(); };
-      if (group.options().predicate_thread)
-        env.poll_until(is_over, env.now() + most, &receiver.over());
-      else
-        group.wait_until(is_over, env.now() + most);
+      group.wait_until([&] { return receiver.is_over(); }, env.now() + most, &receiver.over());
     }
   }
 
