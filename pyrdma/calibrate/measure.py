@@ -12,6 +12,7 @@ from typing import Any
 
 from pyrdma import profiles, provenance
 from pyrdma.errors import Unavailable
+from pyrdma.workload import Memcpy
 
 from .cpu import cpu_measurements, cpu_values
 from .machine import Caches, LocalMachine, Machine, Samples, simulate
@@ -21,7 +22,7 @@ from .solve import Agreement, solve
 __all__ = ["Calibration", "Measured", "calibrate", "cpu_lines"]
 
 REPETITIONS, RUNS = 7, 21
-"""Measurements of each operation of the CPU, and of each row."""
+"""Measurements of each operation of the CPU and each copy, and of each other row."""
 
 NOISY = 0.15
 """Spread from which a measurement is called noisy."""
@@ -166,7 +167,10 @@ def record(machine: Machine, fabric: str, device: str = "") -> Recording:
     instructions = machine.code_instructions()
     found = Recording(fabric, device, model, machine.cores, machine.caches, instructions, samples)
     table = (*found.rows(), found.all_copy())
-    samples.take({row.what: partial(machine.run, row.point) for row in table}, RUNS)
+    copies = [row for row in table if isinstance(row.point.workload, Memcpy)]
+    # A copy beyond a large cache first touches all of its memory, which takes seconds.
+    for some, runs in ((copies, REPETITIONS), ([r for r in table if r not in copies], RUNS)):
+        samples.take({row.what: partial(machine.run, row.point) for row in some}, runs)
     return found
 
 
