@@ -20,6 +20,7 @@ from pyrdma._native import native
 from pyrdma.processes import ProcessCluster
 from tests.errors import raises
 from tests.harness.support import environment
+from tests.leftovers import shared_memory
 
 READS = workload.VerbsLoad(op="read", size=8, depth=4, mode="rate", record_latency=True)
 
@@ -163,12 +164,6 @@ def test_nodes_of_this_machine_measure(mode: Any) -> None:
     assert again.value("rate") > 1e4
     assert result.latency("read").count > 100
     assert shared_memory() == before
-
-
-def shared_memory() -> list[str]:
-    # Python's own semaphores come and go with other programs of the machine; clusters make none.
-    names = (path.name for path in Path("/dev/shm").iterdir())
-    return sorted(name for name in names if not name.startswith("sem.mp-"))
 
 
 def test_a_killed_node_is_named_and_the_others_end() -> None:

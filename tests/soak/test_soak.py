@@ -18,6 +18,7 @@ import pytest
 import pyrdma as rd
 from pyrdma import workload
 from pyrdma.processes import ProcessCluster
+from tests.leftovers import shared_memory
 
 NODES = 10
 EVERY_S = 2.0
@@ -86,12 +87,6 @@ def measure(processes: list[int]) -> Sample:
                 shared += int(value.split()[0])
         descriptors += sum(1 for _ in Path(f"/proc/{process}/fd").iterdir())
     return Sample(resident, shared, descriptors)
-
-
-def shared_memory() -> list[str]:
-    # Python's own semaphores come and go with other programs of the machine; clusters make none.
-    names = (path.name for path in Path("/dev/shm").iterdir())
-    return sorted(name for name in names if not name.startswith("sem.mp-"))
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import pyrdma as rd
 from pyrdma import workload
 from pyrdma.processes import ProcessCluster
 from tests.errors import raises, unnamed
+from tests.leftovers import shared_memory
 
 WAIT_TIMEOUT_S = 2.0
 CALLERS: dict[str, Any] = {"polling": "callers", "wait_timeout_ms": int(1000 * WAIT_TIMEOUT_S)}
@@ -38,11 +39,6 @@ class Store(workload.LocoYcsb):
     """Insertions and removals wait for the acknowledgements of all nodes."""
 
     survives: ClassVar[bool] = True
-
-
-def shared_memory() -> list[str]:
-    names = (path.name for path in Path("/dev/shm").iterdir())
-    return sorted(name for name in names if not name.startswith("sem.mp-"))
 
 
 @pytest.mark.parametrize(
