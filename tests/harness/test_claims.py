@@ -261,12 +261,12 @@ def test_all_claims_are_listed_as_json(tmp_path: Path) -> None:
 
 
 def test_the_table_leaves_out_what_no_experiment_decides(tmp_path: Path) -> None:
-    short = pyrdma("claims", "spindle", "--out", str(tmp_path), COLUMNS="200").stdout
-    whole = pyrdma("claims", "spindle", "--all", "--out", str(tmp_path), COLUMNS="200").stdout
-    assert "spindle/cal_write_latency_1b" in short
-    assert "spindle/counters_runtime_rank" not in short
+    short = pyrdma("claims", "krcore", "--out", str(tmp_path), COLUMNS="200").stdout
+    whole = pyrdma("claims", "krcore", "--all", "--out", str(tmp_path), COLUMNS="200").stdout
+    assert "krcore/verbs_connect_latency" in short
+    assert "krcore/headline_connect_bound" not in short
     assert "--all" in short
-    assert "spindle/counters_runtime_rank" in whole
+    assert "krcore/headline_connect_bound" in whole
 
 
 def test_every_claim_that_is_decided_exists_and_once() -> None:

@@ -11,10 +11,12 @@ import pytest
 
 from pyrdma import claims, systems
 from tests.recipes.page import SHARED
+from tests.tidy.rules import STANDS_ON
 from tests.tidy.tree import Source, sources
 
 # Pages and scripts for users, by the beginnings of their paths.
 PAGES = (
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
     "docs/tutorials.md",
@@ -32,7 +34,9 @@ PAPERS = (
     "tests/harness/test_results_summary.py",
     "tests/profiles/",
 )
-
+# Rules that name what holds for one system alone.
+RULES = ("tests/face/public.py", "tests/tidy/rules.py")
+EXCEPTIONS = (*SHARED, *PAGES, *PAPERS, *RULES)
 
 # A collection of micro-benchmarks has a claims file, but is neither a paper nor a system.
 COLLECTIONS = {"nic"}
@@ -55,7 +59,9 @@ def lines_with(name: str, file: Source) -> list[str]:
 
 
 def is_own(name: str, file: Source) -> bool:
-    return name in {part.partition(".")[0] for part in file.parts}
+    """Tell whether a file is the system's own, or of a system that stands on it."""
+    folders = {part.partition(".")[0] for part in file.parts}
+    return any(name in (folder, *STANDS_ON.get(folder, ())) for folder in folders)
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
@@ -63,13 +69,13 @@ def test_a_system_is_named_by_its_own_files(name: str, tree: list[Source]) -> No
     found = [
         f"{file.path}: {line}"
         for file in tree
-        if not is_own(name, file) and not file.path.startswith((*SHARED, *PAGES, *PAPERS))
+        if not is_own(name, file) and not file.path.startswith(EXCEPTIONS)
         for line in lines_with(name, file)
     ]
     assert found == []
 
 
-@pytest.mark.parametrize("path", [*SHARED, *PAGES, *PAPERS])
+@pytest.mark.parametrize("path", EXCEPTIONS)
 def test_an_exception_is_needed(path: str, tree: list[Source]) -> None:
     files = [file for file in tree if file.path.startswith(path)]
     assert any(lines_with(name, file) for name in NAMES for file in files)

@@ -1,9 +1,9 @@
 // The shared state table of a member: its copy of all rows, and the slots (sections 2.2 and 2.3).
 // The owner of a row writes it here and pushes it; the rows of others arrive by their pushes.
 //
-// LOCO's SST (systems/loco/sst.h) is no base for it: its rows go to all participants, each with a
-// checksum, and its participants are known for the time of a run. Here a push goes to the members
-// of one subgroup, a counter is one word, and a view has a table of its own.
+// LOCO's SST is no base for it: its rows go to all participants, each with a checksum, and its
+// participants are known for the time of a run. Here a push goes to the members of one subgroup, a
+// counter is one word, and a view has a table of its own.
 #pragma once
 #include <cstdint>
 #include <memory>

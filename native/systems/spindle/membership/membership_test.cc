@@ -367,7 +367,7 @@ TEST(SpindleMembershipSim, FieldsOutsideTheirBoundsAreRefused) {
 
 // A trim beyond what this member has received is not copied.
 TEST(SpindleMembershipSim, ATrimIsAtMostWhatWasReceived) {
-  for (const std::uint64_t trim : {4, 5}) {
+  for (const std::uint64_t trim : {4UL, 5UL}) {
     const ViewShape shape = shape_of(3);
     Membership core(shape, 1);
     core.suspect(2);
