@@ -305,6 +305,22 @@ std::string Group::describe_wait(std::uint32_t subgroup) {
   return text;
 }
 
+std::vector<Group::TableRow> Group::table(std::uint32_t subgroup) {
+  const Locked locked(lock_);
+  std::vector<TableRow> rows;
+  if (!view_) return rows;
+  const SubgroupShape& shape = view_->shape.subgroups.at(subgroup);
+  const Layout& layout = view_->table.layout();
+  for (const Rank member : shape.members) {
+    const bool is_sender = shape.sender_index(member) != kNotHere;
+    rows.push_back({view_->shape.members[member].node, is_sender,
+                    is_sender ? view_->table.load(layout.guard(subgroup, member)) : 0,
+                    view_->table.load(layout.received(subgroup, member)),
+                    view_->table.load(layout.delivered(subgroup, member))});
+  }
+  return rows;
+}
+
 // Without a thread, or in no view, nobody else changes the counters.
 Group::Counters Group::counters() {
   if (thread_ && standing() == Standing::kMember) {

@@ -121,6 +121,17 @@ class Group {
   };
   /// Returns the counters as of now. Waits for a turn of the predicate thread, up to a heartbeat.
   Counters counters();
+  /// A row of the shared state table (section 2.2).
+  struct TableRow {
+    NodeId node = 0;
+    bool is_sender = false;
+    std::uint64_t sent = 0;  // rounds that the sender has given to messages and nulls
+    // Messages and nulls of the order that the member has received, and delivered.
+    std::uint64_t received = 0, delivered = 0;
+  };
+  /// Returns the rows of a subgroup's members, as far as their pushes have reached this node.
+  /// Nothing in no view.
+  std::vector<TableRow> table(std::uint32_t subgroup);
   Env& env() { return env_; }
   const Options& options() const { return options_; }
   ControlChannel& channel() { return channel_; }

@@ -125,6 +125,16 @@ class TestNode {
     group_->send(subgroup, bytes);
     return true;
   }
+  /// Sends a message of 12 bytes if a slot is free; makes no turn.
+  bool try_send(std::uint32_t subgroup) {
+    Bytes message;
+    ByteWriter writer(message);
+    writer.put(env_.node());
+    writer.put(sent_);
+    const bool is_sent = group_->try_send(subgroup, message);
+    sent_ += is_sent ? 1 : 0;
+    return is_sent;
+  }
   bool wait_for(const std::function<bool()>& ready) {
     return group_->wait_until(ready, env_.now() + kPatience);
   }
