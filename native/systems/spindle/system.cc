@@ -31,6 +31,16 @@ of upcalls.)"},
 Metrics: ``delivered_bandwidth`` and ``message_rate``, averaged over the subscribers; ``logged_bytes``
 of their logs. Latency ``sample``: of every eighth sample, from the loan at the publisher to the
 listener of a subscriber, over a fabric whose nodes share a clock.)"},
+              {"spindle_survivors", make_survivors,
+               R"(Members multicast numbered messages, also while nodes are killed and restarted.
+
+The others go on in a view without a dead node, and a restarted node joins them. A node that misses a
+message, or delivers one twice or out of order, fails the run. Latency ``multicast``: of a member's
+own messages, from the reserved slot to their delivery; the slowest ones waited for a new view.
+Metrics: ``ops``, delivered messages; ``sent``; ``views`` that a node has entered; ``joins`` after a
+restart or an exclusion. With `history`, ``result.history()`` has all views and deliveries of the
+nodes that are alive at the end.)",
+               true},
           },
       .scenarios = {group_scenario()},
       .scopes = scope::all,

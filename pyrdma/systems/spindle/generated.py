@@ -10,6 +10,7 @@ from pyrdma._workload import DEFAULT, Workload
 __all__ = [
     "SpindleDds",
     "SpindleMulticast",
+    "SpindleSurvivors",
 ]
 
 
@@ -214,3 +215,88 @@ class SpindleMulticast(Workload):
     copy_out: bool = DEFAULT
     timed: bool = DEFAULT
     batch_sizes: bool = DEFAULT
+
+
+@dataclass(frozen=True)
+class SpindleSurvivors(Workload):
+    """Members multicast numbered messages, also while nodes are killed and restarted.
+
+    The others go on in a view without a dead node, and a restarted node joins them. A node that
+    misses a message, or delivers one twice or out of order, fails the run. Latency ``multicast``:
+    of a member's own messages, from the reserved slot to their delivery; the slowest ones waited
+    for a new view. Metrics: ``ops``, delivered messages; ``sent``; ``views`` that a node has
+    entered; ``joins`` after a restart or an exclusion. With `history`, ``result.history()`` has all
+    views and deliveries of the nodes that are alive at the end.
+
+    Parameters
+    ----------
+    preset
+        Spindle's techniques: those of Derecho before it, then one more each, then ours (default
+        paper).
+    fixed_batch
+        Messages for which the send predicate waits; 0: it never waits (0 to 65,536, default 0).
+    window
+        Slots of each sender (1 to 65,536, default 100).
+    max_message
+        Longest message (bytes, 1 to 8,388,608, default 10,240).
+    predicate_thread
+        The predicates run in a thread of their own, or in the sender's (default own).
+    heartbeat_ns
+        Time between two heartbeats (ns, at least 1,000, default 1,000,000).
+    suspicion_timeout_ns
+        Silence after which a member is taken for dead (ns, at least 2,000, default 10,000,000,000).
+    wait_timeout_ms
+        Time after which a wait for another node fails and names that node (ms, at least 1, default
+        60,000).
+    batch_delivery
+        Deliver all stable messages at once (3.2) (default preset).
+    batch_receive
+        Take all new messages of a sender at once (3.2) (default preset).
+    batch_send
+        Push all queued messages at once (3.2) (default preset).
+    null_sends
+        A sender that lags sends nulls (3.3) (default preset).
+    post_unlocked
+        Post after the lock is released (3.4) (default preset).
+    batch_upcall
+        One upcall for all messages of a delivery (3.5) (default preset).
+    exact_bytes
+        Push only the used bytes of the last slot; not in the paper (default preset).
+    joined_acks
+        Push received and delivered as one write; not in the paper (default preset).
+    skip_quiet
+        Look less often at subgroups where nothing happens; not in the paper (default preset).
+    unlocked_upcalls
+        The lock is free during upcalls; not in the paper (default preset).
+    message
+        Length of a message (bytes, 24 to 8,388,608, default 1,024).
+    interval_ns
+        Time between two messages of a member; 0: as fast as slots are free (ns, at least 0, default
+        100,000).
+    history
+        Record all views and deliveries; pyrdma.check says whether they fit (default False).
+    """
+
+    native: ClassVar[str] = "spindle_survivors"
+    survives: ClassVar[bool] = True
+    preset: Literal["baseline", "batching", "batching+nulls", "paper", "best"] = DEFAULT
+    fixed_batch: int = DEFAULT
+    window: int = DEFAULT
+    max_message: int = DEFAULT
+    predicate_thread: Literal["own", "sender"] = DEFAULT
+    heartbeat_ns: int = DEFAULT
+    suspicion_timeout_ns: int = DEFAULT
+    wait_timeout_ms: int = DEFAULT
+    batch_delivery: Literal["preset", "on", "off"] = DEFAULT
+    batch_receive: Literal["preset", "on", "off"] = DEFAULT
+    batch_send: Literal["preset", "on", "off"] = DEFAULT
+    null_sends: Literal["preset", "on", "off"] = DEFAULT
+    post_unlocked: Literal["preset", "on", "off"] = DEFAULT
+    batch_upcall: Literal["preset", "on", "off"] = DEFAULT
+    exact_bytes: Literal["preset", "on", "off"] = DEFAULT
+    joined_acks: Literal["preset", "on", "off"] = DEFAULT
+    skip_quiet: Literal["preset", "on", "off"] = DEFAULT
+    unlocked_upcalls: Literal["preset", "on", "off"] = DEFAULT
+    message: int = DEFAULT
+    interval_ns: int = DEFAULT
+    history: bool = DEFAULT

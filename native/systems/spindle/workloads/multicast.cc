@@ -44,14 +44,12 @@ struct LoadPlan {
         subgroups(params.count("subgroups")),
         active(std::min(params.count("active"), subgroups)),
         messages(static_cast<std::uint64_t>(params.integer("messages"))),
-        bytes(params.count("message") == 0 ? params.count("max_message") : params.count("message")),
+        bytes(message_bytes(params)),
         delay(params.integer("delay_ns")),
         duration(params.integer("duration_ns")),
         upcall(params.integer("upcall_ns")),
         copies_in(params.flag("copy_in")),
         copies_out(params.flag("copy_out")) {
-    if (bytes > params.count("max_message"))
-      throw_parameter(params, "message", "is longer than max_message; raise max_message");
     sends = env.node() < senders;
     is_delayed = sends && env.node() >= senders - delayed;
   }

@@ -70,6 +70,16 @@ inline std::vector<measure::ParameterSpec> with_group_parameters(
   return specs;
 }
 
+/// Returns the parameter `message`; 0 stands for the longest one.
+inline std::uint32_t message_bytes(const measure::Params& params) {
+  const std::uint32_t bytes = params.count("message"), most = params.count("max_message");
+  if (bytes > most)
+    throw_parameter(params, "message",
+                    "is " + std::to_string(bytes) + ", longer than the slots of " +
+                        std::to_string(most) + " bytes; raise max_message");
+  return bytes == 0 ? most : bytes;
+}
+
 inline Options group_options(const measure::Params& params) {
   Options options = Options::of(params.choice<Preset>("preset"));
   options.name = params.key("spindle");

@@ -8,5 +8,6 @@ namespace pyrdma::spindle {
 
 std::unique_ptr<measure::Workload> make_dds();
 std::unique_ptr<measure::Workload> make_multicast();
+std::unique_ptr<measure::Workload> make_survivors();
 
 }  // namespace pyrdma::spindle
