@@ -33,6 +33,12 @@ bool Group::change_view(bool is_urgent) {
       has_changed = membership.step() || has_changed;
     }
   }
+  // The others enter the next view when they see that all have copied the trim.
+  if (membership.row().trimmed && !view_->is_accepted) {
+    view_->is_accepted = true;
+    if (upcalls_.accept)
+      upcalls_.accept(ViewShape::of(view_->shape.id + 1, membership.next_members(), specs_));
+  }
   if (has_changed) push_control_row();
   const Time now = env_.now();
   if (!membership.lacks_majority()) {
@@ -160,6 +166,7 @@ void Group::enter(std::unique_ptr<View> next) {
 
 // All members have entered the view, so nobody needs the old ones.
 void Group::start_running() {
+  if (upcalls_.run) upcalls_.run(view_->shape);
   {
     const Locked locked(lock_);
     view_->is_running = true;

@@ -78,8 +78,9 @@ struct View {
   std::vector<bool> hello_under_way;
   std::vector<const std::byte*> asleep;  // the word of each peer
   std::uint64_t heartbeats = 0;
-  bool is_first = false;    // formed by found(), which waits for all
-  bool is_running = false;  // all members were connected once: messages flow
+  bool is_first = false;     // formed by found(), which waits for all
+  bool is_accepted = false;  // the next view: the host has been told
+  bool is_running = false;   // all members were connected once: messages flow
   Time minority_since = kForever;
 };
 

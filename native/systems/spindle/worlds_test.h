@@ -3,6 +3,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -58,9 +59,22 @@ class Log {
     const std::lock_guard<std::mutex> lock(mutex_);
     deliveries_[node].push_back(delivery);
   }
+  void accept(Member member, const ViewShape& shape) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    accepted_[shape.id].push_back(member);
+  }
+  /// All members that come from the last view have accepted this one before any enters it.
   void enter(NodeId node, const ViewShape& shape) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    views_[node].push_back(shape);
+    std::vector<ViewShape>& views = views_[node];
+    if (!views.empty() && views.back().id + 1 == shape.id) {
+      for (const Member& member : shape.members) {
+        EXPECT_TRUE(!views.back().rank_of(member) ||
+                    std::ranges::count(accepted_[shape.id], member) == 1)
+            << "node " << member.node << " has not accepted view " << shape.id;
+      }
+    }
+    views.push_back(shape);
   }
   std::size_t count(NodeId node) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -79,6 +93,7 @@ class Log {
   std::mutex mutex_;  // of the test, not of the protocol
   std::vector<std::vector<Delivery>> deliveries_;
   std::vector<std::vector<ViewShape>> views_;
+  std::map<std::uint64_t, std::vector<Member>> accepted_;
 };
 
 /// A node of a test: its group, and upcalls that check each message and log it.
@@ -95,6 +110,7 @@ class TestNode {
       view_ = shape.id;
       log_.enter(env_.node(), shape);
     };
+    upcalls.accept = [this](const ViewShape& shape) { log_.accept(group_->self(), shape); };
     upcalls.save = [this](std::uint32_t subgroup) {
       Bytes state;
       ByteWriter(state).put(taken(subgroup));

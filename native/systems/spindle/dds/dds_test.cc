@@ -232,9 +232,10 @@ Bytes sample_of(std::uint64_t number) {
 
 void write_log(Env& env, const std::string& name, std::uint64_t samples) {
   SampleLog log(env, name);
-  for (std::uint64_t i = log.samples(); i < samples; ++i)
+  for (std::uint64_t i = log.samples(); i < samples; ++i) {
     log.append(static_cast<NodeId>(i % 3), sample_of(i));
-  log.sync();
+    log.sync();
+  }
 }
 
 // A sample may be longer than a message between the nodes.

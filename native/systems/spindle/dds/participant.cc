@@ -50,18 +50,20 @@ DomainParticipant::DomainParticipant(Env& env, const Options& options, std::vect
     ByteReader in(content);
     LastView last;
     last.id = in.get<std::uint64_t>();
+    last.ran = in.get<std::uint64_t>();
     const auto count = in.get<std::uint32_t>();
     for (std::uint32_t i = 0; i < count && i < kMostMembers; ++i)
       last.members.push_back(in.get<std::uint32_t>());
     const std::size_t covered = content.size() - in.left();
     if (in.ok() && in.get<std::uint64_t>() == checksum(ByteView(content).first(covered), 1))
-      last_view_ = last;
+      last_view_ = logged_view_ = last;
   }
   Upcalls upcalls;
   upcalls.deliver = [this](std::uint32_t t, std::span<const Message> messages) {
     take(t, messages);
   };
-  upcalls.view = [this](const ViewShape& shape) { log_view(shape); };
+  upcalls.accept = [this](const ViewShape& shape) { log_view(shape, false); };
+  upcalls.run = [this](const ViewShape& shape) { log_view(shape, true); };
   upcalls.save = [this](std::uint32_t t) { return save(t); };
   upcalls.load = [this](std::uint32_t t, ByteView state) { load(t, state); };
   upcalls.persist = [this] { sync(); };
@@ -142,17 +144,15 @@ void DomainParticipant::sync() {
   }
 }
 
-void DomainParticipant::log_view(const ViewShape& shape) {
+void DomainParticipant::log_view(const ViewShape& shape, bool runs) {
   if (!views_) return;
-  last_view_ = {shape.id, {}};
+  logged_view_ = {shape.id, runs ? shape.id : logged_view_.ran, {}};
   Bytes record;
   ByteWriter out(record);
-  out.put(shape.id);
+  out.put(logged_view_.id);
+  out.put(logged_view_.ran);
   out.put(shape.size());
-  for (const Member& member : shape.members) {
-    last_view_.members.push_back(member.node);
-    out.put(member.node);
-  }
+  for (const Member& member : shape.members) out.put(member.node);
   out.put(checksum(record, 1));
   views_->write(0, record);
   views_->sync();
@@ -209,6 +209,7 @@ void DomainParticipant::load(std::uint32_t t, ByteView state) {
   const std::lock_guard<Mutex> lock(reader.mutex);
   ByteReader in(state);
   std::uint64_t number = in.get<std::uint64_t>();
+  if (reader.log) cut_to(reader, agreed(*reader.log, in));
   // A log of an earlier life of this node has a part of the samples already.
   const std::uint64_t has = reader.count;
   reader.count = std::max(reader.count, number);
@@ -216,6 +217,28 @@ void DomainParticipant::load(std::uint32_t t, ByteView state) {
     if (number++ >= has) keep(reader, topics_[t], sample->publisher, sample->bytes);
   }
   finish_batch(reader, topics_[t]);
+}
+
+// The number of samples at the begin of a log that are the samples of the others.
+std::uint64_t DomainParticipant::agreed(const SampleLog& log, ByteReader samples) {
+  std::uint64_t number = 0, chain = 0;
+  while (const auto sample = get_sample(samples)) {
+    if (number == log.samples()) break;
+    chain = SampleLog::chained(chain, sample->publisher, number, sample->bytes);
+    if (chain != log.chain(number + 1)) break;
+    ++number;
+  }
+  return number;
+}
+
+// The others have gone on without samples that this log has: they were restarted from other logs.
+void DomainParticipant::cut_to(Reader& reader, std::uint64_t number) {
+  if (number >= reader.log->samples()) return;
+  env_.reached("spindle/log_cut");
+  reader.log->cut(number);
+  reader.count = number;
+  while (!reader.history.empty() && reader.history.back().number >= number)
+    reader.history.pop_back();
 }
 
 }  // namespace pyrdma::spindle::dds

@@ -41,9 +41,10 @@ class DomainParticipant {
   /// like Group::found; see restart().
   void create(const std::vector<NodeId>& nodes) { group_->found(nodes); }
   /// Begins the domain again after all participants have ended, with these nodes. Each one first
-  /// gets the samples that its logs lack and another one's have. Throws Error(kUnavailable), if the
-  /// nodes are no majority of the last view that a log names, or if two logs disagree; it names the
-  /// nodes. Throws Error(kTimeout), naming the nodes that did not come.
+  /// gets the samples that its logs lack and that others have in whose logs the last view ran. A log
+  /// of an older view loses what those lack. Throws Error(kUnavailable), naming the nodes, if they are
+  /// no majority of the last view that a log names, or if two logs disagree. Throws Error(kTimeout),
+  /// naming the nodes that did not come.
   void restart(const std::vector<NodeId>& nodes);
   /// Joins a domain. Subscribers of volatile and logged topics catch up first.
   void join(const std::vector<NodeId>& contacts) { group_->join(contacts); }
@@ -73,7 +74,8 @@ class DomainParticipant {
     std::unique_ptr<Footprint> footprint;  // of the history, which copies fill
   };
   struct LastView {
-    std::uint64_t id = 0;
+    std::uint64_t id = 0;   // accepted: it may have run at others
+    std::uint64_t ran = 0;  // the last one that has run here; at most id
     std::vector<NodeId> members;
   };
 
@@ -83,7 +85,9 @@ class DomainParticipant {
   void finish_batch(Reader& reader, const Topic& topic);
   std::optional<Bytes> save(std::uint32_t topic);
   void load(std::uint32_t topic, ByteView state);
-  void log_view(const ViewShape& shape);
+  static std::uint64_t agreed(const SampleLog& log, ByteReader samples);
+  void cut_to(Reader& reader, std::uint64_t number);
+  void log_view(const ViewShape& shape, bool runs);
   void serve_clients();
 
   // restart.cc
@@ -92,9 +96,13 @@ class DomainParticipant {
     std::vector<std::uint64_t> counts;  // of each topic's log
   };
   void serve_restart();
+  static void check_majority(const LastView& view, const std::vector<NodeId>& nodes);
   Standing standing() const;
   std::optional<Bytes> ask(NodeId node, ControlType type, const Bytes& request, Time deadline);
   void catch_up(std::uint32_t topic, NodeId source, std::uint64_t count, Time deadline);
+  Bytes ask_for_samples(std::uint32_t topic, NodeId source, std::uint64_t from, std::uint64_t has,
+                        Time deadline);
+  void cut_what_others_lack(std::uint32_t topic, NodeId source, std::uint64_t count, Time deadline);
   static Standing standing_of(ByteView answer, std::size_t topics);
 
   Env& env_;
@@ -103,7 +111,8 @@ class DomainParticipant {
   Listener listener_;
   std::vector<std::unique_ptr<Reader>> readers_;  // by topic; null where nothing is kept
   std::unique_ptr<File> views_;                   // the last view, if a topic is logged
-  LastView last_view_;
+  LastView logged_view_;                          // as the file has it
+  LastView last_view_;  // before this start: others that restart too may ask when it has begun
   std::unique_ptr<Group> group_;  // last: no upcall comes after its end
 };
 

@@ -1,8 +1,9 @@
-// A domain begins again from its logs (total restart). The logs of a topic are prefixes of one
+// A domain begins again from its logs (total restart). The logs of one view are prefixes of one
 // sequence, because all members of a view deliver the same samples in the same order. So the
-// longest one has all samples that any subscriber has logged.
+// longest one has all samples that any of them has logged. A node that was not in the last view may
+// have others: the domain was restarted without it.
 #include <algorithm>
-#include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "runtime/caller.h"
@@ -33,6 +34,7 @@ void DomainParticipant::serve_restart() {
     Bytes answer;
     ByteWriter out(answer);
     out.put(own.view.id);
+    out.put(own.view.ran);
     out.put(static_cast<std::uint32_t>(own.view.members.size()));
     for (const NodeId member : own.view.members) out.put(member);
     for (const std::uint64_t count : own.counts) out.put(count);
@@ -69,6 +71,7 @@ DomainParticipant::Standing DomainParticipant::standing_of(ByteView answer, std:
   ByteReader in(answer);
   Standing standing;
   standing.view.id = in.get<std::uint64_t>();
+  standing.view.ran = in.get<std::uint64_t>();
   const auto members = in.get<std::uint32_t>();
   for (std::uint32_t i = 0; i < std::min(members, kMostMembers); ++i)
     standing.view.members.push_back(in.get<std::uint32_t>());
@@ -96,25 +99,33 @@ std::optional<Bytes> DomainParticipant::ask(NodeId node, ControlType type, const
   return std::nullopt;
 }
 
+// Returns the answer of another node's log: a byte that says whether the logs agree up to sample
+// `from`, then bytes of later samples, after the first `has` ones.
+Bytes DomainParticipant::ask_for_samples(std::uint32_t t, NodeId source, std::uint64_t from,
+                                         std::uint64_t has, Time deadline) {
+  Bytes request;
+  ByteWriter out(request);
+  out.put(t);
+  out.put(from);
+  out.put(readers_[t]->log->chain(from));
+  out.put(has);
+  auto answer = ask(source, ControlType::kRead, request, deadline);
+  if (!answer || answer->empty()) {
+    throw Error(ErrorCode::kTimeout, "restart: node " + std::to_string(source) +
+                                         " did not send the log of topic '" + topics_[t].name +
+                                         "'; is it up?")
+        .blaming({source});
+  }
+  return *std::move(answer);
+}
+
 void DomainParticipant::catch_up(std::uint32_t t, NodeId source, std::uint64_t count,
                                  Time deadline) {
   Reader& reader = *readers_[t];
   Bytes part;  // of the next sample
   while (reader.log->samples() < count) {
-    Bytes request;
-    ByteWriter out(request);
-    out.put(t);
-    out.put(reader.log->samples());
-    out.put(reader.log->chain(reader.log->samples()));
-    out.put(static_cast<std::uint64_t>(part.size()));
-    const auto answer = ask(source, ControlType::kRead, request, deadline);
-    if (!answer || answer->empty() || (answer->size() == 1 && (*answer)[0] != std::byte{0})) {
-      throw Error(ErrorCode::kTimeout, "restart: node " + std::to_string(source) +
-                                           " did not send the log of topic '" + topics_[t].name +
-                                           "'; is it up?")
-          .blaming({source});
-    }
-    ByteReader in(*answer);
+    const Bytes answer = ask_for_samples(t, source, reader.log->samples(), part.size(), deadline);
+    ByteReader in(answer);
     if (in.get<std::uint8_t>() == 0) {
       throw Error(ErrorCode::kUnavailable,
                   "restart: the logs of topic '" + topics_[t].name + "' at node " +
@@ -124,6 +135,12 @@ void DomainParticipant::catch_up(std::uint32_t t, NodeId source, std::uint64_t c
           .blaming({source});
     }
     const ByteView more = in.bytes(in.left());
+    if (more.empty() && env_.now() >= deadline) {
+      throw Error(ErrorCode::kTimeout, "restart: node " + std::to_string(source) +
+                                           " has fewer samples of topic '" + topics_[t].name +
+                                           "' than it said; start all nodes again")
+          .blaming({source});
+    }
     part.insert(part.end(), more.begin(), more.end());
     ByteReader samples(part);
     std::size_t taken = 0;
@@ -135,6 +152,33 @@ void DomainParticipant::catch_up(std::uint32_t t, NodeId source, std::uint64_t c
     reader.log->write();
   }
   reader.log->sync();
+}
+
+// The logs agree up to some sample, and from there on in none.
+void DomainParticipant::cut_what_others_lack(std::uint32_t t, NodeId source, std::uint64_t count,
+                                             Time deadline) {
+  Reader& reader = *readers_[t];
+  std::uint64_t agree = 0, beyond = std::min(reader.log->samples(), count) + 1;
+  while (agree + 1 < beyond) {
+    const std::uint64_t middle = agree + (beyond - agree) / 2;
+    const Bytes answer = ask_for_samples(t, source, middle, 0, deadline);
+    (answer[0] != std::byte{0} ? agree : beyond) = middle;
+  }
+  const std::lock_guard<Mutex> lock(reader.mutex);
+  cut_to(reader, agree);
+}
+
+void DomainParticipant::check_majority(const LastView& view, const std::vector<NodeId>& nodes) {
+  std::vector<NodeId> absent = view.members;
+  std::erase_if(absent, [&](NodeId node) { return std::ranges::count(nodes, node) != 0; });
+  const std::size_t present = view.members.size() - absent.size();
+  if (2 * present > view.members.size() || view.members.empty()) return;
+  throw Error(ErrorCode::kUnavailable, "restart: " + std::to_string(present) + " of the " +
+                                           std::to_string(view.members.size()) +
+                                           " members of the last view, " + std::to_string(view.id) +
+                                           ", are no majority; start the nodes" +
+                                           runtime::text_of(absent) + " too")
+      .blaming(absent);
 }
 
 void DomainParticipant::restart(const std::vector<NodeId>& nodes) {
@@ -154,31 +198,25 @@ void DomainParticipant::restart(const std::vector<NodeId>& nodes) {
                                          runtime::text_of(missing) + "; do they restart too?")
         .blaming(missing);
   }
-  const auto newest =
-      std::ranges::max_element(standings, {}, [](const auto& each) { return each.second.view.id; });
-  const LastView& last = newest->second.view;
-  const std::set<NodeId> here(nodes.begin(), nodes.end());
-  const auto present =
-      std::ranges::count_if(last.members, [&](NodeId node) { return here.contains(node); });
-  if (2 * static_cast<std::size_t>(present) <= last.members.size() && !last.members.empty()) {
-    std::vector<NodeId> absent;
-    for (const NodeId node : last.members) {
-      if (!here.contains(node)) absent.push_back(node);
-    }
-    throw Error(ErrorCode::kUnavailable,
-                "restart: " + std::to_string(present) + " of the " +
-                    std::to_string(last.members.size()) + " members of the last view, " +
-                    std::to_string(last.id) + ", are no majority; start the nodes" +
-                    runtime::text_of(absent) + " too")
-        .blaming(absent);
+  const std::uint64_t newest = std::ranges::max_element(standings, {}, [](const auto& each) {
+                                 return each.second.view.id;
+                               })->second.view.id;
+  // Two views may have one number, if one of them was accepted and never ran.
+  for (const auto& [node, each] : standings) {
+    if (each.view.id == newest) check_majority(each.view, nodes);
   }
   for (std::uint32_t t = 0; t < topics_.size(); ++t) {
     if (!readers_[t] || !readers_[t]->log) continue;
-    const auto longest = std::ranges::max_element(
-        standings, {}, [t](const auto& each) { return each.second.counts[t]; });
-    catch_up(t, longest->first, longest->second.counts[t], deadline);
+    // Of the subscribers in which the latest view ran, the one with the longest log.
+    const auto source = std::ranges::max_element(standings, {}, [&](const auto& each) {
+      return std::tuple(topics_[t].has_subscriber(each.first), each.second.view.ran,
+                        each.second.counts[t]);
+    });
+    const auto& [node, found] = *source;
+    if (last_view_.ran < found.view.ran) cut_what_others_lack(t, node, found.counts[t], deadline);
+    catch_up(t, node, found.counts[t], deadline);
   }
-  group_->found(nodes, last.id + 1);
+  group_->found(nodes, newest + 1);
 }
 
 }  // namespace pyrdma::spindle::dds

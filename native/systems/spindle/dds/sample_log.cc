@@ -13,14 +13,23 @@ namespace {
 constexpr std::uint32_t kMagic = 0x5d5a6c67;
 constexpr std::size_t kRecordHeader = 32;
 
-std::uint64_t chained(std::uint64_t chain, NodeId publisher, std::uint64_t number,
-                      ByteView sample) {
-  return checksum(sample, mix64(mix64(chain ^ mix64(number)) ^ publisher));
-}
-
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 
+// A mark is the number of records since the last durable one, then its complement: the chain leaves
+// it out, since two logs that agree may have synced at different times.
+std::uint32_t mark_of(std::uint64_t behind) {
+  const auto low = static_cast<std::uint32_t>(std::min<std::uint64_t>(behind, 0xffff));
+  return low | (~low << 16);
+}
+
+bool is_mark(std::uint32_t mark) { return mark == mark_of(mark & 0xffff); }
+
 }  // namespace
+
+std::uint64_t SampleLog::chained(std::uint64_t chain, NodeId publisher, std::uint64_t number,
+                                 ByteView sample) {
+  return checksum(sample, mix64(mix64(chain ^ mix64(number)) ^ publisher));
+}
 
 void put_sample(ByteWriter& out, NodeId publisher, ByteView bytes) {
   out.put(publisher);
@@ -48,10 +57,10 @@ SampleLog::Found SampleLog::parse(ByteView rest, std::uint64_t number, std::uint
   const auto magic = in.get<std::uint32_t>();
   const auto bytes = in.get<std::uint32_t>();
   found.sample.publisher = in.get<std::uint32_t>();
-  const auto reserved = in.get<std::uint32_t>();
+  const auto mark = in.get<std::uint32_t>();
   found.sample.number = in.get<std::uint64_t>();
   found.chain = in.get<std::uint64_t>();
-  if (!in.ok() || magic != kMagic || reserved != 0 || found.sample.number != number) return found;
+  if (!in.ok() || magic != kMagic || !is_mark(mark) || found.sample.number != number) return found;
   const ByteView sample = in.bytes(bytes);
   const ByteView padding = in.bytes(padded(bytes) - bytes);
   if (!in.ok() || std::ranges::count(padding, std::byte{0}) != std::ssize(padding)) return found;
@@ -62,7 +71,7 @@ SampleLog::Found SampleLog::parse(ByteView rest, std::uint64_t number, std::uint
   return found;
 }
 
-// A crash leaves a torn end: behind it no record begins. A damaged record has whole ones behind it.
+// A crash may leave some of the records that were not durable, in any order.
 void SampleLog::load(bool cut_damage) {
   Bytes content(file_->size());
   content.resize(file_->read(0, content));
@@ -74,30 +83,32 @@ void SampleLog::load(bool cut_damage) {
     chains_.push_back(found.chain);
     end_ += found.bytes;
   }
-  if (end_ == all.size()) return;
-  bool has_later = false;
-  for (std::uint64_t at = end_ + 8; at + kRecordHeader <= all.size() && !has_later; at += 8) {
+  bool was_durable = false;
+  for (std::uint64_t at = end_ + 8; at + kRecordHeader <= all.size() && !was_durable; at += 8) {
     ByteReader in(all.subspan(at));
     const bool begins = in.get<std::uint32_t>() == kMagic;
     const auto bytes = in.get<std::uint32_t>();
-    in.get<std::uint64_t>();
+    in.get<std::uint32_t>();
+    const auto mark = in.get<std::uint32_t>();
     const auto number = in.get<std::uint64_t>();
-    has_later = begins && number > samples() && number - samples() < (1U << 30) &&
-                at + kRecordHeader + bytes <= all.size();
+    was_durable = begins && is_mark(mark) && number > samples() + (mark & 0xffff) &&
+                  number - samples() < (1U << 30) && at + kRecordHeader + bytes <= all.size();
   }
-  if (has_later && !cut_damage) {
+  if (was_durable && !cut_damage) {
     throw Error(ErrorCode::kUnavailable,
                 "log '" + name_ + "' does not verify at offset " + std::to_string(end_) + " of " +
                     std::to_string(all.size()) + " B: " + std::to_string(samples()) +
                     " samples before it can be saved; cut_damage cuts the log there, or copy the "
                     "log of another subscriber");
   }
-  env_.reached("spindle/torn_log");
   cut_bytes_ = all.size() - end_;
-  // Zeros end the log: a later record must not seem to continue it.
-  const Bytes zeros(cut_bytes_);
-  file_->write(end_, zeros);
+  if (cut_bytes_ != 0) {
+    env_.reached("spindle/torn_log");
+    // Zeros end the log: a later record must not seem to continue it.
+    file_->write(end_, Bytes(cut_bytes_));
+  }
   file_->sync();
+  durable_ = samples();
 }
 
 void SampleLog::append(NodeId publisher, ByteView sample) {
@@ -109,7 +120,7 @@ void SampleLog::append(NodeId publisher, ByteView sample) {
   out.put(kMagic);
   out.put(static_cast<std::uint32_t>(sample.size()));
   out.put(publisher);
-  out.put(std::uint32_t{0});
+  out.put(mark_of(number - durable_));
   out.put(number);
   out.put(next);
   out.put(sample);
@@ -126,6 +137,20 @@ void SampleLog::write() {
 void SampleLog::sync() {
   write();
   file_->sync();
+  durable_ = samples();
+}
+
+// Backwards, one record at a time: a crash in between leaves a log with a torn end.
+void SampleLog::cut(std::uint64_t number) {
+  sync();
+  while (samples() > number) {
+    file_->write(offsets_.back(), Bytes(end_ - offsets_.back()));
+    file_->sync();
+    end_ = offsets_.back();
+    offsets_.pop_back();
+    chains_.pop_back();
+  }
+  durable_ = samples();
 }
 
 void SampleLog::read(std::uint64_t from, const std::function<bool(const Sample&)>& act) {
