@@ -311,6 +311,25 @@ class Group(PerNode):
             ]
         return pd.DataFrame(rows, columns=["node", "counter", "value", "unit"])
 
+    @checked
+    def table(self, *, node: int, subgroup: Number = 0) -> DataFrame:
+        """Return a subgroup's rows of the shared state table as `node` sees them (section 2.2).
+
+        Columns: ``member``, a node; ``sent``, the rounds that it has given to messages and nulls
+        (missing for no sender); ``received`` and ``delivered``, in the order of the subgroup. All
+        are counts, one more than the numbers of the paper's table 1.
+        """
+        import pandas as pd
+
+        rows = [
+            (member, sent if is_sender else None, received, delivered)
+            for member, is_sender, sent, received, delivered in self._native.table(
+                self._node("node", node), self._subgroup(subgroup)
+            )
+        ]
+        frame = pd.DataFrame(rows, columns=["member", "sent", "received", "delivered"])
+        return frame.astype({"sent": "Int64"})
+
     def batch_sizes(self) -> DataFrame:
         """Return how often a batch had each size: node, subgroup, stage, messages, batches.
 

@@ -104,6 +104,7 @@ CALLS: dict[str, Call] = {
         _subscriber(w).subscribe,
         {"function": len, "node": 0, "subgroup": 0},
     ),
+    "spindle.Group.table": lambda w: (_group(w).table, {"node": 1, "subgroup": 0}),
     "spindle.Subgroup": lambda _: (
         spindle.Subgroup,
         {"members": [0], "senders": [0], "window": 1, "max_message": 1, "order": "total"},

@@ -40,6 +40,20 @@ def test_all_members_receive_the_same_sequence() -> None:
         assert (sizes.messages * sizes.batches)[sizes.stage == "send"].sum() == 20
 
 
+def test_the_table_shows_how_far_the_members_are() -> None:
+    with sim() as cluster:
+        group = Group(cluster, preset="batching", subgroups=[Subgroup(senders=[0, 1], window=4)])
+        group.send([b"a", b"b"], node=0)
+        group.send(b"c", node=1)
+        assert received(group, 2, 3) == [b"a", b"c", b"b"]
+        table = group.table(node=2)
+        assert table.member.tolist() == [0, 1, 2]
+        assert table.sent.tolist()[:2] == [2, 1]
+        assert table.sent.isna().tolist() == [False, False, True]
+        assert table.delivered.tolist()[2] == 3
+        assert (table.received >= table.delivered).all()
+
+
 def test_a_workload_gives_its_group_the_counters() -> None:
     with sim(4) as cluster:
         group = Group(cluster, preset="batching")

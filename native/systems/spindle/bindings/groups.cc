@@ -58,6 +58,15 @@ py::list receive(Groups& self, NodeId node, std::uint32_t subgroup, std::size_t 
 }
 
 /// Returns rows (subgroup, counter, value, unit), and rows (subgroup, stage, size, batches).
+py::list table(Groups& self, NodeId node, std::uint32_t subgroup) {
+  const auto rows =
+      on(self, node, [&](InboxGroup& group) { return group.group().table(subgroup); });
+  py::list found;
+  for (const Group::TableRow& row : rows)
+    found.append(py::make_tuple(row.node, row.is_sender, row.sent, row.received, row.delivered));
+  return found;
+}
+
 std::pair<py::list, py::list> counters(Groups& self, NodeId node) {
   const Group::Counters found =
       on(self, node, [](InboxGroup& group) { return group.group().counters(); });
@@ -106,6 +115,7 @@ void bind_groups(py::module_& module) {
              return rows;
            })
       .def("counters", &counters)
+      .def("table", &table)
       .def("standing",
            [](Groups& self, NodeId node) {
              return std::string(on(self, node, [](InboxGroup& group) {
