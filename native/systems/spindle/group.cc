@@ -297,12 +297,24 @@ std::string Group::describe_wait(std::uint32_t subgroup) {
             : "the view is changing";
   } else {
     text = "all " + std::to_string(view_->shape.subgroups[subgroup].window) +
-           " slots are in use: node " +
-           std::to_string(view_->shape.members[view_->subgroups[subgroup].slowest_member()].node) +
-           " has delivered the least; does its upcall take long, or does a sender before it in the "
-           "order not send (null_sends)?";
+           " slots are in use: " + describe_slowest(view_->subgroups[subgroup].slowest_member());
   }
   return text;
+}
+
+// Under the lock.
+std::string Group::describe_slowest(Rank rank) {
+  const std::string text =
+      "node " + std::to_string(view_->shape.members[rank].node) + " has delivered the least; ";
+  const std::uint64_t percent =
+      view_->table.load(view_->table.layout().heartbeat(rank)) & ((1U << kPercentBits) - 1);
+  if (percent >= 50) {
+    return text + "its upcalls take " + std::to_string(percent) +
+           " % of its time: make them shorter, or hand the messages to another thread";
+  }
+  return text +
+         "does its upcall block, or does a sender before it in the order not send "
+         "(null_sends)?";
 }
 
 std::vector<Group::TableRow> Group::table(std::uint32_t subgroup) {

@@ -102,7 +102,8 @@ class Group {
   bool try_send(std::uint32_t subgroup, ByteView message);
   /// With Options::fixed_batch: a batch that is not full leaves too.
   void flush(std::uint32_t subgroup);
-  /// Why reserve() waits: the member that lags, and what to do.
+  /// Why reserve() waits: the member that lags, the share of its time that its upcalls take, and
+  /// what to do.
   std::string describe_wait(std::uint32_t subgroup);
 
   /// Makes one turn of the predicates; returns whether anything happened. For groups without a
@@ -163,6 +164,8 @@ class Group {
   void beat();
   void listen(Time now);
   void push_word(std::uint64_t offset);
+  void find_upcall_share(Time now);
+  std::string describe_slowest(Rank rank);
   void doze();
   void ring_sleepers();
   void count();
@@ -239,6 +242,10 @@ class Group {
   std::vector<Coming> coming_;  // by subgroup: of this joiner
   Time next_beat_ = 0, next_hello_ = 0, next_join_ = 0, last_event_ = 0;
   std::uint64_t turn_number_ = 0;
+  // Every so many upcalls one is timed. The heartbeat tells the others the share of all.
+  static constexpr std::uint32_t kUpcallsPerSample = 16;
+  std::uint32_t upcall_number_ = 0, upcall_percent_ = 0;
+  Time sampled_upcalls_ = 0, sampled_since_ = 0;
   std::atomic<bool> is_asleep_{false};
   std::vector<std::uint32_t> quiet_;  // turns since the last event, by subgroup
   std::unique_ptr<Thread> thread_;    // last: it ends first

@@ -24,6 +24,7 @@ inline constexpr std::uint32_t kMostSubgroups = 256;     // topics have numbers 
 inline constexpr std::uint32_t kMostMessage = 1U << 23;  // bytes; the header has 24 bits
 inline constexpr std::uint32_t kMostWindow = 1U << 16;
 inline constexpr std::uint32_t kNotHere = ~0U;
+inline constexpr int kPercentBits = 7;  // of a heartbeat
 
 /// A node at one start of it.
 struct Member {
@@ -81,6 +82,7 @@ class Layout {
   Layout(const ViewShape& shape, Rank owner);
 
   static constexpr std::uint64_t kHeartbeat = 0, kDoorbell = 8, kAsleep = 16;
+  /// A counter, and in its lowest bits the share of time that upcalls take, in percent.
   std::uint64_t heartbeat(Rank row) const { return row * row_bytes_ + kHeartbeat; }
   std::uint64_t doorbell(Rank row) const { return row * row_bytes_ + kDoorbell; }
   std::uint64_t asleep(Rank row) const { return row * row_bytes_ + kAsleep; }

@@ -144,9 +144,23 @@ void Group::wake_sender(std::uint32_t index) {
 
 void Group::call_deliver(std::uint32_t subgroup, std::span<const Message> messages) {
   if (!upcalls_.deliver) return;
-  const Time begin = options_.timed ? env_.now() : 0;
+  const bool is_sample = upcall_number_++ % kUpcallsPerSample == 0;
+  const Time begin = options_.timed || is_sample ? env_.now() : 0;
   upcalls_.deliver(subgroup, messages);
-  if (options_.timed) past_.upcalls += env_.now() - begin;
+  const Time spent = begin != 0 ? env_.now() - begin : 0;
+  if (options_.timed) past_.upcalls += spent;
+  if (is_sample) sampled_upcalls_ += spent;
+}
+
+// Of some heartbeats at least, so that there are samples.
+void Group::find_upcall_share(Time now) {
+  constexpr Time kBeats = 16;
+  if (now - sampled_since_ < kBeats * options_.heartbeat) return;
+  const Time all = sampled_upcalls_ * kUpcallsPerSample;
+  upcall_percent_ =
+      static_cast<std::uint32_t>(std::min<Time>(100, all * 100 / (now - sampled_since_)));
+  sampled_upcalls_ = 0;
+  sampled_since_ = now;
 }
 
 void Group::push_word(std::uint64_t offset) {
@@ -179,7 +193,8 @@ void Group::run_timers(Time now) {
 void Group::beat() {
   View& view = *view_;
   const std::uint64_t at = view.table.layout().heartbeat(view.self);
-  view.table.store(at, ++view.heartbeats);
+  find_upcall_share(env_.now());
+  view.table.store(at, ++view.heartbeats << kPercentBits | upcall_percent_);
   push_word(at);
 }
 
