@@ -90,7 +90,10 @@ class Domain(PerNode):
     preset
         The techniques of the multicast (Spindle, sections 3 and 4).
     founders
-        Nodes that begin the domain; empty: all. The others `join` later.
+        Nodes that begin the domain; empty: all but the clients. The others `join` later.
+    clients
+        Nodes outside of the domain, without a role in a topic. They publish through a publisher of
+        the topic, and through another one if that does not answer. A sample may then come twice.
     restart
         Begin again from the logs that the nodes have on their disks: each node first gets the
         samples that its logs lack.
@@ -108,6 +111,7 @@ class Domain(PerNode):
         preset: Preset = "best",
         *,
         founders: Sequence[int] = (),
+        clients: Sequence[int] = (),
         restart: bool = False,
         cut_damage: bool = False,
         suspicion_timeout_s: Annotated[float, Between(1e-4, 1e4)] = 0.5,
@@ -116,15 +120,18 @@ class Domain(PerNode):
         self.topics = tuple(topics)
         if not 1 <= len(self.topics) <= 256:
             raise InvalidArgument(f"{len(self.topics)} topics; give 1 to 256")
+        self.clients = tuple(self._node("clients", n) for n in clients)
         for topic in self.topics:
             for role in ("publishers", "subscribers"):
                 for node in getattr(topic, role):
-                    self._node(f"{role} of topic {topic.name!r}", node)
+                    self._inside(f"{role} of topic {topic.name!r}", node)
+        inside = [n for n in range(cluster.nodes) if n not in self.clients]
         core: Any = native()
         self._settings = (
             core.spindle.presets.index(preset),
             [self._tuple(topic, core.spindle.qualities) for topic in self.topics],
-            [self._node("founders", n) for n in founders] or list(range(cluster.nodes)),
+            [self._inside("founders", n) for n in founders] or inside,
+            list(self.clients),
             suspicion_timeout_s,
             restart,
             cut_damage,
@@ -140,6 +147,14 @@ class Domain(PerNode):
     def _make(self, core: Any) -> Any:
         return core.spindle.Domains(open_cluster(self.cluster), *self._settings)
 
+    def _inside(self, name: str, node: int) -> int:
+        if self._node(name, node) in self.clients:
+            raise InvalidArgument(
+                f"{name} is {node}, a client outside of the domain, which only publishes; the "
+                f"clients are {list(self.clients)}"
+            )
+        return node
+
     def _topic(self, name: str, role: str, node: int) -> int:
         names = [topic.name for topic in self.topics]
         if name not in names:
@@ -148,7 +163,8 @@ class Domain(PerNode):
                 f"the topics are {', '.join(names)}"
             )
         number = names.index(name)
-        if node not in getattr(self.topics[number], f"{role}s"):
+        is_client = role == "publisher" and node in self.clients
+        if not is_client and node not in getattr(self.topics[number], f"{role}s"):
             raise InvalidArgument(
                 f"node {node} is no {role} of topic {name!r}; its {role}s are "
                 f"{list(getattr(self.topics[number], f'{role}s'))}"
@@ -164,9 +180,10 @@ class Domain(PerNode):
         Raises
         ------
         InvalidArgument
-            A sample is too long, or the node is no publisher.
+            A sample is too long, or the node is neither publisher nor client.
         Timeout
             The window stays full; the error names the node that lags, and how many were published.
+            Or no publisher answers a client.
         """
         number = self._topic(topic, "publisher", self._node("node", node))
         samples = messages_of(data)
@@ -183,7 +200,7 @@ class Domain(PerNode):
         self, topic: str, *, node: int, most: Count = 1000, timeout_s: Wait = 10.0
     ) -> list[Sample]:
         """Return new samples of a subscriber, oldest first; none after the time (OMG: ``take``)."""
-        number = self._topic(topic, "subscriber", self._node("node", node))
+        number = self._topic(topic, "subscriber", self._inside("node", node))
         return [Sample(*each) for each in self._native.take(node, number, most, timeout_s)]
 
     @checked
@@ -199,30 +216,30 @@ class Domain(PerNode):
 
         A volatile topic has the last `Topic.history` samples, a logged one all.
         """
-        number = self._topic(topic, "subscriber", self._node("node", node))
+        number = self._topic(topic, "subscriber", self._inside("node", node))
         return [Sample(*each) for each in self._native.read(node, number, first, most)]
 
     @checked
     def sync(self, node: int) -> None:
         """Make the logs of `node` durable."""
-        self._native.sync(self._node("node", node))
+        self._native.sync(self._inside("node", node))
 
     @checked
     def standing(self, node: int) -> str:
         """Return ``outside``, ``member``, ``left`` or ``excluded``."""
-        found: str = self._native.standing(self._node("node", node))
+        found: str = self._native.standing(self._inside("node", node))
         return found
 
     @checked
     def join(self, node: int) -> None:
         """Let `node` join; its subscribers of volatile and logged topics catch up first."""
-        others = [n for n in range(self.cluster.nodes) if n != node]
-        self._native.join(self._node("node", node), others)
+        others = [n for n in range(self.cluster.nodes) if n not in (node, *self.clients)]
+        self._native.join(self._inside("node", node), others)
 
     @checked
     def leave(self, node: int, *, timeout_s: Wait = 10.0) -> None:
         """Let `node` leave in good order."""
-        self._native.leave(self._node("node", node), timeout_s)
+        self._native.leave(self._inside("node", node), timeout_s)
 
     def __repr__(self) -> str:
         return f"Domain(topics={[topic.name for topic in self.topics]})"

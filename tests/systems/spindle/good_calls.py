@@ -56,6 +56,7 @@ CALLS: dict[str, Call] = {
             "topics": [spindle.Topic("t", [0], [1])],
             "preset": "paper",
             "founders": [0, 1],
+            "clients": [],
             "restart": False,
             "cut_damage": False,
             "suspicion_timeout_s": 0.02,

@@ -9,7 +9,7 @@ import pytest
 
 import pyrdma as rd
 from pyrdma.systems.spindle import Domain, Group, Message, Subgroup, Topic
-from tests.errors import unnamed
+from tests.errors import raises, unnamed
 
 
 def sim(nodes: int = 3) -> rd.Cluster:
@@ -192,6 +192,26 @@ def test_a_late_subscriber_catches_up() -> None:
             domain.take("t", node=1)
         domain.join(2)
         assert [s.data for s in domain.read("t", node=2)] == [b"%d" % i for i in range(5, 10)]
+
+
+@pytest.mark.parametrize("world", ["sim", "shm"])
+def test_a_client_publishes_through_a_member(world: str) -> None:
+    with sim(4) if world == "sim" else rd.Cluster.local(nodes=4, mode="thread") as cluster:
+        topic = Topic("t", publishers=[0, 1], subscribers=[1, 2], max_sample=8)
+        domain = Domain(cluster, [topic], preset="paper", clients=[3])
+        domain.publish("t", [b"one", b"two"], node=3)
+        domain.publish("t", b"three", node=0)
+        for node in (1, 2):
+            samples = []
+            while len(samples) < 3:
+                samples += domain.take("t", node=node)
+            assert [s.data for s in samples if s.data != b"three"] == [b"one", b"two"]
+        with raises(rd.InvalidArgument, 9, 8, "max_sample"):
+            domain.publish("t", bytes(9), node=3)
+        with raises(rd.InvalidArgument, 3, "only publishes"):
+            domain.join(3)
+        with raises(rd.InvalidArgument, 3, "only publishes"):
+            Domain(cluster, [Topic("t", [3], [1])], clients=[3])
 
 
 def test_wrong_topics_are_refused() -> None:

@@ -9,6 +9,7 @@
 
 #include "bindings/per_node.h"
 #include "systems/spindle/bindings/groups.h"
+#include "systems/spindle/dds/external_client.h"
 #include "systems/spindle/dds/participant.h"
 #include "systems/spindle/mailbox.h"
 
@@ -46,7 +47,29 @@ class InboxParticipant {
   std::vector<std::uint64_t> next_;  // number of the next sample, by topic
   std::unique_ptr<dds::DomainParticipant> participant_;
 };
-using Domains = PerNode<InboxParticipant>;
+
+/// A node of a script's domain: a participant, or a client outside of it.
+struct DomainNode {
+  std::unique_ptr<InboxParticipant> inside;
+  std::unique_ptr<dds::ExternalClient> client;
+};
+using Domains = PerNode<DomainNode>;
+
+/// Calls `work` with the participant of a node.
+template <class Work>
+auto on_participant(Domains& self, NodeId node, Work&& work) {
+  return on(self, node, [&](DomainNode& each) { return work(*each.inside); });
+}
+
+void publish(DomainNode& node, std::uint32_t topic, const std::vector<std::string>& samples,
+             Time timeout) {
+  if (node.inside) {
+    node.inside->mailbox().send(node.inside->participant().group(), topic, samples, timeout);
+    return;
+  }
+  for (const std::string& sample : samples)
+    node.client->publish(topic, std::as_bytes(std::span(sample)), timeout);
+}
 
 /// Name, quality, publishers, subscribers, window, max_sample, history, sync_every.
 using TopicTuple = std::tuple<std::string, int, std::vector<NodeId>, std::vector<NodeId>,
@@ -54,7 +77,8 @@ using TopicTuple = std::tuple<std::string, int, std::vector<NodeId>, std::vector
 
 std::shared_ptr<Domains> make_domains(std::shared_ptr<pyrdma::bindings::Session> session,
                                       int preset, const std::vector<TopicTuple>& tuples,
-                                      const std::vector<NodeId>& founders, double suspicion_s,
+                                      const std::vector<NodeId>& founders,
+                                      const std::vector<NodeId>& clients, double suspicion_s,
                                       bool is_restart, bool cut_damage) {
   const Options options =
       script_options(preset, "domain/" + std::to_string(session->next_run()), suspicion_s);
@@ -64,13 +88,25 @@ std::shared_ptr<Domains> make_domains(std::shared_ptr<pyrdma::bindings::Session>
     topics.push_back({name, static_cast<dds::Qos>(qos), publishers, subscribers, window, max_sample,
                       history, sync_every});
   }
+  std::vector<NodeId> relays;
+  for (const dds::Topic& topic : topics)
+    relays.insert(relays.end(), topic.publishers.begin(), topic.publishers.end());
+  std::ranges::sort(relays);
+  relays.erase(std::unique(relays.begin(), relays.end()), relays.end());
+  const auto has = [](const std::vector<NodeId>& nodes, NodeId node) {
+    return std::ranges::find(nodes, node) != nodes.end();
+  };
   const auto make = [=](Env& env) {
-    auto made = std::make_unique<InboxParticipant>(env, options, topics, cut_damage);
-    const bool founds = std::ranges::find(founders, env.node()) != founders.end();
-    if (founds && is_restart)
-      made->participant().restart(founders);
-    else if (founds)
-      made->participant().create(founders);
+    auto made = std::make_unique<DomainNode>();
+    if (has(clients, env.node())) {
+      made->client = std::make_unique<dds::ExternalClient>(env, options, topics, relays);
+      return made;
+    }
+    made->inside = std::make_unique<InboxParticipant>(env, options, topics, cut_damage);
+    if (has(founders, env.node()) && is_restart)
+      made->inside->participant().restart(founders);
+    else if (has(founders, env.node()))
+      made->inside->participant().create(founders);
     return made;
   };
   return make_owned<Domains>(std::move(session), make, -1);
@@ -95,40 +131,39 @@ void bind_domains(py::module_& module) {
       .def("publish",
            [](Domains& self, NodeId node, std::uint32_t topic,
               const std::vector<std::string>& samples, double timeout_s) {
-             on(self, node, [&](InboxParticipant& each) {
-               each.mailbox().send(each.participant().group(), topic, samples,
-                                   nanoseconds(timeout_s));
-             });
+             on(self, node,
+                [&](DomainNode& each) { publish(each, topic, samples, nanoseconds(timeout_s)); });
            })
       .def("take",
            [](Domains& self, NodeId node, std::uint32_t topic, std::size_t most, double timeout_s) {
-             return list_of(on(self, node, [&](InboxParticipant& each) {
+             return list_of(on_participant(self, node, [&](InboxParticipant& each) {
                return each.mailbox().take(topic, most, nanoseconds(timeout_s));
              }));
            })
       .def("read",
            [](Domains& self, NodeId node, std::uint32_t topic, std::uint64_t from,
               std::size_t most) {
-             return list_of(on(self, node, [&](InboxParticipant& each) {
+             return list_of(on_participant(self, node, [&](InboxParticipant& each) {
                return each.participant().read(topic, from, most);
              }));
            })
       .def("sync",
            [](Domains& self, NodeId node) {
-             on(self, node, [](InboxParticipant& each) { each.participant().sync(); });
+             on_participant(self, node, [](InboxParticipant& each) { each.participant().sync(); });
            })
       .def("standing",
            [](Domains& self, NodeId node) {
-             return std::string(on(self, node, [](InboxParticipant& each) {
+             return std::string(on_participant(self, node, [](InboxParticipant& each) {
                return to_string(each.participant().group().standing());
              }));
            })
       .def("join",
            [](Domains& self, NodeId node, const std::vector<NodeId>& contacts) {
-             on(self, node, [&](InboxParticipant& each) { each.participant().join(contacts); });
+             on_participant(self, node,
+                            [&](InboxParticipant& each) { each.participant().join(contacts); });
            })
       .def("leave", [](Domains& self, NodeId node, double timeout_s) {
-        on(self, node, [&](InboxParticipant& each) {
+        on_participant(self, node, [&](InboxParticipant& each) {
           each.participant().group().leave(nanoseconds(timeout_s));
         });
       });
