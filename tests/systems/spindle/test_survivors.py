@@ -162,12 +162,14 @@ def test_nobody_dies_in_a_simulation() -> None:
 
 
 def test_a_history_has_a_bound() -> None:
-    load = rd.workload.SpindleSurvivors(interval_ns=0, history=True, message=64)
+    load = rd.workload.SpindleSurvivors(
+        preset="best", interval_ns=0, history=True, message=64, max_message=64
+    )
     with (
-        rd.Cluster.local(nodes=2, mode="thread") as cluster,
+        rd.Cluster.sim(nodes=2, profile="spindle", seed=1) as cluster,
         raises(rd.InvalidArgument, "history", 1 << 18, "interval_ns"),
     ):
-        cluster.run(load, duration_s=0.5)
+        cluster.run(load, duration_s=0.06)
 
 
 def test_a_message_fits_its_slot() -> None:
