@@ -22,7 +22,7 @@ mkdir -p "$build"
 cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_CXX_FLAGS=-fsanitize=fuzzer-no-link "-DPYRDMA_SANITIZE=address;undefined" \
   -DPYRDMA_PYTHON=OFF -DPYRDMA_TESTS=OFF >"$build.log" 2>&1 || { cat "$build.log" >&2; exit 1; }
-cmake --build "$build" --target pyrdma_native --parallel "${JOBS:-$(nproc)}" >"$build.log" 2>&1 ||
+cmake --build "$build" --target pyrdma_programs --parallel "${JOBS:-$(nproc)}" >"$build.log" 2>&1 ||
   { tail -n 60 "$build.log" >&2; exit 1; }
 
 failed=0
@@ -34,7 +34,7 @@ for source in $(find "$root/native" -name 'hostile_*_test.cc' | LC_ALL=C sort); 
   mkdir -p "$folder/corpus"
   "$compiler" -std=c++20 -O1 -g1 -march=x86-64-v2 -fsanitize=fuzzer,address,undefined \
     -fno-sanitize-recover=all -DPYRDMA_LIBFUZZER -I"$root/native" "$source" \
-    "$build/native/libpyrdma_native.a" -lboost_context -lgtest -pthread -ldl -o "$folder/run"
+    "$build/native/libpyrdma_programs.a" "$build/native/libpyrdma_native.a" -lboost_context -lgtest -pthread -ldl -o "$folder/run"
   printf '\n== %s: %s s\n' "$target" "$seconds"
   (cd "$folder" && ./run -max_total_time="$seconds" -max_len=4096 -timeout=20 -rss_limit_mb=2048 \
     -print_final_stats=1 corpus >log 2>&1) || failed=1

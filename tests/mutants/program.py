@@ -32,7 +32,7 @@ def build(system: str, mutants: Sequence[Mutant]) -> Path:
     flags = ["-I" + str(scratch), "-I" + str(scratch / "native"), *flags, "-O1", "-w"]
     _write(scratch / "build.ninja", _ninja(compiler, flags, libraries, units))
     for folder in (RELEASE, scratch):
-        target = ["native/libpyrdma_native.a"] if folder == RELEASE else ["scenario"]
+        target = ["native/libpyrdma_programs.a"] if folder == RELEASE else ["scenario"]
         built = subprocess.run(
             ["ninja", "-C", str(folder), *target], capture_output=True, text=True, check=False
         )
@@ -83,7 +83,7 @@ def _release() -> tuple[str, list[str], list[str]]:
     try:
         commands = json.loads((RELEASE / "compile_commands.json").read_text(encoding="utf-8"))
         ninja = (RELEASE / "build.ninja").read_text(encoding="utf-8")
-        linked = re.findall(r"LINK_LIBRARIES = (native/libpyrdma_native\.a .*)", ninja)[0].split()
+        linked = re.findall(r"LINK_LIBRARIES = (native/libpyrdma_programs\.a .*)", ninja)[0].split()
     except (FileNotFoundError, IndexError):
         raise ListError(f"{RELEASE} has no build; run sh tests/run.sh native first") from None
     words = next(shlex.split(c["command"]) for c in commands if "pyrdma_native.dir" in c["command"])
