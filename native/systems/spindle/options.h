@@ -37,7 +37,6 @@ struct Options {
 
   // Not in the paper.
   bool exact_bytes = false;       // pushes the used bytes of slots where the rest is longer
-  bool joined_acks = false;       // pushes received and delivered as one write if both have changed
   bool skip_quiet = false;        // looks less often at subgroups where nothing happens
   bool unlocked_upcalls = false;  // the lock is free during an upcall
 

@@ -97,12 +97,8 @@ void Subgroup::push(const Pushes& pushes) {
     const auto add_own = [&](std::uint64_t offset, std::uint32_t bytes) {
       posts.add(region.sge(offset, bytes), offset, bytes <= links_.max_inline());
     };
-    if (pushes.received && pushes.delivered && options_.joined_acks) {
-      add_own(layout_.received(index_, self_), 16);
-    } else {
-      if (pushes.received) add_own(layout_.received(index_, self_), 8);
-      if (pushes.delivered) add_own(layout_.delivered(index_, self_), 8);
-    }
+    if (pushes.received) add_own(layout_.received(index_, self_), 8);
+    if (pushes.delivered) add_own(layout_.delivered(index_, self_), 8);
     if (pushes.consumed && shape_.sender_index(peer) != kNotHere)
       add_own(layout_.consumed(index_, self_), 8 * senders_);
     const auto add_guard = [&] {

@@ -102,36 +102,23 @@ bool Group::run_subgroup(std::uint32_t index) {
   const bool is_wedged = view_->membership.row().wedged;
   const auto upcall = [&](std::span<const Message> messages) { call_deliver(index, messages); };
   bool is_busy = false;
-  Pushes acks;
-  const auto trigger = [&](Pushes& pushes, auto&& act, bool is_locked, bool is_pushed) {
+  const auto trigger = [&](auto&& act, bool is_locked) {
     is_busy = true;
     env_.catch_up();
     std::unique_lock<Mutex> locked(lock_, std::defer_lock);
     if (is_locked) locked.lock();
-    act();  // an upcall may throw
-    if (is_locked && options_.post_unlocked) locked.unlock();
-    if (is_pushed) subgroup.push(pushes);
-  };
-  // With joined_acks the delivery predicate pushes what both have changed.
-  const bool is_joined = options_.joined_acks && !subgroup.shape().senders.empty() &&
-                         subgroup.shape().order == Order::kTotal;
-  const bool is_open = !is_wedged || !bugs_.stops_at_wedge();
-  const bool has_received = is_open && subgroup.has_received();
-  if (has_received)
-    trigger(
-        acks, [&] { subgroup.receive(acks, upcall); }, true, !is_joined);
-  if (!is_joined) acks = {};
-  if (subgroup.has_stable()) {
-    trigger(
-        acks, [&] { subgroup.deliver(acks, upcall); }, !options_.unlocked_upcalls, true);
-  } else if (is_joined && has_received) {
-    subgroup.push(acks);
-  }
-  if (is_open && subgroup.is_sender() && subgroup.has_queued()) {
     Pushes pushes;
-    trigger(
-        pushes, [&] { subgroup.send(pushes); }, true, true);
-  }
+    act(pushes);  // an upcall may throw
+    if (is_locked && options_.post_unlocked) locked.unlock();
+    subgroup.push(pushes);
+  };
+  const bool is_open = !is_wedged || !bugs_.stops_at_wedge();
+  if (is_open && subgroup.has_received())
+    trigger([&](Pushes& pushes) { subgroup.receive(pushes, upcall); }, true);
+  if (subgroup.has_stable())
+    trigger([&](Pushes& pushes) { subgroup.deliver(pushes, upcall); }, !options_.unlocked_upcalls);
+  if (is_open && subgroup.is_sender() && subgroup.has_queued())
+    trigger([&](Pushes& pushes) { subgroup.send(pushes); }, true);
   if (is_waiting_[index].load(std::memory_order_acquire)) wake_sender(index);
   return is_busy;
 }

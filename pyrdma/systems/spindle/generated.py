@@ -56,8 +56,6 @@ class SpindleDds(Workload):
         One upcall for all messages of a delivery (3.5) (default preset).
     exact_bytes
         Push only the used bytes of the last slot; not in the paper (default preset).
-    joined_acks
-        Push received and delivered as one write; not in the paper (default preset).
     skip_quiet
         Look less often at subgroups where nothing happens; not in the paper (default preset).
     unlocked_upcalls
@@ -90,7 +88,6 @@ class SpindleDds(Workload):
     post_unlocked: Literal["preset", "on", "off"] = DEFAULT
     batch_upcall: Literal["preset", "on", "off"] = DEFAULT
     exact_bytes: Literal["preset", "on", "off"] = DEFAULT
-    joined_acks: Literal["preset", "on", "off"] = DEFAULT
     skip_quiet: Literal["preset", "on", "off"] = DEFAULT
     unlocked_upcalls: Literal["preset", "on", "off"] = DEFAULT
     qos: Literal["unordered", "atomic", "volatile", "logged"] = DEFAULT
@@ -147,8 +144,6 @@ class SpindleMulticast(Workload):
         One upcall for all messages of a delivery (3.5) (default preset).
     exact_bytes
         Push only the used bytes of the last slot; not in the paper (default preset).
-    joined_acks
-        Push received and delivered as one write; not in the paper (default preset).
     skip_quiet
         Look less often at subgroups where nothing happens; not in the paper (default preset).
     unlocked_upcalls
@@ -199,7 +194,6 @@ class SpindleMulticast(Workload):
     post_unlocked: Literal["preset", "on", "off"] = DEFAULT
     batch_upcall: Literal["preset", "on", "off"] = DEFAULT
     exact_bytes: Literal["preset", "on", "off"] = DEFAULT
-    joined_acks: Literal["preset", "on", "off"] = DEFAULT
     skip_quiet: Literal["preset", "on", "off"] = DEFAULT
     unlocked_upcalls: Literal["preset", "on", "off"] = DEFAULT
     senders: Literal["none", "one", "half", "all"] = DEFAULT
@@ -262,8 +256,6 @@ class SpindleSurvivors(Workload):
         One upcall for all messages of a delivery (3.5) (default preset).
     exact_bytes
         Push only the used bytes of the last slot; not in the paper (default preset).
-    joined_acks
-        Push received and delivered as one write; not in the paper (default preset).
     skip_quiet
         Look less often at subgroups where nothing happens; not in the paper (default preset).
     unlocked_upcalls
@@ -294,7 +286,6 @@ class SpindleSurvivors(Workload):
     post_unlocked: Literal["preset", "on", "off"] = DEFAULT
     batch_upcall: Literal["preset", "on", "off"] = DEFAULT
     exact_bytes: Literal["preset", "on", "off"] = DEFAULT
-    joined_acks: Literal["preset", "on", "off"] = DEFAULT
     skip_quiet: Literal["preset", "on", "off"] = DEFAULT
     unlocked_upcalls: Literal["preset", "on", "off"] = DEFAULT
     message: int = DEFAULT

@@ -24,8 +24,6 @@ inline constexpr Switch kSwitches[] = {
     {"exact_bytes", &Options::exact_bytes,
      "push only the used bytes of the last slot; not in the "
      "paper"},
-    {"joined_acks", &Options::joined_acks,
-     "push received and delivered as one write; not in the paper"},
     {"skip_quiet", &Options::skip_quiet,
      "look less often at subgroups where nothing happens; not in the paper"},
     {"unlocked_upcalls", &Options::unlocked_upcalls,
