@@ -1,7 +1,7 @@
 """What each of our own switches gains over the paper's protocol; the paper has no such figure.
 
-`exact_bytes` pushes only the used bytes of the last slot, so it counts for messages that are shorter
-than their slots. The others save posts, looks and waits of the predicate thread.
+`exact_bytes` pushes only the used bytes of the last slot, so it counts for messages that are
+shorter than their slots. The others save looks and waits of the predicate thread.
 """
 
 from __future__ import annotations

@@ -145,8 +145,8 @@ double time_line(std::uint64_t bytes, Time duration) {
     for (std::size_t i = 0; i < steps; ++i) at = at->next;
     asm volatile("" : "+r"(at));
   };
-  // random_cycle() has just written the lines, so the caches hold what they can hold. A walk over all
-  // lines of a large footprint would take seconds.
+  // random_cycle() has just written the lines, so the caches hold what they can hold. A walk over
+  // all lines of a large footprint would take seconds.
   walk(std::min<std::size_t>(lines.size(), 1 << 18));
   return repeat(duration, 4096, [&] { walk(4096); });
 }

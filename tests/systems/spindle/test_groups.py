@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import pyrdma as rd
-from pyrdma.systems.spindle import Domain, Group, Message, Subgroup, Topic
+from pyrdma.systems.spindle import Domain, Group, Message, Sample, Subgroup, Topic
 from tests.errors import raises, unnamed
 
 
@@ -202,7 +202,7 @@ def test_a_client_publishes_through_a_member(world: str) -> None:
         domain.publish("t", [b"one", b"two"], node=3)
         domain.publish("t", b"three", node=0)
         for node in (1, 2):
-            samples = []
+            samples: list[Sample] = []
             while len(samples) < 3:
                 samples += domain.take("t", node=node)
             assert [s.data for s in samples if s.data != b"three"] == [b"one", b"two"]

@@ -41,10 +41,10 @@ class DomainParticipant {
   /// like Group::found; see restart().
   void create(const std::vector<NodeId>& nodes) { group_->found(nodes); }
   /// Begins the domain again after all participants have ended, with these nodes. Each one first
-  /// gets the samples that its logs lack and that others have in whose logs the last view ran. A log
-  /// of an older view loses what those lack. Throws Error(kUnavailable), naming the nodes, if they are
-  /// no majority of the last view that a log names, or if two logs disagree. Throws Error(kTimeout),
-  /// naming the nodes that did not come.
+  /// gets the samples that its logs lack and that others have in whose logs the last view ran. A
+  /// log of an older view loses what those lack. Throws Error(kUnavailable), naming the nodes, if
+  /// they are no majority of the last view that a log names, or if two logs disagree. Throws
+  /// Error(kTimeout), naming the nodes that did not come.
   void restart(const std::vector<NodeId>& nodes);
   /// Joins a domain. Subscribers of volatile and logged topics catch up first.
   void join(const std::vector<NodeId>& contacts) { group_->join(contacts); }
