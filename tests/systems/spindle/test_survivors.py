@@ -27,7 +27,7 @@ from tests.leftovers import shared_memory
 
 NODES = 3
 KILLS = int(os.environ.get("PYRDMA_KILLS", "3"))
-SUSPICION_S = 0.2
+SUSPICION_S = 0.5
 PAUSE_S = 0.7
 """A killed process starts again within this time, and joins."""
 
