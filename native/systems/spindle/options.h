@@ -52,7 +52,7 @@ struct Options {
   Time suspicion_timeout = 100 * kMillisecond;  // silence after which a member is suspected
   Time join_timeout = 30 * kSecond;             // until this node must be in a view
   Time idle_after = 100 * kMillisecond;  // without an event: the predicate thread goes to sleep
-  Time idle_sleep = 50 * kMicrosecond;   // between two looks of a sleeping thread
+  Time idle_sleep = 300 * kMicrosecond;  // between two looks of a sleeping thread
 
   /// A view needs a majority of the last one. Without it both sides of a partition go on.
   bool partition_safety = true;
