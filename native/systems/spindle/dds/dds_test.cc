@@ -300,6 +300,21 @@ TEST(SpindleDdsSim, ATornEndIsCut) {
   });
 }
 
+// A crash may tear a batch far in front of the last record. What was not durable is no damage.
+TEST(SpindleDdsSim, AHoleInManySamplesThatWereNotDurableIsCut) {
+  runtime::run_world("sim", 1, [](Env& env, const runtime::Kill&) {
+    constexpr std::uint64_t kSamples = 70'000;  // more than a mark counts
+    {
+      SampleLog log(env, "holed");
+      for (std::uint64_t i = 0; i < kSamples; ++i) log.append(0, Bytes(8));
+      log.write();
+    }
+    env.storage().open("holed")->write(400, Bytes(40));  // the record of sample 10
+    SampleLog log(env, "holed");
+    EXPECT_EQ(log.samples(), 10U);
+  });
+}
+
 // Any changed byte is found. In the middle the log is refused, with the offset and what can be
 // saved.
 TEST(SpindleDdsSim, ADamagedLogIsRefused) {

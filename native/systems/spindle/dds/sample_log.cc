@@ -16,13 +16,17 @@ constexpr std::size_t kRecordHeader = 32;
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 
 // A mark is the number of records since the last durable one, then its complement: the chain leaves
-// it out, since two logs that agree may have synced at different times.
+// it out, since two logs that agree may have synced at different times. The largest mark stands for
+// more records too, and so says nothing.
+constexpr std::uint32_t kMostBehind = 0xffff;
+
 std::uint32_t mark_of(std::uint64_t behind) {
-  const auto low = static_cast<std::uint32_t>(std::min<std::uint64_t>(behind, 0xffff));
+  const auto low = static_cast<std::uint32_t>(std::min<std::uint64_t>(behind, kMostBehind));
   return low | (~low << 16);
 }
 
-bool is_mark(std::uint32_t mark) { return mark == mark_of(mark & 0xffff); }
+std::uint32_t behind_of(std::uint32_t mark) { return mark & kMostBehind; }
+bool is_mark(std::uint32_t mark) { return mark == mark_of(behind_of(mark)); }
 
 }  // namespace
 
@@ -91,8 +95,9 @@ void SampleLog::load(bool cut_damage) {
     in.get<std::uint32_t>();
     const auto mark = in.get<std::uint32_t>();
     const auto number = in.get<std::uint64_t>();
-    was_durable = begins && is_mark(mark) && number > samples() + (mark & 0xffff) &&
-                  number - samples() < (1U << 30) && at + kRecordHeader + bytes <= all.size();
+    was_durable = begins && is_mark(mark) && behind_of(mark) < kMostBehind &&
+                  number > samples() + behind_of(mark) && number - samples() < (1U << 30) &&
+                  at + kRecordHeader + bytes <= all.size();
   }
   if (was_durable && !cut_damage) {
     throw Error(ErrorCode::kUnavailable,
