@@ -1,7 +1,6 @@
 // spindle_dds: one publisher, and a subscriber on each other node (Spindle, section 4.6).
 #include <atomic>
 #include <cstring>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -104,9 +103,7 @@ class SpindleDds final : public measure::Workload {
     dds::DomainParticipant participant(
         env, group_options(params), {topic},
         [&](std::uint32_t, std::span<const Message> messages) { subscriber.take(messages); });
-    std::vector<NodeId> nodes(env.nodes());
-    std::iota(nodes.begin(), nodes.end(), NodeId{0});
-    participant.create(nodes);
+    participant.create(all_nodes(env));
     GroupMeeting meeting(participant.group(), params.key("meeting"));
     const Time timeout = params.integer("wait_timeout_ms") * kMillisecond;
     meeting.wait(timeout);

@@ -1,7 +1,6 @@
 // spindle_multicast: senders stream messages to all members (Spindle, section 4).
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -202,9 +201,7 @@ class SpindleMulticast final : public measure::Workload {
       receiver.take(subgroup, messages);
     };
     Group group(env, options, std::vector<SubgroupSpec>(plan.subgroups, spec), upcalls);
-    std::vector<NodeId> nodes(env.nodes());
-    std::iota(nodes.begin(), nodes.end(), NodeId{0});
-    group.found(nodes);
+    group.found(all_nodes(env));
     GroupMeeting meeting(group, params.key("meeting"));
     const Time timeout = params.integer("wait_timeout_ms") * kMillisecond;
     meeting.wait(timeout);

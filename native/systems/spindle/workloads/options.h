@@ -1,8 +1,10 @@
 // The common parameters of the workloads, and the options of a group that follow from them.
 #pragma once
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "env/env.h"
 #include "measure/params.h"
 #include "systems/spindle/options.h"
 
@@ -66,6 +68,12 @@ inline std::vector<measure::ParameterSpec> with_group_parameters(
   }
   specs.insert(specs.end(), own.begin(), own.end());
   return specs;
+}
+
+inline std::vector<NodeId> all_nodes(const Env& env) {
+  std::vector<NodeId> nodes(env.nodes());
+  std::iota(nodes.begin(), nodes.end(), NodeId{0});
+  return nodes;
 }
 
 /// Returns the parameter `message`; 0 stands for the longest one.

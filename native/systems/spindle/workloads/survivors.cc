@@ -3,11 +3,11 @@
 #include <atomic>
 #include <cstring>
 #include <map>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "measure/kv_history.h"
 #include "systems/spindle/group.h"
 #include "systems/spindle/workloads/options.h"
 #include "systems/spindle/workloads/workloads.h"
@@ -31,8 +31,7 @@ std::int32_t number_of(Member member) {
 /// What a node delivers, checked and recorded. The thread that makes turns calls it.
 class Witness {
  public:
-  /// Most events of a node, about 35 MB as JSON.
-  static constexpr std::size_t kMostEvents = std::size_t{1} << 18;
+  static constexpr std::uint64_t kMostEvents = measure::KvHistory::kMostEvents;
 
   Witness(Env& env, measure::Recorder& recorder, std::uint32_t bytes, bool has_history)
       : env_(env), latency_(recorder.histogram("multicast")), bytes_(bytes) {
@@ -142,12 +141,8 @@ class Survivor {
   }
 
   bool join() {
-    std::vector<NodeId> others;
-    for (NodeId node = 0; node < env_.nodes(); ++node) {
-      if (node != env_.node()) others.push_back(node);
-    }
     try {
-      group_.join(others);
+      group_.join(all_nodes(env_));  // it leaves this node out
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kTimeout) throw;
       return false;
@@ -244,11 +239,7 @@ class SpindleSurvivors final : public measure::Workload {
       upcalls.view = [&](const ViewShape& view) { witness.entered(formed->self(), view); };
       Group group(env, options, {spec}, upcalls);
       formed = &group;
-      if (env.incarnation() == 0) {
-        std::vector<NodeId> nodes(env.nodes());
-        std::iota(nodes.begin(), nodes.end(), NodeId{0});
-        group.found(nodes);
-      }
+      if (env.incarnation() == 0) group.found(all_nodes(env));
       Survivor survivor(env, params, group, witness);
       survivor.run(bytes, params.integer("interval_ns"));
       sent = survivor.sent();
