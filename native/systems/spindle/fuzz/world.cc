@@ -156,9 +156,9 @@ bool World::all_done() const {
 }
 
 bool World::may_lose_members() const {
-  constexpr std::array kHarmless{Fault::duplicate,        Fault::reorder,     Fault::cache_miss,
-                                 Fault::late_completion,  Fault::queue_full,  Fault::preemption,
-                                 Fault::number_collision, Fault::number_reuse};
+  constexpr std::array kHarmless{Fault::duplicate,       Fault::reorder,    Fault::cache_miss,
+                                 Fault::late_completion, Fault::queue_full, Fault::number_collision,
+                                 Fault::number_reuse};
   for (std::size_t i = 0; i < kFaults; ++i) {
     const auto fault = static_cast<Fault>(i);
     if (options.faults[fault].rate > 0 && std::ranges::find(kHarmless, fault) == kHarmless.end())

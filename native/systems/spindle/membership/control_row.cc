@@ -31,7 +31,7 @@ Rounds get_rounds(ByteReader& in, std::size_t count) {
 
 std::uint64_t most_control_bytes(const ViewShape& shape) {
   constexpr std::size_t kChangeBytes = 9;
-  const std::size_t fields = 8 + 1 + 2 + kMostChanges * kChangeBytes;
+  const std::size_t fields = 2 * 8 + 1 + 2 + kMostChanges * kChangeBytes;
   return (kRowHeader + fields + 2 * 8 * counted_senders(shape) + 7) / 8 * 8;
 }
 
@@ -40,6 +40,7 @@ Bytes encode(const ControlRow& row) {
   body.reserve(64);
   ByteWriter out(body);
   out.put(row.suspected);
+  out.put(row.accusers);
   out.put(static_cast<std::uint8_t>((row.leaving ? kLeaving : 0) |
                                     (row.committed ? kCommitted : 0) | (row.wedged ? kWedged : 0) |
                                     (row.trimmed ? kTrimmed : 0)));
@@ -77,7 +78,9 @@ std::optional<ControlRow> decode(ByteView bytes, const ViewShape& shape, Bugs bu
   if (bugs.checks_rows() && checksum(body, row.version) != sum) return std::nullopt;
   ByteReader in(body);
   row.suspected = in.get<std::uint64_t>();
+  row.accusers = in.get<std::uint64_t>();
   if (shape.size() < kMostMembers && row.suspected >> shape.size() != 0) return std::nullopt;
+  if ((row.accusers & ~row.suspected) != 0) return std::nullopt;
   const auto flags = in.get<std::uint8_t>();
   const auto changes = in.get<std::uint16_t>();
   if (changes > kMostChanges) return std::nullopt;

@@ -35,6 +35,8 @@ inline constexpr std::uint64_t kNotCounted = ~std::uint64_t{0};
 struct ControlRow {
   std::uint64_t version = 0;  // grows with each change of the row; 0: never written
   RankSet suspected = 0;
+  RankSet accusers =
+      0;  // of the suspected: those for no other reason than that they suspect the owner
   bool leaving = false;
   /// Proposed changes of the view, in order. A member that has a list in its row acknowledges it.
   std::vector<Change> changes;

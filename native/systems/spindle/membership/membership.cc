@@ -31,8 +31,13 @@ Membership::Membership(const ViewShape& shape, Rank self, bool partition_safety,
 }
 
 void Membership::suspect(Rank rank) {
-  if (rank == self_ || is_suspected(rank)) return;
-  own().suspected |= bit_of(rank);
+  if (rank != self_) suspect_all(bit_of(rank));
+}
+
+void Membership::suspect_all(RankSet ranks) {
+  if ((ranks & ~certain()) == 0) return;
+  own().suspected |= ranks;
+  own().accusers &= ~ranks;
   is_changed_ = true;
 }
 
@@ -67,23 +72,34 @@ Rank Membership::leader() const { return static_cast<Rank>(std::countr_one(own()
 
 bool Membership::lacks_majority() const {
   if (!partition_safety_) return false;
-  const auto alive = shape_.size() - static_cast<std::uint32_t>(std::popcount(own().suspected));
-  return 2 * alive <= shape_.size();
+  std::uint32_t staying = 0;
+  for (Rank rank = 0; rank < rows_.size(); ++rank) {
+    // The list of an older leader may remove more members than this one suspects.
+    const bool is_lost = removes(own().changes, shape_.members[rank]) && !rows_[rank].leaving;
+    staying += !is_suspected(rank) && !is_lost;
+  }
+  return 2 * staying <= shape_.size();
 }
 
 // A member that suspects this one is suspected too, and what it says about others does not count:
 // it may be the one that hears nothing. The majority decides which side goes on. (In Derecho a
-// member that is suspected by any other one ends itself, so one deaf node ends all.)
+// member that is suspected by any other one ends itself, so one deaf node ends all.) Nobody repeats
+// this suspicion: of two members that suspect each other, some would hear of the one first and
+// some of the other. So a single false suspicion costs the suspect alone.
 void Membership::merge_suspicions() {
   for (bool is_new = true; is_new;) {
     is_new = false;
     for (Rank rank = 0; rank < rows_.size(); ++rank) {
       if (rank == self_ || is_suspected(rank)) continue;
-      const RankSet theirs = rows_[rank].suspected;
-      const RankSet more = (theirs & bit_of(self_)) != 0 ? bit_of(rank) : theirs & ~own().suspected;
-      if ((own().suspected | more) == own().suspected) continue;
-      own().suspected |= more;
-      is_new = is_changed_ = true;
+      const ControlRow& row = rows_[rank];
+      if ((row.suspected & bit_of(self_)) != 0) {
+        own().suspected |= bit_of(rank);
+        own().accusers |= bit_of(rank);
+        is_new = is_changed_ = true;
+      } else if (const RankSet theirs = row.suspected & ~row.accusers; (theirs & ~certain()) != 0) {
+        suspect_all(theirs);
+        is_new = true;
+      }
     }
   }
 }
@@ -136,7 +152,11 @@ bool Membership::add(const Change& change) {
 
 void Membership::propose() {
   for (Rank rank = 0; rank < rows_.size(); ++rank) {
-    if (is_suspected(rank)) add({Change::Kind::kRemove, shape_.members[rank]});
+    // Members that an accuser does not suspect hear of this leader, and suspect it.
+    const bool is_due = is_suspected(rank) && (is_certain(rank) || all_alive([&](const auto& row) {
+                                                 return (row.suspected & bit_of(rank)) != 0;
+                                               }));
+    if (is_due) add({Change::Kind::kRemove, shape_.members[rank]});
   }
   // One member stays: it ends the group when it leaves the view that it has alone.
   std::size_t staying = 0;

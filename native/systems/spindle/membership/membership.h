@@ -57,6 +57,8 @@ class Membership {
   bool lacks_majority() const;
   RankSet suspected() const { return own().suspected; }
   bool is_suspected(Rank rank) const { return (own().suspected & bit_of(rank)) != 0; }
+  /// It is suspected for another reason than that it suspects this member.
+  bool is_certain(Rank rank) const { return (certain() & bit_of(rank)) != 0; }
   Rank leader() const;
 
  private:
@@ -69,6 +71,8 @@ class Membership {
     }
     return true;
   }
+  RankSet certain() const { return own().suspected & ~own().accusers; }
+  void suspect_all(RankSet ranks);
   void merge_suspicions();
   void lead();
   void follow();

@@ -358,9 +358,11 @@ TEST(SpindleMembershipSim, FieldsOutsideTheirBoundsAreRefused) {
   Bytes bytes = good;
   EXPECT_FALSE(decode(with_byte(bytes, 0, 1 << 3), shape)) << "suspects rank 3 of 3 members";
   bytes = good;
-  EXPECT_FALSE(decode(with_byte(bytes, 9, 200), shape)) << "200 changes";
+  EXPECT_FALSE(decode(with_byte(bytes, 8, 1), shape)) << "an accuser that is not suspected";
   bytes = good;
-  EXPECT_FALSE(decode(with_byte(bytes, 11, 2), shape)) << "an unknown kind";
+  EXPECT_FALSE(decode(with_byte(bytes, 17, 200), shape)) << "200 changes";
+  bytes = good;
+  EXPECT_FALSE(decode(with_byte(bytes, 19, 2), shape)) << "an unknown kind";
   for (std::size_t length = 0; length < good.size(); ++length)
     EXPECT_FALSE(decode(ByteView(good).first(length), shape)) << length;
 }
