@@ -12,7 +12,7 @@ namespace pyrdma::spindle {
 
 namespace {
 
-constexpr std::uint8_t kNotYet = 0, kReady = 1, kRefused = 2;
+constexpr std::uint8_t kNotYet = 0, kReady = 1, kRefused = 2, kNoState = 3;
 
 void put_member(ByteWriter& out, Member member) {
   out.put(member.node);
@@ -190,8 +190,12 @@ Bytes Group::take_state_request(ByteView request) {
   const auto id = in.get<std::uint64_t>();
   const auto subgroup = in.get<std::uint32_t>();
   const auto from = in.get<std::uint64_t>();
-  const bool is_here = standing() == Standing::kMember && view_->shape.id == id &&
-                       view_->self < view_->first_joiner && has_state_;
+  const bool is_here =
+      standing() == Standing::kMember && view_->shape.id == id && view_->self < view_->first_joiner;
+  if (is_here && !has_state_) {
+    out.put(kNoState);
+    return answer;
+  }
   if (!in.done() || !is_here || subgroup >= states_.size()) {
     out.put(kNotYet);
     return answer;
@@ -210,7 +214,8 @@ Bytes Group::take_state_request(ByteView request) {
 
 // The joiner asks for one subgroup after the other, each time the oldest member that it does not
 // suspect and that keeps state. Nothing is delivered in a view whose joiner has no state, so the
-// state of an older view serves.
+// state of an older view serves. A view that consists of joiners alone has lost the state: who had
+// it at the begin of a view says so when it is asked.
 void Group::ask_for_state() {
   if (has_state_ || state_under_way_) return;
   View& view = *view_;
@@ -222,8 +227,16 @@ void Group::ask_for_state() {
       missing->bytes.clear();
     }
     if (missing->source < view.first_joiner) break;
-    if (!missing->is_refused) return;  // the next view is without the others
-    missing->is_whole = true;          // nobody keeps state of this subgroup
+    if (!missing->is_refused) {
+      const Rank asked = view.first_joiner - (view.self < view.first_joiner ? 1 : 0);
+      if (missing->without_state == asked)
+        exclude(
+            "no member of the view has the state of the group: its last holder has died, or "
+            "is cut off, before it could hand it on; restart the group, from its logs if it "
+            "has some");
+      return;  // else the next view is without the others
+    }
+    missing->is_whole = true;  // nobody keeps state of this subgroup
   }
   if (missing == coming_.end()) return load_states();
   const auto subgroup = static_cast<std::uint32_t>(missing - coming_.begin());
@@ -250,6 +263,11 @@ void Group::take_state(std::uint32_t subgroup, ByteView answer) {
     ++coming.source;
     return coming.bytes.clear();
   }
+  if (kind == kNoState) {
+    ++coming.without_state;
+    ++coming.source;
+    return coming.bytes.clear();
+  }
   if (kind != kReady) return;
   const auto whole = in.get<std::uint64_t>();
   const ByteView more = in.bytes(in.left());
@@ -264,6 +282,7 @@ void Group::load_states() {
   }
   coming_.assign(specs_.size(), {});
   has_state_ = true;
+  if (view_->first_joiner < view_->shape.size()) save_states();
   if (upcalls_.view) upcalls_.view(view_->shape);
 }
 

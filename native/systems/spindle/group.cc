@@ -126,10 +126,13 @@ void Group::join(std::vector<NodeId> contacts) {
   };
   if (wait_until(is_in, env_.now() + options_.join_timeout) && standing() == Standing::kMember)
     return;
-  throw Error(ErrorCode::kTimeout, "node " + std::to_string(env_.node()) +
-                                       " was not let into the group through the nodes" +
-                                       runtime::text_of(contacts) +
-                                       ": is one of them a member, and has its view a majority?")
+  throw Error(ErrorCode::kTimeout,
+              "node " + std::to_string(env_.node()) +
+                  " was not let into the group through the nodes" + runtime::text_of(contacts) +
+                  ": " +
+                  (standing() == Standing::kExcluded
+                       ? why_excluded()
+                       : "is one of them a member, and has its view a majority?"))
       .blaming(contacts);
 }
 

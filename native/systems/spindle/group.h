@@ -236,11 +236,12 @@ class Group {
   struct Coming {
     Bytes bytes;
     Rank source = 0;          // the member that is asked
+    Rank without_state = 0;   // so many members
     bool is_refused = false;  // by a member that keeps no state
     bool is_whole = false, has_state = false;
   };
   std::vector<Coming> coming_;  // by subgroup: of this joiner
-  Time next_beat_ = 0, next_hello_ = 0, next_join_ = 0, last_event_ = 0;
+  Time next_beat_ = 0, next_hello_ = 0, next_join_ = 0, last_event_ = 0, listened_ = 0;
   std::uint64_t turn_number_ = 0;
   // Every so many upcalls one is timed. The heartbeat tells the others the share of all.
   static constexpr std::uint32_t kUpcallsPerSample = 16;

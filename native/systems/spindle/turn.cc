@@ -167,6 +167,7 @@ void Group::run_timers(Time now) {
   if (!view_->is_running) {
     say_hellos(now);
     ask_for_state();
+    if (standing() != Standing::kMember) return;
     if (has_state_ && view_->is_connected() && !view_->membership.is_changing()) start_running();
   } else if (view_->first_joiner < view_->shape.size()) {
     say_hellos(now);  // a joiner may have lost the first one
@@ -185,17 +186,24 @@ void Group::beat() {
   push_word(at);
 }
 
-// A member is silent when its heartbeat does not change. While this thread stood still itself, the
-// heartbeats of the others went on arriving.
+// A member is silent when its heartbeat does not change. What made this thread stand still may have
+// stopped the others too: the machine, or a device that waits for a dead peer. They get new time,
+// once.
 void Group::listen(Time now) {
   View& view = *view_;
   view.links.poll();
+  const bool stood_still = now - listened_ > options_.suspicion_timeout;
+  listened_ = now;
   view.for_peers([&](Rank peer) {
-    if (view.membership.is_suspected(peer)) return;
+    if (view.membership.is_certain(peer)) return;
     const std::uint64_t beat = view.table.load(view.table.layout().heartbeat(peer));
     if (beat != view.heartbeats_seen[peer]) {
       view.heartbeats_seen[peer] = beat;
       view.heard[peer] = now;
+      view.has_new_time[peer] = false;
+    } else if (stood_still && !view.has_new_time[peer]) {
+      view.heard[peer] = now;
+      view.has_new_time[peer] = true;
     }
     // Connections take their time. While the group forms, nobody is silent.
     if (view.is_first && !view.is_running) view.heard[peer] = now;

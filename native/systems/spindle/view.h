@@ -26,6 +26,7 @@ struct View {
         rows_seen(shape.size()),
         heartbeats_seen(shape.size()),
         heard(shape.size(), env.now()),
+        has_new_time(shape.size()),
         hello_under_way(shape.size()) {
     for (Rank rank = 0; rank < shape.size(); ++rank) layouts.emplace_back(shape, rank);
     for_peers([this](Rank peer) { asleep.push_back(table.at(table.layout().asleep(peer))); });
@@ -75,6 +76,7 @@ struct View {
   Membership membership;
   std::vector<std::uint64_t> rows_seen, heartbeats_seen;  // of the members
   std::vector<Time> heard;                                // when the heartbeat last changed
+  std::vector<bool> has_new_time;                         // since that change; see listen()
   std::vector<bool> hello_under_way;
   std::vector<const std::byte*> asleep;  // the word of each peer
   std::uint64_t heartbeats = 0;

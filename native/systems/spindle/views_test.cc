@@ -224,6 +224,113 @@ TEST(SpindleViewsSim, AMemberThatStandsStillIsReplaced) {
   EXPECT_FALSE(is_replaced(Bug::kSilenceIgnored));
 }
 
+// Threads that stood still at one time, as when a dead peer blocks a device, do not take each other
+// for dead.
+TEST(SpindleViewsSim, SurvivorsThatStoodStillTogetherGoOn) {
+  fabric::sim::SimCluster cluster(runtime::sim_options(3));
+  SubgroupSpec spec;
+  spec.max_message = 100;
+  Log log(3);
+  std::uint32_t done = 0;
+  cluster.run([&](Env& env) {
+    TestNode node(env, "sim", Options::of(Preset::kPaper), {spec}, log);
+    node.group().found(all_nodes(3));
+    if (env.node() == 2) {
+      cluster.kill(1);
+      cluster.pause(2, 2 * kMillisecond);
+    } else if (env.node() == 0) {
+      env.sleep_until(env.now() + 200 * kMicrosecond);
+      cluster.pause(0, 1700 * kMicrosecond);  // it wakes before node 2 does
+    }
+    EXPECT_TRUE(node.wait_for([&] {
+      return node.group().view_id() == 2 || node.group().standing() != Standing::kMember;
+    }));
+    EXPECT_EQ(node.group().members().size(), 2U) << node.group().why_excluded();
+    ++done;
+    node.group().wait_until([&] { return done == 2; }, env.now() + kPatience);
+  });
+}
+
+// The state of a group that one node founds and others join. It takes many requests.
+class SpindleStateSim : public testing::Test {
+ protected:
+  static constexpr std::size_t kStateBytes = 1 << 20;
+
+  explicit SpindleStateSim() : cluster_(runtime::sim_options(4)), groups_(4), states_(4) {
+    states_[0] = Bytes(kStateBytes, std::byte{7});
+  }
+  void run(std::uint32_t nodes, const std::function<void(Env&)>& joiner) {
+    cluster_.run([&](Env& env) {
+      if (env.node() >= nodes) return;
+      Upcalls upcalls;
+      upcalls.save = [&](std::uint32_t) { return states_[env.node()]; };
+      upcalls.load = [&](std::uint32_t, ByteView state) {
+        states_[env.node()] = Bytes(state.begin(), state.end());
+        if (on_load) on_load(env);
+      };
+      SubgroupSpec spec;
+      spec.window = 4;
+      spec.max_message = 100;
+      Group group(env, options_of("sim", Options::of(Preset::kPaper)), {spec}, upcalls);
+      groups_[env.node()] = &group;
+      if (env.node() != 0) return joiner(env);
+      group.found({0});
+      group.wait_until([] { return false; }, env.now() + kPatience);
+    });
+  }
+  Group& group(NodeId node) { return *groups_[node]; }
+
+  fabric::sim::SimCluster cluster_;
+  std::vector<Group*> groups_;
+  std::vector<Bytes> states_;
+  std::function<void(Env&)> on_load;
+};
+
+// Joiners are a majority of a view, though none of them has its state. The founder dies when all of
+// them know of the view.
+TEST_F(SpindleStateSim, AViewWithoutItsStateEnds) {
+  std::uint32_t done = 0;
+  run(4, [&](Env& env) {
+    Group& own = group(env.node());
+    const auto is_in = [&](NodeId node) {
+      return groups_[node] != nullptr && group(node).members().size() == 4;
+    };
+    auto killer = env.spawn("killer", [&, node = env.node()] {
+      while (node == 3 && (!is_in(1) || !is_in(2) || !is_in(3))) env.sleep_until(env.now() + 100);
+      if (node == 3) cluster_.kill(0);
+    });
+    EXPECT_THROW(own.join({0}), Error);
+    EXPECT_EQ(own.standing(), Standing::kExcluded);
+    EXPECT_NE(own.why_excluded().find("no member of the view has the state"), std::string::npos)
+        << own.why_excluded();
+    EXPECT_TRUE(states_[env.node()].empty());
+    ++done;
+    own.wait_until([&] { return done == 3; }, env.now() + kPatience);
+  });
+  EXPECT_EQ(done, 3U);
+}
+
+// A member that has just got the state hands it on, not the one that it had before.
+TEST_F(SpindleStateSim, AMemberHandsOnTheStateThatItHasLoaded) {
+  std::uint32_t done = 0;
+  on_load = [&](Env& env) {
+    if (env.node() != 1) return;
+    EXPECT_TRUE(states_[2].empty()) << "the other one has the state already";
+    EXPECT_EQ(group(1).view_id(), 3U) << "the state came before the other joiner";
+    cluster_.kill(0);
+  };
+  run(3, [&](Env& env) {
+    Group& own = group(env.node());
+    while (env.node() == 2 && (groups_[1] == nullptr || group(1).view_id() != 2))
+      env.sleep_until(env.now() + 100);
+    own.join({0});
+    EXPECT_EQ(states_[env.node()], Bytes(kStateBytes, std::byte{7})) << "node " << env.node();
+    ++done;
+    own.wait_until([&] { return done == 2; }, env.now() + kPatience);
+  });
+  EXPECT_EQ(done, 2U);
+}
+
 // An excluded node comes back as a new member.
 TEST(SpindleViewsSim, AnExcludedNodeJoinsAgain) {
   constexpr std::uint32_t kNodes = 4;
