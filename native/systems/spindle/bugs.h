@@ -27,15 +27,20 @@ enum class Bug : std::uint8_t {
   kTrimNotEchoed,
   kTrimComputedAgain,
   kJoinersForgotten,
+  kViewEndNotSynced,
+  kShortLogCopied,
 };
 
-/// The names of the bugs after kNone, for `pyrdma fuzz spindle --mutation`.
+/// The names of the bugs of groups, for `pyrdma fuzz spindle --mutation`.
 inline constexpr std::array<std::string_view, 18> kBugNames{
     "guard_before_data",   "slot_reused_early", "delivered_on_receipt", "null_header_trusted",
     "nulls_endless",       "row_unchecked",     "silence_ignored",      "receives_after_wedge",
     "pending_dropped",     "resent_twice",      "proposal_ignored",     "proposal_blended",
     "suspicions_unheard",  "suspect_heard",     "minority_installs",    "trim_not_echoed",
     "trim_computed_again", "joiners_forgotten"};
+/// The names of the bugs of logs, for `pyrdma fuzz spindle_logs --mutation`.
+inline constexpr std::array<std::string_view, 2> kLogBugNames{"view_end_not_synced",
+                                                              "short_log_copied"};
 
 class Bugs {
  public:
@@ -44,6 +49,9 @@ class Bugs {
   static constexpr Bugs named(std::string_view name) {
     for (std::size_t i = 0; i < kBugNames.size(); ++i) {
       if (kBugNames[i] == name) return static_cast<Bug>(i + 1);
+    }
+    for (std::size_t i = 0; i < kLogBugNames.size(); ++i) {
+      if (kLogBugNames[i] == name) return static_cast<Bug>(kBugNames.size() + i + 1);
     }
     return {};
   }
@@ -89,6 +97,13 @@ class Bugs {
   /// A new leader keeps the trim of the last one.
   bool keeps_trim() const { return !is(Bug::kTrimComputedAgain); }
   bool keeps_joiners() const { return !is(Bug::kJoinersForgotten); }
+
+  // Logs.
+
+  /// The samples of a view are durable before the next one runs.
+  bool syncs_view_end() const { return !is(Bug::kViewEndNotSynced); }
+  /// At a restart the others copy the longest log of the last view.
+  bool copies_longest() const { return !is(Bug::kShortLogCopied); }
 
  private:
   constexpr bool is(Bug bug) const { return __builtin_expect(bug_ == bug, 0) != 0; }

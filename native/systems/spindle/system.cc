@@ -42,7 +42,7 @@ restart or an exclusion. With `history`, ``result.history()`` has all views and 
 nodes that are alive at the end.)",
                true},
           },
-      .scenarios = {group_scenario()},
+      .scenarios = {group_scenario(), logs_scenario()},
       .scopes = scope::all,
       .libraries = {},
   };

@@ -22,11 +22,12 @@ std::vector<SubgroupSpec> subgroups_of(const std::vector<Topic>& topics) {
 }  // namespace
 
 DomainParticipant::DomainParticipant(Env& env, const Options& options, std::vector<Topic> topics,
-                                     Listener listener, bool cut_damage)
+                                     Listener listener, bool cut_damage, Bugs bugs)
     : env_(env),
       options_(options),
       topics_(std::move(topics)),
       listener_(std::move(listener)),
+      bugs_(bugs),
       readers_(topics_.size()) {
   check_topics(topics_);
   bool is_logged = false;
@@ -66,7 +67,9 @@ DomainParticipant::DomainParticipant(Env& env, const Options& options, std::vect
   upcalls.run = [this](const ViewShape& shape) { log_view(shape, true); };
   upcalls.save = [this](std::uint32_t t) { return save(t); };
   upcalls.load = [this](std::uint32_t t, ByteView state) { load(t, state); };
-  upcalls.persist = [this] { sync(); };
+  upcalls.persist = [this] {
+    if (bugs_.syncs_view_end()) sync();
+  };
   group_ = std::make_unique<Group>(env, options, subgroups_of(topics_), std::move(upcalls));
   serve_restart();
   serve_clients();

@@ -30,7 +30,7 @@ class DomainParticipant {
   /// All nodes give the same topics. Opens the logs of this node's topics. Throws
   /// Error(kInvalidArgument) for a topic that cannot be, and as SampleLog does.
   DomainParticipant(Env& env, const Options& options, std::vector<Topic> topics,
-                    Listener listener = {}, bool cut_damage = false);
+                    Listener listener = {}, bool cut_damage = false, Bugs bugs = {});
 
   Group& group() { return *group_; }
   const std::vector<Topic>& topics() const { return topics_; }
@@ -109,6 +109,7 @@ class DomainParticipant {
   const Options options_;
   const std::vector<Topic> topics_;
   Listener listener_;
+  const Bugs bugs_;
   std::vector<std::unique_ptr<Reader>> readers_;  // by topic; null where nothing is kept
   std::unique_ptr<File> views_;                   // the last view, if a topic is logged
   LastView logged_view_;                          // as the file has it

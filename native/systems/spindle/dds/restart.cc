@@ -209,8 +209,9 @@ void DomainParticipant::restart(const std::vector<NodeId>& nodes) {
     if (!readers_[t] || !readers_[t]->log) continue;
     // Of the subscribers in which the latest view ran, the one with the longest log.
     const auto source = std::ranges::max_element(standings, {}, [&](const auto& each) {
+      const std::uint64_t count = each.second.counts[t];
       return std::tuple(topics_[t].has_subscriber(each.first), each.second.view.ran,
-                        each.second.counts[t]);
+                        bugs_.copies_longest() ? count : ~count);
     });
     const auto& [node, found] = *source;
     if (last_view_.ran < found.view.ran) cut_what_others_lack(t, node, found.counts[t], deadline);

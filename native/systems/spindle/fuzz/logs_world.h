@@ -1,0 +1,67 @@
+// Logged topics while hosts lose power, again and again (V5 and V6 of the properties):
+// - what was durable at a node is in all logs after a restart with this node;
+// - all logs are equal in the end: of nodes that restart together, and of one that comes later;
+// - a log has only samples that were published, each once, in the order of their publisher.
+#pragma once
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fuzz/fault_phase.h"
+#include "fuzz/scenario.h"
+#include "systems/spindle/dds/participant.h"
+
+namespace pyrdma::spindle::scenario {
+
+/// One run: rounds that end with the crash of all nodes, and a last one in which all catch up. The
+/// last node of the simulation is the driver, outside of the domain.
+class LogsWorld {
+ public:
+  /// `options.nodes` counts the driver.
+  LogsWorld(const fuzz::Options& options, fuzz::Outcome& outcome, fuzz::FaultPhase& phase);
+
+  void run(fabric::sim::SimCluster& cluster);
+
+ private:
+  using Texts = std::vector<std::string>;
+  /// The oracle of one start of one node: it notes what becomes durable.
+  struct Life {
+    Texts delivered;  // since the last sync
+    std::uint64_t view = 0;
+    dds::DomainParticipant* participant = nullptr;
+  };
+
+  NodeId count() const { return static_cast<NodeId>(all_.size()); }
+  bool is_last() const { return round_ + 1 == rounds_; }
+  void violation(const char* kind, const std::string& text);
+  void drive(Env& env);
+  void pass(Env& env, std::uint64_t most_us);
+  void live(Env& env);
+  void take(NodeId node, Life& life, std::span<const Message> messages);
+  void expect_kept(NodeId node, dds::DomainParticipant& participant, const char* when);
+  void begin(Env& env, dds::DomainParticipant& participant);
+  void publish(Env& env, dds::DomainParticipant& participant);
+  void finish(Env& env, dds::DomainParticipant& participant);
+  void check();
+
+  const fuzz::Options& options_;
+  fuzz::Outcome& outcome_;
+  fuzz::FaultPhase& phase_;
+  Rng rng_;
+  const Bugs bugs_;
+  dds::Topic topic_;
+  std::vector<NodeId> all_;  // of the domain
+  std::uint32_t rounds_ = 0, round_ = 0;
+  fabric::sim::SimCluster* cluster_ = nullptr;
+  std::vector<Texts> durable_;  // by node
+  std::set<std::string> published_;
+  std::uint32_t operations_ = 0;  // samples so far
+  NodeId late_ = 0;               // starts after the others; the number of nodes: none does
+  std::vector<NodeId> starters_;
+  bool is_refused_ = false;
+  std::uint32_t formed_ = 0, finished_ = 0, ended_ = 0;
+  std::vector<Texts> logs_;  // at the end
+};
+
+}  // namespace pyrdma::spindle::scenario
