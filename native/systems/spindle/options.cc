@@ -12,8 +12,8 @@ Options Options::of(Preset preset) {
   options.batch_delivery = options.batch_receive = options.batch_send = has(Preset::kBatching);
   options.null_sends = has(Preset::kBatchingNulls);
   options.post_unlocked = has(Preset::kPaper);
-  options.exact_bytes = options.skip_quiet = options.unlocked_upcalls = options.batch_upcall =
-      has(Preset::kBest);
+  options.exact_bytes = options.short_sends = options.skip_quiet = options.unlocked_upcalls =
+      options.batch_upcall = has(Preset::kBest);
   return options;
 }
 

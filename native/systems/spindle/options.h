@@ -37,6 +37,7 @@ struct Options {
 
   // Not in the paper.
   bool exact_bytes = false;       // pushes the used bytes of slots where the rest is longer
+  bool short_sends = false;       // a long batch goes to all members in short parts
   bool skip_quiet = false;        // looks less often at subgroups where nothing happens
   bool unlocked_upcalls = false;  // the lock is free during an upcall
 

@@ -7,6 +7,14 @@
 
 namespace pyrdma::spindle {
 
+namespace {
+
+// With Options::short_sends. So much payload goes to one member before the next one gets it too;
+// a longer part makes the last member wait, and shorter parts cost more requests.
+constexpr std::uint64_t kShortSendBytes = 8192;
+
+}  // namespace
+
 // A slot is free when all members have delivered its last message (section 2.3). Of an unordered
 // subgroup, when all have consumed it.
 bool Subgroup::is_free(std::uint64_t message) {
@@ -54,6 +62,10 @@ void Subgroup::send(Pushes& pushes) {
   const std::uint64_t queued = queued_.load(std::memory_order_acquire);
   if (queued == pushed_) return;
   std::uint64_t last = options_.batch_send ? queued : pushed_ + 1;
+  if (options_.short_sends) {
+    const std::uint64_t most = kShortSendBytes / std::max(1U, shape_.max_message);
+    last = std::min(last, pushed_ + std::max<std::uint64_t>(1, most));
+  }
   pushes.first = pushed_;
   pushes.last = last;
   // The guard covers the nulls between the last message and the next one.

@@ -56,6 +56,9 @@ class SpindleDds(Workload):
         One upcall for all messages of a delivery (3.5) (default preset).
     exact_bytes
         Push only the used bytes of the last slot; not in the paper (default preset).
+    short_sends
+        Push a long batch to all members in parts of at most 8 KiB; not in the paper (default
+        preset).
     skip_quiet
         Look less often at subgroups where nothing happens; not in the paper (default preset).
     unlocked_upcalls
@@ -88,6 +91,7 @@ class SpindleDds(Workload):
     post_unlocked: Literal["preset", "on", "off"] = DEFAULT
     batch_upcall: Literal["preset", "on", "off"] = DEFAULT
     exact_bytes: Literal["preset", "on", "off"] = DEFAULT
+    short_sends: Literal["preset", "on", "off"] = DEFAULT
     skip_quiet: Literal["preset", "on", "off"] = DEFAULT
     unlocked_upcalls: Literal["preset", "on", "off"] = DEFAULT
     qos: Literal["unordered", "atomic", "volatile", "logged"] = DEFAULT
@@ -144,6 +148,9 @@ class SpindleMulticast(Workload):
         One upcall for all messages of a delivery (3.5) (default preset).
     exact_bytes
         Push only the used bytes of the last slot; not in the paper (default preset).
+    short_sends
+        Push a long batch to all members in parts of at most 8 KiB; not in the paper (default
+        preset).
     skip_quiet
         Look less often at subgroups where nothing happens; not in the paper (default preset).
     unlocked_upcalls
@@ -151,7 +158,7 @@ class SpindleMulticast(Workload):
     senders
         Nodes that send, and that the group knows as senders (default all).
     delayed
-        Senders that wait after each message (default none).
+        Senders that wait after each message; rest: all but the first (default none).
     delay_ns
         Time that a delayed sender computes after each message; -1: it sends nothing (ns, at least
         -1, default 0).
@@ -194,10 +201,11 @@ class SpindleMulticast(Workload):
     post_unlocked: Literal["preset", "on", "off"] = DEFAULT
     batch_upcall: Literal["preset", "on", "off"] = DEFAULT
     exact_bytes: Literal["preset", "on", "off"] = DEFAULT
+    short_sends: Literal["preset", "on", "off"] = DEFAULT
     skip_quiet: Literal["preset", "on", "off"] = DEFAULT
     unlocked_upcalls: Literal["preset", "on", "off"] = DEFAULT
     senders: Literal["none", "one", "half", "all"] = DEFAULT
-    delayed: Literal["none", "one", "half", "all"] = DEFAULT
+    delayed: Literal["none", "one", "half", "all", "rest"] = DEFAULT
     delay_ns: int = DEFAULT
     messages: int = DEFAULT
     message: int = DEFAULT
@@ -256,6 +264,9 @@ class SpindleSurvivors(Workload):
         One upcall for all messages of a delivery (3.5) (default preset).
     exact_bytes
         Push only the used bytes of the last slot; not in the paper (default preset).
+    short_sends
+        Push a long batch to all members in parts of at most 8 KiB; not in the paper (default
+        preset).
     skip_quiet
         Look less often at subgroups where nothing happens; not in the paper (default preset).
     unlocked_upcalls
@@ -286,6 +297,7 @@ class SpindleSurvivors(Workload):
     post_unlocked: Literal["preset", "on", "off"] = DEFAULT
     batch_upcall: Literal["preset", "on", "off"] = DEFAULT
     exact_bytes: Literal["preset", "on", "off"] = DEFAULT
+    short_sends: Literal["preset", "on", "off"] = DEFAULT
     skip_quiet: Literal["preset", "on", "off"] = DEFAULT
     unlocked_upcalls: Literal["preset", "on", "off"] = DEFAULT
     message: int = DEFAULT

@@ -17,10 +17,10 @@ namespace {
 
 using Int = std::int64_t;
 
-enum class Share : std::uint8_t { kNone, kOne, kHalf, kAll };
+enum class Share : std::uint8_t { kNone, kOne, kHalf, kAll, kRest };
 constexpr std::uint32_t kLatencyPeriod = 8;  // own messages per measured latency
 
-/// The first so many nodes. Of an odd number, the smaller half (at least one).
+/// So many nodes. Of an odd number, the smaller half (at least one). The rest: all but one.
 NodeId nodes_of(Share share, NodeId nodes) {
   switch (share) {
     case Share::kNone:
@@ -31,6 +31,8 @@ NodeId nodes_of(Share share, NodeId nodes) {
       return std::max(1U, nodes / 2);
     case Share::kAll:
       return nodes;
+    case Share::kRest:
+      return std::max(1U, nodes) - 1;
   }
   return 0;
 }
@@ -158,10 +160,10 @@ class SpindleMulticast final : public measure::Workload {
         {"delayed",
          std::string("none"),
          "",
-         "senders that wait after each message",
+         "senders that wait after each message; rest: all but the first",
          0,
          0,
-         {"none", "one", "half", "all"}},
+         {"none", "one", "half", "all", "rest"}},
         {"delay_ns", Int{0}, "ns",
          "time that a delayed sender computes after each message; -1: it "
          "sends nothing",

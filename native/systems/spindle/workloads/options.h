@@ -26,6 +26,8 @@ inline constexpr Switch kSwitches[] = {
     {"exact_bytes", &Options::exact_bytes,
      "push only the used bytes of the last slot; not in the "
      "paper"},
+    {"short_sends", &Options::short_sends,
+     "push a long batch to all members in parts of at most 8 KiB; not in the paper"},
     {"skip_quiet", &Options::skip_quiet,
      "look less often at subgroups where nothing happens; not in the paper"},
     {"unlocked_upcalls", &Options::unlocked_upcalls,
