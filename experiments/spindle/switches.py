@@ -40,7 +40,7 @@ def measure(point: Point) -> Any:
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no claims
     """Draw the rate of each switch, as a multiple of the paper's."""
     nodes = data.values_of("nodes")
-    fig, axes = figures.new(1, len(LOADS), figsize=(9.6, 3.4), sharey=True)
+    fig, axes = figures.new(1, len(LOADS), figsize=(11.4, 3.4), sharey=True)
     for ax, load in zip(axes, LOADS, strict=True):
         gains = {
             f"{n} nodes": [

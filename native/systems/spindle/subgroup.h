@@ -80,6 +80,8 @@ class Subgroup {
            (waiting >= options_.fixed_batch || is_flushed_.load(std::memory_order_relaxed));
   }
 
+  std::uint64_t pushed() const { return pushed_; }  // messages of this sender
+
   // Triggers of the predicates, under the lock. They change own columns and note the pushes.
 
   void receive(Pushes& pushes, Upcall upcall);

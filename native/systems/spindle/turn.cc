@@ -15,6 +15,9 @@ constexpr std::uint64_t kTurnsPerLook = 32;  // at the clock and the rows of mem
 // With Options::skip_quiet: after so many turns without an event a subgroup is looked at in every
 // eighth turn.
 constexpr std::uint32_t kQuietTurns = 64, kQuietPeriod = 8;
+// With Options::short_sends. More parts delay the acknowledgements of this member; fewer ones make
+// a batch wait for the turns of all subgroups.
+constexpr int kPartsPerTurn = 4;
 
 }  // namespace
 
@@ -117,8 +120,13 @@ bool Group::run_subgroup(std::uint32_t index) {
     trigger([&](Pushes& pushes) { subgroup.receive(pushes, upcall); }, true);
   if (subgroup.has_stable())
     trigger([&](Pushes& pushes) { subgroup.deliver(pushes, upcall); }, !options_.unlocked_upcalls);
-  if (is_open && subgroup.is_sender() && subgroup.has_queued())
-    trigger([&](Pushes& pushes) { subgroup.send(pushes); }, true);
+  if (is_open && subgroup.is_sender() && subgroup.has_queued()) {
+    const std::uint64_t end = subgroup.queued();
+    int parts = kPartsPerTurn;
+    do {
+      trigger([&](Pushes& pushes) { subgroup.send(pushes); }, true);
+    } while (options_.short_sends && subgroup.pushed() < end && --parts != 0);
+  }
   if (is_waiting_[index].load(std::memory_order_acquire)) wake_sender(index);
   return is_busy;
 }
