@@ -171,6 +171,7 @@ void Group::enter_first(std::vector<Member> members, std::uint64_t id, Rank firs
   const Rank self = *rank_in(members);
   ViewShape shape = ViewShape::of(id, std::move(members), specs_);
   has_state_ = self < first_joiner || !upcalls_.load || specs_.empty();
+  if (upcalls_.accept) upcalls_.accept(shape);
   enter(std::make_unique<View>(env_, *domain_, options_, std::move(shape), self, first_joiner,
                                bugs_));
 }

@@ -47,8 +47,8 @@ struct Upcalls {
   std::function<void(std::uint32_t subgroup, ByteView state)> load;
   /// All messages of the view up to its trim are delivered: make them durable.
   std::function<void()> persist;
-  /// The members have agreed on this next view, and none has entered it yet: make it durable that
-  /// it may exist. A restart from logs then knows it from each of its members.
+  /// This member agrees to this view, before it enters it: make it durable that the view may exist.
+  /// It runs when all members have agreed, so a restart from logs knows it from each of them.
   std::function<void(const ViewShape&)> accept;
   /// All members are connected in the view: messages can flow from now on.
   std::function<void(const ViewShape&)> run;

@@ -33,6 +33,12 @@ std::uint64_t lines(std::uint64_t bytes) {
 std::uint32_t SubgroupShape::member_index(Rank rank) const { return index_in(members, rank); }
 std::uint32_t SubgroupShape::sender_index(Rank rank) const { return index_in(senders, rank); }
 
+std::vector<NodeId> ViewShape::nodes() const {
+  std::vector<NodeId> nodes;
+  for (const Member& member : members) nodes.push_back(member.node);
+  return nodes;
+}
+
 std::optional<Rank> ViewShape::rank_of(Member member) const {
   const auto found = std::ranges::find(members, member);
   if (found == members.end()) return std::nullopt;

@@ -72,6 +72,7 @@ struct ViewShape {
   static ViewShape of(std::uint64_t id, std::vector<Member> members,
                       const std::vector<SubgroupSpec>& specs);
   std::uint32_t size() const { return static_cast<std::uint32_t>(members.size()); }
+  std::vector<NodeId> nodes() const;
   std::optional<Rank> rank_of(Member member) const;
   std::optional<Rank> rank_of_node(NodeId node) const;
 };

@@ -63,9 +63,12 @@ class Log {
     const std::lock_guard<std::mutex> lock(mutex_);
     accepted_[shape.id].push_back(member);
   }
-  /// All members that come from the last view have accepted this one before any enters it.
+  /// A member has accepted a view before it enters it, and before any of those that come from the
+  /// last view does.
   void enter(NodeId node, const ViewShape& shape) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    EXPECT_EQ(std::ranges::count(accepted_[shape.id], node, &Member::node), 1)
+        << "node " << node << " has not accepted view " << shape.id;
     std::vector<ViewShape>& views = views_[node];
     if (!views.empty() && views.back().id + 1 == shape.id) {
       for (const Member& member : shape.members) {

@@ -242,19 +242,25 @@ void write_log(Env& env, const std::string& name, std::uint64_t samples) {
 TEST(SpindleDdsSim, ALogCatchesUpWithLongSamples) {
   constexpr std::uint32_t kNodes = 3;
   constexpr std::size_t kBytes = 200'000;
-  std::uint32_t done = 0;
+  std::uint32_t begun = 0, done = 0;
   runtime::run_world("sim", kNodes, [&](Env& env, const runtime::Kill&) {
     Topic topic = topic_of(Qos::kLogged, kNodes);
     topic.window = 2;
     topic.max_sample = kBytes;
+    Options options = options_of("sim", Options::of(Preset::kPaper));
+    options.join_timeout = kSecond;
+    {
+      DomainParticipant first(env, options, {topic});
+      first.create(all_nodes(kNodes));
+      ++begun;
+      first.group().wait_until([&] { return begun == kNodes; }, env.now() + kPatience);
+    }
     {
       SampleLog log(env, "topic-0.log");
       for (std::uint64_t i = 0; i < (env.node() == 1 ? 5 : 1); ++i)
         log.append(0, Bytes(i == 1 ? 7 : kBytes, static_cast<std::byte>(i)));
       log.sync();
     }
-    Options options = options_of("sim", Options::of(Preset::kPaper));
-    options.join_timeout = kSecond;
     DomainParticipant participant(env, options, {topic});
     participant.restart(all_nodes(kNodes));
     if (env.node() != 0) {

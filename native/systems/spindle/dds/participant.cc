@@ -5,7 +5,6 @@
 #include <mutex>
 #include <utility>
 
-#include "base/checksum.h"
 #include "base/error.h"
 #include "systems/spindle/scopes.h"
 
@@ -30,7 +29,6 @@ DomainParticipant::DomainParticipant(Env& env, const Options& options, std::vect
       bugs_(bugs),
       readers_(topics_.size()) {
   check_topics(topics_);
-  bool is_logged = false;
   for (std::uint32_t t = 0; t < topics_.size(); ++t) {
     const Topic& topic = topics_[t];
     if (!keeps(t)) continue;
@@ -38,26 +36,13 @@ DomainParticipant::DomainParticipant(Env& env, const Options& options, std::vect
     readers_[t]->footprint =
         std::make_unique<Footprint>(env, nullptr, std::uint64_t{topic.history} * topic.max_sample);
     if (topic.qos != Qos::kLogged) continue;
-    is_logged = true;
     readers_[t]->log =
         std::make_unique<SampleLog>(env, "topic-" + std::to_string(t) + ".log", cut_damage);
     readers_[t]->count = readers_[t]->log->samples();
   }
-  if (is_logged) {
-    views_ = env.storage().open("views.log");
-    env.storage().sync();
-    Bytes content(views_->size());
-    content.resize(views_->read(0, content));
-    ByteReader in(content);
-    LastView last;
-    last.id = in.get<std::uint64_t>();
-    last.ran = in.get<std::uint64_t>();
-    const auto count = in.get<std::uint32_t>();
-    for (std::uint32_t i = 0; i < count && i < kMostMembers; ++i)
-      last.members.push_back(in.get<std::uint32_t>());
-    const std::size_t covered = content.size() - in.left();
-    if (in.ok() && in.get<std::uint64_t>() == checksum(ByteView(content).first(covered), 1))
-      last_view_ = logged_view_ = last;
+  if (std::ranges::count(topics_, Qos::kLogged, &Topic::qos) != 0) {
+    view_log_ = std::make_unique<ViewLog>(env);
+    views_ = before_ = view_log_->views();
   }
   Upcalls upcalls;
   upcalls.deliver = [this](std::uint32_t t, std::span<const Message> messages) {
@@ -148,17 +133,9 @@ void DomainParticipant::sync() {
 }
 
 void DomainParticipant::log_view(const ViewShape& shape, bool runs) {
-  if (!views_) return;
-  logged_view_ = {shape.id, runs ? shape.id : logged_view_.ran, {}};
-  Bytes record;
-  ByteWriter out(record);
-  out.put(logged_view_.id);
-  out.put(logged_view_.ran);
-  out.put(shape.size());
-  for (const Member& member : shape.members) out.put(member.node);
-  out.put(checksum(record, 1));
-  views_->write(0, record);
-  views_->sync();
+  views_.accepted = {shape.id, shape.nodes()};
+  if (runs) views_.ran = views_.accepted;
+  if (view_log_) view_log_->write(views_);
 }
 
 std::vector<Sample> DomainParticipant::read(std::uint32_t t, std::uint64_t from, std::size_t most) {

@@ -18,6 +18,7 @@
 #include "env/sync.h"
 #include "systems/spindle/dds/sample_log.h"
 #include "systems/spindle/dds/topic.h"
+#include "systems/spindle/dds/view_log.h"
 #include "systems/spindle/group.h"
 
 namespace pyrdma::spindle::dds {
@@ -39,11 +40,15 @@ class DomainParticipant {
 
   /// Begins the domain with these nodes, whose logs are empty, or which all agree on them. Throws
   /// like Group::found; see restart().
-  void create(const std::vector<NodeId>& nodes) { group_->found(nodes); }
+  void create(const std::vector<NodeId>& nodes) {
+    views_ = {};
+    group_->found(nodes);
+  }
   /// Begins the domain again after all participants have ended, with these nodes. Each one first
   /// gets the samples that its logs lack and that others have in whose logs the last view ran. A
   /// log of an older view loses what those lack. Throws Error(kUnavailable), naming the nodes, if
-  /// they are no majority of the last view that a log names, or if two logs disagree. Throws
+  /// they are no majority of the last view that a log names, if no log names one, or if two logs
+  /// disagree. Throws
   /// Error(kTimeout), naming the nodes that did not come.
   void restart(const std::vector<NodeId>& nodes);
   /// Joins a domain. Subscribers of volatile and logged topics catch up first.
@@ -73,11 +78,6 @@ class DomainParticipant {
     std::unique_ptr<SampleLog> log;
     std::unique_ptr<Footprint> footprint;  // of the history, which copies fill
   };
-  struct LastView {
-    std::uint64_t id = 0;   // accepted: it may have run at others
-    std::uint64_t ran = 0;  // the last one that has run here; at most id
-    std::vector<NodeId> members;
-  };
 
   bool keeps(std::uint32_t topic) const;
   void take(std::uint32_t topic, std::span<const Message> messages);
@@ -92,11 +92,11 @@ class DomainParticipant {
 
   // restart.cc
   struct Standing {
-    LastView view;
+    LoggedViews views;
     std::vector<std::uint64_t> counts;  // of each topic's log
   };
   void serve_restart();
-  static void check_majority(const LastView& view, const std::vector<NodeId>& nodes);
+  static void check_majority(const LoggedView& view, const std::vector<NodeId>& nodes);
   Standing standing() const;
   std::optional<Bytes> ask(NodeId node, ControlType type, const Bytes& request, Time deadline);
   void catch_up(std::uint32_t topic, NodeId source, std::uint64_t count, Time deadline);
@@ -111,9 +111,9 @@ class DomainParticipant {
   Listener listener_;
   const Bugs bugs_;
   std::vector<std::unique_ptr<Reader>> readers_;  // by topic; null where nothing is kept
-  std::unique_ptr<File> views_;                   // the last view, if a topic is logged
-  LastView logged_view_;                          // as the file has it
-  LastView last_view_;  // before this start: others that restart too may ask when it has begun
+  std::unique_ptr<ViewLog> view_log_;             // if any topic is logged
+  LoggedViews views_;
+  LoggedViews before_;            // this start: others that restart too may ask when it has begun
   std::unique_ptr<Group> group_;  // last: no upcall comes after its end
 };
 

@@ -18,7 +18,7 @@ constexpr std::size_t kMostPart = ControlChannel::kMostResponse - 64;  // bytes 
 }  // namespace
 
 DomainParticipant::Standing DomainParticipant::standing() const {
-  Standing standing{last_view_, {}};
+  Standing standing{before_, {}};
   for (const auto& reader : readers_) {
     std::uint64_t& count = standing.counts.emplace_back();
     if (!reader || !reader->log) continue;
@@ -33,10 +33,7 @@ void DomainParticipant::serve_restart() {
     const Standing own = standing();
     Bytes answer;
     ByteWriter out(answer);
-    out.put(own.view.id);
-    out.put(own.view.ran);
-    out.put(static_cast<std::uint32_t>(own.view.members.size()));
-    for (const NodeId member : own.view.members) out.put(member);
+    put_views(out, own.views);
     for (const std::uint64_t count : own.counts) out.put(count);
     return answer;
   });
@@ -70,11 +67,7 @@ void DomainParticipant::serve_restart() {
 DomainParticipant::Standing DomainParticipant::standing_of(ByteView answer, std::size_t topics) {
   ByteReader in(answer);
   Standing standing;
-  standing.view.id = in.get<std::uint64_t>();
-  standing.view.ran = in.get<std::uint64_t>();
-  const auto members = in.get<std::uint32_t>();
-  for (std::uint32_t i = 0; i < std::min(members, kMostMembers); ++i)
-    standing.view.members.push_back(in.get<std::uint32_t>());
+  standing.views = get_views(in);
   for (std::size_t t = 0; t < topics; ++t) standing.counts.push_back(in.get<std::uint64_t>());
   if (!in.done()) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -168,11 +161,11 @@ void DomainParticipant::cut_what_others_lack(std::uint32_t t, NodeId source, std
   cut_to(reader, agree);
 }
 
-void DomainParticipant::check_majority(const LastView& view, const std::vector<NodeId>& nodes) {
+void DomainParticipant::check_majority(const LoggedView& view, const std::vector<NodeId>& nodes) {
   std::vector<NodeId> absent = view.members;
   std::erase_if(absent, [&](NodeId node) { return std::ranges::count(nodes, node) != 0; });
   const std::size_t present = view.members.size() - absent.size();
-  if (2 * present > view.members.size() || view.members.empty()) return;
+  if (2 * present > view.members.size()) return;
   throw Error(ErrorCode::kUnavailable, "restart: " + std::to_string(present) + " of the " +
                                            std::to_string(view.members.size()) +
                                            " members of the last view, " + std::to_string(view.id) +
@@ -198,25 +191,38 @@ void DomainParticipant::restart(const std::vector<NodeId>& nodes) {
                                          runtime::text_of(missing) + "; do they restart too?")
         .blaming(missing);
   }
-  const std::uint64_t newest = std::ranges::max_element(standings, {}, [](const auto& each) {
-                                 return each.second.view.id;
-                               })->second.view.id;
-  // Two views may have one number, if one of them was accepted and never ran.
+  std::vector<NodeId> present;
+  std::vector<LoggedViews> known;
+  LoggedView ran;
+  std::uint64_t newest = 0;
   for (const auto& [node, each] : standings) {
-    if (each.view.id == newest) check_majority(each.view, nodes);
+    present.push_back(node);
+    known.push_back(each.views);
+    newest = std::max(newest, each.views.accepted.id);
+    if (each.views.ran.id > ran.id) ran = each.views.ran;
   }
+  const std::vector<LoggedView> views = must_have_majority(present, known);
+  if (views.empty()) {
+    throw Error(ErrorCode::kUnavailable,
+                "restart: no log of the nodes" + runtime::text_of(nodes) +
+                    " names a view that may have run; create() the domain, or start those that "
+                    "have logs too");
+  }
+  for (const LoggedView& view : views) check_majority(view, nodes);
   for (std::uint32_t t = 0; t < topics_.size(); ++t) {
     if (!readers_[t] || !readers_[t]->log) continue;
     // Of the subscribers in which the latest view ran, the one with the longest log.
     const auto source = std::ranges::max_element(standings, {}, [&](const auto& each) {
       const std::uint64_t count = each.second.counts[t];
-      return std::tuple(topics_[t].has_subscriber(each.first), each.second.view.ran,
+      return std::tuple(topics_[t].has_subscriber(each.first), each.second.views.ran.id,
                         bugs_.copies_longest() ? count : ~count);
     });
     const auto& [node, found] = *source;
-    if (last_view_.ran < found.view.ran) cut_what_others_lack(t, node, found.counts[t], deadline);
+    if (before_.ran.id < found.views.ran.id)
+      cut_what_others_lack(t, node, found.counts[t], deadline);
     catch_up(t, node, found.counts[t], deadline);
   }
+  views_.ran = ran;  // its samples are here now
   group_->found(nodes, newest + 1);
 }
 

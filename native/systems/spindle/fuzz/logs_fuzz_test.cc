@@ -11,7 +11,7 @@
 namespace pyrdma::spindle {
 namespace {
 
-const std::uint64_t kSeeds = (fuzz::kSlowed ? 20 : 600) * fuzz::search_factor();
+const std::uint64_t kSeeds = (fuzz::kSlowed ? 20 : 1000) * fuzz::search_factor();
 
 const fuzz::Scenario& logs() { return fuzz::scenario_named(systems::scenarios(), "spindle_logs"); }
 
@@ -22,6 +22,7 @@ fuzz::Options drawn_logs(std::uint64_t seed) {
   options.faults = fuzz::limited(logs(), options.faults);
   if (seed % 2 == 0) options.faults = FaultOptions();
   if (seed % 4 == 0) options.faults[Fault::disk_torn].rate = 0.5;
+  if (seed % 4 != 1) options.faults[Fault::disk_slow].rate = 0.3;
   return options;
 }
 
@@ -36,7 +37,7 @@ TEST(SpindleLogsFuzz, LogsSurvivePowerFailures) {
   EXPECT_GT(sums.checked, 100 * kSeeds) << "durable samples";
   if (fuzz::kSlowed) return;  // too few seeds for the counts below
   for (const std::string_view branch : logs().branches)
-    EXPECT_GE(sums.branches.at(branch), branch == "spindle/log_cut" ? 10U : 100U) << branch;
+    EXPECT_GE(sums.branches.at(branch), 100U) << branch;
 }
 
 class SpindleLogsFuzzBugs : public testing::TestWithParam<std::string_view> {};

@@ -28,13 +28,14 @@ std::vector<std::string> texts_of(dds::DomainParticipant& participant) {
   return texts;
 }
 
-// Short times let a view without a dead node form before the next power failure.
+// A member is not taken for dead while its disk is slow. Otherwise short times let a view without a
+// dead node form before the next power failure.
 Options group_options() {
   Options options = Options::of(Preset::kPaper);
-  options.heartbeat = 20 * kMicrosecond;
-  options.suspicion_timeout = 400 * kMicrosecond;
-  options.join_timeout = 50 * kMillisecond;
-  options.idle_after = 200 * kMicrosecond;
+  options.heartbeat = kMillisecond;
+  options.suspicion_timeout = 60 * kMillisecond;
+  options.join_timeout = 500 * kMillisecond;
+  options.idle_after = kMillisecond;
   options.timeout_us = 16;
   options.retry_count = 3;
   return options;
@@ -49,7 +50,9 @@ LogsWorld::LogsWorld(const fuzz::Options& options, fuzz::Outcome& outcome, fuzz:
       rng_(options.seed, -1, "fuzz spindle logs"),
       bugs_(Bugs::named(options.mutation)),
       all_(options.nodes - 1),
-      durable_(all_.size()) {
+      durable_(all_.size()),
+      is_forfeit_(all_.size()),
+      groups_(all_.size()) {
   std::iota(all_.begin(), all_.end(), NodeId{0});
   topic_.name = "t";
   topic_.qos = dds::Qos::kLogged;
@@ -57,9 +60,10 @@ LogsWorld::LogsWorld(const fuzz::Options& options, fuzz::Outcome& outcome, fuzz:
   topic_.window = static_cast<std::uint32_t>(1 + rng_.below(5));
   topic_.max_sample = 2000;
   topic_.sync_every = static_cast<std::uint32_t>(rng_.below(4));
-  rounds_ = static_cast<std::uint32_t>(2 + rng_.below(3));
-  late_ = count();
+  rounds_ = static_cast<std::uint32_t>(3 + rng_.below(4));
 }
+
+bool LogsWorld::is_late(NodeId node) const { return std::ranges::find(late_, node) != late_.end(); }
 
 void LogsWorld::run(fabric::sim::SimCluster& cluster) {
   cluster_ = &cluster;
@@ -69,7 +73,7 @@ void LogsWorld::run(fabric::sim::SimCluster& cluster) {
     check();
   } catch (const Error& error) {
     violation("liveness", "round " + std::to_string(round_) + " of " + std::to_string(rounds_) +
-                              ", late node " + std::to_string(late_) + ": " + error.what());
+                              ": " + error.what());
   }
 }
 
@@ -83,30 +87,59 @@ void LogsWorld::pass(Env& env, std::uint64_t most_us) {
 
 void LogsWorld::drive(Env& env) {
   while (!is_last()) {
-    pass(env, 3'000);
+    pass(env, 10'000);
     std::vector<NodeId> order = all_;
     for (NodeId i = count() - 1; i > 0; --i)
       std::swap(order[i], order[rng_.below(std::uint64_t{i} + 1)]);
     for (const NodeId node : order) {
       cluster_->kill(node, fabric::sim::Crash::kHost);
+      groups_[node] = nullptr;
       phase_.crashed();
-      pass(env, rng_.below(4) == 0 ? 2'000 : 120);  // now and then enough for a view without it
+      // The others may have time for a view without it. Often the power fails as that begins.
+      if (rng_.below(4) == 0) {
+        wait_for_view(env);
+        pass(env, rng_.below(3) == 0 ? 150'000 : 500);
+      } else {
+        pass(env, 1'000);
+      }
     }
     ++round_;
-    // The one that died last has the longest log.
-    late_ = rng_.below(4) == 0 ? count() : order[order.size() - 1 - (rng_.below(4) == 0)];
-    is_refused_ = false;
+    for (const NodeId node : all_) {
+      if (is_forfeit_[node]) durable_[node].clear();
+      is_forfeit_[node] = false;
+    }
+    // Those that died last have the longest logs. Too few starters wait for the others.
+    const std::size_t late = rng_.below(4) == 0 ? 0 : 1 + rng_.below(std::uint64_t{count()} / 2);
+    starters_.assign(order.begin(), order.end() - static_cast<std::ptrdiff_t>(late));
+    late_.assign(order.end() - static_cast<std::ptrdiff_t>(late), order.end());
+    is_refused_ = has_formed_[0] = has_formed_[1] = false;
     formed_ = 0;
-    starters_ = all_;
-    std::erase(starters_, late_);
-    for (const NodeId node : starters_) cluster_->restart(node);
-    if (late_ == count() || (!is_last() && rng_.below(3) == 0)) continue;
-    const Time patience = env.now() + 60 * kMillisecond;
+    is_split_ = !is_last() && rng_.below(4) == 0;
+    for (const NodeId node : is_split_ ? all_ : starters_) cluster_->restart(node);
+    if (is_split_) continue;
+    const Time patience = env.now() + 600 * kMillisecond;
     while (formed_ < starters_.size() && !is_refused_ && env.now() < patience)
       env.sleep_until(env.now() + 10 * kMicrosecond);
-    pass(env, 500);
-    cluster_->restart(late_);
+    if (!is_last() && !is_refused_ && rng_.below(2) == 0) continue;  // they stay away
+    for (const NodeId node : late_) {
+      pass(env, 500);
+      cluster_->restart(node);
+    }
   }
+}
+
+// Until a node that lives enters a view.
+void LogsWorld::wait_for_view(Env& env) {
+  const auto newest = [this] {
+    std::uint64_t id = 0;
+    for (Group* group : groups_) {
+      if (group != nullptr) id = std::max(id, group->view_id());
+    }
+    return id;
+  };
+  const std::uint64_t before = newest();
+  const Time patience = env.now() + 150 * kMillisecond;
+  while (newest() <= before && env.now() < patience) env.sleep_until(env.now() + 10 * kMicrosecond);
 }
 
 void LogsWorld::live(Env& env) {
@@ -119,6 +152,7 @@ void LogsWorld::live(Env& env) {
         [&](std::uint32_t, std::span<const Message> messages) { take(env.node(), life, messages); },
         false, bugs_);
     life.participant = &participant;
+    groups_[env.node()] = &participant.group();
     expect_kept(env.node(), participant, "at its start");
     try {
       begin(env, participant);
@@ -127,13 +161,15 @@ void LogsWorld::live(Env& env) {
       // In all rounds but the last one another node may have died before this one.
       const bool is_loss =
           error.code() == ErrorCode::kTimeout || error.code() == ErrorCode::kUnavailable;
-      if (round + 1 == rounds_ || !is_loss) throw;
+      const bool is_excluded = participant.group().standing() == Standing::kExcluded;
+      if ((round + 1 == rounds_ && !is_excluded) || !is_loss) throw;
     }
     if (round + 1 < rounds_) env.sleep_until(kForever);  // until the power fails
     finish(env, participant);
   } catch (const Error& error) {
     violation("error", "node " + std::to_string(env.node()) + ", round " + std::to_string(round) +
                            ": " + error.what());
+    groups_[env.node()] = nullptr;
     if (round + 1 < rounds_) env.sleep_until(kForever);
   }
 }
@@ -166,26 +202,60 @@ void LogsWorld::expect_kept(NodeId node, dds::DomainParticipant& participant, co
 void LogsWorld::begin(Env& env, dds::DomainParticipant& participant) {
   const NodeId node = env.node();
   if (env.incarnation() == 0) return participant.create(all_);
-  if (node == late_ && !is_refused_) {
-    // The others may have begun without what only this node's disk has.
-    durable_[node].clear();
+  if (is_split_) return begin_split(node, participant);
+  if (is_late(node) && !is_refused_) {
+    durable_[node].clear();  // forfeit
     participant.join(starters_);
     env.reached("spindle/joined_by_log");
     return;
   }
   try {
-    participant.restart(is_refused_ ? all_ : starters_);
+    if (!is_refused_) forfeit(late_);
+    if (is_refused_ || late_.empty())
+      restart_all(participant);
+    else
+      participant.restart(starters_);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kUnavailable || late_ == count()) throw;
+    if (error.code() != ErrorCode::kUnavailable || late_.empty()) throw;
     // The others are no majority of the last view, so all begin.
     env.reached("spindle/restart_refused");
     is_refused_ = true;
-    participant.restart(all_);
+    forfeit(late_, false);
+    restart_all(participant);
   }
   env.reached("spindle/restarted");
   ++formed_;
-  if (!is_refused_ && late_ != count()) durable_[late_].clear();
   expect_kept(node, participant, "after the restart");
+}
+
+void LogsWorld::forfeit(const std::vector<NodeId>& nodes, bool value) {
+  for (const NodeId node : nodes) is_forfeit_[node] = value;
+}
+
+// The power may have failed before the domain began.
+void LogsWorld::restart_all(dds::DomainParticipant& participant) {
+  try {
+    participant.restart(all_);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnavailable || !published_.empty()) throw;
+    participant.create(all_);
+  }
+}
+
+// At most one side has a majority of the last view.
+void LogsWorld::begin_split(NodeId node, dds::DomainParticipant& participant) {
+  const bool side = is_late(node);
+  const std::vector<NodeId>& others = side ? starters_ : late_;
+  forfeit(others);
+  try {
+    participant.restart(side ? late_ : starters_);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kUnavailable) forfeit(others, false);
+    throw;
+  }
+  has_formed_[side] = true;
+  if (has_formed_[!side]) violation("split", "two domains began from the logs of one");
+  expect_kept(node, participant, "after the restart of a part");
 }
 
 void LogsWorld::publish(Env& env, dds::DomainParticipant& participant) {
@@ -209,19 +279,47 @@ void LogsWorld::publish(Env& env, dds::DomainParticipant& participant) {
   }
 }
 
+// Slow disks may cost a member its place.
+void LogsWorld::wait(Env& env, dds::DomainParticipant& participant, const char* what,
+                     const std::function<bool()>& ready) {
+  Group& group = participant.group();
+  const Time deadline = env.now() + 5 * kSecond;
+  while (!ready() && env.now() < deadline) {
+    if (group.standing() == Standing::kExcluded) {
+      std::vector<NodeId> others = all_;
+      std::erase(others, env.node());
+      try {
+        participant.join(others);
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::kTimeout) throw;
+      }
+    }
+    group.wait_until([&] { return ready() || group.standing() == Standing::kExcluded; }, deadline);
+  }
+  if (!ready()) violation("liveness", "node " + std::to_string(env.node()) + " waits for " + what);
+}
+
 /// In the last round all nodes have all samples of each other.
 void LogsWorld::finish(Env& env, dds::DomainParticipant& participant) {
   ++finished_;
-  const auto wait = [&](const std::function<bool()>& ready, const char* what) {
-    if (!participant.group().wait_until(ready, env.now() + kSecond))
-      violation("liveness", "node " + std::to_string(env.node()) + " waits for " + what);
+  Group& group = participant.group();
+  const auto is_settled = [&] {
+    return finished_ == count() && std::ranges::all_of(groups_, [&](Group* each) {
+             return each != nullptr && each->is_settled() &&
+                    each->standing() == Standing::kMember && each->members().size() == count() &&
+                    each->view_id() == group.view_id();
+           });
   };
-  wait([&] { return finished_ == count() && participant.group().members().size() == count(); },
-       "the others");
-  participant.group().pause_until(env.now() + 5 * kMillisecond);  // all is delivered
+  // All is delivered some time after the last view has begun.
+  for (bool has_stayed = false; !has_stayed && outcome_.violations.empty();) {
+    wait(env, participant, "the others", is_settled);
+    const std::uint64_t view = group.view_id();
+    group.pause_until(env.now() + 200 * kMillisecond);
+    has_stayed = is_settled() && group.view_id() == view;
+  }
   logs_.push_back(texts_of(participant));
   ++ended_;
-  wait([&] { return ended_ == count(); }, "the end of the others");
+  wait(env, participant, "the end of the others", [&] { return ended_ == count(); });
 }
 
 void LogsWorld::check() {
@@ -274,7 +372,7 @@ fuzz::Scenario logs_scenario() {
           {kLogBugNames.begin(), kLogBugNames.end()},
           {},
           // Faults that cost a group no member: the last round needs all of them.
-          {Fault::disk_torn, Fault::duplicate, Fault::reorder, Fault::cache_miss,
+          {Fault::disk_torn, Fault::disk_slow, Fault::duplicate, Fault::reorder, Fault::cache_miss,
            Fault::late_completion},
           {"spindle/joined_by_log", "spindle/log_cut", "spindle/restart_refused",
            "spindle/restarted", "spindle/torn_log"},

@@ -4,6 +4,7 @@
 // - a log has only samples that were published, each once, in the order of their publisher.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,15 +34,22 @@ class LogsWorld {
   };
 
   NodeId count() const { return static_cast<NodeId>(all_.size()); }
+  bool is_late(NodeId node) const;
   bool is_last() const { return round_ + 1 == rounds_; }
   void violation(const char* kind, const std::string& text);
   void drive(Env& env);
   void pass(Env& env, std::uint64_t most_us);
+  void wait_for_view(Env& env);
   void live(Env& env);
   void take(NodeId node, Life& life, std::span<const Message> messages);
   void expect_kept(NodeId node, dds::DomainParticipant& participant, const char* when);
   void begin(Env& env, dds::DomainParticipant& participant);
+  void restart_all(dds::DomainParticipant& participant);
+  void forfeit(const std::vector<NodeId>& nodes, bool value = true);
+  void begin_split(NodeId node, dds::DomainParticipant& participant);
   void publish(Env& env, dds::DomainParticipant& participant);
+  void wait(Env& env, dds::DomainParticipant& participant, const char* what,
+            const std::function<bool()>& ready);
   void finish(Env& env, dds::DomainParticipant& participant);
   void check();
 
@@ -55,10 +63,14 @@ class LogsWorld {
   std::uint32_t rounds_ = 0, round_ = 0;
   fabric::sim::SimCluster* cluster_ = nullptr;
   std::vector<Texts> durable_;  // by node
+  // By node: a domain may have begun without what only this node's disk has.
+  std::vector<bool> is_forfeit_;
   std::set<std::string> published_;
-  std::uint32_t operations_ = 0;  // samples so far
-  NodeId late_ = 0;               // starts after the others; the number of nodes: none does
-  std::vector<NodeId> starters_;
+  std::vector<Group*> groups_;           // of the nodes that live
+  std::uint32_t operations_ = 0;         // samples so far
+  std::vector<NodeId> starters_, late_;  // who starts first in this round, and the others
+  bool is_split_ = false;                // both sides restart, each without the other
+  bool has_formed_[2] = {};
   bool is_refused_ = false;
   std::uint32_t formed_ = 0, finished_ = 0, ended_ = 0;
   std::vector<Texts> logs_;  // at the end
