@@ -213,8 +213,9 @@ void Group::listen(Time now) {
       view.heard[peer] = now;
       view.has_new_time[peer] = true;
     }
-    // Connections take their time. While the group forms, nobody is silent.
-    if (view.is_first && !view.is_running) view.heard[peer] = now;
+    // Connections take their time. While the group forms, nobody is silent, unless it has lost a
+    // founder: then the others may have gone on.
+    if (view.is_first && !view.is_running && !view.membership.is_changing()) view.heard[peer] = now;
     const bool is_silent =
         now - view.heard[peer] > options_.suspicion_timeout && bugs_.suspects_silence();
     if (!is_silent && !view.links.is_broken(peer)) return;
