@@ -223,6 +223,46 @@ TEST(SpindleDdsSim, ADomainRestartsFromItsLogs) {
   for (std::uint64_t i = 0; i < after[1]; ++i) EXPECT_EQ(kept[1][i], "old " + std::to_string(i));
 }
 
+// The disk of the one node with a log of samples fails. It leaves with the disk's error, and the
+// others go on.
+TEST(SpindleDdsSim, AMemberWhoseDiskFailsLeaves) {
+  constexpr std::uint32_t kNodes = 3;
+  fabric::sim::SimOptions simulation = runtime::sim_options(kNodes);
+  simulation.faults[Fault::disk_io_error].rate = 1;
+  simulation.faults.at_once = false;
+  simulation.faults.heal_at = kSecond;
+  fabric::sim::SimCluster cluster(simulation);
+  Topic topic = topic_of(Qos::kLogged, kNodes);
+  topic.subscribers = {2};
+  topic.sync_every = 1;
+  std::uint32_t done = 0;
+  bool has_failed = false;
+  cluster.run([&](Env& env) {
+    DomainParticipant participant(env, options_of("sim", Options::of(Preset::kPaper)), {topic});
+    participant.create(all_nodes(kNodes));
+    Group& group = participant.group();
+    const auto wait = [&](const std::function<bool()>& ready) {
+      EXPECT_TRUE(group.wait_until(ready, env.now() + kPatience));
+    };
+    if (env.node() == 2) {
+      cluster.begin_faults();
+      wait([&] { return group.standing() == Standing::kExcluded; });
+      EXPECT_NE(group.why_excluded().find("topic-0.log"), std::string::npos)
+          << group.why_excluded();
+      cluster.heal();  // the others log their next view
+      has_failed = true;
+    } else {
+      group.pause_until(env.now() + 100 * kMicrosecond);
+      publish(participant, "lost");
+      wait([&] { return has_failed && group.members().size() == 2 && group.is_settled(); });
+      publish(participant, "not logged");
+    }
+    ++done;
+    group.wait_until([&] { return done == kNodes; }, env.now() + kPatience);
+  });
+  EXPECT_EQ(done, kNodes);
+}
+
 // Samples, each with the number and the pattern of its place.
 Bytes sample_of(std::uint64_t number) {
   Bytes bytes(3 + number % 40);
