@@ -54,7 +54,7 @@ began=$(date +%s)
 limit_s=900 # time limit of the native tests
 beside= # process of a build in the background
 half=   # process of tests in the background
-searches='*Fuzz*:*Storm*:*Scenarios*' # native tests that simulate from many seeds; they run beside the others
+searches='*Fuzz*:*Scenarios*' # native tests that simulate from many seeds: half of the time of all
 trap 'stop_half; stop_build; exit 130' INT
 trap 'stop_half; stop_build; exit 143' TERM
 
