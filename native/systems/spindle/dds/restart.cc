@@ -88,6 +88,7 @@ std::optional<Bytes> DomainParticipant::ask(NodeId node, ControlType type, const
     });
     group_->channel().run_until([&] { return is_done; }, kForever);
     if (answer) return answer;
+    env_.sleep_until(env_.now() + 10 * kMicrosecond);
   }
   return std::nullopt;
 }

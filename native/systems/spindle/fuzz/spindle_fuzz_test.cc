@@ -53,6 +53,12 @@ TEST(SpindleFuzz, AFounderThatIsLeftBehindEnds) {
   EXPECT_TRUE(outcome.violations.empty()) << describe(outcome);
 }
 
+// Sessions of dead nodes took all places of a control channel.
+TEST(SpindleFuzz, AControlChannelWithoutPlacesGoesOn) {
+  const fuzz::Outcome outcome = run(groups(), drawn(4862));
+  EXPECT_TRUE(outcome.violations.empty()) << describe(outcome);
+}
+
 /// What a bug does not show without.
 enum class Needs : std::uint8_t { kNothing, kWeakMemory, kViewChanges, kFaults };
 

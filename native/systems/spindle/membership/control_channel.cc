@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/error.h"
+
 namespace pyrdma::spindle {
 
 namespace {
@@ -46,24 +48,33 @@ void ControlChannel::serve(ControlType type, Serve handler) {
                               });
 }
 
-erpc::SessionId ControlChannel::session_to(NodeId node) {
+// Sessions of nodes that died just now still take their place. There is no session then.
+std::optional<erpc::SessionId> ControlChannel::session_to(NodeId node) {
   const auto found = sessions_.find(node);
   if (found != sessions_.end()) {
     if (!endpoint_->is_lost(found->second)) return found->second;
     endpoint_->destroy_session(found->second);
     sessions_.erase(found);
   }
-  return sessions_[node] = endpoint_->create_session({node, kEndpoint});
+  try {
+    return sessions_[node] = endpoint_->create_session({node, kEndpoint});
+  } catch (const Error& error) {
+    sessions_.erase(node);
+    if (error.code() != ErrorCode::kExhausted) throw;
+    return std::nullopt;
+  }
 }
 
 void ControlChannel::ask(NodeId to, ControlType type, const Bytes& request, Done done) {
+  const auto session = session_to(to);
+  if (!session) return refused_.push_back(std::move(done));
   const std::uint64_t tag = next_call_++;
   Call& call = calls_[tag];
   call.request = endpoint_->allocate(static_cast<std::uint32_t>(request.size()));
   call.response = endpoint_->allocate(kMostResponse);
   call.done = std::move(done);
   if (!request.empty()) std::memcpy(call.request->data(), request.data(), request.size());
-  endpoint_->enqueue_request({session_to(to), static_cast<std::uint8_t>(type), call.request,
+  endpoint_->enqueue_request({*session, static_cast<std::uint8_t>(type), call.request,
                               call.response, &ControlChannel::end, this, tag});
 }
 
@@ -78,6 +89,18 @@ void ControlChannel::end(void* context, std::uint64_t tag, erpc::Outcome outcome
   self.endpoint_->free(call.response);
 }
 
-bool ControlChannel::poll() { return endpoint_->run_once(); }
+bool ControlChannel::poll() {
+  end_refused();
+  return endpoint_->run_once();
+}
+
+bool ControlChannel::run_until(FunctionRef<bool()> done, Time deadline) {
+  end_refused();
+  return endpoint_->run_until(done, deadline);
+}
+
+void ControlChannel::end_refused() {
+  for (const Done& done : std::exchange(refused_, {})) done(std::nullopt);
+}
 
 }  // namespace pyrdma::spindle

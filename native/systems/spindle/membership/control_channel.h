@@ -40,9 +40,7 @@ class ControlChannel {
   /// Takes and sends packets; calls handlers and continuations. Returns whether a packet came.
   bool poll();
   /// Polls until done() or `deadline`; returns done(). Only before the group has a thread.
-  bool run_until(FunctionRef<bool()> done, Time deadline) {
-    return endpoint_->run_until(done, deadline);
-  }
+  bool run_until(FunctionRef<bool()> done, Time deadline);
   std::uint32_t under_way() const { return static_cast<std::uint32_t>(calls_.size()); }
 
  private:
@@ -51,10 +49,12 @@ class ControlChannel {
     Done done;
   };
   static void end(void* context, std::uint64_t tag, erpc::Outcome outcome);
-  erpc::SessionId session_to(NodeId node);
+  std::optional<erpc::SessionId> session_to(NodeId node);
+  void end_refused();
 
   std::map<NodeId, erpc::SessionId> sessions_;
   std::map<std::uint64_t, Call> calls_;
+  std::vector<Done> refused_;  // of requests without a session
   std::uint64_t next_call_ = 0;
   std::unique_ptr<erpc::Endpoint> endpoint_;
 };
