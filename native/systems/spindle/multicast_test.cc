@@ -199,22 +199,26 @@ TEST_P(SpindleMulticasts, AFixedBatchWaitsAndAFlushSendsTheRest) {
 // All messages are queued before the first turn.
 TEST(SpindleShortSendsSim, SplitALongBatch) {
   constexpr std::uint32_t kEach = 21;
-  for (const auto& [is_short, bytes, batches] :
-       {std::tuple(false, 4096U, 1U), std::tuple(true, 4096U, 11U), std::tuple(true, 10'240U, 21U),
-        std::tuple(true, 100U, 1U)}) {
+  struct Case {
+    bool is_short;
+    std::uint32_t bytes;
+    std::uint64_t batches;
+  };
+  for (const Case& each :
+       {Case{false, 4096, 1}, Case{true, 4096, 11}, Case{true, 10'240, 21}, Case{true, 100, 1}}) {
     SubgroupSpec spec;
     spec.senders = {0};
     spec.window = 32;
-    spec.max_message = bytes;
+    spec.max_message = each.bytes;
     Options options = Options::of(Preset::kPaper);
-    options.short_sends = is_short;
+    options.short_sends = each.is_short;
     options.predicate_thread = false;
     Log log(2);
     run_group("sim", 2, options, {spec}, log, [&](TestNode& node, Env& env) {
       for (std::uint32_t i = 0; i < kEach && env.node() == 0; ++i) node.send(0, 100);
       EXPECT_TRUE(node.wait_for([&] { return log.count(env.node()) == kEach; }));
       if (env.node() == 0) {
-        EXPECT_EQ(node.group().counters().subgroups[0].sends.batches(), batches) << bytes;
+        EXPECT_EQ(node.group().counters().subgroups[0].sends.batches(), each.batches) << each.bytes;
       }
     });
   }
