@@ -39,8 +39,9 @@ def test_operations_on_the_store_are_linearizable(world: Callable[[], rd.Cluster
     verdict = check(result.history())
     assert verdict.model == "kv"
     assert verdict.ok, verdict.text
-    # A read that saw a torn value is recorded as failed, and is not judged.
-    assert verdict.operations >= 0.99 * nodes * 2 * 200
+    # What had no effect is recorded as failed, and is not judged.
+    failed = result.history().count(b'"type":"fail"')
+    assert verdict.operations + failed >= nodes * 2 * 200
     assert verdict.objects == 6  # 80 % of the keys
 
 
