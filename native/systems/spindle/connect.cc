@@ -259,13 +259,9 @@ void Group::take_state(std::uint32_t subgroup, ByteView answer) {
   ByteReader in(answer);
   const auto kind = in.get<std::uint8_t>();
   Coming& coming = coming_[subgroup];
-  if (kind == kRefused) {
-    coming.is_refused = true;
-    ++coming.source;
-    return coming.bytes.clear();
-  }
-  if (kind == kNoState) {
-    ++coming.without_state;
+  if (kind == kRefused || kind == kNoState) {
+    coming.is_refused = coming.is_refused || kind == kRefused;
+    coming.without_state += kind == kNoState;
     ++coming.source;
     return coming.bytes.clear();
   }

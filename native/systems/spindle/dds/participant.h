@@ -48,8 +48,7 @@ class DomainParticipant {
   /// gets the samples that its logs lack and that others have in whose logs the last view ran. A
   /// log of an older view loses what those lack. Throws Error(kUnavailable), naming the nodes, if
   /// they are no majority of the last view that a log names, if no log names one, or if two logs
-  /// disagree. Throws
-  /// Error(kTimeout), naming the nodes that did not come.
+  /// disagree. Throws Error(kTimeout), naming the nodes that did not come.
   void restart(const std::vector<NodeId>& nodes);
   /// Joins a domain. Subscribers of volatile and logged topics catch up first.
   void join(const std::vector<NodeId>& contacts) { group_->join(contacts); }

@@ -286,10 +286,8 @@ void LogsWorld::wait(Env& env, dds::DomainParticipant& participant, const char* 
   const Time deadline = env.now() + 5 * kSecond;
   while (!ready() && env.now() < deadline) {
     if (group.standing() == Standing::kExcluded) {
-      std::vector<NodeId> others = all_;
-      std::erase(others, env.node());
       try {
-        participant.join(others);
+        participant.join(all_);  // it leaves this node out
       } catch (const Error& error) {
         if (error.code() != ErrorCode::kTimeout) throw;
       }

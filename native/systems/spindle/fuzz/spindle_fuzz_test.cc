@@ -46,8 +46,8 @@ TEST(SpindleFuzz, GroupsKeepTheirPropertiesUnderFaults) {
     EXPECT_GE(sums.branches.at(branch), 1U) << branch;
 }
 
-// A founder lost another one before the third one had reached it. It waited for ever for the others,
-// which had gone on.
+// A founder lost another one before the third one had reached it. It waited for ever for the
+// others, which had gone on.
 TEST(SpindleFuzz, AFounderThatIsLeftBehindEnds) {
   const fuzz::Outcome outcome = run(groups(), drawn(3798));
   EXPECT_TRUE(outcome.violations.empty()) << describe(outcome);
