@@ -52,7 +52,8 @@ bool Group::change_view(bool is_urgent) {
         "restart the group from its logs");
     return true;
   }
-  if (membership.is_agreed()) {
+  // The others wait for the row that says so.
+  if (membership.is_agreed() && view_->is_heard()) {
     install();
     return true;
   }

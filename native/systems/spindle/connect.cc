@@ -132,7 +132,7 @@ Bytes Group::take_hello(ByteView request) {
   const bool is_member = standing() == Standing::kMember;
   const bool is_same = is_member && view_->shape.id == id && view_->shape.members == members;
   if (!is_same) {
-    const bool is_late = is_member && view_->shape.id >= id;
+    const bool is_late = view_ && view_->shape.id >= id;
     out.put(is_late ? kRefused : kNotYet);
     return answer;
   }
@@ -150,7 +150,9 @@ Bytes Group::take_hello(ByteView request) {
 void Group::take_answer(Rank peer, ByteView answer) {
   View& view = *view_;
   ByteReader in(answer);
-  if (in.get<std::uint8_t>() != kReady || view.membership.is_suspected(peer)) return;
+  const auto kind = in.get<std::uint8_t>();
+  if (kind == kRefused) view.has_refused[peer] = true;
+  if (kind != kReady || view.membership.is_suspected(peer)) return;
   const auto end = get_end(in);
   if (!end) return;
   view.links.connect(peer, end->address, end->table);

@@ -27,7 +27,8 @@ struct View {
         heartbeats_seen(shape.size()),
         heard(shape.size(), env.now()),
         has_new_time(shape.size()),
-        hello_under_way(shape.size()) {
+        hello_under_way(shape.size()),
+        has_refused(shape.size()) {
     for (Rank rank = 0; rank < shape.size(); ++rank) layouts.emplace_back(shape, rank);
     for_peers([this](Rank peer) { asleep.push_back(table.at(table.layout().asleep(peer))); });
     for (std::uint32_t g = 0; g < shape.subgroups.size(); ++g)
@@ -48,6 +49,14 @@ struct View {
     bool all = true;
     for_peers(
         [&](Rank peer) { all = all && (membership.is_suspected(peer) || links.is_open(peer)); });
+    return all;
+  }
+  /// All others that this member does not suspect get its rows, or have left the view.
+  bool is_heard() const {
+    bool all = true;
+    for_peers([&](Rank peer) {
+      all = all && (membership.is_suspected(peer) || links.is_open(peer) || has_refused[peer]);
+    });
     return all;
   }
   /// The part of `rounds` that belongs to a subgroup.
@@ -78,6 +87,7 @@ struct View {
   std::vector<Time> heard;                                // when the heartbeat last changed
   std::vector<bool> has_new_time;                         // since that change; see listen()
   std::vector<bool> hello_under_way;
+  std::vector<bool> has_refused;         // the hello: it has left this view
   std::vector<const std::byte*> asleep;  // the word of each peer
   std::uint64_t heartbeats = 0;
   bool is_first = false;     // formed by found(), which waits for all

@@ -126,15 +126,14 @@ TEST_P(SpindleViews, AMemberLeavesAndJoinsAgain) {
 
 // Several nodes join at once, while the others send. Each gets the state of the view before its
 // first one, and from then on every message.
-TEST_P(SpindleViews, AHerdJoinsWithState) {
-  constexpr std::uint32_t kNodes = 5, kFounders = 2, kEach = 60;
-  SubgroupSpec spec;
-  spec.window = 6;
-  spec.max_message = 100;
-  Log log(kNodes);
-  std::atomic<std::uint32_t> done{0};
-  runtime::run_world(GetParam(), kNodes, [&](Env& env, const runtime::Kill&) {
-    TestNode node(env, GetParam(), Options::of(Preset::kPaper), {spec}, log);
+struct Herd {
+  static constexpr std::uint32_t kNodes = 5, kFounders = 2, kEach = 60;
+
+  void run(Env& env, const std::string& world) {
+    SubgroupSpec spec;
+    spec.window = 6;
+    spec.max_message = 100;
+    TestNode node(env, world, Options::of(Preset::kPaper), {spec}, log);
     if (env.node() < kFounders) {
       node.group().found(all_nodes(kFounders));
     } else {
@@ -145,13 +144,39 @@ TEST_P(SpindleViews, AHerdJoinsWithState) {
     EXPECT_TRUE(node.wait_for([&] { return node.taken(0) == kNodes * kEach; })) << node.taken(0);
     done.fetch_add(1);
     EXPECT_TRUE(node.wait_for([&] { return done.load() == kNodes; }));
-  });
-  const auto whole = log.of(0);
-  for (NodeId node = 0; node < kNodes; ++node) {
-    const auto part = log.of(node);
-    ASSERT_LE(part.size(), whole.size());
-    EXPECT_TRUE(std::equal(part.rbegin(), part.rend(), whole.rbegin())) << "node " << node;
-    expect_once_each(whole, node, kEach);
+  }
+  void check() {
+    const auto whole = log.of(0);
+    for (NodeId node = 0; node < kNodes; ++node) {
+      const auto part = log.of(node);
+      ASSERT_LE(part.size(), whole.size());
+      EXPECT_TRUE(std::equal(part.rbegin(), part.rend(), whole.rbegin())) << "node " << node;
+      expect_once_each(whole, node, kEach);
+    }
+  }
+
+  Log log{kNodes};
+  std::atomic<std::uint32_t> done{0};
+};
+
+TEST_P(SpindleViews, AHerdJoinsWithState) {
+  Herd herd;
+  runtime::run_world(GetParam(), Herd::kNodes,
+                     [&](Env& env, const runtime::Kill&) { herd.run(env, GetParam()); });
+  herd.check();
+}
+
+// A member may learn that its view is over before it has opened all its connections. The others
+// need its last row, so it opens them first.
+TEST(SpindleViewsSim, AHerdJoinsWhileDatagramsAreLost) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    auto options = runtime::sim_options(Herd::kNodes, true, seed);
+    options.faults[Fault::loss].rate = 0.1;
+    fabric::sim::SimCluster cluster(options);
+    Herd herd;
+    cluster.run([&](Env& env) { herd.run(env, "sim"); });
+    herd.check();
   }
 }
 
