@@ -1,7 +1,6 @@
 #include "env/sim/disk_file.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 
@@ -17,12 +16,6 @@ std::span<const std::byte> part(std::span<const std::byte> data, std::uint64_t o
   const std::uint64_t begin = std::max(offset, sector * kSector);
   const std::uint64_t end = std::min(offset + data.size(), (sector + 1) * kSector);
   return data.subspan(begin - offset, end - begin);
-}
-
-void put(std::vector<std::byte>& to, std::uint64_t offset, std::span<const std::byte> data) {
-  if (data.empty()) return;
-  if (offset + data.size() > to.size()) to.resize(offset + data.size());
-  std::memcpy(to.data() + offset, data.data(), data.size());
 }
 
 }  // namespace
@@ -56,7 +49,7 @@ void DiskFile::write(std::uint64_t offset, std::span<const std::byte> data, Faul
     offset = misdirected(offset, data.size(), *faults);
     if (offset != intended) {
       faults->reach(Fault::disk_misdirected);
-      if (intended + data.size() > size()) content_.resize(intended + data.size());
+      content_.grow(intended + data.size());
     }
   }
   store(offset, data);
@@ -75,7 +68,7 @@ std::uint64_t DiskFile::misdirected(std::uint64_t offset, std::uint64_t bytes,
 }
 
 void DiskFile::store(std::uint64_t offset, std::span<const std::byte> data) {
-  put(content_, offset, data);
+  content_.write(offset, data);
   cached_.push_back({next_++, offset, {data.begin(), data.end()}});
   cached_bytes_ += data.size();
   while (cached_bytes_ > kCacheBytes) write_back_oldest();
@@ -89,7 +82,7 @@ void DiskFile::write_back_oldest() {
 }
 
 void DiskFile::make_durable(std::uint64_t offset, std::span<const std::byte> data) {
-  put(durable_, offset, data);
+  durable_.write(offset, data);
   const std::uint64_t end = offset + data.size();
   // `first` is the first sector that is written as a whole.
   const std::uint64_t first = (offset + kSector - 1) / kSector;
@@ -105,7 +98,7 @@ std::size_t DiskFile::read(std::uint64_t offset, std::span<std::byte> data, Faul
   const std::size_t count = std::min<std::size_t>(data.size(), size() - offset);
   check_readable(offset / kSector, (offset + count - 1) / kSector, faults);
   if (faults != nullptr && faults->fire(Fault::disk_rot)) rot(offset, count, *faults);
-  std::memcpy(data.data(), content_.data() + offset, count);
+  content_.read(offset, data.first(count));
   return count;
 }
 
@@ -137,8 +130,12 @@ void DiskFile::rot(std::uint64_t offset, std::uint64_t bytes, FaultStream& fault
   const std::uint64_t at = offset + bit / 8;
   if (at >= durable_.size() || is_cached(at / kSector)) return;
   const auto flip = static_cast<std::byte>(1U << bit % 8);
-  durable_[at] ^= flip;
-  content_[at] ^= flip;
+  for (DiskContent* content : {&durable_, &content_}) {
+    std::byte byte{};
+    content->read(at, {&byte, 1});
+    byte ^= flip;
+    content->write(at, {&byte, 1});
+  }
   faults.reach(Fault::disk_rot);
 }
 
@@ -146,7 +143,7 @@ void DiskFile::rot(std::uint64_t offset, std::uint64_t bytes, FaultStream& fault
 
 void DiskFile::sync(std::uint64_t mark) {
   while (!cached_.empty() && cached_.front().number < mark) write_back_oldest();
-  if (cached_.empty() && durable_.size() < content_.size()) durable_.resize(content_.size());
+  if (cached_.empty()) durable_.grow(content_.size());
 }
 
 void DiskFile::sync_in_part(std::uint64_t mark, FaultStream& faults) {

@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "env/faults.h"
+#include "env/sim/disk_blocks.h"
 
 namespace pyrdma {
 
@@ -20,7 +22,9 @@ class DiskFile {
   static constexpr std::uint64_t kSector = 512;
   static constexpr std::uint64_t kCacheBytes = std::uint64_t{64} << 20;
 
-  explicit DiskFile(std::string name) : name_(std::move(name)) {}
+  /// Equal blocks of all files of `pool` are kept once.
+  DiskFile(std::string name, const std::shared_ptr<BlockPool>& pool)
+      : name_(std::move(name)), content_(pool), durable_(pool) {}
   const std::string& name() const { return name_; }
   std::uint64_t size() const { return content_.size(); }
 
@@ -59,7 +63,7 @@ class DiskFile {
   std::uint64_t misdirected(std::uint64_t offset, std::uint64_t bytes, FaultStream& faults) const;
 
   std::string name_;
-  std::vector<std::byte> content_, durable_;
+  DiskContent content_, durable_;
   std::deque<Write> cached_;  // not durable, oldest first
   std::uint64_t cached_bytes_ = 0;
   std::uint64_t next_ = 0;

@@ -32,7 +32,7 @@ std::unique_ptr<File> SimStorage::open(std::string_view name) {
   const std::string key = checked_file_name(name);
   if (const auto found = names_.find(key); found != names_.end())
     return std::make_unique<SimFile>(*this, found->second);
-  auto file = std::make_shared<DiskFile>(key);
+  auto file = std::make_shared<DiskFile>(key, pool_);
   change({{}, key, file});
   return std::make_unique<SimFile>(*this, std::move(file));
 }
@@ -69,9 +69,9 @@ void SimStorage::change(NameChange change) {
 void SimStorage::take(Picos fixed, std::size_t bytes) {
   env_.charge(Cost::kSystemCall);
   SimScheduler& scheduler = env_.scheduler();
-  scheduler.sleep_until(
-      scheduler.clock() + fixed +
-      static_cast<Picos>(env_.costs().storage_picos_per_byte * static_cast<double>(bytes)));
+  free_at_ = std::max(free_at_, scheduler.clock()) +
+             static_cast<Picos>(env_.costs().storage_picos_per_byte * static_cast<double>(bytes));
+  scheduler.sleep_until(free_at_ + fixed);
 }
 
 bool SimStorage::is_full() const { return env_.scheduler().clock() < full_until_; }
@@ -106,6 +106,7 @@ void SimStorage::sync() {
 }
 
 void SimStorage::crash(bool lose_unsynced) {
+  free_at_ = 0;
   if (!lose_unsynced) return;
   // Metadata is journaled: some first changes survive.
   for (const NameChange& change : changes_) {
@@ -125,7 +126,7 @@ void SimStorage::save() {
 }
 
 void SimStorage::preserve(const std::string& name, std::span<const std::byte> data) {
-  auto file = std::make_shared<DiskFile>(name);
+  auto file = std::make_shared<DiskFile>(name, pool_);
   file->write(0, data, nullptr, false);
   file->sync(file->mark());
   names_[name] = durable_names_[name] = std::move(file);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "env/faults.h"
+#include "env/sim/disk_blocks.h"
 #include "env/sim/scheduler.h"
 #include "env/storage.h"
 
@@ -27,6 +28,8 @@ class SimStorage final : public Storage {
   void rename(std::string_view from, std::string_view to) override;
   void sync() override;
 
+  /// Equal blocks of all disks with one pool are kept once.
+  void share_blocks(std::shared_ptr<BlockPool> pool) { pool_ = std::move(pool); }
   /// Sets the source of faults; null means no faults.
   void set_faults(FaultStream* faults) { faults_ = faults; }
   /// Until `when`, or a later moment set before, writes that grow a file find no space. 0: they
@@ -51,7 +54,8 @@ class SimStorage final : public Storage {
   };
   static void apply(const NameChange& change, Names& names);
   void change(NameChange change);
-  /// The thread sleeps while the disk works.
+  /// The thread sleeps until the disk has moved `bytes` bytes, after those of all earlier requests,
+  /// and `fixed` has passed. The fixed times of requests overlap.
   void take(Picos fixed, std::size_t bytes);
   bool is_full() const;
   /// Sleeps, then makes the earlier writes of the file durable, unless a fault prevents it.
@@ -60,6 +64,8 @@ class SimStorage final : public Storage {
   SimEnv& env_;
   FaultStream* faults_ = nullptr;
   Picos full_until_ = 0;
+  Picos free_at_ = 0;  // the disk has moved the bytes of all requests
+  std::shared_ptr<BlockPool> pool_ = std::make_shared<BlockPool>();
   Names names_, durable_names_;
   std::deque<NameChange> changes_;  // not durable
 };

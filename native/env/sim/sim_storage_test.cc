@@ -33,6 +33,7 @@ struct Disk {
       SimCpuCosts c;
       c.storage_write = 10 * 1000 * kPicosPerNano;
       c.storage_sync = 100 * 1000 * kPicosPerNano;
+      c.storage_picos_per_byte = 1000;
       return c;
     }();
     return table;
@@ -263,6 +264,56 @@ TEST(SimStorage, ASlowSyncTakesItsTime) {
   EXPECT_EQ(disk.reached(Fault::disk_slow), 1u);
 }
 
+// A byte takes 1 ns, a write 10 us besides.
+TEST(SimStorage, RequestsShareTheRateAndOverlapTheirLatency) {
+  Disk disk;
+  auto file = disk.storage.open("log");
+  const Time start = disk.env.now();
+  Time first = 0;
+  auto writer = disk.env.spawn("writer", [&] {
+    file->write(0, bytes(20'000, 1));
+    first = disk.env.now() - start;
+  });
+  file->write(20'000, bytes(20'000, 2));
+  const Time second = disk.env.now() - start;
+  writer->join();
+  EXPECT_EQ(std::min(first, second), 30 * kMicrosecond);
+  EXPECT_EQ(std::max(first, second), 50 * kMicrosecond);
+  // A sync waits for the bytes before it.
+  auto late = disk.env.spawn("writer", [&] { file->write(0, bytes(30'000, 3)); });
+  disk.env.sleep_until(disk.env.now() + kMicrosecond);
+  const Time begin = disk.env.now();
+  file->sync();
+  EXPECT_EQ(disk.env.now() - begin, (29 + 100) * kMicrosecond);
+}
+
+TEST(SimStorage, EqualBlocksOfAllDisksAreKeptOnce) {
+  const auto pool = std::make_shared<BlockPool>();
+  Disk disks[3];
+  std::vector<std::byte> data(64 * sizeof(DiskBlock));
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(mix64(i));
+  for (Disk& disk : disks) {
+    disk.storage.share_blocks(pool);
+    auto file = disk.storage.open("log");
+    disk.storage.sync();
+    file->write(0, data);
+    file->sync();
+  }
+  EXPECT_EQ(pool->blocks(), 64U);
+  // A change of one file is not one of the others.
+  disks[1].storage.open("log")->write(5000, bytes(1, 9));
+  disks[1].storage.open("log")->sync();
+  std::vector<std::byte> changed = data;
+  changed[5000] = std::byte{9};
+  EXPECT_EQ(disks[0].content("log"), data);
+  EXPECT_EQ(disks[1].content("log"), changed);
+  for (Disk& disk : disks) {
+    disk.storage.remove("log");
+    disk.storage.sync();
+  }
+  EXPECT_EQ(pool->blocks(), 0U);
+}
+
 TEST(SimStorage, ALyingSyncLosesTheData) {
   Disk disk(one(Fault::disk_lies));
   auto file = disk.storage.open("log");
@@ -316,7 +367,7 @@ TEST(SimStorage, AHostCrashDuringASyncLeavesWhatItFinds) {
 }
 
 TEST(SimStorage, WhatIsNotSyncedIsWrittenBackInTheEnd) {
-  DiskFile file("big");
+  DiskFile file("big", std::make_shared<BlockPool>());
   const std::vector<std::byte> chunk = bytes(1 << 20, 1);
   for (std::uint64_t i = 0; i < 65; ++i) file.write(i << 20, chunk, nullptr, false);
   file.crash(nullptr);

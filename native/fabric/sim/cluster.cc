@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "env/scopes.h"
+#include "env/sim/disk_blocks.h"
 #include "fabric/hooks/faulty_device.h"
 #include "fabric/sim/device.h"
 #include "fabric/sim/fault_driver.h"
@@ -132,7 +133,9 @@ SimCluster::SimCluster(SimOptions options) {
     s.decorated.push_back(
         wrap_with_faults(*s.devices[port], nic.env(), nic.faults()->stream, kHookFaultsOfSim));
   }
+  const auto blocks = std::make_shared<BlockPool>();
   for (const auto& env : s.envs) {
+    env->disk().share_blocks(blocks);
     std::vector<Device*> devices;
     for (std::uint32_t port = env->node(); port < ports; port += s.options.nodes)
       devices.push_back(decorate ? s.decorated[port].get() : s.devices[port].get());
