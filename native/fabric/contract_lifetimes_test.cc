@@ -42,6 +42,52 @@ TEST_P(FabricLifetimes, WhatWasMadeInADomainKeepsIt) {
   }
 }
 
+// Node 0 writes while node 1 closes its end. What node 0 knows as written is there, and nothing
+// comes later.
+TEST_P(FabricLifetimes, NothingFollowsTheEndOfAQueuePair) {
+  constexpr std::uint32_t kBytes = 120 << 10, kWords = kBytes / 8;
+  const int rounds = kSanitized ? 40 : 400;
+  int in_the_middle = 0;
+  Rng rng(6);
+  start();
+  a = std::make_unique<Side>(*world, 0);
+  b = std::make_unique<Side>(*world, 1);
+  for (int round = 1; round <= rounds; ++round) {
+    const auto value = static_cast<std::uint64_t>(round);
+    const std::uint32_t writes = rng.below(2) == 0 ? 1 : 30, each = kBytes / writes;
+    for (std::uint32_t i = 0; i < kWords; ++i) *a->word(std::size_t{i} * 8) = value;
+    auto q = a->queue_pair(), p = b->queue_pair();
+    q->connect(p->address());
+    p->connect(q->address());
+    auto writer = a->env.spawn("writer", [&] {
+      for (std::uint32_t i = 0; i < writes; ++i)
+        q->write(a->memory->sge(i * each, each), b->memory->remote(), i * each, i);
+    });
+    ASSERT_TRUE(b->await_word(rng.below(kWords) * 8, value));
+    if (round % 3 == 0)
+      p.reset();
+    else
+      p->modify(round % 3 == 1 ? QpState::kError : QpState::kReset);
+    std::vector<std::uint64_t> seen(kWords);
+    for (std::uint32_t i = 0; i < kWords; ++i) seen[i] = b->load_word(std::size_t{i} * 8);
+    writer->join();
+    b->env.sleep_until(b->env.now() + 10 * kMicrosecond);
+    for (std::uint32_t i = 0; i < kWords; ++i)
+      ASSERT_EQ(b->load_word(std::size_t{i} * 8), seen[i]) << "round " << round << " word " << i;
+    q->modify(QpState::kError);
+    for (std::uint32_t n = 0; n < writes; ++n) {
+      const Completion completion = a->await_send();
+      if (completion.status != Status::kSuccess) continue;
+      const auto* slot = &seen[completion.wr_id * each / 8];
+      ASSERT_EQ(std::count(slot, slot + each / 8, value), each / 8) << "round " << round;
+    }
+    const auto written = static_cast<std::uint32_t>(std::ranges::count(seen, value));
+    in_the_middle += written > 0 && written < kWords;
+  }
+  // Real threads meet as the machine lets them.
+  if (GetParam().starts_with("sim")) EXPECT_GT(in_the_middle, rounds / 20);
+}
+
 // A node creates objects of all kinds and destroys them with requests in flight in both directions.
 TEST_P(FabricLifetimes, AnyOrderOfDestruction) {
   connect();  // the neighbours

@@ -109,7 +109,10 @@ class QueuePair {
     modify(QpState::kReadyToSend);
   }
   /// Makes one transition of the state machine (to kInit, kReadyToReceive, kReadyToSend, kError or
-  /// kReset), with the checks of ibv_modify_qp. RC and UC read `peer` for kReadyToReceive.
+  /// kReset), with the checks of ibv_modify_qp. RC and UC read `peer` for kReadyToReceive. When the
+  /// change to kError or kReset returns, or the destructor, all writes and atomics that this queue
+  /// pair has accepted from its peer are visible here, and none follows. Over shm the call waits
+  /// while the peer's CPU is within a request: a stopped peer holds it up until it runs on or dies.
   virtual void modify(QpState next, const QpAddress* peer = nullptr) = 0;
 
   // Each helper posts one signaled request and returns true when it was accepted.

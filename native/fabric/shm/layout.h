@@ -68,6 +68,7 @@ struct alignas(kCacheLine) QpEntry {
   Word<std::uint64_t> receives_id;
   Word<std::uint64_t> completions;  // offset of the receive side's CompletionRing
   Word<std::uint64_t> completions_id;
+  Word<std::uint32_t> at_work;  // 1: a thread of the owner executes requests to the peer
 };
 
 /// A requester holds the lock over one batch of requests. Another node takes over the lock of a

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "env/thread/thread_storage.h"
+#include "fabric/shm/thread_order.h"
 #include "fabric/hooks/faulty_device.h"
 #include "fabric/shm/device.h"
 
@@ -91,6 +92,7 @@ Node::Node(std::shared_ptr<Mapping> session, NodeId self, MappingTable& mappings
     set_relaxed(entry.control_inode, control_->inode());
     set_relaxed(entry.control_descriptor, static_cast<std::uint32_t>(control_->descriptor()));
     set_relaxed(entry.pid, static_cast<std::uint32_t>(::getpid()));
+    join_thread_order();
     own_peer_ = std::make_shared<Peer>(block, self, incarnation_, mappings_, control_);
     peers_.resize(nodes_);
     peers_[self] = own_peer_;

@@ -1,5 +1,9 @@
 #include "fabric/shm/path.h"
 
+#include <sched.h>
+
+#include "fabric/shm/thread_order.h"
+
 namespace pyrdma::fabric::shm {
 
 Reach Path::refresh(Transport transport, NodeId self, std::uint32_t own_qpn) {
@@ -40,6 +44,15 @@ const Translation* Path::find_region(std::uint32_t key) {
   const bool may_receive = pd == receive_pd_ && (found.rights & kLocalWrite) != 0;
   found.rights = (pd == pd_ ? found.rights & access_ : 0) | (may_receive ? kMayReceive : 0);
   return regions_.insert(found);
+}
+
+void Path::await_requests(const SessionBlock& session) const {
+  if (peer_ == nullptr || !peer_->attach()) return;
+  const QpEntry& entry = peer_->control()->queue_pairs[qp_slot(qpn_)];
+  order_all_threads();
+  while (relaxed(entry.qp_num) == qpn_ && entry.at_work.load(std::memory_order_acquire) != 0 &&
+         !session.status(node_).has_ended(peer_->incarnation()))
+    sched_yield();
 }
 
 void Path::fail_responder(std::uint32_t self, const SessionBlock& session) {

@@ -102,6 +102,7 @@ PostResult ShmQueuePair::post(std::span<const WorkRequest> requests) {
   }
   stores_drained_ = false;  // only now: while a request waits, the monitor may be executing
   if (options_.transport == Transport::kUd) return post_now(requests, 0);
+  const AtWork at_work(entry_);
   std::uint32_t done = 0;
   for (const WorkRequest& request : requests) {
     const bool signaled = (request.flags & kSignaled) != 0;

@@ -89,6 +89,7 @@ ShmQueuePair::~ShmQueuePair() {
   entry_.state.store(static_cast<std::uint8_t>(QpState::kReset));
   entry_.qp_num.store(0, std::memory_order_release);
   node_.change_epoch();
+  await_peer();
   node_.waiting().remove(*this);
   if (shared_ == nullptr) {
     device_.retire_receive_ring(receives_.view(), ring_offset_);
@@ -155,6 +156,13 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
     entry_.state.store(static_cast<std::uint8_t>(QpState::kReset), std::memory_order_release);
   }
   unlock_waiting();
+  await_peer();
+}
+
+void ShmQueuePair::await_peer() {
+  const bool connected =
+      options_.transport == Transport::kRc || options_.transport == Transport::kUc;
+  if (connected && relaxed(entry_.peer_node) != kNoNode) path_.await_requests(node_.session());
 }
 
 void ShmQueuePair::enter_own_error() {
@@ -200,6 +208,7 @@ PostResult ShmQueuePair::post_slow(std::span<const WorkRequest> requests) {
   if (waiting_.empty() && state() == QpState::kReadyToSend) {
     unlock_waiting();
     stores_drained_ = false;
+    const AtWork at_work(entry_);
     return post_now(requests, 0);
   }
   const PostResult result = append(requests, 0);
@@ -268,6 +277,7 @@ void ShmQueuePair::retry_locked(Time now) {
     const Waiting& first = waiting_.front();
     Outcome outcome = Outcome::kDone;
     {
+      const AtWork at_work(entry_);
       Batch batch(*this);
       outcome = execute(first.request, batch);
       if (outcome == Outcome::kDone && (first.request.flags & kSignaled) != 0) {

@@ -77,6 +77,21 @@ class ShmQueuePair final : public QueuePair, public Waiter {
     std::uint32_t position;
   };
 
+  /// Requests are executed while it exists. A closing peer waits for its end.
+  class AtWork {
+   public:
+    explicit AtWork(QpEntry& entry) : entry_(entry) {
+      set_relaxed(entry_.at_work, 1U);
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // see thread_order.h
+    }
+    ~AtWork() { entry_.at_work.store(0, std::memory_order_release); }
+    AtWork(const AtWork&) = delete;
+    AtWork& operator=(const AtWork&) = delete;
+
+   private:
+    QpEntry& entry_;
+  };
+
   // Data path (post.cc).
   PostResult post_now(std::span<const WorkRequest> requests, std::uint32_t begin);
   [[gnu::cold, gnu::noinline]] PostResult post_broken(std::span<const WorkRequest> requests,
@@ -124,6 +139,8 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   void complete(std::uint64_t wr_id, Status status, std::uint32_t position);
   void fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t position);
   void enter_own_error();
+  /// Nothing of the peer follows. The end is out of service.
+  void await_peer();
   void lock_waiting();
   void unlock_waiting() { busy_.store(false, std::memory_order_release); }
 

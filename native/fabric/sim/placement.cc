@@ -40,7 +40,8 @@ void Pieces::copy(std::byte* to, const std::byte* from, std::uint64_t mask) cons
 
 void PlacementQueue::add(Nic& nic, const Region& region, std::byte* to,
                          std::vector<std::byte>& payload, const std::byte* small,
-                         std::uint32_t length, Picos now, bool ordered, bool atomic) {
+                         std::uint32_t length, Picos now, bool ordered, bool atomic,
+                         std::uint32_t target) {
   if (empty()) {
     entries_.clear();
     first_ = 0;
@@ -54,6 +55,7 @@ void PlacementQueue::add(Nic& nic, const Region& region, std::byte* to,
     entry.large.swap(payload);
   entry.ordered = ordered;
   entry.atomic = atomic;
+  entry.target = target;
   entry.last = now + draw_delay(rng, to_picos(nic.weak_memory.model().max_delay_ns) - kLeastDelay);
   entry.next =
       entry.pieces.count == 1 || rng.below(2) == 0
@@ -95,6 +97,11 @@ void PlacementQueue::drain() {
 void PlacementQueue::settle(const Region& region) {
   for (std::size_t i = first_; i < entries_.size(); ++i)
     if (entries_[i].region == &region) show(entries_[i], ~0ULL);
+}
+
+void PlacementQueue::settle(const Nic& nic, std::uint32_t target) {
+  for (std::size_t i = first_; i < entries_.size(); ++i)
+    if (entries_[i].nic == &nic && entries_[i].target == target) show(entries_[i], ~0ULL);
 }
 
 void PlacementQueue::settle_atomics(const Nic& nic, const std::byte* at, std::uint64_t bytes) {

@@ -41,14 +41,17 @@ class PlacementQueue final : public SimEvent {
   explicit PlacementQueue(QueuePairCore& qp) : qp_(qp) {}
   bool empty() const { return first_ == entries_.size(); }
 
-  /// Adds a write that executes now at `nic`, and takes over its `payload`. `atomic`: the write is
-  /// the write-back of an atomic.
+  /// Adds a write that executes now at queue pair `target` of `nic`, and takes over its `payload`.
+  /// `atomic`: the write is the write-back of an atomic.
   void add(Nic& nic, const Region& region, std::byte* to, std::vector<std::byte>& payload,
-           const std::byte* small, std::uint32_t length, Picos now, bool ordered, bool atomic);
+           const std::byte* small, std::uint32_t length, Picos now, bool ordered, bool atomic,
+           std::uint32_t target);
   /// Makes all queued writes visible.
   void drain();
   /// Makes the queued writes to `region` visible.
   void settle(const Region& region);
+  /// Makes the queued writes of queue pair `target` of `nic` visible.
+  void settle(const Nic& nic, std::uint32_t target);
   /// Makes the queued write-backs of atomics visible that overlap `bytes` bytes at `at`.
   void settle_atomics(const Nic& nic, const std::byte* at, std::uint64_t bytes);
   /// Discards the queued writes to `nic`, whose node crashes. `torn`: the node's memory is saved,
@@ -58,13 +61,14 @@ class PlacementQueue final : public SimEvent {
 
  private:
   struct Entry {
-    Entry(Nic& n, const Region& r, std::byte* target, Pieces cut)
-        : nic(&n), region(&r), to(target), pieces(cut), left(cut.all()) {}
+    Entry(Nic& n, const Region& r, std::byte* address, Pieces cut)
+        : nic(&n), region(&r), to(address), pieces(cut), left(cut.all()) {}
     Nic* nic;
     const Region* region;
     std::byte* to;
     Pieces pieces;
-    std::uint64_t left;  // units that are not visible yet
+    std::uint64_t left;        // units that are not visible yet
+    std::uint32_t target = 0;  // queue pair
     Picos next = 0, last = 0;
     bool ordered = true, atomic = false;
     std::vector<std::byte> large;

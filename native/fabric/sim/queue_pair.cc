@@ -51,6 +51,7 @@ SimQueuePair::~SimQueuePair() {
   qp.receiver.completions().purge(qp);
   Requester::disconnect(qp);
   qp.destroyed = true;
+  nic_.weak_memory.settle(qp.number);
   nic_.fabric().orphans.insert(core_.release());
   drop_reference(&qp);
   nic_.control.destroy_queue_pair(is_reset);
@@ -79,8 +80,10 @@ void SimQueuePair::modify(QpState next, const QpAddress* peer) {
   check_transition(qp.state, next);
   if (next == QpState::kReadyToReceive && !qp.is_addressed()) connect_to(peer);
   nic_.control.modify();
-  if (next == QpState::kError) return qp.enter_error();
+  if (next == QpState::kError) qp.enter_error();
   if (next == QpState::kReset) qp.reset();
+  if (next == QpState::kError || next == QpState::kReset) nic_.weak_memory.settle(qp.number);
+  if (next == QpState::kError) return;
   qp.state = next;
 }
 

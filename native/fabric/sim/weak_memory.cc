@@ -54,7 +54,7 @@ void WeakMemory::place(Message& message, const Region& region, std::byte* to, Pi
   if (!announces && happens(model_.late_placement)) {
     nic_.fabric().count_fired(Fault::late_placement);
     return qp.placements.add(nic_, region, to, message.large, message.small, length, now, ordered,
-                             false);
+                             false, message.header.remote_qpn);
   }
   if (ordered || announces) drain(qp);
   settle_atomics(to, length);
@@ -95,8 +95,12 @@ bool WeakMemory::splits_atomic(Message& message, const Region& region, std::byte
   if (!happens(model_.split_atomic)) return false;
   std::memcpy(message.small, &value, sizeof value);
   message.initiator->placements.add(nic_, region, at, message.large, message.small, sizeof value,
-                                    now, true, true);
+                                    now, true, true, message.header.remote_qpn);
   return true;
+}
+
+void WeakMemory::settle(std::uint32_t target) {
+  for (PlacementQueue* queue : nic_.fabric().placing) queue->settle(nic_, target);
 }
 
 void WeakMemory::settle_atomics(const std::byte* at, std::uint64_t bytes) {

@@ -34,6 +34,8 @@ class WeakMemory {
   /// Makes all writes of the initiator's queue pair visible.
   static void drain(QueuePairCore& initiator);
   void drain_before_read(QueuePairCore& initiator) const;
+  /// Makes all writes visible that queue pair `target` of this NIC has accepted.
+  void settle(std::uint32_t target);
   /// From now on the NIC places the writes of one connection in any order.
   void place_in_any_order();
 
