@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "env/thread/thread_storage.h"
-#include "fabric/shm/thread_order.h"
 #include "fabric/hooks/faulty_device.h"
 #include "fabric/shm/device.h"
+#include "fabric/shm/thread_order.h"
 
 namespace pyrdma::fabric::shm {
 
