@@ -215,14 +215,6 @@ class TracedEnv final : public Env {
     const World world;
     inner_.work(duration);
   }
-  std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body) override {
-    const World world;
-    return std::make_unique<TracedThread>(inner_.spawn(std::move(name), [body = std::move(body)] {
-      begin_thread();
-      body();
-      to_world();
-    }));
-  }
   Rng rng(std::string_view purpose) override {
     const World world;
     return inner_.rng(purpose);
@@ -232,6 +224,16 @@ class TracedEnv final : public Env {
   Trace& trace() override { return inner_.trace(); }
 
  protected:
+  std::unique_ptr<Thread> spawn_on(std::uint32_t core, std::string name,
+                                   std::function<void()> body) override {
+    const World world;
+    const auto traced = [body = std::move(body)] {
+      begin_thread();
+      body();
+      to_world();
+    };
+    return std::make_unique<TracedThread>(inner_.spawn(std::move(name), traced, core));
+  }
   void catch_up_model() override {
     const World world;
     inner_.catch_up();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/function_ref.h"
 #include "base/rng.h"
@@ -127,8 +128,16 @@ class Env {
     if (has_model_) prefetch_model(of, at);
   }
 
-  /// Starts a thread of this node on the node's next core.
-  virtual std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body) = 0;
+  static constexpr std::uint32_t kNextCore = ~0U;
+  /// Starts a thread of this node on core `core` of the node, which other threads may have too, or
+  /// on the node's next core. Cores are counted from 0; the simulated world throws
+  /// Error(kInvalidArgument) for a core that the node lacks. Real nodes share the cores that this
+  /// process may use: the same number of two nodes means different ones, as long as there are
+  /// enough, and none in particular while the run has more threads than cores.
+  std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body,
+                                std::uint32_t core = kNextCore) {
+    return spawn_on(core, std::move(name), std::move(body));
+  }
 
   /// Returns the seeded random stream of this node for `purpose`; equal calls give equal streams.
   virtual Rng rng(std::string_view purpose) = 0;
@@ -152,6 +161,8 @@ class Env {
  protected:
   /// The real world has no model of the CPU, so a charge costs only one test.
   explicit Env(bool has_model) : has_model_(has_model) {}
+  virtual std::unique_ptr<Thread> spawn_on(std::uint32_t core, std::string name,
+                                           std::function<void()> body) = 0;
   virtual void catch_up_model() {}
   virtual void charge_model(Cost /*cost*/, std::uint64_t /*count*/) {}
   virtual void charge_copy_model(std::size_t /*bytes*/, const Footprint* /*of*/) {}

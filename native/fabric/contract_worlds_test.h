@@ -106,15 +106,16 @@ class EnvWithDevice final : public Env {
   void notify(Watch& watch) override { inner_.notify(watch); }
   void sleep_until(Time t) override { inner_.sleep_until(t); }
   void work(Time duration) override { inner_.work(duration); }
-  std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body) override {
-    return inner_.spawn(std::move(name), std::move(body));
-  }
   Rng rng(std::string_view purpose) override { return inner_.rng(purpose); }
   Device& device() override { return device_; }
   Storage& storage() override { return inner_.storage(); }
   Trace& trace() override { return inner_.trace(); }
 
  protected:
+  std::unique_ptr<Thread> spawn_on(std::uint32_t core, std::string name,
+                                   std::function<void()> body) override {
+    return inner_.spawn(std::move(name), std::move(body), core);
+  }
   void charge_model(Cost cost, std::uint64_t count) override { inner_.charge(cost, count); }
   void charge_copy_model(std::size_t bytes, const Footprint* of) override {
     inner_.charge_copy(bytes, of);

@@ -315,7 +315,8 @@ void SimScheduler::notify(Watch& watch) {
 
 // ---- threads ----
 
-SimThread* SimScheduler::spawn(SimNodeThreads& node, std::string name, std::function<void()> body) {
+SimThread* SimScheduler::spawn(SimNodeThreads& node, std::string name, std::function<void()> body,
+                               std::uint32_t on_core) {
   if (std::find(nodes_.begin(), nodes_.end(), &node) == nodes_.end()) nodes_.push_back(&node);
   auto owned = std::make_unique<SimThread>(*this);
   SimThread& thread = *owned;
@@ -326,7 +327,8 @@ SimThread* SimScheduler::spawn(SimNodeThreads& node, std::string name, std::func
   thread.clock = clock();
   thread.kill_pending = node.killed;  // its creator was killed in preempt() and has not unwound yet
   if (!node.cores.empty()) {
-    const std::size_t core = node.next_core++ % node.cores.size();
+    const std::size_t core =
+        on_core != Env::kNextCore ? on_core : node.next_core++ % node.cores.size();
     thread.core = &node.cores[core];
     node.used_cores += thread.core->threads++ == 0;
     thread.remote = core >= node.cores_per_socket;
@@ -341,7 +343,10 @@ SimThread* SimScheduler::spawn(SimNodeThreads& node, std::string name, std::func
 Fiber* SimScheduler::thread_main(SimThread& thread) {
   current_ = &thread;
   try {
-    if (!thread.kill_pending) thread.body();
+    if (!thread.kill_pending) {
+      thread.body();
+      sync();  // it ends when its last work does
+    }
   } catch (const NodeKilled&) {
     // The node has lost its power: nothing of the thread remains.
   } catch (...) {

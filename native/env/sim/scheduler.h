@@ -168,7 +168,9 @@ class SimScheduler {
     if (anything_.first_ != nullptr) notify(anything_);
   }
 
-  SimThread* spawn(SimNodeThreads& node, std::string name, std::function<void()> body);
+  /// `core` is a number of the node's cores, or Env::kNextCore.
+  SimThread* spawn(SimNodeThreads& node, std::string name, std::function<void()> body,
+                   std::uint32_t core = Env::kNextCore);
   /// Blocks until `thread` has finished.
   void await_finish(SimThread& thread);
   /// The same for destructors: if the thread is killed while it waits, the next wait throws the

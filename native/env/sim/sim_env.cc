@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "env/sim/sim_storage.h"
 
 namespace pyrdma {
@@ -158,8 +159,15 @@ void SimEnv::charge_walk_model(const Footprint& of, const void* at) {
   charge_time(memory_.walk(scheduler_.clock(), of.bytes()));
 }
 
-std::unique_ptr<Thread> SimEnv::spawn(std::string name, std::function<void()> body) {
-  SimThread* thread = scheduler_.spawn(threads_, std::move(name), std::move(body));
+std::unique_ptr<Thread> SimEnv::spawn_on(std::uint32_t core, std::string name,
+                                         std::function<void()> body) {
+  if (core != kNextCore && core >= threads_.cores.size()) {
+    throw Error(ErrorCode::kInvalidArgument, "spawn: core " + std::to_string(core) + " of node " +
+                                                 std::to_string(node_) + ", which has " +
+                                                 std::to_string(threads_.cores.size()) +
+                                                 "; take a lower one, or raise cores_per_node");
+  }
+  SimThread* thread = scheduler_.spawn(threads_, std::move(name), std::move(body), core);
   return std::make_unique<SimThreadHandle>(scheduler_, *thread);
 }
 

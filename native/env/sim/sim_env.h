@@ -58,7 +58,6 @@ class SimEnv final : public Env {
   // On real threads a sleep ends in a spin, which hides the time of its system call.
   void sleep_until(Time t) override { scheduler_.sleep_until(to_global(to_picos(t))); }
   void work(Time duration) override { scheduler_.work(to_picos(duration)); }
-  std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body) override;
   Rng rng(std::string_view purpose) override;
   fabric::Device& device() override { return *devices_.front(); }
   std::uint32_t devices() const override { return static_cast<std::uint32_t>(devices_.size()); }
@@ -89,6 +88,8 @@ class SimEnv final : public Env {
   }
 
  protected:
+  std::unique_ptr<Thread> spawn_on(std::uint32_t core, std::string name,
+                                   std::function<void()> body) override;
   void charge_model(Cost cost, std::uint64_t count) override {
     scheduler_.charge(costs_.named[static_cast<std::size_t>(cost)] * static_cast<Picos>(count));
     if (faults_ != nullptr) [[unlikely]]

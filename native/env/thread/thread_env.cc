@@ -152,8 +152,10 @@ void ThreadEnv::work(Time duration) {
   }
 }
 
-std::unique_ptr<Thread> ThreadEnv::spawn(std::string name, std::function<void()> body) {
-  const std::uint32_t index = threads_.fetch_add(1, std::memory_order_relaxed);
+std::unique_ptr<Thread> ThreadEnv::spawn_on(std::uint32_t core, std::string name,
+                                            std::function<void()> body) {
+  const std::uint32_t index =
+      core != kNextCore ? core : threads_.fetch_add(1, std::memory_order_relaxed);
   // The thread gets a core such that the nodes' first threads lie on different cores. It gets all
   // cores when cores are short, because the kernel's scheduler then knows better (and a thread
   // inherits the mask of a pinned creator).

@@ -53,11 +53,14 @@ class ThreadEnv final : public Env {
   void notify(Watch& watch) override;
   void sleep_until(Time t) override;
   void work(Time duration) override;
-  std::unique_ptr<Thread> spawn(std::string name, std::function<void()> body) override;
   Rng rng(std::string_view purpose) override;
   fabric::Device& device() override;
   Storage& storage() override;
   Trace& trace() override { return trace_; }
+
+ protected:
+  std::unique_ptr<Thread> spawn_on(std::uint32_t core, std::string name,
+                                   std::function<void()> body) override;
 
  private:
   ThreadEnvOptions options_;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error_test.h"
 #include "env/scope.h"
 #include "env/sim/node_memory.h"
 #include "env/sync.h"
@@ -63,6 +64,23 @@ double time_of_threads(std::uint32_t threads, const std::function<void(Env&)>& w
 constexpr CpuScope kPlain{"test/plain", 10000};
 constexpr CpuScope kFromNic{"test/nic", 0, 0, 0, 1000};
 constexpr CpuScope kLines{"test/lines", 0, 100, 200, 300, 400, 500};
+
+// Two threads on one core take twice the time; named cores are free to choose.
+TEST(SimCpu, AThreadRunsOnTheCoreThatItsCreatorNames) {
+  const auto time_on = [](std::uint32_t first, std::uint32_t second) {
+    return time_of([&](Env& env) {
+      const auto work = [&env] { env.work(100 * kMicrosecond); };
+      const auto one = env.spawn("one", work, first), other = env.spawn("other", work, second);
+      one->join();
+      other->join();
+    });
+  };
+  EXPECT_NEAR(time_on(5, 6), 100'000, 1000);
+  EXPECT_GT(time_on(5, 5), 199'000);
+  EXPECT_NEAR(time_on(Env::kNextCore, Env::kNextCore), 100'000, 1000);
+  EXPECT_TRUE(
+      refuses([&] { time_on(0, 16); }, ErrorCode::kInvalidArgument, {"16", "cores_per_node"}));
+}
 
 TEST(SimCpu, AStepCostsItsInstructionsAndItsLines) {
   // 10,000 instructions at 2 per cycle and 2.5 cycles per ns.
