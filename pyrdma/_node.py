@@ -19,6 +19,8 @@ from .errors import Error
 
 STORAGE = "pyrdma-storage-"  # kPrefix of native/env/thread/thread_storage.cc
 """Start of the names of storage folders; `ThreadStorage` of the native module makes them."""
+RUN = "pyrdma-run-"
+"""Start of the names of the files that a run's processes lock while the folders are of use."""
 
 
 def main() -> None:
@@ -66,12 +68,14 @@ def _listen(messages: queue.SimpleQueue[Message]) -> None:
 
 
 def _remove_storage() -> None:
-    """Remove the storage folders that this process holds open, since no destructor will run."""
+    """Remove the storage that this process holds open, since no destructor will run."""
     for link in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
-            folder = link.readlink()
-            if folder.name.startswith(STORAGE) and folder.is_dir():
-                shutil.rmtree(folder, ignore_errors=True)
+            held = link.readlink()
+            if held.name.startswith(STORAGE) and held.is_dir():
+                shutil.rmtree(held, ignore_errors=True)
+            elif held.name.startswith(RUN):
+                held.unlink()
 
 
 def _count(node: Any) -> Message:

@@ -219,5 +219,7 @@ def test_a_killed_node_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Monk
         assert len(left) == 2
         assert {stat.S_IMODE(folder.stat().st_mode) for folder in left} == {0o700}
         cluster.kill(1)
-        assert len(list(tmp_path.iterdir())) == 2
+        # What the killed node has stored is there for its next start.
+        assert sorted(tmp_path.glob("pyrdma-storage-*")) == sorted(left)
+        assert len(list(tmp_path.glob("pyrdma-run-*"))) == len(list(tmp_path.iterdir())) - 2 == 1
     assert list(tmp_path.iterdir()) == []

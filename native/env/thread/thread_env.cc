@@ -180,7 +180,9 @@ fabric::Device& ThreadEnv::device() {
 }
 
 Storage& ThreadEnv::storage() {
-  std::call_once(storage_once_, [this] { storage_ = std::make_unique<ThreadStorage>(); });
+  std::call_once(storage_once_, [this] {
+    storage_ = std::make_unique<ThreadStorage>(StorageOwner{options_.run, options_.node});
+  });
   return *storage_;
 }
 

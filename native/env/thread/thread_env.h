@@ -33,6 +33,7 @@ struct ThreadEnvOptions {
   NodeId nodes = 1;
   std::uint32_t incarnation = 0;
   std::uint64_t seed = 1;
+  std::uint64_t run = 0;  // see StorageOwner
   Clock clock;
   /// Threads of this node that exist already; the choice of cores counts them.
   std::uint32_t threads_before = 0;

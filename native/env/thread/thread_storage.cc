@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -21,7 +23,7 @@
 namespace pyrdma {
 namespace {
 
-constexpr std::string_view kPrefix = "pyrdma-storage-";
+constexpr std::string_view kPrefix = "pyrdma-storage-", kRunPrefix = "pyrdma-run-";
 constexpr std::string_view kRandom = "XXXXXX";  // mkdtemp replaces it
 // The owner of a folder holds the lock of this file as long as it lives. Storage::open refuses the
 // name.
@@ -92,6 +94,48 @@ std::vector<std::string> names_in(int folder) {
   return names;
 }
 
+std::string hex(std::uint64_t value) {
+  char text[17] = {};
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+std::string run_file(std::uint64_t run) {
+  return std::string(kRunPrefix) + hex(run) + "-" + host_name();
+}
+
+/// What the lock file of a folder says.
+std::string text_of(StorageOwner owner) { return hex(owner.run) + std::to_string(owner.node); }
+
+std::optional<StorageOwner> owner_in(int lock) {
+  char text[64] = {};
+  if (::pread(lock, text, sizeof text - 1, 0) <= 16) return std::nullopt;
+  StorageOwner owner;
+  char* end = nullptr;
+  owner.node = static_cast<std::uint32_t>(std::strtoul(text + 16, &end, 10));
+  text[16] = '\0';
+  owner.run = std::strtoull(text, nullptr, 16);
+  return owner;
+}
+
+/// Opens a file of this user, and creates it if asked. Returns -1 on failure.
+int open_own(int folder, const std::string& name, int create) {
+  const int opened =
+      ::openat(folder, name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | create, 0600);
+  struct stat info {};
+  if (opened < 0 || (::fstat(opened, &info) == 0 && info.st_uid == ::geteuid())) return opened;
+  ::close(opened);
+  errno = EACCES;
+  return -1;
+}
+
+/// Another process holds the lock of the run.
+bool run_lives(int parent, std::uint64_t run) {
+  if (run == 0) return false;
+  const Descriptor file(open_own(parent, run_file(run), 0));
+  return file.number >= 0 && lock_file(file.number) != Locked::kYes;
+}
+
 /// Removes the lock file last: until then another process can see that the folder has an owner, or
 /// finish the work of one that was killed.
 void remove_files(int folder) {
@@ -160,7 +204,8 @@ std::uint64_t process_start(int pid) {
 
 void remove_stale_storage(const std::string& parent) {
   const Descriptor folders(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  for (const std::string& name : names_in(folders.number)) {
+  const std::vector<std::string> names = names_in(folders.number);
+  for (const std::string& name : names) {
     if (!is_of_this_host(name)) continue;
     const Descriptor folder(
         ::openat(folders.number, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -170,6 +215,8 @@ void remove_stale_storage(const std::string& parent) {
     const Descriptor lock(
         ::openat(folder.number, kLock, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     if (lock.number >= 0 && lock_file(lock.number) == Locked::kYes) {
+      const auto owner = owner_in(lock.number);
+      if (owner && run_lives(folders.number, owner->run)) continue;
       remove_files(folder.number);
     } else if (lock.number >= 0 || errno != ENOENT) {
       continue;
@@ -178,6 +225,12 @@ void remove_stale_storage(const std::string& parent) {
     // or is about to make it, and then makes another folder. The kernel removes empty folders only.
     ::unlinkat(folders.number, name.c_str(), AT_REMOVEDIR);
   }
+  for (const std::string& name : names) {
+    if (!name.starts_with(kRunPrefix) || !name.ends_with("-" + host_name())) continue;
+    const Descriptor file(open_own(folders.number, name, 0));
+    if (file.number >= 0 && lock_file(file.number) == Locked::kYes)
+      ::unlinkat(folders.number, name.c_str(), 0);
+  }
 }
 
 std::string storage_parent() {
@@ -185,11 +238,55 @@ std::string storage_parent() {
   return chosen != nullptr && *chosen != '\0' ? chosen : "/tmp";
 }
 
-ThreadStorage::ThreadStorage() {
+// Another process may remove the file between two steps.
+RunLock::RunLock(std::uint64_t run) {
+  if (run == 0) return;
+  path_ = storage_parent() + "/" + run_file(run);
+  while (true) {
+    descriptor_ = open_own(AT_FDCWD, path_, O_CREAT);
+    struct stat opened {
+    }, named{};
+    if (descriptor_ < 0) return;
+    while (::flock(descriptor_, LOCK_SH) != 0) {
+      if (errno != EINTR) return;
+    }
+    if (::fstat(descriptor_, &opened) == 0 && ::lstat(path_.c_str(), &named) == 0 &&
+        opened.st_ino == named.st_ino)
+      return;
+    ::close(descriptor_);
+  }
+}
+
+RunLock::~RunLock() {
+  if (descriptor_ < 0) return;
+  if (lock_file(descriptor_) == Locked::kYes) ::unlink(path_.c_str());  // nobody else holds it
+  ::close(descriptor_);
+}
+
+ThreadStorage::ThreadStorage(StorageOwner owner) : owner_(owner), run_(owner.run) {
   const std::string parent = storage_parent();
   remove_stale_storage(parent);
+  if (takes_over(parent)) return;
   while (!make_folder(parent)) {
   }
+}
+
+bool ThreadStorage::takes_over(const std::string& parent) {
+  if (owner_.run == 0) return false;
+  const Descriptor folders(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (const std::string& name : names_in(folders.number)) {
+    if (!is_of_this_host(name)) continue;
+    folder_fd_ =
+        ::openat(folders.number, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder_fd_ >= 0) lock_fd_ = open_own(folder_fd_, kLock, 0);
+    if (lock_fd_ >= 0 && lock_file(lock_fd_) == Locked::kYes && owner_in(lock_fd_) == owner_ &&
+        ::faccessat(folder_fd_, kLock, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+      folder_ = parent + "/" + name;
+      return true;
+    }
+    close();
+  }
+  return false;
 }
 
 // Between two steps another process may take the new folder for a stale one, and remove it.
@@ -210,8 +307,10 @@ bool ThreadStorage::make_folder(const std::string& parent) {
     close();
     fail("cannot open " + folder_, error);
   }
+  const std::string text = text_of(owner_);
   return lock_file(lock_fd_) != Locked::kNo &&
-         ::faccessat(folder_fd_, kLock, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+         ::faccessat(folder_fd_, kLock, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
+         ::pwrite(lock_fd_, text.data(), text.size(), 0) >= 0;
 }
 
 void ThreadStorage::close() {

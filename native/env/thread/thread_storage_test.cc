@@ -71,6 +71,38 @@ TEST_F(ThreadStorageJanitor, RemovesTheFolderOfADeadOwnerOnly) {
   EXPECT_FALSE(fs::exists(living));
 }
 
+TEST_F(ThreadStorageJanitor, TheNextOwnerOfAPlaceTakesOverItsFolder) {
+  constexpr StorageOwner kPlace{42, 3};
+  const auto killed = [&](StorageOwner owner, const std::string& name) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      auto* storage = new ThreadStorage(owner);  // never destroyed, as in a killed process
+      storage->open(name)->sync();
+      ::_exit(0);
+    }
+    ::waitpid(child, nullptr, 0);
+  };
+  {
+    const RunLock run(kPlace.run);
+    killed(kPlace, "own");
+    killed({kPlace.run, 4}, "of another node");
+    { const ThreadStorage of_another_run({7, 3}); }
+    {
+      ThreadStorage storage(kPlace);
+      EXPECT_TRUE(storage.exists("own"));
+      EXPECT_FALSE(storage.exists("of another node"));
+      ThreadStorage second(kPlace);
+      EXPECT_FALSE(second.exists("own")) << "its owner lives";
+    }
+    EXPECT_FALSE(ThreadStorage(kPlace).exists("own")) << "its owner has left";
+    EXPECT_TRUE(ThreadStorage({kPlace.run, 4}).exists("of another node"));
+    killed(kPlace, "left behind");
+  }
+  EXPECT_FALSE(fs::is_empty(parent));
+  remove_stale_storage(parent);
+  EXPECT_TRUE(fs::is_empty(parent)) << "the run has ended";
+}
+
 TEST_F(ThreadStorageJanitor, LeavesWhatIsNotTheFolderOfANodeOfThisHost) {
   const fs::path model = make_orphan();
   const auto move = [&model](const std::string& name) {

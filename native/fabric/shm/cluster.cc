@@ -1,6 +1,7 @@
 #include "fabric/shm/cluster.h"
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,7 @@ struct Session::State {
   Clock clock;
   std::string name, token;
   std::unique_ptr<Monitor> monitor;
+  std::optional<RunLock> storage;  // of killed nodes
 };
 
 Session::Session(const SessionOptions& options) : state_(std::make_unique<State>()) {
@@ -29,10 +31,12 @@ Session::Session(const SessionOptions& options) : state_(std::make_unique<State>
   state_->name = session_name(*state_->mapping);
   state_->token = session_token(*state_->mapping);
   state_->monitor = std::make_unique<Monitor>(state_->mapping, std::vector<Node*>{}, false);
+  state_->storage.emplace(session_block(*state_->mapping).run());
 }
 
 Session::~Session() {
-  remove_stale_storage(storage_parent());  // of killed nodes
+  state_->storage.reset();
+  remove_stale_storage(storage_parent());
 }
 const std::string& Session::name() const { return state_->name; }
 const std::string& Session::token() const { return state_->token; }

@@ -64,6 +64,7 @@ ThreadEnvOptions env_options(const SessionBlock& session, NodeId self, std::uint
   options.nodes = nodes;
   options.incarnation = incarnation;
   options.seed = incarnation == 0 ? session.seed : mix64(session.seed + incarnation);
+  options.run = session.run();
   options.clock = session.clock;
   options.threads_before = threads_before;
   return options;

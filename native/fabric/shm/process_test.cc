@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 
@@ -50,6 +51,16 @@ void serve(Env& env) {
   }
 }
 
+// Adds a byte to a file, and says how many it has.
+void keep(Env& env) {
+  const auto file = env.storage().open("log");
+  const std::byte byte{1};
+  file->write(file->size(), {&byte, 1});
+  env.device().rendezvous().publish_value("stored" + std::to_string(env.incarnation()),
+                                          file->size());
+  for (;;) ::pause();
+}
+
 TEST(ShmChild, DISABLED_Runs) {
   const char* role = std::getenv(kRole);
   ASSERT_NE(role, nullptr);
@@ -65,6 +76,7 @@ TEST(ShmChild, DISABLED_Runs) {
   }
   ShmNode self(name, node, 2, token);
   if (what == "server") return serve(self.env());
+  if (what == "keeper") return keep(self.env());
   echo(self.env(), what == "victim");
 }
 
@@ -87,9 +99,9 @@ TEST(ShmProcess, PingPong) {
 }
 
 TEST(ShmProcess, KilledPeerIsUnreachableWithinASecond) {
-  const Session session({2, 1});
-  ShmNode self(session.name(), 0, 2, session.token());
-  Child child(role("victim", session, 1));
+  std::optional<Session> session(std::in_place, SessionOptions{2, 1});
+  ShmNode self(session->name(), 0, 2, session->token());
+  Child child(role("victim", *session, 1));
   Env& env = self.env();
   Objects objects(env);
   ASSERT_TRUE(env.poll_until([&] { return objects.words()[0] == 0; }, objects.deadline));
@@ -123,16 +135,33 @@ TEST(ShmProcess, KilledPeerIsUnreachableWithinASecond) {
 
   EXPECT_TRUE(refuses([&] { objects.device.rendezvous().await("never", kForever); },
                       ErrorCode::kUnavailable, {"never", "1"}));
-  ASSERT_TRUE(env.poll_until([&] { return !session.dead_nodes().empty(); }, objects.deadline));
-  EXPECT_EQ(session.dead_nodes(), std::vector<NodeId>{1});
+  ASSERT_TRUE(env.poll_until([&] { return !session->dead_nodes().empty(); }, objects.deadline));
+  EXPECT_EQ(session->dead_nodes(), std::vector<NodeId>{1});
 
-  // The dead node leaves nothing: no shared memory has a name, and the next storage of this user
-  // removes the folder.
+  // The dead node leaves no shared memory that has a name, and its folder only until the end of the
+  // run.
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
     EXPECT_EQ(entry.path().filename().string().find("pyrdma"), std::string::npos);
   }
-  const ThreadStorage storage;
+  { const ThreadStorage of_another_run; }
+  EXPECT_TRUE(std::filesystem::exists(left));
+  session.reset();
   EXPECT_FALSE(std::filesystem::exists(left));
+}
+
+// The keeper adds a byte to its file at each start.
+TEST(ShmProcess, ARestartedNodeFindsWhatItHasStored) {
+  Session session({2, 1});
+  ShmNode self(session.name(), 0, 2, session.token());
+  Env& env = self.env();
+  for (std::uint32_t incarnation = 0; incarnation < 3; ++incarnation) {
+    Child child(role("keeper", session, 1));
+    const std::string key = "stored" + std::to_string(incarnation);
+    EXPECT_EQ(env.device().rendezvous().await_value<std::uint64_t>(key, env.now() + 20 * kSecond),
+              incarnation + 1);
+    child.kill();
+    session.end(1);
+  }
 }
 
 TEST(ShmProcess, TheEndOfTheControllerStopsTheNodes) {

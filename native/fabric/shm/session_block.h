@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/checksum.h"
 #include "env/thread/clock.h"
 #include "fabric/shm/cluster.h"
 #include "fabric/shm/layout.h"
@@ -79,6 +80,8 @@ struct SessionBlock {
   Word<std::uint32_t> index[kIndexSlots];  // log position / 64 + 1, by key
   alignas(kCacheLine) std::byte log[kLogBytes];
 
+  /// The number of the run, for its storage.
+  std::uint64_t run() const { return checksum(token); }
   /// Never exceeds the number of entries, even if a peer has overwritten the word.
   std::uint32_t node_count() const { return std::min(relaxed(nodes), kMaxNodes); }
   NodeStatus status(NodeId node) const {

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "env/thread/thread_storage.h"
 #include "fabric/verbs/exchange.h"
 #include "fabric/verbs/node.h"
 
@@ -12,12 +13,17 @@ namespace pyrdma::fabric::verbs {
 // ---- the controller's side ----
 
 struct Session::State {
-  explicit State(const SessionOptions& options) : server(options) {}
+  explicit State(const SessionOptions& options)
+      : server(options), storage(storage_run(server.token())) {}
   ExchangeServer server;
+  RunLock storage;  // of killed nodes
 };
 
 Session::Session(const SessionOptions& options) : state_(std::make_unique<State>(options)) {}
-Session::~Session() = default;
+Session::~Session() {
+  state_.reset();
+  remove_stale_storage(storage_parent());
+}
 const std::string& Session::name() const { return state_->server.name(); }
 const std::string& Session::token() const { return state_->server.token(); }
 std::uint32_t Session::nodes() const { return state_->server.nodes(); }

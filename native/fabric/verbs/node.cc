@@ -19,6 +19,7 @@ ThreadEnvOptions env_options(const NodeOptions& options, const Welcome& welcome)
   result.nodes = options.nodes;
   result.incarnation = welcome.incarnation;
   result.seed = welcome.incarnation == 0 ? welcome.seed : mix64(welcome.seed + welcome.incarnation);
+  result.run = storage_run(options.token);
   result.clock = welcome.clock;
   result.threads_before = options.alone_in_process ? 1 : 0;
   return result;
