@@ -283,21 +283,33 @@ class SimulatedCluster(InProcess):
         return dict(self._open.fault_counters())
 
     @checked
-    def kill(self, node: int, crash: Literal["process", "host", "battery"] = "process") -> None:
-        """End a node; its peers get retry-exceeded and flushes.
+    def kill(
+        self,
+        node: int,
+        crash: Literal["process", "host", "battery"] = "process",
+        after_s: Seconds = 0,
+    ) -> None:
+        """End a node, now or later; its peers get retry-exceeded and flushes.
 
         Parameters
         ----------
+        after_s
+            Virtual time until the end, 0 for now. It passes in the calls that follow: a run of a
+            workload sees the node die in its midst.
         crash
             ``process``: the machine stays up, and files are whole. ``host``: the machine loses
             power and all data that was not synced. ``battery``: the machine loses power; files and
             registered memory are saved.
         """
-        self._open.crash(self._check_node(node), crash)
+        self._open.crash(self._check_node(node), crash, _nanoseconds(after_s))
 
-    def restart(self, node: int) -> None:
-        """Start a killed node again, at the same address."""
-        self._open.restart(self._check_node(node))
+    @checked
+    def restart(self, node: int, after_s: Seconds = 0) -> None:
+        """Start a killed node again, now or later in virtual time, at the same address.
+
+        A run that is under way then does not end before.
+        """
+        self._open.restart(self._check_node(node), _nanoseconds(after_s))
 
     @checked
     def pause(self, node: int, duration_s: Seconds) -> None:

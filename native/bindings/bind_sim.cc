@@ -160,13 +160,28 @@ void bind_sim(py::module_& module) {
       .def("fault_counters", &fault_counters, "How often each fault fired and had its effect.")
       .def(
           "crash",
-          [](SimSession& s, NodeId node, const std::string& how) {
-            s.call([&] { s.cluster().kill(node, crash_named(how)); });
+          [](SimSession& s, NodeId node, const std::string& how, Time after) {
+            s.call([&] {
+              if (after == 0)
+                s.cluster().kill(node, crash_named(how));
+              else
+                s.cluster().kill_later(node, after, crash_named(how));
+            });
           },
-          py::arg("node"), py::arg("how"), "Ends a node: 'process', 'host' or 'battery'.")
+          py::arg("node"), py::arg("how"), py::arg("after_ns") = 0,
+          "Ends a node: 'process', 'host' or 'battery'; now, or later in virtual time.")
       .def(
-          "restart", [](SimSession& s, NodeId node) { s.call([&] { s.cluster().restart(node); }); },
-          py::arg("node"), "Starts a crashed node again.")
+          "restart",
+          [](SimSession& s, NodeId node, Time after) {
+            s.call([&] {
+              if (after == 0)
+                s.cluster().restart(node);
+              else
+                s.cluster().restart_later(node, after);
+            });
+          },
+          py::arg("node"), py::arg("after_ns") = 0,
+          "Starts a crashed node again; now, or later in virtual time.")
       .def(
           "pause",
           [](SimSession& s, NodeId node, Time ns) { s.call([&] { s.cluster().pause(node, ns); }); },

@@ -180,6 +180,16 @@ def test_a_killed_node_is_named_and_the_others_end() -> None:
     assert shared_memory() == before
 
 
+def test_a_simulated_node_dies_in_the_midst_of_a_run() -> None:
+    with rd.Cluster.sim(nodes=3, profile="spindle", seed=1) as cluster:
+        cluster.kill(1, after_s=0.05)
+        with raises(rd.Error, "node 1"):
+            cluster.run(workload.VerbsLoad(op="write"), duration_s=0.1)
+        assert cluster.now_ns > 100_000_000
+        cluster.restart(1)
+        assert cluster.run(workload.VerbsLoad(op="write"), duration_s=0.001).value("rate") > 0
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_of_an_ended_controller(how: signal.Signals) -> None:
     before = shared_memory()

@@ -196,6 +196,16 @@ void SimCluster::kill(NodeId node, Crash crash) {
   state_->scheduler.kill(dying.threads());
 }
 
+void SimCluster::kill_later(NodeId node, Time after, Crash crash) {
+  env(node);
+  state_->driver->kill_later(node, to_picos(after), crash);
+}
+
+void SimCluster::restart_later(NodeId node, Time after) {
+  env(node);
+  state_->driver->restart_later(node, to_picos(after));
+}
+
 void SimCluster::expect_restart(NodeId node) {
   State& s = *state_;
   if (s.restart_expected[node]) return;

@@ -91,6 +91,9 @@ class SimCluster {
   /// Starts a killed node again at the same address. The node runs the function of the running
   /// run() with the next Env::incarnation(). The call has no effect on a node that is up.
   void restart(NodeId node);
+  /// The same two, when `after` of virtual time has passed. run() does not end before the restart.
+  void kill_later(NodeId node, Time after, Crash crash = Crash::kProcess);
+  void restart_later(NodeId node, Time after);
   /// Keeps run() from ending before the node has been restarted.
   void expect_restart(NodeId node);
   /// Stops the node's threads for `duration`. The node's NIC goes on serving peers.

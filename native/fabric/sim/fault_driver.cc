@@ -105,6 +105,8 @@ void FaultDriver::due(Timer& timer, Picos now) {
       return schedule_window(timer, now);
     case Timer::What::kHeal:
       return cluster_.heal();
+    case Timer::What::kKill:
+      return cluster_.kill(timer.node, timer.how);
     case Timer::What::kRestart:
       return cluster_.restart(timer.node);
     case Timer::What::kNormalSpeed:
@@ -222,6 +224,13 @@ void FaultDriver::restart_later(NodeId node, Picos delay) {
   restart.node = node;
   cluster_.expect_restart(node);
   fabric_.scheduler.schedule(restart, fabric_.scheduler.clock() + delay);
+}
+
+void FaultDriver::kill_later(NodeId node, Picos delay, Crash how) {
+  Timer& kill = timer(Timer::What::kKill);
+  kill.node = node;
+  kill.how = how;
+  fabric_.scheduler.schedule(kill, fabric_.scheduler.clock() + delay);
 }
 
 void FaultDriver::slow_down(NodeId node, std::uint32_t shift, Picos until) {

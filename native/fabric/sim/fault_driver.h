@@ -18,6 +18,7 @@ class FaultDriver {
               const SimOptions& options);
   /// Restarts the node after `delay`.
   void restart_later(NodeId node, Picos delay);
+  void kill_later(NodeId node, Picos delay, Crash how);
   void slow_down(NodeId node, std::uint32_t shift, Picos until);
   /// Begins faults that were held back; see FaultOptions::at_once.
   void begin();
@@ -30,9 +31,16 @@ class FaultDriver {
     explicit Timer(FaultDriver& owner) : driver(owner) {}
     void fire(Picos now) override { driver.due(*this, now); }
     FaultDriver& driver;
-    enum class What : std::uint8_t { kWindow, kHeal, kRestart, kNormalSpeed } what = What::kWindow;
+    enum class What : std::uint8_t {
+      kWindow,
+      kHeal,
+      kKill,
+      kRestart,
+      kNormalSpeed
+    } what = What::kWindow;
     Fault fault = Fault::kCount;
     NodeId node = 0;
+    Crash how = Crash::kProcess;
   };
   void due(Timer& timer, Picos now);
   Timer& timer(Timer::What what);

@@ -66,6 +66,21 @@ TEST(NodeFaults, ACrashedNodeComesBackWithTheNextIncarnation) {
   EXPECT_EQ(incarnations, (std::vector<std::uint32_t>{0, 1, 2}));
 }
 
+TEST(NodeFaults, DeathsAndRestartsComeWhenTheyAreDue) {
+  FaultyWorld world({});
+  std::vector<Time> starts;
+  world.cluster.run([&](Env& env) {
+    if (env.node() == 0) {
+      world.cluster.kill_later(1, kMillisecond);
+      world.cluster.restart_later(1, 3 * kMillisecond);
+      return;
+    }
+    starts.push_back(world.cluster.now());
+    if (env.incarnation() == 0) env.poll_until([] { return false; }, kForever);
+  });
+  EXPECT_EQ(starts, (std::vector<Time>{0, 3 * kMillisecond}));
+}
+
 TEST(NodeFaults, ARandomCrashIsFollowedByARestartAndHealingBringsAllBack) {
   for (const char* kind : {"crash", "host_crash", "battery_crash"}) {
     const std::string key = kind;
