@@ -62,27 +62,33 @@ std::uint32_t after_lane(std::uint32_t crc) {
 
 #if defined(__SSE4_2__)
 std::uint64_t step(std::uint64_t crc, std::uint64_t word) { return _mm_crc32_u64(crc, word); }
+std::uint32_t step(std::uint32_t crc, std::uint32_t word) { return _mm_crc32_u32(crc, word); }
+std::uint32_t step(std::uint32_t crc, std::uint16_t half) { return _mm_crc32_u16(crc, half); }
 std::uint32_t step(std::uint32_t crc, std::uint8_t byte) { return _mm_crc32_u8(crc, byte); }
 #elif defined(__ARM_FEATURE_CRC32)
 std::uint64_t step(std::uint64_t crc, std::uint64_t word) {
   return __crc32cd(static_cast<std::uint32_t>(crc), word);
 }
+std::uint32_t step(std::uint32_t crc, std::uint32_t word) { return __crc32cw(crc, word); }
+std::uint32_t step(std::uint32_t crc, std::uint16_t half) { return __crc32ch(crc, half); }
 std::uint32_t step(std::uint32_t crc, std::uint8_t byte) { return __crc32cb(crc, byte); }
 #else
 std::uint32_t step(std::uint32_t crc, std::uint8_t byte) {
   static constexpr Table kTable = byte_table();
   return crc >> 8 ^ kTable[(crc ^ byte) & 255];
 }
-std::uint64_t step(std::uint64_t crc, std::uint64_t word) {
+template <class Crc, class Word>
+Crc step(Crc crc, Word word) {
   auto result = static_cast<std::uint32_t>(crc);
-  for (int byte = 0; byte < 8; ++byte, word >>= 8)
+  for (std::size_t byte = 0; byte < sizeof word; ++byte, word = static_cast<Word>(word >> 8))
     result = step(result, static_cast<std::uint8_t>(word));
   return result;
 }
 #endif
 
-std::uint64_t load(const std::byte* at) {
-  std::uint64_t word = 0;
+template <class Word = std::uint64_t>
+Word load(const std::byte* at) {
+  Word word = 0;
   std::memcpy(&word, at, sizeof word);
   return word;
 }
@@ -107,7 +113,15 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) {
   }
   for (; left >= 8; left -= 8, at += 8) crc = step(crc, load(at));
   auto result = static_cast<std::uint32_t>(crc);
-  for (; left > 0; --left, ++at) result = step(result, static_cast<std::uint8_t>(*at));
+  if ((left & 4) != 0) {
+    result = step(result, load<std::uint32_t>(at));
+    at += 4;
+  }
+  if ((left & 2) != 0) {
+    result = step(result, load<std::uint16_t>(at));
+    at += 2;
+  }
+  if ((left & 1) != 0) result = step(result, static_cast<std::uint8_t>(*at));
   return ~result;
 }
 

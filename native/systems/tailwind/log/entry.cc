@@ -1,0 +1,24 @@
+#include "systems/tailwind/log/entry.h"
+
+#include <cstring>
+
+namespace pyrdma::tailwind {
+
+Entry write_entry(std::byte* to, EntryHeader header, ByteView key, ByteView value) {
+  header.key_bytes = static_cast<std::uint16_t>(key.size());
+  header.bytes = static_cast<std::uint32_t>(key.size() + value.size());
+  std::byte* contents = to + sizeof header;
+  if (!key.empty()) std::memcpy(contents, key.data(), key.size());
+  if (!value.empty()) std::memcpy(contents + key.size(), value.data(), value.size());
+  header.checksum = crc32c({contents, header.bytes});
+  std::memcpy(to, &header, sizeof header);
+  return Entry(to);
+}
+
+void write_checksum(std::byte* to, std::uint32_t checksum) {
+  ChecksumEntry entry;
+  entry.checksum = checksum;
+  std::memcpy(to, &entry, sizeof entry);
+}
+
+}  // namespace pyrdma::tailwind
