@@ -17,11 +17,9 @@
 
 #include "env/env.h"
 #include "env/scope.h"
+#include "systems/tailwind/log/log_memory.h"
 
 namespace pyrdma::tailwind {
-
-/// The place of an entry in the memory of a log; never 0.
-using Place = std::uint64_t;
 
 class HashTable {
  public:

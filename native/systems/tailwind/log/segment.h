@@ -1,0 +1,88 @@
+// A segment of a log: the unit of replication, of 8 MiB. Its entries lie one behind the other in
+// each replica; in memory they lie in runs of seglets. No entry crosses from a run to the next, so
+// whoever reads one finds it in one piece.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "systems/tailwind/log/entry.h"
+#include "systems/tailwind/log/log_memory.h"
+
+namespace pyrdma::tailwind {
+
+class Segment {
+ public:
+  static constexpr std::uint32_t kCapacity = 8U << 20;  // bytes of a replica
+
+  /// An empty segment.
+  Segment(LogMemory& memory, std::uint64_t log, std::uint64_t id,
+          std::uint32_t capacity = kCapacity)
+      : memory_(memory), log_(log), id_(id), capacity_(capacity) {}
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  std::uint64_t log() const { return log_; }
+  std::uint64_t id() const { return id_; }
+  std::uint32_t capacity() const { return capacity_; }
+  /// Bytes of a replica so far.
+  std::uint32_t end() const { return end_; }
+  /// The value of the last checksum entry; 0: there is none.
+  std::uint32_t checksum() const { return checksum_; }
+  /// Whether an entry with `contents` B of contents and its checksum entry fit.
+  bool has_room(std::size_t contents) const {
+    return end_ + sizeof(EntryHeader) + contents + sizeof(ChecksumEntry) <= capacity_;
+  }
+  /// Appends an entry and a checksum entry. Returns the place of the entry, or 0 when the memory
+  /// has no seglet left. Requires has_room().
+  Place append(const EntryHeader& header, ByteView key, ByteView value);
+
+  /// Calls act(bytes, offset in the replica) for the pieces of memory that a replica has from
+  /// `from` to `to`, in order. Requires from <= to <= end().
+  template <class Act>
+  void for_pieces(std::uint32_t from, std::uint32_t to, Act&& act) const {
+    for (const Run& run : runs_) {
+      const std::uint32_t begin = std::max(from, run.offset);
+      const std::uint32_t end = std::min(to, run.offset + run.bytes);
+      if (begin < end)
+        act(ByteView(memory_.at(run.place) + (begin - run.offset), end - begin), begin);
+    }
+  }
+  /// Calls act(entry, place) for each entry, without checksum entries.
+  template <class Act>
+  void for_entries(Act&& act) const {
+    for (const Run& run : runs_) {
+      for (std::uint32_t at = 0; at < run.bytes;) {
+        const ByteView rest(memory_.at(run.place) + at, run.bytes - at);
+        if (static_cast<EntryType>(rest.front()) == EntryType::kChecksum) {
+          at += sizeof(ChecksumEntry);
+          continue;
+        }
+        const Entry entry(rest.data());
+        act(entry, run.place + at);
+        at += static_cast<std::uint32_t>(entry.size());
+      }
+    }
+  }
+
+  /// Bytes of entries that are of use, their checksum entries included. The holder counts them.
+  std::uint64_t live_bytes = 0;
+
+ private:
+  struct Run {
+    Place place;
+    std::uint32_t seglets;
+    std::uint32_t offset;  // in the replica
+    std::uint32_t bytes;   // in use
+  };
+  LogMemory& memory_;
+  std::uint64_t log_, id_;
+  std::uint32_t capacity_;
+  std::uint32_t end_ = 0;
+  std::uint32_t checksum_ = 0;
+  RunningChecksum headers_;
+  std::vector<Run> runs_;
+};
+
+}  // namespace pyrdma::tailwind
