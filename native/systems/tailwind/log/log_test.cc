@@ -6,19 +6,13 @@
 #include <string>
 
 #include "base/rng.h"
+#include "systems/tailwind/log/replica_test.h"
 #include "systems/tailwind/log/scan.h"
 
 namespace pyrdma::tailwind {
 namespace {
 
 constexpr std::uint32_t kSmall = 128U << 10;  // bytes of a segment
-
-EntryHeader object(std::uint64_t version) {
-  EntryHeader header;
-  header.type = EntryType::kObject;
-  header.version = version;
-  return header;
-}
 
 struct Primary {
   explicit Primary(std::uint32_t seglets = 64)

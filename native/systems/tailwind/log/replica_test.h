@@ -1,10 +1,18 @@
-// A replica of a segment, as tests write it.
+// Entries and replicas, as tests write them.
 #pragma once
 #include <string_view>
 
 #include "systems/tailwind/log/entry.h"
 
 namespace pyrdma::tailwind {
+
+inline EntryHeader object(std::uint64_t version) {
+  EntryHeader header;
+  header.type = EntryType::kObject;
+  header.table = 1;
+  header.version = version;
+  return header;
+}
 
 class Replica {
  public:

@@ -13,14 +13,6 @@
 namespace pyrdma::tailwind {
 namespace {
 
-EntryHeader object(std::uint64_t version) {
-  EntryHeader header;
-  header.type = EntryType::kObject;
-  header.table = 1;
-  header.version = version;
-  return header;
-}
-
 /// Objects A and B, each written with its checksum, as in figure 5.
 struct Figure5 {
   Figure5() {

@@ -10,19 +10,13 @@
 
 #include "base/error_test.h"
 #include "base/rng.h"
+#include "systems/tailwind/log/replica_test.h"
 #include "systems/tailwind/log/scan.h"
 
 namespace pyrdma::tailwind {
 namespace {
 
 ByteView bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
-
-EntryHeader object(std::uint64_t version) {
-  EntryHeader header;
-  header.type = EntryType::kObject;
-  header.version = version;
-  return header;
-}
 
 Bytes replica_of(const Segment& segment) {
   Bytes replica(segment.capacity());

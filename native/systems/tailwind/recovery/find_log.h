@@ -1,0 +1,45 @@
+// Which replicas a recovery may use, and whether they are the whole log (Tailwind, sections 3.4.1
+// and 3.4.3; RAMCloud's rules for the newest digest). It has no clock and no network.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pyrdma::tailwind {
+
+/// What a backup says of a replica of the dead primary's log.
+struct FoundReplica {
+  std::uint32_t backup = 0;
+  std::uint64_t segment = 0;
+  std::uint64_t version = 0;
+  bool is_closed = false;
+  bool is_copy = false;     // not complete
+  std::uint32_t valid = 0;  // bytes; of an open one those that scan() has found
+  /// The numbers of the log's segments, if the replica's valid bytes have them. Each segment begins
+  /// with them, so a replica without them is damaged.
+  std::optional<std::vector<std::uint64_t>> digest;
+};
+
+/// What the coordinator knows, by segment: open replicas of a lower version do not count. Other
+/// segments have version 0.
+using KnownVersions = std::map<std::uint64_t, std::uint64_t>;
+
+struct FoundLog {
+  struct Part {
+    std::uint64_t segment = 0;
+    std::uint32_t valid = 0;                    // bytes that count, of each of the replicas
+    std::vector<const FoundReplica*> replicas;  // with at least so many
+  };
+  std::vector<Part> parts;  // in the order of the log
+  /// Why the log is not whole; empty if it is.
+  std::string missing;
+};
+
+/// Finds the whole log in `replicas`, which outlive the result. The log ends with an open segment:
+/// its head. The segment before it may be open, too. Of a segment's open replicas the longest valid
+/// prefix counts: an entry that only some of them have was not committed, and may live.
+FoundLog find_log(const std::vector<FoundReplica>& replicas, const KnownVersions& known);
+
+}  // namespace pyrdma::tailwind

@@ -1,0 +1,135 @@
+// Which request about which replica is due: the order of opens, writes and closes, and what follows
+// the loss of a backup. It has no clock, no memory and no network; the host carries the requests
+// and reports their ends. The order is RAMCloud's (Ousterhout et al., "The RAMCloud Storage
+// System", ACM TOCS 2015, section 4), which Tailwind keeps:
+//
+// - A new head is open at all its backups before the last one closes, so some digest is always
+// open.
+//   It opens when the last one is open at all its backups and those before are closed: who recovers
+//   the log then needs no segment that nobody has. So at most two segments have open replicas.
+// - The last head is closed at all its backups before data goes to the new one, so only the head
+//   may end early.
+// - An entry is committed when all backups have it.
+// - When a backup with an open replica is lost, the segment's version rises: commits stop until
+//   another backup has a copy, all replicas have the new version, and the coordinator knows it
+//   (Tailwind, section 3.4.3). Whoever comes back with the old version is not asked.
+// - A copy is valid when it is complete: the new version, or the close, says so. A crash amid a
+// copy
+//   leaves nothing that could be taken for a replica.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "env/env.h"
+#include "systems/tailwind/bugs.h"
+
+namespace pyrdma::tailwind {
+
+/// A replica of a segment: its place among the segment's replicas, whichever backup has it.
+struct ReplicaId {
+  std::uint64_t segment = 0;
+  std::uint32_t index = 0;
+  auto operator<=>(const ReplicaId&) const = default;
+};
+
+inline constexpr NodeId kNoBackup = ~NodeId{0};
+
+/// Carries requests. Each ends with a call of ReplicatedLog, later, unless its backup is lost
+/// first.
+class ReplicaRequests {
+ public:
+  virtual ~ReplicaRequests() = default;
+  /// Opens a replica with the first `bytes` bytes of the segment, and returns the backup that is
+  /// asked: one that has no other replica of it, or kNoBackup if there is none now. `is_copy`: the
+  /// replica is not valid before set_version() or close(). Ends with opened(), or with refused()
+  /// when the backup has no buffer.
+  virtual NodeId open(ReplicaId replica, std::uint64_t version, std::uint32_t bytes,
+                      bool is_copy) = 0;
+  /// Ends with written(). Writes of one replica end in order.
+  virtual void write(ReplicaId replica, std::uint32_t from, std::uint32_t to) = 0;
+  /// Ends with versioned().
+  virtual void set_version(ReplicaId replica, std::uint64_t version) = 0;
+  /// Ends with closed().
+  virtual void close(ReplicaId replica) = 0;
+  /// From now on open replicas of the segment with a lower version do not count. Ends with
+  /// consented().
+  virtual void ask_coordinator(std::uint64_t segment, std::uint64_t version) = 0;
+};
+
+class ReplicatedLog {
+ public:
+  ReplicatedLog(ReplicaRequests& requests, std::uint32_t replicas, Bugs bugs = {})
+      : requests_(requests), replicas_(replicas), bugs_(bugs) {}
+
+  /// A segment that will be the head; its first `bytes` bytes name it and all others. Requires a
+  /// higher number than that of all before it.
+  void begin(std::uint64_t segment, std::uint32_t bytes);
+  /// The head has `end` bytes.
+  void append(std::uint64_t segment, std::uint32_t end) { segments_.at(segment).end = end; }
+  /// Nothing more is appended: the next segment is the head.
+  void complete(std::uint64_t segment) { segments_.at(segment).is_complete = true; }
+  /// The log needs the segment no more.
+  void forget(std::uint64_t segment) { segments_.erase(segment); }
+
+  void opened(ReplicaId replica);
+  void refused(ReplicaId replica);
+  void written(ReplicaId replica, std::uint32_t to);
+  void versioned(ReplicaId replica, std::uint64_t version);
+  void closed(ReplicaId replica);
+  void consented(std::uint64_t segment, std::uint64_t version);
+  /// All requests to the backup are void, and what it has does not count.
+  void lost(NodeId backup);
+
+  /// Sends what is due. Costs a look at each replica of the segments that are not closed
+  /// everywhere.
+  void step();
+
+  /// Bytes of a segment that all its backups have: an entry that ends there or before is durable.
+  std::uint32_t committed(std::uint64_t segment) const { return segments_.at(segment).committed; }
+  /// All replicas are closed.
+  bool is_closed(std::uint64_t segment) const;
+  /// A backup was lost, and the log is not whole again.
+  bool is_mending() const;
+  /// The backup of a replica, or kNoBackup.
+  NodeId backup(ReplicaId replica) const {
+    return segments_.at(replica.segment).replicas.at(replica.index).backup;
+  }
+
+ private:
+  static constexpr std::uint64_t kNoVersion = ~std::uint64_t{0};
+  enum class State : std::uint8_t { kNone, kOpening, kOpen, kClosing, kClosed };
+  struct Replica {
+    State state = State::kNone;
+    bool is_copy = false;  // not valid yet
+    NodeId backup = kNoBackup;
+    std::uint32_t sent = 0, done = 0;  // bytes
+    std::uint64_t version = kNoVersion, asked_for = kNoVersion;
+    bool is_open() const { return state == State::kOpen; }
+    bool is_there() const { return state >= State::kOpen; }
+  };
+  struct Segment {
+    std::uint32_t first_bytes = 0, end = 0, committed = 0;
+    std::uint64_t version = 0;
+    bool is_complete = false;
+    bool was_open = false, was_closed = false;  // at all backups, once
+    bool is_frozen = false;                     // until the coordinator knows the version
+    bool has_asked = false;
+    std::vector<Replica> replicas;
+  };
+  /// Null for an end that comes after its segment was forgotten or its backup was lost.
+  Replica* expected(ReplicaId id, State state);
+  void pass();
+  void step(std::uint64_t number, Segment& segment, bool takes_data, bool may_close);
+  void mend(std::uint64_t number, Segment& segment);
+  static std::uint32_t most_sent(const Segment& segment);
+  void commit(Segment& segment);
+
+  ReplicaRequests& requests_;
+  const std::uint32_t replicas_;
+  const Bugs bugs_;
+  std::map<std::uint64_t, Segment> segments_;
+  bool has_moved_ = false;
+};
+
+}  // namespace pyrdma::tailwind
