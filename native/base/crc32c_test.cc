@@ -53,7 +53,7 @@ TEST(Crc32c, AgreesWithItsDefinitionAtAllLengths) {
 
 TEST(Crc32c, GoesOnFromWhatStandsBefore) {
   std::vector<std::byte> data(7000, std::byte{5});
-  for (const std::size_t first : {0, 1, 7, 8, 3072, 6999}) {
+  for (const std::size_t first : {0U, 1U, 7U, 8U, 3072U, 6999U}) {
     const std::uint32_t before = crc32c(std::span(data).first(first));
     EXPECT_EQ(crc32c(std::span(data).subspan(first), before), crc32c(data)) << first;
   }

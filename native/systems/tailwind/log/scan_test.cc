@@ -147,7 +147,7 @@ TEST(TailwindScan, AChecksumIsNeverZero) {
 
 std::vector<std::string> good_replicas() {
   std::vector<std::string> texts;
-  for (const std::size_t values : {0, 1, 3, 20}) {
+  for (const std::size_t values : {0U, 1U, 3U, 20U}) {
     Replica replica(4096);
     for (std::size_t i = 0; i < values; ++i)
       replica.append(object(i), "key" + std::to_string(i), std::string(i * 9, 'v'));
