@@ -16,13 +16,12 @@
 namespace pyrdma::tailwind {
 namespace {
 
-constexpr std::uint32_t kReplicas = 3, kFirst = 50;  // kFirst: bytes that each segment begins with
-
 /// A primary, its backups and its coordinator. Requests of one replica arrive in order.
 class Model : public ReplicaRequests {
  public:
   static constexpr NodeId kBackups = 7;
-  static constexpr std::uint32_t kCapacity = 400;
+  static constexpr std::uint32_t kReplicas = 3;
+  static constexpr std::uint32_t kFirst = 50, kCapacity = 400;  // bytes of a segment
 
   Model(std::uint64_t seed, Bugs bugs, bool has_losses = true)
       : has_losses_(has_losses), rng_(seed, 0, "model"), log_(*this, kReplicas, bugs) {
