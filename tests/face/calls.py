@@ -136,9 +136,15 @@ CALLS: dict[str, Callable[[World], Call]] = {
         w.cluster.fail_device,
         {"node": 0, "device": 0, "duration_s": 0.1},
     ),
-    "cluster.SimulatedCluster.kill": lambda w: (w.cluster.kill, {"node": 0, "crash": "host"}),
+    "cluster.SimulatedCluster.kill": lambda w: (
+        w.cluster.kill,
+        {"node": 0, "crash": "host", "after_s": 0.1},
+    ),
     "cluster.SimulatedCluster.pause": lambda w: (w.cluster.pause, {"node": 0, "duration_s": 0.1}),
-    "cluster.SimulatedCluster.restart": lambda w: (w.cluster.restart, {"node": 0}),
+    "cluster.SimulatedCluster.restart": lambda w: (
+        w.cluster.restart,
+        {"node": 0, "after_s": 0.1},
+    ),
     "cluster.SimulatedCluster.slow_down": lambda w: (
         w.cluster.slow_down,
         {"node": 0, "shift": 1, "duration_s": 0.1},
