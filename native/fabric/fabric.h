@@ -110,10 +110,14 @@ class QueuePair {
   }
   /// Makes one transition of the state machine (to kInit, kReadyToReceive, kReadyToSend, kError or
   /// kReset), with the checks of ibv_modify_qp. RC and UC read `peer` for kReadyToReceive. When the
-  /// change to kError or kReset returns, or the destructor, all writes and atomics that this queue
-  /// pair has accepted from its peer are visible here, and none follows. Over shm the call waits
-  /// while the peer's CPU is within a request: a stopped peer holds it up until it runs on or dies.
+  /// change to kError or kReset has returned and is_quiet(), all writes and atomics that this queue
+  /// pair has accepted from its peer are visible here, and none follows.
   virtual void modify(QpState next, const QpAddress* peer = nullptr) = 0;
+
+  /// Nothing of the peer follows the end of this queue pair. True at once where a NIC does the
+  /// work. Over shm the peer's CPU may be within a request: a stopped peer keeps it false until it
+  /// runs on or dies, and a call costs some microseconds.
+  virtual bool is_quiet() const { return true; }
 
   // Each helper posts one signaled request and returns true when it was accepted.
   bool write(const Sge& from, const RemoteRegion& to, std::uint64_t offset, std::uint64_t wr_id = 0,

@@ -46,6 +46,7 @@ class FaultyQueuePair final : public QueuePair {
     return inner_->post_receive(requests);
   }
   void modify(QpState next, const QpAddress* peer) override;
+  bool is_quiet() const override { return inner_->is_quiet(); }
 
  private:
   PostResult carry(std::span<const WorkRequest> requests);

@@ -1,8 +1,6 @@
 #include "fabric/shm/path.h"
 
-#include <sched.h>
-
-#include "fabric/shm/thread_order.h"
+#include "fabric/shm/session_block.h"
 
 namespace pyrdma::fabric::shm {
 
@@ -46,13 +44,11 @@ const Translation* Path::find_region(std::uint32_t key) {
   return regions_.insert(found);
 }
 
-void Path::await_requests(const SessionBlock& session) const {
-  if (peer_ == nullptr || !peer_->attach()) return;
+bool Path::is_quiet(const SessionBlock& session) const {
+  if (peer_ == nullptr || !peer_->attach()) return true;
   const QpEntry& entry = peer_->control()->queue_pairs[qp_slot(qpn_)];
-  order_all_threads();
-  while (relaxed(entry.qp_num) == qpn_ && entry.at_work.load(std::memory_order_acquire) != 0 &&
-         !session.status(node_).has_ended(peer_->incarnation()))
-    sched_yield();
+  return relaxed(entry.qp_num) != qpn_ || entry.at_work.load(std::memory_order_acquire) == 0 ||
+         session.status(node_).has_ended(peer_->incarnation());
 }
 
 void Path::fail_responder(std::uint32_t self, const SessionBlock& session) {

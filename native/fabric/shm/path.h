@@ -24,9 +24,8 @@ class Path {
   bool aims_at(NodeId node, std::uint32_t qpn) const { return qpn_ == qpn && node_ == node; }
   NodeId node() const { return node_; }
   std::uint32_t incarnation() const { return peer_->incarnation(); }
-  /// Waits until the peer's queue pair executes no request that has begun before the call. The
-  /// caller has taken its end out of service.
-  void await_requests(const SessionBlock& session) const;
+  /// The peer's queue pair executes no request that began before the last order_all_threads().
+  bool is_quiet(const SessionBlock& session) const;
 
   bool is_current() const {
     return epoch_ != 0 && header_->epoch.load(std::memory_order_acquire) == epoch_;

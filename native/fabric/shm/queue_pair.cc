@@ -9,6 +9,7 @@
 #include "fabric/post_rules.h"
 #include "fabric/shm/batch.h"
 #include "fabric/shm/shared_receive_queue.h"
+#include "fabric/shm/thread_order.h"
 
 namespace pyrdma::fabric::shm {
 namespace {
@@ -89,7 +90,6 @@ ShmQueuePair::~ShmQueuePair() {
   entry_.state.store(static_cast<std::uint8_t>(QpState::kReset));
   entry_.qp_num.store(0, std::memory_order_release);
   node_.change_epoch();
-  await_peer();
   node_.waiting().remove(*this);
   if (shared_ == nullptr) {
     device_.retire_receive_ring(receives_.view(), ring_offset_);
@@ -156,13 +156,14 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
     entry_.state.store(static_cast<std::uint8_t>(QpState::kReset), std::memory_order_release);
   }
   unlock_waiting();
-  await_peer();
 }
 
-void ShmQueuePair::await_peer() {
+bool ShmQueuePair::is_quiet() const {
   const bool connected =
       options_.transport == Transport::kRc || options_.transport == Transport::kUc;
-  if (connected && relaxed(entry_.peer_node) != kNoNode) path_.await_requests(node_.session());
+  if (!connected) return true;
+  order_all_threads();
+  return path_.is_quiet(node_.session());
 }
 
 void ShmQueuePair::enter_own_error() {

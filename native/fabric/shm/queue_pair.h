@@ -55,6 +55,7 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   PostResult post(std::span<const WorkRequest> requests) override;
   PostResult post_receive(std::span<const ReceiveRequest> requests) override;
   void modify(QpState next, const QpAddress* peer) override;
+  bool is_quiet() const override;
   bool retry(Time now) override;
 
  private:
@@ -139,8 +140,6 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   void complete(std::uint64_t wr_id, Status status, std::uint32_t position);
   void fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t position);
   void enter_own_error();
-  /// Nothing of the peer follows. The end is out of service.
-  void await_peer();
   void lock_waiting();
   void unlock_waiting() { busy_.store(false, std::memory_order_release); }
 
