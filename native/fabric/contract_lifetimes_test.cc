@@ -83,7 +83,9 @@ TEST_P(FabricLifetimes, NothingFollowsTheEndOfAQueuePair) {
     in_the_middle += written > 0 && written < kWords;
   }
   // Real threads meet as the machine lets them.
-  if (GetParam().starts_with("sim")) EXPECT_GT(in_the_middle, rounds / 20);
+  if (GetParam().starts_with("sim")) {
+    EXPECT_GT(in_the_middle, rounds / 20);
+  }
 }
 
 // A node creates objects of all kinds and destroys them with requests in flight in both directions.
