@@ -23,13 +23,13 @@ void for_blocks(std::uint64_t offset, std::size_t bytes, Act&& act) {
 
 }  // namespace
 
-std::shared_ptr<const DiskBlock> BlockPool::keep(std::span<const std::byte> bytes) {
-  std::weak_ptr<const DiskBlock>& place = blocks_[checksum(bytes)];
-  std::shared_ptr<const DiskBlock> known = place.lock();
+std::shared_ptr<DiskBlock> BlockPool::keep(std::span<const std::byte> bytes) {
+  std::weak_ptr<DiskBlock>& place = blocks_[checksum(bytes)];
+  std::shared_ptr<DiskBlock> known = place.lock();
   if (known != nullptr && std::memcmp(known->data(), bytes.data(), kBlock) == 0) return known;
   const auto fresh = std::make_shared<DiskBlock>();
   std::memcpy(fresh->data(), bytes.data(), kBlock);
-  if (known == nullptr) place = fresh;
+  place = fresh;
   if (blocks_.size() >= forget_at_) forget_unused();
   return fresh;
 }
@@ -55,15 +55,16 @@ void DiskContent::write(std::uint64_t offset, std::span<const std::byte> data) {
   grow(offset + data.size());
   for_blocks(offset, data.size(),
              [&](std::uint64_t block, std::uint64_t at, std::size_t done, std::size_t count) {
-               std::shared_ptr<const DiskBlock>& place = blocks_[block];
+               std::shared_ptr<DiskBlock>& place = blocks_[block];
                if (count == kBlock) {
                  place = pool_->keep(data.subspan(done, count));
                  return;
                }
-               const auto changed = place == nullptr ? std::make_shared<DiskBlock>()
-                                                     : std::make_shared<DiskBlock>(*place);
-               std::memcpy(changed->data() + at, data.data() + done, count);
-               place = changed;
+               if (place == nullptr)
+                 place = std::make_shared<DiskBlock>();
+               else if (place.use_count() > 1)
+                 place = std::make_shared<DiskBlock>(*place);
+               std::memcpy(place->data() + at, data.data() + done, count);
              });
 }
 

@@ -17,20 +17,21 @@ using DiskBlock = std::array<std::byte, 4096>;
 class BlockPool {
  public:
   /// Returns a block with these bytes, DiskBlock's size of them.
-  std::shared_ptr<const DiskBlock> keep(std::span<const std::byte> bytes);
+  std::shared_ptr<DiskBlock> keep(std::span<const std::byte> bytes);
   /// Blocks that some file still holds.
   std::size_t blocks();
 
  private:
   void forget_unused();
 
-  // By checksum. A block whose checksum another one has is not shared.
-  std::unordered_map<std::uint64_t, std::weak_ptr<const DiskBlock>> blocks_;
+  // By the checksum that a block had when it came here: it may have changed. Of two blocks with one
+  // checksum the newer is shared.
+  std::unordered_map<std::uint64_t, std::weak_ptr<DiskBlock>> blocks_;
   std::size_t forget_at_ = 1024;
 };
 
-/// The content of a file. A copy shares its blocks, and a write replaces the blocks that it
-/// changes. A write of whole blocks costs a checksum of its bytes.
+/// The content of a file. A copy shares its blocks, and a write replaces those that are shared. A
+/// write of whole blocks costs a checksum of its bytes.
 class DiskContent {
  public:
   explicit DiskContent(std::shared_ptr<BlockPool> pool) : pool_(std::move(pool)) {}
@@ -43,7 +44,7 @@ class DiskContent {
 
  private:
   std::shared_ptr<BlockPool> pool_;
-  std::vector<std::shared_ptr<const DiskBlock>> blocks_;  // null: zeros
+  std::vector<std::shared_ptr<DiskBlock>> blocks_;  // null: zeros
   std::uint64_t size_ = 0;
 };
 

@@ -307,6 +307,20 @@ TEST(SimStorage, EqualBlocksOfAllDisksAreKeptOnce) {
   changed[5000] = std::byte{9};
   EXPECT_EQ(disks[0].content("log"), data);
   EXPECT_EQ(disks[1].content("log"), changed);
+  // The block may be changed where it lies; the next one with its old bytes is another one.
+  const auto alone = std::make_shared<BlockPool>();
+  DiskContent first(alone), second(alone), third(alone);
+  const auto block = std::span(data).first(sizeof(DiskBlock));
+  first.write(0, block);
+  first.write(5, bytes(1, 9));
+  second.write(0, block);
+  third.write(0, block);
+  EXPECT_EQ(alone->blocks(), 1U);
+  std::vector<std::byte> seen(block.size());
+  second.read(0, seen);
+  EXPECT_TRUE(std::ranges::equal(seen, block));
+  first.read(0, seen);
+  EXPECT_EQ(seen[5], std::byte{9});
   for (Disk& disk : disks) {
     disk.storage.remove("log");
     disk.storage.sync();

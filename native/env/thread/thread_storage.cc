@@ -244,12 +244,12 @@ RunLock::RunLock(std::uint64_t run) {
   path_ = storage_parent() + "/" + run_file(run);
   while (true) {
     descriptor_ = open_own(AT_FDCWD, path_, O_CREAT);
-    struct stat opened {
-    }, named{};
     if (descriptor_ < 0) return;
     while (::flock(descriptor_, LOCK_SH) != 0) {
       if (errno != EINTR) return;
     }
+    struct stat opened {};
+    struct stat named {};
     if (::fstat(descriptor_, &opened) == 0 && ::lstat(path_.c_str(), &named) == 0 &&
         opened.st_ino == named.st_ino)
       return;
