@@ -61,16 +61,13 @@ void ReplicatedLog::lost(NodeId backup) {
     for (Replica& replica : segment.replicas) {
       if (replica.backup != backup) continue;
       const bool was_closed = replica.state == State::kClosed;
+      const bool rises = !was_closed && bugs_.raises_version();
       replica = {};
-      replica.is_copy = true;
-      if (was_closed) continue;
-      if (bugs_.raises_version()) {
-        ++segment.version;
-        segment.is_frozen = true;
-        segment.has_asked = false;
-      } else {
-        replica.is_copy = false;
-      }
+      replica.is_copy = was_closed || rises;
+      if (!rises) continue;
+      ++segment.version;
+      segment.is_frozen = true;
+      segment.has_asked = false;
     }
   }
 }
