@@ -214,9 +214,14 @@ void remove_stale_storage(const std::string& parent) {
       continue;
     const Descriptor lock(
         ::openat(folder.number, kLock, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    if (lock.number >= 0 && lock_file(lock.number) == Locked::kYes) {
+    const auto run_needs_it = [&] {
       const auto owner = owner_in(lock.number);
-      if (owner && run_lives(folders.number, owner->run)) continue;
+      return owner && run_lives(folders.number, owner->run);
+    };
+    // Without the first look, a restarted node would now and then find the lock of its folder
+    // taken. The owner may write the file before the second one.
+    if (lock.number >= 0 && !run_needs_it() && lock_file(lock.number) == Locked::kYes) {
+      if (run_needs_it()) continue;
       remove_files(folder.number);
     } else if (lock.number >= 0 || errno != ENOENT) {
       continue;

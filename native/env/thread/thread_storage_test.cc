@@ -103,6 +103,28 @@ TEST_F(ThreadStorageJanitor, TheNextOwnerOfAPlaceTakesOverItsFolder) {
   EXPECT_TRUE(fs::is_empty(parent)) << "the run has ended";
 }
 
+TEST_F(ThreadStorageJanitor, AFolderIsTakenOverWhileOthersCleanUp) {
+  constexpr StorageOwner kPlace{42, 3};
+  const RunLock run(kPlace.run);
+  std::atomic<bool> done{false};
+  std::thread janitor([&] {
+    while (!done) remove_stale_storage(parent);
+  });
+  auto storage = std::make_unique<ThreadStorage>(kPlace);
+  storage->open("log")->sync();
+  const fs::path folder = storage->folder();
+  fs::copy(folder, folder.parent_path() / "kept");
+  storage.reset();
+  for (int round = 0; round < 300; ++round) {
+    fs::rename(folder.parent_path() / "kept", folder);  // as a killed node leaves it
+    const ThreadStorage restarted(kPlace);
+    EXPECT_TRUE(restarted.folder() == folder) << "in round " << round;
+    fs::copy(folder, folder.parent_path() / "kept");
+  }
+  done = true;
+  janitor.join();
+}
+
 TEST_F(ThreadStorageJanitor, LeavesWhatIsNotTheFolderOfANodeOfThisHost) {
   const fs::path model = make_orphan();
   const auto move = [&model](const std::string& name) {

@@ -107,11 +107,13 @@ TEST(ShmProcess, KilledPeerIsUnreachableWithinASecond) {
   ASSERT_TRUE(env.poll_until([&] { return objects.words()[0] == 0; }, objects.deadline));
   ASSERT_TRUE(objects.qp->write(objects.region->sge(64, 8), objects.remote, 0));
   ASSERT_EQ(objects.complete(env).status, Status::kSuccess);
+  // Until its lock file says whose it is, a folder may be removed and made again.
   const auto folder = [&] {
     for (const auto& entry :
          std::filesystem::directory_iterator(std::filesystem::temp_directory_path())) {
       if (entry.path().filename().string().find("pyrdma-storage-" + std::to_string(child.pid()) +
-                                                "-") == 0) {
+                                                "-") == 0 &&
+          std::ifstream(entry.path() / ".lock").peek() != std::ifstream::traits_type::eof()) {
         return entry.path();
       }
     }
