@@ -48,7 +48,7 @@ def drawing(tree: Tree, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         env=environment(FAKE_WAITS=str(pipe)),
         stderr=subprocess.DEVNULL,
     ) as process:
-        pipe.open().close()  # until the process opens it, too
+        pipe.read_bytes()  # until the process has opened and closed it
         yield process
         process.kill()
 
