@@ -48,9 +48,11 @@ def drawing(tree: Tree, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         env=environment(FAKE_WAITS=str(pipe)),
         stderr=subprocess.DEVNULL,
     ) as process:
-        pipe.read_bytes()  # until the process has opened and closed it
-        yield process
-        process.kill()
+        try:
+            pipe.read_bytes()  # until the process has opened and closed it
+            yield process
+        finally:
+            process.kill()
 
 
 ARCHIVE = ("archive", "results", "--out", "a.zip")
