@@ -59,9 +59,11 @@ def queue() -> list[str]:
 
 
 def cancel_one() -> bool:
-    """Cancel a job; return whether there was one, since between two jobs the queue is empty."""
+    """Cancel a job; return whether there was one: the queue may be empty between two jobs."""
     jobs = queue()
-    return bool(jobs) and subprocess.run(["scancel", jobs[0]], check=True).returncode == 0
+    if jobs:
+        subprocess.run(["scancel", jobs[0]], check=True)
+    return bool(jobs)
 
 
 def folders(out: Path) -> list[Path]:
