@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "base/bytes.h"
 #include "base/crc32c.h"
@@ -23,6 +24,7 @@ enum class EntryType : std::uint8_t {
   kDigest,     // contents: the numbers of all segments of the log, 8 B each
   kObject,     // contents: key and value
   kTombstone,  // an object was removed. contents: key, and the number of the object's segment
+  kResult,     // of an update. table: the client, version: its sequence number (store/results.h)
   kChecksum,
 };
 
@@ -71,7 +73,7 @@ class Entry {
   /// The fields are possible, and the entry has at most `room` bytes. Requires sizeof(EntryHeader)
   /// readable bytes.
   bool is_possible(std::size_t room) const {
-    return type() >= EntryType::kSegment && type() <= EntryType::kTombstone &&
+    return type() >= EntryType::kSegment && type() <= EntryType::kResult &&
            field<std::uint8_t>(offsetof(EntryHeader, zero)) == 0 &&
            field<std::uint16_t>(offsetof(EntryHeader, more_zeros)) == 0 && key_bytes() <= bytes() &&
            bytes() <= room - sizeof(EntryHeader);
@@ -88,6 +90,20 @@ class Entry {
   }
   const std::byte* at_ = nullptr;
 };
+
+/// An entry that a log does not have yet. The header's lengths and checksum follow from `key` and
+/// `value`.
+struct NewEntry {
+  EntryHeader header;
+  ByteView key, value;
+  std::size_t size() const { return sizeof header + key.size() + value.size(); }
+};
+/// Bytes that entries take which are appended at once: one checksum entry stands behind the last.
+inline std::size_t appended_bytes(std::span<const NewEntry> entries) {
+  std::size_t bytes = sizeof(ChecksumEntry);
+  for (const NewEntry& entry : entries) bytes += entry.size();
+  return bytes;
+}
 
 /// The checksum of a segment's headers so far.
 class RunningChecksum {

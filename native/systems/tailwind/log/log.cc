@@ -10,23 +10,40 @@ namespace pyrdma::tailwind {
 Log::Log(LogMemory& memory, std::uint64_t id, std::uint32_t capacity)
     : memory_(memory), id_(id), capacity_(capacity) {}
 
-Segment* Log::prepare() {
-  if (prepared_ != nullptr) return prepared_;
-  auto made = std::make_unique<Segment>(memory_, id_, next_, capacity_);
+std::unique_ptr<Segment> Log::make(std::uint64_t number) {
+  auto made = std::make_unique<Segment>(memory_, id_, number, capacity_);
   EntryHeader header;
   header.type = EntryType::kSegment;
   header.table = id_;
-  header.version = next_;
+  header.version = number;
   std::vector<std::uint64_t> digest;
-  for (const auto& [number, segment] : segments_) digest.push_back(number);
-  digest.push_back(next_);
+  for (const auto& [known, segment] : segments_) digest.push_back(known);
+  digest.push_back(number);
   const ByteView numbers = std::as_bytes(std::span(digest));
   if (made->append(header, {}, {}) == 0) return nullptr;
   header.type = EntryType::kDigest;
   if (made->append(header, {}, numbers) == 0) return nullptr;
+  return made;
+}
+
+Segment* Log::prepare() {
+  if (prepared_ != nullptr) return prepared_;
+  std::unique_ptr<Segment> made = make(next_);
+  if (made == nullptr) return nullptr;
   prepared_ = made.get();
   segments_.emplace(next_++, std::move(made));
   return prepared_;
+}
+
+std::unique_ptr<Segment> Log::make_survivor() {
+  std::unique_ptr<Segment> made = make(next_);
+  if (made != nullptr) ++next_;
+  return made;
+}
+
+void Log::adopt(std::unique_ptr<Segment> segment) {
+  const std::uint64_t number = segment->id();
+  segments_[number] = std::move(segment);
 }
 
 void Log::advance() {
@@ -34,11 +51,19 @@ void Log::advance() {
   head_ = std::exchange(prepared_, nullptr);
 }
 
+bool Log::append(std::span<const NewEntry> entries, Place* places) {
+  if (entries.empty()) return true;
+  if (head_ == nullptr || !head_->has_room(entries) || !head_->append(entries, places))
+    return false;
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    head_->live_bytes += taken_by(Entry(memory_.at(places[i])));
+  return true;
+}
+
 Place Log::append(const EntryHeader& header, ByteView key, ByteView value) {
-  if (head_ == nullptr || !head_->has_room(key.size() + value.size())) return 0;
-  const Place place = head_->append(header, key, value);
-  if (place != 0) head_->live_bytes += taken_by(Entry(memory_.at(place)));
-  return place;
+  const NewEntry entry{header, key, value};
+  Place place = 0;
+  return append({&entry, 1}, &place) ? place : 0;
 }
 
 void Log::drop(Place place) {

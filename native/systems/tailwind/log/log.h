@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "systems/tailwind/log/segment.h"
@@ -33,11 +34,23 @@ class Log {
   Segment* prepare();
   /// The prepared segment becomes the head. Requires prepare().
   void advance();
-  /// Appends an entry to the head. Returns 0 when the head is full or no memory is left: has_room()
-  /// of the head tells which.
+  /// Appends entries to the head: of a torn write all survive or none. Sets the place of each in
+  /// `places`. Returns false, and does nothing, when the head is full or no memory is left:
+  /// has_room() of the head tells which. No entries always fit.
+  bool append(std::span<const NewEntry> entries, Place* places);
+  /// Appends one entry. Returns 0 where the other append() returns false.
   Place append(const EntryHeader& header, ByteView key, ByteView value);
   /// The entry at `place` is of no use any more.
   void drop(Place place);
+  /// A segment for what the cleaner moves: it has a number of its own and begins as a head does. It
+  /// is not of the log before adopt(). Null when no memory is left.
+  std::unique_ptr<Segment> make_survivor();
+  /// An empty segment with the number of another one, which adopt() will replace.
+  std::unique_ptr<Segment> make_compacted(std::uint64_t number) const {
+    return std::make_unique<Segment>(memory_, id_, number, capacity_);
+  }
+  /// The segment is of the log: later digests name it. Frees the one that had its number.
+  void adopt(std::unique_ptr<Segment> segment);
   /// Frees a segment that no entry and no later digest needs. Requires that it is neither the head
   /// nor prepared.
   void free(std::uint64_t segment);
@@ -46,6 +59,9 @@ class Log {
   const std::map<std::uint64_t, std::unique_ptr<Segment>>& segments() const { return segments_; }
 
  private:
+  /// A segment that names itself and all others. Null when no memory is left.
+  std::unique_ptr<Segment> make(std::uint64_t number);
+
   LogMemory& memory_;
   std::uint64_t id_;
   std::uint32_t capacity_;
@@ -54,9 +70,12 @@ class Log {
   Segment *head_ = nullptr, *prepared_ = nullptr;
 };
 
-/// Bytes that an entry takes of a segment, its checksum entry included.
+/// Bytes that an entry counts for in Segment::live_bytes. A checksum entry counts with an object or
+/// a tombstone, and not with the result that is appended behind it. So the sum is exact for single
+/// updates, and the entry may be dropped without a look at its neighbours.
 inline std::uint32_t taken_by(const Entry& entry) {
-  return static_cast<std::uint32_t>(entry.size() + sizeof(ChecksumEntry));
+  const std::size_t checksum = entry.type() == EntryType::kResult ? 0 : sizeof(ChecksumEntry);
+  return static_cast<std::uint32_t>(entry.size() + checksum);
 }
 /// The numbers in a digest; nothing if its length is no multiple of theirs.
 std::optional<std::vector<std::uint64_t>> read_digest(const Entry& entry);

@@ -95,6 +95,31 @@ TEST(TailwindLog, WhatIsOfUseIsCounted) {
   EXPECT_EQ(bytes, live.size() * (30 + 500 + 12));
 }
 
+// An object and the result of its update take what is counted for them, and may be dropped apart.
+TEST(TailwindLog, ABatchCountsOneChecksum) {
+  Primary primary;
+  const NewEntry none[1] = {{object(1), {}, {}}};
+  Place places[2];
+  EXPECT_TRUE(primary.log.append(std::span(none).first(0), places));
+  EXPECT_FALSE(primary.log.append(none, places)) << "there is no head";
+  primary.log.prepare();
+  primary.log.advance();
+  const Segment& head = *primary.log.head();
+  const std::uint32_t begin = head.end();
+  EntryHeader result;
+  result.type = EntryType::kResult;
+  const std::string text(25, 'r');
+  const ByteView bytes = std::as_bytes(std::span(text));
+  const NewEntry batch[2] = {{object(1), bytes.first(3), bytes}, {result, {}, bytes}};
+  ASSERT_TRUE(primary.log.append(batch, places));
+  EXPECT_EQ(head.live_bytes, head.end() - begin);
+  primary.log.drop(places[0]);
+  EXPECT_EQ(head.live_bytes, 30U + 25U);
+  primary.log.drop(places[1]);
+  EXPECT_EQ(head.live_bytes, 0U);
+  EXPECT_EQ(head.entries(), 4U);
+}
+
 TEST(TailwindLog, WithoutMemoryThereIsNoNextHead) {
   Primary primary(5);  // a segment takes three: entries do not cross seglets
   ASSERT_NE(primary.log.prepare(), nullptr);

@@ -1,5 +1,6 @@
 // Entries and replicas, as tests write them.
 #pragma once
+#include <span>
 #include <string_view>
 
 #include "systems/tailwind/log/entry.h"
@@ -23,6 +24,20 @@ class Replica {
                                     std::as_bytes(std::span(value)));
     headers_.add(entry.header());
     end_ += entry.size();
+    write_checksum(bytes_.data() + end_, headers_.value());
+    end_ += sizeof(ChecksumEntry);
+  }
+  /// Appends objects "A", "B", ... of one write, with versions from `version` on. Requires room.
+  void append_batch(std::uint64_t version, std::span<const std::string_view> values) {
+    char key = 'A';
+    for (const std::string_view value : values) {
+      const Entry entry =
+          write_entry(bytes_.data() + end_, object(version++), std::as_bytes(std::span(&key, 1)),
+                      std::as_bytes(std::span(value)));
+      headers_.add(entry.header());
+      end_ += entry.size();
+      ++key;
+    }
     write_checksum(bytes_.data() + end_, headers_.value());
     end_ += sizeof(ChecksumEntry);
   }

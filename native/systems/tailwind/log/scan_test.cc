@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "base/hostile_test.h"
@@ -46,6 +47,25 @@ TEST(TailwindScan, AWriteThatEndsEarlyIsNoWrite) {
     const bool is_whole = std::ranges::equal(torn, f.replica.bytes());  // the rest were zeros
     EXPECT_EQ(scan(torn).valid, is_whole ? f.replica.end() : f.of_a) << "ends at " << end;
     EXPECT_EQ(scan(torn).entries, is_whole ? 2U : 1U);
+  }
+}
+
+// Several entries of one write have one checksum entry: all of them survive or none.
+TEST(TailwindScan, ABatchThatEndsEarlyIsNoBatch) {
+  Replica replica(512);
+  replica.append(object(1), "first", "an older write");
+  const std::uint64_t before = replica.end();
+  constexpr std::array<std::string_view, 3> kValues{"a value", "", "another value"};
+  replica.append_batch(2, kValues);
+  EXPECT_EQ(replica.end() - before, 3 * (30 + 1) + 7 + 13 + 12);
+  EXPECT_EQ(scan(replica.bytes()).valid, replica.end());
+  EXPECT_EQ(scan(replica.bytes()).entries, 4U);
+  for (std::uint64_t end = before; end < replica.end(); ++end) {
+    Bytes torn(replica.bytes().begin(), replica.bytes().end());
+    std::fill(torn.begin() + static_cast<std::ptrdiff_t>(end), torn.end(), std::byte{0});
+    const bool is_whole = std::ranges::equal(torn, replica.bytes());  // the rest were zeros
+    EXPECT_EQ(scan(torn).valid, is_whole ? replica.end() : before) << "ends at " << end;
+    EXPECT_EQ(scan(torn).entries, is_whole ? 4U : 1U) << "ends at " << end;
   }
 }
 

@@ -8,27 +8,35 @@ Segment::~Segment() {
   for (const Run& run : runs_) memory_.give_back(run.place, run.seglets);
 }
 
-Place Segment::append(const EntryHeader& header, ByteView key, ByteView value) {
-  PYRDMA_ASSERT(has_room(key.size() + value.size()));
-  const auto entry_bytes =
-      static_cast<std::uint32_t>(sizeof(EntryHeader) + key.size() + value.size());
-  const std::uint32_t bytes = entry_bytes + static_cast<std::uint32_t>(sizeof(ChecksumEntry));
+bool Segment::append(std::span<const NewEntry> entries, Place* places) {
+  PYRDMA_ASSERT(!entries.empty() && has_room(entries));
+  const auto bytes = static_cast<std::uint32_t>(appended_bytes(entries));
   if (runs_.empty() ||
       bytes > std::uint64_t{runs_.back().seglets} * LogMemory::kSeglet - runs_.back().bytes) {
     const std::uint32_t seglets = (bytes + LogMemory::kSeglet - 1) / LogMemory::kSeglet;
-    const Place place = memory_.take(*this, seglets);
-    if (place == 0) return 0;
-    runs_.push_back({place, seglets, end_, 0});
+    const Place first = memory_.take(*this, seglets);
+    if (first == 0) return false;
+    runs_.push_back({first, seglets, end_, 0});
   }
   Run& run = runs_.back();
-  const Place place = run.place + run.bytes;
-  std::byte* at = memory_.at(place);
-  headers_.add(write_entry(at, header, key, value).header());
+  Place place = run.place + run.bytes;
+  for (const NewEntry& entry : entries) {
+    headers_.add(write_entry(memory_.at(place), entry.header, entry.key, entry.value).header());
+    *places++ = place;
+    place += entry.size();
+  }
   checksum_ = headers_.value();
-  write_checksum(at + entry_bytes, checksum_);
+  write_checksum(memory_.at(place), checksum_);
   run.bytes += bytes;
   end_ += bytes;
-  return place;
+  entries_ += static_cast<std::uint32_t>(entries.size());
+  return true;
+}
+
+Place Segment::append(const EntryHeader& header, ByteView key, ByteView value) {
+  const NewEntry entry{header, key, value};
+  Place place = 0;
+  return append({&entry, 1}, &place) ? place : 0;
 }
 
 }  // namespace pyrdma::tailwind

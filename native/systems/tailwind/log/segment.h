@@ -4,6 +4,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "systems/tailwind/log/entry.h"
@@ -18,7 +19,7 @@ class Segment {
   /// An empty segment.
   Segment(LogMemory& memory, std::uint64_t log, std::uint64_t id,
           std::uint32_t capacity = kCapacity)
-      : memory_(memory), log_(log), id_(id), capacity_(capacity) {}
+      : born(id), memory_(memory), log_(log), id_(id), capacity_(capacity) {}
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -28,14 +29,29 @@ class Segment {
   std::uint32_t capacity() const { return capacity_; }
   /// Bytes of a replica so far.
   std::uint32_t end() const { return end_; }
+  /// Seglets of memory that it has.
+  std::uint32_t seglets() const {
+    std::uint32_t result = 0;
+    for (const Run& run : runs_) result += run.seglets;
+    return result;
+  }
+  /// Entries so far, without checksum entries.
+  std::uint32_t entries() const { return entries_; }
   /// The value of the last checksum entry; 0: there is none.
   std::uint32_t checksum() const { return checksum_; }
   /// Whether an entry with `contents` B of contents and its checksum entry fit.
   bool has_room(std::size_t contents) const {
     return end_ + sizeof(EntryHeader) + contents + sizeof(ChecksumEntry) <= capacity_;
   }
-  /// Appends an entry and a checksum entry. Returns the place of the entry, or 0 when the memory
-  /// has no seglet left. Requires has_room().
+  bool has_room(std::span<const NewEntry> entries) const {
+    return end_ + appended_bytes(entries) <= capacity_;
+  }
+  /// Appends entries, one behind the other in one run, and one checksum entry behind the last: of a
+  /// torn write all survive or none. Sets the place of each in `places`. Returns false, and does
+  /// nothing, when the memory has too few adjacent seglets left. Requires an entry, and has_room().
+  bool append(std::span<const NewEntry> entries, Place* places);
+  /// Appends one entry and returns its place, or 0 when the memory has no seglet left. Requires
+  /// has_room().
   Place append(const EntryHeader& header, ByteView key, ByteView value);
 
   /// Calls act(bytes, offset in the replica) for the pieces of memory that a replica has from
@@ -66,8 +82,11 @@ class Segment {
     }
   }
 
-  /// Bytes of entries that are of use, their checksum entries included. The holder counts them.
+  /// Bytes of entries that are of use, by taken_by(). The holder counts them.
   std::uint64_t live_bytes = 0;
+  /// The number of the segment that was written when its entries were new: of a survivor of the
+  /// cleaner that of an older one.
+  std::uint64_t born;
 
  private:
   struct Run {
@@ -80,6 +99,7 @@ class Segment {
   std::uint64_t log_, id_;
   std::uint32_t capacity_;
   std::uint32_t end_ = 0;
+  std::uint32_t entries_ = 0;
   std::uint32_t checksum_ = 0;
   RunningChecksum headers_;
   std::vector<Run> runs_;

@@ -65,6 +65,52 @@ TEST(TailwindSegment, AReplicaHasWhatWasAppended) {
   EXPECT_EQ(next, known.size());
 }
 
+// Each batch lies in one run, in the order given, with one checksum entry.
+TEST(TailwindSegment, ABatchLiesInOnePieceOrNotAtAll) {
+  Bytes room(std::size_t{20} * LogMemory::kSeglet);
+  LogMemory memory(room);
+  Rng rng(4, 0, "batches");
+  Segment segment(memory, 7, 3), rest(memory, 7, 4);
+  std::uint64_t version = 0;
+  std::uint32_t batches = 0;
+  for (;;) {
+    std::vector<std::string> values(1 + rng.below(4));
+    std::vector<NewEntry> batch;
+    for (std::string& value : values) {
+      value.assign(rng.below(20'000), 'v');
+      batch.push_back({object(++version), bytes_of(value).first(value.size() / 2),
+                       bytes_of(value).subspan(value.size() / 2)});
+    }
+    const std::uint32_t end = segment.end(), entries = segment.entries();
+    std::vector<Place> places(batch.size());
+    if (!segment.append(batch, places.data())) {
+      EXPECT_EQ(segment.end(), end);
+      EXPECT_EQ(segment.entries(), entries);
+      version -= batch.size();
+      break;
+    }
+    ++batches;
+    EXPECT_EQ(segment.end(), end + appended_bytes(batch));
+    EXPECT_EQ(segment.entries(), entries + batch.size());
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const Entry entry(memory.at(places[i]));
+      EXPECT_TRUE(entry.is_whole());
+      EXPECT_EQ(entry.size(), batch[i].size());
+      EXPECT_EQ(entry.version(), version - batch.size() + 1 + i);
+      if (i > 0) {
+        EXPECT_EQ(places[i], places[i - 1] + batch[i - 1].size());
+      }
+    }
+  }
+  EXPECT_GT(batches, 10U);
+  const Bytes replica = replica_of(segment);
+  EXPECT_EQ(scan(replica).valid, segment.end());
+  EXPECT_EQ(scan(replica).entries, segment.entries());
+  std::uint64_t next = 0;
+  segment.for_entries([&](const Entry& entry, Place) { EXPECT_EQ(entry.version(), ++next); });
+  EXPECT_EQ(next, version);
+}
+
 TEST(TailwindSegment, PiecesAreCutWhereTheyAreAsked) {
   Bytes room(std::size_t{4} * LogMemory::kSeglet);
   LogMemory memory(room);

@@ -1,7 +1,9 @@
 #include "systems/tailwind/store/hash_table.h"
 
+#include <mutex>
 #include <string>
 
+#include "base/assert.h"
 #include "base/error.h"
 
 namespace pyrdma::tailwind {
@@ -32,11 +34,19 @@ HashTable::Slot* HashTable::free_slot(std::uint64_t hash) {
       if (slot == 0) return &slot;
     Slot& last = line->slots[kSlots - 1];
     if ((last & kChain) == 0) {  // its key moves to the new line
-      overflow_.emplace_back().slots[0] = last;
-      last = kChain | (overflow_.size() - 1);
+      Line& next = new_line();
+      next.slots[0] = last;
+      last = kChain | reinterpret_cast<std::uintptr_t>(&next);
     }
-    line = &overflow_[place_of(last)];
+    line = line_of(last);
   }
+}
+
+HashTable::Line& HashTable::new_line() {
+  const std::lock_guard lock(overflow_mutex_);
+  Line& line = overflow_.emplace_back();
+  PYRDMA_ASSERT(reinterpret_cast<std::uintptr_t>(&line) < kChain);
+  return line;
 }
 
 }  // namespace pyrdma::tailwind

@@ -4,10 +4,11 @@
 //
 // A slot has 16 bits of the key's hash and a place of 47 bits. The caller compares the key that
 // lies at the place: other keys have the same bits. A full bucket goes on in another line, to which
-// its last slot then points. Lines in use stay where they are.
+// its last slot then points: an address of a user's memory has 47 bits. Lines stay where they are.
 //
-// The table knows no locks: threads that work on one bucket at a time need one for it.
+// Threads may work on different buckets at once. Those that work on one bucket need a lock for it.
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -17,6 +18,7 @@
 
 #include "env/env.h"
 #include "env/scope.h"
+#include "env/sync.h"
 #include "systems/tailwind/log/log_memory.h"
 
 namespace pyrdma::tailwind {
@@ -48,7 +50,7 @@ class HashTable {
     if (const Slot* known = find_slot(hash, is_key))
       return place_of(std::exchange(*const_cast<Slot*>(known), slot_of(hash, place)));
     *free_slot(hash) = slot_of(hash, place);
-    ++keys_;
+    keys_.fetch_add(1, std::memory_order_relaxed);
     return 0;
   }
   /// Forgets a key, and returns its place or 0.
@@ -56,7 +58,7 @@ class HashTable {
   Place erase(std::uint64_t hash, IsKey&& is_key) {
     const Slot* known = find_slot(hash, is_key);
     if (known == nullptr) return 0;
-    --keys_;
+    keys_.fetch_sub(1, std::memory_order_relaxed);
     return place_of(std::exchange(*const_cast<Slot*>(known), 0));
   }
   /// Calls act(place) for each key of a bucket.
@@ -67,8 +69,8 @@ class HashTable {
         if (slot != 0 && (slot & kChain) == 0) act(place_of(slot));
     }
   }
-  std::uint64_t keys() const { return keys_; }
-  /// Lines beyond the buckets.
+  std::uint64_t keys() const { return keys_.load(std::memory_order_relaxed); }
+  /// Lines beyond the buckets. No other thread may change the table meanwhile.
   std::uint64_t overflow_lines() const { return overflow_.size(); }
 
  private:
@@ -82,9 +84,12 @@ class HashTable {
 
   static Place place_of(Slot slot) { return slot & (kChain - 1); }
   static Slot slot_of(std::uint64_t hash, Place place) { return hash << kHashShift | place; }
+  static Line* line_of(Slot chain) {
+    return reinterpret_cast<Line*>(static_cast<std::uintptr_t>(place_of(chain)));
+  }
   const Line* next_of(const Line& line) const {
     const Slot last = line.slots[kSlots - 1];
-    return (last & kChain) == 0 ? nullptr : &overflow_[place_of(last)];
+    return (last & kChain) == 0 ? nullptr : line_of(last);
   }
   /// The low bits of the hash stand in the slot; the high ones have chosen the bucket.
   template <class IsKey>
@@ -101,11 +106,13 @@ class HashTable {
   }
   /// Returns a free slot of the key's bucket, which gets another line if it has none.
   Slot* free_slot(std::uint64_t hash);
+  Line& new_line();
 
   Env& env_;
   std::vector<Line> lines_;
-  std::deque<Line> overflow_;  // the places of chain slots are indices
-  std::uint64_t keys_ = 0;
+  Mutex overflow_mutex_{env_};
+  std::deque<Line> overflow_;  // takes memory in chunks
+  std::atomic<std::uint64_t> keys_{0};
   Footprint footprint_;
 };
 

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <thread>
+#include <vector>
 
 #include "base/error_test.h"
 #include "base/rng.h"
+#include "env/thread/thread_env.h"
 #include "fabric/sim/cluster.h"
 #include "fabric/sim/profile_test.h"
 
@@ -71,6 +74,48 @@ TEST_F(TailwindHashTable, TakesTenBytesForAKeyAndFewLinesBeyond) {
   EXPECT_LT(table.overflow_lines(), table.buckets() / 4);
   for (std::uint64_t key = 1; key <= kKeys; ++key)
     ASSERT_EQ(table.find(mix64(key), is(key)), key * 1000);
+}
+
+// Each thread has its own buckets, and all need further lines.
+TEST_F(TailwindHashTable, ThreadsWorkOnDifferentBucketsAtOnce) {
+  constexpr std::uint64_t kThreads = 4, kKeys = 5'000;
+  class Host final : public ThreadHost {
+   public:
+    void on_slow_turn() override {}
+    bool crowded() const override { return true; }
+    void thread_runs(int /*change*/) override {}
+  };
+  Host host;
+  ThreadEnvOptions options;
+  options.clock = Clock::calibrate();
+  ThreadEnv threads_env(options, host);
+  HashTable table(threads_env, 1'024);
+  // The high bits of the hash choose the bucket, so each thread has a quarter of them.
+  const auto hash_of = [](std::uint64_t thread, std::uint64_t key) {
+    return thread << 62 | mix64(key) >> 2;
+  };
+  ASSERT_EQ(table.buckets() % kThreads, 0U);
+  std::vector<std::uint64_t> missing(kThreads);
+  const auto run = [&](std::uint64_t thread) {
+    for (std::uint64_t key = 1; key <= kKeys; ++key) {
+      const std::uint64_t name = thread * kKeys + key, hash = hash_of(thread, key);
+      table.set(hash, name * 1000, is(name));
+      if (key % 3 == 0) missing[thread] += table.erase(hash, is(name)) != name * 1000;
+    }
+    for (std::uint64_t key = 1; key <= kKeys; ++key) {
+      const std::uint64_t name = thread * kKeys + key;
+      missing[thread] +=
+          table.find(hash_of(thread, key), is(name)) != (key % 3 == 0 ? 0 : name * 1000);
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::uint64_t thread = 0; thread < kThreads; ++thread)
+      threads.emplace_back([&run, thread] { run(thread); });
+  }
+  EXPECT_EQ(missing, std::vector<std::uint64_t>(kThreads));
+  EXPECT_EQ(table.keys(), kThreads * (kKeys - kKeys / 3));
+  EXPECT_GT(table.overflow_lines(), 1'000U);
 }
 
 TEST_F(TailwindHashTable, ALookupWaitsForOneLineOfTheTable) {
