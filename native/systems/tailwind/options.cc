@@ -1,0 +1,42 @@
+#include "systems/tailwind/options.h"
+
+#include "base/error.h"
+
+namespace pyrdma::tailwind {
+
+namespace {
+
+void expect(bool holds, const char* option, std::uint64_t value, const std::string& what) {
+  if (!holds)
+    throw Error(ErrorCode::kInvalidArgument,
+                "tailwind: " + std::string(option) + " is " + std::to_string(value) + "; " + what);
+}
+
+}  // namespace
+
+void check(const Options& options, NodeId nodes) {
+  expect(options.servers >= 1 && options.servers <= nodes, "servers", options.servers,
+         "give 1 to " + std::to_string(nodes) + ", the nodes of the cluster");
+  expect(options.coordinator < nodes, "coordinator", options.coordinator,
+         "give a node of the cluster, 0 to " + std::to_string(nodes - 1));
+  expect(options.replicas < options.servers, "replicas", options.replicas,
+         "each lies at another server, so with " + std::to_string(options.servers) +
+             " servers give at most " + std::to_string(options.servers - 1));
+  expect(options.workers <= 64, "workers", options.workers, "give 0 to 64");
+  expect(options.segment_bytes >= (64U << 10) && options.segment_bytes < (16U << 20),
+         "segment_bytes", options.segment_bytes, "give 64 KiB to less than 16 MiB");
+  expect(options.log_bytes >= 2 * std::uint64_t{options.segment_bytes} &&
+             options.log_bytes <= std::uint64_t{1} << 46,
+         "log_bytes", options.log_bytes, "give two segments to 64 TiB");
+  expect(options.keys >= 1 && options.keys <= std::uint64_t{1} << 40, "keys", options.keys,
+         "give 1 to 2^40");
+  expect(options.buffers >= 2, "buffers", options.buffers, "give 2 or more");
+  expect(options.lease > 0 && options.retry_pause > 0 && options.call_timeout > 0 &&
+             options.ping_interval > 0 && options.ping_timeout > 0,
+         "lease", static_cast<std::uint64_t>(options.lease), "all times must be above 0");
+  expect(options.pings >= 1, "pings", options.pings, "give 1 or more");
+  expect(options.partition_bytes >= 1 && options.partition_records >= 1, "partition_bytes",
+         options.partition_bytes, "give 1 or more");
+}
+
+}  // namespace pyrdma::tailwind

@@ -1,0 +1,189 @@
+#include "systems/tailwind/rpc/dispatcher.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pyrdma::tailwind {
+
+bool Worker::wait_for(FunctionRef<bool()> ready, Time deadline, Watch* only) {
+  Env& env = dispatcher_.env_;
+  if (!is_dispatch_) return env.poll_until_ref(ready, deadline, only);
+  const std::uint32_t level = level_;
+  while (!ready()) {
+    if (env.now() >= deadline) return false;
+    const auto moves = [&] { return dispatcher_.turn(level) || ready(); };
+    env.poll_until(moves, std::min(deadline, dispatcher_.next_tick_));
+  }
+  level_ = level;
+  return true;
+}
+
+Dispatcher::Dispatcher(Transport& transport, std::uint32_t workers, Serve serve)
+    : transport_(transport),
+      env_(transport.env()),
+      count_(workers),
+      serve_(std::move(serve)),
+      failure_mutex_(env_) {
+  for (std::uint32_t i = 0; i < count_; ++i)
+    workers_.push_back(std::unique_ptr<Worker>(new Worker(*this, false)));
+  if (count_ == 0) workers_.push_back(std::unique_ptr<Worker>(new Worker(*this, true)));
+  for (std::uint32_t i = 0; i < count_; ++i) {
+    Worker& worker = *workers_[i];
+    worker.thread_ =
+        env_.spawn("tailwind/worker/" + std::to_string(i), [this, &worker] { work(worker); });
+  }
+}
+
+Dispatcher::~Dispatcher() {
+  is_stopping_.store(true, std::memory_order_release);
+  for (const auto& worker : workers_) env_.notify(worker->watch_);
+  for (const auto& worker : workers_) worker->thread_.reset();
+}
+
+CpuTimes Dispatcher::times() const {
+  return {dispatch_time_.load(), worker_time_.load(), replicating_.load(), requests_.load(),
+          most_workers_.load()};
+}
+
+void Dispatcher::reset_times() {
+  dispatch_time_ = worker_time_ = replicating_ = 0;
+  requests_ = 0;
+  most_workers_ = 0;
+}
+
+void Dispatcher::run(FunctionRef<bool()> is_over) {
+  while (!is_over()) {
+    env_.poll_until([&] { return turn(kNoLevel) || is_over(); }, next_tick_, &transport_.watch());
+  }
+  while (busy_ != 0) env_.poll_until([&] { return turn(0); }, next_tick_, &transport_.watch());
+}
+
+bool Dispatcher::run_until(FunctionRef<bool()> ready, Time deadline) {
+  while (!ready()) {
+    if (env_.now() >= deadline) return false;
+    env_.poll_until([&] { return turn(kNoLevel) || ready(); }, std::min(deadline, next_tick_),
+                    &transport_.watch());
+  }
+  return true;
+}
+
+bool Dispatcher::turn(std::uint32_t level) {
+  if (has_failed_.load(std::memory_order_acquire)) {
+    const std::lock_guard<Mutex> lock(failure_mutex_);
+    throw Error(*failure_);
+  }
+  const bool has_polled = transport_.poll(arrived_);
+  const bool has_done = done_.load(std::memory_order_acquire) != 0;
+  const Time now = env_.now();
+  if (now >= next_tick_) {
+    next_tick_ = now + transport_.tick();
+    transport_.keep_time();
+  } else if (!has_polled && !has_done) {
+    return false;
+  }
+  for (auto& request : arrived_) {
+    if (request->opcode == Opcode::kPing) {
+      const std::uint64_t self = transport_.self().number();
+      transport_.answer(std::move(request), std::as_bytes(std::span(&self, 1)));
+    } else {
+      waiting_[level_of(request->opcode)].push_back(std::move(request));
+    }
+  }
+  arrived_.clear();
+  if (has_done) take_done();
+  if (count_ == 0)
+    run_here(std::min(level, kLevels));
+  else if (level != 0)
+    hand_out();
+  dispatch_time_.fetch_add(env_.now() - now, std::memory_order_relaxed);
+  return true;
+}
+
+void Dispatcher::take_done() {
+  for (const auto& worker : workers_) {
+    if (worker->state_.load(std::memory_order_acquire) != Worker::State::kDone) continue;
+    done_.fetch_sub(1, std::memory_order_relaxed);
+    transport_.answer(std::move(worker->request_), worker->answer_);
+    --running_[worker->level_];
+    --busy_;
+    worker->state_.store(Worker::State::kIdle, std::memory_order_relaxed);
+  }
+}
+
+void Dispatcher::hand_out() {
+  for (std::uint32_t level = 0; level < kLevels; ++level) {
+    auto& waiting = waiting_[level];
+    while (!waiting.empty()) {
+      if (busy_ >= count_ && running_[level] != 0) break;
+      const auto idle = std::ranges::find_if(workers_, [](const auto& worker) {
+        return worker->state_.load(std::memory_order_relaxed) == Worker::State::kIdle;
+      });
+      Worker* worker = idle != workers_.end() ? idle->get() : nullptr;
+      if (worker == nullptr) {
+        env_.reached("tailwind/extra_worker");
+        workers_.push_back(std::unique_ptr<Worker>(new Worker(*this, false)));
+        worker = workers_.back().get();
+        worker->thread_ = env_.spawn("tailwind/worker/" + std::to_string(workers_.size() - 1),
+                                     [this, worker] { work(*worker); });
+      }
+      start(*worker, std::move(waiting.front()), level);
+      waiting.pop_front();
+    }
+  }
+}
+
+void Dispatcher::start(Worker& worker, std::unique_ptr<Incoming> request, std::uint32_t level) {
+  ++running_[level];
+  ++busy_;
+  if (busy_ > most_workers_.load(std::memory_order_relaxed))
+    most_workers_.store(busy_, std::memory_order_relaxed);
+  worker.level_ = level;
+  worker.request_ = std::move(request);
+  worker.state_.store(Worker::State::kBusy, std::memory_order_release);
+  env_.notify(worker.watch_);
+}
+
+void Dispatcher::work(Worker& worker) {
+  const auto is_called = [&] {
+    return worker.state_.load(std::memory_order_acquire) == Worker::State::kBusy ||
+           is_stopping_.load(std::memory_order_acquire);
+  };
+  while (true) {
+    env_.poll_until(is_called, kForever, &worker.watch_);
+    if (worker.state_.load(std::memory_order_acquire) != Worker::State::kBusy) return;
+    const Time begin = env_.now();
+    worker.answer_.clear();
+    worker.replicating = 0;
+    try {
+      serve_(worker, *worker.request_, worker.answer_);
+    } catch (const Error& error) {
+      const std::lock_guard<Mutex> lock(failure_mutex_);
+      if (!failure_) failure_ = error;
+      has_failed_.store(true, std::memory_order_release);
+    }
+    worker_time_.fetch_add(env_.now() - begin, std::memory_order_relaxed);
+    replicating_.fetch_add(worker.replicating, std::memory_order_relaxed);
+    requests_.fetch_add(1, std::memory_order_relaxed);
+    worker.state_.store(Worker::State::kDone, std::memory_order_release);
+    done_.fetch_add(1, std::memory_order_release);
+    env_.notify(transport_.watch());
+  }
+}
+
+// A request that waits here serves others, which come back here with a lower level.
+void Dispatcher::run_here(std::uint32_t below) {
+  Worker& self = *workers_.front();
+  for (std::uint32_t level = 0; level < below; ++level) {
+    while (!waiting_[level].empty()) {
+      std::unique_ptr<Incoming> held = std::move(waiting_[level].front());
+      waiting_[level].pop_front();
+      Bytes answer;
+      self.level_ = level;
+      serve_(self, *held, answer);
+      requests_.fetch_add(1, std::memory_order_relaxed);
+      transport_.answer(std::move(held), answer);
+    }
+  }
+}
+
+}  // namespace pyrdma::tailwind

@@ -1,0 +1,89 @@
+#include "systems/tailwind/rpc/hello.h"
+
+#include <cstddef>
+#include <cstring>
+
+#include "base/checksum.h"
+
+namespace pyrdma::tailwind {
+
+namespace {
+
+std::uint64_t sum_of(const Hello& hello) {
+  return checksum(std::as_bytes(std::span(&hello, 1)).first(offsetof(Hello, sum)));
+}
+
+}  // namespace
+
+HelloPort::HelloPort(Env& env, fabric::ProtectionDomain& domain,
+                     fabric::CompletionQueue& completions, const std::string& name, ServerId self)
+    : env_(env), domain_(domain), name_(name) {
+  fabric::Device& device = env.device();
+  memory_ = device.allocate(domain, std::size_t{kReceives + kSends} * kSlot);
+  fabric::QpOptions options;
+  options.transport = fabric::Transport::kUd;
+  options.send_entries = kSends;
+  options.receive_entries = kReceives;
+  options.max_sges = 1;
+  qp_ = device.create_queue_pair(domain, completions, completions, options);
+  qp_->connect({});
+  for (std::uint32_t slot = 0; slot < kReceives; ++slot)
+    qp_->receive(memory_->sge(std::size_t{slot} * kSlot, kSlot), kFirstId + slot);
+  address_ = qp_->address();
+  device.rendezvous().publish_value(key(self), address_);
+}
+
+std::string HelloPort::key(ServerId server) const {
+  return name_ + "/at/" + std::to_string(server.node) + "/" + std::to_string(server.life);
+}
+
+Doorbell HelloPort::doorbell(const fabric::QpAddress& address) {
+  return {address, env_.device().create_address_handle(domain_, address)};
+}
+
+std::optional<Doorbell> HelloPort::find(ServerId server) {
+  const auto bytes = env_.device().rendezvous().find(key(server));
+  fabric::QpAddress address;
+  if (!bytes || bytes->size() != sizeof address) return std::nullopt;
+  std::memcpy(&address, bytes->data(), sizeof address);
+  return doorbell(address);
+}
+
+// The queue pair stays in service whatever happens to a datagram. A full queue drops it, as the
+// network may.
+void HelloPort::send(const Doorbell& to, Hello hello) {
+  hello.port = address_;
+  hello.sum = sum_of(hello);
+  const std::uint32_t slot = kReceives + next_send_++ % kSends;
+  std::memcpy(memory_->data() + std::size_t{slot} * kSlot, &hello, sizeof hello);
+  const fabric::Sge sge = memory_->sge(std::size_t{slot} * kSlot, sizeof hello);
+  handles_[slot - kReceives] = to.handle;
+  fabric::WorkRequest request;
+  request.wr_id = kFirstId + slot;
+  request.sges = &sge;
+  request.sge_count = 1;
+  request.opcode = fabric::Opcode::kSend;
+  request.address_handle = to.handle.get();
+  request.remote_qpn = to.address.qp_num;
+  request.remote_qkey = to.address.qkey;
+  qp_->post({&request, 1});
+}
+
+std::optional<Hello> HelloPort::take(const fabric::Completion& completion) {
+  const std::uint64_t slot = completion.wr_id - kFirstId;
+  if (slot >= kReceives) return std::nullopt;  // a send
+  std::optional<Hello> hello;
+  const std::byte* at = memory_->data() + slot * kSlot + fabric::kGrhBytes;
+  if (completion.status == fabric::Status::kSuccess &&
+      completion.byte_count == sizeof(Hello) + fabric::kGrhBytes) {
+    hello.emplace();
+    std::memcpy(&*hello, at, sizeof(Hello));
+    if (hello->magic != Hello::kMagic || hello->sum != sum_of(*hello) ||
+        hello->kind > Hello::Kind::kRefuse || hello->is_log > 1)
+      hello.reset();
+  }
+  qp_->receive(memory_->sge(slot * kSlot, kSlot), completion.wr_id);
+  return hello;
+}
+
+}  // namespace pyrdma::tailwind

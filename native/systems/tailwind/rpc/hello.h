@@ -1,0 +1,73 @@
+// The datagrams by which two nodes exchange the addresses of a reliable connection's ends, and the
+// port that sends and takes them. Datagrams may be lost, doubled, delayed or damaged: a knock is
+// sent again until its answer comes, and the answer to the same knock is always the same.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "env/env.h"
+#include "fabric/fabric.h"
+#include "systems/tailwind/server_id.h"
+
+namespace pyrdma::tailwind {
+
+struct Hello {
+  enum class Kind : std::uint32_t { kKnock, kAccept, kRefuse };
+  static constexpr std::uint32_t kMagic = 0x54574831;
+  std::uint32_t magic = kMagic;
+  Kind kind = Kind::kKnock;
+  std::uint64_t nonce = 0;
+  std::uint64_t from = 0, to = 0;  // ServerId::number()
+  std::uint64_t is_log = 0;        // a connection for a log's writes
+  fabric::QpAddress address;       // of the sender's end
+  fabric::QpAddress port;          // where the sender takes datagrams
+  std::uint64_t sum = 0;           // of all before
+};
+
+/// Where a node takes datagrams.
+struct Doorbell {
+  fabric::QpAddress address;
+  std::shared_ptr<fabric::AddressHandle> handle;
+};
+
+/// One thread at a time may use it.
+class HelloPort {
+ public:
+  /// Publishes the address under the run's name. Its receives complete into `completions`, with a
+  /// wr_id from kFirstId on.
+  static constexpr std::uint64_t kFirstId = std::uint64_t{1} << 62;
+  static constexpr std::uint32_t kReceives = 64;
+  HelloPort(Env& env, fabric::ProtectionDomain& domain, fabric::CompletionQueue& completions,
+            const std::string& name, ServerId self);
+
+  const fabric::QpAddress& address() const { return address_; }
+  Doorbell doorbell(const fabric::QpAddress& address);
+  /// Returns where a server takes datagrams, if it has published that. Cost: Rendezvous::find.
+  std::optional<Doorbell> find(ServerId server);
+  void send(const Doorbell& to, Hello hello);
+  /// Takes a completion whose wr_id is the port's. Returns nothing for one that is no datagram, or
+  /// a damaged one.
+  std::optional<Hello> take(const fabric::Completion& completion);
+
+ private:
+  static constexpr std::uint32_t kSlot = 256;  // bytes
+  static constexpr std::uint32_t kSends = 64;  // datagrams under way, and places for them
+  static_assert(sizeof(Hello) + fabric::kGrhBytes <= kSlot);
+  std::string key(ServerId server) const;
+
+  Env& env_;
+  fabric::ProtectionDomain& domain_;
+  const std::string name_;
+  std::unique_ptr<fabric::MemoryRegion> memory_;  // receives, then one slot to send from
+  std::unique_ptr<fabric::QueuePair> qp_;
+  fabric::QpAddress address_;
+  std::uint32_t next_send_ = 0;
+  // Of the last datagrams: an address handle outlives the requests that name it.
+  std::array<std::shared_ptr<fabric::AddressHandle>, kSends> handles_;
+};
+
+}  // namespace pyrdma::tailwind

@@ -1,0 +1,52 @@
+// The requests between nodes.
+#pragma once
+#include <cstdint>
+
+namespace pyrdma::tailwind {
+
+enum class Opcode : std::uint8_t {
+  kPing,
+  // To the coordinator.
+  kEnlist,        // a server is there
+  kRenew,         // a server asks for a lease
+  kSuspect,       // a server does not answer
+  kRaiseVersion,  // of a segment: open replicas of a lower one do not count
+  kCreateTable,
+  kLocate,  // the tablets and the servers
+  // To servers, by the coordinator.
+  kUpdate,        // the tablets and the servers have changed
+  kStartReading,  // a primary is dead: what of its log is here?
+  kRecover,       // a part of a dead primary's tablets
+  kForget,        // the log of a dead primary is recovered
+  // To servers, by clients.
+  kRead,
+  kWrite,
+  kRemove,
+  // To backups.
+  kOpen,
+  kBackupWrite,
+  kSetVersion,
+  kClose,
+  kFree,
+  kReadReplica,  // the entries of a part
+  kCount,
+};
+
+/// A request waits only for requests of lower levels, so a thread for each level that is not one of
+/// the configured ones prevents a deadlock.
+inline std::uint32_t level_of(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kRead:
+    case Opcode::kWrite:
+    case Opcode::kRemove:
+      return 1;
+    case Opcode::kRecover:
+      return 2;
+    default:
+      return 0;
+  }
+}
+inline constexpr std::uint32_t kLevels = 3;
+const char* to_string(Opcode opcode);
+
+}  // namespace pyrdma::tailwind

@@ -1,0 +1,553 @@
+#include "systems/tailwind/rpc/transport.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace pyrdma::tailwind {
+
+using fabric::Status;
+
+namespace {
+
+// The wr_id of a request says what it belongs to: a receive, a datagram (HelloPort), or the
+// position of a frame of a session.
+constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 63;
+constexpr int kPositionBits = 20;
+constexpr std::uint64_t kPositionMask = (std::uint64_t{1} << kPositionBits) - 1;
+constexpr std::uint32_t kFramesOfRegion = 256;
+constexpr Time kKnockInterval = 200 * kMicrosecond;  // doubles up to a hundredfold
+
+}  // namespace
+
+Transport::Transport(Env& env, const Options& options, ServerId self, std::uint32_t receives)
+    : env_(env),
+      options_(options),
+      self_(self),
+      tick_(std::min<Time>(options.retry_pause, kMillisecond)),
+      mutex_(env),
+      next_nonce_(env.rng("tailwind/nonce/" + std::to_string(self.life))()),
+      batch_(64) {
+  fabric::Device& device = env.device();
+  device.open();
+  domain_ = device.create_protection_domain();
+  const fabric::Capabilities& has = device.capabilities();
+  const std::uint32_t completions = std::min<std::uint32_t>(has.max_completions, 1U << 14);
+  completions_ = device.create_completion_queue(completions);
+  receives_ = device.create_shared_receive_queue(*domain_, receives, 1);
+  receive_memory_ = device.allocate(*domain_, std::size_t{receives} * kFrameBytes);
+  max_inline_ = std::min<std::uint32_t>(has.max_inline, 256);
+  for (std::uint32_t slot = 0; slot < receives; ++slot)
+    post_receive(static_cast<std::int32_t>(slot));
+  port_ = std::make_unique<HelloPort>(env, *domain_, *completions_, options.name, self);
+}
+
+Transport::~Transport() = default;
+
+TransportCounters Transport::counters() {
+  const std::lock_guard<Mutex> lock(mutex_);
+  return counters_;
+}
+
+std::uint32_t Transport::connections() {
+  const std::lock_guard<Mutex> lock(mutex_);
+  return static_cast<std::uint32_t>(sessions_.size() + log_ends_.size());
+}
+
+std::unique_ptr<fabric::QueuePair> Transport::make_queue_pair(bool is_log) {
+  fabric::QpOptions options;
+  options.send_entries = is_log ? 1 : kSendEntries;
+  options.receive_entries = 1;
+  options.max_sges = 1;
+  options.max_inline = is_log ? 0 : max_inline_;
+  options.access = fabric::kLocalWrite;
+  if (is_log) options.access |= fabric::kRemoteWrite | fabric::kRemoteRead;
+  options.timeout_us = options_.timeout_us;
+  options.retry_count = options_.retry_count;
+  return env_.device().create_queue_pair(*domain_, *completions_, *completions_, options,
+                                         is_log ? nullptr : receives_.get());
+}
+
+// ---- sending ----
+
+void Transport::call(ServerId to, Opcode opcode, ByteView payload, Time deadline, OnEnd on_end) {
+  const std::lock_guard<Mutex> lock(mutex_);
+  const std::uint64_t number = next_call_++;
+  if (closed_.contains(to)) {
+    ended_.push_back({std::move(on_end), CallEnd::kUnreachable, {}, {}, -1});
+    env_.notify(watch());
+    return;
+  }
+  Session& session = session_to(to, deadline);
+  calls_.emplace(number, Call{session.number, deadline, std::move(on_end)});
+  FrameHeader header;
+  header.call = number;
+  header.opcode = static_cast<std::uint8_t>(opcode);
+  send(session, header, payload);
+}
+
+void Transport::answer(std::unique_ptr<Incoming> request, ByteView answer) {
+  const std::lock_guard<Mutex> lock(mutex_);
+  if (request->slot_ >= 0) post_receive(request->slot_);
+  const auto session = sessions_.find(request->session_);
+  if (session == sessions_.end()) return;
+  FrameHeader header;
+  header.call = request->call_;
+  header.opcode = static_cast<std::uint8_t>(request->opcode);
+  header.is_answer = 1;
+  send(session->second, header, answer);
+}
+
+void Transport::send(Session& session, FrameHeader header, ByteView payload) {
+  std::array<std::byte, kFrameBytes> frame;
+  header.total = static_cast<std::uint32_t>(payload.size());
+  const std::uint64_t number = session.number;
+  ++counters_.sent;
+  for (std::size_t offset = 0; offset == 0 || offset < payload.size(); offset += kFrameData) {
+    const std::size_t bytes = std::min<std::size_t>(payload.size() - offset, kFrameData);
+    header.offset = static_cast<std::uint32_t>(offset);
+    std::memcpy(frame.data(), &header, sizeof header);
+    if (bytes != 0) std::memcpy(frame.data() + sizeof header, payload.data() + offset, bytes);
+    const ByteView whole(frame.data(), sizeof header + bytes);
+    if (!session.is_ready || !session.backlog.empty() || !post(session, whole)) {
+      if (!sessions_.contains(number)) return;  // it has broken
+      session.backlog.emplace_back(whole.begin(), whole.end());
+    }
+  }
+}
+
+std::uint32_t Transport::take_frame() {
+  if (free_frames_.empty()) {
+    const auto first = static_cast<std::uint32_t>(frame_memory_.size()) * kFramesOfRegion;
+    frame_memory_.push_back(
+        env_.device().allocate(*domain_, std::size_t{kFramesOfRegion} * kFrameBytes));
+    for (std::uint32_t i = 0; i < kFramesOfRegion; ++i) free_frames_.push_back(first + i);
+  }
+  const std::uint32_t frame = free_frames_.back();
+  free_frames_.pop_back();
+  return frame;
+}
+
+// Returns false when the queue is full, or when the session has broken and is gone.
+bool Transport::post(Session& session, ByteView frame) {
+  if (session.posted - session.completed >= kSendEntries) return false;
+  fabric::WorkRequest request;
+  fabric::Sge sge;
+  std::optional<std::uint32_t> used;
+  if (frame.size() <= max_inline_) {
+    sge = {reinterpret_cast<std::uint64_t>(frame.data()), static_cast<std::uint32_t>(frame.size()),
+           0};
+    request.flags = fabric::kInline;
+  } else {
+    used = take_frame();
+    fabric::MemoryRegion& region = *frame_memory_[*used / kFramesOfRegion];
+    const std::size_t at = std::size_t{*used % kFramesOfRegion} * kFrameBytes;
+    std::memcpy(region.data() + at, frame.data(), frame.size());
+    env_.charge_copy(frame.size());
+    sge = region.sge(at, static_cast<std::uint32_t>(frame.size()));
+    request.flags = 0;
+  }
+  const std::uint64_t position = session.posted + 1;
+  const bool is_signaled =
+      position - session.signaled >= kSignalEvery || position - session.completed >= kSendEntries;
+  if (is_signaled) request.flags |= fabric::kSignaled;
+  request.wr_id = session.number << kPositionBits | (position & kPositionMask);
+  request.sges = &sge;
+  request.sge_count = 1;
+  request.opcode = fabric::Opcode::kSend;
+  const fabric::PostResult result = session.qp->post({&request, 1});
+  if (result.accepted == 1) {
+    session.posted = position;
+    if (is_signaled) session.signaled = position;
+    if (used) session.in_flight.emplace_back(position, *used);
+    return true;
+  }
+  if (used) free_frames_.push_back(*used);
+  if (result.error != fabric::PostError::kQueueFull) end_session(session.number);
+  return false;
+}
+
+void Transport::flush(Session& session) {
+  const std::uint64_t number = session.number;
+  while (session.is_ready && !session.backlog.empty()) {
+    const Bytes frame = std::move(session.backlog.front());
+    session.backlog.pop_front();
+    if (post(session, frame)) continue;
+    if (sessions_.contains(number)) session.backlog.push_front(frame);
+    return;
+  }
+}
+
+// ---- connections ----
+
+Transport::Session& Transport::session_to(ServerId to, Time deadline) {
+  if (const auto known = outgoing_.find(to); known != outgoing_.end())
+    return sessions_.at(known->second);
+  const std::uint64_t number = next_session_++;
+  Session& session = sessions_[number];
+  session.number = number;
+  session.peer = to;
+  session.is_outgoing = true;
+  session.nonce = ++next_nonce_;
+  session.qp = make_queue_pair(false);
+  by_qp_[session.qp->qp_num()] = number;
+  outgoing_[to] = number;
+  Knock made;
+  made.session = number;
+  made.to = to;
+  made.deadline = deadline;
+  made.hello.nonce = session.nonce;
+  made.hello.address = session.qp->address();
+  knock(made, env_.now());
+  knocks_.push_back(std::move(made));
+  return session;
+}
+
+void Transport::connect_log(ServerId to, const fabric::QpAddress& own, Time deadline,
+                            OnConnected on_connected) {
+  const std::lock_guard<Mutex> lock(mutex_);
+  Knock made;
+  made.to = to;
+  made.deadline = closed_.contains(to) ? 0 : deadline;
+  made.hello.nonce = ++next_nonce_;
+  made.hello.is_log = 1;
+  made.hello.address = own;
+  made.on_connected = std::move(on_connected);
+  if (made.deadline != 0) knock(made, env_.now());
+  knocks_.push_back(std::move(made));
+}
+
+// A node may have no port yet, or a newer one than when it was found.
+void Transport::knock(Knock& knock, Time now) {
+  ServerId to = knock.to;
+  if (to.life == kNewest) {
+    std::uint32_t& incarnation = newest_[to.node];
+    while (const auto next = port_->find({to.node, (incarnation + 1) * ServerId::kLives})) {
+      ++incarnation;
+      knock.place = *next;
+    }
+    to.life = incarnation * ServerId::kLives;
+  }
+  if (knock.place.handle == nullptr || knock.hello.to != to.number()) {
+    const auto found = port_->find(to);
+    if (found) knock.place = *found;
+  }
+  knock.hello.from = self_.number();
+  knock.hello.to = to.number();
+  knock.interval = std::clamp(2 * knock.interval, kKnockInterval, 64 * kKnockInterval);
+  knock.next = now + knock.interval;
+  if (knock.place.handle != nullptr) port_->send(knock.place, knock.hello);
+}
+
+void Transport::take_hello(const Hello& hello) {
+  if (hello.to != self_.number()) {
+    ++counters_.malformed;
+    return;
+  }
+  if (hello.kind == Hello::Kind::kKnock)
+    take_knock(hello);
+  else
+    take_accept(hello, hello.kind == Hello::Kind::kAccept);
+}
+
+void Transport::take_knock(const Hello& hello) {
+  const ServerId from = ServerId::of(hello.from);
+  Hello answer;
+  answer.kind = Hello::Kind::kRefuse;
+  answer.nonce = hello.nonce;
+  answer.from = self_.number();
+  answer.to = hello.from;
+  answer.is_log = hello.is_log;
+  if (const fabric::QueuePair* own = closed_.contains(from) ? nullptr : end_for(hello)) {
+    answer.kind = Hello::Kind::kAccept;
+    answer.address = own->address();
+  }
+  port_->send(port_->doorbell(hello.port), answer);
+}
+
+// A peer counts its knocks. A new one replaces the connection of the last one; one from before the
+// last gets no answer that it waits for.
+const fabric::QueuePair* Transport::end_for(const Hello& hello) {
+  const ServerId from = ServerId::of(hello.from);
+  if (hello.is_log != 0) {
+    LogEnd& end = log_ends_[from];
+    if (end.qp != nullptr && end.nonce >= hello.nonce)
+      return end.nonce == hello.nonce ? end.qp.get() : nullptr;
+    end.qp = make_queue_pair(true);
+    end.nonce = hello.nonce;
+    end.qp->connect(hello.address);
+    return end.qp.get();
+  }
+  if (const auto known = incoming_.find(from); known != incoming_.end()) {
+    const Session& session = sessions_.at(known->second);
+    if (session.nonce >= hello.nonce)
+      return session.nonce == hello.nonce ? session.qp.get() : nullptr;
+    end_session(session.number);
+  }
+  const std::uint64_t number = next_session_++;
+  Session& session = sessions_[number];
+  session.number = number;
+  session.peer = from;
+  session.nonce = hello.nonce;
+  session.is_ready = true;
+  session.qp = make_queue_pair(false);
+  session.qp->connect(hello.address);
+  by_qp_[session.qp->qp_num()] = number;
+  incoming_[from] = number;
+  return session.qp.get();
+}
+
+void Transport::take_accept(const Hello& hello, bool is_accepted) {
+  const auto at = std::ranges::find_if(
+      knocks_, [&](const Knock& knock) { return knock.hello.nonce == hello.nonce; });
+  if (at == knocks_.end() || at->hello.to != hello.from) return;
+  Knock knock = std::move(*at);
+  knocks_.erase(at);
+  if (knock.on_connected) {
+    timers_.push_back(
+        {0, [act = std::move(knock.on_connected), is_accepted, address = hello.address] {
+           act(is_accepted ? std::optional(address) : std::nullopt);
+         }});
+    return;
+  }
+  const auto found = sessions_.find(knock.session);
+  if (found == sessions_.end()) return;
+  if (!is_accepted) return end_session(knock.session);
+  found->second.qp->connect(hello.address);
+  found->second.is_ready = true;
+  flush(found->second);
+}
+
+// The NIC reads no frame of a queue pair that is gone.
+void Transport::end_session(std::uint64_t number) {
+  const auto at = sessions_.find(number);
+  if (at == sessions_.end()) return;
+  Session session = std::move(at->second);
+  sessions_.erase(at);
+  by_qp_.erase(session.qp->qp_num());
+  if (session.is_ready) ++counters_.broken;
+  std::erase_if(knocks_, [&](const Knock& knock) { return knock.session == number; });
+  auto& known = session.is_outgoing ? outgoing_ : incoming_;
+  if (const auto own = known.find(session.peer); own != known.end() && own->second == number)
+    known.erase(own);
+  std::vector<std::uint64_t> calls;
+  for (const auto& [call, each] : calls_)
+    if (each.session == number) calls.push_back(call);
+  std::ranges::sort(calls);
+  for (const std::uint64_t call : calls) end_call(call, CallEnd::kUnreachable);
+  if (closed_.contains(session.peer)) {
+    session.qp->modify(fabric::QpState::kError);
+    closing_[session.peer].push_back(std::move(session.qp));
+  }
+  session.qp.reset();
+  for (const auto& [position, frame] : session.in_flight) free_frames_.push_back(frame);
+}
+
+void Transport::end_call(std::uint64_t call, CallEnd end) {
+  const auto at = calls_.find(call);
+  ended_.push_back({std::move(at->second.on_end), end, {}, {}, -1});
+  calls_.erase(at);
+  env_.notify(watch());
+}
+
+void Transport::close(ServerId peer) {
+  const std::lock_guard<Mutex> lock(mutex_);
+  if (!closed_.insert(peer).second) return;
+  std::vector<std::uint64_t> ending;
+  for (const auto& [number, session] : sessions_)
+    if (session.peer == peer) ending.push_back(number);
+  for (const std::uint64_t number : ending) end_session(number);
+  if (const auto end = log_ends_.find(peer); end != log_ends_.end()) {
+    end->second.qp->modify(fabric::QpState::kError);
+    closing_[peer].push_back(std::move(end->second.qp));
+    log_ends_.erase(end);
+  }
+  for (Knock& knock : knocks_)
+    if (knock.to == peer) knock.deadline = 0;
+}
+
+bool Transport::is_quiet(ServerId peer) {
+  const std::lock_guard<Mutex> lock(mutex_);
+  const auto at = closing_.find(peer);
+  if (at == closing_.end()) return closed_.contains(peer);
+  std::erase_if(at->second, [](const auto& qp) { return qp->is_quiet(); });
+  if (!at->second.empty()) return false;
+  closing_.erase(at);
+  return true;
+}
+
+void Transport::defer(Time at, std::function<void()> act) {
+  const std::lock_guard<Mutex> lock(mutex_);
+  timers_.push_back({at, std::move(act)});
+}
+
+// ---- the polling thread ----
+
+void Transport::post_receive(std::int32_t slot) {
+  const fabric::Sge sge =
+      receive_memory_->sge(static_cast<std::size_t>(slot) * kFrameBytes, kFrameBytes);
+  const fabric::ReceiveRequest request{kReceiveBit | static_cast<std::uint64_t>(slot), &sge, 1};
+  receives_->post_receive({&request, 1});
+}
+
+bool Transport::poll(std::vector<std::unique_ptr<Incoming>>& requests) {
+  const std::size_t got = completions_->poll(batch_);
+  if (got == 0) return false;
+  {
+    const std::lock_guard<Mutex> lock(mutex_);
+    const Time now = env_.now();
+    for (std::size_t i = 0; i < got; ++i) take(batch_[i], now, requests);
+  }
+  run_ended();
+  return true;
+}
+
+void Transport::take(const fabric::Completion& completion, Time now,
+                     std::vector<std::unique_ptr<Incoming>>& requests) {
+  if ((completion.wr_id & kReceiveBit) != 0) {
+    const auto slot = static_cast<std::int32_t>(completion.wr_id & ~kReceiveBit);
+    const auto session = by_qp_.find(completion.qp_num);
+    if (completion.status != Status::kSuccess || session == by_qp_.end()) {
+      post_receive(slot);
+      return;
+    }
+    const ByteView frame(receive_memory_->data() + static_cast<std::size_t>(slot) * kFrameBytes,
+                         completion.byte_count);
+    return take_frame_of(sessions_.at(session->second), frame, slot, now, requests);
+  }
+  if (completion.wr_id >= HelloPort::kFirstId) {
+    if (const auto hello = port_->take(completion)) take_hello(*hello);
+    return;
+  }
+  const auto at = sessions_.find(completion.wr_id >> kPositionBits);
+  if (at == sessions_.end()) return;
+  Session& session = at->second;
+  if (completion.status != Status::kSuccess) return end_session(session.number);
+  session.completed += ((completion.wr_id & kPositionMask) - session.completed) & kPositionMask;
+  while (!session.in_flight.empty() && session.in_flight.front().first <= session.completed) {
+    free_frames_.push_back(session.in_flight.front().second);
+    session.in_flight.pop_front();
+  }
+  flush(session);
+}
+
+// A frame that does not continue the message of its session ends the session: the peer is broken.
+void Transport::take_frame_of(Session& session, ByteView frame, std::int32_t slot, Time now,
+                              std::vector<std::unique_ptr<Incoming>>& requests) {
+  FrameHeader header;
+  const bool has_header = frame.size() >= sizeof header;
+  if (has_header) std::memcpy(&header, frame.data(), sizeof header);
+  const ByteView data = has_header ? frame.subspan(sizeof header) : ByteView();
+  const bool continues = header.offset == session.bytes.size() &&
+                         (header.offset == 0 || (header.call == session.partial.call &&
+                                                 header.total == session.partial.total));
+  const std::uint32_t rest = header.total - header.offset;
+  if (!has_header || header.total > kMostMessage || header.offset > header.total || !continues ||
+      data.size() != std::min(rest, kFrameData) ||
+      header.opcode >= static_cast<std::uint8_t>(Opcode::kCount) || header.is_answer > 1 ||
+      (header.is_answer != 0) != session.is_outgoing) {
+    ++counters_.malformed;
+    post_receive(slot);
+    return end_session(session.number);
+  }
+  ByteView message = data;
+  Bytes bytes;
+  if (header.total > kFrameData) {
+    session.bytes.reserve(header.total);
+    session.bytes.insert(session.bytes.end(), data.begin(), data.end());
+    env_.charge_copy(data.size());
+    session.partial = header;
+    post_receive(std::exchange(slot, -1));
+    if (data.size() < rest) return;
+    bytes = std::exchange(session.bytes, {});
+    message = bytes;
+  }
+  ++counters_.received;
+  if (header.is_answer == 0) {
+    auto request = std::make_unique<Incoming>();
+    request->from = session.peer;
+    request->opcode = static_cast<Opcode>(header.opcode);
+    request->arrived = now;
+    request->call_ = header.call;
+    request->session_ = session.number;
+    request->bytes_ = std::move(bytes);
+    request->payload_ = message;
+    request->slot_ = slot;
+    requests.push_back(std::move(request));
+    return;
+  }
+  const auto call = calls_.find(header.call);
+  if (call == calls_.end() || call->second.session != session.number) {
+    if (slot >= 0) post_receive(slot);
+    return;
+  }
+  ended_.push_back(
+      {std::move(call->second.on_end), CallEnd::kAnswered, message, std::move(bytes), slot});
+  calls_.erase(call);
+}
+
+void Transport::run_ended() {
+  while (true) {
+    std::vector<Ended> ended;
+    {
+      const std::lock_guard<Mutex> lock(mutex_);
+      ended.swap(ended_);
+    }
+    if (ended.empty()) return;
+    for (const Ended& each : ended) each.on_end(each.end, each.answer);
+    const std::lock_guard<Mutex> lock(mutex_);
+    for (const Ended& each : ended)
+      if (each.slot >= 0) post_receive(each.slot);
+  }
+}
+
+void Transport::keep_time() {
+  const Time now = env_.now();
+  std::vector<std::function<void()>> due;
+  {
+    const std::lock_guard<Mutex> lock(mutex_);
+    std::vector<std::uint64_t> late;
+    for (const auto& [call, each] : calls_)
+      if (each.deadline <= now) late.push_back(call);
+    std::ranges::sort(late);
+    for (const std::uint64_t call : late) end_call(call, CallEnd::kTimedOut);
+    std::vector<std::uint64_t> ending;
+    for (auto knock_at = knocks_.begin(); knock_at != knocks_.end();) {
+      if (knock_at->deadline > now) {
+        if (knock_at->next <= now) knock(*knock_at, now);
+        ++knock_at;
+        continue;
+      }
+      if (knock_at->on_connected)
+        due.push_back([act = std::move(knock_at->on_connected)] { act(std::nullopt); });
+      else
+        ending.push_back(knock_at->session);
+      knock_at = knocks_.erase(knock_at);
+    }
+    for (const std::uint64_t session : ending) end_session(session);
+    for (std::size_t i = 0; i < timers_.size();) {
+      if (timers_[i].at > now) {
+        ++i;
+        continue;
+      }
+      due.push_back(std::move(timers_[i].act));
+      timers_.erase(timers_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    flush_all();
+  }
+  for (const auto& act : due) act();
+  run_ended();
+}
+
+void Transport::flush_all() {
+  std::vector<std::uint64_t> waiting;
+  for (const auto& [number, session] : sessions_)
+    if (!session.backlog.empty()) waiting.push_back(number);
+  for (const std::uint64_t number : waiting)
+    if (const auto at = sessions_.find(number); at != sessions_.end()) flush(at->second);
+}
+
+}  // namespace pyrdma::tailwind

@@ -1,0 +1,221 @@
+// The requests of a node to others and theirs to it, on reliable connections by send and receive.
+//
+// A node has one transport, whose completion queue one thread polls: the dispatch thread of a
+// server, or the thread of a client. A request opens a connection to the other node if there is
+// none: datagrams carry the addresses of both ends (hello.h). The rendezvous only tells where a
+// node takes datagrams. All receives of a node come from one shared queue. A message longer than a
+// frame goes in several, one behind the other, and is put together at the receiver.
+//
+// A request ends once: with an answer, because the connection broke, or at its deadline. In the
+// last two cases the other node may have served it, so requests that are sent again must be such
+// that it does not matter.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/bytes.h"
+#include "env/sync.h"
+#include "fabric/fabric.h"
+#include "systems/tailwind/options.h"
+#include "systems/tailwind/rpc/hello.h"
+#include "systems/tailwind/rpc/opcode.h"
+#include "systems/tailwind/server_id.h"
+
+namespace pyrdma::tailwind {
+
+enum class CallEnd : std::uint8_t { kAnswered, kUnreachable, kTimedOut };
+
+/// A request that has come. It keeps its receive until Transport::answer().
+class Incoming {
+ public:
+  ServerId from;
+  Opcode opcode = Opcode::kPing;
+  Time arrived = 0;  // when the dispatch thread took it
+  ByteView payload() const { return payload_; }
+
+ private:
+  friend class Transport;
+  std::uint64_t call_ = 0, session_ = 0;
+  ByteView payload_;
+  Bytes bytes_;             // of a message of several frames
+  std::int32_t slot_ = -1;  // of the receive, or -1
+};
+
+struct TransportCounters {
+  std::uint64_t sent = 0, received = 0;  // messages
+  std::uint64_t broken = 0;              // connections
+  std::uint64_t malformed = 0;           // frames and datagrams that were refused
+};
+
+class Transport {
+ public:
+  /// Bytes of a frame, its header included.
+  static constexpr std::uint32_t kFrameBytes = 4096;
+  static constexpr std::uint32_t kMostMessage = 20U << 20;
+  /// The newest life of a node, for servers that are found by their node.
+  static constexpr std::uint32_t kNewest = ~0U;
+
+  /// The answer is valid during the call.
+  using OnEnd = std::function<void(CallEnd, ByteView answer)>;
+  using OnConnected = std::function<void(std::optional<fabric::QpAddress>)>;
+
+  /// `receives`: frames that may wait here. Blocks for the NIC's time. Throws Error when the device
+  /// lacks something.
+  Transport(Env& env, const Options& options, ServerId self, std::uint32_t receives);
+  ~Transport();
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  ServerId self() const { return self_; }
+  Env& env() const { return env_; }
+  fabric::ProtectionDomain& domain() { return *domain_; }
+  /// Notified when poll() has something to do. Other threads may notify it too.
+  Watch& watch() { return completions_->watch(); }
+  /// The longest time between two polls after which deadlines and timers are kept.
+  Time tick() const { return tick_; }
+
+  // ---- any thread ----
+
+  /// Sends a request; `on_end` is called once, by the polling thread, later. A connection that must
+  /// be made first costs the NIC's time.
+  void call(ServerId to, Opcode opcode, ByteView payload, Time deadline, OnEnd on_end);
+  /// Calls `act` on the polling thread at `at` or up to a tick later.
+  void defer(Time at, std::function<void()> act);
+  /// Connects a queue pair of the caller, made in domain(), with a new one of the other node that
+  /// takes RDMA writes and nothing else. `on_connected` is called by the polling thread.
+  void connect_log(ServerId to, const fabric::QpAddress& own, Time deadline,
+                   OnConnected on_connected);
+  /// Ends all connections with a server and refuses new ones: nothing of it arrives any more once
+  /// is_quiet(). Requests to it end as kUnreachable.
+  void close(ServerId peer);
+  bool is_quiet(ServerId peer);
+  TransportCounters counters();
+  /// Reliable connections that exist here.
+  std::uint32_t connections();
+
+  // ---- the polling thread ----
+
+  /// Takes what has come. Appends requests to `requests`, calls the ends of calls and timers that
+  /// are due. Returns false when there was nothing to do.
+  bool poll(std::vector<std::unique_ptr<Incoming>>& requests);
+  /// Keeps deadlines and timers; at least once a tick.
+  void keep_time();
+  /// Sends the answer, unless the connection has broken.
+  void answer(std::unique_ptr<Incoming> request, ByteView answer);
+
+ private:
+  static constexpr std::uint32_t kSendEntries = 64, kSignalEvery = 16;
+  struct FrameHeader {
+    std::uint64_t call = 0;
+    std::uint32_t total = 0, offset = 0;
+    std::uint8_t is_answer = 0, opcode = 0;
+    std::uint16_t zero = 0;
+    std::uint32_t zeros = 0;
+  };
+  static_assert(sizeof(FrameHeader) == 24);
+  static constexpr std::uint32_t kFrameData = kFrameBytes - sizeof(FrameHeader);
+
+  struct Session {
+    std::uint64_t number = 0;  // never used again
+    ServerId peer;             // as the caller named it
+    bool is_outgoing = false, is_ready = false;
+    std::uint64_t nonce = 0;
+    std::unique_ptr<fabric::QueuePair> qp;
+    std::uint64_t posted = 0, completed = 0, signaled = 0;
+    std::deque<std::pair<std::uint64_t, std::uint32_t>> in_flight;  // position, frame
+    std::deque<Bytes> backlog;                                      // frames that wait
+    FrameHeader partial;
+    Bytes bytes;  // of a message of several frames, so far
+  };
+  struct Call {
+    std::uint64_t session = 0;
+    Time deadline = 0;
+    OnEnd on_end;
+  };
+  struct Ended {
+    OnEnd on_end;
+    CallEnd end = CallEnd::kUnreachable;
+    ByteView answer;
+    Bytes bytes;
+    std::int32_t slot = -1;
+  };
+  struct Timer {
+    Time at = 0;
+    std::function<void()> act;
+  };
+  /// A datagram that is sent again until it is answered.
+  struct Knock {
+    std::uint64_t session = 0;  // or 0: for a log
+    ServerId to;
+    Time deadline = 0, next = 0, interval = 0;
+    Hello hello;
+    Doorbell place;
+    OnConnected on_connected;
+  };
+  /// The end of a peer's log connection.
+  struct LogEnd {
+    std::uint64_t nonce = 0;
+    std::unique_ptr<fabric::QueuePair> qp;
+  };
+
+  std::unique_ptr<fabric::QueuePair> make_queue_pair(bool is_log);
+  Session& session_to(ServerId to, Time deadline);
+  void knock(Knock& knock, Time now);
+  void send(Session& session, FrameHeader header, ByteView payload);
+  bool post(Session& session, ByteView frame);
+  void flush(Session& session);
+  void flush_all();
+  std::uint32_t take_frame();
+  void end_session(std::uint64_t number);
+  void end_call(std::uint64_t call, CallEnd end);
+  void take(const fabric::Completion& completion, Time now,
+            std::vector<std::unique_ptr<Incoming>>& requests);
+  void take_frame_of(Session& session, ByteView frame, std::int32_t slot, Time now,
+                     std::vector<std::unique_ptr<Incoming>>& requests);
+  void take_hello(const Hello& hello);
+  void take_knock(const Hello& hello);
+  const fabric::QueuePair* end_for(const Hello& hello);
+  void take_accept(const Hello& hello, bool is_accepted);
+  void post_receive(std::int32_t slot);
+  void run_ended();
+
+  Env& env_;
+  const Options& options_;
+  const ServerId self_;
+  const Time tick_;
+  std::unique_ptr<fabric::ProtectionDomain> domain_;
+  std::unique_ptr<fabric::CompletionQueue> completions_;
+  std::unique_ptr<fabric::SharedReceiveQueue> receives_;
+  std::unique_ptr<fabric::MemoryRegion> receive_memory_;
+  std::vector<std::unique_ptr<fabric::MemoryRegion>> frame_memory_;  // kFramesOfRegion each
+  std::vector<std::uint32_t> free_frames_;
+  std::uint32_t max_inline_ = 0;
+  std::unique_ptr<HelloPort> port_;
+
+  Mutex mutex_;  // of all below
+  std::uint64_t next_session_ = 1, next_call_ = 1, next_nonce_ = 0;
+  std::map<std::uint64_t, Session> sessions_;
+  std::map<ServerId, std::uint64_t> outgoing_, incoming_;
+  std::unordered_map<std::uint32_t, std::uint64_t> by_qp_;  // sessions by queue pair number
+  std::map<std::uint64_t, Call> calls_;
+  std::vector<Ended> ended_;
+  std::vector<Knock> knocks_;
+  std::vector<Timer> timers_;
+  std::map<ServerId, LogEnd> log_ends_;
+  std::map<ServerId, std::vector<std::unique_ptr<fabric::QueuePair>>> closing_;
+  std::set<ServerId> closed_;
+  std::map<NodeId, std::uint32_t> newest_;  // known incarnation of nodes
+  TransportCounters counters_;
+  std::vector<fabric::Completion> batch_;  // of the polling thread
+};
+
+}  // namespace pyrdma::tailwind
