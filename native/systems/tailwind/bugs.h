@@ -12,6 +12,11 @@ enum class Bug : std::uint8_t {
   kVersionNotRaised,        // a backup that comes back has an old replica
   kCommitsWithoutConsent,   // of the coordinator
   kCopyIsValidAtOnce,
+  kReadDoesNotWait,        // for the commit of what it has read
+  kResultNotKept,          // then an update that is sent again happens again
+  kTombstoneCleanedEarly,  // while the log has the object
+  kBufferNotZeroed,        // before its next use: what was there looks like the new replica's
+  kBufferKeepsKey,         // so who wrote to it before can still do so
 };
 
 class Bugs {
@@ -22,6 +27,11 @@ class Bugs {
   bool raises_version() const { return !is(Bug::kVersionNotRaised); }
   bool waits_for_consent() const { return !is(Bug::kCommitsWithoutConsent); }
   bool marks_copies() const { return !is(Bug::kCopyIsValidAtOnce); }
+  bool reads_wait() const { return !is(Bug::kReadDoesNotWait); }
+  bool keeps_results() const { return !is(Bug::kResultNotKept); }
+  bool keeps_tombstones() const { return !is(Bug::kTombstoneCleanedEarly); }
+  bool zeroes_buffers() const { return !is(Bug::kBufferNotZeroed); }
+  bool renews_keys() const { return !is(Bug::kBufferKeepsKey); }
 
  private:
   bool is(Bug bug) const { return bug_ == bug; }

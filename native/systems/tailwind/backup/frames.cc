@@ -1,0 +1,177 @@
+#include "systems/tailwind/backup/frames.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <optional>
+
+#include "base/assert.h"
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "systems/tailwind/log/scan.h"
+
+namespace pyrdma::tailwind {
+
+namespace {
+
+constexpr std::uint64_t kFrameMagic = 0x31656d6172667774;  // "twframe1"
+constexpr std::uint64_t kIndexMagic = 0x317865646e697774;  // "twindex1"
+constexpr std::size_t kRecordBytes = 32;                   // no record lies in two sectors
+constexpr const char* kIndexName = "replicas";
+constexpr const char* kUnfinishedName = "replica-unfinished";
+
+std::string frame_name(std::uint64_t log, std::uint64_t segment) {
+  std::array<char, 64> text{};
+  const int length =
+      std::snprintf(text.data(), text.size(), "replica-%llx-%llx",
+                    static_cast<unsigned long long>(log), static_cast<unsigned long long>(segment));
+  return {text.data(), static_cast<std::size_t>(length)};
+}
+
+Bytes header_block(const Frame& frame) {
+  Bytes block;
+  ByteWriter out(block);
+  out.put(kFrameMagic);
+  out.put(frame.log);
+  out.put(frame.segment);
+  out.put(frame.attempt);
+  out.put(frame.version);
+  out.put(frame.valid);
+  out.put(frame.entries);
+  out.put(frame.checksum);
+  out.put(crc32c(block));
+  block.resize(Frames::kHeaderBlock);
+  return block;
+}
+
+std::optional<Frame> parse_header(ByteView block) {
+  ByteReader in(block);
+  const auto magic = in.get<std::uint64_t>();
+  Frame frame;
+  frame.log = in.get<std::uint64_t>();
+  frame.segment = in.get<std::uint64_t>();
+  frame.attempt = in.get<std::uint64_t>();
+  frame.version = in.get<std::uint64_t>();
+  frame.valid = in.get<std::uint32_t>();
+  frame.entries = in.get<std::uint32_t>();
+  frame.checksum = in.get<std::uint32_t>();
+  const std::size_t covered = block.size() - in.left();
+  const auto crc = in.get<std::uint32_t>();
+  if (!in.ok() || magic != kFrameMagic || crc != crc32c(block.first(covered))) return std::nullopt;
+  return frame;
+}
+
+}  // namespace
+
+Frames::Frames(Storage& storage, std::uint32_t most_bytes)
+    : storage_(storage), most_bytes_(most_bytes), index_(storage.open(kIndexName)) {
+  storage.remove(kUnfinishedName);
+  storage.sync();
+}
+
+std::vector<Frame> Frames::find(std::vector<std::string>& problems) {
+  const std::uint64_t size = index_->size();
+  // A torn record at the end is overwritten by the next one.
+  index_end_ = size / kRecordBytes * kRecordBytes;
+  for (std::uint64_t at = 0; at < index_end_; at += kRecordBytes) {
+    std::array<std::byte, kRecordBytes> record{};
+    try {
+      if (index_->read(at, record) != record.size()) break;
+    } catch (const Error& error) {
+      problems.push_back("file '" + std::string(kIndexName) + "', offset " + std::to_string(at) +
+                         ": " + error.what() + "; the replica that it names is not used");
+      continue;
+    }
+    // A crash amid an append leaves zeros. The replica's file was not written then.
+    if (std::ranges::all_of(record, [](std::byte b) { return b == std::byte{0}; })) continue;
+    ByteReader in(record);
+    const auto magic = in.get<std::uint64_t>();
+    const auto log = in.get<std::uint64_t>(), segment = in.get<std::uint64_t>();
+    const auto crc = in.get<std::uint64_t>();
+    if (magic != kIndexMagic || crc != crc32c(ByteView(record).first(24)))
+      problems.push_back("file '" + std::string(kIndexName) + "', offset " + std::to_string(at) +
+                         ": the record is damaged; the replica that it names is not used");
+    else
+      listed_.emplace(log, segment);
+  }
+  std::vector<Frame> frames;
+  for (const auto& [log, segment] : listed_) {
+    if (!storage_.exists(frame_name(log, segment))) continue;  // freed, or never finished
+    const Loaded loaded = read(log, segment);
+    if (loaded.problem.empty())
+      frames.push_back(loaded.frame);
+    else
+      problems.push_back(loaded.problem);
+  }
+  return frames;
+}
+
+void Frames::list(const Name& name) {
+  if (listed_.contains(name)) return;
+  Bytes record;
+  ByteWriter out(record);
+  out.put(kIndexMagic);
+  out.put(name.first);
+  out.put(name.second);
+  out.put(std::uint64_t{crc32c(record)});
+  index_->write(index_end_, record);
+  index_->sync();
+  index_end_ += kRecordBytes;
+  listed_.insert(name);
+}
+
+void Frames::write(const Frame& frame, ByteView data) {
+  PYRDMA_ASSERT(data.size() == frame.valid);
+  list({frame.log, frame.segment});
+  // What a failed attempt has left may be longer.
+  storage_.remove(kUnfinishedName);
+  const auto file = storage_.open(kUnfinishedName);
+  file->write(0, header_block(frame));
+  file->write(kHeaderBlock, data);
+  file->sync();
+  storage_.rename(kUnfinishedName, frame_name(frame.log, frame.segment));
+  storage_.sync();
+}
+
+void Frames::remove(std::uint64_t log, std::uint64_t segment) {
+  storage_.remove(frame_name(log, segment));
+  storage_.sync();
+}
+
+Frames::Loaded Frames::read(std::uint64_t log, std::uint64_t segment) {
+  const std::string name = frame_name(log, segment);
+  Loaded loaded;
+  const auto refused = [&](const std::string& why) {
+    loaded.data.clear();
+    loaded.problem = "file '" + name + "': " + why + "; the replica is not used";
+    return loaded;
+  };
+  if (!storage_.exists(name)) return refused("it is not there");
+  try {
+    const auto file = storage_.open(name);
+    Bytes block(kHeaderBlock);
+    block.resize(file->read(0, block));
+    const auto header = parse_header(block);
+    if (!header) return refused("its header is damaged");
+    if (header->log != log || header->segment != segment)
+      return refused("it has another replica: segment " + std::to_string(header->segment) +
+                     " of log " + std::to_string(header->log));
+    if (header->valid > most_bytes_)
+      return refused("it has " + std::to_string(header->valid) + " B, and segments have at most " +
+                     std::to_string(most_bytes_) + " B; start with a larger segment_bytes");
+    loaded.data.resize(header->valid);
+    if (file->read(kHeaderBlock, loaded.data) != loaded.data.size())
+      return refused("it ends before byte " + std::to_string(kHeaderBlock + header->valid));
+    const Scan found = scan(loaded.data);
+    if (found.valid != header->valid || found.checksum != header->checksum ||
+        found.entries != header->entries)
+      return refused("its data are damaged: valid are " + std::to_string(found.valid) + " of " +
+                     std::to_string(header->valid) + " B");
+    loaded.frame = *header;
+  } catch (const Error& error) {
+    return refused(error.what());
+  }
+  return loaded;
+}
+
+}  // namespace pyrdma::tailwind

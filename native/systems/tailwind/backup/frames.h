@@ -1,0 +1,69 @@
+// The replicas on a backup's disk: a file for each, "replica-<log>-<segment>" in hexadecimal. It
+// has a block with the replica's metadata, and behind it the valid bytes as they were in the buffer
+// (Tailwind, sections 3.2 and 3.4.1: a closed replica has its metadata with it).
+//
+// A storage has no listing, so the file "replicas" has a record for each file that was ever
+// written. A record is 32 B and stays when its replica is freed.
+//
+// A file is written under another name, synced, and renamed: it is there as a whole or not at all.
+// What is read is scanned: damaged replicas are refused.
+//
+// find() first, once. Then write() and remove() by one thread at a time, read() by any.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "env/storage.h"
+
+namespace pyrdma::tailwind {
+
+struct Frame {
+  std::uint64_t log = 0, segment = 0, attempt = 0, version = 0;
+  std::uint32_t valid = 0;  // bytes
+  std::uint32_t entries = 0;
+  std::uint32_t checksum = 0;  // the last one; 0: there is none
+  bool operator==(const Frame&) const = default;
+};
+
+class Frames {
+ public:
+  static constexpr std::size_t kHeaderBlock = 4096;
+
+  /// Replicas have at most `most_bytes` B. Throws Error(kUnavailable) when the disk fails.
+  Frames(Storage& storage, std::uint32_t most_bytes);
+
+  /// Reads all frames. Those that are damaged or cannot be read are left out and named in
+  /// `problems`.
+  std::vector<Frame> find(std::vector<std::string>& problems);
+  /// Writes the file of a replica, in place of an older one with its name. Returns when it is
+  /// durable. Requires data.size() == frame.valid. Throws Error(kExhausted) on a full disk and
+  /// Error(kUnavailable) when the disk fails. What was there before then stays.
+  void write(const Frame& frame, ByteView data);
+  /// Removes a replica's file, if there is one. Returns when that is durable.
+  void remove(std::uint64_t log, std::uint64_t segment);
+
+  struct Loaded {
+    Frame frame;
+    Bytes data;           // frame.valid bytes
+    std::string problem;  // why there is nothing; empty if there is
+  };
+  /// Costs the disk's time and a scan.
+  Loaded read(std::uint64_t log, std::uint64_t segment);
+
+ private:
+  using Name = std::pair<std::uint64_t, std::uint64_t>;
+  void list(const Name& name);
+
+  Storage& storage_;
+  const std::uint32_t most_bytes_;
+  std::unique_ptr<File> index_;
+  std::uint64_t index_end_ = 0;  // of the records that are durable
+  std::set<Name> listed_;
+};
+
+}  // namespace pyrdma::tailwind
