@@ -13,7 +13,7 @@ FoundLog find_log(const std::vector<FoundReplica>& replicas, const KnownVersions
   for (const FoundReplica& replica : replicas) {
     const auto least = known.find(replica.segment);
     const bool is_new = least == known.end() || replica.version >= least->second;
-    if (replica.digest && (replica.is_closed || (!replica.is_copy && is_new)))
+    if (replica.is_closed || (replica.digest && !replica.is_copy && is_new))
       usable.push_back(&replica);
   }
   const auto order = [](const FoundReplica* replica) {

@@ -17,8 +17,8 @@ struct FoundReplica {
   bool is_closed = false;
   bool is_copy = false;     // not complete
   std::uint32_t valid = 0;  // bytes; of an open one those that scan() has found
-  /// The numbers of the log's segments, if the replica's valid bytes have them. Each segment begins
-  /// with them, so a replica without them is damaged.
+  /// The numbers of the log's segments, which the first bytes have. Those of an open replica count,
+  /// and one without them is damaged.
   std::optional<std::vector<std::uint64_t>> digest;
 };
 

@@ -1,0 +1,104 @@
+// The coordinator: it lists the servers, knows which of them has which tablet, and has the log of a
+// dead one recovered by the others (RAMCloud; Tailwind, section 3.4.1). What it must not forget is
+// on its disk before anybody learns of it. When it restarts, servers and clients find it again, and
+// recoveries go on.
+//
+// A server is dead when it does not answer the coordinator, or when a new life of its node comes.
+// Its tablets get a new owner when its last lease is over.
+#pragma once
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "systems/tailwind/coordinator/state.h"
+#include "systems/tailwind/options.h"
+#include "systems/tailwind/recovery/find_log.h"
+#include "systems/tailwind/rpc/dispatcher.h"
+
+namespace pyrdma::tailwind {
+
+/// The phases of a recovery, by the coordinator's clock; 0: not reached.
+struct RecoveryReport {
+  ServerId dead;
+  Time suspected = 0;  // by a server or a new life; 0: found at the coordinator's start
+  Time declared = 0;
+  Time read = 0;       // the backups have told what they have
+  Time outwaited = 0;  // the last lease is over
+  Time assigned = 0;   // the new owners have begun
+  Time ended = 0;
+  std::uint32_t attempts = 0, partitions = 0;
+  std::uint64_t objects = 0, bytes = 0;  // that the new owners have stored
+  std::uint64_t replicas = 0;            // that were found
+  std::string problem;                   // why the last attempt failed
+};
+
+class Coordinator {
+ public:
+  /// Loads the state. Throws Error for bad options or a damaged file.
+  Coordinator(Env& env, const Options& options);
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  /// The dispatch thread: serves until is_over().
+  void run(FunctionRef<bool()> is_over);
+
+  // ---- any thread ----
+  ClusterView view();
+  std::vector<RecoveryReport> recoveries();
+  Dispatcher& dispatcher() { return dispatcher_; }
+
+ private:
+  static constexpr std::uint32_t kReceives = 1024;
+  /// Answers to one request to many servers.
+  struct Gathered {
+    explicit Gathered(Env& env) : mutex(env) {}
+    Mutex mutex;
+    Watch watch;
+    std::atomic<std::uint32_t> under_way{0};
+    std::map<ServerId, Bytes> answers;  // of those that answered
+  };
+
+  void serve(const Incoming& request, Bytes& answer);
+  void enlist(ServerId server, Bytes& answer);
+  void check_life(ServerId server, std::uint32_t left);
+  void push();
+  void push_to(ServerId server, std::shared_ptr<const Bytes> view, std::uint64_t epoch);
+  void members();  // the thread that declares servers dead
+  void recoveries_loop();
+  bool recover(ServerId dead);
+  std::shared_ptr<Gathered> ask(Opcode opcode, const std::map<ServerId, Bytes>& requests,
+                                Time deadline);
+  void await(Gathered& gathered, const std::map<ServerId, Bytes>& requests);
+  std::vector<ServerId> up();
+  RecoveryReport& report_of(ServerId dead);
+  bool fail(ServerId dead, const std::string& why);
+  void note_dead(ServerId dead);
+  bool assign(ServerId dead, const LogCut& cut, const FoundLog& log,
+              const std::vector<ServerId>& backups, std::uint64_t records);
+
+  Env& env_;
+  const Options options_;
+  const Time started_;
+  Transport transport_;
+  Mutex mutex_;  // of all below
+  CoordinatorState state_;
+  std::map<ServerId, Time> granted_;  // begin of the last lease
+  std::set<ServerId> checking_;       // whether they live
+  std::deque<ServerId> to_declare_;
+  std::map<ServerId, std::uint64_t> pushed_;  // epochs that servers have
+  std::set<ServerId> pushing_;
+  std::vector<RecoveryReport> reports_;
+  Rng rng_;
+  Watch changed_;
+  std::atomic<bool> is_stopping_{false};
+  std::atomic<std::uint64_t> changes_{0};
+  Dispatcher dispatcher_;
+  std::unique_ptr<Thread> members_thread_, recovery_thread_;
+};
+
+}  // namespace pyrdma::tailwind

@@ -1,0 +1,113 @@
+#include "systems/tailwind/recovery/recovery_master.h"
+
+#include <utility>
+
+#include "systems/tailwind/log/entry.h"
+
+namespace pyrdma::tailwind {
+
+RecoveryMaster::RecoveryMaster(Worker& worker, Transport& transport, const Options& options,
+                               BackupService& backup, ObjectManager& objects, PrimaryLog& log)
+    : worker_(worker),
+      transport_(transport),
+      env_(transport.env()),
+      options_(options),
+      backup_(backup),
+      objects_(objects),
+      log_(log),
+      shared_(std::make_shared<Shared>(env_)) {}
+
+void RecoveryMaster::ask(const RecoverRequest& work, const Fetch& fetch) {
+  const ReadReplicaRequest request{work.dead, fetch.part->segment, fetch.part->valid, fetch.from,
+                                   work.tablets};
+  Bytes payload;
+  ByteWriter out(payload);
+  if (fetch.part->backups[fetch.backup] == transport_.self()) {
+    Bytes entries;
+    backup_.read_replica(request, entries).put(out);
+    const std::lock_guard<Mutex> lock(shared_->mutex);
+    shared_->arrived.push_back({fetch, true, std::move(payload)});
+    shared_->count.fetch_add(1, std::memory_order_release);
+    return;
+  }
+  request.put(out);
+  transport_.call(fetch.part->backups[fetch.backup], Opcode::kReadReplica, payload,
+                  env_.now() + 10 * options_.call_timeout,
+                  [shared = shared_, fetch, env = &env_](CallEnd end, ByteView answer) {
+                    {
+                      const std::lock_guard<Mutex> lock(shared->mutex);
+                      shared->arrived.push_back(
+                          {fetch, end == CallEnd::kAnswered, {answer.begin(), answer.end()}});
+                    }
+                    shared->count.fetch_add(1, std::memory_order_release);
+                    env->notify(shared->watch);
+                  });
+}
+
+bool RecoveryMaster::run(const RecoverRequest& work, RecoverAnswer& answer) {
+  std::size_t next = 0;
+  std::uint32_t under_way = 0;
+  while (next < work.parts.size() || under_way != 0) {
+    while (under_way < kUnderWay && next < work.parts.size()) {
+      const RecoverRequest::Part& part = work.parts[next++];
+      if (part.backups.empty()) {
+        answer.lost_segment = part.segment;
+        return false;
+      }
+      ask(work, {&part, next % part.backups.size(), 0});
+      ++under_way;
+    }
+    worker_.wait([&] { return shared_->count.load(std::memory_order_acquire) != 0; }, kForever,
+                 &shared_->watch);
+    Arrived arrived;
+    {
+      const std::lock_guard<Mutex> lock(shared_->mutex);
+      arrived = std::move(shared_->arrived.front());
+      shared_->arrived.pop_front();
+      shared_->count.fetch_sub(1, std::memory_order_relaxed);
+    }
+    --under_way;
+    Fetch fetch = arrived.fetch;
+    ByteReader in(arrived.answer);
+    const auto got = arrived.has_answer ? ReadReplicaAnswer::get(in) : std::nullopt;
+    if (!got || got->status != BackupStatus::kOk || got->next <= fetch.from ||
+        got->next > fetch.part->valid) {
+      env_.reached("tailwind/replica_unreadable");
+      // Another backup has the same bytes.
+      const std::size_t first = (fetch.part - work.parts.data() + 1) % fetch.part->backups.size();
+      fetch.backup = (fetch.backup + 1) % fetch.part->backups.size();
+      if (fetch.backup == first) {
+        answer.lost_segment = fetch.part->segment;
+        return false;
+      }
+      ask(work, fetch);
+      ++under_way;
+      continue;
+    }
+    if (!store(got->entries, answer)) return false;
+    if (got->next < fetch.part->valid) {
+      fetch.from = got->next;
+      ask(work, fetch);
+      ++under_way;
+    }
+  }
+  return last_ == Position() || log_.commit(worker_, last_, kForever);
+}
+
+bool RecoveryMaster::store(ByteView entries, RecoverAnswer& answer) {
+  std::vector<Entry> batch;
+  for (std::size_t at = 0; at < entries.size();) {
+    const Entry entry = read_entry(entries.subspan(at));
+    if (!entry) return false;
+    at += entry.size();
+    answer.bytes += entry.size();
+    answer.objects += entry.type() == EntryType::kObject;
+    batch.push_back(entry);
+  }
+  if (batch.empty()) return true;
+  const Position end = objects_.replay(batch);
+  last_ = std::max(last_, end);
+  return end != Position() && !log_.is_deposed();
+}
+
+}  // namespace pyrdma::tailwind
