@@ -57,6 +57,7 @@ void ReplicatedLog::consented(std::uint64_t number, std::uint64_t version) {
 // A closed replica is whole, so its loss concerns nobody who recovers the log. An open one that
 // comes back may lack what is committed from now on, even if its backup never said that it is open.
 void ReplicatedLog::lost(NodeId backup) {
+  settled_ = 0;
   for (auto& [number, segment] : segments_) {
     for (Replica& replica : segment.replicas) {
       if (replica.backup != backup) continue;
@@ -96,8 +97,8 @@ void ReplicatedLog::step() {
 }
 
 void ReplicatedLog::pass() {
-  bool was_last_closed = true, may_open = true;
-  for (auto at = segments_.begin(); at != segments_.end(); ++at) {
+  bool was_last_closed = true, may_open = true, is_settled = true;
+  for (auto at = segments_.lower_bound(settled_); at != segments_.end(); ++at) {
     auto& [number, segment] = *at;
     if (!segment.was_open && !may_open) return;
     const auto next = std::next(at);
@@ -106,6 +107,8 @@ void ReplicatedLog::pass() {
          segment.is_complete && (is_next_open || !bugs_.waits_for_next()));
     may_open = was_last_closed && segment.was_open;
     was_last_closed = segment.was_closed;
+    is_settled = is_settled && is_closed(number);
+    if (is_settled) settled_ = number + 1;
   }
 }
 

@@ -81,8 +81,8 @@ class ReplicatedLog {
   /// All requests to the backup are void, and what it has does not count.
   void lost(NodeId backup);
 
-  /// Sends what is due. Costs a look at each replica of the segments that are not closed
-  /// everywhere.
+  /// Sends what is due. Costs a look at each replica of the segments from the first one on that is
+  /// not closed everywhere.
   void step();
 
   /// Bytes of a segment that all its backups have: an entry that ends there or before is durable.
@@ -129,6 +129,7 @@ class ReplicatedLog {
   const std::uint32_t replicas_;
   const Bugs bugs_;
   std::map<std::uint64_t, Segment> segments_;
+  std::uint64_t settled_ = 0;  // the segments before are closed everywhere
   bool has_moved_ = false;
 };
 

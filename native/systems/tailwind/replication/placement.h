@@ -1,0 +1,50 @@
+// Which backup a primary asks for a replica. Tailwind leaves the choice to the store (section
+// 3.3.1); RAMCloud takes the best of five random ones. With groups a server's replicas lie at the
+// servers of its group: it then has as many connections as the group has members, whatever the size
+// of the cluster, and few sets of servers hold all replicas of a segment.
+#pragma once
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "base/rng.h"
+#include "systems/tailwind/options.h"
+#include "systems/tailwind/server_id.h"
+
+namespace pyrdma::tailwind {
+
+/// Returns a server of `candidates`, or none if it is empty. `up`: all servers that are up, in
+/// order; `held`: replicas of this primary by server. `self` is in no list but `up`.
+inline const ServerId* choose_backup(Placement placement, ServerId self,
+                                     const std::vector<ServerId>& up,
+                                     const std::vector<ServerId>& candidates,
+                                     const std::map<ServerId, std::uint32_t>& held,
+                                     std::uint32_t replicas, Rng& rng) {
+  if (candidates.empty()) return nullptr;
+  const auto any = [&] { return &candidates[rng.below(candidates.size())]; };
+  if (placement == Placement::kRandom) return any();
+  if (placement == Placement::kBestOfFive) {
+    const auto count = [&](const ServerId* id) {
+      const auto at = held.find(*id);
+      return at == held.end() ? 0 : at->second;
+    };
+    const ServerId* best = any();
+    for (int draw = 1; draw < 5; ++draw) {
+      const ServerId* other = any();
+      if (count(other) < count(best)) best = other;
+    }
+    return best;
+  }
+  // The servers in order, cut into groups; the last group takes the rest.
+  const std::size_t size = replicas + 1, groups = std::max<std::size_t>(up.size() / size, 1);
+  const auto group_of = [&](ServerId id) {
+    const auto place = static_cast<std::size_t>(std::ranges::find(up, id) - up.begin());
+    return std::min(place / size, groups - 1);
+  };
+  std::vector<const ServerId*> near;
+  for (const ServerId& each : candidates)
+    if (group_of(each) == group_of(self)) near.push_back(&each);
+  return near.empty() ? any() : near[rng.below(near.size())];
+}
+
+}  // namespace pyrdma::tailwind
