@@ -1,0 +1,93 @@
+// The whole store: clients, servers and the coordinator, in all worlds.
+#include "systems/tailwind/cluster_test.h"
+
+#include <map>
+
+namespace pyrdma::tailwind {
+namespace {
+
+using runtime::Kill;
+
+class TailwindCluster
+    : public testing::TestWithParam<std::tuple<std::string, Replication, std::uint32_t>> {
+ protected:
+  std::string world() const { return std::get<0>(GetParam()); }
+  Options options() const {
+    Options options = small_options(world(), std::get<1>(GetParam()));
+    options.workers = std::get<2>(GetParam());
+    return options;
+  }
+};
+
+TEST_P(TailwindCluster, StoresReadsAndRemoves) {
+  run_store(world(), 2, options(), [&](Env& env, Client& client, const Kill&) {
+    const std::uint64_t table = client.create_table("first");
+    const std::string mine = "of node " + std::to_string(env.node()) + "/";
+    std::map<std::string, std::string> model;
+    Rng rng = env.rng("test");
+    for (int i = 0; i < 300; ++i) {
+      const std::string key = mine + std::to_string(rng.below(40));
+      const auto draw = rng.below(10);
+      if (draw < 5) {
+        const std::string value(rng.below(9000), static_cast<char>('a' + i % 26));
+        const Result result = client.write(table, bytes_of(key), bytes_of(value));
+        ASSERT_EQ(result.status, StoreStatus::kOk);
+        model[key] = value;
+      } else if (draw < 6) {
+        const Result result = client.remove(table, bytes_of(key));
+        ASSERT_EQ(result.status, model.erase(key) != 0 ? StoreStatus::kOk : StoreStatus::kNoObject);
+      } else {
+        const Result result = client.read(table, bytes_of(key));
+        const auto known = model.find(key);
+        ASSERT_EQ(result.status, known != model.end() ? StoreStatus::kOk : StoreStatus::kNoObject);
+        if (known != model.end()) {
+          ASSERT_EQ(text_of(result.value), known->second);
+        }
+      }
+    }
+  });
+}
+
+TEST_P(TailwindCluster, ALostServerIsRecovered) {
+  run_store(world(), 1, options(), [&](Env& env, Client& client, const Kill& kill) {
+    const std::uint64_t table = client.create_table("first");
+    const auto key = [](int i) { return "key " + std::to_string(i); };
+    for (int i = 0; i < 600; ++i) {
+      const Result result =
+          client.write(table, bytes_of(key(i)), bytes_of(std::string(500, 'x') + key(i)));
+      ASSERT_EQ(result.status, StoreStatus::kOk);
+    }
+    for (int i = 0; i < 600; i += 3) client.remove(table, bytes_of(key(i)));
+    kill(1);
+    const Time killed = env.now();
+    for (int i = 0; i < 600; ++i) {
+      const Result result = client.read(table, bytes_of(key(i)));
+      ASSERT_EQ(result.status, i % 3 == 0 ? StoreStatus::kNoObject : StoreStatus::kOk) << i;
+      if (i % 3 != 0) {
+        ASSERT_EQ(text_of(result.value), std::string(500, 'x') + key(i));
+      }
+    }
+    if (world() == "sim") {
+      EXPECT_LT(env.now() - killed, 50 * kMillisecond);
+    }
+    for (int i = 0; i < 100; ++i) {
+      const Result result = client.write(table, bytes_of(key(i)), bytes_of("again"));
+      ASSERT_EQ(result.status, StoreStatus::kOk);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Worlds, TailwindCluster,
+    testing::Combine(testing::ValuesIn(std::vector<std::string>{"sim", "shm"}),
+                     testing::Values(Replication::kRamcloud, Replication::kTailwind),
+                     testing::Values(0U, 2U)),
+    [](const auto& param_info) {
+      return std::get<0>(param_info.param) + "_" +
+             std::string(
+                 kReplicationNames[static_cast<std::size_t>(std::get<1>(param_info.param))]) +
+             "_" + std::to_string(std::get<2>(param_info.param));
+    });
+
+}  // namespace
+}  // namespace pyrdma::tailwind

@@ -1,0 +1,317 @@
+#include "systems/tailwind/server.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "systems/tailwind/recovery/recovery_master.h"
+
+namespace pyrdma::tailwind {
+
+namespace {
+
+constexpr std::uint32_t kReceives = 1024;
+
+void put_status(Bytes& answer, BackupStatus status) {
+  ByteWriter(answer).put(static_cast<std::uint8_t>(status));
+}
+
+/// Reads a whole message, or nothing.
+template <class Message>
+std::optional<Message> read(ByteView payload) {
+  ByteReader in(payload);
+  auto message = Message::get(in);
+  return in.done() ? message : std::nullopt;
+}
+
+ServerId id_of(const Env& env, std::uint32_t life) {
+  return {env.node(), env.incarnation() * ServerId::kLives + life};
+}
+
+}  // namespace
+
+Bytes key_of(std::uint64_t number, std::uint32_t bytes) {
+  Bytes key(bytes);
+  std::memcpy(key.data(), &number, sizeof number);
+  for (std::uint32_t i = sizeof number; i < bytes; ++i)
+    key[i] = static_cast<std::byte>(mix64(number) >> i % 8 * 8);
+  return key;
+}
+
+Server::Server(Env& env, const Options& options, std::uint32_t life, Bugs bugs)
+    : env_(env),
+      options_((check(options, env.nodes()), options)),
+      id_(id_of(env, life)),
+      coordinator_{options.coordinator, Transport::kNewest},
+      transport_(env, options_, id_, kReceives),
+      backup_(env, transport_.domain(), options_),
+      log_(transport_, options_, bugs),
+      objects_(env, log_, options_.keys),
+      rng_(env.rng("tailwind/server/" + std::to_string(life))),
+      view_mutex_(env),
+      dispatcher_(transport_, options_.workers,
+                  [this](Worker& worker, const Incoming& request, Bytes& answer) {
+                    serve(worker, request, answer);
+                  }) {
+  log_.on_broken = [this](ServerId backup) { suspect(backup); };
+}
+
+Server::~Server() = default;
+
+Server::View Server::view() const {
+  const std::lock_guard<Mutex> lock(view_mutex_);
+  return view_;
+}
+
+void Server::run(FunctionRef<bool()> is_over) {
+  enlist();
+  every_tick();
+  dispatcher_.run([&] { return is_over() || is_excluded(); });
+}
+
+// ---- the coordinator ----
+
+void Server::enlist() {
+  Bytes payload;
+  ByteWriter(payload).put(id_.number());
+  transport_.call(coordinator_, Opcode::kEnlist, payload, env_.now() + options_.call_timeout,
+                  [this](CallEnd end, ByteView answer) {
+                    if (end != CallEnd::kAnswered) {
+                      transport_.defer(env_.now() + options_.retry_pause, [this] { enlist(); });
+                    } else if (answer.empty()) {
+                      exclude();
+                    } else {
+                      take_view(answer);
+                      is_enlisted_.store(true, std::memory_order_release);
+                    }
+                  });
+}
+
+// The lease counts from when it was asked for.
+void Server::renew() {
+  is_renewing_ = true;
+  const Time asked = env_.now();
+  next_renewal_ = asked + options_.lease / 4;
+  transport_.call(coordinator_, Opcode::kRenew, {}, asked + options_.lease / 2,
+                  [=, this](CallEnd end, ByteView answer) {
+                    is_renewing_ = false;
+                    if (end != CallEnd::kAnswered || answer.size() != 1) return;
+                    if (answer[0] == std::byte{0}) return exclude();
+                    lease_until_.store(asked + options_.lease, std::memory_order_release);
+                  });
+}
+
+// RAMCloud's failure detector: each server probes a random other one.
+void Server::probe() {
+  next_probe_ = env_.now() + options_.ping_interval;
+  std::vector<ServerId> others;
+  for (const ListedServer& server : view()->servers)
+    if (server.state == ServerState::kUp && server.id != id_) others.push_back(server.id);
+  if (others.empty()) return;
+  const ServerId chosen = others[rng_.below(others.size())];
+  is_probing_ = true;
+  transport_.call(chosen, Opcode::kPing, {}, env_.now() + options_.ping_timeout,
+                  [=, this](CallEnd end, ByteView) {
+                    is_probing_ = false;
+                    if (end != CallEnd::kAnswered) suspect(chosen);
+                  });
+}
+
+void Server::suspect(ServerId server) {
+  Time& last = suspected_[server];
+  if (last != 0 && env_.now() < last + options_.ping_timeout) return;
+  last = env_.now();
+  Bytes payload;
+  ByteWriter(payload).put(server.number());
+  transport_.call(coordinator_, Opcode::kSuspect, payload, env_.now() + options_.call_timeout,
+                  [](CallEnd, ByteView) {});
+}
+
+void Server::exclude() {
+  env_.reached("tailwind/excluded");
+  lease_until_.store(0, std::memory_order_release);
+  log_.depose();
+  is_excluded_.store(true, std::memory_order_release);
+}
+
+void Server::every_tick() {
+  const Time now = env_.now();
+  if (is_enlisted_.load(std::memory_order_relaxed)) {
+    if (!is_renewing_ && now >= next_renewal_) renew();
+    if (!is_probing_ && now >= next_probe_) probe();
+  }
+  log_.tick();
+  transport_.defer(now + transport_.tick(), [this] { every_tick(); });
+}
+
+void Server::take_view(ByteView bytes) {
+  const auto given = read<ClusterView>(bytes);
+  if (!given) return;
+  {
+    const std::lock_guard<Mutex> lock(view_mutex_);
+    if (given->epoch <= view_->epoch) return;
+    view_ = std::make_shared<ClusterView>(*given);
+  }
+  for (const ListedServer& server : given->servers) {
+    if (server.state == ServerState::kUp) continue;
+    if (server.id == id_) return exclude();
+    transport_.close(server.id);
+  }
+  log_.update(*given);
+}
+
+// ---- requests ----
+
+void Server::serve(Worker& worker, const Incoming& request, Bytes& answer) {
+  const ByteView payload = request.payload();
+  ByteWriter out(answer);
+  switch (request.opcode) {
+    case Opcode::kRead:
+    case Opcode::kWrite:
+    case Opcode::kRemove:
+      return serve_store(worker, request, answer);
+    case Opcode::kOpen: {
+      const auto open = read<OpenRequest>(payload);
+      return (open ? backup_.open(request.from, *open) : OpenAnswer()).put(out);
+    }
+    case Opcode::kBackupWrite: {
+      const auto write = read<BackupWriteRequest>(payload);
+      return put_status(answer,
+                        write ? backup_.write(request.from, *write) : BackupStatus::kOutOfBounds);
+    }
+    case Opcode::kSetVersion: {
+      const auto version = read<SetVersionRequest>(payload);
+      return put_status(answer, version ? backup_.set_version(request.from, *version)
+                                        : BackupStatus::kOutOfBounds);
+    }
+    case Opcode::kClose: {
+      const auto close = read<CloseRequest>(payload);
+      return put_status(answer,
+                        close ? backup_.close(request.from, *close) : BackupStatus::kOutOfBounds);
+    }
+    case Opcode::kFree: {
+      ByteReader in(payload);
+      const ReplicaName name{in.get<std::uint64_t>(), in.get<std::uint64_t>()};
+      return put_status(answer,
+                        in.done() ? backup_.free(request.from, name) : BackupStatus::kOutOfBounds);
+    }
+    case Opcode::kReadReplica: {
+      const auto wanted = read<ReadReplicaRequest>(payload);
+      Bytes entries;
+      return (wanted ? backup_.read_replica(*wanted, entries) : ReadReplicaAnswer()).put(out);
+    }
+    case Opcode::kUpdate:
+      take_view(payload);
+      return out.put(view()->epoch);
+    case Opcode::kStartReading:
+      return start_reading(worker, payload, answer);
+    case Opcode::kRecover:
+      return recover(worker, payload, answer);
+    case Opcode::kForget:
+      return forget(payload);
+    default:
+      return;  // an empty answer: the request is another node's
+  }
+}
+
+// A value that was read under a lease is one that nobody else has changed. A write is committed at
+// backups, which refuse it once somebody else may serve the tablet.
+void Server::serve_store(Worker& worker, const Incoming& request, Bytes& answer) {
+  StoreAnswer result;
+  Bytes value;
+  const auto wanted = read<StoreRequest>(request.payload());
+  const View view = this->view();
+  if (!wanted) {
+    result.status = StoreStatus::kBadRequest;
+  } else if (const std::uint64_t hash = key_hash(wanted->table, wanted->key);
+             !owns(*view, wanted->table, hash)) {
+    result.status = StoreStatus::kNotHere;
+  } else if (has_lease()) {
+    const Outcome outcome =
+        request.opcode == Opcode::kRead ? objects_.read(wanted->table, hash, wanted->key, value)
+        : request.opcode == Opcode::kWrite
+            ? objects_.write(wanted->table, hash, wanted->key, wanted->value, wanted->id)
+            : objects_.remove(wanted->table, hash, wanted->key, wanted->id);
+    if (log_.commit(worker, outcome.position, env_.now() + options_.call_timeout) &&
+        (request.opcode != Opcode::kRead || has_lease())) {
+      result.status = outcome.status;
+      result.version = outcome.version;
+      result.value = value;
+    }
+  }
+  ByteWriter out(answer);
+  result.put(out);
+}
+
+// ---- recovery ----
+
+// Nothing of the dead server arrives any more when its connections have ended (section 3.4.4).
+void Server::start_reading(Worker& worker, ByteView payload, Bytes& answer) {
+  ByteReader in(payload);
+  const ServerId dead = ServerId::of(in.get<std::uint64_t>());
+  if (!in.done() || dead == id_) return;
+  backup_.stop_writes(dead);
+  transport_.close(dead);
+  while (!transport_.is_quiet(dead)) {
+    const Time next = env_.now() + 5 * kMicrosecond;
+    worker.wait([&] { return env_.now() >= next; }, next);
+  }
+  ByteWriter out(answer);
+  backup_.start_reading(dead).put(out);
+}
+
+void Server::forget(ByteView payload) {
+  ByteReader in(payload);
+  const ServerId dead = ServerId::of(in.get<std::uint64_t>());
+  if (in.done() && dead != id_) backup_.forget(dead);
+}
+
+void Server::recover(Worker& worker, ByteView payload, Bytes& answer) {
+  RecoverAnswer result;
+  const auto work = read<RecoverRequest>(payload);
+  if (work && work->dead != id_) {
+    std::vector<HashRange> ranges;
+    for (const Tablet& tablet : work->tablets) ranges.push_back(tablet.range);
+    objects_.purge(ranges);  // what an attempt has left whose answer was lost
+    result.since = log_.end();
+    objects_.begin_replay(ranges);
+    RecoveryMaster master(worker, transport_, options_, backup_, objects_, log_);
+    result.is_done = master.run(*work, result);
+    objects_.end_replay();
+    if (!result.is_done) objects_.purge(ranges);
+  }
+  ByteWriter out(answer);
+  result.put(out);
+}
+
+// ---- set-up ----
+
+std::uint64_t Server::fill(std::uint64_t table, std::uint64_t first, std::uint64_t count,
+                           std::uint32_t key_bytes, std::uint32_t value_bytes, bool is_replicated) {
+  constexpr std::uint64_t kBatch = 4096;  // objects between two waits
+  const Bytes value(value_bytes, std::byte{0x5a});
+  const View view = this->view();
+  std::uint64_t stored = 0;
+  for (std::uint64_t number = first; number < first + count; ++number) {
+    const Bytes key = key_of(number, key_bytes);
+    const std::uint64_t hash = key_hash(table, key);
+    if (!owns(*view, table, hash)) continue;
+    const Outcome outcome = objects_.write(table, hash, key, value, {});
+    if (outcome.status != StoreStatus::kOk) {
+      throw Error(ErrorCode::kExhausted,
+                  "server " + std::to_string(id_.node) + " has stored " + std::to_string(stored) +
+                      " objects, then its log of " + std::to_string(options_.log_bytes) +
+                      " bytes was full; give a larger log_bytes or fewer objects");
+    }
+    if (++stored % kBatch == 0 && is_replicated) {
+      env_.poll_until([&] { return log_.is_committed(outcome.position) || log_.is_deposed(); },
+                      kForever);
+    }
+  }
+  const Position end = log_.end();
+  env_.poll_until([&] { return log_.is_committed(end) || log_.is_deposed(); }, kForever);
+  return stored;
+}
+
+}  // namespace pyrdma::tailwind

@@ -1,0 +1,95 @@
+// A server: a primary of some tablets and a backup of other primaries (Tailwind, section 4).
+//
+// It serves while it has a lease of the coordinator. The coordinator takes a server for dead only
+// when others cannot reach it, and gives its tablets away only when its lease is over, so no two
+// servers serve a tablet at once.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "systems/tailwind/backup/backup_service.h"
+#include "systems/tailwind/options.h"
+#include "systems/tailwind/replication/primary_log.h"
+#include "systems/tailwind/rpc/dispatcher.h"
+#include "systems/tailwind/rpc/messages.h"
+#include "systems/tailwind/store/object_manager.h"
+
+namespace pyrdma::tailwind {
+
+class Server {
+ public:
+  /// `life` counts the servers that this incarnation of the node has had. Takes the memory of log,
+  /// hash table and buffers. Throws Error for bad options.
+  Server(Env& env, const Options& options, std::uint32_t life = 0, Bugs bugs = {});
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  ServerId id() const { return id_; }
+  /// The dispatch thread. Tells the coordinator that the server is there, and serves until
+  /// is_over() or until the coordinator has taken it for dead.
+  void run(FunctionRef<bool()> is_over);
+  /// The coordinator has taken this server for dead.
+  bool is_excluded() const { return is_excluded_.load(std::memory_order_acquire); }
+  /// The server is listed and has a lease.
+  bool is_serving() const { return lease_until_.load(std::memory_order_acquire) > 0; }
+
+  /// Stores objects of a table without a client, in batches that are committed together; for
+  /// set-up. Keys are key_of(number) for first <= number < first + count that belong to a tablet of
+  /// this server. Any thread but the dispatch thread, while run() runs. Returns the number stored.
+  /// Throws Error(kExhausted) when the log is full.
+  std::uint64_t fill(std::uint64_t table, std::uint64_t first, std::uint64_t count,
+                     std::uint32_t key_bytes, std::uint32_t value_bytes, bool is_replicated);
+
+  ObjectManager& objects() { return objects_; }
+  PrimaryLog& log() { return log_; }
+  BackupService& backup() { return backup_; }
+  Dispatcher& dispatcher() { return dispatcher_; }
+  Transport& transport() { return transport_; }
+
+ private:
+  using View = std::shared_ptr<const ClusterView>;
+  void serve(Worker& worker, const Incoming& request, Bytes& answer);
+  void serve_store(Worker& worker, const Incoming& request, Bytes& answer);
+  void take_view(ByteView bytes);
+  void start_reading(Worker& worker, ByteView payload, Bytes& answer);
+  void forget(ByteView payload);
+  void recover(Worker& worker, ByteView payload, Bytes& answer);
+  bool fetch(Worker& worker, const RecoverRequest& work, RecoverAnswer& answer);
+  void enlist();
+  void renew();
+  void probe();
+  void every_tick();
+  void suspect(ServerId server);
+  void exclude();
+  View view() const;
+  bool has_lease() { return env_.now() < lease_until_.load(std::memory_order_acquire); }
+  bool owns(const ClusterView& view, std::uint64_t table, std::uint64_t hash) const {
+    const Tablet* tablet = view.find(table, hash);
+    return tablet != nullptr && tablet->owner == id_;
+  }
+
+  Env& env_;
+  const Options options_;
+  const ServerId id_, coordinator_;
+  Transport transport_;
+  BackupService backup_;
+  PrimaryLog log_;
+  ObjectManager objects_;
+  Rng rng_;  // of the dispatch thread
+  mutable Mutex view_mutex_;
+  View view_ = std::make_shared<ClusterView>();
+  std::atomic<Time> lease_until_{0};
+  std::atomic<bool> is_excluded_{false}, is_enlisted_{false};
+  Time next_renewal_ = 0, next_probe_ = 0;  // of the dispatch thread
+  bool is_renewing_ = false, is_probing_ = false;
+  std::map<ServerId, Time> suspected_;  // when it was last reported
+  Dispatcher dispatcher_;               // last: its threads end first
+};
+
+/// The key of a load: 8 bytes of the number, then bytes that follow from it. At least 8 B.
+Bytes key_of(std::uint64_t number, std::uint32_t bytes);
+
+}  // namespace pyrdma::tailwind
