@@ -31,7 +31,7 @@ from .store import Store, Task, point_file, read_point
 from .validation import Validation
 from .workload import VerbsLoad
 
-__all__ = ["BOUNDS", "Comparison", "choose", "compare", "measure", "validations"]
+__all__ = ["BOUNDS", "Comparison", "choose", "compare", "left_out", "measure", "validations"]
 
 BOUNDS = {"shm": 0.25, "verbs": 0.40}
 """Largest relative error of a prediction, by the fabric that it is compared with."""
@@ -120,7 +120,10 @@ def validations() -> list[Validation]:
 
 
 def choose(prefixes: Iterable[str] = ()) -> list[Validation]:
-    """Return the entries whose names begin with one of `prefixes`; all without any."""
+    """Return the entries whose names begin with one of `prefixes`.
+
+    Without any they are all but those of `left_out`.
+    """
     every, wanted = validations(), tuple(prefixes)
     for prefix in wanted:
         if not any(v.name.startswith(prefix) for v in every):
@@ -129,7 +132,16 @@ def choose(prefixes: Iterable[str] = ()) -> list[Validation]:
                 f"--only {shown(prefix)} selects nothing{nearest(prefix, names)}; "
                 f"the entries are {', '.join(names)}"
             )
-    return [v for v in every if not wanted or v.name.startswith(wanted)]
+    if not wanted:
+        too_large = {v.name for v in left_out()}
+        return [v for v in every if v.name not in too_large]
+    return [v for v in every if v.name.startswith(wanted)]
+
+
+def left_out() -> list[Validation]:
+    """Return the entries that need more than 2 cores, and more than this process may use."""
+    cores = max(2, provenance.usable_cores())
+    return [v for v in validations() if v.cores > cores]
 
 
 def measure(point: Point) -> Result:
@@ -171,9 +183,9 @@ def check_machine(fabric: str, device: str, entries: Sequence[Validation]) -> No
         devices.choose(devices.Wish.parse(device))
     cores = provenance.usable_cores()
     for entry in entries:
-        if entry.nodes * entry.threads > cores:
+        if entry.cores > cores:
             raise Unavailable(
-                f"{entry.name} needs {entry.nodes * entry.threads} cores ({entry.nodes} nodes of "
+                f"{entry.name} needs {entry.cores} cores ({entry.nodes} nodes of "
                 f"{entry.threads} busy threads), and this process may use {cores}; give it more "
                 "(taskset, the cgroup), or choose entries with --only"
             )

@@ -15,7 +15,9 @@ class Validation:
     """One number of one workload, which both worlds run with equal parameters.
 
     A node has one busy thread, so that two nodes fit on two cores. A workload with more threads, or
-    with a polling thread, says so in `threads` and then needs more cores.
+    with a polling thread, says so in `threads` and then needs more cores. ``pyrdma validate``
+    leaves out an entry that needs more than 2 cores and more than the machine has, unless
+    ``--only`` names it.
 
     Parameters
     ----------
@@ -37,6 +39,11 @@ class Validation:
     unit: str = "op/s"
     nodes: int = 2
     threads: int = 1
+
+    @property
+    def cores(self) -> int:
+        """Cores that the entry needs: one for each busy thread."""
+        return self.nodes * self.threads
 
     def params(self) -> dict[str, Value]:
         """Return the workload as the parameters of a stored point."""

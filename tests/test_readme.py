@@ -25,7 +25,10 @@ def run(folder: Path, *words: str) -> str:
 @pytest.mark.parametrize(
     "script",
     SCRIPTS,
-    ids=["cluster", "verbs", "channels", "load", "calls", "multicast", "members", "dds", "faults"],
+    ids=[
+        *("cluster", "verbs", "channels", "load", "calls", "multicast", "members", "dds"),
+        *("store", "store_load", "faults"),
+    ],
 )
 def test_script_runs(script: str, tmp_path: Path) -> None:
     assert run(tmp_path, sys.executable, "-c", script)

@@ -7,4 +7,5 @@
   SYSTEM(loco)                         \
   SYSTEM(erpc)                         \
   SYSTEM(spindle)                      \
+  SYSTEM(tailwind)                     \
   // A new system is one more line above this one.

@@ -42,7 +42,7 @@ def validate(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare this machine's real fabric with its simulation under PROFILE, on two nodes.
+    """Compare this machine's real fabric with its simulation under PROFILE.
 
     Both worlds run the same workloads. The table and the figure show the median of the real fabric
     with its 95 % interval beside the simulated number.
@@ -53,6 +53,8 @@ def validate(
     from pyrdma import validation_figure
 
     entries = validating.choose(only or [])
+    for entry in [] if only else validating.left_out():
+        terminal.say(f"SKIPPED: {entry.name} needs {entry.cores} cores, and this process has fewer")
     with terminal.progress("validate") as progress:
         found = validating.compare(
             profile,

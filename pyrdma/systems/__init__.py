@@ -31,12 +31,15 @@ if TYPE_CHECKING:
     from .erpc.workloads import *  # noqa: F403
     from . import spindle as spindle
     from .spindle.workloads import *  # noqa: F403
+    from . import tailwind as tailwind
+    from .tailwind.workloads import *  # noqa: F403
     # A new system is two more lines above this one.
 
 NAMES = (
     "loco",
     "erpc",
     "spindle",
+    "tailwind",
     # A new system is one more line above this one.
 )
 

@@ -24,6 +24,7 @@ ALL_PEERS = (
     "ucx",
     "openmpi",
     "redis",
+    "redis_wait",
     "simgrid",
     "ucx_am",
     "grpc_calls",
@@ -215,6 +216,20 @@ def test_a_member_of_etcd_that_names_itself_leads() -> None:
     for text in ("", "[]", "{}", '{"header":3}', "404 page not found"):
         with raises(PeerError, "status"):
             is_leader(text)
+
+
+def test_replicas_of_redis_follow_when_they_are_online() -> None:
+    followers = vars(peers.load("redis_wait"))["followers"]
+    answer = (
+        "# Replication\r\nrole:master\r\nconnected_slaves:2\r\n"
+        "slave0:ip=127.0.0.1,port=1,state=online,offset=14,lag=0\r\n"
+        "slave1:ip=127.0.0.1,port=2,state=wait_bgsave,offset=0,lag=0\r\n"
+    )
+    assert followers(answer) == 1
+    assert followers("role:master\r\nconnected_slaves:0\r\n") == 0
+    for text in ("", "role:slave\r\n", "LOADING Redis is loading the dataset in memory\n"):
+        with raises(PeerError, "replicas"):
+            followers(text)
 
 
 def test_members_of_corosync_must_agree_on_the_order() -> None:

@@ -54,7 +54,9 @@ def nothing_left(mark: str, seconds: float = 10) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", ["ucx_am", "grpc_calls", "etcd", "cyclonedds", "corosync"])
+@pytest.mark.parametrize(
+    "name", ["redis_wait", "ucx_am", "grpc_calls", "etcd", "cyclonedds", "corosync"]
+)
 def test_a_peer_ends_with_a_killed_parent(name: str) -> None:
     module = peers.load(name)
     there = module.available()

@@ -33,6 +33,8 @@ MADE_BY_THE_PACKAGE = {
     "spindle.Message",
     "spindle.Sample",
     "spindle.Subscription",
+    "tailwind.Crash",
+    "tailwind.Recovery",
 }
 """Classes, and one method, whose objects only the package makes; its own tests check them."""
 

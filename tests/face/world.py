@@ -23,7 +23,7 @@ class World:
     def close(self) -> None:
         """End the clusters that were made, and the drawings."""
         plt.close("all")
-        for cluster in ("cluster", "processes", "threads"):
+        for cluster in ("cluster", "four_nodes", "processes", "threads"):
             if cluster in vars(self):
                 vars(self)[cluster].close()
 
@@ -36,6 +36,10 @@ class World:
     @cached_property
     def cluster(self) -> Any:
         return rd.Cluster.sim(nodes=2, profile="cx5", seed=1)
+
+    @cached_property
+    def four_nodes(self) -> Any:
+        return rd.Cluster.sim(nodes=4, profile="cx5", seed=1)
 
     @cached_property
     def processes(self) -> Any:

@@ -199,9 +199,26 @@ def test_the_figure_shows_both_worlds(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "simulated" in labels
 
 
+def test_entries_for_more_cores_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [*ENTRIES, Validation("t/three", ENTRIES[0].workload, nodes=3)]
+    monkeypatch.setattr(validate, "validations", lambda: entries)
+    for cores, names in ((1, ["t/three"]), (2, ["t/three"]), (3, [])):
+        monkeypatch.setattr(provenance, "usable_cores", lambda cores=cores: cores)
+        assert [v.name for v in validate.left_out()] == names
+        assert {v.name for v in validate.choose()} == {v.name for v in entries} - {*names}
+    monkeypatch.setattr(provenance, "usable_cores", lambda: 2)
+    assert validate.choose(["t/three"]) == entries[2:]
+    with raises(Unavailable, "t/three", 3, 2, "--only"):
+        validate.check_machine("shm", "", entries)
+
+
+def test_most_entries_fit_two_cores() -> None:
+    every = validate.validations()
+    assert sum(entry.cores <= 2 for entry in every) >= 0.9 * len(every)
+
+
 def test_every_entry_runs_in_the_simulator() -> None:
     for entry in validate.validations():
-        assert entry.nodes * entry.threads <= 2
         point = Point(entry.name, entry.params(), "sim", "cx5", quick=False)
         metrics = {row.metric: row.unit for row in validate.measure(point).summary()}
         assert metrics[entry.metric] == entry.unit

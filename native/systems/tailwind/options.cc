@@ -31,6 +31,10 @@ void check(const Options& options, NodeId nodes) {
   expect(options.keys >= 1 && options.keys <= std::uint64_t{1} << 40, "keys", options.keys,
          "give 1 to 2^40");
   expect(options.buffers >= 2, "buffers", options.buffers, "give 2 or more");
+  if (!(options.clean_below > 0 && options.clean_below <= 0.5))
+    throw Error(ErrorCode::kInvalidArgument, "tailwind: clean_below is " +
+                                                 std::to_string(options.clean_below) +
+                                                 "; give a fraction above 0, at most 0.5");
   expect(options.lease > 0 && options.retry_pause > 0 && options.call_timeout > 0 &&
              options.ping_interval > 0 && options.ping_timeout > 0,
          "lease", static_cast<std::uint64_t>(options.lease), "all times must be above 0");

@@ -45,11 +45,18 @@ struct Options {
   /// Threads of a server beside its dispatch thread. 0: the dispatch thread does all work.
   std::uint32_t workers = 7;
 
+  // Work that this code does not do, in ns: the costs of another implementation. Simulated time
+  // alone; in the real world threads burn it.
+  Time dispatch_work = 0;  // of a thread, for each message that it sends or takes
+  Time write_work = 0;     // of a worker, for each update
+
   // Memory of a server.
   std::uint64_t log_bytes = std::uint64_t{1} << 30;
   std::uint64_t keys = 1'000'000;          // that the hash table has room for
   std::uint32_t segment_bytes = 8U << 20;  // of a segment and of a backup's buffer
   std::uint32_t buffers = 32;              // of a backup
+  bool cleaner = true;                     // of the log
+  double clean_below = 0.1;                // it works when a smaller fraction of the log is free
   /// Bytes that a backup may hold in buffers: what its disk takes while the battery lasts.
   std::uint64_t flushable_bytes = std::uint64_t{45} * 400'000'000;
 

@@ -6,12 +6,16 @@
 
 #include "base/error.h"
 #include "systems/tailwind/recovery/recovery_master.h"
+#include "systems/tailwind/scopes.h"
 
 namespace pyrdma::tailwind {
 
 namespace {
 
 constexpr std::uint32_t kReceives = 1024;
+// The versions of a new key are above all that earlier owners of its tablet gave, also to keys
+// whose tombstones are gone: an owner begins in an epoch that those before it have not seen.
+constexpr int kVersionBits = 40;
 
 void put_status(Bytes& answer, BackupStatus status) {
   ByteWriter(answer).put(static_cast<std::uint8_t>(status));
@@ -34,22 +38,25 @@ ServerId id_of(const Env& env, std::uint32_t life) {
 Bytes key_of(std::uint64_t number, std::uint32_t bytes) {
   Bytes key(bytes);
   std::memcpy(key.data(), &number, sizeof number);
-  for (std::uint32_t i = sizeof number; i < bytes; ++i)
-    key[i] = static_cast<std::byte>(mix64(number) >> i % 8 * 8);
+  std::uint64_t rest = mix64(number);
+  for (std::uint32_t i = sizeof number; i < bytes; ++i, rest = rest << 56 | rest >> 8)
+    key[i] = static_cast<std::byte>(rest);
   return key;
 }
 
 Server::Server(Env& env, const Options& options, std::uint32_t life, Bugs bugs)
     : env_(env),
-      options_((check(options, env.nodes()), options)),
+      options_((check(options, env.nodes()), keep_saved_memory(env.storage()), options)),
       id_(id_of(env, life)),
       coordinator_{options.coordinator, Transport::kNewest},
+      bugs_(bugs),
       transport_(env, options_, id_, kReceives),
-      backup_(env, transport_.domain(), options_),
+      backup_(env, transport_.domain(), options_, bugs),
       log_(transport_, options_, bugs),
-      objects_(env, log_, options_.keys),
+      objects_(env, log_, options_.keys, bugs),
       rng_(env.rng("tailwind/server/" + std::to_string(life))),
       view_mutex_(env),
+      cleaner_(env, options_, log_, objects_, bugs),
       dispatcher_(transport_, options_.workers,
                   [this](Worker& worker, const Incoming& request, Bytes& answer) {
                     serve(worker, request, answer);
@@ -65,9 +72,14 @@ Server::View Server::view() const {
 }
 
 void Server::run(FunctionRef<bool()> is_over) {
+  const auto ends = [&] {
+    if (is_over()) log_.depose();  // requests that wait for a commit end
+    return log_.is_deposed();
+  };
+  ends_ = ends;
   enlist();
   every_tick();
-  dispatcher_.run([&] { return is_over() || is_excluded(); });
+  dispatcher_.run(ends);
 }
 
 // ---- the coordinator ----
@@ -77,10 +89,10 @@ void Server::enlist() {
   ByteWriter(payload).put(id_.number());
   transport_.call(coordinator_, Opcode::kEnlist, payload, env_.now() + options_.call_timeout,
                   [this](CallEnd end, ByteView answer) {
-                    if (end != CallEnd::kAnswered) {
-                      transport_.defer(env_.now() + options_.retry_pause, [this] { enlist(); });
-                    } else if (answer.empty()) {
+                    if (end == CallEnd::kRefused || (end == CallEnd::kAnswered && answer.empty())) {
                       exclude();
+                    } else if (end != CallEnd::kAnswered) {
+                      transport_.defer(env_.now() + options_.retry_pause, [this] { enlist(); });
                     } else {
                       take_view(answer);
                       is_enlisted_.store(true, std::memory_order_release);
@@ -96,6 +108,7 @@ void Server::renew() {
   transport_.call(coordinator_, Opcode::kRenew, {}, asked + options_.lease / 2,
                   [=, this](CallEnd end, ByteView answer) {
                     is_renewing_ = false;
+                    if (end == CallEnd::kRefused) return exclude();
                     if (end != CallEnd::kAnswered || answer.size() != 1) return;
                     if (answer[0] == std::byte{0}) return exclude();
                     lease_until_.store(asked + options_.lease, std::memory_order_release);
@@ -128,6 +141,40 @@ void Server::suspect(ServerId server) {
                   [](CallEnd, ByteView) {});
 }
 
+/// The logs here whose servers are not in the view, neither up nor dead.
+std::vector<std::uint64_t> Server::unlisted_logs(const ClusterView& view) {
+  std::vector<std::uint64_t> logs = backup_.logs();
+  std::erase_if(logs, [&](std::uint64_t log) {
+    return std::ranges::any_of(view.servers, [&](const ListedServer& server) {
+      return server.id.number() == log &&
+             (bugs_.keeps_dead_logs() || server.state == ServerState::kUp);
+    });
+  });
+  return logs;
+}
+
+// Whoever was down when a log was recovered still has replicas of it. A primary is listed before it
+// opens replicas. So a log was recovered that is here and then is not in the coordinator's list.
+void Server::free_unlisted() {
+  next_freeing_ = env_.now() + options_.lease;
+  const std::vector<std::uint64_t> logs = unlisted_logs(*view());
+  if (logs.empty()) return;
+  is_freeing_ = true;
+  transport_.call(coordinator_, Opcode::kLocate, {}, env_.now() + options_.call_timeout,
+                  [=, this](CallEnd end, ByteView answer) {
+                    is_freeing_ = false;
+                    ByteReader in(answer);
+                    in.get<std::uint64_t>();  // the number of a client
+                    const auto now = ClusterView::get(in);
+                    if (end != CallEnd::kAnswered || !now || !in.done()) return;
+                    for (const std::uint64_t log : unlisted_logs(*now)) {
+                      if (std::ranges::find(logs, log) == logs.end()) continue;
+                      env_.reached("tailwind/log_freed_late");
+                      backup_.forget(ServerId::of(log));
+                    }
+                  });
+}
+
 void Server::exclude() {
   env_.reached("tailwind/excluded");
   lease_until_.store(0, std::memory_order_release);
@@ -137,9 +184,11 @@ void Server::exclude() {
 
 void Server::every_tick() {
   const Time now = env_.now();
+  if (ends_()) return;  // without workers the dispatch thread may be amid a request
   if (is_enlisted_.load(std::memory_order_relaxed)) {
     if (!is_renewing_ && now >= next_renewal_) renew();
     if (!is_probing_ && now >= next_probe_) probe();
+    if (!is_freeing_ && now >= next_freeing_) free_unlisted();
   }
   log_.tick();
   transport_.defer(now + transport_.tick(), [this] { every_tick(); });
@@ -151,12 +200,13 @@ void Server::take_view(ByteView bytes) {
   {
     const std::lock_guard<Mutex> lock(view_mutex_);
     if (given->epoch <= view_->epoch) return;
+    if (bugs_.keeps_removed_version()) objects_.raise_gone(given->epoch << kVersionBits);
     view_ = std::make_shared<ClusterView>(*given);
   }
   for (const ListedServer& server : given->servers) {
     if (server.state == ServerState::kUp) continue;
     if (server.id == id_) return exclude();
-    transport_.close(server.id);
+    if (bugs_.closes_first()) transport_.close(server.id);
   }
   log_.update(*given);
 }
@@ -218,6 +268,8 @@ void Server::serve(Worker& worker, const Incoming& request, Bytes& answer) {
 // A value that was read under a lease is one that nobody else has changed. A write is committed at
 // backups, which refuse it once somebody else may serve the tablet.
 void Server::serve_store(Worker& worker, const Incoming& request, Bytes& answer) {
+  const Scope step(env_, scope::serve);
+  if (options_.write_work != 0 && request.opcode != Opcode::kRead) env_.work(options_.write_work);
   StoreAnswer result;
   Bytes value;
   const auto wanted = read<StoreRequest>(request.payload());
@@ -235,7 +287,11 @@ void Server::serve_store(Worker& worker, const Incoming& request, Bytes& answer)
             : objects_.remove(wanted->table, hash, wanted->key, wanted->id);
     if (log_.commit(worker, outcome.position, env_.now() + options_.call_timeout) &&
         (request.opcode != Opcode::kRead || has_lease())) {
-      result.status = outcome.status;
+      const bool is_full = outcome.status == StoreStatus::kLogFull &&
+                           !log_.may_make_room(wanted->key.size() + wanted->value.size());
+      result.status = outcome.status != StoreStatus::kLogFull ? outcome.status
+                      : is_full                               ? StoreStatus::kLogFull
+                                                              : StoreStatus::kRetry;
       result.version = outcome.version;
       result.value = value;
     }
@@ -251,12 +307,15 @@ void Server::start_reading(Worker& worker, ByteView payload, Bytes& answer) {
   ByteReader in(payload);
   const ServerId dead = ServerId::of(in.get<std::uint64_t>());
   if (!in.done() || dead == id_) return;
-  backup_.stop_writes(dead);
-  transport_.close(dead);
-  while (!transport_.is_quiet(dead)) {
-    const Time next = env_.now() + 5 * kMicrosecond;
-    worker.wait([&] { return env_.now() >= next; }, next);
-  }
+  const auto close = [&] {
+    backup_.stop_writes(dead);
+    transport_.close(dead);
+    while (!transport_.is_quiet(dead)) {
+      const Time next = env_.now() + 5 * kMicrosecond;
+      worker.wait([&] { return env_.now() >= next; }, next);
+    }
+  };
+  if (bugs_.closes_first()) close();
   ByteWriter out(answer);
   backup_.start_reading(dead).put(out);
 }
@@ -274,10 +333,20 @@ void Server::recover(Worker& worker, ByteView payload, Bytes& answer) {
     std::vector<HashRange> ranges;
     for (const Tablet& tablet : work->tablets) ranges.push_back(tablet.range);
     objects_.purge(ranges);  // what an attempt has left whose answer was lost
-    result.since = log_.end();
+    result.since = log_.begin_head();
     objects_.begin_replay(ranges);
     RecoveryMaster master(worker, transport_, options_, backup_, objects_, log_);
-    result.is_done = master.run(*work, result);
+    std::uint64_t failed = log_.failed_appends();
+    result.is_done = result.since != Position() && master.run(*work, result);
+    // The cleaner makes room. What is stored already is not stored again.
+    while (!result.is_done && result.lost_segment == 0 && log_.failed_appends() != failed &&
+           await_room(worker)) {
+      env_.reached("tailwind/recovery_awaited_room");
+      failed = log_.failed_appends();
+      result.objects = result.bytes = 0;
+      result.is_done =
+          RecoveryMaster(worker, transport_, options_, backup_, objects_, log_).run(*work, result);
+    }
     objects_.end_replay();
     if (!result.is_done) objects_.purge(ranges);
   }
@@ -285,30 +354,61 @@ void Server::recover(Worker& worker, ByteView payload, Bytes& answer) {
   result.put(out);
 }
 
+bool Server::await_room(Worker& worker) {
+  const auto has_room = [&] {
+    const MemoryUse memory = log_.memory_use();
+    return memory.free > options_.clean_below / 2 * memory.seglets;
+  };
+  while (log_.may_make_room(0) && !log_.is_deposed()) {
+    if (has_room()) return true;
+    const Time next = env_.now() + options_.retry_pause;
+    worker.wait([&] { return env_.now() >= next; }, next);
+  }
+  return false;
+}
+
 // ---- set-up ----
+
+bool Server::await_table(std::uint64_t table, Time deadline) {
+  return env_.poll_until(
+      [&] {
+        const View view = this->view();
+        return std::ranges::any_of(
+                   view->tablets,
+                   [&](const Tablet& tablet) { return tablet.range.table == table; }) ||
+               is_excluded();
+      },
+      deadline);
+}
 
 std::uint64_t Server::fill(std::uint64_t table, std::uint64_t first, std::uint64_t count,
                            std::uint32_t key_bytes, std::uint32_t value_bytes, bool is_replicated) {
   constexpr std::uint64_t kBatch = 4096;  // objects between two waits
-  const Bytes value(value_bytes, std::byte{0x5a});
+  Bytes value(std::max<std::size_t>(value_bytes, sizeof(std::uint64_t)), std::byte{0x5a});
   const View view = this->view();
   std::uint64_t stored = 0;
+  log_.hold();
   for (std::uint64_t number = first; number < first + count; ++number) {
     const Bytes key = key_of(number, key_bytes);
     const std::uint64_t hash = key_hash(table, key);
     if (!owns(*view, table, hash)) continue;
+    std::memcpy(value.data(), &number, sizeof number);
     const Outcome outcome = objects_.write(table, hash, key, value, {});
     if (outcome.status != StoreStatus::kOk) {
+      log_.release();
       throw Error(ErrorCode::kExhausted,
                   "server " + std::to_string(id_.node) + " has stored " + std::to_string(stored) +
                       " objects, then its log of " + std::to_string(options_.log_bytes) +
                       " bytes was full; give a larger log_bytes or fewer objects");
     }
     if (++stored % kBatch == 0 && is_replicated) {
+      log_.release();
       env_.poll_until([&] { return log_.is_committed(outcome.position) || log_.is_deposed(); },
                       kForever);
+      log_.hold();
     }
   }
+  log_.release(!is_replicated);
   const Position end = log_.end();
   env_.poll_until([&] { return log_.is_committed(end) || log_.is_deposed(); }, kForever);
   return stored;

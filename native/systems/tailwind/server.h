@@ -5,12 +5,14 @@
 // servers serve a tablet at once.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "systems/tailwind/backup/backup_service.h"
 #include "systems/tailwind/options.h"
+#include "systems/tailwind/replication/log_cleaner.h"
 #include "systems/tailwind/replication/primary_log.h"
 #include "systems/tailwind/rpc/dispatcher.h"
 #include "systems/tailwind/rpc/messages.h"
@@ -33,13 +35,18 @@ class Server {
   void run(FunctionRef<bool()> is_over);
   /// The coordinator has taken this server for dead.
   bool is_excluded() const { return is_excluded_.load(std::memory_order_acquire); }
+  /// Of the view that the server has.
+  std::uint64_t epoch() const { return view()->epoch; }
   /// The server is listed and has a lease.
   bool is_serving() const { return lease_until_.load(std::memory_order_acquire) > 0; }
 
+  /// Waits until the table is in the view. Returns false at the deadline.
+  bool await_table(std::uint64_t table, Time deadline);
   /// Stores objects of a table without a client, in batches that are committed together; for
   /// set-up. Keys are key_of(number) for first <= number < first + count that belong to a tablet of
-  /// this server. Any thread but the dispatch thread, while run() runs. Returns the number stored.
-  /// Throws Error(kExhausted) when the log is full.
+  /// this server; a value begins with the number in 8 B, its least length. Any thread but the
+  /// dispatch thread, while run() runs. Returns the number stored. Throws Error(kExhausted) when
+  /// the log is full.
   std::uint64_t fill(std::uint64_t table, std::uint64_t first, std::uint64_t count,
                      std::uint32_t key_bytes, std::uint32_t value_bytes, bool is_replicated);
 
@@ -58,14 +65,20 @@ class Server {
   void forget(ByteView payload);
   void recover(Worker& worker, ByteView payload, Bytes& answer);
   bool fetch(Worker& worker, const RecoverRequest& work, RecoverAnswer& answer);
+  /// Waits for the cleaner. Returns false if it cannot make room.
+  bool await_room(Worker& worker);
   void enlist();
   void renew();
   void probe();
   void every_tick();
+  std::vector<std::uint64_t> unlisted_logs(const ClusterView& view);
+  void free_unlisted();
   void suspect(ServerId server);
   void exclude();
   View view() const;
-  bool has_lease() { return env_.now() < lease_until_.load(std::memory_order_acquire); }
+  bool has_lease() {
+    return env_.now() < lease_until_.load(std::memory_order_acquire) || !bugs_.checks_lease();
+  }
   bool owns(const ClusterView& view, std::uint64_t table, std::uint64_t hash) const {
     const Tablet* tablet = view.find(table, hash);
     return tablet != nullptr && tablet->owner == id_;
@@ -74,6 +87,7 @@ class Server {
   Env& env_;
   const Options options_;
   const ServerId id_, coordinator_;
+  const Bugs bugs_;
   Transport transport_;
   BackupService backup_;
   PrimaryLog log_;
@@ -85,8 +99,12 @@ class Server {
   std::atomic<bool> is_excluded_{false}, is_enlisted_{false};
   Time next_renewal_ = 0, next_probe_ = 0;  // of the dispatch thread
   bool is_renewing_ = false, is_probing_ = false;
+  std::function<bool()> ends_;  // run() does
+  Time next_freeing_ = 0;
+  bool is_freeing_ = false;
   std::map<ServerId, Time> suspected_;  // when it was last reported
-  Dispatcher dispatcher_;               // last: its threads end first
+  LogCleaner cleaner_;
+  Dispatcher dispatcher_;  // last: its threads end first
 };
 
 /// The key of a load: 8 bytes of the number, then bytes that follow from it. At least 8 B.

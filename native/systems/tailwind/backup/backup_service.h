@@ -10,8 +10,8 @@
 //   read the entries that they recover.
 //
 // After a crash of the process only what was on disk is there. After a power failure with a battery
-// the replicas in buffers are there too. All files "memory-<number>" of the node's storage belong
-// to the service: it removes them at its start.
+// the replicas in buffers are there too. All files "memory-<number>" and "saved-<number>-<number>"
+// of the node's storage belong to the service: it removes them at its start.
 //
 // A node has one service at a time. Any thread may call the functions. Requests may come again, and
 // late: those of an earlier attempt have no effect. A primary numbers its attempts so that a later
@@ -56,7 +56,8 @@ class BackupService {
   /// Bytes of entries in an answer of read_replica(), unless a single one is longer.
   static constexpr std::size_t kMostAnswer = std::size_t{1} << 20;
 
-  /// Reads the replicas on disk and those that a battery has saved, makes the buffers and starts a
+  /// keep_saved_memory() comes before a node registers memory. Reads the replicas on disk and those
+  /// that a battery has saved, makes the buffers and starts a
   /// thread. `env`, `domain` and `options` outlive it. Throws Error when the device lacks the
   /// memory or the disk fails. Costs the disk's time for all that it has.
   BackupService(Env& env, fabric::ProtectionDomain& domain, const Options& options, Bugs bugs = {});
@@ -102,6 +103,8 @@ class BackupService {
   /// Frees all replicas of that log.
   void forget(ServerId dead);
 
+  /// The logs of which it has replicas, by ServerId::number().
+  std::vector<std::uint64_t> logs();
   BackupCounters counters();
   /// Damaged files, and what the disk cannot take now.
   std::vector<std::string> problems();
@@ -166,6 +169,7 @@ class BackupService {
 
   Env& env_;
   const Options& options_;
+  const Bugs bugs_;
   Frames frames_;
   BufferPool pool_;
 

@@ -64,7 +64,11 @@ std::optional<T> load_with_crc(File& file, std::uint64_t offset) {
   return value;
 }
 
+/// The file that the battery writes.
 std::string saved_name(std::size_t number) { return "memory-" + std::to_string(number); }
+std::string kept_name(std::size_t generation, std::size_t number) {
+  return "saved-" + std::to_string(generation) + "-" + std::to_string(number);
+}
 
 std::uint64_t table_place(std::uint32_t buffer) {
   return sizeof(TableHeader) + std::uint64_t{buffer} * sizeof(Descriptor);
@@ -193,12 +197,24 @@ fabric::RemoteRegion BufferPool::remote(std::uint32_t buffer) const {
   return remote;
 }
 
-std::vector<SavedBuffer> find_saved_buffers(Storage& storage, std::uint32_t bytes,
-                                            std::vector<std::string>& problems) {
+void keep_saved_memory(Storage& storage) {
+  std::size_t number = 0, generation = 0;
+  while (storage.exists(saved_name(number))) ++number;
+  if (number == 0) return;
+  while (storage.exists(kept_name(generation, 0))) ++generation;
+  // The first one last: after a crash amid this the rest goes to the same generation.
+  while (number-- > 0) storage.rename(saved_name(number), kept_name(generation, number));
+  storage.sync();
+}
+
+namespace {
+
+void find_kept_buffers(Storage& storage, std::size_t generation, std::uint32_t bytes,
+                       std::vector<SavedBuffer>& saved, std::vector<std::string>& problems) {
   std::map<BufferLife, BufferContents> used;
   std::map<BufferLife, std::string> files;
-  for (std::size_t number = 0; storage.exists(saved_name(number)); ++number) {
-    const std::string name = saved_name(number);
+  for (std::size_t number = 0; storage.exists(kept_name(generation, number)); ++number) {
+    const std::string name = kept_name(generation, number);
     try {
       const auto file = storage.open(name);
       const auto header = load_with_crc<TableHeader>(*file, 0);
@@ -213,7 +229,6 @@ std::vector<SavedBuffer> find_saved_buffers(Storage& storage, std::uint32_t byte
       problems.push_back("file '" + name + "' of saved memory: " + error.what());
     }
   }
-  std::vector<SavedBuffer> saved;
   for (const auto& [life, contents] : used) {
     const auto file = files.find(life);
     if (file != files.end())
@@ -222,15 +237,28 @@ std::vector<SavedBuffer> find_saved_buffers(Storage& storage, std::uint32_t byte
       problems.push_back("saved memory: the buffer of segment " + std::to_string(contents.segment) +
                          " of log " + std::to_string(contents.log) + " is missing or damaged");
   }
+}
+
+}  // namespace
+
+std::vector<SavedBuffer> find_saved_buffers(Storage& storage, std::uint32_t bytes,
+                                            std::vector<std::string>& problems) {
+  std::vector<SavedBuffer> saved;
+  for (std::size_t generation = 0; storage.exists(kept_name(generation, 0)); ++generation)
+    find_kept_buffers(storage, generation, bytes, saved, problems);
   return saved;
 }
 
 void remove_saved_memory(Storage& storage) {
-  std::size_t number = 0;
-  while (storage.exists(saved_name(number))) ++number;
-  if (number == 0) return;
+  std::size_t generation = 0;
+  while (storage.exists(kept_name(generation, 0))) ++generation;
+  if (generation == 0) return;
   // The last one first: after a crash amid this the rest is found again.
-  while (number-- > 0) storage.remove(saved_name(number));
+  while (generation-- > 0) {
+    std::size_t number = 0;
+    while (storage.exists(kept_name(generation, number))) ++number;
+    while (number-- > 0) storage.remove(kept_name(generation, number));
+  }
   storage.sync();
 }
 

@@ -5,9 +5,11 @@
 //
 // A table in registered memory tells what each buffer holds. When the power fails, a battery saves
 // all registered memory (Crash::kHostBattery saves it as files "memory-0", "memory-1", ...).
-// find_saved_buffers() finds the table and the buffers among these files. A file does not tell
-// which region it was, and a renewed buffer has a later number than before. So each buffer has a
-// label behind its data: the pool, the buffer's number, and how often it was made.
+// The next power failure would write over them. So keep_saved_memory() renames them before the node
+// registers memory: those of one failure are a generation. find_saved_buffers() finds the table and
+// the buffers among these files. A file does not tell which region it was, and a renewed buffer has
+// a later number than before. So each buffer has a label behind its data: the pool, the buffer's
+// number, and how often it was made.
 //
 // The owner of the pool holds a lock around each call but renew(), which costs the NIC's time.
 #pragma once
@@ -95,12 +97,15 @@ struct SavedBuffer {
   BufferContents contents;
   std::string file;  // begins with the buffer's data
 };
+/// Takes the files that a battery has saved out of the way of the next power failure. The first
+/// step of a node: it has no registered memory yet. Returns when that is durable.
+void keep_saved_memory(Storage& storage);
 /// Finds the buffers of pools with `bytes` B of data each that were in use when the power failed.
 /// Tables and buffers that are damaged are left out and named in `problems`. Costs a short read of
 /// each saved file.
 std::vector<SavedBuffer> find_saved_buffers(Storage& storage, std::uint32_t bytes,
                                             std::vector<std::string>& problems);
-/// Removes all files of saved memory. Returns when that is durable.
+/// Removes all files that keep_saved_memory() has kept. Returns when that is durable.
 void remove_saved_memory(Storage& storage);
 
 }  // namespace pyrdma::tailwind

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "systems/tailwind/scopes.h"
 
 namespace pyrdma::tailwind {
 
@@ -74,6 +75,17 @@ void Client::await_servers(std::size_t count) {
   }
 }
 
+void Client::connect(std::uint64_t table) {
+  std::size_t under_way = 0;
+  for (const Tablet& tablet : view_.tablets) {
+    if (tablet.range.table != table) continue;
+    ++under_way;
+    transport_.call(tablet.owner, Opcode::kPing, {}, env_.now() + patience_,
+                    [&](CallEnd, ByteView) { --under_way; });
+  }
+  run_until([&] { return under_way == 0; }, kForever);
+}
+
 std::uint64_t Client::create_table(std::string_view name, const std::vector<NodeId>& owners) {
   const Time deadline = env_.now() + patience_;
   std::uint64_t table = 0;
@@ -131,6 +143,7 @@ void Client::start(Opcode opcode, std::uint64_t table, ByteView key, ByteView va
 }
 
 void Client::send(Operation& operation) {
+  const Scope step(env_, scope::client_send);
   const Tablet* tablet = view_.find(operation.table, operation.hash);
   if (tablet == nullptr) {
     locate();
@@ -158,6 +171,7 @@ void Client::send_later(std::uint64_t number) {
 }
 
 void Client::take(std::uint64_t number, CallEnd end, ByteView bytes) {
+  const Scope step(env_, scope::client_take);
   const auto at = operations_.find(number);
   if (at == operations_.end()) return;
   ByteReader in(bytes);
@@ -179,6 +193,7 @@ void Client::take(std::uint64_t number, CallEnd end, ByteView bytes) {
 }
 
 bool Client::poll() {
+  const Scope step(env_, scope::client_turn);
   const bool has_polled = transport_.poll(requests_);
   requests_.clear();
   const Time now = env_.now();

@@ -41,6 +41,8 @@ class Client {
   /// Returns the number of the table. A new one is spread evenly over `owners`, by their nodes;
   /// over all servers that are up if there are none. Waits until `owners` are up.
   std::uint64_t create_table(std::string_view name, const std::vector<NodeId>& owners = {});
+  /// Connects to the servers of a table, so that the first requests do not wait for that.
+  void connect(std::uint64_t table);
   /// Waits until so many servers are up.
   void await_servers(std::size_t count);
 

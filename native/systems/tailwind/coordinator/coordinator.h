@@ -14,6 +14,8 @@
 #include <set>
 #include <vector>
 
+#include "base/error.h"
+#include "systems/tailwind/bugs.h"
 #include "systems/tailwind/coordinator/state.h"
 #include "systems/tailwind/options.h"
 #include "systems/tailwind/recovery/find_log.h"
@@ -39,12 +41,13 @@ struct RecoveryReport {
 class Coordinator {
  public:
   /// Loads the state. Throws Error for bad options or a damaged file.
-  Coordinator(Env& env, const Options& options);
+  Coordinator(Env& env, const Options& options, Bugs bugs = {});
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  /// The dispatch thread: serves until is_over().
+  /// The dispatch thread: serves until is_over(). Throws Error when the disk fails: the coordinator
+  /// must then be restarted.
   void run(FunctionRef<bool()> is_over);
 
   // ---- any thread ----
@@ -68,6 +71,8 @@ class Coordinator {
   void check_life(ServerId server, std::uint32_t left);
   void push();
   void push_to(ServerId server, std::shared_ptr<const Bytes> view, std::uint64_t epoch);
+  /// Runs a thread. What it throws ends run().
+  void run_thread(void (Coordinator::*body)());
   void members();  // the thread that declares servers dead
   void recoveries_loop();
   bool recover(ServerId dead);
@@ -83,6 +88,7 @@ class Coordinator {
 
   Env& env_;
   const Options options_;
+  const Bugs bugs_;
   const Time started_;
   Transport transport_;
   Mutex mutex_;  // of all below
@@ -95,7 +101,8 @@ class Coordinator {
   std::vector<RecoveryReport> reports_;
   Rng rng_;
   Watch changed_;
-  std::atomic<bool> is_stopping_{false};
+  std::atomic<bool> is_stopping_{false}, has_failed_{false};
+  std::optional<Error> failure_;  // of a thread
   std::atomic<std::uint64_t> changes_{0};
   Dispatcher dispatcher_;
   std::unique_ptr<Thread> members_thread_, recovery_thread_;

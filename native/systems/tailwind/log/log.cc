@@ -10,8 +10,9 @@ namespace pyrdma::tailwind {
 Log::Log(LogMemory& memory, std::uint64_t id, std::uint32_t capacity)
     : memory_(memory), id_(id), capacity_(capacity) {}
 
-std::unique_ptr<Segment> Log::make(std::uint64_t number) {
+std::unique_ptr<Segment> Log::make(std::uint64_t number, std::uint32_t keeps_free) {
   auto made = std::make_unique<Segment>(memory_, id_, number, capacity_);
+  made->keeps_free = keeps_free;
   EntryHeader header;
   header.type = EntryType::kSegment;
   header.table = id_;
@@ -23,12 +24,13 @@ std::unique_ptr<Segment> Log::make(std::uint64_t number) {
   if (made->append(header, {}, {}) == 0) return nullptr;
   header.type = EntryType::kDigest;
   if (made->append(header, {}, numbers) == 0) return nullptr;
+  made->first_bytes = made->end();
   return made;
 }
 
-Segment* Log::prepare() {
+Segment* Log::prepare(std::uint32_t keeps_free) {
   if (prepared_ != nullptr) return prepared_;
-  std::unique_ptr<Segment> made = make(next_);
+  std::unique_ptr<Segment> made = make(next_, keeps_free);
   if (made == nullptr) return nullptr;
   prepared_ = made.get();
   segments_.emplace(next_++, std::move(made));
@@ -36,7 +38,7 @@ Segment* Log::prepare() {
 }
 
 std::unique_ptr<Segment> Log::make_survivor() {
-  std::unique_ptr<Segment> made = make(next_);
+  std::unique_ptr<Segment> made = make(next_, 0);
   if (made != nullptr) ++next_;
   return made;
 }
@@ -70,11 +72,13 @@ void Log::drop(Place place) {
   memory_.owner(place)->live_bytes -= taken_by(Entry(memory_.at(place)));
 }
 
-void Log::free(std::uint64_t segment) {
+std::unique_ptr<Segment> Log::remove(std::uint64_t segment) {
   const auto found = segments_.find(segment);
   PYRDMA_ASSERT(found != segments_.end() && found->second.get() != head_ &&
                 found->second.get() != prepared_);
+  std::unique_ptr<Segment> removed = std::move(found->second);
   segments_.erase(found);
+  return removed;
 }
 
 std::optional<std::vector<std::uint64_t>> read_digest(const Entry& entry) {

@@ -30,8 +30,8 @@ class Log {
   /// Null before the first advance().
   Segment* head() const { return head_; }
   /// Makes the next head, with its first two entries, or returns the one that is made already. Null
-  /// when no memory is left.
-  Segment* prepare();
+  /// when no memory is left, but for `keeps_free` seglets.
+  Segment* prepare(std::uint32_t keeps_free = 0);
   /// The prepared segment becomes the head. Requires prepare().
   void advance();
   /// Appends entries to the head: of a torn write all survive or none. Sets the place of each in
@@ -51,16 +51,18 @@ class Log {
   }
   /// The segment is of the log: later digests name it. Frees the one that had its number.
   void adopt(std::unique_ptr<Segment> segment);
-  /// Frees a segment that no entry and no later digest needs. Requires that it is neither the head
-  /// nor prepared.
-  void free(std::uint64_t segment);
+  /// Later digests lack the segment, which is the caller's: older ones may still need it. Requires
+  /// that it is neither the head nor prepared.
+  std::unique_ptr<Segment> remove(std::uint64_t segment);
+  /// Frees a segment that no entry and no digest needs. Requires what remove() does.
+  void free(std::uint64_t segment) { remove(segment); }
 
   /// All segments, by their numbers.
   const std::map<std::uint64_t, std::unique_ptr<Segment>>& segments() const { return segments_; }
 
  private:
   /// A segment that names itself and all others. Null when no memory is left.
-  std::unique_ptr<Segment> make(std::uint64_t number);
+  std::unique_ptr<Segment> make(std::uint64_t number, std::uint32_t keeps_free);
 
   LogMemory& memory_;
   std::uint64_t id_;
@@ -70,12 +72,12 @@ class Log {
   Segment *head_ = nullptr, *prepared_ = nullptr;
 };
 
-/// Bytes that an entry counts for in Segment::live_bytes. A checksum entry counts with an object or
-/// a tombstone, and not with the result that is appended behind it. So the sum is exact for single
-/// updates, and the entry may be dropped without a look at its neighbours.
-inline std::uint32_t taken_by(const Entry& entry) {
-  const std::size_t checksum = entry.type() == EntryType::kResult ? 0 : sizeof(ChecksumEntry);
-  return static_cast<std::uint32_t>(entry.size() + checksum);
+/// Bytes that an entry counts for in Segment::live_bytes: those that it takes where the cleaner
+/// moves it, with a checksum entry of its own. In the segment of an update it takes less if it
+/// stands behind others, so the sum may be more than there is.
+template <class AnyEntry>
+std::uint32_t taken_by(const AnyEntry& entry) {
+  return static_cast<std::uint32_t>(entry.size() + sizeof(ChecksumEntry));
 }
 /// The numbers in a digest; nothing if its length is no multiple of theirs.
 std::optional<std::vector<std::uint64_t>> read_digest(const Entry& entry);

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "systems/tailwind/log/segment.h"
 
 namespace pyrdma::tailwind {
 
@@ -19,7 +20,7 @@ LogMemory::LogMemory(std::span<std::byte> bytes)
 
 // The search goes on where the last one ended, so it rarely meets a seglet that is in use.
 Place LogMemory::take(Segment& owner, std::uint32_t count) {
-  if (count == 0 || count > free_) return 0;
+  if (count == 0 || std::uint64_t{count} + owner.keeps_free > free_) return 0;
   const auto is_free = [](const Segment* of) { return of == nullptr; };
   for (const bool is_second : {false, true}) {
     const std::uint32_t from = is_second ? 0 : next_;

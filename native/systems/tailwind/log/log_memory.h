@@ -22,7 +22,7 @@ class LogMemory {
   std::uint32_t seglets() const { return static_cast<std::uint32_t>(owners_.size()); }
   std::uint32_t free_seglets() const { return free_; }
   /// Takes `count` adjacent seglets for `owner`, and returns the place of their first byte, or 0 if
-  /// there are none.
+  /// there are none, or fewer than owner.keeps_free would be left.
   Place take(Segment& owner, std::uint32_t count = 1);
   void give_back(Place first, std::uint32_t count);
   /// The segment that the seglet of a place belongs to.

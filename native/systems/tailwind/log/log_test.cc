@@ -62,7 +62,8 @@ TEST(TailwindLog, AFullHeadTakesNothing) {
   std::uint64_t version = 0;
   while (primary.append(version + 1) != 0) ++version;
   EXPECT_FALSE(primary.log.head()->has_room(500));
-  EXPECT_EQ(version, (kSmall - 30 - 12 - 38 - 12) / (30 + 500 + 12));
+  const std::uint32_t first = 30 + 12 + 38 + 12, each = 30 + 500 + 12;
+  EXPECT_EQ(version, (LogMemory::kSeglet - first) / each + LogMemory::kSeglet / each);
   primary.log.prepare();
   EXPECT_EQ(primary.append(version + 1), 0U) << "the prepared one is not the head";
   primary.log.advance();
@@ -95,8 +96,9 @@ TEST(TailwindLog, WhatIsOfUseIsCounted) {
   EXPECT_EQ(bytes, live.size() * (30 + 500 + 12));
 }
 
-// An object and the result of its update take what is counted for them, and may be dropped apart.
-TEST(TailwindLog, ABatchCountsOneChecksum) {
+// An entry counts for what it takes where it stands alone, so the entries of a batch may be dropped
+// apart.
+TEST(TailwindLog, ABatchCountsAChecksumForEachEntry) {
   Primary primary;
   const NewEntry none[1] = {{object(1), {}, {}}};
   Place places[2];
@@ -112,16 +114,16 @@ TEST(TailwindLog, ABatchCountsOneChecksum) {
   const ByteView bytes = std::as_bytes(std::span(text));
   const NewEntry batch[2] = {{object(1), bytes.first(3), bytes}, {result, {}, bytes}};
   ASSERT_TRUE(primary.log.append(batch, places));
-  EXPECT_EQ(head.live_bytes, head.end() - begin);
+  EXPECT_EQ(head.live_bytes, head.end() - begin + sizeof(ChecksumEntry));
   primary.log.drop(places[0]);
-  EXPECT_EQ(head.live_bytes, 30U + 25U);
+  EXPECT_EQ(head.live_bytes, 30U + 25U + 12U);
   primary.log.drop(places[1]);
   EXPECT_EQ(head.live_bytes, 0U);
   EXPECT_EQ(head.entries(), 4U);
 }
 
 TEST(TailwindLog, WithoutMemoryThereIsNoNextHead) {
-  Primary primary(5);  // a segment takes three: entries do not cross seglets
+  Primary primary(3);  // a segment takes two
   ASSERT_NE(primary.log.prepare(), nullptr);
   primary.log.advance();
   while (primary.append(1) != 0) {

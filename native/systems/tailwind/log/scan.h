@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "systems/tailwind/bugs.h"
 #include "systems/tailwind/log/entry.h"
 
 namespace pyrdma::tailwind {
@@ -29,7 +30,7 @@ struct Scan {
 };
 
 /// Scans a segment's replica from its begin. Costs about twice a CRC32C of the valid bytes.
-Scan scan(ByteView replica);
+Scan scan(ByteView replica, Bugs bugs = {});
 
 /// Calls act(entry, offset) for each entry of the first `valid` bytes that scan() has found,
 /// without checksum entries. Costs a look at each header.

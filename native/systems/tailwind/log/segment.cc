@@ -8,16 +8,21 @@ Segment::~Segment() {
   for (const Run& run : runs_) memory_.give_back(run.place, run.seglets);
 }
 
+bool Segment::prepare(std::size_t bytes) {
+  PYRDMA_ASSERT(has_room_for(bytes));
+  if (fits_in_last_run(bytes)) return true;
+  const auto seglets = static_cast<std::uint32_t>(seglets_for(bytes));
+  const Place first = memory_.take(*this, seglets);
+  if (first == 0) return false;
+  runs_.push_back({first, seglets, end_, 0});
+  seglets_ += seglets;
+  return true;
+}
+
 bool Segment::append(std::span<const NewEntry> entries, Place* places) {
-  PYRDMA_ASSERT(!entries.empty() && has_room(entries));
+  PYRDMA_ASSERT(!entries.empty());
   const auto bytes = static_cast<std::uint32_t>(appended_bytes(entries));
-  if (runs_.empty() ||
-      bytes > std::uint64_t{runs_.back().seglets} * LogMemory::kSeglet - runs_.back().bytes) {
-    const std::uint32_t seglets = (bytes + LogMemory::kSeglet - 1) / LogMemory::kSeglet;
-    const Place first = memory_.take(*this, seglets);
-    if (first == 0) return false;
-    runs_.push_back({first, seglets, end_, 0});
-  }
+  if (!prepare(bytes)) return false;
   Run& run = runs_.back();
   Place place = run.place + run.bytes;
   for (const NewEntry& entry : entries) {

@@ -4,6 +4,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -30,22 +31,22 @@ class Segment {
   /// Bytes of a replica so far.
   std::uint32_t end() const { return end_; }
   /// Seglets of memory that it has.
-  std::uint32_t seglets() const {
-    std::uint32_t result = 0;
-    for (const Run& run : runs_) result += run.seglets;
-    return result;
-  }
+  std::uint32_t seglets() const { return seglets_; }
   /// Entries so far, without checksum entries.
   std::uint32_t entries() const { return entries_; }
   /// The value of the last checksum entry; 0: there is none.
   std::uint32_t checksum() const { return checksum_; }
   /// Whether an entry with `contents` B of contents and its checksum entry fit.
   bool has_room(std::size_t contents) const {
-    return end_ + sizeof(EntryHeader) + contents + sizeof(ChecksumEntry) <= capacity_;
+    return has_room_for(sizeof(EntryHeader) + contents + sizeof(ChecksumEntry));
   }
   bool has_room(std::span<const NewEntry> entries) const {
-    return end_ + appended_bytes(entries) <= capacity_;
+    return has_room_for(appended_bytes(entries));
   }
+  /// Takes the seglets that an append() of the entries needs, so that it changes nothing but this
+  /// segment. Returns false when the memory has too few adjacent ones left. Requires an entry, and
+  /// has_room().
+  bool prepare(std::span<const NewEntry> entries) { return prepare(appended_bytes(entries)); }
   /// Appends entries, one behind the other in one run, and one checksum entry behind the last: of a
   /// torn write all survive or none. Sets the place of each in `places`. Returns false, and does
   /// nothing, when the memory has too few adjacent seglets left. Requires an entry, and has_room().
@@ -84,6 +85,12 @@ class Segment {
 
   /// Bytes of entries that are of use, by taken_by(). The holder counts them.
   std::uint64_t live_bytes = 0;
+  /// Bytes of tombstones in live_bytes, by the segment that they name. The holder counts them.
+  std::map<std::uint64_t, std::uint64_t> tombstones;
+  /// Bytes of the entries that name it.
+  std::uint32_t first_bytes = 0;
+  /// Seglets of the memory that its growth leaves free, for others.
+  std::uint32_t keeps_free = 0;
   /// The number of the segment that was written when its entries were new: of a survivor of the
   /// cleaner that of an older one.
   std::uint64_t born;
@@ -95,10 +102,28 @@ class Segment {
     std::uint32_t offset;  // in the replica
     std::uint32_t bytes;   // in use
   };
+  bool prepare(std::size_t bytes);
+  static std::uint64_t seglets_for(std::size_t bytes) {
+    return (bytes + LogMemory::kSeglet - 1) / LogMemory::kSeglet;
+  }
+  bool fits_in_last_run(std::size_t bytes) const {
+    return !runs_.empty() &&
+           bytes <= std::uint64_t{runs_.back().seglets} * LogMemory::kSeglet - runs_.back().bytes;
+  }
+  // A segment takes no more seglets than its capacity has: the last one would be empty but for what
+  // the others leave unused. A long entry is an exception.
+  bool has_room_for(std::size_t bytes) const {
+    if (end_ + bytes > capacity_) return false;
+    const std::uint64_t more = seglets_for(bytes);
+    return fits_in_last_run(bytes) || seglets_ + more <= capacity_ / LogMemory::kSeglet ||
+           seglets_ <= 1;
+  }
+
   LogMemory& memory_;
   std::uint64_t log_, id_;
   std::uint32_t capacity_;
   std::uint32_t end_ = 0;
+  std::uint32_t seglets_ = 0;
   std::uint32_t entries_ = 0;
   std::uint32_t checksum_ = 0;
   RunningChecksum headers_;

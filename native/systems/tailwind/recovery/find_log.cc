@@ -41,6 +41,7 @@ FoundLog find_log(const std::vector<FoundReplica>& replicas, const KnownVersions
     }
     FoundLog::Part& part = log.parts.emplace_back();
     part.segment = number;
+    part.is_closed = (*best)->is_closed;
     part.valid = (*best)->valid;
     std::ranges::copy_if(
         usable, std::back_inserter(part.replicas), [&](const FoundReplica* replica) {

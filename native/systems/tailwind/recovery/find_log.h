@@ -25,10 +25,14 @@ struct FoundReplica {
 /// What the coordinator knows, by segment: open replicas of a lower version do not count. Other
 /// segments have version 0.
 using KnownVersions = std::map<std::uint64_t, std::uint64_t>;
+/// The number among the segments of what a primary tells before it commits its first entry. It has
+/// no segment with it.
+inline constexpr std::uint64_t kLogItself = 0;
 
 struct FoundLog {
   struct Part {
     std::uint64_t segment = 0;
+    bool is_closed = false;                     // then all of it counts
     std::uint32_t valid = 0;                    // bytes that count, of each of the replicas
     std::vector<const FoundReplica*> replicas;  // with at least so many
   };
@@ -39,7 +43,9 @@ struct FoundLog {
 
 /// Finds the whole log in `replicas`, which outlive the result. The log ends with an open segment:
 /// its head. The segment before it may be open, too. Of a segment's open replicas the longest valid
-/// prefix counts: an entry that only some of them have was not committed, and may live.
+/// prefix counts: an entry that only some of them have was not committed, and may live. Of its
+/// closed ones those of the highest version count: a segment that was compacted in memory has other
+/// bytes in later replicas (replicated_log.h), and a reader may change from one replica to another.
 FoundLog find_log(const std::vector<FoundReplica>& replicas, const KnownVersions& known);
 
 }  // namespace pyrdma::tailwind

@@ -74,7 +74,8 @@ bool RecoveryMaster::run(const RecoverRequest& work, RecoverAnswer& answer) {
         got->next > fetch.part->valid) {
       env_.reached("tailwind/replica_unreadable");
       // Another backup has the same bytes.
-      const std::size_t first = (fetch.part - work.parts.data() + 1) % fetch.part->backups.size();
+      const auto place = static_cast<std::size_t>(fetch.part - work.parts.data());
+      const std::size_t first = (place + 1) % fetch.part->backups.size();
       fetch.backup = (fetch.backup + 1) % fetch.part->backups.size();
       if (fetch.backup == first) {
         answer.lost_segment = fetch.part->segment;
@@ -105,7 +106,12 @@ bool RecoveryMaster::store(ByteView entries, RecoverAnswer& answer) {
     batch.push_back(entry);
   }
   if (batch.empty()) return true;
-  const Position end = objects_.replay(batch);
+  Position end = objects_.replay(batch);
+  while (end == Position() && log_.may_make_room(0) && !log_.is_deposed()) {  // the cleaner works
+    const Time next = env_.now() + options_.retry_pause;
+    worker_.wait([&] { return env_.now() >= next; }, next);
+    end = objects_.replay(batch);
+  }
   last_ = std::max(last_, end);
   return end != Position() && !log_.is_deposed();
 }

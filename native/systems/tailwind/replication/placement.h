@@ -13,10 +13,9 @@
 
 namespace pyrdma::tailwind {
 
-/// Returns a server of `candidates`, or none if it is empty. `up`: all servers that are up, in
-/// order; `held`: replicas of this primary by server. `self` is in no list but `up`.
-inline const ServerId* choose_backup(Placement placement, ServerId self,
-                                     const std::vector<ServerId>& up,
+/// Returns a server of `candidates`, or none if it is empty. `servers`: nodes 0 to servers - 1 have
+/// them; `held`: replicas of this primary by server.
+inline const ServerId* choose_backup(Placement placement, ServerId self, NodeId servers,
                                      const std::vector<ServerId>& candidates,
                                      const std::map<ServerId, std::uint32_t>& held,
                                      std::uint32_t replicas, Rng& rng) {
@@ -35,12 +34,9 @@ inline const ServerId* choose_backup(Placement placement, ServerId self,
     }
     return best;
   }
-  // The servers in order, cut into groups; the last group takes the rest.
-  const std::size_t size = replicas + 1, groups = std::max<std::size_t>(up.size() / size, 1);
-  const auto group_of = [&](ServerId id) {
-    const auto place = static_cast<std::size_t>(std::ranges::find(up, id) - up.begin());
-    return std::min(place / size, groups - 1);
-  };
+  // Groups of neighbouring nodes; the last one takes the rest. Who is up does not change them.
+  const NodeId size = replicas + 1, groups = std::max(servers / size, NodeId{1});
+  const auto group_of = [&](ServerId id) { return std::min(id.node / size, groups - 1); };
   std::vector<const ServerId*> near;
   for (const ServerId& each : candidates)
     if (group_of(each) == group_of(self)) near.push_back(&each);

@@ -1,39 +1,21 @@
 #include "systems/tailwind/replication/primary_log.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <utility>
 
 #include "base/assert.h"
+#include "systems/tailwind/recovery/find_log.h"
 #include "systems/tailwind/replication/placement.h"
+#include "systems/tailwind/replication/requests.h"
+#include "systems/tailwind/scopes.h"
 
 namespace pyrdma::tailwind {
-
-namespace {
-
-constexpr int kLinkShift = 32;  // a wr_id has the number of its link above
-
-template <class Message>
-std::shared_ptr<const Bytes> encoded(const Message& message) {
-  auto bytes = std::make_shared<Bytes>();
-  ByteWriter out(*bytes);
-  message.put(out);
-  return bytes;
-}
-
-BackupStatus status_in(ByteView answer) {
-  if (answer.size() != 1 || answer[0] > static_cast<std::byte>(BackupStatus::kRefused))
-    return BackupStatus::kRefused;
-  return static_cast<BackupStatus>(answer[0]);
-}
-
-}  // namespace
 
 PrimaryLog::PrimaryLog(Transport& transport, const Options& options, Bugs bugs)
     : env_(transport.env()),
       transport_(transport),
       options_(options),
+      bugs_(bugs),
       self_(transport.self()),
       coordinator_{options.coordinator, Transport::kNewest},
       region_(env_.device().allocate(transport.domain(), options.log_bytes)),
@@ -46,8 +28,15 @@ PrimaryLog::PrimaryLog(Transport& transport, const Options& options, Bugs bugs)
   const std::uint32_t most = env_.device().capabilities().max_completions;
   completions_ = env_.device().create_completion_queue(
       std::min<std::uint32_t>(most, kSendEntries * std::max<std::uint32_t>(options.servers, 2)));
+  if (options.cleaner) {
+    // A pass of the cleaner needs room for survivors of more than one segment.
+    const std::uint32_t all = memory_.seglets();
+    const std::uint32_t of_segment = options.segment_bytes / LogMemory::kSeglet;
+    kept_for_cleaner_ = std::min(all / 8, std::max(all / 32, 2 * of_segment + 8));
+    kept_for_removals_ = std::min(kept_for_cleaner_, std::max(all / 128, 1U));
+  }
   const std::lock_guard<Mutex> lock(mutex_);
-  if (!roll()) {
+  if (!roll(0)) {
     throw Error(ErrorCode::kInvalidArgument,
                 "log_bytes is " + std::to_string(options.log_bytes) +
                     ", which has no room for the first entries of a segment; give more");
@@ -71,12 +60,13 @@ std::uint64_t PrimaryLog::used_bytes() {
 // ---- the log ----
 
 // Data for the new head wait in memory until the last one is closed.
-bool PrimaryLog::roll() {
-  Segment* next = log_.prepare();
+bool PrimaryLog::roll(std::uint32_t keeps_free) {
+  Segment* next = log_.prepare(keeps_free);
   if (next == nullptr) return false;
   const Segment* last = log_.head();
   order_.begin(next->id(), next->end());
   chain_.push_back(next->id());
+  head_.store(next->id(), std::memory_order_release);
   log_.advance();
   if (last != nullptr) order_.complete(last->id());
   ++counters_.rolls;
@@ -85,16 +75,100 @@ bool PrimaryLog::roll() {
 
 Position PrimaryLog::append(std::span<const NewEntry> entries, Place* places,
                             std::span<const Place> dropped) {
+  const Scope cost(env_, scope::append);
   const std::lock_guard<Mutex> lock(mutex_);
-  if (!log_.append(entries, places)) {
-    if (log_.head()->has_room(entries) || !roll() || !log_.append(entries, places)) return {};
+  if (!entries.empty() && !append_or_roll(entries, places, dropped)) {
+    ++failed_appends_;
+    wants_room_ = true;
+    return {};
   }
   for (const Place place : dropped) log_.drop(place);
+  drops_ += dropped.size();
   ++counters_.appends;
   const Segment& head = *log_.head();
   order_.append(head.id(), head.end());
-  step();
+  if (!is_held_) step();
   return {head.id(), head.end()};
+}
+
+void PrimaryLog::hold() {
+  const std::lock_guard<Mutex> lock(mutex_);
+  is_held_ = true;
+}
+
+void PrimaryLog::release(bool is_local) {
+  const std::lock_guard<Mutex> lock(mutex_);
+  is_held_ = false;
+  for (const std::uint64_t segment : chain_)
+    if (is_local && segment != chain_.back()) order_.skip(segment);
+  step();
+}
+
+bool PrimaryLog::append_or_roll(std::span<const NewEntry> entries, Place* places,
+                                std::span<const Place> dropped) {
+  Segment& head = *log_.head();
+  const bool removes = entries.front().header.type == EntryType::kTombstone;
+  const std::uint32_t keeps_free = kept_for_cleaner_ + (removes ? 0 : kept_for_removals_);
+  head.keeps_free = keeps_free;
+  if (append_to_head(entries, places, dropped)) return true;
+  const bool is_new = head.entries() == 2;  // another one would have no more room
+  if (head.has_room(entries) || is_new || !roll(keeps_free)) return false;
+  return append_to_head(entries, places, dropped);
+}
+
+// A tombstone of an object in the head would go with the object.
+bool PrimaryLog::append_to_head(std::span<const NewEntry> entries, Place* places,
+                                std::span<const Place> dropped) {
+  Segment& head = *log_.head();
+  if (kept_for_cleaner_ != 0 && !dropped.empty()) {
+    all_entries_.clear();
+    named_.clear();
+    named_.reserve(dropped.size());
+    for (const Place place : dropped) {
+      const Entry old(memory_.at(place));
+      const Segment* holder = memory_.owner(place);
+      if (old.type() != EntryType::kObject || holder == &head) continue;
+      const bool has_one = std::ranges::any_of(entries, [&](const NewEntry& entry) {
+        return entry.header.type == EntryType::kTombstone &&
+               entry.header.version == old.version() && entry.header.table == old.table() &&
+               std::ranges::equal(entry.key, old.key());
+      });
+      if (has_one) continue;
+      if (all_entries_.empty()) all_entries_.assign(entries.begin(), entries.end());
+      named_.push_back(holder->id());
+      NewEntry& tombstone = all_entries_.emplace_back();
+      tombstone.header.type = EntryType::kTombstone;
+      tombstone.header.table = old.table();
+      tombstone.header.version = old.version();
+      tombstone.key = old.key();
+      tombstone.value = std::as_bytes(std::span(&named_.back(), 1));
+    }
+    if (!named_.empty()) {
+      all_places_.resize(all_entries_.size());
+      if (!log_.append(all_entries_, all_places_.data())) return false;
+      std::copy_n(all_places_.begin(), entries.size(), places);
+      count_tombstones(head, all_entries_);
+      cleaner_counters_.tombstones += named_.size();
+      return true;
+    }
+  }
+  if (!log_.append(entries, places)) return false;
+  count_tombstones(head, entries);
+  return true;
+}
+
+void PrimaryLog::count_tombstones(Segment& segment, std::span<const NewEntry> entries) {
+  for (const NewEntry& entry : entries) {
+    std::uint64_t named = 0;
+    if (entry.header.type != EntryType::kTombstone || entry.value.size() != sizeof named) continue;
+    std::memcpy(&named, entry.value.data(), sizeof named);
+    segment.tombstones[named] += taken_by(entry);
+  }
+}
+
+bool PrimaryLog::is_whole() {
+  const std::lock_guard<Mutex> lock(mutex_);
+  return !order_.is_mending();
 }
 
 Position PrimaryLog::end() {
@@ -103,6 +177,7 @@ Position PrimaryLog::end() {
 }
 
 bool PrimaryLog::commit(Worker& worker, Position to, Time deadline) {
+  const Scope cost(env_, scope::commit);
   if (is_committed(to)) return true;
   const Time begin = env_.now();
   const auto has_ended = [&] {
@@ -121,10 +196,19 @@ bool PrimaryLog::commit(Worker& worker, Position to, Time deadline) {
 void PrimaryLog::step() {
   order_.step();
   advance_committed();
+  if (cleaning_) go_on_cleaning();
+  if (!compacted_.empty()) replace_compacted();
 }
 
 // Only the first segment of the chain may have bytes that are not committed, and those behind it.
+// The coordinator first learns that the log has begun. Who has not told it that had nothing, and no
+// backup needs to have a replica.
 void PrimaryLog::advance_committed() {
+  if (!has_begun_) {
+    if (has_asked_to_begin_ || order_.committed(chain_.front()) == 0) return;
+    has_asked_to_begin_ = true;
+    return raise_version(kLogItself, 1, [this] { has_begun_ = true; });
+  }
   while (true) {
     const std::uint64_t first = chain_.front();
     const std::uint32_t committed = order_.committed(first);
@@ -146,6 +230,8 @@ void PrimaryLog::depose() {
 
 void PrimaryLog::update(const ClusterView& view) {
   const std::lock_guard<Mutex> lock(mutex_);
+  if (view.epoch < epoch_) return;  // another thread had a newer one
+  epoch_ = view.epoch;
   up_.clear();
   for (const ListedServer& server : view.servers)
     if (server.state == ServerState::kUp) up_.push_back(server.id);
@@ -171,6 +257,7 @@ void PrimaryLog::tick() {
     for (auto& [id, held] : held_)
       if (held.posted < held.wanted) pump(id, held);
     step();
+    if (!unsent_.empty()) free_unsent();
   }
   env_.notify(completions_->watch());
 }
@@ -217,8 +304,8 @@ NodeId PrimaryLog::open(ReplicaId id, std::uint64_t version, std::uint32_t bytes
         }))
       candidates.push_back(each);
   }
-  const ServerId* chosen = choose_backup(options_.placement, self_, up_, candidates, replicas_at_,
-                                         options_.replicas, rng_);
+  const ServerId* chosen = choose_backup(options_.placement, self_, options_.servers, candidates,
+                                         replicas_at_, options_.replicas, rng_);
   if (chosen == nullptr) return kNoBackup;
   Held& held = held_[id];
   held = {};
@@ -228,14 +315,14 @@ NodeId PrimaryLog::open(ReplicaId id, std::uint64_t version, std::uint32_t bytes
   held.first_bytes = bytes;
   held.is_copy = is_copy;
   ++replicas_at_[held.backup];
-  const Bytes data = bytes_of(*log_.segments().at(id.segment), 0, bytes);
+  const Bytes data = bytes_of(held_segment(id.segment), 0, bytes);
   const std::uint64_t attempt = held.attempt;
   ask(id, attempt, Opcode::kOpen,
-      encoded(OpenRequest{{id.segment, attempt},
-                          version,
-                          is_copy,
-                          options_.replication == Replication::kRamcloud,
-                          data}),
+      shared_bytes(OpenRequest{{id.segment, attempt},
+                               version,
+                               is_copy,
+                               options_.replication == Replication::kRamcloud,
+                               data}),
       [=, this](ByteView answer) { opened(id, attempt, answer); });
   return chosen->node;
 }
@@ -261,18 +348,18 @@ void PrimaryLog::opened(ReplicaId id, std::uint64_t attempt, ByteView bytes) {
 
 void PrimaryLog::set_version(ReplicaId id, std::uint64_t version) {
   const std::uint64_t attempt = held_.at(id).attempt;
-  ask(id, attempt, Opcode::kSetVersion, encoded(SetVersionRequest{{id.segment, attempt}, version}),
-      [=, this](ByteView answer) {
+  ask(id, attempt, Opcode::kSetVersion,
+      shared_bytes(SetVersionRequest{{id.segment, attempt}, version}), [=, this](ByteView answer) {
         if (status_in(answer) == BackupStatus::kOk) order_.versioned(id, version);
       });
 }
 
 void PrimaryLog::close(ReplicaId id) {
-  const Segment& segment = *log_.segments().at(id.segment);
+  const Segment& segment = held_segment(id.segment);
   const std::uint64_t attempt = held_.at(id).attempt;
   const CloseRequest request{
       {id.segment, attempt}, segment.end(), segment.checksum(), segment.entries()};
-  ask(id, attempt, Opcode::kClose, encoded(request), [=, this](ByteView answer) {
+  ask(id, attempt, Opcode::kClose, shared_bytes(request), [=, this](ByteView answer) {
     if (status_in(answer) != BackupStatus::kOk) return;
     held_.at(id).is_open = false;
     order_.closed(id);
@@ -281,6 +368,11 @@ void PrimaryLog::close(ReplicaId id) {
 
 void PrimaryLog::ask_coordinator(std::uint64_t segment, std::uint64_t version) {
   env_.reached("tailwind/version_raised");
+  raise_version(segment, version, [=, this] { order_.consented(segment, version); });
+}
+
+void PrimaryLog::raise_version(std::uint64_t segment, std::uint64_t version,
+                               std::function<void()> act) {
   Bytes payload;
   ByteWriter out(payload);
   out.put(segment);
@@ -291,7 +383,7 @@ void PrimaryLog::ask_coordinator(std::uint64_t segment, std::uint64_t version) {
                       if (answer[0] == std::byte{0}) return depose();
                       {
                         const std::lock_guard<Mutex> lock(mutex_);
-                        order_.consented(segment, version);
+                        act();
                         step();
                       }
                       env_.notify(completions_->watch());
@@ -299,184 +391,9 @@ void PrimaryLog::ask_coordinator(std::uint64_t segment, std::uint64_t version) {
                     }
                     transport_.defer(env_.now() + options_.retry_pause, [=, this] {
                       const std::lock_guard<Mutex> lock(mutex_);
-                      if (!is_deposed()) ask_coordinator(segment, version);
+                      if (!is_deposed()) raise_version(segment, version, act);
                     });
                   });
-}
-
-// ---- data ----
-
-Bytes PrimaryLog::bytes_of(const Segment& segment, std::uint32_t from, std::uint32_t to) const {
-  Bytes bytes;
-  bytes.reserve(to - from);
-  segment.for_pieces(from, to, [&](ByteView piece, std::uint32_t) {
-    bytes.insert(bytes.end(), piece.begin(), piece.end());
-  });
-  return bytes;
-}
-
-void PrimaryLog::write(ReplicaId id, std::uint32_t /*from*/, std::uint32_t to) {
-  Held& held = held_.at(id);
-  held.wanted = to;
-  pump(id, held);
-}
-
-void PrimaryLog::pump(ReplicaId id, Held& held) {
-  if (!held.is_open || held.posted >= held.wanted || is_deposed()) return;
-  if (options_.replication == Replication::kRamcloud) return write_by_rpc(id, held);
-  Link& link = link_to(held.backup);
-  if (link.is_ready) write_by_nic(id, held, link);
-}
-
-void PrimaryLog::pump_all(ServerId backup) {
-  for (auto& [id, held] : held_)
-    if (held.backup == backup) pump(id, held);
-}
-
-void PrimaryLog::write_by_rpc(ReplicaId id, Held& held) {
-  if (held.is_writing) return;
-  held.is_writing = true;
-  const std::uint32_t to = std::min(held.wanted, held.posted + kMostWrite);
-  const Bytes data = bytes_of(*log_.segments().at(id.segment), held.posted, to);
-  const auto request = encoded(BackupWriteRequest{{id.segment, held.attempt}, held.posted, data});
-  const std::uint64_t attempt = held.attempt;
-  held.posted = to;
-  ++counters_.write_rpcs;
-  counters_.bytes += data.size();
-  --counters_.control_rpcs;  // which ask() counts
-  ask(id, attempt, Opcode::kBackupWrite, request, [=, this](ByteView answer) {
-    if (status_in(answer) != BackupStatus::kOk) return;
-    Held& mine = held_.at(id);
-    mine.is_writing = false;
-    mine.done = to;
-    order_.written(id, to);
-    pump(id, mine);
-  });
-}
-
-// A request takes as many pieces of memory as a gather list has.
-void PrimaryLog::write_by_nic(ReplicaId id, Held& held, Link& link) {
-  const Segment& segment = *log_.segments().at(id.segment);
-  const bool flushes = options_.durability == Durability::kFlush;
-  while (held.posted < held.wanted) {
-    if (link.entries + 2 > kSendEntries) return;  // a completion goes on
-    std::array<fabric::Sge, 4> pieces;
-    std::uint32_t count = 0, to = held.posted;
-    segment.for_pieces(held.posted, held.wanted, [&](ByteView piece, std::uint32_t) {
-      if (count == max_sges_) return;
-      pieces[count++] = {reinterpret_cast<std::uint64_t>(piece.data()),
-                         static_cast<std::uint32_t>(piece.size()), region_->lkey()};
-      to += static_cast<std::uint32_t>(piece.size());
-    });
-    std::array<fabric::WorkRequest, 2> requests;
-    requests[0].opcode = fabric::Opcode::kWrite;
-    requests[0].sges = pieces.data();
-    requests[0].sge_count = count;
-    requests[0].remote_addr = held.buffer.addr + held.posted;
-    requests[0].rkey = held.buffer.rkey;
-    requests[0].flags = flushes ? 0 : fabric::kSignaled;
-    requests[1].opcode = fabric::Opcode::kRead;  // of no bytes: what is before it is in memory
-    requests[1].remote_addr = held.buffer.addr;
-    requests[1].rkey = held.buffer.rkey;
-    requests[1].flags = fabric::kSignaled;
-    const std::uint32_t entries = flushes ? 2 : 1;
-    for (fabric::WorkRequest& request : requests) request.wr_id = link.number << kLinkShift;
-    const fabric::PostResult result = link.qp->post({requests.data(), entries});
-    if (result.accepted == 0 && result.error == fabric::PostError::kQueueFull) return;
-    if (result.accepted != entries) return break_link(link);
-    link.entries += entries;
-    link.in_flight.push_back({id, held.attempt, to, entries});
-    ++counters_.writes;
-    counters_.bytes += to - held.posted;
-    held.posted = to;
-  }
-}
-
-bool PrimaryLog::poll_completions() {
-  std::array<fabric::Completion, 32> batch;
-  const std::size_t got = completions_->poll(batch);
-  if (got == 0) return false;
-  std::set<ServerId> freed;
-  for (std::size_t i = 0; i < got; ++i) {
-    const auto at = std::ranges::find_if(links_, [&](const auto& each) {
-      return each.second.number == batch[i].wr_id >> kLinkShift;
-    });
-    if (at == links_.end() || !at->second.is_ready) continue;
-    Link& link = at->second;
-    if (batch[i].status != fabric::Status::kSuccess) {
-      break_link(link);
-      continue;
-    }
-    const InFlight ended = link.in_flight.front();
-    link.in_flight.pop_front();
-    const bool was_full = link.entries + 2 > kSendEntries;
-    link.entries -= ended.entries;
-    if (was_full) freed.insert(link.backup);
-    if (Held* held = current(ended.replica, ended.attempt)) {
-      held->done = ended.to;
-      order_.written(ended.replica, ended.to);
-    }
-  }
-  for (const ServerId backup : freed) pump_all(backup);
-  step();
-  return true;
-}
-
-PrimaryLog::Link& PrimaryLog::link_to(ServerId backup) {
-  const auto [at, is_new] = links_.try_emplace(backup);
-  if (is_new) {
-    at->second.backup = backup;
-    connect(at->second);
-  }
-  return at->second;
-}
-
-void PrimaryLog::connect(Link& link) {
-  fabric::QpOptions options;
-  options.send_entries = kSendEntries;
-  options.receive_entries = 1;
-  options.max_sges = max_sges_;
-  options.access = 0;
-  options.timeout_us = options_.timeout_us;
-  options.retry_count = options_.retry_count;
-  link.number = next_link_++;
-  link.is_ready = false;
-  link.in_flight.clear();
-  link.entries = 0;
-  link.qp =
-      env_.device().create_queue_pair(transport_.domain(), *completions_, *completions_, options);
-  const std::uint64_t number = link.number;
-  const ServerId backup = link.backup;
-  transport_.connect_log(backup, link.qp->address(), deadline(),
-                         [=, this](std::optional<fabric::QpAddress> peer) {
-                           const std::lock_guard<Mutex> lock(mutex_);
-                           const auto at = links_.find(backup);
-                           if (at == links_.end() || at->second.number != number || is_deposed())
-                             return;
-                           if (!peer) return break_link(at->second);
-                           at->second.qp->connect(*peer);
-                           at->second.is_ready = true;
-                           pump_all(backup);
-                         });
-}
-
-// Writes of the same bytes to the same places do no harm, so all that has not completed is written
-// again. The view says whether the backup is lost.
-void PrimaryLog::break_link(Link& link) {
-  env_.reached("tailwind/link_broken");
-  link.is_ready = false;
-  link.qp.reset();
-  link.number = next_link_++;
-  const std::uint64_t number = link.number;
-  const ServerId backup = link.backup;
-  for (auto& [id, held] : held_)
-    if (held.backup == backup) held.posted = held.done;
-  transport_.defer(env_.now() + options_.retry_pause, [=, this] {
-    if (on_broken) on_broken(backup);
-    const std::lock_guard<Mutex> lock(mutex_);
-    const auto at = links_.find(backup);
-    if (at != links_.end() && at->second.number == number && !is_deposed()) connect(at->second);
-  });
 }
 
 }  // namespace pyrdma::tailwind

@@ -16,6 +16,17 @@
 // - A copy is valid when it is complete: the new version, or the close, says so. A crash amid a
 // copy
 //   leaves nothing that could be taken for a replica.
+//
+// A cleaner moves what is of use to segments beside the chain of heads (Rumble, Kejriwal and
+// Ousterhout, "Log-structured Memory for DRAM-based Storage", FAST 2014, section 6):
+//
+// - Their replicas are copies, which the close makes valid. They are opened only when a head with a
+//   higher number is open at all its backups: a closed segment behind all open ones would say that
+//   the head is missing. And what they hold of the backups' buffers waits for no other segment.
+// - A segment that later digests lack is freed when no recovery can use an earlier one: a head with
+//   such a digest is open at all its backups, and the one before it is closed at all of its own.
+// - A closed segment may be compacted in memory. Its replicas stay as they are; those that are made
+//   later have the new bytes, and a higher version. So replicas of one version are equal.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -55,6 +66,9 @@ class ReplicaRequests {
   /// From now on open replicas of the segment with a lower version do not count. Ends with
   /// consented().
   virtual void ask_coordinator(std::uint64_t segment, std::uint64_t version) = 0;
+  /// No recovery needs the segment any more: its memory and its replicas may be freed. Nothing ends
+  /// with a call.
+  virtual void free(std::uint64_t segment) = 0;
 };
 
 class ReplicatedLog {
@@ -69,8 +83,17 @@ class ReplicatedLog {
   void append(std::uint64_t segment, std::uint32_t end) { segments_.at(segment).end = end; }
   /// Nothing more is appended: the next segment is the head.
   void complete(std::uint64_t segment) { segments_.at(segment).is_complete = true; }
-  /// The log needs the segment no more.
-  void forget(std::uint64_t segment) { segments_.erase(segment); }
+  /// The complete segment counts as closed at backups, though none has it: a crash loses it.
+  void skip(std::uint64_t segment);
+  /// A complete segment beside the chain, with `end` bytes; requires a new number. Digests may have
+  /// it when is_closed().
+  void begin_side(std::uint64_t segment, std::uint32_t bytes, std::uint32_t end);
+  /// A segment that was closed has `end` bytes from now on; its first ones are as before. Requires
+  /// is_at_rest().
+  void compact(std::uint64_t segment, std::uint32_t end);
+  /// The digests of `head` and of later heads lack the segment. It is forgotten, with free(), when
+  /// no recovery can use an earlier head.
+  void forget(std::uint64_t segment, std::uint64_t head);
 
   void opened(ReplicaId replica);
   void refused(ReplicaId replica);
@@ -89,6 +112,11 @@ class ReplicatedLog {
   std::uint32_t committed(std::uint64_t segment) const { return segments_.at(segment).committed; }
   /// All replicas are closed.
   bool is_closed(std::uint64_t segment) const;
+  /// Each replica is closed or was not opened yet.
+  bool is_at_rest(std::uint64_t segment) const;
+  std::uint32_t first_bytes(std::uint64_t segment) const {
+    return segments_.at(segment).first_bytes;
+  }
   /// A backup was lost, and the log is not whole again.
   bool is_mending() const;
   /// The backup of a replica, or kNoBackup.
@@ -111,6 +139,7 @@ class ReplicatedLog {
   struct Segment {
     std::uint32_t first_bytes = 0, end = 0, committed = 0;
     std::uint64_t version = 0;
+    bool is_side = false;  // not of the chain
     bool is_complete = false;
     bool was_open = false, was_closed = false;  // at all backups, once
     bool is_frozen = false;                     // until the coordinator knows the version
@@ -120,6 +149,8 @@ class ReplicatedLog {
   /// Null for an end that comes after its segment was forgotten or its backup was lost.
   Replica* expected(ReplicaId id, State state);
   void pass();
+  void free_forgotten();
+  bool is_found_first(std::uint64_t head) const;
   void step(std::uint64_t number, Segment& segment, bool takes_data, bool may_close);
   void mend(std::uint64_t number, Segment& segment);
   static std::uint32_t most_sent(const Segment& segment);
@@ -129,7 +160,9 @@ class ReplicatedLog {
   const std::uint32_t replicas_;
   const Bugs bugs_;
   std::map<std::uint64_t, Segment> segments_;
-  std::uint64_t settled_ = 0;  // the segments before are closed everywhere
+  std::uint64_t settled_ = 0;                         // the segments before are closed everywhere
+  std::uint64_t newest_open_ = 0;                     // of the chain, at all backups
+  std::map<std::uint64_t, std::uint64_t> forgotten_;  // segments, and the heads they wait for
   bool has_moved_ = false;
 };
 

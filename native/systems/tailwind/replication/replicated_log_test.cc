@@ -30,6 +30,7 @@ class Trace : public ReplicaRequests {
   void ask_coordinator(std::uint64_t segment, std::uint64_t version) override {
     lines.push_back("coordinator " + std::to_string(segment) + " v" + std::to_string(version));
   }
+  void free(std::uint64_t segment) override { lines.push_back("free " + std::to_string(segment)); }
   std::vector<std::string> take() { return std::exchange(lines, {}); }
 
   NodeId next_backup = 1;
@@ -120,6 +121,80 @@ TEST(TailwindReplicatedLog, ALostBackupIsReplacedBeforeTheNextCommit) {
   log.step();
   EXPECT_EQ(trace.take(), (Lines{"write 1.0 100-200", "write 1.1 100-200"}));
   EXPECT_FALSE(log.is_mending());
+}
+
+/// Two segments of which the first is closed and the second is the head, with replicas 1.0 and 2.0.
+ReplicatedLog& with_two_segments(ReplicatedLog& log, Trace& trace) {
+  log.begin(1, kFirst);
+  log.step();
+  log.opened({1, 0});
+  log.begin(2, kFirst);
+  log.complete(1);
+  log.step();
+  log.opened({2, 0});
+  log.step();
+  log.closed({1, 0});
+  log.step();
+  trace.take();
+  return log;
+}
+
+// 1 is cleaned, 3 is the survivor, 4 the head that is newer than it, and 5 the one without 1.
+TEST(TailwindReplicatedLog, ACleanedSegmentIsFreedWhenNoOlderHeadCounts) {
+  Trace trace;
+  ReplicatedLog log(trace, 1);
+  with_two_segments(log, trace);
+  log.begin_side(3, kFirst, 120);
+  log.step();
+  EXPECT_EQ(trace.take(), Lines()) << "no head behind it is open";
+  log.begin(4, kFirst);
+  log.complete(2);
+  log.step();
+  EXPECT_EQ(trace.take(), (Lines{"open 4.0 at 3 v0 50"}));
+  log.opened({4, 0});
+  log.step();
+  EXPECT_EQ(trace.take(), (Lines{"close 2.0", "open 3.0 at 4 v0 50 copy"}));
+  log.opened({3, 0});
+  log.closed({2, 0});
+  log.step();
+  EXPECT_EQ(trace.take(), (Lines{"write 3.0 50-120"}));
+  log.written({3, 0}, 120);
+  log.step();
+  EXPECT_EQ(trace.take(), (Lines{"close 3.0"}));
+  EXPECT_FALSE(log.is_closed(3));
+  log.closed({3, 0});
+  log.step();
+  EXPECT_TRUE(log.is_closed(3));
+  log.begin(5, kFirst);
+  log.complete(4);
+  log.forget(1, 5);
+  log.step();
+  EXPECT_EQ(trace.take(), (Lines{"open 5.0 at 5 v0 50"}));
+  log.opened({5, 0});
+  log.step();
+  EXPECT_EQ(trace.take(), (Lines{"close 4.0"})) << "who recovers the log may still find 4 open";
+  log.closed({4, 0});
+  log.step();
+  EXPECT_EQ(trace.take(), (Lines{"free 1"}));
+}
+
+TEST(TailwindReplicatedLog, AReplicaOfACompactedSegmentHasAHigherVersion) {
+  Trace trace;
+  ReplicatedLog log(trace, 1);
+  with_two_segments(log, trace);
+  log.compact(1, 40 + kFirst);
+  log.step();
+  EXPECT_EQ(trace.take(), Lines());
+  log.lost(1);
+  log.step();
+  EXPECT_EQ(trace.take(), (Lines{"open 1.0 at 3 v1 50 copy"}));
+  log.opened({1, 0});
+  log.step();
+  EXPECT_EQ(trace.take(), (Lines{"write 1.0 50-90"}));
+  log.lost(3);
+  log.step();
+  EXPECT_EQ(trace.take(), (Lines{"open 1.0 at 4 v1 50 copy"})) << "a copy that is lost is no loss";
+  EXPECT_TRUE(log.is_mending());
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 // The order of requests and the choice of replicas, by a model: backups die and come back with what
-// they had, requests arrive in any order. After each turn the primary dies for a moment: what is
-// committed must be found.
+// they had, requests arrive in any order, a cleaner moves what segments have to others and compacts
+// segments. After each turn the primary dies for a moment: what is committed must be found, and
+// what was freed must not be used.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -24,7 +26,7 @@ class Model : public ReplicaRequests {
   static constexpr std::uint32_t kFirst = 50, kCapacity = 400;  // bytes of a segment
 
   Model(std::uint64_t seed, Bugs bugs, bool has_losses = true)
-      : has_losses_(has_losses), rng_(seed, 0, "model"), log_(*this, kReplicas, bugs) {
+      : has_losses_(has_losses), bugs_(bugs), rng_(seed, 0, "model"), log_(*this, kReplicas, bugs) {
     begin();
   }
 
@@ -32,6 +34,7 @@ class Model : public ReplicaRequests {
   std::string run(int turns) {
     for (int turn = 0; turn < turns; ++turn) {
       act();
+      clean();
       log_.step();
       const std::string wrong = check();
       if (!wrong.empty()) return "turn " + std::to_string(turn) + ": " + wrong;
@@ -43,15 +46,16 @@ class Model : public ReplicaRequests {
     while (!undetected_.empty()) detect();
     alive_.assign(kBackups, true);
     for (int turn = 0; turn < 10'000; ++turn) {
+      clean();
       log_.step();
-      if (pending_.empty() && answers_.empty()) break;
+      if (pending_.empty() && answers_.empty() && !cleaning_) break;
       if (!pending_.empty()) arrive(0);
       while (!answers_.empty()) answer();
     }
-    return log_.committed(head_) == ends_[head_] && !log_.is_mending();
+    return log_.committed(head_) == ends_[head_] && !log_.is_mending() && !cleaning_;
   }
   std::uint64_t segments() const { return head_; }
-  int losses = 0, stale_returns = 0;
+  int losses = 0, stale_returns = 0, cleanings = 0, compactions = 0, compacted_reads = 0;
 
   NodeId open(ReplicaId id, std::uint64_t version, std::uint32_t bytes, bool is_copy) override {
     std::vector<NodeId> free;
@@ -64,6 +68,7 @@ class Model : public ReplicaRequests {
     if (free.empty()) return kNoBackup;
     const NodeId backup = free[rng_.below(free.size())];
     pending_.push_back({Request::Kind::kOpen, id, backup, version, bytes, is_copy});
+    pending_.back().generation = lengths_[id.segment].size();
     return backup;
   }
   void write(ReplicaId id, std::uint32_t /*from*/, std::uint32_t to) override {
@@ -78,30 +83,128 @@ class Model : public ReplicaRequests {
   void ask_coordinator(std::uint64_t segment, std::uint64_t version) override {
     pending_.push_back({Request::Kind::kCoordinator, {segment, 0}, kNoBackup, version, 0, false});
   }
+  void free(std::uint64_t segment) override {
+    for (std::uint32_t index = 0; index < kReplicas; ++index) {
+      const NodeId backup = log_.backup({segment, index});
+      if (backup != kNoBackup)
+        pending_.push_back({Request::Kind::kFree, {segment, index}, backup, 0, 0, false});
+    }
+    freed_.insert(segment);
+    ends_.erase(segment);
+  }
 
  private:
   struct Request {
-    enum class Kind : std::uint8_t { kOpen, kWrite, kVersion, kClose, kCoordinator } kind;
+    enum class Kind : std::uint8_t { kOpen, kWrite, kVersion, kClose, kCoordinator, kFree } kind;
     ReplicaId id;
     NodeId backup;
     std::uint64_t version;
     std::uint32_t to;
     bool is_copy;
     bool is_refused = false;
+    std::size_t generation = 0;  // of the segment's bytes: it counts compactions
   };
   struct Held {
     std::uint64_t version = 0;
     bool is_copy = false, is_closed = false;
     std::uint32_t bytes = 0;
+    std::size_t generation = 0;
+  };
+  /// A job of the cleaner.
+  struct Cleaning {
+    std::vector<std::uint64_t> cleaned, survivors;
+    bool has_begun = false;  // a head behind the survivors is there
+    bool is_listed = false;  // later digests have the survivors
   };
 
   void begin() {
     log_.begin(++newest_, kFirst);
     ends_[newest_] = kFirst;
-    for (std::uint64_t number = 1; number <= newest_; ++number) digests_[newest_].push_back(number);
+    holders_[newest_] = {newest_};
+    listed_.insert(newest_);
+    digests_[newest_] = {listed_.begin(), listed_.end()};
     head_ = newest_;
   }
+  void roll() {
+    const std::uint64_t last = head_;
+    begin();
+    log_.complete(last);
+  }
+
+  // ---- the cleaner ----
+
+  /// A listed segment that is closed at all backups, or 0.
+  std::uint64_t any_closed() {
+    std::vector<std::uint64_t> closed;
+    for (const std::uint64_t number : listed_)
+      if (number != head_ && log_.is_closed(number)) closed.push_back(number);
+    return closed.empty() ? 0 : closed[rng_.below(closed.size())];
+  }
+  void compact() {
+    const std::uint64_t number = any_closed();
+    if (number == 0 || ends_[number] <= kFirst + 1) return;
+    lengths_[number].push_back(ends_[number]);
+    ends_[number] = kFirst + 1 + static_cast<std::uint32_t>(rng_.below(ends_[number] - kFirst - 1));
+    log_.compact(number, ends_[number]);
+    ++compactions;
+  }
+  void begin_cleaning() {
+    Cleaning cleaning;
+    const std::uint64_t most = 1 + rng_.below(4);
+    for (std::uint64_t i = 0; i < most; ++i) {
+      const std::uint64_t number = any_closed();
+      if (number != 0 && std::ranges::find(cleaning.cleaned, number) == cleaning.cleaned.end())
+        cleaning.cleaned.push_back(number);
+    }
+    if (cleaning.cleaned.empty()) return;
+    const std::uint64_t survivors = 1 + rng_.below(4) / 3;
+    for (std::uint64_t i = 0; i < survivors; ++i) cleaning.survivors.push_back(++newest_);
+    cleaning_ = cleaning;
+    ++cleanings;
+  }
+  /// Goes on with the job, as CleanerHost::finish() says.
+  void clean() {
+    if (!cleaning_) return;
+    Cleaning& job = *cleaning_;
+    if (!job.has_begun) {
+      if (head_ < job.survivors.back()) roll();
+      job.has_begun = true;
+      for (const std::uint64_t survivor : job.survivors) {
+        ends_[survivor] = kFirst + 1 + static_cast<std::uint32_t>(rng_.below(kCapacity - kFirst));
+        log_.begin_side(survivor, kFirst, ends_[survivor]);
+      }
+    } else if (!job.is_listed) {
+      for (const std::uint64_t survivor : job.survivors)
+        if (!log_.is_closed(survivor)) return;
+      // Each survivor may have a part of what each cleaned segment had.
+      for (auto& holding : holders_) {
+        std::set<std::uint64_t>& held_by = holding.second;
+        if (std::ranges::none_of(job.cleaned,
+                                 [&](std::uint64_t number) { return held_by.contains(number); }))
+          continue;
+        moved_[holding.first] = held_by;
+        for (const std::uint64_t number : job.cleaned) held_by.erase(number);
+        held_by.insert(job.survivors.begin(), job.survivors.end());
+      }
+      for (const std::uint64_t number : job.cleaned) listed_.erase(number);
+      if (bugs_.lists_survivors()) listed_.insert(job.survivors.begin(), job.survivors.end());
+      job.is_listed = true;
+      roll();
+      for (const std::uint64_t number : job.cleaned) log_.forget(number, head_);
+    } else if (std::ranges::all_of(job.cleaned, [this](auto n) { return freed_.contains(n); })) {
+      moved_.clear();
+      cleaning_.reset();
+    }
+  }
+
   void act() {
+    if (has_cleaner_ && rng_.below(16) == 0) {
+      if (rng_.below(2) == 0)
+        compact();
+      else if (!cleaning_)
+        begin_cleaning();
+      return;
+    }
     switch (rng_.below(12)) {
       case 0:
       case 1:
@@ -127,12 +230,7 @@ class Model : public ReplicaRequests {
   }
   void append() {
     std::uint32_t& end = ends_[head_];
-    if (end + 60 > kCapacity) {
-      const std::uint64_t last = head_;
-      begin();
-      log_.complete(last);
-      return;
-    }
+    if (end + 60 > kCapacity) return roll();
     end += 10 + static_cast<std::uint32_t>(rng_.below(50));
     log_.append(head_, end);
   }
@@ -170,7 +268,8 @@ class Model : public ReplicaRequests {
     if (request.kind == Request::Kind::kOpen) {
       request.is_refused = rng_.below(10) == 0;
       if (!request.is_refused)
-        mine[id.segment] = {request.version, request.is_copy, false, request.to};
+        mine[id.segment] = {request.version, request.is_copy, false, request.to,
+                            request.generation};
       return answers_.push_back(request);
     }
     const auto found = mine.find(id.segment);
@@ -184,6 +283,9 @@ class Model : public ReplicaRequests {
         held.version = request.version;
         held.is_copy = false;
         break;
+      case Request::Kind::kFree:
+        mine.erase(found);
+        return;
       default:
         held.is_closed = true;
     }
@@ -203,6 +305,8 @@ class Model : public ReplicaRequests {
         return log_.closed(request.id);
       case Request::Kind::kCoordinator:
         return log_.consented(request.id.segment, request.version);
+      case Request::Kind::kFree:
+        return;
     }
   }
 
@@ -236,17 +340,38 @@ class Model : public ReplicaRequests {
       }
     }
     const FoundLog log = find_log(found, known_);
-    if (!log.missing.empty()) return must_be_whole && log_.committed(1) > 0 ? log.missing : "";
-    for (const auto& [number, end] : ends_) {
-      const std::uint32_t committed = log_.committed(number);
-      if (committed <= kFirst) continue;
-      const auto part = std::ranges::find(log.parts, number, &FoundLog::Part::segment);
-      if (part == log.parts.end()) return "segment " + std::to_string(number) + " is not found";
-      if (part->valid < committed)
-        return "segment " + std::to_string(number) + ": " + std::to_string(part->valid) + " of " +
-               std::to_string(committed) + " committed bytes are found";
+    has_begun_ = has_begun_ || log_.committed(head_) > 0;
+    if (!log.missing.empty()) return must_be_whole && has_begun_ ? log.missing : "";
+    std::set<std::uint64_t> whole;  // segments of which all that is committed is found
+    for (const FoundLog::Part& part : log.parts) {
+      const std::string name = "segment " + std::to_string(part.segment);
+      if (freed_.contains(part.segment)) return name + " was freed and is used";
+      const std::size_t generation = generation_of(part, *part.replicas.front());
+      for (const FoundReplica* replica : part.replicas)
+        if (generation_of(part, *replica) != generation) return name + ": its replicas differ";
+      const auto& lengths = lengths_[part.segment];
+      const std::uint32_t wanted = !part.is_closed               ? log_.committed(part.segment)
+                                   : generation < lengths.size() ? lengths[generation]
+                                                                 : ends_.at(part.segment);
+      if (part.valid < wanted)
+        return name + ": " + std::to_string(part.valid) + " of " + std::to_string(wanted) +
+               " bytes are found";
+      whole.insert(part.segment);
+      compacted_reads += part.is_closed && generation != 0;
+    }
+    const auto are_whole = [&](const std::set<std::uint64_t>& segments) {
+      return std::ranges::includes(whole, segments);
+    };
+    for (const auto& [origin, held_by] : holders_) {
+      if (ends_.contains(origin) && log_.committed(origin) <= kFirst) continue;
+      const auto before = moved_.find(origin);
+      if (!are_whole(held_by) && (before == moved_.end() || !are_whole(before->second)))
+        return "what segment " + std::to_string(origin) + " had is not found";
     }
     return {};
+  }
+  std::size_t generation_of(const FoundLog::Part& part, const FoundReplica& replica) {
+    return held_[replica.backup].at(part.segment).generation;
   }
   bool is_valid(NodeId backup, std::uint64_t number) {
     const auto held = held_[backup].find(number);
@@ -258,9 +383,18 @@ class Model : public ReplicaRequests {
   }
 
   bool has_losses_;
+  Bugs bugs_;
   Rng rng_;
+  bool has_cleaner_ = rng_.below(4) != 0;
   std::map<std::uint64_t, std::uint32_t> ends_;
   std::map<std::uint64_t, std::vector<std::uint64_t>> digests_;
+  std::set<std::uint64_t> listed_;  // in the next digest
+  std::set<std::uint64_t> freed_;
+  std::map<std::uint64_t, std::vector<std::uint32_t>> lengths_;  // before each compaction
+  std::optional<Cleaning> cleaning_;
+  // Segments that together have what a segment of the chain had; `moved_`: those before the job.
+  std::map<std::uint64_t, std::set<std::uint64_t>> holders_, moved_;
+  bool has_begun_ = false;
   std::uint64_t newest_ = 0, head_ = 0;
   std::vector<bool> alive_ = std::vector<bool>(kBackups, true);
   std::set<NodeId> undetected_;
@@ -273,7 +407,7 @@ class Model : public ReplicaRequests {
 
 TEST(TailwindReplicationFuzz, WhatIsCommittedIsFoundWheneverThePrimaryDies) {
   std::uint64_t segments = 0;
-  int losses = 0, stale_returns = 0;
+  int losses = 0, stale_returns = 0, cleanings = 0, compactions = 0, compacted_reads = 0;
   const std::uint64_t seeds = fuzz::kSlowed ? 10 : 100 * fuzz::search_factor();
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     Model model(seed, {});
@@ -282,10 +416,16 @@ TEST(TailwindReplicationFuzz, WhatIsCommittedIsFoundWheneverThePrimaryDies) {
     segments += model.segments();
     losses += model.losses;
     stale_returns += model.stale_returns;
+    cleanings += model.cleanings;
+    compactions += model.compactions;
+    compacted_reads += model.compacted_reads;
   }
   EXPECT_GT(segments, seeds * 10);
   EXPECT_GT(losses, static_cast<int>(seeds) * 5);
   EXPECT_GT(stale_returns, static_cast<int>(seeds) * 100);
+  EXPECT_GT(cleanings, static_cast<int>(seeds));
+  EXPECT_GT(compactions, static_cast<int>(seeds) * 10);
+  EXPECT_GT(compacted_reads, static_cast<int>(seeds) * 10);
 }
 
 /// The first seed that finds the bug, or 0.
@@ -298,8 +438,9 @@ int first_seed(Bug bug, bool has_losses) {
 TEST(TailwindReplicationBugs, EachBugIsFound) {
   for (const Bug bug :
        {Bug::kClosedBeforeNextIsOpen, Bug::kDataBeforeLastIsClosed, Bug::kVersionNotRaised,
-        Bug::kCommitsWithoutConsent, Bug::kCopyIsValidAtOnce}) {
-    const bool needs_losses = bug >= Bug::kVersionNotRaised;
+        Bug::kCommitsWithoutConsent, Bug::kCopyIsValidAtOnce, Bug::kFreedBeforeNextIsOpen,
+        Bug::kSurvivorNotInDigest}) {
+    const bool needs_losses = bug >= Bug::kVersionNotRaised && bug <= Bug::kCommitsWithoutConsent;
     EXPECT_NE(first_seed(bug, true), 0) << "bug " << static_cast<int>(bug);
     EXPECT_EQ(first_seed(bug, false) == 0, needs_losses) << "bug " << static_cast<int>(bug);
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "systems/tailwind/scopes.h"
+
 namespace pyrdma::tailwind {
 
 bool Worker::wait_for(FunctionRef<bool()> ready, Time deadline, Watch* only) {
@@ -41,14 +43,24 @@ Dispatcher::~Dispatcher() {
 }
 
 CpuTimes Dispatcher::times() const {
-  return {dispatch_time_.load(), worker_time_.load(), replicating_.load(), requests_.load(),
-          most_workers_.load()};
+  return {dispatch_time_.load(), worker_time_.load(), replicating_.load(), requests_.load()};
 }
 
-void Dispatcher::reset_times() {
-  dispatch_time_ = worker_time_ = replicating_ = 0;
-  requests_ = 0;
-  most_workers_ = 0;
+CpuTimes Dispatcher::load_times() const {
+  return {after_load_.dispatch - before_load_.dispatch, after_load_.workers - before_load_.workers,
+          after_load_.replicating - before_load_.replicating,
+          after_load_.requests - before_load_.requests};
+}
+
+void Dispatcher::begin_load() {
+  if (load_began_ != 0) return;
+  load_began_ = env_.now();
+  before_load_ = times();
+}
+
+void Dispatcher::end_load() {
+  load_ended_ = env_.now();
+  after_load_ = times();
 }
 
 void Dispatcher::run(FunctionRef<bool()> is_over) {
@@ -72,13 +84,15 @@ bool Dispatcher::turn(std::uint32_t level) {
     const std::lock_guard<Mutex> lock(failure_mutex_);
     throw Error(*failure_);
   }
+  const Scope step(env_, scope::turn);
+  const Time now = env_.now();
   const bool has_polled = transport_.poll(arrived_);
   const bool has_done = done_.load(std::memory_order_acquire) != 0;
-  const Time now = env_.now();
   if (now >= next_tick_) {
     next_tick_ = now + transport_.tick();
     transport_.keep_time();
   } else if (!has_polled && !has_done) {
+    was_busy_ = false;
     return false;
   }
   for (auto& request : arrived_) {
@@ -95,15 +109,21 @@ bool Dispatcher::turn(std::uint32_t level) {
     run_here(std::min(level, kLevels));
   else if (level != 0)
     hand_out();
-  dispatch_time_.fetch_add(env_.now() - now, std::memory_order_relaxed);
+  // Without an idle turn between them, the time between two turns was spent in the loop, too.
+  const Time end = env_.now();
+  dispatch_time_.fetch_add(end - (was_busy_ ? last_end_ : now), std::memory_order_relaxed);
+  was_busy_ = true;
+  last_end_ = end;
   return true;
 }
 
 void Dispatcher::take_done() {
   for (const auto& worker : workers_) {
     if (worker->state_.load(std::memory_order_acquire) != Worker::State::kDone) continue;
+    const Scope step(env_, scope::take_done);
     done_.fetch_sub(1, std::memory_order_relaxed);
     transport_.answer(std::move(worker->request_), worker->answer_);
+    if (worker->level_ == 1) end_load();
     --running_[worker->level_];
     --busy_;
     worker->state_.store(Worker::State::kIdle, std::memory_order_relaxed);
@@ -133,6 +153,8 @@ void Dispatcher::hand_out() {
 }
 
 void Dispatcher::start(Worker& worker, std::unique_ptr<Incoming> request, std::uint32_t level) {
+  const Scope step(env_, scope::hand_over);
+  if (level == 1) begin_load();
   ++running_[level];
   ++busy_;
   if (busy_ > most_workers_.load(std::memory_order_relaxed))
@@ -151,6 +173,7 @@ void Dispatcher::work(Worker& worker) {
   while (true) {
     env_.poll_until(is_called, kForever, &worker.watch_);
     if (worker.state_.load(std::memory_order_acquire) != Worker::State::kBusy) return;
+    const Scope step(env_, scope::work);
     const Time begin = env_.now();
     worker.answer_.clear();
     worker.replicating = 0;
@@ -179,7 +202,9 @@ void Dispatcher::run_here(std::uint32_t below) {
       waiting_[level].pop_front();
       Bytes answer;
       self.level_ = level;
+      if (level == 1) begin_load();
       serve_(self, *held, answer);
+      if (level == 1) end_load();
       requests_.fetch_add(1, std::memory_order_relaxed);
       transport_.answer(std::move(held), answer);
     }

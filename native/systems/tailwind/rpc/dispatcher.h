@@ -54,11 +54,10 @@ class Worker {
   std::unique_ptr<Thread> thread_;
 };
 
-/// Time that threads were busy, in ns since the last reset.
+/// Time that threads were busy, in ns.
 struct CpuTimes {
   Time dispatch = 0, workers = 0, replicating = 0;
   std::uint64_t requests = 0;
-  std::uint32_t most_workers = 0;  // at once
 };
 
 class Dispatcher {
@@ -79,7 +78,12 @@ class Dispatcher {
   bool run_until(FunctionRef<bool()> ready, Time deadline);
   /// Any thread; sums of what has ended.
   CpuTimes times() const;
-  void reset_times();
+  /// The same from the first request of a client to the end of the last one, and how long that was.
+  /// Requires that run() has returned.
+  CpuTimes load_times() const;
+  Time load_duration() const { return load_ended_ - load_began_; }
+  /// Most workers that were busy at once.
+  std::uint32_t most_workers() const { return most_workers_.load(); }
   Transport& transport() { return transport_; }
 
  private:
@@ -92,6 +96,8 @@ class Dispatcher {
   void hand_out();
   void start(Worker& worker, std::unique_ptr<Incoming> request, std::uint32_t level);
   void run_here(std::uint32_t below);
+  void begin_load();
+  void end_load();
   void work(Worker& worker);
 
   Transport& transport_;
@@ -106,9 +112,13 @@ class Dispatcher {
   std::atomic<std::uint32_t> done_{0};  // workers in state kDone
   std::atomic<bool> is_stopping_{false};
   Time next_tick_ = 0;
+  bool was_busy_ = false;  // the last turn had something to do
+  Time last_end_ = 0;      // of that turn
   std::atomic<Time> dispatch_time_{0}, worker_time_{0}, replicating_{0};
   std::atomic<std::uint64_t> requests_{0};
   std::atomic<std::uint32_t> most_workers_{0};
+  CpuTimes before_load_, after_load_;  // of the dispatch thread
+  Time load_began_ = 0, load_ended_ = 0;
   Mutex failure_mutex_;
   std::optional<Error> failure_;
   std::atomic<bool> has_failed_{false};

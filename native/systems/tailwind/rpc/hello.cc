@@ -27,14 +27,22 @@ HelloPort::HelloPort(Env& env, fabric::ProtectionDomain& domain,
   options.max_sges = 1;
   qp_ = device.create_queue_pair(domain, completions, completions, options);
   qp_->connect({});
-  for (std::uint32_t slot = 0; slot < kReceives; ++slot)
-    qp_->receive(memory_->sge(std::size_t{slot} * kSlot, kSlot), kFirstId + slot);
+  for (std::uint32_t slot = 0; slot < kReceives; ++slot) receive(slot);
   address_ = qp_->address();
+  for (ServerId earlier = self; earlier.life >= ServerId::kLives;) {
+    earlier.life = earlier.life / ServerId::kLives * ServerId::kLives - ServerId::kLives;
+    if (was_there(earlier)) break;
+    device.rendezvous().publish_value(key(earlier), std::uint8_t{0});
+  }
   device.rendezvous().publish_value(key(self), address_);
 }
 
 std::string HelloPort::key(ServerId server) const {
   return name_ + "/at/" + std::to_string(server.node) + "/" + std::to_string(server.life);
+}
+
+bool HelloPort::was_there(ServerId server) const {
+  return env_.device().rendezvous().find(key(server)).has_value();
 }
 
 Doorbell HelloPort::doorbell(const fabric::QpAddress& address) {
@@ -69,9 +77,25 @@ void HelloPort::send(const Doorbell& to, Hello hello) {
   qp_->post({&request, 1});
 }
 
+void HelloPort::receive(std::uint64_t slot) {
+  qp_->receive(memory_->sge(slot * kSlot, kSlot), kFirstId + slot);
+}
+
+// A queue pair that fails begins anew, at the same address, when all its receives have ended. After
+// a send that failed they would go on.
 std::optional<Hello> HelloPort::take(const fabric::Completion& completion) {
   const std::uint64_t slot = completion.wr_id - kFirstId;
+  if (qp_->state() == fabric::QpState::kSendQueueError) qp_->modify(fabric::QpState::kError);
   if (slot >= kReceives) return std::nullopt;  // a send
+  if (completion.status == fabric::Status::kFlushed) {
+    if (++ended_receives_ < kReceives) return std::nullopt;
+    env_.reached("tailwind/port_anew");
+    ended_receives_ = 0;
+    qp_->modify(fabric::QpState::kReset);
+    qp_->connect({});
+    for (std::uint32_t each = 0; each < kReceives; ++each) receive(each);
+    return std::nullopt;
+  }
   std::optional<Hello> hello;
   const std::byte* at = memory_->data() + slot * kSlot + fabric::kGrhBytes;
   if (completion.status == fabric::Status::kSuccess &&
@@ -82,7 +106,7 @@ std::optional<Hello> HelloPort::take(const fabric::Completion& completion) {
         hello->kind > Hello::Kind::kRefuse || hello->is_log > 1)
       hello.reset();
   }
-  qp_->receive(memory_->sge(slot * kSlot, kSlot), completion.wr_id);
+  receive(slot);
   return hello;
 }
 

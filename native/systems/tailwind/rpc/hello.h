@@ -37,8 +37,9 @@ struct Doorbell {
 /// One thread at a time may use it.
 class HelloPort {
  public:
-  /// Publishes the address under the run's name. Its receives complete into `completions`, with a
-  /// wr_id from kFirstId on.
+  /// Publishes the address under the run's name, and that earlier incarnations of the node have
+  /// none if they ended before they had a port: who looks for the newest one sees no gap. Its
+  /// receives complete into `completions`, with a wr_id from kFirstId on.
   static constexpr std::uint64_t kFirstId = std::uint64_t{1} << 62;
   static constexpr std::uint32_t kReceives = 64;
   HelloPort(Env& env, fabric::ProtectionDomain& domain, fabric::CompletionQueue& completions,
@@ -48,6 +49,9 @@ class HelloPort {
   Doorbell doorbell(const fabric::QpAddress& address);
   /// Returns where a server takes datagrams, if it has published that. Cost: Rendezvous::find.
   std::optional<Doorbell> find(ServerId server);
+  /// The server has published something, and so have all earlier incarnations of its node. Cost:
+  /// Rendezvous::find.
+  bool was_there(ServerId server) const;
   void send(const Doorbell& to, Hello hello);
   /// Takes a completion whose wr_id is the port's. Returns nothing for one that is no datagram, or
   /// a damaged one.
@@ -58,6 +62,7 @@ class HelloPort {
   static constexpr std::uint32_t kSends = 64;  // datagrams under way, and places for them
   static_assert(sizeof(Hello) + fabric::kGrhBytes <= kSlot);
   std::string key(ServerId server) const;
+  void receive(std::uint64_t slot);
 
   Env& env_;
   fabric::ProtectionDomain& domain_;
@@ -66,6 +71,7 @@ class HelloPort {
   std::unique_ptr<fabric::QueuePair> qp_;
   fabric::QpAddress address_;
   std::uint32_t next_send_ = 0;
+  std::uint32_t ended_receives_ = 0;  // of a queue pair that has failed
   // Of the last datagrams: an address handle outlives the requests that name it.
   std::array<std::shared_ptr<fabric::AddressHandle>, kSends> handles_;
 };

@@ -195,6 +195,15 @@ struct StoreAnswer {
   static std::optional<StoreAnswer> get(ByteReader& in);
 };
 
+/// The bytes of a message.
+template <class Message>
+Bytes encoded_bytes(const Message& message) {
+  Bytes bytes;
+  ByteWriter out(bytes);
+  message.put(out);
+  return bytes;
+}
+
 /// The hash of a key, by which tablets and hash tables are cut.
 std::uint64_t key_hash(std::uint64_t table, ByteView key);
 

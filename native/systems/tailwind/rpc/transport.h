@@ -32,7 +32,12 @@
 
 namespace pyrdma::tailwind {
 
-enum class CallEnd : std::uint8_t { kAnswered, kUnreachable, kTimedOut };
+enum class CallEnd : std::uint8_t {
+  kAnswered,
+  kUnreachable,
+  kRefused,  // the other node has closed this one: Transport::close()
+  kTimedOut
+};
 
 /// A request that has come. It keeps its receive until Transport::answer().
 class Incoming {
@@ -101,6 +106,8 @@ class Transport {
   TransportCounters counters();
   /// Reliable connections that exist here.
   std::uint32_t connections();
+  /// Those of them for writes of other primaries.
+  std::uint32_t log_connections();
 
   // ---- the polling thread ----
 
@@ -175,7 +182,7 @@ class Transport {
   void flush(Session& session);
   void flush_all();
   std::uint32_t take_frame();
-  void end_session(std::uint64_t number);
+  void end_session(std::uint64_t number, CallEnd end = CallEnd::kUnreachable);
   void end_call(std::uint64_t call, CallEnd end);
   void take(const fabric::Completion& completion, Time now,
             std::vector<std::unique_ptr<Incoming>>& requests);
@@ -187,6 +194,10 @@ class Transport {
   void take_accept(const Hello& hello, bool is_accepted);
   void post_receive(std::int32_t slot);
   void run_ended();
+  void work_for(std::uint64_t messages) {
+    if (options_.dispatch_work != 0 && messages != 0)
+      env_.work(options_.dispatch_work * static_cast<Time>(messages));
+  }
 
   Env& env_;
   const Options& options_;

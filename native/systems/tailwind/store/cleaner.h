@@ -24,6 +24,8 @@ struct SegmentUse {
   std::uint32_t seglets = 0;
   std::uint64_t live_bytes = 0;
   std::uint64_t born = 0;
+  std::uint32_t end = 0;          // bytes in memory; 0: the seglets are full
+  std::uint32_t first_bytes = 0;  // that name the segment
 };
 
 /// What the cleaner needs. All functions but finish() are short, and take the log's lock: append()
@@ -65,6 +67,27 @@ class CleanerHost {
   virtual void finish(std::span<const std::uint64_t> cleaned,
                       std::vector<std::unique_ptr<Segment>> survivors) = 0;
 };
+
+/// The memory of a log.
+struct MemoryUse {
+  std::uint32_t seglets = 0;  // that clients' appends may take, the used ones among them
+  std::uint32_t free = 0;     // of those
+  std::uint32_t spare = 0;    // seglets for the cleaner
+  std::uint32_t segments = 0, most_segments = 0;  // at backups
+  bool wants_room = false;                        // an append has failed
+  std::uint64_t drops = 0;  // counts what has made entries useless, for whoever waits for more
+};
+struct CleaningJob {
+  std::optional<std::uint64_t> compaction;
+  std::vector<std::uint64_t> cleaning;
+};
+/// RAMCloud's rule (LogCleaner::doWork): there is work when less than `clean_below` of the memory
+/// is free, or when the backups have 95 % of the segments that they may have. Compaction does it,
+/// unless the backups are that full or a fifth of `clean_below` is free, where compaction has not
+/// kept up; then combined cleaning does. Each does the other's work if the other cannot.
+bool needs_cleaning(const MemoryUse& memory, double clean_below);
+CleaningJob choose_job(std::span<const SegmentUse> segments, const MemoryUse& memory,
+                       double clean_below, std::uint64_t newest, std::uint32_t capacity);
 
 /// The segment with the most seglets to reclaim per byte that must be copied, or nothing if none
 /// has a seglet to reclaim. `capacity`: of a segment, bytes.

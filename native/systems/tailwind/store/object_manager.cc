@@ -1,5 +1,7 @@
 #include "systems/tailwind/store/object_manager.h"
 
+#include "systems/tailwind/scopes.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -124,6 +126,7 @@ Outcome ObjectManager::finish(Update& update, StoreStatus status, std::uint64_t 
 
 Outcome ObjectManager::write(std::uint64_t table, std::uint64_t hash, ByteView key, ByteView value,
                              const UpdateId& id) {
+  const Scope step(env_, scope::write_object);
   if (key.size() > kMostKey || value.size() > kMostValue) return {StoreStatus::kBadRequest, 0, {}};
   Stripe& stripe = stripes_[stripe_of(hash)];
   const std::lock_guard lock(stripe.mutex);
@@ -162,6 +165,7 @@ Outcome ObjectManager::remove(std::uint64_t table, std::uint64_t hash, ByteView 
 }
 
 Outcome ObjectManager::read(std::uint64_t table, std::uint64_t hash, ByteView key, Bytes& value) {
+  const Scope step(env_, scope::read_object);
   Stripe& stripe = stripes_[stripe_of(hash)];
   const std::lock_guard lock(stripe.mutex);
   const Position position = bugs_.reads_wait() ? stripe.last : Position{};
@@ -307,7 +311,7 @@ void ObjectManager::choose(const ReplayItem& item, ReplayBatch& batch) {
     }
     return;
   }
-  raise_gone(entry.version());
+  if (bugs_.keeps_removed_version()) raise_gone(entry.version());
   const Place before = find(item.table, item.hash, entry.key());
   const EntryHeader header = header_of(entry.type(), item.table, entry.version());
   if (entry.type() == EntryType::kTombstone) {

@@ -49,6 +49,8 @@ class ObjectManager {
                 const UpdateId& id);
   /// Removes an object, and returns its version, or kNoObject. Other statuses are those of write().
   Outcome remove(std::uint64_t table, std::uint64_t hash, ByteView key, const UpdateId& id);
+  /// No key that is new from now on gets this version or a lower one.
+  void raise_gone(std::uint64_t version);
   /// Copies the value of an object to `value`, and returns its version, or kNoObject.
   Outcome read(std::uint64_t table, std::uint64_t hash, ByteView key, Bytes& value);
 
@@ -126,7 +128,6 @@ class ObjectManager {
   Outcome finish(Update& update, StoreStatus status, std::uint64_t version, const NewEntry* change,
                  Place before, Place* place);
   void drop(std::span<const Place> places);
-  void raise_gone(std::uint64_t version);
   /// Adds the entry to `items` if it is of a key in the ranges. Returns false if it is damaged.
   static bool check(const Entry& entry, std::span<const HashRange> ranges,
                     std::vector<ReplayItem>& items);

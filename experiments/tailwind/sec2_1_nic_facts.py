@@ -1,0 +1,64 @@
+"""Facts that the paper takes from others (sections 1, 2.1.2, 3.1, 3.2): no own measurement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.tailwind import _store
+from pyrdma import Axis, Experiment, Point, workload
+from pyrdma.claims import Claim
+from pyrdma.data import Data
+from pyrdma.decide import Decision
+
+CASES = ("fetch_add", "send", "get", "gets")
+THREADS = 8
+
+
+def measure(point: Point) -> Any:
+    """Measure remote atomics on one word beside sends, and reads of the store."""
+    case = point["case"]
+    if case in ("get", "gets"):
+        clients = 1 if case == "get" else 24
+        result = _store.run(point, clients, 0.0, "tailwind", servers=1, replicas=0, seconds=0.002)
+        return {
+            "latency": (result.latency("get").percentile(50), "ns"),
+            "rate": (result.value("rate"), "op/s"),
+        }
+    load = workload.VerbsLoad(op=case, size=8, depth=32, batch=8, threads=THREADS)
+    with point.cluster(nodes=2) as cluster:
+        result = cluster.run(load, duration_s=point.duration(0.0005, 0.005))
+    return {"rate": (result.value("rate"), "op/s")}
+
+
+def atomics_slower(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Decide whether a NIC carries out fewer atomics than it sends messages."""
+    atomics, sends = (data.value("rate", "op/s", case=c) / 1e6 for c in ("fetch_add", "send"))
+    return Decision(atomics < sends, f"{atomics:.1f} against {sends:.1f} M/s")
+
+
+def few_microseconds(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Decide whether a read of the store takes less than ten microseconds."""
+    latency = data.value("latency", "us", case="get")
+    return Decision(latency < 10, f"{latency:.1f} us")
+
+
+def order_of_a_million(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Decide whether one server answers half a million reads or more per second."""
+    rate = data.value("rate", "op/s", case="gets") / 1e6
+    return Decision(rate > 0.5, f"{rate:.2f} M/s of one server")
+
+
+experiment = Experiment(
+    id="tailwind/sec2_1_nic_facts",
+    title="Facts about NICs and stores",
+    profile="r320",
+    axes={"case": Axis(CASES)},
+    measure=measure,
+    fabrics=_store.FABRICS,
+    why_not=_store.WHY_NOT,
+    decides={
+        "tailwind/cal_atomics_slower_than_rpc": atomics_slower,
+        "tailwind/cal_remote_access_time": few_microseconds,
+        "tailwind/cal_store_rate_general": order_of_a_million,
+    },
+)

@@ -1,0 +1,126 @@
+// The thread of a backup: it writes closed replicas to disk, makes their buffers anew, and removes
+// files.
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "systems/tailwind/backup/backup_service.h"
+#include "systems/tailwind/backup/described.h"
+
+namespace pyrdma::tailwind {
+
+void BackupService::add_job(Job job) {
+  jobs_.push_back(std::move(job));
+  waiting_.store(static_cast<std::uint32_t>(jobs_.size()), std::memory_order_release);
+  env_.notify(watch_);
+}
+
+void BackupService::renew_later(std::uint32_t buffer) {
+  add_job({Work::kRenew, nullptr, buffer, {}});
+}
+
+std::optional<BackupService::Job> BackupService::next_job() {
+  const Time now = env_.now();
+  const std::lock_guard lock(mutex_);
+  std::deque<Job>& from = jobs_.empty() && now >= retry_at_ ? failed_ : jobs_;
+  if (from.empty()) return std::nullopt;
+  Job job = std::move(from.front());
+  from.pop_front();
+  waiting_.store(static_cast<std::uint32_t>(jobs_.size()), std::memory_order_release);
+  return job;
+}
+
+void BackupService::run_jobs() {
+  const auto is_called = [this] {
+    return waiting_.load(std::memory_order_acquire) != 0 ||
+           is_stopping_.load(std::memory_order_acquire);
+  };
+  while (true) {
+    env_.poll_until(is_called, retry_at_, &watch_);
+    if (is_stopping_.load(std::memory_order_acquire)) return;
+    if (const auto job = next_job()) run(*job);
+  }
+}
+
+void BackupService::run(const Job& job) {
+  std::string what;
+  switch (job.work) {
+    case Work::kFlush:
+      what = "flushing " + described(job.replica->contents.log, job.replica->contents.segment);
+      break;
+    case Work::kRenew:
+      what = "making buffer " + std::to_string(job.buffer) + " anew";
+      break;
+    case Work::kRemove:
+      what = "removing " + described(job.name.first, job.name.second);
+      break;
+  }
+  try {
+    switch (job.work) {
+      case Work::kFlush:
+        flush(*job.replica);
+        break;
+      case Work::kRenew:
+        renew(job.buffer);
+        break;
+      case Work::kRemove:
+        remove_file(job.name);
+        break;
+    }
+    const std::lock_guard lock(mutex_);
+    failing_.erase(what);
+    if (failed_.empty()) retry_at_ = kForever;
+  } catch (const Error& error) {
+    const Time now = env_.now();
+    const std::lock_guard lock(mutex_);
+    failing_[what] = what + " fails, and is tried again: " + error.what();
+    failed_.push_back(job);
+    retry_at_ = now + options_.retry_pause;
+  }
+}
+
+void BackupService::flush(Replica& replica) {
+  Frame frame;
+  std::shared_ptr<fabric::MemoryRegion> region;
+  {
+    const std::lock_guard lock(mutex_);
+    if (replica.is_gone) return;
+    replica.may_have_file = true;
+    const BufferContents& contents = replica.contents;
+    frame = {contents.log, contents.segment, contents.attempt, contents.version,
+             contents.end, contents.entries, contents.checksum};
+    region = pool_.region(*replica.buffer);
+  }
+  frames_.write(frame, {region->data(), frame.valid});
+  region.reset();
+  const std::lock_guard lock(mutex_);
+  ++counters_.flushes;
+  counters_.bytes += frame.valid;
+  if (replica.is_gone) return;  // its buffer is dealt with, and its file will be
+  pool_.clear(*replica.buffer);
+  renew_later(*replica.buffer);
+  replica.buffer.reset();
+  --unflushed_;
+}
+
+void BackupService::renew(std::uint32_t buffer) {
+  pool_.renew(buffer);
+  env_.charge_copy(options_.segment_bytes, &pool_.footprint());
+  const std::lock_guard lock(mutex_);
+  pool_.give_back(buffer);
+  ++counters_.zeroed;
+}
+
+void BackupService::remove_file(const Name& name) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = replicas_.find(name);
+    if (found != replicas_.end()) {  // opened again: the file goes with this replica
+      found->second->may_have_file = true;
+      return;
+    }
+  }
+  frames_.remove(name.first, name.second);
+}
+
+}  // namespace pyrdma::tailwind

@@ -1,0 +1,241 @@
+// How the coordinator has the log of a dead server recovered.
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "systems/tailwind/coordinator/coordinator.h"
+#include "systems/tailwind/coordinator/partitions.h"
+
+namespace pyrdma::tailwind {
+
+namespace {
+
+// Clocks may run at rates that differ by so much, one part in so many.
+constexpr Time kClockDrift = 16;
+
+Bytes number_of(ServerId id) {
+  Bytes bytes;
+  ByteWriter(bytes).put(id.number());
+  return bytes;
+}
+
+}  // namespace
+
+std::shared_ptr<Coordinator::Gathered> Coordinator::ask(Opcode opcode,
+                                                        const std::map<ServerId, Bytes>& requests,
+                                                        Time deadline) {
+  auto gathered = std::make_shared<Gathered>(env_);
+  gathered->under_way = static_cast<std::uint32_t>(requests.size());
+  for (const auto& [server, payload] : requests) {
+    transport_.call(server, opcode, payload, deadline,
+                    [gathered, to = server, env = &env_](CallEnd end, ByteView answer) {
+                      if (end == CallEnd::kAnswered) {
+                        const std::lock_guard<Mutex> lock(gathered->mutex);
+                        gathered->answers[to] = {answer.begin(), answer.end()};
+                      }
+                      gathered->under_way.fetch_sub(1, std::memory_order_release);
+                      env->notify(gathered->watch);
+                    });
+  }
+  return gathered;
+}
+
+// Pings on the same connections find those that have broken.
+void Coordinator::await(Gathered& gathered, const std::map<ServerId, Bytes>& requests) {
+  const auto is_over = [&] {
+    return gathered.under_way.load(std::memory_order_acquire) == 0 || is_stopping_.load();
+  };
+  while (!env_.poll_until(is_over, env_.now() + options_.ping_interval, &gathered.watch)) {
+    for (const auto& [server, payload] : requests)
+      transport_.call(server, Opcode::kPing, {}, env_.now() + options_.call_timeout,
+                      [](CallEnd, ByteView) {});
+  }
+}
+
+void Coordinator::recoveries_loop() {
+  while (!is_stopping_.load(std::memory_order_acquire)) {
+    const std::uint64_t seen = changes_.load();
+    std::vector<ServerId> dead;
+    {
+      const std::lock_guard<Mutex> lock(mutex_);
+      for (const ListedServer& server : state_.view().servers)
+        if (server.state == ServerState::kDead) dead.push_back(server.id);
+    }
+    bool has_failed = false;
+    for (const ServerId server : dead) {
+      if (is_stopping_.load()) return;
+      has_failed = !recover(server) || has_failed;
+    }
+    const Time next = has_failed ? env_.now() + 10 * options_.retry_pause : kForever;
+    env_.poll_until([&] { return changes_.load() != seen || is_stopping_.load(); }, next,
+                    &changed_);
+  }
+}
+
+bool Coordinator::fail(ServerId dead, const std::string& why) {
+  env_.reached("tailwind/recovery_repeated");
+  const std::lock_guard<Mutex> lock(mutex_);
+  report_of(dead).problem = why;
+  return false;
+}
+
+bool Coordinator::recover(ServerId dead) {
+  KnownVersions versions;
+  bool has_tablets = false;
+  Time outwait = 0;
+  {
+    const std::lock_guard<Mutex> lock(mutex_);
+    ++report_of(dead).attempts;
+    versions = state_.versions(dead);
+    for (const Tablet& tablet : state_.view().tablets)
+      has_tablets = has_tablets || tablet.owner == dead;
+    const auto granted = granted_.find(dead);
+    const Time begin = granted == granted_.end() ? started_ : std::max(started_, granted->second);
+    outwait = begin + options_.lease + options_.lease / kClockDrift;
+  }
+  transport_.close(dead);
+  if (has_tablets) {
+    const std::vector<ServerId> backups = up();
+    std::map<ServerId, Bytes> requests;
+    for (const ServerId each : backups) requests[each] = number_of(dead);
+    const auto gathered =
+        ask(Opcode::kStartReading, requests, env_.now() + 10 * options_.call_timeout);
+    await(*gathered, requests);
+    if (is_stopping_.load()) return false;
+    std::vector<FoundReplica> found;
+    std::uint64_t records = 0;
+    for (const auto& [backup, bytes] : gathered->answers) {
+      ByteReader in(bytes);
+      const auto inventory = Inventory::get(in);
+      if (!inventory || !in.done()) continue;
+      const auto index =
+          static_cast<std::uint32_t>(std::ranges::find(backups, backup) - backups.begin());
+      for (const HeldReplica& held : inventory->replicas) {
+        found.push_back({index, held.segment, held.version, held.is_closed, held.is_copy,
+                         held.valid, held.digest});
+        records += held.entries;
+      }
+    }
+    FoundLog log = find_log(found, versions);
+    // A server that died before its log had begun has only empty tablets.
+    const bool has_begun = !versions.empty();
+    if (!has_begun) {
+      env_.reached("tailwind/log_without_begin");
+      log = {};
+    }
+    {
+      const std::lock_guard<Mutex> lock(mutex_);
+      report_of(dead).read = env_.now();
+      report_of(dead).replicas = found.size();
+    }
+    if (!log.missing.empty()) return fail(dead, log.missing);
+    env_.poll_until([&] { return is_stopping_.load(); }, outwait, &changed_);
+    while (env_.now() < outwait && !is_stopping_.load()) env_.sleep_until(outwait);
+    LogCut cut;
+    // A closed segment counts as a whole: replicas of one that was compacted have other lengths.
+    for (const FoundLog::Part& part : log.parts)
+      cut.push_back({part.segment, part.is_closed ? ~std::uint32_t{0} : part.valid});
+    {
+      const std::lock_guard<Mutex> lock(mutex_);
+      report_of(dead).outwaited = env_.now();
+      const LogCut& kept = state_.record_cut(dead, cut);
+      if (bugs_.keeps_cut()) cut = kept;
+    }
+    if (!assign(dead, cut, log, backups, records / std::max(options_.replicas, 1U))) return false;
+  }
+  std::map<ServerId, Bytes> requests;
+  for (const ServerId each : up()) requests[each] = number_of(dead);
+  await(*ask(Opcode::kForget, requests, env_.now() + options_.call_timeout), requests);
+  if (is_stopping_.load()) return false;
+  {
+    const std::lock_guard<Mutex> lock(mutex_);
+    state_.forget(dead);
+    report_of(dead).ended = env_.now();
+    report_of(dead).problem.clear();
+  }
+  push();
+  return true;
+}
+
+// Every attempt uses the same cut: readers have not seen what lies beyond it.
+bool Coordinator::assign(ServerId dead, const LogCut& cut, const FoundLog& log,
+                         const std::vector<ServerId>& backups, std::uint64_t records) {
+  const std::vector<ServerId> masters = up();
+  if (masters.empty()) return fail(dead, "no server is up");
+  RecoverRequest work;
+  work.dead = dead;
+  std::uint64_t bytes = 0;
+  for (const SegmentCut& each : cut) {
+    const auto part = std::ranges::find(log.parts, each.segment, &FoundLog::Part::segment);
+    if (part == log.parts.end())
+      return fail(dead, "no backup has segment " + std::to_string(each.segment));
+    // The longest replica may be gone since. What it alone had was not committed, and nobody has
+    // seen it in the tablets that are left.
+    const std::uint32_t valid = std::min(each.valid, part->valid);
+    if (valid < each.valid && !part->is_closed) env_.reached("tailwind/cut_shortened");
+    work.parts.push_back({each.segment, valid, {}});
+    for (const FoundReplica* replica : part->replicas)
+      work.parts.back().backups.push_back(backups.at(replica->backup));
+    bytes += valid;
+  }
+  std::vector<Tablet> tablets;
+  {
+    const std::lock_guard<Mutex> lock(mutex_);
+    for (const Tablet& tablet : state_.view().tablets)
+      if (tablet.owner == dead) tablets.push_back(tablet);
+  }
+  const auto shares =
+      partitions(tablets, {bytes, records, options_.partition_bytes, options_.partition_records});
+  std::map<ServerId, Bytes> requests;
+  std::map<ServerId, std::vector<HashRange>> given;
+  const std::size_t first = rng_.below(masters.size());
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    auto& ranges = given[masters[(first + i) % masters.size()]];
+    ranges.insert(ranges.end(), shares[i].begin(), shares[i].end());
+  }
+  for (const auto& [master, ranges] : given) {
+    work.tablets.clear();
+    for (const HashRange& range : ranges) {
+      const auto of = std::ranges::find_if(tablets, [&](const Tablet& tablet) {
+        return tablet.range.has(range.table, range.first);
+      });
+      work.tablets.push_back({range, dead, of->since});
+    }
+    requests[master] = encoded_bytes(work);
+  }
+  {
+    const std::lock_guard<Mutex> lock(mutex_);
+    report_of(dead).assigned = env_.now();
+    report_of(dead).partitions = static_cast<std::uint32_t>(shares.size());
+  }
+  const auto gathered = ask(Opcode::kRecover, requests, kForever);
+  await(*gathered, requests);
+  if (is_stopping_.load()) return false;
+  std::string problem;
+  for (const auto& [master, ranges] : given) {
+    const auto bytes_of = gathered->answers.find(master);
+    std::optional<RecoverAnswer> answer;
+    if (bytes_of != gathered->answers.end()) {
+      ByteReader in(bytes_of->second);
+      answer = RecoverAnswer::get(in);
+    }
+    if (!answer || !answer->is_done) {
+      problem = !answer ? to_string(master) + " has not answered"
+                : answer->lost_segment != 0
+                    ? "no backup gives segment " + std::to_string(answer->lost_segment)
+                    : to_string(master) + " could not store the objects: is its log full?";
+      continue;
+    }
+    const std::lock_guard<Mutex> lock(mutex_);
+    if (!state_.move_tablets(dead, ranges, master, answer->since)) {
+      problem = to_string(master) + " died";
+      continue;
+    }
+    report_of(dead).objects += answer->objects;
+    report_of(dead).bytes += answer->bytes;
+  }
+  push();
+  return problem.empty() || fail(dead, problem);
+}
+
+}  // namespace pyrdma::tailwind

@@ -1,0 +1,133 @@
+#include "systems/tailwind/fuzz/tailwind_scenario.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "fuzz/quick_control.h"
+#include "fuzz/simulation.h"
+#include "systems/tailwind/fuzz/node.h"
+
+namespace pyrdma::tailwind {
+namespace {
+
+namespace sim = fabric::sim;
+using scenario::World;
+
+// Of the clocks the store expects that their rates differ little, so they do not jump. A device
+// that fails or has no memory ends a server.
+const std::vector<Fault> kFaultsOfStore{Fault::loss,
+                                        Fault::loss_burst,
+                                        Fault::ack_loss,
+                                        Fault::duplicate,
+                                        Fault::reorder,
+                                        Fault::placement_reorder,
+                                        Fault::delay,
+                                        Fault::clog,
+                                        Fault::cache_miss,
+                                        Fault::queue_full,
+                                        Fault::late_completion,
+                                        Fault::qp_error,
+                                        Fault::pause,
+                                        Fault::preemption,
+                                        Fault::clock_skew,
+                                        Fault::crash,
+                                        Fault::host_crash,
+                                        Fault::battery_crash,
+                                        Fault::torn_crash,
+                                        Fault::number_reuse,
+                                        Fault::disk_torn,
+                                        Fault::disk_unreadable,
+                                        Fault::disk_misdirected,
+                                        Fault::disk_rot,
+                                        Fault::disk_io_error,
+                                        Fault::disk_full,
+                                        Fault::disk_slow,
+                                        Fault::disk_lies,
+                                        Fault::partition,
+                                        Fault::isolation,
+                                        Fault::partition_partial,
+                                        Fault::partition_one_way,
+                                        Fault::partition_flapping,
+                                        Fault::coordinator_down,
+                                        Fault::slow_node,
+                                        Fault::buffer_overflow,
+                                        Fault::pause_storm,
+                                        Fault::number_collision,
+                                        Fault::noisy_neighbour};
+
+// Faults that last long have servers excluded, and a small store soon has too few. Most seeds have
+// fewer of them, and go on for longer.
+void lower_losses_of_servers(fuzz::Options& options) {
+  Rng rng(options.seed, -1, "fuzz tailwind losses");
+  if (rng.below(4) == 0) return;
+  for (const Fault fault :
+       {Fault::qp_error, Fault::partition, Fault::isolation, Fault::partition_partial,
+        Fault::partition_one_way, Fault::partition_flapping, Fault::pause, Fault::slow_node})
+    options.faults[fault].rate *= 0.15;
+}
+
+// The coordinator has one disk. It finds damage there when it starts, and cannot go on then.
+void spare_coordinator(fuzz::Options& options) {
+  bool is_damaged = false;
+  for (const Fault fault :
+       {Fault::disk_unreadable, Fault::disk_misdirected, Fault::disk_rot, Fault::disk_lies})
+    is_damaged = is_damaged || options.faults[fault].rate > 0;
+  // Nor does a client die with it.
+  if (!is_damaged && options.nodes >= 5) return;
+  options.faults[Fault::disk_io_error].rate = options.faults[Fault::disk_full].rate = 0;
+}
+
+fuzz::Outcome run_store(const fuzz::Options& wanted) {
+  fuzz::Outcome outcome;
+  fuzz::Options options = wanted;
+  fuzz::hasten_control_path(options.profile);
+  lower_losses_of_servers(options);
+  spare_coordinator(options);
+  fuzz::FaultPhase phase(options, outcome);
+  World world(options, outcome, phase);
+  world.bugs = Bugs::named(options.mutation);
+  options.faults.coordinator = world.shape.store.coordinator;
+  sim::SimOptions simulation = fuzz::simulation_of(options, 4 * options.recovery_limit);
+  // The scenario itself ends nodes, so that it knows what the store must survive. The simulator
+  // only sees that there are faults.
+  constexpr double kNever = 1e-6;
+  for (const Fault fault : {Fault::crash, Fault::host_crash, Fault::battery_crash})
+    simulation.faults[fault].rate = std::min(kNever, options.faults[fault].rate);
+  sim::SimCluster cluster(simulation);
+  world.cluster = &cluster;
+  phase.attach(cluster);
+  if (options.events) cluster.record_events(&outcome.recorded);
+  try {
+    cluster.run([&](Env& env) { scenario::run_node(world, env); });
+  } catch (const Error& error) {
+    world.violation("liveness", std::string(error.what()).substr(0, 200) + world.describe());
+  }
+  world.check();
+  const FaultCounters crashes = outcome.faults;
+  fuzz::fill_outcome(outcome, cluster);
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    outcome.faults.fired[i] += crashes.fired[i];
+    outcome.faults.reached[i] += crashes.reached[i];
+  }
+  if (world.is_stalled) ++outcome.branches["tailwind/stalled"];
+  if (world.may_lose) ++outcome.branches["tailwind/may_lose"];
+  return outcome;
+}
+
+}  // namespace
+
+fuzz::Scenario store_scenario() {
+  return {"tailwind",
+          "Tailwind's store: servers die, come back and are cut off while clients use it",
+          run_store,
+          {kBugNames.begin(), kBugNames.end()},
+          {scenario::kPresetNames.begin(), scenario::kPresetNames.end()},
+          kFaultsOfStore,
+          {"tailwind/excluded", "tailwind/extra_worker", "tailwind/link_broken",
+           "tailwind/log_freed_late", "tailwind/open_refused", "tailwind/recovery_repeated",
+           "tailwind/replica_unreadable", "tailwind/port_anew", "tailwind/sent_again",
+           "tailwind/stalled", "tailwind/version_raised"},
+          8};
+}
+
+}  // namespace pyrdma::tailwind

@@ -1,0 +1,215 @@
+// The connections of a transport: how they begin and end.
+#include <algorithm>
+#include <utility>
+
+#include "systems/tailwind/rpc/transport.h"
+
+namespace pyrdma::tailwind {
+
+namespace {
+
+constexpr Time kKnockInterval = 200 * kMicrosecond;  // doubles up to a hundredfold
+
+}  // namespace
+
+std::unique_ptr<fabric::QueuePair> Transport::make_queue_pair(bool is_log) {
+  fabric::QpOptions options;
+  options.send_entries = is_log ? 1 : kSendEntries;
+  options.receive_entries = 1;
+  options.max_sges = 1;
+  options.max_inline = is_log ? 0 : max_inline_;
+  options.access = fabric::kLocalWrite;
+  if (is_log) options.access |= fabric::kRemoteWrite | fabric::kRemoteRead;
+  options.timeout_us = options_.timeout_us;
+  options.retry_count = options_.retry_count;
+  return env_.device().create_queue_pair(*domain_, *completions_, *completions_, options,
+                                         is_log ? nullptr : receives_.get());
+}
+
+Transport::Session& Transport::session_to(ServerId to, Time deadline) {
+  if (const auto known = outgoing_.find(to); known != outgoing_.end())
+    return sessions_.at(known->second);
+  const std::uint64_t number = next_session_++;
+  Session& session = sessions_[number];
+  session.number = number;
+  session.peer = to;
+  session.is_outgoing = true;
+  session.nonce = ++next_nonce_;
+  session.qp = make_queue_pair(false);
+  by_qp_[session.qp->qp_num()] = number;
+  outgoing_[to] = number;
+  Knock made;
+  made.session = number;
+  made.to = to;
+  made.deadline = deadline;
+  made.hello.nonce = session.nonce;
+  made.hello.address = session.qp->address();
+  knock(made, env_.now());
+  knocks_.push_back(std::move(made));
+  return session;
+}
+
+void Transport::connect_log(ServerId to, const fabric::QpAddress& own, Time deadline,
+                            OnConnected on_connected) {
+  const std::lock_guard<Mutex> lock(mutex_);
+  Knock made;
+  made.to = to;
+  made.deadline = closed_.contains(to) ? 0 : deadline;
+  made.hello.nonce = ++next_nonce_;
+  made.hello.is_log = 1;
+  made.hello.address = own;
+  made.on_connected = std::move(on_connected);
+  if (made.deadline != 0) knock(made, env_.now());
+  knocks_.push_back(std::move(made));
+}
+
+// A node may have no port yet, or a newer one than when it was found.
+void Transport::knock(Knock& knock, Time now) {
+  ServerId to = knock.to;
+  if (to.life == kNewest) {
+    std::uint32_t& incarnation = newest_[to.node];
+    while (port_->was_there({to.node, (incarnation + 1) * ServerId::kLives})) ++incarnation;
+    to.life = incarnation * ServerId::kLives;
+  }
+  if (knock.place.handle == nullptr || knock.hello.to != to.number()) {
+    const auto found = port_->find(to);
+    if (found) knock.place = *found;
+  }
+  knock.hello.from = self_.number();
+  knock.hello.to = to.number();
+  knock.interval = std::clamp(2 * knock.interval, kKnockInterval, 64 * kKnockInterval);
+  knock.next = now + knock.interval;
+  if (knock.place.handle != nullptr) port_->send(knock.place, knock.hello);
+}
+
+void Transport::take_hello(const Hello& hello) {
+  if (hello.to != self_.number()) {
+    ++counters_.malformed;
+    return;
+  }
+  if (hello.kind == Hello::Kind::kKnock)
+    take_knock(hello);
+  else
+    take_accept(hello, hello.kind == Hello::Kind::kAccept);
+}
+
+void Transport::take_knock(const Hello& hello) {
+  const ServerId from = ServerId::of(hello.from);
+  Hello answer;
+  answer.kind = Hello::Kind::kRefuse;
+  answer.nonce = hello.nonce;
+  answer.from = self_.number();
+  answer.to = hello.from;
+  answer.is_log = hello.is_log;
+  if (const fabric::QueuePair* own = closed_.contains(from) ? nullptr : end_for(hello)) {
+    answer.kind = Hello::Kind::kAccept;
+    answer.address = own->address();
+  }
+  port_->send(port_->doorbell(hello.port), answer);
+}
+
+// A peer counts its knocks. A new one replaces the connection of the last one; one from before the
+// last gets no answer that it waits for.
+const fabric::QueuePair* Transport::end_for(const Hello& hello) {
+  const ServerId from = ServerId::of(hello.from);
+  if (hello.is_log != 0) {
+    LogEnd& end = log_ends_[from];
+    if (end.qp != nullptr && end.nonce >= hello.nonce)
+      return end.nonce == hello.nonce ? end.qp.get() : nullptr;
+    end.qp = make_queue_pair(true);
+    end.nonce = hello.nonce;
+    end.qp->connect(hello.address);
+    return end.qp.get();
+  }
+  if (const auto known = incoming_.find(from); known != incoming_.end()) {
+    const Session& session = sessions_.at(known->second);
+    if (session.nonce >= hello.nonce)
+      return session.nonce == hello.nonce ? session.qp.get() : nullptr;
+    end_session(session.number);
+  }
+  const std::uint64_t number = next_session_++;
+  Session& session = sessions_[number];
+  session.number = number;
+  session.peer = from;
+  session.nonce = hello.nonce;
+  session.is_ready = true;
+  session.qp = make_queue_pair(false);
+  session.qp->connect(hello.address);
+  by_qp_[session.qp->qp_num()] = number;
+  incoming_[from] = number;
+  return session.qp.get();
+}
+
+void Transport::take_accept(const Hello& hello, bool is_accepted) {
+  const auto at = std::ranges::find_if(
+      knocks_, [&](const Knock& knock) { return knock.hello.nonce == hello.nonce; });
+  if (at == knocks_.end() || at->hello.to != hello.from) return;
+  Knock knock = std::move(*at);
+  knocks_.erase(at);
+  if (knock.on_connected) {
+    timers_.push_back(
+        {0, [act = std::move(knock.on_connected), is_accepted, address = hello.address] {
+           act(is_accepted ? std::optional(address) : std::nullopt);
+         }});
+    return;
+  }
+  const auto found = sessions_.find(knock.session);
+  if (found == sessions_.end()) return;
+  if (!is_accepted) return end_session(knock.session, CallEnd::kRefused);
+  found->second.qp->connect(hello.address);
+  found->second.is_ready = true;
+  flush(found->second);
+}
+
+// The NIC reads no frame of a queue pair that is gone.
+void Transport::end_session(std::uint64_t number, CallEnd end) {
+  const auto at = sessions_.find(number);
+  if (at == sessions_.end()) return;
+  Session session = std::move(at->second);
+  sessions_.erase(at);
+  by_qp_.erase(session.qp->qp_num());
+  if (session.is_ready) ++counters_.broken;
+  std::erase_if(knocks_, [&](const Knock& knock) { return knock.session == number; });
+  auto& known = session.is_outgoing ? outgoing_ : incoming_;
+  if (const auto own = known.find(session.peer); own != known.end() && own->second == number)
+    known.erase(own);
+  std::vector<std::uint64_t> calls;
+  for (const auto& [call, each] : calls_)
+    if (each.session == number) calls.push_back(call);
+  std::ranges::sort(calls);
+  for (const std::uint64_t call : calls) end_call(call, end);
+  if (closed_.contains(session.peer)) {
+    session.qp->modify(fabric::QpState::kError);
+    closing_[session.peer].push_back(std::move(session.qp));
+  }
+  session.qp.reset();
+  for (const auto& [position, frame] : session.in_flight) free_frames_.push_back(frame);
+}
+
+void Transport::close(ServerId peer) {
+  const std::lock_guard<Mutex> lock(mutex_);
+  if (!closed_.insert(peer).second) return;
+  std::vector<std::uint64_t> ending;
+  for (const auto& [number, session] : sessions_)
+    if (session.peer == peer) ending.push_back(number);
+  for (const std::uint64_t number : ending) end_session(number);
+  if (const auto end = log_ends_.find(peer); end != log_ends_.end()) {
+    end->second.qp->modify(fabric::QpState::kError);
+    closing_[peer].push_back(std::move(end->second.qp));
+    log_ends_.erase(end);
+  }
+  for (Knock& knock : knocks_)
+    if (knock.to == peer) knock.deadline = 0;
+}
+
+bool Transport::is_quiet(ServerId peer) {
+  const std::lock_guard<Mutex> lock(mutex_);
+  const auto at = closing_.find(peer);
+  if (at == closing_.end()) return closed_.contains(peer);
+  std::erase_if(at->second, [](const auto& qp) { return qp->is_quiet(); });
+  if (!at->second.empty()) return false;
+  closing_.erase(at);
+  return true;
+}
+
+}  // namespace pyrdma::tailwind
