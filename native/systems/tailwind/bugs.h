@@ -29,13 +29,14 @@ enum class Bug : std::uint8_t {
   kRemovedVersionForgotten,  // in a recovery
   kDeadLogsFreed,            // before they are recovered
   kFlushIgnored,             // completions are taken for durable data
+  kFlushedAtOnce,            // a closed replica whose data are not visible yet
   // Without names: the model of replication has them.
   kFreedBeforeNextIsOpen,  // what a cleaner has moved
   kSurvivorNotInDigest,    // of the next head
 };
 
 /// The names of the bugs, for `pyrdma fuzz tailwind --mutation`.
-inline constexpr std::array<std::string_view, 20> kBugNames{"closed_before_next_is_open",
+inline constexpr std::array<std::string_view, 21> kBugNames{"closed_before_next_is_open",
                                                             "data_before_last_is_closed",
                                                             "version_not_raised",
                                                             "commits_without_consent",
@@ -54,7 +55,8 @@ inline constexpr std::array<std::string_view, 20> kBugNames{"closed_before_next_
                                                             "old_segments_are_committed",
                                                             "removed_version_forgotten",
                                                             "dead_logs_freed",
-                                                            "flush_ignored"};
+                                                            "flush_ignored",
+                                                            "flushed_at_once"};
 
 class Bugs {
  public:
@@ -90,6 +92,7 @@ class Bugs {
 
   // Backups and recovery.
 
+  bool awaits_data() const { return !is(Bug::kFlushedAtOnce); }
   bool zeroes_buffers() const { return !is(Bug::kBufferNotZeroed); }
   bool renews_keys() const { return !is(Bug::kBufferKeepsKey); }
   bool closes_first() const { return !is(Bug::kScannedBeforeClosing); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 
@@ -13,8 +14,8 @@ namespace {
 using fabric::sim::Crash;
 
 constexpr Time kNoteEvery = 20 * kMicrosecond;
-constexpr Time kPause = 50 * kMicrosecond;  // between two looks or attempts
-constexpr Time kPatience = 100 * kSecond;   // the run ends before
+constexpr Time kPause = 50 * kMicrosecond;     // between two looks or attempts
+constexpr Time kPatience = 10 * kMillisecond;  // of a client; then another one tries
 
 bool has_bad_disks(const fuzz::Options& options) {
   for (const Fault fault :
@@ -88,11 +89,11 @@ ByteView bytes_of_key(const std::uint32_t& key) { return std::as_bytes(std::span
 
 class Load {
  public:
-  Load(World& world, Env& env)
+  Load(World& world, Env& env, std::uint32_t number)
       : world_(world),
         env_(env),
         index_(env.node() - world.shape.first_client),
-        client_(env, world.shape.store, 0, kPatience) {}
+        client_(env, world.shape.store, number, kPatience) {}
 
   void run() {
     table_ = client_.create_table("table");
@@ -125,7 +126,13 @@ class Load {
     Bytes value;
     if (op.opcode == Opcode::kWrite) value = World::value_of(op.id, op.bytes);
     client_.start(op.opcode, table_, bytes_of_key(op.key), value,
-                  [this, number](const Result& result) { world_.end(number, result); });
+                  [this, number, key = op.key](const Result& result) {
+                    world_.end(number, result);
+                    if (index_ != 0 || !world_.at_answer) return;
+                    const Tablet* tablet =
+                        client_.view().find(table_, key_hash(table_, bytes_of_key(key)));
+                    std::exchange(world_.at_answer, nullptr)(tablet->owner.node);
+                  });
   }
   void wait(FunctionRef<bool()> ready, Time deadline = kForever) {
     client_.run_until([&] { return world_.is_over || ready(); }, deadline);
@@ -154,16 +161,26 @@ class Fate {
       if (world_.outcome.begun == 0 || !world_.cluster->faults_are_on()) continue;
       if (!was_out && world_.outcome.begun >= outage && world_.unsettled() == 0) {
         was_out = true;
-        lose_power();
+        world_.at_answer = [this](NodeId) {
+          if (world_.unsettled() == 0) lose_power();
+        };
       }
       const Time now = env_.now();
+      if (is_due(Fault::partition_partial) && !world_.at_answer)
+        world_.at_answer = [this](NodeId server) { cut_off(server); };
       for (const auto& [fault, crash] : kKinds) {
         const double rate = world_.options.faults[fault].rate;
-        const bool is_due = rng_.uniform() < rate * static_cast<double>(kPause) / kMillisecond;
-        if (!is_due && !(rate > 0 && now >= again)) continue;
+        if (!is_due(fault) && !(rate > 0 && now >= again)) continue;
         again = kForever;
-        if (kill_any(fault, crash) && rng_.below(2) == 0)
+        // What is answered must survive the crash of whoever has answered.
+        if (!world_.at_answer && rng_.below(3) == 0) {
+          world_.at_answer = [this, fault = fault, crash = crash](NodeId server) {
+            if (world_.unsettled() < world_.shape.store.replicas && !world_.down.contains(server))
+              kill(server, fault, crash);
+          };
+        } else if (kill_any(fault, crash) && rng_.below(2) == 0) {
           again = now + static_cast<Time>(rng_.below(1500)) * kMicrosecond;
+        }
       }
     }
   }
@@ -172,6 +189,21 @@ class Fate {
   static constexpr std::pair<Fault, Crash> kKinds[] = {{Fault::crash, Crash::kProcess},
                                                        {Fault::host_crash, Crash::kHost},
                                                        {Fault::battery_crash, Crash::kHostBattery}};
+
+  bool is_due(Fault fault) {
+    const double rate = world_.options.faults[fault].rate;
+    return rng_.uniform() < rate * static_cast<double>(kPause) / kMillisecond;
+  }
+
+  /// Nobody but the first client reaches the server, for longer than the others wait.
+  void cut_off(NodeId server) {
+    const Time duration = kMillisecond + static_cast<Time>(rng_.below(8 * kMillisecond));
+    for (NodeId other = 0; other < world_.options.nodes; ++other) {
+      if (other == server || other == env_.node()) continue;
+      world_.cluster->block(server, other, duration);
+      world_.cluster->block(other, server, duration);
+    }
+  }
 
   /// `is_outage`: all servers lose power, so no primary replaces what batteries have saved.
   void kill(NodeId node, Fault fault, Crash crash, bool is_outage = false) {
@@ -272,7 +304,14 @@ void use(World& world, Env& env) {
       threads.push_back(env.spawn("coordinator", [&] { coordinate(world, env); }));
   }
   try {
-    Load(world, env).run();
+    for (std::uint32_t number = 0; !world.is_over; ++number) {
+      try {
+        Load(world, env, number).run();
+        break;
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::kTimeout) throw;
+      }
+    }
   } catch (const Error& error) {
     world.violation("error",
                     "the client of node " + std::to_string(env.node()) + ": " + error.what());

@@ -59,6 +59,13 @@ const std::vector<Fault> kFaultsOfStore{Fault::loss,
 // fewer of them, and go on for longer.
 void lower_losses_of_servers(fuzz::Options& options) {
   Rng rng(options.seed, -1, "fuzz tailwind losses");
+  // In some seeds they last longer than a lease.
+  constexpr Time kLong = 5 * kMillisecond;
+  if (rng.below(4) == 0) {
+    for (const Fault fault :
+         {Fault::partition, Fault::isolation, Fault::partition_partial, Fault::partition_one_way})
+      options.faults[fault].max = std::max(options.faults[fault].max, kLong);
+  }
   if (rng.below(4) == 0) return;
   for (const Fault fault :
        {Fault::qp_error, Fault::partition, Fault::isolation, Fault::partition_partial,

@@ -76,7 +76,10 @@ Shape::Shape(const fuzz::Options& options) {
   window = static_cast<std::uint32_t>(1 + rng.below(4));
   constexpr std::array<std::uint32_t, 4> kMostValues{200, 12'000, 12'000, 40'000};
   most_value = kMostValues[rng.below(kMostValues.size())];
-  has_last_crash = store.replicas > 0 && rng.below(2) == 0;
+  has_last_crash =
+      store.replicas > 0 && rng.below(2) == 0 &&
+      (options.faults[Fault::crash].rate > 0 || options.faults[Fault::host_crash].rate > 0 ||
+       options.faults[Fault::battery_crash].rate > 0);
   has_outage =
       store.replicas > 0 && options.faults[Fault::battery_crash].rate > 0 && rng.below(2) == 0;
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -101,7 +102,9 @@ struct World {
   bool is_over = false;
   bool reads_all = false;   // the first client reads all keys
   bool is_stalled = false;  // data may be gone, and the store waits for them
-  std::set<NodeId> down;    // nodes that are killed and not up again
+  /// Called with the server of the next answer, if it is set.
+  std::function<void(NodeId)> at_answer;
+  std::set<NodeId> down;  // nodes that are killed and not up again
   std::string coordinator_problem;
 
   struct Life {
