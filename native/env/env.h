@@ -128,6 +128,8 @@ class Env {
     if (has_model_) prefetch_model(of, at);
   }
 
+  /// Number of cores of this node, which spawn() can name; 0 where it may name any.
+  virtual std::uint32_t cores() const { return 0; }
   static constexpr std::uint32_t kNextCore = ~0U;
   /// Starts a thread of this node on core `core` of the node, which other threads may have too, or
   /// on the node's next core. Cores are counted from 0; the simulated world throws

@@ -77,6 +77,27 @@ TEST_P(TailwindCluster, ALostServerIsRecovered) {
   });
 }
 
+// Its threads sleep, and wake for pings in time.
+TEST_P(TailwindCluster, AnIdleStoreAnswersSoon) {
+  Options options = this->options();
+  options.idle_after = 2 * options.ping_interval;
+  run_store(world(), 1, options, [&](Env& env, Client& client, const Kill&) {
+    const std::uint64_t table = client.create_table("first");
+    client.connect(table);
+    for (int i = 0; i < 5; ++i) {
+      env.sleep_until(env.now() + 3 * options.idle_after / 2);
+      const Time began = env.now();
+      const Result result = client.write(table, bytes_of("key"), bytes_of("value"));
+      ASSERT_EQ(result.status, StoreStatus::kOk);
+      EXPECT_EQ(result.attempts, 1U);
+      if (world() == "sim") {
+        EXPECT_LT(env.now() - began, 100 * kMicrosecond);
+      }
+    }
+    EXPECT_EQ(client.view().servers.size(), options.servers) << "nobody was taken for dead";
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Worlds, TailwindCluster,
     testing::Combine(testing::ValuesIn(std::vector<std::string>{"sim", "shm"}),

@@ -36,7 +36,8 @@ void check(const Options& options, NodeId nodes) {
                                                  std::to_string(options.clean_below) +
                                                  "; give a fraction above 0, at most 0.5");
   expect(options.lease > 0 && options.retry_pause > 0 && options.call_timeout > 0 &&
-             options.ping_interval > 0 && options.ping_timeout > 0,
+             options.ping_interval > 0 && options.ping_timeout > 0 && options.idle_after > 0 &&
+             options.idle_sleep > 0,
          "lease", static_cast<std::uint64_t>(options.lease), "all times must be above 0");
   expect(options.pings >= 1, "pings", options.pings, "give 1 or more");
   expect(options.partition_bytes >= 1 && options.partition_records >= 1, "partition_bytes",

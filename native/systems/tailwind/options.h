@@ -67,6 +67,10 @@ struct Options {
   Time lease = 250 * kMillisecond;  // for which a server may serve without the coordinator
   Time call_timeout = kSecond;      // after which a request between nodes is sent again
   Time retry_pause = kMillisecond;
+  /// After so long without a request, but those that look after servers, the threads of a server
+  /// and of the coordinator look for one only every `idle_sleep`.
+  Time idle_after = 100 * kMillisecond;
+  Time idle_sleep = 300 * kMicrosecond;
   std::uint32_t timeout_us = 1000;  // of a reliable connection, per attempt
   std::uint32_t retry_count = 7;
 

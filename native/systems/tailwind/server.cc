@@ -73,7 +73,7 @@ Server::View Server::view() const {
 
 void Server::run(FunctionRef<bool()> is_over) {
   const auto ends = [&] {
-    if (is_over()) log_.depose();  // requests that wait for a commit end
+    if (is_over() || dispatcher_.has_failed()) log_.depose();  // waits for a commit end
     return log_.is_deposed();
   };
   ends_ = ends;
@@ -336,17 +336,7 @@ void Server::recover(Worker& worker, ByteView payload, Bytes& answer) {
     result.since = log_.begin_head();
     objects_.begin_replay(ranges);
     RecoveryMaster master(worker, transport_, options_, backup_, objects_, log_);
-    std::uint64_t failed = log_.failed_appends();
     result.is_done = result.since != Position() && master.run(*work, result);
-    // The cleaner makes room. What is stored already is not stored again.
-    while (!result.is_done && result.lost_segment == 0 && log_.failed_appends() != failed &&
-           await_room(worker)) {
-      env_.reached("tailwind/recovery_awaited_room");
-      failed = log_.failed_appends();
-      result.objects = result.bytes = 0;
-      result.is_done =
-          RecoveryMaster(worker, transport_, options_, backup_, objects_, log_).run(*work, result);
-    }
     objects_.end_replay();
     if (!result.is_done) objects_.purge(ranges);
   }
@@ -354,31 +344,19 @@ void Server::recover(Worker& worker, ByteView payload, Bytes& answer) {
   result.put(out);
 }
 
-bool Server::await_room(Worker& worker) {
-  const auto has_room = [&] {
-    const MemoryUse memory = log_.memory_use();
-    return memory.free > options_.clean_below / 2 * memory.seglets;
-  };
-  while (log_.may_make_room(0) && !log_.is_deposed()) {
-    if (has_room()) return true;
-    const Time next = env_.now() + options_.retry_pause;
-    worker.wait([&] { return env_.now() >= next; }, next);
-  }
-  return false;
-}
-
 // ---- set-up ----
 
 bool Server::await_table(std::uint64_t table, Time deadline) {
   return env_.poll_until(
-      [&] {
-        const View view = this->view();
-        return std::ranges::any_of(
-                   view->tablets,
-                   [&](const Tablet& tablet) { return tablet.range.table == table; }) ||
-               is_excluded();
-      },
-      deadline);
+             [&] {
+               const View view = this->view();
+               return std::ranges::any_of(
+                          view->tablets,
+                          [&](const Tablet& tablet) { return tablet.range.table == table; }) ||
+                      log_.is_deposed();
+             },
+             deadline) &&
+         !log_.is_deposed();
 }
 
 std::uint64_t Server::fill(std::uint64_t table, std::uint64_t first, std::uint64_t count,
@@ -401,7 +379,9 @@ std::uint64_t Server::fill(std::uint64_t table, std::uint64_t first, std::uint64
                       " objects, then its log of " + std::to_string(options_.log_bytes) +
                       " bytes was full; give a larger log_bytes or fewer objects");
     }
-    if (++stored % kBatch == 0 && is_replicated) {
+    if (++stored % kBatch != 0) continue;
+    if (log_.is_deposed()) break;
+    if (is_replicated) {
       log_.release();
       env_.poll_until([&] { return log_.is_committed(outcome.position) || log_.is_deposed(); },
                       kForever);

@@ -31,7 +31,8 @@ class Server {
 
   ServerId id() const { return id_; }
   /// The dispatch thread. Tells the coordinator that the server is there, and serves until
-  /// is_over() or until the coordinator has taken it for dead.
+  /// is_over() or until the coordinator has taken it for dead. Throws the Error of any thread that
+  /// serves. All waits of await_table() and fill() end then.
   void run(FunctionRef<bool()> is_over);
   /// The coordinator has taken this server for dead.
   bool is_excluded() const { return is_excluded_.load(std::memory_order_acquire); }
@@ -40,13 +41,13 @@ class Server {
   /// The server is listed and has a lease.
   bool is_serving() const { return lease_until_.load(std::memory_order_acquire) > 0; }
 
-  /// Waits until the table is in the view. Returns false at the deadline.
+  /// Waits until the table is in the view. Returns false at the deadline, and when run() ends.
   bool await_table(std::uint64_t table, Time deadline);
   /// Stores objects of a table without a client, in batches that are committed together; for
   /// set-up. Keys are key_of(number) for first <= number < first + count that belong to a tablet of
   /// this server; a value begins with the number in 8 B, its least length. Any thread but the
-  /// dispatch thread, while run() runs. Returns the number stored. Throws Error(kExhausted) when
-  /// the log is full.
+  /// dispatch thread, while run() runs. Returns the number stored, fewer when run() ends meanwhile.
+  /// Throws Error(kExhausted) when the log is full.
   std::uint64_t fill(std::uint64_t table, std::uint64_t first, std::uint64_t count,
                      std::uint32_t key_bytes, std::uint32_t value_bytes, bool is_replicated);
 
@@ -64,9 +65,6 @@ class Server {
   void start_reading(Worker& worker, ByteView payload, Bytes& answer);
   void forget(ByteView payload);
   void recover(Worker& worker, ByteView payload, Bytes& answer);
-  bool fetch(Worker& worker, const RecoverRequest& work, RecoverAnswer& answer);
-  /// Waits for the cleaner. Returns false if it cannot make room.
-  bool await_room(Worker& worker);
   void enlist();
   void renew();
   void probe();

@@ -59,7 +59,9 @@ class TailwindStore(Workload):
     write_ns
         Work of a worker for each update, beyond this code's own (ns, 0 to 1,000,000, default 0).
     lease_ms
-        For which a server may serve without the coordinator (ms, 1 to 1,000,000, default 1,000).
+        For which a server may serve without the coordinator; one that has not answered for about a
+        third of it, or for 0.3 s if that is longer, is taken for dead (ms, 1 to 1,000,000, default
+        60,000).
     wait_timeout_ms
         Time after which a wait for another node fails and names that node (ms, at least 1, default
         60,000).

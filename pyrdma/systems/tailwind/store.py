@@ -61,9 +61,11 @@ class Store(PerNode):
     workers
         Number of threads of a server beside its dispatch thread; 0: that thread does all work.
     log_bytes
-        Memory of a server's log; at least two segments.
+        Memory of a server's log; at least two segments. An object takes 44 B beside key and value.
+        Memory is taken as the log grows; over verbs all of it is registered at the start.
     keys
-        Number of objects that the hash table of a server has room for.
+        Number of objects that the hash table of a server has room for, at about 13 B each. With
+        more objects it is slower.
     segment_bytes
         Size of a segment, and of a buffer at a backup. A backup has 32 buffers.
     partition_bytes, partition_records
@@ -85,9 +87,10 @@ class Store(PerNode):
         durability: Durability = "completion",
         placement: Placement = "random",
         workers: Annotated[int, Between(0, 64)] = 2,
-        log_bytes: Bytes = 64 << 20,
-        keys: Count = 100_000,
+        log_bytes: Bytes = 256 << 20,
+        keys: Count = 1_000_000,
         segment_bytes: Segment = 8 << 20,
+        buffers: Annotated[int, Between(2, 65_536)] = 32,
         partition_bytes: Count = 500_000_000,
         partition_records: Count = 2_000_000,
         lease_s: Annotated[float, Between(1e-4, 1e4)] = 0.25,
@@ -126,6 +129,7 @@ class Store(PerNode):
             "log_bytes": log_bytes,
             "keys": keys,
             "segment_bytes": segment_bytes,
+            "buffers": buffers,
             "partition_bytes": partition_bytes,
             "partition_records": partition_records,
             "lease_ns": round(lease_s * 1e9),
@@ -321,6 +325,8 @@ class Store(PerNode):
 
         Raises
         ------
+        InvalidArgument
+            The server lives: kill it first. One that was taken for dead may start again.
         Unavailable
             The nodes are threads of this process, which cannot start again alone.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -191,6 +192,51 @@ def test_a_full_log_says_what_to_give() -> None:
             store.fill(100_000)
         with raises(rd.Exhausted, "log_bytes", "segment_bytes"):
             store.write(b"k", bytes(1 << 20))
+
+
+def test_a_call_that_timed_out_may_be_repeated() -> None:
+    with sim() as cluster:
+        store = small(cluster, timeout_s=1e-3)
+        for _ in range(2):
+            with raises(rd.Timeout, "coordinator", "node 3"):
+                store.write(b"k", b"v")
+
+
+def test_the_default_log_has_room_for_a_million_objects() -> None:
+    with sim(2) as cluster:
+        store = Store(cluster, replicas=0)
+        store.fill(1_000_000, primary=0)
+        counters = store.counters().set_index("counter").value
+        assert counters["objects"] == 1_000_000
+        assert counters["log_used_bytes"] < 0.9 * (256 << 20)
+
+
+def test_a_node_that_lives_is_not_restarted() -> None:
+    with sim() as cluster:
+        store = small(cluster)
+        store.write(b"k", b"v")
+        for node, name in ((1, "server"), (store.coordinator, "coordinator")):
+            with raises(rd.InvalidArgument, "node", node, name, "lives", f"cluster.kill({node})"):
+                store.restart(node)
+        assert store.read(b"k") == b"v"
+        cluster.kill(1)
+        store.restart(1)
+        assert store.read(b"k") == b"v"
+        with raises(rd.InvalidArgument, 1, "lives"):
+            store.restart(1)
+
+
+def test_an_idle_store_leaves_the_cores_alone() -> None:
+    with threads(4) as cluster:
+        store = small(cluster, workers=2)
+        store.write(b"k", b"v")
+        time.sleep(0.3)
+        before = time.process_time()
+        time.sleep(1.0)
+        assert time.process_time() - before < 4 * 0.25  # of 4 nodes
+        began = time.monotonic()
+        store.write(b"k", b"w")
+        assert time.monotonic() - began < 0.05
 
 
 def test_threads_cannot_be_started_again() -> None:

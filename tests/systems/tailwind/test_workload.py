@@ -23,6 +23,10 @@ def threads(nodes: int) -> rd.Cluster:
     return rd.Cluster.local(nodes=nodes, fabric="shm", mode="thread")
 
 
+def processes(nodes: int) -> rd.Cluster:
+    return rd.Cluster.local(nodes=nodes, fabric="shm", mode="process")
+
+
 def load(**settings: Any) -> rd.workload.TailwindStore:
     """Return a load of two servers; its lease is long enough for a busy machine."""
     given = {"servers": 2, "replicas": 1, "workers": 1, "lease_ms": 60_000, "keys": 50}
@@ -100,6 +104,31 @@ def test_wrong_settings_are_named(
 ) -> None:
     with sim(nodes) as cluster, raises(rd.InvalidArgument, *named):
         cluster.run(load(**settings), duration_s=0.001)
+
+
+@pytest.mark.parametrize("world", [sim, threads, processes], ids=["sim", "shm", "processes"])
+def test_a_full_log_ends_the_run(world: Callable[[int], rd.Cluster]) -> None:
+    workload = load(keys=20_000, log_bytes=1 << 20, segment_bytes=64 << 10)
+    with world(4) as cluster, raises(rd.Exhausted, "server", 1 << 20, "log_bytes", "objects"):
+        cluster.run(workload, duration_s=0.1, timeout_s=30.0)
+
+
+_SLOW: dict[str, Any] = {"dispatch_ns": 1_000_000, "workers": 0}
+"""A ping waits for the operations under way, 1 ms each."""
+
+
+def test_a_server_that_is_taken_for_dead_ends_the_run() -> None:
+    with sim(4) as cluster, raises(rd.Error, "server", "taken for dead", "lease_ms"):
+        cluster.run(load(lease_ms=10, in_flight=256, **_SLOW), duration_s=3.0)
+
+
+def test_a_server_without_time_is_not_taken_for_dead() -> None:
+    memory: dict[str, Any] = {"log_bytes": 16 << 20, "segment_bytes": 1 << 20}
+    workload = rd.workload.TailwindStore(
+        servers=2, replicas=1, keys=50, in_flight=1024, **memory, **_SLOW
+    )
+    with sim(4) as cluster:
+        assert cluster.run(workload, duration_s=3.0).value("ops") > 100
 
 
 def test_the_validations_measure_both_kinds_of_operations() -> None:

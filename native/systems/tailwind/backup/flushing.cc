@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "systems/tailwind/backup/backup_service.h"
 #include "systems/tailwind/backup/described.h"
+#include "systems/tailwind/rpc/quiet_wait.h"
 
 namespace pyrdma::tailwind {
 
@@ -36,7 +37,7 @@ void BackupService::run_jobs() {
            is_stopping_.load(std::memory_order_acquire);
   };
   while (true) {
-    env_.poll_until(is_called, retry_at_, &watch_);
+    wait_quietly(env_, is_called, retry_at_, watch_, options_.idle_after, options_.retry_pause);
     if (is_stopping_.load(std::memory_order_acquire)) return;
     if (const auto job = next_job()) run(*job);
   }

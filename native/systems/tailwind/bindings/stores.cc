@@ -3,11 +3,13 @@
 #include <pybind11/stl.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/held_flag.h"
 #include "bindings/per_node.h"
 #include "systems/tailwind/client/client.h"
 #include "systems/tailwind/coordinator/coordinator.h"
@@ -31,8 +33,17 @@ class StoreNode {
   StoreNode& operator=(const StoreNode&) = delete;
 
   /// Starts the server or the coordinator of a node that was killed and is up again, or of one that
-  /// was taken for dead.
+  /// was taken for dead. Throws Error(kInvalidArgument) when it lives.
   void restart() {
+    // The threads of a node that was killed just now end in the next moment.
+    const auto has_ended = [this] { return !runs_.load(std::memory_order_acquire); };
+    if (!env_.poll_until(has_ended, env_.now() + 10 * kMicrosecond)) {
+      const std::string node = std::to_string(env_.node());
+      throw Error(ErrorCode::kInvalidArgument,
+                  "node is " + node + ", whose " + (server_ != nullptr ? "server" : "coordinator") +
+                      " lives; kill it first, with cluster.kill(" + node + ")" +
+                      (server_ != nullptr ? " or crash(" + node + ")" : ""));
+    }
     end();
     client_.reset();
     is_over_ = false;
@@ -49,8 +60,9 @@ class StoreNode {
   }
   Coordinator& coordinator() { return *coordinator_; }
   Client& client(double timeout_s) {
+    // One that has not found the coordinator has published where it was: the next has a new name.
     if (client_ == nullptr)
-      client_ = std::make_unique<Client>(env_, options_, life_, nanoseconds(timeout_s));
+      client_ = std::make_unique<Client>(env_, options_, clients_++, nanoseconds(timeout_s));
     return *client_;
   }
   static Time nanoseconds(double seconds) { return static_cast<Time>(seconds * 1e9); }
@@ -60,11 +72,18 @@ class StoreNode {
     const auto is_over = [this] { return is_over_.load(std::memory_order_acquire); };
     if (env_.node() < options_.servers) {
       server_ = std::make_unique<Server>(env_, options_, life);
-      thread_ = env_.spawn("tailwind/dispatch", [this, is_over] { server_->run(is_over); });
+      spawn([this, is_over] { server_->run(is_over); });
     } else if (env_.node() == options_.coordinator) {
       coordinator_ = std::make_unique<Coordinator>(env_, options_);
-      thread_ = env_.spawn("tailwind/dispatch", [this, is_over] { coordinator_->run(is_over); });
+      spawn([this, is_over] { coordinator_->run(is_over); });
     }
+  }
+  void spawn(const std::function<void()>& run) {
+    runs_.store(true, std::memory_order_release);
+    thread_ = env_.spawn("tailwind/dispatch", [this, run] {
+      const HeldFlag runs(&runs_);
+      run();
+    });
   }
   void end() {
     is_over_.store(true, std::memory_order_release);
@@ -78,7 +97,8 @@ class StoreNode {
   Env& env_;
   const Options options_;
   std::uint32_t life_ = 0;
-  std::atomic<bool> is_over_{false};
+  std::uint32_t clients_ = 0;  // that there have been
+  std::atomic<bool> is_over_{false}, runs_{false};
   std::unique_ptr<Server> server_;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<Client> client_;

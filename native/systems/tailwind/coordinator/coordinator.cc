@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "systems/tailwind/rpc/quiet_wait.h"
 
 namespace pyrdma::tailwind {
 
@@ -192,6 +193,7 @@ void Coordinator::check_life(ServerId server, std::uint32_t left) {
 
 void Coordinator::members() {
   while (!is_stopping_.load(std::memory_order_acquire)) {
+    const std::uint64_t seen = changes_.load();
     std::optional<ServerId> server;
     {
       const std::lock_guard<Mutex> lock(mutex_);
@@ -209,9 +211,8 @@ void Coordinator::members() {
       push();
       continue;
     }
-    const std::uint64_t seen = changes_.load();
-    env_.poll_until([&] { return changes_.load() != seen || is_stopping_.load(); },
-                    env_.now() + options_.ping_timeout, &changed_);
+    const auto is_called = [&] { return changes_.load() != seen || is_stopping_.load(); };
+    wait_quietly(env_, is_called, kForever, changed_, options_.idle_after, options_.retry_pause);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "systems/tailwind/coordinator/coordinator.h"
 #include "systems/tailwind/coordinator/partitions.h"
+#include "systems/tailwind/rpc/quiet_wait.h"
 
 namespace pyrdma::tailwind {
 
@@ -67,8 +68,8 @@ void Coordinator::recoveries_loop() {
       has_failed = !recover(server) || has_failed;
     }
     const Time next = has_failed ? env_.now() + 10 * options_.retry_pause : kForever;
-    env_.poll_until([&] { return changes_.load() != seen || is_stopping_.load(); }, next,
-                    &changed_);
+    const auto is_called = [&] { return changes_.load() != seen || is_stopping_.load(); };
+    wait_quietly(env_, is_called, next, changed_, options_.idle_after, options_.retry_pause);
   }
 }
 

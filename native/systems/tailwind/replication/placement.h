@@ -5,6 +5,7 @@
 #pragma once
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/rng.h"
@@ -12,6 +13,25 @@
 #include "systems/tailwind/server_id.h"
 
 namespace pyrdma::tailwind {
+
+/// Groups of neighbouring nodes; the last one takes the rest. Who is up does not change them.
+class Groups {
+ public:
+  /// Nodes 0 to `servers` - 1 have servers.
+  Groups(NodeId servers, std::uint32_t replicas)
+      : size_(replicas + 1), servers_(servers), groups_(std::max(servers / size_, NodeId{1})) {}
+  NodeId of(NodeId node) const { return std::min(node / size_, groups_ - 1); }
+  /// All members of the node's group are among `nodes`.
+  bool are_among(const std::set<NodeId>& nodes, NodeId node) const {
+    const NodeId group = of(node);
+    for (NodeId member = group * size_; member < servers_ && of(member) == group; ++member)
+      if (!nodes.contains(member)) return false;
+    return true;
+  }
+
+ private:
+  NodeId size_, servers_, groups_;
+};
 
 /// Returns a server of `candidates`, or none if it is empty. `servers`: nodes 0 to servers - 1 have
 /// them; `held`: replicas of this primary by server.
@@ -34,12 +54,10 @@ inline const ServerId* choose_backup(Placement placement, ServerId self, NodeId 
     }
     return best;
   }
-  // Groups of neighbouring nodes; the last one takes the rest. Who is up does not change them.
-  const NodeId size = replicas + 1, groups = std::max(servers / size, NodeId{1});
-  const auto group_of = [&](ServerId id) { return std::min(id.node / size, groups - 1); };
+  const Groups groups(servers, replicas);
   std::vector<const ServerId*> near;
   for (const ServerId& each : candidates)
-    if (group_of(each) == group_of(self)) near.push_back(&each);
+    if (groups.of(each.node) == groups.of(self.node)) near.push_back(&each);
   return near.empty() ? any() : near[rng.below(near.size())];
 }
 

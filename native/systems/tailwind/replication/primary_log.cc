@@ -233,8 +233,10 @@ void PrimaryLog::update(const ClusterView& view) {
   if (view.epoch < epoch_) return;  // another thread had a newer one
   epoch_ = view.epoch;
   up_.clear();
-  for (const ListedServer& server : view.servers)
+  for (const ListedServer& server : view.servers) {
+    met_.insert(server.id.node);
     if (server.state == ServerState::kUp) up_.push_back(server.id);
+  }
   std::ranges::sort(up_);
   std::set<ServerId> lost;
   for (const auto& [id, held] : held_)
@@ -294,6 +296,10 @@ void PrimaryLog::ask(ReplicaId id, std::uint64_t attempt, Opcode opcode,
 }
 
 NodeId PrimaryLog::open(ReplicaId id, std::uint64_t version, std::uint32_t bytes, bool is_copy) {
+  // At the start of a cluster the servers of the group come one after the other.
+  if (options_.placement == Placement::kGroups &&
+      !Groups(options_.servers, options_.replicas).are_among(met_, self_.node))
+    return kNoBackup;
   std::vector<ServerId> candidates;
   for (const ServerId& each : up_) {
     if (each.node == self_.node || refused_.contains({id.segment, each})) continue;

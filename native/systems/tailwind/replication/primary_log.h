@@ -233,6 +233,7 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   std::map<ServerId, std::uint32_t> replicas_at_;
   std::set<std::pair<std::uint64_t, ServerId>> refused_;  // since the last tick
   std::vector<ServerId> up_;
+  std::set<NodeId> met_;     // nodes whose servers have been in a view
   std::uint64_t epoch_ = 0;  // of the view
   bool is_held_ = false;
   std::uint64_t next_attempt_ = 1, next_link_ = 1;

@@ -20,10 +20,15 @@ bool Worker::wait_for(FunctionRef<bool()> ready, Time deadline, Watch* only) {
   return true;
 }
 
+// A ping waits for a small part of its timeout. A tick is the longest time between two turns.
 Dispatcher::Dispatcher(Transport& transport, std::uint32_t workers, Serve serve)
     : transport_(transport),
       env_(transport.env()),
       count_(workers),
+      idle_after_(transport.options().idle_after),
+      idle_sleep_(std::max<Time>(std::min({transport.options().idle_sleep,
+                                           transport.options().ping_timeout / 8, transport.tick()}),
+                                 1)),
       serve_(std::move(serve)),
       failure_mutex_(env_) {
   for (std::uint32_t i = 0; i < count_; ++i)
@@ -32,7 +37,7 @@ Dispatcher::Dispatcher(Transport& transport, std::uint32_t workers, Serve serve)
   for (std::uint32_t i = 0; i < count_; ++i) {
     Worker& worker = *workers_[i];
     worker.thread_ =
-        env_.spawn("tailwind/worker/" + std::to_string(i), [this, &worker] { work(worker); });
+        env_.spawn("tailwind/worker/" + std::to_string(i), [this, &worker, i] { work(worker, i); });
   }
 }
 
@@ -64,10 +69,27 @@ void Dispatcher::end_load() {
 }
 
 void Dispatcher::run(FunctionRef<bool()> is_over) {
-  while (!is_over()) {
-    env_.poll_until([&] { return turn(kNoLevel) || is_over(); }, next_tick_, &transport_.watch());
+  const auto ends = [&] { return is_over() || has_failed(); };
+  const auto moves = [&] {
+    if (turn(kNoLevel) || ends()) return true;
+    if (is_idle_.load(std::memory_order_relaxed)) env_.sleep_until(env_.now() + idle_sleep_);
+    return false;
+  };
+  try {
+    while (!ends()) env_.poll_until(moves, next_tick_, &transport_.watch());
+  } catch (const Error& error) {
+    fail(error);
   }
+  is_over();
   while (busy_ != 0) env_.poll_until([&] { return turn(0); }, next_tick_, &transport_.watch());
+  const std::lock_guard<Mutex> lock(failure_mutex_);
+  if (failure_) throw Error(*failure_);
+}
+
+void Dispatcher::fail(const Error& error) {
+  const std::lock_guard<Mutex> lock(failure_mutex_);
+  if (!failure_) failure_ = error;
+  has_failed_.store(true, std::memory_order_release);
 }
 
 bool Dispatcher::run_until(FunctionRef<bool()> ready, Time deadline) {
@@ -80,14 +102,11 @@ bool Dispatcher::run_until(FunctionRef<bool()> ready, Time deadline) {
 }
 
 bool Dispatcher::turn(std::uint32_t level) {
-  if (has_failed_.load(std::memory_order_acquire)) {
-    const std::lock_guard<Mutex> lock(failure_mutex_);
-    throw Error(*failure_);
-  }
   const Scope step(env_, scope::turn);
   const Time now = env_.now();
   const bool has_polled = transport_.poll(arrived_);
   const bool has_done = done_.load(std::memory_order_acquire) != 0;
+  note_idle(now);
   if (now >= next_tick_) {
     next_tick_ = now + transport_.tick();
     transport_.keep_time();
@@ -117,12 +136,23 @@ bool Dispatcher::turn(std::uint32_t level) {
   return true;
 }
 
+// In virtual time a worker that waits looks only after a notice.
+void Dispatcher::note_idle(Time now) {
+  const bool is_idle = busy_ == 0 && now - transport_.last_event() > idle_after_;
+  if (is_idle == is_idle_.load(std::memory_order_relaxed)) return;
+  is_idle_.store(is_idle, std::memory_order_relaxed);
+  if (!is_idle) return;
+  env_.reached("tailwind/idle");
+  for (const auto& worker : workers_) env_.notify(worker->watch_);
+}
+
 void Dispatcher::take_done() {
   for (const auto& worker : workers_) {
     if (worker->state_.load(std::memory_order_acquire) != Worker::State::kDone) continue;
     const Scope step(env_, scope::take_done);
     done_.fetch_sub(1, std::memory_order_relaxed);
-    transport_.answer(std::move(worker->request_), worker->answer_);
+    if (worker->request_ != nullptr)
+      transport_.answer(std::move(worker->request_), worker->answer_);
     if (worker->level_ == 1) end_load();
     --running_[worker->level_];
     --busy_;
@@ -143,8 +173,9 @@ void Dispatcher::hand_out() {
         env_.reached("tailwind/extra_worker");
         workers_.push_back(std::unique_ptr<Worker>(new Worker(*this, false)));
         worker = workers_.back().get();
-        worker->thread_ = env_.spawn("tailwind/worker/" + std::to_string(workers_.size() - 1),
-                                     [this, worker] { work(*worker); });
+        const auto number = static_cast<std::uint32_t>(workers_.size() - 1);
+        worker->thread_ = env_.spawn("tailwind/worker/" + std::to_string(number),
+                                     [this, worker, number] { work(*worker, number); });
       }
       start(*worker, std::move(waiting.front()), level);
       waiting.pop_front();
@@ -165,13 +196,21 @@ void Dispatcher::start(Worker& worker, std::unique_ptr<Incoming> request, std::u
   env_.notify(worker.watch_);
 }
 
-void Dispatcher::work(Worker& worker) {
+// The first idle worker gets the next request, so later ones may sleep longer.
+void Dispatcher::work(Worker& worker, std::uint32_t number) {
+  const Time idle_sleep = idle_sleep_ * (1 + std::min(number, 7U));
   const auto is_called = [&] {
     return worker.state_.load(std::memory_order_acquire) == Worker::State::kBusy ||
            is_stopping_.load(std::memory_order_acquire);
   };
+  const auto looks = [&] {
+    if (is_called()) return true;
+    if (!is_idle_.load(std::memory_order_relaxed)) return false;
+    env_.sleep_until(env_.now() + idle_sleep);
+    return is_called();
+  };
   while (true) {
-    env_.poll_until(is_called, kForever, &worker.watch_);
+    env_.poll_until(looks, kForever, &worker.watch_);
     if (worker.state_.load(std::memory_order_acquire) != Worker::State::kBusy) return;
     const Scope step(env_, scope::work);
     const Time begin = env_.now();
@@ -180,9 +219,13 @@ void Dispatcher::work(Worker& worker) {
     try {
       serve_(worker, *worker.request_, worker.answer_);
     } catch (const Error& error) {
-      const std::lock_guard<Mutex> lock(failure_mutex_);
-      if (!failure_) failure_ = error;
-      has_failed_.store(true, std::memory_order_release);
+      worker.request_.reset();  // it gets no answer
+      fail(error);
+    } catch (const std::bad_alloc&) {
+      worker.request_.reset();
+      fail(Error(ErrorCode::kExhausted,
+                 "a server has no memory left; give fewer servers or a "
+                 "smaller log_bytes"));
     }
     worker_time_.fetch_add(env_.now() - begin, std::memory_order_relaxed);
     replicating_.fetch_add(worker.replicating, std::memory_order_relaxed);

@@ -8,6 +8,9 @@
 //
 // Without workers the dispatch thread runs requests itself. While such a request waits, the thread
 // serves requests of lower levels.
+//
+// When no request has come for Options::idle_after, the threads sleep between two looks. The first
+// request then waits for two sleeps at most: of the dispatch thread and of the first worker.
 #pragma once
 #include <array>
 #include <atomic>
@@ -49,7 +52,6 @@ class Worker {
   Bytes answer_;
   enum class State : std::uint8_t { kIdle, kBusy, kDone };
   std::atomic<State> state_{State::kIdle};
-  Time busy_ = 0;
   Watch watch_;
   std::unique_ptr<Thread> thread_;
 };
@@ -71,8 +73,12 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  /// The dispatch thread: runs until is_over(). Then requests that run end, and no others begin.
+  /// The dispatch thread: runs until is_over(), or until a request throws Error. Then requests that
+  /// run end, and no others begin. Rethrows the first Error. is_over() is called once more after
+  /// has_failed(), so that it can end what requests wait for.
   void run(FunctionRef<bool()> is_over);
+  /// A request has thrown Error.
+  bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
   /// The dispatch thread: waits for ready() and serves meanwhile; for set-up. Returns false at the
   /// deadline.
   bool run_until(FunctionRef<bool()> ready, Time deadline);
@@ -98,11 +104,14 @@ class Dispatcher {
   void run_here(std::uint32_t below);
   void begin_load();
   void end_load();
-  void work(Worker& worker);
+  void work(Worker& worker, std::uint32_t number);
+  void fail(const Error& error);
+  void note_idle(Time now);
 
   Transport& transport_;
   Env& env_;
   const std::uint32_t count_;
+  const Time idle_after_, idle_sleep_;
   const Serve serve_;
   std::array<std::deque<std::unique_ptr<Incoming>>, kLevels> waiting_;
   std::array<std::uint32_t, kLevels> running_{};
@@ -111,6 +120,7 @@ class Dispatcher {
   std::vector<std::unique_ptr<Incoming>> arrived_;
   std::atomic<std::uint32_t> done_{0};  // workers in state kDone
   std::atomic<bool> is_stopping_{false};
+  std::atomic<bool> is_idle_{false};  // nothing has come for long
   Time next_tick_ = 0;
   bool was_busy_ = false;  // the last turn had something to do
   Time last_end_ = 0;      // of that turn

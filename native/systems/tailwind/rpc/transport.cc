@@ -273,10 +273,12 @@ void Transport::take_frame_of(Session& session, ByteView frame, std::int32_t slo
     message = bytes;
   }
   ++counters_.received;
+  const auto opcode = static_cast<Opcode>(header.opcode);
+  if (opcode != Opcode::kPing && opcode != Opcode::kRenew) last_event_ = now;
   if (header.is_answer == 0) {
     auto request = std::make_unique<Incoming>();
     request->from = session.peer;
-    request->opcode = static_cast<Opcode>(header.opcode);
+    request->opcode = opcode;
     request->arrived = now;
     request->call_ = header.call;
     request->session_ = session.number;

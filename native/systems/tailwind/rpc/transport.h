@@ -85,6 +85,7 @@ class Transport {
   fabric::ProtectionDomain& domain() { return *domain_; }
   /// Notified when poll() has something to do. Other threads may notify it too.
   Watch& watch() { return completions_->watch(); }
+  const Options& options() const { return options_; }
   /// The longest time between two polls after which deadlines and timers are kept.
   Time tick() const { return tick_; }
 
@@ -116,6 +117,9 @@ class Transport {
   bool poll(std::vector<std::unique_ptr<Incoming>>& requests);
   /// Keeps deadlines and timers; at least once a tick.
   void keep_time();
+  /// When the last message came that is part of an operation or of a change of the cluster; those
+  /// that look after servers, pings and leases, do not count.
+  Time last_event() const { return last_event_; }
   /// Sends the answer, unless the connection has broken.
   void answer(std::unique_ptr<Incoming> request, ByteView answer);
 
@@ -226,7 +230,9 @@ class Transport {
   std::set<ServerId> closed_;
   std::map<NodeId, std::uint32_t> newest_;  // known incarnation of nodes
   TransportCounters counters_;
-  std::vector<fabric::Completion> batch_;  // of the polling thread
+  // Of the polling thread.
+  std::vector<fabric::Completion> batch_;
+  Time last_event_ = 0;
 };
 
 }  // namespace pyrdma::tailwind

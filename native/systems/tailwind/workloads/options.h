@@ -1,5 +1,6 @@
 // The parameters of a store, and its options that follow from them.
 #pragma once
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -53,7 +54,11 @@ inline std::vector<measure::ParameterSpec> with_store_parameters(
        "work of a thread for each message that it sends or takes, beyond this code's own", 0, 1e6},
       {"write_ns", Int{0}, "ns", "work of a worker for each update, beyond this code's own", 0,
        1e6},
-      {"lease_ms", Int{1000}, "ms", "for which a server may serve without the coordinator", 1, 1e6},
+      {"lease_ms", Int{60'000}, "ms",
+       "for which a server may serve without the coordinator; one that has not answered for about "
+       "a "
+       "third of it, or for 0.3 s if that is longer, is taken for dead",
+       1, 1e6},
       {"wait_timeout_ms", Int{60'000}, "ms",
        "time after which a wait for another node fails and names that node", 1, 1e9},
   };
@@ -79,7 +84,14 @@ inline Options store_options(const measure::Params& params) {
   options.keys = static_cast<std::uint64_t>(params.integer("keys"));
   options.dispatch_work = params.integer("dispatch_ns");
   options.write_work = params.integer("write_ns");
+  options.idle_after = kForever;  // the first requests of a load would wait for threads that sleep
   options.lease = params.integer("lease_ms") * kMillisecond;
+  // Where a load has more threads than there are cores, a dispatch thread may get none for seconds,
+  // and answers no ping. Nobody dies in most loads, so the default lease is long, and the patience
+  // with a silent server is part of it: a server is taken for dead after five pings. A load in
+  // which servers die asks for a short lease, and has short timeouts then.
+  options.ping_timeout = std::max(options.ping_timeout, options.lease / 20);
+  options.call_timeout = std::max(options.call_timeout, options.lease / 20);
   return options;
 }
 

@@ -1,6 +1,8 @@
 // tailwind_store: clients read and write objects of a store (Tailwind, section 4).
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,15 +26,18 @@ namespace {
 
 using Int = std::int64_t;
 constexpr const char* kTable = "load";
+constexpr Time kLongestLoad = 1000 * 3600 * kSecond;
 
 /// The operations of one client thread: each slot has one under way.
 class StoreLoad {
  public:
   StoreLoad(Env& env, const measure::Params& params, Client& client, std::uint64_t table,
-            std::uint32_t thread, measure::ThreadRecorder& recorder)
+            std::uint32_t thread, const std::atomic<bool>& has_failed,
+            measure::ThreadRecorder& recorder)
       : env_(env),
         client_(client),
         table_(table),
+        has_failed_(has_failed),
         keys_(static_cast<std::uint64_t>(params.integer("keys")), params.real("zipf")),
         reads_(params.real("reads")),
         key_bytes_(params.count("key_bytes")),
@@ -54,15 +59,17 @@ class StoreLoad {
     slots_.resize(params.count("in_flight"));
   }
 
-  /// Runs until the interval is over and the last operation has ended.
+  /// Runs until the interval is over and the last operation has ended, or until another thread of
+  /// the node has failed.
   void run(measure::Interval& interval) {
     interval_ = &interval;
     for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) begin(slot);
-    while (busy_ != 0) {
+    while (busy_ != 0 && !has_failed_.load(std::memory_order_acquire)) {
       const std::uint64_t ended = ended_;
-      const bool moves =
-          client_.run_until([&] { return busy_ == 0 || ended_ != ended; }, env_.now() + patience_);
-      if (moves) continue;
+      const auto moves = [&] {
+        return busy_ == 0 || ended_ != ended || has_failed_.load(std::memory_order_acquire);
+      };
+      if (client_.run_until(moves, env_.now() + patience_)) continue;
       const Bytes key = key_of(slots_.front().key, key_bytes_);
       throw Error(ErrorCode::kTimeout,
                   "no operation has ended for " + std::to_string(patience_ / kMillisecond) +
@@ -134,6 +141,7 @@ class StoreLoad {
   Env& env_;
   Client& client_;
   const std::uint64_t table_;
+  const std::atomic<bool>& has_failed_;
   const measure::Zipf keys_;
   const double reads_;
   const std::uint32_t key_bytes_;
@@ -187,26 +195,57 @@ class TailwindStore final : public measure::Workload {
     if (env.node() == options.coordinator) return coordinate(env, params, options);
     const std::uint32_t threads = params.count("threads");
     recorder.prepare_threads(threads);
+    std::atomic<bool> has_failed{false};
     measure::on_threads(env, threads, [&](std::uint32_t thread) {
-      run_client(env, params, options, thread, recorder.thread(thread));
+      try {
+        run_client(env, params, options, thread, has_failed, recorder.thread(thread));
+      } catch (const std::exception&) {
+        has_failed.store(true, std::memory_order_release);
+        throw;
+      }
     });
     Meeting(env, params).say("done");
   }
 
  private:
-  /// A thread beside the dispatch thread waits for the ends of the clients.
-  struct Ending {
+  /// A thread beside the dispatch thread: it does `before`, then waits for the ends of the clients.
+  /// An error of one of the two threads ends the other one.
+  class Ending {
+   public:
     Ending(Env& env, const measure::Params& params, const Options& options, Watch& watch,
            std::function<void()> before)
-        : thread(env.spawn("tailwind/end", [this, &env, &params, &options, &watch, before] {
-            before();
-            Meeting(env, params)
-                .await("done", options.servers + 1, env.nodes(), 1000 * 3600 * kSecond);
-            is_over.store(true, std::memory_order_release);
-            env.notify(watch);
-          })) {}
-    std::atomic<bool> is_over{false};
-    std::unique_ptr<Thread> thread;
+        : env_(env), watch_(watch) {
+      thread_ = env.spawn("tailwind/end", [this, &params, &options, before] {
+        try {
+          before();
+          Meeting(env_, params)
+              .await("done", options.servers + 1, env_.nodes(), kLongestLoad,
+                     [this] { return gives_up_.load(std::memory_order_acquire); });
+        } catch (const std::exception&) {
+          end();
+          throw;
+        }
+        end();
+      });
+    }
+    /// The dispatch thread has ended.
+    ~Ending() { gives_up_.store(true, std::memory_order_release); }
+    Ending(const Ending&) = delete;
+    Ending& operator=(const Ending&) = delete;
+
+    bool is_over() const { return is_over_.load(std::memory_order_acquire); }
+    /// Throws what the thread has thrown. Requires is_over().
+    void join() { thread_->join(); }
+
+   private:
+    void end() {
+      is_over_.store(true, std::memory_order_release);
+      env_.notify(watch_);
+    }
+    Env& env_;
+    Watch& watch_;
+    std::atomic<bool> is_over_{false}, gives_up_{false};
+    std::unique_ptr<Thread> thread_;  // last: ends first
   };
 
   static void serve(Env& env, const measure::Params& params, const Options& options,
@@ -216,21 +255,21 @@ class TailwindStore final : public measure::Workload {
     ReplicationCounters before;  // the load
     const auto fill = [&] {
       const std::uint64_t table = 1;
-      server.await_table(table, kForever);
+      if (!server.await_table(table, kForever)) return;
       server.fill(table, 0, options.keys, params.count("key_bytes"), params.count("value_bytes"),
                   params.text("preload") == "replicated");
       before = server.log().counters();
-      meeting.say("filled");
+      if (!server.log().is_deposed()) meeting.say("filled");
     };
     Ending ending(env, params, options, server.transport().watch(), fill);
-    server.run([&] { return ending.is_over.load(std::memory_order_acquire); });
-    ending.thread->join();
+    server.run([&] { return ending.is_over(); });
     if (server.is_excluded()) {
       throw Error(ErrorCode::kInternal,
                   "server " + std::to_string(env.node()) +
                       " was taken for dead: its threads got too little time; give fewer servers, "
                       "fewer workers or a longer lease_ms");
     }
+    ending.join();
     add_rows(server, before, recorder);
   }
 
@@ -240,6 +279,7 @@ class TailwindStore final : public measure::Workload {
     const auto elapsed =
         static_cast<double>(std::max<Time>(server.dispatcher().load_duration(), 1));
     const auto share = [&](Time time) { return static_cast<double>(time) / elapsed; };
+    recorder.add("load_duration", "ns", elapsed);
     recorder.add("dispatch_cores", "cores", share(times.dispatch));
     recorder.add("worker_cores", "cores", share(times.workers));
     recorder.add("replication_cores", "cores", share(times.replicating));
@@ -261,23 +301,29 @@ class TailwindStore final : public measure::Workload {
   static void coordinate(Env& env, const measure::Params& params, const Options& options) {
     Coordinator coordinator(env, options);
     Ending ending(env, params, options, coordinator.dispatcher().transport().watch(), [] {});
-    coordinator.run([&] { return ending.is_over.load(std::memory_order_acquire); });
-    ending.thread->join();
+    coordinator.run([&] { return ending.is_over(); });
+    ending.join();
   }
 
   static void run_client(Env& env, const measure::Params& params, const Options& options,
-                         std::uint32_t thread, measure::ThreadRecorder& recorder) {
+                         std::uint32_t thread, const std::atomic<bool>& has_failed,
+                         measure::ThreadRecorder& recorder) {
     Meeting meeting(env, params);
-    Client client(env, options, thread, params.integer("wait_timeout_ms") * kMillisecond);
+    const Time patience = params.integer("wait_timeout_ms") * kMillisecond;
+    Client client(env, options, thread, patience);
     client.await_servers(options.servers);
     const std::uint32_t primaries = params.count("primaries");
     std::vector<NodeId> owners;
     for (NodeId node = 0; node < (primaries == 0 ? options.servers : primaries); ++node)
       owners.push_back(node);
     const std::uint64_t table = client.create_table(kTable, owners);
-    meeting.await("filled", 0, options.servers, 24 * 3600 * kSecond);
+    const auto gives_up = [&] { return has_failed.load(std::memory_order_acquire); };
+    if (!meeting.await("filled", 0, options.servers, kLongestLoad, gives_up)) return;
     client.connect(table);
-    StoreLoad load(env, params, client, table, thread, recorder);
+    // All begin together: servers count their busy time from the first request to the last.
+    if (!meeting.begin_together(thread, options.servers + 1, env.nodes(), patience, gives_up))
+      return;
+    StoreLoad load(env, params, client, table, thread, has_failed, recorder);
     measure::Interval interval(env.now(), params);
     load.run(interval);
     interval.add_rates(recorder);
