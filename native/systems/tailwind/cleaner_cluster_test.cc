@@ -73,13 +73,16 @@ class CleanedStore {
 class Contents {
  public:
   Contents(Env& env, Client& client, std::uint64_t table)
-      : env_(env), client_(client), table_(table), rng_(env.rng("test")) {}
+      : env_(env), client_(client), table_(table), rng_(env.rng("test")) {
+    for (std::size_t i = 0; i < kMostValue; ++i)
+      body_ += static_cast<char>('a' + (i + i / 251) % 26);
+  }
 
   /// Begins a write. Several may be under way, of different keys.
   void write(std::uint32_t key, std::size_t bytes) {
     make_way(key);
     const std::string begin = std::to_string(++next_) + "/";
-    const std::string value = begin + std::string(bytes, 'v');
+    const std::string value = begin + body_.substr(0, bytes);
     const Known before = known_[key];
     known_[key] = {begin, value.size(), true};
     start(Opcode::kWrite, key, value, [this, key, before](StoreStatus status) {
@@ -105,11 +108,13 @@ class Contents {
     for (const auto& [key, known] : known_) {
       make_way(key);
       client_.start(Opcode::kRead, table_, bytes_of(name(key)), {},
-                    [&wrong, known = known](const Result& result) {
+                    [&wrong, this, known = known](const Result& result) {
                       const std::string text = text_of(result.value);
+                      const std::size_t first = known.begin.size();
                       wrong += known.is_there ? result.status != StoreStatus::kOk ||
                                                     text.size() != known.bytes ||
-                                                    !text.starts_with(known.begin)
+                                                    !text.starts_with(known.begin) ||
+                                                    !body_.starts_with(text.substr(first))
                                               : result.status != StoreStatus::kNoObject;
                     });
     }
@@ -148,6 +153,7 @@ class Contents {
   Client& client_;
   const std::uint64_t table_;
   Rng rng_;
+  std::string body_;  // of all values, behind what is each one's own
   std::uint64_t next_ = 0;
   std::map<std::uint32_t, Known> known_;
   std::set<std::uint32_t> busy_;
@@ -212,6 +218,53 @@ TEST_P(TailwindCleanerCluster, AHalfFullLogIsOverwrittenAndRecovered) { overwrit
 
 TEST_P(TailwindCleanerCluster, AnAlmostFullLogIsOverwrittenAndRecovered) {
   overwrite_and_recover(66);
+}
+
+// Here tombstones would soon fill the rest: they go with the segments that they name, however full
+// those are.
+TEST_P(TailwindCleanerCluster, ALogThatIsLiveToNinetyPercentIsOverwritten) {
+  CleanedStore store(options());
+  store.run(world(), [&](Env& env, Client& client, std::uint64_t table, const Kill& kill) {
+    Contents contents(env, client, table);
+    const auto bytes = static_cast<std::uint32_t>(sizeof(EntryHeader) + sizeof("key 1234/1234") +
+                                                  kMean + sizeof(ChecksumEntry));
+    const auto keys = static_cast<std::uint32_t>(options().log_bytes * 9 / 10 / bytes);
+    load(contents, keys);
+    for (std::uint32_t turn = 0; turn < keys; ++turn)
+      contents.write(static_cast<std::uint32_t>(contents.rng().below(keys)), kMean);
+    contents.await_all();
+    EXPECT_EQ(contents.refusals, 0U);
+    kill(kOwner);
+    contents.check();
+  });
+  EXPECT_GT(store.counters.cleanings, 2U);
+  EXPECT_GT(store.counters.live_bytes, store.counters.log_bytes * 89 / 100);
+}
+
+// Small values leave free seglets here and there. Large ones lie in what there is.
+TEST_P(TailwindCleanerCluster, LargeValuesFitInAFragmentedLog) {
+  Options large = options();
+  large.log_bytes = 16U << 20;
+  large.segment_bytes = 2U << 20;
+  large.buffers = 10;
+  CleanedStore store(large);
+  store.run(world(), [&](Env& env, Client& client, std::uint64_t table, const Kill& kill) {
+    Contents contents(env, client, table);
+    const std::uint32_t small = keys_of(60), first = 1'000'000;
+    load(contents, small);
+    churn(contents, 0, small, large.log_bytes / 4);
+    for (int turn = 0; turn < 16; ++turn) {
+      const std::uint32_t key = first + static_cast<std::uint32_t>(contents.rng().below(4));
+      contents.write(key, (100U << 10) + contents.rng().below(kMostValue - (101U << 10)));
+      churn(contents, 0, small, 100U << 10);
+    }
+    contents.write(first, kMostValue - 100);
+    contents.await_all();
+    EXPECT_EQ(contents.refusals, 0U);
+    contents.check();
+    kill(kOwner);
+    contents.check();
+  });
 }
 
 // Old versions of the removed keys lie between keys that nobody changes, in segments that are not

@@ -4,14 +4,19 @@
 
 namespace pyrdma::tailwind {
 
-Entry write_entry(std::byte* to, EntryHeader header, ByteView key, ByteView value) {
+EntryHeader completed(EntryHeader header, ByteView key, ByteView value) {
   header.key_bytes = static_cast<std::uint16_t>(key.size());
   header.bytes = static_cast<std::uint32_t>(key.size() + value.size());
-  std::byte* contents = to + sizeof header;
+  header.checksum = crc32c(value, crc32c(key));
+  return header;
+}
+
+Entry write_entry(std::byte* to, const EntryHeader& header, ByteView key, ByteView value) {
+  const EntryHeader all = completed(header, key, value);
+  std::memcpy(to, &all, sizeof all);
+  std::byte* contents = to + sizeof all;
   if (!key.empty()) std::memcpy(contents, key.data(), key.size());
   if (!value.empty()) std::memcpy(contents + key.size(), value.data(), value.size());
-  header.checksum = crc32c({contents, header.bytes});
-  std::memcpy(to, &header, sizeof header);
   return Entry(to);
 }
 

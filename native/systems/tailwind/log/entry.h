@@ -117,9 +117,11 @@ class RunningChecksum {
   std::uint32_t sum_ = 0;
 };
 
-/// Writes an entry to `to`, which has room for it: the header with the length and the checksum that
-/// follow from `key` and `value`. Requires key.size() <= kMostKey.
-Entry write_entry(std::byte* to, EntryHeader header, ByteView key, ByteView value);
+/// The header with the lengths and the checksum that follow from `key` and `value`. Requires
+/// key.size() <= kMostKey.
+EntryHeader completed(EntryHeader header, ByteView key, ByteView value);
+/// Writes an entry, with its completed() header, to `to`, which has room for it.
+Entry write_entry(std::byte* to, const EntryHeader& header, ByteView key, ByteView value);
 void write_checksum(std::byte* to, std::uint32_t checksum);
 
 /// Returns the entry at the begin of `bytes` if it is possible and within them, else none. Looks at

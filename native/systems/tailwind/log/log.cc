@@ -57,8 +57,7 @@ bool Log::append(std::span<const NewEntry> entries, Place* places) {
   if (entries.empty()) return true;
   if (head_ == nullptr || !head_->has_room(entries) || !head_->append(entries, places))
     return false;
-  for (std::size_t i = 0; i < entries.size(); ++i)
-    head_->live_bytes += taken_by(Entry(memory_.at(places[i])));
+  for (const NewEntry& entry : entries) head_->live_bytes += taken_by(entry);
   return true;
 }
 
@@ -69,7 +68,7 @@ Place Log::append(const EntryHeader& header, ByteView key, ByteView value) {
 }
 
 void Log::drop(Place place) {
-  memory_.owner(place)->live_bytes -= taken_by(Entry(memory_.at(place)));
+  memory_.owner(place)->live_bytes -= taken_by(*memory_.header_and_key(place));
 }
 
 std::unique_ptr<Segment> Log::remove(std::uint64_t segment) {

@@ -63,7 +63,7 @@ TEST(TailwindLog, AFullHeadTakesNothing) {
   while (primary.append(version + 1) != 0) ++version;
   EXPECT_FALSE(primary.log.head()->has_room(500));
   const std::uint32_t first = 30 + 12 + 38 + 12, each = 30 + 500 + 12;
-  EXPECT_EQ(version, (LogMemory::kSeglet - first) / each + LogMemory::kSeglet / each);
+  EXPECT_EQ(version, (kSmall - first) / each);
   primary.log.prepare();
   EXPECT_EQ(primary.append(version + 1), 0U) << "the prepared one is not the head";
   primary.log.advance();

@@ -1,41 +1,54 @@
 #include "systems/tailwind/log/segment.h"
 
+#include <array>
+#include <cstring>
+
 #include "base/assert.h"
 
 namespace pyrdma::tailwind {
 
 Segment::~Segment() {
-  for (const Run& run : runs_) memory_.give_back(run.place, run.seglets);
+  for (const Place seglet : seglets_) memory_.give_back(seglet);
 }
 
 bool Segment::prepare(std::size_t bytes) {
   PYRDMA_ASSERT(has_room_for(bytes));
-  if (fits_in_last_run(bytes)) return true;
-  const auto seglets = static_cast<std::uint32_t>(seglets_for(bytes));
-  const Place first = memory_.take(*this, seglets);
-  if (first == 0) return false;
-  runs_.push_back({first, seglets, end_, 0});
-  seglets_ += seglets;
+  const std::uint64_t has = std::uint64_t{seglets()} * memory_.seglet();
+  if (end_ + bytes <= has) return true;
+  const std::uint64_t more = (end_ + bytes - has + memory_.seglet() - 1) / memory_.seglet();
+  if (more + keeps_free > memory_.free_seglets()) return false;
+  for (std::uint64_t taken = 0; taken < more; ++taken)
+    seglets_.push_back(memory_.take(*this, seglets_.empty() ? 0 : seglets_.back()));
   return true;
 }
 
 bool Segment::append(std::span<const NewEntry> entries, Place* places) {
   PYRDMA_ASSERT(!entries.empty());
-  const auto bytes = static_cast<std::uint32_t>(appended_bytes(entries));
-  if (!prepare(bytes)) return false;
-  Run& run = runs_.back();
-  Place place = run.place + run.bytes;
+  if (!prepare(entries)) return false;
   for (const NewEntry& entry : entries) {
-    headers_.add(write_entry(memory_.at(place), entry.header, entry.key, entry.value).header());
-    *places++ = place;
-    place += entry.size();
+    const EntryHeader header = completed(entry.header, entry.key, entry.value);
+    const ByteView bytes = std::as_bytes(std::span(&header, 1));
+    headers_.add(bytes);
+    *places++ = place_at(end_);
+    put(bytes);
+    put(entry.key);
+    put(entry.value);
   }
   checksum_ = headers_.value();
-  write_checksum(memory_.at(place), checksum_);
-  run.bytes += bytes;
-  end_ += bytes;
+  std::array<std::byte, sizeof(ChecksumEntry)> checksum;
+  write_checksum(checksum.data(), checksum_);
+  put(checksum);
   entries_ += static_cast<std::uint32_t>(entries.size());
   return true;
+}
+
+void Segment::put(ByteView bytes) {
+  if (bytes.empty()) return;
+  memory_.for_pieces(place_at(end_), bytes.size(), [&](std::span<std::byte> piece) {
+    std::memcpy(piece.data(), bytes.data(), piece.size());
+    bytes = bytes.subspan(piece.size());
+    end_ += static_cast<std::uint32_t>(piece.size());
+  });
 }
 
 Place Segment::append(const EntryHeader& header, ByteView key, ByteView value) {

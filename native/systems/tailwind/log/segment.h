@@ -1,8 +1,6 @@
 // A segment of a log: the unit of replication, of 8 MiB. Its entries lie one behind the other in
-// each replica; in memory they lie in runs of seglets. No entry crosses from a run to the next, so
-// whoever reads one finds it in one piece.
+// each replica; in memory they lie in seglets, and may cross from one to the next.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -31,7 +29,7 @@ class Segment {
   /// Bytes of a replica so far.
   std::uint32_t end() const { return end_; }
   /// Seglets of memory that it has.
-  std::uint32_t seglets() const { return seglets_; }
+  std::uint32_t seglets() const { return static_cast<std::uint32_t>(seglets_.size()); }
   /// Entries so far, without checksum entries.
   std::uint32_t entries() const { return entries_; }
   /// The value of the last checksum entry; 0: there is none.
@@ -44,12 +42,11 @@ class Segment {
     return has_room_for(appended_bytes(entries));
   }
   /// Takes the seglets that an append() of the entries needs, so that it changes nothing but this
-  /// segment. Returns false when the memory has too few adjacent ones left. Requires an entry, and
-  /// has_room().
+  /// segment. Returns false when the memory has too few left. Requires an entry, and has_room().
   bool prepare(std::span<const NewEntry> entries) { return prepare(appended_bytes(entries)); }
-  /// Appends entries, one behind the other in one run, and one checksum entry behind the last: of a
-  /// torn write all survive or none. Sets the place of each in `places`. Returns false, and does
-  /// nothing, when the memory has too few adjacent seglets left. Requires an entry, and has_room().
+  /// Appends entries, one behind the other, and one checksum entry behind the last: of a torn write
+  /// all survive or none. Sets the place of each in `places`. Returns false, and does nothing, when
+  /// the memory has too few seglets left. Requires an entry, and has_room().
   bool append(std::span<const NewEntry> entries, Place* places);
   /// Appends one entry and returns its place, or 0 when the memory has no seglet left. Requires
   /// has_room().
@@ -59,27 +56,24 @@ class Segment {
   /// `from` to `to`, in order. Requires from <= to <= end().
   template <class Act>
   void for_pieces(std::uint32_t from, std::uint32_t to, Act&& act) const {
-    for (const Run& run : runs_) {
-      const std::uint32_t begin = std::max(from, run.offset);
-      const std::uint32_t end = std::min(to, run.offset + run.bytes);
-      if (begin < end)
-        act(ByteView(memory_.at(run.place) + (begin - run.offset), end - begin), begin);
-    }
+    if (from == to) return;
+    memory_.for_pieces(place_at(from), to - from, [&](ByteView piece) {
+      act(piece, from);
+      from += static_cast<std::uint32_t>(piece.size());
+    });
   }
   /// Calls act(entry, place) for each entry, without checksum entries.
   template <class Act>
   void for_entries(Act&& act) const {
-    for (const Run& run : runs_) {
-      for (std::uint32_t at = 0; at < run.bytes;) {
-        const ByteView rest(memory_.at(run.place) + at, run.bytes - at);
-        if (static_cast<EntryType>(rest.front()) == EntryType::kChecksum) {
-          at += sizeof(ChecksumEntry);
-          continue;
-        }
-        const Entry entry(rest.data());
-        act(entry, run.place + at);
-        at += static_cast<std::uint32_t>(entry.size());
+    for (std::uint32_t at = 0; at < end_;) {
+      const Place place = place_at(at);
+      if (static_cast<EntryType>(*memory_.at(place)) == EntryType::kChecksum) {
+        at += static_cast<std::uint32_t>(sizeof(ChecksumEntry));
+        continue;
       }
+      const WholeEntry entry = memory_.entry(place);
+      act(*entry, place);
+      at += static_cast<std::uint32_t>(entry->size());
     }
   }
 
@@ -96,38 +90,22 @@ class Segment {
   std::uint64_t born;
 
  private:
-  struct Run {
-    Place place;
-    std::uint32_t seglets;
-    std::uint32_t offset;  // in the replica
-    std::uint32_t bytes;   // in use
-  };
   bool prepare(std::size_t bytes);
-  static std::uint64_t seglets_for(std::size_t bytes) {
-    return (bytes + LogMemory::kSeglet - 1) / LogMemory::kSeglet;
+  bool has_room_for(std::size_t bytes) const { return end_ + bytes <= capacity_; }
+  /// The place of an offset in the replica, before end().
+  Place place_at(std::uint32_t offset) const {
+    return seglets_[offset / memory_.seglet()] + offset % memory_.seglet();
   }
-  bool fits_in_last_run(std::size_t bytes) const {
-    return !runs_.empty() &&
-           bytes <= std::uint64_t{runs_.back().seglets} * LogMemory::kSeglet - runs_.back().bytes;
-  }
-  // A segment takes no more seglets than its capacity has: the last one would be empty but for what
-  // the others leave unused. A long entry is an exception.
-  bool has_room_for(std::size_t bytes) const {
-    if (end_ + bytes > capacity_) return false;
-    const std::uint64_t more = seglets_for(bytes);
-    return fits_in_last_run(bytes) || seglets_ + more <= capacity_ / LogMemory::kSeglet ||
-           seglets_ <= 1;
-  }
+  void put(ByteView bytes);
 
   LogMemory& memory_;
   std::uint64_t log_, id_;
   std::uint32_t capacity_;
   std::uint32_t end_ = 0;
-  std::uint32_t seglets_ = 0;
   std::uint32_t entries_ = 0;
   std::uint32_t checksum_ = 0;
   RunningChecksum headers_;
-  std::vector<Run> runs_;
+  std::vector<Place> seglets_;
 };
 
 }  // namespace pyrdma::tailwind

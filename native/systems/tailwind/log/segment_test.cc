@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
+#include <map>
+#include <memory>
 #include <string>
 
 #include "base/error_test.h"
@@ -47,9 +48,10 @@ TEST(TailwindSegment, AReplicaHasWhatWasAppended) {
     known.emplace_back(place, key);
   }
   for (const auto& [place, key] : known) {
-    const Entry entry(memory.at(place));
-    ASSERT_TRUE(entry.is_whole());
-    ASSERT_TRUE(std::ranges::equal(entry.key(), bytes_of(key)));
+    const WholeEntry entry = memory.entry(place);
+    ASSERT_TRUE(entry->is_whole());
+    ASSERT_TRUE(std::ranges::equal(entry->key(), bytes_of(key)));
+    ASSERT_TRUE(std::ranges::equal(memory.header_and_key(place)->key(), bytes_of(key)));
   }
   const Bytes replica = replica_of(segment);
   const Scan found = scan(replica);
@@ -65,8 +67,8 @@ TEST(TailwindSegment, AReplicaHasWhatWasAppended) {
   EXPECT_EQ(next, known.size());
 }
 
-// Each batch lies in one run, in the order given, with one checksum entry.
-TEST(TailwindSegment, ABatchLiesInOnePieceOrNotAtAll) {
+// Each batch lies in the order given, with one checksum entry.
+TEST(TailwindSegment, ABatchIsAppendedWholeOrNotAtAll) {
   Bytes room(std::size_t{20} * LogMemory::kSeglet);
   LogMemory memory(room);
   Rng rng(4, 0, "batches");
@@ -93,13 +95,10 @@ TEST(TailwindSegment, ABatchLiesInOnePieceOrNotAtAll) {
     EXPECT_EQ(segment.end(), end + appended_bytes(batch));
     EXPECT_EQ(segment.entries(), entries + batch.size());
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      const Entry entry(memory.at(places[i]));
-      EXPECT_TRUE(entry.is_whole());
-      EXPECT_EQ(entry.size(), batch[i].size());
-      EXPECT_EQ(entry.version(), version - batch.size() + 1 + i);
-      if (i > 0) {
-        EXPECT_EQ(places[i], places[i - 1] + batch[i - 1].size());
-      }
+      const WholeEntry entry = memory.entry(places[i]);
+      EXPECT_TRUE(entry->is_whole());
+      EXPECT_EQ(entry->size(), batch[i].size());
+      EXPECT_EQ(entry->version(), version - batch.size() + 1 + i);
     }
   }
   EXPECT_GT(batches, 10U);
@@ -131,51 +130,62 @@ TEST(TailwindSegment, PiecesAreCutWhereTheyAreAsked) {
   }
 }
 
+// Every other seglet is in use, and entries of up to 1 MiB take all that are left.
+TEST(TailwindSegment, AnEntryLiesInWhateverIsFree) {
+  for (const std::uint32_t seglet : {4U << 10, LogMemory::kSeglet}) {
+    Bytes room(8U << 20);
+    LogMemory memory(room, seglet);
+    std::vector<std::unique_ptr<Segment>> used;
+    const std::string one(seglet - sizeof(EntryHeader) - sizeof(ChecksumEntry), 'u');
+    for (std::uint64_t number = 1; memory.free_seglets() != 0; ++number) {
+      used.push_back(std::make_unique<Segment>(memory, 7, number));
+      ASSERT_NE(used.back()->append(object(1), {}, bytes_of(one)), 0U);
+    }
+    for (std::size_t i = 0; i < used.size(); i += 2) used[i].reset();
+    Segment segment(memory, 7, 1000);
+    Rng rng(6, 0, "fragments");
+    std::vector<std::pair<Place, std::string>> known;
+    for (std::uint64_t version = 1;; ++version) {
+      const std::string key(rng.below(kMostKey + 1), static_cast<char>('a' + version % 26));
+      const std::string value(rng.below(2) == 0 ? rng.below(300) : rng.below(kMostValue), 'v');
+      const std::uint64_t bytes = segment.end() + 42 + key.size() + value.size();
+      const Place place = segment.append(object(version), bytes_of(key), bytes_of(value));
+      ASSERT_EQ(place != 0, bytes <= room.size() / 2) << "no free seglet is of no use";
+      if (place == 0) break;
+      known.emplace_back(place, key + value);
+    }
+    EXPECT_GT(known.size(), 6U);
+    for (const auto& [place, contents] : known) {
+      const WholeEntry entry = memory.entry(place);
+      ASSERT_TRUE(entry->is_whole());
+      ASSERT_TRUE(std::ranges::equal(entry->contents(), bytes_of(contents)));
+    }
+    const Bytes replica = replica_of(segment);
+    EXPECT_EQ(scan(replica).valid, segment.end());
+    EXPECT_EQ(scan(replica).entries, known.size());
+  }
+}
+
 TEST(TailwindLogMemory, SegletsAreTakenOnceAndGivenBack) {
   Bytes room(std::size_t{64} * LogMemory::kSeglet + 100);
   LogMemory memory(room);
   EXPECT_EQ(memory.seglets(), 64U);
   Rng rng(3, 0, "memory");
   Segment owners[2] = {{memory, 1, 1}, {memory, 1, 2}};
-  struct Taken {
-    Place place;
-    std::uint32_t count;
-    Segment* owner;
-  };
-  std::deque<Taken> taken;
-  std::vector<Segment*> model(64);
+  std::map<Place, Segment*> model;
   for (int turn = 0; turn < 5'000; ++turn) {
-    if (rng.below(2) == 0) {
+    if (rng.below(2) == 0 && memory.free_seglets() != 0) {
       Segment& owner = owners[rng.below(2)];
-      const auto count = static_cast<std::uint32_t>(1 + rng.below(rng.below(4) == 0 ? 17 : 1));
-      const Place place = memory.take(owner, count);
-      const auto fits = [&] {  // anywhere
-        std::uint32_t free = 0;
-        for (const Segment* of : model) {
-          free = of == nullptr ? free + 1 : 0;
-          if (free == count) return true;
-        }
-        return false;
-      };
-      ASSERT_EQ(place != 0, fits());
-      if (place == 0) continue;
-      for (std::uint32_t i = 0; i < count; ++i) {
-        Segment*& of = model.at(place / LogMemory::kSeglet - 1 + i);
-        ASSERT_EQ(of, nullptr);
-        of = &owner;
-      }
-      taken.push_back({place, count, &owner});
-    } else if (!taken.empty()) {
-      std::swap(taken[rng.below(taken.size())], taken.back());
-      const Taken last = taken.back();
-      taken.pop_back();
-      ASSERT_EQ(memory.owner(last.place + last.count * LogMemory::kSeglet - 1), last.owner);
-      memory.give_back(last.place, last.count);
-      for (std::uint32_t i = 0; i < last.count; ++i)
-        model[last.place / LogMemory::kSeglet - 1 + i] = nullptr;
+      const Place place = memory.take(owner, 0);
+      ASSERT_EQ(place % LogMemory::kSeglet, 0U);
+      ASSERT_TRUE(model.emplace(place, &owner).second) << "it is in use";
+    } else if (!model.empty()) {
+      const auto any = std::next(model.begin(), static_cast<int>(rng.below(model.size())));
+      ASSERT_EQ(memory.owner(any->first + LogMemory::kSeglet - 1), any->second);
+      memory.give_back(any->first);
+      model.erase(any);
     }
-    ASSERT_EQ(memory.free_seglets(),
-              static_cast<std::uint32_t>(std::ranges::count(model, nullptr)));
+    ASSERT_EQ(memory.free_seglets(), 64 - model.size());
   }
   EXPECT_EQ(memory.at(LogMemory::kSeglet), room.data());
 }

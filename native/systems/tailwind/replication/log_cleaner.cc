@@ -38,8 +38,8 @@ bool LogCleaner::turn() {
   const MemoryUse before = log_.memory_use();
   if (cleaner_.is_idle()) {
     if (!needs_cleaning(before, options_.clean_below) || log_.has_nothing_to_clean()) return false;
-    const CleaningJob job = choose_job(log_.candidates(), before, options_.clean_below,
-                                       log_.end().segment, options_.segment_bytes);
+    const CleaningJob job =
+        choose_job(log_.candidates(), before, log_.end().segment, options_.segment_bytes);
     if (job.compaction) {
       cleaner_.compact(*job.compaction);
     } else if (!job.cleaning.empty()) {
@@ -50,12 +50,9 @@ bool LogCleaner::turn() {
       return false;
     }
   }
-  const bool has_ended = cleaner_.run();
-  const MemoryUse after = log_.memory_use();
-  const bool has_gained = after.free > before.free || after.segments < before.segments;
-  // Without memory, or without a gain, another turn is of use only after a change.
-  if (after.drops == before.drops && !has_gained) log_.note_nothing_to_clean(before.drops);
-  return has_ended;
+  if (cleaner_.run()) return true;
+  log_.note_nothing_to_clean(before.drops);  // without memory, until something is dropped
+  return false;
 }
 
 }  // namespace pyrdma::tailwind

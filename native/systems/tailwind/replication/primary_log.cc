@@ -19,7 +19,7 @@ PrimaryLog::PrimaryLog(Transport& transport, const Options& options, Bugs bugs)
       self_(transport.self()),
       coordinator_{options.coordinator, Transport::kNewest},
       region_(env_.device().allocate(transport.domain(), options.log_bytes)),
-      memory_({region_->data(), region_->size()}),
+      memory_({region_->data(), region_->size()}, LogMemory::seglet_for(options.segment_bytes)),
       max_sges_(std::min<std::uint32_t>(env_.device().capabilities().max_sges, 4)),
       mutex_(env_),
       rng_(env_.rng("tailwind/placement/" + std::to_string(self_.life))),
@@ -31,8 +31,8 @@ PrimaryLog::PrimaryLog(Transport& transport, const Options& options, Bugs bugs)
   if (options.cleaner) {
     // A pass of the cleaner needs room for survivors of more than one segment.
     const std::uint32_t all = memory_.seglets();
-    const std::uint32_t of_segment = options.segment_bytes / LogMemory::kSeglet;
-    kept_for_cleaner_ = std::min(all / 8, std::max(all / 32, 2 * of_segment + 8));
+    const std::uint32_t of_segment = options.segment_bytes / memory_.seglet();
+    kept_for_cleaner_ = std::min(all / 8, std::max(all / 32, of_segment + of_segment / 4 + 8));
     kept_for_removals_ = std::min(kept_for_cleaner_, std::max(all / 128, 1U));
   }
   const std::lock_guard<Mutex> lock(mutex_);
@@ -54,7 +54,7 @@ ReplicationCounters PrimaryLog::counters() {
 
 std::uint64_t PrimaryLog::used_bytes() {
   const std::lock_guard<Mutex> lock(mutex_);
-  return std::uint64_t{memory_.seglets() - memory_.free_seglets()} * LogMemory::kSeglet;
+  return std::uint64_t{memory_.seglets() - memory_.free_seglets()} * memory_.seglet();
 }
 
 // ---- the log ----
@@ -79,6 +79,7 @@ Position PrimaryLog::append(std::span<const NewEntry> entries, Place* places,
   const std::lock_guard<Mutex> lock(mutex_);
   if (!entries.empty() && !append_or_roll(entries, places, dropped)) {
     ++failed_appends_;
+    failed_at_ = drops_;
     wants_room_ = true;
     return {};
   }
@@ -112,7 +113,8 @@ bool PrimaryLog::append_or_roll(std::span<const NewEntry> entries, Place* places
   head.keeps_free = keeps_free;
   if (append_to_head(entries, places, dropped)) return true;
   const bool is_new = head.entries() == 2;  // another one would have no more room
-  if (head.has_room(entries) || is_new || !roll(keeps_free)) return false;
+  const bool is_memory_full = head.has_room(all_entries_.empty() ? entries : all_entries_);
+  if (is_memory_full || is_new || !roll(keeps_free)) return false;
   return append_to_head(entries, places, dropped);
 }
 
@@ -120,12 +122,13 @@ bool PrimaryLog::append_or_roll(std::span<const NewEntry> entries, Place* places
 bool PrimaryLog::append_to_head(std::span<const NewEntry> entries, Place* places,
                                 std::span<const Place> dropped) {
   Segment& head = *log_.head();
+  all_entries_.clear();
   if (kept_for_cleaner_ != 0 && !dropped.empty()) {
-    all_entries_.clear();
+    olds_.clear();
     named_.clear();
     named_.reserve(dropped.size());
     for (const Place place : dropped) {
-      const Entry old(memory_.at(place));
+      const Entry& old = *olds_.emplace_back(memory_.header_and_key(place));
       const Segment* holder = memory_.owner(place);
       if (old.type() != EntryType::kObject || holder == &head) continue;
       const bool has_one = std::ranges::any_of(entries, [&](const NewEntry& entry) {
@@ -163,6 +166,14 @@ void PrimaryLog::count_tombstones(Segment& segment, std::span<const NewEntry> en
     if (entry.header.type != EntryType::kTombstone || entry.value.size() != sizeof named) continue;
     std::memcpy(&named, entry.value.data(), sizeof named);
     segment.tombstones[named] += taken_by(entry);
+    naming_bytes_[named] += taken_by(entry);
+  }
+}
+
+void PrimaryLog::uncount_tombstones(const Segment& segment) {
+  for (const auto& [named, bytes] : segment.tombstones) {
+    const auto naming = naming_bytes_.find(named);
+    if (naming != naming_bytes_.end()) naming->second -= bytes;
   }
 }
 

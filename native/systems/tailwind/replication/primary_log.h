@@ -187,6 +187,7 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   bool append_to_head(std::span<const NewEntry> entries, Place* places,
                       std::span<const Place> dropped);
   void count_tombstones(Segment& segment, std::span<const NewEntry> entries);
+  void uncount_tombstones(const Segment& segment);
   const Segment& held_segment(std::uint64_t number) const;
   void free_replica(ServerId backup, std::shared_ptr<const Bytes> name);
   void go_on_cleaning();
@@ -247,11 +248,14 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   // Compacted segments until nobody reads the bytes that they replace.
   std::map<std::uint64_t, std::unique_ptr<Segment>> compacted_;
   std::map<std::uint64_t, std::unique_ptr<Segment>> unsent_;  // free but for writes under way
+  std::map<std::uint64_t, std::uint64_t> naming_bytes_;  // of tombstones, by the segment they name
   std::uint64_t drops_ = 0, nothing_to_clean_at_ = ~std::uint64_t{0};
   bool wants_room_ = false;
-  std::uint64_t failed_appends_ = 0;
+  std::uint64_t failed_appends_ = 0, failed_at_ = 0;  // drops_ at the last one
   CleanerCounters cleaner_counters_;
-  // For the tombstones of an append; here so that they need no allocation.
+  // For the tombstones of an append; here so that they need no allocation. all_entries_ is empty if
+  // there are none.
+  std::vector<WholeEntry> olds_;
   std::vector<NewEntry> all_entries_;
   std::vector<Place> all_places_;
   std::vector<std::uint64_t> named_;

@@ -17,9 +17,11 @@ Position PrimaryLog::begin_head() {
   return {log_.head()->id(), log_.head()->end()};
 }
 
+// The cleaner may have freed memory since the append failed, and then have found nothing more.
 bool PrimaryLog::may_make_room(std::size_t bytes) {
   const std::lock_guard<Mutex> lock(mutex_);
-  return options_.cleaner && drops_ != nothing_to_clean_at_ &&
+  const bool may_be_room = drops_ != nothing_to_clean_at_ || failed_at_ != nothing_to_clean_at_;
+  return options_.cleaner && may_be_room &&
          bytes + LogMemory::kSeglet / 2 <= options_.segment_bytes;
 }
 
@@ -31,9 +33,9 @@ std::uint64_t PrimaryLog::failed_appends() {
 CleanerCounters PrimaryLog::cleaner_counters() {
   const std::lock_guard<Mutex> lock(mutex_);
   CleanerCounters counters = cleaner_counters_;
-  counters.log_bytes = std::uint64_t{memory_.seglets()} * LogMemory::kSeglet;
+  counters.log_bytes = std::uint64_t{memory_.seglets()} * memory_.seglet();
   counters.used_bytes =
-      std::uint64_t{memory_.seglets() - memory_.free_seglets()} * LogMemory::kSeglet;
+      std::uint64_t{memory_.seglets() - memory_.free_seglets()} * memory_.seglet();
   counters.segments = log_.segments().size();
   for (const auto& [number, segment] : log_.segments()) {
     const auto newer = compacted_.find(number);
@@ -50,8 +52,10 @@ std::vector<SegmentUse> PrimaryLog::candidates() {
   for (const auto& [number, segment] : log_.segments()) {
     if (segment.get() == log_.head() || compacted_.contains(number) || !order_.is_closed(number))
       continue;
+    const auto naming = naming_bytes_.find(number);
     result.push_back({number, segment->seglets(), segment->live_bytes, segment->born,
-                      segment->end(), order_.first_bytes(number)});
+                      order_.first_bytes(number),
+                      naming == naming_bytes_.end() ? 0 : naming->second});
   }
   return result;
 }
@@ -112,12 +116,15 @@ void PrimaryLog::replace_compacted() {
       ++at;
       continue;
     }
-    const std::uint64_t before = log_.segments().at(number)->seglets();
+    const Segment& replaced = *log_.segments().at(number);
+    const std::uint64_t before = replaced.seglets();
     const std::uint64_t after = at->second->seglets();
-    if (after < before) cleaner_counters_.compacted_bytes += (before - after) * LogMemory::kSeglet;
+    if (after < before) cleaner_counters_.compacted_bytes += (before - after) * memory_.seglet();
     order_.compact(number, at->second->end());
+    uncount_tombstones(replaced);
     log_.adopt(std::move(at->second));
     at = compacted_.erase(at);
+    ++drops_;  // there is room for an append that has failed
     wants_room_ = false;
   }
 }
@@ -199,8 +206,10 @@ void PrimaryLog::free(std::uint64_t number) {
   std::unique_ptr<Segment> freed = std::move(beside_.at(number));
   beside_.erase(number);
   ++cleaner_counters_.segments_cleaned;
-  cleaner_counters_.bytes_cleaned += std::uint64_t{freed->seglets()} * LogMemory::kSeglet;
+  cleaner_counters_.bytes_cleaned += std::uint64_t{freed->seglets()} * memory_.seglet();
+  uncount_tombstones(*freed);
   // Tombstones that name it are of no use any more.
+  naming_bytes_.erase(number);
   const auto forget_tombstones = [&](Segment& segment) {
     const auto found = segment.tombstones.find(number);
     if (found == segment.tombstones.end()) return;
@@ -239,6 +248,7 @@ MemoryUse PrimaryLog::memory_use() {
   const std::lock_guard<Mutex> lock(mutex_);
   const std::uint32_t kept = kept_for_cleaner_ + kept_for_removals_;
   MemoryUse result;
+  result.seglet = memory_.seglet();
   result.seglets = memory_.seglets() - kept;
   result.free = memory_.free_seglets() - std::min(memory_.free_seglets(), kept);
   result.spare = std::min(memory_.free_seglets(), kept_for_cleaner_);
@@ -253,8 +263,7 @@ MemoryUse PrimaryLog::memory_use() {
 bool PrimaryLog::give_up_head() {
   const std::lock_guard<Mutex> lock(mutex_);
   const Segment& head = *log_.head();
-  if (head.end() < head.live_bytes + head.first_bytes + LogMemory::kSeglet || !roll(0))
-    return false;
+  if (head.end() < head.live_bytes + head.first_bytes + memory_.seglet() || !roll(0)) return false;
   step();
   return true;
 }

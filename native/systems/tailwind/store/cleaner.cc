@@ -16,55 +16,80 @@ constexpr std::uint32_t kHeads = 2;
 /// Live bytes that it moves at most, in segments (RAMCloud's).
 constexpr std::uint64_t kMostSegments = 10;
 
-std::uint32_t seglets_for(std::uint64_t bytes) {
-  return static_cast<std::uint32_t>((bytes + LogMemory::kSeglet - 1) / LogMemory::kSeglet);
-}
-
-/// Memory that `bytes` of the segment take elsewhere, if the entries leave as much unused at the
-/// ends of seglets as they do now.
-std::uint64_t memory_of(const SegmentUse& segment, std::uint64_t bytes) {
-  const std::uint64_t memory = std::uint64_t{segment.seglets} * LogMemory::kSeglet;
-  if (segment.end == 0) return bytes;
-  return std::min(memory, bytes * memory / segment.end);
+std::uint32_t seglets_for(std::uint64_t bytes, std::uint32_t seglet) {
+  return static_cast<std::uint32_t>((bytes + seglet - 1) / seglet);
 }
 
 /// What the cleaning of segments is expected to lead to.
 struct Gain {
   std::int64_t seglets = 0, segments = 0;  // fewer than before
   std::uint32_t taken = 0;                 // seglets, until others are freed
+  std::uint64_t copied = 1;                // bytes
+  double rate() const { return static_cast<double>(seglets) / static_cast<double>(copied); }
 };
 
+std::uint32_t compacted_seglets(const SegmentUse& segment, std::uint32_t seglet) {
+  return seglets_for(segment.live_bytes + segment.first_bytes, seglet);
+}
+
+/// Seglets per byte that is copied.
+double compaction_gain(const SegmentUse& segment, std::uint32_t seglet) {
+  const std::uint32_t after = compacted_seglets(segment, seglet);
+  if (after >= segment.seglets) return 0;
+  return static_cast<double>(segment.seglets - after) /
+         static_cast<double>(std::max<std::uint64_t>(segment.live_bytes, 1));
+}
+
 Gain gain_of(std::span<const SegmentUse> segments, std::span<const std::uint64_t> chosen,
-             std::uint32_t capacity) {
-  std::uint64_t live = 0, memory = 0;
+             std::uint32_t capacity, std::uint32_t seglet) {
+  std::uint64_t live = 0, naming = 0;
   Gain gain;
   for (const SegmentUse& segment : segments) {
     if (std::ranges::find(chosen, segment.number) == chosen.end()) continue;
     live += segment.live_bytes;
-    memory += memory_of(segment, segment.live_bytes);
+    naming += segment.naming_bytes;
     gain.seglets += segment.seglets;
     ++gain.segments;
   }
   const auto survivors = static_cast<std::uint32_t>((live + capacity - 1) / capacity);
-  gain.taken = seglets_for(memory) + 1 + kHeads;  // 1: entries may leave more unused than before
-  gain.seglets -= gain.taken;
+  gain.copied = std::max<std::uint64_t>(live, 1);
+  gain.taken = seglets_for(live, seglet) + 1 + kHeads;  // 1: survivors have first bytes
+  gain.seglets += static_cast<std::int64_t>(naming / seglet) - gain.taken;
   gain.segments -= survivors + kHeads;
   return gain;
+}
+
+/// Those with the highest worth, the oldest first.
+template <class Worth>
+std::vector<std::uint64_t> choose_most_worth(std::span<const SegmentUse> segments,
+                                             std::uint64_t most_live, std::uint32_t capacity,
+                                             Worth&& worth) {
+  std::vector<std::pair<double, const SegmentUse*>> ranked;
+  for (const SegmentUse& segment : segments) ranked.emplace_back(worth(segment), &segment);
+  std::ranges::stable_sort(ranked, std::greater<>(), [](const auto& each) { return each.first; });
+  std::vector<const SegmentUse*> chosen;
+  std::uint64_t live = 0;
+  for (const auto& [value, segment] : ranked) {
+    if (live + segment->live_bytes > most_live) continue;
+    chosen.push_back(segment);
+    live += segment->live_bytes;
+  }
+  if ((live + capacity - 1) / capacity >= chosen.size()) return {};
+  std::ranges::stable_sort(chosen, std::less<>(), &SegmentUse::born);
+  std::vector<std::uint64_t> numbers;
+  for (const SegmentUse* segment : chosen) numbers.push_back(segment->number);
+  return numbers;
 }
 
 }  // namespace
 
 std::optional<std::uint64_t> choose_compaction(std::span<const SegmentUse> segments,
-                                               std::uint32_t capacity) {
+                                               std::uint32_t capacity, std::uint32_t seglet) {
   std::optional<std::uint64_t> best;
   double best_gain = 0;
   for (const SegmentUse& segment : segments) {
-    const std::uint64_t bytes = segment.live_bytes + segment.first_bytes;
-    const std::uint32_t after = seglets_for(memory_of(segment, bytes));
-    if (bytes > capacity || after >= segment.seglets) continue;
-    const double gain = static_cast<double>(segment.seglets - after) /
-                        static_cast<double>(std::max<std::uint64_t>(segment.live_bytes, 1));
-    if (gain > best_gain) {
+    const double gain = compaction_gain(segment, seglet);
+    if (segment.live_bytes + segment.first_bytes <= capacity && gain > best_gain) {
       best_gain = gain;
       best = segment.number;
     }
@@ -75,31 +100,24 @@ std::optional<std::uint64_t> choose_compaction(std::span<const SegmentUse> segme
 std::vector<std::uint64_t> choose_cleaning(std::span<const SegmentUse> segments,
                                            std::uint64_t newest, std::uint64_t most_live,
                                            std::uint32_t capacity) {
-  struct Ranked {
-    double worth;
-    const SegmentUse* segment;
-  };
-  std::vector<Ranked> ranked;
-  for (const SegmentUse& segment : segments) {
+  return choose_most_worth(segments, most_live, capacity, [&](const SegmentUse& segment) {
     // live_bytes counts a checksum for each entry of a batch, so it may be more than there is.
     const double use =
         std::min(1.0, static_cast<double>(segment.live_bytes) / static_cast<double>(capacity));
+    const double naming = static_cast<double>(segment.naming_bytes) / static_cast<double>(capacity);
     const auto age = static_cast<double>(newest - std::min(segment.born, newest));
-    ranked.push_back({(1 - use) * age / (1 + use), &segment});
-  }
-  std::ranges::stable_sort(ranked, std::greater<>(), &Ranked::worth);
-  std::vector<const SegmentUse*> chosen;
-  std::uint64_t live = 0;
-  for (const Ranked& one : ranked) {
-    if (live + one.segment->live_bytes > most_live) continue;
-    chosen.push_back(one.segment);
-    live += one.segment->live_bytes;
-  }
-  if ((live + capacity - 1) / capacity >= chosen.size()) return {};
-  std::ranges::stable_sort(chosen, std::less<>(), &SegmentUse::born);
-  std::vector<std::uint64_t> numbers;
-  for (const SegmentUse* segment : chosen) numbers.push_back(segment->number);
-  return numbers;
+    return (1 - use + naming) * age / (1 + use);
+  });
+}
+
+std::vector<std::uint64_t> choose_merging(std::span<const SegmentUse> segments,
+                                          std::uint64_t most_live, std::uint32_t capacity,
+                                          std::uint32_t seglet) {
+  return choose_most_worth(segments, most_live, capacity, [=](const SegmentUse& segment) {
+    const double memory = static_cast<double>(segment.seglets) * seglet;
+    const auto live = static_cast<double>(segment.live_bytes);
+    return (memory - live + static_cast<double>(segment.naming_bytes)) / (live + 1);
+  });
 }
 
 bool needs_cleaning(const MemoryUse& memory, double clean_below) {
@@ -108,43 +126,39 @@ bool needs_cleaning(const MemoryUse& memory, double clean_below) {
 }
 
 CleaningJob choose_job(std::span<const SegmentUse> segments, const MemoryUse& memory,
-                       double clean_below, std::uint64_t newest, std::uint32_t capacity) {
+                       std::uint64_t newest, std::uint32_t capacity) {
   const bool is_disk_full = memory.segments > kFullDisk * memory.most_segments;
-  const bool is_late = memory.free < clean_below / 5 * memory.seglets;
-  const auto compaction = [&]() -> std::optional<std::uint64_t> {
-    // It takes at most a seglet more than the segment has.
-    std::vector<SegmentUse> fitting;
-    for (const SegmentUse& segment : segments)
-      if (segment.seglets < memory.spare) fitting.push_back(segment);
-    return choose_compaction(fitting, capacity);
-  };
-  const auto cleaning = [&](std::span<const SegmentUse> from) {
-    std::uint64_t most = kMostSegments * capacity;
-    most = std::min(most, std::uint64_t{memory.spare} * LogMemory::kSeglet);
-    while (most > 0) {
-      std::vector<std::uint64_t> chosen = choose_cleaning(from, newest, most, capacity);
-      const Gain gain = gain_of(from, chosen, capacity);
-      if (gain.taken > memory.spare) {
-        most -= (most + 15) / 16;
-        continue;
-      }
-      if (gain.seglets > 0 || (is_disk_full && gain.segments > 0)) return chosen;
-      break;
-    }
-    return std::vector<std::uint64_t>();
-  };
+  const std::uint64_t most =
+      std::min(kMostSegments * capacity, std::uint64_t{memory.spare} * memory.seglet);
   CleaningJob job;
-  const bool cleans_first = is_disk_full || is_late;
-  if (!cleans_first && (job.compaction = compaction())) return job;
-  job.cleaning = cleaning(segments);
-  if (job.cleaning.empty()) {
-    // Those with the least in use free memory even where older ones do not.
-    std::vector<SegmentUse> ageless(segments.begin(), segments.end());
-    for (SegmentUse& segment : ageless) segment.born = 0;
-    job.cleaning = cleaning(ageless);
-  }
-  if (job.cleaning.empty() && cleans_first) job.compaction = compaction();
-  return job;
+  Gain best;
+  const auto consider = [&](auto&& choose) {
+    for (std::uint64_t live = most; live > 0; live -= (live + 15) / 16) {
+      std::vector<std::uint64_t> chosen = choose(live);
+      const Gain gain = gain_of(segments, chosen, capacity, memory.seglet);
+      if (gain.taken > memory.spare) continue;
+      const bool is_of_use = gain.seglets > 0 || (is_disk_full && gain.segments > 0);
+      if (is_of_use && (job.cleaning.empty() || gain.rate() > best.rate())) {
+        job.cleaning = std::move(chosen);
+        best = gain;
+      }
+      return;
+    }
+  };
+  consider([&](std::uint64_t live) { return choose_cleaning(segments, newest, live, capacity); });
+  if (job.cleaning.empty())
+    consider([&](std::uint64_t live) {
+      return choose_merging(segments, live, capacity, memory.seglet);
+    });
+  if (is_disk_full && !job.cleaning.empty()) return job;
+  std::vector<SegmentUse> fitting;
+  for (const SegmentUse& segment : segments)
+    if (compacted_seglets(segment, memory.seglet) <= memory.spare) fitting.push_back(segment);
+  job.compaction = choose_compaction(fitting, capacity, memory.seglet);
+  if (!job.compaction || job.cleaning.empty()) return job;
+  const auto compacted = std::ranges::find(segments, *job.compaction, &SegmentUse::number);
+  if (compaction_gain(*compacted, memory.seglet) < best.rate()) return {std::nullopt, job.cleaning};
+  return {job.compaction, {}};
 }
 
 void Cleaner::compact(std::uint64_t number) {
@@ -192,26 +206,28 @@ void Cleaner::list(std::uint64_t number) {
   born_ = segment.born;
   items_.clear();
   item_ = 0;
-  segment.for_entries([&](const Entry& entry, Place place) { items_.push_back({entry, place}); });
+  segment.for_entries([&](const Entry&, Place place) { items_.push_back(place); });
   is_listed_ = true;
 }
 
-bool Cleaner::move(const Item& item) {
-  switch (item.entry.type()) {
+bool Cleaner::move(Place place) {
+  const WholeEntry whole = objects_.memory().entry(place);
+  const Entry& entry = *whole;
+  switch (entry.type()) {
     case EntryType::kSegment:
     case EntryType::kDigest:
       // A survivor has its own; who reads the compacted segment looks for those that it began with.
-      return !is_compaction_ || copy(item.entry) != 0;
+      return !is_compaction_ || copy(entry) != 0;
     case EntryType::kTombstone: {
       // A recovery may find the object as long as its segment is in the log.
       std::uint64_t segment = 0;
-      PYRDMA_ASSERT(item.entry.value().size() == sizeof segment);
-      std::memcpy(&segment, item.entry.value().data(), sizeof segment);
+      PYRDMA_ASSERT(entry.value().size() == sizeof segment);
+      std::memcpy(&segment, entry.value().data(), sizeof segment);
       const bool is_live = bugs_.keeps_tombstones() && host_.is_in_log(segment);
-      return !is_live || copy(item.entry) != 0;
+      return !is_live || copy(entry) != 0;
     }
     default:
-      return objects_.relocate(item.entry, item.place, [&] { return copy(item.entry); }) !=
+      return objects_.relocate(entry, place, [&] { return copy(entry); }) !=
              ObjectManager::Move::kNoRoom;
   }
 }

@@ -24,8 +24,8 @@ struct SegmentUse {
   std::uint32_t seglets = 0;
   std::uint64_t live_bytes = 0;
   std::uint64_t born = 0;
-  std::uint32_t end = 0;          // bytes in memory; 0: the seglets are full
-  std::uint32_t first_bytes = 0;  // that name the segment
+  std::uint32_t first_bytes = 0;   // that name the segment
+  std::uint64_t naming_bytes = 0;  // of tombstones, in any segment, that go when it is cleaned
 };
 
 /// What the cleaner needs. All functions but finish() are short, and take the log's lock: append()
@@ -70,6 +70,7 @@ class CleanerHost {
 
 /// The memory of a log.
 struct MemoryUse {
+  std::uint32_t seglet = LogMemory::kSeglet;  // bytes
   std::uint32_t seglets = 0;  // that clients' appends may take, the used ones among them
   std::uint32_t free = 0;     // of those
   std::uint32_t spare = 0;    // seglets for the cleaner
@@ -82,23 +83,29 @@ struct CleaningJob {
   std::vector<std::uint64_t> cleaning;
 };
 /// RAMCloud's rule (LogCleaner::doWork): there is work when less than `clean_below` of the memory
-/// is free, or when the backups have 95 % of the segments that they may have. Compaction does it,
-/// unless the backups are that full or a fifth of `clean_below` is free, where compaction has not
-/// kept up; then combined cleaning does. Each does the other's work if the other cannot.
+/// is free, or when the backups have 95 % of the segments that they may have. Combined cleaning
+/// does it if the backups are that full. Otherwise the job does that frees the most memory for a
+/// byte that it copies: compaction at first, then combined cleaning, as tombstones take more and
+/// more of the memory, which only go with the segments that they name.
 bool needs_cleaning(const MemoryUse& memory, double clean_below);
 CleaningJob choose_job(std::span<const SegmentUse> segments, const MemoryUse& memory,
-                       double clean_below, std::uint64_t newest, std::uint32_t capacity);
+                       std::uint64_t newest, std::uint32_t capacity);
 
 /// The segment with the most seglets to reclaim per byte that must be copied, or nothing if none
-/// has a seglet to reclaim. `capacity`: of a segment, bytes.
+/// has a seglet to reclaim. `capacity`: of a segment, bytes; `seglet`: too.
 std::optional<std::uint64_t> choose_compaction(std::span<const SegmentUse> segments,
-                                               std::uint32_t capacity);
+                                               std::uint32_t capacity,
+                                               std::uint32_t seglet = LogMemory::kSeglet);
 /// Segments by cost and benefit, (1 - u) * age / (1 + u), whose live bytes are `most_live` or less
 /// together; the oldest first. None if they would not free more than they take. `newest`: the
 /// number of the head.
 std::vector<std::uint64_t> choose_cleaning(std::span<const SegmentUse> segments,
                                            std::uint64_t newest, std::uint64_t most_live,
                                            std::uint32_t capacity);
+/// Those with the most memory to reclaim per live byte, young or old, else as choose_cleaning().
+std::vector<std::uint64_t> choose_merging(std::span<const SegmentUse> segments,
+                                          std::uint64_t most_live, std::uint32_t capacity,
+                                          std::uint32_t seglet = LogMemory::kSeglet);
 
 /// Ends before the log's memory. A job under way takes its survivors along, and the objects in
 /// them: nobody may use the store then.
@@ -116,12 +123,8 @@ class Cleaner {
   bool run();
 
  private:
-  struct Item {
-    Entry entry;
-    Place place;
-  };
   void list(std::uint64_t number);
-  bool move(const Item& item);
+  bool move(Place place);
   Place copy(const Entry& entry);
 
   CleanerHost& host_;
@@ -131,7 +134,7 @@ class Cleaner {
   bool is_compaction_ = false;
   std::uint64_t born_ = 0;  // of the entry that is moved
   std::vector<std::unique_ptr<Segment>> survivors_;
-  std::vector<Item> items_;
+  std::vector<Place> items_;
   std::size_t source_ = 0, item_ = 0;  // what is next
   bool is_listed_ = false;
 };

@@ -35,13 +35,15 @@ class UnreplicatedLog final : public ObjectLog {
     for (const auto& [number, segment] : log.segments()) result += segment->live_bytes;
     return result;
   }
-  /// All entries, in order, without those that begin segments.
+  /// All entries, in order, without those that begin segments. They are there until the next call.
   std::vector<Entry> entries() const {
     std::vector<Entry> result;
+    whole_.clear();
     for (const auto& [number, segment] : log.segments()) {
-      segment->for_entries([&](const Entry& entry, Place) {
-        if (entry.type() != EntryType::kSegment && entry.type() != EntryType::kDigest)
-          result.push_back(entry);
+      segment->for_entries([&](const Entry& entry, Place place) {
+        if (entry.type() == EntryType::kSegment || entry.type() == EntryType::kDigest) return;
+        whole_.push_back(memory_.entry(place));
+        result.push_back(*whole_.back());
       });
     }
     return result;
@@ -52,6 +54,7 @@ class UnreplicatedLog final : public ObjectLog {
  private:
   Bytes bytes_;
   LogMemory memory_;
+  mutable std::vector<WholeEntry> whole_;
 
  public:
   Log log;

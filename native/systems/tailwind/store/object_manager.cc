@@ -1,7 +1,5 @@
 #include "systems/tailwind/store/object_manager.h"
 
-#include "systems/tailwind/scopes.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -11,6 +9,7 @@
 
 #include "base/assert.h"
 #include "systems/tailwind/log/segment.h"
+#include "systems/tailwind/scopes.h"
 
 namespace pyrdma::tailwind {
 
@@ -59,8 +58,8 @@ ObjectManager::ObjectManager(Env& env, ObjectLog& log, std::uint64_t keys, Bugs 
       log_(log),
       memory_(log.memory()),
       bugs_(bugs),
-      footprint_(env, memory_.at(LogMemory::kSeglet),
-                 std::uint64_t{memory_.seglets()} * LogMemory::kSeglet),
+      footprint_(env, memory_.at(memory_.seglet()),
+                 std::uint64_t{memory_.seglets()} * memory_.seglet()),
       table_(env, keys),
       results_(env),
       replay_mutex_(env) {
@@ -69,9 +68,9 @@ ObjectManager::ObjectManager(Env& env, ObjectLog& log, std::uint64_t keys, Bugs 
 
 Place ObjectManager::find(std::uint64_t table, std::uint64_t hash, ByteView key) {
   return table_.find(hash, [&](Place place) {
-    const Entry entry = at(place);
-    env_.charge_walk(footprint_, entry.header().data());
-    return entry.table() == table && are_equal(entry.key(), key);
+    env_.charge_walk(footprint_, memory_.at(place));
+    const WholeEntry entry = memory_.header_and_key(place);
+    return entry->table() == table && are_equal(entry->key(), key);
   });
 }
 
@@ -134,7 +133,7 @@ Outcome ObjectManager::write(std::uint64_t table, std::uint64_t hash, ByteView k
   if (const std::optional<Outcome> known = begin(update)) return *known;
   const Place before = find(table, hash, key);
   const std::uint64_t last =
-      before == 0 ? gone_.load(std::memory_order_relaxed) : at(before).version();
+      before == 0 ? gone_.load(std::memory_order_relaxed) : version_at(before);
   const NewEntry object{header_of(EntryType::kObject, table, last + 1), key, value};
   Place place = 0;
   const Outcome outcome = finish(update, StoreStatus::kOk, last + 1, &object, before, &place);
@@ -153,7 +152,7 @@ Outcome ObjectManager::remove(std::uint64_t table, std::uint64_t hash, ByteView 
   const Place before = find(table, hash, key);
   Place place = 0;
   if (before == 0) return finish(update, StoreStatus::kNoObject, 0, nullptr, 0, &place);
-  const std::uint64_t version = at(before).version(), segment = memory_.owner(before)->id();
+  const std::uint64_t version = version_at(before), segment = memory_.owner(before)->id();
   const NewEntry tombstone{header_of(EntryType::kTombstone, table, version), key,
                            bytes_of_number(segment)};
   const Outcome outcome = finish(update, StoreStatus::kOk, version, &tombstone, before, &place);
@@ -171,11 +170,11 @@ Outcome ObjectManager::read(std::uint64_t table, std::uint64_t hash, ByteView ke
   const Position position = bugs_.reads_wait() ? stripe.last : Position{};
   const Place place = find(table, hash, key);
   if (place == 0) return {StoreStatus::kNoObject, 0, position};
-  const Entry entry = at(place);
-  const ByteView found = entry.value();
+  const WholeEntry entry = memory_.entry(place);
+  const ByteView found = entry->value();
   env_.charge_copy(found.size(), &footprint_);
   value.assign(found.begin(), found.end());
-  return {StoreStatus::kOk, entry.version(), position};
+  return {StoreStatus::kOk, entry->version(), position};
 }
 
 void ObjectManager::drop(std::span<const Place> places) {
@@ -321,11 +320,11 @@ void ObjectManager::choose(const ReplayItem& item, ReplayBatch& batch) {
       newest = std::max(newest, entry.version());
     }
     // The own log needs a tombstone for an object that it has; it names the own segment.
-    if (before == 0 || at(before).version() > entry.version()) return;
+    if (before == 0 || version_at(before) > entry.version()) return;
     batch.segments.push_back(memory_.owner(before)->id());
     batch.entries.push_back({header, entry.key(), bytes_of_number(batch.segments.back())});
   } else {
-    if (before != 0 && at(before).version() >= entry.version()) return;
+    if (before != 0 && version_at(before) >= entry.version()) return;
     {
       const std::lock_guard lock(replay_mutex_);
       const auto removed = tombstones_.find(name_of_key(item.table, entry.key()));
@@ -346,13 +345,13 @@ void ObjectManager::purge(std::span<const HashRange> ranges) {
       const std::lock_guard lock(stripes_[bucket % kStripes].mutex);
       std::vector<std::pair<std::uint64_t, Place>> gone;  // by hash
       table_.for_bucket(bucket, [&](Place place) {
-        const Entry entry = at(place);
-        const std::uint64_t hash = key_hash(entry.table(), entry.key());
-        if (range.has(entry.table(), hash)) gone.emplace_back(hash, place);
+        const WholeEntry entry = memory_.header_and_key(place);
+        const std::uint64_t hash = key_hash(entry->table(), entry->key());
+        if (range.has(entry->table(), hash)) gone.emplace_back(hash, place);
       });
       dropped.clear();
       for (const auto& [hash, place] : gone) {
-        raise_gone(at(place).version());
+        raise_gone(version_at(place));
         table_.erase(hash, is_place(place));
         dropped.push_back(place);
       }

@@ -89,12 +89,13 @@ class ObjectManager {
     for (std::uint64_t bucket = 0; bucket < table_.buckets(); ++bucket) {
       const std::lock_guard lock(stripes_[bucket % kStripes].mutex);
       table_.for_bucket(bucket, [&](Place place) {
-        const Entry entry = at(place);
-        act(entry.table(), entry.key(), entry.version(), entry.value());
+        const WholeEntry entry = memory_.entry(place);
+        act(entry->table(), entry->key(), entry->version(), entry->value());
       });
     }
   }
   std::uint64_t keys() const { return table_.keys(); }
+  const LogMemory& memory() const { return memory_; }
   Results& results() { return results_; }
 
  private:
@@ -116,7 +117,7 @@ class ObjectManager {
   };
   struct ReplayBatch;
 
-  Entry at(Place place) const { return Entry(memory_.at(place)); }
+  std::uint64_t version_at(Place place) const { return memory_.header_and_key(place)->version(); }
   std::uint32_t stripe_of(std::uint64_t hash) const {
     return static_cast<std::uint32_t>(table_.bucket_of(hash) % kStripes);
   }

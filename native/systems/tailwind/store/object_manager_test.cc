@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "base/rng.h"
@@ -171,13 +172,13 @@ TEST_F(TailwindObjectManager, WhatMovesIsFoundAtItsNewPlace) {
   store.write("key", "old");
   store.write("key", "value", {7, 1, 0});
   store.remove("key2", {7, 2, 0});
-  std::map<Place, Entry> places;
+  std::set<Place> places;
   store.log.log.segments().begin()->second->for_entries(
-      [&](const Entry& entry, Place place) { places.emplace(place, entry); });
+      [&](const Entry&, Place place) { places.insert(place); });
   int moved = 0, dead = 0;
-  for (const auto& [place, entry] : places) {
-    const Place from = place;
-    const Entry original = entry;
+  for (const Place from : places) {
+    const WholeEntry whole = store.log.memory().entry(from);
+    const Entry original = *whole;
     Place to = 0;
     const auto copy = [&] {
       EntryHeader header;
@@ -197,7 +198,7 @@ TEST_F(TailwindObjectManager, WhatMovesIsFoundAtItsNewPlace) {
     } else {
       ++moved;
       EXPECT_FALSE(store.objects.is_live(original, from));
-      EXPECT_TRUE(store.objects.is_live(Entry(store.log.memory().at(to)), to));
+      EXPECT_TRUE(store.objects.is_live(*store.log.memory().entry(to), to));
     }
   }
   EXPECT_EQ(moved, 3) << "an object and two results";
