@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "systems/tailwind/backup/described.h"
+#include "systems/tailwind/rpc/background.h"
 #include "systems/tailwind/scopes.h"
 
 namespace pyrdma::tailwind {
@@ -34,7 +35,8 @@ BackupService::BackupService(Env& env, fabric::ProtectionDomain& domain, const O
   }
   take_over(problems_);
   remove_saved_memory(env.storage());
-  thread_ = env.spawn("tailwind/flusher", [this] { run_jobs(); });
+  thread_ = env.spawn(
+      "tailwind/flusher", [this] { run_jobs(); }, background_core(env, options.workers));
 }
 
 BackupService::~BackupService() {

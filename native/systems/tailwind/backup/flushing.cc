@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "systems/tailwind/backup/backup_service.h"
 #include "systems/tailwind/backup/described.h"
-#include "systems/tailwind/rpc/quiet_wait.h"
+#include "systems/tailwind/rpc/background.h"
 
 namespace pyrdma::tailwind {
 

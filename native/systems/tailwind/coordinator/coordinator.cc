@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "systems/tailwind/rpc/quiet_wait.h"
+#include "systems/tailwind/rpc/background.h"
 
 namespace pyrdma::tailwind {
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "systems/tailwind/coordinator/coordinator.h"
 #include "systems/tailwind/coordinator/partitions.h"
-#include "systems/tailwind/rpc/quiet_wait.h"
+#include "systems/tailwind/rpc/background.h"
 
 namespace pyrdma::tailwind {
 

@@ -50,6 +50,16 @@ TEST(TailwindScan, AWriteThatEndsEarlyIsNoWrite) {
   }
 }
 
+// A write is placed in any order. So its headers and its checksum may be there without a value.
+TEST(TailwindScan, AWriteWithoutItsValueIsNoWrite) {
+  const Figure5 f;
+  Bytes torn(f.replica.bytes().begin(), f.replica.bytes().end());
+  const std::uint64_t value = f.of_a + sizeof(EntryHeader) + 1;
+  torn[value] = torn[value + 1] = std::byte{0};
+  EXPECT_EQ(scan(torn).valid, f.of_a);
+  EXPECT_EQ(scan(torn, Bug::kContentsUnchecked).valid, f.replica.end());
+}
+
 // Several entries of one write have one checksum entry: all of them survive or none.
 TEST(TailwindScan, ABatchThatEndsEarlyIsNoBatch) {
   Replica replica(512);

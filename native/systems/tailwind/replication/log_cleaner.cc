@@ -1,25 +1,15 @@
 #include "systems/tailwind/replication/log_cleaner.h"
 
-#include <algorithm>
+#include "systems/tailwind/rpc/background.h"
 
 namespace pyrdma::tailwind {
-
-namespace {
-
-// The dispatch thread has core 0 and the workers the next ones. The cleaner shares a core with a
-// worker if there is none beside them, never with the dispatch thread.
-std::uint32_t core_of_cleaner(const Env& env, std::uint32_t workers) {
-  return env.cores() == 0 ? Env::kNextCore : std::min(workers + 1, env.cores() - 1);
-}
-
-}  // namespace
 
 LogCleaner::LogCleaner(Env& env, const Options& options, PrimaryLog& log, ObjectManager& objects,
                        Bugs bugs)
     : env_(env), options_(options), log_(log), cleaner_(log, objects, bugs) {
   if (options.cleaner)
     thread_ = env.spawn(
-        "tailwind/cleaner", [this] { run(); }, core_of_cleaner(env, options.workers));
+        "tailwind/cleaner", [this] { run(); }, background_core(env, options.workers));
 }
 
 LogCleaner::~LogCleaner() {

@@ -14,6 +14,7 @@
 #include "measure/zipf.h"
 #include "systems/tailwind/client/client.h"
 #include "systems/tailwind/coordinator/coordinator.h"
+#include "systems/tailwind/rpc/background.h"
 #include "systems/tailwind/scopes.h"
 #include "systems/tailwind/server.h"
 #include "systems/tailwind/workloads/meeting.h"
@@ -215,7 +216,7 @@ class TailwindStore final : public measure::Workload {
     Ending(Env& env, const measure::Params& params, const Options& options, Watch& watch,
            std::function<void()> before)
         : env_(env), watch_(watch) {
-      thread_ = env.spawn("tailwind/end", [this, &params, &options, before] {
+      const auto body = [this, &params, &options, before] {
         try {
           before();
           Meeting(env_, params)
@@ -226,7 +227,8 @@ class TailwindStore final : public measure::Workload {
           throw;
         }
         end();
-      });
+      };
+      thread_ = env.spawn("tailwind/end", body, background_core(env, options.workers));
     }
     /// The dispatch thread has ended.
     ~Ending() { gives_up_.store(true, std::memory_order_release); }
