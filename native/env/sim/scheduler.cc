@@ -190,6 +190,8 @@ void SimScheduler::take_ticks(SimThread& thread, bool busy) {
 
 void SimScheduler::wake_at(SimThread& thread, Picos when) {
   if (thread.wake_time <= when || thread.finished) return;
+  // The threads of a killed node unwind in the order of kill(), whose caller may be ahead in time.
+  if (thread.kill_pending && thread.wake_time != kNever) return;
   thread.wake_time = when;
   thread.wake_ticket = queue_.push(when, &thread);
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
 #include <numeric>
 
 #include "base/error_test.h"
@@ -157,6 +158,32 @@ TEST(Simulation, AKilledNodeEndsAndItsPeersGoOn) {
     status = end.next().status;
   });
   EXPECT_EQ(status, Status::kRetryExceeded);
+}
+
+// The killer is ahead of virtual time, and the first thread of the node is due before the kill. It
+// owns what the second one uses, so it unwinds last all the same.
+TEST(Simulation, ThreadsOfAKilledNodeUnwindBeforeThoseThatSpawnedThem) {
+  SimCluster cluster(sim_options(2));
+  bool has_ended = false;
+  struct AtEnd {
+    std::function<void()> act;
+    ~AtEnd() { act(); }
+  };
+  cluster.run([&](Env& env) {
+    if (env.node() == 1) {
+      const AtEnd last{[&] { EXPECT_TRUE(has_ended); }};
+      const auto thread = env.spawn("second", [&] {
+        const AtEnd first{[&] { has_ended = true; }};
+        env.poll_until([] { return false; }, kForever);
+      });
+      env.poll_until([] { return false; }, 50 * kMicrosecond);
+      ADD_FAILURE() << "a killed node went on";
+    }
+    env.sleep_until(20 * kMicrosecond);
+    env.charge(Cost::kClockRead, 100'000);
+    cluster.kill(1);
+  });
+  EXPECT_TRUE(has_ended);
 }
 
 TEST(Simulation, APollerSeesWhatHappensDuringItsTurn) {
