@@ -106,7 +106,7 @@ def _ninja(compiler: str, flags: list[str], libraries: list[str], units: list[Pa
         "rule link",
         f"  command = {compiler} -pthread $in {' '.join(libraries)} -o $out",
         *(f"build {name}: compile {unit}" for name, unit in zip(objects, units, strict=True)),
-        f"build scenario: link {' '.join(objects)} | {libraries[0]}",
+        f"build scenario: link {' '.join(objects)} | {' '.join(libraries[:2])}",
         "",
     ]
     return "\n".join(lines)
