@@ -67,7 +67,9 @@ class Store(PerNode):
         Number of objects that the hash table of a server has room for, at about 13 B each. With
         more objects it is slower.
     segment_bytes
-        Size of a segment, and of a buffer at a backup. A backup has 32 buffers.
+        Size of a segment, and of a buffer at a backup.
+    buffers
+        Buffers of a backup.
     partition_bytes, partition_records
         The most that one server recovers of another one.
     lease_s

@@ -16,6 +16,7 @@ SIGNED: set[str] = set()
 _SMALL: dict[str, Any] = {
     "log_bytes": 1 << 20,
     "segment_bytes": 64 << 10,
+    "buffers": 8,
     "keys": 100,
     "workers": 0,
 }
@@ -34,6 +35,7 @@ def _awaiting(w: World) -> tailwind.Store:
 
 def _killed(w: World) -> tailwind.Store:
     store = _store(w)
+    store.write(b"k", b"v")
     w.four_nodes.kill(1)
     return store
 
