@@ -35,7 +35,7 @@ def _awaiting(w: World) -> tailwind.Store:
 
 def _killed(w: World) -> tailwind.Store:
     store = _store(w)
-    store.write(b"k", b"v")
+    _ = store._native  # its servers start
     w.four_nodes.kill(1)
     return store
 

@@ -80,10 +80,9 @@ class StoreNode {
   }
   void spawn(const std::function<void()>& run) {
     runs_.store(true, std::memory_order_release);
-    thread_ = env_.spawn("tailwind/dispatch", [this, run] {
-      const HeldFlag runs(&runs_);
-      run();
-    });
+    // The flag falls with the thread's function, which may be killed before it runs.
+    thread_ = env_.spawn("tailwind/dispatch",
+                         [run, flag = std::make_shared<HeldFlag>(&runs_)] { run(); });
   }
   void end() {
     is_over_.store(true, std::memory_order_release);
