@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 HEAVY, EQUAL = 500e3, 450e3  # op/s
 LOADS = (8, 12, 16, 20, 24, 30)
 SIZES = (4, 8, 12)  # servers
+ROLLS_S = 0.12
+"""In this time each server fills a segment of 8 MiB and more."""
 
 
 def where(params: Mapping[str, Any]) -> bool:
@@ -35,8 +37,15 @@ def where(params: Mapping[str, Any]) -> bool:
 def measure(point: Point) -> Any:
     """Measure one load."""
     puts, servers = point["puts"], point["servers"]
+    counts_rpcs = (point["series"], puts, point["clients"]) == ("tailwind", 1.0, _store.CLIENTS)
     result = _store.run(
-        point, point["clients"], puts, point["series"], servers=servers, placement="groups"
+        point,
+        point["clients"],
+        puts,
+        point["series"],
+        servers=servers,
+        placement="groups",
+        seconds=ROLLS_S if counts_rpcs else 0.003,
     )
     found = _store.measured(result, puts, servers)
     connections = [s.value for s in result.samples if s.metric == "log_connections"]

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/checksum.h"
+#include "base/crc32c.h"
 
 namespace pyrdma {
 namespace {
@@ -24,7 +24,7 @@ void for_blocks(std::uint64_t offset, std::size_t bytes, Act&& act) {
 }  // namespace
 
 std::shared_ptr<DiskBlock> BlockPool::keep(std::span<const std::byte> bytes) {
-  std::weak_ptr<DiskBlock>& place = blocks_[checksum(bytes)];
+  std::weak_ptr<DiskBlock>& place = blocks_[crc32c(bytes)];
   std::shared_ptr<DiskBlock> known = place.lock();
   if (known != nullptr && std::memcmp(known->data(), bytes.data(), kBlock) == 0) return known;
   const auto fresh = std::make_shared<DiskBlock>();
