@@ -83,7 +83,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         ax.set(title=name, xlabel="Active primaries", xticks=[1, 2, 3, 4])
         _axes.from_zero(ax)
     panels[0].set_ylabel("Throughput per active primary (KOp/s)")
-    _axes.joint_legend(panels, panels[2], fontsize=7)
+    _axes.joint_legend(panels, panels[0], fontsize=7, loc="lower left")
     return fig
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from experiments.tailwind import _store
-from pyrdma import Axis, Experiment, Point, workload
+from pyrdma import Axis, Experiment, Point, figures, workload
 from pyrdma.claims import Claim
 from pyrdma.data import Data
 from pyrdma.decide import Decision
 
-CASES = ("fetch_add", "send", "get", "gets")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CASES = {
+    "fetch_add": "Fetch-and-adds on one word",
+    "send": "Sends of 8 B",
+    "get": "Reads of the store, 1 client",
+    "gets": "Reads of the store, 24 clients",
+}
 THREADS = 8
 
 
@@ -48,12 +57,25 @@ def order_of_a_million(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - 
     return Decision(rate > 0.5, f"{rate:.2f} M/s of one server")
 
 
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no numbers of it
+    """Draw the rates."""
+    fig, ax = figures.new(figsize=(5.6, 2.2))
+    rates = [data.value("rate", "op/s", case=case) / 1e6 for case in CASES]
+    bars = ax.barh(list(CASES.values()), rates, color="0.6", edgecolor="black")
+    ax.bar_label(bars, [f"{rate:.2g}" for rate in rates], padding=3)
+    ax.margins(x=0.12)
+    ax.invert_yaxis()
+    ax.set(xlabel="Rate of one node (million/s)")
+    return fig
+
+
 experiment = Experiment(
     id="tailwind/sec2_1_nic_facts",
     title="Facts about NICs and stores",
     profile="r320",
-    axes={"case": Axis(CASES)},
+    axes={"case": Axis(list(CASES))},
     measure=measure,
+    figure=figure,
     fabrics=_store.FABRICS,
     why_not=_store.WHY_NOT,
     decides={
