@@ -12,7 +12,7 @@ using fabric::sim::Crash;
 using fabric::sim::SimCluster;
 
 constexpr int kUpdates = 8;
-constexpr NodeId kOwner = 0;
+constexpr NodeId kPrimary = 0;
 
 std::string value_of(int update) {
   return std::string(15'000, 'v') + std::to_string(update);  // four fill a segment
@@ -39,7 +39,7 @@ Life live(Replication replication, NodeId victim, Crash crash, Time after) {
       for (std::uint32_t number = 0; !is_over; ++number) {
         Server server(env, options, number);
         server.run([&] { return is_over; });
-        if (env.node() == kOwner) life.rolls = server.log().counters().rolls;
+        if (env.node() == kPrimary) life.rolls = server.log().counters().rolls;
       }
     } else if (env.node() == options.coordinator) {
       Coordinator coordinator(env, options);
@@ -51,7 +51,7 @@ Life live(Replication replication, NodeId victim, Crash crash, Time after) {
     } else {
       Client client(env, options, 0, kSecond);
       client.await_servers(options.servers);
-      const std::uint64_t table = client.create_table("first", {kOwner});
+      const std::uint64_t table = client.create_table("first", {kPrimary});
       const std::string name = "key";
       const ByteView key = bytes_of(name);
       std::uint64_t version = client.write(table, key, bytes_of(value_of(0))).version;
@@ -88,7 +88,7 @@ TEST_P(TailwindCrashPoints, AnObjectSurvivesADeathAtAnyMoment) {
   const Time step = fuzz::kSlowed ? 25 * kMicrosecond : 2 * kMicrosecond;
   const NodeId coordinator = small_options("sim", GetParam()).coordinator;
   for (Time after = 1; after < calm.took && !HasFailure(); after += step) {
-    for (const NodeId victim : {kOwner, NodeId{1}, coordinator}) {
+    for (const NodeId victim : {kPrimary, NodeId{1}, coordinator}) {
       const Crash crash = after / step % 2 == 0 ? Crash::kProcess : Crash::kHostBattery;
       SCOPED_TRACE("node " + std::to_string(victim) + " dies after " + std::to_string(after) +
                    " ns by crash " + std::to_string(static_cast<int>(crash)));
