@@ -14,6 +14,7 @@ namespace pyrdma {
 namespace {
 
 constexpr std::uint32_t kTurnsPerCheck = 64;  // iterations between checks of clock and host
+constexpr std::uint32_t kTurnsPerShortCheck = 8;
 // The first iterations spin tightly: a round trip lasts 0.1 us.
 constexpr std::uint32_t kTurnsBeforeRelax = 512;
 constexpr std::uint32_t kTurnsBeforeYield = 8192;        // some tens of microseconds
@@ -108,14 +109,18 @@ ThreadEnv::~ThreadEnv() = default;
 
 bool ThreadEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* /*only*/) {
   // The count starts so that an expired deadline costs few iterations.
-  for (std::uint32_t turn = kTurnsPerCheck - 8;; ++turn) {
+  for (std::uint32_t turn = kTurnsPerCheck - kTurnsPerShortCheck;; ++turn) {
     if (ready()) return true;
     if (turn % kTurnsPerCheck == 0) [[unlikely]] {
       host_.on_slow_turn();
       if (deadline != kForever && now() >= deadline) return ready();
       // A long wait yields even on free cores: another program may hold them, and the awaited
-      // thread may need this core.
-      if (turn > kTurnsBeforeYield || host_.crowded()) sched_yield();
+      // thread may need this core. Where cores are short, it does after a few looks: each look more
+      // is time that the awaited thread does not get.
+      if (const bool is_crowded = host_.crowded(); is_crowded || turn > kTurnsBeforeYield) {
+        sched_yield();
+        if (is_crowded) turn += kTurnsPerCheck - kTurnsPerShortCheck;
+      }
     } else if (turn > kTurnsBeforeRelax) {
       relax();
     }
