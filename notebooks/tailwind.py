@@ -95,10 +95,11 @@ show(out, "tailwind/fig12")
 # ## What the paper leaves open
 #
 # A completion says that the NIC of the backup has the data. A read behind the write says that they
-# are in its memory. Connections stay few only where replicas lie in groups.
+# are in its memory. Connections stay few only where replicas lie in groups. A server without
+# workers may write to its backups once for all requests that it has.
 
 # %%
-show(out, "tailwind/durability", "tailwind/placement")
+show(out, "tailwind/durability", "tailwind/placement", "tailwind/group_commit")
 
 # %% [markdown]
 # ## Claims that do not hold

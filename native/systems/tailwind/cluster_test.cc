@@ -77,6 +77,55 @@ TEST_P(TailwindCluster, ALostServerIsRecovered) {
   });
 }
 
+// Requests that arrive together share a write. Retries, reads of what is not committed and removals
+// are among them.
+TEST_P(TailwindCluster, RequestsThatAreCommittedTogetherKeepTheirOrder) {
+  Options options = this->options();
+  options.workers = 0;
+  const auto counts = [&](bool is_grouped) {
+    options.group_commit = is_grouped;
+    std::atomic<std::uint64_t> appends{0}, writes{0};
+    run_store(
+        world(), 1, options,
+        [&](Env&, Client& client, const Kill&) {
+          const std::uint64_t table = client.create_table("first", {0});
+          constexpr int kKeys = 16, kRounds = 20;
+          int ended = 0;
+          for (int round = 0; round < kRounds; ++round) {
+            for (int key = 0; key < kKeys; ++key) {
+              const std::string name = std::to_string(key), value = std::to_string(round);
+              client.start(Opcode::kWrite, table, bytes_of(name), bytes_of(value),
+                           [&](const Result& result) {
+                             EXPECT_EQ(result.status, StoreStatus::kOk);
+                             ++ended;
+                           });
+              client.start(Opcode::kRead, table, bytes_of(name), {},
+                           [&ended, round](const Result& result) {
+                             EXPECT_EQ(text_of(result.value), std::to_string(round));
+                             ++ended;
+                           });
+            }
+            client.run_until([&] { return ended == 2 * kKeys * (round + 1); }, kForever);
+          }
+          EXPECT_EQ(client.remove(table, bytes_of("1")).status, StoreStatus::kOk);
+          EXPECT_EQ(client.read(table, bytes_of("1")).status, StoreStatus::kNoObject);
+        },
+        [&](Server& server) {
+          const ReplicationCounters counters = server.log().counters();
+          appends += counters.appends;
+          writes += counters.writes + counters.write_rpcs;
+        });
+    EXPECT_GE(appends, 320U);
+    return std::pair(appends.load(), writes.load());
+  };
+  const auto [appends, writes] = counts(false);
+  const auto [grouped_appends, grouped_writes] = counts(true);
+  if (world() == "sim") {
+    EXPECT_EQ(grouped_appends, appends);
+    EXPECT_LT(2 * grouped_writes, writes);
+  }
+}
+
 // Its threads sleep, and wake for pings in time.
 TEST_P(TailwindCluster, AnIdleStoreAnswersSoon) {
   Options options = this->options();

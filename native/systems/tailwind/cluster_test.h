@@ -63,9 +63,10 @@ inline std::string text_of(const Bytes& bytes) {
 }
 
 /// Runs a store of options.servers + 2 nodes or more; `load` on each client node. The others end
-/// when all clients have.
+/// when all clients have; `at_end` looks at each server then.
 inline void run_store(const std::string& world, std::uint32_t clients, const Options& options,
-                      const std::function<void(Env&, Client&, const runtime::Kill&)>& load) {
+                      const std::function<void(Env&, Client&, const runtime::Kill&)>& load,
+                      const std::function<void(Server&)>& at_end = nullptr) {
   std::atomic<std::uint32_t> done{0};
   const auto is_over = [&] { return done.load() == clients; };
   runtime::run_world(world, options.servers + 1 + clients,
@@ -74,6 +75,7 @@ inline void run_store(const std::string& world, std::uint32_t clients, const Opt
                          for (std::uint32_t life = 0; !is_over(); ++life) {
                            Server server(env, options, life);
                            server.run(is_over);
+                           if (at_end) at_end(server);
                          }
                        } else if (env.node() == options.coordinator) {
                          Coordinator coordinator(env, options);

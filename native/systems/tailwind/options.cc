@@ -23,6 +23,8 @@ void check(const Options& options, NodeId nodes) {
          "each lies at another server, so with " + std::to_string(options.servers) +
              " servers give at most " + std::to_string(options.servers - 1));
   expect(options.workers <= 64, "workers", options.workers, "give 0 to 64");
+  expect(!options.group_commit || options.workers == 0, "workers", options.workers,
+         "a worker writes to backups for one request at a time; with group_commit give 0");
   expect(options.segment_bytes >= (64U << 10) && options.segment_bytes < (16U << 20),
          "segment_bytes", options.segment_bytes, "give 64 KiB to less than 16 MiB");
   expect(options.log_bytes >= 2 * std::uint64_t{options.segment_bytes} &&

@@ -44,6 +44,9 @@ struct Options {
   Placement placement = Placement::kRandom;
   /// Threads of a server beside its dispatch thread. 0: the dispatch thread does all work.
   std::uint32_t workers = 7;
+  /// A dispatch thread that does all work appends what all clients' requests that it has change,
+  /// and then writes to the backups once. Not in the paper.
+  bool group_commit = false;
 
   // Work that this code does not do, in ns: the costs of another implementation. Simulated time
   // alone; in the real world threads burn it.
@@ -69,7 +72,7 @@ struct Options {
   Time retry_pause = kMillisecond;
   /// After so long without a request, but those that look after servers, the threads of a server
   /// and of the coordinator look for one only every `idle_sleep`.
-  Time idle_after = 100 * kMillisecond;
+  Time idle_after = 10 * kMillisecond;
   Time idle_sleep = 300 * kMicrosecond;
   std::uint32_t timeout_us = 1000;  // of a reliable connection, per attempt
   std::uint32_t retry_count = 7;

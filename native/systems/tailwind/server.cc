@@ -57,10 +57,14 @@ Server::Server(Env& env, const Options& options, std::uint32_t life, Bugs bugs)
       rng_(env.rng("tailwind/server/" + std::to_string(life))),
       view_mutex_(env),
       cleaner_(env, options_, log_, objects_, bugs),
-      dispatcher_(transport_, options_.workers,
-                  [this](Worker& worker, const Incoming& request, Bytes& answer) {
-                    serve(worker, request, answer);
-                  }) {
+      dispatcher_(
+          transport_, options_.workers,
+          [this](Worker& worker, const Incoming& request, Bytes& answer) {
+            serve(worker, request, answer);
+          },
+          options_.group_commit
+              ? Dispatcher::ServeTogether(std::bind_front(&Server::serve_together, this))
+              : nullptr) {
   log_.on_broken = [this](ServerId backup) { suspect(backup); };
 }
 
@@ -265,36 +269,79 @@ void Server::serve(Worker& worker, const Incoming& request, Bytes& answer) {
   }
 }
 
-// A value that was read under a lease is one that nobody else has changed. A write is committed at
-// backups, which refuse it once somebody else may serve the tablet.
+/// What a client's request has done, before it is committed.
+struct Server::Started {
+  bool reads = false;
+  bool is_done = false;  // it has an outcome
+  StoreStatus refusal = StoreStatus::kRetry;
+  Outcome outcome;
+  std::size_t bytes = 0;  // of key and value in the request
+  Bytes value;            // that it has read
+};
+
 void Server::serve_store(Worker& worker, const Incoming& request, Bytes& answer) {
   const Scope step(env_, scope::serve);
-  if (options_.write_work != 0 && request.opcode != Opcode::kRead) env_.work(options_.write_work);
-  StoreAnswer result;
-  Bytes value;
+  const Started started = start(request);
+  const bool is_committed = started.is_done && log_.commit(worker, started.outcome.position,
+                                                           env_.now() + options_.call_timeout);
+  finish(started, is_committed, answer);
+}
+
+// All that is appended meanwhile goes to the backups with one write.
+void Server::serve_together(Worker& worker, std::span<const std::unique_ptr<Incoming>> requests,
+                            std::span<Bytes> answers) {
+  const Scope step(env_, scope::serve);
+  std::vector<Started> all;
+  all.reserve(requests.size());
+  Position last;
+  log_.hold();
+  for (const auto& request : requests) {
+    all.push_back(start(*request));
+    last = std::max(last, all.back().outcome.position);
+  }
+  log_.release();
+  log_.commit(worker, last, env_.now() + options_.call_timeout);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    finish(all[i], log_.is_committed(all[i].outcome.position), answers[i]);
+}
+
+Server::Started Server::start(const Incoming& request) {
+  Started started;
+  started.reads = request.opcode == Opcode::kRead;
+  if (options_.write_work != 0 && !started.reads) env_.work(options_.write_work);
   const auto wanted = read<StoreRequest>(request.payload());
   const View view = this->view();
   if (!wanted) {
-    result.status = StoreStatus::kBadRequest;
+    started.refusal = StoreStatus::kBadRequest;
   } else if (const std::uint64_t hash = key_hash(wanted->table, wanted->key);
              !owns(*view, wanted->table, hash)) {
-    result.status = StoreStatus::kNotHere;
+    started.refusal = StoreStatus::kNotHere;
   } else if (has_lease()) {
-    const Outcome outcome =
-        request.opcode == Opcode::kRead ? objects_.read(wanted->table, hash, wanted->key, value)
+    started.is_done = true;
+    started.bytes = wanted->key.size() + wanted->value.size();
+    started.outcome =
+        started.reads ? objects_.read(wanted->table, hash, wanted->key, started.value)
         : request.opcode == Opcode::kWrite
             ? objects_.write(wanted->table, hash, wanted->key, wanted->value, wanted->id)
             : objects_.remove(wanted->table, hash, wanted->key, wanted->id);
-    if (log_.commit(worker, outcome.position, env_.now() + options_.call_timeout) &&
-        (request.opcode != Opcode::kRead || has_lease())) {
-      const bool is_full = outcome.status == StoreStatus::kLogFull &&
-                           !log_.may_make_room(wanted->key.size() + wanted->value.size());
-      result.status = outcome.status != StoreStatus::kLogFull ? outcome.status
-                      : is_full                               ? StoreStatus::kLogFull
-                                                              : StoreStatus::kRetry;
-      result.version = outcome.version;
-      result.value = value;
-    }
+  }
+  return started;
+}
+
+// A value that was read under a lease is one that nobody else has changed. A write is committed at
+// backups, which refuse it once somebody else may serve the tablet.
+void Server::finish(const Started& started, bool is_committed, Bytes& answer) {
+  StoreAnswer result;
+  result.status = started.refusal;
+  if (started.is_done && is_committed && (!started.reads || has_lease())) {
+    const Outcome& outcome = started.outcome;
+    const bool is_full =
+        outcome.status == StoreStatus::kLogFull && !log_.may_make_room(started.bytes);
+    result.status = outcome.status != StoreStatus::kLogFull ? outcome.status
+                    : is_full                               ? StoreStatus::kLogFull
+                                                            : StoreStatus::kRetry;
+    result.version = outcome.version;
+    result.value = started.value;
   }
   ByteWriter out(answer);
   result.put(out);

@@ -60,7 +60,12 @@ class Server {
  private:
   using View = std::shared_ptr<const ClusterView>;
   void serve(Worker& worker, const Incoming& request, Bytes& answer);
+  struct Started;
   void serve_store(Worker& worker, const Incoming& request, Bytes& answer);
+  void serve_together(Worker& worker, std::span<const std::unique_ptr<Incoming>> requests,
+                      std::span<Bytes> answers);
+  Started start(const Incoming& request);
+  void finish(const Started& started, bool is_committed, Bytes& answer);
   void take_view(ByteView bytes);
   void start_reading(Worker& worker, ByteView payload, Bytes& answer);
   void forget(ByteView payload);

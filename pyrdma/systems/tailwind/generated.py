@@ -41,6 +41,9 @@ class TailwindStore(Workload):
     workers
         Threads of a server beside its dispatch thread; 0: that one does all work (0 to 64, default
         7).
+    group_commit
+        1: a server without workers writes to its backups once for all requests that it has; not in
+        the paper (0 to 1, default 0).
     log_bytes
         Memory of a server's log (bytes, at least 1,048,576, default 268,435,456).
     segment_bytes
@@ -94,6 +97,7 @@ class TailwindStore(Workload):
     durability: Literal["completion", "flush"] = DEFAULT
     placement: Literal["random", "best_of_five", "groups"] = DEFAULT
     workers: int = DEFAULT
+    group_commit: int = DEFAULT
     log_bytes: int = DEFAULT
     segment_bytes: int = DEFAULT
     buffers: int = DEFAULT

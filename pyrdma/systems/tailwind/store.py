@@ -60,6 +60,9 @@ class Store(PerNode):
         Which servers a primary asks for replicas.
     workers
         Number of threads of a server beside its dispatch thread; 0: that thread does all work.
+    group_commit
+        A server without workers writes to its backups once for all requests that it has. Not in the
+        paper.
     log_bytes
         Memory of a server's log; at least two segments. An object takes 44 B beside key and value.
         Memory is taken as the log grows; over verbs all of it is registered at the start.
@@ -89,6 +92,7 @@ class Store(PerNode):
         durability: Durability = "completion",
         placement: Placement = "random",
         workers: Annotated[int, Between(0, 64)] = 2,
+        group_commit: bool = False,
         log_bytes: Bytes = 256 << 20,
         keys: Count = 1_000_000,
         segment_bytes: Segment = 8 << 20,
@@ -128,6 +132,7 @@ class Store(PerNode):
             "servers": self.servers,
             "replicas": replicas,
             "workers": workers,
+            "group_commit": group_commit,
             "log_bytes": log_bytes,
             "keys": keys,
             "segment_bytes": segment_bytes,

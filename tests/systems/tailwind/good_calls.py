@@ -19,6 +19,7 @@ _SMALL: dict[str, Any] = {
     "buffers": 8,
     "keys": 100,
     "workers": 0,
+    "group_commit": True,
 }
 
 

@@ -14,6 +14,7 @@ def test_rows_stand_beside_their_peers() -> None:
     found = {r.name: (r.unit, r.better, r.peer.name if r.peer else None) for r in rows}
     assert found == {
         "tailwind/put_rate": ("op/s", Better.HIGHER, "Redis, WAIT 3"),
+        "tailwind/put_rate_paper": ("op/s", Better.HIGHER, "Redis, WAIT 3"),
         "tailwind/put_latency": ("us", Better.LOWER, "Redis, WAIT 3"),
         "tailwind/put_latency_etcd": ("us", Better.LOWER, "etcd"),
     }
@@ -21,6 +22,7 @@ def test_rows_stand_beside_their_peers() -> None:
 
 def test_our_side_measures() -> None:
     assert 1e2 < benchmarks.put_rate(0.1) < 1e8
+    assert 1e2 < benchmarks.put_rate_paper(0.1) < 1e8
     assert 0.1 < benchmarks.put_latency_us(0.1) < 1e6
 
 

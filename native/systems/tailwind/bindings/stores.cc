@@ -123,6 +123,7 @@ std::shared_ptr<Stores> make_stores(std::shared_ptr<pyrdma::bindings::Session> s
   options.coordinator = options.servers;
   take("replicas", options.replicas);
   take("workers", options.workers);
+  take("group_commit", options.group_commit);
   take("log_bytes", options.log_bytes);
   take("keys", options.keys);
   take("segment_bytes", options.segment_bytes);

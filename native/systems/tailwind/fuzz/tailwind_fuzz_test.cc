@@ -22,6 +22,7 @@ const fuzz::Scenario& stores() {
 fuzz::Options drawn(std::uint64_t seed) {
   fuzz::Options options = fuzz::small_options(seed, {6, 80, 200, true});
   if (seed % 16 == 8) options.nodes = 2 + static_cast<NodeId>(seed / 16 % 4);
+  if (seed % 16 == 4) options.faults.enable(Fault::qp_error, 8);
   options.faults = fuzz::limited(stores(), options.faults);
   return options;
 }
@@ -61,7 +62,7 @@ struct FoundBug {
 const FoundBug kFoundBugs[] = {
     {"closed_before_next_is_open", {{Fault::crash, 8}}, 40, 5},
     {"copy_is_valid_at_once", {{Fault::crash, 8}}, 40},
-    {"read_does_not_wait", {{Fault::partition_partial, 3}, {Fault::crash, 3}}, 80, 7},
+    {"read_does_not_wait", {{Fault::partition_partial, 8}, {Fault::crash, 3}}, 40, 7},
     {"result_not_kept", {{Fault::loss, 8}, {Fault::ack_loss, 8}, {Fault::crash, 3}}, 80},
     {"posted_out_of_order", {{Fault::qp_error, 10}, {Fault::crash, 4}}, 40, 5, "flush"},
     {"scanned_before_closing",

@@ -57,6 +57,9 @@ Shape::Shape(const fuzz::Options& options) {
                                            store.servers > spare ? store.servers - spare : 0);
   store.placement = static_cast<Placement>(rng.below(kPlacementNames.size()));
   store.workers = static_cast<std::uint32_t>(rng.below(4));
+  Rng beside(options.seed, -1, "fuzz tailwind shape beside");
+  store.group_commit = store.workers == 0 && beside.below(2) == 0;
+  store.idle_after = beside.below(2) == 0 ? kMillisecond : 100 * kMillisecond;
   store.log_bytes = 8U << 20;
   store.segment_bytes = (64U << 10) << rng.below(2);
   // Logs of dead servers keep theirs until they are recovered, which needs others.

@@ -78,7 +78,6 @@ Position PrimaryLog::append(std::span<const NewEntry> entries, Place* places,
   const Scope cost(env_, scope::append);
   const std::lock_guard<Mutex> lock(mutex_);
   if (!entries.empty() && !append_or_roll(entries, places, dropped)) {
-    ++failed_appends_;
     failed_at_ = drops_;
     wants_room_ = true;
     return {};

@@ -87,8 +87,6 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   /// An append of `bytes` of key and value that has failed may succeed later: the cleaner works, or
   /// something has become useless since it last found nothing to do.
   bool may_make_room(std::size_t bytes);
-  /// Appends that have failed.
-  std::uint64_t failed_appends();
   ReplicationCounters counters();
   /// Bytes of memory in use.
   std::uint64_t used_bytes();
@@ -251,7 +249,7 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   std::map<std::uint64_t, std::uint64_t> naming_bytes_;  // of tombstones, by the segment they name
   std::uint64_t drops_ = 0, nothing_to_clean_at_ = ~std::uint64_t{0};
   bool wants_room_ = false;
-  std::uint64_t failed_appends_ = 0, failed_at_ = 0;  // drops_ at the last one
+  std::uint64_t failed_at_ = 0;  // drops_ at the last append that failed
   CleanerCounters cleaner_counters_;
   // For the tombstones of an append; here so that they need no allocation. all_entries_ is empty if
   // there are none.

@@ -25,11 +25,6 @@ bool PrimaryLog::may_make_room(std::size_t bytes) {
          bytes + LogMemory::kSeglet / 2 <= options_.segment_bytes;
 }
 
-std::uint64_t PrimaryLog::failed_appends() {
-  const std::lock_guard<Mutex> lock(mutex_);
-  return failed_appends_;
-}
-
 CleanerCounters PrimaryLog::cleaner_counters() {
   const std::lock_guard<Mutex> lock(mutex_);
   CleanerCounters counters = cleaner_counters_;

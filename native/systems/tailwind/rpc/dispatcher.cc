@@ -21,7 +21,8 @@ bool Worker::wait_for(FunctionRef<bool()> ready, Time deadline, Watch* only) {
 }
 
 // A ping waits for a small part of its timeout. A tick is the longest time between two turns.
-Dispatcher::Dispatcher(Transport& transport, std::uint32_t workers, Serve serve)
+Dispatcher::Dispatcher(Transport& transport, std::uint32_t workers, Serve serve,
+                       ServeTogether serve_together)
     : transport_(transport),
       env_(transport.env()),
       count_(workers),
@@ -30,6 +31,7 @@ Dispatcher::Dispatcher(Transport& transport, std::uint32_t workers, Serve serve)
                                            transport.options().ping_timeout / 8, transport.tick()}),
                                  1)),
       serve_(std::move(serve)),
+      serve_together_(std::move(serve_together)),
       failure_mutex_(env_) {
   for (std::uint32_t i = 0; i < count_; ++i)
     workers_.push_back(std::unique_ptr<Worker>(new Worker(*this, false)));
@@ -241,6 +243,10 @@ void Dispatcher::run_here(std::uint32_t below) {
   Worker& self = *workers_.front();
   for (std::uint32_t level = 0; level < below; ++level) {
     while (!waiting_[level].empty()) {
+      if (level == 1 && serve_together_) {
+        run_together();
+        continue;
+      }
       std::unique_ptr<Incoming> held = std::move(waiting_[level].front());
       waiting_[level].pop_front();
       Bytes answer;
@@ -252,6 +258,25 @@ void Dispatcher::run_here(std::uint32_t below) {
       transport_.answer(std::move(held), answer);
     }
   }
+}
+
+// While it waits, no request of this level begins here.
+void Dispatcher::run_together() {
+  auto& waiting = waiting_[1];
+  const std::size_t count = std::min(waiting.size(), kMostTogether);
+  std::move(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(count),
+            std::back_inserter(together_));
+  waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(count));
+  answers_.resize(count);
+  for (Bytes& answer : answers_) answer.clear();
+  Worker& self = *workers_.front();
+  self.level_ = 1;
+  begin_load();
+  serve_together_(self, together_, answers_);
+  end_load();
+  requests_.fetch_add(count, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < count; ++i) transport_.answer(std::move(together_[i]), answers_[i]);
+  together_.clear();
 }
 
 }  // namespace pyrdma::tailwind

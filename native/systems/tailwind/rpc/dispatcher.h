@@ -7,7 +7,7 @@
 // (RAMCloud's rule: "it can over-allocate resources to avoid deadlocks", section 4.5).
 //
 // Without workers the dispatch thread runs requests itself. While such a request waits, the thread
-// serves requests of lower levels.
+// serves requests of lower levels. It may run all requests of clients that it has together.
 //
 // When no request has come for Options::idle_after, the threads sleep between two looks. The first
 // request then waits for two sleeps at most: of the dispatch thread and of the first worker.
@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,13 @@ class Dispatcher {
   /// Serves a request and appends the answer. Runs on any of the threads.
   using Serve = std::function<void(Worker&, const Incoming&, Bytes& answer)>;
 
-  Dispatcher(Transport& transport, std::uint32_t workers, Serve serve);
+  /// Serves clients' requests together; each has an answer at the same index.
+  using ServeTogether = std::function<void(
+      Worker&, std::span<const std::unique_ptr<Incoming>> requests, std::span<Bytes> answers)>;
+
+  /// `serve_together` may be empty; it is called without workers alone.
+  Dispatcher(Transport& transport, std::uint32_t workers, Serve serve,
+             ServeTogether serve_together = nullptr);
   /// Requires that run() has returned.
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
@@ -95,6 +102,7 @@ class Dispatcher {
  private:
   friend class Worker;
   static constexpr std::uint32_t kNoLevel = ~0U;
+  static constexpr std::size_t kMostTogether = 64;
   /// One look at network and workers. Begins requests below `level`, on this thread if there are no
   /// workers; 0: none. Returns true if there was something to do.
   bool turn(std::uint32_t level);
@@ -102,6 +110,7 @@ class Dispatcher {
   void hand_out();
   void start(Worker& worker, std::unique_ptr<Incoming> request, std::uint32_t level);
   void run_here(std::uint32_t below);
+  void run_together();
   void begin_load();
   void end_load();
   void work(Worker& worker, std::uint32_t number);
@@ -113,11 +122,14 @@ class Dispatcher {
   const std::uint32_t count_;
   const Time idle_after_, idle_sleep_;
   const Serve serve_;
+  const ServeTogether serve_together_;
   std::array<std::deque<std::unique_ptr<Incoming>>, kLevels> waiting_;
   std::array<std::uint32_t, kLevels> running_{};
   std::uint32_t busy_ = 0;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<Incoming>> arrived_;
+  std::vector<std::unique_ptr<Incoming>> together_;
+  std::vector<Bytes> answers_;          // to them
   std::atomic<std::uint32_t> done_{0};  // workers in state kDone
   std::atomic<bool> is_stopping_{false};
   std::atomic<bool> is_idle_{false};  // nothing has come for long

@@ -42,6 +42,11 @@ inline std::vector<measure::ParameterSpec> with_store_parameters(
        {kPlacementNames.begin(), kPlacementNames.end()}},
       {"workers", Int{7}, "count",
        "threads of a server beside its dispatch thread; 0: that one does all work", 0, 64},
+      {"group_commit", Int{0}, "count",
+       "1: a server without workers writes to its backups once for all requests that it has; not "
+       "in "
+       "the paper",
+       0, 1},
       {"log_bytes", Int{256} << 20, "bytes", "memory of a server's log", 1 << 20, 1e14},
       {"segment_bytes", Int{8} << 20, "bytes", "of a segment, and of a buffer at a backup",
        64 << 10, (16 << 20) - 1},
@@ -78,13 +83,13 @@ inline Options store_options(const measure::Params& params) {
   options.durability = params.choice<Durability>("durability");
   options.placement = params.choice<Placement>("placement");
   options.workers = params.count("workers");
+  options.group_commit = params.integer("group_commit") != 0;
   options.log_bytes = static_cast<std::uint64_t>(params.integer("log_bytes"));
   options.segment_bytes = params.count("segment_bytes");
   options.buffers = params.count("buffers");
   options.keys = static_cast<std::uint64_t>(params.integer("keys"));
   options.dispatch_work = params.integer("dispatch_ns");
   options.write_work = params.integer("write_ns");
-  options.idle_after = kForever;  // the first requests of a load would wait for threads that sleep
   options.lease = params.integer("lease_ms") * kMillisecond;
   // Where a load has more threads than there are cores, a dispatch thread may get none for seconds,
   // and answers no ping. Nobody dies in most loads, so the default lease is long, and the patience
