@@ -41,8 +41,8 @@ std::shared_ptr<Coordinator::Gathered> Coordinator::ask(Opcode opcode,
   return gathered;
 }
 
-// Pings on the same connections find those that have broken. A request may also wait for a connection
-// with a server that is dead by now, which would never come about.
+// Pings on the same connections find those that have broken. A request may also wait for a
+// connection with a server that is dead by now, which would never come about.
 void Coordinator::await(Gathered& gathered, const std::map<ServerId, Bytes>& requests) {
   const auto is_over = [&] {
     return gathered.under_way.load(std::memory_order_acquire) == 0 || is_stopping_.load();
