@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "systems/tailwind/recovery/recovery_master.h"
-#include "systems/tailwind/scopes.h"
 
 namespace pyrdma::tailwind {
 
@@ -16,18 +14,6 @@ constexpr std::uint32_t kReceives = 1024;
 // The versions of a new key are above all that earlier owners of its tablet gave, also to keys
 // whose tombstones are gone: an owner begins in an epoch that those before it have not seen.
 constexpr int kVersionBits = 40;
-
-void put_status(Bytes& answer, BackupStatus status) {
-  ByteWriter(answer).put(static_cast<std::uint8_t>(status));
-}
-
-/// Reads a whole message, or nothing.
-template <class Message>
-std::optional<Message> read(ByteView payload) {
-  ByteReader in(payload);
-  auto message = Message::get(in);
-  return in.done() ? message : std::nullopt;
-}
 
 ServerId id_of(const Env& env, std::uint32_t life) {
   return {env.node(), env.incarnation() * ServerId::kLives + life};
@@ -179,6 +165,23 @@ void Server::free_unlisted() {
                   });
 }
 
+// A primary that lives has made new replicas in the places of those that a life of this node had.
+void Server::free_inherited() {
+  next_asking_ = env_.now() + options_.lease;
+  const View view = this->view();
+  for (const std::uint64_t log : backup_.inherited_logs()) {
+    const ServerId primary = ServerId::of(log);
+    if (!view->is_up(primary)) continue;
+    transport_.call(
+        primary, Opcode::kAskWhole, {}, env_.now() + options_.call_timeout,
+        [=, this](CallEnd end, ByteView answer) {
+          if (end != CallEnd::kAnswered || answer.size() != 1 || answer[0] != std::byte{1}) return;
+          env_.reached("tailwind/inherited_freed");
+          backup_.forget_inherited(primary);
+        });
+  }
+}
+
 void Server::exclude() {
   env_.reached("tailwind/excluded");
   lease_until_.store(0, std::memory_order_release);
@@ -193,13 +196,14 @@ void Server::every_tick() {
     if (!is_renewing_ && now >= next_renewal_) renew();
     if (!is_probing_ && now >= next_probe_) probe();
     if (!is_freeing_ && now >= next_freeing_) free_unlisted();
+    if (now >= next_asking_) free_inherited();
   }
   log_.tick();
   transport_.defer(now + transport_.tick(), [this] { every_tick(); });
 }
 
 void Server::take_view(ByteView bytes) {
-  const auto given = read<ClusterView>(bytes);
+  const auto given = whole<ClusterView>(bytes);
   if (!given) return;
   {
     const std::lock_guard<Mutex> lock(view_mutex_);
@@ -213,182 +217,6 @@ void Server::take_view(ByteView bytes) {
     if (bugs_.closes_first()) transport_.close(server.id);
   }
   log_.update(*given);
-}
-
-// ---- requests ----
-
-void Server::serve(Worker& worker, const Incoming& request, Bytes& answer) {
-  const ByteView payload = request.payload();
-  ByteWriter out(answer);
-  switch (request.opcode) {
-    case Opcode::kRead:
-    case Opcode::kWrite:
-    case Opcode::kRemove:
-      return serve_store(worker, request, answer);
-    case Opcode::kOpen: {
-      const auto open = read<OpenRequest>(payload);
-      return (open ? backup_.open(request.from, *open) : OpenAnswer()).put(out);
-    }
-    case Opcode::kBackupWrite: {
-      const auto write = read<BackupWriteRequest>(payload);
-      return put_status(answer,
-                        write ? backup_.write(request.from, *write) : BackupStatus::kOutOfBounds);
-    }
-    case Opcode::kSetVersion: {
-      const auto version = read<SetVersionRequest>(payload);
-      return put_status(answer, version ? backup_.set_version(request.from, *version)
-                                        : BackupStatus::kOutOfBounds);
-    }
-    case Opcode::kClose: {
-      const auto close = read<CloseRequest>(payload);
-      return put_status(answer,
-                        close ? backup_.close(request.from, *close) : BackupStatus::kOutOfBounds);
-    }
-    case Opcode::kFree: {
-      ByteReader in(payload);
-      const ReplicaName name{in.get<std::uint64_t>(), in.get<std::uint64_t>()};
-      return put_status(answer,
-                        in.done() ? backup_.free(request.from, name) : BackupStatus::kOutOfBounds);
-    }
-    case Opcode::kReadReplica: {
-      const auto wanted = read<ReadReplicaRequest>(payload);
-      Bytes entries;
-      return (wanted ? backup_.read_replica(*wanted, entries) : ReadReplicaAnswer()).put(out);
-    }
-    case Opcode::kUpdate:
-      take_view(payload);
-      return out.put(view()->epoch);
-    case Opcode::kStartReading:
-      return start_reading(worker, payload, answer);
-    case Opcode::kRecover:
-      return recover(worker, payload, answer);
-    case Opcode::kForget:
-      return forget(payload);
-    default:
-      return;  // an empty answer: the request is another node's
-  }
-}
-
-/// What a client's request has done, before it is committed.
-struct Server::Started {
-  bool reads = false;
-  bool is_done = false;  // it has an outcome
-  StoreStatus refusal = StoreStatus::kRetry;
-  Outcome outcome;
-  std::size_t bytes = 0;  // of key and value in the request
-  Bytes value;            // that it has read
-};
-
-void Server::serve_store(Worker& worker, const Incoming& request, Bytes& answer) {
-  const Scope step(env_, scope::serve);
-  const Started started = start(request);
-  const bool is_committed = started.is_done && log_.commit(worker, started.outcome.position,
-                                                           env_.now() + options_.call_timeout);
-  finish(started, is_committed, answer);
-}
-
-// All that is appended meanwhile goes to the backups with one write.
-void Server::serve_together(Worker& worker, std::span<const std::unique_ptr<Incoming>> requests,
-                            std::span<Bytes> answers) {
-  const Scope step(env_, scope::serve);
-  std::vector<Started> all;
-  all.reserve(requests.size());
-  Position last;
-  log_.hold();
-  for (const auto& request : requests) {
-    all.push_back(start(*request));
-    last = std::max(last, all.back().outcome.position);
-  }
-  log_.release();
-  log_.commit(worker, last, env_.now() + options_.call_timeout);
-  for (std::size_t i = 0; i < all.size(); ++i)
-    finish(all[i], log_.is_committed(all[i].outcome.position), answers[i]);
-}
-
-Server::Started Server::start(const Incoming& request) {
-  Started started;
-  started.reads = request.opcode == Opcode::kRead;
-  if (options_.write_work != 0 && !started.reads) env_.work(options_.write_work);
-  const auto wanted = read<StoreRequest>(request.payload());
-  const View view = this->view();
-  if (!wanted) {
-    started.refusal = StoreStatus::kBadRequest;
-  } else if (const std::uint64_t hash = key_hash(wanted->table, wanted->key);
-             !owns(*view, wanted->table, hash)) {
-    started.refusal = StoreStatus::kNotHere;
-  } else if (has_lease()) {
-    started.is_done = true;
-    started.bytes = wanted->key.size() + wanted->value.size();
-    started.outcome =
-        started.reads ? objects_.read(wanted->table, hash, wanted->key, started.value)
-        : request.opcode == Opcode::kWrite
-            ? objects_.write(wanted->table, hash, wanted->key, wanted->value, wanted->id)
-            : objects_.remove(wanted->table, hash, wanted->key, wanted->id);
-  }
-  return started;
-}
-
-// A value that was read under a lease is one that nobody else has changed. A write is committed at
-// backups, which refuse it once somebody else may serve the tablet.
-void Server::finish(const Started& started, bool is_committed, Bytes& answer) {
-  StoreAnswer result;
-  result.status = started.refusal;
-  if (started.is_done && is_committed && (!started.reads || has_lease())) {
-    const Outcome& outcome = started.outcome;
-    const bool is_full =
-        outcome.status == StoreStatus::kLogFull && !log_.may_make_room(started.bytes);
-    result.status = outcome.status != StoreStatus::kLogFull ? outcome.status
-                    : is_full                               ? StoreStatus::kLogFull
-                                                            : StoreStatus::kRetry;
-    result.version = outcome.version;
-    result.value = started.value;
-  }
-  ByteWriter out(answer);
-  result.put(out);
-}
-
-// ---- recovery ----
-
-// Nothing of the dead server arrives any more when its connections have ended (section 3.4.4).
-void Server::start_reading(Worker& worker, ByteView payload, Bytes& answer) {
-  ByteReader in(payload);
-  const ServerId dead = ServerId::of(in.get<std::uint64_t>());
-  if (!in.done() || dead == id_) return;
-  const auto close = [&] {
-    backup_.stop_writes(dead);
-    transport_.close(dead);
-    while (!transport_.is_quiet(dead)) {
-      const Time next = env_.now() + 5 * kMicrosecond;
-      worker.wait([&] { return env_.now() >= next; }, next);
-    }
-  };
-  if (bugs_.closes_first()) close();
-  ByteWriter out(answer);
-  backup_.start_reading(dead).put(out);
-}
-
-void Server::forget(ByteView payload) {
-  ByteReader in(payload);
-  const ServerId dead = ServerId::of(in.get<std::uint64_t>());
-  if (in.done() && dead != id_) backup_.forget(dead);
-}
-
-void Server::recover(Worker& worker, ByteView payload, Bytes& answer) {
-  RecoverAnswer result;
-  const auto work = read<RecoverRequest>(payload);
-  if (work && work->dead != id_) {
-    std::vector<HashRange> ranges;
-    for (const Tablet& tablet : work->tablets) ranges.push_back(tablet.range);
-    objects_.purge(ranges);  // what an attempt has left whose answer was lost
-    result.since = log_.begin_head();
-    objects_.begin_replay(ranges);
-    RecoveryMaster master(worker, transport_, options_, backup_, objects_, log_);
-    result.is_done = result.since != Position() && master.run(*work, result);
-    objects_.end_replay();
-    if (!result.is_done) objects_.purge(ranges);
-  }
-  ByteWriter out(answer);
-  result.put(out);
 }
 
 // ---- set-up ----

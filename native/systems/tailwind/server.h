@@ -76,6 +76,7 @@ class Server {
   void every_tick();
   std::vector<std::uint64_t> unlisted_logs(const ClusterView& view);
   void free_unlisted();
+  void free_inherited();
   void suspect(ServerId server);
   void exclude();
   View view() const;
@@ -103,7 +104,7 @@ class Server {
   Time next_renewal_ = 0, next_probe_ = 0;  // of the dispatch thread
   bool is_renewing_ = false, is_probing_ = false;
   std::function<bool()> ends_;  // run() does
-  Time next_freeing_ = 0;
+  Time next_freeing_ = 0, next_asking_ = 0;
   bool is_freeing_ = false;
   std::map<ServerId, Time> suspected_;  // when it was last reported
   LogCleaner cleaner_;

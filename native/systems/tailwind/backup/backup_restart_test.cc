@@ -302,5 +302,24 @@ TEST(TailwindBackupRestart, WhatAFailingDiskHasFlushedSurvives) {
   }
 }
 
+TEST(TailwindBackupRestart, ReplicasOfAnEarlierLifeGoWhenTheirPrimaryNeedsThemNoMore) {
+  BackupWorld world;
+  flush_segments(world, 2);
+  EXPECT_TRUE(world.service->inherited_logs().empty());
+  world.crash(Crash::kProcess);
+  EXPECT_EQ(world.service->inherited_logs(), std::vector{kWriter.number()});
+  const Replica third = with_objects(3);
+  world.open({3, 3}, third);
+  ASSERT_EQ(world.close({3, 3}, third), BackupStatus::kOk);
+  ASSERT_TRUE(world.await(1, 1));
+  world.service->forget_inherited(kWriter);
+  EXPECT_TRUE(world.service->inherited_logs().empty());
+  world.wait(10 * kMillisecond);
+  EXPECT_FALSE(world.disk().exists(frame_file(1)));
+  const auto held = world.held();
+  ASSERT_EQ(held.size(), 1U);
+  EXPECT_EQ(held.begin()->first, 3U);
+}
+
 }  // namespace
 }  // namespace pyrdma::tailwind

@@ -30,7 +30,7 @@ BackupService::BackupService(Env& env, fabric::ProtectionDomain& domain, const O
                          .end = frame.valid,
                          .checksum = frame.checksum,
                          .entries = frame.entries};
-    replica->may_have_file = true;
+    replica->may_have_file = replica->is_inherited = true;
     replicas_.emplace(replica->name(), replica);
   }
   take_over(problems_);
@@ -68,6 +68,7 @@ void BackupService::take_over(std::vector<std::string>& problems) {
     }
     const auto replica = std::make_shared<Replica>();
     replica->contents = contents;
+    replica->is_inherited = true;
     replica->buffer = buffer;
     ++unflushed_;
     install(replica);
@@ -263,12 +264,21 @@ BackupStatus BackupService::free(ServerId primary, const ReplicaName& name) {
 
 // ---- what it has ----
 
-std::vector<std::uint64_t> BackupService::logs() {
+template <class Which>
+std::vector<std::uint64_t> BackupService::logs_of(Which&& which) {
   std::vector<std::uint64_t> logs;
   const std::lock_guard lock(mutex_);
   for (const auto& [name, replica] : replicas_)
-    if (logs.empty() || logs.back() != name.first) logs.push_back(name.first);
+    if (which(*replica) && (logs.empty() || logs.back() != name.first)) logs.push_back(name.first);
   return logs;
+}
+
+std::vector<std::uint64_t> BackupService::logs() {
+  return logs_of([](const Replica&) { return true; });
+}
+
+std::vector<std::uint64_t> BackupService::inherited_logs() {
+  return logs_of([](const Replica& replica) { return replica.is_inherited; });
 }
 
 BackupCounters BackupService::counters() {

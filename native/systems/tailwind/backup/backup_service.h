@@ -103,8 +103,14 @@ class BackupService {
   /// Frees all replicas of that log.
   void forget(ServerId dead);
 
+  /// Frees the replicas of that log that were here when the service began. Their primary lives, and
+  /// has others in their places.
+  void forget_inherited(ServerId primary);
+
   /// The logs of which it has replicas, by ServerId::number().
   std::vector<std::uint64_t> logs();
+  /// Those of which it has replicas that were here when the service began.
+  std::vector<std::uint64_t> inherited_logs();
   BackupCounters counters();
   /// Damaged files, and what the disk cannot take now.
   std::vector<std::string> problems();
@@ -117,6 +123,7 @@ class BackupService {
     BufferContents contents;
     std::optional<std::uint32_t> buffer;  // none: it is on disk
     bool may_have_file = false;           // of this attempt or a lower one
+    bool is_inherited = false;            // of an earlier life of the node
     bool is_gone = false;                 // freed, or another attempt has its place
     std::map<std::uint32_t, std::uint32_t>
         ahead;                    // pieces that the CPU wrote behind a gap, by begin
@@ -152,6 +159,8 @@ class BackupService {
   void install(std::shared_ptr<Replica> replica);
   void retire(Replica& replica);
   void retire_with_file(Replica& replica);
+  template <class Which>
+  std::vector<std::uint64_t> logs_of(Which&& which);
   void renew_later(std::uint32_t buffer);
   void add_job(Job job);
   void add_problem(const std::string& problem);

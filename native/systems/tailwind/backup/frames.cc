@@ -18,6 +18,7 @@ constexpr std::uint64_t kFrameMagic = 0x31656d6172667774;  // "twframe1"
 constexpr std::uint64_t kIndexMagic = 0x317865646e697774;  // "twindex1"
 constexpr std::size_t kRecordBytes = 32;                   // no record lies in two sectors
 constexpr const char* kIndexName = "replicas";
+constexpr const char* kNewIndexName = "replicas-unfinished";
 constexpr const char* kUnfinishedName = "replica-unfinished";
 
 std::string frame_name(std::uint64_t log, std::uint64_t segment) {
@@ -26,6 +27,15 @@ std::string frame_name(std::uint64_t log, std::uint64_t segment) {
       std::snprintf(text.data(), text.size(), "replica-%llx-%llx",
                     static_cast<unsigned long long>(log), static_cast<unsigned long long>(segment));
   return {text.data(), static_cast<std::size_t>(length)};
+}
+
+void put_record(Bytes& records, std::uint64_t log, std::uint64_t segment) {
+  const std::size_t begin = records.size();
+  ByteWriter out(records);
+  out.put(kIndexMagic);
+  out.put(log);
+  out.put(segment);
+  out.put(std::uint64_t{crc32c(ByteView(records).subspan(begin))});
 }
 
 Bytes header_block(const Frame& frame) {
@@ -94,9 +104,13 @@ std::vector<Frame> Frames::find(std::vector<std::string>& problems) {
     else
       listed_.emplace(log, segment);
   }
+  // What was freed or never finished.
+  std::erase_if(listed_, [this](const Name& name) {
+    return !storage_.exists(frame_name(name.first, name.second));
+  });
+  stale_ = index_end_ / kRecordBytes - listed_.size();
   std::vector<Frame> frames;
   for (const auto& [log, segment] : listed_) {
-    if (!storage_.exists(frame_name(log, segment))) continue;  // freed, or never finished
     const Loaded loaded = read(log, segment);
     if (loaded.problem.empty())
       frames.push_back(loaded.frame);
@@ -108,16 +122,34 @@ std::vector<Frame> Frames::find(std::vector<std::string>& problems) {
 
 void Frames::list(const Name& name) {
   if (listed_.contains(name)) return;
+  if (index_ == nullptr) open_index();
   Bytes record;
-  ByteWriter out(record);
-  out.put(kIndexMagic);
-  out.put(name.first);
-  out.put(name.second);
-  out.put(std::uint64_t{crc32c(record)});
+  put_record(record, name.first, name.second);
   index_->write(index_end_, record);
   index_->sync();
   index_end_ += kRecordBytes;
   listed_.insert(name);
+}
+
+// Both files have all that is listed. A failure leaves one of them at the name.
+void Frames::write_index_anew() {
+  storage_.remove(kNewIndexName);
+  const auto file = storage_.open(kNewIndexName);
+  Bytes records;
+  for (const auto& [log, segment] : listed_) put_record(records, log, segment);
+  file->write(0, records);
+  file->sync();
+  index_ = nullptr;
+  storage_.rename(kNewIndexName, kIndexName);
+  open_index();
+}
+
+void Frames::open_index() {
+  storage_.sync();  // no record goes to a file that a crash would replace by the other one
+  auto file = storage_.open(kIndexName);
+  index_end_ = file->size() / kRecordBytes * kRecordBytes;
+  stale_ = index_end_ / kRecordBytes - listed_.size();
+  index_ = std::move(file);
 }
 
 void Frames::write(const Frame& frame, ByteView data) {
@@ -136,6 +168,8 @@ void Frames::write(const Frame& frame, ByteView data) {
 void Frames::remove(std::uint64_t log, std::uint64_t segment) {
   storage_.remove(frame_name(log, segment));
   storage_.sync();
+  stale_ += listed_.erase({log, segment});
+  if (stale_ > listed_.size() + kMostStale) write_index_anew();
 }
 
 Frames::Loaded Frames::read(std::uint64_t log, std::uint64_t segment) {

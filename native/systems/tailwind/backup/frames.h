@@ -2,8 +2,9 @@
 // has a block with the replica's metadata, and behind it the valid bytes as they were in the buffer
 // (Tailwind, sections 3.2 and 3.4.1: a closed replica has its metadata with it).
 //
-// A storage has no listing, so the file "replicas" has a record for each file that was ever
-// written. A record is 32 B and stays when its replica is freed.
+// A storage has no listing, so the file "replicas" has a record of 32 B for each of them. Records
+// of replicas that were freed stay until they are more than the others and 1,024; then the file is
+// written anew.
 //
 // A file is written under another name, synced, and renamed: it is there as a whole or not at all.
 // What is read is scanned: damaged replicas are refused.
@@ -56,13 +57,17 @@ class Frames {
   Loaded read(std::uint64_t log, std::uint64_t segment);
 
  private:
+  static constexpr std::uint64_t kMostStale = 1024;
   using Name = std::pair<std::uint64_t, std::uint64_t>;
   void list(const Name& name);
+  void write_index_anew();
+  void open_index();
 
   Storage& storage_;
   const std::uint32_t most_bytes_;
-  std::unique_ptr<File> index_;
+  std::unique_ptr<File> index_;  // null when it has another name or is not durable
   std::uint64_t index_end_ = 0;  // of the records that are durable
+  std::uint64_t stale_ = 0;      // records of what is not in listed_
   std::set<Name> listed_;
 };
 

@@ -198,6 +198,16 @@ ReadReplicaAnswer BackupService::read_replica(const ReadReplicaRequest& request,
   return {BackupStatus::kOk, at, storage};
 }
 
+void BackupService::forget_inherited(ServerId primary) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(replicas_, [&](const auto& entry) {
+    Replica& replica = *entry.second;
+    if (entry.first.first != primary.number() || !replica.is_inherited) return false;
+    retire_with_file(replica);
+    return true;
+  });
+}
+
 void BackupService::forget(ServerId dead) {
   const std::uint64_t log = dead.number();
   const std::lock_guard lock(mutex_);

@@ -213,6 +213,7 @@ void World::note(Server& server) {
   life.epoch = epoch;
   life.is_serving = server.is_serving();
   life.logs = server.backup().logs();
+  life.inherited_logs = server.backup().inherited_logs();
   settle();
 }
 
@@ -288,6 +289,11 @@ std::string World::garbage() const {
       if (std::ranges::find(view.servers, ServerId::of(log), &ListedServer::id) ==
           view.servers.end())
         text += "\n  " + to_string(id) + " has replicas of " + to_string(ServerId::of(log));
+    }
+    for (const std::uint64_t log : life.inherited_logs) {
+      if (view.is_up(ServerId::of(log)))
+        text +=
+            "\n  " + to_string(id) + " still has old replicas of " + to_string(ServerId::of(log));
     }
   }
   return text;

@@ -111,7 +111,8 @@ struct World {
     bool has_ended = false, is_settled = false, is_saved = false;
     bool is_serving = false, is_whole = false;
     std::uint64_t epoch = 0;
-    std::vector<std::uint64_t> logs;  // of which it has replicas
+    std::vector<std::uint64_t> logs;            // of which it has replicas
+    std::vector<std::uint64_t> inherited_logs;  // and has had them when it began
   };
   std::map<ServerId, Life> lives;
   ClusterView view;  // the coordinator's

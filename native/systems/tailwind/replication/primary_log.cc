@@ -181,6 +181,11 @@ bool PrimaryLog::is_whole() {
   return !order_.is_mending();
 }
 
+bool PrimaryLog::is_whole_for(ServerId backup) {
+  const std::lock_guard<Mutex> lock(mutex_);
+  return std::ranges::binary_search(up_, backup) && !order_.is_mending();
+}
+
 Position PrimaryLog::end() {
   const std::lock_guard<Mutex> lock(mutex_);
   return {log_.head()->id(), log_.head()->end()};

@@ -79,6 +79,9 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   bool commit(Worker& worker, Position to, Time deadline);
   /// All backups that segments had are there, or others have taken their places.
   bool is_whole();
+  /// The same, and it knows that the backup is up: replicas of that node's earlier lives do not
+  /// count.
+  bool is_whole_for(ServerId backup);
   /// The end of the log.
   Position end();
   /// Makes a new head, and returns its end: all that is appended from now on ends behind it, also

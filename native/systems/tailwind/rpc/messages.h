@@ -207,4 +207,12 @@ Bytes encoded_bytes(const Message& message) {
 /// The hash of a key, by which tablets and hash tables are cut.
 std::uint64_t key_hash(std::uint64_t table, ByteView key);
 
+/// A message that takes all the bytes, or nothing.
+template <class Message>
+std::optional<Message> whole(ByteView payload) {
+  ByteReader in(payload);
+  auto message = Message::get(in);
+  return in.done() ? message : std::nullopt;
+}
+
 }  // namespace pyrdma::tailwind

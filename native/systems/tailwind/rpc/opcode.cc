@@ -44,6 +44,8 @@ const char* to_string(Opcode opcode) {
       return "free";
     case Opcode::kReadReplica:
       return "read replica";
+    case Opcode::kAskWhole:
+      return "ask whole";
     case Opcode::kCount:
       break;
   }

@@ -29,6 +29,8 @@ enum class Opcode : std::uint8_t {
   kClose,
   kFree,
   kReadReplica,  // the entries of a part
+  // To primaries, by backups.
+  kAskWhole,  // has each segment all its replicas, without those of my node's earlier lives?
   kCount,
 };
 
