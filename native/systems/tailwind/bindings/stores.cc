@@ -59,6 +59,13 @@ class StoreNode {
     return *server_;
   }
   Coordinator& coordinator() { return *coordinator_; }
+  /// A simulated node died long ago. Its server stays until a restart or the end, but its log is of
+  /// no use: of many objects it has gigabytes.
+  void release_log() {
+    const bool is_simulated = env_.cores() != 0;
+    if (is_simulated && server_ != nullptr && !runs_.load(std::memory_order_acquire) && !has_left_)
+      server_->log().release_memory();
+  }
   Client& client(double timeout_s) {
     // One that has not found the coordinator has published where it was: the next has a new name.
     if (client_ == nullptr)
@@ -72,7 +79,11 @@ class StoreNode {
     const auto is_over = [this] { return is_over_.load(std::memory_order_acquire); };
     if (env_.node() < options_.servers) {
       server_ = std::make_unique<Server>(env_, options_, life);
-      spawn([this, is_over] { server_->run(is_over); });
+      has_left_ = false;
+      spawn([this, is_over] {
+        server_->run(is_over);
+        has_left_ = true;
+      });
     } else if (env_.node() == options_.coordinator) {
       coordinator_ = std::make_unique<Coordinator>(env_, options_);
       spawn([this, is_over] { coordinator_->run(is_over); });
@@ -98,6 +109,7 @@ class StoreNode {
   std::uint32_t life_ = 0;
   std::uint32_t clients_ = 0;  // that there have been
   std::atomic<bool> is_over_{false}, runs_{false};
+  bool has_left_ = false;  // the server has ended, but its other threads live
   std::unique_ptr<Server> server_;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<Client> client_;
@@ -244,6 +256,7 @@ void bind_stores(py::module_& module) {
                const auto has_ended = [&] {
                  for (const RecoveryReport& report : each.coordinator().recoveries()) {
                    if (report.dead.node != dead || report.declared < since) continue;
+                   if (report.declared != 0) self.at(dead).release_log();
                    found = report;
                    return report.ended != 0;
                  }

@@ -114,6 +114,8 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   /// Nothing can be cleaned until `drops` in memory_use() is another.
   void note_nothing_to_clean(std::uint64_t drops);
   bool has_nothing_to_clean();
+  /// The node is dead, its threads have ended, and nobody reads its memory any more.
+  void release_memory() { region_.reset(); }
   /// Any thread: the cleaner must end.
   void end_cleaning() { ends_cleaning_.store(true, std::memory_order_release); }
 
