@@ -80,9 +80,9 @@ Life live(Replication replication, NodeId victim, Crash crash, Time after) {
   return life;
 }
 
-class TailwindCrashPoints : public testing::TestWithParam<Replication> {};
+class TailwindCrashPointsSim : public testing::TestWithParam<Replication> {};
 
-TEST_P(TailwindCrashPoints, AnObjectSurvivesADeathAtAnyMoment) {
+TEST_P(TailwindCrashPointsSim, AnObjectSurvivesADeathAtAnyMoment) {
   const Life calm = live(GetParam(), 0, Crash::kProcess, kForever);
   EXPECT_GE(calm.rolls, 2U) << "segments are opened and closed";
   const Time step = fuzz::kSlowed ? 25 * kMicrosecond : 2 * kMicrosecond;
@@ -97,7 +97,7 @@ TEST_P(TailwindCrashPoints, AnObjectSurvivesADeathAtAnyMoment) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TailwindCrashPoints,
+INSTANTIATE_TEST_SUITE_P(All, TailwindCrashPointsSim,
                          testing::Values(Replication::kRamcloud, Replication::kTailwind),
                          [](const auto& each) {
                            return std::string(

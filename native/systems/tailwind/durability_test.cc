@@ -46,7 +46,7 @@ std::string after_outage(Durability durability, std::uint64_t seed, const std::s
   return found;
 }
 
-TEST(TailwindDurability, ACompletionIsNoProofOfData) {
+TEST(TailwindDurabilitySim, ACompletionIsNoProofOfData) {
   constexpr std::uint64_t kSeeds = 12;
   int lost = 0;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
