@@ -88,7 +88,7 @@ TEST(TailwindFrames, ALossOfPowerWhileTheIndexIsWrittenAnewLosesNoReplica) {
         }
         torn.crash(crash, rng);
         std::set<std::uint64_t> found = numbers_of(torn, crash == FakeDisk::Crash::kTearsUnsynced);
-        for (const std::uint64_t number : {3, 4, 5}) EXPECT_TRUE(found.contains(number));
+        for (const std::uint64_t number : {3U, 4U, 5U}) EXPECT_TRUE(found.contains(number));
         EXPECT_LE(found.size(), 6U);
         if (is_finished) {
           EXPECT_EQ(found, (std::set<std::uint64_t>{3, 4, 5, 9999}));
