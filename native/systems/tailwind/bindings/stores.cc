@@ -59,11 +59,11 @@ class StoreNode {
     return *server_;
   }
   Coordinator& coordinator() { return *coordinator_; }
-  /// A simulated node died long ago. Its server stays until a restart or the end, but its log is of
-  /// no use: of many objects it has gigabytes.
+  /// The node died long ago. Its server stays until a restart or the end, but its log is of no use:
+  /// of many objects it has gigabytes. Threads of the machine may still unwind, so their logs stay.
   void release_log() {
-    const bool is_simulated = env_.cores() != 0;
-    if (is_simulated && server_ != nullptr && !runs_.load(std::memory_order_acquire) && !has_left_)
+    if (env_.cores() != 0 && server_ != nullptr && !runs_.load(std::memory_order_acquire) &&
+        !has_left_)
       server_->log().release_memory();
   }
   Client& client(double timeout_s) {
