@@ -1,6 +1,7 @@
 // The whole store: clients, servers and the coordinator, in all worlds.
 #include "systems/tailwind/cluster_test.h"
 
+#include <array>
 #include <map>
 
 namespace pyrdma::tailwind {
@@ -8,8 +9,9 @@ namespace {
 
 using runtime::Kill;
 
-class TailwindCluster
-    : public testing::TestWithParam<std::tuple<std::string, Replication, std::uint32_t>> {
+using Case = std::tuple<std::string, Replication, std::uint32_t>;  // the last: workers
+
+class TailwindCluster : public testing::TestWithParam<Case> {
  protected:
   std::string world() const { return std::get<0>(GetParam()); }
   Options options() const {
@@ -18,6 +20,12 @@ class TailwindCluster
     return options;
   }
 };
+
+std::string case_name(const testing::TestParamInfo<Case>& param) {
+  const auto& [world, replication, workers] = param.param;
+  return world + "_" + std::string(kReplicationNames[static_cast<std::size_t>(replication)]) + "_" +
+         std::to_string(workers);
+}
 
 TEST_P(TailwindCluster, StoresReadsAndRemoves) {
   run_store(world(), 2, options(), [&](Env& env, Client& client, const Kill&) {
@@ -79,9 +87,10 @@ TEST_P(TailwindCluster, ALostServerIsRecovered) {
 
 // Requests that arrive together share a write. Retries, reads of what is not committed and removals
 // are among them.
-TEST_P(TailwindCluster, RequestsThatAreCommittedTogetherKeepTheirOrder) {
+class TailwindGroupCommit : public TailwindCluster {};
+
+TEST_P(TailwindGroupCommit, KeepsTheOrderOfRequests) {
   Options options = this->options();
-  options.workers = 0;
   const auto counts = [&](bool is_grouped) {
     options.group_commit = is_grouped;
     std::atomic<std::uint64_t> appends{0}, writes{0};
@@ -90,23 +99,31 @@ TEST_P(TailwindCluster, RequestsThatAreCommittedTogetherKeepTheirOrder) {
         [&](Env&, Client& client, const Kill&) {
           const std::uint64_t table = client.create_table("first", {0});
           constexpr int kKeys = 16, kRounds = 20;
-          int ended = 0;
+          int ended = 0, in_order = 0;
           for (int round = 0; round < kRounds; ++round) {
+            std::array<Result, kKeys> written, found;
             for (int key = 0; key < kKeys; ++key) {
               const std::string name = std::to_string(key), value = std::to_string(round);
-              client.start(Opcode::kWrite, table, bytes_of(name), bytes_of(value),
-                           [&](const Result& result) {
-                             EXPECT_EQ(result.status, StoreStatus::kOk);
-                             ++ended;
-                           });
-              client.start(Opcode::kRead, table, bytes_of(name), {},
-                           [&ended, round](const Result& result) {
-                             EXPECT_EQ(text_of(result.value), std::to_string(round));
-                             ++ended;
-                           });
+              const auto start = [&](Opcode opcode, ByteView data, Result& end) {
+                client.start(opcode, table, bytes_of(name), data,
+                             [&end, &ended](const Result& result) {
+                               end = result;
+                               ++ended;
+                             });
+              };
+              start(Opcode::kWrite, bytes_of(value), written.at(key));
+              start(Opcode::kRead, {}, found.at(key));
             }
             client.run_until([&] { return ended == 2 * kKeys * (round + 1); }, kForever);
+            for (int key = 0; key < kKeys; ++key) {
+              EXPECT_EQ(written.at(key).status, StoreStatus::kOk);
+              // A read may overtake an update that is sent again.
+              if (written.at(key).attempts + found.at(key).attempts > 2) continue;
+              EXPECT_EQ(text_of(found.at(key).value), std::to_string(round));
+              ++in_order;
+            }
           }
+          EXPECT_GT(in_order, world() == "sim" ? kKeys * (kRounds - 1) : 0);
           EXPECT_EQ(client.remove(table, bytes_of("1")).status, StoreStatus::kOk);
           EXPECT_EQ(client.read(table, bytes_of("1")).status, StoreStatus::kNoObject);
         },
@@ -147,17 +164,62 @@ TEST_P(TailwindCluster, AnIdleStoreAnswersSoon) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Worlds, TailwindCluster,
-    testing::Combine(testing::ValuesIn(std::vector<std::string>{"sim", "shm"}),
-                     testing::Values(Replication::kRamcloud, Replication::kTailwind),
-                     testing::Values(0U, 2U)),
-    [](const auto& param_info) {
-      return std::get<0>(param_info.param) + "_" +
-             std::string(
-                 kReplicationNames[static_cast<std::size_t>(std::get<1>(param_info.param))]) +
-             "_" + std::to_string(std::get<2>(param_info.param));
-    });
+// A member of its group that it has never met may stay away.
+TEST(TailwindGroupsSim, AServerComesBackWhileOneOfItsGroupIsDown) {
+  Options options = small_options("sim", Replication::kTailwind);
+  options.servers = 5;
+  options.coordinator = 5;
+  options.replicas = 3;
+  options.placement = Placement::kGroups;
+  fabric::sim::SimCluster cluster(runtime::sim_options(options.servers + 2));
+  bool is_over = false;
+  cluster.run([&](Env& env) {
+    if (env.node() < options.servers) {
+      for (std::uint32_t life = 0; !is_over; ++life)
+        Server(env, options, life).run([&] { return is_over; });
+    } else if (env.node() == options.coordinator) {
+      Coordinator(env, options).run([&] { return is_over; });
+    } else {
+      Client client(env, options, 0, patience("sim"));
+      client.await_servers(options.servers);
+      const std::uint64_t first = client.create_table("first", {3, 4});
+      const auto write = [&](std::uint64_t table) {
+        for (int i = 0; i < 20; ++i) {
+          const Result result =
+              client.write(table, bytes_of("key " + std::to_string(i)), bytes_of("value"));
+          EXPECT_EQ(result.status, StoreStatus::kOk);
+        }
+      };
+      try {
+        write(first);
+        cluster.kill(4);
+        write(first);
+        cluster.expect_restart(3);
+        cluster.kill(3);
+        cluster.restart(3);
+        client.await_servers(4);
+        write(client.create_table("second", {3}));
+      } catch (const Error& error) {
+        ADD_FAILURE() << error.what();
+      }
+      is_over = true;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, TailwindCluster,
+                         testing::Combine(testing::ValuesIn(std::vector<std::string>{"sim", "shm"}),
+                                          testing::Values(Replication::kRamcloud,
+                                                          Replication::kTailwind),
+                                          testing::Values(0U, 2U)),
+                         case_name);
+
+INSTANTIATE_TEST_SUITE_P(Worlds, TailwindGroupCommit,
+                         testing::Combine(testing::ValuesIn(std::vector<std::string>{"sim", "shm"}),
+                                          testing::Values(Replication::kRamcloud,
+                                                          Replication::kTailwind),
+                                          testing::Values(0U)),
+                         case_name);
 
 }  // namespace
 }  // namespace pyrdma::tailwind

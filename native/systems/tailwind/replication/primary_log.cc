@@ -23,6 +23,7 @@ PrimaryLog::PrimaryLog(Transport& transport, const Options& options, Bugs bugs)
       max_sges_(std::min<std::uint32_t>(env_.device().capabilities().max_sges, 4)),
       mutex_(env_),
       rng_(env_.rng("tailwind/placement/" + std::to_string(self_.life))),
+      awaits_group_until_(env_.now() + 10 * options.call_timeout),
       log_(memory_, self_.number(), options.segment_bytes),
       order_(*this, options.replicas, bugs) {
   const std::uint32_t most = env_.device().capabilities().max_completions;
@@ -87,7 +88,7 @@ Position PrimaryLog::append(std::span<const NewEntry> entries, Place* places,
   ++counters_.appends;
   const Segment& head = *log_.head();
   order_.append(head.id(), head.end());
-  if (!is_held_) step();
+  step();
   return {head.id(), head.end()};
 }
 
@@ -100,7 +101,7 @@ void PrimaryLog::release(bool is_local) {
   const std::lock_guard<Mutex> lock(mutex_);
   is_held_ = false;
   for (const std::uint64_t segment : chain_)
-    if (is_local && segment != chain_.back()) order_.skip(segment);
+    if (is_local && segment != chain_.back() && order_.is_at_rest(segment)) order_.skip(segment);
   step();
 }
 
@@ -209,6 +210,7 @@ bool PrimaryLog::commit(Worker& worker, Position to, Time deadline) {
 }
 
 void PrimaryLog::step() {
+  if (is_held_) return;
   order_.step();
   advance_committed();
   if (cleaning_) go_on_cleaning();
@@ -258,10 +260,13 @@ void PrimaryLog::update(const ClusterView& view) {
     if (!std::ranges::binary_search(up_, held.backup)) lost.insert(held.backup);
   for (const ServerId backup : lost) {
     std::erase_if(held_, [&](const auto& each) { return each.second.backup == backup; });
-    replicas_at_.erase(backup);
-    links_.erase(backup);
     order_.lost(backup.node);
   }
+  const auto is_gone = [this](const auto& each) {
+    return !std::ranges::binary_search(up_, each.first);
+  };
+  std::erase_if(replicas_at_, is_gone);
+  std::erase_if(links_, is_gone);
   step();
 }
 
@@ -311,9 +316,11 @@ void PrimaryLog::ask(ReplicaId id, std::uint64_t attempt, Opcode opcode,
 }
 
 NodeId PrimaryLog::open(ReplicaId id, std::uint64_t version, std::uint32_t bytes, bool is_copy) {
-  // At the start of a cluster the servers of the group come one after the other.
+  // At the start of a cluster the servers of the group come one after the other. One that is down
+  // when this server comes back may stay away.
   if (options_.placement == Placement::kGroups &&
-      !Groups(options_.servers, options_.replicas).are_among(met_, self_.node))
+      !Groups(options_.servers, options_.replicas).are_among(met_, self_.node) &&
+      env_.now() < awaits_group_until_)
     return kNoBackup;
   std::vector<ServerId> candidates;
   for (const ServerId& each : up_) {

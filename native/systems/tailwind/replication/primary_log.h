@@ -229,6 +229,7 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
 
   Mutex mutex_;  // of all below
   Rng rng_;
+  const Time awaits_group_until_;  // with placement by groups
   Log log_;
   ReplicatedLog order_;
   std::deque<std::uint64_t> chain_;  // segments from the first one that is not committed whole
