@@ -10,8 +10,13 @@ namespace pyrdma::tailwind {
 
 Position PrimaryLog::begin_head() {
   const std::lock_guard<Mutex> lock(mutex_);
-  if (options_.cleaner) {
-    if (!roll(0)) return {};
+  const bool is_fresh = log_.head()->entries() == 2;
+  if (options_.cleaner && !is_fresh) {
+    ++drops_;  // the last head can be cleaned
+    if (!roll(kept_for_cleaner_)) {
+      wants_room_ = true;
+      return {};
+    }
     step();
   }
   return {log_.head()->id(), log_.head()->end()};
@@ -22,7 +27,7 @@ bool PrimaryLog::may_make_room(std::size_t bytes) {
   const std::lock_guard<Mutex> lock(mutex_);
   const bool may_be_room = drops_ != nothing_to_clean_at_ || failed_at_ != nothing_to_clean_at_;
   return options_.cleaner && may_be_room &&
-         bytes + LogMemory::kSeglet / 2 <= options_.segment_bytes;
+         bytes + log_.head()->first_bytes + 1024 <= options_.segment_bytes;  // 1024: headers
 }
 
 CleanerCounters PrimaryLog::cleaner_counters() {
@@ -44,6 +49,7 @@ CleanerCounters PrimaryLog::cleaner_counters() {
 std::vector<SegmentUse> PrimaryLog::candidates() {
   const std::lock_guard<Mutex> lock(mutex_);
   std::vector<SegmentUse> result;
+  if (!has_begun_) return result;  // the chain needs all segments until then
   for (const auto& [number, segment] : log_.segments()) {
     if (segment.get() == log_.head() || compacted_.contains(number) || !order_.is_closed(number))
       continue;

@@ -238,8 +238,10 @@ Place Cleaner::copy(const Entry& entry) {
   again.header.table = entry.table();
   again.header.version = entry.version();
   if (!survivors_.empty()) {
-    const Place place = host_.append(*survivors_.back(), again);
-    if (place != 0 || is_compaction_) return place;
+    Segment& last = *survivors_.back();
+    const Place place = host_.append(last, again);
+    const bool is_memory_full = place == 0 && last.has_room({&again, 1});
+    if (place != 0 || is_compaction_ || is_memory_full) return place;
   }
   std::unique_ptr<Segment> made = host_.make_survivor();
   if (made == nullptr) return 0;
