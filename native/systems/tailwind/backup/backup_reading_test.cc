@@ -10,7 +10,10 @@ namespace {
 
 constexpr ServerId kDead = BackupWorld::kPrimary;
 
-TEST(TailwindBackupReading, ATornReplicaIsValidUpToItsLastWholeEntry) {
+class TailwindBackupTornReplica : public testing::TestWithParam<bool> {};
+
+/// With the parameter the CPU of the backup writes, as RAMCloud's does.
+TEST_P(TailwindBackupTornReplica, IsValidUpToItsLastWholeEntry) {
   BackupWorld world;
   Replica replica = segment(kDead, 1);
   replica.append(object(1), "key", "first");
@@ -21,9 +24,17 @@ TEST(TailwindBackupReading, ATornReplicaIsValidUpToItsLastWholeEntry) {
     end = std::min(end, replica.end());
     const ServerId dead{1, life};
     const Replica begin = segment(kDead, 1);
-    const auto buffer = world.open({1, 1}, begin, dead);
     const ByteView torn = written(replica).first(end).subspan(begin.end());
-    ASSERT_EQ(world.rdma_write(buffer, torn, begin.end()), fabric::Status::kSuccess);
+    OpenRequest request = open_request({1, 1}, written(begin));
+    request.is_written_by_cpu = GetParam();
+    const OpenAnswer opened = world.service->open(dead, request);
+    ASSERT_EQ(opened.status, BackupStatus::kOk);
+    if (GetParam()) {
+      const auto offset = static_cast<std::uint32_t>(begin.end());
+      ASSERT_EQ(world.service->write(dead, {{1, 1}, offset, torn}), BackupStatus::kOk);
+    } else {
+      ASSERT_EQ(world.rdma_write(opened.buffer, torn, begin.end()), fabric::Status::kSuccess);
+    }
     const auto held = world.held(dead);
     ASSERT_EQ(held.size(), 1U);
     EXPECT_EQ(held.at(1).valid, end == replica.end() ? end : whole);
@@ -35,6 +46,9 @@ TEST(TailwindBackupReading, ATornReplicaIsValidUpToItsLastWholeEntry) {
   }
   EXPECT_GT(life, 20U);
 }
+
+INSTANTIATE_TEST_SUITE_P(By, TailwindBackupTornReplica, testing::Bool(),
+                         [](const auto& by) { return by.param ? "cpu" : "nic"; });
 
 TEST(TailwindBackupReading, AReplicaThatWasClosedWithOtherMetadataIsLeftOut) {
   BackupWorld world;

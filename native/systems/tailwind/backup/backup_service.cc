@@ -33,8 +33,8 @@ BackupService::BackupService(Env& env, fabric::ProtectionDomain& domain, const O
     replica->may_have_file = replica->is_inherited = true;
     replicas_.emplace(replica->name(), replica);
   }
-  take_over(problems_);
-  remove_saved_memory(env.storage());
+  // What a start with more buffers, or with others, can use stays.
+  if (take_over(problems_)) remove_saved_memory(env.storage());
   thread_ = env.spawn(
       "tailwind/flusher", [this] { run_jobs(); }, background_core(env, options.workers));
 }
@@ -45,9 +45,11 @@ BackupService::~BackupService() {
   thread_.reset();
 }
 
-void BackupService::take_over(std::vector<std::string>& problems) {
+bool BackupService::take_over(std::vector<std::string>& problems) {
   Storage& storage = env_.storage();
-  for (const SavedBuffer& saved : find_saved_buffers(storage, options_.segment_bytes, problems)) {
+  bool has_all = true;
+  for (const SavedBuffer& saved :
+       find_saved_buffers(storage, options_.segment_bytes, problems, has_all)) {
     const BufferContents& contents = saved.contents;
     const auto known = replicas_.find({contents.log, contents.segment});
     if (known != replicas_.end() && known->second->contents.attempt >= contents.attempt) continue;
@@ -56,6 +58,7 @@ void BackupService::take_over(std::vector<std::string>& problems) {
     if (!buffer) {
       problems.push_back(what + ", saved by the battery, is not used: all " +
                          std::to_string(options_.buffers) + " buffers are in use; start with more");
+      has_all = false;
       continue;
     }
     try {
@@ -64,6 +67,7 @@ void BackupService::take_over(std::vector<std::string>& problems) {
     } catch (const Error& error) {
       problems.push_back(what + ", saved by the battery, is not used: " + error.what());
       renew_later(*buffer);
+      has_all = false;
       continue;
     }
     const auto replica = std::make_shared<Replica>();
@@ -74,6 +78,7 @@ void BackupService::take_over(std::vector<std::string>& problems) {
     install(replica);
     if (contents.is_closed) add_job({Work::kFlush, replica, 0, {}});
   }
+  return has_all;
 }
 
 // ---- requests of primaries ----

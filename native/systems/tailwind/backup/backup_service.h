@@ -93,8 +93,7 @@ class BackupService {
   void stop_writes(ServerId dead);
   /// Stops writes, and returns what is here of the dead primary's log, the newest first. Requires
   /// that its connections have ended. Scans its replicas in buffers, once, and reads the newest
-  /// closed one. Leaves out what is damaged. The recorded length counts for an open one that the
-  /// CPU wrote.
+  /// closed one. Leaves out what is damaged.
   Inventory start_reading(ServerId dead);
   /// Returns entries that the tablets of the request need; Tablet::since cuts off older ones. They
   /// are put in `storage`, which the answer points to. kUnknown: no such replica, or a damaged one.
@@ -165,7 +164,8 @@ class BackupService {
   void add_job(Job job);
   void add_problem(const std::string& problem);
 
-  void take_over(std::vector<std::string>& problems);
+  /// Takes what a battery has saved. Returns false if a later start could take more.
+  bool take_over(std::vector<std::string>& problems);
   std::vector<std::shared_ptr<Replica>> replicas_of(std::uint64_t log);
   View view(Replica& replica, bool needs_bytes);
   std::shared_ptr<const Frames::Loaded> load(const Name& name, std::uint64_t attempt);

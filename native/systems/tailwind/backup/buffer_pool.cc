@@ -210,7 +210,8 @@ void keep_saved_memory(Storage& storage) {
 namespace {
 
 void find_kept_buffers(Storage& storage, std::size_t generation, std::uint32_t bytes,
-                       std::vector<SavedBuffer>& saved, std::vector<std::string>& problems) {
+                       std::vector<SavedBuffer>& saved, std::vector<std::string>& problems,
+                       bool& has_all) {
   std::map<BufferLife, BufferContents> used;
   std::map<BufferLife, std::string> files;
   for (std::size_t number = 0; storage.exists(kept_name(generation, number)); ++number) {
@@ -218,9 +219,16 @@ void find_kept_buffers(Storage& storage, std::size_t generation, std::uint32_t b
     try {
       const auto file = storage.open(name);
       const auto header = load_with_crc<TableHeader>(*file, 0);
-      if (header && header->magic == kTableMagic && header->bytes == bytes &&
-          header->buffers <= kMostBuffers)
-        take_saved_table(*file, name, *header, used, problems);
+      if (header && header->magic == kTableMagic && header->buffers <= kMostBuffers) {
+        if (header->bytes == bytes) {
+          take_saved_table(*file, name, *header, used, problems);
+        } else {
+          has_all = false;
+          problems.push_back("file '" + name + "': saved buffers have " +
+                             std::to_string(header->bytes) + " B, and are not used; start with " +
+                             "segment_bytes=" + std::to_string(header->bytes));
+        }
+      }
       if (file->size() != bytes + BufferPool::kLabelBytes) continue;
       const auto label = load_with_crc<Label>(*file, bytes);
       if (label && label->magic == kLabelMagic)
@@ -242,10 +250,10 @@ void find_kept_buffers(Storage& storage, std::size_t generation, std::uint32_t b
 }  // namespace
 
 std::vector<SavedBuffer> find_saved_buffers(Storage& storage, std::uint32_t bytes,
-                                            std::vector<std::string>& problems) {
+                                            std::vector<std::string>& problems, bool& has_all) {
   std::vector<SavedBuffer> saved;
   for (std::size_t generation = 0; storage.exists(kept_name(generation, 0)); ++generation)
-    find_kept_buffers(storage, generation, bytes, saved, problems);
+    find_kept_buffers(storage, generation, bytes, saved, problems, has_all);
   return saved;
 }
 

@@ -101,10 +101,10 @@ struct SavedBuffer {
 /// step of a node: it has no registered memory yet. Returns when that is durable.
 void keep_saved_memory(Storage& storage);
 /// Finds the buffers of pools with `bytes` B of data each that were in use when the power failed.
-/// Tables and buffers that are damaged are left out and named in `problems`. Costs a short read of
-/// each saved file.
+/// Tables and buffers that are damaged are left out and named in `problems`, and so are pools with
+/// buffers of another size; then `has_all` becomes false. Costs a short read of each saved file.
 std::vector<SavedBuffer> find_saved_buffers(Storage& storage, std::uint32_t bytes,
-                                            std::vector<std::string>& problems);
+                                            std::vector<std::string>& problems, bool& has_all);
 /// Removes all files that keep_saved_memory() has kept. Returns when that is durable.
 void remove_saved_memory(Storage& storage);
 

@@ -76,6 +76,7 @@ std::optional<Frame> parse_header(ByteView block) {
 Frames::Frames(Storage& storage, std::uint32_t most_bytes)
     : storage_(storage), most_bytes_(most_bytes), index_(storage.open(kIndexName)) {
   storage.remove(kUnfinishedName);
+  storage.remove(kNewIndexName);
   storage.sync();
 }
 
@@ -90,6 +91,7 @@ std::vector<Frame> Frames::find(std::vector<std::string>& problems) {
     } catch (const Error& error) {
       problems.push_back("file '" + std::string(kIndexName) + "', offset " + std::to_string(at) +
                          ": " + error.what() + "; the replica that it names is not used");
+      has_unread_ = true;
       continue;
     }
     // A crash amid an append leaves zeros. The replica's file was not written then.
@@ -169,7 +171,12 @@ void Frames::remove(std::uint64_t log, std::uint64_t segment) {
   storage_.remove(frame_name(log, segment));
   storage_.sync();
   stale_ += listed_.erase({log, segment});
-  if (stale_ > listed_.size() + kMostStale) write_index_anew();
+  if (has_unread_ || stale_ <= listed_.size() + kMostStale) return;
+  try {
+    write_index_anew();
+  } catch (const Error&) {
+    stale_ = listed_.size();  // the file is gone; the index waits for as many removals again
+  }
 }
 
 Frames::Loaded Frames::read(std::uint64_t log, std::uint64_t segment) {

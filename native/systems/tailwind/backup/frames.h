@@ -68,6 +68,7 @@ class Frames {
   std::unique_ptr<File> index_;  // null when it has another name or is not durable
   std::uint64_t index_end_ = 0;  // of the records that are durable
   std::uint64_t stale_ = 0;      // records of what is not in listed_
+  bool has_unread_ = false;      // records that another start may be able to read
   std::set<Name> listed_;
 };
 

@@ -51,6 +51,29 @@ TEST(TailwindFrames, TheIndexStaysSmall) {
   EXPECT_EQ(*found.begin(), 4991U);
 }
 
+TEST(TailwindFrames, ADiskThatFailsWhileTheIndexIsWrittenAnewHoldsUpNoRemoval) {
+  FakeDisk disk;
+  Frames frames(disk, kMostBytes);
+  std::vector<std::string> problems;
+  frames.find(problems);
+  write_frame(frames, 1);
+  constexpr std::size_t kRecord = 32;
+  std::uint64_t number = 2;
+  for (std::size_t before = 0, records = 0; records >= before; ++number) {
+    before = disk.read("replicas").size() / kRecord;
+    write_frame(frames, number);
+    // One replica stays, so the index is due when 1,026 records are stale.
+    if (disk.read("replicas").size() == 1027 * kRecord) disk.fail_next_file_sync();
+    frames.remove(kLog, number);
+    EXPECT_FALSE(numbers_of(disk).contains(number));
+    records = disk.read("replicas").size() / kRecord;
+    ASSERT_LE(records, 4096U);
+  }
+  EXPECT_GT(number, 1500U) << "it was put off";
+  write_frame(frames, number);
+  EXPECT_EQ(numbers_of(disk), (std::set<std::uint64_t>{1, number}));
+}
+
 TEST(TailwindFrames, ALossOfPowerWhileTheIndexIsWrittenAnewLosesNoReplica) {
   Rng rng(1);
   FakeDisk disk;

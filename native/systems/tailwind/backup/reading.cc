@@ -85,13 +85,10 @@ BackupService::View BackupService::view(Replica& replica, bool needs_bytes) {
   }
   view.is_usable = true;
   const ByteView all(view.region->data(), options_.segment_bytes);
-  if (contents.is_written_by_cpu && !contents.is_closed) {
-    for_entries(all, view.valid, [&](const Entry&, std::uint64_t) { ++view.entries; });
-    view.bytes = all.first(view.valid);
-    return view;
-  }
   if (!found) {
-    found = scan(contents.is_closed ? all.first(contents.end) : all, bugs_);
+    // A write of the CPU may end amid an entry, too: a large one comes with several requests.
+    const bool has_length = contents.is_closed || contents.is_written_by_cpu;
+    found = scan(has_length ? all.first(view.valid) : all, bugs_);
     env_.charge_copy(found->valid, &pool_.footprint());
     const std::lock_guard lock(mutex_);
     if (dead_.contains(ServerId::of(contents.log))) replica.scanned = found;
