@@ -70,8 +70,11 @@ bool RecoveryMaster::run(const RecoverRequest& work, RecoverAnswer& answer) {
     Fetch fetch = arrived.fetch;
     ByteReader in(arrived.answer);
     const auto got = arrived.has_answer ? ReadReplicaAnswer::get(in) : std::nullopt;
-    if (!got || got->status != BackupStatus::kOk || got->next <= fetch.from ||
-        got->next > fetch.part->valid) {
+    const bool is_read = got && got->status == BackupStatus::kOk && got->next > fetch.from &&
+                         got->next <= fetch.part->valid;
+    const Stored stored = is_read ? store(got->entries, answer) : Stored::kDamaged;
+    if (stored == Stored::kNoRoom) return false;
+    if (stored == Stored::kDamaged) {
       env_.reached("tailwind/replica_unreadable");
       // Another backup has the same bytes.
       const auto place = static_cast<std::size_t>(fetch.part - work.parts.data());
@@ -85,7 +88,6 @@ bool RecoveryMaster::run(const RecoverRequest& work, RecoverAnswer& answer) {
       ++under_way;
       continue;
     }
-    if (!store(got->entries, answer)) return false;
     if (got->next < fetch.part->valid) {
       fetch.from = got->next;
       ask(work, fetch);
@@ -95,25 +97,29 @@ bool RecoveryMaster::run(const RecoverRequest& work, RecoverAnswer& answer) {
   return last_ == Position() || log_.commit(worker_, last_, kForever);
 }
 
-bool RecoveryMaster::store(ByteView entries, RecoverAnswer& answer) {
+RecoveryMaster::Stored RecoveryMaster::store(ByteView entries, RecoverAnswer& answer) {
   std::vector<Entry> batch;
+  std::uint64_t objects = 0;
   for (std::size_t at = 0; at < entries.size();) {
     const Entry entry = read_entry(entries.subspan(at));
-    if (!entry) return false;
+    if (!entry) return Stored::kDamaged;
     at += entry.size();
-    answer.bytes += entry.size();
-    answer.objects += entry.type() == EntryType::kObject;
+    objects += entry.type() == EntryType::kObject;
     batch.push_back(entry);
   }
-  if (batch.empty()) return true;
-  Position end = objects_.replay(batch);
+  if (batch.empty()) return Stored::kAll;
+  std::optional<Position> end = objects_.replay(batch);
   while (end == Position() && log_.may_make_room(0) && !log_.is_deposed()) {  // the cleaner works
     const Time next = env_.now() + options_.retry_pause;
     worker_.wait([&] { return env_.now() >= next; }, next);
     end = objects_.replay(batch);
   }
-  last_ = std::max(last_, end);
-  return end != Position() && !log_.is_deposed();
+  if (!end) return Stored::kDamaged;
+  if (end == Position() || log_.is_deposed()) return Stored::kNoRoom;
+  last_ = std::max(last_, *end);
+  answer.bytes += entries.size();
+  answer.objects += objects;
+  return Stored::kAll;
 }
 
 }  // namespace pyrdma::tailwind

@@ -44,7 +44,8 @@ class RecoveryMaster {
     std::atomic<std::uint32_t> count{0};  // of arrived
   };
   void ask(const RecoverRequest& work, const Fetch& fetch);
-  bool store(ByteView entries, RecoverAnswer& answer);
+  enum class Stored : std::uint8_t { kAll, kNoRoom, kDamaged };
+  Stored store(ByteView entries, RecoverAnswer& answer);
 
   Worker& worker_;
   Transport& transport_;

@@ -1,23 +1,35 @@
 #include "systems/tailwind/rpc/dispatcher.h"
 
 #include <algorithm>
+#include <iterator>
+#include <new>
 #include <utility>
 
 #include "systems/tailwind/scopes.h"
 
 namespace pyrdma::tailwind {
 
+namespace {
+
+Error out_of_memory() {
+  return Error(ErrorCode::kExhausted,
+               "a server has no memory left; give fewer servers or a smaller log_bytes");
+}
+
+}  // namespace
+
 bool Worker::wait_for(FunctionRef<bool()> ready, Time deadline, Watch* only) {
   Env& env = dispatcher_.env_;
   if (!is_dispatch_) return env.poll_until_ref(ready, deadline, only);
   const std::uint32_t level = level_;
-  while (!ready()) {
-    if (env.now() >= deadline) return false;
+  bool is_ready = ready();
+  while (!is_ready && env.now() < deadline) {
     const auto moves = [&] { return dispatcher_.turn(level) || ready(); };
     env.poll_until(moves, std::min(deadline, dispatcher_.next_tick_));
+    is_ready = ready();
   }
-  level_ = level;
-  return true;
+  level_ = level;  // requests that ran meanwhile have set theirs
+  return is_ready;
 }
 
 // A ping waits for a small part of its timeout. A tick is the longest time between two turns.
@@ -81,6 +93,8 @@ void Dispatcher::run(FunctionRef<bool()> is_over) {
     while (!ends()) env_.poll_until(moves, next_tick_, &transport_.watch());
   } catch (const Error& error) {
     fail(error);
+  } catch (const std::bad_alloc&) {
+    fail(out_of_memory());
   }
   is_over();
   while (busy_ != 0) env_.poll_until([&] { return turn(0); }, next_tick_, &transport_.watch());
@@ -166,7 +180,7 @@ void Dispatcher::hand_out() {
   for (std::uint32_t level = 0; level < kLevels; ++level) {
     auto& waiting = waiting_[level];
     while (!waiting.empty()) {
-      if (busy_ >= count_ && running_[level] != 0) break;
+      if (running_[level] != 0 && (busy_ >= count_ || level == kRecoveryLevel)) break;
       const auto idle = std::ranges::find_if(workers_, [](const auto& worker) {
         return worker->state_.load(std::memory_order_relaxed) == Worker::State::kIdle;
       });
@@ -225,9 +239,7 @@ void Dispatcher::work(Worker& worker, std::uint32_t number) {
       fail(error);
     } catch (const std::bad_alloc&) {
       worker.request_.reset();
-      fail(Error(ErrorCode::kExhausted,
-                 "a server has no memory left; give fewer servers or a "
-                 "smaller log_bytes"));
+      fail(out_of_memory());
     }
     worker_time_.fetch_add(env_.now() - begin, std::memory_order_relaxed);
     replicating_.fetch_add(worker.replicating, std::memory_order_relaxed);

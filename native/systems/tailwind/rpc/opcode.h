@@ -34,6 +34,9 @@ enum class Opcode : std::uint8_t {
   kCount,
 };
 
+/// Requests of this level run one after the other: a recovery that is asked for again must not run
+/// beside the first one, which may still store objects of the same keys.
+inline constexpr std::uint32_t kRecoveryLevel = 2;
 /// A request waits only for requests of lower levels, so a thread for each level that is not one of
 /// the configured ones prevents a deadlock.
 inline std::uint32_t level_of(Opcode opcode) {
@@ -43,7 +46,7 @@ inline std::uint32_t level_of(Opcode opcode) {
     case Opcode::kRemove:
       return 1;
     case Opcode::kRecover:
-      return 2;
+      return kRecoveryLevel;
     default:
       return 0;
   }

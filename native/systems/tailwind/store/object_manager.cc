@@ -216,7 +216,7 @@ void ObjectManager::end_replay() {
   tombstones_.clear();
 }
 
-Position ObjectManager::replay(std::span<const Entry> entries) {
+std::optional<Position> ObjectManager::replay(std::span<const Entry> entries) {
   std::vector<HashRange> ranges;
   {
     const std::lock_guard lock(replay_mutex_);
@@ -224,7 +224,7 @@ Position ObjectManager::replay(std::span<const Entry> entries) {
   }
   std::vector<ReplayItem> items;
   for (const Entry& entry : entries) {
-    if (!check(entry, ranges, items)) return {};
+    if (!check(entry, ranges, items)) return std::nullopt;
   }
   Position result;
   // A batch has a key once: what is decided about the second entry of a key depends on the first.
@@ -236,7 +236,7 @@ Position ObjectManager::replay(std::span<const Entry> entries) {
       const bool is_too_long = last > first && bytes > kReplayBytes;
       if (is_too_long || !hashes.insert(items[last].hash).second) break;
     }
-    if (!replay_batch(std::span(items).subspan(first, last - first), result)) return {};
+    if (!replay_batch(std::span(items).subspan(first, last - first), result)) return Position();
   }
   // What was known already may still be uncommitted.
   return std::max(result, log_.append({}, nullptr, {}));

@@ -62,10 +62,11 @@ class ObjectManager {
   /// Adds entries of a dead primary's log, in any order and as often as they come. Those of keys
   /// outside the ranges are skipped. The newest version of an object wins, also over one that is
   /// here. All that counts is appended to the own log; the entries hold when it is committed up to
-  /// the position that is returned. Returns Position{} when no memory is left or an entry is
-  /// damaged; the ranges may then have a part of the entries, and purge() is due. The entries are
-  /// from another node: they are within their bytes, and everything else is checked.
-  Position replay(std::span<const Entry> entries);
+  /// the position that is returned. Returns Position{} when no memory is left; the ranges may then
+  /// have a part of the entries, and purge() is due. Returns nothing, and has done nothing, when an
+  /// entry is damaged. The entries are from another node: they are within their bytes, and
+  /// everything else is checked.
+  std::optional<Position> replay(std::span<const Entry> entries);
   /// Forgets all keys and results of some ranges. Costs a walk over their part of the table. The
   /// log keeps the entries: who recovers it must not count them (Tablet::since).
   void purge(std::span<const HashRange> ranges);

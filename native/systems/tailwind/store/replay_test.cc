@@ -76,7 +76,7 @@ TEST_F(TailwindObjectManager, AReplayBringsTheResults) {
   const Outcome absent = dead.remove("absent", {7, 2, 0});
   EXPECT_EQ(absent.status, StoreStatus::kNoObject);
   heir.objects.begin_replay(kTable1);
-  const Position end = heir.objects.replay(dead.log.entries());
+  const Position end = heir.objects.replay(dead.log.entries()).value();
   heir.objects.end_replay();
   const Segment& head = *heir.log.log.head();
   EXPECT_EQ(end, (Position{head.id(), head.end()}));
@@ -115,7 +115,7 @@ TEST_F(TailwindObjectManager, DamagedEntriesAreRefused) {
     const Entry entry = write_entry(room.data(), header, view_of(key), view_of(value));
     if (is_damaged) room[sizeof header] ^= std::byte{1};
     store.objects.begin_replay(kTable1);
-    const bool is_refused = store.objects.replay({&entry, 1}) == Position();
+    const bool is_refused = !store.objects.replay({&entry, 1});
     EXPECT_TRUE(store.log.entries().empty());
     return is_refused;
   };
@@ -198,7 +198,7 @@ TEST(TailwindObjectManagerThreads, ShareAReplay) {
         std::vector<Entry> part;
         for (std::size_t i = number; i < entries.size(); i += ends.size())
           part.push_back(entries[i]);
-        ends[number] = heir.objects.replay(part);
+        ends[number] = heir.objects.replay(part).value();
       });
     }
   }
