@@ -31,11 +31,13 @@ struct Ending {
   ~Ending() { world.server_ended(server); }
 };
 
-/// Disks that fail end a server or the coordinator, and it is started again.
-void pass_on_unless_disks(World& world, const Env& env, const Error& error, const char* what) {
+/// Disks that fail end a server or the coordinator, and it is started again. One that began under
+/// faults may see the last of them when they are over.
+void pass_on_unless_disks(World& world, const Env& env, const Error& error, const char* what,
+                          bool began_under_faults) {
   const bool may_fail =
       error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kExhausted;
-  if (may_fail && world.cluster->faults_are_on()) return;
+  if (may_fail && began_under_faults) return;
   world.violation(
       "error", std::string(what) + " of node " + std::to_string(env.node()) + ": " + error.what());
   world.is_over = true;
@@ -43,6 +45,7 @@ void pass_on_unless_disks(World& world, const Env& env, const Error& error, cons
 
 void serve(World& world, Env& env) {
   for (std::uint32_t life = 0; !world.is_over; ++life) {
+    const bool has_faults = world.cluster->faults_are_on();
     try {
       Server server(env, world.shape.store, life, world.bugs);
       world.server_began(server.id(), life == 0);
@@ -57,7 +60,7 @@ void serve(World& world, Env& env) {
         return world.is_over;
       });
     } catch (const Error& error) {
-      pass_on_unless_disks(world, env, error, "the server");
+      pass_on_unless_disks(world, env, error, "the server", has_faults);
       env.sleep_until(env.now() + kPause);
     }
   }
@@ -66,6 +69,7 @@ void serve(World& world, Env& env) {
 void coordinate(World& world, Env& env) {
   world.down.erase(env.node());
   while (!world.is_over) {
+    const bool has_faults = world.cluster->faults_are_on();
     try {
       Coordinator coordinator(env, world.shape.store, world.bugs);
       Time next = 0;
@@ -78,7 +82,7 @@ void coordinate(World& world, Env& env) {
         return world.is_over;
       });
     } catch (const Error& error) {
-      pass_on_unless_disks(world, env, error, "the coordinator");
+      pass_on_unless_disks(world, env, error, "the coordinator", has_faults);
       world.restart(env.node());
       env.sleep_until(kForever);
     }
