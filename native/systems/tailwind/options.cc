@@ -1,5 +1,8 @@
 #include "systems/tailwind/options.h"
 
+#include <initializer_list>
+#include <utility>
+
 #include "base/error.h"
 
 namespace pyrdma::tailwind {
@@ -30,6 +33,11 @@ void check(const Options& options, NodeId nodes) {
   expect(options.log_bytes >= 2 * std::uint64_t{options.segment_bytes} &&
              options.log_bytes <= std::uint64_t{1} << 46,
          "log_bytes", options.log_bytes, "give two segments to 64 TiB");
+  // A digest has 8 B for each segment of the log, and survivors of the cleaner.
+  expect(16 * (options.log_bytes / options.segment_bytes) <= options.segment_bytes / 4,
+         "segment_bytes", options.segment_bytes,
+         "a log of " + std::to_string(options.log_bytes) +
+             " bytes has too many such segments; give larger ones");
   expect(options.keys >= 1 && options.keys <= std::uint64_t{1} << 40, "keys", options.keys,
          "give 1 to 2^40");
   expect(options.buffers >= 2, "buffers", options.buffers, "give 2 or more");
@@ -37,13 +45,21 @@ void check(const Options& options, NodeId nodes) {
     throw Error(ErrorCode::kInvalidArgument, "tailwind: clean_below is " +
                                                  std::to_string(options.clean_below) +
                                                  "; give a fraction above 0, at most 0.5");
-  expect(options.lease > 0 && options.retry_pause > 0 && options.call_timeout > 0 &&
-             options.ping_interval > 0 && options.ping_timeout > 0 && options.idle_after > 0 &&
-             options.idle_sleep > 0,
-         "lease", static_cast<std::uint64_t>(options.lease), "all times must be above 0");
+  const std::initializer_list<std::pair<const char*, Time>> times{
+      {"lease", options.lease},
+      {"retry_pause", options.retry_pause},
+      {"call_timeout", options.call_timeout},
+      {"ping_interval", options.ping_interval},
+      {"ping_timeout", options.ping_timeout},
+      {"idle_after", options.idle_after},
+      {"idle_sleep", options.idle_sleep}};
+  for (const auto& [name, time] : times)
+    expect(time > 0, name, static_cast<std::uint64_t>(time), "give more than 0 ns");
   expect(options.pings >= 1, "pings", options.pings, "give 1 or more");
-  expect(options.partition_bytes >= 1 && options.partition_records >= 1, "partition_bytes",
-         options.partition_bytes, "give 1 or more");
+  expect(options.partition_bytes >= 1, "partition_bytes", options.partition_bytes,
+         "give 1 or more");
+  expect(options.partition_records >= 1, "partition_records", options.partition_records,
+         "give 1 or more");
 }
 
 }  // namespace pyrdma::tailwind

@@ -44,8 +44,8 @@ struct Options {
   Placement placement = Placement::kRandom;
   /// Threads of a server beside its dispatch thread. 0: the dispatch thread does all work.
   std::uint32_t workers = 7;
-  /// A dispatch thread that does all work appends what all clients' requests that it has change,
-  /// and then writes to the backups once. Not in the paper.
+  /// A dispatch thread that does all work appends what all clients' requests that it has change, 64
+  /// at most, and then writes to the backups once. Needs workers = 0. Not in the paper.
   bool group_commit = false;
 
   // Work that this code does not do, in ns: the costs of another implementation. Simulated time

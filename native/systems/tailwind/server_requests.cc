@@ -92,12 +92,12 @@ void Server::serve_store(Worker& worker, const Incoming& request, Bytes& answer)
 // All that is appended meanwhile goes to the backups with one write.
 void Server::serve_together(Worker& worker, std::span<const std::unique_ptr<Incoming>> requests,
                             std::span<Bytes> answers) {
-  const Scope step(env_, scope::serve);
   std::vector<Started> all;
   all.reserve(requests.size());
   Position last;
   log_.hold();
   for (const auto& request : requests) {
+    const Scope step(env_, scope::serve);
     all.push_back(start(*request));
     last = std::max(last, all.back().outcome.position);
   }
@@ -137,11 +137,9 @@ void Server::finish(const Started& started, bool is_committed, Bytes& answer) {
   result.status = started.refusal;
   if (started.is_done && is_committed && (!started.reads || has_lease())) {
     const Outcome& outcome = started.outcome;
-    const bool is_full =
-        outcome.status == StoreStatus::kLogFull && !log_.may_make_room(started.bytes);
-    result.status = outcome.status != StoreStatus::kLogFull ? outcome.status
-                    : is_full                               ? StoreStatus::kLogFull
-                                                            : StoreStatus::kRetry;
+    const bool may_retry =
+        outcome.status == StoreStatus::kLogFull && log_.may_make_room(started.bytes);
+    result.status = may_retry ? StoreStatus::kRetry : outcome.status;
     result.version = outcome.version;
     result.value = started.value;
   }

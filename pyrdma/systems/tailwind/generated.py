@@ -42,8 +42,8 @@ class TailwindStore(Workload):
         Threads of a server beside its dispatch thread; 0: that one does all work (0 to 64, default
         7).
     group_commit
-        1: a server without workers writes to its backups once for all requests that it has; not in
-        the paper (0 to 1, default 0).
+        A server without workers writes to its backups once for all requests that it has, 64 at
+        most; not in the paper (default False).
     log_bytes
         Memory of a server's log (bytes, at least 1,048,576, default 268,435,456).
     segment_bytes
@@ -97,7 +97,7 @@ class TailwindStore(Workload):
     durability: Literal["completion", "flush"] = DEFAULT
     placement: Literal["random", "best_of_five", "groups"] = DEFAULT
     workers: int = DEFAULT
-    group_commit: int = DEFAULT
+    group_commit: bool = DEFAULT
     log_bytes: int = DEFAULT
     segment_bytes: int = DEFAULT
     buffers: int = DEFAULT

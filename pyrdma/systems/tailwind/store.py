@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pyrdma.arguments import Between, checked
 from pyrdma.cluster import Cluster
-from pyrdma.errors import Exhausted, InvalidArgument, Timeout
+from pyrdma.errors import Exhausted, InvalidArgument, Timeout, Unavailable
 from pyrdma.systems.operation import PerNode, open_cluster
 
 from .recovery import COLUMNS, Crash, Recovery, recovery_of
@@ -61,13 +61,13 @@ class Store(PerNode):
     workers
         Number of threads of a server beside its dispatch thread; 0: that thread does all work.
     group_commit
-        A server without workers writes to its backups once for all requests that it has. Not in the
-        paper.
+        A server without workers writes to its backups once for all requests that it has, 64 at
+        most. Needs ``workers=0``. Not in the paper.
     log_bytes
-        Memory of a server's log; at least two segments. An object takes 44 B beside key and value.
+        Memory of a server's log; at least two segments. An object takes 42 B beside key and value.
         Memory is taken as the log grows; over verbs all of it is registered at the start.
     keys
-        Number of objects that the hash table of a server has room for, at about 13 B each. With
+        Number of objects that the hash table of a server has room for, at about 10 B each. With
         more objects it is slower.
     segment_bytes
         Size of a segment, and of a buffer at a backup.
@@ -113,6 +113,11 @@ class Store(PerNode):
             raise InvalidArgument(
                 f"replicas is {replicas}; each replica lies at another server, so with "
                 f"{self.servers} servers give 0 to {self.servers - 1}"
+            )
+        if group_commit and workers != 0:
+            raise InvalidArgument(
+                f"workers is {workers}, and a worker writes to backups for one request at a time; "
+                "with group_commit give workers=0"
             )
         if log_bytes < 2 * segment_bytes:
             raise InvalidArgument(
@@ -245,11 +250,21 @@ class Store(PerNode):
         ------
         Exhausted
             A log is full.
+        Unavailable
+            A server died or is down, and nobody has recovered its part yet.
         """
         owners = [] if primary is None else [self._server("primary", primary)]
         table = self._table(owners)
-        for server in owners or range(self.servers):
-            self._native.fill(server, table, self._filled, objects, key_bytes, value_bytes)
+        stored = 0
+        for server in owners or filter(self._native.runs, range(self.servers)):
+            stored += self._native.fill(
+                server, table, self._filled, objects, key_bytes, value_bytes
+            )
+        if stored != objects:
+            raise Unavailable(
+                f"{stored} of {objects} objects are stored: the others' servers died, or their "
+                "recovery has not ended; call await_recovery first"
+            )
         self._filled += objects
 
     @checked

@@ -59,11 +59,24 @@ class StoreNode {
     return *server_;
   }
   Coordinator& coordinator() { return *coordinator_; }
+  bool runs() const { return runs_.load(std::memory_order_acquire); }
+  std::uint64_t fill(std::uint64_t table, std::uint64_t first, std::uint64_t count,
+                     std::uint32_t key_bytes, std::uint32_t value_bytes) {
+    const auto serves = [&] { return runs() && !server().log().is_deposed(); };
+    std::uint64_t stored = 0;
+    if (serves() && server().await_table(table, env_.now() + 60 * kSecond))
+      stored = server().fill(table, first, count, key_bytes, value_bytes, true);
+    if (!serves()) {
+      throw Error(ErrorCode::kUnavailable, "the server of node " + std::to_string(env_.node()) +
+                                               " is down or was taken for dead; call restart(" +
+                                               std::to_string(env_.node()) + "), and make a table");
+    }
+    return stored;
+  }
   /// The node died long ago. Its server stays until a restart or the end, but its log is of no use:
   /// of many objects it has gigabytes. Threads of the machine may still unwind, so their logs stay.
   void release_log() {
-    if (env_.cores() != 0 && server_ != nullptr && !runs_.load(std::memory_order_acquire) &&
-        !has_left_)
+    if (env_.cores() != 0 && server_ != nullptr && !runs() && !has_left_)
       server_->log().release_memory();
   }
   Client& client(double timeout_s) {
@@ -81,7 +94,12 @@ class StoreNode {
       server_ = std::make_unique<Server>(env_, options_, life);
       has_left_ = false;
       spawn([this, is_over] {
-        server_->run(is_over);
+        try {
+          server_->run(is_over);
+        } catch (const Error&) {
+          has_left_ = true;
+          throw;
+        }
         has_left_ = true;
       });
     } else if (env_.node() == options_.coordinator) {
@@ -239,9 +257,12 @@ void bind_stores(py::module_& module) {
            [](Stores& self, NodeId node, std::uint64_t table, std::uint64_t first,
               std::uint64_t count, std::uint32_t key_bytes, std::uint32_t value_bytes) {
              return self.on(node, [&](StoreNode& each) {
-               each.server().await_table(table, each.env().now() + 60 * kSecond);
-               return each.server().fill(table, first, count, key_bytes, value_bytes, true);
+               return each.fill(table, first, count, key_bytes, value_bytes);
              });
+           })
+      .def("runs",
+           [](Stores& self, NodeId node) {
+             return self.on(node, [](StoreNode& each) { return each.runs(); });
            })
       .def("now",
            [](Stores& self, NodeId node) {

@@ -218,6 +218,7 @@ Result Client::run(Opcode opcode, std::uint64_t table, ByteView key, ByteView va
   if (!run_until([&] { return result.has_value(); }, env_.now() + patience_)) {
     const std::string server = describe(table, key);
     const std::uint32_t attempts = operations_.at(number).attempts;
+    open_.erase(operations_.at(number).sequence);  // servers may forget the results before it
     operations_.erase(number);
     throw Error(ErrorCode::kTimeout,
                 server + " has not answered in " + std::to_string(patience_ / kMillisecond) +

@@ -42,10 +42,10 @@ inline std::vector<measure::ParameterSpec> with_store_parameters(
        {kPlacementNames.begin(), kPlacementNames.end()}},
       {"workers", Int{7}, "count",
        "threads of a server beside its dispatch thread; 0: that one does all work", 0, 64},
-      {"group_commit", Int{0}, "count",
-       "1: a server without workers writes to its backups once for all requests that it has; not "
-       "in "
-       "the paper",
+      {"group_commit", Int{0}, "bool",
+       "a server without workers writes to its backups once for all requests that it has, 64 at "
+       "most; "
+       "not in the paper",
        0, 1},
       {"log_bytes", Int{256} << 20, "bytes", "memory of a server's log", 1 << 20, 1e14},
       {"segment_bytes", Int{8} << 20, "bytes", "of a segment, and of a buffer at a backup",
@@ -83,7 +83,7 @@ inline Options store_options(const measure::Params& params) {
   options.durability = params.choice<Durability>("durability");
   options.placement = params.choice<Placement>("placement");
   options.workers = params.count("workers");
-  options.group_commit = params.integer("group_commit") != 0;
+  options.group_commit = params.flag("group_commit");
   options.log_bytes = static_cast<std::uint64_t>(params.integer("log_bytes"));
   options.segment_bytes = params.count("segment_bytes");
   options.buffers = params.count("buffers");

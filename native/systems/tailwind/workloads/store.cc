@@ -40,6 +40,7 @@ class StoreLoad {
         table_(table),
         has_failed_(has_failed),
         keys_(static_cast<std::uint64_t>(params.integer("keys")), params.real("zipf")),
+        is_uniform_(params.real("zipf") == 0),
         reads_(params.real("reads")),
         key_bytes_(params.count("key_bytes")),
         value_(params.count("value_bytes")),
@@ -92,7 +93,7 @@ class StoreLoad {
     ++busy_;
     slot.began = env_.now();
     // Ranks are spread over the keys, so that the first ones do not all belong to one server.
-    slot.key = mix64(keys_(rng_)) % keys_.elements();
+    slot.key = is_uniform_ ? rng_.below(keys_.elements()) : mix64(keys_(rng_)) % keys_.elements();
     slot.is_read = rng_.uniform() < reads_;
     slot.word = slot.is_read ? 0 : ++word_;
     std::memcpy(value_.data(), &slot.word, sizeof slot.word);
@@ -144,6 +145,7 @@ class StoreLoad {
   const std::uint64_t table_;
   const std::atomic<bool>& has_failed_;
   const measure::Zipf keys_;
+  const bool is_uniform_;
   const double reads_;
   const std::uint32_t key_bytes_;
   Bytes value_;
@@ -182,8 +184,8 @@ class TailwindStore final : public measure::Workload {
 
   void run(Env& env, const measure::Params& params, measure::Recorder& recorder) override {
     Options options = store_options(params);
-    // In virtual time a thread that polls costs nothing, and the first requests of a load do not
-    // wait for threads that sleep.
+    // A node with cores of its own polls: the first requests of a load do not wait for threads that
+    // sleep. Elsewhere the threads of all nodes share the cores.
     if (env.cores() != 0) options.idle_after = kForever;
     if (env.nodes() < options.servers + 2) {
       measure::throw_parameter(params, "servers",
