@@ -209,6 +209,17 @@ def thread_local_state(files: Iterable[Source]) -> list[str]:
     ]
 
 
+def loop_over_lost_owner(files: Iterable[Source]) -> list[str]:
+    """No loop walks over `f()->member`: what f() returns goes before the loop begins."""
+    pattern = re.compile(r"\bfor \([^;()]* : [\w.:>-]+\([^()]*\)->")
+    return [
+        f"{file.path}:{number}: what {text} points to may be gone: name the pointer first"
+        for file in files
+        if file.parts[0] == "native" and file.path.endswith((".h", ".cc"))
+        for number, text in file.matches(pattern, file.code)
+    ]
+
+
 def pragma_once(files: Iterable[Source]) -> list[str]:
     """Every header begins with #pragma once."""
     return [

@@ -155,8 +155,8 @@ TEST_P(TailwindCluster, AnIdleStoreAnswersSoon) {
       const Time began = env.now();
       const Result result = client.write(table, bytes_of("key"), bytes_of("value"));
       ASSERT_EQ(result.status, StoreStatus::kOk);
-      EXPECT_EQ(result.attempts, 1U);
-      if (world() == "sim") {
+      if (world() == "sim") {  // a machine may stall until a lease is over
+        EXPECT_EQ(result.attempts, 1U);
         EXPECT_LT(env.now() - began, 3 * options.idle_sleep);
       }
     }

@@ -109,7 +109,8 @@ void Server::renew() {
 void Server::probe() {
   next_probe_ = env_.now() + options_.ping_interval;
   std::vector<ServerId> others;
-  for (const ListedServer& server : view()->servers)
+  const View view = this->view();
+  for (const ListedServer& server : view->servers)
     if (server.state == ServerState::kUp && server.id != id_) others.push_back(server.id);
   if (others.empty()) return;
   const ServerId chosen = others[rng_.below(others.size())];
