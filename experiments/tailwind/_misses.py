@@ -1,8 +1,4 @@
-"""Reasons of misses, by claim. All were measured in quick mode on `sim`.
-
-Several come from runs with another cost of an update: ``write_ns`` 6000 at the testbed's clock
-instead of 2372.
-"""
+"""Reasons of misses, by claim. All were measured in quick mode on `sim`."""
 
 from __future__ import annotations
 
@@ -11,8 +7,7 @@ __all__ = ["of"]
 _FAST = (
     "Tailwind is faster here. RAMCloud's costs follow from its own publications, but what the "
     "paper's prototype adds to them is not published, so its one-sided path costs what our code "
-    "does. With an update of 6.0 us instead of 2.4 us Tailwind's PUTs take 15.7 us (median) at 12 "
-    "clients, and it gains 184 % instead of 224 % with updates alone"
+    "does"
 )
 _READS = (
     "the dispatch threads limit both systems at 5 % PUT, with 78 % of a core each on average of "

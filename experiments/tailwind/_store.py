@@ -143,11 +143,9 @@ def interpolated(data: Data, metric: str, load: float, unit: str, **where: Any) 
         if low <= load <= high:
             share = (load - low) / (high - low)
             return float(values[before] + share * (values[after] - values[before]))
-    first = rates.index[0]
-    if load <= float(rates[first]):
-        return float(values[first] * (load / float(rates[first]) if "cores" in metric else 1.0))
     raise NotEvaluated(
-        f"the throughput of {where} reaches {rates.max() / 1e3:.0f} KOp/s, below {load / 1e3:.0f}"
+        f"the throughputs of {where} are {rates.min() / 1e3:.0f} to {rates.max() / 1e3:.0f} KOp/s, "
+        f"and {load / 1e3:.0f} is not among them"
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments.tailwind import _misses, _store
+from experiments.tailwind import _store
 from pyrdma import Axis, Experiment, Point, figures
 from pyrdma.claims import Claim
 from pyrdma.data import Data
@@ -88,5 +88,4 @@ experiment = Experiment(
         "tailwind/fig2_workers_underused": workers_idle,
         "tailwind/fig2_read_heavy_dispatch_bound": workers_idle,
     },
-    misses=_misses.of("fig2"),
 )

@@ -128,5 +128,5 @@ experiment = Experiment(
             "rpcs_per_write", series="ramcloud", puts=1.0, primaries=4, **ON
         ),
     },
-    misses=_misses.of("fig8") | _misses.of("fig8a") | _misses.of("fig8b") | _misses.of("fig8c"),
+    misses=_misses.of("fig8") | _misses.of("fig8a"),
 )

@@ -21,11 +21,11 @@ from pyrdma.data import Data
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SERIES: dict[str, tuple[str, str, dict[str, int]]] = {
+SERIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "workers": ("7 workers (the paper's)", "tailwind", {"workers": 7}),
     "alone": ("no workers", "tailwind", {"workers": 0}),
-    "grouped": ("group commit (ours)", "tailwind", {"workers": 0, "group_commit": 1}),
-    "rpcs": ("group commit, by RPCs", "ramcloud", {"workers": 0, "group_commit": 1}),
+    "grouped": ("group commit (ours)", "tailwind", {"workers": 0, "group_commit": True}),
+    "rpcs": ("group commit, by RPCs", "ramcloud", {"workers": 0, "group_commit": True}),
 }
 """The name in the legend, the replication, and options."""
 

@@ -51,10 +51,10 @@ def few_microseconds(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a 
     return Decision(latency < 10, f"{latency:.1f} us")
 
 
-def order_of_a_million(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
-    """Decide whether one server answers half a million reads or more per second."""
+def millions(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
+    """Decide whether one server answers a million reads or more per second."""
     rate = data.value("rate", "op/s", case="gets") / 1e6
-    return Decision(rate > 0.5, f"{rate:.2f} M/s of one server")
+    return Decision(rate >= 1, f"{rate:.2f} M/s of one server")
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no numbers of it
@@ -81,6 +81,12 @@ experiment = Experiment(
     decides={
         "tailwind/cal_atomics_slower_than_rpc": atomics_slower,
         "tailwind/cal_remote_access_time": few_microseconds,
-        "tailwind/cal_store_rate_general": order_of_a_million,
+        "tailwind/cal_store_rate_general": millions,
+    },
+    misses={
+        "tailwind/cal_store_rate_general": (
+            "the paper speaks of stores in general. RAMCloud's own publication has 0.95 M/s at "
+            "2.93 GHz, which its costs here are calibrated on; this testbed has 2.1 GHz"
+        )
     },
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from experiments.tailwind import _misses, _store
+from experiments.tailwind import _store
 from pyrdma import Axis, Experiment, Point, decide, figures
 from pyrdma.claims import Claim
 from pyrdma.data import Data
@@ -83,5 +83,4 @@ experiment = Experiment(
         ),
         "tailwind/rpc_fraction_vs_buffer": falls,
     },
-    misses=_misses.of("rpc_fraction"),
 )

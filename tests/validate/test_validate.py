@@ -212,9 +212,9 @@ def test_entries_for_more_cores_are_left_out(monkeypatch: pytest.MonkeyPatch) ->
         validate.check_machine("shm", "", entries)
 
 
-def test_most_entries_fit_two_cores() -> None:
-    every = validate.validations()
-    assert sum(entry.cores <= 2 for entry in every) >= 0.9 * len(every)
+def test_all_entries_but_the_stores_fit_two_cores() -> None:
+    found = {entry.name for entry in validate.validations() if entry.cores > 2}
+    assert found == {"tailwind/reads", "tailwind/writes"}
 
 
 def test_every_entry_runs_in_the_simulator() -> None:

@@ -159,7 +159,7 @@ def test_counters_tell_the_ways_of_replication(
         assert total["dispatch_ns"] > 0
 
 
-def test_objects_without_replicas_die_with_their_server() -> None:
+def test_without_replicas_nothing_is_replicated() -> None:
     with sim() as cluster:
         store = small(cluster, replicas=0)
         store.fill(10, primary=0)
