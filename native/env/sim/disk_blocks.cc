@@ -21,6 +21,12 @@ void for_blocks(std::uint64_t offset, std::size_t bytes, Act&& act) {
   }
 }
 
+/// Each byte equals the next one.
+bool is_zero(std::span<const std::byte> bytes) {
+  return bytes[0] == std::byte{0} &&
+         std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
+}
+
 }  // namespace
 
 std::shared_ptr<DiskBlock> BlockPool::keep(std::span<const std::byte> bytes) {
@@ -57,7 +63,8 @@ void DiskContent::write(std::uint64_t offset, std::span<const std::byte> data) {
              [&](std::uint64_t block, std::uint64_t at, std::size_t done, std::size_t count) {
                std::shared_ptr<DiskBlock>& place = blocks_[block];
                if (count == kBlock) {
-                 place = pool_->keep(data.subspan(done, count));
+                 const auto bytes = data.subspan(done, count);
+                 place = is_zero(bytes) ? nullptr : pool_->keep(bytes);
                  return;
                }
                if (place == nullptr)

@@ -31,7 +31,7 @@ class BlockPool {
 };
 
 /// The content of a file. A copy shares its blocks, and a write replaces those that are shared. A
-/// write of whole blocks costs a checksum of its bytes.
+/// write of whole blocks costs a checksum of its bytes, or a look at them where they are zeros.
 class DiskContent {
  public:
   explicit DiskContent(std::shared_ptr<BlockPool> pool) : pool_(std::move(pool)) {}
