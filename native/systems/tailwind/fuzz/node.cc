@@ -31,13 +31,13 @@ struct Ending {
   ~Ending() { world.server_ended(server); }
 };
 
-/// Disks that fail end a server or the coordinator, and it is started again. One that began under
-/// faults may see the last of them when they are over.
+/// Disks that fail end a server or the coordinator, and it is started again. One that has lived
+/// under faults may see the last of them when they are over.
 void pass_on_unless_disks(World& world, const Env& env, const Error& error, const char* what,
-                          bool began_under_faults) {
+                          bool had_faults) {
   const bool may_fail =
       error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kExhausted;
-  if (may_fail && began_under_faults) return;
+  if (may_fail && had_faults) return;
   world.violation(
       "error", std::string(what) + " of node " + std::to_string(env.node()) + ": " + error.what());
   world.is_over = true;
@@ -45,7 +45,7 @@ void pass_on_unless_disks(World& world, const Env& env, const Error& error, cons
 
 void serve(World& world, Env& env) {
   for (std::uint32_t life = 0; !world.is_over; ++life) {
-    const bool has_faults = world.cluster->faults_are_on();
+    bool had_faults = world.cluster->faults_are_on();
     try {
       Server server(env, world.shape.store, life, world.bugs);
       world.server_began(server.id(), life == 0);
@@ -57,10 +57,11 @@ void serve(World& world, Env& env) {
           world.note(server);
           next = now + kNoteEvery;
         }
+        had_faults = had_faults || world.cluster->faults_are_on();
         return world.is_over;
       });
     } catch (const Error& error) {
-      pass_on_unless_disks(world, env, error, "the server", has_faults);
+      pass_on_unless_disks(world, env, error, "the server", had_faults);
       env.sleep_until(env.now() + kPause);
     }
   }
@@ -69,7 +70,7 @@ void serve(World& world, Env& env) {
 void coordinate(World& world, Env& env) {
   world.down.erase(env.node());
   while (!world.is_over) {
-    const bool has_faults = world.cluster->faults_are_on();
+    bool had_faults = world.cluster->faults_are_on();
     try {
       Coordinator coordinator(env, world.shape.store, world.bugs);
       Time next = 0;
@@ -79,10 +80,11 @@ void coordinate(World& world, Env& env) {
           world.note(coordinator);
           next = now + kNoteEvery;
         }
+        had_faults = had_faults || world.cluster->faults_are_on();
         return world.is_over;
       });
     } catch (const Error& error) {
-      pass_on_unless_disks(world, env, error, "the coordinator", has_faults);
+      pass_on_unless_disks(world, env, error, "the coordinator", had_faults);
       world.restart(env.node());
       env.sleep_until(kForever);
     }
