@@ -171,16 +171,20 @@ python_tests() {
 }
 
 # The tests that mostly simulate need one core; the others mostly wait for processes. The two halves
-# run beside each other.
+# run beside each other. The test that measures this machine comes after them.
 # shellcheck disable=SC2086 # lists of names
 python_halves() {
   simulating="tests/experiments tests/harness tests/mutants tests/profiles tests/recipes"
   python -m pytest -q -p no:cacheprovider -o junit_family=xunit2 \
     --junitxml="$reports/python_simulating.xml" $simulating >"$reports/python_simulating.log" 2>&1 &
   half=$!
-  python_tests tests --ignore=tests/softroce/test_guest.py $(printf -- '--ignore=%s ' $simulating)
+  measuring=tests/validate/test_twin.py
+  python_tests tests $(printf -- '--ignore=%s ' tests/softroce/test_guest.py $measuring $simulating)
   next_step "Python tests that simulate: the rest"
   end_half python_simulating
+  next_step "Python tests that measure this machine"
+  report_from python_measuring python -m pytest -q -p no:cacheprovider -o junit_family=xunit2 \
+    --junitxml="$reports/python_measuring.xml" $measuring
 }
 
 lowest() {
