@@ -197,6 +197,7 @@ TEST(TailwindGroupsSim, AServerComesBackWhileOneOfItsGroupIsDown) {
         cluster.expect_restart(3);
         cluster.kill(3);
         cluster.restart(3);
+        write(first);  // others have recovered what it had
         client.await_servers(4);
         write(client.create_table("second", {3}));
       } catch (const Error& error) {
