@@ -1,6 +1,9 @@
 // What a backup has after crashes of its node, and its disk's faults.
 #include <array>
 #include <cstdio>
+#include <initializer_list>
+#include <string>
+#include <vector>
 
 #include "systems/tailwind/backup/backup_world_test.h"
 
@@ -168,6 +171,71 @@ TEST(TailwindBackupRestart, TheBatterySavesMemoryAgainAfterARestart) {
   EXPECT_EQ(world.held().size(), 6U);
   world.crash(Crash::kHost);
   EXPECT_EQ(world.held().size(), 3U) << "what the battery saved was removed";
+}
+
+/// Expects three closed replicas on disk and so many of the three in saved buffers.
+void expect_saved(BackupWorld& world, std::size_t count, std::initializer_list<const char*> said) {
+  EXPECT_EQ(world.held().size(), 3 + count);
+  std::string all;
+  for (const std::string& problem : world.service->problems()) all += problem + "\n";
+  for (const char* word : said) EXPECT_NE(all.find(word), std::string::npos) << word << ": " << all;
+  EXPECT_EQ(all.find("not used") != std::string::npos, count < 3) << all;
+}
+
+TEST(TailwindBackupRestart, WhatAStartCannotUseOfSavedMemoryStays) {
+  BackupWorld world;
+  fill_for_battery(world);
+  world.options.buffers = 2;
+  world.crash(Crash::kHostBattery);
+  expect_saved(world, 2, {"all 2 buffers are in use", "start with more"});
+  world.options.buffers = 4;
+  world.options.segment_bytes = 32U << 10;
+  world.crash(Crash::kProcess);
+  expect_saved(world, 0, {"16384", "segment_bytes=16384"});
+  world.options.segment_bytes = 16U << 10;
+  world.crash(Crash::kProcess);
+  expect_saved(world, 3, {});
+  world.crash(Crash::kProcess);
+  EXPECT_EQ(world.held().size(), 3U) << "it was used, and is gone";
+}
+
+TEST(TailwindBackupRestart, TheLatestSavedMemoryIsUsedFirst) {
+  BackupWorld world;
+  fill_for_battery(world);
+  world.options.buffers = 2;
+  world.crash(Crash::kHostBattery);
+  expect_saved(world, 2, {"start with more"});
+  // The primary is recovered elsewhere, and others come.
+  world.service->forget(kWriter);
+  world.disk().set_full_until(0);
+  world.wait(10 * kMillisecond);
+  const ServerId other{1, 1};
+  world.open({1, 1}, segment(other, 1), other);
+  world.open({2, 2}, segment(other, 2), other);
+  world.crash(Crash::kHostBattery);
+  EXPECT_EQ(world.held(other).size(), 2U);
+}
+
+/// A file of saved memory that cannot be read.
+class UnreadableStorage final : public Storage {
+ public:
+  std::unique_ptr<File> open(std::string_view) override {
+    throw Error(ErrorCode::kUnavailable, "I/O error");
+  }
+  bool exists(std::string_view name) override { return name == "saved-0-0"; }
+  void remove(std::string_view) override {}
+  void rename(std::string_view, std::string_view) override {}
+  void sync() override {}
+};
+
+TEST(TailwindBackupRestart, SavedMemoryThatCannotBeReadNowStays) {
+  UnreadableStorage storage;
+  std::vector<std::string> problems;
+  bool has_all = true;
+  EXPECT_TRUE(find_saved_buffers(storage, 16U << 10, problems, has_all).empty());
+  EXPECT_FALSE(has_all);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].find("saved-0-0"), std::string::npos) << problems[0];
 }
 
 TEST(TailwindBackupRestart, ACrashAtAnyMomentOfAFlushLeavesAWholeReplicaOrNone) {

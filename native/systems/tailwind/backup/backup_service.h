@@ -11,7 +11,8 @@
 //
 // After a crash of the process only what was on disk is there. After a power failure with a battery
 // the replicas in buffers are there too. All files "memory-<number>" and "saved-<number>-<number>"
-// of the node's storage belong to the service: it removes them at its start.
+// of the node's storage belong to the service: it removes them at its start, unless a start with
+// more buffers, or with others, could take more of them.
 //
 // A node has one service at a time. Any thread may call the functions. Requests may come again, and
 // late: those of an earlier attempt have no effect. A primary numbers its attempts so that a later

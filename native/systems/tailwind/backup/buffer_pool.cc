@@ -220,9 +220,11 @@ void find_kept_buffers(Storage& storage, std::size_t generation, std::uint32_t b
       const auto file = storage.open(name);
       const auto header = load_with_crc<TableHeader>(*file, 0);
       if (header && header->magic == kTableMagic && header->buffers <= kMostBuffers) {
+        std::map<BufferLife, BufferContents> of_table;
+        take_saved_table(*file, name, *header, of_table, problems);
         if (header->bytes == bytes) {
-          take_saved_table(*file, name, *header, used, problems);
-        } else {
+          used.merge(of_table);
+        } else if (!of_table.empty()) {
           has_all = false;
           problems.push_back("file '" + name + "': saved buffers have " +
                              std::to_string(header->bytes) + " B, and are not used; start with " +
@@ -234,6 +236,7 @@ void find_kept_buffers(Storage& storage, std::size_t generation, std::uint32_t b
       if (label && label->magic == kLabelMagic)
         files.emplace(BufferLife{label->pool, label->serial, label->buffer}, name);
     } catch (const Error& error) {
+      has_all = false;
       problems.push_back("file '" + name + "' of saved memory: " + error.what());
     }
   }
@@ -252,8 +255,9 @@ void find_kept_buffers(Storage& storage, std::size_t generation, std::uint32_t b
 std::vector<SavedBuffer> find_saved_buffers(Storage& storage, std::uint32_t bytes,
                                             std::vector<std::string>& problems, bool& has_all) {
   std::vector<SavedBuffer> saved;
-  for (std::size_t generation = 0; storage.exists(kept_name(generation, 0)); ++generation)
-    find_kept_buffers(storage, generation, bytes, saved, problems, has_all);
+  std::size_t generation = 0;
+  while (storage.exists(kept_name(generation, 0))) ++generation;
+  while (generation-- > 0) find_kept_buffers(storage, generation, bytes, saved, problems, has_all);
   return saved;
 }
 

@@ -100,9 +100,11 @@ struct SavedBuffer {
 /// Takes the files that a battery has saved out of the way of the next power failure. The first
 /// step of a node: it has no registered memory yet. Returns when that is durable.
 void keep_saved_memory(Storage& storage);
-/// Finds the buffers of pools with `bytes` B of data each that were in use when the power failed.
-/// Tables and buffers that are damaged are left out and named in `problems`, and so are pools with
-/// buffers of another size; then `has_all` becomes false. Costs a short read of each saved file.
+/// Finds the buffers of pools with `bytes` B of data each that were in use when the power failed,
+/// those of the latest failure first.
+/// Tables and buffers that are damaged are left out and named in `problems`. So are files that the
+/// disk cannot read now, and pools with buffers of another size; then `has_all` becomes false.
+/// Costs a short read of each saved file.
 std::vector<SavedBuffer> find_saved_buffers(Storage& storage, std::uint32_t bytes,
                                             std::vector<std::string>& problems, bool& has_all);
 /// Removes all files that keep_saved_memory() has kept. Returns when that is durable.

@@ -4,7 +4,8 @@
 //
 // A storage has no listing, so the file "replicas" has a record of 32 B for each of them. Records
 // of replicas that were freed stay until they are more than the others and 1,024; then the file is
-// written anew.
+// written anew. If that fails, as many removals later. A file with records that cannot be read
+// stays as it is.
 //
 // A file is written under another name, synced, and renamed: it is there as a whole or not at all.
 // What is read is scanned: damaged replicas are refused.
