@@ -29,6 +29,8 @@ class Log {
   std::uint64_t id() const { return id_; }
   /// Null before the first advance().
   Segment* head() const { return head_; }
+  /// No segment has a higher number than the head, no survivor either.
+  bool head_is_newest() const { return head_->id() + 1 == next_; }
   /// Makes the next head, with its first two entries, or returns the one that is made already. Null
   /// when no memory is left, but for `keeps_free` seglets.
   Segment* prepare(std::uint32_t keeps_free = 0);

@@ -55,6 +55,20 @@ TEST(TailwindLog, EachHeadNamesItselfAndAllSegments) {
   }
 }
 
+// What a survivor takes ends behind a head that it has overtaken.
+TEST(TailwindLog, AHeadIsTheNewestUntilASurvivorIsMade) {
+  Primary primary;
+  primary.log.prepare();
+  primary.log.advance();
+  EXPECT_TRUE(primary.log.head_is_newest());
+  const auto survivor = primary.log.make_survivor();
+  EXPECT_GT(survivor->id(), primary.log.head()->id());
+  EXPECT_FALSE(primary.log.head_is_newest());
+  primary.log.prepare();
+  primary.log.advance();
+  EXPECT_TRUE(primary.log.head_is_newest());
+}
+
 TEST(TailwindLog, AFullHeadTakesNothing) {
   Primary primary;
   primary.log.prepare();

@@ -67,7 +67,8 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   LogMemory& memory() override { return memory_; }
   /// Between the two, what is appended stays here: a load of many objects then leads to few writes.
   void hold();
-  /// `is_local`: no backup gets the segments that are complete by now. A crash loses them.
+  /// `is_local`: no backup gets the segments that are complete by now, but those that it has
+  /// opened. A crash loses them.
   void release(bool is_local = false);
   bool is_committed(Position to) const {
     const std::uint64_t committed = committed_.load(std::memory_order_acquire);
@@ -84,8 +85,9 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   bool is_whole_for(ServerId backup);
   /// The end of the log.
   Position end();
-  /// Makes a new head, and returns its end: all that is appended from now on ends behind it, also
-  /// when the cleaner has moved it. Returns Position{} when no memory is left.
+  /// Returns the end of a head without an object, and makes one if need be: all that is appended
+  /// from now on ends behind it, and all that is here before it, also when the cleaner has moved
+  /// it. Returns Position{} when no memory is left.
   Position begin_head();
   /// An append of `bytes` of key and value that has failed may succeed later: the cleaner works, or
   /// something has become useless since it last found nothing to do.

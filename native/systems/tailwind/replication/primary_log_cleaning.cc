@@ -10,7 +10,7 @@ namespace pyrdma::tailwind {
 
 Position PrimaryLog::begin_head() {
   const std::lock_guard<Mutex> lock(mutex_);
-  const bool is_fresh = log_.head()->entries() == 2;
+  const bool is_fresh = log_.head()->entries() == 2 && log_.head_is_newest();
   if (options_.cleaner && !is_fresh) {
     ++drops_;  // the last head can be cleaned
     if (!roll(kept_for_cleaner_)) {
@@ -272,7 +272,8 @@ bool PrimaryLog::give_up_head() {
 void PrimaryLog::note_nothing_to_clean(std::uint64_t drops) {
   const std::lock_guard<Mutex> lock(mutex_);
   const bool is_waiting =
-      !compacted_.empty() || std::ranges::any_of(log_.segments(), [&](const auto& each) {
+      !has_begun_ || !compacted_.empty() ||
+      std::ranges::any_of(log_.segments(), [&](const auto& each) {
         return each.second.get() != log_.head() && !order_.is_closed(each.first);
       });
   if (!is_waiting) nothing_to_clean_at_ = drops;
