@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <utility>
 
@@ -17,11 +18,19 @@ constexpr Time kNoteEvery = 20 * kMicrosecond;
 constexpr Time kPause = 50 * kMicrosecond;     // between two looks or attempts
 constexpr Time kPatience = 10 * kMillisecond;  // of a client; then another one tries
 
+bool has_any(const fuzz::Options& options, std::initializer_list<Fault> faults) {
+  return std::ranges::any_of(faults, [&](Fault fault) { return options.faults[fault].rate > 0; });
+}
+
+/// What was durable may be gone.
 bool has_bad_disks(const fuzz::Options& options) {
-  for (const Fault fault :
-       {Fault::disk_unreadable, Fault::disk_misdirected, Fault::disk_rot, Fault::disk_lies})
-    if (options.faults[fault].rate > 0) return true;
-  return false;
+  return has_any(options, {Fault::disk_unreadable, Fault::disk_misdirected, Fault::disk_rot,
+                           Fault::disk_lies});
+}
+
+bool has_failing_disks(const fuzz::Options& options) {
+  return has_bad_disks(options) ||
+         has_any(options, {Fault::disk_io_error, Fault::disk_full, Fault::disk_torn});
 }
 
 /// A server whose process is killed unwinds.
@@ -37,7 +46,7 @@ void pass_on_unless_disks(World& world, const Env& env, const Error& error, cons
                           bool had_faults) {
   const bool may_fail =
       error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kExhausted;
-  if (may_fail && had_faults) return;
+  if (may_fail && had_faults && has_failing_disks(world.options)) return;
   world.violation(
       "error", std::string(what) + " of node " + std::to_string(env.node()) + ": " + error.what());
   world.is_over = true;
