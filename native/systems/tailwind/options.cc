@@ -31,13 +31,15 @@ void check(const Options& options, NodeId nodes) {
   expect(options.segment_bytes >= (64U << 10) && options.segment_bytes < (16U << 20),
          "segment_bytes", options.segment_bytes, "give 64 KiB to less than 16 MiB");
   expect(options.log_bytes >= 2 * std::uint64_t{options.segment_bytes} &&
-             options.log_bytes <= std::uint64_t{1} << 46,
-         "log_bytes", options.log_bytes, "give two segments to 64 TiB");
+             options.log_bytes <= std::uint64_t{1} << 42,
+         "log_bytes", options.log_bytes, "give two segments to 4 TiB");
   // A digest has 8 B for each segment of the log, and survivors of the cleaner.
-  expect(16 * (options.log_bytes / options.segment_bytes) <= options.segment_bytes / 4,
-         "segment_bytes", options.segment_bytes,
-         "a log of " + std::to_string(options.log_bytes) +
-             " bytes has too many such segments; give larger ones");
+  expect(
+      16 * (options.log_bytes / options.segment_bytes) <= options.segment_bytes / 4, "log_bytes",
+      options.log_bytes,
+      "a segment's digest names all others, which limits the log to segment_bytes^2 / 64: give " +
+          std::to_string(std::uint64_t{options.segment_bytes} * options.segment_bytes / 64) +
+          " or less, or larger segments");
   expect(options.keys >= 1 && options.keys <= std::uint64_t{1} << 40, "keys", options.keys,
          "give 1 to 2^40");
   expect(options.buffers >= 2, "buffers", options.buffers, "give 2 or more");

@@ -255,6 +255,12 @@ class Store(PerNode):
         """
         owners = [] if primary is None else [self._server("primary", primary)]
         table = self._table(owners)
+        owned = self._native.tablets(self.coordinator)
+        if owners and not any((row[0], row[3]) == (table, primary) for row in owned):
+            raise Unavailable(
+                f"server {primary} died, and others have recovered its objects and own that table "
+                "now; fill without primary, or use another Store"
+            )
         stored = 0
         for server in owners or filter(self._native.runs, range(self.servers)):
             stored += self._native.fill(

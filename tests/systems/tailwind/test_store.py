@@ -166,6 +166,20 @@ def test_without_replicas_nothing_is_replicated() -> None:
         assert store.counters().query("counter == 'replicated_bytes'").value.sum() == 0
 
 
+def test_a_server_that_came_back_has_lost_its_table() -> None:
+    with sim(5) as cluster:
+        store = small(cluster, replicas=2)
+        store.fill(10, primary=0)
+        store.crash(0)
+        with raises(rd.Unavailable, "server 0", "recovered", "primary"):
+            store.fill(10, primary=0)
+        cluster.restart(0)
+        with raises(rd.Unavailable, "server 0", "recovered", "primary"):
+            store.fill(10, primary=0)
+        store.fill(10)
+        assert store.counters().query("counter == 'objects'").value.sum() == 20
+
+
 def test_a_recovery_without_enough_servers_says_so() -> None:
     with sim() as cluster:
         store = small(cluster, replicas=2)
@@ -262,6 +276,11 @@ def test_processes_have_no_store_of_a_script() -> None:
         ({"servers": 1}, ("replicas", 1, 0)),
         ({"log_bytes": 1 << 20, "segment_bytes": 1 << 20}, ("log_bytes", 1 << 20, 2 << 20)),
         ({"segment_bytes": 1000}, ("segment_bytes", 1000, 64 << 10)),
+        (
+            {"segment_bytes": 64 << 10, "log_bytes": 128 << 20},
+            ("log_bytes", 128 << 20, 64 << 20, "segments"),
+        ),
+        ({"group_commit": True, "workers": 1}, ("group_commit", "workers", 1, 0)),
         ({"replication": "raft"}, ("replication", "raft", "ramcloud", "tailwind")),
         ({"lease_s": 0}, ("lease_s", 0)),
     ],

@@ -68,8 +68,9 @@ class StoreNode {
       stored = server().fill(table, first, count, key_bytes, value_bytes, true);
     if (!serves()) {
       throw Error(ErrorCode::kUnavailable, "the server of node " + std::to_string(env_.node()) +
-                                               " is down or was taken for dead; call restart(" +
-                                               std::to_string(env_.node()) + "), and make a table");
+                                               " is down or was taken for dead; leave it out, or "
+                                               "call restart(" +
+                                               std::to_string(env_.node()) + ")");
     }
     return stored;
   }
