@@ -171,17 +171,21 @@ python_tests() {
 }
 
 # The tests that mostly simulate need one core; the others mostly wait for processes. The two halves
-# run beside each other. The test that measures this machine comes after them.
+# run beside each other.
 # shellcheck disable=SC2086 # lists of names
 python_halves() {
   simulating="tests/experiments tests/harness tests/mutants tests/profiles tests/recipes"
   python -m pytest -q -p no:cacheprovider -o junit_family=xunit2 \
     --junitxml="$reports/python_simulating.xml" $simulating >"$reports/python_simulating.log" 2>&1 &
   half=$!
-  measuring=tests/validate/test_twin.py
   python_tests tests $(printf -- '--ignore=%s ' tests/softroce/test_guest.py $measuring $simulating)
   next_step "Python tests that simulate: the rest"
   end_half python_simulating
+}
+
+measuring=tests/validate/test_twin.py # measures this machine, so nothing runs beside it
+
+python_measuring() {
   next_step "Python tests that measure this machine"
   report_from python_measuring python -m pytest -q -p no:cacheprovider -o junit_family=xunit2 \
     --junitxml="$reports/python_measuring.xml" $measuring
@@ -333,6 +337,7 @@ case $what in
     building "asan tsan" native release "*-$searches" "$searches"
     building "asan tsan" check same_run_twice same_twice
     building "asan tsan" python_halves
+    python_measuring
     building "asan tsan" lowest
     building "asan tsan" softroce_in_time
     building "asan tsan" notebooks

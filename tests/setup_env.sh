@@ -25,7 +25,7 @@ slurm_packages="slurmctld slurmd slurm-client munge"
 # Roots and disks of Debian, for the guests of `sh tests/run.sh deploy`.
 disk_packages="mmdebstrap e2fsprogs"
 # The scripts use these packages if they are installed, and never install them.
-optional_packages="git sudo"
+optional_packages="ccache git sudo"
 # The peers of `pyrdma bench`. The benchmark skips a peer that cannot be installed, and names it.
 peer_packages="ucx-utils openmpi-bin libopenmpi-dev libsimgrid-dev redis-server redis-tools libucx-dev libtbb-dev
 libgrpc++-dev libprotobuf-dev protobuf-compiler-grpc etcd-server etcd-client cyclonedds-dev cyclonedds-tools
