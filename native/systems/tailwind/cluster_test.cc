@@ -98,11 +98,11 @@ TEST_P(TailwindGroupCommit, KeepsTheOrderOfRequests) {
         world(), 1, options,
         [&](Env&, Client& client, const Kill&) {
           const std::uint64_t table = client.create_table("first", {0});
-          constexpr int kKeys = 16, kRounds = 20;
-          int ended = 0, in_order = 0;
-          for (int round = 0; round < kRounds; ++round) {
+          constexpr std::size_t kKeys = 16, kRounds = 20;
+          std::size_t ended = 0, in_order = 0;
+          for (std::size_t round = 0; round < kRounds; ++round) {
             std::array<Result, kKeys> written, found;
-            for (int key = 0; key < kKeys; ++key) {
+            for (std::size_t key = 0; key < kKeys; ++key) {
               const std::string name = std::to_string(key), value = std::to_string(round);
               const auto start = [&](Opcode opcode, ByteView data, Result& end) {
                 client.start(opcode, table, bytes_of(name), data,
@@ -115,7 +115,7 @@ TEST_P(TailwindGroupCommit, KeepsTheOrderOfRequests) {
               start(Opcode::kRead, {}, found.at(key));
             }
             client.run_until([&] { return ended == 2 * kKeys * (round + 1); }, kForever);
-            for (int key = 0; key < kKeys; ++key) {
+            for (std::size_t key = 0; key < kKeys; ++key) {
               EXPECT_EQ(written.at(key).status, StoreStatus::kOk);
               // A read may overtake an update that is sent again.
               if (written.at(key).attempts + found.at(key).attempts > 2) continue;
