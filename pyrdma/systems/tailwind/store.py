@@ -64,8 +64,9 @@ class Store(PerNode):
         A server without workers writes to its backups once for all requests that it has, 64 at
         most. Needs ``workers=0``. Not in the paper.
     log_bytes
-        Memory of a server's log; at least two segments. An object takes 42 B beside key and value.
-        Memory is taken as the log grows; over verbs all of it is registered at the start.
+        Memory of a server's log; at least two segments, at most ``segment_bytes**2 / 64``. An
+        object takes 42 B beside key and value. Memory is taken as the log grows; over verbs all of
+        it is registered at the start.
     keys
         Number of objects that the hash table of a server has room for, at about 10 B each. With
         more objects it is slower.
@@ -123,6 +124,12 @@ class Store(PerNode):
             raise InvalidArgument(
                 f"log_bytes is {log_bytes}; give at least two segments, {2 * segment_bytes} bytes, "
                 f"or a segment_bytes below {segment_bytes}"
+            )
+        if log_bytes > segment_bytes**2 // 64:
+            raise InvalidArgument(
+                f"log_bytes is {log_bytes}; a segment's digest names all others, which limits the "
+                f"log to segment_bytes**2 / 64: give {segment_bytes**2 // 64} or less, or larger "
+                "segments"
             )
         self.replication = replication
         self.replicas = replicas

@@ -173,7 +173,7 @@ def test_a_server_that_came_back_has_lost_its_table() -> None:
         store.crash(0)
         with raises(rd.Unavailable, "server 0", "recovered", "primary"):
             store.fill(10, primary=0)
-        cluster.restart(0)
+        store.restart(0)
         with raises(rd.Unavailable, "server 0", "recovered", "primary"):
             store.fill(10, primary=0)
         store.fill(10)
