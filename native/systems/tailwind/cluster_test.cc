@@ -2,6 +2,7 @@
 #include "systems/tailwind/cluster_test.h"
 
 #include <array>
+#include <cstdlib>
 #include <map>
 
 namespace pyrdma::tailwind {
@@ -27,33 +28,49 @@ std::string case_name(const testing::TestParamInfo<Case>& param) {
          std::to_string(workers);
 }
 
-TEST_P(TailwindCluster, StoresReadsAndRemoves) {
-  run_store(world(), 2, options(), [&](Env& env, Client& client, const Kill&) {
-    const std::uint64_t table = client.create_table("first");
-    const std::string mine = "of node " + std::to_string(env.node()) + "/";
-    std::map<std::string, std::string> model;
-    Rng rng = env.rng("test");
-    for (int i = 0; i < 300; ++i) {
-      const std::string key = mine + std::to_string(rng.below(40));
-      const auto draw = rng.below(10);
-      if (draw < 5) {
-        const std::string value(rng.below(9000), static_cast<char>('a' + i % 26));
-        const Result result = client.write(table, bytes_of(key), bytes_of(value));
-        ASSERT_EQ(result.status, StoreStatus::kOk);
-        model[key] = value;
-      } else if (draw < 6) {
-        const Result result = client.remove(table, bytes_of(key));
-        ASSERT_EQ(result.status, model.erase(key) != 0 ? StoreStatus::kOk : StoreStatus::kNoObject);
-      } else {
-        const Result result = client.read(table, bytes_of(key));
-        const auto known = model.find(key);
-        ASSERT_EQ(result.status, known != model.end() ? StoreStatus::kOk : StoreStatus::kNoObject);
-        if (known != model.end()) {
-          ASSERT_EQ(text_of(result.value), known->second);
-        }
+void store_read_and_remove(Env& env, Client& client, const Kill&) {
+  const std::uint64_t table = client.create_table("first");
+  const std::string mine = "of node " + std::to_string(env.node()) + "/";
+  std::map<std::string, std::string> model;
+  Rng rng = env.rng("test");
+  for (int i = 0; i < 300; ++i) {
+    const std::string key = mine + std::to_string(rng.below(40));
+    const auto draw = rng.below(10);
+    if (draw < 5) {
+      const std::string value(rng.below(9000), static_cast<char>('a' + i % 26));
+      const Result result = client.write(table, bytes_of(key), bytes_of(value));
+      ASSERT_EQ(result.status, StoreStatus::kOk);
+      model[key] = value;
+    } else if (draw < 6) {
+      const Result result = client.remove(table, bytes_of(key));
+      ASSERT_EQ(result.status, model.erase(key) != 0 ? StoreStatus::kOk : StoreStatus::kNoObject);
+    } else {
+      const Result result = client.read(table, bytes_of(key));
+      const auto known = model.find(key);
+      ASSERT_EQ(result.status, known != model.end() ? StoreStatus::kOk : StoreStatus::kNoObject);
+      if (known != model.end()) {
+        ASSERT_EQ(text_of(result.value), known->second);
       }
     }
-  });
+  }
+}
+
+TEST_P(TailwindCluster, StoresReadsAndRemoves) {
+  run_store(world(), 2, options(), store_read_and_remove);
+}
+
+// Real verbs, whose nodes cannot be killed here. An emulated guest is slow.
+class TailwindVerbs : public testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TailwindVerbs);
+
+TEST_P(TailwindVerbs, StoreReadAndRemove) {
+  for (const Replication replication : {Replication::kRamcloud, Replication::kTailwind}) {
+    Options options = small_options(GetParam(), replication);
+    options.workers = 0;
+    options.ping_timeout = options.call_timeout = 60 * kSecond;
+    options.lease = 600 * kSecond;
+    run_store(GetParam(), 1, options, store_read_and_remove);
+  }
 }
 
 TEST_P(TailwindCluster, ALostServerIsRecovered) {
@@ -207,6 +224,13 @@ TEST(TailwindGroupsSim, AServerComesBackWhileOneOfItsGroupIsDown) {
     }
   });
 }
+
+std::vector<std::string> verbs_if_wanted() {
+  if (std::getenv("PYRDMA_TEST_VERBS") == nullptr) return {};
+  return {"verbs"};
+}
+INSTANTIATE_TEST_SUITE_P(Worlds, TailwindVerbs, testing::ValuesIn(verbs_if_wanted()),
+                         [](const auto& world) { return world.param; });
 
 INSTANTIATE_TEST_SUITE_P(Worlds, TailwindCluster,
                          testing::Combine(testing::ValuesIn(std::vector<std::string>{"sim", "shm"}),

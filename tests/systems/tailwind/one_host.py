@@ -36,11 +36,11 @@ def loads(fabric: str) -> None:
 
 
 def killed(fabric: str) -> None:
-    """The others recover what a dead server had."""
-    with rd.Cluster.local(nodes=4, fabric=fabric, mode="thread") as cluster:
+    """The others recover what a dead server had, and replace the replicas that it held."""
+    with rd.Cluster.local(nodes=5, fabric=fabric, mode="thread") as cluster:
         store = rd.tailwind.Store(
             cluster,
-            replicas=1,
+            replicas=2,
             workers=0,
             log_bytes=16 << 20,
             segment_bytes=1 << 20,
