@@ -27,7 +27,10 @@ PROGRAMS = {path.parent.name: path for path in ROOT.glob("tests/systems/*/one_ho
 FILTERS = {
     "contract": "*/Fabric*/verbs:*/Malformed*/verbs:*/EnvContract*/verbs"
     ":VerbsConnection*:VerbsMemory*:VerbsPath*",
-    **{f"system[{name}]": f"*/{name.capitalize()}*/verbs" for name in PROGRAMS},
+    **{
+        f"system[{name}]": f"*/{name.capitalize()}*/verbs:*/{name.capitalize()}*/verbs_best"
+        for name in PROGRAMS
+    },
 }
 """The native tests that run in the guest. The suites of a system begin with its name."""
 COMMANDS = {
