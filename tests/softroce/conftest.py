@@ -26,7 +26,10 @@ PROGRAMS = {path.parent.name: path for path in ROOT.glob("tests/systems/*/one_ho
 """The program of each system that runs in the guest."""
 FILTERS = {
     "contract": "*/Fabric*/verbs:*/Malformed*/verbs:*/EnvContract*/verbs"
-    ":VerbsConnection*:VerbsMemory*:VerbsPath*",
+    ":VerbsConnection*:VerbsMemory*:VerbsPath*"
+    # The kernel's rxe frees a queue pair too early when it is closed amid its peer's writes
+    # (refcount_t: underflow in Linux 6.1), and the device is lost.
+    "-*NothingFollowsTheEndOfAQueuePair*",
     **{
         f"system[{name}]": f"*/{name.capitalize()}*/verbs:*/{name.capitalize()}*/verbs_best"
         for name in PROGRAMS
