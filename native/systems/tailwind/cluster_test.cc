@@ -189,38 +189,27 @@ TEST(TailwindGroupsSim, AServerComesBackWhileOneOfItsGroupIsDown) {
   options.replicas = 3;
   options.placement = Placement::kGroups;
   fabric::sim::SimCluster cluster(runtime::sim_options(options.servers + 2));
-  bool is_over = false;
-  cluster.run([&](Env& env) {
-    if (env.node() < options.servers) {
-      for (std::uint32_t life = 0; !is_over; ++life)
-        Server(env, options, life).run([&] { return is_over; });
-    } else if (env.node() == options.coordinator) {
-      Coordinator(env, options).run([&] { return is_over; });
-    } else {
-      Client client(env, options, 0, patience("sim"));
-      client.await_servers(options.servers);
-      const std::uint64_t first = client.create_table("first", {3, 4});
-      const auto write = [&](std::uint64_t table) {
-        for (int i = 0; i < 20; ++i) {
-          const Result result =
-              client.write(table, bytes_of("key " + std::to_string(i)), bytes_of("value"));
-          EXPECT_EQ(result.status, StoreStatus::kOk);
-        }
-      };
-      try {
-        write(first);
-        cluster.kill(4);
-        write(first);
-        cluster.expect_restart(3);
-        cluster.kill(3);
-        cluster.restart(3);
-        write(first);  // others have recovered what it had
-        client.await_servers(4);
-        write(client.create_table("second", {3}));
-      } catch (const Error& error) {
-        ADD_FAILURE() << error.what();
+  run_store(cluster, options, patience("sim"), [&](Client& client) {
+    const std::uint64_t first = client.create_table("first", {3, 4});
+    const auto write = [&](std::uint64_t table) {
+      for (int i = 0; i < 20; ++i) {
+        const Result result =
+            client.write(table, bytes_of("key " + std::to_string(i)), bytes_of("value"));
+        EXPECT_EQ(result.status, StoreStatus::kOk);
       }
-      is_over = true;
+    };
+    try {
+      write(first);
+      cluster.kill(4);
+      write(first);
+      cluster.expect_restart(3);
+      cluster.kill(3);
+      cluster.restart(3);
+      write(first);  // others have recovered what it had
+      client.await_servers(4);
+      write(client.create_table("second", {3}));
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what();
     }
   });
 }

@@ -99,4 +99,24 @@ inline void run_store(const std::string& world, std::uint32_t clients, const Opt
                      });
 }
 
+/// The same on a simulated cluster that the load may harm, with one client, on the last node, that
+/// waits for each answer no longer than `limit`.
+inline void run_store(fabric::sim::SimCluster& cluster, const Options& options, Time limit,
+                      const std::function<void(Client&)>& load) {
+  bool is_over = false;
+  cluster.run([&](Env& env) {
+    if (env.node() < options.servers) {
+      for (std::uint32_t life = 0; !is_over; ++life)
+        Server(env, options, life).run([&] { return is_over; });
+    } else if (env.node() == options.coordinator) {
+      Coordinator(env, options).run([&] { return is_over; });
+    } else {
+      Client client(env, options, 0, limit);
+      client.await_servers(options.servers);
+      load(client);
+      is_over = true;
+    }
+  });
+}
+
 }  // namespace pyrdma::tailwind

@@ -21,27 +21,16 @@ std::string after_outage(Durability durability, std::uint64_t seed, const std::s
   fabric::sim::SimOptions simulation = runtime::sim_options(options.servers + 2, true, seed);
   simulation.memory.max_delay_ns = 20 * kMicrosecond;  // an acknowledgement takes some of them
   SimCluster cluster(simulation);
-  bool is_over = false;
   std::string found;
-  cluster.run([&](Env& env) {
-    if (env.node() < options.servers) {
-      for (std::uint32_t life = 0; !is_over; ++life)
-        Server(env, options, life).run([&] { return is_over; });
-    } else if (env.node() == options.coordinator) {
-      Coordinator(env, options).run([&] { return is_over; });
-    } else {
-      Client client(env, options, 0, kSecond);
-      client.await_servers(options.servers);
-      const std::uint64_t table = client.create_table("first");
-      for (const std::string& value : {std::string("first"), last})
-        EXPECT_EQ(client.write(table, bytes_of("key"), bytes_of(value)).status, StoreStatus::kOk);
-      for (NodeId node = 0; node < options.servers; ++node) {
-        cluster.kill(node, Crash::kHostBattery);
-        cluster.restart_later(node, kMillisecond);
-      }
-      found = text_of(client.read(table, bytes_of("key")).value);
-      is_over = true;
+  run_store(cluster, options, kSecond, [&](Client& client) {
+    const std::uint64_t table = client.create_table("first");
+    for (const std::string& value : {std::string("first"), last})
+      EXPECT_EQ(client.write(table, bytes_of("key"), bytes_of(value)).status, StoreStatus::kOk);
+    for (NodeId node = 0; node < options.servers; ++node) {
+      cluster.kill(node, Crash::kHostBattery);
+      cluster.restart_later(node, kMillisecond);
     }
+    found = text_of(client.read(table, bytes_of("key")).value);
   });
   return found;
 }

@@ -258,12 +258,14 @@ class Store(PerNode):
         Exhausted
             A log is full.
         Unavailable
-            A server died or is down, and nobody has recovered its part yet.
+            A server died or is down, and nobody has recovered its part yet; or `primary` died, and
+            others own its part now.
         """
         owners = [] if primary is None else [self._server("primary", primary)]
         table = self._table(owners)
-        owned = self._native.tablets(self.coordinator)
-        if owners and not any((row[0], row[3]) == (table, primary) for row in owned):
+        if owners and not any(
+            (row[0], row[3]) == (table, primary) for row in self._native.tablets(self.coordinator)
+        ):
             raise Unavailable(
                 f"server {primary} died, and others have recovered its objects and own that table "
                 "now; fill without primary, or use another Store"
