@@ -130,6 +130,9 @@ class Env {
 
   /// Number of cores of this node, which spawn() can name; 0 where it may name any.
   virtual std::uint32_t cores() const { return 0; }
+  /// The core that this thread runs on, below cores() where that is not 0. Real threads may move to
+  /// another core at any time.
+  virtual std::uint32_t core() { return 0; }
   static constexpr std::uint32_t kNextCore = ~0U;
   /// Starts a thread of this node on core `core` of the node, which other threads may have too, or
   /// on the node's next core. Cores are counted from 0; the simulated world throws
@@ -180,6 +183,7 @@ class Env {
  private:
   friend class Scope;
   friend class Footprint;
+  friend class EnvDecorator;
   const bool has_model_;
   BranchCounts* branches_ = nullptr;
 };

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "env/env_decorator.h"
 #include "env/faults.h"
 #include "fabric/fabric.h"
 #include "fabric/hooks/faulty_device.h"
@@ -90,40 +91,6 @@ class ShmWorld final : public World {
 
  private:
   shm::ShmCluster cluster_;
-};
-
-/// An Env whose device is another one.
-class EnvWithDevice final : public Env {
- public:
-  EnvWithDevice(Env& inner, Device& device) : Env(true), inner_(inner), device_(device) {}
-  NodeId node() const override { return inner_.node(); }
-  NodeId nodes() const override { return inner_.nodes(); }
-  std::uint32_t incarnation() const override { return inner_.incarnation(); }
-  Time now() override { return inner_.now(); }
-  bool poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* only) override {
-    return inner_.poll_until_ref(ready, deadline, only);
-  }
-  void notify(Watch& watch) override { inner_.notify(watch); }
-  void sleep_until(Time t) override { inner_.sleep_until(t); }
-  void work(Time duration) override { inner_.work(duration); }
-  Rng rng(std::string_view purpose) override { return inner_.rng(purpose); }
-  Device& device() override { return device_; }
-  Storage& storage() override { return inner_.storage(); }
-  Trace& trace() override { return inner_.trace(); }
-
- protected:
-  std::unique_ptr<Thread> spawn_on(std::uint32_t core, std::string name,
-                                   std::function<void()> body) override {
-    return inner_.spawn(std::move(name), std::move(body), core);
-  }
-  void charge_model(Cost cost, std::uint64_t count) override { inner_.charge(cost, count); }
-  void charge_copy_model(std::size_t bytes, const Footprint* of) override {
-    inner_.charge_copy(bytes, of);
-  }
-
- private:
-  Env& inner_;
-  Device& device_;
 };
 
 /// A world whose devices are decorated.

@@ -87,6 +87,13 @@ Rng SimEnv::rng(std::string_view purpose) {
   return stream;
 }
 
+// The caller of a simulation counts as a thread of the first core.
+std::uint32_t SimEnv::core() {
+  const SimCore* core = scheduler_.running().core;
+  const auto number = static_cast<std::size_t>(core - threads_.cores.data());
+  return core == nullptr || number >= threads_.cores.size() ? 0 : static_cast<std::uint32_t>(number);
+}
+
 bool SimEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* only) {
   return scheduler_.poll_until(threads_, ready, to_global(to_picos(deadline)), only,
                                costs_.poll_turn);

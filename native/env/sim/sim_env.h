@@ -60,6 +60,7 @@ class SimEnv final : public Env {
   void work(Time duration) override { scheduler_.work(to_picos(duration)); }
   Rng rng(std::string_view purpose) override;
   std::uint32_t cores() const override { return static_cast<std::uint32_t>(threads_.cores.size()); }
+  std::uint32_t core() override;
   fabric::Device& device() override { return *devices_.front(); }
   std::uint32_t devices() const override { return static_cast<std::uint32_t>(devices_.size()); }
   fabric::Device& device_at(std::uint32_t number) override { return *devices_.at(number); }

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <ctime>
 #include <exception>
 #include <thread>
@@ -178,6 +179,8 @@ std::unique_ptr<Thread> ThreadEnv::spawn_on(std::uint32_t core, std::string name
 }
 
 Rng ThreadEnv::rng(std::string_view purpose) { return Rng(options_.seed, options_.node, purpose); }
+
+std::uint32_t ThreadEnv::core() { return static_cast<std::uint32_t>(std::max(0, sched_getcpu())); }
 
 fabric::Device& ThreadEnv::device() {
   PYRDMA_ASSERT(device_ != nullptr);

@@ -55,6 +55,7 @@ class ThreadEnv final : public Env {
   void sleep_until(Time t) override;
   void work(Time duration) override;
   Rng rng(std::string_view purpose) override;
+  std::uint32_t core() override;
   fabric::Device& device() override;
   Storage& storage() override;
   Trace& trace() override { return trace_; }

@@ -1,0 +1,167 @@
+#include "systems/krcore/app.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "base/error.h"
+
+namespace pyrdma::krcore {
+
+App::App(Service& service)
+    : service_(service), number_(service.next_number()), mutex_(service.env()) {}
+
+App::~App() {
+  service_.end_app(number_);
+  for (const std::uint32_t key : regions_) service_.regions().remove(key);
+}
+
+Queue App::create_queue(VqpOptions options) {
+  enter();
+  options.app = number_;
+  if (options.domain == 0) options.domain = number_;
+  const Queue queue = service_.create(options);
+  if (!queue) {
+    throw Error(ErrorCode::kExhausted,
+                "krcore: all " + std::to_string(service_.options().virtual_queue_pairs) +
+                    " virtual queue pairs of the node are in use; destroy some, or raise "
+                    "Options::virtual_queue_pairs");
+  }
+  return queue;
+}
+
+void App::destroy(Queue queue) {
+  enter();
+  service_.destroy(queue);
+}
+
+Registration App::reg_mr(std::uint64_t bytes, std::uint32_t access) {
+  enter();
+  const Registration region = service_.regions().allocate(bytes, access, number_);
+  const std::lock_guard<Mutex> lock(mutex_);
+  regions_.push_back(region.key);
+  return region;
+}
+
+void App::dereg_mr(const Registration& region) {
+  enter();
+  service_.regions().remove(region.key);
+  const std::lock_guard<Mutex> lock(mutex_);
+  std::erase(regions_, region.key);
+}
+
+void App::bind(Queue queue, std::uint32_t port) {
+  enter();
+  if (port == 0 || port > 0xffff) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "krcore: port " + std::to_string(port) + " is not from 1 to 65535");
+  }
+  if (!service_.bind(queue, port)) {
+    throw Error(ErrorCode::kInvalidArgument, "krcore: port " + std::to_string(port) + " of node " +
+                                                 std::to_string(env().node()) +
+                                                 " is bound already; choose another one");
+  }
+}
+
+void App::check_connected(ConnectResult result, NodeId node) {
+  switch (result) {
+    case ConnectResult::kConnected:
+      return;
+    case ConnectResult::kAlreadyConnected:
+      throw Error(ErrorCode::kInvalidArgument,
+                  "krcore: the queue is connected already; create another one for node " +
+                      std::to_string(node));
+    case ConnectResult::kBadId:
+      throw Error(ErrorCode::kInvalidArgument, "krcore: the queue has been destroyed");
+    case ConnectResult::kUnknownNode:
+      if (node >= env().nodes()) {
+        throw Error(ErrorCode::kInvalidArgument, "krcore: node " + std::to_string(node) +
+                                                     " does not exist; the cluster has nodes 0 to " +
+                                                     std::to_string(env().nodes() - 1));
+      }
+      throw Error(ErrorCode::kUnavailable, "krcore: node " + std::to_string(node) +
+                                               " has no service that answers; is its process alive?")
+          .blaming({node});
+    case ConnectResult::kNoServer:
+      throw Error(ErrorCode::kUnavailable,
+                  "krcore: no meta server answers, and node " + std::to_string(node) +
+                      " does not either; start a service on one of Options::meta_servers")
+          .blaming({node});
+  }
+}
+
+void App::connect(Queue queue, NodeId node, std::uint32_t port) {
+  const Target target{queue, node, port};
+  connect({&target, 1});
+}
+
+void App::connect(std::span<const Target> targets) {
+  enter();
+  for (const Target& target : targets)
+    check_connected(service_.connect(target.queue, target.node, target.port), target.node);
+}
+
+PushResult App::push(Queue queue, std::span<const fabric::WorkRequest> list,
+                     std::span<fabric::Completion> completions, std::size_t* taken) {
+  enter();
+  const PushResult result = service_.push(queue, list);
+  std::size_t count = 0;
+  if (result.error == fabric::PostError::kNone && !completions.empty()) {
+    env().poll_until(
+        [&] {
+          count += service_.poll(queue, completions.subspan(count));
+          return count == completions.size();
+        },
+        kForever);
+  }
+  if (taken != nullptr) *taken = count;
+  return result;
+}
+
+std::size_t App::push(std::span<const Post> posts) {
+  enter();
+  for (std::size_t i = 0; i < posts.size(); ++i)
+    if (service_.push(posts[i].queue, {&posts[i].request, 1}).accepted != 1) return i;
+  return posts.size();
+}
+
+std::size_t App::pop(Queue queue, std::span<fabric::Completion> out) {
+  enter();
+  return service_.poll(queue, out);
+}
+
+std::size_t App::wait(Queue queue, std::span<fabric::Completion> out, Time deadline) {
+  enter();
+  std::size_t count = 0;
+  env().poll_until(
+      [&] {
+        count += service_.poll(queue, out.subspan(count));
+        return count == out.size();
+      },
+      deadline);
+  return count;
+}
+
+fabric::PostResult App::post_receive(Queue queue,
+                                     std::span<const fabric::ReceiveRequest> requests) {
+  enter();
+  return service_.post_receive(queue, requests);
+}
+
+std::size_t App::pop_messages(Queue queue, std::span<Message> out) {
+  enter();
+  return service_.pop_messages(queue, out);
+}
+
+std::size_t App::wait_messages(Queue queue, std::span<Message> out, Time deadline) {
+  enter();
+  std::size_t count = 0;
+  env().poll_until(
+      [&] {
+        count = service_.pop_messages(queue, out);
+        return count != 0;
+      },
+      deadline);
+  return count;
+}
+
+}  // namespace pyrdma::krcore

@@ -1,0 +1,285 @@
+// The threads of a service: one answers datagrams and looks after queues that nobody polls, one makes
+// and ends queue pairs, which takes milliseconds and stays off the applications' way (section 4.3).
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "systems/krcore/service.h"
+
+namespace pyrdma::krcore {
+
+namespace {
+
+constexpr Time kTurn = 100 * kMicrosecond;
+constexpr Time kIdleTurn = 500 * kMicrosecond;
+constexpr Time kIdleAfter = 10 * kMillisecond;  // without a message
+constexpr Time kFirstRetry = kMillisecond;
+constexpr Time kReconnect = 100 * kMillisecond;  // attempts at a lost meta server
+constexpr Time kPeerAnswers = 200 * kMillisecond;
+constexpr std::size_t kKeptAnswers = 1024;
+
+}  // namespace
+
+bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Time timeout) {
+  Waiting waiting;
+  waiting.ticket = request.ticket = next_number();
+  request.to = node;
+  {
+    const std::lock_guard<Mutex> lock(waiting_mutex_);
+    waiting_.push_back(&waiting);
+  }
+  struct Leave {
+    Service& service;
+    Waiting* waiting;
+    ~Leave() {
+      const std::lock_guard<Mutex> lock(service.waiting_mutex_);
+      std::erase(service.waiting_, waiting);
+    }
+  } leave{*this, &waiting};
+  const Time end = env_.now() + timeout;
+  Time interval = kFirstRetry;
+  for (;;) {
+    {
+      Peer peer;
+      {
+        const std::lock_guard<Mutex> lock(peers_mutex_);
+        peer = peers_[node];
+      }
+      if (peer.handle != nullptr) {
+        const std::lock_guard<Mutex> lock(port_mutex_);
+        port_->send(peer.handle, peer.port, request);
+      }
+    }
+    const auto answered = [&] {
+      const std::lock_guard<Mutex> lock(waiting_mutex_);
+      return waiting.is_answered || stops_.load(std::memory_order_acquire);
+    };
+    env_.poll_until(answered, std::min(end, env_.now() + interval), &waiting_watch_);
+    if (waiting.is_answered) {
+      reply = waiting.reply;
+      return true;
+    }
+    if (stops_.load(std::memory_order_acquire) || env_.now() >= end) return false;
+    interval = std::min(2 * interval, 64 * kFirstRetry);
+    find_peer(node);
+  }
+}
+
+void Service::answer(const ControlMessage& to, ControlMessage message) {
+  message.to = to.from;
+  message.from = env_.node();
+  message.incarnation = env_.incarnation();
+  message.ticket = to.ticket;
+  std::shared_ptr<fabric::AddressHandle> handle;
+  {
+    const std::lock_guard<Mutex> lock(peers_mutex_);
+    const Peer& peer = peers_[to.from];
+    if (peer.incarnation == to.incarnation) handle = peer.handle;
+  }
+  if (handle == nullptr) return;
+  const std::lock_guard<Mutex> lock(port_mutex_);
+  port_->send(handle, to.port, message);
+}
+
+void Service::run_control() {
+  Time last = env_.now();
+  while (!stops_.load(std::memory_order_acquire)) {
+    for (;;) {
+      std::optional<ControlMessage> message;
+      {
+        const std::lock_guard<Mutex> lock(port_mutex_);
+        message = port_->take();
+      }
+      if (!message) break;
+      last = env_.now();
+      take_control(*message);
+    }
+    // What arrives for an application that does not ask must not fill the buffers of others.
+    for (const auto& pool : pools_) {
+      dispatch(*pool);
+      if (!pool->mutex.try_lock()) continue;
+      const std::lock_guard<Mutex> lock(pool->mutex, std::adopt_lock);
+      if (!pool->dynamic.empty()) poll_inner(*pool, *pool->dynamic.front());
+      for (const auto& [node, qp] : pool->reliable) poll_inner(*pool, *qp);
+      for (const auto& qp : pool->leaving) poll_inner(*pool, *qp);
+    }
+    const Time now = env_.now();
+    env_.sleep_until(now + (now - last > kIdleAfter ? kIdleTurn : kTurn));
+  }
+}
+
+void Service::take_control(const ControlMessage& message) {
+  if (message.from >= env_.nodes() || message.to != env_.node()) {
+    ++counters_.malformed;
+    return;
+  }
+  {
+    const std::lock_guard<Mutex> lock(peers_mutex_);
+    const Peer& peer = peers_[message.from];
+    if (peer.is_known && peer.incarnation > message.incarnation) return;
+  }
+  if (peers_[message.from].incarnation != message.incarnation)
+    know_peer(message.from, message.incarnation, message.port);
+  switch (message.kind) {
+    case ControlKind::kRegister: {
+      if (meta_server_ == nullptr) return;
+      const ValidMrRecord where{message.tables[0].region.addr, message.tables[0].region.rkey,
+                                message.tables[0].buckets, message.tables[0].entries,
+                                message.meta.incarnation};
+      if (meta_server_->add(message.from, message.meta, where))
+        answer(message, own_metadata(ControlKind::kRegistered));
+      return;
+    }
+    case ControlKind::kQuery:
+      answer(message, own_metadata(ControlKind::kMeta));
+      return;
+    case ControlKind::kConnect:
+    case ControlKind::kConfirm:
+    case ControlKind::kDisconnect:
+      add_job({Job::kAccept, message, 0, message.from, nullptr});
+      return;
+    case ControlKind::kConnectMeta:
+      if (meta_server_ != nullptr) add_job({Job::kAcceptMeta, message, 0, message.from, nullptr});
+      return;
+    case ControlKind::kRegistered:
+    case ControlKind::kMeta:
+    case ControlKind::kUnknown:
+    case ControlKind::kAccept:
+    case ControlKind::kRefuse: {
+      const std::lock_guard<Mutex> lock(waiting_mutex_);
+      for (Waiting* each : waiting_) {
+        if (each->ticket != message.ticket || each->is_answered) continue;
+        each->reply = message;
+        each->is_answered = true;
+      }
+      env_.notify(waiting_watch_);
+      return;
+    }
+    case ControlKind::kCount:
+      return;
+  }
+}
+
+void Service::run_builder() {
+  Time next_sample = env_.now() + options_.sample_interval;
+  Time next_reconnect = env_.now() + kReconnect;
+  const auto has_job = [&] {
+    const std::lock_guard<Mutex> lock(jobs_mutex_);
+    return !jobs_.empty() || stops_.load(std::memory_order_acquire);
+  };
+  while (!stops_.load(std::memory_order_acquire)) {
+    while (has_job() && !stops_.load(std::memory_order_acquire)) {
+      Job job;
+      {
+        const std::lock_guard<Mutex> lock(jobs_mutex_);
+        job = jobs_.front();
+        jobs_.pop_front();
+      }
+      run_job(job);
+    }
+    const Time now = env_.now();
+    if (now >= next_sample) {
+      sample();
+      next_sample = now + options_.sample_interval;
+    }
+    if (now >= next_reconnect) {
+      reconnect_meta_servers();
+      next_reconnect = env_.now() + kReconnect;
+    }
+    regions_->free_ended(env_.now());
+    end_left();
+    env_.sleep_until(env_.now() + kTurn);
+  }
+}
+
+void Service::run_job(const Job& job) {
+  switch (job.kind) {
+    case Job::kAcceptMeta:
+      accept_meta(job.offer);
+      return;
+    case Job::kAccept:
+      accept_reliable(job.offer);
+      return;
+    case Job::kMake:
+      make_reliable(job.core, job.node);
+      return;
+    case Job::kRevive:
+      revive(pool(job.core), job.qp);
+      return;
+  }
+}
+
+// A failed queue pair that has nothing under way: a dynamic one serves again, a reliable one goes.
+void Service::revive(CorePool& pool, PhysicalQp* qp) {
+  bool is_dynamic = false;
+  {
+    const std::lock_guard<Mutex> lock(pool.mutex);
+    for (const auto& each : pool.dynamic) is_dynamic |= each.get() == qp;
+  }
+  if (is_dynamic) {
+    env_.reached("krcore/revived");
+    pool.revive(*qp);
+    const std::lock_guard<Mutex> lock(pool.mutex);
+    qp->has_failed = qp->behind_a_refusal = false;
+    progress(pool);
+    return;
+  }
+  const std::lock_guard<Mutex> lock(pool.mutex);
+  for (auto each = pool.reliable.begin(); each != pool.reliable.end(); ++each) {
+    if (each->second.get() != qp) continue;
+    pool.leaving.push_back(std::move(each->second));
+    pool.reliable.erase(each);
+    return;
+  }
+}
+
+void Service::accept_meta(const ControlMessage& offer) {
+  std::erase_if(meta_ends_, [&](const MetaEnd& end) {
+    return end.node == offer.from && end.incarnation < offer.incarnation;
+  });
+  const fabric::QueuePair* qp = nullptr;
+  for (const MetaEnd& end : meta_ends_)
+    if (end.node == offer.from && end.ticket == offer.ticket) qp = end.qp.get();
+  if (qp == nullptr) {
+    MetaEnd end;
+    end.node = offer.from;
+    end.ticket = offer.ticket;
+    end.incarnation = offer.incarnation;
+    end.completions = env_.device().create_completion_queue(1);
+    fabric::QpOptions options;
+    options.send_entries = options.receive_entries = 1;
+    options.access = fabric::kRemoteRead;
+    end.qp = env_.device().create_queue_pair(*domain_, *end.completions, *end.completions, options);
+    end.qp->connect(offer.queue_pair);
+    qp = end.qp.get();
+    meta_ends_.push_back(std::move(end));
+  }
+  ControlMessage reply;
+  reply.kind = ControlKind::kAccept;
+  reply.queue_pair = qp->address();
+  reply.tables[0] = meta_server_->targets();
+  reply.tables[1] = meta_server_->locations();
+  answer(offer, reply);
+}
+
+void Service::reconnect_meta_servers() {
+  for (const auto& state : core_states_) {
+    for (const NodeId server : state->meta.missing()) {
+      if (stops_.load(std::memory_order_acquire)) return;
+      std::unique_ptr<MetaClient::Link> link = state->meta.make(server);
+      ControlMessage offer = own_metadata(ControlKind::kConnectMeta);
+      offer.queue_pair = link->qp->address();
+      ControlMessage reply;
+      if (!ask(server, offer, reply, kPeerAnswers) || reply.kind != ControlKind::kAccept) return;
+      link->qp->connect(reply.queue_pair);
+      link->targets = reply.tables[0];
+      link->locations = reply.tables[1];
+      // A meta server that has lost its memory learns of this node anew, before it answers for it.
+      ControlMessage registered;
+      ask(server, own_metadata(ControlKind::kRegister), registered, kPeerAnswers);
+      state->meta.put(std::move(link));
+    }
+  }
+}
+
+}  // namespace pyrdma::krcore

@@ -1,0 +1,220 @@
+// Reliable connections to frequent peers, made and ended in the background (sections 3.2 and 4.3).
+//
+// Both ends put the connection into their pools; the passive one after the active one has confirmed
+// that both are ready. A pool that is full gives up the least recently used connection: its virtual
+// queue pairs are transferred to dynamic connections, and both ends are destroyed when both have left.
+#include <algorithm>
+#include <iterator>
+#include <mutex>
+#include <utility>
+
+#include "systems/krcore/service.h"
+
+namespace pyrdma::krcore {
+
+namespace {
+
+constexpr Time kOfferAnswered = 500 * kMillisecond;
+constexpr std::size_t kKeptOffers = 1024;
+
+}  // namespace
+
+// Peers that took many requests over dynamic connections for some intervals get a reliable one.
+void Service::sample() {
+  if (options_.rc_policy != RcPolicy::kSampled) return;
+  const Time now = env_.now();
+  for (const auto& pool : pools_) {
+    const std::lock_guard<Mutex> lock(pool->mutex);
+    for (auto& [node, qp] : pool->reliable) {
+      if (qp->requests != 0) qp->last_use = now;
+      qp->requests = 0;
+    }
+    for (NodeId node = 0; node < env_.nodes(); ++node) {
+      const std::uint64_t count = std::exchange(pool->dynamic_requests[node], 0);
+      pool->frequent[node] = count < options_.frequent_requests ? 0 : pool->frequent[node] + 1;
+      if (pool->frequent[node] < options_.frequent_samples || node == env_.node()) continue;
+      pool->frequent[node] = 0;
+      add_job({Job::kMake, {}, pool->core, node, nullptr});
+    }
+  }
+}
+
+// Makes room for one more connection. Returns false if all are in use by more than that.
+bool Service::make_room(CorePool& pool) {
+  PhysicalQp* oldest = nullptr;
+  {
+    const std::lock_guard<Mutex> lock(pool.mutex);
+    if (pool.reliable.size() + pool.leaving.size() < options_.rc_queue_pairs) return true;
+    for (const auto& [node, qp] : pool.reliable)
+      if (oldest == nullptr || qp->last_use < oldest->last_use) oldest = qp.get();
+  }
+  if (oldest != nullptr && env_.device().capabilities().dc) vacate(pool, *oldest);
+  return false;
+}
+
+void Service::make_reliable(std::uint32_t core, NodeId node) {
+  CorePool& own = pool(core);
+  {
+    const std::lock_guard<Mutex> lock(own.mutex);
+    if (own.reliable_to(node) != nullptr) return;
+  }
+  if (options_.rc_queue_pairs == 0 || !make_room(own)) return;
+  std::unique_ptr<PhysicalQp> made = own.make_reliable(node);
+  ControlMessage offer = own_metadata(ControlKind::kConnect);
+  offer.queue_pair = made->qp().address();
+  offer.core = offer.from_core = core;
+  ControlMessage reply;
+  if (!ask(node, offer, reply, kOfferAnswered) || reply.kind != ControlKind::kAccept) return;
+  made->qp().connect(reply.queue_pair);
+  made->remote_core = reply.core;
+  made->remote_number = reply.queue_pair.qp_num;
+  made->last_use = env_.now();
+  ControlMessage confirm = own_metadata(ControlKind::kConfirm);
+  confirm.queue_pair = reply.queue_pair;
+  confirm.core = reply.core;
+  ControlMessage confirmed;
+  const bool is_confirmed = ask(node, confirm, confirmed, kOfferAnswered);
+  ++counters_.rc_made;
+  env_.reached("krcore/reliable_made");
+  {
+    const std::lock_guard<Mutex> lock(own.mutex);
+    if (is_confirmed)
+      own.reliable.emplace(node, std::move(made));
+    else
+      own.leaving.push_back(std::move(made));
+  }
+  if (is_confirmed) move_users(own, node);
+}
+
+// Transfers the queue pairs of a core that reach the node over dynamic connections.
+void Service::move_users(CorePool& own, NodeId node) {
+  const std::lock_guard<Mutex> table(table_mutex_);
+  const std::lock_guard<Mutex> lock(own.mutex);
+  for (const auto& place : table_) {
+    Vqp* v = place.load(std::memory_order_acquire);
+    if (v == nullptr || v->pool.load() != &own || v->node != node || v->qp == nullptr) continue;
+    if (v->qp->is_dynamic()) want_transfer(*v, own, std::nullopt, false);
+  }
+  progress(own);
+}
+
+void Service::accept_reliable(const ControlMessage& offer) {
+  CorePool& own = pool(offer.core);
+  if (offer.kind == ControlKind::kConfirm || offer.kind == ControlKind::kDisconnect) {
+    const std::lock_guard<Mutex> lock(own.mutex);
+    if (offer.kind == ControlKind::kConfirm) {
+      for (auto each = accepted_.begin(); each != accepted_.end(); ++each) {
+        if (each->qp == nullptr || each->qp->peer() != offer.from ||
+            each->qp->qp().qp_num() != offer.queue_pair.qp_num)
+          continue;
+        own.reliable.emplace(offer.from, std::move(each->qp));
+        break;
+      }
+    } else {
+      for (auto each = own.reliable.begin(); each != own.reliable.end(); ++each) {
+        if (each->first != offer.from || each->second->qp().qp_num() != offer.queue_pair.qp_num)
+          continue;
+        each->second->peer_has_left = true;
+        own.leaving.push_back(std::move(each->second));
+        own.reliable.erase(each);
+        break;
+      }
+      for (const auto& each : own.leaving)
+        if (each->qp().qp_num() == offer.queue_pair.qp_num) each->peer_has_left = true;
+    }
+    answer(offer, own_metadata(ControlKind::kRegistered));
+    return;
+  }
+  for (const AcceptedOffer& known : accepted_) {
+    if (known.node != offer.from || known.ticket != offer.ticket) continue;
+    answer(offer, known.answer);
+    return;
+  }
+  ControlMessage reply;
+  reply.kind = ControlKind::kRefuse;
+  AcceptedOffer accepted{offer.from, offer.ticket, {}, nullptr};
+  if (options_.rc_queue_pairs != 0 && make_room(own)) {
+    accepted.qp = own.make_reliable(offer.from);
+    accepted.qp->qp().connect(offer.queue_pair);
+    accepted.qp->remote_core = offer.from_core;
+    accepted.qp->remote_number = offer.queue_pair.qp_num;
+    accepted.qp->last_use = env_.now();
+    reply.kind = ControlKind::kAccept;
+    reply.queue_pair = accepted.qp->qp().address();
+    reply.core = own.core;
+  }
+  accepted.answer = reply;
+  answer(offer, reply);
+  accepted_.push_back(std::move(accepted));
+  // The oldest offers are forgotten; an offer that was never confirmed goes with its queue pair.
+  if (accepted_.size() > kKeptOffers) accepted_.pop_front();
+}
+
+// Nobody may choose the connection any more, and who uses it is transferred.
+void Service::vacate(CorePool& own, PhysicalQp& qp) {
+  DctMeta meta;
+  if (resolve(qp.peer(), meta) != ConnectResult::kConnected) return;
+  const fabric::AddressHandle* handle = handle_of(qp.peer());
+  const std::lock_guard<Mutex> table(table_mutex_);
+  const std::lock_guard<Mutex> lock(own.mutex);
+  for (auto each = own.reliable.begin(); each != own.reliable.end(); ++each) {
+    if (each->second.get() != &qp) continue;
+    own.leaving.push_back(std::move(each->second));
+    own.reliable.erase(each);
+    ++counters_.rc_reclaimed;
+    env_.reached("krcore/reliable_reclaimed");
+    break;
+  }
+  for (const auto& place : table_) {
+    Vqp* v = place.load(std::memory_order_acquire);
+    if (v == nullptr || v->qp != &qp) continue;
+    if (v->to.handle == nullptr) v->to = {handle, meta};
+    want_transfer(*v, own, std::nullopt, false);
+  }
+  progress(own);
+}
+
+// Destroys what both ends have left.
+void Service::end_left() {
+  for (const auto& pool : pools_) {
+    std::vector<std::unique_ptr<PhysicalQp>> ended;
+    std::vector<ControlMessage> farewells;
+    std::vector<NodeId> peers;
+    {
+      const std::lock_guard<Mutex> table(table_mutex_);
+      const std::lock_guard<Mutex> lock(pool->mutex);
+      for (auto& qp : pool->leaving) {
+        if (qp->peer_has_left || qp->has_failed) {
+          // Its queue pairs find another at their next call.
+          for (const auto& place : table_) {
+            Vqp* v = place.load(std::memory_order_acquire);
+            if (v == nullptr || v->qp != qp.get() || qp->under_way() != 0) continue;
+            if (v->to.handle == nullptr || v->transfer.stage != Transfer::kRunning) {
+              leave(*v);
+              if (v->transfer.stage == Transfer::kRunning) v->transfer.fake_done = true;
+            }
+          }
+        }
+        if (qp->users != 0 || qp->under_way() != 0) continue;
+        if (!qp->has_said_so) {
+          qp->has_said_so = true;
+          ControlMessage farewell = own_metadata(ControlKind::kDisconnect);
+          farewell.queue_pair.qp_num = qp->remote_number;
+          farewell.core = qp->remote_core;
+          farewells.push_back(farewell);
+          peers.push_back(qp->peer());
+          qp->left_at = env_.now();
+        }
+        if (qp->peer_has_left || qp->has_failed || env_.now() - qp->left_at > 10 * kSecond)
+          ended.push_back(std::move(qp));
+      }
+      std::erase(pool->leaving, nullptr);
+    }
+    for (std::size_t i = 0; i < farewells.size(); ++i) {
+      ControlMessage reply;
+      ask(peers[i], farewells[i], reply, 20 * kMillisecond);
+    }
+  }
+}
+
+}  // namespace pyrdma::krcore

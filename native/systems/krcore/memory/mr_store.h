@@ -1,0 +1,49 @@
+// MRStore: the remote regions that a core has checked (section 4.2). An entry lasts for a lease,
+// which counts on this node's clock from before the READ that checked it was posted.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+
+#include "env/env.h"
+#include "systems/krcore/memory/regions.h"
+
+namespace pyrdma::krcore {
+
+/// One thread at a time.
+class MrStore {
+ public:
+  /// Entries beyond this many empty the store.
+  static constexpr std::size_t kMostEntries = 65536;
+  std::optional<RegionRecord> find(NodeId node, std::uint32_t key, Time now) const {
+    const auto known = entries_.find(name(node, key));
+    if (known == entries_.end() || known->second.expires <= now) return std::nullopt;
+    return known->second.record;
+  }
+  void put(NodeId node, std::uint32_t key, const RegionRecord& record, Time expires) {
+    if (entries_.size() >= kMostEntries) entries_.clear();
+    entries_.insert_or_assign(name(node, key), Entry{record, expires});
+  }
+  void forget(NodeId node, std::uint32_t key) { entries_.erase(name(node, key)); }
+  void clear() { entries_.clear(); }
+  std::size_t size() const { return entries_.size(); }
+
+ private:
+  static std::uint64_t name(NodeId node, std::uint32_t key) { return std::uint64_t{node} << 32 | key; }
+  struct Entry {
+    RegionRecord record;
+    Time expires = 0;
+  };
+  std::unordered_map<std::uint64_t, Entry> entries_;
+};
+
+/// Whether a peer may carry out `opcode` on `length` bytes from `addr` on.
+inline bool allows(const RegionRecord& record, fabric::Opcode opcode, std::uint64_t addr,
+                   std::uint64_t length) {
+  const std::uint32_t wanted = fabric::access_for(opcode) & ~fabric::kLocalWrite;
+  if ((record.access & wanted) != wanted) return false;
+  const std::uint64_t offset = addr - record.addr;
+  return length == 0 || (offset <= record.bytes && length <= record.bytes - offset);
+}
+
+}  // namespace pyrdma::krcore

@@ -1,0 +1,96 @@
+// The memory of a node's applications (section 4.2): what they have registered, the ValidMR table by
+// which peers check it, and the end of a registration.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "env/sync.h"
+#include "fabric/fabric.h"
+#include "systems/krcore/meta/cluster_hash.h"
+#include "systems/krcore/options.h"
+
+namespace pyrdma::krcore {
+
+/// A checked region: a row of ValidMR. Plain data.
+struct RegionRecord {
+  std::uint64_t addr = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t rkey = 0;    // the physical one
+  std::uint32_t access = 0;  // an or of fabric::Access
+};
+static_assert(sizeof(RegionRecord) == 24);
+
+/// A registration, as its application sees it: one virtual key for both directions.
+struct Registration {
+  std::byte* data = nullptr;
+  std::uint64_t addr = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t key = 0;
+};
+
+/// Any thread may use it.
+class Regions {
+ public:
+  Regions(Env& env, fabric::ProtectionDomain& domain, const Options& options);
+
+  /// Allocates zeroed memory for `domain`, a number of the application's, and records it. Throws
+  /// Error(kExhausted) with the option to raise.
+  Registration allocate(std::uint64_t bytes, std::uint32_t access, std::uint64_t domain);
+  /// The same for memory of the caller, which must live until the lease has ended.
+  Registration add(void* data, std::uint64_t bytes, std::uint32_t access, std::uint64_t domain);
+  /// Ends a registration at once here. Peers may still reach the memory until their leases end;
+  /// only then another registration gets it.
+  void remove(std::uint32_t key);
+  /// Frees what no lease covers any more. Control path.
+  void free_ended(Time now);
+  /// The time from the end of a registration until its memory is free.
+  Time grace() const { return grace_; }
+  bool has_ended(std::uint32_t key) const;
+  std::size_t ending();
+
+  /// Checks a local buffer and replaces its key by the physical one. Cost: a few loads, no lock.
+  bool check(fabric::Sge& sge, bool is_written, std::uint64_t domain) const;
+
+  fabric::RemoteRegion table() const { return table_memory_->remote(); }
+  const HashShape& shape() const { return table_->shape(); }
+
+ private:
+  struct Slot {
+    std::atomic<std::uint32_t> key{0};  // 0: free
+    RegionRecord record;
+    std::uint32_t lkey = 0;
+    std::uint64_t domain = 0;
+    std::unique_ptr<fabric::MemoryRegion> own;  // unless it is a slice
+    bool is_slice = false;
+  };
+  Registration publish(std::byte* data, const RegionRecord& record, std::uint32_t lkey,
+                       std::uint64_t domain, std::unique_ptr<fabric::MemoryRegion> own,
+                       bool is_slice);
+  std::uint64_t take_slice(std::uint64_t bytes);
+  void give_slice(std::uint64_t offset, std::uint64_t bytes);
+  std::uint32_t index_of(std::uint32_t key) const { return key & ((1U << index_bits_) - 1); }
+
+  Env& env_;
+  fabric::ProtectionDomain& domain_;
+  const Options& options_;
+  const Time grace_;
+  Mutex mutex_;
+  Rng rng_;
+  unsigned index_bits_ = 0;
+  std::unique_ptr<fabric::MemoryRegion> arena_, table_memory_;
+  std::unique_ptr<ClusterHash> table_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> free_slots_;
+  std::map<std::uint64_t, std::uint64_t> free_slices_;  // offset to bytes
+  struct Ending {
+    Time free_at = 0;
+    std::uint32_t slot = 0;
+  };
+  std::deque<Ending> ending_;
+};
+
+}  // namespace pyrdma::krcore

@@ -1,0 +1,78 @@
+// The hybrid pool of one core (section 4.2): dynamic queue pairs made at boot, reliable ones made in
+// the background, and where messages for the core arrive.
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "env/sync.h"
+#include "systems/krcore/options.h"
+#include "systems/krcore/pool/physical_qp.h"
+
+namespace pyrdma::krcore {
+
+/// The paper's kernel does not preempt a call, so it needs no lock (ambiguity
+/// algorithm2_shared_state). Here the lock is free unless threads of one core meet.
+class CorePool {
+ public:
+  CorePool(Env& env, fabric::ProtectionDomain& domain, const Options& options, std::uint32_t core);
+  CorePool(const CorePool&) = delete;
+  CorePool& operator=(const CorePool&) = delete;
+
+  const std::uint32_t core;
+  /// Guards the queue pairs, and the sending side of the virtual queue pairs that use them.
+  Mutex mutex;
+  std::vector<std::unique_ptr<PhysicalQp>> dynamic;
+  std::multimap<NodeId, std::unique_ptr<PhysicalQp>> reliable;
+  std::vector<std::unique_ptr<PhysicalQp>> leaving;  // reliable ones that nobody may choose any more
+  /// Messages of the service that found a full queue pair.
+  struct Deferred {
+    NodeId node = 0;
+    DctMeta meta;
+    MessageHeader header;
+  };
+  std::deque<Deferred> deferred;
+  std::deque<std::pair<NodeId, Prepared>> fetches;  // READs of the zero-copy protocol, likewise
+
+  /// Returns the next dynamic queue pair in service, or null (algorithm 1, line 4).
+  PhysicalQp* next_dynamic(bool also_failed = false);
+  /// Returns a reliable queue pair to the node in service, or null (algorithm 1, line 2).
+  PhysicalQp* reliable_to(NodeId node);
+  PhysicalQp* by_number(std::uint32_t qp_num);
+  std::unique_ptr<PhysicalQp> make_reliable(NodeId peer);
+  /// Moves all receives of failed dynamic queue pairs that have drained back into service. Control
+  /// path.
+  void revive(PhysicalQp& dead);
+
+  /// The target of this core, or an empty value on a device without dynamic connections.
+  DctMeta target() const { return target_meta_; }
+
+  /// Guards the receives.
+  Mutex receive_mutex;
+  fabric::CompletionQueue& receives() { return *receives_; }
+  fabric::CompletionQueue* dynamic_completions() { return dynamic_completions_.get(); }
+  const std::byte* buffer(std::uint64_t slot) const;
+  std::uint64_t buffers() const { return options_.receive_buffers; }
+  void post_buffer(std::uint64_t slot);
+
+  std::vector<std::uint64_t> dynamic_requests;  // to each node since the last sample
+  std::vector<std::uint32_t> frequent;          // samples in a row, of each node
+  std::vector<fabric::WorkRequest> requests;    // of a post
+
+ private:
+  fabric::QpOptions queue_pair_options(fabric::Transport transport) const;
+  std::size_t buffer_bytes() const { return sizeof(MessageHeader) + options_.message_bytes; }
+  Env& env_;
+  fabric::ProtectionDomain& domain_;
+  const Options& options_;
+  std::unique_ptr<fabric::MemoryRegion> buffers_;
+  std::unique_ptr<fabric::CompletionQueue> receives_, dynamic_completions_, idle_;
+  std::unique_ptr<fabric::SharedReceiveQueue> shared_;
+  std::unique_ptr<fabric::QueuePair> target_;
+  DctMeta target_meta_;
+  std::size_t next_dynamic_ = 0, next_reliable_ = 0;
+};
+
+}  // namespace pyrdma::krcore

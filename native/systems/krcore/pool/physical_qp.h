@@ -1,0 +1,115 @@
+// A queue pair of the pool, shared by virtual ones (section 4.2), with what is under way on it.
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "systems/krcore/wire.h"
+
+namespace pyrdma::krcore {
+
+/// Where requests on a dynamic connection go. The service keeps the handle as long as it lives.
+struct Destination {
+  const fabric::AddressHandle* handle = nullptr;
+  DctMeta meta;
+};
+
+/// What a completion of the physical queue pair tells, in the 64 bits of its wr_id (section 4.4): the
+/// virtual queue pair, and how many requests the completion frees. It has no pointer: a number and a
+/// generation that no longer match lead nowhere.
+struct RequestId {
+  VqpId owner;
+  std::uint32_t frees = 0;  // itself, and the requests without a completion before it
+  static constexpr unsigned kFreesBits = 16;
+  std::uint64_t pack() const { return std::uint64_t{owner.number()} << kFreesBits | frees; }
+  static RequestId unpack(std::uint64_t wr_id, unsigned bits = kFreesBits) {
+    return {VqpId::of(static_cast<std::uint32_t>(wr_id >> bits)),
+            static_cast<std::uint32_t>(wr_id & ((std::uint64_t{1} << bits) - 1))};
+  }
+};
+
+inline constexpr std::uint32_t kMostSges = 4;  // of a user's request
+inline constexpr std::uint64_t kNoEntry = ~0ULL;
+
+/// A request that has passed the checks, with physical keys. It owns what the request points to.
+struct Prepared {
+  enum class Kind : std::uint8_t {
+    kUser,      // one-sided
+    kMessage,   // its payload lies in the user's buffer or in its header's place
+    kInternal,  // of the service: a fake request, an answer
+    kFetch,     // the READ of the zero-copy protocol
+  };
+  Prepared() = default;
+  Prepared(const Prepared& other) { *this = other; }
+  Prepared& operator=(const Prepared& other);
+  ~Prepared() = default;
+
+  fabric::WorkRequest request;  // its sges point to `sges`
+  std::array<fabric::Sge, kMostSges + 1> sges;
+  MessageHeader header;  // kMessage, kInternal: sent in front of the payload
+  Destination to;        // of this request; on a reliable connection unused
+  std::uint64_t entry = kNoEntry;  // in the owner's completion queue
+  std::uint64_t ticket = 0;        // of a zero-copy send, or of a transfer
+  std::shared_ptr<std::atomic<std::uint8_t>> fetched;  // kFetch: becomes an InboxItem::State
+  VqpId owner;
+  Kind kind = Kind::kUser;
+  bool is_signaled = false;  // by the user
+  std::uint32_t pieces = 0;  // of the payload of a message
+};
+
+class PhysicalQp {
+ public:
+  /// `completions` null: it gets a queue of its own. `peer` is kNoNode for a dynamic one.
+  PhysicalQp(Env& env, fabric::ProtectionDomain& domain, const fabric::QpOptions& options,
+             fabric::CompletionQueue* completions, fabric::CompletionQueue& receives,
+             fabric::SharedReceiveQueue* shared, std::uint32_t peer);
+
+  fabric::QueuePair& qp() { return *qp_; }
+  fabric::CompletionQueue& completions() { return *completions_; }
+  std::uint32_t peer() const { return peer_; }
+  bool is_dynamic() const { return peer_ == fabric::kNoNode; }
+  std::uint32_t depth() const { return depth_; }
+  /// Requests that no polled completion has freed, as algorithm 2 counts them.
+  std::uint32_t uncompleted = 0;
+  std::uint32_t room() const { return depth_ - std::min(depth_, uncompleted); }
+
+  /// The requests under way, the oldest first.
+  std::uint64_t under_way() const { return tail_ - head_; }
+  Prepared& at(std::uint64_t position) { return ring_[position % ring_.size()]; }
+  std::uint64_t head() const { return head_; }
+  std::uint64_t tail() const { return tail_; }
+  Prepared& push(const Prepared& request);
+  void pop() { ++head_; }
+  void unpush() { --tail_; }
+  /// The place of a header of the request at `position`.
+  fabric::Sge header_place(std::uint64_t position);
+  std::byte* header_data(std::uint64_t position);
+  std::uint32_t max_inline() const { return max_inline_; }
+
+  bool has_failed = false;       // it flushes, and takes nothing more
+  bool behind_a_refusal = false;  // what follows the failed request has not run
+  fabric::Status failure = fabric::Status::kSuccess;
+  std::uint32_t unsignaled = 0;   // at the end of what a post accepted in part
+  std::uint32_t users = 0;        // virtual queue pairs
+  std::uint32_t remote_core = 0, remote_number = 0;  // of the other end
+  bool peer_has_left = false, has_said_so = false;    // at the end of a reliable one
+  Time left_at = 0;
+  std::uint64_t requests = 0;     // since the last sample
+  Time last_use = 0;
+
+ private:
+  static constexpr std::uint32_t kHeaderStride = 128;
+  std::unique_ptr<fabric::MemoryRegion> headers_;
+  std::unique_ptr<fabric::CompletionQueue> own_completions_;
+  fabric::CompletionQueue* completions_;
+  std::unique_ptr<fabric::QueuePair> qp_;
+  std::uint32_t peer_, depth_, max_inline_;
+  std::vector<Prepared> ring_;
+  std::uint64_t head_ = 0, tail_ = 0;
+};
+
+}  // namespace pyrdma::krcore

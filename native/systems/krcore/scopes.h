@@ -1,0 +1,39 @@
+// The steps of the service, with the cost of each; see env/scope.h. Written by
+// `pyrdma calibrate scopes`, which counts instructions and cache lines in the compiled code.
+//
+// machine: estimates
+// compiler: estimates
+// commit: estimates
+#pragma once
+#include "env/scope.h"
+
+// clang-format off
+//  name, instructions, lines: near, last level, NIC, other core, memory
+#define PYRDMA_KRCORE_SCOPES(X) \
+  X(create, 120, 0, 0, 0, 0, 0)                                                                  \
+  X(connect, 150, 0, 0, 0, 0, 0)                                                                 \
+  X(meta_lookup, 200, 0, 0, 0, 0, 0)                                                             \
+  X(push, 150, 0, 0, 0, 0, 0)                                                                    \
+  X(check_request, 80, 0, 0, 0, 0, 0)                                                            \
+  X(region_miss, 100, 0, 0, 0, 0, 0)                                                             \
+  X(post_physical, 150, 0, 0, 0, 0, 0)                                                           \
+  X(poll, 60, 0, 0, 0, 0, 0)                                                                     \
+  X(poll_inner, 40, 0, 0, 0, 0, 0)                                                               \
+  X(dispatch_completion, 60, 0, 0, 0, 0, 0)                                                      \
+  X(poll_receives, 40, 0, 0, 0, 0, 0)                                                            \
+  X(take_message, 150, 0, 0, 1, 0, 0)                                                            \
+  X(post_receive, 60, 0, 0, 0, 0, 0)                                                             \
+  X(pop_messages, 100, 0, 0, 0, 0, 0)
+// clang-format on
+
+namespace pyrdma::krcore::scope {
+
+#define PYRDMA_SCOPE(NAME, ...) inline constexpr CpuScope NAME{"krcore/" #NAME, __VA_ARGS__};
+PYRDMA_KRCORE_SCOPES(PYRDMA_SCOPE)
+#undef PYRDMA_SCOPE
+
+#define PYRDMA_SCOPE(NAME, ...) &NAME,
+inline constexpr const CpuScope* all[] = {PYRDMA_KRCORE_SCOPES(PYRDMA_SCOPE)};
+#undef PYRDMA_SCOPE
+
+}  // namespace pyrdma::krcore::scope

@@ -1,0 +1,188 @@
+#include "systems/krcore/service.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "runtime/exchange.h"
+#include "runtime/node_barrier.h"
+
+namespace pyrdma::krcore {
+
+namespace {
+
+constexpr std::uint32_t kPorts = 65536;
+constexpr std::uint32_t kCoresWithoutNumber = 2;  // pools where Env names no cores
+constexpr Time kAnswer = 10 * kSecond;            // of a peer at boot
+
+}  // namespace
+
+Service::Service(Env& env, const Options& options)
+    : env_(env),
+      options_(options),
+      meta_server_mutex_(env),
+      table_mutex_(env),
+      table_(options.virtual_queue_pairs),
+      vqps_(options.virtual_queue_pairs),
+      ports_(kPorts),
+      cache_mutex_(env),
+      cache_(env.nodes()),
+      peers_mutex_(env),
+      peers_(env.nodes()),
+      port_mutex_(env),
+      waiting_mutex_(env),
+      jobs_mutex_(env) {
+  options_.check(env.nodes());
+  const fabric::Capabilities& able = env.device().capabilities();
+  if (!able.ud || !able.srq || !able.rc) {
+    throw Error(ErrorCode::kUnavailable,
+                "krcore: device '" + env.device().name() +
+                    "' lacks RC, UD or shared receive queues, which a service needs; use another "
+                    "device");
+  }
+  for (std::uint32_t i = 0; i < options_.virtual_queue_pairs; ++i)
+    free_places_.push_back(static_cast<std::uint16_t>(i));
+  boot();
+}
+
+Service::~Service() {
+  stops_.store(true, std::memory_order_release);
+  threads_.clear();
+}
+
+std::string Service::key_of(NodeId node, std::uint32_t incarnation) const {
+  return options_.name + "/service/" + std::to_string(node) + "/" + std::to_string(incarnation);
+}
+
+// Each incarnation of a node has a name of its own. A later one tells of the earlier ones that ended
+// before they had a port, so who looks for the newest sees no gap.
+void Service::boot() {
+  fabric::Device& device = env_.device();
+  device.open();
+  domain_ = device.create_protection_domain();
+  regions_ = std::make_unique<Regions>(env_, *domain_, options_);
+  if (std::ranges::count(options_.meta_servers, env_.node()) != 0)
+    meta_server_ = std::make_unique<MetaServer>(device, *domain_, options_.nodes_known);
+  std::uint32_t cores = options_.cores != 0 ? options_.cores : env_.cores();
+  if (cores == 0) cores = kCoresWithoutNumber;
+  for (std::uint32_t core = 0; core < cores; ++core) {
+    core_states_.push_back(std::make_unique<CoreState>(env_, *domain_, options_));
+    pools_.push_back(std::make_unique<CorePool>(env_, *domain_, options_, core));
+  }
+  port_ = std::make_unique<ControlPort>(env_, *domain_);
+  fabric::Rendezvous& rendezvous = device.rendezvous();
+  for (std::uint32_t earlier = env_.incarnation(); earlier-- > 0;) {
+    if (rendezvous.find(key_of(env_.node(), earlier))) break;
+    rendezvous.publish_value(key_of(env_.node(), earlier), fabric::QpAddress{});
+  }
+  rendezvous.publish_value(key_of(env_.node(), env_.incarnation()), port_->address());
+  threads_.push_back(env_.spawn("krcore-control", [this] { run_control(); }));
+  threads_.push_back(env_.spawn("krcore-builder", [this] { run_builder(); }));
+  try {
+    for (NodeId node = 0; node < env_.nodes(); ++node) {
+      if (node == env_.node()) {
+        know_peer(node, env_.incarnation(), port_->address());
+        continue;
+      }
+      const auto port = rendezvous.await_value<fabric::QpAddress>(
+          key_of(node, 0), env_.now() + runtime::kSetupTimeout);
+      know_peer(node, 0, port);
+      while (find_peer(node)) {
+      }
+    }
+    connect_meta_servers();
+    register_at_meta_servers();
+    if (env_.incarnation() == 0) runtime::node_barrier(env_, options_.name + "/booted");
+  } catch (...) {
+    stops_.store(true, std::memory_order_release);
+    threads_.clear();
+    throw;
+  }
+}
+
+void Service::know_peer(NodeId node, std::uint32_t incarnation, const fabric::QpAddress& port) {
+  auto handle = std::shared_ptr<fabric::AddressHandle>(
+      env_.device().create_address_handle(*domain_, port));
+  const std::lock_guard<Mutex> lock(peers_mutex_);
+  Peer& peer = peers_[node];
+  if (peer.is_known && peer.incarnation > incarnation) return;
+  if (peer.handle != nullptr) old_handles_.push_back(std::move(peer.handle));
+  peer = {std::move(handle), port, incarnation, true};
+}
+
+// Looks for the next life of a node; returns whether there is one.
+bool Service::find_peer(NodeId node) {
+  std::uint32_t next = 0;
+  {
+    const std::lock_guard<Mutex> lock(peers_mutex_);
+    next = peers_[node].incarnation + 1;
+  }
+  const auto bytes = env_.device().rendezvous().find(key_of(node, next));
+  fabric::QpAddress port;
+  if (!bytes || bytes->size() != sizeof port) return false;
+  std::memcpy(&port, bytes->data(), sizeof port);
+  know_peer(node, next, port);
+  return true;
+}
+
+const fabric::AddressHandle* Service::handle_of(NodeId node) {
+  const std::lock_guard<Mutex> lock(peers_mutex_);
+  return node < peers_.size() ? peers_[node].handle.get() : nullptr;
+}
+
+ControlMessage Service::own_metadata(ControlKind kind) const {
+  ControlMessage message;
+  message.kind = kind;
+  message.from = env_.node();
+  message.incarnation = env_.incarnation();
+  message.about = env_.node();
+  message.meta = pools_.front()->target();
+  message.meta.incarnation = env_.incarnation();
+  message.tables[0] = {regions_->table(), regions_->shape().buckets, regions_->shape().entries};
+  return message;
+}
+
+void Service::connect_meta_servers() {
+  for (const auto& state : core_states_) {
+    for (const NodeId server : state->meta.missing()) {
+      std::unique_ptr<MetaClient::Link> link = state->meta.make(server);
+      ControlMessage offer = own_metadata(ControlKind::kConnectMeta);
+      offer.queue_pair = link->qp->address();
+      ControlMessage reply;
+      if (!ask(server, offer, reply, kAnswer) || reply.kind != ControlKind::kAccept) continue;
+      link->qp->connect(reply.queue_pair);
+      link->targets = reply.tables[0];
+      link->locations = reply.tables[1];
+      state->meta.put(std::move(link));
+    }
+  }
+}
+
+void Service::register_at_meta_servers() {
+  for (const NodeId server : options_.meta_servers) {
+    ControlMessage reply;
+    ask(server, own_metadata(ControlKind::kRegister), reply, kAnswer);
+  }
+}
+
+void Service::add_job(Job job) {
+  const std::lock_guard<Mutex> lock(jobs_mutex_);
+  jobs_.push_back(std::move(job));
+  env_.notify(jobs_watch_);
+}
+
+void Service::want_reliable(std::uint32_t core, NodeId node) {
+  add_job({Job::kMake, {}, core, node, nullptr});
+}
+
+std::uint64_t Service::physical_queue_pairs() {
+  std::uint64_t count = 0;
+  for (const auto& pool : pools_) {
+    const std::lock_guard<Mutex> lock(pool->mutex);
+    count += pool->dynamic.size() + pool->reliable.size() + pool->leaving.size();
+  }
+  return count;
+}
+
+}  // namespace pyrdma::krcore

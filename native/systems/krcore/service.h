@@ -1,0 +1,311 @@
+// The service of a node: the paper's kernel module (section 3.2). It owns the device's queue pairs;
+// applications use virtual ones. The functions here are the kernel's; `App` is an application's door
+// to them.
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "env/sync.h"
+#include "systems/krcore/control/control_port.h"
+#include "systems/krcore/memory/mr_store.h"
+#include "systems/krcore/memory/regions.h"
+#include "systems/krcore/meta/meta_client.h"
+#include "systems/krcore/meta/meta_server.h"
+#include "systems/krcore/pool/core_pool.h"
+#include "systems/krcore/vqp/vqp.h"
+
+namespace pyrdma::krcore {
+
+enum class ConnectResult : std::uint8_t {
+  kConnected,
+  kAlreadyConnected,
+  kUnknownNode,  // no metadata, and the node does not answer
+  kNoServer,     // no meta server answers, nor the node
+  kBadId,
+};
+
+/// What happened to a list of requests. Nothing of a list with a bad request is posted.
+struct PushResult {
+  std::uint32_t accepted = 0;
+  fabric::PostError error = fabric::PostError::kNone;
+  fabric::Status status = fabric::Status::kSuccess;  // of the bad request, which is number `accepted`
+};
+
+/// A message, as qpop_msgs returns it.
+struct Message {
+  VqpId reply;  // a virtual queue pair connected to the sender; none for a directly connected pair
+  std::uint64_t wr_id = 0;  // of the receive that took it
+  std::uint32_t bytes = 0;
+  std::uint32_t immediate = 0;
+  bool has_immediate = false;
+  fabric::Opcode opcode = fabric::Opcode::kReceive;
+  fabric::Status status = fabric::Status::kSuccess;
+  NodeId from = fabric::kNoNode;
+};
+
+struct Counters {
+  std::atomic<std::uint64_t> connects{0}, rc_hits{0}, cache_hits{0}, meta_reads{0}, polls{0};
+  std::atomic<std::uint64_t> region_misses{0}, transfers{0}, refused_messages{0}, malformed{0};
+  std::atomic<std::uint64_t> reposted{0}, rc_made{0}, rc_reclaimed{0}, zero_copies{0};
+};
+
+class Service {
+ public:
+  /// Boots the node's service, and returns when all nodes have one. Control path.
+  Service(Env& env, const Options& options);
+  /// Ends the threads. No application may use the service any more. Peers find this node dead.
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  Env& env() { return env_; }
+  const Options& options() const { return options_; }
+  Regions& regions() { return *regions_; }
+  Counters& counters() { return counters_; }
+  std::uint64_t next_number() { return next_number_.fetch_add(1, std::memory_order_relaxed); }
+
+  // Control path (algorithm 1). Costs no network, unless connect() misses the caches.
+  VqpId create(const VqpOptions& options);
+  /// Ends the queue pair; what is under way of it completes for nobody.
+  void destroy(VqpId id);
+  /// Connects to whoever binds `port` of `node`, or with `peer` to one queue pair there.
+  ConnectResult connect(VqpId id, NodeId node, std::uint32_t port, VqpId peer = {});
+  /// Returns false when another queue pair has the port.
+  bool bind(VqpId id, std::uint32_t port);
+  void unbind(VqpId id);
+  /// Frees the queue pairs of an application. Its regions are the caller's to remove.
+  void end_app(std::uint64_t app);
+
+  // Data path (algorithm 2). One thread at a time uses a queue pair for each direction.
+  PushResult push(VqpId id, std::span<const fabric::WorkRequest> list);
+  /// Polls the physical queue pair and takes completions of this queue pair, in order.
+  std::size_t poll(VqpId id, std::span<fabric::Completion> out);
+  fabric::PostResult post_receive(VqpId id, std::span<const fabric::ReceiveRequest> requests);
+  /// Takes messages; with `with_replies` makes or finds a queue pair to each sender.
+  std::size_t pop_messages(VqpId id, std::span<Message> out, bool with_replies = true);
+  /// Moves the queue pair into the error state; what is under way of it ends as kFlushed.
+  void fail(VqpId id);
+  bool end_with(VqpId id, const fabric::WorkRequest& bad, fabric::Status status);
+  void reset(VqpId id);
+  std::size_t flush_receives(VqpId id, std::span<fabric::Completion> out);
+  VqpState state(VqpId id);
+  Vqp* find(VqpId id);
+  /// A watch that completions and messages of the queue pair touch, or null.
+  Watch* watch_of(VqpId id);
+
+  /// Moves a queue pair to the pool of another core, or anew to the best physical queue pair of its
+  /// own (section 4.6). It goes on in the background.
+  void start_transfer(VqpId id, std::uint32_t core);
+  /// Makes a reliable connection for this core and the node, in the background.
+  void want_reliable(std::uint32_t core, NodeId node);
+  /// Forgets cached metadata and regions, as before a measurement (section 5.1).
+  void clear_caches();
+  bool uses_reliable(VqpId id);
+  std::uint64_t physical_queue_pairs();
+  CorePool& pool(std::uint32_t core) { return *pools_[core % pools_.size()]; }
+  std::uint32_t pools() const { return static_cast<std::uint32_t>(pools_.size()); }
+  /// Puts a physical queue pair of this queue pair into the error state, for tests.
+  void break_physical(VqpId id);
+
+ private:
+  struct SendLock;
+  struct CoreState;
+  struct Job {
+    enum Kind : std::uint8_t { kAccept, kAcceptMeta, kMake, kRevive } kind;
+    ControlMessage offer;
+    std::uint32_t core = 0;
+    NodeId node = 0;
+    PhysicalQp* qp = nullptr;
+  };
+
+
+  // vqp/connect.cc
+  ConnectResult resolve(NodeId node, DctMeta& meta);
+  ConnectResult place(Vqp& v);
+  CorePool& local_pool() { return pool(env_.core()); }
+  void adopt(Vqp& v, PhysicalQp* qp);
+  void leave(Vqp& v);
+  Vqp* take_place(const VqpOptions& options);
+
+  // vqp/push.cc
+  fabric::Status prepare(Vqp& v, const fabric::WorkRequest& request, Prepared& out, Time now);
+  fabric::Status prepare_one_sided(Vqp& v, const fabric::WorkRequest& request, Prepared& out,
+                                   Time now);
+  fabric::Status prepare_message(Vqp& v, const fabric::WorkRequest& request, Prepared& out);
+  fabric::Status check_remote(Vqp& v, const fabric::WorkRequest& request, std::uint64_t bytes,
+                              RegionRecord& record, Time now);
+  void post(CorePool& pool, Vqp& v, std::span<Prepared> list);
+  std::uint32_t post_physical(CorePool& pool, PhysicalQp& qp, std::span<Prepared> list);
+  void flush_pending(CorePool& pool, Vqp& v);
+  void want_turn(CorePool& pool, Vqp& v);
+  std::uint32_t room(const PhysicalQp& qp) const;
+
+  // vqp/poll_inner.cc
+  void poll_inner(CorePool& pool, PhysicalQp& qp);
+  void succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc);
+  void fail_request(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc);
+  void finish(Prepared& request, fabric::Status status, Vqp* v);
+  void complete(Vqp& v, std::uint64_t entry, fabric::Status status);
+  void fail_vqp(Vqp& v, fabric::Status status);
+  void progress(CorePool& pool);
+  void has_drained(CorePool& pool, PhysicalQp& qp);
+
+  // vqp/messages.cc
+  void dispatch(CorePool& pool);
+  void take_message(CorePool& pool, const MessageHeader& header, const std::byte* payload);
+  void deliver(CorePool& pool, Vqp& v, const MessageHeader& header, const std::byte* payload);
+  void refuse(CorePool& pool, const MessageHeader& header, fabric::Status status);
+  bool send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,
+                            const MessageHeader& header, VqpId owner);
+  void send_deferred(CorePool& pool);
+  bool put_into(InboxItem& item, const std::byte* payload, PostedReceive&& receive);
+  void match(Vqp& v);
+  bool fetch(Vqp& v, InboxItem& item);
+  void poll_all(CorePool& pool, NodeId node);
+  VqpId reply_to(Vqp& bound, const MessageHeader& header);
+  MessageHeader header_of(const Vqp& v, MessageKind kind, CorePool& pool) const;
+
+  // vqp/transfer.cc
+  void begin_transfer(CorePool& pool, Vqp& v);
+  void end_transfer(CorePool& pool, Vqp& v);
+  void on_transfer(CorePool& pool, const MessageHeader& header);
+  void want_transfer(Vqp& v, CorePool& to, std::optional<DctMeta> meta, bool is_answer);
+
+  // memory/valid_mr.cc
+  bool location_of(Vqp& v, ValidMrRecord& record);
+  LookupResult look_up_region(Vqp& v, std::uint32_t key, RegionRecord& record);
+  bool read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t offset,
+                std::span<std::byte> into);
+
+  // control/background.cc
+  void boot();
+  void run_control();
+  void run_builder();
+  void take_control(const ControlMessage& message);
+  void answer(const ControlMessage& to, ControlMessage message);
+  bool ask(NodeId node, ControlMessage request, ControlMessage& reply, Time timeout);
+  void connect_meta_servers();
+  void register_at_meta_servers();
+  void sample();
+  void make_reliable(std::uint32_t core, NodeId node);
+  void accept_reliable(const ControlMessage& offer);
+  void accept_meta(const ControlMessage& offer);
+  bool make_room(CorePool& pool);
+  void vacate(CorePool& pool, PhysicalQp& qp);
+  void run_job(const Job& job);
+  void revive(CorePool& pool, PhysicalQp* qp);
+  void reconnect_meta_servers();
+  void end_left();
+  void move_users(CorePool& pool, NodeId node);
+  ControlMessage own_metadata(ControlKind kind) const;
+  const fabric::AddressHandle* handle_of(NodeId node);
+  void know_peer(NodeId node, std::uint32_t incarnation, const fabric::QpAddress& port);
+  bool find_peer(NodeId node);
+  std::string key_of(NodeId node, std::uint32_t incarnation) const;
+
+  Env& env_;
+  const Options options_;
+  std::atomic<bool> stops_{false};
+  std::atomic<std::uint64_t> next_number_{1};
+  Counters counters_;
+
+  std::unique_ptr<fabric::ProtectionDomain> domain_;
+  std::unique_ptr<Regions> regions_;
+  std::unique_ptr<MetaServer> meta_server_;
+  Mutex meta_server_mutex_;
+  std::vector<std::unique_ptr<CorePool>> pools_;
+  std::vector<std::unique_ptr<CoreState>> core_states_;
+
+  // Virtual queue pairs. A place keeps its Vqp for ever, so a stale number never leads to freed
+  // memory.
+  Mutex table_mutex_;
+  std::vector<std::atomic<Vqp*>> table_;
+  std::vector<std::unique_ptr<Vqp>> vqps_;
+  std::deque<std::uint16_t> free_places_;
+  std::vector<std::atomic<std::uint32_t>> ports_;
+
+  // DCCache, and how to reach each node.
+  Mutex cache_mutex_;
+  struct Cached {
+    DctMeta meta;
+    ValidMrRecord location;
+    bool has_meta = false, has_location = false, is_asked = false;
+  };
+  std::vector<Cached> cache_;
+  Watch cache_watch_;
+  Mutex peers_mutex_;
+  struct Peer {
+    std::shared_ptr<fabric::AddressHandle> handle;
+    fabric::QpAddress port;
+    std::uint32_t incarnation = 0;
+    bool is_known = false;
+  };
+  std::vector<Peer> peers_;
+  std::vector<std::shared_ptr<fabric::AddressHandle>> old_handles_;  // requests may name them
+
+  // Control path in the background.
+  std::unique_ptr<ControlPort> port_;
+  Mutex port_mutex_;
+  struct Waiting {
+    std::uint64_t ticket = 0;
+    bool is_answered = false;
+    ControlMessage reply;
+  };
+  Mutex waiting_mutex_;
+  std::deque<Waiting*> waiting_;
+  Watch waiting_watch_;
+  Mutex jobs_mutex_;
+  std::deque<Job> jobs_;
+  Watch jobs_watch_;
+  void add_job(Job job);
+  struct MetaEnd {
+    NodeId node = 0;
+    std::uint64_t ticket = 0;
+    std::uint32_t incarnation = 0;
+    std::unique_ptr<fabric::CompletionQueue> completions;
+    std::unique_ptr<fabric::QueuePair> qp;
+  };
+  std::deque<MetaEnd> meta_ends_;  // of a meta server; the builder's
+  struct AcceptedOffer {
+    NodeId node = 0;
+    std::uint64_t ticket = 0;
+    ControlMessage answer;
+    std::unique_ptr<PhysicalQp> qp;  // until it is confirmed
+  };
+  std::deque<AcceptedOffer> accepted_;  // the builder's
+
+  std::vector<std::unique_ptr<Thread>> threads_;
+};
+
+/// What a core has beside its pool.
+struct Service::CoreState {
+  CoreState(Env& env, fabric::ProtectionDomain& domain, const Options& options);
+  MetaClient meta;
+  Mutex store_mutex;
+  MrStore store;
+  // Places into which the service's own READs go; guarded by the pool's lock.
+  std::unique_ptr<fabric::MemoryRegion> scratch;
+  std::vector<std::uint32_t> free_scratch;
+  std::vector<VqpId> waiting;  // have pending posts; guarded by the pool's lock
+};
+
+/// Holds the lock of the pool that a queue pair uses, which may change until it is held.
+struct Service::SendLock {
+  explicit SendLock(Vqp& v);
+  ~SendLock() { unlock(); }
+  SendLock(const SendLock&) = delete;
+  SendLock& operator=(const SendLock&) = delete;
+  void unlock() {
+    if (pool != nullptr) pool->mutex.unlock();
+    pool = nullptr;
+  }
+  CorePool* pool;
+};
+
+}  // namespace pyrdma::krcore

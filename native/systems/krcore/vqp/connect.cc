@@ -1,0 +1,329 @@
+// Creation and connection of virtual queue pairs: algorithm 1 (section 4.3).
+#include <algorithm>
+#include <mutex>
+
+#include "systems/krcore/scopes.h"
+#include "systems/krcore/service.h"
+
+namespace pyrdma::krcore {
+
+namespace {
+
+constexpr Time kNodeAnswers = 20 * kMillisecond;  // by datagrams
+constexpr Time kReliableMade = 5 * kSecond;       // where there are no dynamic connections
+
+}  // namespace
+
+Service::SendLock::SendLock(Vqp& v) {
+  for (;;) {
+    pool = v.pool.load(std::memory_order_acquire);
+    pool->mutex.lock();
+    if (pool == v.pool.load(std::memory_order_acquire)) return;
+    pool->mutex.unlock();
+  }
+}
+
+Vqp* Service::find(VqpId id) {
+  if (!id) return nullptr;
+  const std::size_t most = table_.size() + (options_.bugs.has(Bug::kIdBoundOffByOne) ? 1 : 0);
+  if (id.index >= most) return nullptr;
+  Vqp* v = table_[id.index].load(std::memory_order_acquire);
+  if (v == nullptr) return nullptr;
+  return v->id == id || options_.bugs.has(Bug::kGenerationIgnored) ? v : nullptr;
+}
+
+Vqp* Service::take_place(const VqpOptions& options) {
+  const std::lock_guard<Mutex> lock(table_mutex_);
+  if (free_places_.empty()) return nullptr;
+  const std::uint16_t index = free_places_.front();
+  free_places_.pop_front();
+  if (vqps_[index] == nullptr) vqps_[index] = std::make_unique<Vqp>(env_);
+  Vqp& v = *vqps_[index];
+  auto generation = static_cast<std::uint16_t>(v.id.generation + 1);
+  if (generation == 0) generation = 1;
+  v.id = {index, generation};
+  v.options = options;
+  v.state.store(VqpState::kCreated, std::memory_order_relaxed);
+  table_[index].store(&v, std::memory_order_release);
+  return &v;
+}
+
+// Lines 1 to 6. The software queues grow with their use.
+VqpId Service::create(const VqpOptions& options) {
+  const Scope step(env_, scope::create);
+  Vqp* v = take_place(options);
+  if (v == nullptr) return {};
+  v->pool.store(&local_pool(), std::memory_order_release);
+  return v->id;
+}
+
+void Service::destroy(VqpId id) {
+  Vqp* v = find(id);
+  if (v == nullptr) return;
+  unbind(id);
+  std::vector<VqpId> replies;
+  {
+    const std::lock_guard<Mutex> lock(v->receive_mutex);
+    for (const auto& [from, reply] : v->replies) replies.push_back(reply.vqp);
+    v->replies.clear();
+    v->receives.clear();
+    v->inbox.clear();
+    v->inbox_bytes = v->waiting_items = 0;
+  }
+  for (const VqpId reply : replies) destroy(reply);
+  {
+    const SendLock lock(*v);
+    leave(*v);
+    v->completions.clear();
+    v->pending.clear();
+    v->transfer = {};
+    v->first_entry = 0;
+    v->node = fabric::kNoNode;
+    v->port = v->peer = 0;
+    v->to = {};
+    v->has_sent_messages = false;
+    table_[id.index].store(nullptr, std::memory_order_release);
+  }
+  const std::lock_guard<Mutex> lock(table_mutex_);
+  free_places_.push_back(id.index);
+}
+
+void Service::end_app(std::uint64_t app) {
+  std::vector<VqpId> ended;
+  {
+    const std::lock_guard<Mutex> lock(table_mutex_);
+    for (const auto& place : table_) {
+      const Vqp* v = place.load(std::memory_order_acquire);
+      if (v != nullptr && v->options.app == app) ended.push_back(v->id);
+    }
+  }
+  for (const VqpId id : ended) destroy(id);
+}
+
+void Service::adopt(Vqp& v, PhysicalQp* qp) {
+  leave(v);
+  v.qp = qp;
+  if (qp == nullptr) return;
+  ++qp->users;
+}
+
+void Service::leave(Vqp& v) {
+  if (v.qp != nullptr) --v.qp->users;
+  v.qp = nullptr;
+}
+
+// Lines 9 to 16: a reliable queue pair if there is one, else the next dynamic one with the metadata
+// of the node.
+ConnectResult Service::place(Vqp& v) {
+  {
+    const SendLock lock(v);
+    if (PhysicalQp* qp = lock.pool->reliable_to(v.node)) {
+      ++counters_.rc_hits;
+      adopt(v, qp);
+      return ConnectResult::kConnected;
+    }
+  }
+  if (!env_.device().capabilities().dc) {
+    CorePool& pool = *v.pool.load(std::memory_order_acquire);
+    want_reliable(pool.core, v.node);
+    const bool is_made = env_.poll_until(
+        [&] {
+          const SendLock lock(v);
+          adopt(v, lock.pool->reliable_to(v.node));
+          return v.qp != nullptr;
+        },
+        env_.now() + kReliableMade);
+    return is_made ? ConnectResult::kConnected : ConnectResult::kUnknownNode;
+  }
+  Destination to;
+  const ConnectResult result = resolve(v.node, to.meta);
+  if (result != ConnectResult::kConnected) return result;
+  to.handle = handle_of(v.node);
+  const SendLock lock(v);
+  v.to = std::move(to);
+  adopt(v, lock.pool->next_dynamic(options_.bugs.has(Bug::kDeadQueuePairKept)));
+  return ConnectResult::kConnected;
+}
+
+ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId peer) {
+  const Scope step(env_, scope::connect);
+  Vqp* v = find(id);
+  if (v == nullptr) return ConnectResult::kBadId;
+  if (node >= env_.nodes()) return ConnectResult::kUnknownNode;
+  ++counters_.connects;
+  {
+    const SendLock lock(*v);
+    if (v->state.load() == VqpState::kConnected) return ConnectResult::kAlreadyConnected;
+    v->node = node;
+    v->port = port;
+    v->peer = peer.number();
+  }
+  const ConnectResult result = place(*v);
+  if (result == ConnectResult::kConnected) v->state.store(VqpState::kConnected);
+  return result;
+}
+
+// Lines 13 to 15. Threads of a node that miss the same node together ask once.
+ConnectResult Service::resolve(NodeId node, DctMeta& meta) {
+  if (node == env_.node()) {
+    meta = pools_.front()->target();
+    return ConnectResult::kConnected;
+  }
+  while (options_.dc_cache) {
+    {
+      const std::lock_guard<Mutex> lock(cache_mutex_);
+      Cached& cached = cache_[node];
+      if (cached.has_meta) {
+        ++counters_.cache_hits;
+        if (!options_.bugs.has(Bug::kMetaOnMissOnly)) meta = cached.meta;
+        return ConnectResult::kConnected;
+      }
+      if (!cached.is_asked) {
+        cached.is_asked = true;
+        break;
+      }
+    }
+    env_.poll_until(
+        [&] {
+          const std::lock_guard<Mutex> lock(cache_mutex_);
+          return !cache_[node].is_asked;
+        },
+        kForever, &cache_watch_);
+    env_.reached("krcore/shared_lookup");
+  }
+  const MetaClient::Answer answer =
+      core_states_[local_pool().core]->meta.target_of(node, meta);
+  ConnectResult result = ConnectResult::kConnected;
+  ValidMrRecord location;
+  bool has_location = false;
+  if (answer != MetaClient::Answer::kFound) {
+    // The node itself knows, too.
+    env_.reached("krcore/asked_node");
+    ControlMessage reply;
+    if (ask(node, own_metadata(ControlKind::kQuery), reply, kNodeAnswers)) {
+      meta = reply.meta;
+      location = {reply.tables[0].region.addr, reply.tables[0].region.rkey,
+                  reply.tables[0].buckets, reply.tables[0].entries, reply.meta.incarnation};
+      has_location = true;
+    } else {
+      result = answer == MetaClient::Answer::kNoServer ? ConnectResult::kNoServer
+                                                       : ConnectResult::kUnknownNode;
+    }
+  }
+  const std::lock_guard<Mutex> lock(cache_mutex_);
+  Cached& cached = cache_[node];
+  if (result == ConnectResult::kConnected && options_.dc_cache) {
+    cached.meta = meta;
+    cached.has_meta = true;
+  }
+  if (has_location) {
+    cached.location = location;
+    cached.has_location = true;
+  }
+  cached.is_asked = false;
+  env_.notify(cache_watch_);
+  return result;
+}
+
+void Service::clear_caches() {
+  {
+    const std::lock_guard<Mutex> lock(cache_mutex_);
+    for (Cached& cached : cache_) cached.has_meta = false;
+  }
+  for (const auto& state : core_states_) {
+    const std::lock_guard<Mutex> lock(state->store_mutex);
+    state->store.clear();
+  }
+}
+
+bool Service::bind(VqpId id, std::uint32_t port) {
+  Vqp* v = find(id);
+  if (v == nullptr || port == 0 || port >= ports_.size()) return false;
+  std::uint32_t nobody = 0;
+  if (!ports_[port].compare_exchange_strong(nobody, id.number())) return false;
+  const std::lock_guard<Mutex> lock(v->receive_mutex);
+  v->bound_port = port;
+  return true;
+}
+
+void Service::unbind(VqpId id) {
+  Vqp* v = find(id);
+  if (v == nullptr) return;
+  const std::lock_guard<Mutex> lock(v->receive_mutex);
+  if (v->bound_port != 0) ports_[v->bound_port].store(0);
+  v->bound_port = 0;
+}
+
+VqpState Service::state(VqpId id) {
+  const Vqp* v = find(id);
+  return v == nullptr ? VqpState::kError : v->state.load(std::memory_order_acquire);
+}
+
+Watch* Service::watch_of(VqpId id) {
+  Vqp* v = find(id);
+  return v == nullptr ? nullptr : &v->watch;
+}
+
+bool Service::uses_reliable(VqpId id) {
+  Vqp* v = find(id);
+  if (v == nullptr) return false;
+  const SendLock lock(*v);
+  return v->qp != nullptr && !v->qp->is_dynamic();
+}
+
+void Service::fail(VqpId id) {
+  Vqp* v = find(id);
+  if (v == nullptr) return;
+  const SendLock lock(*v);
+  fail_vqp(*v, fabric::Status::kFlushed);
+}
+
+// Ends the queue pair as a NIC does that finds a bad request. Returns false when its queue is full.
+bool Service::end_with(VqpId id, const fabric::WorkRequest& bad, fabric::Status status) {
+  Vqp* v = find(id);
+  if (v == nullptr) return true;
+  const SendLock lock(*v);
+  if (v->completions.size() >= v->options.send_entries) return false;
+  const bool has_failed = v->state.load() == VqpState::kError;
+  v->completions.push_back(
+      {bad.wr_id, 0, bad.opcode, has_failed ? fabric::Status::kFlushed : status, true, true});
+  fail_vqp(*v, status);
+  env_.notify(v->watch);
+  return true;
+}
+
+// Back to the state of a new queue pair: unpolled completions and posted receives are lost.
+void Service::reset(VqpId id) {
+  Vqp* v = find(id);
+  if (v == nullptr) return;
+  {
+    const std::lock_guard<Mutex> lock(v->receive_mutex);
+    v->receives.clear();
+    v->inbox.clear();
+    v->inbox_bytes = v->waiting_items = 0;
+  }
+  const SendLock lock(*v);
+  leave(*v);
+  v->first_entry += v->completions.size();
+  v->completions.clear();
+  v->pending.clear();
+  v->transfer = {};
+  v->state.store(VqpState::kCreated);
+}
+
+std::size_t Service::flush_receives(VqpId id, std::span<fabric::Completion> out) {
+  Vqp* v = find(id);
+  if (v == nullptr) return 0;
+  const std::lock_guard<Mutex> lock(v->receive_mutex);
+  std::size_t taken = 0;
+  for (; taken < out.size() && !v->receives.empty(); ++taken) {
+    out[taken] = {};
+    out[taken].wr_id = v->receives.front().wr_id;
+    out[taken].status = fabric::Status::kFlushed;
+    out[taken].qp_num = id.number();
+    v->receives.pop_front();
+  }
+  return taken;
+}
+
+}  // namespace pyrdma::krcore

@@ -1,0 +1,419 @@
+// Two-sided messages (section 4.4): what arrives in the buffers of a core goes to the virtual queue
+// pair that its header names. Long payloads are read by the receiver (section 4.5).
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+
+#include "fabric/post_rules.h"
+#include "systems/krcore/scopes.h"
+#include "systems/krcore/service.h"
+
+namespace pyrdma::krcore {
+
+using fabric::Status;
+
+namespace {
+
+constexpr std::size_t kReceiveBatch = 16;
+constexpr std::uint32_t kForeignMessages = 16;  // then the sender shall send to the receiver's core
+
+}  // namespace
+
+MessageHeader Service::header_of(const Vqp& v, MessageKind kind, CorePool& pool) const {
+  MessageHeader header;
+  header.kind = kind;
+  header.to = v.peer;
+  header.port = v.port;
+  header.from_node = env_.node();
+  header.from = v.id.number();
+  header.meta = pool.target();
+  return header;
+}
+
+void Service::dispatch(CorePool& pool) {
+  if (!pool.receive_mutex.try_lock()) return;
+  const std::lock_guard<Mutex> lock(pool.receive_mutex, std::adopt_lock);
+  const Scope step(env_, scope::poll_receives);
+  std::array<fabric::Completion, kReceiveBatch> batch;
+  const std::size_t count = pool.receives().poll(batch);
+  for (const fabric::Completion& wc : std::span(batch).first(count)) {
+    if (wc.wr_id >= pool.buffers()) continue;
+    if (wc.status == Status::kSuccess) {
+      const std::byte* at = pool.buffer(wc.wr_id);
+      if (const auto header = parse_header(at, wc.byte_count))
+        take_message(pool, *header, at + sizeof(MessageHeader));
+      else
+        ++counters_.malformed;
+    }
+    pool.post_buffer(wc.wr_id);
+  }
+}
+
+void Service::take_message(CorePool& pool, const MessageHeader& header, const std::byte* payload) {
+  const Scope step(env_, scope::take_message);
+  if (header.from_node >= env_.nodes()) {
+    ++counters_.malformed;
+    return;
+  }
+  Vqp* v = find(VqpId::of(header.to != 0 ? header.to : ports_[header.port].load()));
+  switch (header.kind) {
+    case MessageKind::kData:
+    case MessageKind::kZeroCopy:
+    case MessageKind::kWriteNotice:
+      if (v == nullptr) {
+        refuse(pool, header, Status::kRemoteInvalidRequest);
+        return;
+      }
+      deliver(pool, *v, header, payload);
+      return;
+    case MessageKind::kZeroCopyDone:
+      if (v != nullptr) {
+        const SendLock lock(*v);
+        for (std::size_t i = 0; i < v->completions.size(); ++i) {
+          if (v->completions[i].ticket != header.ticket || header.ticket == 0) continue;
+          complete(*v, v->first_entry + i, Status::kSuccess);
+          break;
+        }
+      }
+      return;
+    case MessageKind::kTransfer:
+      on_transfer(pool, header);
+      return;
+    case MessageKind::kTransferAck:
+      if (v != nullptr) {
+        const SendLock lock(*v);
+        if (v->transfer.stage != Transfer::kRunning || v->transfer.ticket != header.ticket) return;
+        v->transfer.acked = true;
+        end_transfer(*lock.pool, *v);
+      }
+      return;
+    case MessageKind::kRefused:
+      if (v != nullptr) {
+        const SendLock lock(*v);
+        const auto status = static_cast<Status>(header.key);
+        fail_vqp(*v, header.key <= static_cast<std::uint32_t>(Status::kGeneral) ? status
+                                                                                 : Status::kGeneral);
+        v->refusal = status;
+      }
+      return;
+    case MessageKind::kFake:
+    case MessageKind::kCount:
+      return;
+  }
+}
+
+void Service::refuse(CorePool& pool, const MessageHeader& header, Status status) {
+  ++counters_.refused_messages;
+  MessageHeader answer;
+  answer.kind = MessageKind::kRefused;
+  answer.to = header.from;
+  answer.from_node = env_.node();
+  answer.meta = pool.target();
+  answer.key = static_cast<std::uint32_t>(status);
+  answer.ticket = header.ticket;
+  send_service_message(pool, header.from_node, header.meta, answer, {});
+}
+
+// The order of such a message among others does not matter, so any queue pair of this core will do.
+bool Service::send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,
+                                   const MessageHeader& header, VqpId owner) {
+  Destination to{handle_of(node), meta};
+  const std::lock_guard<Mutex> lock(pool.mutex);
+  Prepared message;
+  message.kind = Prepared::Kind::kInternal;
+  message.owner = owner;
+  message.request.opcode = fabric::Opcode::kSend;
+  message.header = header;
+  message.to = to;
+  PhysicalQp* qp = meta.number != 0 && to.handle != nullptr ? pool.next_dynamic() : nullptr;
+  if (qp == nullptr) qp = pool.reliable_to(node);
+  if (qp != nullptr && qp->room() == 0) poll_inner(pool, *qp);
+  if (qp != nullptr && !qp->has_failed && qp->room() > 0 &&
+      post_physical(pool, *qp, {&message, 1}) == 1)
+    return true;
+  pool.deferred.push_back({node, meta, header});
+  return false;
+}
+
+// Polls what may carry requests to the node.
+void Service::poll_all(CorePool& pool, NodeId node) {
+  if (!pool.dynamic.empty()) poll_inner(pool, *pool.dynamic.front());
+  const auto [first, last] = pool.reliable.equal_range(node);
+  for (auto each = first; each != last; ++each) poll_inner(pool, *each->second);
+}
+
+void Service::send_deferred(CorePool& pool) {
+  while (!pool.fetches.empty()) {
+    auto& [node, read] = pool.fetches.front();
+    PhysicalQp* qp = pool.reliable_to(node);
+    if (qp == nullptr && read.to.meta.number != 0) qp = pool.next_dynamic();
+    if (qp == nullptr || qp->has_failed || qp->room() == 0 ||
+        post_physical(pool, *qp, {&read, 1}) == 0)
+      break;
+    pool.fetches.pop_front();
+  }
+  for (std::size_t left = pool.deferred.size(); left-- > 0;) {
+    const CorePool::Deferred next = pool.deferred.front();
+    PhysicalQp* qp = next.meta.number != 0 ? pool.next_dynamic() : nullptr;
+    if (qp == nullptr) qp = pool.reliable_to(next.node);
+    if (qp == nullptr || qp->has_failed || qp->room() == 0) return;
+    pool.deferred.pop_front();
+    Prepared message;
+    message.kind = Prepared::Kind::kInternal;
+    message.request.opcode = fabric::Opcode::kSend;
+    message.header = next.header;
+    message.to = {handle_of(next.node), next.meta};
+    if (post_physical(pool, *qp, {&message, 1}) == 0) {
+      pool.deferred.push_front(next);
+      return;
+    }
+  }
+}
+
+void Service::deliver(CorePool& pool, Vqp& v, const MessageHeader& header,
+                      const std::byte* payload) {
+  Status refusal = Status::kSuccess;
+  {
+    const std::lock_guard<Mutex> lock(v.receive_mutex);
+    const bool is_direct = header.to != 0;
+    if (is_direct && v.state.load() == VqpState::kError) {
+      refusal = Status::kRemoteOperation;
+    } else if (v.inbox.size() >= options_.inbox_messages + v.options.receive_entries ||
+               v.inbox_bytes + header.length > options_.inbox_bytes + options_.message_bytes) {
+      refusal = Status::kRnrRetryExceeded;
+    } else {
+      InboxItem& item = v.inbox.emplace_back();
+      item.header = header;
+      if (v.waiting_items == 0 && !v.receives.empty() && header.kind == MessageKind::kData) {
+        PostedReceive receive = std::move(v.receives.front());
+        v.receives.pop_front();
+        put_into(item, payload, std::move(receive));
+      } else {
+        ++v.waiting_items;
+        if (header.kind == MessageKind::kData) {
+          item.bytes.assign(payload, payload + header.length);
+          v.inbox_bytes += header.length;
+          env_.charge_copy(header.length);
+        }
+        match(v);
+      }
+      auto sender = v.replies.find({header.from_node, header.from});
+      if (sender != v.replies.end() && &pool != v.pool.load()) ++sender->second.foreign;
+    }
+  }
+  if (refusal != Status::kSuccess) refuse(pool, header, refusal);
+  env_.notify(v.watch);
+}
+
+// Copies the payload into the user's buffer.
+bool Service::put_into(InboxItem& item, const std::byte* payload, PostedReceive&& receive) {
+  item.receive = std::move(receive);
+  item.state = InboxItem::kReady;
+  if (item.header.length > item.receive.bytes) {
+    item.status = Status::kLocalLength;
+    return false;
+  }
+  std::uint64_t left = item.header.length;
+  for (const fabric::Sge& sge : item.receive.sges) {
+    const std::uint64_t piece = std::min<std::uint64_t>(left, sge.length);
+    if (piece != 0) std::memcpy(reinterpret_cast<std::byte*>(sge.addr), payload, piece);
+    payload += piece;
+    left -= piece;
+  }
+  env_.charge_copy(item.header.length);
+  return true;
+}
+
+// Gives waiting messages the receives that have been posted, in order.
+void Service::match(Vqp& v) {
+  std::size_t at = v.inbox.size() - v.waiting_items;
+  while (v.waiting_items != 0 && !v.receives.empty()) {
+    InboxItem& item = v.inbox[at++];
+    --v.waiting_items;
+    PostedReceive receive = std::move(v.receives.front());
+    v.receives.pop_front();
+    if (item.header.kind == MessageKind::kData) {
+      v.inbox_bytes -= item.header.length;
+      put_into(item, item.bytes.data(), std::move(receive));
+      item.bytes = {};
+    } else if (item.header.kind == MessageKind::kWriteNotice) {
+      item.receive = std::move(receive);
+      item.state = InboxItem::kReady;
+    } else {
+      item.receive = std::move(receive);
+      if (!fetch(v, item)) {
+        item.state = InboxItem::kReady;
+        item.status = Status::kLocalLength;
+      }
+    }
+  }
+}
+
+// The receiver reads the payload straight into the user's buffer.
+bool Service::fetch(Vqp& v, InboxItem& item) {
+  CorePool& pool = *v.pool.load(std::memory_order_acquire);
+  if (item.header.length > item.receive.bytes) return false;
+  ++counters_.zero_copies;
+  item.state = InboxItem::kFetching;
+  item.fetched = std::make_shared<std::atomic<std::uint8_t>>(InboxItem::kFetching);
+  Prepared read;
+  read.kind = Prepared::Kind::kFetch;
+  read.owner = v.id;
+  read.fetched = item.fetched;
+  read.request.opcode = fabric::Opcode::kRead;
+  read.request.remote_addr = item.header.address;
+  read.request.rkey = item.header.key;
+  std::uint64_t left = item.header.length;
+  for (const fabric::Sge& sge : item.receive.sges) {
+    if (left == 0) break;
+    fabric::Sge& piece = read.sges[read.request.sge_count++];
+    piece = sge;
+    piece.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, sge.length));
+    left -= piece.length;
+  }
+  read.to = {handle_of(item.header.from_node), item.header.meta};
+  const std::lock_guard<Mutex> lock(pool.mutex);
+  PhysicalQp* qp = pool.reliable_to(item.header.from_node);
+  if (qp == nullptr && read.to.handle != nullptr && item.header.meta.number != 0)
+    qp = pool.next_dynamic();
+  if (qp != nullptr && qp->room() == 0) poll_inner(pool, *qp);
+  if (qp == nullptr || qp->has_failed || qp->room() == 0 ||
+      post_physical(pool, *qp, {&read, 1}) == 0) {
+    // It waits in the pool, as a message of the service does.
+    pool.fetches.push_back({item.header.from_node, read});
+  }
+  return true;
+}
+
+fabric::PostResult Service::post_receive(VqpId id,
+                                         std::span<const fabric::ReceiveRequest> requests) {
+  const Scope step(env_, scope::post_receive);
+  Vqp* v = find(id);
+  if (v == nullptr) return {0, fabric::PostError::kInvalidState};
+  const std::lock_guard<Mutex> lock(v->receive_mutex);
+  fabric::PostResult result;
+  for (const fabric::ReceiveRequest& request : requests) {
+    if (!fabric::has_pieces_up_to(std::min(v->options.max_sges, kMostSges), request)) {
+      result.error = fabric::PostError::kInvalid;
+      break;
+    }
+    if (v->receives.size() + (v->inbox.size() - v->waiting_items) >= v->options.receive_entries) {
+      result.error = fabric::PostError::kQueueFull;
+      break;
+    }
+    PostedReceive receive;
+    receive.wr_id = request.wr_id;
+    bool is_good = true;
+    for (std::uint32_t i = 0; i < request.sge_count; ++i) {
+      fabric::Sge sge = request.sges[i];
+      is_good = is_good && regions_->check(sge, true, v->options.domain);
+      receive.sges.push_back(sge);
+      receive.bytes += sge.length;
+    }
+    if (!is_good) {
+      result.error = fabric::PostError::kInvalid;
+      break;
+    }
+    v->receives.push_back(std::move(receive));
+    ++result.accepted;
+  }
+  match(*v);
+  return result;
+}
+
+// Creates the queue pair by which the receiver answers, from what the header tells: no request goes
+// over the network (section 4.4).
+VqpId Service::reply_to(Vqp& bound, const MessageHeader& header) {
+  const std::pair<NodeId, std::uint32_t> sender{header.from_node, header.from};
+  auto known = bound.replies.find(sender);
+  if (known != bound.replies.end()) return known->second.vqp;
+  VqpOptions options = bound.options;
+  Vqp* v = take_place(options);
+  if (v == nullptr) return {};
+  CorePool& pool = *bound.pool.load(std::memory_order_acquire);
+  v->pool.store(&pool, std::memory_order_release);
+  const SendLock lock(*v);
+  v->node = header.from_node;
+  v->peer = header.from;
+  v->to = {handle_of(header.from_node), header.meta};
+  PhysicalQp* qp = lock.pool->reliable_to(header.from_node);
+  if (qp == nullptr && header.meta.number != 0) qp = lock.pool->next_dynamic();
+  adopt(*v, qp);
+  v->state.store(VqpState::kConnected);
+  bound.replies[sender].vqp = v->id;
+  return v->id;
+}
+
+std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_replies) {
+  const Scope step(env_, scope::pop_messages);
+  Vqp* v = find(id);
+  if (v == nullptr) return 0;
+  CorePool& own = *v->pool.load(std::memory_order_acquire);
+  dispatch(own);
+  if (&own != pools_.front().get()) dispatch(*pools_.front());  // the node's target
+  struct Done {
+    NodeId node;
+    DctMeta meta;
+    MessageHeader header;
+  };
+  std::vector<Done> done;
+  std::vector<VqpId> to_move;
+  std::size_t taken = 0;
+  NodeId waits_for = fabric::kNoNode;
+  {
+    const std::lock_guard<Mutex> lock(v->receive_mutex);
+    while (taken < out.size() && !v->inbox.empty()) {
+      InboxItem& item = v->inbox.front();
+      if (item.state == InboxItem::kFetching) {
+        item.state = static_cast<InboxItem::State>(item.fetched->load(std::memory_order_acquire));
+        if (item.state == InboxItem::kFailed) {
+          // The sender is gone: its message was never there.
+          v->receives.push_front(std::move(item.receive));
+          v->inbox.pop_front();
+          continue;
+        }
+        if (item.state == InboxItem::kFetching) waits_for = item.header.from_node;
+      }
+      if (item.state != InboxItem::kReady) break;
+      Message& message = out[taken++];
+      message = {};
+      message.wr_id = item.receive.wr_id;
+      message.bytes = item.header.length;
+      message.immediate = item.header.immediate;
+      message.has_immediate = (item.header.flags & MessageHeader::kHasImmediate) != 0;
+      message.status = item.status;
+      message.from = item.header.from_node;
+      if (item.header.kind == MessageKind::kWriteNotice)
+        message.opcode = fabric::Opcode::kReceiveWriteImm;
+      if (item.header.kind == MessageKind::kZeroCopy) {
+        Done end{item.header.from_node, item.header.meta, {}};
+        end.header.kind = MessageKind::kZeroCopyDone;
+        end.header.to = item.header.from;
+        end.header.from_node = env_.node();
+        end.header.ticket = item.header.ticket;
+        end.header.meta = own.target();
+        done.push_back(end);
+      }
+      if (with_replies && item.header.to == 0) {
+        message.reply = reply_to(*v, item.header);
+        if (auto sender = v->replies.find({item.header.from_node, item.header.from});
+            sender != v->replies.end() && sender->second.foreign == kForeignMessages) {
+          ++sender->second.foreign;
+          to_move.push_back(sender->second.vqp);
+        }
+      }
+      v->inbox.pop_front();
+    }
+  }
+  if (waits_for != fabric::kNoNode && taken < out.size()) {
+    const std::lock_guard<Mutex> lock(own.mutex);
+    poll_all(own, waits_for);
+  }
+  for (const Done& end : done) send_service_message(own, end.node, end.meta, end.header, {});
+  // The sender shall send to this core from now on.
+  for (const VqpId reply : to_move) start_transfer(reply, own.core);
+  return taken;
+}
+
+}  // namespace pyrdma::krcore

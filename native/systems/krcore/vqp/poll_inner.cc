@@ -1,0 +1,252 @@
+// poll_inner and poll_cq_virtualized of algorithm 2 (section 4.4): takes completions of a shared
+// queue pair and hands them to their owners. And what follows a failure, which the paper leaves to
+// its checks: the requests behind it are posted again when they cannot have run.
+#include <algorithm>
+#include <array>
+#include <mutex>
+
+#include "systems/krcore/scopes.h"
+#include "systems/krcore/service.h"
+
+namespace pyrdma::krcore {
+
+using fabric::Status;
+
+namespace {
+
+constexpr std::size_t kBatch = 16;
+
+/// Whether the requests behind one that ended so have certainly not run: the responder has refused
+/// it, or it has not left this node.
+bool is_refusal(Status status) {
+  switch (status) {
+    case Status::kRemoteInvalidRequest:
+    case Status::kRemoteAccess:
+    case Status::kRemoteOperation:
+    case Status::kRnrRetryExceeded:
+    case Status::kLocalLength:
+    case Status::kLocalQpOperation:
+    case Status::kLocalProtection:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void Service::poll_inner(CorePool& pool, PhysicalQp& qp) {
+  const Scope step(env_, scope::poll_inner);
+  std::array<fabric::Completion, kBatch> batch;
+  const std::size_t count = qp.completions().poll(batch);
+  for (const fabric::Completion& wc : std::span(batch).first(count)) {
+    PhysicalQp* which = qp.is_dynamic() ? pool.by_number(wc.qp_num) : &qp;
+    if (which == nullptr || which->under_way() == 0) continue;
+    if (wc.status == Status::kSuccess && !which->has_failed)
+      succeed(pool, *which, wc);
+    else
+      fail_request(pool, *which, wc);
+  }
+  if (!pool.deferred.empty() || !pool.fetches.empty()) send_deferred(pool);
+  if (!core_states_[pool.core]->waiting.empty()) progress(pool);
+}
+
+// Lines 24 to 28.
+void Service::succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc) {
+  const Scope step(env_, scope::dispatch_completion);
+  const unsigned bits =
+      options_.bugs.has(Bug::kCountUnpackedShort) ? RequestId::kFreesBits - 4 : RequestId::kFreesBits;
+  const RequestId id = RequestId::unpack(wc.wr_id, bits);
+  qp.uncompleted -= std::min(qp.uncompleted, id.frees);
+  for (std::uint32_t i = 0; i < id.frees && qp.under_way() != 0; ++i) {
+    Prepared& request = qp.at(qp.head());
+    Vqp* v = find(request.owner);
+    finish(request, Status::kSuccess, v);
+    qp.pop();
+    if (v != nullptr && v->transfer.stage == Transfer::kRunning) end_transfer(pool, *v);
+  }
+}
+
+void Service::finish(Prepared& request, Status status, Vqp* v) {
+  if (v == nullptr) return;
+  switch (request.kind) {
+    case Prepared::Kind::kUser:
+      complete(*v, request.entry, status);
+      return;
+    case Prepared::Kind::kMessage:
+      // A zero-copy send ends with the READ of its receiver.
+      if (request.ticket == 0 || status != Status::kSuccess ||
+          options_.bugs.has(Bug::kReadBeforeReceive))
+        complete(*v, request.entry, status);
+      return;
+    case Prepared::Kind::kInternal:
+      if (request.request.opcode == fabric::Opcode::kRead) {
+        v->read_done = true;
+        v->read_failed = status != Status::kSuccess;
+        env_.notify(v->watch);
+      } else if (request.header.kind == MessageKind::kFake &&
+                 request.ticket == v->transfer.ticket) {
+        v->transfer.fake_done = true;
+      }
+      return;
+    case Prepared::Kind::kFetch:
+      request.fetched->store(status == Status::kSuccess ? InboxItem::kReady : InboxItem::kFailed,
+                             std::memory_order_release);
+      env_.notify(v->watch);
+      return;
+  }
+}
+
+// The printed listing marks the head of the queue, and so loses a second completion before the user
+// takes the first (ambiguity algorithm2_head_ready).
+void Service::complete(Vqp& v, std::uint64_t entry, Status status) {
+  if (options_.bugs.has(Bug::kHeadReadyOnly)) entry = v.first_entry;
+  const std::uint64_t place = entry - v.first_entry;
+  if (place >= v.completions.size()) return;
+  CompletionEntry& row = v.completions[place];
+  row.is_ready = true;
+  row.status = status;
+  while (!v.completions.empty() && v.completions.front().is_ready &&
+         !v.completions.front().is_signaled && v.completions.front().status == Status::kSuccess) {
+    v.completions.pop_front();
+    ++v.first_entry;
+  }
+  env_.notify(v.watch);
+}
+
+void Service::fail_vqp(Vqp& v, Status status) {
+  if (v.state.load(std::memory_order_relaxed) == VqpState::kError) return;
+  v.state.store(VqpState::kError, std::memory_order_release);
+  for (; !v.pending.empty(); v.pending.pop_front()) {
+    Prepared& held = v.pending.front();
+    const bool is_own =
+        held.kind == Prepared::Kind::kInternal || held.kind == Prepared::Kind::kFetch;
+    finish(held, is_own ? status : Status::kFlushed, &v);
+  }
+  // What waits for its receiver's READ has no other end.
+  for (CompletionEntry& row : v.completions) {
+    if (row.ticket == 0 || row.is_ready) continue;
+    row.is_ready = true;
+    row.status = Status::kFlushed;
+  }
+  if (v.transfer.stage != Transfer::kNone) v.transfer = {};
+  env_.notify(v.watch);
+}
+
+// The first error completion of a queue pair is that of the request that failed; all others are
+// flushed, in order, each with a completion.
+void Service::fail_request(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc) {
+  if (!qp.has_failed) {
+    env_.reached("krcore/physical_failed");
+    qp.has_failed = true;
+    qp.behind_a_refusal = is_refusal(wc.status);
+    qp.failure = wc.status;
+    const RequestId id = RequestId::unpack(wc.wr_id);
+    for (std::uint32_t i = 1; i < id.frees && qp.under_way() > 1; ++i) {
+      Prepared& before = qp.at(qp.head());
+      finish(before, Status::kSuccess, find(before.owner));
+      qp.pop();
+    }
+    Prepared& failed = qp.at(qp.head());
+    Vqp* v = find(failed.owner);
+    if (options_.bugs.has(Bug::kErrorByOpcode)) {
+      for (std::uint64_t at = qp.tail(); at-- > qp.head();)
+        if (qp.at(at).request.opcode == wc.opcode) v = find(qp.at(at).owner);
+    }
+    // A flush says nothing of its own: another's error, or a change to the error state.
+    if (v != nullptr && failed.kind != Prepared::Kind::kFetch) {
+      finish(failed, wc.status, v);
+      if (failed.kind != Prepared::Kind::kInternal) fail_vqp(*v, wc.status);
+    } else {
+      finish(failed, wc.status, v);
+    }
+    if (wc.status == Status::kRetryExceeded && v != nullptr && !options_.bugs.has(Bug::kStaleMetaKept)) {
+      // The node may be another one now.
+      const std::lock_guard<Mutex> lock(cache_mutex_);
+      cache_[v->node].has_meta = cache_[v->node].has_location = false;
+    }
+    qp.pop();
+  } else {
+    Prepared& flushed = qp.at(qp.head());
+    Vqp* v = find(flushed.owner);
+    const bool is_dead = v == nullptr || v->state.load() == VqpState::kError;
+    const bool is_harmless = flushed.request.opcode == fabric::Opcode::kRead;
+    if (!is_dead && (qp.behind_a_refusal || is_harmless)) {
+      ++counters_.reposted;
+      env_.reached("krcore/reposted");
+      v->pending.push_back(flushed);
+      want_turn(pool, *v);
+    } else {
+      finish(flushed, is_dead ? Status::kFlushed : qp.failure, v);
+      if (!is_dead && flushed.kind != Prepared::Kind::kInternal &&
+          flushed.kind != Prepared::Kind::kFetch)
+        fail_vqp(*v, qp.failure);
+    }
+    qp.pop();
+  }
+  if (qp.under_way() == 0) has_drained(pool, qp);
+}
+
+void Service::has_drained(CorePool& pool, PhysicalQp& qp) {
+  qp.uncompleted = 0;
+  qp.unsignaled = 0;
+  Job job{Job::kRevive, {}, pool.core, qp.peer(), &qp};
+  add_job(job);
+}
+
+// Gives those with pending posts their turn.
+void Service::progress(CorePool& pool) {
+  std::vector<VqpId>& waiting = core_states_[pool.core]->waiting;
+  std::vector<VqpId> turn;
+  turn.swap(waiting);
+  for (const VqpId id : turn) {
+    Vqp* v = find(id);
+    if (v == nullptr) continue;
+    v->is_waiting = false;
+    if (v->pool.load(std::memory_order_relaxed) != &pool) continue;
+    if (v->transfer.stage == Transfer::kWanted) begin_transfer(pool, *v);
+    flush_pending(pool, *v);
+    if (!v->pending.empty() || v->transfer.stage == Transfer::kWanted) want_turn(pool, *v);
+  }
+}
+
+std::size_t Service::poll(VqpId id, std::span<fabric::Completion> out) {
+  const Scope step(env_, scope::poll);
+  Vqp* v = find(id);
+  if (v == nullptr) return 0;
+  std::size_t taken = 0;
+  bool is_unplaced = false;
+  {
+    const SendLock lock(*v);
+    if (v->qp != nullptr) poll_inner(*lock.pool, *v->qp);
+    if (v->transfer.stage == Transfer::kWanted || !v->pending.empty()) {
+      want_turn(*lock.pool, *v);
+      progress(*lock.pool);
+    }
+    is_unplaced = v->qp == nullptr && !v->pending.empty();
+    while (taken < out.size() && !v->completions.empty() && v->completions.front().is_ready) {
+      const CompletionEntry row = v->completions.front();
+      v->completions.pop_front();
+      ++v->first_entry;
+      if (!row.is_signaled && row.status == Status::kSuccess) continue;
+      fabric::Completion& wc = out[taken++];
+      wc = {};
+      wc.wr_id = row.wr_id;
+      wc.status = row.status;
+      wc.opcode = row.opcode;
+      wc.qp_num = id.number();
+    }
+  }
+  // Its physical queue pair is gone, and it has no metadata for a dynamic one.
+  if (is_unplaced && place(*v) != ConnectResult::kConnected) fail(id);
+  return taken;
+}
+
+void Service::break_physical(VqpId id) {
+  Vqp* v = find(id);
+  if (v == nullptr) return;
+  const SendLock lock(*v);
+  if (v->qp != nullptr) v->qp->qp().modify(fabric::QpState::kError);
+}
+
+}  // namespace pyrdma::krcore

@@ -1,0 +1,108 @@
+// A virtual queue pair (sections 4.1 and 4.2): software queues, and the physical queue pair that
+// carries its requests.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "env/sync.h"
+#include "systems/krcore/pool/core_pool.h"
+
+namespace pyrdma::krcore {
+
+struct VqpOptions {
+  std::uint32_t send_entries = 128;     // requests whose completion has not been taken
+  std::uint32_t receive_entries = 128;  // posted receives
+  std::uint32_t max_sges = kMostSges;
+  std::uint32_t max_inline = 0;
+  std::uint64_t domain = 0;  // its regions'
+  std::uint64_t app = 0;     // whose end frees it
+};
+
+/// A row of the software completion queue. A request without a signal has one too, which nobody
+/// sees unless the request fails.
+struct CompletionEntry {
+  std::uint64_t wr_id = 0;
+  std::uint64_t ticket = 0;  // of a zero-copy send, which waits for its receiver
+  fabric::Opcode opcode = fabric::Opcode::kWrite;
+  fabric::Status status = fabric::Status::kSuccess;
+  bool is_signaled = false, is_ready = false;
+};
+
+struct PostedReceive {
+  std::uint64_t wr_id = 0;
+  std::vector<fabric::Sge> sges;  // with physical keys
+  std::uint64_t bytes = 0;
+};
+
+/// A message that has arrived.
+struct InboxItem {
+  enum State : std::uint8_t { kWaits, kFetching, kReady, kFailed };
+  State state = kWaits;
+  /// The completion of the READ sets it, without the lock of the inbox.
+  std::shared_ptr<std::atomic<std::uint8_t>> fetched;
+  MessageHeader header;
+  std::vector<std::byte> bytes;  // of one that waits for a receive
+  PostedReceive receive;
+  fabric::Status status = fabric::Status::kSuccess;
+};
+
+enum class VqpState : std::uint8_t { kCreated, kConnected, kError };
+
+struct Transfer {
+  enum Stage : std::uint8_t { kNone, kWanted, kRunning };
+  Stage stage = kNone;
+  bool is_answer = false;
+  bool fake_done = false, acked = false;
+  std::uint64_t ticket = 0;
+  CorePool* pool = nullptr;  // the new one
+  std::optional<DctMeta> meta;  // of the peer's new core
+};
+
+class Vqp {
+ public:
+  explicit Vqp(Env& env) : receive_mutex(env) {}
+
+  VqpId id;
+  VqpOptions options;
+
+  // The sending side, guarded by the lock of `pool`.
+  std::atomic<CorePool*> pool{nullptr};
+  std::atomic<VqpState> state{VqpState::kCreated};
+  NodeId node = fabric::kNoNode;
+  std::uint32_t port = 0;
+  std::uint32_t peer = 0;  // VqpId of the other end, or 0: whoever has bound the port
+  PhysicalQp* qp = nullptr;
+  Destination to;  // for a dynamic connection
+  std::deque<CompletionEntry> completions;
+  std::uint64_t first_entry = 0;  // number of completions.front()
+  std::deque<Prepared> pending;   // posts that wait for a physical queue pair
+  Transfer transfer;
+  std::uint64_t next_ticket = 1;
+  bool has_sent_messages = false;
+  bool read_done = false, read_failed = false;  // of a READ of the service for this queue pair
+  bool is_waiting = false;                      // in the pool's list of those with pending posts
+  fabric::Status refusal = fabric::Status::kSuccess;  // why the peer took no message
+  Watch watch;                                        // a completion is ready
+
+  std::vector<Prepared> prepared;  // of the thread that posts
+
+  // The receiving side.
+  Mutex receive_mutex;
+  std::deque<PostedReceive> receives;
+  std::deque<InboxItem> inbox;
+  std::uint64_t inbox_bytes = 0, waiting_items = 0;
+  std::uint32_t bound_port = 0;  // 0: none
+  struct Reply {
+    VqpId vqp;
+    std::uint32_t foreign = 0;  // messages that came to another core
+  };
+  std::map<std::pair<NodeId, std::uint32_t>, Reply> replies;
+};
+
+}  // namespace pyrdma::krcore
