@@ -35,6 +35,7 @@ Service::Service(Env& env, const Options& options)
       jobs_mutex_(env) {
   options_.check(env.nodes());
   const fabric::Capabilities& able = env.device().capabilities();
+  max_message_ = able.max_message;
   if (!able.ud || !able.srq || !able.rc) {
     throw Error(ErrorCode::kUnavailable,
                 "krcore: device '" + env.device().name() +
@@ -66,6 +67,8 @@ void Service::boot() {
     meta_server_ = std::make_unique<MetaServer>(device, *domain_, options_.nodes_known);
   std::uint32_t cores = options_.cores != 0 ? options_.cores : env_.cores();
   if (cores == 0) cores = kCoresWithoutNumber;
+  // An answer goes out on the connection of the core that it came to, if there is nothing else.
+  if (!device.capabilities().dc) cores = 1;
   for (std::uint32_t core = 0; core < cores; ++core) {
     core_states_.push_back(std::make_unique<CoreState>(env_, *domain_, options_));
     pools_.push_back(std::make_unique<CorePool>(env_, *domain_, options_, core));

@@ -164,7 +164,8 @@ class Service {
   bool send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,
                             const MessageHeader& header, VqpId owner);
   void send_deferred(CorePool& pool);
-  bool put_into(InboxItem& item, const std::byte* payload, PostedReceive&& receive);
+  void put_into(InboxItem& item, const std::byte* payload, PostedReceive&& receive);
+  void refuse_short(const Vqp& v, InboxItem& item);
   void match(Vqp& v);
   bool fetch(Vqp& v, InboxItem& item);
   void poll_all(CorePool& pool, NodeId node);
@@ -211,6 +212,7 @@ class Service {
 
   Env& env_;
   const Options options_;
+  std::uint64_t max_message_ = 0;  // bytes
   std::atomic<bool> stops_{false};
   std::atomic<std::uint64_t> next_number_{1};
   Counters counters_;

@@ -224,6 +224,14 @@ std::size_t VirtualCompletions::poll(std::span<fabric::Completion> out) {
   return taken;
 }
 
+void check_count(const char* what, std::uint64_t value, std::uint64_t least, std::uint64_t most) {
+  if (value >= least && value <= most) return;
+  throw Error(ErrorCode::kInvalidArgument, "krcore: " + std::string(what) + " is " +
+                                               std::to_string(value) + "; it must be from " +
+                                               std::to_string(least) + " to " +
+                                               std::to_string(most));
+}
+
 [[noreturn]] void throw_missing(const char* what) {
   throw Error(ErrorCode::kUnavailable, std::string("krcore: virtual devices have no ") + what +
                                            "; use reliable connections and host memory");
@@ -241,6 +249,8 @@ VirtualDevice::VirtualDevice(Service& service)
   capabilities_.max_sges = std::min(able.max_sges, kMostSges);
   capabilities_.max_receive_strides = 1;
   capabilities_.max_queue_entries = 4096;
+  capabilities_.max_completions = 4096;
+  capabilities_.max_inline = std::min(able.max_inline, 220U);
 }
 
 std::unique_ptr<fabric::ProtectionDomain> VirtualDevice::create_protection_domain() {
@@ -271,6 +281,7 @@ std::unique_ptr<fabric::MemoryRegion> VirtualDevice::allocate_device_memory(
 
 std::unique_ptr<fabric::CompletionQueue> VirtualDevice::create_completion_queue(
     std::uint32_t entries) {
+  check_count("completion queue entries", entries, 1, capabilities_.max_completions);
   return std::make_unique<VirtualCompletions>(service_, entries);
 }
 
@@ -284,8 +295,17 @@ std::unique_ptr<fabric::QueuePair> VirtualDevice::create_queue_pair(
     fabric::CompletionQueue& receive_queue, const fabric::QpOptions& options,
     fabric::SharedReceiveQueue* shared_receives) {
   service_.env().charge(Cost::kSystemCall);
+  fabric::check_receive_strides(options, capabilities_, shared_receives != nullptr);
   if (options.transport != fabric::Transport::kRc || shared_receives != nullptr)
     throw_missing("other transports than RC, and no shared receive queues");
+  check_count("send_entries", options.send_entries, 1, capabilities_.max_queue_entries);
+  check_count("receive_entries", options.receive_entries, 1, capabilities_.max_queue_entries);
+  check_count("max_sges", options.max_sges, 1, capabilities_.max_sges);
+  check_count("max_inline", options.max_inline, 0, capabilities_.max_inline);
+  check_count("retry_count", options.retry_count, 0, 7);
+  check_count("rnr_retry", options.rnr_retry, 0, fabric::kInfiniteRetry);
+  fabric::check_queue_pair_access(options.access);
+  fabric::check_no_path("krcore", options);
   return std::make_unique<VirtualQueue>(service_, number_of(pd),
                                         static_cast<VirtualCompletions&>(send_queue),
                                         static_cast<VirtualCompletions&>(receive_queue), options);
@@ -293,7 +313,8 @@ std::unique_ptr<fabric::QueuePair> VirtualDevice::create_queue_pair(
 
 std::unique_ptr<fabric::AddressHandle> VirtualDevice::create_address_handle(
     fabric::ProtectionDomain& /*pd*/, const fabric::QpAddress& /*peer*/,
-    const fabric::PathOptions& /*path*/) {
+    const fabric::PathOptions& path) {
+  fabric::check_no_path("krcore", path);
   throw_missing("datagrams");
 }
 

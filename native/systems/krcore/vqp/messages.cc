@@ -91,10 +91,15 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
     case MessageKind::kRefused:
       if (v != nullptr) {
         const SendLock lock(*v);
-        const auto status = static_cast<Status>(header.key);
-        fail_vqp(*v, header.key <= static_cast<std::uint32_t>(Status::kGeneral) ? status
-                                                                                 : Status::kGeneral);
+        const auto status = header.key <= static_cast<std::uint32_t>(Status::kGeneral)
+                                ? static_cast<Status>(header.key)
+                                : Status::kGeneral;
+        for (std::size_t i = 0; i < v->completions.size() && header.ticket != 0; ++i) {
+          if (v->completions[i].ticket == header.ticket)
+            complete(*v, v->first_entry + i, status);
+        }
         v->refusal = status;
+        fail_vqp(*v, status);
       }
       return;
     case MessageKind::kFake:
@@ -189,6 +194,7 @@ void Service::deliver(CorePool& pool, Vqp& v, const MessageHeader& header,
         PostedReceive receive = std::move(v.receives.front());
         v.receives.pop_front();
         put_into(item, payload, std::move(receive));
+        if (item.status != Status::kSuccess) refuse_short(v, item);
       } else {
         ++v.waiting_items;
         if (header.kind == MessageKind::kData) {
@@ -207,12 +213,12 @@ void Service::deliver(CorePool& pool, Vqp& v, const MessageHeader& header,
 }
 
 // Copies the payload into the user's buffer.
-bool Service::put_into(InboxItem& item, const std::byte* payload, PostedReceive&& receive) {
+void Service::put_into(InboxItem& item, const std::byte* payload, PostedReceive&& receive) {
   item.receive = std::move(receive);
   item.state = InboxItem::kReady;
   if (item.header.length > item.receive.bytes) {
     item.status = Status::kLocalLength;
-    return false;
+    return;
   }
   std::uint64_t left = item.header.length;
   for (const fabric::Sge& sge : item.receive.sges) {
@@ -222,7 +228,13 @@ bool Service::put_into(InboxItem& item, const std::byte* payload, PostedReceive&
     left -= piece;
   }
   env_.charge_copy(item.header.length);
-  return true;
+}
+
+// The receive is too short: both sides learn of it.
+void Service::refuse_short(const Vqp& v, InboxItem& item) {
+  item.state = InboxItem::kReady;
+  item.status = Status::kLocalLength;
+  refuse(*v.pool.load(std::memory_order_acquire), item.header, Status::kRemoteInvalidRequest);
 }
 
 // Gives waiting messages the receives that have been posted, in order.
@@ -237,15 +249,13 @@ void Service::match(Vqp& v) {
       v.inbox_bytes -= item.header.length;
       put_into(item, item.bytes.data(), std::move(receive));
       item.bytes = {};
+      if (item.status != Status::kSuccess) refuse_short(v, item);
     } else if (item.header.kind == MessageKind::kWriteNotice) {
       item.receive = std::move(receive);
       item.state = InboxItem::kReady;
     } else {
       item.receive = std::move(receive);
-      if (!fetch(v, item)) {
-        item.state = InboxItem::kReady;
-        item.status = Status::kLocalLength;
-      }
+      if (!fetch(v, item)) refuse_short(v, item);
     }
   }
 }
@@ -386,7 +396,7 @@ std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_re
       message.from = item.header.from_node;
       if (item.header.kind == MessageKind::kWriteNotice)
         message.opcode = fabric::Opcode::kReceiveWriteImm;
-      if (item.header.kind == MessageKind::kZeroCopy) {
+      if (item.header.kind == MessageKind::kZeroCopy && item.status == Status::kSuccess) {
         Done end{item.header.from_node, item.header.meta, {}};
         end.header.kind = MessageKind::kZeroCopyDone;
         end.header.to = item.header.from;

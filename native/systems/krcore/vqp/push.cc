@@ -165,11 +165,11 @@ Status Service::prepare_one_sided(Vqp& v, const fabric::WorkRequest& request, Pr
   const bool returns = fabric::is_one_of(request.opcode, fabric::kReturning);
   const bool is_inline = (request.flags & fabric::kInline) != 0;
   if (is_inline && (returns || bytes > v.options.max_inline)) return Status::kLocalQpOperation;
-  if (bytes > env_.device().capabilities().max_message) return Status::kLocalLength;
-  if (fabric::is_one_of(request.opcode, fabric::kAtomics) && (bytes != 8)) return Status::kLocalLength;
   if (options_.bugs.has(Bug::kNoCheck)) return Status::kSuccess;
   for (std::uint32_t i = 0; !is_inline && i < request.sge_count; ++i)
     if (!regions_->check(out.sges[i], returns, v.options.domain)) return Status::kLocalProtection;
+  if (bytes > max_message_) return Status::kLocalLength;
+  if (fabric::is_one_of(request.opcode, fabric::kAtomics) && bytes != 8) return Status::kLocalLength;
   if (fabric::is_one_of(request.opcode, fabric::kAtomics) && request.remote_addr % 8 != 0)
     return Status::kRemoteInvalidRequest;
   RegionRecord record;
@@ -186,7 +186,6 @@ Status Service::prepare_message(Vqp& v, const fabric::WorkRequest& request, Prep
   const std::uint64_t bytes = bytes_of(request);
   const bool is_inline = (request.flags & fabric::kInline) != 0;
   if (is_inline && bytes > v.options.max_inline) return Status::kLocalQpOperation;
-  if (bytes > env_.device().capabilities().max_message) return Status::kLocalLength;
   out.request = request;
   out.pieces = request.sge_count;
   out.header = {};
@@ -202,6 +201,7 @@ Status Service::prepare_message(Vqp& v, const fabric::WorkRequest& request, Prep
       return Status::kLocalProtection;
   }
   out.request.sges = out.sges.data();
+  if (bytes > max_message_) return Status::kLocalLength;
   if (bytes <= options_.zero_copy_above || is_inline) return Status::kSuccess;
   if (request.sge_count != 1)
     return bytes <= options_.message_bytes ? Status::kSuccess : Status::kLocalLength;
