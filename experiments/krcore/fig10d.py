@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from experiments._needs import each, needs
 from experiments.krcore import _one_sided
-from pyrdma import Experiment, decide
 
-experiment = Experiment(
-    id="krcore/fig10d",
-    title="One-sided WRITE, asynchronous, 8 B",
-    profile="krcore",
-    axes={"clients": _one_sided.CLIENTS},
-    measure=_one_sided.measure("write", batch=_one_sided.BATCH),
-    figure=_one_sided.figure(
-        "krcore/fig10d", "write", f"One-sided WRITE of 8 B, batches of {_one_sided.BATCH}"
-    ),
-    fabrics=("sim", "verbs"),
-    why_not={"shm": "240 clients need 240 cores; fabric/rate measures this machine's own rates"},
-    decides={
-        "krcore/f10d_verbs_peak": decide.value("rate", clients=240),
-        **each(
-            ["krcore/f10d_rc_peak", "krcore/f10d_dc_peak", "krcore/f10d_dc_loss"],
-            needs("KRCore, which is not built yet"),
-        ),
-    },
+experiment = _one_sided.experiment(
+    "fig10d",
+    f"One-sided WRITE of 8 B, batches of {_one_sided.BATCH}",
+    "write",
+    _one_sided.BATCH,
+    _one_sided.peaks("f10d"),
 )

@@ -8,4 +8,5 @@
   SYSTEM(erpc)                         \
   SYSTEM(spindle)                      \
   SYSTEM(tailwind)                     \
+  SYSTEM(krcore)                       \
   // A new system is one more line above this one.

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from .spindle.workloads import *  # noqa: F403
     from . import tailwind as tailwind
     from .tailwind.workloads import *  # noqa: F403
+    from . import krcore as krcore
+    from .krcore.workloads import *  # noqa: F403
     # A new system is two more lines above this one.
 
 NAMES = (
@@ -40,6 +42,7 @@ NAMES = (
     "erpc",
     "spindle",
     "tailwind",
+    "krcore",
     # A new system is one more line above this one.
 )
 

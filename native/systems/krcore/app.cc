@@ -141,6 +141,22 @@ std::size_t App::wait(Queue queue, std::span<fabric::Completion> out, Time deadl
   return count;
 }
 
+std::size_t App::wait_each(std::span<const Post> posts) {
+  enter();
+  std::vector<VqpId> left;
+  for (const Post& post : posts) left.push_back(post.queue);
+  std::size_t most = 0;
+  env().poll_until(
+      [&] {
+        most = std::max(most, service_.poll_physical(left));
+        fabric::Completion done;
+        std::erase_if(left, [&](VqpId id) { return service_.take(id, {&done, 1}) == 1; });
+        return left.empty();
+      },
+      kForever);
+  return most;
+}
+
 fabric::PostResult App::post_receive(Queue queue,
                                      std::span<const fabric::ReceiveRequest> requests) {
   enter();

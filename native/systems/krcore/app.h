@@ -60,6 +60,9 @@ class App {
   std::size_t pop(Queue queue, std::span<fabric::Completion> out);
   /// Waits for `out.size()` completions in one call; returns less after `deadline`.
   std::size_t wait(Queue queue, std::span<fabric::Completion> out, Time deadline = kForever);
+  /// Waits for a completion of each queue, in one call. Returns how many completion queues of the
+  /// pool stand behind them, each of which a round of polls visits.
+  std::size_t wait_each(std::span<const Post> posts);
   fabric::PostResult post_receive(Queue queue, std::span<const fabric::ReceiveRequest> requests);
   /// qpop_msgs.
   std::size_t pop_messages(Queue queue, std::span<Message> out);

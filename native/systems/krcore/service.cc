@@ -176,7 +176,7 @@ void Service::add_job(Job job) {
 }
 
 void Service::want_reliable(std::uint32_t core, NodeId node) {
-  add_job({Job::kMake, {}, core, node, nullptr});
+  add_job({Job::kMake, {}, core, node, nullptr, false});
 }
 
 std::uint64_t Service::physical_queue_pairs() {

@@ -75,7 +75,8 @@ class Service {
   /// Ends the queue pair; what is under way of it completes for nobody.
   void destroy(VqpId id);
   /// Connects to whoever binds `port` of `node`, or with `peer` to one queue pair there.
-  ConnectResult connect(VqpId id, NodeId node, std::uint32_t port, VqpId peer = {});
+  ConnectResult connect(VqpId id, NodeId node, std::uint32_t port, VqpId peer = {},
+                        std::uint16_t peer_epoch = 0);
   /// Returns false when another queue pair has the port.
   bool bind(VqpId id, std::uint32_t port);
   void unbind(VqpId id);
@@ -86,6 +87,10 @@ class Service {
   PushResult push(VqpId id, std::span<const fabric::WorkRequest> list);
   /// Polls the physical queue pair and takes completions of this queue pair, in order.
   std::size_t poll(VqpId id, std::span<fabric::Completion> out);
+  /// Polls each completion queue behind these queue pairs once; returns how many those are.
+  std::size_t poll_physical(std::span<const VqpId> ids);
+  /// Takes completions that are ready, without a poll.
+  std::size_t take(VqpId id, std::span<fabric::Completion> out);
   fabric::PostResult post_receive(VqpId id, std::span<const fabric::ReceiveRequest> requests);
   /// Takes messages; with `with_replies` makes or finds a queue pair to each sender.
   std::size_t pop_messages(VqpId id, std::span<Message> out, bool with_replies = true);
@@ -95,6 +100,7 @@ class Service {
   void reset(VqpId id);
   std::size_t flush_receives(VqpId id, std::span<fabric::Completion> out);
   VqpState state(VqpId id);
+  std::uint16_t epoch(VqpId id);
   Vqp* find(VqpId id);
   /// A watch that completions and messages of the queue pair touch, or null.
   Watch* watch_of(VqpId id);
@@ -106,6 +112,11 @@ class Service {
   void want_reliable(std::uint32_t core, NodeId node);
   /// Forgets cached metadata and regions, as before a measurement (section 5.1).
   void clear_caches();
+  void forget_regions();
+  /// Makes a reliable connection of a core beside those that there are, and waits for it.
+  void make_one_more(std::uint32_t core, NodeId node);
+  /// READs at meta servers so far.
+  std::uint64_t meta_reads();
   bool uses_reliable(VqpId id);
   std::uint64_t physical_queue_pairs();
   CorePool& pool(std::uint32_t core) { return *pools_[core % pools_.size()]; }
@@ -122,6 +133,7 @@ class Service {
     std::uint32_t core = 0;
     NodeId node = 0;
     PhysicalQp* qp = nullptr;
+    bool is_one_more = false;  // kMake: even if there is one
   };
 
 
@@ -153,6 +165,7 @@ class Service {
   void finish(Prepared& request, fabric::Status status, Vqp* v);
   void complete(Vqp& v, std::uint64_t entry, fabric::Status status);
   void fail_vqp(Vqp& v, fabric::Status status);
+  std::size_t take_ready(Vqp& v, std::span<fabric::Completion> out);
   void progress(CorePool& pool);
   void has_drained(CorePool& pool, PhysicalQp& qp);
 
@@ -194,7 +207,7 @@ class Service {
   void connect_meta_servers();
   void register_at_meta_servers();
   void sample();
-  void make_reliable(std::uint32_t core, NodeId node);
+  void make_reliable(std::uint32_t core, NodeId node, bool is_one_more);
   void accept_reliable(const ControlMessage& offer);
   void accept_meta(const ControlMessage& offer);
   bool make_room(CorePool& pool);

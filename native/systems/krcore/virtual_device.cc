@@ -105,6 +105,7 @@ class VirtualQueue final : public fabric::QueuePair {
     fabric::QpAddress address;
     address.node = service_.env().node();
     address.qp_num = id_.number();
+    address.psn = service_.epoch(id_);
     return address;
   }
 
@@ -161,7 +162,8 @@ class VirtualQueue final : public fabric::QueuePair {
                     "address() returned");
       }
       const ConnectResult result =
-          service_.connect(id_, peer->node, 0, VqpId::of(peer->qp_num));
+          service_.connect(id_, peer->node, 0, VqpId::of(peer->qp_num),
+                           static_cast<std::uint16_t>(peer->psn));
       if (result != ConnectResult::kConnected) {
         throw Error(ErrorCode::kUnavailable, "krcore: node " + std::to_string(peer->node) +
                                                  " has no service that answers")

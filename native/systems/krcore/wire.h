@@ -62,7 +62,8 @@ struct MessageHeader {
   std::uint64_t address = 0;  // kZeroCopy: of the payload
   std::uint64_t ticket = 0;   // of the request that an answer belongs to
   std::uint32_t key = 0;      // kZeroCopy: of the payload's region; kRefused: a fabric::Status
-  std::uint32_t zero = 0;
+  std::uint16_t from_epoch = 0;  // connections of the sender's queue pair so far
+  std::uint16_t to_epoch = 0;    // of the receiver's, as the sender knows it; 0: any
 
   enum Flags : std::uint8_t { kHasImmediate = 1, kAnswer = 2, kMask = 3 };
 };

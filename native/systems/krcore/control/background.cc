@@ -136,10 +136,10 @@ void Service::take_control(const ControlMessage& message) {
     case ControlKind::kConnect:
     case ControlKind::kConfirm:
     case ControlKind::kDisconnect:
-      add_job({Job::kAccept, message, 0, message.from, nullptr});
+      add_job({Job::kAccept, message, 0, message.from, nullptr, false});
       return;
     case ControlKind::kConnectMeta:
-      if (meta_server_ != nullptr) add_job({Job::kAcceptMeta, message, 0, message.from, nullptr});
+      if (meta_server_ != nullptr) add_job({Job::kAcceptMeta, message, 0, message.from, nullptr, false});
       return;
     case ControlKind::kRegistered:
     case ControlKind::kMeta:
@@ -201,7 +201,7 @@ void Service::run_job(const Job& job) {
       accept_reliable(job.offer);
       return;
     case Job::kMake:
-      make_reliable(job.core, job.node);
+      make_reliable(job.core, job.node, job.is_one_more);
       return;
     case Job::kRevive:
       revive(pool(job.core), job.qp);

@@ -16,6 +16,7 @@ namespace {
 
 constexpr Time kOfferAnswered = 500 * kMillisecond;
 constexpr std::size_t kKeptOffers = 1024;
+constexpr Time kMade = 5 * kSecond;
 
 }  // namespace
 
@@ -34,7 +35,7 @@ void Service::sample() {
       pool->frequent[node] = count < options_.frequent_requests ? 0 : pool->frequent[node] + 1;
       if (pool->frequent[node] < options_.frequent_samples || node == env_.node()) continue;
       pool->frequent[node] = 0;
-      add_job({Job::kMake, {}, pool->core, node, nullptr});
+      add_job({Job::kMake, {}, pool->core, node, nullptr, false});
     }
   }
 }
@@ -52,14 +53,34 @@ bool Service::make_room(CorePool& pool) {
   return false;
 }
 
-void Service::make_reliable(std::uint32_t core, NodeId node) {
+void Service::make_one_more(std::uint32_t core, NodeId node) {
+  CorePool& own = pool(core);
+  const auto count = [&] {
+    const std::lock_guard<Mutex> lock(own.mutex);
+    return own.reliable.count(node);
+  };
+  const std::size_t before = count();
+  add_job({Job::kMake, {}, own.core, node, nullptr, true});
+  env_.poll_until([&] { return count() > before; }, env_.now() + kMade);
+}
+
+void Service::make_reliable(std::uint32_t core, NodeId node, bool is_one_more) {
   CorePool& own = pool(core);
   {
     const std::lock_guard<Mutex> lock(own.mutex);
-    if (own.reliable_to(node) != nullptr) return;
+    if (own.reliable_to(node) != nullptr && !is_one_more) return;
   }
   if (options_.rc_queue_pairs == 0 || !make_room(own)) return;
   std::unique_ptr<PhysicalQp> made = own.make_reliable(node);
+  if (node == env_.node()) {
+    std::unique_ptr<PhysicalQp> other = own.make_reliable(node);
+    made->qp().connect(other->qp().address());
+    other->qp().connect(made->qp().address());
+    const std::lock_guard<Mutex> lock(own.mutex);
+    own.reliable.emplace(node, std::move(made));
+    own.reliable.emplace(node, std::move(other));
+    return;
+  }
   ControlMessage offer = own_metadata(ControlKind::kConnect);
   offer.queue_pair = made->qp().address();
   offer.core = offer.from_core = core;

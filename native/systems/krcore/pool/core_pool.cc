@@ -63,13 +63,13 @@ PhysicalQp* CorePool::next_dynamic(bool also_failed) {
 
 PhysicalQp* CorePool::reliable_to(NodeId node) {
   const auto [first, last] = reliable.equal_range(node);
-  const auto count = static_cast<std::size_t>(std::distance(first, last));
-  for (std::size_t i = 0; i < count; ++i) {
-    PhysicalQp& candidate =
-        *std::next(first, static_cast<std::ptrdiff_t>(next_reliable_++ % count))->second;
-    if (!candidate.has_failed) return &candidate;
+  PhysicalQp* best = nullptr;
+  for (auto each = first; each != last; ++each) {
+    PhysicalQp& candidate = *each->second;
+    if (!candidate.has_failed && (best == nullptr || candidate.users < best->users))
+      best = &candidate;
   }
-  return nullptr;
+  return best;
 }
 
 PhysicalQp* CorePool::by_number(std::uint32_t qp_num) {

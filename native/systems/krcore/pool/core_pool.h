@@ -38,7 +38,8 @@ class CorePool {
 
   /// Returns the next dynamic queue pair in service, or null (algorithm 1, line 4).
   PhysicalQp* next_dynamic(bool also_failed = false);
-  /// Returns a reliable queue pair to the node in service, or null (algorithm 1, line 2).
+  /// Returns the reliable queue pair to the node with the fewest users, or null (algorithm 1, line
+  /// 2).
   PhysicalQp* reliable_to(NodeId node);
   PhysicalQp* by_number(std::uint32_t qp_num);
   std::unique_ptr<PhysicalQp> make_reliable(NodeId peer);
@@ -72,7 +73,7 @@ class CorePool {
   std::unique_ptr<fabric::SharedReceiveQueue> shared_;
   std::unique_ptr<fabric::QueuePair> target_;
   DctMeta target_meta_;
-  std::size_t next_dynamic_ = 0, next_reliable_ = 0;
+  std::size_t next_dynamic_ = 0;
 };
 
 }  // namespace pyrdma::krcore

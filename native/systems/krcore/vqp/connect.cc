@@ -80,6 +80,8 @@ void Service::destroy(VqpId id) {
     v->first_entry = 0;
     v->node = fabric::kNoNode;
     v->port = v->peer = 0;
+    v->epoch = 1;
+    v->peer_epoch = 0;
     v->to = {};
     v->has_sent_messages = false;
     table_[id.index].store(nullptr, std::memory_order_release);
@@ -145,7 +147,8 @@ ConnectResult Service::place(Vqp& v) {
   return ConnectResult::kConnected;
 }
 
-ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId peer) {
+ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId peer,
+                               std::uint16_t peer_epoch) {
   const Scope step(env_, scope::connect);
   Vqp* v = find(id);
   if (v == nullptr) return ConnectResult::kBadId;
@@ -157,6 +160,7 @@ ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId 
     v->node = node;
     v->port = port;
     v->peer = peer.number();
+    v->peer_epoch = peer_epoch;
   }
   const ConnectResult result = place(*v);
   if (result == ConnectResult::kConnected) v->state.store(VqpState::kConnected);
@@ -230,10 +234,20 @@ void Service::clear_caches() {
     const std::lock_guard<Mutex> lock(cache_mutex_);
     for (Cached& cached : cache_) cached.has_meta = false;
   }
+  forget_regions();
+}
+
+void Service::forget_regions() {
   for (const auto& state : core_states_) {
     const std::lock_guard<Mutex> lock(state->store_mutex);
     state->store.clear();
   }
+}
+
+std::uint64_t Service::meta_reads() {
+  std::uint64_t reads = 0;
+  for (const auto& state : core_states_) reads += state->meta.reads();
+  return reads;
 }
 
 bool Service::bind(VqpId id, std::uint32_t port) {
@@ -308,7 +322,16 @@ void Service::reset(VqpId id) {
   v->completions.clear();
   v->pending.clear();
   v->transfer = {};
+  v->peer_epoch = 0;
+  if (++v->epoch == 0) v->epoch = 1;
   v->state.store(VqpState::kCreated);
+}
+
+std::uint16_t Service::epoch(VqpId id) {
+  Vqp* v = find(id);
+  if (v == nullptr) return 0;
+  const SendLock lock(*v);
+  return v->epoch;
 }
 
 std::size_t Service::flush_receives(VqpId id, std::span<fabric::Completion> out) {

@@ -28,6 +28,8 @@ MessageHeader Service::header_of(const Vqp& v, MessageKind kind, CorePool& pool)
   header.from_node = env_.node();
   header.from = v.id.number();
   header.meta = pool.target();
+  header.from_epoch = v.epoch;
+  header.to_epoch = v.peer_epoch;
   return header;
 }
 
@@ -57,6 +59,10 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
     return;
   }
   Vqp* v = find(VqpId::of(header.to != 0 ? header.to : ports_[header.port].load()));
+  if (v != nullptr && header.to_epoch != 0 && header.to_epoch != v->epoch) {
+    env_.reached("krcore/old_connection");
+    return;
+  }
   switch (header.kind) {
     case MessageKind::kData:
     case MessageKind::kZeroCopy:
@@ -113,6 +119,7 @@ void Service::refuse(CorePool& pool, const MessageHeader& header, Status status)
   MessageHeader answer;
   answer.kind = MessageKind::kRefused;
   answer.to = header.from;
+  answer.to_epoch = header.from_epoch;
   answer.from_node = env_.node();
   answer.meta = pool.target();
   answer.key = static_cast<std::uint32_t>(status);
@@ -346,6 +353,7 @@ VqpId Service::reply_to(Vqp& bound, const MessageHeader& header) {
   const SendLock lock(*v);
   v->node = header.from_node;
   v->peer = header.from;
+  v->peer_epoch = header.from_epoch;
   v->to = {handle_of(header.from_node), header.meta};
   PhysicalQp* qp = lock.pool->reliable_to(header.from_node);
   if (qp == nullptr && header.meta.number != 0) qp = lock.pool->next_dynamic();
@@ -400,6 +408,7 @@ std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_re
         Done end{item.header.from_node, item.header.meta, {}};
         end.header.kind = MessageKind::kZeroCopyDone;
         end.header.to = item.header.from;
+        end.header.to_epoch = item.header.from_epoch;
         end.header.from_node = env_.node();
         end.header.ticket = item.header.ticket;
         end.header.meta = own.target();

@@ -190,8 +190,7 @@ void Service::fail_request(CorePool& pool, PhysicalQp& qp, const fabric::Complet
 void Service::has_drained(CorePool& pool, PhysicalQp& qp) {
   qp.uncompleted = 0;
   qp.unsignaled = 0;
-  Job job{Job::kRevive, {}, pool.core, qp.peer(), &qp};
-  add_job(job);
+  add_job({Job::kRevive, {}, pool.core, qp.peer(), &qp, false});
 }
 
 // Gives those with pending posts their turn.
@@ -210,6 +209,45 @@ void Service::progress(CorePool& pool) {
   }
 }
 
+std::size_t Service::take_ready(Vqp& v, std::span<fabric::Completion> out) {
+  std::size_t taken = 0;
+  while (taken < out.size() && !v.completions.empty() && v.completions.front().is_ready) {
+    const CompletionEntry row = v.completions.front();
+    v.completions.pop_front();
+    ++v.first_entry;
+    if (!row.is_signaled && row.status == Status::kSuccess) continue;
+    fabric::Completion& wc = out[taken++];
+    wc = {};
+    wc.wr_id = row.wr_id;
+    wc.status = row.status;
+    wc.opcode = row.opcode;
+    wc.qp_num = v.id.number();
+  }
+  return taken;
+}
+
+std::size_t Service::take(VqpId id, std::span<fabric::Completion> out) {
+  Vqp* v = find(id);
+  if (v == nullptr) return 0;
+  const SendLock lock(*v);
+  return take_ready(*v, out);
+}
+
+std::size_t Service::poll_physical(std::span<const VqpId> ids) {
+  std::vector<const fabric::CompletionQueue*> polled;
+  for (const VqpId id : ids) {
+    Vqp* v = find(id);
+    if (v == nullptr) continue;
+    const SendLock lock(*v);
+    if (v->qp == nullptr) continue;
+    const fabric::CompletionQueue* queue = &v->qp->completions();
+    if (std::ranges::find(polled, queue) != polled.end()) continue;
+    polled.push_back(queue);
+    poll_inner(*lock.pool, *v->qp);
+  }
+  return polled.size();
+}
+
 std::size_t Service::poll(VqpId id, std::span<fabric::Completion> out) {
   const Scope step(env_, scope::poll);
   Vqp* v = find(id);
@@ -224,18 +262,7 @@ std::size_t Service::poll(VqpId id, std::span<fabric::Completion> out) {
       progress(*lock.pool);
     }
     is_unplaced = v->qp == nullptr && !v->pending.empty();
-    while (taken < out.size() && !v->completions.empty() && v->completions.front().is_ready) {
-      const CompletionEntry row = v->completions.front();
-      v->completions.pop_front();
-      ++v->first_entry;
-      if (!row.is_signaled && row.status == Status::kSuccess) continue;
-      fabric::Completion& wc = out[taken++];
-      wc = {};
-      wc.wr_id = row.wr_id;
-      wc.status = row.status;
-      wc.opcode = row.opcode;
-      wc.qp_num = id.number();
-    }
+    taken = take_ready(*v, out);
   }
   // Its physical queue pair is gone, and it has no metadata for a dynamic one.
   if (is_unplaced && place(*v) != ConnectResult::kConnected) fail(id);

@@ -104,6 +104,7 @@ void Service::on_transfer(CorePool& pool, const MessageHeader& header) {
   MessageHeader ack;
   ack.kind = MessageKind::kTransferAck;
   ack.to = header.from;
+  ack.to_epoch = header.from_epoch;
   ack.from_node = env_.node();
   ack.meta = pool.target();
   ack.ticket = header.ticket;

@@ -77,6 +77,8 @@ class Vqp {
   NodeId node = fabric::kNoNode;
   std::uint32_t port = 0;
   std::uint32_t peer = 0;  // VqpId of the other end, or 0: whoever has bound the port
+  std::uint16_t epoch = 1;      // a message for an earlier connection is dropped
+  std::uint16_t peer_epoch = 0;  // 0: not known
   PhysicalQp* qp = nullptr;
   Destination to;  // for a dynamic connection
   std::deque<CompletionEntry> completions;

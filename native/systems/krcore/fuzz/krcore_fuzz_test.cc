@@ -1,0 +1,99 @@
+// Services keep their properties under drawn faults. Each deliberate bug is found.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "fuzz/small_test.h"
+#include "systems/krcore/bugs.h"
+#include "systems/krcore/fuzz/krcore_scenario.h"
+
+namespace pyrdma::krcore {
+namespace {
+
+const std::uint64_t kServiceSeeds = (fuzz::kSlowed ? 10 : 2000) * fuzz::search_factor();
+
+const fuzz::Scenario& services() {
+  static const fuzz::Scenario scenario = service_scenario();
+  return scenario;
+}
+
+fuzz::Options drawn(std::uint64_t seed) {
+  fuzz::Options options = fuzz::small_options(seed, {3, 80, 200, true});
+  if (seed % 16 == 8) options.nodes = seed % 32 == 8 ? 1 : 6;
+  options.faults = fuzz::limited(services(), options.faults);
+  return options;
+}
+
+TEST(KrcoreFuzz, ServicesKeepTheirPropertiesUnderFaults) {
+  fuzz::Sums sums;
+  for (std::uint64_t seed = 1; seed <= kServiceSeeds; ++seed) {
+    const fuzz::Options options = drawn(seed);
+    const fuzz::Outcome outcome = run(services(), options);
+    EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
+    if (seed % 20 == 0) {
+      EXPECT_EQ(outcome.fingerprint, run(services(), options).fingerprint) << "seed " << seed;
+    }
+    sums.add(outcome);
+  }
+  EXPECT_GT(sums.ok, kServiceSeeds * 50);
+  EXPECT_GE(2 * sums.begun_under_faults, sums.begun) << "faults ended too early";
+  EXPECT_GT(sums.late_crashes, kServiceSeeds / 10) << "crashes after 50 operations";
+  // Too few seeds for the counts below.
+  if (fuzz::kSlowed) return;
+  for (const Fault fault : services().faults)
+    EXPECT_GT(sums.faults.reached[static_cast<std::size_t>(fault)], 0U) << fault_info(fault).key;
+  for (const std::string_view branch : services().branches)
+    EXPECT_GE(sums.branches.at(branch), 100U) << branch;
+}
+
+constexpr std::uint64_t kMostSeeds = 200;  // within which a bug is found
+
+/// The runs in which a bug is looked for.
+struct FoundBug {
+  const char* name;
+  std::vector<std::pair<Fault, double>> faults;  // and how often, times the rate of the table
+};
+const FoundBug kFoundBugs[] = {
+    {"no_check", {}},
+    {"error_by_opcode", {{Fault::qp_error, 10}}},
+    {"dead_queue_pair_kept", {{Fault::qp_error, 10}}},
+    {"count_unpacked_short", {}},
+    {"no_wait_for_lease", {}},
+    {"meta_on_miss_only", {}},
+    {"count_off_by_one", {}},
+    {"head_ready_only", {}},
+    {"error_mid_list", {}},
+    {"send_depth_only", {}},
+    {"transfer_without_fake", {{Fault::delay, 10}}},
+    {"transfer_without_ack", {{Fault::delay, 10}}},
+    {"stale_meta_kept", {{Fault::crash, 8}}},
+    {"generation_ignored", {{Fault::crash, 4}, {Fault::qp_error, 8}}},
+    {"read_before_receive", {}},
+};
+
+class KrcoreFuzzBugs : public testing::TestWithParam<FoundBug> {};
+
+TEST_P(KrcoreFuzzBugs, AreFound) {
+  const FoundBug& bug = GetParam();
+  std::uint64_t found = 0;
+  for (std::uint64_t seed = 1; seed <= kMostSeeds && found == 0; ++seed) {
+    fuzz::Options options = drawn(seed);
+    options.memory = fabric::sim::MemoryModel::weak();
+    options.faults = FaultOptions();
+    for (const auto& [fault, factor] : bug.faults) options.faults.enable(fault, factor);
+    const fuzz::Outcome control = run(services(), options);
+    EXPECT_TRUE(control.violations.empty()) << "seed " << seed << "\n" << describe(control);
+    options.mutation = bug.name;
+    if (!run(services(), options).violations.empty()) found = seed;
+  }
+  EXPECT_NE(found, 0U) << bug.name;
+  RecordProperty("seeds_to_kill", static_cast<int>(found));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KrcoreFuzzBugs, testing::ValuesIn(kFoundBugs),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+}  // namespace
+}  // namespace pyrdma::krcore

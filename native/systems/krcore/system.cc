@@ -1,0 +1,49 @@
+// The workloads and fuzz scenarios of KRCore.
+#include "systems/system.h"
+
+#include "systems/krcore/fuzz/krcore_scenario.h"
+#include "systems/krcore/scopes.h"
+#include "systems/krcore/workloads/workloads.h"
+
+namespace pyrdma::krcore {
+
+systems::System description();
+
+systems::System description() {
+  return {
+      .name = "krcore",
+      .workloads =
+          {
+              {"krcore_connect", make_connect,
+               R"(Clients connect virtual queue pairs to one server (KRCore, section 5.1).
+
+Node 0 is the server and a meta server. Latency: ``connect``. Metrics of clients: ``ops``, ``rate``.
+Metrics of nodes: ``meta_reads``, and what the service has counted.)"},
+              {"krcore_mesh", make_mesh,
+               R"(Workers on all nodes connect to each other (KRCore, section 5.1).
+
+Latency: ``worker``, from the common begin until a worker has connected all its queue pairs.
+Metrics: ``finished`` of each worker; ``meta_reads`` of a node.)"},
+              {"krcore_one_sided", make_one_sided,
+               R"(Clients read or write through virtual queue pairs (KRCore, section 5.2).
+
+The first `servers` nodes have the memory. Latencies: ``read`` or ``write``, of a list. Metrics of
+clients: ``ops``, ``rate``, in requests.)"},
+              {"krcore_echo", make_echo,
+               R"(Clients send messages that a server sends back (KRCore, section 5.2).
+
+Node 0 is the server. Latency: ``echo``, of all messages of a batch. Metrics of clients: ``ops``,
+``rate``, in messages.)"},
+              {"krcore_batch", make_batch,
+               R"(A client reads from many nodes at once (KRCore, section 5.2, figure 14a).
+
+Node 0 is the client. Latency: ``batch``. Metrics: ``polled_queues``, completion queues that a round
+of polls visits.)"},
+          },
+      .scenarios = {service_scenario()},
+      .scopes = scope::all,
+      .libraries = {},
+  };
+}
+
+}  // namespace pyrdma::krcore

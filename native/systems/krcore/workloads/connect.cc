@@ -1,0 +1,68 @@
+// krcore_connect: clients connect to one server again and again (section 5.1, figure 8a).
+#include "systems/krcore/workloads/options.h"
+#include "systems/krcore/workloads/workloads.h"
+
+namespace pyrdma::krcore {
+
+namespace {
+
+class ConnectLoad final : public measure::Workload {
+ public:
+  std::span<const measure::ParameterSpec> parameters() const override {
+    using Int = std::int64_t;
+    static const std::vector<measure::ParameterSpec> specs = with_service_parameters({
+        {"clients", Int{1}, "count",
+         "connecting threads, spread over all nodes except node 0, the server", 1, 1 << 16},
+        {"cached", Int{0}, "bool",
+         "keep the metadata of the server; else each connect asks a meta server", 0, 1},
+    });
+    return specs;
+  }
+
+  void run(Env& env, const measure::Params& params, measure::Recorder& recorder) override {
+    measure::check_interval(params);
+    check_nodes(env, params, 1);
+    Options options = service_options(params, env.nodes());
+    options.dc_cache = params.flag("cached");
+    Service service(env, options);
+    const Spread spread(env, params.count("clients"), 1);
+    recorder.prepare_threads(spread.count);
+    const std::uint64_t before = service.meta_reads();
+    if (spread.count != 0) {
+      measure::on_threads(env, spread.count,
+                          [&](std::uint32_t i) { client(service, params, recorder.thread(i)); });
+    }
+    recorder.add("meta_reads", "count", static_cast<double>(service.meta_reads() - before));
+    add_counters(recorder, service);
+    runtime::node_barrier(env, params.key("krcore/done"), 600 * kSecond);
+  }
+
+ private:
+  // As the public code does, a client creates, connects and ends one queue pair after another; the
+  // connect alone is timed.
+  static void client(Service& service, const measure::Params& params,
+                     measure::ThreadRecorder& recorder) {
+    Env& env = service.env();
+    App app(service);
+    measure::Histogram& latency = recorder.histogram("connect");
+    const Queue warm = app.create_queue();
+    app.connect(warm, 0, 1);
+    std::vector<Queue> queues;
+    measure::Interval interval(env.now(), params);
+    for (Time now = env.now(); !interval.over(now);) {
+      const Queue queue = service.create({});
+      const Time begin = env.now();
+      app.connect(queue, 0, 1);
+      now = env.now();
+      service.destroy(queue);
+      if (interval.count(now)) latency.record(now - begin);
+    }
+    interval.add_rates(recorder);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<measure::Workload> make_connect() { return std::make_unique<ConnectLoad>(); }
+
+}  // namespace pyrdma::krcore

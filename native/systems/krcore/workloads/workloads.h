@@ -1,0 +1,15 @@
+// The workloads of KRCore.
+#pragma once
+#include <memory>
+
+#include "measure/workload.h"
+
+namespace pyrdma::krcore {
+
+std::unique_ptr<measure::Workload> make_connect();
+std::unique_ptr<measure::Workload> make_mesh();
+std::unique_ptr<measure::Workload> make_one_sided();
+std::unique_ptr<measure::Workload> make_echo();
+std::unique_ptr<measure::Workload> make_batch();
+
+}  // namespace pyrdma::krcore

@@ -1,0 +1,4 @@
+rc_policies: list[str]
+dct_meta_bytes: int
+
+def meta_table_bytes(nodes: int, /) -> int: ...

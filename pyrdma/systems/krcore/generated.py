@@ -1,0 +1,318 @@
+"""Workload classes of krcore, written by ``python -m tests.generated.workload_classes``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from pyrdma._workload import DEFAULT, Workload
+
+__all__ = [
+    "KrcoreBatch",
+    "KrcoreConnect",
+    "KrcoreEcho",
+    "KrcoreMesh",
+    "KrcoreOneSided",
+]
+
+
+@dataclass(frozen=True)
+class KrcoreBatch(Workload):
+    """A client reads from many nodes at once (KRCore, section 5.2, figure 14a).
+
+    Node 0 is the client. Latency: ``batch``. Metrics: ``polled_queues``, completion queues that a
+    round of polls visits.
+
+    Parameters
+    ----------
+    preset
+        The paper's steps, or what the authors' public code does (default paper).
+    cores
+        Pools of a node; 0: one for each core that the fabric names, else 2 (0 to 256, default 0).
+    dc_queue_pairs
+        Dynamic queue pairs of a pool (1 to 256, default 2).
+    rc_queue_pairs
+        Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    meta_servers
+        The first nodes, which hold the metadata of all (1 to 64, default 1).
+    check_regions
+        Check remote regions against ValidMR (default True).
+    message_bytes
+        Of payload in a buffer of the service (bytes, 64 to 16,777,216, default 16,384).
+    zero_copy_above
+        Of payload that the receiver reads itself (bytes, 0 to 16,777,216, default 16,384).
+    arena_bytes
+        Registered memory of a node's applications (bytes, at least 4,096, default 67,108,864).
+    transport
+        Of the physical queue pairs (default dc).
+    requests
+        Of a batch, one for each queue pair (1 to 4,096, default 64).
+    size
+        Of a request (bytes, 1 to 1,048,576, default 8).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
+    """
+
+    native: ClassVar[str] = "krcore_batch"
+    preset: Literal["paper", "public"] = DEFAULT
+    cores: int = DEFAULT
+    dc_queue_pairs: int = DEFAULT
+    rc_queue_pairs: int = DEFAULT
+    meta_servers: int = DEFAULT
+    check_regions: bool = DEFAULT
+    message_bytes: int = DEFAULT
+    zero_copy_above: int = DEFAULT
+    arena_bytes: int = DEFAULT
+    transport: Literal["dc", "rc"] = DEFAULT
+    requests: int = DEFAULT
+    size: int = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
+
+
+@dataclass(frozen=True)
+class KrcoreConnect(Workload):
+    """Clients connect virtual queue pairs to one server (KRCore, section 5.1).
+
+    Node 0 is the server and a meta server. Latency: ``connect``. Metrics of clients: ``ops``,
+    ``rate``. Metrics of nodes: ``meta_reads``, and what the service has counted.
+
+    Parameters
+    ----------
+    preset
+        The paper's steps, or what the authors' public code does (default paper).
+    cores
+        Pools of a node; 0: one for each core that the fabric names, else 2 (0 to 256, default 0).
+    dc_queue_pairs
+        Dynamic queue pairs of a pool (1 to 256, default 2).
+    rc_queue_pairs
+        Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    meta_servers
+        The first nodes, which hold the metadata of all (1 to 64, default 1).
+    check_regions
+        Check remote regions against ValidMR (default True).
+    message_bytes
+        Of payload in a buffer of the service (bytes, 64 to 16,777,216, default 16,384).
+    zero_copy_above
+        Of payload that the receiver reads itself (bytes, 0 to 16,777,216, default 16,384).
+    arena_bytes
+        Registered memory of a node's applications (bytes, at least 4,096, default 67,108,864).
+    clients
+        Connecting threads, spread over all nodes except node 0, the server (1 to 65,536, default
+        1).
+    cached
+        Keep the metadata of the server; else each connect asks a meta server (default False).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
+    """
+
+    native: ClassVar[str] = "krcore_connect"
+    preset: Literal["paper", "public"] = DEFAULT
+    cores: int = DEFAULT
+    dc_queue_pairs: int = DEFAULT
+    rc_queue_pairs: int = DEFAULT
+    meta_servers: int = DEFAULT
+    check_regions: bool = DEFAULT
+    message_bytes: int = DEFAULT
+    zero_copy_above: int = DEFAULT
+    arena_bytes: int = DEFAULT
+    clients: int = DEFAULT
+    cached: bool = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
+
+
+@dataclass(frozen=True)
+class KrcoreEcho(Workload):
+    """Clients send messages that a server sends back (KRCore, section 5.2).
+
+    Node 0 is the server. Latency: ``echo``, of all messages of a batch. Metrics of clients:
+    ``ops``, ``rate``, in messages.
+
+    Parameters
+    ----------
+    preset
+        The paper's steps, or what the authors' public code does (default paper).
+    cores
+        Pools of a node; 0: one for each core that the fabric names, else 2 (0 to 256, default 0).
+    dc_queue_pairs
+        Dynamic queue pairs of a pool (1 to 256, default 2).
+    rc_queue_pairs
+        Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    meta_servers
+        The first nodes, which hold the metadata of all (1 to 64, default 1).
+    check_regions
+        Check remote regions against ValidMR (default True).
+    message_bytes
+        Of payload in a buffer of the service (bytes, 64 to 16,777,216, default 16,384).
+    zero_copy_above
+        Of payload that the receiver reads itself (bytes, 0 to 16,777,216, default 16,384).
+    arena_bytes
+        Registered memory of a node's applications (bytes, at least 4,096, default 67,108,864).
+    system
+        Virtual queue pairs, or those of the device (default krcore).
+    transport
+        Of the physical queue pairs (default dc).
+    size
+        Of a message (bytes, 1 to 67,108,864, default 8).
+    batch
+        Messages that a client sends before it waits for all (1 to 64, default 1).
+    clients
+        Threads, spread over all nodes except node 0, the server (1 to 65,536, default 1).
+    server_threads
+        Of node 0 (1 to 256, default 24).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
+    """
+
+    native: ClassVar[str] = "krcore_echo"
+    preset: Literal["paper", "public"] = DEFAULT
+    cores: int = DEFAULT
+    dc_queue_pairs: int = DEFAULT
+    rc_queue_pairs: int = DEFAULT
+    meta_servers: int = DEFAULT
+    check_regions: bool = DEFAULT
+    message_bytes: int = DEFAULT
+    zero_copy_above: int = DEFAULT
+    arena_bytes: int = DEFAULT
+    system: Literal["krcore", "verbs"] = DEFAULT
+    transport: Literal["dc", "rc"] = DEFAULT
+    size: int = DEFAULT
+    batch: int = DEFAULT
+    clients: int = DEFAULT
+    server_threads: int = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
+
+
+@dataclass(frozen=True)
+class KrcoreMesh(Workload):
+    """Workers on all nodes connect to each other (KRCore, section 5.1).
+
+    Latency: ``worker``, from the common begin until a worker has connected all its queue pairs.
+    Metrics: ``finished`` of each worker; ``meta_reads`` of a node.
+
+    Parameters
+    ----------
+    preset
+        The paper's steps, or what the authors' public code does (default paper).
+    cores
+        Pools of a node; 0: one for each core that the fabric names, else 2 (0 to 256, default 0).
+    dc_queue_pairs
+        Dynamic queue pairs of a pool (1 to 256, default 2).
+    rc_queue_pairs
+        Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    meta_servers
+        The first nodes, which hold the metadata of all (1 to 64, default 1).
+    check_regions
+        Check remote regions against ValidMR (default True).
+    message_bytes
+        Of payload in a buffer of the service (bytes, 64 to 16,777,216, default 16,384).
+    zero_copy_above
+        Of payload that the receiver reads itself (bytes, 0 to 16,777,216, default 16,384).
+    arena_bytes
+        Registered memory of a node's applications (bytes, at least 4,096, default 67,108,864).
+    workers
+        Spread over all nodes (2 to 4,096, default 2).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
+    """
+
+    native: ClassVar[str] = "krcore_mesh"
+    preset: Literal["paper", "public"] = DEFAULT
+    cores: int = DEFAULT
+    dc_queue_pairs: int = DEFAULT
+    rc_queue_pairs: int = DEFAULT
+    meta_servers: int = DEFAULT
+    check_regions: bool = DEFAULT
+    message_bytes: int = DEFAULT
+    zero_copy_above: int = DEFAULT
+    arena_bytes: int = DEFAULT
+    workers: int = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
+
+
+@dataclass(frozen=True)
+class KrcoreOneSided(Workload):
+    """Clients read or write through virtual queue pairs (KRCore, section 5.2).
+
+    The first `servers` nodes have the memory. Latencies: ``read`` or ``write``, of a list. Metrics
+    of clients: ``ops``, ``rate``, in requests.
+
+    Parameters
+    ----------
+    preset
+        The paper's steps, or what the authors' public code does (default paper).
+    cores
+        Pools of a node; 0: one for each core that the fabric names, else 2 (0 to 256, default 0).
+    dc_queue_pairs
+        Dynamic queue pairs of a pool (1 to 256, default 2).
+    rc_queue_pairs
+        Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    meta_servers
+        The first nodes, which hold the metadata of all (1 to 64, default 1).
+    check_regions
+        Check remote regions against ValidMR (default True).
+    message_bytes
+        Of payload in a buffer of the service (bytes, 64 to 16,777,216, default 16,384).
+    zero_copy_above
+        Of payload that the receiver reads itself (bytes, 0 to 16,777,216, default 16,384).
+    arena_bytes
+        Registered memory of a node's applications (bytes, at least 4,096, default 67,108,864).
+    op
+        The operation (default read).
+    transport
+        Of the physical queue pairs (default dc).
+    size
+        Of a request (bytes, 1 to 67,108,864, default 8).
+    batch
+        Requests of a list, the last one with a signal; 1: a call posts one and waits for it (1 to
+        4,096, default 1).
+    clients
+        Threads, spread over the nodes that are no servers (1 to 65,536, default 1).
+    servers
+        The first nodes; each request goes to a random one (1 to 4,096, default 1).
+    region_bytes
+        Of a server, with random addresses (bytes, at least 64, default 16,777,216).
+    miss
+        Forget the checked regions before each request (default False).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
+    """
+
+    native: ClassVar[str] = "krcore_one_sided"
+    preset: Literal["paper", "public"] = DEFAULT
+    cores: int = DEFAULT
+    dc_queue_pairs: int = DEFAULT
+    rc_queue_pairs: int = DEFAULT
+    meta_servers: int = DEFAULT
+    check_regions: bool = DEFAULT
+    message_bytes: int = DEFAULT
+    zero_copy_above: int = DEFAULT
+    arena_bytes: int = DEFAULT
+    op: Literal["read", "write"] = DEFAULT
+    transport: Literal["dc", "rc"] = DEFAULT
+    size: int = DEFAULT
+    batch: int = DEFAULT
+    clients: int = DEFAULT
+    servers: int = DEFAULT
+    region_bytes: int = DEFAULT
+    miss: bool = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT

@@ -1,0 +1,16 @@
+"""The workloads that pass through each step of KRCore; see `pyrdma.scopes`."""
+
+from __future__ import annotations
+
+from pyrdma.scopes import Calibration
+
+__all__ = ["CALIBRATIONS"]
+
+_RUN = ("cores=1", "arena_bytes=1048576", "iterations=60", "duration_ns=0")
+_FIRST = "krcore/push"
+
+CALIBRATIONS = (
+    Calibration("krcore_one_sided", _FIRST, (*_RUN, "region_bytes=65536", "miss=1"), nodes=3),
+    Calibration("krcore_echo", _FIRST, (*_RUN, "server_threads=1"), nodes=3),
+    Calibration("krcore_connect", "krcore/connect", (*_RUN,), nodes=3),
+)

@@ -1,0 +1,5 @@
+"""The workloads of KRCore; see `pyrdma.workload`."""
+
+from __future__ import annotations
+
+from .generated import *  # noqa: F403
