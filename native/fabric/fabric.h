@@ -114,9 +114,10 @@ class QueuePair {
   /// pair has accepted from its peer are visible here, and none follows.
   virtual void modify(QpState next, const QpAddress* peer = nullptr) = 0;
 
-  /// Nothing of the peer follows the end of this queue pair. True at once where a NIC does the
-  /// work. Over shm the peer's CPU may be within a request: a stopped peer keeps it false until it
-  /// runs on or dies, and a call costs some microseconds.
+  /// Nothing of the peer, or of a DC target's initiators, follows the end of this queue pair. True
+  /// at once where a NIC does the work. Over shm a peer's CPU may be within a request: a stopped
+  /// peer keeps it false until it runs on or dies. A call costs some microseconds; a DC target
+  /// looks at the queue pairs of all nodes.
   virtual bool is_quiet() const { return true; }
 
   // Each helper posts one signaled request and returns true when it was accepted.

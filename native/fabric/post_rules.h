@@ -32,6 +32,15 @@ constexpr std::uint32_t allowed_opcodes(Transport transport) {
   return 0;
 }
 
+/// Each request names its destination.
+constexpr bool is_addressed(Transport transport) {
+  return transport == Transport::kUd || transport == Transport::kDc;
+}
+/// The responder answers each request.
+constexpr bool is_reliable(Transport transport) {
+  return transport == Transport::kRc || transport == Transport::kDc;
+}
+
 /// Returns whether a work or receive request has at most `max_sges` pieces.
 template <class Request>
 constexpr bool has_pieces_up_to(std::uint32_t max_sges, const Request& request) {
@@ -51,8 +60,7 @@ inline bool is_postable(const WorkRequest& request, const QpOptions& options,
       [[unlikely]] {
     return false;
   }
-  const bool by_handle = options.transport == Transport::kUd || options.transport == Transport::kDc;
-  if (by_handle && request.address_handle == nullptr) return false;
+  if (is_addressed(options.transport) && request.address_handle == nullptr) return false;
   if ((request.flags & kInline) == 0) return true;
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;

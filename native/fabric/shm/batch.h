@@ -27,7 +27,12 @@ class Batch {
       return false;
     }
     path_ = &path;
-    return true;
+    // The queue pair may have left service before the locks were taken. Its node then takes no
+    // completion of it any more.
+    if (qp_.reach(path) == Reach::kReady) [[likely]]
+      return true;
+    close();
+    return false;
   }
   /// The path whose receiver's rings are open, or null.
   Path* path() const { return path_; }

@@ -56,7 +56,7 @@ inline Path* ShmQueuePair::known_path(const WorkRequest& request, const Batch& b
   const auto& handle = static_cast<const ShmAddressHandle&>(*request.address_handle);
   Path* path = batch.path();
   if (path == nullptr || !path->aims_at(handle.node, request.remote_qpn)) {
-    path = datagram_paths_[slot_of(handle.node, request.remote_qpn)].get();
+    path = target_paths_[slot_of(handle.node, request.remote_qpn)].get();
     if (path == nullptr || !path->aims_at(handle.node, request.remote_qpn)) [[unlikely]]
       return nullptr;
   }
@@ -163,37 +163,17 @@ std::uint32_t ShmQueuePair::send_datagrams(std::span<const WorkRequest> requests
 
 Outcome ShmQueuePair::execute_datagram(const WorkRequest& request, Pieces& pieces, Batch& batch) {
   if (pieces.bytes > kMaxDatagram) return Outcome::kLocalLength;
-  const NodeId to = static_cast<const ShmAddressHandle*>(request.address_handle)->node;
-  Path& path = datagram_path(to, request.remote_qpn, batch);
-  Reach reach = path.reach(Transport::kUd, node_.self(), 0);
-  if (reach == Reach::kGone && path.incarnation() != node_.peer(to)->incarnation()) [[unlikely]] {
-    batch.close();  // the batch may be open towards the previous incarnation of the node
-    path.aim(node_.peer(to), request.remote_qpn);
-    reach = path.reach(Transport::kUd, node_.self(), 0);
-  }
-  if (reach != Reach::kReady || path.qkey() != request.remote_qkey) {
-    return Outcome::kDone;  // dropped
-  }
+  const Target target = find_target(request, batch);
+  if (target.reach != Reach::kReady) return Outcome::kDone;  // dropped
   std::array<std::byte, kGrhBytes> grh;
-  write_grh(grh.data(), pieces.bytes, node_.self(), to);
+  write_grh(grh.data(), pieces.bytes, node_.self(), target.path.node());
   std::copy_backward(pieces.at.begin(), pieces.at.begin() + pieces.count,
                      pieces.at.begin() + pieces.count + 1);
   pieces.at[0] = {grh.data(), kGrhBytes};
   ++pieces.count;
   pieces.bytes += kGrhBytes;
-  deliver(request, pieces, nullptr, path, batch);
+  deliver(request, pieces, nullptr, target.path, batch);
   return Outcome::kDone;
-}
-
-Path& ShmQueuePair::datagram_path(NodeId node, std::uint32_t qpn, Batch& batch) {
-  std::unique_ptr<Path>& path = datagram_paths_[slot_of(node, qpn)];
-  if (path == nullptr)
-    path = std::make_unique<Path>();  // once per destination, as a NIC resolves it
-  if (!path->aims_at(node, qpn)) {
-    batch.close();  // the batch may be open towards this path's former destination
-    path->aim(node_.peer(node), qpn);
-  }
-  return *path;
 }
 
 }  // namespace pyrdma::fabric::shm

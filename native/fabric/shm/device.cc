@@ -1,5 +1,6 @@
 #include "fabric/shm/device.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/assert.h"
@@ -125,7 +126,8 @@ ShmDevice::ShmDevice(Node& node)
       rendezvous_(node),
       memory_(node.control(), node.mappings()),
       released_(new std::atomic<std::uint64_t>[kQpSlots]()) {
-  capabilities_.uc = capabilities_.ud = capabilities_.atomics = capabilities_.srq = true;
+  capabilities_.uc = capabilities_.ud = capabilities_.dc = true;
+  capabilities_.atomics = capabilities_.srq = true;
   capabilities_.max_queue_entries = capabilities_.max_completions = kMaxQueueEntries;
   capabilities_.max_sges = kMaxSges;
   capabilities_.max_inline = kMaxInline;
@@ -190,9 +192,6 @@ std::unique_ptr<QueuePair> ShmDevice::create_queue_pair(ProtectionDomain& pd,
                                                         CompletionQueue& receive_queue,
                                                         const QpOptions& options,
                                                         SharedReceiveQueue* shared_receives) {
-  if (options.transport == Transport::kDc || options.dc_target) {
-    throw Error(ErrorCode::kUnavailable, "shm has no DC transport; use RC or the sim fabric");
-  }
   check_count("send_entries", options.send_entries, 1, kMaxQueueEntries);
   if (shared_receives == nullptr)
     check_count("receive_entries", options.receive_entries, 1, kMaxQueueEntries);
@@ -204,6 +203,10 @@ std::unique_ptr<QueuePair> ShmDevice::create_queue_pair(ProtectionDomain& pd,
   check_queue_pair_access(options.access);
   check_receive_strides(options, capabilities_, shared_receives != nullptr);
   check_no_path("shm", options);
+  if (options.dc_target && (options.transport != Transport::kDc || shared_receives == nullptr)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "dc_target is True; give transport dc and a shared receive queue with it");
+  }
   return std::make_unique<ShmQueuePair>(*this, static_cast<ShmProtectionDomain&>(pd).id,
                                         static_cast<ShmCompletionQueue&>(send_queue),
                                         static_cast<ShmCompletionQueue&>(receive_queue), options,
@@ -358,6 +361,12 @@ std::uint32_t ShmDevice::take_qp_number() {
   const std::uint32_t old = free_qp_numbers_.front();
   free_qp_numbers_.pop_front();
   return qp_slot(old) + kQpSlots * (1U + old / kQpSlots % 255U);
+}
+
+void ShmDevice::publish_initiator(std::uint32_t qp_num) {
+  const std::lock_guard lock(mutex_);
+  Word<std::uint32_t>& end = node_.control().header.initiators_end;
+  set_relaxed(end, std::max(relaxed(end), qp_slot(qp_num) + 1));
 }
 
 void ShmDevice::give_back_qp_number(std::uint32_t qp_num) {

@@ -110,6 +110,8 @@ class ShmDevice final : public Device {
   void remove_region(std::uint32_t key);
   std::uint32_t take_qp_number();
   void give_back_qp_number(std::uint32_t qp_num);
+  /// Lets DC targets find the initiator, see ShmQueuePair::is_quiet. Must precede its requests.
+  void publish_initiator(std::uint32_t qp_num);
   /// Returns the send-queue position up to which the requests of `qp_num` are done. The polling
   /// thread writes it.
   std::uint32_t released(std::uint32_t qp_num) const {

@@ -25,7 +25,7 @@ void set_relaxed(Word<T>& word, T value) {
   word.store(value, std::memory_order_relaxed);
 }
 
-inline constexpr std::uint64_t kControlMagic = 0x70797264'6d61'0001ULL;
+inline constexpr std::uint64_t kControlMagic = 0x70797264'6d61'0002ULL;
 
 struct ControlHeader {
   std::uint64_t magic;
@@ -33,7 +33,8 @@ struct ControlHeader {
   // Changes with every event that makes cached knowledge of this node stale: a deregistration, a
   // queue pair that leaves service, the node's end. Requesters compare it before each request.
   alignas(kCacheLine) Word<std::uint64_t> epoch;
-  Word<std::uint32_t> gone;  // the node has left or was killed
+  Word<std::uint32_t> gone;            // the node has left or was killed
+  Word<std::uint32_t> initiators_end;  // the node's DC initiators have slots below it
 };
 
 /// SegmentEntry names a memory file of the node. Peers map it through the node's descriptor.
@@ -62,14 +63,23 @@ struct alignas(kCacheLine) QpEntry {
   Word<std::uint32_t> qp_num;  // 0: free
   Word<std::uint8_t> state;    // QpState; a peer sets kError after a fault of the responder
   Word<std::uint8_t> transport;
+  Word<std::uint8_t> is_dc_target;
   Word<std::uint32_t> access, pd, receive_pd, qkey, rnr_timer_us, peer_node, peer_qpn;
   Word<std::uint32_t> has_own_receives;  // 0: a shared receive queue
   Word<std::uint64_t> receives;          // offset of the ReceiveRing
   Word<std::uint64_t> receives_id;
   Word<std::uint64_t> completions;  // offset of the receive side's CompletionRing
   Word<std::uint64_t> completions_id;
-  Word<std::uint32_t> at_work;  // 1: a thread of the owner executes requests to the peer
+  // Not 0: a thread of the owner executes requests to the peer. A DC initiator writes the
+  // target_word() of the present request's target.
+  Word<std::uint32_t> at_work;
 };
+
+/// Names a queue pair of any node. The word of an existing one is not 1, because the upper byte of
+/// its number is not 0.
+inline std::uint32_t target_word(NodeId node, std::uint32_t qp_num) {
+  return node << 24 | (qp_num & 0xffffff);
+}
 
 /// A requester holds the lock over one batch of requests. Another node takes over the lock of a
 /// dead holder.

@@ -1,8 +1,16 @@
 #include "fabric/shm/path.h"
 
+#include <algorithm>
+
 #include "fabric/shm/session_block.h"
 
 namespace pyrdma::fabric::shm {
+namespace {
+
+/// The longest time of InfiniBand. A DC target thus cannot stop an initiator of others for longer.
+constexpr std::uint32_t kMostRnrTimerUs = 655'360;
+
+}  // namespace
 
 Reach Path::refresh(Transport transport, NodeId self, std::uint32_t own_qpn) {
   epoch_ = 0;
@@ -19,7 +27,8 @@ Reach Path::refresh(Transport transport, NodeId self, std::uint32_t own_qpn) {
     return Reach::kSilent;
   }
   if (static_cast<Transport>(relaxed(entry.transport)) != transport) return Reach::kSilent;
-  if (transport != Transport::kUd &&
+  if (transport == Transport::kDc && relaxed(entry.is_dc_target) == 0) return Reach::kSilent;
+  if (!is_addressed(transport) &&
       (relaxed(entry.peer_node) != self || relaxed(entry.peer_qpn) != own_qpn)) {
     return Reach::kSilent;
   }
@@ -27,7 +36,7 @@ Reach Path::refresh(Transport transport, NodeId self, std::uint32_t own_qpn) {
   pd_ = relaxed(entry.pd);
   receive_pd_ = relaxed(entry.receive_pd);
   qkey_ = relaxed(entry.qkey);
-  rnr_timer_ = Time{relaxed(entry.rnr_timer_us)} * kMicrosecond;
+  rnr_timer_ = Time{std::min(relaxed(entry.rnr_timer_us), kMostRnrTimerUs)} * kMicrosecond;
   receives_ = peer_->receive_view(relaxed(entry.receives), relaxed(entry.receives_id));
   completions_ = peer_->completion_view(relaxed(entry.completions), relaxed(entry.completions_id));
   regions_.clear();

@@ -27,8 +27,23 @@ bool ShmQueuePair::finds_room() {
 
 bool ShmQueuePair::may_post(const WorkRequest& request) const {
   return is_postable(request, options_, allowed_) &&
-         (options_.transport != Transport::kUd ||
+         (!is_addressed(options_.transport) ||
           static_cast<const ShmAddressHandle*>(request.address_handle)->pd == pd_);
+}
+
+// Returns the path to the target of a DC request, if a recent request named the same.
+inline Path* ShmQueuePair::known_target(const WorkRequest& request) {
+  if (request.address_handle == nullptr) [[unlikely]]
+    return nullptr;
+  const auto& handle = static_cast<const ShmAddressHandle&>(*request.address_handle);
+  note_target(handle.node, request.remote_qpn);
+  if (last_target_ == nullptr || !last_target_->aims_at(handle.node, request.remote_qpn)) {
+    last_target_ = target_paths_[slot_of(handle.node, request.remote_qpn)].get();
+    if (last_target_ == nullptr || !last_target_->aims_at(handle.node, request.remote_qpn)) {
+      return nullptr;
+    }
+  }
+  return handle.pd == pd_ && last_target_->qkey() == request.remote_qkey ? last_target_ : nullptr;
 }
 
 // Returns the old value. Earlier stores of the thread take effect first.
@@ -44,14 +59,14 @@ inline std::uint64_t execute_atomic(const WorkRequest& request, std::byte* at) {
 
 // Executes a write, read or atomic of one buffer through recently used regions: most requests are
 // such. Returns false for any other or faulty request; execute() then handles it.
-inline bool ShmQueuePair::execute_simple(const WorkRequest& request) {
+inline bool ShmQueuePair::execute_simple(const WorkRequest& request, Path& path) {
   if (!is_one_of(request.opcode, kSimple & allowed_) || request.sge_count != 1 ||
       request.sges == nullptr || epoch_.load(std::memory_order_acquire) != local_epoch_ ||
-      !path_.is_current()) [[unlikely]] {
+      !path.is_current()) [[unlikely]] {
     return false;
   }
   const Sge& sge = *request.sges;
-  const Translation* remote = path_.known_region(request.rkey);
+  const Translation* remote = path.known_region(request.rkey);
   if (remote == nullptr) [[unlikely]]
     return false;
   const bool is_write = request.opcode == Opcode::kWrite;
@@ -101,14 +116,24 @@ PostResult ShmQueuePair::post(std::span<const WorkRequest> requests) {
     return post_slow(requests);
   }
   stores_drained_ = false;  // only now: while a request waits, the monitor may be executing
-  if (options_.transport == Transport::kUd) return post_now(requests, 0);
+  if (is_addressed(options_.transport)) {
+    return options_.transport == Transport::kUd ? post_now(requests, 0)
+                                                : post_simple<true>(requests);
+  }
+  return post_simple<false>(requests);
+}
+
+// Executes requests as long as they are simple and owe no completion but that of the last.
+template <bool kIsDynamic>
+inline PostResult ShmQueuePair::post_simple(std::span<const WorkRequest> requests) {
   const AtWork at_work(entry_);
   std::uint32_t done = 0;
   for (const WorkRequest& request : requests) {
     const bool signaled = (request.flags & kSignaled) != 0;
-    if ((signaled && done + 1 != requests.size()) || !has_room() || !execute_simple(request)) {
-      return post_now(requests, done);
-    }
+    if ((signaled && done + 1 != requests.size()) || !has_room()) return post_now(requests, done);
+    Path* path = &path_;
+    if constexpr (kIsDynamic) path = known_target(request);
+    if (path == nullptr || !execute_simple(request, *path)) return post_now(requests, done);
     use_room();
     ++done;
     if (signaled) complete_last(request);
@@ -127,6 +152,7 @@ inline void ShmQueuePair::complete_last(const WorkRequest& request) {
 PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::uint32_t begin) {
   Batch batch(*this);
   const bool is_datagram = options_.transport == Transport::kUd;
+  const bool is_dynamic = options_.transport == Transport::kDc;
   for (std::uint32_t i = begin; i < requests.size(); ++i) {
     if (is_datagram) {
       i += send_datagrams(requests.subspan(i), batch);
@@ -135,7 +161,8 @@ PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::ui
     const WorkRequest& request = requests[i];
     if (!has_room()) [[unlikely]]
       return {i, PostError::kQueueFull};
-    if (!is_datagram && execute_simple(request)) {
+    Path* const path = is_dynamic ? known_target(request) : is_datagram ? nullptr : &path_;
+    if (path != nullptr && execute_simple(request, *path)) {
       use_room();
     } else {
       if (!may_post(request)) [[unlikely]]
@@ -215,9 +242,9 @@ const Translation* ShmQueuePair::find_local(std::uint32_t key) {
   return local_regions_.insert(found);
 }
 
-std::byte* ShmQueuePair::remote(const WorkRequest& request, std::uint64_t bytes,
-                                std::uint32_t right) {
-  const Translation* region = path_.region(request.rkey);
+inline std::byte* remote_bytes(const WorkRequest& request, std::uint64_t bytes, std::uint32_t right,
+                               Path& path) {
+  const Translation* region = path.region(request.rkey);
   return region == nullptr ? nullptr : region->find(request.remote_addr, bytes, right);
 }
 
@@ -237,21 +264,23 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
     return Outcome::kLocalLength;
   if (options_.transport == Transport::kUd) return execute_datagram(request, pieces, batch);
 
-  const Reach reach = path_.reach(options_.transport, node_.self(), qp_num_);
-  if (reach != Reach::kReady) [[unlikely]] {
+  const bool is_dynamic = options_.transport == Transport::kDc;
+  const auto [path, reached] =
+      is_dynamic ? find_target(request, batch) : Target{path_, reach(path_)};
+  if (reached != Reach::kReady) [[unlikely]] {
     if (options_.transport == Transport::kUc) return Outcome::kDone;  // lost without a report
-    return reach == Reach::kGone ? Outcome::kUnreachable : Outcome::kSilent;
+    return reached == Reach::kGone ? Outcome::kUnreachable : Outcome::kSilent;
   }
   switch (request.opcode) {
     case Opcode::kWrite:
     case Opcode::kWriteImm: {
       std::byte* to = nullptr;
       if (pieces.bytes != 0) {  // a NIC does not check an empty write
-        to = remote(request, pieces.bytes, kRemoteWrite);
+        to = remote_bytes(request, pieces.bytes, kRemoteWrite, path);
         if (to == nullptr) [[unlikely]]
-          return remote_fault(Outcome::kRemoteAccess, batch);
+          return remote_fault(Outcome::kRemoteAccess, path, batch);
       }
-      if (request.opcode == Opcode::kWriteImm) return deliver(request, pieces, to, path_, batch);
+      if (request.opcode == Opcode::kWriteImm) return deliver(request, pieces, to, path, batch);
       for (std::uint32_t i = 0; i < pieces.count; to += pieces.at[i++].length) {
         copy_out(to, pieces.at[i].data, pieces.at[i].length);
       }
@@ -259,9 +288,9 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
     }
     case Opcode::kRead: {
       if (pieces.bytes == 0) return Outcome::kDone;
-      const std::byte* from = remote(request, pieces.bytes, kRemoteRead);
+      const std::byte* from = remote_bytes(request, pieces.bytes, kRemoteRead, path);
       if (from == nullptr) [[unlikely]]
-        return remote_fault(Outcome::kRemoteAccess, batch);
+        return remote_fault(Outcome::kRemoteAccess, path, batch);
       std::atomic_thread_fence(std::memory_order_seq_cst);  // see drain_stores
       for (std::uint32_t i = 0; i < pieces.count; from += pieces.at[i++].length) {
         copy_in(pieces.at[i].data, from, pieces.at[i].length);
@@ -271,10 +300,10 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
     case Opcode::kCompareSwap:
     case Opcode::kFetchAdd: {
       if (request.remote_addr % 8 != 0) [[unlikely]]
-        return remote_fault(Outcome::kRemoteInvalidRequest, batch);
-      std::byte* word = remote(request, 8, kRemoteAtomic);
+        return remote_fault(Outcome::kRemoteInvalidRequest, path, batch);
+      std::byte* word = remote_bytes(request, 8, kRemoteAtomic, path);
       if (word == nullptr) [[unlikely]]
-        return remote_fault(Outcome::kRemoteAccess, batch);
+        return remote_fault(Outcome::kRemoteAccess, path, batch);
       const std::uint64_t old = execute_atomic(request, word);
       const auto* from = reinterpret_cast<const std::byte*>(&old);
       for (std::uint32_t i = 0; i < pieces.count; from += pieces.at[i++].length) {
@@ -283,16 +312,21 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
       return Outcome::kDone;
     }
     default:
-      return deliver(request, pieces, nullptr, path_, batch);
+      return deliver(request, pieces, nullptr, path, batch);
   }
 }
 
-// Handles a failed check at the responder: RC reports it to both sides, UC drops the request.
-Outcome ShmQueuePair::remote_fault(Outcome fault, Batch& batch) {
-  if (options_.transport != Transport::kRc) return Outcome::kDone;
-  batch.close();
-  path_.fail_responder(node_.holder(), node_.session());
+// Handles a failed check at the responder: RC reports it to both sides, DC to the initiator only,
+// and UC drops the request.
+Outcome ShmQueuePair::remote_fault(Outcome fault, Path& path, Batch& batch) {
+  if (!is_reliable(options_.transport)) return Outcome::kDone;
+  if (options_.transport == Transport::kRc) fail_responder(path, batch);
   return fault;
+}
+
+void ShmQueuePair::fail_responder(Path& path, Batch& batch) {
+  batch.close();
+  path.fail_responder(node_.holder(), node_.session());
 }
 
 // Delivers a send into the oldest posted receive. With `write_to`, delivers a write that takes a
@@ -300,11 +334,13 @@ Outcome ShmQueuePair::remote_fault(Outcome fault, Batch& batch) {
 Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to,
                               Path& path, Batch& batch) {
   const bool is_send = is_one_of(request.opcode, kSends);
-  const bool reliable = options_.transport == Transport::kRc;
+  const bool reliable = is_reliable(options_.transport);
   if (!batch.open(path)) [[unlikely]]
     return reliable ? Outcome::kSilent : Outcome::kDone;
-  if (!batch.taker().peek(receive_)) [[unlikely]]
+  if (!batch.taker().peek(receive_)) [[unlikely]] {
+    rnr_timer_ = path.rnr_timer();
     return reliable ? Outcome::kNoReceive : Outcome::kDone;
+  }
   prefetch_receive(path, batch);
   Completion completion;
   completion.wr_id = receive_.wr_id;
@@ -316,9 +352,9 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
   } else if (const Status status = scatter(pieces, path); status != Status::kSuccess) [[unlikely]] {
     completion.status = status;
     batch.taker().take_whole();
-    batch.writer().push(completion, CompletionKind::kReceive, 0);
-    batch.close();
-    path.fail_responder(node_.holder(), node_.session());
+    const bool has_overrun = !batch.writer().push(completion, CompletionKind::kReceive, 0);
+    // A DC target serves other initiators, too, so it stays in service.
+    if (options_.transport != Transport::kDc || has_overrun) fail_responder(path, batch);
     if (!reliable) return Outcome::kDone;
     return status == Status::kLocalLength ? Outcome::kRemoteInvalidRequest
                                           : Outcome::kRemoteOperation;
@@ -336,10 +372,9 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
     completion.stride = receive_.stride;
   }
   batch.taker().take();
-  if (!batch.writer().push(completion, CompletionKind::kReceive, 0)) [[unlikely]] {
-    batch.close();  // the receiver's queue has overrun: its queue pair answers no more
-    path.fail_responder(node_.holder(), node_.session());
-  }
+  // A receiver whose queue has overrun answers no more.
+  if (!batch.writer().push(completion, CompletionKind::kReceive, 0)) [[unlikely]]
+    fail_responder(path, batch);
   return Outcome::kDone;
 }
 

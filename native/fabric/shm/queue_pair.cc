@@ -48,7 +48,7 @@ ShmQueuePair::ShmQueuePair(ShmDevice& device, std::uint32_t pd, ShmCompletionQue
       node_(device.node()),
       options_(options),
       pd_(pd),
-      allowed_(allowed_opcodes(options.transport)),
+      allowed_(options.dc_target ? 0 : allowed_opcodes(options.transport)),
       epoch_(node_.control().header.epoch),
       qp_num_(device.take_qp_number()),
       entry_(node_.control().queue_pairs[qp_slot(qp_num_)]),
@@ -67,11 +67,13 @@ ShmQueuePair::ShmQueuePair(ShmDevice& device, std::uint32_t pd, ShmCompletionQue
       throw;
     }
   }
-  if (options.transport == Transport::kUd) datagram_paths_.resize(kDatagramPaths);
+  if (is_addressed(options.transport)) target_paths_.resize(kTargetPaths);
+  if (options.transport == Transport::kDc && !options.dc_target) device.publish_initiator(qp_num_);
   device.set_released(qp_num_, 0);
   const ReceiveView& receives = shared == nullptr ? receives_.view() : shared->view();
   set_relaxed(entry_.state, static_cast<std::uint8_t>(QpState::kReset));
   set_relaxed(entry_.transport, static_cast<std::uint8_t>(options.transport));
+  set_relaxed(entry_.is_dc_target, static_cast<std::uint8_t>(options.dc_target));
   set_relaxed(entry_.access, options.access);
   set_relaxed(entry_.pd, pd);
   set_relaxed(entry_.receive_pd, shared == nullptr ? pd : shared->pd());
@@ -91,12 +93,10 @@ ShmQueuePair::~ShmQueuePair() {
   entry_.qp_num.store(0, std::memory_order_release);
   node_.change_epoch();
   node_.waiting().remove(*this);
-  if (shared_ == nullptr) {
+  if (shared_ == nullptr)
     device_.retire_receive_ring(receives_.view(), ring_offset_);
-  } else {
-    ReceiveTaker last;  // after open, no peer works for this queue pair any more
-    if (last.open(shared_->view(), node_.holder(), node_.session())) last.close();
-  }
+  else
+    await_deliveries();
   send_queue_.purge(qp_num_);
   receive_queue_.purge(qp_num_);
   device_.give_back_qp_number(qp_num_);
@@ -129,9 +129,7 @@ PostResult ShmQueuePair::post_receive(std::span<const ReceiveRequest> requests) 
 void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
   const QpState from = state();
   check_transition(from, next);
-  const bool connected =
-      options_.transport == Transport::kRc || options_.transport == Transport::kUc;
-  if (next == QpState::kReadyToReceive && connected) {
+  if (next == QpState::kReadyToReceive && !is_addressed(options_.transport)) {
     if (peer == nullptr || peer->node >= node_.nodes()) {
       throw Error(ErrorCode::kInvalidArgument,
                   "connecting needs the address of a peer; give a node below " +
@@ -147,6 +145,7 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
   }
   lock_waiting();
   enter_own_error();
+  if (shared_ != nullptr) await_deliveries();
   flush_waiting();
   if (next == QpState::kReset) {
     send_queue_.purge(qp_num_);
@@ -159,11 +158,20 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
 }
 
 bool ShmQueuePair::is_quiet() const {
-  const bool connected =
-      options_.transport == Transport::kRc || options_.transport == Transport::kUc;
-  if (!connected) return true;
+  if (is_addressed(options_.transport) && !options_.dc_target) return true;
   order_all_threads();
-  return path_.is_quiet(node_.session());
+  if (!options_.dc_target) return path_.is_quiet(node_.session());
+  for (NodeId node = 0; node < node_.nodes(); ++node) {
+    if (has_initiator_at_work(node)) return false;
+  }
+  return true;
+}
+
+// Returns when no peer delivers from the shared queue to this queue pair. No peer begins to,
+// because the queue pair is out of service.
+void ShmQueuePair::await_deliveries() {
+  ReceiveTaker last;
+  if (last.open(shared_->view(), node_.holder(), node_.session())) last.close();
 }
 
 void ShmQueuePair::enter_own_error() {
@@ -185,7 +193,7 @@ void ShmQueuePair::complete(std::uint64_t wr_id, Status status, std::uint32_t po
 void ShmQueuePair::fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t position) {
   // The state changes first, because another thread may take the completion and read the state at
   // once.
-  const bool reliable = options_.transport == Transport::kRc;
+  const bool reliable = is_reliable(options_.transport);
   auto sending = static_cast<std::uint8_t>(QpState::kReadyToSend);
   entry_.state.compare_exchange_strong(
       sending, static_cast<std::uint8_t>(reliable ? QpState::kError : QpState::kSendQueueError));
@@ -255,7 +263,7 @@ bool ShmQueuePair::wait_over(Outcome reason, Time now) {
   }
   ++attempts_;
   if (reason == Outcome::kNoReceive) {
-    next_attempt_ = now + std::max<Time>(path_.rnr_timer(), kMicrosecond);
+    next_attempt_ = now + std::max<Time>(rnr_timer_, kMicrosecond);
     return options_.rnr_retry != kInfiniteRetry && attempts_ > options_.rnr_retry;
   }
   next_attempt_ = now + kSilentRetry;

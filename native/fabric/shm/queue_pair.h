@@ -4,6 +4,7 @@
 //   queue_pair.cc  control path: states, receives, retries
 //   post.cc        data path
 //   datagrams.cc   data path of datagrams
+//   targets.cc     the queue pairs that datagrams and dynamically connected requests name
 #pragma once
 #include <array>
 #include <deque>
@@ -98,7 +99,9 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   [[gnu::cold, gnu::noinline]] PostResult post_broken(std::span<const WorkRequest> requests,
                                                       std::uint32_t at, Outcome outcome,
                                                       Batch& batch);
-  bool execute_simple(const WorkRequest& request);
+  template <bool kIsDynamic>
+  PostResult post_simple(std::span<const WorkRequest> requests);
+  bool execute_simple(const WorkRequest& request, Path& path);
   void complete_last(const WorkRequest& request);
   void drain_stores();
   /// Returns true when the send queue has room for another request.
@@ -113,8 +116,10 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   Outcome execute(const WorkRequest& request, Batch& batch);
   Outcome gather(const WorkRequest& request, std::uint32_t rights, Pieces& pieces);
   [[gnu::noinline]] const Translation* find_local(std::uint32_t key);
-  std::byte* remote(const WorkRequest& request, std::uint64_t bytes, std::uint32_t right);
-  [[gnu::cold, gnu::noinline]] Outcome remote_fault(Outcome fault, Batch& batch);
+  [[gnu::cold, gnu::noinline]] Outcome remote_fault(Outcome fault, Path& path, Batch& batch);
+  void fail_responder(Path& path, Batch& batch);
+  /// Costs one load when nothing has changed.
+  Reach reach(Path& path) { return path.reach(options_.transport, node_.self(), qp_num_); }
   Outcome deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to, Path& path,
                   Batch& batch);
   void prefetch_receive(const Path& path, Batch& batch);
@@ -125,10 +130,25 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   Path* known_path(const WorkRequest& request, const Batch& batch) const;
   const std::byte* known_piece(const Sge& sge, bool is_inline) const;
   Outcome execute_datagram(const WorkRequest& request, Pieces& pieces, Batch& batch);
-  Path& datagram_path(NodeId node, std::uint32_t qpn, Batch& batch);
+
+  // The destinations of requests that name them (targets.cc).
+  struct Target {
+    Path& path;
+    Reach reach;
+  };
+  /// Returns the way to the queue pair that a request names; silent if the key is wrong.
+  Target find_target(const WorkRequest& request, Batch& batch);
+  Path& target_path(NodeId node, std::uint32_t qpn, Batch& batch);
+  Path* known_target(const WorkRequest& request);
   static std::size_t slot_of(NodeId node, std::uint32_t qpn) {
-    return mix64((std::uint64_t{node} << 32) | qpn) % kDatagramPaths;
+    return mix64((std::uint64_t{node} << 32) | qpn) % kTargetPaths;
   }
+  /// Tells the target of a DC request that it is executed. Must precede the look at the path.
+  void note_target(NodeId node, std::uint32_t qpn) {
+    entry_.at_work.store(target_word(node, qpn), std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // see thread_order.h
+  }
+  bool has_initiator_at_work(NodeId of) const;
 
   // Control path (queue_pair.cc).
   PostResult post_slow(std::span<const WorkRequest> requests);
@@ -140,6 +160,7 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   void complete(std::uint64_t wr_id, Status status, std::uint32_t position);
   void fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t position);
   void enter_own_error();
+  void await_deliveries();
   void lock_waiting();
   void unlock_waiting() { busy_.store(false, std::memory_order_release); }
 
@@ -166,8 +187,9 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   TakenReceive receive_;         // scratch of deliver()
   KeyCache local_regions_;
   std::uint64_t local_epoch_ = 0;
-  static constexpr std::size_t kDatagramPaths = 64;
-  std::vector<std::unique_ptr<Path>> datagram_paths_;  // of a UD queue pair
+  static constexpr std::size_t kTargetPaths = 64;
+  std::vector<std::unique_ptr<Path>> target_paths_;  // UD, DC
+  Path* last_target_ = nullptr;                      // DC: one of them
 
   std::atomic<bool> is_waiting_{false};
   // Guards the members below, and all of the data path while is_waiting_.
@@ -176,6 +198,7 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   bool listed_ = false;
   Outcome wait_reason_ = Outcome::kDone;
   std::uint32_t attempts_ = 0;
+  Time rnr_timer_ = 0;  // of the responder that had no receive
   Time next_attempt_ = 0, silent_until_ = 0;
 };
 
