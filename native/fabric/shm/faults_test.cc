@@ -80,6 +80,71 @@ TEST(ShmFaults, HealEndsThem) {
   EXPECT_EQ(received_of(cluster, 100), 100u);
 }
 
+// The faults of an initiator's node stop the initiator, not the target.
+TEST(ShmFaults, ADynamicInitiatorFailsAndComesBack) {
+  ShmOptions options{2, 5, {}};
+  options.faults[Fault::malformed].rate = 0.1;
+  options.faults[Fault::qp_error].rate = 0.05;
+  options.faults[Fault::queue_full].rate = 0.2;
+  ShmCluster cluster(options);
+  Device &from = cluster.env(0).device(), &to = cluster.env(1).device();
+  const auto pd = from.create_protection_domain(), far_pd = to.create_protection_domain();
+  const auto memory = from.allocate(*pd, 4096, kAllAccess);
+  const auto far_memory = to.allocate(*far_pd, 4096, kAllAccess);
+  const auto completions = from.create_completion_queue(256);
+  const auto far_completions = to.create_completion_queue(256);
+  const auto shared = to.create_shared_receive_queue(*far_pd, 16);
+  QpOptions wanted;
+  wanted.transport = Transport::kDc;
+  const auto initiator = from.create_queue_pair(*pd, *completions, *completions, wanted);
+  wanted.dc_target = true;
+  const auto target =
+      to.create_queue_pair(*far_pd, *far_completions, *far_completions, wanted, shared.get());
+  initiator->connect({});
+  target->connect({});
+  const auto handle = from.create_address_handle(*pd, target->address());
+  const Sge sge = memory->sge(0, 8);
+  WorkRequest request;
+  request.sges = &sge;
+  request.sge_count = 1;
+  request.opcode = Opcode::kFetchAdd;
+  request.compare_add = 1;
+  request.remote_addr = far_memory->addr();
+  request.rkey = far_memory->rkey();
+  request.address_handle = handle.get();
+  request.remote_qpn = target->qp_num();
+  request.remote_qkey = wanted.qkey;
+  constexpr int kBurst = 4;
+  std::uint64_t good = 0, bad = 0;
+  for (int i = 0; i < 500; ++i) {
+    bool failed = false;
+    const auto poll = [&] {
+      Completion completion;
+      while (completions->poll({&completion, 1}) == 1) {
+        ++(completion.status == Status::kSuccess ? good : bad);
+        failed = failed || completion.status != Status::kSuccess;
+      }
+    };
+    for (int posted = 0; posted < kBurst;) {  // one by one: a full queue needs pending requests
+      const PostResult result = initiator->post({&request, 1});
+      ASSERT_TRUE(result.accepted == 1 || result.error == PostError::kQueueFull);
+      posted += static_cast<int>(result.accepted);
+      if (result.accepted == 0) poll();
+    }
+    poll();
+    EXPECT_EQ(target->state(), QpState::kReadyToSend);
+    EXPECT_EQ(initiator->state(), failed ? QpState::kError : QpState::kReadyToSend);
+    if (!failed) continue;
+    initiator->modify(QpState::kReset);
+    initiator->connect({});
+  }
+  EXPECT_EQ(good + bad, 2000u);
+  EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(far_memory->data()), good);
+  EXPECT_GT(good, 1000u);
+  for (const Fault fault : {Fault::malformed, Fault::qp_error, Fault::queue_full})
+    EXPECT_GT(cluster.fault_counters(0).reached[static_cast<std::size_t>(fault)], 10u);
+}
+
 TEST(ShmFaults, KindsOfTheSimulatorAreRefused) {
   ShmOptions options{2, 1, {}};
   options.faults[Fault::partition].rate = 1;

@@ -32,6 +32,7 @@ enum class Action : std::uint8_t {
   kFind,
   kPublish,
   kAttach,
+  kQuiet,
   kEnd
 };
 
@@ -42,8 +43,9 @@ struct Range {
 
 class Victim {
  public:
-  Victim() : pair_(options()) {
-    for (int i = 0; i < 4; ++i) pair_.b.qp->receive(pair_.b.region->sge(0, 64));
+  explicit Victim(Transport transport) : pair_(options(transport)) {
+    target_.make(*pair_.a.env, target_options());
+    for (int i = 0; i < 4; ++i) pair_.b.receive(pair_.b.region->sge(0, 64));
     pair_.a.device().rendezvous().publish_value("known", 1);
   }
 
@@ -63,20 +65,19 @@ class Victim {
 
   void act(Action action) {
     End& a = pair_.a;
-    const RemoteRegion target = pair_.b.region->remote();
     const Sge local = a.region->sge(0, 32);
     switch (action) {
       case Action::kSend:
-        a.qp->send(local);
+        pair_.post(Opcode::kSend, local);
         break;
       case Action::kWrite:
-        a.qp->write(local, target, 0);
+        pair_.post(Opcode::kWrite, local);
         break;
       case Action::kRead:
-        a.qp->read(local, target, 0);
+        pair_.post(Opcode::kRead, local);
         break;
       case Action::kAdd:
-        a.qp->fetch_add(a.region->sge(0, 8), target, 0, 1);
+        pair_.post(Opcode::kFetchAdd, a.region->sge(0, 8));
         break;
       case Action::kPoll:
         poll(a);
@@ -99,6 +100,10 @@ class Victim {
         }
         break;
       }
+      case Action::kQuiet:
+        a.qp->is_quiet();
+        target_.qp->is_quiet();  // looks for initiators among the peer's queue pairs
+        break;
       case Action::kEnd:
         a.node().session().declare_dead(1, 0);
         break;
@@ -110,8 +115,15 @@ class Victim {
   }
 
  private:
-  static QpOptions options() {
+  static QpOptions target_options() {
     QpOptions options;
+    options.transport = Transport::kDc;
+    options.dc_target = true;
+    return options;
+  }
+  static QpOptions options(Transport transport) {
+    QpOptions options;
+    options.transport = transport;
     options.retry_count = 0;
     options.timeout_us = 1;
     options.rnr_retry = 0;
@@ -162,6 +174,7 @@ class Victim {
   }
 
   Pair pair_;
+  End target_;  // of node 0
   int published_ = 0;
   std::uint64_t receives_ =
       relaxed(node().control().queue_pairs[qp_slot(pair_.b.qp->qp_num())].receives);
@@ -173,9 +186,10 @@ constexpr auto kActions = static_cast<std::uint64_t>(Action::kEnd) + 1;
 
 std::vector<std::string> good_peers() {
   std::vector<std::string> seeds;
-  for (char place = 0; place < static_cast<char>(Place::kCount); ++place) {
-    std::string seed;
-    for (char action = 0; action < 8; ++action) {
+  for (int i = 0; i < 2 * static_cast<int>(Place::kCount); ++i) {
+    const auto place = static_cast<char>(i / 2);
+    std::string seed(1, static_cast<char>(i % 2));  // the transport
+    for (char action = 0; action < static_cast<char>(Action::kEnd); ++action) {
       seed += place;
       seed += std::string("\x04\0\x08", 3);
       seed += std::string("\xff\xff\xff\xff\0\0\0\0", 8);
@@ -188,7 +202,7 @@ std::vector<std::string> good_peers() {
 
 void write_arbitrary_words(std::string_view input) {
   hostile::Reader reader(input.substr(0, 400));
-  Victim victim;
+  Victim victim(reader.number(1) % 2 == 0 ? Transport::kRc : Transport::kDc);
   while (!reader.done()) {
     const std::uint64_t what = reader.number(1);
     try {

@@ -37,7 +37,7 @@ class Malformed {
     request.remote_qkey = pick(2) == 0 ? 0x0205 : static_cast<std::uint32_t>(random_());
     request.remote_qpn =
         pick(2) == 0 ? pair_.b.qp->qp_num() : static_cast<std::uint32_t>(random_());
-    if (transport == Transport::kUd && pick(8) != 0) request.address_handle = handle;
+    if (is_addressed(transport) && pick(8) != 0) request.address_handle = handle;
     return request;
   }
   void receive() {
@@ -47,7 +47,7 @@ class Malformed {
       sge.lkey = pick(3) == 0 ? static_cast<std::uint32_t>(random_()) : pair_.b.region->lkey();
     }
     const ReceiveRequest request{random_(), sges_, static_cast<std::uint32_t>(pick(7))};
-    pair_.b.qp->post_receive({&request, 1});
+    pair_.b.receive(request);
   }
 
  private:
@@ -77,12 +77,11 @@ TEST_P(ShmMalformed, HundredThousandRequestsCrashNothing) {
   options.timeout_us = 1;
   Pair pair(options);
   Malformed malformed(pair, 7);
-  auto handle = pair.a.device().create_address_handle(*pair.a.pd, pair.b.qp->address());
   std::size_t accepted = 0;
   std::size_t completed = 0;
   for (int i = 0; i < 100000; ++i) {
     if (malformed.pick(2) == 0) malformed.receive();
-    const WorkRequest request = malformed.request(GetParam(), handle.get());
+    const WorkRequest request = malformed.request(GetParam(), pair.handle.get());
     accepted += pair.a.qp->post({&request, 1}).accepted;
     if (pair.a.qp->state() != QpState::kReadyToSend ||
         pair.b.qp->state() != QpState::kReadyToSend || i % 64 == 0) {
@@ -98,28 +97,30 @@ TEST_P(ShmMalformed, HundredThousandRequestsCrashNothing) {
   pair.reconnect();
   drain(pair.a);
   drain(pair.b);
-  if (GetParam() == Transport::kRc) {
-    ASSERT_TRUE(pair.a.qp->write(pair.a.region->sge(0, 64), pair.b.region->remote(), 0));
+  if (is_reliable(GetParam())) {
+    ASSERT_TRUE(pair.post(Opcode::kWrite, pair.a.region->sge(0, 64)));
     EXPECT_EQ(pair.a.wait(1).at(0).status, Status::kSuccess);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, ShmMalformed,
-                         testing::Values(Transport::kRc, Transport::kUc, Transport::kUd),
+                         testing::Values(Transport::kRc, Transport::kUc, Transport::kUd,
+                                         Transport::kDc),
                          [](const auto& param) { return std::string(to_string(param.param)); });
 
 // Writes random 32-bit words to the parts of node 1's control segment that node 0 reads.
 TEST(ShmHostile, RandomWordsInThePeersSegmentCrashNothing) {
   std::mt19937_64 random(3);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 400; ++round) {
     QpOptions options;
+    options.transport = round % 2 == 0 ? Transport::kRc : Transport::kDc;
     options.retry_count = 0;
     options.timeout_us = 1;
     options.rnr_retry = 0;
     Pair pair(options);
     Node& victim = pair.b.node();
     const Sge into = pair.b.region->sge(0, 64);
-    for (int i = 0; i < 8; ++i) pair.b.qp->receive(into);
+    for (int i = 0; i < 8; ++i) pair.b.receive(into);
     auto* base = reinterpret_cast<std::byte*>(&victim.control());
     const auto scribble = [&](std::byte* at, std::size_t bytes) {
       for (int i = 0; i < 6; ++i) {
@@ -155,9 +156,9 @@ TEST(ShmHostile, RandomWordsInThePeersSegmentCrashNothing) {
     }
     victim.change_epoch();
     for (int i = 0; i < 4; ++i) {
-      pair.a.qp->send(pair.a.region->sge(0, 32));
-      pair.a.qp->write(pair.a.region->sge(0, 64), pair.b.region->remote(), 0);
-      pair.a.qp->read(pair.a.region->sge(64, 64), pair.b.region->remote(), 0);
+      pair.post(Opcode::kSend, pair.a.region->sge(0, 32));
+      pair.post(Opcode::kWrite, pair.a.region->sge(0, 64));
+      pair.post(Opcode::kRead, pair.a.region->sge(64, 64));
     }
     pair.a.env->poll_until([&] { return drain(pair.a) == 0 && pair.a.node().waiting().empty(); },
                            pair.a.env->now() + kSecond);

@@ -1,4 +1,5 @@
-// Two nodes of a ShmCluster with one connected queue pair each, driven from the test's thread.
+// Two nodes of a ShmCluster with one queue pair each, driven from the test's thread. The queue
+// pairs are connected, or those of datagrams, or a DC initiator (of a) and its target.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "fabric/post_rules.h"
 #include "fabric/shm/cluster.h"
 #include "fabric/shm/device.h"
 
@@ -16,6 +18,7 @@ struct End {
   std::unique_ptr<ProtectionDomain> pd;
   std::unique_ptr<MemoryRegion> region;
   std::unique_ptr<CompletionQueue> completions;
+  std::unique_ptr<SharedReceiveQueue> shared;  // of a DC target
   std::unique_ptr<QueuePair> qp;
 
   Device& device() { return env->device(); }
@@ -25,8 +28,13 @@ struct End {
     pd = device().create_protection_domain();
     region = device().allocate(*pd, 1 << 16, kAllAccess);
     completions = device().create_completion_queue(1024);
-    qp = device().create_queue_pair(*pd, *completions, *completions, options);
+    if (options.dc_target) shared = device().create_shared_receive_queue(*pd, 64);
+    qp = device().create_queue_pair(*pd, *completions, *completions, options, shared.get());
   }
+  PostResult receive(const ReceiveRequest& request) {
+    return shared ? shared->post_receive({&request, 1}) : qp->post_receive({&request, 1});
+  }
+  bool receive(const Sge& into) { return receive({0, &into, 1}).accepted == 1; }
   /// Returns the completions until there are `count`, or two seconds are over.
   std::vector<Completion> wait(std::size_t count) {
     std::vector<Completion> got;
@@ -45,7 +53,10 @@ struct End {
 struct Pair {
   explicit Pair(const QpOptions& options = {}, std::uint32_t nodes = 2) : cluster({nodes, 1}) {
     a.make(cluster.env(0), options);
-    b.make(cluster.env(1), options);
+    QpOptions other = options;
+    other.dc_target = options.transport == Transport::kDc;
+    b.make(cluster.env(1), other);
+    handle = a.device().create_address_handle(*a.pd, b.qp->address());
     connect();
   }
   void connect() {
@@ -57,7 +68,22 @@ struct Pair {
     b.qp->modify(QpState::kReset);
     connect();
   }
+  /// Posts a request of `a` to `b` and the start of its region.
+  bool post(Opcode opcode, const Sge& local) {
+    WorkRequest request;
+    request.sges = &local;
+    request.sge_count = 1;
+    request.opcode = opcode;
+    request.remote_addr = b.region->addr();
+    request.rkey = b.region->rkey();
+    if (is_addressed(a.qp->transport())) request.address_handle = handle.get();
+    request.remote_qpn = b.qp->qp_num();
+    request.remote_qkey = b.qp->address().qkey;
+    return a.qp->post({&request, 1}).accepted == 1;
+  }
+
   ShmCluster cluster;
+  std::unique_ptr<AddressHandle> handle;  // of b, at a; outlives the requests that name it
   End a, b;
 };
 
