@@ -106,7 +106,7 @@ experiment = Experiment(
     measure=measure,
     figure=figure,
     fabrics=("sim", "verbs"),
-    why_not={"shm": "shared memory has no dynamically connected transport"},
+    why_not={"shm": "over shared memory a change of targets reconnects nothing"},
     decides={
         "krcore/dct_reconnect": reconnect,
         "krcore/dct_slower_peak": slower_than_rc,

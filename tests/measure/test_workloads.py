@@ -201,13 +201,24 @@ def test_two_runs_on_one_cluster(make: Make) -> None:
             assert result.value("ops") >= 100
 
 
-def test_dynamically_connected_queue_pairs() -> None:
-    for op in ("read", "send"):
+@pytest.mark.parametrize("fabric", ["sim", "shm"])
+def test_dynamically_connected_queue_pairs(fabric: str) -> None:
+    def make(nodes: int) -> Any:
+        if fabric == "shm":
+            return rd.Cluster.local(nodes=nodes, mode="thread")
+        return rd.Cluster.sim(nodes=nodes, profile="krcore")
+
+    for op in ("read", "send", "write_imm", "fetch_add"):
         columns = run(
-            lambda n: rd.Cluster.sim(nodes=n, profile="krcore"), 4, "verbs_load", op=op,
-            transport="dc", servers=2, duration_ns=0, iterations=200,
-        )  # fmt: skip
+            make, 4, "verbs_load", op=op, transport="dc", servers=2, duration_ns=0, iterations=200
+        )
         assert len(values(columns, "ops")) == 2
+
+
+def test_dynamically_connected_queue_pairs_of_processes() -> None:
+    load = rd.workload.VerbsLoad(op="send", transport="dc", servers=2, iterations=200)
+    with rd.Cluster.local(nodes=4) as cluster:
+        assert cluster.run(load).value("ops") >= 400
 
 
 def test_control_path_times_its_steps(make: Make, request: pytest.FixtureRequest) -> None:
