@@ -140,7 +140,8 @@ class VerbsWorld final : public World {
   verbs::VerbsCluster cluster_;
 };
 
-/// Worlds that stand on these and come from layers above, by name. They are registered before main().
+/// Worlds that stand on these and come from layers above, by name. They are registered before
+/// main().
 struct OtherWorld {
   std::unique_ptr<World> (*make)(std::uint32_t nodes) = nullptr;
   std::map<std::string, std::string> leaves_out;  // tests, and why each does not hold there

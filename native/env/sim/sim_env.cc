@@ -91,7 +91,8 @@ Rng SimEnv::rng(std::string_view purpose) {
 std::uint32_t SimEnv::core() {
   const SimCore* core = scheduler_.running().core;
   const auto number = static_cast<std::size_t>(core - threads_.cores.data());
-  return core == nullptr || number >= threads_.cores.size() ? 0 : static_cast<std::uint32_t>(number);
+  return core == nullptr || number >= threads_.cores.size() ? 0
+                                                            : static_cast<std::uint32_t>(number);
 }
 
 bool SimEnv::poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* only) {

@@ -74,12 +74,14 @@ void App::check_connected(ConnectResult result, NodeId node) {
       throw Error(ErrorCode::kInvalidArgument, "krcore: the queue has been destroyed");
     case ConnectResult::kUnknownNode:
       if (node >= env().nodes()) {
-        throw Error(ErrorCode::kInvalidArgument, "krcore: node " + std::to_string(node) +
-                                                     " does not exist; the cluster has nodes 0 to " +
-                                                     std::to_string(env().nodes() - 1));
+        throw Error(ErrorCode::kInvalidArgument,
+                    "krcore: node " + std::to_string(node) +
+                        " does not exist; the cluster has nodes 0 to " +
+                        std::to_string(env().nodes() - 1));
       }
-      throw Error(ErrorCode::kUnavailable, "krcore: node " + std::to_string(node) +
-                                               " has no service that answers; is its process alive?")
+      throw Error(ErrorCode::kUnavailable,
+                  "krcore: node " + std::to_string(node) +
+                      " has no service that answers; is its process alive?")
           .blaming({node});
     case ConnectResult::kNoServer:
       throw Error(ErrorCode::kUnavailable,

@@ -35,8 +35,8 @@ class App {
   void dereg_mr(const Registration& region);
   /// qbind. Throws Error(kInvalidArgument) for a port that another queue has, or out of bounds.
   void bind(Queue queue, std::uint32_t port);
-  /// qconnect. Throws Error(kInvalidArgument) for an unknown node and for a queue that is connected,
-  /// Error(kUnavailable) where no meta server answers and the node does not either.
+  /// qconnect. Throws Error(kInvalidArgument) for an unknown node and for a queue that is
+  /// connected, Error(kUnavailable) where no meta server answers and the node does not either.
   void connect(Queue queue, NodeId node, std::uint32_t port);
   struct Target {
     Queue queue;

@@ -1,6 +1,6 @@
-// Deliberate bugs: slips of the printed algorithms, of the public code and of related systems. Tests
-// switch one on to show that the checks find it. Each function returns the correct decision, unless
-// its bug is on.
+// Deliberate bugs: slips of the printed algorithms, of the public code and of related systems.
+// Tests switch one on to show that the checks find it. Each function returns the correct decision,
+// unless its bug is on.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -10,31 +10,42 @@ namespace pyrdma::krcore {
 
 enum class Bug : std::uint8_t {
   kNone,
-  kNoCheck,               // of a request before its post, as in the public code
-  kErrorByOpcode,         // an error completion goes to the owner of the oldest such opcode
-  kDeadQueuePairKept,     // in the choice of a queue pair
-  kCountUnpackedShort,    // the bits of wr_id are packed one way and unpacked another
-  kNoWaitForLease,        // before a region's memory is used again
-  kLeaseFromAnswer,       // it counts from the end of its READ, not from before the post
-  kIdBoundOffByOne,       // a virtual queue pair's number may equal the table's size
-  kMetaOnMissOnly,        // algorithm 1 as printed: no metadata on a hit of the cache
-  kCountOffByOne,         // algorithm 2 as printed: a last unsignaled request frees one too many
-  kHeadReadyOnly,         // algorithm 2 as printed: a second completion is lost
-  kErrorMidList,          // algorithm 2 as printed: checked while the state changes
-  kSendDepthOnly,         // algorithm 2 as printed: the completion queue's depth is not asked
-  kTransferWithoutFake,   // a transfer does not wait for the requests before it
-  kTransferWithoutAck,    // nor for the peer
-  kStaleMetaKept,         // metadata of an earlier life of a node
-  kGenerationIgnored,     // of a virtual queue pair that has been made again
-  kReadBeforeReceive,     // a zero-copy send ends before the READ
+  kNoCheck,              // of a request before its post, as in the public code
+  kErrorByOpcode,        // an error completion goes to the owner of the oldest such opcode
+  kDeadQueuePairKept,    // in the choice of a queue pair
+  kCountUnpackedShort,   // the bits of wr_id are packed one way and unpacked another
+  kNoWaitForLease,       // before a region's memory is used again
+  kLeaseFromAnswer,      // it counts from the end of its READ, not from before the post
+  kIdBoundOffByOne,      // a virtual queue pair's number may equal the table's size
+  kMetaOnMissOnly,       // algorithm 1 as printed: no metadata on a hit of the cache
+  kCountOffByOne,        // algorithm 2 as printed: a last unsignaled request frees one too many
+  kHeadReadyOnly,        // algorithm 2 as printed: a second completion is lost
+  kErrorMidList,         // algorithm 2 as printed: checked while the state changes
+  kSendDepthOnly,        // algorithm 2 as printed: the completion queue's depth is not asked
+  kTransferWithoutFake,  // a transfer does not wait for the requests before it
+  kTransferWithoutAck,   // nor for the peer
+  kStaleMetaKept,        // metadata of an earlier life of a node
+  kGenerationIgnored,    // of a virtual queue pair that has been made again
+  kReadBeforeReceive,    // a zero-copy send ends before the READ
 };
 
-inline constexpr std::array<std::string_view, 17> kBugNames{
-    "no_check",           "error_by_opcode",       "dead_queue_pair_kept", "count_unpacked_short",
-    "no_wait_for_lease",  "lease_from_answer",     "id_bound_off_by_one",  "meta_on_miss_only",
-    "count_off_by_one",   "head_ready_only",       "error_mid_list",       "send_depth_only",
-    "transfer_without_fake", "transfer_without_ack", "stale_meta_kept",    "generation_ignored",
-    "read_before_receive"};
+inline constexpr std::array<std::string_view, 17> kBugNames{"no_check",
+                                                            "error_by_opcode",
+                                                            "dead_queue_pair_kept",
+                                                            "count_unpacked_short",
+                                                            "no_wait_for_lease",
+                                                            "lease_from_answer",
+                                                            "id_bound_off_by_one",
+                                                            "meta_on_miss_only",
+                                                            "count_off_by_one",
+                                                            "head_ready_only",
+                                                            "error_mid_list",
+                                                            "send_depth_only",
+                                                            "transfer_without_fake",
+                                                            "transfer_without_ack",
+                                                            "stale_meta_kept",
+                                                            "generation_ignored",
+                                                            "read_before_receive"};
 
 class Bugs {
  public:

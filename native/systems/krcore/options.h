@@ -42,7 +42,8 @@ struct Options {
   std::uint32_t inbox_bytes = 1 << 20;    // of payload of these
 
   // Control path.
-  bool dc_cache = true;  // false: each connect asks a meta server
+  Time boot_timeout = 10 * kSecond;  // of a meta server; later the service asks in the background
+  bool dc_cache = true;              // false: each connect asks a meta server
   std::uint32_t virtual_queue_pairs = 16384;
   std::uint32_t nodes_known = 16384;  // that a meta server has room for
 

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "runtime/exchange.h"
-#include "runtime/node_barrier.h"
 
 namespace pyrdma::krcore {
 
@@ -14,7 +13,6 @@ namespace {
 
 constexpr std::uint32_t kPorts = 65536;
 constexpr std::uint32_t kCoresWithoutNumber = 2;  // pools where Env names no cores
-constexpr Time kAnswer = 10 * kSecond;            // of a peer at boot
 
 }  // namespace
 
@@ -56,8 +54,8 @@ std::string Service::key_of(NodeId node, std::uint32_t incarnation) const {
   return options_.name + "/service/" + std::to_string(node) + "/" + std::to_string(incarnation);
 }
 
-// Each incarnation of a node has a name of its own. A later one tells of the earlier ones that ended
-// before they had a port, so who looks for the newest sees no gap.
+// Each incarnation of a node has a name of its own. A later one tells of the earlier ones that
+// ended before they had a port, so who looks for the newest sees no gap.
 void Service::boot() {
   fabric::Device& device = env_.device();
   device.open();
@@ -96,7 +94,13 @@ void Service::boot() {
     }
     connect_meta_servers();
     register_at_meta_servers();
-    if (env_.incarnation() == 0) runtime::node_barrier(env_, options_.name + "/booted");
+    // All nodes have registered then. A node that has died meanwhile does so in its next life.
+    const auto booted = [this](NodeId node) {
+      return options_.name + "/booted/" + std::to_string(node);
+    };
+    rendezvous.publish_value(booted(env_.node()), std::uint8_t{1});
+    for (NodeId node = 0; env_.incarnation() == 0 && node < env_.nodes(); ++node)
+      rendezvous.await(booted(node), env_.now() + runtime::kSetupTimeout);
   } catch (...) {
     stops_.store(true, std::memory_order_release);
     threads_.clear();
@@ -105,8 +109,8 @@ void Service::boot() {
 }
 
 void Service::know_peer(NodeId node, std::uint32_t incarnation, const fabric::QpAddress& port) {
-  auto handle = std::shared_ptr<fabric::AddressHandle>(
-      env_.device().create_address_handle(*domain_, port));
+  std::shared_ptr<fabric::AddressHandle> handle;  // none of a life that had no port
+  if (port.node != fabric::kNoNode) handle = env_.device().create_address_handle(*domain_, port);
   const std::lock_guard<Mutex> lock(peers_mutex_);
   Peer& peer = peers_[node];
   if (peer.is_known && peer.incarnation > incarnation) return;
@@ -146,14 +150,20 @@ ControlMessage Service::own_metadata(ControlKind kind) const {
   return message;
 }
 
+// A server that does not answer is left to the background.
 void Service::connect_meta_servers() {
+  std::vector<bool> is_silent(env_.nodes());
   for (const auto& state : core_states_) {
     for (const NodeId server : state->meta.missing()) {
+      if (is_silent[server]) continue;
       std::unique_ptr<MetaClient::Link> link = state->meta.make(server);
       ControlMessage offer = own_metadata(ControlKind::kConnectMeta);
       offer.queue_pair = link->qp->address();
       ControlMessage reply;
-      if (!ask(server, offer, reply, kAnswer) || reply.kind != ControlKind::kAccept) continue;
+      if (!ask(server, offer, reply, options_.boot_timeout) || reply.kind != ControlKind::kAccept) {
+        is_silent[server] = true;
+        continue;
+      }
       link->qp->connect(reply.queue_pair);
       link->targets = reply.tables[0];
       link->locations = reply.tables[1];
@@ -165,7 +175,7 @@ void Service::connect_meta_servers() {
 void Service::register_at_meta_servers() {
   for (const NodeId server : options_.meta_servers) {
     ControlMessage reply;
-    ask(server, own_metadata(ControlKind::kRegister), reply, kAnswer);
+    ask(server, own_metadata(ControlKind::kRegister), reply, options_.boot_timeout);
   }
 }
 

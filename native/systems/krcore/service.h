@@ -1,12 +1,13 @@
 // The service of a node: the paper's kernel module (section 3.2). It owns the device's queue pairs;
-// applications use virtual ones. The functions here are the kernel's; `App` is an application's door
-// to them.
+// applications use virtual ones. The functions here are the kernel's; `App` is an application's
+// door to them.
 #pragma once
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,7 +35,8 @@ enum class ConnectResult : std::uint8_t {
 struct PushResult {
   std::uint32_t accepted = 0;
   fabric::PostError error = fabric::PostError::kNone;
-  fabric::Status status = fabric::Status::kSuccess;  // of the bad request, which is number `accepted`
+  fabric::Status status =
+      fabric::Status::kSuccess;  // of the bad request, which is number `accepted`
 };
 
 /// A message, as qpop_msgs returns it.
@@ -136,7 +138,6 @@ class Service {
     bool is_one_more = false;  // kMake: even if there is one
   };
 
-
   // vqp/connect.cc
   ConnectResult resolve(NodeId node, DctMeta& meta);
   ConnectResult place(Vqp& v);
@@ -156,6 +157,7 @@ class Service {
   std::uint32_t post_physical(CorePool& pool, PhysicalQp& qp, std::span<Prepared> list);
   void flush_pending(CorePool& pool, Vqp& v);
   void want_turn(CorePool& pool, Vqp& v);
+  void want_answer(CorePool& pool, Vqp& v);
   std::uint32_t room(const PhysicalQp& qp) const;
 
   // vqp/poll_inner.cc
@@ -167,10 +169,13 @@ class Service {
   void fail_vqp(Vqp& v, fabric::Status status);
   std::size_t take_ready(Vqp& v, std::span<fabric::Completion> out);
   void progress(CorePool& pool);
+  void hold(CorePool& pool, Vqp& v, const Prepared& request);
   void has_drained(CorePool& pool, PhysicalQp& qp);
 
   // vqp/messages.cc
-  void dispatch(CorePool& pool);
+  void dispatch(CorePool& pool) { dispatch_all(pool, 1); }
+  bool dispatch_all(CorePool& pool, std::uint32_t rounds = ~0U);
+  bool has_dispatched_all(CorePool& except);
   void take_message(CorePool& pool, const MessageHeader& header, const std::byte* payload);
   void deliver(CorePool& pool, Vqp& v, const MessageHeader& header, const std::byte* payload);
   void refuse(CorePool& pool, const MessageHeader& header, fabric::Status status);
@@ -181,6 +186,8 @@ class Service {
   void refuse_short(const Vqp& v, InboxItem& item);
   void match(Vqp& v);
   bool fetch(Vqp& v, InboxItem& item);
+  bool is_known(Vqp& v, const MessageHeader& header);
+  MessageHeader done_of(const MessageHeader& announced, CorePool& pool) const;
   void poll_all(CorePool& pool, NodeId node);
   VqpId reply_to(Vqp& bound, const MessageHeader& header);
   MessageHeader header_of(const Vqp& v, MessageKind kind, CorePool& pool) const;
@@ -189,6 +196,8 @@ class Service {
   void begin_transfer(CorePool& pool, Vqp& v);
   void end_transfer(CorePool& pool, Vqp& v);
   void on_transfer(CorePool& pool, const MessageHeader& header);
+  void ask_again(CorePool& pool);
+  Prepared transfer_message(Vqp& v, MessageKind kind);
   void want_transfer(Vqp& v, CorePool& to, std::optional<DctMeta> meta, bool is_answer);
 
   // memory/valid_mr.cc
@@ -203,7 +212,9 @@ class Service {
   void run_builder();
   void take_control(const ControlMessage& message);
   void answer(const ControlMessage& to, ControlMessage message);
-  bool ask(NodeId node, ControlMessage request, ControlMessage& reply, Time timeout);
+  bool ask(NodeId node, ControlMessage request, ControlMessage& reply, Time timeout,
+           bool is_builder = false);
+  std::optional<Job> next_offer();
   void connect_meta_servers();
   void register_at_meta_servers();
   void sample();
@@ -286,7 +297,7 @@ class Service {
     std::unique_ptr<fabric::CompletionQueue> completions;
     std::unique_ptr<fabric::QueuePair> qp;
   };
-  std::deque<MetaEnd> meta_ends_;  // of a meta server; the builder's
+  std::vector<std::unique_ptr<MetaEnd>> meta_ends_;  // of a meta server; the builder's
   struct AcceptedOffer {
     NodeId node = 0;
     std::uint64_t ticket = 0;
@@ -308,6 +319,7 @@ struct Service::CoreState {
   std::unique_ptr<fabric::MemoryRegion> scratch;
   std::vector<std::uint32_t> free_scratch;
   std::vector<VqpId> waiting;  // have pending posts; guarded by the pool's lock
+  std::vector<VqpId> asking;   // wait for an answer of their peer; likewise
 };
 
 /// Holds the lock of the pool that a queue pair uses, which may change until it is held.

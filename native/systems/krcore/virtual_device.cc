@@ -40,8 +40,8 @@ class VirtualRegion final : public fabric::MemoryRegion {
 
 class VirtualQueue;
 
-/// A completion queue asks each of its queue pairs. The one after the last that had something is the
-/// first.
+/// A completion queue asks each of its queue pairs. The one after the last that had something is
+/// the first.
 class VirtualCompletions final : public fabric::CompletionQueue {
  public:
   VirtualCompletions(Service& service, std::uint32_t entries)
@@ -161,12 +161,11 @@ class VirtualQueue final : public fabric::QueuePair {
                     "krcore: the address names no node of the cluster; pass what the peer's "
                     "address() returned");
       }
-      const ConnectResult result =
-          service_.connect(id_, peer->node, 0, VqpId::of(peer->qp_num),
-                           static_cast<std::uint16_t>(peer->psn));
+      const ConnectResult result = service_.connect(id_, peer->node, 0, VqpId::of(peer->qp_num),
+                                                    static_cast<std::uint16_t>(peer->psn));
       if (result != ConnectResult::kConnected) {
-        throw Error(ErrorCode::kUnavailable, "krcore: node " + std::to_string(peer->node) +
-                                                 " has no service that answers")
+        throw Error(ErrorCode::kUnavailable,
+                    "krcore: node " + std::to_string(peer->node) + " has no service that answers")
             .blaming({peer->node});
       }
     } else if (next == QpState::kError) {
@@ -192,8 +191,7 @@ class VirtualQueue final : public fabric::QueuePair {
 std::size_t VirtualQueue::poll_receives(std::span<fabric::Completion> out) {
   std::array<Message, 16> messages;
   const std::size_t most = std::min(out.size(), messages.size());
-  const std::size_t count =
-      service_.pop_messages(id_, std::span(messages).first(most), false);
+  const std::size_t count = service_.pop_messages(id_, std::span(messages).first(most), false);
   for (std::size_t i = 0; i < count; ++i) {
     fabric::Completion& wc = out[i];
     wc = {};
@@ -228,10 +226,9 @@ std::size_t VirtualCompletions::poll(std::span<fabric::Completion> out) {
 
 void check_count(const char* what, std::uint64_t value, std::uint64_t least, std::uint64_t most) {
   if (value >= least && value <= most) return;
-  throw Error(ErrorCode::kInvalidArgument, "krcore: " + std::string(what) + " is " +
-                                               std::to_string(value) + "; it must be from " +
-                                               std::to_string(least) + " to " +
-                                               std::to_string(most));
+  throw Error(ErrorCode::kInvalidArgument,
+              "krcore: " + std::string(what) + " is " + std::to_string(value) +
+                  "; it must be from " + std::to_string(least) + " to " + std::to_string(most));
 }
 
 [[noreturn]] void throw_missing(const char* what) {
@@ -264,8 +261,8 @@ std::unique_ptr<fabric::MemoryRegion> VirtualDevice::allocate(fabric::Protection
                                                               std::size_t bytes,
                                                               std::uint32_t access) {
   service_.env().charge(Cost::kSystemCall);
-  return std::make_unique<VirtualRegion>(
-      service_, service_.regions().allocate(bytes, access, number_of(pd)));
+  return std::make_unique<VirtualRegion>(service_,
+                                         service_.regions().allocate(bytes, access, number_of(pd)));
 }
 
 std::unique_ptr<fabric::MemoryRegion> VirtualDevice::register_memory(fabric::ProtectionDomain& pd,

@@ -1,8 +1,9 @@
 // The fabric's contract on virtual queue pairs: what a program for verbs relies on.
+#include "systems/krcore/virtual_device.h"
+
 #include <cstring>
 
 #include "fabric/contract_worlds_test.h"
-#include "systems/krcore/virtual_device.h"
 
 namespace pyrdma::fabric {
 
@@ -21,8 +22,7 @@ class KrcoreWorld final : public World {
     }
     for (const auto& boot : boots) boot->join();
     for (NodeId node = 0; node < nodes; ++node) {
-      envs_.push_back(
-          std::make_unique<krcore::VirtualEnv>(inner_->env(node), *services_[node]));
+      envs_.push_back(std::make_unique<krcore::VirtualEnv>(inner_->env(node), *services_[node]));
     }
   }
   Env& env(NodeId node) override { return *envs_[node]; }

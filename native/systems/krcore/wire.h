@@ -59,13 +59,13 @@ struct MessageHeader {
   std::uint32_t from = 0;  // VqpId
   DctMeta meta;            // of the sender's core (section 4.4)
   std::uint32_t immediate = 0;
-  std::uint64_t address = 0;  // kZeroCopy: of the payload
-  std::uint64_t ticket = 0;   // of the request that an answer belongs to
-  std::uint32_t key = 0;      // kZeroCopy: of the payload's region; kRefused: a fabric::Status
+  std::uint64_t address = 0;     // kZeroCopy: of the payload
+  std::uint64_t ticket = 0;      // of the request that an answer belongs to
+  std::uint32_t key = 0;         // kZeroCopy: of the payload's region; kRefused: a fabric::Status
   std::uint16_t from_epoch = 0;  // connections of the sender's queue pair so far
   std::uint16_t to_epoch = 0;    // of the receiver's, as the sender knows it; 0: any
 
-  enum Flags : std::uint8_t { kHasImmediate = 1, kAnswer = 2, kMask = 3 };
+  enum Flags : std::uint8_t { kHasImmediate = 1, kAnswer = 2, kAgain = 4, kMask = 7 };
 };
 static_assert(sizeof(MessageHeader) == 64);
 
@@ -84,17 +84,17 @@ inline std::optional<MessageHeader> parse_header(const std::byte* at, std::size_
 }
 
 enum class ControlKind : std::uint32_t {
-  kRegister,    // metadata of the sender, for a meta server
-  kRegistered,  // it is in the table
-  kQuery,       // asks a node for its own metadata, or a meta server for that of `about`
-  kMeta,        // the answer
-  kUnknown,     // the answer of a meta server that has none
-  kConnect,     // offers a reliable connection between two cores
+  kRegister,     // metadata of the sender, for a meta server
+  kRegistered,   // it is in the table
+  kQuery,        // asks a node for its own metadata, or a meta server for that of `about`
+  kMeta,         // the answer
+  kUnknown,      // the answer of a meta server that has none
+  kConnect,      // offers a reliable connection between two cores
   kConnectMeta,  // offers one by which the sender reads a meta server's tables
-  kAccept,      // its other end
-  kConfirm,     // both ends are ready; kRegistered answers
-  kRefuse,      // no room for it
-  kDisconnect,  // the sender has left the connection
+  kAccept,       // its other end
+  kConfirm,      // both ends are ready; kRegistered answers
+  kRefuse,       // no room for it
+  kDisconnect,   // the sender has left the connection
   kCount,
 };
 
@@ -120,7 +120,7 @@ struct ControlMessage {
   fabric::QpAddress queue_pair;  // kConnect, kAccept
   fabric::QpAddress port;        // where the sender takes datagrams
   TableAddress tables[2];        // kRegister, kMeta: ValidMR. kAccept of a meta server: its two
-  std::uint64_t sum = 0;                   // of all before
+  std::uint64_t sum = 0;         // of all before
 };
 
 inline std::uint64_t sum_of(const ControlMessage& message) {

@@ -1,4 +1,5 @@
-// The worlds in which services are tested. Each world runs a function on every node, with a service.
+// The worlds in which services are tested. Each world runs a function on every node, with a
+// service.
 #pragma once
 #include <gtest/gtest.h>
 

@@ -249,9 +249,8 @@ void bind_services(py::module_& module) {
            })
       .def("vqp",
            [](Services& self, NodeId node, std::uint64_t app, std::uint32_t port) {
-             return self.on(node, [&](ServiceNode& each) {
-               return each.app(app).create(port).number();
-             });
+             return self.on(node,
+                            [&](ServiceNode& each) { return each.app(app).create(port).number(); });
            })
       .def("destroy",
            [](Services& self, NodeId node, std::uint64_t app, std::uint32_t vqp) {

@@ -1,5 +1,6 @@
-// The threads of a service: one answers datagrams and looks after queues that nobody polls, one makes
-// and ends queue pairs, which takes milliseconds and stays off the applications' way (section 4.3).
+// The threads of a service: one answers datagrams and looks after queues that nobody polls, one
+// makes and ends queue pairs, which takes milliseconds and stays off the applications' way
+// (section 4.3).
 #include <algorithm>
 #include <mutex>
 #include <utility>
@@ -20,7 +21,10 @@ constexpr std::size_t kKeptAnswers = 1024;
 
 }  // namespace
 
-bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Time timeout) {
+// The builder answers offers of others while it waits for an answer to its own: two builders may
+// ask each other.
+bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Time timeout,
+                  bool is_builder) {
   Waiting waiting;
   waiting.ticket = request.ticket = next_number();
   request.to = node;
@@ -50,11 +54,15 @@ bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Ti
         port_->send(peer.handle, peer.port, request);
       }
     }
+    const Time until = std::min(end, env_.now() + interval);
+    std::optional<Job> offer;
     const auto answered = [&] {
+      if (is_builder) offer = next_offer();
       const std::lock_guard<Mutex> lock(waiting_mutex_);
-      return waiting.is_answered || stops_.load(std::memory_order_acquire);
+      return waiting.is_answered || offer.has_value() || stops_.load(std::memory_order_acquire);
     };
-    env_.poll_until(answered, std::min(end, env_.now() + interval), &waiting_watch_);
+    while (env_.poll_until(answered, until, is_builder ? nullptr : &waiting_watch_) && offer)
+      run_job(*std::exchange(offer, std::nullopt));
     if (waiting.is_answered) {
       reply = waiting.reply;
       return true;
@@ -63,6 +71,17 @@ bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Ti
     interval = std::min(2 * interval, 64 * kFirstRetry);
     find_peer(node);
   }
+}
+
+/// Takes the first job that makes no connection of its own.
+std::optional<Service::Job> Service::next_offer() {
+  const std::lock_guard<Mutex> lock(jobs_mutex_);
+  const auto found =
+      std::ranges::find_if(jobs_, [](const Job& job) { return job.kind != Job::kMake; });
+  if (found == jobs_.end()) return std::nullopt;
+  Job job = *found;
+  jobs_.erase(found);
+  return job;
 }
 
 void Service::answer(const ControlMessage& to, ControlMessage message) {
@@ -102,6 +121,7 @@ void Service::run_control() {
       if (!pool->dynamic.empty()) poll_inner(*pool, *pool->dynamic.front());
       for (const auto& [node, qp] : pool->reliable) poll_inner(*pool, *qp);
       for (const auto& qp : pool->leaving) poll_inner(*pool, *qp);
+      ask_again(*pool);
     }
     const Time now = env_.now();
     env_.sleep_until(now + (now - last > kIdleAfter ? kIdleTurn : kTurn));
@@ -113,13 +133,14 @@ void Service::take_control(const ControlMessage& message) {
     ++counters_.malformed;
     return;
   }
+  bool is_new = false;
   {
     const std::lock_guard<Mutex> lock(peers_mutex_);
     const Peer& peer = peers_[message.from];
     if (peer.is_known && peer.incarnation > message.incarnation) return;
+    is_new = !peer.is_known || peer.incarnation != message.incarnation;
   }
-  if (peers_[message.from].incarnation != message.incarnation)
-    know_peer(message.from, message.incarnation, message.port);
+  if (is_new) know_peer(message.from, message.incarnation, message.port);
   switch (message.kind) {
     case ControlKind::kRegister: {
       if (meta_server_ == nullptr) return;
@@ -139,7 +160,8 @@ void Service::take_control(const ControlMessage& message) {
       add_job({Job::kAccept, message, 0, message.from, nullptr, false});
       return;
     case ControlKind::kConnectMeta:
-      if (meta_server_ != nullptr) add_job({Job::kAcceptMeta, message, 0, message.from, nullptr, false});
+      if (meta_server_ != nullptr)
+        add_job({Job::kAcceptMeta, message, 0, message.from, nullptr, false});
       return;
     case ControlKind::kRegistered:
     case ControlKind::kMeta:
@@ -234,24 +256,25 @@ void Service::revive(CorePool& pool, PhysicalQp* qp) {
 }
 
 void Service::accept_meta(const ControlMessage& offer) {
-  std::erase_if(meta_ends_, [&](const MetaEnd& end) {
-    return end.node == offer.from && end.incarnation < offer.incarnation;
+  std::erase_if(meta_ends_, [&](const std::unique_ptr<MetaEnd>& end) {
+    return end->node == offer.from && end->incarnation < offer.incarnation;
   });
   const fabric::QueuePair* qp = nullptr;
-  for (const MetaEnd& end : meta_ends_)
-    if (end.node == offer.from && end.ticket == offer.ticket) qp = end.qp.get();
+  for (const auto& end : meta_ends_)
+    if (end->node == offer.from && end->ticket == offer.ticket) qp = end->qp.get();
   if (qp == nullptr) {
-    MetaEnd end;
-    end.node = offer.from;
-    end.ticket = offer.ticket;
-    end.incarnation = offer.incarnation;
-    end.completions = env_.device().create_completion_queue(1);
+    auto end = std::make_unique<MetaEnd>();
+    end->node = offer.from;
+    end->ticket = offer.ticket;
+    end->incarnation = offer.incarnation;
+    end->completions = env_.device().create_completion_queue(1);
     fabric::QpOptions options;
     options.send_entries = options.receive_entries = 1;
     options.access = fabric::kRemoteRead;
-    end.qp = env_.device().create_queue_pair(*domain_, *end.completions, *end.completions, options);
-    end.qp->connect(offer.queue_pair);
-    qp = end.qp.get();
+    end->qp =
+        env_.device().create_queue_pair(*domain_, *end->completions, *end->completions, options);
+    end->qp->connect(offer.queue_pair);
+    qp = end->qp.get();
     meta_ends_.push_back(std::move(end));
   }
   ControlMessage reply;
@@ -270,13 +293,14 @@ void Service::reconnect_meta_servers() {
       ControlMessage offer = own_metadata(ControlKind::kConnectMeta);
       offer.queue_pair = link->qp->address();
       ControlMessage reply;
-      if (!ask(server, offer, reply, kPeerAnswers) || reply.kind != ControlKind::kAccept) return;
+      if (!ask(server, offer, reply, kPeerAnswers, true) || reply.kind != ControlKind::kAccept)
+        return;
       link->qp->connect(reply.queue_pair);
       link->targets = reply.tables[0];
       link->locations = reply.tables[1];
       // A meta server that has lost its memory learns of this node anew, before it answers for it.
       ControlMessage registered;
-      ask(server, own_metadata(ControlKind::kRegister), registered, kPeerAnswers);
+      ask(server, own_metadata(ControlKind::kRegister), registered, kPeerAnswers, true);
       state->meta.put(std::move(link));
     }
   }

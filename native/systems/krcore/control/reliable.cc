@@ -2,7 +2,8 @@
 //
 // Both ends put the connection into their pools; the passive one after the active one has confirmed
 // that both are ready. A pool that is full gives up the least recently used connection: its virtual
-// queue pairs are transferred to dynamic connections, and both ends are destroyed when both have left.
+// queue pairs are transferred to dynamic connections, and both ends are destroyed when both have
+// left.
 #include <algorithm>
 #include <iterator>
 #include <mutex>
@@ -85,7 +86,7 @@ void Service::make_reliable(std::uint32_t core, NodeId node, bool is_one_more) {
   offer.queue_pair = made->qp().address();
   offer.core = offer.from_core = core;
   ControlMessage reply;
-  if (!ask(node, offer, reply, kOfferAnswered) || reply.kind != ControlKind::kAccept) return;
+  if (!ask(node, offer, reply, kOfferAnswered, true) || reply.kind != ControlKind::kAccept) return;
   made->qp().connect(reply.queue_pair);
   made->remote_core = reply.core;
   made->remote_number = reply.queue_pair.qp_num;
@@ -94,7 +95,7 @@ void Service::make_reliable(std::uint32_t core, NodeId node, bool is_one_more) {
   confirm.queue_pair = reply.queue_pair;
   confirm.core = reply.core;
   ControlMessage confirmed;
-  const bool is_confirmed = ask(node, confirm, confirmed, kOfferAnswered);
+  const bool is_confirmed = ask(node, confirm, confirmed, kOfferAnswered, true);
   ++counters_.rc_made;
   env_.reached("krcore/reliable_made");
   {
@@ -233,7 +234,7 @@ void Service::end_left() {
     }
     for (std::size_t i = 0; i < farewells.size(); ++i) {
       ControlMessage reply;
-      ask(peers[i], farewells[i], reply, 20 * kMillisecond);
+      ask(peers[i], farewells[i], reply, 20 * kMillisecond, true);
     }
   }
 }

@@ -145,8 +145,8 @@ Status Client::carry_out(Link& link, NodeId target, std::span<fabric::WorkReques
   Status worst = Status::kSuccess;
   std::array<fabric::Completion, 4> batch;
   for (std::size_t at = 0; at < expected.size();) {
-    const std::size_t count = app_.wait(link.queue, std::span(batch).first(1),
-                                        env_.now() + 100 * kMicrosecond);
+    const std::size_t count =
+        app_.wait(link.queue, std::span(batch).first(1), env_.now() + 100 * kMicrosecond);
     if (world_.is_over) return Status::kFlushed;
     for (const fabric::Completion& wc : std::span(batch).first(count)) {
       if (wc.status != Status::kSuccess) {
@@ -156,10 +156,9 @@ Status Client::carry_out(Link& link, NodeId target, std::span<fabric::WorkReques
         continue;
       }
       if (wc.wr_id != expected[at]) {
-        world_.violation("completion", "request " + std::to_string(expected[at]) +
-                                           " of node " + std::to_string(env_.node()) +
-                                           " was due, and " + std::to_string(wc.wr_id) +
-                                           " completed");
+        world_.violation("completion", "request " + std::to_string(expected[at]) + " of node " +
+                                           std::to_string(env_.node()) + " was due, and " +
+                                           std::to_string(wc.wr_id) + " completed");
       }
       if (worst != Status::kSuccess)
         world_.violation("completion", "a request succeeded behind one that failed");
@@ -191,7 +190,8 @@ void Client::writes(Link& link, const Planned& op) {
   std::uint64_t words[kWords];
   std::copy(std::begin(link.words), std::end(link.words), std::begin(words));
   for (std::uint32_t i = 0; i < count; ++i) {
-    const auto word = static_cast<std::uint32_t>((op.draw >> (3 * i + 8)) % kWords);
+    // A NIC may place two writes to one word out of order (placement_reorder).
+    const auto word = static_cast<std::uint32_t>(((op.draw >> 8) + i) % kWords);
     const std::uint64_t value = next_value_++;
     std::memcpy(memory_.data + 8 * i, &value, sizeof value);
     sges[i] = {memory_.addr + 8 * i, 8, memory_.key};
@@ -213,8 +213,7 @@ void Client::writes(Link& link, const Planned& op) {
   if (words[seen] != ~0ULL && found != words[seen]) {
     world_.violation("read", "node " + std::to_string(env_.node()) + " has written " +
                                  std::to_string(words[seen]) + " at node " +
-                                 std::to_string(op.target) + " and reads " +
-                                 std::to_string(found));
+                                 std::to_string(op.target) + " and reads " + std::to_string(found));
   }
   link.words[seen] = found;
 }
@@ -244,7 +243,8 @@ void Client::message(Link& link, const Planned& op) {
   const std::uint32_t bytes = static_cast<std::uint32_t>(sizeof start) + op.size;
   std::byte* at = memory_.data + kMessageAt;
   for (std::uint32_t i = 0; i < op.size; ++i)
-    at[sizeof start + i] = static_cast<std::byte>(mix64(start.number + i / 8 + start.stream) >> i % 8);
+    at[sizeof start + i] =
+        static_cast<std::byte>(mix64(start.number + i / 8 + start.stream) >> i % 8);
   start.sum = sum_of_body(start, std::span<const std::byte>(at, bytes));
   std::memcpy(at, &start, sizeof start);
   const fabric::Sge sge{memory_.addr + kMessageAt, bytes, memory_.key};
@@ -335,11 +335,10 @@ void Client::region(const Planned& op) {
     if (pushed.error == fabric::PostError::kInvalid) {
       was_refused = true;
     } else {
-      if (was_refused)
-        world_.violation("lease", "a region that had been refused was used again");
+      if (was_refused) world_.violation("lease", "a region that had been refused was used again");
       if (before > removed + service_.options().lease + service_.options().lease / 100)
-        world_.violation("lease", "a region was used " + std::to_string(before - removed) +
-                                      " ns after its end");
+        world_.violation(
+            "lease", "a region was used " + std::to_string(before - removed) + " ns after its end");
       fabric::Completion wc;
       app_.wait(link->queue, {&wc, 1}, env_.now() + 10 * kMillisecond);
       if (wc.status != Status::kSuccess) {

@@ -16,18 +16,38 @@ using scenario::World;
 
 // A device that has no memory ends a service. Clocks that jump end leases early or late, which is
 // why the paper's leases need clocks that run evenly.
-const std::vector<Fault> kFaultsOfServices{
-    Fault::loss,           Fault::loss_burst,        Fault::ack_loss,
-    Fault::duplicate,      Fault::reorder,           Fault::placement_reorder,
-    Fault::delay,          Fault::clog,              Fault::corruption,
-    Fault::cache_miss,     Fault::late_completion,   Fault::queue_full,
-    Fault::qp_error,       Fault::rnr,               Fault::pause,
-    Fault::preemption,     Fault::clock_skew,        Fault::crash,
-    Fault::host_crash,     Fault::torn_crash,        Fault::number_reuse,
-    Fault::partition,      Fault::isolation,         Fault::partition_partial,
-    Fault::partition_one_way, Fault::partition_flapping, Fault::slow_node,
-    Fault::buffer_overflow, Fault::pause_storm,      Fault::number_collision,
-    Fault::noisy_neighbour, Fault::dc_storm};
+const std::vector<Fault> kFaultsOfServices{Fault::loss,
+                                           Fault::loss_burst,
+                                           Fault::ack_loss,
+                                           Fault::duplicate,
+                                           Fault::reorder,
+                                           Fault::placement_reorder,
+                                           Fault::delay,
+                                           Fault::clog,
+                                           Fault::corruption,
+                                           Fault::cache_miss,
+                                           Fault::late_completion,
+                                           Fault::queue_full,
+                                           Fault::qp_error,
+                                           Fault::rnr,
+                                           Fault::pause,
+                                           Fault::preemption,
+                                           Fault::clock_skew,
+                                           Fault::crash,
+                                           Fault::host_crash,
+                                           Fault::torn_crash,
+                                           Fault::number_reuse,
+                                           Fault::partition,
+                                           Fault::isolation,
+                                           Fault::partition_partial,
+                                           Fault::partition_one_way,
+                                           Fault::partition_flapping,
+                                           Fault::slow_node,
+                                           Fault::buffer_overflow,
+                                           Fault::pause_storm,
+                                           Fault::number_collision,
+                                           Fault::noisy_neighbour,
+                                           Fault::dc_storm};
 
 fuzz::Outcome run_services(const fuzz::Options& wanted) {
   fuzz::Outcome outcome;

@@ -53,8 +53,8 @@ class Inbox {
   }
   void judge(const Message& message) {
     if (message.status != fabric::Status::kSuccess) {
-      world_.violation("message", std::string("a message arrived as ") +
-                                      fabric::to_string(message.status));
+      world_.violation("message",
+                       std::string("a message arrived as ") + fabric::to_string(message.status));
       return;
     }
     const std::byte* at = memory_.data + message.wr_id * kMostMessage;
@@ -101,7 +101,8 @@ void live(World& world, Env& env) {
   Service service(env, world.shape.service);
   App app(service);
   World::Node& self = world.nodes[env.node()];
-  self.cells = app.reg_mr(std::uint64_t{world.options.nodes} * kClients * kGenerations * kWords * 8);
+  self.cells =
+      app.reg_mr(std::uint64_t{world.options.nodes} * kClients * kGenerations * kWords * 8);
   Inbox inbox(world, service);
   self.is_up = true;
   std::vector<std::unique_ptr<Thread>> threads;
@@ -133,7 +134,9 @@ void watch(World& world, Env& env) {
       const Stream& stream = entry.second;
       return world.nodes[stream.to].life != stream.to_life || stream.received >= stream.succeeded;
     });
-    if (world.all_done() && has_all) {
+    const bool all_up =
+        std::ranges::all_of(world.nodes, [](const World::Node& node) { return node.is_up; });
+    if (world.all_done() && has_all && all_up) {
       world.is_over = true;
     } else if (now > since + world.options.recovery_limit) {
       world.violation("liveness", "not all is done" + world.describe());
@@ -145,6 +148,7 @@ void watch(World& world, Env& env) {
 }  // namespace
 
 void run_node(World& world, Env& env) {
+  if (world.is_over) return;
   std::unique_ptr<Thread> watcher;
   if (env.node() + 1 == world.options.nodes)
     watcher = env.spawn("watch", [&] { watch(world, env); });

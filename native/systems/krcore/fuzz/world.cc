@@ -52,6 +52,7 @@ Shape::Shape(const fuzz::Options& options) {
   service.virtual_queue_pairs = 512;
   service.lease = 300 * kMicrosecond;
   service.timeout_us = 100;
+  service.boot_timeout = 5 * kMillisecond;
   service.dc_cache = rng.below(8) != 0;
   service.slices = rng.below(4) != 0;
   service.meta_servers = {0};
@@ -108,8 +109,8 @@ void World::check() {
     const Node& receiver = nodes[stream.to];
     if (receiver.life != stream.to_life || stream.received >= stream.succeeded) continue;
     violation("lost", "queue pair " + std::to_string(number) + " from node " +
-                          std::to_string(stream.from) + " to " + std::to_string(stream.to) +
-                          ": " + std::to_string(stream.succeeded) + " messages have ended well, " +
+                          std::to_string(stream.from) + " to " + std::to_string(stream.to) + ": " +
+                          std::to_string(stream.succeeded) + " messages have ended well, " +
                           std::to_string(stream.received) + " have arrived");
   }
 }

@@ -1,6 +1,6 @@
-// The outside view of a run of the KRCore scenario: what each virtual queue pair has posted, what its
-// target must hold, and what receivers have seen. All nodes of a simulation run on one thread of the
-// machine, so they share it. It survives the crashes of its nodes.
+// The outside view of a run of the KRCore scenario: what each virtual queue pair has posted, what
+// its target must hold, and what receivers have seen. All nodes of a simulation run on one thread
+// of the machine, so they share it. It survives the crashes of its nodes.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -48,9 +48,9 @@ struct Planned {
 /// A message that a queue pair has sent, and how far its receiver is.
 struct Stream {
   NodeId from = 0, to = 0;
-  std::uint32_t to_life = 0;     // of the receiver, when the first message was sent
-  std::uint64_t sent = 0;        // messages
-  std::uint64_t succeeded = 0;   // of these, the first ones
+  std::uint32_t to_life = 0;    // of the receiver, when the first message was sent
+  std::uint64_t sent = 0;       // messages
+  std::uint64_t succeeded = 0;  // of these, the first ones
   std::uint64_t received = 0;
 };
 
@@ -66,7 +66,7 @@ struct World {
     std::uint32_t life = 0;  // restarts
     bool is_up = false;
     std::uint64_t crashes = 0;
-    Registration cells;      // of the present life
+    Registration cells;                                                 // of the present life
     std::vector<std::size_t> next{std::vector<std::size_t>(kClients)};  // operation of each plan
     std::vector<bool> is_done{std::vector<bool>(kClients)};
   };

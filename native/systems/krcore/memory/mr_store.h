@@ -29,7 +29,9 @@ class MrStore {
   std::size_t size() const { return entries_.size(); }
 
  private:
-  static std::uint64_t name(NodeId node, std::uint32_t key) { return std::uint64_t{node} << 32 | key; }
+  static std::uint64_t name(NodeId node, std::uint32_t key) {
+    return std::uint64_t{node} << 32 | key;
+  }
   struct Entry {
     RegionRecord record;
     Time expires = 0;

@@ -1,5 +1,5 @@
-// The memory of a node's applications (section 4.2): what they have registered, the ValidMR table by
-// which peers check it, and the end of a registration.
+// The memory of a node's applications (section 4.2): what they have registered, the ValidMR table
+// by which peers check it, and the end of a registration.
 #pragma once
 #include <atomic>
 #include <cstdint>

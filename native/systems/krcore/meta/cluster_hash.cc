@@ -22,7 +22,9 @@ std::uint32_t bucket_of(const HashShape& shape, std::uint64_t hash) {
   return static_cast<std::uint32_t>(hash % shape.buckets);
 }
 // An entry's number is kept plus 1, so that 0 is an empty slot.
-std::uint32_t slot_with(std::uint32_t tag, std::uint32_t number) { return tag << 16 | (number + 1); }
+std::uint32_t slot_with(std::uint32_t tag, std::uint32_t number) {
+  return tag << 16 | (number + 1);
+}
 std::uint32_t tag_in(std::uint32_t slot) { return slot >> 16; }
 std::uint32_t number_in(std::uint32_t slot) { return (slot & 0xffff) - 1; }
 
@@ -74,8 +76,8 @@ std::uint32_t* ClusterHash::slot_of(std::uint32_t key) const {
   }
 }
 
-// A full bucket gives its last slot to the link. What was in that slot moves to the new bucket first,
-// so a reader finds it in one of both.
+// A full bucket gives its last slot to the link. What was in that slot moves to the new bucket
+// first, so a reader finds it in one of both.
 std::uint32_t* ClusterHash::free_slot(std::uint32_t key) {
   std::uint32_t bucket = bucket_of(shape_, mix64(key));
   for (;;) {

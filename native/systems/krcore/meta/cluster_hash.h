@@ -1,5 +1,6 @@
 // A hash table that other nodes look up with RDMA READs alone, after DrTM-KV's cluster hash (Wei et
-// al., SOSP 2015), which holds the metadata of the meta servers and the ValidMR table (section 4.2).
+// al., SOSP 2015), which holds the metadata of the meta servers and the ValidMR table
+// (section 4.2).
 //
 // A lookup reads a bucket and then an entry: two READs, more after collisions. A bucket has 8 slots
 // of 4 bytes with 16 bits of the hash and the number of an entry; the last slot of a full bucket
@@ -35,7 +36,9 @@ struct HashShape {
   std::uint64_t bytes() const {
     return std::uint64_t{2} * buckets * kBucketBytes + std::uint64_t{entries} * entry_bytes();
   }
-  std::uint64_t bucket_at(std::uint32_t bucket) const { return std::uint64_t{bucket} * kBucketBytes; }
+  std::uint64_t bucket_at(std::uint32_t bucket) const {
+    return std::uint64_t{bucket} * kBucketBytes;
+  }
   std::uint64_t entry_at(std::uint32_t entry) const {
     return std::uint64_t{2} * buckets * kBucketBytes + std::uint64_t{entry} * entry_bytes();
   }

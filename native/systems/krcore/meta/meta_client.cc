@@ -30,15 +30,15 @@ std::unique_ptr<MetaClient::Link> MetaClient::make(NodeId server) {
   options.max_sges = 1;
   options.timeout_us = options_.timeout_us;
   options.retry_count = options_.retry_count;
-  link->qp = env_.device().create_queue_pair(domain_, *link->completions, *link->completions,
-                                             options);
+  link->qp =
+      env_.device().create_queue_pair(domain_, *link->completions, *link->completions, options);
   return link;
 }
 
 void MetaClient::put(std::unique_ptr<Link> link) {
   const std::lock_guard<Mutex> lock(mutex_);
-  for (std::size_t i = 0; i < links_.size(); ++i)
-    if (options_.meta_servers[i] == link->server) links_[i] = std::move(link);
+  const auto at = std::ranges::find(options_.meta_servers, link->server);
+  links_[static_cast<std::size_t>(at - options_.meta_servers.begin())] = std::move(link);
 }
 
 std::vector<NodeId> MetaClient::missing() {
@@ -57,8 +57,11 @@ bool MetaClient::read(Link& link, const fabric::RemoteRegion& table, std::uint64
   fabric::Completion completion;
   completion.status = fabric::Status::kGeneral;
   if (link.qp->read(scratch_->sge(0, static_cast<std::uint32_t>(into.size())), table, offset)) {
-    env_.poll_until([&] { return link.completions->poll({&completion, 1}) == 1; }, kForever,
-                    &link.completions->watch());
+    env_.poll_until(
+        [&] {
+          return link.completions->poll({&completion, 1}) == 1;
+        },
+        kForever, &link.completions->watch());
   }
   if (completion.status != fabric::Status::kSuccess) {
     link.has_failed = true;

@@ -21,6 +21,7 @@ CorePool::CorePool(Env& env, fabric::ProtectionDomain& domain, const Options& op
   receives_ = device.create_completion_queue(entries);
   shared_ = device.create_shared_receive_queue(domain, entries, 1);
   for (std::uint64_t slot = 0; slot < entries; ++slot) post_buffer(slot);
+  target_meta_.incarnation = env.incarnation();
   if (!device.capabilities().dc) return;
   idle_ = device.create_completion_queue(1);
   fabric::QpOptions target = queue_pair_options(fabric::Transport::kDc);
@@ -37,6 +38,13 @@ CorePool::CorePool(Env& env, fabric::ProtectionDomain& domain, const Options& op
         *receives_, nullptr, fabric::kNoNode));
     dynamic.back()->qp().connect({});
   }
+}
+
+// Queue pairs go before the queues that they use.
+CorePool::~CorePool() {
+  dynamic.clear();
+  reliable.clear();
+  leaving.clear();
 }
 
 fabric::QpOptions CorePool::queue_pair_options(fabric::Transport transport) const {

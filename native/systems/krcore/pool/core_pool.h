@@ -1,5 +1,5 @@
-// The hybrid pool of one core (section 4.2): dynamic queue pairs made at boot, reliable ones made in
-// the background, and where messages for the core arrive.
+// The hybrid pool of one core (section 4.2): dynamic queue pairs made at boot, reliable ones made
+// in the background, and where messages for the core arrive.
 #pragma once
 #include <deque>
 #include <map>
@@ -18,6 +18,7 @@ namespace pyrdma::krcore {
 class CorePool {
  public:
   CorePool(Env& env, fabric::ProtectionDomain& domain, const Options& options, std::uint32_t core);
+  ~CorePool();
   CorePool(const CorePool&) = delete;
   CorePool& operator=(const CorePool&) = delete;
 
@@ -26,7 +27,8 @@ class CorePool {
   Mutex mutex;
   std::vector<std::unique_ptr<PhysicalQp>> dynamic;
   std::multimap<NodeId, std::unique_ptr<PhysicalQp>> reliable;
-  std::vector<std::unique_ptr<PhysicalQp>> leaving;  // reliable ones that nobody may choose any more
+  std::vector<std::unique_ptr<PhysicalQp>>
+      leaving;  // reliable ones that nobody may choose any more
   /// Messages of the service that found a full queue pair.
   struct Deferred {
     NodeId node = 0;
@@ -34,7 +36,7 @@ class CorePool {
     MessageHeader header;
   };
   std::deque<Deferred> deferred;
-  std::deque<std::pair<NodeId, Prepared>> fetches;  // READs of the zero-copy protocol, likewise
+  std::deque<Prepared> fetches;  // READs of the zero-copy protocol, likewise
 
   /// Returns the next dynamic queue pair in service, or null (algorithm 1, line 4).
   PhysicalQp* next_dynamic(bool also_failed = false);

@@ -12,10 +12,12 @@ Prepared& Prepared::operator=(const Prepared& other) {
   sges = other.sges;
   header = other.header;
   to = other.to;
+  order = other.order;
   entry = other.entry;
   ticket = other.ticket;
   fetched = other.fetched;
   owner = other.owner;
+  node = other.node;
   kind = other.kind;
   is_signaled = other.is_signaled;
   pieces = other.pieces;
@@ -26,8 +28,11 @@ Prepared& Prepared::operator=(const Prepared& other) {
 PhysicalQp::PhysicalQp(Env& env, fabric::ProtectionDomain& domain, const fabric::QpOptions& options,
                        fabric::CompletionQueue* completions, fabric::CompletionQueue& receives,
                        fabric::SharedReceiveQueue* shared, std::uint32_t peer)
-    : completions_(completions), peer_(peer), depth_(options.send_entries),
-      max_inline_(options.max_inline), ring_(options.send_entries) {
+    : completions_(completions),
+      peer_(peer),
+      depth_(options.send_entries),
+      max_inline_(options.max_inline),
+      ring_(options.send_entries) {
   fabric::Device& device = env.device();
   headers_ = device.allocate(domain, std::size_t{depth_} * kHeaderStride);
   if (completions_ == nullptr) {

@@ -18,9 +18,9 @@ struct Destination {
   DctMeta meta;
 };
 
-/// What a completion of the physical queue pair tells, in the 64 bits of its wr_id (section 4.4): the
-/// virtual queue pair, and how many requests the completion frees. It has no pointer: a number and a
-/// generation that no longer match lead nowhere.
+/// What a completion of the physical queue pair tells, in the 64 bits of its wr_id (section 4.4):
+/// the virtual queue pair, and how many requests the completion frees. It has no pointer: a number
+/// and a generation that no longer match lead nowhere.
 struct RequestId {
   VqpId owner;
   std::uint32_t frees = 0;  // itself, and the requests without a completion before it
@@ -50,12 +50,14 @@ struct Prepared {
 
   fabric::WorkRequest request;  // its sges point to `sges`
   std::array<fabric::Sge, kMostSges + 1> sges;
-  MessageHeader header;  // kMessage, kInternal: sent in front of the payload
-  Destination to;        // of this request; on a reliable connection unused
+  MessageHeader header;            // kMessage, kInternal: sent in front of the payload
+  Destination to;                  // of this request; on a reliable connection unused
+  std::uint64_t order = 0;         // among the owner's requests
   std::uint64_t entry = kNoEntry;  // in the owner's completion queue
   std::uint64_t ticket = 0;        // of a zero-copy send, or of a transfer
   std::shared_ptr<std::atomic<std::uint8_t>> fetched;  // kFetch: becomes an InboxItem::State
   VqpId owner;
+  std::uint32_t node = fabric::kNoNode;  // kFetch: the sender's
   Kind kind = Kind::kUser;
   bool is_signaled = false;  // by the user
   std::uint32_t pieces = 0;  // of the payload of a message
@@ -90,15 +92,15 @@ class PhysicalQp {
   std::byte* header_data(std::uint64_t position);
   std::uint32_t max_inline() const { return max_inline_; }
 
-  bool has_failed = false;       // it flushes, and takes nothing more
+  bool has_failed = false;        // it flushes, and takes nothing more
   bool behind_a_refusal = false;  // what follows the failed request has not run
   fabric::Status failure = fabric::Status::kSuccess;
-  std::uint32_t unsignaled = 0;   // at the end of what a post accepted in part
-  std::uint32_t users = 0;        // virtual queue pairs
+  std::uint32_t unsignaled = 0;                      // at the end of what a post accepted in part
+  std::uint32_t users = 0;                           // virtual queue pairs
   std::uint32_t remote_core = 0, remote_number = 0;  // of the other end
-  bool peer_has_left = false, has_said_so = false;    // at the end of a reliable one
+  bool peer_has_left = false, has_said_so = false;   // at the end of a reliable one
   Time left_at = 0;
-  std::uint64_t requests = 0;     // since the last sample
+  std::uint64_t requests = 0;  // since the last sample
   Time last_use = 0;
 
  private:

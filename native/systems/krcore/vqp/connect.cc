@@ -69,6 +69,8 @@ void Service::destroy(VqpId id) {
     v->receives.clear();
     v->inbox.clear();
     v->inbox_bytes = v->waiting_items = 0;
+    v->refused.clear();
+    v->read_tickets.clear();
   }
   for (const VqpId reply : replies) destroy(reply);
   {
@@ -76,6 +78,7 @@ void Service::destroy(VqpId id) {
     leave(*v);
     v->completions.clear();
     v->pending.clear();
+    v->announced.clear();
     v->transfer = {};
     v->first_entry = 0;
     v->node = fabric::kNoNode;
@@ -195,8 +198,7 @@ ConnectResult Service::resolve(NodeId node, DctMeta& meta) {
         kForever, &cache_watch_);
     env_.reached("krcore/shared_lookup");
   }
-  const MetaClient::Answer answer =
-      core_states_[local_pool().core]->meta.target_of(node, meta);
+  const MetaClient::Answer answer = core_states_[local_pool().core]->meta.target_of(node, meta);
   ConnectResult result = ConnectResult::kConnected;
   ValidMrRecord location;
   bool has_location = false;
@@ -206,8 +208,8 @@ ConnectResult Service::resolve(NodeId node, DctMeta& meta) {
     ControlMessage reply;
     if (ask(node, own_metadata(ControlKind::kQuery), reply, kNodeAnswers)) {
       meta = reply.meta;
-      location = {reply.tables[0].region.addr, reply.tables[0].region.rkey,
-                  reply.tables[0].buckets, reply.tables[0].entries, reply.meta.incarnation};
+      location = {reply.tables[0].region.addr, reply.tables[0].region.rkey, reply.tables[0].buckets,
+                  reply.tables[0].entries, reply.meta.incarnation};
       has_location = true;
     } else {
       result = answer == MetaClient::Answer::kNoServer ? ConnectResult::kNoServer
@@ -315,12 +317,15 @@ void Service::reset(VqpId id) {
     v->receives.clear();
     v->inbox.clear();
     v->inbox_bytes = v->waiting_items = 0;
+    v->refused.clear();
+    v->read_tickets.clear();
   }
   const SendLock lock(*v);
   leave(*v);
   v->first_entry += v->completions.size();
   v->completions.clear();
   v->pending.clear();
+  v->announced.clear();
   v->transfer = {};
   v->peer_epoch = 0;
   if (++v->epoch == 0) v->epoch = 1;

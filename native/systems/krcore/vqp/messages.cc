@@ -16,6 +16,7 @@ using fabric::Status;
 namespace {
 
 constexpr std::size_t kReceiveBatch = 16;
+constexpr std::size_t kKeptTickets = 256;
 constexpr std::uint32_t kForeignMessages = 16;  // then the sender shall send to the receiver's core
 
 }  // namespace
@@ -33,23 +34,28 @@ MessageHeader Service::header_of(const Vqp& v, MessageKind kind, CorePool& pool)
   return header;
 }
 
-void Service::dispatch(CorePool& pool) {
-  if (!pool.receive_mutex.try_lock()) return;
+// Takes batches of messages, at most `rounds` of them. Returns false when another thread does so.
+bool Service::dispatch_all(CorePool& pool, std::uint32_t rounds) {
+  if (!pool.receive_mutex.try_lock()) return false;
   const std::lock_guard<Mutex> lock(pool.receive_mutex, std::adopt_lock);
   const Scope step(env_, scope::poll_receives);
   std::array<fabric::Completion, kReceiveBatch> batch;
-  const std::size_t count = pool.receives().poll(batch);
-  for (const fabric::Completion& wc : std::span(batch).first(count)) {
-    if (wc.wr_id >= pool.buffers()) continue;
-    if (wc.status == Status::kSuccess) {
-      const std::byte* at = pool.buffer(wc.wr_id);
-      if (const auto header = parse_header(at, wc.byte_count))
-        take_message(pool, *header, at + sizeof(MessageHeader));
-      else
-        ++counters_.malformed;
+  std::size_t count = batch.size();
+  for (std::uint32_t round = 0; round < rounds && count == batch.size(); ++round) {
+    count = pool.receives().poll(batch);
+    for (const fabric::Completion& wc : std::span(batch).first(count)) {
+      if (wc.wr_id >= pool.buffers()) continue;
+      if (wc.status == Status::kSuccess) {
+        const std::byte* at = pool.buffer(wc.wr_id);
+        if (const auto header = parse_header(at, wc.byte_count))
+          take_message(pool, *header, at + sizeof(MessageHeader));
+        else
+          ++counters_.malformed;
+      }
+      pool.post_buffer(wc.wr_id);
     }
-    pool.post_buffer(wc.wr_id);
   }
+  return true;
 }
 
 void Service::take_message(CorePool& pool, const MessageHeader& header, const std::byte* payload) {
@@ -101,8 +107,7 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
                                 ? static_cast<Status>(header.key)
                                 : Status::kGeneral;
         for (std::size_t i = 0; i < v->completions.size() && header.ticket != 0; ++i) {
-          if (v->completions[i].ticket == header.ticket)
-            complete(*v, v->first_entry + i, status);
+          if (v->completions[i].ticket == header.ticket) complete(*v, v->first_entry + i, status);
         }
         v->refusal = status;
         fail_vqp(*v, status);
@@ -148,17 +153,10 @@ bool Service::send_service_message(CorePool& pool, NodeId node, const DctMeta& m
   return false;
 }
 
-// Polls what may carry requests to the node.
-void Service::poll_all(CorePool& pool, NodeId node) {
-  if (!pool.dynamic.empty()) poll_inner(pool, *pool.dynamic.front());
-  const auto [first, last] = pool.reliable.equal_range(node);
-  for (auto each = first; each != last; ++each) poll_inner(pool, *each->second);
-}
-
 void Service::send_deferred(CorePool& pool) {
   while (!pool.fetches.empty()) {
-    auto& [node, read] = pool.fetches.front();
-    PhysicalQp* qp = pool.reliable_to(node);
+    Prepared& read = pool.fetches.front();
+    PhysicalQp* qp = pool.reliable_to(read.node);
     if (qp == nullptr && read.to.meta.number != 0) qp = pool.next_dynamic();
     if (qp == nullptr || qp->has_failed || qp->room() == 0 ||
         post_physical(pool, *qp, {&read, 1}) == 0)
@@ -189,11 +187,16 @@ void Service::deliver(CorePool& pool, Vqp& v, const MessageHeader& header,
   {
     const std::lock_guard<Mutex> lock(v.receive_mutex);
     const bool is_direct = header.to != 0;
-    if (is_direct && v.state.load() == VqpState::kError) {
+    const Sender sender = Sender::of(header);
+    if (header.kind == MessageKind::kZeroCopy && is_known(v, header)) return;
+    if (v.refused.contains(sender)) {
+      refusal = Status::kRnrRetryExceeded;  // what follows a lost message is lost, too
+    } else if (is_direct && v.state.load() == VqpState::kError) {
       refusal = Status::kRemoteOperation;
     } else if (v.inbox.size() >= options_.inbox_messages + v.options.receive_entries ||
                v.inbox_bytes + header.length > options_.inbox_bytes + options_.message_bytes) {
       refusal = Status::kRnrRetryExceeded;
+      v.refused.insert(sender);
     } else {
       InboxItem& item = v.inbox.emplace_back();
       item.header = header;
@@ -211,8 +214,8 @@ void Service::deliver(CorePool& pool, Vqp& v, const MessageHeader& header,
         }
         match(v);
       }
-      auto sender = v.replies.find({header.from_node, header.from});
-      if (sender != v.replies.end() && &pool != v.pool.load()) ++sender->second.foreign;
+      auto reply = v.replies.find(sender);
+      if (reply != v.replies.end() && &pool != v.pool.load()) ++reply->second.foreign;
     }
   }
   if (refusal != Status::kSuccess) refuse(pool, header, refusal);
@@ -267,42 +270,6 @@ void Service::match(Vqp& v) {
   }
 }
 
-// The receiver reads the payload straight into the user's buffer.
-bool Service::fetch(Vqp& v, InboxItem& item) {
-  CorePool& pool = *v.pool.load(std::memory_order_acquire);
-  if (item.header.length > item.receive.bytes) return false;
-  ++counters_.zero_copies;
-  item.state = InboxItem::kFetching;
-  item.fetched = std::make_shared<std::atomic<std::uint8_t>>(InboxItem::kFetching);
-  Prepared read;
-  read.kind = Prepared::Kind::kFetch;
-  read.owner = v.id;
-  read.fetched = item.fetched;
-  read.request.opcode = fabric::Opcode::kRead;
-  read.request.remote_addr = item.header.address;
-  read.request.rkey = item.header.key;
-  std::uint64_t left = item.header.length;
-  for (const fabric::Sge& sge : item.receive.sges) {
-    if (left == 0) break;
-    fabric::Sge& piece = read.sges[read.request.sge_count++];
-    piece = sge;
-    piece.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, sge.length));
-    left -= piece.length;
-  }
-  read.to = {handle_of(item.header.from_node), item.header.meta};
-  const std::lock_guard<Mutex> lock(pool.mutex);
-  PhysicalQp* qp = pool.reliable_to(item.header.from_node);
-  if (qp == nullptr && read.to.handle != nullptr && item.header.meta.number != 0)
-    qp = pool.next_dynamic();
-  if (qp != nullptr && qp->room() == 0) poll_inner(pool, *qp);
-  if (qp == nullptr || qp->has_failed || qp->room() == 0 ||
-      post_physical(pool, *qp, {&read, 1}) == 0) {
-    // It waits in the pool, as a message of the service does.
-    pool.fetches.push_back({item.header.from_node, read});
-  }
-  return true;
-}
-
 fabric::PostResult Service::post_receive(VqpId id,
                                          std::span<const fabric::ReceiveRequest> requests) {
   const Scope step(env_, scope::post_receive);
@@ -342,7 +309,7 @@ fabric::PostResult Service::post_receive(VqpId id,
 // Creates the queue pair by which the receiver answers, from what the header tells: no request goes
 // over the network (section 4.4).
 VqpId Service::reply_to(Vqp& bound, const MessageHeader& header) {
-  const std::pair<NodeId, std::uint32_t> sender{header.from_node, header.from};
+  const Sender sender = Sender::of(header);
   auto known = bound.replies.find(sender);
   if (known != bound.replies.end()) return known->second.vqp;
   VqpOptions options = bound.options;
@@ -405,18 +372,14 @@ std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_re
       if (item.header.kind == MessageKind::kWriteNotice)
         message.opcode = fabric::Opcode::kReceiveWriteImm;
       if (item.header.kind == MessageKind::kZeroCopy && item.status == Status::kSuccess) {
-        Done end{item.header.from_node, item.header.meta, {}};
-        end.header.kind = MessageKind::kZeroCopyDone;
-        end.header.to = item.header.from;
-        end.header.to_epoch = item.header.from_epoch;
-        end.header.from_node = env_.node();
-        end.header.ticket = item.header.ticket;
-        end.header.meta = own.target();
+        const Done end{item.header.from_node, item.header.meta, done_of(item.header, own)};
+        v->read_tickets.emplace_back(Sender::of(item.header), item.header.ticket);
+        if (v->read_tickets.size() > kKeptTickets) v->read_tickets.pop_front();
         done.push_back(end);
       }
       if (with_replies && item.header.to == 0) {
         message.reply = reply_to(*v, item.header);
-        if (auto sender = v->replies.find({item.header.from_node, item.header.from});
+        if (auto sender = v->replies.find(Sender::of(item.header));
             sender != v->replies.end() && sender->second.foreign == kForeignMessages) {
           ++sender->second.foreign;
           to_move.push_back(sender->second.vqp);

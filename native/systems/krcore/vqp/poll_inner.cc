@@ -54,8 +54,8 @@ void Service::poll_inner(CorePool& pool, PhysicalQp& qp) {
 // Lines 24 to 28.
 void Service::succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc) {
   const Scope step(env_, scope::dispatch_completion);
-  const unsigned bits =
-      options_.bugs.has(Bug::kCountUnpackedShort) ? RequestId::kFreesBits - 4 : RequestId::kFreesBits;
+  const unsigned bits = options_.bugs.has(Bug::kCountUnpackedShort) ? RequestId::kFreesBits - 4
+                                                                    : RequestId::kFreesBits;
   const RequestId id = RequestId::unpack(wc.wr_id, bits);
   qp.uncompleted -= std::min(qp.uncompleted, id.frees);
   for (std::uint32_t i = 0; i < id.frees && qp.under_way() != 0; ++i) {
@@ -86,6 +86,7 @@ void Service::finish(Prepared& request, Status status, Vqp* v) {
         env_.notify(v->watch);
       } else if (request.header.kind == MessageKind::kFake &&
                  request.ticket == v->transfer.ticket) {
+        // Also if it failed: what was before it has ended, or waits to be posted again.
         v->transfer.fake_done = true;
       }
       return;
@@ -106,6 +107,8 @@ void Service::complete(Vqp& v, std::uint64_t entry, Status status) {
   CompletionEntry& row = v.completions[place];
   row.is_ready = true;
   row.status = status;
+  if (row.ticket != 0)
+    std::erase_if(v.announced, [&](const Question& q) { return q.message.ticket == row.ticket; });
   while (!v.completions.empty() && v.completions.front().is_ready &&
          !v.completions.front().is_signaled && v.completions.front().status == Status::kSuccess) {
     v.completions.pop_front();
@@ -130,6 +133,7 @@ void Service::fail_vqp(Vqp& v, Status status) {
     row.status = Status::kFlushed;
   }
   if (v.transfer.stage != Transfer::kNone) v.transfer = {};
+  v.announced.clear();
   env_.notify(v.watch);
 }
 
@@ -156,26 +160,34 @@ void Service::fail_request(CorePool& pool, PhysicalQp& qp, const fabric::Complet
     // A flush says nothing of its own: another's error, or a change to the error state.
     if (v != nullptr && failed.kind != Prepared::Kind::kFetch) {
       finish(failed, wc.status, v);
-      if (failed.kind != Prepared::Kind::kInternal) fail_vqp(*v, wc.status);
+      // A peer that does not answer the service does not answer its user either.
+      if (failed.kind != Prepared::Kind::kInternal || wc.status == Status::kRetryExceeded)
+        fail_vqp(*v, wc.status);
     } else {
       finish(failed, wc.status, v);
     }
-    if (wc.status == Status::kRetryExceeded && v != nullptr && !options_.bugs.has(Bug::kStaleMetaKept)) {
+    if (wc.status == Status::kRetryExceeded && v != nullptr &&
+        !options_.bugs.has(Bug::kStaleMetaKept)) {
       // The node may be another one now.
       const std::lock_guard<Mutex> lock(cache_mutex_);
       cache_[v->node].has_meta = cache_[v->node].has_location = false;
     }
     qp.pop();
+    if (v != nullptr && v->transfer.stage == Transfer::kRunning) end_transfer(pool, *v);
   } else {
     Prepared& flushed = qp.at(qp.head());
     Vqp* v = find(flushed.owner);
     const bool is_dead = v == nullptr || v->state.load() == VqpState::kError;
     const bool is_harmless = flushed.request.opcode == fabric::Opcode::kRead;
-    if (!is_dead && (qp.behind_a_refusal || is_harmless)) {
+    const bool is_own = flushed.kind == Prepared::Kind::kInternal &&
+                        flushed.request.opcode == fabric::Opcode::kSend;
+    if (!is_dead && !is_own && (qp.behind_a_refusal || is_harmless)) {
       ++counters_.reposted;
       env_.reached("krcore/reposted");
-      v->pending.push_back(flushed);
-      want_turn(pool, *v);
+      if (flushed.kind == Prepared::Kind::kFetch)
+        pool.fetches.push_back(flushed);
+      else
+        hold(pool, *v, flushed);
     } else {
       finish(flushed, is_dead ? Status::kFlushed : qp.failure, v);
       if (!is_dead && flushed.kind != Prepared::Kind::kInternal &&
@@ -183,6 +195,7 @@ void Service::fail_request(CorePool& pool, PhysicalQp& qp, const fabric::Complet
         fail_vqp(*v, qp.failure);
     }
     qp.pop();
+    if (v != nullptr && v->transfer.stage == Transfer::kRunning) end_transfer(pool, *v);
   }
   if (qp.under_way() == 0) has_drained(pool, qp);
 }

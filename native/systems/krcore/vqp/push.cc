@@ -1,5 +1,5 @@
-// post_send_virtualized of algorithm 2 (section 4.4): checks a list of requests, makes room, posts it
-// to the shared queue pair.
+// post_send_virtualized of algorithm 2 (section 4.4): checks a list of requests, makes room, posts
+// it to the shared queue pair.
 //
 // Corrections to the printed listing (claims file, ambiguities): the whole list is checked before
 // any state changes; the depth of the completion queue counts too; a last request without a signal
@@ -18,6 +18,8 @@ using fabric::Opcode;
 using fabric::Status;
 
 namespace {
+
+constexpr Time kAskAgain = 5 * kMillisecond;  // doubles
 
 std::uint64_t bytes_of(const fabric::WorkRequest& request) {
   std::uint64_t bytes = 0;
@@ -49,8 +51,7 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
     const Status status = prepare(*v, list[i], next, now);
     if (status != Status::kSuccess) {
       const auto bad = static_cast<std::uint32_t>(i);
-      if (!options_.bugs.has(Bug::kErrorMidList))
-        return {bad, fabric::PostError::kInvalid, status};
+      if (!options_.bugs.has(Bug::kErrorMidList)) return {bad, fabric::PostError::kInvalid, status};
       prepared.pop_back();
       const SendLock lock(*v);
       for (const Prepared& lost : prepared)
@@ -72,6 +73,9 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
       prepared.push_back(notice);
     }
   }
+  // A longer list would never fit.
+  if (prepared.size() > v->options.send_entries)
+    return {0, fabric::PostError::kInvalid, Status::kLocalQpOperation};
   {
     const SendLock lock(*v);
     if (v->completions.size() + prepared.size() > v->options.send_entries) {
@@ -82,19 +86,20 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
     }
     for (Prepared& each : prepared) {
       if (v->state.load(std::memory_order_relaxed) == VqpState::kError) {
-        v->completions.push_back({each.request.wr_id, 0, each.request.opcode, Status::kFlushed,
-                                  each.is_signaled, true});
+        v->completions.push_back(
+            {each.request.wr_id, 0, each.request.opcode, Status::kFlushed, each.is_signaled, true});
         continue;
       }
       each.owner = v->id;
+      each.order = v->next_order++;
       each.entry = v->first_entry + v->completions.size();
       each.to = v->to;
-      const Opcode opcode = each.header.kind == MessageKind::kWriteNotice &&
-                                    each.kind == Prepared::Kind::kMessage
-                                ? Opcode::kWriteImm
-                                : each.request.opcode;
-      v->completions.push_back({each.request.wr_id, each.ticket, opcode, Status::kSuccess,
-                                each.is_signaled, false});
+      const Opcode opcode =
+          each.header.kind == MessageKind::kWriteNotice && each.kind == Prepared::Kind::kMessage
+              ? Opcode::kWriteImm
+              : each.request.opcode;
+      v->completions.push_back(
+          {each.request.wr_id, each.ticket, opcode, Status::kSuccess, each.is_signaled, false});
       v->has_sent_messages |= each.kind == Prepared::Kind::kMessage;
     }
     if (v->state.load(std::memory_order_relaxed) == VqpState::kError) {
@@ -102,8 +107,8 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
       return {static_cast<std::uint32_t>(list.size()), fabric::PostError::kNone, Status::kSuccess};
     }
   }
-  // Lines 2 to 3: room comes with completions. The lock is free meanwhile, since a peer may wait for
-  // what this node does under it. Pieces are as long as the queue is deep.
+  // Lines 2 to 3: room comes with completions. The lock is free meanwhile, since a peer may wait
+  // for what this node does under it. Pieces are as long as the queue is deep.
   std::span<Prepared> rest(prepared);
   while (!rest.empty()) {
     bool is_done = false;
@@ -116,15 +121,13 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
       }
       if (v->transfer.stage == Transfer::kRunning || !v->pending.empty() || v->qp == nullptr ||
           v->qp->has_failed) {
-        for (Prepared& each : rest) v->pending.push_back(each);
-        want_turn(*lock.pool, *v);
+        for (Prepared& each : rest) hold(*lock.pool, *v, each);
         progress(*lock.pool);
         break;
       }
       const std::size_t piece = std::min<std::size_t>(rest.size(), v->qp->depth());
       if (room(*v->qp) < piece) poll_inner(*lock.pool, *v->qp);
-      if (v->qp != nullptr && !v->qp->has_failed && v->pending.empty() &&
-          room(*v->qp) >= piece) {
+      if (v->qp != nullptr && !v->qp->has_failed && v->pending.empty() && room(*v->qp) >= piece) {
         post(*lock.pool, *v, rest.first(piece));
         rest = rest.subspan(piece);
         is_done = true;
@@ -169,7 +172,8 @@ Status Service::prepare_one_sided(Vqp& v, const fabric::WorkRequest& request, Pr
   for (std::uint32_t i = 0; !is_inline && i < request.sge_count; ++i)
     if (!regions_->check(out.sges[i], returns, v.options.domain)) return Status::kLocalProtection;
   if (bytes > max_message_) return Status::kLocalLength;
-  if (fabric::is_one_of(request.opcode, fabric::kAtomics) && bytes != 8) return Status::kLocalLength;
+  if (fabric::is_one_of(request.opcode, fabric::kAtomics) && bytes != 8)
+    return Status::kLocalLength;
   if (fabric::is_one_of(request.opcode, fabric::kAtomics) && request.remote_addr % 8 != 0)
     return Status::kRemoteInvalidRequest;
   RegionRecord record;
@@ -179,8 +183,8 @@ Status Service::prepare_one_sided(Vqp& v, const fabric::WorkRequest& request, Pr
   return Status::kSuccess;
 }
 
-// The receiver's buffers are the kernel's: a header tells it whose message this is. A long payload is
-// announced, and the receiver reads it (section 4.5).
+// The receiver's buffers are the kernel's: a header tells it whose message this is. A long payload
+// is announced, and the receiver reads it (section 4.5).
 Status Service::prepare_message(Vqp& v, const fabric::WorkRequest& request, Prepared& out) {
   out.kind = Prepared::Kind::kMessage;
   const std::uint64_t bytes = bytes_of(request);
@@ -257,11 +261,22 @@ void Service::post(CorePool& pool, Vqp& v, std::span<Prepared> list) {
     each.header.ticket = own.ticket;
   }
   const std::uint32_t accepted = post_physical(pool, *v.qp, list);
-  if (v.qp->is_dynamic()) pool.dynamic_requests[v.node] += accepted;
-  if (accepted < list.size()) {
-    for (Prepared& each : list.subspan(accepted)) v.pending.push_back(each);
-    want_turn(pool, v);
+  for (const Prepared& each : list.first(accepted)) {
+    if (each.ticket == 0 || each.kind != Prepared::Kind::kMessage) continue;
+    const Time now = env_.now();
+    v.announced.push_back({each, now + kAskAgain, kAskAgain});
+    want_answer(pool, v);
   }
+  if (v.qp->is_dynamic()) pool.dynamic_requests[v.node] += accepted;
+  for (Prepared& each : list.subspan(accepted)) hold(pool, v, each);
+}
+
+// Requests that failed with a queue pair come back later than those that were posted since.
+void Service::hold(CorePool& pool, Vqp& v, const Prepared& request) {
+  auto at = v.pending.end();
+  while (at != v.pending.begin() && std::prev(at)->order > request.order) --at;
+  v.pending.insert(at, request);
+  want_turn(pool, v);
 }
 
 std::uint32_t Service::post_physical(CorePool& pool, PhysicalQp& qp, std::span<Prepared> list) {
@@ -326,16 +341,24 @@ std::uint32_t Service::post_physical(CorePool& pool, PhysicalQp& qp, std::span<P
   return result.accepted;
 }
 
+void Service::want_answer(CorePool& pool, Vqp& v) {
+  if (v.is_asking) return;
+  v.is_asking = true;
+  core_states_[pool.core]->asking.push_back(v.id);
+}
+
 void Service::want_turn(CorePool& pool, Vqp& v) {
   if (v.is_waiting) return;
   v.is_waiting = true;
   core_states_[pool.core]->waiting.push_back(v.id);
 }
 
-// A queue pair whose physical one is gone takes the next. One without metadata waits for its owner's
-// next call, which may ask for it.
+// A queue pair whose physical one is gone takes the next. One without metadata waits for its
+// owner's next call, which may ask for it.
 void Service::flush_pending(CorePool& pool, Vqp& v) {
   if (v.transfer.stage == Transfer::kRunning) return;
+  // Requests before these may still come back from the queue pair that has failed.
+  if (v.qp != nullptr && v.qp->has_failed && v.qp->under_way() != 0) return;
   if (v.qp == nullptr || (v.qp->has_failed && !options_.bugs.has(Bug::kDeadQueuePairKept))) {
     PhysicalQp* next = pool.reliable_to(v.node);
     if (next == nullptr && v.to.handle != nullptr) next = pool.next_dynamic();
@@ -348,11 +371,7 @@ void Service::flush_pending(CorePool& pool, Vqp& v) {
     next.to = v.to;
     const std::size_t before = v.pending.size();
     post(pool, v, {&next, 1});
-    if (v.pending.size() > before) {  // the device took nothing: it stays the first
-      v.pending.push_front(v.pending.back());
-      v.pending.pop_back();
-      return;
-    }
+    if (v.pending.size() > before) return;  // the device took nothing
   }
 }
 

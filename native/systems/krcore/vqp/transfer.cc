@@ -1,14 +1,20 @@
 // The transfer of a virtual queue pair to another physical one, or to another core (section 4.6).
 //
-// A fake request tells when all requests before it are done; the peer's acknowledgement, when it has
-// dispatched all messages before the notification. Both may begin at once: the one that is asked
-// while it asks acknowledges, and begins no second transfer. Posts wait meanwhile.
+// A fake request tells when all requests before it are done; the peer's acknowledgement, when it
+// has dispatched all messages before the notification. Both may begin at once: the one that is
+// asked while it asks acknowledges, and begins no second transfer. Posts wait meanwhile.
 #include <mutex>
 #include <utility>
 
 #include "systems/krcore/service.h"
 
 namespace pyrdma::krcore {
+
+namespace {
+
+constexpr Time kAckInterval = 5 * kMillisecond;  // doubles
+
+}  // namespace
 
 void Service::start_transfer(VqpId id, std::uint32_t core) {
   Vqp* v = find(id);
@@ -29,6 +35,67 @@ void Service::want_transfer(Vqp& v, CorePool& to, std::optional<DctMeta> meta, b
   want_turn(*v.pool.load(), v);
 }
 
+Prepared Service::transfer_message(Vqp& v, MessageKind kind) {
+  Prepared message;
+  message.kind = Prepared::Kind::kInternal;
+  message.owner = v.id;
+  message.order = v.next_order++;
+  message.ticket = v.transfer.ticket;
+  message.to = v.to;
+  message.request.opcode = fabric::Opcode::kSend;
+  message.header = header_of(v, kind, *v.transfer.pool);
+  message.header.ticket = v.transfer.ticket;
+  if (v.transfer.is_answer) message.header.flags = MessageHeader::kAnswer;
+  return message;
+}
+
+// The queue pairs of a core that wait for their peer ask it again. The peer answers each time.
+void Service::ask_again(CorePool& pool) {
+  std::vector<VqpId>& asking = core_states_[pool.core]->asking;
+  if (asking.empty()) return;
+  std::vector<VqpId> turn;
+  turn.swap(asking);
+  const Time now = env_.now();
+  const auto is_due = [&](Time& again, Time& interval) {
+    if (again > now) return false;
+    interval *= 2;
+    again = now + interval;
+    return true;
+  };
+  for (const VqpId id : turn) {
+    Vqp* v = find(id);
+    if (v == nullptr) continue;
+    v->is_asking = false;
+    if (v->pool.load(std::memory_order_relaxed) != &pool) continue;
+    // What asks goes by another queue pair if its own has failed.
+    if (v->qp != nullptr && v->qp->has_failed && v->qp->under_way() == 0) {
+      PhysicalQp* next = pool.reliable_to(v->node);
+      if (next == nullptr && v->to.handle != nullptr) next = pool.next_dynamic();
+      adopt(*v, next);
+    }
+    const bool may_post = v->qp != nullptr && !v->qp->has_failed && v->qp->room() > 0;
+    Transfer& transfer = v->transfer;
+    const bool waits = transfer.stage == Transfer::kRunning && !transfer.acked;
+    if (waits && may_post && is_due(transfer.again, transfer.interval)) {
+      env_.reached("krcore/asked_again");
+      Prepared message = transfer_message(*v, MessageKind::kTransfer);
+      message.header.flags |= MessageHeader::kAgain;
+      post_physical(pool, *v->qp, {&message, 1});
+    }
+    for (Question& question : v->announced) {
+      if (v->qp == nullptr || v->qp->has_failed || v->qp->room() == 0 ||
+          !is_due(question.again, question.interval))
+        continue;
+      env_.reached("krcore/asked_again");
+      Prepared message = question.message;
+      message.kind = Prepared::Kind::kInternal;
+      message.to = v->to;
+      post_physical(pool, *v->qp, {&message, 1});
+    }
+    if (waits || !v->announced.empty()) want_answer(pool, *v);
+  }
+}
+
 void Service::begin_transfer(CorePool& pool, Vqp& v) {
   Transfer& transfer = v.transfer;
   const bool is_idle = v.qp == nullptr || v.qp->has_failed;
@@ -47,21 +114,13 @@ void Service::begin_transfer(CorePool& pool, Vqp& v) {
   }
   Prepared messages[2];
   std::size_t count = 0;
-  const auto add = [&](MessageKind kind) {
-    Prepared& next = messages[count++];
-    next.kind = Prepared::Kind::kInternal;
-    next.owner = v.id;
-    next.ticket = transfer.ticket;
-    next.to = v.to;
-    next.request.opcode = fabric::Opcode::kSend;
-    next.header = header_of(v, kind, *transfer.pool);
-    next.header.ticket = transfer.ticket;
-    if (transfer.is_answer) next.header.flags = MessageHeader::kAnswer;
-  };
-  add(MessageKind::kFake);
-  if (v.has_sent_messages) add(MessageKind::kTransfer);
+  messages[count++] = transfer_message(v, MessageKind::kFake);
+  if (v.has_sent_messages) messages[count++] = transfer_message(v, MessageKind::kTransfer);
   const std::uint32_t accepted = post_physical(pool, *v.qp, std::span(messages).first(count));
   if (accepted == count) {
+    transfer.interval = kAckInterval;
+    transfer.again = env_.now() + transfer.interval;
+    want_answer(pool, v);
     end_transfer(pool, v);
     return;
   }
@@ -91,16 +150,25 @@ void Service::end_transfer(CorePool& pool, Vqp& v) {
   if (!v.pending.empty()) want_turn(pool, v);
 }
 
+// Takes what has arrived at all other cores. Returns false when another thread is about it.
+bool Service::has_dispatched_all(CorePool& except) {
+  for (const auto& pool : pools_)
+    if (pool.get() != &except && !dispatch_all(*pool)) return false;
+  return true;
+}
+
 void Service::on_transfer(CorePool& pool, const MessageHeader& header) {
   Vqp* v = find(VqpId::of(header.to));
   if (v == nullptr && header.to == 0) {
     // The sender knows the port alone; the queue pair that answers it may exist.
     if (Vqp* bound = find(VqpId::of(ports_[header.port].load()))) {
       const std::lock_guard<Mutex> lock(bound->receive_mutex);
-      const auto reply = bound->replies.find({header.from_node, header.from});
+      const auto reply = bound->replies.find(Sender::of(header));
       if (reply != bound->replies.end()) v = find(reply->second.vqp);
     }
   }
+  // An earlier message may lie with another core, if it came by another way.
+  if ((header.flags & MessageHeader::kAgain) != 0 && !has_dispatched_all(pool)) return;
   MessageHeader ack;
   ack.kind = MessageKind::kTransferAck;
   ack.to = header.from;

@@ -2,11 +2,13 @@
 // carries its requests.
 #pragma once
 #include <atomic>
+#include <compare>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,18 @@ struct PostedReceive {
   std::uint64_t bytes = 0;
 };
 
+/// The connection from which a message comes. Numbers come again in another life of the node.
+struct Sender {
+  NodeId node = 0;
+  std::uint32_t incarnation = 0;
+  std::uint32_t vqp = 0;
+  std::uint16_t epoch = 0;
+  auto operator<=>(const Sender&) const = default;
+  static Sender of(const MessageHeader& header) {
+    return {header.from_node, header.meta.incarnation, header.from, header.from_epoch};
+  }
+};
+
 /// A message that has arrived.
 struct InboxItem {
   enum State : std::uint8_t { kWaits, kFetching, kReady, kFailed };
@@ -54,14 +68,22 @@ struct InboxItem {
 
 enum class VqpState : std::uint8_t { kCreated, kConnected, kError };
 
+/// A message whose answer ends a request or a transfer. The answer may be lost with the queue pair
+/// that carried it, so the message is sent again.
+struct Question {
+  Prepared message;
+  Time again = 0, interval = 0;
+};
+
 struct Transfer {
   enum Stage : std::uint8_t { kNone, kWanted, kRunning };
   Stage stage = kNone;
   bool is_answer = false;
   bool fake_done = false, acked = false;
   std::uint64_t ticket = 0;
-  CorePool* pool = nullptr;  // the new one
-  std::optional<DctMeta> meta;  // of the peer's new core
+  Time again = 0, interval = 0;  // when the peer is asked again
+  CorePool* pool = nullptr;      // the new one
+  std::optional<DctMeta> meta;   // of the peer's new core
 };
 
 class Vqp {
@@ -76,14 +98,17 @@ class Vqp {
   std::atomic<VqpState> state{VqpState::kCreated};
   NodeId node = fabric::kNoNode;
   std::uint32_t port = 0;
-  std::uint32_t peer = 0;  // VqpId of the other end, or 0: whoever has bound the port
-  std::uint16_t epoch = 1;      // a message for an earlier connection is dropped
+  std::uint32_t peer = 0;        // VqpId of the other end, or 0: whoever has bound the port
+  std::uint16_t epoch = 1;       // a message for an earlier connection is dropped
   std::uint16_t peer_epoch = 0;  // 0: not known
   PhysicalQp* qp = nullptr;
   Destination to;  // for a dynamic connection
   std::deque<CompletionEntry> completions;
   std::uint64_t first_entry = 0;  // number of completions.front()
   std::deque<Prepared> pending;   // posts that wait for a physical queue pair
+  std::uint64_t next_order = 1;
+  std::deque<Question> announced;  // zero-copy sends that the receiver has not read
+  bool is_asking = false;          // in the pool's list of those that wait for an answer
   Transfer transfer;
   std::uint64_t next_ticket = 1;
   bool has_sent_messages = false;
@@ -104,7 +129,10 @@ class Vqp {
     VqpId vqp;
     std::uint32_t foreign = 0;  // messages that came to another core
   };
-  std::map<std::pair<NodeId, std::uint32_t>, Reply> replies;
+  std::map<Sender, Reply> replies;
+  std::set<Sender> refused;  // one of their messages is lost
+  /// Zero-copy messages that have been taken, with their tickets.
+  std::deque<std::pair<Sender, std::uint64_t>> read_tickets;
 };
 
 }  // namespace pyrdma::krcore

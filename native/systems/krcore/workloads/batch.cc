@@ -86,8 +86,9 @@ class BatchLoad final : public measure::Workload {
       begin = end;
     }
     interval.add_rates(recorder);
-    recorder.add("polled_queues", "count",
-                 static_cast<double>(polls) / static_cast<double>(std::max<std::uint64_t>(rounds, 1)));
+    recorder.add(
+        "polled_queues", "count",
+        static_cast<double>(polls) / static_cast<double>(std::max<std::uint64_t>(rounds, 1)));
   }
 };
 

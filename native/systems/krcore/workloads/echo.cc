@@ -1,5 +1,5 @@
-// krcore_echo: clients send messages to a server's threads, which send them back (section 5.2, figures
-// 9b and 11). `system` verbs runs the same loops on queue pairs of the device.
+// krcore_echo: clients send messages to a server's threads, which send them back (section 5.2,
+// figures 9b and 11). `system` verbs runs the same loops on queue pairs of the device.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -34,7 +34,12 @@ class EchoLoad final : public measure::Workload {
     using Int = std::int64_t;
     using Text = std::string;
     static const std::vector<measure::ParameterSpec> specs = with_service_parameters({
-        {"system", Text("krcore"), "", "virtual queue pairs, or those of the device", 0, 0,
+        {"system",
+         Text("krcore"),
+         "",
+         "virtual queue pairs, or those of the device",
+         0,
+         0,
          {"krcore", "verbs"}},
         {"transport", Text("dc"), "", "of the physical queue pairs", 0, 0, {"dc", "rc"}},
         {"size", Int{8}, "bytes", "of a message", 1, 1 << 26},
@@ -186,10 +191,9 @@ class EchoLoad final : public measure::Workload {
       std::uint32_t answers = 0;
       env.poll_until(
           [&] {
-            const std::size_t count = service.pop_messages(
-                queue, std::span(messages).first(load.batch - answers), false);
-            for (const Message& message : std::span(messages).first(count))
-              receive(message.wr_id);
+            const std::size_t count =
+                service.pop_messages(queue, std::span(messages).first(load.batch - answers), false);
+            for (const Message& message : std::span(messages).first(count)) receive(message.wr_id);
             answers += static_cast<std::uint32_t>(count);
             return answers == load.batch;
           },
@@ -212,7 +216,8 @@ class EchoLoad final : public measure::Workload {
 
   // ---- on the device ----
 
-  static std::string raw_key(const measure::Params& params, const char* side, std::uint32_t client) {
+  static std::string raw_key(const measure::Params& params, const char* side,
+                             std::uint32_t client) {
     return params.key(std::string("krcore/raw/") + side + "/" + std::to_string(client));
   }
 
@@ -223,8 +228,7 @@ class EchoLoad final : public measure::Workload {
     fabric::QpOptions options;
     options.send_entries = options.receive_entries = 2 * load.batch + 2;
     options.max_sges = 1;
-    options.max_inline =
-        load.size <= env.device().capabilities().max_inline ? load.size : 0;
+    options.max_inline = load.size <= env.device().capabilities().max_inline ? load.size : 0;
     end.qp = env.device().create_queue_pair(domain, *end.sends, receives, options);
     return end;
   }
@@ -237,9 +241,8 @@ class EchoLoad final : public measure::Workload {
     if (env.node() == 0) {
       std::vector<std::unique_ptr<Thread>> threads;
       for (std::uint32_t i = 0; i < load.server_threads; ++i) {
-        threads.push_back(env.spawn("server/" + std::to_string(i), [&, i] {
-          serve_raw(env, params, *domain, load, i, stops);
-        }));
+        threads.push_back(env.spawn("server/" + std::to_string(i),
+                                    [&, i] { serve_raw(env, params, *domain, load, i, stops); }));
       }
       runtime::node_barrier(env, params.key("krcore/stopped"), 600 * kSecond);
       stops.store(true);
@@ -261,8 +264,7 @@ class EchoLoad final : public measure::Workload {
                         const Load& load, std::uint32_t thread, const std::atomic<bool>& stops) {
     const std::uint32_t clients = load.clients_of(thread);
     const std::uint32_t slots = 2 * load.batch;
-    const auto memory =
-        env.device().allocate(domain, std::size_t{clients} * slots * load.size);
+    const auto memory = env.device().allocate(domain, std::size_t{clients} * slots * load.size);
     const auto receives = env.device().create_completion_queue(clients * slots + 2);
     std::vector<RawEnd> ends;
     const auto receive = [&](std::uint64_t place) {
@@ -275,8 +277,7 @@ class EchoLoad final : public measure::Workload {
                                               ends.back().qp->address());
       ends.back().qp->connect(env.device().rendezvous().await_value<fabric::QpAddress>(
           raw_key(params, "client", client), env.now() + runtime::kSetupTimeout));
-      for (std::uint32_t slot = 0; slot < slots; ++slot)
-        receive(std::uint64_t{i} * slots + slot);
+      for (std::uint32_t slot = 0; slot < slots; ++slot) receive(std::uint64_t{i} * slots + slot);
       env.device().rendezvous().publish_value(raw_key(params, "ready", client), std::uint8_t{1});
     }
     std::array<Completion, 16> arrived;
@@ -346,8 +347,11 @@ class EchoLoad final : public measure::Workload {
           },
           kForever, &receives->watch());
       Completion done;
-      env.poll_until([&] { return end.sends->poll({&done, 1}) == 1; }, kForever,
-                     &end.sends->watch());
+      env.poll_until(
+          [&] {
+            return end.sends->poll({&done, 1}) == 1;
+          },
+          kForever, &end.sends->watch());
       check_done(done);
     };
     for (int i = 0; i < 40; ++i) round();

@@ -1,5 +1,5 @@
-// krcore_mesh: workers on all nodes connect to each other (section 5.1, figure 8b). Each worker has a
-// queue pair to every other one, and connects all of them in one call.
+// krcore_mesh: workers on all nodes connect to each other (section 5.1, figure 8b). Each worker has
+// a queue pair to every other one, and connects all of them in one call.
 #include <algorithm>
 
 #include "systems/krcore/workloads/options.h"
@@ -13,16 +13,15 @@ class MeshLoad final : public measure::Workload {
  public:
   std::span<const measure::ParameterSpec> parameters() const override {
     using Int = std::int64_t;
-    static const std::vector<measure::ParameterSpec> specs = with_service_parameters(
-        {{"workers", Int{2}, "count", "spread over all nodes", 2, 4096}});
+    static const std::vector<measure::ParameterSpec> specs =
+        with_service_parameters({{"workers", Int{2}, "count", "spread over all nodes", 2, 4096}});
     return specs;
   }
 
   void run(Env& env, const measure::Params& params, measure::Recorder& recorder) override {
     const std::uint32_t workers = params.count("workers");
     Options options = service_options(params, env.nodes());
-    const std::uint32_t own =
-        workers / env.nodes() + (env.node() < workers % env.nodes() ? 1 : 0);
+    const std::uint32_t own = workers / env.nodes() + (env.node() < workers % env.nodes() ? 1 : 0);
     options.virtual_queue_pairs = std::clamp(own * workers + 16, 64U, 65535U);
     Service service(env, options);
     recorder.prepare_threads(own);

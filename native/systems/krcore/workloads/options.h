@@ -22,10 +22,15 @@ inline std::vector<measure::ParameterSpec> with_service_parameters(
   using Int = std::int64_t;
   using Text = std::string;
   std::vector<measure::ParameterSpec> specs = {
-      {"preset", Text("paper"), "", "the paper's steps, or what the authors' public code does", 0, 0,
+      {"preset",
+       Text("paper"),
+       "",
+       "the paper's steps, or what the authors' public code does",
+       0,
+       0,
        {"paper", "public"}},
-      {"cores", Int{0}, "count", "pools of a node; 0: one for each core that the fabric names, else 2",
-       0, 256},
+      {"cores", Int{0}, "count",
+       "pools of a node; 0: one for each core that the fabric names, else 2", 0, 256},
       {"dc_queue_pairs", Int{2}, "count", "dynamic queue pairs of a pool", 1, 256},
       {"rc_queue_pairs", Int{64}, "count", "reliable queue pairs of a pool, at most", 0, 4096},
       {"meta_servers", Int{1}, "count", "the first nodes, which hold the metadata of all", 1, 64},
@@ -96,8 +101,8 @@ inline void await_reliable(Service& service, NodeId node) {
   while (!is_made() && service.env().now() < deadline)
     service.env().sleep_until(service.env().now() + kMillisecond);
   if (!is_made()) {
-    throw Error(ErrorCode::kTimeout, "krcore: no reliable connection to node " +
-                                         std::to_string(node) + " could be made")
+    throw Error(ErrorCode::kTimeout,
+                "krcore: no reliable connection to node " + std::to_string(node) + " could be made")
         .blaming({node});
   }
 }
