@@ -1,0 +1,30 @@
+// Removal (RACE, section 3.3): a compare-and-swap empties the slot. The client that does it owns
+// the block, and clears its head, so that a reader with an old slot soon notices.
+#include <algorithm>
+
+#include "env/scope.h"
+#include "systems/krcore/race/operation.h"
+#include "systems/krcore/race/scopes.h"
+
+namespace pyrdma::krcore::race {
+
+void Operation::erase() {
+  if (found_.slot.is_frozen()) return wait_for_split(false);
+  may_have_changed_ = true;
+  swap_slot(found_.at, found_.slot, Slot::empty(found_.slot.depth()), &Operation::erased);
+}
+
+void Operation::erased() {
+  if (!has_swapped()) {
+    may_have_changed_ = false;
+    return again();
+  }
+  const Slot old = found_.slot;
+  // The next use of the block is written by this client, and so after this.
+  c_.links.write(home_.node, old.offset(), c_.zeros, sizeof(BlockHead));
+  c_.links.ring_unawaited(home_.node);
+  c_.blocks.free(home_.node, {old.offset(), old.units(), old.version()});
+  end(Outcome::kOk);
+}
+
+}  // namespace pyrdma::krcore::race

@@ -1,0 +1,138 @@
+// The worlds in which the table is tested: storage nodes, and clients with connections to them.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error_test.h"
+#include "runtime/mesh.h"
+#include "runtime/node_barrier.h"
+#include "runtime/worlds_test.h"
+#include "systems/krcore/race/client.h"
+#include "systems/krcore/race/fuzz/audit.h"
+#include "systems/krcore/race/storage.h"
+
+namespace pyrdma::krcore::race {
+
+inline ByteView bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+inline std::string text_of(ByteView bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// One end of the connections: of a storage node with all clients, or of a client.
+struct Ends {
+  explicit Ends(Env& env, std::uint32_t entries = 4096)
+      : pd(env.device().create_protection_domain()),
+        completions(env.device().create_completion_queue(entries)) {}
+  fabric::QueuePair& add(Env& env) {
+    owned.push_back(env.device().create_queue_pair(*pd, *completions, *completions));
+    pairs.push_back(owned.back().get());
+    return *owned.back();
+  }
+  std::unique_ptr<fabric::ProtectionDomain> pd;
+  std::unique_ptr<fabric::CompletionQueue> completions;
+  std::vector<std::unique_ptr<fabric::QueuePair>> owned;
+  std::vector<fabric::QueuePair*> pairs;
+};
+
+/// A node with a client, in a test.
+struct ClientNode {
+  Env& env;
+  Ends& ends;
+  const TableAddress& table;
+  const runtime::Kill& kill;
+  std::uint32_t number;  // of this client, from 0
+
+  std::unique_ptr<Client> client(ClientOptions options = {}) const {
+    return std::make_unique<Client>(env, env.device(), *ends.pd, *ends.completions, ends.pairs,
+                                    table, std::move(options));
+  }
+};
+
+struct Shape {
+  std::uint32_t storages = 1, clients = 1;
+  StorageOptions storage;
+};
+
+/// A table of few places, so that it soon splits.
+inline StorageOptions small_table(std::uint32_t max_depth = 8) {
+  StorageOptions options;
+  options.groups = 2;
+  options.max_depth = max_depth;
+  options.bytes = 8U << 20;
+  options.max_key_bytes = 32;
+  options.max_value_bytes = 256;
+  return options;
+}
+
+using Regions = std::vector<const std::byte*>;
+
+/// Runs `per_client` on every client's node. Then `at_end` looks at the memory, on the first
+/// storage node. Every node is a thread of this process.
+inline void run_table(const std::string& world, const Shape& shape,
+                      const std::function<void(ClientNode&)>& per_client,
+                      const std::function<void(const TableAddress&, const Regions&)>& at_end = {}) {
+  Regions regions(shape.storages);
+  runtime::run_world(world, shape.storages + shape.clients,
+                     [&](Env& env, const runtime::Kill& kill) {
+                       Ends ends(env);
+                       runtime::Mesh mesh(env, "race");
+                       std::unique_ptr<Storage> storage;
+                       const bool is_client = env.node() >= shape.storages;
+                       if (is_client) {
+                         for (NodeId node = 0; node < shape.storages; ++node)
+                           mesh.add(node, ends.add(env));
+                       } else {
+                         StorageOptions options = shape.storage;
+                         options.index = env.node();
+                         options.nodes = shape.storages;
+                         storage = std::make_unique<Storage>(env, env.device(), *ends.pd, options);
+                         regions[env.node()] = storage->data();
+                         env.device().rendezvous().publish_value(
+                             "table/" + std::to_string(env.node()), storage->address());
+                         for (NodeId node = shape.storages; node < env.nodes(); ++node)
+                           mesh.add(node, ends.add(env));
+                       }
+                       const Time deadline = env.now() + runtime::kSetupTimeout;
+                       mesh.connect(deadline);
+                       std::vector<TableAddress> parts;
+                       for (NodeId node = 0; node < shape.storages; ++node)
+                         parts.push_back(env.device().rendezvous().await_value<TableAddress>(
+                             "table/" + std::to_string(node), deadline));
+                       const TableAddress table = join(parts);
+                       mesh.meet(runtime::kSetupTimeout);
+                       if (is_client) {
+                         ClientNode node{env, ends, table, kill, env.node() - shape.storages};
+                         per_client(node);
+                       }
+                       runtime::node_barrier(env, "race end");
+                       env.sleep_until(env.now() + 100 * kMicrosecond);  // late placements
+                       if (env.node() == 0 && at_end) at_end(table, regions);
+                       runtime::node_barrier(env, "race left");
+                     });
+}
+
+class RaceWorlds : public testing::TestWithParam<std::string> {
+ protected:
+  void run(const Shape& shape, const std::function<void(ClientNode&)>& per_client,
+           const std::function<void(const TableAddress&, const Regions&)>& at_end = {}) {
+    run_table(GetParam(), shape, per_client, at_end);
+  }
+};
+
+inline auto race_worlds() {
+#if defined(__SANITIZE_THREAD__)
+  std::vector<std::string> names{"shm"};
+#else
+  std::vector<std::string> names{"sim", "sim_strong", "shm"};
+#endif
+  if (std::getenv("PYRDMA_TEST_VERBS") != nullptr) names.emplace_back("verbs");
+  return testing::ValuesIn(names);
+}
+
+}  // namespace pyrdma::krcore::race
