@@ -58,6 +58,7 @@ class Bugs {
   bool checks_crc() const { return !is(Bug::kCrcUnchecked) && !is(Bug::kReusedAtOnce); }
   bool passes_free_slots() const { return !is(Bug::kInsertsLeftBehind); }
   bool holds_lock(bool correct) const { return correct || is(Bug::kLockReturnsAtOnce); }
+  bool looks_at_lock() const { return !is(Bug::kLockReturnsAtOnce); }
   bool finishes_for_others() const { return !is(Bug::kSplitNeverFinished); }
   bool moves_first() const { return !is(Bug::kPublishedFirst); }
   bool renews_versions() const { return !is(Bug::kReusedAtOnce); }

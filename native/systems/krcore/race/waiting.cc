@@ -25,7 +25,9 @@ void Operation::saw_split() {
     c_.env.reached("race/stale directory");
     return again("its subtable is split again and again");
   }
-  const std::uint64_t word = buffers_.words[Path::kWords];
+  std::uint64_t word = buffers_.words[Path::kWords];
+  if (!c_.options.bugs.looks_at_lock() && needs_room_)
+    word = SplitWord{.depth = header(0, 0).depth}.word();
   const SplitWord split = SplitWord::of(word);
   // The buckets were read before the split word. A split that ended meanwhile has made room.
   if (!split.is_locked) {

@@ -86,11 +86,15 @@ class Auditor {
     const std::uint64_t used = sizeof head + head.key_bytes + head.value_bytes;
     audit_.frozen += slot.is_frozen();
     // The old place of a key that has moved: its block may have another use by now.
-    const KeyHash moved{.a = head.hash, .b = 0};
-    if (slot.is_frozen() && home(moved) != index) return;
+    if (slot.is_frozen() && DirectoryEntry::is_there(entry(index | 1U << slot.depth()))) return;
     if (head.version != slot.version() || used > bytes ||
         crc32c({block + kCrcBytes, used - kCrcBytes}) != head.crc)
-      return problem(index, "has a block that is broken, at " + std::to_string(slot.offset()));
+      return problem(index, std::string("has a broken block at ") + std::to_string(slot.offset()) +
+                                ", of version " + std::to_string(head.version) + ", for " +
+                                std::to_string(head.key_bytes + head.value_bytes) +
+                                " bytes; its slot has version " + std::to_string(slot.version()) +
+                                ", depth " + std::to_string(slot.depth()) +
+                                (slot.is_frozen() ? " and is frozen" : ""));
     const char* text = reinterpret_cast<const char*>(block + sizeof head);
     const std::string key(text, head.key_bytes);
     const KeyHash hash = KeyHash::of({block + sizeof head, head.key_bytes});

@@ -1,0 +1,93 @@
+#include "systems/krcore/race/fuzz/race_scenario.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "fuzz/quick_control.h"
+#include "fuzz/simulation.h"
+#include "systems/krcore/race/bugs.h"
+#include "systems/krcore/race/fuzz/node.h"
+
+namespace pyrdma::krcore::race {
+
+namespace {
+
+// Clients send no messages, so datagrams and receives have no faults. The memory of a storage node
+// has no replica, so storage nodes do not die: the scenario itself ends clients.
+const std::vector<Fault> kFaultsOfRace{Fault::loss,
+                                       Fault::loss_burst,
+                                       Fault::ack_loss,
+                                       Fault::duplicate,
+                                       Fault::reorder,
+                                       Fault::placement_reorder,
+                                       Fault::delay,
+                                       Fault::clog,
+                                       Fault::cache_miss,
+                                       Fault::queue_full,
+                                       Fault::late_completion,
+                                       Fault::qp_error,
+                                       Fault::torn_crash,
+                                       Fault::pause,
+                                       Fault::preemption,
+                                       Fault::clock_skew,
+                                       Fault::clock_jump,
+                                       Fault::crash,
+                                       Fault::host_crash,
+                                       Fault::number_reuse,
+                                       Fault::partition,
+                                       Fault::isolation,
+                                       Fault::partition_partial,
+                                       Fault::partition_one_way,
+                                       Fault::partition_flapping,
+                                       Fault::slow_node,
+                                       Fault::buffer_overflow,
+                                       Fault::pause_storm,
+                                       Fault::number_collision,
+                                       Fault::noisy_neighbour};
+
+fuzz::Outcome run_race(const fuzz::Options& wanted) {
+  fuzz::Outcome outcome;
+  fuzz::Options options = wanted;
+  fuzz::hasten_control_path(options.profile);
+  fuzz::FaultPhase phase(options, outcome);
+  scenario::World world(options, outcome, phase);
+  fabric::sim::SimOptions simulation = fuzz::simulation_of(options, 8 * options.recovery_limit);
+  // The simulator only sees that there are faults.
+  constexpr double kNever = 1e-6;
+  for (const Fault fault : {Fault::crash, Fault::host_crash})
+    simulation.faults[fault].rate = std::min(kNever, options.faults[fault].rate);
+  fabric::sim::SimCluster cluster(simulation);
+  world.cluster = &cluster;
+  phase.attach(cluster);
+  if (options.events) cluster.record_events(&outcome.recorded);
+  try {
+    cluster.run([&](Env& env) { scenario::run_node(world, env); });
+  } catch (const Error& error) {
+    world.violation("liveness", std::string(error.what()).substr(0, 200) + world.describe());
+  }
+  world.check();
+  const FaultCounters crashes = outcome.faults;
+  fuzz::fill_outcome(outcome, cluster);
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    outcome.faults.fired[i] += crashes.fired[i];
+    outcome.faults.reached[i] += crashes.reached[i];
+  }
+  return outcome;
+}
+
+}  // namespace
+
+fuzz::Scenario race_scenario() {
+  return {"krcore_race",
+          "RACE hashing: clients change keys of a table that splits, die amid it and come back",
+          run_race,
+          {kBugNames.begin(), kBugNames.end()},
+          {},
+          kFaultsOfRace,
+          {"race/CRC retry", "race/directory doubled", "race/duplicate removed",
+           "race/insertion of another undone", "race/overflow bucket used",
+           "race/split finished for another", "race/stale directory"},
+          16};
+}
+
+}  // namespace pyrdma::krcore::race
