@@ -8,7 +8,7 @@ std::optional<Block> Blocks::take(std::uint32_t node, std::uint32_t units) {
   std::deque<Block>& freed = from.freed[units];
   const bool is_fresh = from.end - from.at >= std::uint64_t{units} * kUnit;
   const bool can_rest = (is_fresh || !from.is_exhausted) && bugs_.renews_versions();
-  if (freed.size() > (can_rest ? kResting : 0)) {
+  if (freed.size() > (can_rest ? resting_ : 0)) {
     Block block = bugs_.renews_versions() ? freed.front() : freed.back();
     bugs_.renews_versions() ? freed.pop_front() : freed.pop_back();
     return block;

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "systems/krcore/race/address.h"
-#include "systems/krcore/race/bugs.h"
 #include "systems/krcore/race/links.h"
+#include "systems/krcore/race/options.h"
 
 namespace pyrdma::krcore::race {
 
@@ -24,7 +24,8 @@ struct Block {
 
 class Blocks {
  public:
-  Blocks(const TableAddress& table, Bugs bugs) : table_(table), bugs_(bugs), nodes_(table.nodes) {}
+  Blocks(const TableAddress& table, const ClientOptions& options)
+      : table_(table), bugs_(options.bugs), resting_(options.resting_blocks), nodes_(table.nodes) {}
 
   /// Returns a block, or nothing when the client must reserve memory first.
   std::optional<Block> take(std::uint32_t node, std::uint32_t units);
@@ -47,8 +48,6 @@ class Blocks {
   }
 
  private:
-  // A freed block rests until so many others of its size are free.
-  static constexpr std::size_t kResting = 8;
   struct Node {
     std::uint64_t at = 0, end = 0;  // of the chunk in use
     std::vector<std::deque<Block>> freed;
@@ -56,7 +55,8 @@ class Blocks {
     bool is_reserving = false, is_exhausted = false;
   };
   const TableAddress& table_;
-  Bugs bugs_;
+  const Bugs bugs_;
+  const std::size_t resting_;
   std::vector<Node> nodes_;
 };
 

@@ -100,8 +100,9 @@ Client::Client(Env& env, fabric::Device& device, fabric::ProtectionDomain& pd,
       new Context{env_, options_, table_,
                   Links(env_, pairs, completions_, table_, *memory_, options_.queue_entries),
                   Directory(table_, {words, 1 + (std::size_t{1} << table_.max_depth)}),
-                  Blocks(table_, options_.bugs)});
+                  Blocks(table_, options_)});
   context_->zeros = at;
+  context_->unread = at + kUnit - 8;
   at += kUnit;
   splitter_ = std::make_unique<Splitter>(*context_, at);
   context_->splitter = splitter_.get();

@@ -7,8 +7,6 @@
 namespace pyrdma::krcore::race {
 namespace {
 
-std::string key_of(std::uint64_t number) { return "key " + std::to_string(number); }
-
 TEST_P(RaceWorlds, OneClientInsertsUpdatesAndRemoves) {
   run({1, 1, small_table()}, [](ClientNode& node) {
     const auto client = node.client();
@@ -50,7 +48,7 @@ TEST_P(RaceWorlds, GrowsAndKeepsAllKeys) {
   };
   run({2, 1, small_table()}, grow, [](const TableAddress& table, const Regions& regions) {
     const Audit found = audit(table, regions);
-    for (const std::string& problem : found.problems) ADD_FAILURE() << problem;
+    expect_whole(found);
     EXPECT_EQ(found.values.size(), kKeys);
     EXPECT_GE(found.subtables, 32U);
     EXPECT_GT(found.in_overflow, 0U);
@@ -120,7 +118,7 @@ TEST_P(RaceWorlds, ClientsWithWindowsChangeTheirKeys) {
   };
   run({2, kClients, small_table()}, work, [](const TableAddress& table, const Regions& regions) {
     const Audit found = audit(table, regions);
-    for (const std::string& problem : found.problems) ADD_FAILURE() << problem;
+    expect_whole(found);
     EXPECT_GT(found.subtables, 4U);
     EXPECT_EQ(found.locked + found.frozen + found.tentative, 0U);
   });

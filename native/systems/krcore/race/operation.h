@@ -39,7 +39,9 @@ struct Context {
   Links links;
   Directory directory;
   Blocks blocks;
-  const std::byte* zeros = nullptr;  // registered, one block head of them
+  // Registered: a block head of zeros, and a word for reads that nobody looks at.
+  const std::byte* zeros = nullptr;
+  std::byte* unread = nullptr;
   Splitter* splitter = nullptr;
   std::deque<Operation*> over{};  // operations that have ended, the oldest first
   std::uint64_t retries = 0;

@@ -32,7 +32,10 @@ struct ClientOptions {
   std::uint32_t window = 16;  // operations under way at most
   std::uint32_t queue_entries = 128;      // requests in flight per connection at most
   std::uint64_t chunk_bytes = 64 * kKiB;  // what it reserves for blocks at a time
-  Time timeout = kSecond;                 // after its first retry, an operation ends with an error
+  /// A freed block rests until so many others of its size are free, so that few readers meet its
+  /// next use.
+  std::uint32_t resting_blocks = 8;
+  Time timeout = kSecond;  // after its first retry, an operation ends with an error
   /// A client whose split shows no beat for this time is taken for dead, and another one finishes
   /// its split. It is the clock of the one that waits. If the client lives, nothing breaks.
   Time lease = 200 * kMicrosecond;

@@ -20,8 +20,10 @@ void Operation::erased() {
     return again();
   }
   const Slot old = found_.slot;
-  // The next use of the block is written by this client, and so after this.
+  // Nobody waits for this. The read places it, so that it cannot follow the next use of the block
+  // on a NIC that places writes in any order.
   c_.links.write(home_.node, old.offset(), c_.zeros, sizeof(BlockHead));
+  c_.links.read(home_.node, found_.at, c_.unread, 8);
   c_.links.ring_unawaited(home_.node);
   c_.blocks.free(home_.node, {old.offset(), old.units(), old.version()});
   end(Outcome::kOk);

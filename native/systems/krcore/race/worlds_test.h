@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -57,6 +58,7 @@ struct ClientNode {
 struct Shape {
   std::uint32_t storages = 1, clients = 1;
   StorageOptions storage;
+  std::optional<NodeId> victim = {};  // a node that is killed: nobody waits for it at the end
 };
 
 /// A table of few places, so that it soon splits.
@@ -72,55 +74,77 @@ inline StorageOptions small_table(std::uint32_t max_depth = 8) {
 
 using Regions = std::vector<const std::byte*>;
 
+using PerClient = std::function<void(ClientNode&)>;
+using AtEnd = std::function<void(const TableAddress&, const Regions&)>;
+
+/// One node of run_table.
+inline void run_table_node(Env& env, const runtime::Kill& kill, const Shape& shape,
+                           Regions& regions, const PerClient& per_client, const AtEnd& at_end) {
+  Ends ends(env);
+  runtime::Mesh mesh(env, "race");
+  std::unique_ptr<Storage> storage;
+  const bool is_client = env.node() >= shape.storages;
+  if (is_client) {
+    for (NodeId node = 0; node < shape.storages; ++node) mesh.add(node, ends.add(env));
+  } else {
+    StorageOptions options = shape.storage;
+    options.index = env.node();
+    options.nodes = shape.storages;
+    storage = std::make_unique<Storage>(env, env.device(), *ends.pd, options);
+    regions[env.node()] = storage->data();
+    env.device().rendezvous().publish_value("table/" + std::to_string(env.node()),
+                                            storage->address());
+    for (NodeId node = shape.storages; node < env.nodes(); ++node) mesh.add(node, ends.add(env));
+  }
+  const Time deadline = env.now() + runtime::kSetupTimeout;
+  mesh.connect(deadline);
+  std::vector<TableAddress> parts;
+  for (NodeId node = 0; node < shape.storages; ++node)
+    parts.push_back(env.device().rendezvous().await_value<TableAddress>(
+        "table/" + std::to_string(node), deadline));
+  const TableAddress table = join(parts);
+  mesh.meet(runtime::kSetupTimeout);
+  if (is_client) {
+    ClientNode node{env, ends, table, kill, env.node() - shape.storages};
+    per_client(node);
+  }
+  std::vector<NodeId> left;
+  for (NodeId node = 0; node < env.nodes(); ++node) {
+    if (node != shape.victim) left.push_back(node);
+  }
+  runtime::node_barrier(env, "race end", runtime::kSetupTimeout, left);
+  env.sleep_until(env.now() + 100 * kMicrosecond);  // late placements
+  if (env.node() == 0 && at_end) at_end(table, regions);
+  runtime::node_barrier(env, "race left", runtime::kSetupTimeout, left);
+}
+
 /// Runs `per_client` on every client's node. Then `at_end` looks at the memory, on the first
 /// storage node. Every node is a thread of this process.
-inline void run_table(const std::string& world, const Shape& shape,
-                      const std::function<void(ClientNode&)>& per_client,
-                      const std::function<void(const TableAddress&, const Regions&)>& at_end = {}) {
+inline void run_table(const std::string& world, const Shape& shape, const PerClient& per_client,
+                      const AtEnd& at_end = {}) {
   Regions regions(shape.storages);
   runtime::run_world(world, shape.storages + shape.clients,
                      [&](Env& env, const runtime::Kill& kill) {
-                       Ends ends(env);
-                       runtime::Mesh mesh(env, "race");
-                       std::unique_ptr<Storage> storage;
-                       const bool is_client = env.node() >= shape.storages;
-                       if (is_client) {
-                         for (NodeId node = 0; node < shape.storages; ++node)
-                           mesh.add(node, ends.add(env));
-                       } else {
-                         StorageOptions options = shape.storage;
-                         options.index = env.node();
-                         options.nodes = shape.storages;
-                         storage = std::make_unique<Storage>(env, env.device(), *ends.pd, options);
-                         regions[env.node()] = storage->data();
-                         env.device().rendezvous().publish_value(
-                             "table/" + std::to_string(env.node()), storage->address());
-                         for (NodeId node = shape.storages; node < env.nodes(); ++node)
-                           mesh.add(node, ends.add(env));
-                       }
-                       const Time deadline = env.now() + runtime::kSetupTimeout;
-                       mesh.connect(deadline);
-                       std::vector<TableAddress> parts;
-                       for (NodeId node = 0; node < shape.storages; ++node)
-                         parts.push_back(env.device().rendezvous().await_value<TableAddress>(
-                             "table/" + std::to_string(node), deadline));
-                       const TableAddress table = join(parts);
-                       mesh.meet(runtime::kSetupTimeout);
-                       if (is_client) {
-                         ClientNode node{env, ends, table, kill, env.node() - shape.storages};
-                         per_client(node);
-                       }
-                       runtime::node_barrier(env, "race end");
-                       env.sleep_until(env.now() + 100 * kMicrosecond);  // late placements
-                       if (env.node() == 0 && at_end) at_end(table, regions);
-                       runtime::node_barrier(env, "race left");
+                       run_table_node(env, kill, shape, regions, per_client, at_end);
                      });
 }
 
+inline void expect_whole(const Audit& found) {
+  for (const std::string& problem : found.problems) ADD_FAILURE() << problem;
+}
+
+/// Waits for what a thread of another node sets. Nothing wakes this node.
+inline void await(Env& env, const std::function<bool()>& is_there) {
+  const Time deadline = env.now() + 60 * kSecond;
+  while (!is_there() && env.now() < deadline) env.sleep_until(env.now() + 5 * kMicrosecond);
+  EXPECT_TRUE(is_there());
+}
+
+inline std::string key_of(std::uint64_t number) { return "key " + std::to_string(number); }
+
 class RaceWorlds : public testing::TestWithParam<std::string> {
  protected:
-  void run(const Shape& shape, const std::function<void(ClientNode&)>& per_client,
-           const std::function<void(const TableAddress&, const Regions&)>& at_end = {}) {
+  void run(const Shape& shape, const PerClient& per_client, const AtEnd& at_end = {}) {
     run_table(GetParam(), shape, per_client, at_end);
   }
 };

@@ -24,6 +24,7 @@ struct Shape {
   ClientOptions client;
   std::uint32_t hot = 0, fillers = 0;  // keys that all change, and keys that are there at first
   std::uint32_t cold_share = 0;        // percent of the operations on other keys
+  bool only_inserts = false;           // and removals, of hot keys
   double death_per_step = 0;           // of a client
 };
 
