@@ -184,8 +184,9 @@ void Client::reclaim() {
 void Client::turn() {
   Links& links = context_->links;
   links.take();
-  while (Task* task = links.next_ready()) task->proceed();
-  links.post();
+  do {
+    while (Task* task = links.next_ready()) task->proceed();
+  } while (!links.post());
 }
 
 Result Client::result_of(const Operation& operation) const {

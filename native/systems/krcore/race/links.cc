@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -104,7 +105,8 @@ void Links::end_part(std::uint32_t node, std::uint32_t number, Task* task) {
   if (link.broken != fabric::Status::kSuccess) {
     link.queue.clear();
     link.posted = link.unsignaled = 0;
-    return end_part_of(number, true, node);
+    broken_parts_.emplace_back(number, node);
+    return;
   }
   PYRDMA_CHECK(link.unsignaled, >, 0U);
   Request& last = link.queue.back();
@@ -144,16 +146,19 @@ bool Links::take() {
 }
 
 Task* Links::next_ready() {
+  for (const auto& [number, node] : std::exchange(broken_parts_, {}))
+    end_part_of(number, true, node);
   if (ready_.empty()) return nullptr;
   Task* task = ready_.front();
   ready_.pop_front();
   return task;
 }
 
-void Links::post() {
+bool Links::post() {
   for (std::uint32_t node = 0; node < links_.size(); ++node) {
     if (links_[node].posted < links_[node].queue.size()) post(node);
   }
+  return ready_.empty() && broken_parts_.empty();
 }
 
 void Links::post(std::uint32_t node) {

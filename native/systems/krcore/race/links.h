@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "env/env.h"
@@ -23,6 +24,7 @@ class Task {
   /// Whether a request of the last round has failed, and at which storage node.
   bool lost() const { return lost_; }
   std::uint32_t lost_node() const { return lost_node_; }
+  void forget_loss() { lost_ = false; }
 
  private:
   friend class Links;
@@ -63,8 +65,8 @@ class Links {
   bool take();
   /// The next task whose round has ended, or null.
   Task* next_ready();
-  /// Posts what waits.
-  void post();
+  /// Posts what waits. Returns false if tasks can proceed at once.
+  bool post();
 
   std::uint64_t doorbells() const { return doorbells_; }
   std::uint64_t reads() const { return reads_; }
@@ -101,6 +103,9 @@ class Links {
   std::vector<Link> links_;
   std::vector<Task*> tasks_;
   std::deque<Task*> ready_;
+  /// Parts of rounds on broken connections. They end when no task is within a step, because a round
+  /// may have more parts.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> broken_parts_;  // task, storage node
   std::uint64_t doorbells_ = 0, reads_ = 0;
 };
 

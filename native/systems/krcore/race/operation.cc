@@ -21,6 +21,7 @@ const char* to_string(Kind kind) {
 
 void Operation::start(Kind kind, std::uint64_t tag, ByteView key, ByteView value) {
   const Scope step(c_.env, scope::start);
+  forget_loss();
   kind_ = kind;
   tag_ = tag;
   hash_ = KeyHash::of(key);
@@ -184,6 +185,9 @@ void Operation::collect(bool with_tentative) {
       const Slot found = slot(i / 2, i % 2, number);
       if (found.is_empty() || found.fingerprint() != hash_.fingerprint()) continue;
       if (found.is_tentative() && !with_tentative) continue;
+      // A frozen slot has a key whose next bit is 1. Its key may have moved long ago, and its block
+      // may have another use, if the client died that should have cleaned it.
+      if (found.is_frozen() && (hash_.a >> found.depth() & 1) == 0) continue;
       matches_[count_++] = {slot_at(i / 2, i % 2, number), found, nullptr, Verdict::kOther};
     }
   }

@@ -181,9 +181,11 @@ class Load {
   }
 
   void fill() {
-    for (std::uint32_t i = 0; i < world_.shape.fillers; ++i) {
+    const bool with_hot = world_.shape.mix == Shape::Mix::kUpdates;
+    for (std::uint32_t i = with_hot ? 0 : world_.shape.hot;
+         i < world_.shape.hot + world_.shape.fillers; ++i) {
       while (client_->is_full()) turn(kForever);
-      start({world_.options.operations + 1 + i, Kind::kInsert, world_.shape.hot + i, 8, 0});
+      start({world_.options.operations + 1 + i, Kind::kInsert, i, 8, 0});
     }
     finish_all();
     world_.is_filled = true;
@@ -226,7 +228,7 @@ class Load {
     if (world_.shape.death_per_step == 0 || !world_.cluster->faults_are_on() ||
         world_.outcome.begun == 0)
       return;
-    const double factor = step >= Step::kSplitLocked ? 4 : 1;
+    const double factor = step == Step::kPlaced || step >= Step::kSplitLocked ? 4 : 1;
     if (rng_.uniform() >= factor * world_.shape.death_per_step) return;
     if (rng_.below(2) == 0)
       return world_.kill(env_.node(), Fault::crash, 1 + static_cast<Time>(rng_.below(5000)));

@@ -53,11 +53,13 @@ std::vector<std::vector<Planned>> draw_plans(const fuzz::Options& options, const
       op.key = is_new ? cold++ : static_cast<std::uint32_t>(rng.below(cold));
     } else {
       op.key = static_cast<std::uint32_t>(rng.below(shape.hot));
-      if (shape.only_inserts) op.kind = kind < 60 ? Kind::kInsert : Kind::kRemove;
+      if (shape.mix == Shape::Mix::kInserts) op.kind = kind < 60 ? Kind::kInsert : Kind::kRemove;
+      if (shape.mix == Shape::Mix::kUpdates) op.kind = kind < 50 ? Kind::kUpdate : Kind::kLookup;
     }
     const std::size_t client = rng.below(plans.size());
     constexpr std::array<std::uint32_t, 3> kBytes{8, 200, 230};
     op.bytes = kBytes[rng.below(kBytes.size())];
+    if (shape.mix == Shape::Mix::kUpdates) op.bytes = 230;
     // Most operations start at once, so that they overlap.
     op.pause = rng.below(3) == 0 ? static_cast<Time>(rng.below(4000) * pace) : 0;
     plans[client].push_back(op);
@@ -88,13 +90,14 @@ Shape::Shape(const fuzz::Options& options) {
   client.window = 1 + static_cast<std::uint32_t>(rng.below(4));
   client.chunk_bytes = 4096U << rng.below(3);
   client.queue_entries = rng.below(2) == 0 ? 16 : 128;
-  client.resting_blocks = 8 * static_cast<std::uint32_t>(rng.below(2));
+  client.resting_blocks = mix == Mix::kUpdates ? 0 : 8 * static_cast<std::uint32_t>(rng.below(2));
   client.timeout = 10 * kMillisecond;
   client.lease = static_cast<Time>(20 + rng.below(200)) * kMicrosecond;
-  client.patience = static_cast<Time>(5 + rng.below(50)) * kMicrosecond;
+  client.patience = static_cast<Time>(1 + rng.below(5)) * kMicrosecond;
   client.bugs = Bugs::named(options.mutation);
-  only_inserts = rng.below(4) == 0;
-  hot = only_inserts ? 1 : 2 + static_cast<std::uint32_t>(rng.below(5));
+  constexpr std::array kMixes{Mix::kAll, Mix::kAll, Mix::kInserts, Mix::kInserts, Mix::kUpdates};
+  mix = kMixes[rng.below(kMixes.size())];
+  hot = mix == Mix::kAll ? 2 + static_cast<std::uint32_t>(rng.below(5)) : 1;
   fillers = 20 + static_cast<std::uint32_t>(rng.below(16));
   cold_share = 20 + static_cast<std::uint32_t>(rng.below(50));
   const bool dies = options.faults[Fault::crash].rate > 0;

@@ -24,8 +24,10 @@ struct Shape {
   ClientOptions client;
   std::uint32_t hot = 0, fillers = 0;  // keys that all change, and keys that are there at first
   std::uint32_t cold_share = 0;        // percent of the operations on other keys
-  bool only_inserts = false;           // and removals, of hot keys
-  double death_per_step = 0;           // of a client
+  /// What happens to hot keys: everything, or insertions and removals, or updates and lookups with
+  /// values of one size, so that a block is soon used again.
+  enum class Mix : std::uint8_t { kAll, kInserts, kUpdates } mix = Mix::kAll;
+  double death_per_step = 0;  // of a client
 };
 
 /// An operation of a client's plan.
