@@ -225,6 +225,14 @@ std::span<const Result> Client::wait(Time deadline) {
   return found;
 }
 
+bool Client::drain(Time deadline) {
+  const auto is_idle = [&] {
+    turn();
+    return context_->links.is_idle();
+  };
+  return is_idle() || env_.poll_until(is_idle, deadline, &completions_.watch());
+}
+
 Outcome Client::lookup(ByteView key, Bytes& value) { return run(Kind::kLookup, key, {}, &value); }
 
 Outcome Client::run(Kind kind, ByteView key, ByteView value, Bytes* into) {

@@ -63,6 +63,12 @@ class Client {
   Outcome update(ByteView key, ByteView value) { return run(Kind::kUpdate, key, value, nullptr); }
   Outcome remove(ByteView key) { return run(Kind::kRemove, key, {}, nullptr); }
 
+  /// Waits until no request is in flight, also none that nobody waits for, such as those that clear
+  /// removed blocks. Returns false if `deadline` passes. A client that is destroyed while requests
+  /// are in flight takes its connections with it, because its memory is gone: whoever goes on with
+  /// the queue pairs drains first. Operations under way go on; their results wait for poll().
+  bool drain(Time deadline);
+
   /// Reads and doorbells so far.
   std::uint64_t reads() const { return context_->links.reads(); }
   std::uint64_t doorbells() const { return context_->links.doorbells(); }

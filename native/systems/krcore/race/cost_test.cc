@@ -52,6 +52,20 @@ TEST(RaceCostSim, AWindowSharesDoorbells) {
   });
 }
 
+// The connections of a client that is drained are those of the next one.
+TEST_P(RaceWorlds, ADrainedClientLeavesItsConnections) {
+  run({1, 1, small_table()}, [](ClientNode& node) {
+    for (int round = 0; round < 3; ++round) {
+      const auto client = node.client();
+      for (std::uint64_t i = 0; i < 20; ++i) {
+        EXPECT_EQ(client->insert(bytes_of(key_of(i)), bytes_of("x")), Outcome::kOk);
+        EXPECT_EQ(client->remove(bytes_of(key_of(i))), Outcome::kOk);
+      }
+      EXPECT_TRUE(client->drain(node.env.now() + 60 * kSecond));
+    }
+  });
+}
+
 // Few places in the send queues, and many operations: requests wait for places.
 TEST_P(RaceWorlds, ASmallSendQueueHoldsNothingUp) {
   run({2, 1, small_table()}, [](ClientNode& node) {

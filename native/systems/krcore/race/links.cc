@@ -188,6 +188,12 @@ void Links::post(std::uint32_t node) {
   }
 }
 
+bool Links::is_idle() const {
+  return std::ranges::all_of(links_, [](const Link& link) {
+    return link.queue.empty() && (link.in_flight == 0 || link.broken != fabric::Status::kSuccess);
+  });
+}
+
 // What was posted completes as flushed. What was not posted ends here.
 void Links::break_link(std::uint32_t node, fabric::Status status) {
   Link& link = links_[node];

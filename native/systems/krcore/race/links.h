@@ -68,6 +68,8 @@ class Links {
   /// Posts what waits. Returns false if tasks can proceed at once.
   bool post();
 
+  /// No request is in flight or waits.
+  bool is_idle() const;
   std::uint64_t doorbells() const { return doorbells_; }
   std::uint64_t reads() const { return reads_; }
   fabric::Status broken(std::uint32_t node) const { return links_[node].broken; }

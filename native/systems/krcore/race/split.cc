@@ -161,6 +161,7 @@ void Splitter::put_into_copy(std::uint32_t bucket, std::uint32_t number, Slot sl
 }
 
 void Splitter::read_batch() {
+  add_beat();
   c_.links.read(home_.node, batch_at(), batch_, batch_groups() * kGroupBytes);
   c_.links.ring(*this, home_.node);
   then(&Splitter::judge_batch);
