@@ -195,17 +195,24 @@ Result Client::result_of(const Operation& operation) const {
           error ? &*error : nullptr};
 }
 
+// Operations whose caller got a timeout have ended meanwhile.
+void Client::take_abandoned() {
+  if (abandoned_.empty()) [[likely]]
+    return;
+  std::erase_if(context_->over, [&](Operation* operation) {
+    if (std::erase(abandoned_, operation) == 0) return false;
+    free_.push_back(operation);
+    return true;
+  });
+}
+
 std::span<const Result> Client::poll() {
   reclaim();
   turn();
   results_.clear();
+  take_abandoned();
   for (Operation* operation : context_->over) {
-    const auto given_up = std::ranges::find(abandoned_, operation);
     returned_.push_back(operation);
-    if (given_up != abandoned_.end()) {
-      abandoned_.erase(given_up);
-      continue;
-    }
     results_.push_back(result_of(*operation));
     --under_way_;
   }
@@ -238,6 +245,16 @@ Outcome Client::lookup(ByteView key, Bytes& value) { return run(Kind::kLookup, k
 Outcome Client::run(Kind kind, ByteView key, ByteView value, Bytes* into) {
   check_sizes(key, value);
   reclaim();
+  take_abandoned();
+  if (free_.empty() && !abandoned_.empty()) {
+    env_.poll_until(
+        [&] {
+          turn();
+          take_abandoned();
+          return !free_.empty();
+        },
+        env_.now() + options_.timeout, &completions_.watch());
+  }
   if (free_.empty())
     throw Error(ErrorCode::kExhausted,
                 "a RACE client has " + std::to_string(options_.window) +

@@ -82,6 +82,7 @@ class Client {
   Outcome run(Kind kind, ByteView key, ByteView value, Bytes* into);
   Result result_of(const Operation& operation) const;
   void reclaim();
+  void take_abandoned();
 
   Env& env_;
   fabric::CompletionQueue& completions_;

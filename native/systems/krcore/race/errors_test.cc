@@ -204,5 +204,33 @@ TEST(RaceErrorsSim, OperationsUnderWayFailWithTheNode) {
   });
 }
 
+// The network is cut for longer than a call waits. The operation goes on by itself, and its place
+// in the window is free when it has ended.
+TEST(RaceErrorsSim, ACallThatTimesOutLeavesTheClientUsable) {
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  Env& at = cluster.env(0);
+  Env& env = cluster.env(1);
+  Ends storage_ends(at), ends(env);
+  Storage storage(at, at.device(), *storage_ends.pd, small_table());
+  storage_ends.add(at).connect(ends.add(env).address());
+  ends.pairs[0]->connect(storage_ends.pairs[0]->address());
+  ClientOptions options;
+  options.window = 1;
+  options.timeout = kMillisecond;
+  Client client(env, env.device(), *ends.pd, *ends.completions, ends.pairs, storage.address(),
+                options);
+  EXPECT_EQ(client.insert(bytes_of("key"), bytes_of("value")), Outcome::kOk);
+  cluster.block(1, 0, 4 * kMillisecond);
+  Bytes value;
+  EXPECT_TRUE(refuses([&] { client.lookup(bytes_of("key"), value); }, ErrorCode::kTimeout,
+                      {"2000", "lookup"}));
+  EXPECT_TRUE(refuses([&] { client.lookup(bytes_of("key"), value); }, ErrorCode::kExhausted,
+                      {"1", "window"}));
+  env.sleep_until(env.now() + 10 * kMillisecond);
+  EXPECT_EQ(client.lookup(bytes_of("key"), value), Outcome::kOk);
+  EXPECT_EQ(text_of(value), "value");
+  EXPECT_TRUE(client.poll().empty());
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore::race
