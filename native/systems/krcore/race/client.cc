@@ -40,6 +40,7 @@ const TableAddress& checked(const TableAddress& table) {
 
 const ClientOptions& checked(const ClientOptions& options, const TableAddress& table) {
   check_option("window", options.window, 1, 4096);
+  check_option("split_groups", options.split_groups, 1, Splitter::kMostGroups);
   check_option("client", options.client, 0, 1023);
   check_option("chunk_bytes", options.chunk_bytes, table.block_bytes(), 1ULL << 32);
   if (options.chunk_bytes % kUnit != 0)

@@ -16,6 +16,7 @@ ClientOptions patient() {
   ClientOptions options;
   options.timeout = 20 * kSecond;
   options.window = 4;
+  options.split_groups = 1;
   return options;
 }
 

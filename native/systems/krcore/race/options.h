@@ -39,6 +39,7 @@ struct ClientOptions {
   /// A client whose split shows no beat for this time is taken for dead, and another one finishes
   /// its split. It is the clock of the one that waits. If the client lives, nothing breaks.
   Time lease = 200 * kMicrosecond;
+  std::uint32_t split_groups = 16;  // groups that a split passes at a time, at most 16
   /// An insertion that others wait for and that does not go on for this time is undone.
   Time patience = 50 * kMicrosecond;
   Bugs bugs;

@@ -145,7 +145,8 @@ void Splitter::pass() {
 }
 
 std::uint32_t Splitter::batch_groups() const {
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(kMostGroups, c_.table.groups - group_));
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(c_.options.split_groups, c_.table.groups - group_));
 }
 
 std::uint64_t Splitter::word(std::uint32_t bucket, std::uint32_t number) const {

@@ -14,6 +14,7 @@ ClientOptions never_overtaken() {
   ClientOptions options;
   options.timeout = 60 * kSecond;
   options.lease = 30 * kSecond;
+  options.split_groups = 1;
   return options;
 }
 

@@ -82,7 +82,7 @@ Shape::Shape(const fuzz::Options& options) {
   clients = options.nodes - storages;
   storage.nodes = storages;
   storage.bytes = 4U << 20;
-  storage.groups = 2;
+  storage.groups = rng.below(4) == 0 ? 4 : 2;
   storage.first_depth = static_cast<std::uint32_t>(rng.below(2));
   storage.max_depth = 9;
   storage.max_key_bytes = 32;
@@ -91,6 +91,7 @@ Shape::Shape(const fuzz::Options& options) {
   client.chunk_bytes = 4096U << rng.below(3);
   client.queue_entries = rng.below(2) == 0 ? 16 : 128;
   client.resting_blocks = mix == Mix::kUpdates ? 0 : 8 * static_cast<std::uint32_t>(rng.below(2));
+  client.split_groups = 1 + static_cast<std::uint32_t>(rng.below(2));
   client.timeout = 10 * kMillisecond;
   client.lease = static_cast<Time>(20 + rng.below(200)) * kMicrosecond;
   client.patience = static_cast<Time>(1 + rng.below(5)) * kMicrosecond;
@@ -98,10 +99,11 @@ Shape::Shape(const fuzz::Options& options) {
   constexpr std::array kMixes{Mix::kAll, Mix::kAll, Mix::kInserts, Mix::kInserts, Mix::kUpdates};
   mix = kMixes[rng.below(kMixes.size())];
   hot = mix == Mix::kAll ? 2 + static_cast<std::uint32_t>(rng.below(5)) : 1;
-  fillers = 20 + static_cast<std::uint32_t>(rng.below(16));
+  fillers = (20 + static_cast<std::uint32_t>(rng.below(16))) * storage.groups / 2;
+  fillers <<= storage.first_depth;  // the table is nearly full
   cold_share = 20 + static_cast<std::uint32_t>(rng.below(50));
   const bool dies = options.faults[Fault::crash].rate > 0;
-  death_per_step = dies ? 0.002 * static_cast<double>(1 + rng.below(10)) : 0;
+  death_per_step = dies ? 0.004 * static_cast<double>(1 + rng.below(10)) : 0;
 }
 
 World::World(fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhase& faults)
