@@ -16,6 +16,7 @@ PAPER_PHASES = {
     "Configure": ("configure",),
 }
 """The paper's four phases, each with our steps (footnote 2 of section 2.3.1)."""
+WHY_NOT = {"shm": "shared memory has no NIC that sets queue pairs up"}
 
 
 def connect(point: Point, clients: int, series: str, seconds: float, warmup_s: float = 0.0) -> Any:
@@ -32,3 +33,24 @@ def connect(point: Point, clients: int, series: str, seconds: float, warmup_s: f
     )
     with point.cluster(nodes=1 + min(clients, CLIENT_NODES)) as cluster:
         return cluster.run(load, duration_s=seconds)
+
+
+def virtual(
+    point: Point, clients: int, cached: bool = False, duration: tuple[float, float] = (1e-4, 1e-3)
+) -> Any:
+    """Let `clients` connect virtual queue pairs repeatedly, to node 0, the only meta server."""
+    load = workload.KrcoreConnect(clients=clients, cached=cached, warmup_ns=30_000)
+    with point.cluster(nodes=1 + min(clients, CLIENT_NODES)) as cluster:
+        return cluster.run(load, duration_s=point.duration(*duration))
+
+
+def one(point: Point, series: str) -> float:
+    """Return the mean time of a connection in nanoseconds; the metadata are not cached."""
+    if series == "KRCore":
+        return float(virtual(point, 1).latency("connect").mean)
+    return float(connect(point, 1, series, point.duration(0.1, 1.0)).latency("connect").mean)
+
+
+def total(result: Any, metric: str) -> float:
+    """Return the sum of a metric over the nodes and threads."""
+    return float(sum(s.value for s in result.samples if s.metric == metric))

@@ -2,8 +2,8 @@
 
 The paper gives the entries of a queue pair of LITE and the bytes of an entry. The driver makes the
 send queue and the completion queue a power of two (Linux mlx5, ``calc_sq_size`` and
-``create_cq_user``), which gives 160 KiB. KRCore's dynamic queue pairs have the same send queue; those
-of a pool share one completion queue.
+``create_cq_user``), which gives 160 KiB. KRCore's dynamic queue pairs have the same send queue;
+those of a pool share one completion queue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COMPLETION_BYTES = 64
 INPUT = "the accounting begins with this number of the paper"
 ACCOUNTING = "an account of the paper's entries, not a measurement"
 LITE_QUEUES = 2.0
-"""LITE's memory with message queues to that without: the paper's ratio, which it does not explain."""
+"""LITE's memory with message queues to that without: the paper's ratio, not explained by it."""
 
 
 def power_of_two(number: int) -> int:

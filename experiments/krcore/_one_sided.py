@@ -117,16 +117,14 @@ def order(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's s
         for s in ("verbs", "KRCore(RC)", "KRCore(DC)")
     }
     verbs, rc, dc = found.values()
-    holds = all(
-        verbs[n] < rc[n] and rc[n] <= 1.02 * dc[n] for n in verbs.index
-    ) and sum(float(dc[n] / rc[n]) for n in rc.index) < 1.15 * len(rc)
+    holds = all(verbs[n] < rc[n] and rc[n] <= 1.02 * dc[n] for n in verbs.index) and sum(
+        float(dc[n] / rc[n]) for n in rc.index
+    ) < 1.15 * len(rc)
     text = "; ".join(f"{s} {float(v.iloc[0]):.2f} us" for s, v in found.items())
     return Decision(bool(holds), f"{text} at one client")
 
 
-def figure(
-    name: str, title: str
-) -> Callable[[Data, Mapping[str, Claim]], Figure]:
+def figure(name: str, title: str) -> Callable[[Data, Mapping[str, Claim]], Figure]:
     """Return a function that draws latency against throughput, and throughput against clients."""
 
     def draw(data: Data, claims: Mapping[str, Claim]) -> Figure:
@@ -139,7 +137,7 @@ def figure(
             right.plot(rate.index.to_list(), rate.to_list(), label=series, **style)
         left.set(xlabel="Throughput (M requests/s)", ylabel="Mean latency (µs)")
         right.set(xlabel="Clients", ylabel="Throughput (M requests/s)")
-        _overlay(left, right, [c for c in claims.values() if c.experiment == name])
+        overlay(left, right, [c for c in claims.values() if c.experiment == name])
         _axes.from_zero(left, right)
         left.legend(loc="upper left")
         right.legend(loc="lower right")
@@ -149,7 +147,7 @@ def figure(
     return draw
 
 
-def _overlay(left: Any, right: Any, claims: Sequence[Claim]) -> None:
+def overlay(left: Any, right: Any, claims: Sequence[Claim]) -> None:
     """Draw the paper's numbers: latencies at one client, peaks at 240 clients."""
     latencies = [c for c in claims if c.metric == "latency" and c.kind == "absolute"]
     peaks = [c for c in claims if c.metric == "throughput" and c.kind == "absolute"]

@@ -23,7 +23,27 @@
   X(poll_receives, 40, 0, 0, 0, 0, 0)                                                            \
   X(take_message, 150, 0, 0, 1, 0, 0)                                                            \
   X(post_receive, 60, 0, 0, 0, 0, 0)                                                             \
-  X(pop_messages, 100, 0, 0, 0, 0, 0)
+  X(pop_messages, 100, 0, 0, 0, 0, 0)                                                            \
+  X(race_start, 220, 0, 0, 0, 0, 0)                                                              \
+  X(race_find_buckets, 180, 0, 0, 0, 0, 0)                                                       \
+  X(race_judge_buckets, 260, 0, 0, 4, 0, 0)                                                      \
+  X(race_read_blocks, 120, 0, 0, 0, 0, 0)                                                        \
+  X(race_compare_keys, 250, 0, 0, 2, 0, 0)                                                       \
+  X(race_look_up_path, 150, 0, 0, 0, 0, 0)                                                       \
+  X(race_take_path, 120, 0, 0, 2, 0, 0)                                                          \
+  X(race_place, 200, 0, 0, 0, 0, 0)                                                              \
+  X(race_look_again, 260, 0, 0, 5, 0, 0)                                                         \
+  X(race_resolve, 120, 0, 0, 0, 0, 0)                                                            \
+  X(race_swap_slot, 90, 0, 0, 0, 0, 0)                                                           \
+  X(race_swapped, 80, 0, 0, 1, 0, 0)                                                             \
+  X(race_finish, 70, 0, 0, 0, 0, 0)                                                              \
+  X(race_ring, 60, 0, 0, 0, 0, 0)                                                                \
+  X(race_take_completion, 70, 0, 0, 0, 0, 0)                                                     \
+  X(race_split_begin, 150, 0, 0, 1, 0, 0)                                                        \
+  X(race_split_look, 900, 0, 0, 48, 0, 0)                                                        \
+  X(race_split_pass, 9000, 0, 0, 100, 0, 0)                                                      \
+  X(race_split_publish, 1500, 0, 0, 0, 0, 0)                                                     \
+  X(race_split_clean, 2000, 0, 0, 48, 0, 0)
 // clang-format on
 
 namespace pyrdma::krcore::scope {

@@ -112,6 +112,8 @@ class Service {
   void start_transfer(VqpId id, std::uint32_t core);
   /// Makes a reliable connection for this core and the node, in the background.
   void want_reliable(std::uint32_t core, NodeId node);
+  /// From now on, makes reliable connections to nodes with so many requests in a sample.
+  void sample_peers(std::uint32_t frequent_requests);
   /// Forgets cached metadata and regions, as before a measurement (section 5.1).
   void clear_caches();
   void forget_regions();
@@ -235,7 +237,8 @@ class Service {
   std::string key_of(NodeId node, std::uint32_t incarnation) const;
 
   Env& env_;
-  const Options options_;
+  Options options_;
+  std::atomic<bool> samples_{false};
   std::uint64_t max_message_ = 0;  // bytes
   std::atomic<bool> stops_{false};
   std::atomic<std::uint64_t> next_number_{1};

@@ -2,6 +2,7 @@
 #include "systems/system.h"
 
 #include "systems/krcore/fuzz/krcore_scenario.h"
+#include "systems/krcore/race/fuzz/race_scenario.h"
 #include "systems/krcore/scopes.h"
 #include "systems/krcore/workloads/workloads.h"
 
@@ -39,8 +40,18 @@ Node 0 is the server. Latency: ``echo``, of all messages of a batch. Metrics of 
 
 Node 0 is the client. Latency: ``batch``. Metrics: ``polled_queues``, completion queues that a round
 of polls visits.)"},
+              {"krcore_race", make_race,
+               R"(Clients use a RACE table on storage nodes (KRCore, section 5.3.1).
+
+The first `storage_nodes` nodes have the table. Latencies: ``get``, ``update``. Metrics of clients:
+``ops``, ``rate``, ``missing`` keys.)"},
+              {"krcore_spike", make_spike,
+               R"(Processes start, connect to a RACE table and look keys up (KRCore, section 5.3.1).
+
+Metrics of workers: ``ready`` after the spike; ``burst_ns/MS``, the time of the burst that began MS
+milliseconds after the spike. Latency: ``get``.)"},
           },
-      .scenarios = {service_scenario()},
+      .scenarios = {service_scenario(), race::race_scenario()},
       .scopes = scope::all,
       .libraries = {},
   };

@@ -21,9 +21,14 @@ constexpr Time kMade = 5 * kSecond;
 
 }  // namespace
 
+void Service::sample_peers(std::uint32_t frequent_requests) {
+  options_.frequent_requests = frequent_requests;
+  samples_.store(true, std::memory_order_release);
+}
+
 // Peers that took many requests over dynamic connections for some intervals get a reliable one.
 void Service::sample() {
-  if (options_.rc_policy != RcPolicy::kSampled) return;
+  if (options_.rc_policy != RcPolicy::kSampled && !samples_.load(std::memory_order_acquire)) return;
   const Time now = env_.now();
   for (const auto& pool : pools_) {
     const std::lock_guard<Mutex> lock(pool->mutex);

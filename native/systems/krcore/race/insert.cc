@@ -11,7 +11,7 @@
 
 #include "env/scope.h"
 #include "systems/krcore/race/operation.h"
-#include "systems/krcore/race/scopes.h"
+#include "systems/krcore/scopes.h"
 
 namespace pyrdma::krcore::race {
 
@@ -23,7 +23,7 @@ void Operation::place() {
   Slot free_slot[2];
   bool in_overflow[2] = {false, false};
   {
-    const Scope step(c_.env, scope::place);
+    const Scope step(c_.env, scope::race_place);
     for (std::uint32_t candidate = 0; candidate < 2; ++candidate) {
       const std::uint32_t main = hash_.main(candidate);
       for (std::uint32_t i = 0; i < 2 * kSlotsPerBucket; ++i) {
@@ -74,7 +74,7 @@ void Operation::look_again() {
 
 void Operation::looked_again() {
   {
-    const Scope step(c_.env, scope::look_again);
+    const Scope step(c_.env, scope::race_look_again);
     collect(true);
     const auto is_own = [&](const Match& match) { return match.at == place_at_; };
     count_ = static_cast<std::uint32_t>(
@@ -87,7 +87,7 @@ void Operation::looked_again() {
 void Operation::resolve() {
   std::uint32_t higher = 0;
   {
-    const Scope step(c_.env, scope::resolve);
+    const Scope step(c_.env, scope::race_resolve);
     for (std::uint32_t i = 0; i < count_; ++i) {
       const Match& match = matches_[i];
       if (match.verdict == Verdict::kUnsure) return look_again();

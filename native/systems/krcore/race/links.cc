@@ -8,7 +8,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "env/scope.h"
-#include "systems/krcore/race/scopes.h"
+#include "systems/krcore/scopes.h"
 
 namespace pyrdma::krcore::race {
 
@@ -130,7 +130,7 @@ bool Links::take() {
   std::array<fabric::Completion, kBatch> taken;
   const std::size_t count = completions_.poll(taken);
   for (std::size_t i = 0; i < count; ++i) {
-    const Scope step(env_, scope::take_completion);
+    const Scope step(env_, scope::race_take_completion);
     const fabric::Completion& completion = taken[i];
     const auto node = static_cast<std::uint32_t>(completion.wr_id >> 16 & 0xffff);
     const auto number = static_cast<std::uint32_t>(completion.wr_id & 0xffff);
@@ -162,7 +162,7 @@ bool Links::post() {
 }
 
 void Links::post(std::uint32_t node) {
-  const Scope step(env_, scope::ring);
+  const Scope step(env_, scope::race_ring);
   Link& link = links_[node];
   std::array<fabric::WorkRequest, kBatch> batch;
   while (link.posted < link.queue.size() && link.in_flight < entries_) {

@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/crc32c.h"
 #include "env/scope.h"
-#include "systems/krcore/race/scopes.h"
+#include "systems/krcore/scopes.h"
 #include "systems/krcore/race/split.h"
 
 namespace pyrdma::krcore::race {
@@ -20,7 +20,7 @@ const char* to_string(Kind kind) {
 // ---- the begin ----
 
 void Operation::start(Kind kind, std::uint64_t tag, ByteView key, ByteView value) {
-  const Scope step(c_.env, scope::start);
+  const Scope step(c_.env, scope::race_start);
   forget_loss();
   kind_ = kind;
   tag_ = tag;
@@ -57,7 +57,7 @@ void Operation::proceed() {
 }
 
 void Operation::begin() {
-  const Scope step(c_.env, scope::find_buckets);
+  const Scope step(c_.env, scope::race_find_buckets);
   home_ = c_.directory.home(hash_);
   if (writes() && !has_block()) return;
   if (writes() && !is_written_) {
@@ -148,7 +148,7 @@ Header Operation::header(std::uint32_t candidate, std::uint32_t bucket) const {
 void Operation::judge_buckets() {
   bool is_stale = false;
   {
-    const Scope step(c_.env, scope::judge_buckets);
+    const Scope step(c_.env, scope::race_judge_buckets);
     for (std::uint32_t i = 0; i < 4; ++i) {
       const Header found = header(i / 2, i % 2);
       is_stale = is_stale || found.suffix != home_.index || !has_key(found.depth);
@@ -157,7 +157,7 @@ void Operation::judge_buckets() {
     }
   }
   if (!is_stale || !c_.options.bugs.checks_header()) return find_matches();
-  const Scope step(c_.env, scope::look_up_path);
+  const Scope step(c_.env, scope::race_look_up_path);
   c_.directory.read_path(c_.links, hash_, buffers_.words);
   c_.links.ring(*this, 0);
   then(&Operation::judge_path);
@@ -168,7 +168,7 @@ void Operation::judge_buckets() {
 void Operation::judge_path() {
   bool is_home = false;
   {
-    const Scope step(c_.env, scope::take_path);
+    const Scope step(c_.env, scope::race_take_path);
     is_home = c_.directory.take_path(hash_, buffers_.words, home_);
   }
   if (is_home) return find_matches();
@@ -201,7 +201,7 @@ void Operation::find_matches() {
 
 // All matches are read behind one doorbell, as far as their blocks have room here.
 void Operation::read_blocks() {
-  const Scope step(c_.env, scope::read_blocks);
+  const Scope step(c_.env, scope::race_read_blocks);
   std::uint32_t used = 0;
   read_ = reading_;
   for (; reading_ < count_; ++reading_) {
@@ -223,7 +223,7 @@ void Operation::read_blocks() {
 
 void Operation::compare_blocks() {
   {
-    const Scope step(c_.env, scope::compare_keys);
+    const Scope step(c_.env, scope::race_compare_keys);
     for (std::uint32_t i = read_; i < reading_; ++i) {
       Match& match = matches_[i];
       if (match.block == nullptr) continue;
@@ -271,7 +271,7 @@ void Operation::judged() {
 // ---- changes and ends ----
 
 void Operation::swap_slot(std::uint64_t at, Slot expected, Slot desired, Next next) {
-  const Scope step(c_.env, scope::swap_slot);
+  const Scope step(c_.env, scope::race_swap_slot);
   expected_ = expected;
   c_.links.swap(home_.node, at, expected.word(), desired.word(), buffers_.words);
   c_.links.ring(*this, home_.node);
@@ -286,7 +286,7 @@ void Operation::free_block() {
 }
 
 void Operation::end(Outcome outcome) {
-  const Scope step(c_.env, scope::finish);
+  const Scope step(c_.env, scope::race_finish);
   outcome_ = outcome;
   next_ = nullptr;
   c_.over.push_back(this);

@@ -4,7 +4,7 @@
 
 #include "env/scope.h"
 #include "systems/krcore/race/operation.h"
-#include "systems/krcore/race/scopes.h"
+#include "systems/krcore/scopes.h"
 
 namespace pyrdma::krcore::race {
 

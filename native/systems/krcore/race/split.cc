@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "env/scope.h"
-#include "systems/krcore/race/scopes.h"
+#include "systems/krcore/scopes.h"
 
 namespace pyrdma::krcore::race {
 
@@ -35,7 +35,7 @@ Splitter::Splitter(Context& context, std::byte* memory)
 void Splitter::run_for(Operation& waiting, const Home& home, std::uint64_t word) {
   waiting_.push_back(&waiting);
   if (is_running_) return;
-  const Scope step(c_.env, scope::split_begin);
+  const Scope step(c_.env, scope::race_split_begin);
   is_running_ = true;
   is_published_ = false;
   home_ = home;
@@ -174,7 +174,7 @@ void Splitter::judge_batch() {
   bool is_passed = true;
   bool reads = false;
   {
-    const Scope step(c_.env, scope::split_look);
+    const Scope step(c_.env, scope::race_split_look);
     for (std::uint32_t bucket = 0; bucket < batch_buckets(); ++bucket) {
       is_passed = is_passed && Header::of(word(bucket, 0)).depth != depth_;
       for (std::uint32_t number = 1; number <= kSlotsPerBucket; ++number) {
@@ -202,7 +202,7 @@ void Splitter::judge_batch() {
 
 // The compare-and-swaps that fail are seen in the batch as it is read after them.
 void Splitter::pass_batch() {
-  const Scope step(c_.env, scope::split_pass);
+  const Scope step(c_.env, scope::race_split_pass);
   std::uint32_t swaps = 0;
   const auto swap = [&](std::uint32_t bucket, std::uint32_t number, std::uint64_t desired) {
     c_.links.swap(home_.node, word_at(bucket, number), word(bucket, number), desired,

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "env/scope.h"
-#include "systems/krcore/race/scopes.h"
+#include "systems/krcore/scopes.h"
 #include "systems/krcore/race/split.h"
 
 namespace pyrdma::krcore::race {
@@ -17,7 +17,7 @@ void Splitter::all_passed() {
 // The frozen slots do not change until the new subtable is published, so the copy is what it is
 // whoever makes it. A read on the same way after the write places it.
 void Splitter::copy(Next next) {
-  const Scope step(c_.env, scope::split_publish);
+  const Scope step(c_.env, scope::race_split_publish);
   const std::uint64_t at = *spare_[home_.node];
   c_.links.write(home_.node, at, copy_, static_cast<std::uint32_t>(c_.table.subtable_bytes()));
   c_.links.read(home_.node, at, results_, 8);
@@ -83,7 +83,7 @@ void Splitter::clean() {
 }
 
 void Splitter::clean_batch() {
-  const Scope step(c_.env, scope::split_clean);
+  const Scope step(c_.env, scope::race_split_clean);
   std::uint32_t swaps = 0;
   for (std::uint32_t bucket = 0; bucket < batch_buckets(); ++bucket) {
     for (std::uint32_t number = 1; number <= kSlotsPerBucket; ++number) {

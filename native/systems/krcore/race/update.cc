@@ -2,7 +2,7 @@
 // does it owns the old block.
 #include "env/scope.h"
 #include "systems/krcore/race/operation.h"
-#include "systems/krcore/race/scopes.h"
+#include "systems/krcore/scopes.h"
 
 namespace pyrdma::krcore::race {
 

@@ -11,5 +11,7 @@ std::unique_ptr<measure::Workload> make_mesh();
 std::unique_ptr<measure::Workload> make_one_sided();
 std::unique_ptr<measure::Workload> make_echo();
 std::unique_ptr<measure::Workload> make_batch();
+std::unique_ptr<measure::Workload> make_race();
+std::unique_ptr<measure::Workload> make_spike();
 
 }  // namespace pyrdma::krcore
