@@ -81,7 +81,8 @@ def _include_problem(file: Source, target: str) -> str:
 def _system_problem(file: Source, target: list[str]) -> str:
     """Judge an include of a file in a system's folder."""
     system, part = file.parts[2], file.parts[3]
-    is_protocol = part not in ABOVE_PROTOCOL and "_test." not in file.path
+    is_above = part in ABOVE_PROTOCOL or "fuzz" in file.parts[3:-1]
+    is_protocol = not is_above and "_test." not in file.path
     if target[0] == "systems":
         if len(target) > 2 and target[1] in STANDS_ON.get(system, ()):
             is_inside = target[2] not in ABOVE_PROTOCOL

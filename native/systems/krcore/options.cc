@@ -31,6 +31,7 @@ void Options::check(NodeId nodes) const {
   check_range("dc_queue_pairs", dc_queue_pairs, 1, 256);
   check_range("rc_queue_pairs", rc_queue_pairs, 0, 4096);
   check_range("send_entries", send_entries, 2, 4096);
+  check_range("completion_entries", completion_entries, 2, 4096);
   check_range("receive_buffers", receive_buffers, 4, 32768);
   check_range("message_bytes", message_bytes, 64, 16 << 20);
   check_range("zero_copy_above", zero_copy_above, 0, message_bytes);

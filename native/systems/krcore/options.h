@@ -25,8 +25,9 @@ struct Options {
   // The hybrid pool (section 4.2).
   std::uint32_t cores = 0;           // pools of a node; 0: one for each core that Env names, else 2
   std::uint32_t dc_queue_pairs = 2;  // of a pool: 48 on the paper's 24 cores (section 5.2)
-  std::uint32_t rc_queue_pairs = 16;  // of a pool, at most; the least recently used one goes
-  std::uint32_t send_entries = 292;   // of a physical queue pair (section 2.3.2)
+  std::uint32_t rc_queue_pairs = 16;       // of a pool, at most; the least recently used one goes
+  std::uint32_t send_entries = 292;        // of a physical queue pair (section 2.3.2)
+  std::uint32_t completion_entries = 257;  // of its completion queue, or of its share of one
   RcPolicy rc_policy = RcPolicy::kSampled;
   Time sample_interval = 100 * kMillisecond;  // ours
   std::uint32_t frequent_requests = 1000;     // of a pool to a peer in an interval; ours

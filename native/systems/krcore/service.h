@@ -160,12 +160,13 @@ class Service {
   void flush_pending(CorePool& pool, Vqp& v);
   void want_turn(CorePool& pool, Vqp& v);
   void want_answer(CorePool& pool, Vqp& v);
-  std::uint32_t room(const PhysicalQp& qp) const;
 
   // vqp/poll_inner.cc
   void poll_inner(CorePool& pool, PhysicalQp& qp);
   void succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc);
   void fail_request(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc);
+  Vqp* fail_oldest(PhysicalQp& qp, const fabric::Completion& wc, Vqp* v);
+  void flush_oldest(CorePool& pool, PhysicalQp& qp, Vqp* v);
   void finish(Prepared& request, fabric::Status status, Vqp* v);
   void complete(Vqp& v, std::uint64_t entry, fabric::Status status);
   void fail_vqp(Vqp& v, fabric::Status status);
@@ -211,6 +212,7 @@ class Service {
   // control/background.cc
   void boot();
   void run_control();
+  void let_pollers_look();
   void run_builder();
   void take_control(const ControlMessage& message);
   void answer(const ControlMessage& to, ControlMessage message);

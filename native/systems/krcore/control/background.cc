@@ -100,6 +100,11 @@ void Service::answer(const ControlMessage& to, ControlMessage message) {
   port_->send(handle, to.port, message);
 }
 
+// A poll without a result makes the other pollers of the node look at what this thread has done.
+void Service::let_pollers_look() {
+  env_.poll_until([] { return false; }, env_.now() + 1);
+}
+
 void Service::run_control() {
   Time last = env_.now();
   while (!stops_.load(std::memory_order_acquire)) {
@@ -123,6 +128,7 @@ void Service::run_control() {
       for (const auto& qp : pool->leaving) poll_inner(*pool, *qp);
       ask_again(*pool);
     }
+    let_pollers_look();
     const Time now = env_.now();
     env_.sleep_until(now + (now - last > kIdleAfter ? kIdleTurn : kTurn));
   }
@@ -210,6 +216,7 @@ void Service::run_builder() {
     }
     regions_->free_ended(env_.now());
     end_left();
+    let_pollers_look();
     env_.sleep_until(env_.now() + kTurn);
   }
 }

@@ -325,7 +325,7 @@ void Client::region(const Planned& op) {
   std::vector<Registration> others;
   // Who has checked the region may still use it; a new owner must not see that.
   for (int i = 0; i < 3; ++i) others.push_back(app_.reg_mr(64));
-  const Time until = removed + 2 * service_.regions().grace() + static_cast<Time>(op.draw % 1000);
+  const Time until = removed + service_.regions().grace() + service_.options().lease;
   bool was_refused = false;
   while (env_.now() < until && !world_.is_over) {
     const Time before = env_.now();

@@ -19,7 +19,7 @@ std::vector<std::vector<Planned>> plans_of(const fuzz::Options& options, std::ui
              : kind < 70 ? Act::kMessage
              : kind < 80 ? Act::kMalformed
              : kind < 85 ? Act::kRenew
-             : kind < 95 ? Act::kMove
+             : kind < 98 ? Act::kMove
                          : Act::kRegion;
     op.target = static_cast<NodeId>(rng.below(options.nodes));
     op.size = static_cast<std::uint32_t>(rng.below(4) == 0 ? rng.below(kMostMessage - 64)
@@ -40,6 +40,7 @@ Shape::Shape(const fuzz::Options& options) {
   service.dc_queue_pairs = 1 + static_cast<std::uint32_t>(rng.below(3));
   service.rc_queue_pairs = static_cast<std::uint32_t>(rng.below(4));
   service.send_entries = 4 + static_cast<std::uint32_t>(rng.below(12));
+  service.completion_entries = 3 + static_cast<std::uint32_t>(rng.below(12));
   service.rc_policy = static_cast<RcPolicy>(rng.below(3));
   service.sample_interval = 100 * kMicrosecond;
   service.frequent_requests = 3;

@@ -31,11 +31,12 @@ CorePool::CorePool(Env& env, fabric::ProtectionDomain& domain, const Options& op
   target_->connect({});
   target_meta_ = {target_->qp_num(), target.qkey, env.incarnation()};
   dynamic_completions_ =
-      device.create_completion_queue(options.dc_queue_pairs * options.send_entries);
+      device.create_completion_queue(options.dc_queue_pairs * options.completion_entries);
   for (std::uint32_t i = 0; i < options.dc_queue_pairs; ++i) {
     dynamic.push_back(std::make_unique<PhysicalQp>(
-        env, domain, queue_pair_options(fabric::Transport::kDc), dynamic_completions_.get(),
-        *receives_, nullptr, fabric::kNoNode));
+        env, domain, queue_pair_options(fabric::Transport::kDc), depth(),
+        options.completion_entries, dynamic_completions_.get(), *receives_, nullptr,
+        fabric::kNoNode));
     dynamic.back()->qp().connect({});
   }
 }
@@ -88,7 +89,8 @@ PhysicalQp* CorePool::by_number(std::uint32_t qp_num) {
 
 std::unique_ptr<PhysicalQp> CorePool::make_reliable(NodeId peer) {
   return std::make_unique<PhysicalQp>(env_, domain_, queue_pair_options(fabric::Transport::kRc),
-                                      nullptr, *receives_, shared_.get(), peer);
+                                      depth(), options_.completion_entries, nullptr, *receives_,
+                                      shared_.get(), peer);
 }
 
 void CorePool::revive(PhysicalQp& dead) {

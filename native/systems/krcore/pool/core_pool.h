@@ -1,6 +1,7 @@
 // The hybrid pool of one core (section 4.2): dynamic queue pairs made at boot, reliable ones made
 // in the background, and where messages for the core arrive.
 #pragma once
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -66,6 +67,12 @@ class CorePool {
 
  private:
   fabric::QpOptions queue_pair_options(fabric::Transport transport) const;
+  /// The printed listing asks for the send queue alone (ambiguity algorithm2_cq_depth).
+  std::uint32_t depth() const {
+    return options_.bugs.has(Bug::kSendDepthOnly)
+               ? options_.send_entries
+               : std::min(options_.send_entries, options_.completion_entries);
+  }
   std::size_t buffer_bytes() const { return sizeof(MessageHeader) + options_.message_bytes; }
   Env& env_;
   fabric::ProtectionDomain& domain_;

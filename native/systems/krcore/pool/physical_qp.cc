@@ -26,17 +26,18 @@ Prepared& Prepared::operator=(const Prepared& other) {
 }
 
 PhysicalQp::PhysicalQp(Env& env, fabric::ProtectionDomain& domain, const fabric::QpOptions& options,
+                       std::uint32_t depth, std::uint32_t completion_entries,
                        fabric::CompletionQueue* completions, fabric::CompletionQueue& receives,
                        fabric::SharedReceiveQueue* shared, std::uint32_t peer)
     : completions_(completions),
       peer_(peer),
-      depth_(options.send_entries),
+      depth_(depth),
       max_inline_(options.max_inline),
       ring_(options.send_entries) {
   fabric::Device& device = env.device();
-  headers_ = device.allocate(domain, std::size_t{depth_} * kHeaderStride);
+  headers_ = device.allocate(domain, ring_.size() * kHeaderStride);
   if (completions_ == nullptr) {
-    own_completions_ = device.create_completion_queue(depth_);
+    own_completions_ = device.create_completion_queue(completion_entries);
     completions_ = own_completions_.get();
   }
   qp_ = device.create_queue_pair(domain, *completions_, receives, options, shared);

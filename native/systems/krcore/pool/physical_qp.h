@@ -65,8 +65,10 @@ struct Prepared {
 
 class PhysicalQp {
  public:
-  /// `completions` null: it gets a queue of its own. `peer` is kNoNode for a dynamic one.
+  /// `completions` null: it gets a queue of its own. `peer` is kNoNode for a dynamic one. `depth`:
+  /// requests under way, at most.
   PhysicalQp(Env& env, fabric::ProtectionDomain& domain, const fabric::QpOptions& options,
+             std::uint32_t depth, std::uint32_t completion_entries,
              fabric::CompletionQueue* completions, fabric::CompletionQueue& receives,
              fabric::SharedReceiveQueue* shared, std::uint32_t peer);
 

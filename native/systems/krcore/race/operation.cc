@@ -7,8 +7,8 @@
 #include "base/assert.h"
 #include "base/crc32c.h"
 #include "env/scope.h"
-#include "systems/krcore/scopes.h"
 #include "systems/krcore/race/split.h"
+#include "systems/krcore/scopes.h"
 
 namespace pyrdma::krcore::race {
 

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "env/scope.h"
-#include "systems/krcore/scopes.h"
 #include "systems/krcore/race/split.h"
+#include "systems/krcore/scopes.h"
 
 namespace pyrdma::krcore::race {
 

@@ -380,8 +380,9 @@ std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_re
       if (with_replies && item.header.to == 0) {
         message.reply = reply_to(*v, item.header);
         if (auto sender = v->replies.find(Sender::of(item.header));
-            sender != v->replies.end() && sender->second.foreign == kForeignMessages) {
-          ++sender->second.foreign;
+            sender != v->replies.end() && !sender->second.is_moved &&
+            sender->second.foreign >= kForeignMessages) {
+          sender->second.is_moved = true;
           to_move.push_back(sender->second.vqp);
         }
       }

@@ -60,7 +60,9 @@ void Service::succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& 
   qp.uncompleted -= std::min(qp.uncompleted, id.frees);
   for (std::uint32_t i = 0; i < id.frees && qp.under_way() != 0; ++i) {
     Prepared& request = qp.at(qp.head());
-    Vqp* v = find(request.owner);
+    // The signaled one is the last.
+    const bool is_named = i + 1 == id.frees && id.owner;
+    Vqp* v = find(is_named ? id.owner : request.owner);
     finish(request, Status::kSuccess, v);
     qp.pop();
     if (v != nullptr && v->transfer.stage == Transfer::kRunning) end_transfer(pool, *v);
@@ -137,10 +139,11 @@ void Service::fail_vqp(Vqp& v, Status status) {
   env_.notify(v.watch);
 }
 
-// The first error completion of a queue pair is that of the request that failed; all others are
-// flushed, in order, each with a completion.
+// The first error completion of a queue pair is that of the request that failed, unless the queue
+// pair was moved to the error state. All others are flushed, in order, each with a completion.
 void Service::fail_request(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc) {
-  if (!qp.has_failed) {
+  const bool is_first = !qp.has_failed;
+  if (is_first) {
     env_.reached("krcore/physical_failed");
     qp.has_failed = true;
     qp.behind_a_refusal = is_refusal(wc.status);
@@ -151,53 +154,55 @@ void Service::fail_request(CorePool& pool, PhysicalQp& qp, const fabric::Complet
       finish(before, Status::kSuccess, find(before.owner));
       qp.pop();
     }
-    Prepared& failed = qp.at(qp.head());
-    Vqp* v = find(failed.owner);
-    if (options_.bugs.has(Bug::kErrorByOpcode)) {
-      for (std::uint64_t at = qp.tail(); at-- > qp.head();)
-        if (qp.at(at).request.opcode == wc.opcode) v = find(qp.at(at).owner);
-    }
-    // A flush says nothing of its own: another's error, or a change to the error state.
-    if (v != nullptr && failed.kind != Prepared::Kind::kFetch) {
-      finish(failed, wc.status, v);
-      // A peer that does not answer the service does not answer its user either.
-      if (failed.kind != Prepared::Kind::kInternal || wc.status == Status::kRetryExceeded)
-        fail_vqp(*v, wc.status);
-    } else {
-      finish(failed, wc.status, v);
-    }
-    if (wc.status == Status::kRetryExceeded && v != nullptr &&
-        !options_.bugs.has(Bug::kStaleMetaKept)) {
-      // The node may be another one now.
-      const std::lock_guard<Mutex> lock(cache_mutex_);
-      cache_[v->node].has_meta = cache_[v->node].has_location = false;
-    }
-    qp.pop();
-    if (v != nullptr && v->transfer.stage == Transfer::kRunning) end_transfer(pool, *v);
-  } else {
-    Prepared& flushed = qp.at(qp.head());
-    Vqp* v = find(flushed.owner);
-    const bool is_dead = v == nullptr || v->state.load() == VqpState::kError;
-    const bool is_harmless = flushed.request.opcode == fabric::Opcode::kRead;
-    const bool is_own = flushed.kind == Prepared::Kind::kInternal &&
-                        flushed.request.opcode == fabric::Opcode::kSend;
-    if (!is_dead && !is_own && (qp.behind_a_refusal || is_harmless)) {
-      ++counters_.reposted;
-      env_.reached("krcore/reposted");
-      if (flushed.kind == Prepared::Kind::kFetch)
-        pool.fetches.push_back(flushed);
-      else
-        hold(pool, *v, flushed);
-    } else {
-      finish(flushed, is_dead ? Status::kFlushed : qp.failure, v);
-      if (!is_dead && flushed.kind != Prepared::Kind::kInternal &&
-          flushed.kind != Prepared::Kind::kFetch)
-        fail_vqp(*v, qp.failure);
-    }
-    qp.pop();
-    if (v != nullptr && v->transfer.stage == Transfer::kRunning) end_transfer(pool, *v);
   }
+  Vqp* v = find(qp.at(qp.head()).owner);
+  if (is_first && wc.status != Status::kFlushed)
+    v = fail_oldest(qp, wc, v);
+  else
+    flush_oldest(pool, qp, v);
+  qp.pop();
+  if (v != nullptr && v->transfer.stage == Transfer::kRunning) end_transfer(pool, *v);
   if (qp.under_way() == 0) has_drained(pool, qp);
+}
+
+Vqp* Service::fail_oldest(PhysicalQp& qp, const fabric::Completion& wc, Vqp* v) {
+  Prepared& failed = qp.at(qp.head());
+  if (options_.bugs.has(Bug::kErrorByOpcode)) {
+    for (std::uint64_t at = qp.head(); at < qp.tail(); ++at)
+      if (qp.at(at).request.opcode == wc.opcode) v = find(qp.at(at).owner);
+  }
+  finish(failed, wc.status, v);
+  if (v == nullptr || failed.kind == Prepared::Kind::kFetch) return v;
+  const bool is_lost = wc.status == Status::kRetryExceeded;
+  // A peer that does not answer the service does not answer its user either.
+  if (failed.kind != Prepared::Kind::kInternal || is_lost) fail_vqp(*v, wc.status);
+  if (is_lost && !options_.bugs.has(Bug::kStaleMetaKept)) {
+    // The node may be another one now.
+    const std::lock_guard<Mutex> lock(cache_mutex_);
+    cache_[v->node].has_meta = cache_[v->node].has_location = false;
+  }
+  return v;
+}
+
+void Service::flush_oldest(CorePool& pool, PhysicalQp& qp, Vqp* v) {
+  Prepared& flushed = qp.at(qp.head());
+  const bool is_dead = v == nullptr || v->state.load() == VqpState::kError;
+  const bool is_harmless = flushed.request.opcode == fabric::Opcode::kRead;
+  const bool is_own =
+      flushed.kind == Prepared::Kind::kInternal && flushed.request.opcode == fabric::Opcode::kSend;
+  if (!is_dead && !is_own && (qp.behind_a_refusal || is_harmless)) {
+    ++counters_.reposted;
+    env_.reached("krcore/reposted");
+    if (flushed.kind == Prepared::Kind::kFetch)
+      pool.fetches.push_back(flushed);
+    else
+      hold(pool, *v, flushed);
+    return;
+  }
+  finish(flushed, is_dead ? Status::kFlushed : qp.failure, v);
+  const bool is_users =
+      flushed.kind == Prepared::Kind::kUser || flushed.kind == Prepared::Kind::kMessage;
+  if (!is_dead && is_users) fail_vqp(*v, qp.failure);
 }
 
 void Service::has_drained(CorePool& pool, PhysicalQp& qp) {

@@ -29,12 +29,6 @@ std::uint64_t bytes_of(const fabric::WorkRequest& request) {
 
 }  // namespace
 
-std::uint32_t Service::room(const PhysicalQp& qp) const {
-  // A queue pair's completion queue, or its share of the common one, is as deep as its send queue.
-  if (options_.bugs.has(Bug::kSendDepthOnly)) return qp.depth();
-  return qp.room();
-}
-
 PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   const Scope step(env_, scope::push);
   Vqp* v = find(id);
@@ -126,8 +120,8 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
         break;
       }
       const std::size_t piece = std::min<std::size_t>(rest.size(), v->qp->depth());
-      if (room(*v->qp) < piece) poll_inner(*lock.pool, *v->qp);
-      if (v->qp != nullptr && !v->qp->has_failed && v->pending.empty() && room(*v->qp) >= piece) {
+      if (v->qp->room() < piece) poll_inner(*lock.pool, *v->qp);
+      if (v->qp != nullptr && !v->qp->has_failed && v->pending.empty() && v->qp->room() >= piece) {
         post(*lock.pool, *v, rest.first(piece));
         rest = rest.subspan(piece);
         is_done = true;

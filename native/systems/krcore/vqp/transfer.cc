@@ -20,6 +20,8 @@ void Service::start_transfer(VqpId id, std::uint32_t core) {
   Vqp* v = find(id);
   if (v == nullptr) return;
   const SendLock lock(*v);
+  // The peer must learn of it even if this queue pair has sent nothing: it may send here.
+  v->has_sent_messages |= v->peer != 0;
   want_transfer(*v, pool(core), std::nullopt, false);
   if (v->transfer.stage == Transfer::kWanted) begin_transfer(*lock.pool, *v);
 }
@@ -68,7 +70,7 @@ void Service::ask_again(CorePool& pool) {
     v->is_asking = false;
     if (v->pool.load(std::memory_order_relaxed) != &pool) continue;
     // What asks goes by another queue pair if its own has failed.
-    if (v->qp != nullptr && v->qp->has_failed && v->qp->under_way() == 0) {
+    if (v->qp == nullptr || (v->qp->has_failed && v->qp->under_way() == 0)) {
       PhysicalQp* next = pool.reliable_to(v->node);
       if (next == nullptr && v->to.handle != nullptr) next = pool.next_dynamic();
       adopt(*v, next);

@@ -128,6 +128,7 @@ class Vqp {
   struct Reply {
     VqpId vqp;
     std::uint32_t foreign = 0;  // messages that came to another core
+    bool is_moved = false;      // the sender has been asked to send to this core
   };
   std::map<Sender, Reply> replies;
   std::set<Sender> refused;  // one of their messages is lost

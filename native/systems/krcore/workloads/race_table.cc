@@ -56,8 +56,7 @@ TableNode::TableNode(Env& env, const measure::Params& params, std::uint32_t clie
   std::vector<race::TableAddress> parts;
   for (NodeId node = 0; node < storage_nodes_; ++node) {
     parts.push_back(env.device().rendezvous().await_value<race::TableAddress>(
-        params.key("krcore/table/" + std::to_string(node)),
-        env.now() + runtime::kSetupTimeout));
+        params.key("krcore/table/" + std::to_string(node)), env.now() + runtime::kSetupTimeout));
   }
   table_ = race::join(parts);
 }

@@ -17,7 +17,12 @@ inline std::vector<measure::ParameterSpec> with_table_parameters(
   using Int = std::int64_t;
   using Text = std::string;
   std::vector<measure::ParameterSpec> specs = {
-      {"system", Text("krcore"), "", "queue pairs of the service, or of the device", 0, 0,
+      {"system",
+       Text("krcore"),
+       "",
+       "queue pairs of the service, or of the device",
+       0,
+       0,
        {"krcore", "verbs"}},
       {"transport", Text("dc"), "", "of the service's physical queue pairs", 0, 0, {"dc", "rc"}},
       {"storage_nodes", Int{1}, "count", "the first nodes, which have the table", 1,

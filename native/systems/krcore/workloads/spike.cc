@@ -1,8 +1,8 @@
 // krcore_spike: processes that start under a load spike, connect to a RACE table and look keys up
 // (section 5.3.1, figure 16).
 //
-// A second of the paper's load has more than 20 million lookups. The load is sampled: all workers look
-// up for a short burst at the same times, and rest in between.
+// A second of the paper's load has more than 20 million lookups. The load is sampled: all workers
+// look up for a short burst at the same times, and rest in between.
 #include <algorithm>
 
 #include "systems/krcore/workloads/race_table.h"
@@ -75,8 +75,8 @@ class SpikeLoad final : public measure::Workload {
       at = static_cast<std::uint64_t>(env.now() + 20 * kMillisecond);
       env.device().rendezvous().publish_value(params.key("krcore/spike"), at);
     } else {
-      at = env.device().rendezvous().await_value<std::uint64_t>(
-          params.key("krcore/spike"), env.now() + runtime::kSetupTimeout);
+      at = env.device().rendezvous().await_value<std::uint64_t>(params.key("krcore/spike"),
+                                                                env.now() + runtime::kSetupTimeout);
     }
     return static_cast<Time>(at);
   }
