@@ -93,7 +93,9 @@ void Service::boot() {
       }
     }
     connect_meta_servers();
-    register_at_meta_servers();
+    is_registered_.resize(options_.meta_servers.size());
+    register_at_meta_servers(options_.boot_timeout, false);
+    has_booted_.store(true, std::memory_order_release);
     // All nodes have registered then. A node that has died meanwhile does so in its next life.
     const auto booted = [this](NodeId node) {
       return options_.name + "/booted/" + std::to_string(node);
@@ -172,10 +174,14 @@ void Service::connect_meta_servers() {
   }
 }
 
-void Service::register_at_meta_servers() {
-  for (const NodeId server : options_.meta_servers) {
+void Service::register_at_meta_servers(Time timeout, bool is_builder) {
+  for (std::size_t i = 0; i < options_.meta_servers.size(); ++i) {
     ControlMessage reply;
-    ask(server, own_metadata(ControlKind::kRegister), reply, options_.boot_timeout);
+    if (is_registered_[i] != 0 || stops_.load(std::memory_order_acquire)) continue;
+    is_registered_[i] = ask(options_.meta_servers[i], own_metadata(ControlKind::kRegister), reply,
+                            timeout, is_builder)
+                            ? 1
+                            : 0;
   }
 }
 

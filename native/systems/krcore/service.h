@@ -220,7 +220,7 @@ class Service {
            bool is_builder = false);
   std::optional<Job> next_offer();
   void connect_meta_servers();
-  void register_at_meta_servers();
+  void register_at_meta_servers(Time timeout, bool is_builder);
   void sample();
   void make_reliable(std::uint32_t core, NodeId node, bool is_one_more);
   void accept_reliable(const ControlMessage& offer);
@@ -234,6 +234,7 @@ class Service {
   void move_users(CorePool& pool, NodeId node);
   ControlMessage own_metadata(ControlKind kind) const;
   const fabric::AddressHandle* handle_of(NodeId node);
+  std::uint32_t known_life(NodeId node);
   void know_peer(NodeId node, std::uint32_t incarnation, const fabric::QpAddress& port);
   bool find_peer(NodeId node);
   std::string key_of(NodeId node, std::uint32_t incarnation) const;
@@ -242,7 +243,7 @@ class Service {
   Options options_;
   std::atomic<bool> samples_{false};
   std::uint64_t max_message_ = 0;  // bytes
-  std::atomic<bool> stops_{false};
+  std::atomic<bool> stops_{false}, has_booted_{false};
   std::atomic<std::uint64_t> next_number_{1};
   Counters counters_;
 
@@ -310,6 +311,8 @@ class Service {
     std::unique_ptr<PhysicalQp> qp;  // until it is confirmed
   };
   std::deque<AcceptedOffer> accepted_;  // the builder's
+
+  std::vector<std::uint8_t> is_registered_;  // at each of Options::meta_servers
 
   std::vector<std::unique_ptr<Thread>> threads_;
 };

@@ -13,6 +13,8 @@ __all__ = [
     "KrcoreEcho",
     "KrcoreMesh",
     "KrcoreOneSided",
+    "KrcoreRace",
+    "KrcoreSpike",
 ]
 
 
@@ -314,5 +316,166 @@ class KrcoreOneSided(Workload):
     servers: int = DEFAULT
     region_bytes: int = DEFAULT
     miss: bool = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
+
+
+@dataclass(frozen=True)
+class KrcoreRace(Workload):
+    """Clients use a RACE table on storage nodes (KRCore, section 5.3.1).
+
+    The first `storage_nodes` nodes have the table. Latencies: ``get``, ``update``. Metrics of
+    clients: ``ops``, ``rate``, ``missing`` keys.
+
+    Parameters
+    ----------
+    preset
+        The paper's steps, or what the authors' public code does (default paper).
+    cores
+        Pools of a node; 0: one for each core that the fabric names, else 2 (0 to 256, default 0).
+    dc_queue_pairs
+        Dynamic queue pairs of a pool (1 to 256, default 2).
+    rc_queue_pairs
+        Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    meta_servers
+        The first nodes, which hold the metadata of all (1 to 64, default 1).
+    check_regions
+        Check remote regions against ValidMR (default True).
+    message_bytes
+        Of payload in a buffer of the service (bytes, 64 to 16,777,216, default 16,384).
+    zero_copy_above
+        Of payload that the receiver reads itself (bytes, 0 to 16,777,216, default 16,384).
+    arena_bytes
+        Registered memory of a node's applications (bytes, at least 4,096, default 67,108,864).
+    system
+        Queue pairs of the service, or of the device (default krcore).
+    transport
+        Of the service's physical queue pairs (default dc).
+    storage_nodes
+        The first nodes, which have the table (1 to 16, default 1).
+    keys
+        In the table before the load (1 to 100,000,000, default 10,000).
+    value_bytes
+        Of a value (bytes, 1 to 1,024, default 64).
+    window
+        Operations under way of a client (1 to 256, default 12).
+    clients
+        Threads, spread over the nodes that have no table (1 to 65,536, default 1).
+    reads
+        Of lookups; all else are updates (share, 0 to 1, default 1).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
+    """
+
+    native: ClassVar[str] = "krcore_race"
+    preset: Literal["paper", "public"] = DEFAULT
+    cores: int = DEFAULT
+    dc_queue_pairs: int = DEFAULT
+    rc_queue_pairs: int = DEFAULT
+    meta_servers: int = DEFAULT
+    check_regions: bool = DEFAULT
+    message_bytes: int = DEFAULT
+    zero_copy_above: int = DEFAULT
+    arena_bytes: int = DEFAULT
+    system: Literal["krcore", "verbs"] = DEFAULT
+    transport: Literal["dc", "rc"] = DEFAULT
+    storage_nodes: int = DEFAULT
+    keys: int = DEFAULT
+    value_bytes: int = DEFAULT
+    window: int = DEFAULT
+    clients: int = DEFAULT
+    reads: float = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
+
+
+@dataclass(frozen=True)
+class KrcoreSpike(Workload):
+    """Processes start, connect to a RACE table and look keys up (KRCore, section 5.3.1).
+
+    Metrics of workers: ``ready`` after the spike; ``burst_ns/MS``, the time of the burst that began
+    MS milliseconds after the spike. Latency: ``get``.
+
+    Parameters
+    ----------
+    preset
+        The paper's steps, or what the authors' public code does (default paper).
+    cores
+        Pools of a node; 0: one for each core that the fabric names, else 2 (0 to 256, default 0).
+    dc_queue_pairs
+        Dynamic queue pairs of a pool (1 to 256, default 2).
+    rc_queue_pairs
+        Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    meta_servers
+        The first nodes, which hold the metadata of all (1 to 64, default 1).
+    check_regions
+        Check remote regions against ValidMR (default True).
+    message_bytes
+        Of payload in a buffer of the service (bytes, 64 to 16,777,216, default 16,384).
+    zero_copy_above
+        Of payload that the receiver reads itself (bytes, 0 to 16,777,216, default 16,384).
+    arena_bytes
+        Registered memory of a node's applications (bytes, at least 4,096, default 67,108,864).
+    system
+        Queue pairs of the service, or of the device (default krcore).
+    transport
+        Of the service's physical queue pairs (default dc).
+    storage_nodes
+        The first nodes, which have the table (1 to 16, default 1).
+    keys
+        In the table before the load (1 to 100,000,000, default 10,000).
+    value_bytes
+        Of a value (bytes, 1 to 1,024, default 64).
+    window
+        Operations under way of a client (1 to 256, default 12).
+    processes
+        That start at the spike, spread over the computing nodes (1 to 4,096, default 180).
+    start_us
+        That a node's system takes to start a process, one after another; `pyrdma calibrate`
+        measures it (us, 0 to 10,000,000, default 1,000).
+    sampled_rc
+        Make reliable connections to frequent nodes (default True).
+    burst
+        Lookups of a burst of a worker (1 to 1,000,000, default 48).
+    interval_ms
+        From burst to burst (ms, 1 to 1,000,000, default 50).
+    end_ms
+        After the spike (ms, 1 to 1,000,000, default 1,000).
+    frequent_requests
+        Of a pool to a node in a sample, which make the node a frequent one (at least 1, default
+        50).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
+    """
+
+    native: ClassVar[str] = "krcore_spike"
+    preset: Literal["paper", "public"] = DEFAULT
+    cores: int = DEFAULT
+    dc_queue_pairs: int = DEFAULT
+    rc_queue_pairs: int = DEFAULT
+    meta_servers: int = DEFAULT
+    check_regions: bool = DEFAULT
+    message_bytes: int = DEFAULT
+    zero_copy_above: int = DEFAULT
+    arena_bytes: int = DEFAULT
+    system: Literal["krcore", "verbs"] = DEFAULT
+    transport: Literal["dc", "rc"] = DEFAULT
+    storage_nodes: int = DEFAULT
+    keys: int = DEFAULT
+    value_bytes: int = DEFAULT
+    window: int = DEFAULT
+    processes: int = DEFAULT
+    start_us: int = DEFAULT
+    sampled_rc: bool = DEFAULT
+    burst: int = DEFAULT
+    interval_ms: int = DEFAULT
+    end_ms: int = DEFAULT
+    frequent_requests: int = DEFAULT
     warmup_ns: int = DEFAULT
     iterations: int = DEFAULT

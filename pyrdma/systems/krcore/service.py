@@ -16,7 +16,7 @@ __all__ = ["App", "Region", "Service", "Vqp"]
 Preset = Literal["paper", "public"]
 """The paper's steps, or what the authors' public code does."""
 RcPolicy = Literal["never", "sampled", "at_once"]
-"""When a pool makes a reliable connection: never, to peers that are found frequent, at a connect."""
+"""When a pool makes a reliable connection: never, to frequent peers, or at each connect."""
 Port = Annotated[int, Between(1, 65535)]
 Word = Annotated[int, Between(0, 2**64 - 1)]
 Wait = Annotated[float, Between(0.0, 1e6)]
@@ -91,9 +91,7 @@ class Vqp:
     @checked
     def send(self, data: bytes, timeout_s: Wait = 10.0) -> None:
         """Send a message and wait for its completion; a long one is read by its receiver."""
-        self.app.service._native.send(
-            self.app.node, self.app.number, self.number, data, timeout_s
-        )
+        self.app.service._native.send(self.app.node, self.app.number, self.number, data, timeout_s)
 
     @checked
     def pop_msgs(self, timeout_s: Wait = 1.0) -> list[tuple[Vqp, bytes]]:
@@ -102,9 +100,7 @@ class Vqp:
         Waits up to `timeout_s` for the first message. On a connected queue pair, which has one
         peer, the queue pair is this one.
         """
-        found = self.app.service._native.pop(
-            self.app.node, self.app.number, self.number, timeout_s
-        )
+        found = self.app.service._native.pop(self.app.node, self.app.number, self.number, timeout_s)
         return [(Vqp(self.app, number) if number else self, bytes(data)) for number, data in found]
 
     @checked

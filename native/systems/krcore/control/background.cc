@@ -210,7 +210,8 @@ void Service::run_builder() {
       sample();
       next_sample = now + options_.sample_interval;
     }
-    if (now >= next_reconnect) {
+    if (now >= next_reconnect && has_booted_.load(std::memory_order_acquire)) {
+      register_at_meta_servers(kPeerAnswers, true);
       reconnect_meta_servers();
       next_reconnect = env_.now() + kReconnect;
     }

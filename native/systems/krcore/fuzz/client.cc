@@ -41,7 +41,25 @@ void Client::run() {
     if (world_.options.keeps(op.id)) act(op);
   }
   self.is_done[number_] = true;
+  while (!world_.is_over && world_.cluster->faults_are_on())
+    env_.sleep_until(env_.now() + 100 * kMicrosecond);
+  // When all is well again, every node can be reached.
+  for (NodeId target = 0; target < world_.options.nodes; ++target) {
+    while (!world_.is_over && !reaches(target)) env_.sleep_until(env_.now() + 300 * kMicrosecond);
+  }
+  self.has_reached[number_] = true;
   while (!world_.is_over) env_.sleep_until(env_.now() + 200 * kMicrosecond);
+}
+
+bool Client::reaches(NodeId target) {
+  Link* link = link_to(target);
+  if (link == nullptr) return false;
+  Planned op;
+  op.target = target;
+  writes(*link, op);
+  const bool has_worked = !link->has_failed;
+  if (!has_worked) drop(target);
+  return has_worked;
 }
 
 void Client::act(const Planned& op) {

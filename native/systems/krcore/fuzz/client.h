@@ -35,6 +35,7 @@ class Client {
     bool has_failed = false;
   };
   void act(const Planned& op);
+  bool reaches(NodeId target);
   Link* link_to(NodeId target);
   void drop(NodeId target);
   void failed(Link& link, NodeId target, fabric::Status status, const char* what);

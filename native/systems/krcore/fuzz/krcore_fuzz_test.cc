@@ -63,7 +63,7 @@ const FoundBug kFoundBugs[] = {
     {"count_off_by_one", {}},
     {"head_ready_only", {}},
     {"send_depth_only", {}},
-    {"stale_meta_kept", {{Fault::crash, 8}}},
+    {"stale_meta_kept", {{Fault::crash, 3}}},
     {"read_before_receive", {}},
 };
 

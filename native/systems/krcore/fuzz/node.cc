@@ -136,7 +136,7 @@ void watch(World& world, Env& env) {
     });
     const bool all_up =
         std::ranges::all_of(world.nodes, [](const World::Node& node) { return node.is_up; });
-    if (world.all_done() && has_all && all_up) {
+    if (world.all_done() && world.all_reached() && has_all && all_up) {
       world.is_over = true;
     } else if (now > since + world.options.recovery_limit) {
       world.violation("liveness", "not all is done" + world.describe());

@@ -91,6 +91,12 @@ bool World::all_done() const {
   });
 }
 
+bool World::all_reached() const {
+  return std::ranges::all_of(nodes, [](const Node& node) {
+    return std::ranges::all_of(node.has_reached, [](bool reached) { return reached; });
+  });
+}
+
 std::string World::describe() const {
   std::string text;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -99,7 +105,9 @@ std::string World::describe() const {
     for (std::uint32_t client = 0; client < kClients; ++client)
       text += ", " + std::to_string(nodes[i].next[client]) + "/" +
               std::to_string(plans[i * kClients + client].size()) +
-              (nodes[i].is_done[client] ? " done" : "");
+              (nodes[i].has_reached[client] ? " reached all"
+               : nodes[i].is_done[client]   ? " done"
+                                            : "");
   }
   return text;
 }

@@ -69,8 +69,10 @@ struct World {
     Registration cells;                                                 // of the present life
     std::vector<std::size_t> next{std::vector<std::size_t>(kClients)};  // operation of each plan
     std::vector<bool> is_done{std::vector<bool>(kClients)};
+    std::vector<bool> has_reached{std::vector<bool>(kClients)};  // all nodes, after the faults
   };
   bool all_done() const;
+  bool all_reached() const;
   std::string describe() const;
   void check();
 

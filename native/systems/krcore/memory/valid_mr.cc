@@ -63,7 +63,7 @@ bool Service::read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t o
                        std::span<std::byte> into) {
   if (into.size() > kScratchBytes || offset + into.size() > from.length) return false;
   constexpr std::uint32_t kNone = ~0U;
-  std::uint32_t place = kNone;
+  std::uint32_t slot = kNone;
   CorePool* home = nullptr;
   fabric::Sge sge;
   const auto posted = [&] {
@@ -92,13 +92,21 @@ bool Service::read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t o
     read.request.sge_count = 1;
     v.read_done = v.read_failed = false;
     if (post_physical(*lock.pool, *v.qp, {&read, 1}) == 0) return false;
-    place = core.free_scratch.back();
+    slot = core.free_scratch.back();
     core.free_scratch.pop_back();
     home = lock.pool;
     return true;
   };
-  env_.poll_until(posted, kForever);
-  if (place == kNone) return false;
+  while (!env_.poll_until(posted, env_.now() + 20 * kMicrosecond)) {
+    // Its physical queue pair is gone, and it has no metadata for a dynamic one.
+    bool is_unplaced = false;
+    {
+      const SendLock lock(v);
+      is_unplaced = v.qp == nullptr && v.to.handle == nullptr;
+    }
+    if (is_unplaced && place(v) != ConnectResult::kConnected) return false;
+  }
+  if (slot == kNone) return false;
   Watch* watch = nullptr;
   {
     const SendLock lock(v);
@@ -116,7 +124,7 @@ bool Service::read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t o
   }
   std::memcpy(into.data(), reinterpret_cast<const std::byte*>(sge.addr), into.size());
   const std::lock_guard<Mutex> lock(home->mutex);
-  core_states_[home->core]->free_scratch.push_back(place);
+  core_states_[home->core]->free_scratch.push_back(slot);
   return !v.read_failed;
 }
 

@@ -41,13 +41,6 @@ CorePool::CorePool(Env& env, fabric::ProtectionDomain& domain, const Options& op
   }
 }
 
-// Queue pairs go before the queues that they use.
-CorePool::~CorePool() {
-  dynamic.clear();
-  reliable.clear();
-  leaving.clear();
-}
-
 fabric::QpOptions CorePool::queue_pair_options(fabric::Transport transport) const {
   const fabric::Capabilities& able = env_.device().capabilities();
   fabric::QpOptions options;

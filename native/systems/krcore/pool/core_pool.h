@@ -17,9 +17,15 @@ namespace pyrdma::krcore {
 /// The paper's kernel does not preempt a call, so it needs no lock (ambiguity
 /// algorithm2_shared_state). Here the lock is free unless threads of one core meet.
 class CorePool {
+ private:
+  // First, since the queue pairs below use them, and go before them.
+  std::unique_ptr<fabric::MemoryRegion> buffers_;
+  std::unique_ptr<fabric::CompletionQueue> receives_, dynamic_completions_, idle_;
+  std::unique_ptr<fabric::SharedReceiveQueue> shared_;
+  std::unique_ptr<fabric::QueuePair> target_;
+
  public:
   CorePool(Env& env, fabric::ProtectionDomain& domain, const Options& options, std::uint32_t core);
-  ~CorePool();
   CorePool(const CorePool&) = delete;
   CorePool& operator=(const CorePool&) = delete;
 
@@ -77,10 +83,6 @@ class CorePool {
   Env& env_;
   fabric::ProtectionDomain& domain_;
   const Options& options_;
-  std::unique_ptr<fabric::MemoryRegion> buffers_;
-  std::unique_ptr<fabric::CompletionQueue> receives_, dynamic_completions_, idle_;
-  std::unique_ptr<fabric::SharedReceiveQueue> shared_;
-  std::unique_ptr<fabric::QueuePair> target_;
   DctMeta target_meta_;
   std::size_t next_dynamic_ = 0;
 };

@@ -170,6 +170,11 @@ ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId 
   return result;
 }
 
+std::uint32_t Service::known_life(NodeId node) {
+  const std::lock_guard<Mutex> lock(peers_mutex_);
+  return peers_[node].incarnation;
+}
+
 // Lines 13 to 15. Threads of a node that miss the same node together ask once.
 ConnectResult Service::resolve(NodeId node, DctMeta& meta) {
   if (node == env_.node()) {
@@ -198,7 +203,11 @@ ConnectResult Service::resolve(NodeId node, DctMeta& meta) {
         kForever, &cache_watch_);
     env_.reached("krcore/shared_lookup");
   }
-  const MetaClient::Answer answer = core_states_[local_pool().core]->meta.target_of(node, meta);
+  MetaClient::Answer answer = core_states_[local_pool().core]->meta.target_of(node, meta);
+  if (answer == MetaClient::Answer::kFound && meta.incarnation < known_life(node)) {
+    env_.reached("krcore/stale_meta");
+    answer = MetaClient::Answer::kUnknown;
+  }
   ConnectResult result = ConnectResult::kConnected;
   ValidMrRecord location;
   bool has_location = false;

@@ -176,8 +176,11 @@ Vqp* Service::fail_oldest(PhysicalQp& qp, const fabric::Completion& wc, Vqp* v) 
   const bool is_lost = wc.status == Status::kRetryExceeded;
   // A peer that does not answer the service does not answer its user either.
   if (failed.kind != Prepared::Kind::kInternal || is_lost) fail_vqp(*v, wc.status);
-  if (is_lost && !options_.bugs.has(Bug::kStaleMetaKept)) {
-    // The node may be another one now.
+  const bool is_from_peer = is_lost || wc.status == Status::kRemoteAccess ||
+                            wc.status == Status::kRemoteInvalidRequest ||
+                            wc.status == Status::kRemoteOperation;
+  if (is_from_peer && v->node < cache_.size() && !options_.bugs.has(Bug::kStaleMetaKept)) {
+    // The node may have begun another life.
     const std::lock_guard<Mutex> lock(cache_mutex_);
     cache_[v->node].has_meta = cache_[v->node].has_location = false;
   }
