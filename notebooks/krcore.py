@@ -69,7 +69,7 @@ with rd.Cluster.sim(nodes=3, profile="krcore", seed=1) as cluster:
     [(reply, message)] = inbox.pop_msgs()
     reply.send(message.upper())
     [(_, answer)] = vqp.pop_msgs()
-message, answer
+pd.Series({"popped": message, "answer": answer})
 
 # %% [markdown]
 # One-sided requests need a region that its owner has registered, and no binding.
@@ -84,7 +84,7 @@ with rd.Cluster.sim(nodes=3, profile="krcore", seed=1) as cluster:
     before = vqp.fetch_add(region, 1, offset=64)
     found = vqp.read(region, 10)
     counters = service.counters(node=1)
-found, before, counters["meta_reads"], counters["region_misses"]
+pd.Series({"read": found, "word before the add": before, **counters})
 
 # %% [markdown]
 # ## The control path (section 5.1)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments.krcore import _one_sided
+from experiments.krcore import _misses, _one_sided
 from pyrdma import Axis, Experiment, Point, figures, workload
 from pyrdma.claims import Claim
 from pyrdma.data import Data
@@ -66,6 +66,8 @@ def figure(name: str) -> Callable[[Data, Mapping[str, Claim]], Figure]:
             right.plot(rate.index.to_list(), rate.to_list(), label=series, **style)
         left.set(xlabel="Throughput (M messages/s)", ylabel="Mean latency (µs)")
         right.set(xlabel="Clients", ylabel="Throughput (M messages/s)")
+        for ax in (left, right):
+            _axes.layer(ax)
         _one_sided.overlay(left, right, [c for c in claims.values() if c.experiment == name])
         _axes.from_zero(left, right)
         _axes.joint_legend((left, right), right, loc="upper left", fontsize=7)
@@ -79,7 +81,6 @@ def experiment(
     title: str,
     batch: int,
     decides: Mapping[str, Any],
-    misses: Mapping[str, str],
     also_reads: bool = False,
 ) -> Experiment:
     """Return one of the two experiments of figure 11."""
@@ -93,5 +94,5 @@ def experiment(
         fabrics=("sim", "verbs"),
         why_not=_one_sided.WHY_NOT,
         decides=dict(decides),
-        misses=dict(misses),
+        misses=_misses.of(decides),
     )

@@ -58,6 +58,15 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     return fig
 
 
+DECIDES: dict[str, Any] = {
+    "krcore/fig1_control_vs_data": decide.ratio(
+        "connect", {"series": "verbs"}, {"series": "verbs"}, to_metric="read"
+    ),
+    "krcore/fig1_control_dominates": needs(
+        "the execution times of RACE, FaRM-v2 and functions, of which no experiment has any"
+    ),
+}
+
 experiment = Experiment(
     id="krcore/fig1",
     title="Control path in the life of a short process",
@@ -67,13 +76,6 @@ experiment = Experiment(
     figure=figure,
     fabrics=("sim", "verbs"),
     why_not=_control.WHY_NOT,
-    decides={
-        "krcore/fig1_control_vs_data": decide.ratio(
-            "connect", {"series": "verbs"}, {"series": "verbs"}, to_metric="read"
-        ),
-        "krcore/fig1_control_dominates": needs(
-            "the execution times of RACE, FaRM-v2 and functions, of which no experiment has any"
-        ),
-    },
-    misses=_misses.of("fig1_control_vs_data"),
+    decides=DECIDES,
+    misses=_misses.of(DECIDES),
 )

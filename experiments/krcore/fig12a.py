@@ -78,6 +78,16 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     return fig
 
 
+DECIDES: dict[str, Any] = {
+    "krcore/f12a_verbs": decide.value("latency", series="verbs"),
+    "krcore/f12a_with_syscall": decide.value("latency", series="+System call"),
+    "krcore/f12a_syscall": adds("+System call"),
+    "krcore/f12a_checks": adds("+Checks"),
+    "krcore/f12a_dcqp": adds("+DCQP"),
+    "krcore/f12a_mr_miss": adds("+MR miss"),
+    "krcore/f12a_rank": order,
+}
+
 experiment = Experiment(
     id="krcore/fig12a",
     title="Factor analysis of a READ of 8 B",
@@ -87,14 +97,6 @@ experiment = Experiment(
     figure=figure,
     fabrics=("sim", "verbs"),
     why_not={"shm": "a process enters no kernel to call the service"},
-    decides={
-        "krcore/f12a_verbs": decide.value("latency", series="verbs"),
-        "krcore/f12a_with_syscall": decide.value("latency", series="+System call"),
-        "krcore/f12a_syscall": adds("+System call"),
-        "krcore/f12a_checks": adds("+Checks"),
-        "krcore/f12a_dcqp": adds("+DCQP"),
-        "krcore/f12a_mr_miss": adds("+MR miss"),
-        "krcore/f12a_rank": order,
-    },
-    misses=_misses.of("f12a_with_syscall", "f12a_syscall", "f12a_checks"),
+    decides=DECIDES,
+    misses=_misses.of(DECIDES),
 )

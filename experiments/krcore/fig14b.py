@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
 from experiments.krcore import _misses, _one_sided
@@ -58,6 +58,15 @@ def tail(series: str) -> decide.Decider:
     return decide.value("latency", series=series, percentile=TAIL)
 
 
+DECIDES: dict[str, Any] = {
+    "krcore/f14b_verbs": tail("verbs"),
+    "krcore/f14b_rc": tail("KRCore(RC)"),
+    "krcore/f14b_dc": tail("KRCore(DC)"),
+    "krcore/f14b_rank": decide.rank(
+        "latency", [{"series": s} for s in reversed(SERIES)], percentile=TAIL
+    ),
+}
+
 experiment = Experiment(
     id="krcore/fig14b",
     title="Tail latency with five servers",
@@ -67,13 +76,6 @@ experiment = Experiment(
     figure=figure,
     fabrics=("sim", "verbs"),
     why_not={"shm": "50 clients need 50 cores; fabric/latency measures this machine's own"},
-    decides={
-        "krcore/f14b_verbs": tail("verbs"),
-        "krcore/f14b_rc": tail("KRCore(RC)"),
-        "krcore/f14b_dc": tail("KRCore(DC)"),
-        "krcore/f14b_rank": decide.rank(
-            "latency", [{"series": s} for s in reversed(SERIES)], percentile=TAIL
-        ),
-    },
-    misses=_misses.of("f14b_verbs", "f14b_rc", "f14b_dc", "f14b_rank"),
+    decides=DECIDES,
+    misses=_misses.of(DECIDES),
 )

@@ -56,7 +56,7 @@ def negligible(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decide
     found = echoes(data)
     extra = found["KRCore"] - found["verbs"]
     shares = (extra - extra.iloc[0]) / found["verbs"]
-    little = [int(size) for size in shares.index if (shares[:size] <= NEGLIGIBLE).all()]
+    little = [int(size) for size in shares.index if (shares.loc[:size] <= NEGLIGIBLE).all()]
     text = ", ".join(f"{int(n)} B: {share:.0%}" for n, share in shares.items())
     return Decision(None, float(little[-1]), f"copying adds, of the echo of verbs, at {text}")
 
@@ -66,7 +66,7 @@ def mean(series: str, least: int, excess: bool) -> Any:
 
     def decider(data: Data, claim: Claim) -> Decision:
         found = echoes(data)
-        ratios = (found[series] / found["verbs"])[least:] - (1 if excess else 0)
+        ratios = (found[series] / found["verbs"]).loc[least:] - (1 if excess else 0)
         text = f"{ratios.min():.2f} to {ratios.max():.2f} {claim.unit}"
         return Decision(None, float(ratios.mean()), text)
 
@@ -75,7 +75,7 @@ def mean(series: str, least: int, excess: bool) -> Any:
 
 def order(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's signature
     """Decide the rank above 16 KiB: verbs, then KRCore+opt, then KRCore."""
-    verbs, copied, read = (v[LIMIT + 1 :] for v in echoes(data).values())
+    verbs, copied, read = (v.loc[LIMIT + 1 :] for v in echoes(data).values())
     last = verbs.index[-1]
     text = f"{verbs[last]:.0f}, {read[last]:.0f}, {copied[last]:.0f} us at {int(last)} B"
     return Decision(bool((verbs < read).all() and (read < copied).all()), text)
@@ -121,6 +121,14 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     return fig
 
 
+DECIDES: dict[str, Any] = {
+    "krcore/copy_small_limit": negligible,
+    "krcore/f9b_small_negligible": negligible,
+    "krcore/f9b_copy_ratio": mean("KRCore", LIMIT + 1, excess=False),
+    "krcore/f9b_opt_excess": mean("KRCore+opt", LIMIT, excess=True),
+    "krcore/f9b_rank": order,
+}
+
 experiment = Experiment(
     id="krcore/fig9b",
     title="Zero-copy protocol for two-sided messages",
@@ -137,14 +145,6 @@ experiment = Experiment(
     figure=figure,
     fabrics=("sim", "verbs"),
     why_not={"shm": "over shared memory verbs copies, too"},
-    decides={
-        "krcore/copy_small_limit": negligible,
-        "krcore/f9b_small_negligible": negligible,
-        "krcore/f9b_copy_ratio": mean("KRCore", LIMIT + 1, excess=False),
-        "krcore/f9b_opt_excess": mean("KRCore+opt", LIMIT, excess=True),
-        "krcore/f9b_rank": order,
-    },
-    misses=_misses.of(
-        "copy_small_limit", "f9b_small_negligible", "f9b_copy_ratio", "f9b_opt_excess", "f9b_rank"
-    ),
+    decides=DECIDES,
+    misses=_misses.of(DECIDES),
 )

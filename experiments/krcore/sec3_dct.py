@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments import _axes
 from experiments._needs import needs
+from experiments.krcore import _misses
 from pyrdma import Axis, Experiment, Point, decide, figures, workload
 from pyrdma._native import native
 from pyrdma.claims import Claim
@@ -101,6 +102,18 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     return fig
 
 
+DECIDES: dict[str, Any] = {
+    "krcore/dct_reconnect": reconnect,
+    "krcore/dct_slower_peak": slower_than_rc,
+    "krcore/dct_metadata": decide.by_construction(
+        decide.value("metadata", series="DC, one target"),
+        "the record has number and key, 4 B each, and the life of the node",
+    ),
+    "krcore/rpc_query_jitter": needs(
+        "an RPC service whose thread shares its core with other work, which no workload has"
+    ),
+}
+
 experiment = Experiment(
     id="krcore/sec3_dct",
     title="Dynamically connected transport: changing targets, peak against RC",
@@ -110,15 +123,6 @@ experiment = Experiment(
     figure=figure,
     fabrics=("sim", "verbs"),
     why_not={"shm": "over shared memory a change of targets reconnects nothing"},
-    decides={
-        "krcore/dct_reconnect": reconnect,
-        "krcore/dct_slower_peak": slower_than_rc,
-        "krcore/dct_metadata": decide.by_construction(
-            decide.value("metadata", series="DC, one target"),
-            "the record has number and key, 4 B each, and the life of the node",
-        ),
-        "krcore/rpc_query_jitter": needs(
-            "an RPC service whose thread shares its core with other work, which no workload has"
-        ),
-    },
+    decides=DECIDES,
+    misses=_misses.of(DECIDES),
 )

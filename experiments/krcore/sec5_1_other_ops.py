@@ -58,6 +58,11 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     return fig
 
 
+DECIDES: dict[str, Any] = {
+    "krcore/qconnect_cached": decide.value("latency", call="connect"),
+    "krcore/mr_register_4mb": decide.value("latency", call="register"),
+}
+
 experiment = Experiment(
     id="krcore/sec5_1_other_ops",
     title="Control operations without network",
@@ -70,9 +75,6 @@ experiment = Experiment(
         "shm": "a process enters no kernel to call the service",
         "verbs": "a process enters no kernel to call the service",
     },
-    decides={
-        "krcore/qconnect_cached": decide.value("latency", call="connect"),
-        "krcore/mr_register_4mb": decide.value("latency", call="register"),
-    },
-    misses=_misses.of("qconnect_cached", "mr_register_4mb"),
+    decides=DECIDES,
+    misses=_misses.of(DECIDES),
 )

@@ -58,6 +58,15 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     return fig
 
 
+DECIDES: dict[str, Any] = {
+    "krcore/s6_speedup": decide.ratio("connect", {"series": "verbs"}, {"series": "KRCore"}),
+    "krcore/s6_slowdown": slowdown,
+    "krcore/s6_requests_per_function": Undecidable(
+        "a number of other publications, which it cites"
+    ),
+    "krcore/s6_cx6_connect": needs("the control path of a ConnectX-6, which no profile has"),
+}
+
 experiment = Experiment(
     id="krcore/sec6_discussion",
     title="Gain of the control path, loss of the data path",
@@ -67,13 +76,6 @@ experiment = Experiment(
     figure=figure,
     fabrics=("sim", "verbs"),
     why_not=_control.WHY_NOT,
-    decides={
-        "krcore/s6_speedup": decide.ratio("connect", {"series": "verbs"}, {"series": "KRCore"}),
-        "krcore/s6_slowdown": slowdown,
-        "krcore/s6_requests_per_function": Undecidable(
-            "a number of other publications, which it cites"
-        ),
-        "krcore/s6_cx6_connect": needs("the control path of a ConnectX-6, which no profile has"),
-    },
-    misses=_misses.of("s6_speedup", "s6_slowdown"),
+    decides=DECIDES,
+    misses=_misses.of(DECIDES),
 )

@@ -23,7 +23,7 @@ class World:
     def close(self) -> None:
         """End the clusters that were made, and the drawings."""
         plt.close("all")
-        for cluster in ("cluster", "four_nodes", "processes", "threads"):
+        for cluster in ("cluster", "four_nodes", "three_nodes", "processes", "threads"):
             if cluster in vars(self):
                 vars(self)[cluster].close()
 
@@ -40,6 +40,11 @@ class World:
     @cached_property
     def four_nodes(self) -> Any:
         return rd.Cluster.sim(nodes=4, profile="cx5", seed=1)
+
+    @cached_property
+    def three_nodes(self) -> Any:
+        """A cluster none of whose nodes is ever killed."""
+        return rd.Cluster.sim(nodes=3, profile="cx5", seed=1)
 
     @cached_property
     def processes(self) -> Any:

@@ -54,18 +54,18 @@ class Region:
     @checked
     def store(self, data: bytes, offset: Word = 0) -> None:
         """Write bytes by the CPU of the owner."""
-        self._check(offset, len(data))
+        self._check(offset, len(data), "data")
         self.app.service._native.store(self.node, self.app.number, self.key, offset, data)
 
     def deregister(self) -> None:
         """End the registration. Its memory is used again when all leases of peers have ended."""
         self.app.service._native.dereg_mr(self.node, self.app.number, self.key)
 
-    def _check(self, offset: int, size: int) -> None:
+    def _check(self, offset: int, size: int, name: str = "size") -> None:
         if offset + size > self.size:
             raise InvalidArgument(
-                f"offset {offset} and {size} bytes exceed the region of {self.size} bytes; "
-                f"end at {self.size} or before"
+                f"{name} is {size} bytes from offset {offset} on; the region has {self.size} "
+                f"bytes, so with this offset give at most {max(0, self.size - offset)}"
             )
 
 
@@ -122,7 +122,7 @@ class Vqp:
     @checked
     def write(self, region: Region, data: bytes, offset: Word = 0, timeout_s: Wait = 10.0) -> None:
         """Write bytes to a region of the connected node."""
-        region._check(offset, len(data))
+        region._check(offset, len(data), "data")
         self.app.service._native.write(
             self.app.node,
             self.app.number,
@@ -155,7 +155,7 @@ class Vqp:
     def _atomic(
         self, region: Region, is_swap: bool, first: int, second: int, offset: int, timeout_s: float
     ) -> int:
-        region._check(offset, 8)
+        region._check(offset, 8, "offset")
         if offset % 8:
             raise InvalidArgument(f"offset is {offset}; an atomic needs a multiple of 8")
         return int(

@@ -17,7 +17,7 @@ _SMALL: dict[str, Any] = {"arena_bytes": 1 << 20}
 
 
 def _service(w: World) -> krcore.Service:
-    return krcore.Service(w.four_nodes, **_SMALL)
+    return krcore.Service(w.three_nodes, **_SMALL)
 
 
 def _region(w: World) -> krcore.Region:
@@ -44,7 +44,6 @@ def _request(name: str, **given: Any) -> Call:
 
 
 CALLS: dict[str, Call] = {
-    "krcore.App": lambda w: (krcore.App, {"service": _service(w), "node": 1, "number": 1}),
     "krcore.App.reg_mr": lambda w: (
         _service(w).app(node=1).reg_mr,
         {"size": 64, "access": "all"},
@@ -55,7 +54,7 @@ CALLS: dict[str, Call] = {
     "krcore.Service": lambda w: (
         krcore.Service,
         {
-            "cluster": w.four_nodes,
+            "cluster": w.three_nodes,
             "meta_servers": [0],
             "preset": "paper",
             "cores": 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 
@@ -203,7 +204,7 @@ def test_close_frees_what_an_application_has() -> None:
 
 
 @pytest.mark.parametrize("policy", ["never", "sampled"])
-def test_a_frequent_peer_gets_a_reliable_connection(policy: rd.krcore.RcPolicy) -> None:
+def test_a_frequent_peer_gets_a_reliable_connection(policy: Literal["never", "sampled"]) -> None:
     with sim() as cluster:
         service = small(
             cluster, cores=1, rc_policy=policy, sample_interval_s=0.001, frequent_requests=5

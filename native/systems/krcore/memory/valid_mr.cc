@@ -107,18 +107,13 @@ bool Service::read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t o
     if (is_unplaced && place(v) != ConnectResult::kConnected) return false;
   }
   if (slot == kNone) return false;
-  Watch* watch = nullptr;
-  {
-    const SendLock lock(v);
-    if (v.qp != nullptr) watch = &v.qp->completions().watch();
-  }
   const auto done = [&] {
     const SendLock lock(v);
     if (!v.read_done && v.qp != nullptr) poll_inner(*lock.pool, *v.qp);
     return v.read_done;
   };
   // Another thread may take the completion: then only the look counts.
-  while (!env_.poll_until(done, env_.now() + 20 * kMicrosecond, watch)) {
+  while (!env_.poll_until(done, env_.now() + 20 * kMicrosecond)) {
     const SendLock lock(v);
     progress(*lock.pool);
   }

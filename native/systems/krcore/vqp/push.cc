@@ -106,7 +106,6 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   std::span<Prepared> rest(prepared);
   while (!rest.empty()) {
     bool is_done = false;
-    Watch* watch = nullptr;
     {
       const SendLock lock(*v);
       if (v->state.load(std::memory_order_relaxed) == VqpState::kError) {
@@ -125,8 +124,6 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
         post(*lock.pool, *v, rest.first(piece));
         rest = rest.subspan(piece);
         is_done = true;
-      } else if (v->qp != nullptr) {
-        watch = &v->qp->completions().watch();
       }
     }
     if (is_done) continue;
@@ -138,7 +135,8 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
       poll_inner(*lock.pool, *v->qp);
       return v->qp == nullptr || v->qp->has_failed || v->qp->room() > 0;
     };
-    env_.poll_until(has_room, env_.now() + 10 * kMicrosecond, watch);
+    // Without a Watch: that of the queue pair may go with it meanwhile.
+    env_.poll_until(has_room, env_.now() + 10 * kMicrosecond);
   }
   return {static_cast<std::uint32_t>(list.size()), fabric::PostError::kNone, Status::kSuccess};
 }
