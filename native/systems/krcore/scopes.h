@@ -43,7 +43,9 @@
   X(race_split_look, 900, 0, 0, 48, 0, 0)                                                        \
   X(race_split_pass, 9000, 0, 0, 100, 0, 0)                                                      \
   X(race_split_publish, 1500, 0, 0, 0, 0, 0)                                                     \
-  X(race_split_clean, 2000, 0, 0, 48, 0, 0)
+  X(race_split_clean, 2000, 0, 0, 48, 0, 0)                                                      \
+  X(lite_post, 120, 0, 0, 0, 0, 0)                                                               \
+  X(lite_poll, 40, 0, 0, 0, 0, 0)
 // clang-format on
 
 namespace pyrdma::krcore::scope {
