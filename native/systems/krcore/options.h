@@ -16,6 +16,12 @@ enum class RcPolicy : std::uint8_t {
   kAtOnce,   // for each connect that misses, in the background, as the public code does
 };
 
+/// How a node learns the metadata of another one (section 5.1, figure 9a).
+enum class Metadata : std::uint8_t {
+  kMetaServer,  // it reads the tables of a meta server
+  kRpc,         // it asks the first meta server, whose thread answers: the paper's baseline
+};
+
 struct Options {
   std::string name = "krcore";  // the services of one name meet
   /// Nodes whose services hold the metadata of all nodes, the nearest first. Every node names the
@@ -43,6 +49,7 @@ struct Options {
   std::uint32_t inbox_bytes = 1 << 20;    // of payload of these
 
   // Control path.
+  Metadata metadata = Metadata::kMetaServer;
   Time boot_timeout = 10 * kSecond;  // of a meta server; later the service asks in the background
   bool dc_cache = true;              // false: each connect asks a meta server
   std::uint32_t virtual_queue_pairs = 16384;

@@ -45,7 +45,10 @@
   X(race_split_publish, 1500, 0, 0, 0, 0, 0)                                                     \
   X(race_split_clean, 2000, 0, 0, 48, 0, 0)                                                      \
   X(lite_post, 120, 0, 0, 0, 0, 0)                                                               \
-  X(lite_poll, 40, 0, 0, 0, 0, 0)
+  X(lite_poll, 40, 0, 0, 0, 0, 0)                                                                \
+  X(metadata_ask, 150, 0, 0, 1, 0, 0)                                                            \
+  X(metadata_round, 60, 0, 0, 0, 0, 0)                                                           \
+  X(metadata_request, 400, 2, 0, 1, 0, 0)
 // clang-format on
 
 namespace pyrdma::krcore::scope {

@@ -47,6 +47,7 @@ Service::Service(Env& env, const Options& options)
 
 Service::~Service() {
   stops_.store(true, std::memory_order_release);
+  metadata_server_.reset();
   threads_.clear();
 }
 
@@ -72,6 +73,7 @@ void Service::boot() {
     pools_.push_back(std::make_unique<CorePool>(env_, *domain_, options_, core));
   }
   port_ = std::make_unique<ControlPort>(env_, *domain_);
+  serve_metadata();
   fabric::Rendezvous& rendezvous = device.rendezvous();
   for (std::uint32_t earlier = env_.incarnation(); earlier-- > 0;) {
     if (rendezvous.find(key_of(env_.node(), earlier))) break;
@@ -93,6 +95,7 @@ void Service::boot() {
       }
     }
     connect_meta_servers();
+    use_metadata_server();
     is_registered_.resize(options_.meta_servers.size());
     register_at_meta_servers(options_.boot_timeout, false);
     has_booted_.store(true, std::memory_order_release);
@@ -171,6 +174,26 @@ void Service::connect_meta_servers() {
       link->locations = reply.tables[1];
       state->meta.put(std::move(link));
     }
+  }
+}
+
+// A server that has ended and begun anew is not found again: its clients ask the nodes themselves.
+void Service::serve_metadata() {
+  if (options_.metadata != Metadata::kRpc || meta_server_ == nullptr) return;
+  metadata_server_ =
+      std::make_unique<MetadataServer>(env_, *domain_, *meta_server_, meta_server_mutex_);
+  if (env_.incarnation() != 0 || options_.meta_servers.front() != env_.node()) return;
+  env_.device().rendezvous().publish_value(options_.name + "/metadata",
+                                           metadata_server_->address());
+}
+
+void Service::use_metadata_server() {
+  if (options_.metadata != Metadata::kRpc) return;
+  const auto server = env_.device().rendezvous().await_value<fabric::QpAddress>(
+      options_.name + "/metadata", env_.now() + runtime::kSetupTimeout);
+  for (const auto& state : core_states_) {
+    state->metadata = std::make_unique<MetadataClient>(env_, *domain_);
+    state->metadata->use(server);
   }
 }
 

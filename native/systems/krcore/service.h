@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "env/sync.h"
+#include "systems/krcore/baselines/metadata_rpc.h"
 #include "systems/krcore/control/control_port.h"
 #include "systems/krcore/memory/mr_store.h"
 #include "systems/krcore/memory/regions.h"
@@ -121,6 +122,9 @@ class Service {
   void make_one_more(std::uint32_t core, NodeId node);
   /// READs at meta servers so far.
   std::uint64_t meta_reads();
+  /// Requests to a meta server's thread so far, and how many of them were repeated.
+  std::uint64_t metadata_requests();
+  std::uint64_t metadata_repeated();
   bool uses_reliable(VqpId id);
   std::uint64_t physical_queue_pairs();
   CorePool& pool(std::uint32_t core) { return *pools_[core % pools_.size()]; }
@@ -220,6 +224,8 @@ class Service {
            bool is_builder = false);
   std::optional<Job> next_offer();
   void connect_meta_servers();
+  void serve_metadata();
+  void use_metadata_server();
   void register_at_meta_servers(Time timeout, bool is_builder);
   void sample();
   void make_reliable(std::uint32_t core, NodeId node, bool is_one_more);
@@ -251,6 +257,7 @@ class Service {
   std::unique_ptr<Regions> regions_;
   std::unique_ptr<MetaServer> meta_server_;
   Mutex meta_server_mutex_;
+  std::unique_ptr<MetadataServer> metadata_server_;  // with Metadata::kRpc
   std::vector<std::unique_ptr<CorePool>> pools_;
   std::vector<std::unique_ptr<CoreState>> core_states_;
 
@@ -321,6 +328,7 @@ class Service {
 struct Service::CoreState {
   CoreState(Env& env, fabric::ProtectionDomain& domain, const Options& options);
   MetaClient meta;
+  std::unique_ptr<MetadataClient> metadata;  // with Metadata::kRpc
   Mutex store_mutex;
   MrStore store;
   // Places into which the service's own READs go; guarded by the pool's lock.

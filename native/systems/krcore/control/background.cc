@@ -153,8 +153,12 @@ void Service::take_control(const ControlMessage& message) {
       const ValidMrRecord where{message.tables[0].region.addr, message.tables[0].region.rkey,
                                 message.tables[0].buckets, message.tables[0].entries,
                                 message.meta.incarnation};
-      if (meta_server_->add(message.from, message.meta, where))
-        answer(message, own_metadata(ControlKind::kRegistered));
+      bool is_added = false;
+      {
+        const std::lock_guard<Mutex> lock(meta_server_mutex_);
+        is_added = meta_server_->add(message.from, message.meta, where);
+      }
+      if (is_added) answer(message, own_metadata(ControlKind::kRegistered));
       return;
     }
     case ControlKind::kQuery:

@@ -21,6 +21,10 @@ bool MetaServer::add(std::uint32_t node, const DctMeta& meta, const ValidMrRecor
          targets_->insert(node, std::as_bytes(std::span(&meta, 1)));
 }
 
+bool MetaServer::find_target(std::uint32_t node, DctMeta& meta) const {
+  return targets_->find(node, std::as_writable_bytes(std::span(&meta, 1)));
+}
+
 bool MetaServer::find(std::uint32_t node, DctMeta& meta, ValidMrRecord& regions) const {
   return targets_->find(node, std::as_writable_bytes(std::span(&meta, 1))) &&
          locations_->find(node, std::as_writable_bytes(std::span(&regions, 1)));

@@ -26,6 +26,7 @@ class MetaServer {
   /// a table is full.
   bool add(std::uint32_t node, const DctMeta& meta, const ValidMrRecord& regions);
   bool find(std::uint32_t node, DctMeta& meta, ValidMrRecord& regions) const;
+  bool find_target(std::uint32_t node, DctMeta& meta) const;
   TableAddress targets() const { return address_of(*targets_memory_, *targets_); }
   TableAddress locations() const { return address_of(*locations_memory_, *locations_); }
   std::uint32_t size() const { return targets_->size(); }

@@ -203,7 +203,10 @@ ConnectResult Service::resolve(NodeId node, DctMeta& meta) {
         kForever, &cache_watch_);
     env_.reached("krcore/shared_lookup");
   }
-  MetaClient::Answer answer = core_states_[local_pool().core]->meta.target_of(node, meta);
+  CoreState& state = *core_states_[local_pool().core];
+  MetaClient::Answer answer = options_.metadata == Metadata::kRpc
+                                  ? state.metadata->target_of(node, meta)
+                                  : state.meta.target_of(node, meta);
   if (answer == MetaClient::Answer::kFound && meta.incarnation < known_life(node)) {
     env_.reached("krcore/stale_meta");
     answer = MetaClient::Answer::kUnknown;
@@ -259,6 +262,20 @@ std::uint64_t Service::meta_reads() {
   std::uint64_t reads = 0;
   for (const auto& state : core_states_) reads += state->meta.reads();
   return reads;
+}
+
+std::uint64_t Service::metadata_requests() {
+  std::uint64_t requests = 0;
+  for (const auto& state : core_states_)
+    if (state->metadata != nullptr) requests += state->metadata->requests();
+  return requests;
+}
+
+std::uint64_t Service::metadata_repeated() {
+  std::uint64_t repeated = 0;
+  for (const auto& state : core_states_)
+    if (state->metadata != nullptr) repeated += state->metadata->repeated();
+  return repeated;
 }
 
 bool Service::bind(VqpId id, std::uint32_t port) {

@@ -1,4 +1,4 @@
-// krcore_connect: clients connect to one server again and again (section 5.1, figure 8a).
+// krcore_connect: clients connect to one server again and again (section 5.1, figures 8a, 9a).
 #include "systems/krcore/workloads/options.h"
 #include "systems/krcore/workloads/workloads.h"
 
@@ -10,9 +10,11 @@ class ConnectLoad final : public measure::Workload {
  public:
   std::span<const measure::ParameterSpec> parameters() const override {
     using Int = std::int64_t;
+    using Text = std::string;
     static const std::vector<measure::ParameterSpec> specs = with_service_parameters({
         {"clients", Int{1}, "count",
          "connecting threads, spread over all nodes except node 0, the server", 1, 1 << 16},
+        {"metadata", Text("meta_server"), "", "READs, or RPCs", 0, 0, {"meta_server", "rpc"}},
         {"cached", Int{0}, "bool",
          "keep the metadata of the server; else each connect asks a meta server", 0, 1},
     });
@@ -24,6 +26,7 @@ class ConnectLoad final : public measure::Workload {
     check_nodes(env, params, 1);
     Options options = service_options(params, env.nodes());
     options.dc_cache = params.flag("cached");
+    options.metadata = params.choice<Metadata>("metadata");
     Service service(env, options);
     const Spread spread(env, params.count("clients"), 1);
     recorder.prepare_threads(spread.count);
@@ -33,6 +36,8 @@ class ConnectLoad final : public measure::Workload {
                           [&](std::uint32_t i) { client(service, params, recorder.thread(i)); });
     }
     recorder.add("meta_reads", "count", static_cast<double>(service.meta_reads() - before));
+    recorder.add("metadata_requests", "count", static_cast<double>(service.metadata_requests()));
+    recorder.add("metadata_repeated", "count", static_cast<double>(service.metadata_repeated()));
     add_counters(recorder, service);
     runtime::node_barrier(env, params.key("krcore/done"), 600 * kSecond);
   }

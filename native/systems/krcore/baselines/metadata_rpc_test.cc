@@ -1,0 +1,135 @@
+#include "systems/krcore/baselines/metadata_rpc.h"
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "runtime/node_barrier.h"
+#include "systems/krcore/worlds_test.h"
+
+namespace pyrdma::krcore {
+namespace {
+
+class KrcoreMetadataRpc : public KrcoreWorlds {
+ protected:
+  static Options rpc_options() {
+    Options result = options();
+    result.metadata = Metadata::kRpc;
+    result.dc_cache = false;
+    return result;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Worlds, KrcoreMetadataRpc, krcore_worlds(),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(KrcoreMetadataRpc, ConnectsWithoutAReadOfAMetaServer) {
+  run(3, rpc_options(), [&](Service& service, const Kill&) {
+    if (!service.env().device().capabilities().dc) return;
+    App app(service);
+    const NodeId self = service.env().node();
+    if (self != 0) {
+      const std::uint64_t before = service.metadata_requests();
+      for (int i = 0; i < 20; ++i) {
+        const Queue queue = app.create_queue();
+        app.connect(queue, i % 2 == 0 ? 0 : 3 - self, 7);
+        app.destroy(queue);
+      }
+      EXPECT_GE(service.metadata_requests() - before, 20u);
+      EXPECT_EQ(service.meta_reads(), 0u);
+    }
+    runtime::node_barrier(service.env(), "done", 600 * kSecond);
+  });
+}
+
+// Many threads of a node ask at once, and each gets the answer to its own question.
+TEST_P(KrcoreMetadataRpc, AnswersBelongToTheirRequests) {
+  runtime::run_world(GetParam(), 2, [&](Env& env, const Kill&) {
+    env.device().open();
+    const auto domain = env.device().create_protection_domain();
+    constexpr std::uint32_t kNodes = 200;
+    if (env.node() == 0) {
+      MetaServer tables(env.device(), *domain, kNodes);
+      for (std::uint32_t node = 0; node < kNodes; ++node)
+        ASSERT_TRUE(tables.add(node, {node + 7, 3 * node, 0}, {}));
+      Mutex mutex(env);
+      MetadataServer server(env, *domain, tables, mutex);
+      env.device().rendezvous().publish_value("server", server.address());
+      runtime::node_barrier(env, "done", 600 * kSecond);
+      return;
+    }
+    const auto server = env.device().rendezvous().await_value<fabric::QpAddress>(
+        "server", env.now() + runtime::kSetupTimeout);
+    MetadataClient client(env, *domain);
+    DctMeta none;
+    EXPECT_EQ(client.target_of(1, none), MetaClient::Answer::kNoServer);
+    client.use(server);
+    std::vector<std::unique_ptr<Thread>> threads;
+    for (std::uint32_t thread = 0; thread < 4; ++thread) {
+      threads.push_back(env.spawn("asks/" + std::to_string(thread), [&, thread] {
+        for (std::uint32_t i = 0; i < 100; ++i) {
+          const std::uint32_t node = (i * 4 + thread) % (kNodes + 10);
+          DctMeta meta;
+          const MetaClient::Answer answer = client.target_of(node, meta);
+          if (node >= kNodes) {
+            EXPECT_EQ(answer, MetaClient::Answer::kUnknown);
+          } else {
+            EXPECT_EQ(answer, MetaClient::Answer::kFound);
+            EXPECT_EQ(meta, (DctMeta{node + 7, 3 * node, 0}));
+          }
+        }
+      }));
+    }
+    for (const auto& thread : threads) thread->join();
+    runtime::node_barrier(env, "done", 600 * kSecond);
+  });
+}
+
+// A client asks again, and takes no damaged or old answer.
+TEST(KrcoreMetadataFaults, ALostDatagramIsSentAgain) {
+  fabric::sim::SimOptions options = runtime::sim_options(2);
+  options.faults =
+      FaultOptions::from_values({{"loss", 0.1}, {"duplicate", 0.2}, {"corruption", 0.1}});
+  fabric::sim::SimCluster cluster(options);
+  cluster.run([&](Env& env) {
+    env.device().open();
+    const auto domain = env.device().create_protection_domain();
+    if (env.node() == 0) {
+      MetaServer tables(env.device(), *domain, 100);
+      for (std::uint32_t node = 0; node < 100; ++node) tables.add(node, {node + 7, node, 0}, {});
+      Mutex mutex(env);
+      MetadataServer server(env, *domain, tables, mutex);
+      env.device().rendezvous().publish_value("server", server.address());
+      runtime::node_barrier(env, "done", 600 * kSecond);
+      return;
+    }
+    MetadataClient client(env, *domain);
+    client.use(env.device().rendezvous().await_value<fabric::QpAddress>(
+        "server", env.now() + runtime::kSetupTimeout));
+    for (std::uint32_t node = 0; node < 100; ++node) {
+      DctMeta meta;
+      EXPECT_EQ(client.target_of(node, meta), MetaClient::Answer::kFound) << node;
+      EXPECT_EQ(meta, (DctMeta{node + 7, node, 0}));
+    }
+    EXPECT_GT(client.repeated(), 0u);
+    runtime::node_barrier(env, "done", 600 * kSecond);
+  });
+}
+
+TEST(KrcoreMetadataMessages, ADamagedMessageIsRefused) {
+  MetadataResponse response;
+  response.ticket = 5;
+  response.is_known = 1;
+  seal_metadata(response);
+  std::array<std::byte, sizeof response> bytes;
+  std::memcpy(bytes.data(), &response, sizeof response);
+  ASSERT_TRUE(parse_metadata<MetadataResponse>(bytes.data(), bytes.size()));
+  EXPECT_FALSE(parse_metadata<MetadataResponse>(bytes.data(), bytes.size() - 1));
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] ^= std::byte{4};
+    EXPECT_FALSE(parse_metadata<MetadataResponse>(bytes.data(), bytes.size())) << i;
+    bytes[i] ^= std::byte{4};
+  }
+}
+
+}  // namespace
+}  // namespace pyrdma::krcore
