@@ -19,7 +19,7 @@ systems::System description() {
                R"(Clients connect virtual queue pairs to one server (KRCore, section 5.1).
 
 Node 0 is the server and a meta server. Latency: ``connect``. Metrics of clients: ``ops``, ``rate``.
-Metrics of nodes: ``meta_reads``, and what the service has counted.)"},
+Metrics of nodes: ``meta_reads``, ``metadata_requests``, and what the service has counted.)"},
               {"krcore_mesh", make_mesh,
                R"(Workers on all nodes connect to each other (KRCore, section 5.1).
 
@@ -50,6 +50,17 @@ The first `storage_nodes` nodes have the table. Latencies: ``get``, ``update``. 
 
 Metrics of workers: ``ready`` after the spike; ``burst_ns/MS``, the time of the burst that began MS
 milliseconds after the spike. Latency: ``get``.)"},
+              {"krcore_lite", make_lite,
+               R"(Threads of one node read other nodes' memory through LITE (KRCore, section 5.2).
+
+Latency: ``read`` or ``write``, of all operations of a window. Metrics of threads: ``ops``, ``rate``,
+``failed_threads``. Metrics of node 0: ``connections``, ``failed_queue_pairs`` and ``first_failure``,
+which is since the common begin of the threads.)"},
+              {"krcore_lite_connect", make_lite_connect,
+               R"(Clients connect to one server through LITE, without a cache (KRCore, section 5.1).
+
+Node 0 is the server. Latency: ``connect``. Metrics of clients: ``ops``, ``rate``. Metrics of nodes:
+``connections``, ``memory`` by the paper's count.)"},
           },
       .scenarios = {service_scenario(), race::race_scenario()},
       .scopes = scope::all,

@@ -11,6 +11,8 @@ __all__ = [
     "KrcoreBatch",
     "KrcoreConnect",
     "KrcoreEcho",
+    "KrcoreLite",
+    "KrcoreLiteConnect",
     "KrcoreMesh",
     "KrcoreOneSided",
     "KrcoreRace",
@@ -80,7 +82,8 @@ class KrcoreConnect(Workload):
     """Clients connect virtual queue pairs to one server (KRCore, section 5.1).
 
     Node 0 is the server and a meta server. Latency: ``connect``. Metrics of clients: ``ops``,
-    ``rate``. Metrics of nodes: ``meta_reads``, and what the service has counted.
+    ``rate``. Metrics of nodes: ``meta_reads``, ``metadata_requests``, and what the service has
+    counted.
 
     Parameters
     ----------
@@ -105,6 +108,8 @@ class KrcoreConnect(Workload):
     clients
         Connecting threads, spread over all nodes except node 0, the server (1 to 65,536, default
         1).
+    metadata
+        READs, or RPCs (default meta_server).
     cached
         Keep the metadata of the server; else each connect asks a meta server (default False).
     warmup_ns
@@ -125,6 +130,7 @@ class KrcoreConnect(Workload):
     zero_copy_above: int = DEFAULT
     arena_bytes: int = DEFAULT
     clients: int = DEFAULT
+    metadata: Literal["meta_server", "rpc"] = DEFAULT
     cached: bool = DEFAULT
     warmup_ns: int = DEFAULT
     iterations: int = DEFAULT
@@ -192,6 +198,91 @@ class KrcoreEcho(Workload):
     batch: int = DEFAULT
     clients: int = DEFAULT
     server_threads: int = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
+
+
+@dataclass(frozen=True)
+class KrcoreLite(Workload):
+    """Threads of one node read other nodes' memory through LITE (KRCore, section 5.2).
+
+    Latency: ``read`` or ``write``, of all operations of a window. Metrics of threads: ``ops``,
+    ``rate``, ``failed_threads``. Metrics of node 0: ``connections``, ``failed_queue_pairs`` and
+    ``first_failure``, which is since the common begin of the threads.
+
+    Parameters
+    ----------
+    op
+        The operation (default read).
+    threads
+        Of node 0; the other nodes have the memory (1 to 256, default 1).
+    mode
+        A call for each operation, or many under way (default sync).
+    window
+        Async: operations that a thread posts, each in a call, before it waits for all in one call
+        (1 to 1,048,576, default 1,200).
+    connections
+        Of the pool, rounded up to as many for each of the other nodes (1 to 65,536, default 32).
+    size
+        Of an operation (bytes, 1 to 67,108,864, default 64).
+    region_bytes
+        Of a node, with random addresses (bytes, at least 64, default 16,777,216).
+    send_entries
+        Of a queue pair (1 to 32,768, default 258).
+    completions
+        Of its completion queue (1 to 32,768, default 257).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
+    """
+
+    native: ClassVar[str] = "krcore_lite"
+    op: Literal["read", "write"] = DEFAULT
+    threads: int = DEFAULT
+    mode: Literal["sync", "async"] = DEFAULT
+    window: int = DEFAULT
+    connections: int = DEFAULT
+    size: int = DEFAULT
+    region_bytes: int = DEFAULT
+    send_entries: int = DEFAULT
+    completions: int = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
+
+
+@dataclass(frozen=True)
+class KrcoreLiteConnect(Workload):
+    """Clients connect to one server through LITE, without a cache (KRCore, section 5.1).
+
+    Node 0 is the server. Latency: ``connect``. Metrics of clients: ``ops``, ``rate``. Metrics of
+    nodes: ``connections``, ``memory`` by the paper's count.
+
+    Parameters
+    ----------
+    clients
+        Connecting threads, spread over the nodes but the server and a manager (1 to 65,536, default
+        1).
+    control
+        The two nodes by datagrams, or a manager, one connection after another (default decentral).
+    cached
+        The connection is cached: the system call alone (default False).
+    manager_turn_ns
+        Central: time of the manager for a connection, beside the server's (ns, at least 0, default
+        20,000,000).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
+    """
+
+    native: ClassVar[str] = "krcore_lite_connect"
+    clients: int = DEFAULT
+    control: Literal["decentral", "central"] = DEFAULT
+    cached: bool = DEFAULT
+    manager_turn_ns: int = DEFAULT
     warmup_ns: int = DEFAULT
     iterations: int = DEFAULT
 

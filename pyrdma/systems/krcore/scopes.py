@@ -13,4 +13,18 @@ CALIBRATIONS = (
     Calibration("krcore_one_sided", _FIRST, (*_RUN, "region_bytes=65536", "miss=1"), nodes=3),
     Calibration("krcore_echo", _FIRST, (*_RUN, "server_threads=1"), nodes=3),
     Calibration("krcore_connect", "krcore/connect", (*_RUN,), nodes=3),
+    Calibration(
+        "krcore_connect",
+        "krcore/metadata_ask",
+        (*_RUN, "metadata=rpc"),
+        nodes=3,
+        steps="krcore/metadata_",
+    ),
+    Calibration(
+        "krcore_lite",
+        "krcore/lite_post",
+        ("mode=async", "window=16", "iterations=960", "duration_ns=0", "region_bytes=65536"),
+        nodes=3,
+        steps="krcore/lite_",
+    ),
 )

@@ -13,5 +13,7 @@ std::unique_ptr<measure::Workload> make_echo();
 std::unique_ptr<measure::Workload> make_batch();
 std::unique_ptr<measure::Workload> make_race();
 std::unique_ptr<measure::Workload> make_spike();
+std::unique_ptr<measure::Workload> make_lite();
+std::unique_ptr<measure::Workload> make_lite_connect();
 
 }  // namespace pyrdma::krcore
