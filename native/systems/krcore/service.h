@@ -147,6 +147,7 @@ class Service {
   // vqp/connect.cc
   ConnectResult resolve(NodeId node, DctMeta& meta);
   ConnectResult place(Vqp& v);
+  bool has_place(Vqp& v);
   CorePool& local_pool() { return pool(env_.core()); }
   void adopt(Vqp& v, PhysicalQp* qp);
   void leave(Vqp& v);

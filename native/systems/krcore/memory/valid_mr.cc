@@ -58,6 +58,16 @@ LookupResult Service::look_up_region(Vqp& v, std::uint32_t key, RegionRecord& re
                  });
 }
 
+// A queue pair whose physical one is gone may have no metadata for a dynamic one: then it asks for
+// them. Returns false if nobody answers.
+bool Service::has_place(Vqp& v) {
+  {
+    const SendLock lock(v);
+    if (v.qp != nullptr || v.to.handle != nullptr) return true;
+  }
+  return place(v) == ConnectResult::kConnected;
+}
+
 // A READ of the service on the queue pair's own physical one. Its thread waits.
 bool Service::read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t offset,
                        std::span<std::byte> into) {
@@ -97,15 +107,8 @@ bool Service::read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t o
     home = lock.pool;
     return true;
   };
-  while (!env_.poll_until(posted, env_.now() + 20 * kMicrosecond)) {
-    // Its physical queue pair is gone, and it has no metadata for a dynamic one.
-    bool is_unplaced = false;
-    {
-      const SendLock lock(v);
-      is_unplaced = v.qp == nullptr && v.to.handle == nullptr;
-    }
-    if (is_unplaced && place(v) != ConnectResult::kConnected) return false;
-  }
+  while (!env_.poll_until(posted, env_.now() + 20 * kMicrosecond))
+    if (!has_place(v)) return false;
   if (slot == kNone) return false;
   const auto done = [&] {
     const SendLock lock(v);
@@ -114,7 +117,9 @@ bool Service::read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t o
   };
   // Another thread may take the completion: then only the look counts.
   while (!env_.poll_until(done, env_.now() + 20 * kMicrosecond)) {
+    if (!has_place(v)) fail(v.id);
     const SendLock lock(v);
+    want_turn(*lock.pool, v);
     progress(*lock.pool);
   }
   std::memcpy(into.data(), reinterpret_cast<const std::byte*>(sge.addr), into.size());
