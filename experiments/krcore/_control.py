@@ -36,10 +36,10 @@ def connect(point: Point, clients: int, series: str, seconds: float, warmup_s: f
 
 
 def virtual(
-    point: Point, clients: int, cached: bool = False, duration: tuple[float, float] = (1e-4, 1e-3)
+    point: Point, clients: int, cached: bool = False, duration: tuple[float, float] = (1e-3, 10e-3)
 ) -> Any:
     """Let `clients` connect virtual queue pairs repeatedly, to node 0, the only meta server."""
-    load = workload.KrcoreConnect(clients=clients, cached=cached, warmup_ns=30_000)
+    load = workload.KrcoreConnect(clients=clients, cached=cached, warmup_ns=100_000)
     with point.cluster(nodes=1 + min(clients, CLIENT_NODES)) as cluster:
         return cluster.run(load, duration_s=point.duration(*duration))
 

@@ -29,10 +29,10 @@ def echo(point: Point, series: str, clients: int, batch: int) -> Any:
         batch=batch,
         clients=clients,
         server_threads=24,
-        warmup_ns=30_000,
+        warmup_ns=_one_sided.WARMUP_NS,
     )
     with point.cluster(nodes=1 + min(_one_sided.CLIENT_NODES, clients)) as cluster:
-        return cluster.run(load, duration_s=point.duration(100e-6, 1e-3))
+        return cluster.run(load, duration_s=point.duration(*_one_sided.DURATION))
 
 
 def measure(batch: int, also_reads: bool) -> Callable[[Point], Any]:

@@ -29,7 +29,7 @@ def measure(point: Point) -> list[Row]:
         CLIENTS,
         servers=SERVERS,
         nodes=NODES,
-        duration=(1e-3, 10e-3),
+        duration=(2e-3, 20e-3),
     )
     latency = result.latency("read")
     return [Row("latency", latency.percentile(p), "ns", {"percentile": p}) for p in PERCENTILES]

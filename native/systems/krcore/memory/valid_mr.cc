@@ -88,7 +88,9 @@ bool Service::read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t o
     }
     CoreState& core = *core_states_[lock.pool->core];
     if (v.qp->room() == 0) poll_inner(*lock.pool, *v.qp);
-    if (v.qp->has_failed || v.qp->room() == 0 || core.free_scratch.empty()) return false;
+    // Completions may have ended a transfer: then it has no queue pair here any more.
+    if (v.qp == nullptr || v.qp->has_failed || v.qp->room() == 0 || core.free_scratch.empty())
+      return false;
     Prepared read;
     read.kind = Prepared::Kind::kInternal;
     read.owner = v.id;

@@ -348,6 +348,8 @@ void Service::want_turn(CorePool& pool, Vqp& v) {
 // A queue pair whose physical one is gone takes the next. One without metadata waits for its
 // owner's next call, which may ask for it.
 void Service::flush_pending(CorePool& pool, Vqp& v) {
+  // A transfer that had nothing to wait for has moved it to another core.
+  if (v.pool.load(std::memory_order_relaxed) != &pool) return;
   if (v.transfer.stage == Transfer::kRunning) return;
   // Requests before these may still come back from the queue pair that has failed.
   if (v.qp != nullptr && v.qp->has_failed && v.qp->under_way() != 0) return;
