@@ -104,6 +104,8 @@ class Service {
   std::size_t flush_receives(VqpId id, std::span<fabric::Completion> out);
   VqpState state(VqpId id);
   std::uint16_t epoch(VqpId id);
+  /// Why the peer took no message of a queue pair that has failed; kSuccess: another reason.
+  fabric::Status refusal(VqpId id);
   Vqp* find(VqpId id);
   /// A watch that completions and messages of the queue pair touch, or null.
   Watch* watch_of(VqpId id);

@@ -90,7 +90,11 @@ class Vqp:
 
     @checked
     def send(self, data: bytes, timeout_s: Wait = 10.0) -> None:
-        """Send a message and wait for its completion; a long one is read by its receiver."""
+        """Send a message and wait for its completion.
+
+        A message above `zero_copy_above` ends when its receiver has read it. So its receiver must
+        pop messages meanwhile, in another thread.
+        """
         self.app.service._native.send(self.app.node, self.app.number, self.number, data, timeout_s)
 
     @checked

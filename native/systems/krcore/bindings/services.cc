@@ -76,6 +76,10 @@ class ScriptApp {
       }
       status = done.status;
     }
+    if (status == fabric::Status::kFlushed) {
+      const fabric::Status refusal = app.service().refusal(queue);
+      if (refusal != fabric::Status::kSuccess) status = refusal;
+    }
     if (status != fabric::Status::kSuccess) throw_status(status);
     if (pushed.error != fabric::PostError::kNone) {
       throw Error(ErrorCode::kInvalidArgument,

@@ -85,6 +85,7 @@ void Service::destroy(VqpId id) {
     v->port = v->peer = 0;
     v->epoch = 1;
     v->peer_epoch = 0;
+    v->refusal = fabric::Status::kSuccess;
     v->to = {};
     v->has_sent_messages = false;
     table_[id.index].store(nullptr, std::memory_order_release);
@@ -144,6 +145,8 @@ ConnectResult Service::place(Vqp& v) {
   const ConnectResult result = resolve(v.node, to.meta);
   if (result != ConnectResult::kConnected) return result;
   to.handle = handle_of(v.node);
+  if (options_.rc_policy == RcPolicy::kAtOnce && v.node != env_.node())
+    want_reliable(v.pool.load(std::memory_order_acquire)->core, v.node);
   const SendLock lock(v);
   v.to = std::move(to);
   adopt(v, lock.pool->next_dynamic(options_.bugs.has(Bug::kDeadQueuePairKept)));
@@ -356,6 +359,13 @@ void Service::reset(VqpId id) {
   v->peer_epoch = 0;
   if (++v->epoch == 0) v->epoch = 1;
   v->state.store(VqpState::kCreated);
+}
+
+fabric::Status Service::refusal(VqpId id) {
+  Vqp* v = find(id);
+  if (v == nullptr) return fabric::Status::kFlushed;
+  const SendLock lock(*v);
+  return v->refusal;
 }
 
 std::uint16_t Service::epoch(VqpId id) {

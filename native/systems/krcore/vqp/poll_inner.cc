@@ -274,7 +274,7 @@ std::size_t Service::poll(VqpId id, std::span<fabric::Completion> out) {
   Vqp* v = find(id);
   if (v == nullptr) return 0;
   std::size_t taken = 0;
-  bool is_unplaced = false;
+  bool is_unplaced = false, waits_for_peer = false;
   {
     const SendLock lock(*v);
     if (v->qp != nullptr) poll_inner(*lock.pool, *v->qp);
@@ -282,9 +282,16 @@ std::size_t Service::poll(VqpId id, std::span<fabric::Completion> out) {
       want_turn(*lock.pool, *v);
       progress(*lock.pool);
     }
-    is_unplaced = v->qp == nullptr && !v->pending.empty();
+    const bool has_work =
+        !v->pending.empty() || !v->announced.empty() || v->transfer.stage == Transfer::kRunning;
+    is_unplaced = v->qp == nullptr && has_work;
     taken = take_ready(*v, out);
+    waits_for_peer =
+        taken == 0 &&
+        (!v->announced.empty() || (v->transfer.stage == Transfer::kRunning && !v->transfer.acked));
   }
+  // The answer of the peer comes as a message.
+  if (waits_for_peer) dispatch(*v->pool.load(std::memory_order_acquire));
   // Its physical queue pair is gone, and it has no metadata for a dynamic one.
   if (is_unplaced && place(*v) != ConnectResult::kConnected) fail(id);
   return taken;

@@ -211,17 +211,14 @@ Status Service::prepare_message(Vqp& v, const fabric::WorkRequest& request, Prep
 
 Status Service::check_remote(Vqp& v, const fabric::WorkRequest& request, std::uint64_t bytes,
                              RegionRecord& record, Time now) {
-  if (!options_.check_regions) {
-    record.rkey = request.rkey;
-    return Status::kSuccess;
-  }
   CoreState& core = *core_states_[v.pool.load(std::memory_order_acquire)->core];
   {
     const std::lock_guard<Mutex> lock(core.store_mutex);
     if (const auto known = core.store.find(v.node, request.rkey, now)) {
       record = *known;
-      return allows(record, request.opcode, request.remote_addr, bytes) ? Status::kSuccess
-                                                                        : Status::kRemoteAccess;
+      return !options_.check_regions || allows(record, request.opcode, request.remote_addr, bytes)
+                 ? Status::kSuccess
+                 : Status::kRemoteAccess;
     }
   }
   const Scope step(env_, scope::region_miss);
@@ -233,10 +230,13 @@ Status Service::check_remote(Vqp& v, const fabric::WorkRequest& request, std::ui
   const Time from = options_.bugs.has(Bug::kLeaseFromAnswer) ? env_.now() : asked;
   {
     const std::lock_guard<Mutex> lock(core.store_mutex);
-    core.store.put(v.node, request.rkey, record, from + options_.lease);
+    // Without checks the store only translates keys.
+    core.store.put(v.node, request.rkey, record,
+                   options_.check_regions ? from + options_.lease : kForever);
   }
-  return allows(record, request.opcode, request.remote_addr, bytes) ? Status::kSuccess
-                                                                    : Status::kRemoteAccess;
+  return !options_.check_regions || allows(record, request.opcode, request.remote_addr, bytes)
+             ? Status::kSuccess
+             : Status::kRemoteAccess;
 }
 
 // Lines 5 to 20, for a list that fits.

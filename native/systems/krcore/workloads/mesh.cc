@@ -37,17 +37,8 @@ class MeshLoad final : public measure::Workload {
       }
     }
     service.clear_caches();
-    std::uint64_t epoch = 0;
     runtime::node_barrier(env, params.key("krcore/begin"));
-    // All begin at one time, which the last node to arrive at the barrier allows for.
-    if (env.node() == 0) {
-      epoch = static_cast<std::uint64_t>(env.now() + 20 * kMillisecond);
-      env.device().rendezvous().publish_value(params.key("krcore/epoch"), epoch);
-    } else {
-      epoch = env.device().rendezvous().await_value<std::uint64_t>(
-          params.key("krcore/epoch"), env.now() + runtime::kSetupTimeout);
-    }
-    const auto begin = static_cast<Time>(epoch);
+    const Time begin = common_begin(env, params);
     if (own != 0) {
       measure::on_threads(env, own, [&](std::uint32_t i) {
         env.sleep_until(begin);

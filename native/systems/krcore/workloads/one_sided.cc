@@ -50,6 +50,7 @@ class OneSidedLoad final : public measure::Workload {
     }
     runtime::node_barrier(env, params.key("krcore/begin"));
     std::uint32_t ready = 0;
+    Time begin = 0;
     Mutex ready_mutex(env);
     if (spread.count != 0) {
       measure::on_threads(env, spread.count, [&](std::uint32_t i) {
@@ -66,6 +67,7 @@ class OneSidedLoad final : public measure::Workload {
               kForever);
           if (i == 0) {
             runtime::node_barrier(env, params.key("krcore/connected"), 600 * kSecond);
+            begin = common_begin(env, params);
             const std::lock_guard<Mutex> lock(ready_mutex);
             ready = ~0U;
           }
@@ -75,10 +77,12 @@ class OneSidedLoad final : public measure::Workload {
                 return ready == ~0U;
               },
               kForever);
+          env.sleep_until(begin);
         });
       });
     } else {
       runtime::node_barrier(env, params.key("krcore/connected"), 600 * kSecond);
+      common_begin(env, params);
     }
     add_counters(recorder, service);
     runtime::node_barrier(env, params.key("krcore/done"), 600 * kSecond);

@@ -88,6 +88,19 @@ inline void check_nodes(Env& env, const measure::Params& params, std::uint32_t s
                                " are servers; give it at least one more");
 }
 
+/// Returns a time at which all nodes begin together. Node 0 chooses it.
+inline Time common_begin(Env& env, const measure::Params& params) {
+  std::uint64_t at = 0;
+  if (env.node() == 0) {
+    at = static_cast<std::uint64_t>(env.now() + 20 * kMillisecond);
+    env.device().rendezvous().publish_value(params.key("krcore/begin_at"), at);
+  } else {
+    at = env.device().rendezvous().await_value<std::uint64_t>(params.key("krcore/begin_at"),
+                                                              env.now() + runtime::kSetupTimeout);
+  }
+  return static_cast<Time>(at);
+}
+
 /// Waits until the core of this thread has a reliable connection to the node.
 inline void await_reliable(Service& service, NodeId node) {
   CorePool& pool = service.pool(service.env().core());

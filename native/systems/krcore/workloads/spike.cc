@@ -69,18 +69,6 @@ class SpikeLoad final : public measure::Workload {
   }
 
  private:
-  static Time common_begin(Env& env, const measure::Params& params) {
-    std::uint64_t at = 0;
-    if (env.node() == 0) {
-      at = static_cast<std::uint64_t>(env.now() + 20 * kMillisecond);
-      env.device().rendezvous().publish_value(params.key("krcore/spike"), at);
-    } else {
-      at = env.device().rendezvous().await_value<std::uint64_t>(params.key("krcore/spike"),
-                                                                env.now() + runtime::kSetupTimeout);
-    }
-    return static_cast<Time>(at);
-  }
-
   template <class Each>
   static void take(race::Client& client, const Each& each) {
     for (const race::Result& result : client.wait(kForever)) {
