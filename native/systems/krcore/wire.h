@@ -49,12 +49,14 @@ enum class MessageKind : std::uint8_t {
 /// The header of a message, in front of its payload (section 4.4).
 struct MessageHeader {
   static constexpr std::uint16_t kMagic = 0x4b52;
+  static constexpr std::uint16_t kAnyLife = 0xffff;
   std::uint16_t magic = kMagic;
   MessageKind kind = MessageKind::kData;
   std::uint8_t flags = 0;
   std::uint32_t length = 0;  // of the payload
   std::uint32_t to = 0;      // VqpId, or 0: whoever has bound `port`
-  std::uint32_t port = 0;
+  std::uint16_t port = 0;
+  std::uint16_t to_life = kAnyLife;  // incarnation of the receiver's node, modulo 2^16
   std::uint32_t from_node = 0;
   std::uint32_t from = 0;  // VqpId
   DctMeta meta;            // of the sender's core (section 4.4)
@@ -75,7 +77,7 @@ inline std::optional<MessageHeader> parse_header(const std::byte* at, std::size_
   if (bytes < sizeof header) return std::nullopt;
   std::memcpy(&header, at, sizeof header);
   if (header.magic != MessageHeader::kMagic || header.kind >= MessageKind::kCount ||
-      (header.flags & ~MessageHeader::kMask) != 0 || header.port > 0xffff)
+      (header.flags & ~MessageHeader::kMask) != 0)
     return std::nullopt;
   const bool carries = header.kind == MessageKind::kData;
   if (carries && header.length != bytes - sizeof header) return std::nullopt;

@@ -80,6 +80,7 @@ void Service::make_reliable(std::uint32_t core, NodeId node, bool is_one_more) {
   std::unique_ptr<PhysicalQp> made = own.make_reliable(node);
   if (node == env_.node()) {
     std::unique_ptr<PhysicalQp> other = own.make_reliable(node);
+    made->life = other->life = env_.incarnation();
     made->qp().connect(other->qp().address());
     other->qp().connect(made->qp().address());
     const std::lock_guard<Mutex> lock(own.mutex);
@@ -94,6 +95,7 @@ void Service::make_reliable(std::uint32_t core, NodeId node, bool is_one_more) {
   if (!ask(node, offer, reply, kOfferAnswered, true) || reply.kind != ControlKind::kAccept) return;
   made->qp().connect(reply.queue_pair);
   made->remote_core = reply.core;
+  made->life = reply.incarnation;
   made->remote_number = reply.queue_pair.qp_num;
   made->last_use = env_.now();
   ControlMessage confirm = own_metadata(ControlKind::kConfirm);
@@ -164,6 +166,7 @@ void Service::accept_reliable(const ControlMessage& offer) {
     accepted.qp = own.make_reliable(offer.from);
     accepted.qp->qp().connect(offer.queue_pair);
     accepted.qp->remote_core = offer.from_core;
+    accepted.qp->life = offer.incarnation;
     accepted.qp->remote_number = offer.queue_pair.qp_num;
     accepted.qp->last_use = env_.now();
     reply.kind = ControlKind::kAccept;

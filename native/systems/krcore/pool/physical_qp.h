@@ -100,6 +100,7 @@ class PhysicalQp {
   std::uint32_t unsignaled = 0;                      // at the end of what a post accepted in part
   std::uint32_t users = 0;                           // virtual queue pairs
   std::uint32_t remote_core = 0, remote_number = 0;  // of the other end
+  std::uint32_t life = 0;                            // of the peer's node, of a reliable one
   bool peer_has_left = false, has_said_so = false;   // at the end of a reliable one
   Time left_at = 0;
   std::uint64_t requests = 0;  // since the last sample

@@ -85,6 +85,7 @@ void Service::destroy(VqpId id) {
     v->port = v->peer = 0;
     v->epoch = 1;
     v->peer_epoch = 0;
+    v->life.reset();
     v->refusal = fabric::Status::kSuccess;
     v->to = {};
     v->has_sent_messages = false;
@@ -108,8 +109,16 @@ void Service::end_app(std::uint64_t app) {
 
 void Service::adopt(Vqp& v, PhysicalQp* qp) {
   leave(v);
-  v.qp = qp;
   if (qp == nullptr) return;
+  // A connection ends with the life of its peer: another life knows nothing of it.
+  const std::uint32_t life = qp->is_dynamic() ? v.to.meta.incarnation : qp->life;
+  if (v.life && *v.life != life) {
+    env_.reached("krcore/peer_restarted");
+    fail_vqp(v, fabric::Status::kRetryExceeded);
+    return;
+  }
+  v.life = life;
+  v.qp = qp;
   ++qp->users;
 }
 
@@ -357,6 +366,7 @@ void Service::reset(VqpId id) {
   v->announced.clear();
   v->transfer = {};
   v->peer_epoch = 0;
+  v->life.reset();
   if (++v->epoch == 0) v->epoch = 1;
   v->state.store(VqpState::kCreated);
 }

@@ -25,7 +25,7 @@ MessageHeader Service::header_of(const Vqp& v, MessageKind kind, CorePool& pool)
   MessageHeader header;
   header.kind = kind;
   header.to = v.peer;
-  header.port = v.port;
+  header.port = static_cast<std::uint16_t>(v.port);
   header.from_node = env_.node();
   header.from = v.id.number();
   header.meta = pool.target();
@@ -62,6 +62,12 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
   const Scope step(env_, scope::take_message);
   if (header.from_node >= env_.nodes()) {
     ++counters_.malformed;
+    return;
+  }
+  // A node that comes back may have the numbers and keys of its last life.
+  if (header.to_life != MessageHeader::kAnyLife &&
+      header.to_life != static_cast<std::uint16_t>(env_.incarnation())) {
+    env_.reached("krcore/old_life");
     return;
   }
   Vqp* v = find(VqpId::of(header.to != 0 ? header.to : ports_[header.port].load()));

@@ -284,6 +284,8 @@ std::uint32_t Service::post_physical(CorePool& pool, PhysicalQp& qp, std::span<P
     if (each.kind == Prepared::Kind::kMessage ||
         (each.kind == Prepared::Kind::kInternal && request.opcode == Opcode::kSend)) {
       const bool carries = each.header.kind == MessageKind::kData;
+      each.header.to_life = qp.is_dynamic() ? static_cast<std::uint16_t>(each.to.meta.incarnation)
+                                            : MessageHeader::kAnyLife;
       std::memcpy(qp.header_data(position), &each.header, sizeof each.header);
       each.sges[0] = qp.header_place(position);
       request.sge_count = carries ? each.pieces + 1 : 1;
