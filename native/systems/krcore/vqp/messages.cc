@@ -351,7 +351,17 @@ std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_re
   std::vector<Done> done;
   std::vector<VqpId> to_move;
   std::size_t taken = 0;
+  // A READ of the first message may have ended: its completion must be taken before the look.
   NodeId waits_for = fabric::kNoNode;
+  {
+    const std::lock_guard<Mutex> lock(v->receive_mutex);
+    if (!v->inbox.empty() && v->inbox.front().state == InboxItem::kFetching)
+      waits_for = v->inbox.front().header.from_node;
+  }
+  if (waits_for != fabric::kNoNode) {
+    const std::lock_guard<Mutex> lock(own.mutex);
+    poll_all(own, waits_for);
+  }
   {
     const std::lock_guard<Mutex> lock(v->receive_mutex);
     while (taken < out.size() && !v->inbox.empty()) {
@@ -364,7 +374,6 @@ std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_re
           v->inbox.pop_front();
           continue;
         }
-        if (item.state == InboxItem::kFetching) waits_for = item.header.from_node;
       }
       if (item.state != InboxItem::kReady) break;
       Message& message = out[taken++];
@@ -394,10 +403,6 @@ std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_re
       }
       v->inbox.pop_front();
     }
-  }
-  if (waits_for != fabric::kNoNode && taken < out.size()) {
-    const std::lock_guard<Mutex> lock(own.mutex);
-    poll_all(own, waits_for);
   }
   for (const Done& end : done) send_service_message(own, end.node, end.meta, end.header, {});
   // The sender shall send to this core from now on.
