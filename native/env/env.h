@@ -74,6 +74,7 @@ class Env {
   Env(const Env&) = delete;
   Env& operator=(const Env&) = delete;
 
+  bool is_simulated() const { return has_model_; }
   virtual NodeId node() const = 0;
   virtual NodeId nodes() const = 0;
   /// Counts the restarts of this node after crashes.

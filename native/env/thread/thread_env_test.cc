@@ -5,12 +5,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <ctime>
 #include <filesystem>
 #include <stdexcept>
+#include <thread>
 
 #include "base/error.h"
+#include "env/sync.h"
 
 namespace pyrdma {
 namespace {
@@ -157,6 +160,20 @@ TEST(ThreadStorage, KeepsFilesInAPrivateFolderAndRemovesIt) {
     }
   }
   EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(ThreadEnv, AnEndedNodeWaitsForALock) {
+  World w;
+  Mutex mutex(w.env);
+  mutex.lock();
+  w.host.stopped = true;
+  std::thread holder([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    mutex.unlock();
+  });
+  EXPECT_NO_THROW(mutex.lock());
+  mutex.unlock();
+  holder.join();
 }
 
 TEST(ThreadStorage, FullDiskSaysSoAndKeepsWhatWasThere) {
