@@ -14,7 +14,8 @@ namespace pyrdma::krcore::race::scenario {
 namespace {
 
 constexpr Time kTurn = 5 * kMicrosecond;
-constexpr Time kConnecting = 2 * kMillisecond;
+// A storage node makes the connections one after the other.
+constexpr Time kConnecting = 2 * kMillisecond, kConnectingEach = kMillisecond;
 
 fabric::QpOptions pair_options() {
   fabric::QpOptions options;
@@ -92,6 +93,7 @@ void store(World& world, Env& env) {
         door.handshake->connect();
         door.handshake.reset();
         door.open.push_back(std::move(door.offered));
+        if (world.connections[client] == wanted) ++world.opened[client];
       }
     }
   }
@@ -158,7 +160,9 @@ class Load {
  private:
   void connect() {
     const std::uint32_t number = ++world_.connections[index_];
+    world_.opened[index_] = 0;
     std::vector<std::unique_ptr<runtime::Handshake>> handshakes;
+    const Time deadline = env_.now() + kConnecting + world_.shape.clients * kConnectingEach;
     for (NodeId node = 0; node < world_.shape.storages; ++node) {
       owned_.push_back(
           env_.device().create_queue_pair(*pd_, *completions_, *completions_, pair_options()));
@@ -169,9 +173,11 @@ class Load {
       handshakes.back()->offer();
     }
     for (const auto& handshake : handshakes) {
-      handshake->await(env_.now() + kConnecting);
+      handshake->await(deadline);
       handshake->connect();
     }
+    // A request before the other end is there would fail.
+    while (world_.opened[index_] != world_.shape.storages && env_.now() < deadline) pause();
     world_.table = join(world_.parts);
   }
 

@@ -115,6 +115,7 @@ World::World(fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhase& fau
       next(plans.size()),
       is_done(plans.size()),
       connections(plans.size()),
+      opened(plans.size()),
       parts(shape.storages),
       regions(shape.storages),
       keys_(draw_keys(shape, cold_keys(plans, shape), wanted.seed)) {}

@@ -74,6 +74,7 @@ struct World {
   std::vector<std::size_t> next;            // operation of each plan
   std::vector<bool> is_done;                // by client
   std::vector<std::uint32_t> connections;   // that each client has begun to make
+  std::vector<std::uint32_t> opened;        // storage nodes that have made their end of it
   std::set<NodeId> down;
   bool is_filled = false, is_over = false, is_looked_at = false;
   TableAddress table;
