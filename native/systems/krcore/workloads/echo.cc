@@ -142,12 +142,21 @@ class EchoLoad final : public measure::Workload {
         answer.opcode = Opcode::kSend;
         std::uint32_t& silent = unsignaled[message.reply.number()];
         answer.flags = ++silent >= load.batch ? fabric::kSignaled : 0;
-        const PushResult pushed = service.push(message.reply, {&answer, 1});
+        PushResult pushed;
+        Completion done;
+        env.poll_until(
+            [&] {
+              pushed = service.push(message.reply, {&answer, 1});
+              // Answers of earlier rounds may be under way still.
+              if (pushed.error == fabric::PostError::kQueueFull)
+                service.poll(message.reply, {&done, 1});
+              return pushed.error != fabric::PostError::kQueueFull;
+            },
+            kForever);
         if (pushed.error != fabric::PostError::kNone)
           throw Error(ErrorCode::kInternal, "krcore: an answer was refused");
         if (answer.flags != 0) {
           silent = 0;
-          Completion done;
           service.poll(message.reply, {&done, 1});
         }
         receive(message.wr_id);
