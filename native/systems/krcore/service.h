@@ -170,6 +170,7 @@ class Service {
 
   // vqp/poll_inner.cc
   void poll_inner(CorePool& pool, PhysicalQp& qp);
+  Vqp* owner_of(const Prepared& request, VqpId id);
   void succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc);
   void fail_request(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc);
   Vqp* fail_oldest(PhysicalQp& qp, const fabric::Completion& wc, Vqp* v);
@@ -190,7 +191,7 @@ class Service {
   void deliver(CorePool& pool, Vqp& v, const MessageHeader& header, const std::byte* payload);
   void refuse(CorePool& pool, const MessageHeader& header, fabric::Status status);
   bool send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,
-                            const MessageHeader& header, VqpId owner);
+                            const MessageHeader& header);
   void send_deferred(CorePool& pool);
   void put_into(InboxItem& item, const std::byte* payload, PostedReceive&& receive);
   void refuse_short(const Vqp& v, InboxItem& item);

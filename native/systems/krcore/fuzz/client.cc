@@ -63,7 +63,7 @@ bool Client::reaches(NodeId target) {
 }
 
 void Client::act(const Planned& op) {
-  if (op.act == Act::kRegion) return region(op);
+  if (op.act == Act::kRegion) return region();
   Link* link = link_to(op.target);
   if (link == nullptr) {
     ++world_.outcome.fail;
@@ -323,7 +323,7 @@ void Client::malformed(Link& link, const Planned& op) {
 }
 
 // The memory of a region that has ended is used again only when nobody may write to it any more.
-void Client::region(const Planned& op) {
+void Client::region() {
   Link* link = link_to(env_.node());
   if (link == nullptr) return;
   const Registration first = app_.reg_mr(64);

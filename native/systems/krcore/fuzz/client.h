@@ -45,7 +45,7 @@ class Client {
   void add(Link& link, const Planned& op);
   void message(Link& link, const Planned& op);
   void malformed(Link& link, const Planned& op);
-  void region(const Planned& op);
+  void region();
   fabric::WorkRequest cell_request(const Link& link, NodeId target, fabric::Opcode opcode,
                                    std::uint32_t word, const fabric::Sge& sge) const;
 

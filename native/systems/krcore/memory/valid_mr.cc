@@ -75,6 +75,7 @@ bool Service::read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t o
   constexpr std::uint32_t kNone = ~0U;
   std::uint32_t slot = kNone;
   CorePool* home = nullptr;
+  std::uint16_t epoch = 0;
   fabric::Sge sge;
   const auto posted = [&] {
     const SendLock lock(v);
@@ -94,6 +95,7 @@ bool Service::read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t o
     Prepared read;
     read.kind = Prepared::Kind::kInternal;
     read.owner = v.id;
+    read.epoch = epoch = v.epoch;
     read.to = v.to;
     read.request.opcode = fabric::Opcode::kRead;
     read.request.remote_addr = from.addr + offset;
@@ -115,7 +117,7 @@ bool Service::read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t o
   const auto done = [&] {
     const SendLock lock(v);
     if (!v.read_done && v.qp != nullptr) poll_inner(*lock.pool, *v.qp);
-    return v.read_done;
+    return v.read_done || v.epoch != epoch;
   };
   // Another thread may take the completion: then only the look counts.
   while (!env_.poll_until(done, env_.now() + 20 * kMicrosecond)) {
@@ -124,6 +126,9 @@ bool Service::read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t o
     want_turn(*lock.pool, v);
     progress(*lock.pool);
   }
+  // Another thread has reset the queue pair. The READ may still write, so its place is not given
+  // back.
+  if (!v.read_done) return false;
   std::memcpy(into.data(), reinterpret_cast<const std::byte*>(sge.addr), into.size());
   const std::lock_guard<Mutex> lock(home->mutex);
   core_states_[home->core]->free_scratch.push_back(slot);

@@ -63,6 +63,12 @@ PhysicalQp* CorePool::next_dynamic(bool also_failed) {
   return nullptr;
 }
 
+PhysicalQp* CorePool::next_to(NodeId node, const Destination& to) {
+  PhysicalQp* best = reliable_to(node);
+  const bool may_be_dynamic = to.handle != nullptr && to.meta.number != 0;
+  return best == nullptr && may_be_dynamic ? next_dynamic() : best;
+}
+
 PhysicalQp* CorePool::reliable_to(NodeId node) {
   const auto [first, last] = reliable.equal_range(node);
   PhysicalQp* best = nullptr;

@@ -50,6 +50,9 @@ class CorePool {
   /// Returns the reliable queue pair to the node with the fewest users, or null (algorithm 1, line
   /// 2).
   PhysicalQp* reliable_to(NodeId node);
+  /// Returns what a request to the node takes: a reliable queue pair, else the next dynamic one if
+  /// the destination is known, else null.
+  PhysicalQp* next_to(NodeId node, const Destination& to);
   PhysicalQp* by_number(std::uint32_t qp_num);
   std::unique_ptr<PhysicalQp> make_reliable(NodeId peer);
   /// Moves all receives of failed dynamic queue pairs that have drained back into service. Control

@@ -17,6 +17,7 @@ Prepared& Prepared::operator=(const Prepared& other) {
   ticket = other.ticket;
   fetched = other.fetched;
   owner = other.owner;
+  epoch = other.epoch;
   node = other.node;
   kind = other.kind;
   is_signaled = other.is_signaled;

@@ -57,6 +57,7 @@ struct Prepared {
   std::uint64_t ticket = 0;        // of a zero-copy send, or of a transfer
   std::shared_ptr<std::atomic<std::uint8_t>> fetched;  // kFetch: becomes an InboxItem::State
   VqpId owner;
+  std::uint16_t epoch = 0;               // of the owner's connection
   std::uint32_t node = fabric::kNoNode;  // kFetch: the sender's
   Kind kind = Kind::kUser;
   bool is_signaled = false;  // by the user

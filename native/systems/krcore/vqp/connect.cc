@@ -66,29 +66,15 @@ void Service::destroy(VqpId id) {
     const std::lock_guard<Mutex> lock(v->receive_mutex);
     for (const auto& [from, reply] : v->replies) replies.push_back(reply.vqp);
     v->replies.clear();
-    v->receives.clear();
-    v->inbox.clear();
-    v->inbox_bytes = v->waiting_items = 0;
-    v->refused.clear();
-    v->read_tickets.clear();
+    v->end_receiving();
   }
   for (const VqpId reply : replies) destroy(reply);
   {
     const SendLock lock(*v);
     leave(*v);
-    v->completions.clear();
-    v->pending.clear();
-    v->announced.clear();
-    v->transfer = {};
-    v->first_entry = 0;
-    v->node = fabric::kNoNode;
-    v->port = v->peer = 0;
-    v->epoch = 1;
-    v->peer_epoch = 0;
-    v->life.reset();
-    v->refusal = fabric::Status::kSuccess;
-    v->to = {};
-    v->has_sent_messages = false;
+    v->end_sending();
+    // The lists of the pool have its old id, which leads nowhere.
+    v->is_waiting = v->is_asking = false;
     table_[id.index].store(nullptr, std::memory_order_release);
   }
   const std::lock_guard<Mutex> lock(table_mutex_);
@@ -120,6 +106,7 @@ void Service::adopt(Vqp& v, PhysicalQp* qp) {
   v.life = life;
   v.qp = qp;
   ++qp->users;
+  if (!v.announced.empty()) want_answer(*v.pool.load(std::memory_order_relaxed), v);
 }
 
 void Service::leave(Vqp& v) {
@@ -154,6 +141,14 @@ ConnectResult Service::place(Vqp& v) {
   const ConnectResult result = resolve(v.node, to.meta);
   if (result != ConnectResult::kConnected) return result;
   to.handle = handle_of(v.node);
+  if (to.handle == nullptr) {
+    // This life of the node ended before it had a port; the next one has other metadata.
+    env_.reached("krcore/no_port");
+    find_peer(v.node);
+    const std::lock_guard<Mutex> lock(cache_mutex_);
+    cache_[v.node].has_meta = false;
+    return ConnectResult::kUnknownNode;
+  }
   if (options_.rc_policy == RcPolicy::kAtOnce && v.node != env_.node())
     want_reliable(v.pool.load(std::memory_order_acquire)->core, v.node);
   const SendLock lock(v);
@@ -352,22 +347,11 @@ void Service::reset(VqpId id) {
   if (v == nullptr) return;
   {
     const std::lock_guard<Mutex> lock(v->receive_mutex);
-    v->receives.clear();
-    v->inbox.clear();
-    v->inbox_bytes = v->waiting_items = 0;
-    v->refused.clear();
-    v->read_tickets.clear();
+    v->end_receiving();
   }
   const SendLock lock(*v);
   leave(*v);
-  v->first_entry += v->completions.size();
-  v->completions.clear();
-  v->pending.clear();
-  v->announced.clear();
-  v->transfer = {};
-  v->peer_epoch = 0;
-  v->life.reset();
-  if (++v->epoch == 0) v->epoch = 1;
+  v->end_sending();
   v->state.store(VqpState::kCreated);
 }
 

@@ -135,22 +135,20 @@ void Service::refuse(CorePool& pool, const MessageHeader& header, Status status)
   answer.meta = pool.target();
   answer.key = static_cast<std::uint32_t>(status);
   answer.ticket = header.ticket;
-  send_service_message(pool, header.from_node, header.meta, answer, {});
+  send_service_message(pool, header.from_node, header.meta, answer);
 }
 
 // The order of such a message among others does not matter, so any queue pair of this core will do.
 bool Service::send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,
-                                   const MessageHeader& header, VqpId owner) {
+                                   const MessageHeader& header) {
   Destination to{handle_of(node), meta};
   const std::lock_guard<Mutex> lock(pool.mutex);
   Prepared message;
   message.kind = Prepared::Kind::kInternal;
-  message.owner = owner;
   message.request.opcode = fabric::Opcode::kSend;
   message.header = header;
   message.to = to;
-  PhysicalQp* qp = meta.number != 0 && to.handle != nullptr ? pool.next_dynamic() : nullptr;
-  if (qp == nullptr) qp = pool.reliable_to(node);
+  PhysicalQp* qp = pool.next_to(node, to);
   if (qp != nullptr && qp->room() == 0) poll_inner(pool, *qp);
   if (qp != nullptr && !qp->has_failed && qp->room() > 0 &&
       post_physical(pool, *qp, {&message, 1}) == 1)
@@ -162,8 +160,7 @@ bool Service::send_service_message(CorePool& pool, NodeId node, const DctMeta& m
 void Service::send_deferred(CorePool& pool) {
   while (!pool.fetches.empty()) {
     Prepared& read = pool.fetches.front();
-    PhysicalQp* qp = pool.reliable_to(read.node);
-    if (qp == nullptr && read.to.meta.number != 0) qp = pool.next_dynamic();
+    PhysicalQp* qp = pool.next_to(read.node, read.to);
     if (qp == nullptr || qp->has_failed || qp->room() == 0 ||
         post_physical(pool, *qp, {&read, 1}) == 0)
       break;
@@ -171,15 +168,15 @@ void Service::send_deferred(CorePool& pool) {
   }
   for (std::size_t left = pool.deferred.size(); left-- > 0;) {
     const CorePool::Deferred next = pool.deferred.front();
-    PhysicalQp* qp = next.meta.number != 0 ? pool.next_dynamic() : nullptr;
-    if (qp == nullptr) qp = pool.reliable_to(next.node);
+    const Destination to{handle_of(next.node), next.meta};
+    PhysicalQp* qp = pool.next_to(next.node, to);
     if (qp == nullptr || qp->has_failed || qp->room() == 0) return;
     pool.deferred.pop_front();
     Prepared message;
     message.kind = Prepared::Kind::kInternal;
     message.request.opcode = fabric::Opcode::kSend;
     message.header = next.header;
-    message.to = {handle_of(next.node), next.meta};
+    message.to = to;
     if (post_physical(pool, *qp, {&message, 1}) == 0) {
       pool.deferred.push_front(next);
       return;
@@ -328,9 +325,7 @@ VqpId Service::reply_to(Vqp& bound, const MessageHeader& header) {
   v->peer = header.from;
   v->peer_epoch = header.from_epoch;
   v->to = {handle_of(header.from_node), header.meta};
-  PhysicalQp* qp = lock.pool->reliable_to(header.from_node);
-  if (qp == nullptr && header.meta.number != 0) qp = lock.pool->next_dynamic();
-  adopt(*v, qp);
+  adopt(*v, lock.pool->next_to(v->node, v->to));
   v->state.store(VqpState::kConnected);
   bound.replies[sender].vqp = v->id;
   return v->id;
@@ -404,7 +399,7 @@ std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_re
       v->inbox.pop_front();
     }
   }
-  for (const Done& end : done) send_service_message(own, end.node, end.meta, end.header, {});
+  for (const Done& end : done) send_service_message(own, end.node, end.meta, end.header);
   // The sender shall send to this core from now on.
   for (const VqpId reply : to_move) start_transfer(reply, own.core);
   return taken;

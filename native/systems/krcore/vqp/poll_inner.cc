@@ -51,6 +51,12 @@ void Service::poll_inner(CorePool& pool, PhysicalQp& qp) {
   if (!core_states_[pool.core]->waiting.empty()) progress(pool);
 }
 
+// What was posted before a reset of the queue pair concerns its next connection no more.
+Vqp* Service::owner_of(const Prepared& request, VqpId id) {
+  Vqp* v = find(id);
+  return v != nullptr && v->epoch == request.epoch ? v : nullptr;
+}
+
 // Lines 24 to 28.
 void Service::succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc) {
   const Scope step(env_, scope::dispatch_completion);
@@ -62,7 +68,7 @@ void Service::succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& 
     Prepared& request = qp.at(qp.head());
     // The signaled one is the last.
     const bool is_named = i + 1 == id.frees && id.owner;
-    Vqp* v = find(is_named ? id.owner : request.owner);
+    Vqp* v = owner_of(request, is_named ? id.owner : request.owner);
     finish(request, Status::kSuccess, v);
     qp.pop();
     if (v != nullptr && v->transfer.stage == Transfer::kRunning) end_transfer(pool, *v);
@@ -151,11 +157,12 @@ void Service::fail_request(CorePool& pool, PhysicalQp& qp, const fabric::Complet
     const RequestId id = RequestId::unpack(wc.wr_id);
     for (std::uint32_t i = 1; i < id.frees && qp.under_way() > 1; ++i) {
       Prepared& before = qp.at(qp.head());
-      finish(before, Status::kSuccess, find(before.owner));
+      finish(before, Status::kSuccess, owner_of(before, before.owner));
       qp.pop();
     }
   }
-  Vqp* v = find(qp.at(qp.head()).owner);
+  const Prepared& oldest = qp.at(qp.head());
+  Vqp* v = owner_of(oldest, oldest.owner);
   if (is_first && wc.status != Status::kFlushed)
     v = fail_oldest(qp, wc, v);
   else

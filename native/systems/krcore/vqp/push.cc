@@ -85,6 +85,7 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
         continue;
       }
       each.owner = v->id;
+      each.epoch = v->epoch;
       each.order = v->next_order++;
       each.entry = v->first_entry + v->completions.size();
       each.to = v->to;
@@ -355,11 +356,8 @@ void Service::flush_pending(CorePool& pool, Vqp& v) {
   if (v.transfer.stage == Transfer::kRunning) return;
   // Requests before these may still come back from the queue pair that has failed.
   if (v.qp != nullptr && v.qp->has_failed && v.qp->under_way() != 0) return;
-  if (v.qp == nullptr || (v.qp->has_failed && !options_.bugs.has(Bug::kDeadQueuePairKept))) {
-    PhysicalQp* next = pool.reliable_to(v.node);
-    if (next == nullptr && v.to.handle != nullptr) next = pool.next_dynamic();
-    adopt(v, next);
-  }
+  if (v.qp == nullptr || (v.qp->has_failed && !options_.bugs.has(Bug::kDeadQueuePairKept)))
+    adopt(v, pool.next_to(v.node, v.to));
   if (v.qp == nullptr) return;
   while (!v.pending.empty() && !v.qp->has_failed && v.qp->room() > 0) {
     Prepared next = v.pending.front();

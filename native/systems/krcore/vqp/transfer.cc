@@ -41,6 +41,7 @@ Prepared Service::transfer_message(Vqp& v, MessageKind kind) {
   Prepared message;
   message.kind = Prepared::Kind::kInternal;
   message.owner = v.id;
+  message.epoch = v.epoch;
   message.order = v.next_order++;
   message.ticket = v.transfer.ticket;
   message.to = v.to;
@@ -70,11 +71,8 @@ void Service::ask_again(CorePool& pool) {
     v->is_asking = false;
     if (v->pool.load(std::memory_order_relaxed) != &pool) continue;
     // What asks goes by another queue pair if its own has failed.
-    if (v->qp == nullptr || (v->qp->has_failed && v->qp->under_way() == 0)) {
-      PhysicalQp* next = pool.reliable_to(v->node);
-      if (next == nullptr && v->to.handle != nullptr) next = pool.next_dynamic();
-      adopt(*v, next);
-    }
+    if (v->qp == nullptr || (v->qp->has_failed && v->qp->under_way() == 0))
+      adopt(*v, pool.next_to(v->node, v->to));
     const bool may_post = v->qp != nullptr && !v->qp->has_failed && v->qp->room() > 0;
     Transfer& transfer = v->transfer;
     const bool waits = transfer.stage == Transfer::kRunning && !transfer.acked;
@@ -140,14 +138,12 @@ void Service::end_transfer(CorePool& pool, Vqp& v) {
   v.transfer = {};
   if (&to != &pool) {
     leave(v);
-    v.is_waiting = false;
+    v.is_waiting = v.is_asking = false;
     v.pool.store(&to, std::memory_order_release);
     // The thread that uses it places it there, with the new lock.
     return;
   }
-  PhysicalQp* next = pool.reliable_to(v.node);
-  if (next == nullptr && v.to.handle != nullptr) next = pool.next_dynamic();
-  adopt(v, next);
+  adopt(v, pool.next_to(v.node, v.to));
   flush_pending(pool, v);
   if (!v.pending.empty()) want_turn(pool, v);
 }
@@ -178,7 +174,7 @@ void Service::on_transfer(CorePool& pool, const MessageHeader& header) {
   ack.from_node = env_.node();
   ack.meta = pool.target();
   ack.ticket = header.ticket;
-  send_service_message(pool, header.from_node, header.meta, ack, {});
+  send_service_message(pool, header.from_node, header.meta, ack);
   if (v == nullptr || (header.flags & MessageHeader::kAnswer) != 0) return;
   const SendLock lock(*v);
   if (v->node != header.from_node) return;

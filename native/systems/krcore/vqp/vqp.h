@@ -90,6 +90,32 @@ class Vqp {
  public:
   explicit Vqp(Env& env) : receive_mutex(env) {}
 
+  /// Forgets the connection and all posts. The caller holds the lock of `pool`, and has taken the
+  /// physical queue pair away.
+  void end_sending() {
+    first_entry += completions.size();
+    completions.clear();
+    pending.clear();
+    announced.clear();
+    transfer = {};
+    node = fabric::kNoNode;
+    port = peer = 0;
+    if (++epoch == 0) epoch = 1;
+    peer_epoch = 0;
+    life.reset();
+    refusal = fabric::Status::kSuccess;
+    to = {};
+    has_sent_messages = false;
+  }
+  /// Forgets what has arrived and what waits for it. The caller holds `receive_mutex`.
+  void end_receiving() {
+    receives.clear();
+    inbox.clear();
+    inbox_bytes = waiting_items = 0;
+    refused.clear();
+    read_tickets.clear();
+  }
+
   VqpId id;
   VqpOptions options;
 

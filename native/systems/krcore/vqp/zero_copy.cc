@@ -20,6 +20,7 @@ bool Service::fetch(Vqp& v, InboxItem& item) {
   Prepared read;
   read.kind = Prepared::Kind::kFetch;
   read.owner = v.id;
+  read.epoch = v.epoch;
   read.fetched = item.fetched;
   read.node = item.header.from_node;
   read.request.opcode = fabric::Opcode::kRead;
@@ -35,9 +36,7 @@ bool Service::fetch(Vqp& v, InboxItem& item) {
   }
   read.to = {handle_of(item.header.from_node), item.header.meta};
   const std::lock_guard<Mutex> lock(pool.mutex);
-  PhysicalQp* qp = pool.reliable_to(item.header.from_node);
-  if (qp == nullptr && read.to.handle != nullptr && item.header.meta.number != 0)
-    qp = pool.next_dynamic();
+  PhysicalQp* qp = pool.next_to(read.node, read.to);
   if (qp != nullptr && qp->room() == 0) poll_inner(pool, *qp);
   if (qp == nullptr || qp->has_failed || qp->room() == 0 ||
       post_physical(pool, *qp, {&read, 1}) == 0) {
@@ -55,7 +54,7 @@ bool Service::is_known(Vqp& v, const MessageHeader& header) {
   if (std::ranges::find(v.read_tickets, std::pair(sender, header.ticket)) == v.read_tickets.end())
     return false;
   CorePool& pool = *v.pool.load(std::memory_order_acquire);
-  send_service_message(pool, header.from_node, header.meta, done_of(header, pool), {});
+  send_service_message(pool, header.from_node, header.meta, done_of(header, pool));
   return true;
 }
 
