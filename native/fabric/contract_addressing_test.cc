@@ -1,7 +1,10 @@
 // The fabric's contract: destinations that are gone or never existed, options at the ends of their
 // ranges, bounds of device memory.
+#include <unistd.h>
+
 #include "base/error_test.h"
 #include "fabric/contract_worlds_test.h"
+#include "fabric/shm/segment.h"
 
 namespace pyrdma::fabric {
 namespace {
@@ -103,7 +106,7 @@ TEST_P(FabricAddressing, UnknownRightsAreRefused) {
   connect();
   for (const std::uint32_t access : {64U, 1U << 31, ~0U, kAllAccess | 128U}) {
     EXPECT_TRUE(refuses([&] { a->device.allocate(*a->pd, 64, access); },
-                        ErrorCode::kInvalidArgument, {"0x1f"}))
+                        ErrorCode::kInvalidArgument, {"0x3f"}))
         << access;
     std::uint64_t word = 0;
     if (a->device.capabilities().register_own_memory) {
@@ -116,6 +119,21 @@ TEST_P(FabricAddressing, UnknownRightsAreRefused) {
         << access;
   }
   EXPECT_NO_THROW(a->device.allocate(*a->pd, 64, kAllAccess | kRelaxedOrdering));
+}
+
+TEST_P(FabricAddressing, AnotherProcessCanMapMemoryInAFileOfItsOwn) {
+  connect();
+  EXPECT_EQ(b->device.allocate(*b->pd, 100, kAllAccess)->file(), -1);
+  const auto own = b->device.allocate(*b->pd, 100, kAllAccess | kOwnFile);
+  EXPECT_EQ(own->file() >= 0, b->device.capabilities().own_files);
+  a->memory->data()[7] = std::byte{77};
+  ASSERT_TRUE(qa->write(a->memory->sge(0, 8), own->remote(), 64, 1));
+  expect_send(1);
+  if (own->file() < 0) return;
+  EXPECT_EQ(shm::Mapping::adopt(::dup(own->file()), 8192), nullptr) << "it has one page";
+  const auto mapped = shm::Mapping::adopt(::dup(own->file()), 4096);
+  ASSERT_NE(mapped, nullptr);
+  EXPECT_EQ(mapped->data()[71], std::byte{77});
 }
 
 TEST_P(FabricAddressing, TimesAtTheEndsOfTheirRanges) {

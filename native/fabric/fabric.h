@@ -39,6 +39,10 @@ class MemoryRegion {
   std::uint32_t lkey() const { return lkey_; }
   std::uint32_t rkey() const { return rkey_; }
   std::uint32_t node() const { return node_; }
+  /// Returns the descriptor of the sealed memory file that has this region alone, which another
+  /// process may map; -1 without kOwnFile, or without
+  /// Capabilities::own_files. The region owns it.
+  int file() const { return file_; }
   RemoteRegion remote() const { return {addr_, size_, rkey_, node_}; }
   Sge sge(std::size_t offset, std::uint32_t length) const {
     return {addr_ + offset, length, lkey_};
@@ -49,6 +53,7 @@ class MemoryRegion {
   std::size_t size_ = 0;
   std::uint64_t addr_ = 0;
   std::uint32_t lkey_ = 0, rkey_ = 0, node_ = kNoNode;
+  int file_ = -1;
 };
 
 class ProtectionDomain {

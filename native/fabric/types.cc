@@ -156,7 +156,7 @@ std::uint32_t access_for(Opcode opcode) {
 }
 
 void check_region_access(std::uint32_t access) {
-  check_known("region", access, kAllAccess | kRelaxedOrdering);
+  check_known("region", access, kAllAccess | kRelaxedOrdering | kOwnFile);
   if ((access & (kRemoteWrite | kRemoteAtomic)) == 0 || (access & kLocalWrite) != 0) return;
   throw Error(ErrorCode::kInvalidArgument,
               "region access " + in_hex(access) +

@@ -58,6 +58,7 @@ enum Access : std::uint32_t {
   kRemoteRead = 4,
   kRemoteAtomic = 8,  // needs kLocalWrite
   kRelaxedOrdering = 16,
+  kOwnFile = 32,  // memory in a file of its own where there are files: MemoryRegion::file()
   kAllAccess = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic,
 };
 
@@ -167,6 +168,7 @@ struct Capabilities {
   /// Says that a write to a word may be lost while a compare-and-swap on that word fails.
   bool swaps_lose_writes = false;
   std::uint64_t device_memory_bytes = 0;
+  bool own_files = false;  // memory with kOwnFile has a file that another process can map
   /// The device may take a smaller QpOptions::timeout_us for this one. Mellanox's firmware is said
   /// to lengthen short times to about half a second on some NICs.
   std::uint32_t least_timeout_us = 0;

@@ -18,6 +18,7 @@ class FaultyMemoryRegion final : public MemoryRegion {
     data_ = inner_->data();
     size_ = inner_->size();
     addr_ = inner_->addr();
+    file_ = inner_->file();
     lkey_ = inner_->lkey();
     rkey_ = inner_->rkey();
     node_ = inner_->node();

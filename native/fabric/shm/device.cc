@@ -24,7 +24,7 @@ class ShmMemoryRegion final : public MemoryRegion {
       : device_(device) {
     device.reserve_region();
     try {
-      piece_ = device.memory().take(bytes);
+      piece_ = device.memory().take(bytes, (access & kOwnFile) != 0);
     } catch (...) {
       device.release_region();
       throw;
@@ -33,6 +33,7 @@ class ShmMemoryRegion final : public MemoryRegion {
     size_ = bytes;
     addr_ = reinterpret_cast<std::uint64_t>(data_);
     node_ = device.node().self();
+    if ((access & kOwnFile) != 0) file_ = piece_.mapping->descriptor();
     lkey_ = rkey_ = device.add_region(pd, access, piece_, bytes);
   }
   ~ShmMemoryRegion() override {
@@ -88,7 +89,7 @@ std::uint32_t RegionMemory::publish(const Mapping& mapping) {
                   std::to_string(kArenaMost / kMiB) + " MiB; destroy some or use smaller ones");
 }
 
-RegionMemory::Piece RegionMemory::take(std::uint64_t bytes) {
+RegionMemory::Piece RegionMemory::take(std::uint64_t bytes, bool as_own_file) {
   const std::uint64_t rounded = (bytes + kPage - 1) / kPage * kPage;
   const std::lock_guard lock(mutex_);
   const auto fresh = [this](std::uint64_t size) {
@@ -97,14 +98,16 @@ RegionMemory::Piece RegionMemory::take(std::uint64_t bytes) {
     mappings_.add(piece.mapping);
     piece.segment = publish(*piece.mapping);
     piece.bytes = size;
+    piece.is_whole = true;
     return piece;
   };
-  if (rounded > kArenaMost) return fresh(rounded);
+  if (as_own_file || rounded > kArenaMost) return fresh(rounded);
   if (!arena_.mapping || rounded > kArenaBytes - arena_used_) {
     arena_ = fresh(kArenaBytes);
     arena_used_ = 0;
   }
   Piece piece = arena_;
+  piece.is_whole = false;
   piece.offset = arena_used_;
   piece.bytes = rounded;
   arena_used_ += rounded;
@@ -113,7 +116,7 @@ RegionMemory::Piece RegionMemory::take(std::uint64_t bytes) {
 
 void RegionMemory::give_back(const Piece& piece) {
   piece.mapping->discard(piece.offset, piece.bytes);
-  if (piece.bytes <= kArenaMost) return;
+  if (!piece.is_whole) return;
   const std::lock_guard lock(mutex_);
   control_.segments[piece.segment].inode.store(0, std::memory_order_release);
 }
@@ -127,7 +130,7 @@ ShmDevice::ShmDevice(Node& node)
       memory_(node.control(), node.mappings()),
       released_(new std::atomic<std::uint64_t>[kQpSlots]()) {
   capabilities_.uc = capabilities_.ud = capabilities_.dc = true;
-  capabilities_.atomics = capabilities_.srq = true;
+  capabilities_.atomics = capabilities_.srq = capabilities_.own_files = true;
   capabilities_.max_queue_entries = capabilities_.max_completions = kMaxQueueEntries;
   capabilities_.max_sges = kMaxSges;
   capabilities_.max_inline = kMaxInline;

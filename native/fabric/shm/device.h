@@ -46,10 +46,11 @@ class RegionMemory {
   RegionMemory(Control& control, MappingTable& mappings) : control_(control), mappings_(mappings) {}
   struct Piece {
     std::shared_ptr<Mapping> mapping;
+    bool is_whole = false;  // of the mapping
     std::uint32_t segment = 0;
     std::uint64_t offset = 0, bytes = 0;
   };
-  Piece take(std::uint64_t bytes);
+  Piece take(std::uint64_t bytes, bool as_own_file);
   void give_back(const Piece& piece);
 
  private:

@@ -85,19 +85,29 @@ std::shared_ptr<Mapping> Mapping::open(int pid, int descriptor, std::uint64_t in
   if (pid <= 0 || descriptor < 0 || bytes == 0 || bytes > (1ULL << 46)) return nullptr;
   const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(descriptor);
   const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  return map(file.get(), bytes, &inode);
+}
+
+std::shared_ptr<Mapping> Mapping::adopt(int descriptor, std::uint64_t bytes) {
+  const Descriptor file(descriptor);
+  return map(file.get(), bytes, nullptr);
+}
+
+std::shared_ptr<Mapping> Mapping::map(int descriptor, std::uint64_t bytes,
+                                      const std::uint64_t* inode) {
   struct stat info {};
-  if (file.get() < 0 || ::fstat(file.get(), &info) != 0) return nullptr;
+  if (descriptor < 0 || ::fstat(descriptor, &info) != 0) return nullptr;
   const bool ours = S_ISREG(info.st_mode) && (info.st_mode & 07777) == 0600 &&
-                    info.st_uid == ::geteuid() && info.st_ino == inode &&
+                    info.st_uid == ::geteuid() && (inode == nullptr || info.st_ino == *inode) &&
                     static_cast<std::uint64_t>(info.st_size) == bytes &&
-                    (::fcntl(file.get(), F_GET_SEALS) & kSeals) == kSeals;
+                    (::fcntl(descriptor, F_GET_SEALS) & kSeals) == kSeals;
   if (!ours) return nullptr;
-  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (data == MAP_FAILED) return nullptr;
   std::shared_ptr<Mapping> mapping(new Mapping);
   mapping->data_ = static_cast<std::byte*>(data);
   mapping->size_ = bytes;
-  mapping->inode_ = inode;
+  mapping->inode_ = info.st_ino;
   return mapping;
 }
 

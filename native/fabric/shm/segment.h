@@ -18,6 +18,9 @@ class Mapping {
   /// and the size of `bytes` bytes. Returns null when the file is absent or fails a check.
   static std::shared_ptr<Mapping> open(int pid, int descriptor, std::uint64_t inode,
                                        std::uint64_t bytes);
+  /// Maps the file of `descriptor` after the same checks but that of the inode, and closes the
+  /// descriptor. Returns null when a check fails.
+  static std::shared_ptr<Mapping> adopt(int descriptor, std::uint64_t bytes);
   ~Mapping();
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -31,6 +34,8 @@ class Mapping {
 
  private:
   Mapping() = default;
+  static std::shared_ptr<Mapping> map(int descriptor, std::uint64_t bytes,
+                                      const std::uint64_t* inode);
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
   std::uint64_t inode_ = 0;

@@ -101,7 +101,7 @@ void VerbsDevice::read_capabilities() {
     return std::min(static_cast<std::uint32_t>(std::max(value, 0)), kMostEntries);
   };
   Capabilities& c = capabilities_;
-  c.rc = c.uc = c.ud = c.register_own_memory = true;
+  c.rc = c.uc = c.ud = c.register_own_memory = c.own_files = true;
   c.atomics = attributes_.atomic_cap != IBV_ATOMIC_NONE;
   c.srq = attributes_.max_srq > 0;
   c.max_completions = limit(attributes_.max_cqe);

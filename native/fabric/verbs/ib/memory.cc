@@ -82,7 +82,10 @@ VerbsRegion::VerbsRegion(VerbsDevice& device, VerbsDomain& domain, void* data, s
   check_lockable(data, bytes);
   size_ = bytes;
   data_ = static_cast<std::byte*>(data);
-  if (data == nullptr) map(bytes);
+  if (data == nullptr && (access & kOwnFile) != 0)
+    map_file(bytes);
+  else if (data == nullptr)
+    map(bytes);
   const Library& ib = Library::get();
   const bool relaxed = (access & kRelaxedOrdering) != 0 && ib.reg_mr_iova2 != nullptr;
   const int rights = access_to(access);
@@ -131,6 +134,12 @@ void VerbsRegion::map(std::size_t bytes) {
                                            std::to_string(bytes) + " bytes");
   }
   data_ = static_cast<std::byte*>(data);
+}
+
+void VerbsRegion::map_file(std::size_t bytes) {
+  own_file_ = shm::Mapping::create((bytes + kPage - 1) / kPage * kPage);
+  data_ = own_file_->data();
+  file_ = own_file_->descriptor();
 }
 
 void VerbsRegion::unmap() {

@@ -1,6 +1,7 @@
 // Registered memory.
 #pragma once
 #include "fabric/fabric.h"
+#include "fabric/shm/segment.h"
 #include "fabric/verbs/ib/device.h"
 
 namespace pyrdma::fabric::verbs {
@@ -17,10 +18,12 @@ class VerbsRegion final : public MemoryRegion {
 
  private:
   void map(std::size_t bytes);
+  void map_file(std::size_t bytes);
   void unmap();
   VerbsDevice& device_;
   std::shared_ptr<ibv_pd> domain_;
   std::size_t mapped_ = 0;  // bytes; 0: the caller's memory
+  std::shared_ptr<shm::Mapping> own_file_;
   ibv_mr* mr_ = nullptr;
 };
 
