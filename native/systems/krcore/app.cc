@@ -12,7 +12,7 @@ App::App(Service& service)
 
 App::~App() {
   service_.end_app(number_);
-  for (const std::uint32_t key : regions_) service_.regions().remove(key);
+  for (const auto& [key, bytes] : regions_) service_.regions().remove(key);
 }
 
 Queue App::create_queue(VqpOptions options) {
@@ -20,6 +20,12 @@ Queue App::create_queue(VqpOptions options) {
   options.app = number_;
   if (options.domain == 0) options.domain = number_;
   const Queue queue = service_.create(options);
+  if (!queue && service_.queues_of(number_) >= service_.options().app_queues) {
+    throw Error(ErrorCode::kExhausted, "krcore: the application has its " +
+                                           std::to_string(service_.options().app_queues) +
+                                           " virtual queue pairs; destroy some, or raise "
+                                           "Options::app_queues");
+  }
   if (!queue) {
     throw Error(ErrorCode::kExhausted,
                 "krcore: all " + std::to_string(service_.options().virtual_queue_pairs) +
@@ -36,9 +42,16 @@ void App::destroy(Queue queue) {
 
 Registration App::reg_mr(std::uint64_t bytes, std::uint32_t access) {
   enter();
-  const Registration region = service_.regions().allocate(bytes, access, number_);
   const std::lock_guard<Mutex> lock(mutex_);
-  regions_.push_back(region.key);
+  if (const std::uint64_t most = service_.options().app_bytes; bytes > most - bytes_) {
+    throw Error(ErrorCode::kExhausted,
+                "krcore: " + std::to_string(bytes) + " bytes more than the " +
+                    std::to_string(bytes_) + " that the application has registered pass its " +
+                    std::to_string(most) + "; remove some, or raise Options::app_bytes");
+  }
+  const Registration region = service_.regions().allocate(bytes, access, number_);
+  regions_[region.key] = region.bytes;
+  bytes_ += region.bytes;
   return region;
 }
 
@@ -46,7 +59,10 @@ void App::dereg_mr(const Registration& region) {
   enter();
   service_.regions().remove(region.key);
   const std::lock_guard<Mutex> lock(mutex_);
-  std::erase(regions_, region.key);
+  const auto known = regions_.find(region.key);
+  if (known == regions_.end()) return;
+  bytes_ -= known->second;
+  regions_.erase(known);
 }
 
 void App::bind(Queue queue, std::uint32_t port) {

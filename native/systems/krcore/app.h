@@ -2,6 +2,7 @@
 // Each function is one call of the paper's kernel and charges Cost::kSystemCall.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,10 +28,12 @@ class App {
   Env& env() { return service_.env(); }
   std::uint64_t number() const { return number_; }
 
-  /// Throws Error(kExhausted) that names the option to raise.
+  /// Throws Error(kExhausted) that names the option to raise: all queues of the node, or those that
+  /// one application may have, are in use.
   Queue create_queue(VqpOptions options = {});
   void destroy(Queue queue);
-  /// qreg_mr: allocates registered memory, by default for all rights of peers.
+  /// qreg_mr: allocates registered memory, by default for all rights of peers. Throws
+  /// Error(kExhausted) beyond the application's quota, and as Regions::allocate does.
   Registration reg_mr(std::uint64_t bytes, std::uint32_t access = fabric::kAllAccess);
   void dereg_mr(const Registration& region);
   /// qbind. Throws Error(kInvalidArgument) for a port that another queue has, or out of bounds.
@@ -64,6 +67,8 @@ class App {
   /// pool stand behind them, each of which a round of polls visits.
   std::size_t wait_each(std::span<const Post> posts);
   fabric::PostResult post_receive(Queue queue, std::span<const fabric::ReceiveRequest> requests);
+  /// Why the peer took no message of a queue that has failed; kSuccess: another reason.
+  fabric::Status refusal(Queue queue) { return service_.refusal(queue); }
   /// qpop_msgs.
   std::size_t pop_messages(Queue queue, std::span<Message> out);
   /// Waits for at least one message in one call; returns 0 after `deadline`.
@@ -75,7 +80,8 @@ class App {
   Service& service_;
   const std::uint64_t number_;
   Mutex mutex_;
-  std::vector<std::uint32_t> regions_;
+  std::map<std::uint32_t, std::uint64_t> regions_;  // bytes of each key
+  std::uint64_t bytes_ = 0;                         // of all regions
 };
 
 }  // namespace pyrdma::krcore

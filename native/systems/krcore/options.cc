@@ -39,6 +39,7 @@ void Options::check(NodeId nodes) const {
   check_range("virtual_queue_pairs", virtual_queue_pairs, 1, 65535);
   check_range("nodes_known", nodes_known, nodes, 65000);
   check_range("regions", regions, 1, 60000);
+  check_range("app_queues", app_queues, 1, 65535);
   check_range("frequent_samples", frequent_samples, 1, 1000);
   if (lease <= 0 || sample_interval <= 0)
     throw Error(ErrorCode::kInvalidArgument, "lease and sample_interval must be more than 0 ns");

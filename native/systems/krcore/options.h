@@ -62,6 +62,10 @@ struct Options {
   std::uint32_t regions = 1024;
   Time lease = kSecond;
 
+  // Quotas of one application; ours.
+  std::uint32_t app_queues = 16384;  // with those that answer its senders
+  std::uint64_t app_bytes = 64ULL << 30;
+
   Bugs bugs;
 
   /// Follows the paper.

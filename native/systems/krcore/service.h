@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -77,6 +78,8 @@ class Service {
   VqpId create(const VqpOptions& options);
   /// Ends the queue pair; what is under way of it completes for nobody.
   void destroy(VqpId id);
+  /// Queue pairs of an application, with those that answer its senders.
+  std::uint32_t queues_of(std::uint64_t app);
   /// Connects to whoever binds `port` of `node`, or with `peer` to one queue pair there.
   ConnectResult connect(VqpId id, NodeId node, std::uint32_t port, VqpId peer = {},
                         std::uint16_t peer_epoch = 0);
@@ -271,6 +274,7 @@ class Service {
   std::vector<std::atomic<Vqp*>> table_;
   std::vector<std::unique_ptr<Vqp>> vqps_;
   std::deque<std::uint16_t> free_places_;
+  std::map<std::uint64_t, std::uint32_t> app_queues_;  // queue pairs of each application
   std::vector<std::atomic<std::uint32_t>> ports_;
 
   // DCCache, and how to reach each node.

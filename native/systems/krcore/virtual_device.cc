@@ -246,7 +246,7 @@ VirtualDevice::VirtualDevice(Service& service)
   const fabric::Capabilities& able = device().capabilities();
   capabilities_ = able;
   capabilities_.uc = capabilities_.ud = capabilities_.dc = false;
-  capabilities_.srq = capabilities_.device_memory = false;
+  capabilities_.srq = capabilities_.device_memory = capabilities_.own_files = false;
   capabilities_.device_memory_bytes = 0;
   capabilities_.max_sges = std::min(able.max_sges, kMostSges);
   capabilities_.max_receive_strides = 1;

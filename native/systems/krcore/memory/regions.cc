@@ -81,13 +81,16 @@ void Regions::give_slice(std::uint64_t offset, std::uint64_t bytes) {
 
 Registration Regions::allocate(std::uint64_t bytes, std::uint32_t access, std::uint64_t domain) {
   fabric::check_region_access(access);
-  if (!options_.slices) {
+  if (!options_.slices || (access & fabric::kOwnFile) != 0) {
     auto own = env_.device().allocate(domain_, bytes, access);
-    const RegionRecord record{own->addr(), own->size(), own->rkey(), access};
+    const RegionRecord record{own->addr(), own->size(), own->rkey(), access & ~fabric::kOwnFile};
     std::byte* const data = own->data();
     const std::uint32_t lkey = own->lkey();
+    const int file = own->file();
     const std::lock_guard<Mutex> lock(mutex_);
-    return publish(data, record, lkey, domain, std::move(own), false);
+    Registration made = publish(data, record, lkey, domain, std::move(own), false);
+    made.file = file;
+    return made;
   }
   const std::lock_guard<Mutex> lock(mutex_);
   const std::uint64_t offset = take_slice(slice_bytes(bytes));

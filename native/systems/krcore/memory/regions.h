@@ -30,6 +30,7 @@ struct Registration {
   std::uint64_t addr = 0;
   std::uint64_t bytes = 0;
   std::uint32_t key = 0;
+  int file = -1;  // with kOwnFile, see fabric::MemoryRegion::file()
 };
 
 /// Any thread may use it.
@@ -37,8 +38,8 @@ class Regions {
  public:
   Regions(Env& env, fabric::ProtectionDomain& domain, const Options& options);
 
-  /// Allocates zeroed memory for `domain`, a number of the application's, and records it. Throws
-  /// Error(kExhausted) with the option to raise.
+  /// Allocates zeroed memory for `domain`, a number of the application's, and records it. With
+  /// kOwnFile it is a registration of its own. Throws Error(kExhausted) with the option to raise.
   Registration allocate(std::uint64_t bytes, std::uint32_t access, std::uint64_t domain);
   /// The same for memory of the caller, which must live until the lease has ended.
   Registration add(void* data, std::uint64_t bytes, std::uint32_t access, std::uint64_t domain);

@@ -35,6 +35,9 @@ Vqp* Service::find(VqpId id) {
 Vqp* Service::take_place(const VqpOptions& options) {
   const std::lock_guard<Mutex> lock(table_mutex_);
   if (free_places_.empty()) return nullptr;
+  std::uint32_t& of_app = app_queues_[options.app];
+  if (of_app >= options_.app_queues) return nullptr;
+  ++of_app;
   const std::uint16_t index = free_places_.front();
   free_places_.pop_front();
   if (vqps_[index] == nullptr) vqps_[index] = std::make_unique<Vqp>(env_);
@@ -79,6 +82,15 @@ void Service::destroy(VqpId id) {
   }
   const std::lock_guard<Mutex> lock(table_mutex_);
   free_places_.push_back(id.index);
+  if (const auto known = app_queues_.find(v->options.app);
+      known != app_queues_.end() && --known->second == 0)
+    app_queues_.erase(known);
+}
+
+std::uint32_t Service::queues_of(std::uint64_t app) {
+  const std::lock_guard<Mutex> lock(table_mutex_);
+  const auto known = app_queues_.find(app);
+  return known == app_queues_.end() ? 0 : known->second;
 }
 
 void Service::end_app(std::uint64_t app) {
