@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from pyrdma._native import native
 from pyrdma.arguments import Between, checked
 from pyrdma.cluster import Cluster
-from pyrdma.errors import InvalidArgument
+from pyrdma.errors import InvalidArgument, Unavailable
 from pyrdma.systems.operation import PerNode, open_cluster
 
-__all__ = ["App", "Region", "Service", "Vqp"]
+__all__ = ["App", "Region", "Service", "Vqp", "attach"]
 
 Preset = Literal["paper", "public"]
 """The paper's steps, or what the authors' public code does."""
@@ -27,7 +29,11 @@ _ACCESS = {"read": 4, "write": 3, "atomic": 9, "all": 15}
 
 @dataclass(frozen=True)
 class Region:
-    """Memory of an application that peers may use; `Vqp.read` and `Vqp.write` name it."""
+    """Memory of an application that peers may use; `Vqp.read` and `Vqp.write` name it.
+
+    A process that is attached to a daemon names a region of another process by the address, key and
+    size that its owner told: ``Region(app, addr, key, size)``.
+    """
 
     app: App
     """The application that owns the memory."""
@@ -178,7 +184,14 @@ class Vqp:
 
     @property
     def is_reliable(self) -> bool:
-        """Whether a reliable connection carries it now, instead of a dynamic one."""
+        """Whether a reliable connection carries it now, instead of a dynamic one.
+
+        The daemon of an attached application does not tell.
+        """
+        if isinstance(self.app.service, _Daemon):
+            raise Unavailable(
+                "krcore: an attached application does not learn its connection; ask a Service"
+            )
         return bool(self.app.service._native.uses_reliable(self.app.node, self.number))
 
     def close(self) -> None:
@@ -189,7 +202,7 @@ class Vqp:
 class App:
     """An application on one node. Its queue pairs and regions end with it."""
 
-    def __init__(self, service: Service, node: int, number: int) -> None:
+    def __init__(self, service: Service | _Daemon, node: int, number: int) -> None:
         self.service = service
         self.node = node
         self.number = number
@@ -213,6 +226,30 @@ class App:
     def close(self) -> None:
         """End the application, and free what it has."""
         self.service._native.close(self.node, self.number)
+
+
+class _Daemon:
+    """What an attached application has instead of a service."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+
+
+@checked
+def attach(
+    path: str | os.PathLike[str],
+    message_bytes: Annotated[int, Between(64, 64 << 20)] = 65_536,
+) -> App:
+    """Begin an application of this process at the daemon of its node.
+
+    `path` is what `Service.listen` returned in another process of the same user. Calls go through
+    a ring in shared memory, and need no cluster in this process. When this process ends, killed or
+    not, its queue pairs end, and its memory is used again after the lease. When the daemon has
+    ended, every call raises `Unavailable`.
+    """
+    core: Any = native()
+    made = core.krcore.Attached(os.fspath(path), message_bytes)
+    return App(_Daemon(made), int(made.node()), 0)
 
 
 class Service(PerNode):
@@ -293,6 +330,27 @@ class Service(PerNode):
     ) -> App:
         """Begin an application on a node; its buffers have room for `message_bytes` each."""
         return App(self, node, int(self._native.app(node, message_bytes)))
+
+    @checked
+    def listen(
+        self, node: Annotated[int, Between(0, 2**31)], folder: str | os.PathLike[str]
+    ) -> str:
+        """Let other processes of this user use the node's service, and return the path to `attach`.
+
+        Makes `folder` with mode 0700 and a socket in it; a node listens at one place. The cluster
+        must be on real nodes, as those of ``Cluster.local(fabric="shm", mode="thread")`` are.
+        """
+        return str(self._native.listen(node, os.fspath(folder)))
+
+    @checked
+    def hang_up(self, node: Annotated[int, Between(0, 2**31)]) -> None:
+        """End the applications that are attached to a node, and listen no more."""
+        self._native.hang_up(node)
+
+    @checked
+    def attached(self, node: Annotated[int, Between(0, 2**31)]) -> int:
+        """Return how many applications are attached to a node."""
+        return int(self._native.applications(node))
 
     @checked
     def counters(self, node: Annotated[int, Between(0, 2**31)]) -> dict[str, float]:

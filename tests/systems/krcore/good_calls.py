@@ -20,6 +20,10 @@ def _service(w: World) -> krcore.Service:
     return krcore.Service(w.three_nodes, **_SMALL)
 
 
+def _local(w: World) -> krcore.Service:
+    return krcore.Service(w.threads, **_SMALL)
+
+
 def _region(w: World) -> krcore.Region:
     return _service(w).app(node=2).reg_mr(64)
 
@@ -70,8 +74,14 @@ CALLS: dict[str, Call] = {
         },
     ),
     "krcore.Service.app": lambda w: (_service(w).app, {"node": 1, "message_bytes": 4096}),
+    "krcore.Service.attached": lambda w: (_service(w).attached, {"node": 1}),
     "krcore.Service.clear_caches": lambda w: (_service(w).clear_caches, {"node": 1}),
     "krcore.Service.counters": lambda w: (_service(w).counters, {"node": 1}),
+    "krcore.Service.hang_up": lambda w: (_service(w).hang_up, {"node": 1}),
+    "krcore.Service.listen": lambda w: (
+        _local(w).listen,
+        {"node": 0, "folder": w.folder / "listen"},
+    ),
     "krcore.Vqp.compare_swap": _request("compare_swap", expected=0, desired=1),
     "krcore.Vqp.connect": lambda w: (
         _service(w).app(node=1).vqp().connect,
@@ -82,4 +92,8 @@ CALLS: dict[str, Call] = {
     "krcore.Vqp.read": _request("read", size=8),
     "krcore.Vqp.send": lambda w: (_connected(w)[0].send, {"data": b"x", "timeout_s": 1.0}),
     "krcore.Vqp.write": _request("write", data=b"x"),
+    "krcore.attach": lambda w: (
+        krcore.attach,
+        {"path": _local(w).listen(node=0, folder=w.folder / "attach"), "message_bytes": 4096},
+    ),
 }

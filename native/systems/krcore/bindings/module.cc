@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bind.h"
+#include "systems/krcore/bindings/attached.h"
 #include "systems/krcore/bindings/services.h"
 #include "systems/krcore/meta/meta_server.h"
 
@@ -15,6 +16,7 @@ void bind(pybind11::module_& module) {
   module.attr("dct_meta_bytes") = sizeof(DctMeta);
   module.def("meta_table_bytes", &meta_table_bytes,
              "Returns the bytes of a meta server's table for so many nodes.");
+  bindings::bind_attached(module);
   bindings::bind_services(module);
 }
 
