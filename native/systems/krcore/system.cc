@@ -61,6 +61,11 @@ which is since the common begin of the threads.)"},
 
 Node 0 is the server. Latency: ``connect``. Metrics of clients: ``ops``, ``rate``. Metrics of nodes:
 ``connections``, ``memory`` by the paper's count.)"},
+              {"krcore_transfer", make_transfer,
+               R"(A function hands a payload to one that starts on another node (KRCore, section 5.3.2).
+
+Node 0 has the first function. Latencies: ``sender``, until the payload can be read; ``receiver``,
+from the start of its function until it has the payload.)"},
           },
       .scenarios = {service_scenario(), race::race_scenario()},
       .scopes = scope::all,

@@ -17,6 +17,7 @@ __all__ = [
     "KrcoreOneSided",
     "KrcoreRace",
     "KrcoreSpike",
+    "KrcoreTransfer",
 ]
 
 
@@ -568,5 +569,62 @@ class KrcoreSpike(Workload):
     interval_ms: int = DEFAULT
     end_ms: int = DEFAULT
     frequent_requests: int = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
+
+
+@dataclass(frozen=True)
+class KrcoreTransfer(Workload):
+    """A function hands a payload to one that starts on another node (KRCore, section 5.3.2).
+
+    Node 0 has the first function. Latencies: ``sender``, until the payload can be read;
+    ``receiver``, from the start of its function until it has the payload.
+
+    Parameters
+    ----------
+    preset
+        The paper's steps, or what the authors' public code does (default paper).
+    cores
+        Pools of a node; 0: one for each core that the fabric names, else 2 (0 to 256, default 0).
+    dc_queue_pairs
+        Dynamic queue pairs of a pool (1 to 256, default 2).
+    rc_queue_pairs
+        Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    meta_servers
+        The first nodes, which hold the metadata of all (1 to 64, default 1).
+    check_regions
+        Check remote regions against ValidMR (default True).
+    message_bytes
+        Of payload in a buffer of the service (bytes, 64 to 16,777,216, default 16,384).
+    zero_copy_above
+        Of payload that the receiver reads itself (bytes, 0 to 16,777,216, default 16,384).
+    arena_bytes
+        Registered memory of a node's applications (bytes, at least 4,096, default 67,108,864).
+    system
+        Virtual queue pairs, or those of the device (default krcore).
+    payload
+        That is handed over (bytes, 8 to 1,048,576, default 1,024).
+    rounds
+        Pairs of functions, one after another (1 to 10,000, default 8).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
+    """
+
+    native: ClassVar[str] = "krcore_transfer"
+    preset: Literal["paper", "public"] = DEFAULT
+    cores: int = DEFAULT
+    dc_queue_pairs: int = DEFAULT
+    rc_queue_pairs: int = DEFAULT
+    meta_servers: int = DEFAULT
+    check_regions: bool = DEFAULT
+    message_bytes: int = DEFAULT
+    zero_copy_above: int = DEFAULT
+    arena_bytes: int = DEFAULT
+    system: Literal["krcore", "verbs"] = DEFAULT
+    payload: int = DEFAULT
+    rounds: int = DEFAULT
     warmup_ns: int = DEFAULT
     iterations: int = DEFAULT

@@ -15,5 +15,6 @@ std::unique_ptr<measure::Workload> make_race();
 std::unique_ptr<measure::Workload> make_spike();
 std::unique_ptr<measure::Workload> make_lite();
 std::unique_ptr<measure::Workload> make_lite_connect();
+std::unique_ptr<measure::Workload> make_transfer();
 
 }  // namespace pyrdma::krcore
