@@ -25,7 +25,9 @@ fabric::RemoteRegion shared(Service& service, const std::string& key) {
 }
 
 TEST_P(KrcoreService, OneSidedRequestsReachTheRegion) {
-  run(3, options(), [&](Service& service, const Kill&) {
+  Options kept = options();
+  kept.lease = 10 * kSecond;  // an emulated machine takes milliseconds for a request
+  run(3, kept, [&](Service& service, const Kill&) {
     App app(service);
     const NodeId self = service.env().node();
     if (self == 2) {
