@@ -159,22 +159,29 @@ ControlMessage Service::own_metadata(ControlKind kind) const {
 void Service::connect_meta_servers() {
   std::vector<bool> is_silent(env_.nodes());
   for (const auto& state : core_states_) {
-    for (const NodeId server : state->meta.missing()) {
-      if (is_silent[server]) continue;
-      std::unique_ptr<MetaClient::Link> link = state->meta.make(server);
-      ControlMessage offer = own_metadata(ControlKind::kConnectMeta);
-      offer.queue_pair = link->qp->address();
-      ControlMessage reply;
-      if (!ask(server, offer, reply, options_.boot_timeout) || reply.kind != ControlKind::kAccept) {
-        is_silent[server] = true;
-        continue;
-      }
-      link->qp->connect(reply.queue_pair);
-      link->targets = reply.tables[0];
-      link->locations = reply.tables[1];
-      state->meta.put(std::move(link));
-    }
+    for (const NodeId server : state->meta.missing())
+      if (!is_silent[server])
+        is_silent[server] = !connect_meta(state->meta, server, options_.boot_timeout, false);
   }
+}
+
+bool Service::connect_meta(MetaClient& client, NodeId server, Time timeout, bool is_builder) {
+  std::unique_ptr<MetaClient::Link> link = client.make(server);
+  ControlMessage offer = own_metadata(ControlKind::kConnectMeta);
+  offer.queue_pair = link->qp->address();
+  ControlMessage reply;
+  if (!ask(server, offer, reply, timeout, is_builder) || reply.kind != ControlKind::kAccept)
+    return false;
+  link->qp->connect(reply.queue_pair);
+  link->targets = reply.tables[0];
+  link->locations = reply.tables[1];
+  if (is_builder) {
+    // A meta server that has lost its memory learns of this node anew, before it answers for it.
+    ControlMessage registered;
+    ask(server, own_metadata(ControlKind::kRegister), registered, timeout, true);
+  }
+  client.put(std::move(link));
+  return true;
 }
 
 // A server that has ended and begun anew is not found again: its clients ask the nodes themselves.

@@ -53,8 +53,18 @@ struct Message {
   NodeId from = fabric::kNoNode;
 };
 
+/// How long a node may take to tell about itself, by datagrams.
+inline constexpr Time kNodeAnswers = 20 * kMillisecond;
+
+/// Where the ValidMR table is of the node that tells about itself.
+inline ValidMrRecord location_in(const ControlMessage& message) {
+  const TableAddress& table = message.tables[0];
+  return {table.region.addr, table.region.rkey, table.buckets, table.entries,
+          message.meta.incarnation};
+}
+
 struct Counters {
-  std::atomic<std::uint64_t> connects{0}, rc_hits{0}, cache_hits{0}, meta_reads{0}, polls{0};
+  std::atomic<std::uint64_t> connects{0}, rc_hits{0}, cache_hits{0}, meta_reads{0};
   std::atomic<std::uint64_t> region_misses{0}, transfers{0}, refused_messages{0}, malformed{0};
   std::atomic<std::uint64_t> reposted{0}, rc_made{0}, rc_reclaimed{0}, zero_copies{0};
 };
@@ -110,8 +120,6 @@ class Service {
   /// Why the peer took no message of a queue pair that has failed; kSuccess: another reason.
   fabric::Status refusal(VqpId id);
   Vqp* find(VqpId id);
-  /// A watch that completions and messages of the queue pair touch, or null.
-  Watch* watch_of(VqpId id);
 
   /// Moves a queue pair to the pool of another core, or anew to the best physical queue pair of its
   /// own (section 4.6). It goes on in the background.
@@ -242,6 +250,7 @@ class Service {
   void vacate(CorePool& pool, PhysicalQp& qp);
   void run_job(const Job& job);
   void revive(CorePool& pool, PhysicalQp* qp);
+  bool connect_meta(MetaClient& client, NodeId server, Time timeout, bool is_builder);
   void reconnect_meta_servers();
   void end_left();
   void move_users(CorePool& pool, NodeId node);

@@ -90,7 +90,6 @@ enum class ControlKind : std::uint32_t {
   kRegistered,   // it is in the table
   kQuery,        // asks a node for its own metadata, or a meta server for that of `about`
   kMeta,         // the answer
-  kUnknown,      // the answer of a meta server that has none
   kConnect,      // offers a reliable connection between two cores
   kConnectMeta,  // offers one by which the sender reads a meta server's tables
   kAccept,       // its other end

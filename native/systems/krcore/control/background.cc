@@ -17,7 +17,6 @@ constexpr Time kIdleAfter = 10 * kMillisecond;  // without a message
 constexpr Time kFirstRetry = kMillisecond;
 constexpr Time kReconnect = 100 * kMillisecond;  // attempts at a lost meta server
 constexpr Time kPeerAnswers = 200 * kMillisecond;
-constexpr std::size_t kKeptAnswers = 1024;
 
 }  // namespace
 
@@ -150,13 +149,10 @@ void Service::take_control(const ControlMessage& message) {
   switch (message.kind) {
     case ControlKind::kRegister: {
       if (meta_server_ == nullptr) return;
-      const ValidMrRecord where{message.tables[0].region.addr, message.tables[0].region.rkey,
-                                message.tables[0].buckets, message.tables[0].entries,
-                                message.meta.incarnation};
       bool is_added = false;
       {
         const std::lock_guard<Mutex> lock(meta_server_mutex_);
-        is_added = meta_server_->add(message.from, message.meta, where);
+        is_added = meta_server_->add(message.from, message.meta, location_in(message));
       }
       if (is_added) answer(message, own_metadata(ControlKind::kRegistered));
       return;
@@ -175,7 +171,6 @@ void Service::take_control(const ControlMessage& message) {
       return;
     case ControlKind::kRegistered:
     case ControlKind::kMeta:
-    case ControlKind::kUnknown:
     case ControlKind::kAccept:
     case ControlKind::kRefuse: {
       const std::lock_guard<Mutex> lock(waiting_mutex_);
@@ -301,19 +296,7 @@ void Service::reconnect_meta_servers() {
   for (const auto& state : core_states_) {
     for (const NodeId server : state->meta.missing()) {
       if (stops_.load(std::memory_order_acquire)) return;
-      std::unique_ptr<MetaClient::Link> link = state->meta.make(server);
-      ControlMessage offer = own_metadata(ControlKind::kConnectMeta);
-      offer.queue_pair = link->qp->address();
-      ControlMessage reply;
-      if (!ask(server, offer, reply, kPeerAnswers, true) || reply.kind != ControlKind::kAccept)
-        return;
-      link->qp->connect(reply.queue_pair);
-      link->targets = reply.tables[0];
-      link->locations = reply.tables[1];
-      // A meta server that has lost its memory learns of this node anew, before it answers for it.
-      ControlMessage registered;
-      ask(server, own_metadata(ControlKind::kRegister), registered, kPeerAnswers, true);
-      state->meta.put(std::move(link));
+      if (!connect_meta(state->meta, server, kPeerAnswers, true)) return;
     }
   }
 }

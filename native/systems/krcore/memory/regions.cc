@@ -165,11 +165,6 @@ std::size_t Regions::ending() {
   return ending_.size();
 }
 
-bool Regions::has_ended(std::uint32_t key) const {
-  const std::uint32_t index = index_of(key);
-  return index >= slots_.size() || slots_[index].key.load(std::memory_order_acquire) != key;
-}
-
 bool Regions::check(fabric::Sge& sge, bool is_written, std::uint64_t domain) const {
   const std::uint32_t index = index_of(sge.lkey);
   if (sge.lkey == 0 || index >= slots_.size()) return false;

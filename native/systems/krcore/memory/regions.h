@@ -50,7 +50,6 @@ class Regions {
   void free_ended(Time now);
   /// The time from the end of a registration until its memory is free.
   Time grace() const { return grace_; }
-  bool has_ended(std::uint32_t key) const;
   std::size_t ending();
 
   /// Checks a local buffer and replaces its key by the physical one. Cost: a few loads, no lock.

@@ -37,9 +37,8 @@ bool Service::location_of(Vqp& v, ValidMrRecord& record) {
   const std::uint32_t core = v.pool.load(std::memory_order_acquire)->core;
   if (core_states_[core]->meta.location_of(v.node, record) != MetaClient::Answer::kFound) {
     ControlMessage reply;
-    if (!ask(v.node, own_metadata(ControlKind::kQuery), reply, 20 * kMillisecond)) return false;
-    record = {reply.tables[0].region.addr, reply.tables[0].region.rkey, reply.tables[0].buckets,
-              reply.tables[0].entries, reply.meta.incarnation};
+    if (!ask(v.node, own_metadata(ControlKind::kQuery), reply, kNodeAnswers)) return false;
+    record = location_in(reply);
   }
   const std::lock_guard<Mutex> lock(cache_mutex_);
   cache_[v.node].location = record;

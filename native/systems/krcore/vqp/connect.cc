@@ -9,8 +9,7 @@ namespace pyrdma::krcore {
 
 namespace {
 
-constexpr Time kNodeAnswers = 20 * kMillisecond;  // by datagrams
-constexpr Time kReliableMade = 5 * kSecond;       // where there are no dynamic connections
+constexpr Time kReliableMade = 5 * kSecond;  // where there are no dynamic connections
 
 }  // namespace
 
@@ -239,8 +238,7 @@ ConnectResult Service::resolve(NodeId node, DctMeta& meta) {
     ControlMessage reply;
     if (ask(node, own_metadata(ControlKind::kQuery), reply, kNodeAnswers)) {
       meta = reply.meta;
-      location = {reply.tables[0].region.addr, reply.tables[0].region.rkey, reply.tables[0].buckets,
-                  reply.tables[0].entries, reply.meta.incarnation};
+      location = location_in(reply);
       has_location = true;
     } else {
       result = answer == MetaClient::Answer::kNoServer ? ConnectResult::kNoServer
@@ -318,11 +316,6 @@ void Service::unbind(VqpId id) {
 VqpState Service::state(VqpId id) {
   const Vqp* v = find(id);
   return v == nullptr ? VqpState::kError : v->state.load(std::memory_order_acquire);
-}
-
-Watch* Service::watch_of(VqpId id) {
-  Vqp* v = find(id);
-  return v == nullptr ? nullptr : &v->watch;
 }
 
 bool Service::uses_reliable(VqpId id) {

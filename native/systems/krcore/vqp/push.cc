@@ -128,7 +128,6 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
       }
     }
     if (is_done) continue;
-    ++counters_.polls;
     env_.reached("krcore/queue_full");
     const auto has_room = [&] {
       const SendLock lock(*v);
