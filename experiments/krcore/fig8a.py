@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments import _axes
-from experiments._needs import needs
 from experiments.krcore import _control, _misses
 from pyrdma import Axis, Experiment, Point, decide, figures
 from pyrdma.claims import Claim
@@ -95,7 +94,6 @@ DECIDES: dict[str, Any] = {
     "krcore/f8a_verbs_240": decide.value("connect_rate", series="verbs", clients=240),
     "krcore/f8a_lite_240": decide.value("connect_rate", series="LITE", clients=240),
     "krcore/lite_connect_rate": decide.value("connect_rate", series="LITE", clients=240),
-    "krcore/lite_original_rate": needs("LITE's centralised manager, which is not built yet"),
     "krcore/f8a_krcore_1": decide.value("connect_latency", series="KRCore", clients=1),
     "krcore/f8a_krcore_240": decide.value("connect_rate", series="KRCore", clients=MANY),
     "krcore/f8a_meta_reads": decide.value("reads_per_connect", series="KRCore", clients=MANY),

@@ -526,8 +526,8 @@ class KrcoreSpike(Workload):
     processes
         That start at the spike, spread over the computing nodes (1 to 4,096, default 180).
     start_us
-        That a node's system takes to start a process, one after another; `pyrdma calibrate`
-        measures it (us, 0 to 10,000,000, default 1,000).
+        That a node's system takes to start a process, one after another; an estimate of a fork and
+        exec of a small program (us, 0 to 10,000,000, default 1,000).
     sampled_rc
         Make reliable connections to frequent nodes (default True).
     burst

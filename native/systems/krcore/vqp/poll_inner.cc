@@ -38,14 +38,17 @@ bool is_refusal(Status status) {
 void Service::poll_inner(CorePool& pool, PhysicalQp& qp) {
   const Scope step(env_, scope::poll_inner);
   std::array<fabric::Completion, kBatch> batch;
-  const std::size_t count = qp.completions().poll(batch);
-  for (const fabric::Completion& wc : std::span(batch).first(count)) {
-    PhysicalQp* which = qp.is_dynamic() ? pool.by_number(wc.qp_num) : &qp;
-    if (which == nullptr || which->under_way() == 0) continue;
-    if (wc.status == Status::kSuccess && !which->has_failed)
-      succeed(pool, *which, wc);
-    else
-      fail_request(pool, *which, wc);
+  // A full batch may leave some, for which nobody would come again.
+  for (std::size_t count = kBatch; count == kBatch;) {
+    count = qp.completions().poll(batch);
+    for (const fabric::Completion& wc : std::span(batch).first(count)) {
+      PhysicalQp* which = qp.is_dynamic() ? pool.by_number(wc.qp_num) : &qp;
+      if (which == nullptr || which->under_way() == 0) continue;
+      if (wc.status == Status::kSuccess && !which->has_failed)
+        succeed(pool, *which, wc);
+      else
+        fail_request(pool, *which, wc);
+    }
   }
   if (!pool.deferred.empty() || !pool.fetches.empty()) send_deferred(pool);
   if (!core_states_[pool.core]->waiting.empty()) progress(pool);

@@ -31,9 +31,12 @@ class ConnectLoad final : public measure::Workload {
     const Spread spread(env, params.count("clients"), 1);
     recorder.prepare_threads(spread.count);
     const std::uint64_t before = service.meta_reads();
+    // Late clients would find an idle server.
+    const Time begin = common_begin(env, params);
     if (spread.count != 0) {
-      measure::on_threads(env, spread.count,
-                          [&](std::uint32_t i) { client(service, params, recorder.thread(i)); });
+      measure::on_threads(env, spread.count, [&](std::uint32_t i) {
+        client(service, params, begin, recorder.thread(i));
+      });
     }
     recorder.add("meta_reads", "count", static_cast<double>(service.meta_reads() - before));
     recorder.add("metadata_requests", "count", static_cast<double>(service.metadata_requests()));
@@ -45,14 +48,14 @@ class ConnectLoad final : public measure::Workload {
  private:
   // As the public code does, a client creates, connects and ends one queue pair after another; the
   // connect alone is timed.
-  static void client(Service& service, const measure::Params& params,
+  static void client(Service& service, const measure::Params& params, Time common,
                      measure::ThreadRecorder& recorder) {
     Env& env = service.env();
     App app(service);
     measure::Histogram& latency = recorder.histogram("connect");
     const Queue warm = app.create_queue();
     app.connect(warm, 0, 1);
-    std::vector<Queue> queues;
+    env.sleep_until(common);
     measure::Interval interval(env.now(), params);
     for (Time now = env.now(); !interval.over(now);) {
       const Queue queue = service.create({});

@@ -22,8 +22,8 @@ class SpikeLoad final : public measure::Workload {
         {"processes", Int{180}, "count", "that start at the spike, spread over the computing nodes",
          1, 4096},
         {"start_us", Int{1000}, "us",
-         "that a node's system takes to start a process, one after another; `pyrdma calibrate` "
-         "measures it",
+         "that a node's system takes to start a process, one after another; an estimate of a fork "
+         "and exec of a small program",
          0, 1e7},
         {"sampled_rc", Int{1}, "bool", "make reliable connections to frequent nodes", 0, 1},
         {"burst", Int{48}, "count", "lookups of a burst of a worker", 1, 1e6},
