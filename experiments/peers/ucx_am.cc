@@ -3,10 +3,11 @@
 //   ucx_am SECONDS IN_FLIGHT BATCH CLIENT_CPU SERVER_CPU NAME...
 //
 // prints the named values: "rpc_rate VALUE", in RPCs per second with IN_FLIGHT requests in flight,
-// and "rpc_latency VALUE", the median round trip in seconds with one in flight. A request and a
-// response have 32 bytes, and the number of their slot before them. The client sends the requests
-// of a batch together, after all responses of the batch's previous turn have come. The server
-// responds in the handler of the request. Both spin, and reuse the buffers of their slots.
+// "rpc_latency VALUE", the median round trip in seconds with one in flight, and "endpoint_rate
+// VALUE", endpoints per second that the client makes, flushes and closes. A request and a response
+// have 32 bytes, and the number of their slot before them. The client sends the requests of a batch
+// together, after all responses of the batch's previous turn have come. The server responds in the
+// handler of the request. Both spin, and reuse the buffers of their slots.
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -21,6 +22,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -95,7 +97,32 @@ class Side {
 
   void progress() { ucp_worker_progress(worker_); }
 
+  // Makes one more endpoint to the other side, waits until it could send, and closes it.
+  void make_endpoint() {
+    ucp_ep_h made = new_endpoint();
+    ucp_request_param_t param{};
+    finish(ucp_ep_flush_nbx(made, &param), "ucp_ep_flush_nbx");
+    finish(ucp_ep_close_nbx(made, &param), "ucp_ep_close_nbx");
+  }
+
  private:
+  void finish(void* request, const char* what) {
+    if (request == nullptr) return;
+    if (UCS_PTR_IS_ERR(request)) fail(what, ucs_status_string(UCS_PTR_STATUS(request)));
+    while (ucp_request_check_status(request) == UCS_INPROGRESS) progress();
+    check(ucp_request_check_status(request), what);
+    ucp_request_free(request);
+  }
+
+  ucp_ep_h new_endpoint() {
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    params.address = reinterpret_cast<const ucp_address_t*>(other_.data());
+    ucp_ep_h made = nullptr;
+    check(ucp_ep_create(worker_, &params, &made), "ucp_ep_create");
+    return made;
+  }
+
   // Exchanges the workers' addresses through a socket.
   void connect(int channel) {
     ucp_address_t* mine = nullptr;
@@ -103,14 +130,12 @@ class Side {
     check(ucp_worker_get_address(worker_, &mine, &bytes), "ucp_worker_get_address");
     if (::send(channel, mine, bytes, 0) != static_cast<ssize_t>(bytes)) fail("send", "failed");
     ucp_worker_release_address(worker_, mine);
-    std::vector<char> other(1 << 16);
-    if (recv(channel, other.data(), other.size(), 0) <= 0) fail("recv", "no address came");
-    ucp_ep_params_t params{};
-    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
-    params.address = reinterpret_cast<const ucp_address_t*>(other.data());
-    check(ucp_ep_create(worker_, &params, &endpoint_), "ucp_ep_create");
+    other_.resize(1 << 16);
+    if (recv(channel, other_.data(), other_.size(), 0) <= 0) fail("recv", "no address came");
+    endpoint_ = new_endpoint();
   }
 
+  std::vector<char> other_;  // the other worker's address
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   ucp_ep_h endpoint_ = nullptr;
@@ -196,6 +221,15 @@ class Client {
     return static_cast<double>(*middle) * 1e-9;
   }
 
+  // Returns endpoints per second.
+  double endpoints(double seconds) {
+    for (int i = 0; i < 10; ++i) side_.make_endpoint();
+    const std::int64_t start = now_ns(), end = start + static_cast<std::int64_t>(seconds * 1e9);
+    std::int64_t now = start, made = 0;
+    for (; now < end; now = now_ns(), ++made) side_.make_endpoint();
+    return static_cast<double>(made) / (static_cast<double>(now - start) * 1e-9);
+  }
+
  private:
   void send_batch(std::size_t index) {
     missing_[index] = batch_;
@@ -253,8 +287,11 @@ int main(int argc, char** argv) {
   close(channel[1]);
   Client client(channel[0], std::atoi(argv[4]), in_flight, batch);
   for (int i = 6; i < argc; ++i) {
-    const bool rate = std::strcmp(argv[i], "rpc_rate") == 0;
-    std::printf("%s %.9g\n", argv[i], rate ? client.rate(seconds) : client.latency(seconds));
+    const std::string_view name = argv[i];
+    const double value = name == "rpc_rate"      ? client.rate(seconds)
+                         : name == "rpc_latency" ? client.latency(seconds)
+                                                 : client.endpoints(seconds);
+    std::printf("%s %.9g\n", argv[i], value);
   }
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);

@@ -11,6 +11,9 @@ handler.
     12 and with 120 it is lower. UCX's ring has its 64 elements, since a longer one is slower.
 ``rpc_latency``
     The median round trip with one request in flight.
+``endpoint_rate``
+    Endpoints that the client makes, flushes and closes, one after another. Their other end is the
+    server's worker, whose address the client knows.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ INSTALL_COMMAND = "apt-get install libucx-dev g++"
 BATCH = 3
 IN_FLIGHT = 30
 
-MEASUREMENTS = {"rpc_rate": "op/s", "rpc_latency": "s"}
+MEASUREMENTS = {"rpc_rate": "op/s", "rpc_latency": "s", "endpoint_rate": "op/s"}
 
 
 def available() -> Availability:

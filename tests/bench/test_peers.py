@@ -31,6 +31,7 @@ ALL_PEERS = (
     "etcd",
     "cyclonedds",
     "corosync",
+    "unix_sockets",
 )
 
 

@@ -106,6 +106,8 @@ class KrcoreConnect(Workload):
         Of payload that the receiver reads itself (bytes, 0 to 16,777,216, default 16,384).
     arena_bytes
         Registered memory of a node's applications (bytes, at least 4,096, default 67,108,864).
+    op
+        Connects, or pops of an idle queue (default connect).
     clients
         Connecting threads, spread over all nodes except node 0, the server (1 to 65,536, default
         1).
@@ -130,6 +132,7 @@ class KrcoreConnect(Workload):
     message_bytes: int = DEFAULT
     zero_copy_above: int = DEFAULT
     arena_bytes: int = DEFAULT
+    op: Literal["connect", "pop"] = DEFAULT
     clients: int = DEFAULT
     metadata: Literal["meta_server", "rpc"] = DEFAULT
     cached: bool = DEFAULT

@@ -1,4 +1,5 @@
-// krcore_connect: clients connect to one server again and again (section 5.1, figures 8a, 9a).
+// krcore_connect: clients connect to one server again and again (section 5.1, figures 8a, 9a), or
+// make calls that find nothing to do, for comparison.
 #include "systems/krcore/workloads/options.h"
 #include "systems/krcore/workloads/workloads.h"
 
@@ -6,12 +7,15 @@ namespace pyrdma::krcore {
 
 namespace {
 
+constexpr int kCalls = 64;  // that find nothing, between two looks at the clock
+
 class ConnectLoad final : public measure::Workload {
  public:
   std::span<const measure::ParameterSpec> parameters() const override {
     using Int = std::int64_t;
     using Text = std::string;
     static const std::vector<measure::ParameterSpec> specs = with_service_parameters({
+        {"op", Text("connect"), "", "connects, or pops of an idle queue", 0, 0, {"connect", "pop"}},
         {"clients", Int{1}, "count",
          "connecting threads, spread over all nodes except node 0, the server", 1, 1 << 16},
         {"metadata", Text("meta_server"), "", "READs, or RPCs", 0, 0, {"meta_server", "rpc"}},
@@ -57,6 +61,11 @@ class ConnectLoad final : public measure::Workload {
     app.connect(warm, 0, 1);
     env.sleep_until(common);
     measure::Interval interval(env.now(), params);
+    if (params.text("op") == "pop") {
+      pop(app, warm, interval);
+      interval.add_rates(recorder);
+      return;
+    }
     for (Time now = env.now(); !interval.over(now);) {
       const Queue queue = service.create({});
       const Time begin = env.now();
@@ -66,6 +75,16 @@ class ConnectLoad final : public measure::Workload {
       if (interval.count(now)) latency.record(now - begin);
     }
     interval.add_rates(recorder);
+  }
+
+  // The clock would take longer than a call.
+  static void pop(App& app, Queue idle, measure::Interval& interval) {
+    fabric::Completion none;
+    for (Time now = app.env().now(); !interval.over(now);) {
+      for (int i = 0; i < kCalls; ++i) app.pop(idle, {&none, 1});
+      now = app.env().now();
+      for (int i = 0; i < kCalls; ++i) interval.count(now);
+    }
   }
 };
 
