@@ -88,11 +88,16 @@ class EchoLoad final : public measure::Workload {
     Service service(env, options);
     std::atomic<bool> stops{false};
     if (env.node() == 0) {
+      std::atomic<std::uint32_t> bound{0};
       std::vector<std::unique_ptr<Thread>> threads;
       for (std::uint32_t i = 0; i < load.server_threads; ++i) {
-        threads.push_back(
-            env.spawn("server/" + std::to_string(i), [&, i] { serve(service, load, i, stops); }));
+        threads.push_back(env.spawn("server/" + std::to_string(i),
+                                    [&, i] { serve(service, load, i, bound, stops); }));
       }
+      // A message to a port that nobody has bound is refused. A thread that failed binds none.
+      const Time end = env.now() + runtime::kSetupTimeout;
+      while (bound.load(std::memory_order_acquire) < load.server_threads && env.now() < end)
+        env.sleep_until(env.now() + 10 * kMicrosecond);
       runtime::node_barrier(env, params.key("krcore/begin"));
       runtime::node_barrier(env, params.key("krcore/stopped"), 600 * kSecond);
       stops.store(true);
@@ -112,7 +117,7 @@ class EchoLoad final : public measure::Workload {
   }
 
   static void serve(Service& service, const Load& load, std::uint32_t thread,
-                    const std::atomic<bool>& stops) {
+                    std::atomic<std::uint32_t>& bound, const std::atomic<bool>& stops) {
     Env& env = service.env();
     App app(service);
     const std::uint32_t slots = 2 * load.batch * load.clients_of(thread) + 2;
@@ -128,6 +133,7 @@ class EchoLoad final : public measure::Workload {
     };
     for (std::uint32_t slot = 0; slot < slots; ++slot) receive(slot);
     app.bind(inbox, 1 + thread);
+    bound.fetch_add(1, std::memory_order_release);
     std::array<Message, 16> messages;
     std::map<std::uint32_t, std::uint32_t> unsignaled;  // of each client
     while (!stops.load(std::memory_order_acquire)) {
