@@ -61,6 +61,11 @@ which is since the common begin of the threads.)"},
 
 Node 0 is the server. Latency: ``connect``. Metrics of clients: ``ops``, ``rate``. Metrics of nodes:
 ``connections``, ``memory`` by the paper's count.)"},
+              {"krcore_ring", make_ring,
+               R"(An application behind a daemon's ring reads another node's memory in batches.
+
+Node 0 has the memory, node 1 the daemon and the application. Not on simulated nodes. Latency:
+``call``. Metrics: ``ops``, ``rate``, in slots.)"},
               {"krcore_transfer", make_transfer,
                R"(A function hands a payload to one that starts on another node (KRCore, section 5.3.2).
 

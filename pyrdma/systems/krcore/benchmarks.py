@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from pyrdma._native import native
 from pyrdma.bench import peers
@@ -26,6 +26,7 @@ __all__ = [
     "raw_read_rate",
     "raw_read_us",
     "read_rate",
+    "ring_rate",
 ]
 
 LINE_TRIPS = 4
@@ -116,6 +117,14 @@ def read_rate(duration_s: float = 0.4) -> float:
     return float(_run(load, duration_s).value("rate"))
 
 
+def ring_rate(op: Literal["read", "nothing"], duration_s: float = 0.4) -> float:
+    """Return the slots per second of such lists through a daemon's ring."""
+    import pyrdma as rd
+
+    load = rd.workload.KrcoreRing(op=op, batch=LIST, warmup_ns=_WARMUP_NS)
+    return float(_run(load, duration_s).value("rate"))
+
+
 def lookup_rate(duration_s: float = 0.4) -> float:
     """Return the lookups per second of a RACE table on virtual queue pairs, 64 under way."""
     import pyrdma as rd
@@ -184,6 +193,15 @@ def benchmarks() -> list[Benchmark]:
             "READs of 8 bytes in lists of 32, each in a call that waits for it; the peer: the same "
             "on a reliable queue pair of the fabric.",
             _beside("shm", partial(raw_read_rate, 8, SMALL)),
+        ),
+        Benchmark(
+            "krcore/ring_read_rate_8",
+            "op/s",
+            Better.HIGHER,
+            partial(ring_rate, "read"),
+            "READs of 8 bytes in lists of 32 by an application behind a daemon's ring; the peer: "
+            "calls of 32 slots that do nothing.",
+            _beside("echoes", partial(ring_rate, "nothing")),
         ),
         Benchmark(
             "krcore/race_lookups",

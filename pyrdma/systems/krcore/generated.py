@@ -16,6 +16,7 @@ __all__ = [
     "KrcoreMesh",
     "KrcoreOneSided",
     "KrcoreRace",
+    "KrcoreRing",
     "KrcoreSpike",
     "KrcoreTransfer",
 ]
@@ -483,6 +484,63 @@ class KrcoreRace(Workload):
     window: int = DEFAULT
     clients: int = DEFAULT
     reads: float = DEFAULT
+    warmup_ns: int = DEFAULT
+    iterations: int = DEFAULT
+
+
+@dataclass(frozen=True)
+class KrcoreRing(Workload):
+    """An application behind a daemon's ring reads another node's memory in batches.
+
+    Node 0 has the memory, node 1 the daemon and the application. Not on simulated nodes. Latency:
+    ``call``. Metrics: ``ops``, ``rate``, in slots.
+
+    Parameters
+    ----------
+    preset
+        The paper's steps, or what the authors' public code does (default paper).
+    cores
+        Pools of a node; 0: one for each core that the fabric names, else 2 (0 to 256, default 0).
+    dc_queue_pairs
+        Dynamic queue pairs of a pool (1 to 256, default 2).
+    rc_queue_pairs
+        Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    meta_servers
+        The first nodes, which hold the metadata of all (1 to 64, default 1).
+    check_regions
+        Check remote regions against ValidMR (default True).
+    message_bytes
+        Of payload in a buffer of the service (bytes, 64 to 16,777,216, default 16,384).
+    zero_copy_above
+        Of payload that the receiver reads itself (bytes, 0 to 16,777,216, default 16,384).
+    arena_bytes
+        Registered memory of a node's applications (bytes, at least 4,096, default 67,108,864).
+    op
+        READs, or calls that do nothing (default read).
+    batch
+        Slots of a call (1 to 256, default 64).
+    size
+        Of a READ (bytes, 1 to 65,536, default 8).
+    warmup_ns
+        Time before the measurement; discarded (ns, at least 0, default 10,000).
+    iterations
+        Maximum number of measured operations per thread; 0: no limit except the duration (at least
+        0, default 0).
+    """
+
+    native: ClassVar[str] = "krcore_ring"
+    preset: Literal["paper", "public"] = DEFAULT
+    cores: int = DEFAULT
+    dc_queue_pairs: int = DEFAULT
+    rc_queue_pairs: int = DEFAULT
+    meta_servers: int = DEFAULT
+    check_regions: bool = DEFAULT
+    message_bytes: int = DEFAULT
+    zero_copy_above: int = DEFAULT
+    arena_bytes: int = DEFAULT
+    op: Literal["read", "nothing"] = DEFAULT
+    batch: int = DEFAULT
+    size: int = DEFAULT
     warmup_ns: int = DEFAULT
     iterations: int = DEFAULT
 

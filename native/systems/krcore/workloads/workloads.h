@@ -16,5 +16,6 @@ std::unique_ptr<measure::Workload> make_spike();
 std::unique_ptr<measure::Workload> make_lite();
 std::unique_ptr<measure::Workload> make_lite_connect();
 std::unique_ptr<measure::Workload> make_transfer();
+std::unique_ptr<measure::Workload> make_ring();
 
 }  // namespace pyrdma::krcore
