@@ -277,6 +277,8 @@ class Service(PerNode):
         Registered memory of each node's applications.
     lease_s
         Seconds for which a node may use a region that it has checked.
+    app_queues, app_bytes
+        Virtual queue pairs and registered memory that one application may have.
     """
 
     @checked
@@ -295,6 +297,8 @@ class Service(PerNode):
         zero_copy_above: Annotated[int, Between(0, 16 << 20)] | None = None,
         arena_bytes: Annotated[int, Between(1 << 20, 1 << 40)] = 64 << 20,
         lease_s: Annotated[float, Between(1e-6, 1e4)] = 1.0,
+        app_queues: Annotated[int, Between(1, 65_535)] = 16_384,
+        app_bytes: Annotated[int, Between(64, 1 << 40)] = 64 << 30,
     ) -> None:
         super().__init__(cluster)
         for server in meta_servers:
@@ -315,6 +319,8 @@ class Service(PerNode):
             "zero_copy_above": message_bytes if zero_copy_above is None else zero_copy_above,
             "arena_bytes": arena_bytes,
             "lease_ns": round(lease_s * 1e9),
+            "app_queues": app_queues,
+            "app_bytes": app_bytes,
         }
         if rc_policy is not None:
             self._options["rc_policy"] = ("never", "sampled", "at_once").index(rc_policy)

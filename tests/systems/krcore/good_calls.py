@@ -71,6 +71,8 @@ CALLS: dict[str, Call] = {
             "zero_copy_above": 16_384,
             **_SMALL,
             "lease_s": 1.0,
+            "app_queues": 64,
+            "app_bytes": 1 << 20,
         },
     ),
     "krcore.Service.app": lambda w: (_service(w).app, {"node": 1, "message_bytes": 4096}),

@@ -16,6 +16,7 @@ def test_rows_stand_beside_their_peers() -> None:
         "krcore/connect_rate": ("op/s", Better.HIGHER, "Unix sockets"),
         "krcore/connect_rate_ucx": ("op/s", Better.HIGHER, "UCX"),
         "krcore/read_rate_8": ("op/s", Better.HIGHER, "shm"),
+        "krcore/ring_read_rate_8": ("op/s", Better.HIGHER, "echoes"),
         "krcore/race_lookups": ("op/s", Better.HIGHER, "READs / 3"),
         "krcore/race_lookups_redis": ("op/s", Better.HIGHER, "Redis"),
     }

@@ -230,3 +230,19 @@ def test_processes_have_no_service_of_a_script() -> None:
         service = Service(cluster)
         with raises(rd.Unavailable, "workloads", "thread"):
             service.app(node=0)
+
+
+def test_an_application_stays_within_its_quotas(cluster: rd.Cluster) -> None:
+    service = small(cluster, app_queues=2, app_bytes=1 << 20)
+    app, other = service.app(node=1), service.app(node=1)
+    first, _ = app.vqp(), app.vqp()
+    with raises(rd.Exhausted, 2, "app_queues"):
+        app.vqp()
+    other.vqp()
+    first.close()
+    app.vqp()
+    region = app.reg_mr(1 << 20)
+    with raises(rd.Exhausted, 64, 1 << 20, "app_bytes"):
+        app.reg_mr(64)
+    region.deregister()
+    app.reg_mr(64)

@@ -69,6 +69,8 @@ std::shared_ptr<Services> make_services(std::shared_ptr<pyrdma::bindings::Sessio
   take("arena_bytes", options.arena_bytes);
   take("regions", options.regions);
   take("lease_ns", options.lease);
+  take("app_queues", options.app_queues);
+  take("app_bytes", options.app_bytes);
   return make_owned<Services>(
       std::move(session),
       [options](Env& env) { return std::make_unique<ServiceNode>(env, options); }, -1);

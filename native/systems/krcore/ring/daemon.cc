@@ -59,7 +59,11 @@ void Daemon::listen() {
     client->socket = accept_own(listener_.get());
     if (client->socket.get() < 0 || clients_.size() >= kMostApplications) continue;
     client->doorbell = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    client->memory = fabric::shm::Mapping::create(sizeof(Shared));
+    try {
+      client->memory = fabric::shm::Mapping::create(sizeof(Shared));
+    } catch (const Error&) {
+      continue;  // the machine has no memory or descriptor for it; it learns that it is turned away
+    }
     ++applications_;
     client->thread = env_.spawn("krcore-ring", [this, made = client.get()] { serve(*made); });
     clients_.push_back(std::move(client));
