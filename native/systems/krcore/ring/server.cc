@@ -197,7 +197,8 @@ void Server::push(std::span<const Request> call) {
     request.swap = each.second;
     request.immediate = static_cast<std::uint32_t>(each.second);
     if (each.length != 0) {
-      request.sges = &sges_.emplace_back(each.local_addr, each.length, each.lkey);
+      sges_.push_back({each.local_addr, each.length, each.lkey});
+      request.sges = &sges_.back();
       request.sge_count = 1;
     }
     signaled += (request.flags & fabric::kSignaled) != 0 ? 1 : 0;
@@ -219,7 +220,8 @@ void Server::receive(std::span<const Request> call) {
   for (const Request& each : call) {
     fabric::ReceiveRequest& request = receive_list_.emplace_back();
     request.wr_id = each.wr_id;
-    request.sges = &sges_.emplace_back(each.local_addr, each.length, each.lkey);
+    sges_.push_back({each.local_addr, each.length, each.lkey});
+    request.sges = &sges_.back();
     request.sge_count = 1;
   }
   const fabric::PostResult posted = app_.post_receive(VqpId::of(call.front().queue), receive_list_);
