@@ -21,6 +21,13 @@ CALIBRATIONS = (
         steps="krcore/metadata_",
     ),
     Calibration(
+        "krcore_race",
+        "krcore/race_start",
+        (*_RUN[:1], *_RUN[2:], "keys=200", "reads=0.5"),
+        nodes=3,
+        steps="krcore/race_",
+    ),
+    Calibration(
         "krcore_lite",
         "krcore/lite_post",
         ("mode=async", "window=16", "iterations=960", "duration_ns=0", "region_bytes=65536"),
