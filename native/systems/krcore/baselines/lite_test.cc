@@ -169,7 +169,9 @@ TEST(KrcoreLiteFaults, DatagramsOfTheControlPathMayBeLost) {
         EXPECT_EQ(lite.connections(), 20u);
       }
       runtime::node_barrier(env, "made", 600 * kSecond);
-      if (env.node() == 0) EXPECT_EQ(lite.connections(), 20u);
+      if (env.node() == 0) {
+        EXPECT_EQ(lite.connections(), 20u);
+      }
       runtime::node_barrier(env, "done", 600 * kSecond);
     });
   }

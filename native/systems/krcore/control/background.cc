@@ -62,9 +62,12 @@ bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Ti
     };
     while (env_.poll_until(answered, until, is_builder ? nullptr : &waiting_watch_) && offer)
       run_job(*std::exchange(offer, std::nullopt));
-    if (waiting.is_answered) {
-      reply = waiting.reply;
-      return true;
+    {
+      const std::lock_guard<Mutex> lock(waiting_mutex_);
+      if (waiting.is_answered) {
+        reply = waiting.reply;
+        return true;
+      }
     }
     if (stops_.load(std::memory_order_acquire) || env_.now() >= end) return false;
     interval = std::min(2 * interval, 64 * kFirstRetry);

@@ -2,10 +2,10 @@
 // pair that its header names. Long payloads are read by the receiver (section 4.5).
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <mutex>
 
 #include "fabric/post_rules.h"
+#include "fabric/shm/copy.h"
 #include "systems/krcore/scopes.h"
 #include "systems/krcore/service.h"
 
@@ -236,7 +236,8 @@ void Service::put_into(InboxItem& item, const std::byte* payload, PostedReceive&
   std::uint64_t left = item.header.length;
   for (const fabric::Sge& sge : item.receive.sges) {
     const std::uint64_t piece = std::min<std::uint64_t>(left, sge.length);
-    if (piece != 0) std::memcpy(reinterpret_cast<std::byte*>(sge.addr), payload, piece);
+    // Requests of peers may use the buffer meanwhile, as with a receive of a NIC: words stay whole.
+    if (piece != 0) fabric::shm::copy_out(reinterpret_cast<std::byte*>(sge.addr), payload, piece);
     payload += piece;
     left -= piece;
   }

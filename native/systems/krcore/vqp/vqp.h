@@ -124,8 +124,9 @@ class Vqp {
   std::atomic<VqpState> state{VqpState::kCreated};
   NodeId node = fabric::kNoNode;
   std::uint32_t port = 0;
-  std::uint32_t peer = 0;             // VqpId of the other end, or 0: whoever has bound the port
-  std::uint16_t epoch = 1;            // a message for an earlier connection is dropped
+  std::uint32_t peer = 0;  // VqpId of the other end, or 0: whoever has bound the port
+  /// A message for an earlier connection is dropped; its look takes no lock.
+  std::atomic<std::uint16_t> epoch{1};
   std::uint16_t peer_epoch = 0;       // 0: not known
   std::optional<std::uint32_t> life;  // of the node to which it is connected
   PhysicalQp* qp = nullptr;
