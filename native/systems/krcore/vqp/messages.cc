@@ -71,7 +71,8 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
     return;
   }
   Vqp* v = find(VqpId::of(header.to != 0 ? header.to : ports_[header.port].load()));
-  if (v != nullptr && header.to_epoch != 0 && header.to_epoch != v->epoch) {
+  const auto is_old = [&] { return header.to_epoch != 0 && header.to_epoch != v->epoch; };
+  if (v != nullptr && is_old()) {
     env_.reached("krcore/old_connection");
     return;
   }
@@ -88,6 +89,7 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
     case MessageKind::kZeroCopyDone:
       if (v != nullptr) {
         const SendLock lock(*v);
+        if (is_old()) return;  // since the look without the lock
         for (std::size_t i = 0; i < v->completions.size(); ++i) {
           if (v->completions[i].ticket != header.ticket || header.ticket == 0) continue;
           complete(*v, v->first_entry + i, Status::kSuccess);
@@ -101,6 +103,7 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
     case MessageKind::kTransferAck:
       if (v != nullptr) {
         const SendLock lock(*v);
+        if (is_old()) return;  // since the look without the lock
         if (v->transfer.stage != Transfer::kRunning || v->transfer.ticket != header.ticket) return;
         v->transfer.acked = true;
         end_transfer(*lock.pool, *v);
@@ -109,6 +112,7 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
     case MessageKind::kRefused:
       if (v != nullptr) {
         const SendLock lock(*v);
+        if (is_old()) return;  // since the look without the lock
         const auto status = header.key <= static_cast<std::uint32_t>(Status::kGeneral)
                                 ? static_cast<Status>(header.key)
                                 : Status::kGeneral;
