@@ -210,6 +210,8 @@ class EchoLoad final : public measure::Workload {
                 service.pop_messages(queue, std::span(messages).first(load.batch - answers), false);
             for (const Message& message : std::span(messages).first(count)) receive(message.wr_id);
             answers += static_cast<std::uint32_t>(count);
+            if (count == 0 && service.state(queue) == VqpState::kError)
+              throw Error(ErrorCode::kUnavailable, "krcore: the echo's server takes no messages");
             return answers == load.batch;
           },
           kForever);
