@@ -25,6 +25,9 @@ One-sided requests name a region that its owner has registered:
 ...     vqp.read(region, 10)
 b'far memory'
 
+On real nodes `Service.listen` lets other processes of the same user take part: `attach` makes an
+application there, through rings in shared memory.
+
 The workloads `pyrdma.workload.KrcoreConnect`, `KrcoreMesh`, `KrcoreOneSided`, `KrcoreEcho` and
 `KrcoreBatch` load a service with native clients.
 

@@ -32,6 +32,16 @@ reply.send(message.upper())
 inbox.pop_msgs(timeout_s=100)
 """
 
+DAEMON = """
+import sys, time
+import pyrdma as rd
+
+with rd.Cluster.local(nodes=2, fabric="shm", mode="thread") as cluster:
+    service = rd.krcore.Service(cluster, arena_bytes=8 << 20)
+    print(service.listen(node=0, folder=sys.argv[1]), flush=True)
+    time.sleep(1000)
+"""
+
 
 @pytest.fixture
 def service() -> Iterator[Service]:
@@ -86,6 +96,24 @@ def test_an_application_learns_that_the_daemon_has_ended(service: Service, tmp_p
     app.close()
     with raises(rd.InvalidArgument, "attach()"):
         app.vqp()
+
+
+def test_a_killed_daemon_is_a_typed_error_and_another_takes_its_place(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", DAEMON, str(tmp_path / "door")]
+    for _ in range(2):  # the second finds the socket of the first
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as daemon:
+            assert daemon.stdout is not None
+            path = daemon.stdout.readline().strip()
+            app = rd.krcore.attach(path)
+            vqp = app.vqp()
+            vqp.connect(node=1)
+            region = app.reg_mr(64)
+            region.store(b"x")
+            daemon.send_signal(signal.SIGKILL)
+        with raises(rd.Unavailable, "daemon of the node has ended"):
+            vqp.send(b"x")
+        assert region.load(1) == b"x", "its own memory stays"
+        app.close()
 
 
 def test_bad_use_names_the_fix(service: Service, tmp_path: Path) -> None:
