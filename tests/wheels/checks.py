@@ -7,7 +7,8 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-MOST_BYTES = 6_000_000
+MOST_BYTES = 8_000_000
+"""With five systems, their library and headers, a wheel has 6.8 MB."""
 NEWEST_GLIBC = 35
 """Ubuntu 22.04 has glibc 2.35."""
 
