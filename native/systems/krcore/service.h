@@ -199,6 +199,10 @@ class Service {
   bool dispatch_all(CorePool& pool, std::uint32_t rounds = ~0U);
   bool has_dispatched_all(CorePool& except);
   void take_message(CorePool& pool, const MessageHeader& header, const std::byte* payload);
+  /// Returns the queue pair to which a header sends its message, or null.
+  Vqp* named_by(const MessageHeader& header);
+  /// Tells whether a message is for a connection that a reset of the queue pair has ended.
+  static bool is_for_earlier(const Vqp& v, const MessageHeader& header);
   void deliver(CorePool& pool, Vqp& v, const MessageHeader& header, const std::byte* payload);
   void refuse(CorePool& pool, const MessageHeader& header, fabric::Status status);
   bool send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,

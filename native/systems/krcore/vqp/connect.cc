@@ -63,14 +63,6 @@ void Service::destroy(VqpId id) {
   Vqp* v = find(id);
   if (v == nullptr) return;
   unbind(id);
-  std::vector<VqpId> replies;
-  {
-    const std::lock_guard<Mutex> lock(v->receive_mutex);
-    for (const auto& [from, reply] : v->replies) replies.push_back(reply.vqp);
-    v->replies.clear();
-    v->end_receiving();
-  }
-  for (const VqpId reply : replies) destroy(reply);
   {
     const SendLock lock(*v);
     leave(*v);
@@ -79,6 +71,15 @@ void Service::destroy(VqpId id) {
     v->is_waiting = v->is_asking = false;
     table_[id.index].store(nullptr, std::memory_order_release);
   }
+  // After the end in the table: deliver() takes nothing for it from now on.
+  std::vector<VqpId> replies;
+  {
+    const std::lock_guard<Mutex> lock(v->receive_mutex);
+    for (const auto& [from, reply] : v->replies) replies.push_back(reply.vqp);
+    v->replies.clear();
+    v->end_receiving();
+  }
+  for (const VqpId reply : replies) destroy(reply);
   const std::lock_guard<Mutex> lock(table_mutex_);
   free_places_.push_back(id.index);
   if (const auto known = app_queues_.find(v->options.app);
@@ -351,13 +352,14 @@ void Service::reset(VqpId id) {
   Vqp* v = find(id);
   if (v == nullptr) return;
   {
-    const std::lock_guard<Mutex> lock(v->receive_mutex);
-    v->end_receiving();
+    const SendLock lock(*v);
+    leave(*v);
+    v->end_sending();
+    v->state.store(VqpState::kCreated);
   }
-  const SendLock lock(*v);
-  leave(*v);
-  v->end_sending();
-  v->state.store(VqpState::kCreated);
+  // Last: from the new epoch on, deliver() takes nothing for the old one.
+  const std::lock_guard<Mutex> lock(v->receive_mutex);
+  v->end_receiving();
 }
 
 fabric::Status Service::refusal(VqpId id) {

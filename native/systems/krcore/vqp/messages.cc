@@ -58,6 +58,14 @@ bool Service::dispatch_all(CorePool& pool, std::uint32_t rounds) {
   return true;
 }
 
+Vqp* Service::named_by(const MessageHeader& header) {
+  return find(VqpId::of(header.to != 0 ? header.to : ports_[header.port].load()));
+}
+
+bool Service::is_for_earlier(const Vqp& v, const MessageHeader& header) {
+  return header.to_epoch != 0 && header.to_epoch != v.epoch;
+}
+
 void Service::take_message(CorePool& pool, const MessageHeader& header, const std::byte* payload) {
   const Scope step(env_, scope::take_message);
   if (header.from_node >= env_.nodes()) {
@@ -70,8 +78,8 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
     env_.reached("krcore/old_life");
     return;
   }
-  Vqp* v = find(VqpId::of(header.to != 0 ? header.to : ports_[header.port].load()));
-  const auto is_old = [&] { return header.to_epoch != 0 && header.to_epoch != v->epoch; };
+  Vqp* v = named_by(header);
+  const auto is_old = [&] { return is_for_earlier(*v, header); };
   if (v != nullptr && is_old()) {
     env_.reached("krcore/old_connection");
     return;
@@ -193,6 +201,9 @@ void Service::deliver(CorePool& pool, Vqp& v, const MessageHeader& header,
   Status refusal = Status::kSuccess;
   {
     const std::lock_guard<Mutex> lock(v.receive_mutex);
+    // A reset or an end since the look without the lock: the message would take a receive of the
+    // next connection.
+    if (named_by(header) != &v || is_for_earlier(v, header)) return;
     const bool is_direct = header.to != 0;
     const Sender sender = Sender::of(header);
     if (header.kind == MessageKind::kZeroCopy && is_known(v, header)) return;
@@ -252,7 +263,7 @@ void Service::put_into(InboxItem& item, const std::byte* payload, PostedReceive&
 void Service::refuse_short(const Vqp& v, InboxItem& item) {
   item.state = InboxItem::kReady;
   item.status = Status::kLocalLength;
-  refuse(*v.pool.load(std::memory_order_acquire), item.header, Status::kRemoteInvalidRequest);
+  refuse(*v.pool.load(std::memory_order_acquire), item.header, kTooLong);
 }
 
 // Gives waiting messages the receives that have been posted, in order.
@@ -386,11 +397,12 @@ std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_re
       message.from = item.header.from_node;
       if (item.header.kind == MessageKind::kWriteNotice)
         message.opcode = fabric::Opcode::kReceiveWriteImm;
-      if (item.header.kind == MessageKind::kZeroCopy && item.status == Status::kSuccess) {
-        const Done end{item.header.from_node, item.header.meta, done_of(item.header, own)};
-        v->read_tickets.emplace_back(Sender::of(item.header), item.header.ticket);
-        if (v->read_tickets.size() > kKeptTickets) v->read_tickets.pop_front();
-        done.push_back(end);
+      if (item.header.kind == MessageKind::kZeroCopy) {
+        const bool is_refused = item.status != Status::kSuccess;
+        v->taken.push_back({Sender::of(item.header), item.header.ticket, is_refused});
+        if (v->taken.size() > kKeptTickets) v->taken.pop_front();
+        if (!is_refused)
+          done.push_back({item.header.from_node, item.header.meta, done_of(item.header, own)});
       }
       if (with_replies && item.header.to == 0) {
         message.reply = reply_to(*v, item.header);

@@ -54,6 +54,9 @@ struct Sender {
   }
 };
 
+/// What the sender of a message learns that is too long for its receive.
+inline constexpr auto kTooLong = fabric::Status::kRemoteInvalidRequest;
+
 /// A message that has arrived.
 struct InboxItem {
   enum State : std::uint8_t { kWaits, kFetching, kReady, kFailed };
@@ -113,7 +116,7 @@ class Vqp {
     inbox.clear();
     inbox_bytes = waiting_items = 0;
     refused.clear();
-    read_tickets.clear();
+    taken.clear();
   }
 
   VqpId id;
@@ -160,8 +163,13 @@ class Vqp {
   };
   std::map<Sender, Reply> replies;
   std::set<Sender> refused;  // one of their messages is lost
-  /// Zero-copy messages that have been taken, with their tickets.
-  std::deque<std::pair<Sender, std::uint64_t>> read_tickets;
+  /// Zero-copy messages that have been taken, whose announcements may come again.
+  struct Taken {
+    Sender sender;
+    std::uint64_t ticket = 0;
+    bool is_refused = false;
+  };
+  std::deque<Taken> taken;
 };
 
 }  // namespace pyrdma::krcore

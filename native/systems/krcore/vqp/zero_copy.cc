@@ -46,15 +46,29 @@ bool Service::fetch(Vqp& v, InboxItem& item) {
   return true;
 }
 
-// An announcement may come again, because its answer was lost.
+// An announcement may come again, because its answer was lost. A message that waits has no answer
+// yet.
 bool Service::is_known(Vqp& v, const MessageHeader& header) {
   const Sender sender = Sender::of(header);
-  for (const InboxItem& item : v.inbox)
-    if (item.header.ticket == header.ticket && Sender::of(item.header) == sender) return true;
-  if (std::ranges::find(v.read_tickets, std::pair(sender, header.ticket)) == v.read_tickets.end())
-    return false;
+  bool is_refused = false;
+  const auto waiting = std::ranges::find_if(v.inbox, [&](const InboxItem& item) {
+    return item.header.ticket == header.ticket && Sender::of(item.header) == sender;
+  });
+  if (waiting != v.inbox.end()) {
+    is_refused = waiting->status != fabric::Status::kSuccess;
+    if (!is_refused) return true;
+  } else {
+    const auto taken = std::ranges::find_if(v.taken, [&](const Vqp::Taken& each) {
+      return each.sender == sender && each.ticket == header.ticket;
+    });
+    if (taken == v.taken.end()) return false;
+    is_refused = taken->is_refused;
+  }
   CorePool& pool = *v.pool.load(std::memory_order_acquire);
-  send_service_message(pool, header.from_node, header.meta, done_of(header, pool));
+  if (is_refused)
+    refuse(pool, header, kTooLong);
+  else
+    send_service_message(pool, header.from_node, header.meta, done_of(header, pool));
   return true;
 }
 
