@@ -167,12 +167,19 @@ class Service {
   Vqp* take_place(const VqpOptions& options);
 
   // vqp/push.cc
-  fabric::Status prepare(Vqp& v, const fabric::WorkRequest& request, Prepared& out, Time now);
+  /// The checked region of the last request of a list.
+  struct KnownRegion {
+    Time now = 0;  // at the begin of the list, for its lease
+    bool is_known = false;
+    std::uint32_t key = 0;
+    RegionRecord record;
+  };
+  fabric::Status prepare(Vqp& v, const fabric::WorkRequest& request, Prepared& out,
+                         KnownRegion& region);
   fabric::Status prepare_one_sided(Vqp& v, const fabric::WorkRequest& request, Prepared& out,
-                                   Time now);
+                                   KnownRegion& region);
   fabric::Status prepare_message(Vqp& v, const fabric::WorkRequest& request, Prepared& out);
-  fabric::Status check_remote(Vqp& v, const fabric::WorkRequest& request, std::uint64_t bytes,
-                              RegionRecord& record, Time now);
+  fabric::Status find_region(Vqp& v, std::uint32_t key, KnownRegion& region);
   void post(CorePool& pool, Vqp& v, std::span<Prepared> list);
   std::uint32_t post_physical(CorePool& pool, PhysicalQp& qp, std::span<Prepared> list);
   void flush_pending(CorePool& pool, Vqp& v);
@@ -188,6 +195,8 @@ class Service {
   void flush_oldest(CorePool& pool, PhysicalQp& qp, Vqp* v);
   void finish(Prepared& request, fabric::Status status, Vqp* v);
   void complete(Vqp& v, std::uint64_t entry, fabric::Status status);
+  /// Completes the zero-copy send with that ticket, if there is one.
+  void complete_ticket(Vqp& v, std::uint64_t ticket, fabric::Status status);
   void fail_vqp(Vqp& v, fabric::Status status);
   std::size_t take_ready(Vqp& v, std::span<fabric::Completion> out);
   void progress(CorePool& pool);

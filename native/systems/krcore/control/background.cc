@@ -13,7 +13,7 @@ namespace {
 
 constexpr Time kTurn = 100 * kMicrosecond;
 constexpr Time kIdleTurn = 500 * kMicrosecond;
-constexpr Time kIdleAfter = 10 * kMillisecond;  // without a message
+constexpr Time kIdleAfter = 10 * kMillisecond;  // without a message or a job
 constexpr Time kFirstRetry = kMillisecond;
 constexpr Time kReconnect = 100 * kMillisecond;  // attempts at a lost meta server
 constexpr Time kPeerAnswers = 200 * kMillisecond;
@@ -193,12 +193,14 @@ void Service::take_control(const ControlMessage& message) {
 void Service::run_builder() {
   Time next_sample = env_.now() + options_.sample_interval;
   Time next_reconnect = env_.now() + kReconnect;
+  Time last = env_.now();  // of a job
   const auto has_job = [&] {
     const std::lock_guard<Mutex> lock(jobs_mutex_);
     return !jobs_.empty() || stops_.load(std::memory_order_acquire);
   };
   while (!stops_.load(std::memory_order_acquire)) {
     while (has_job() && !stops_.load(std::memory_order_acquire)) {
+      last = env_.now();
       Job job;
       {
         const std::lock_guard<Mutex> lock(jobs_mutex_);
@@ -220,7 +222,8 @@ void Service::run_builder() {
     regions_->free_ended(env_.now());
     end_left();
     let_pollers_look();
-    env_.sleep_until(env_.now() + kTurn);
+    const Time end = env_.now();
+    env_.sleep_until(end + (end - last > kIdleAfter ? kIdleTurn : kTurn));
   }
 }
 

@@ -2,7 +2,6 @@
 // which counts on this node's clock from before the READ that checked it was posted.
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <unordered_map>
 
 #include "env/env.h"
@@ -15,10 +14,11 @@ class MrStore {
  public:
   /// Entries beyond this many empty the store.
   static constexpr std::size_t kMostEntries = 65536;
-  std::optional<RegionRecord> find(NodeId node, std::uint32_t key, Time now) const {
+  /// Null if the key is not known, or no more. The record stays until the next change.
+  const RegionRecord* find(NodeId node, std::uint32_t key, Time now) const {
     const auto known = entries_.find(name(node, key));
-    if (known == entries_.end() || known->second.expires <= now) return std::nullopt;
-    return known->second.record;
+    if (known == entries_.end() || known->second.expires <= now) return nullptr;
+    return &known->second.record;
   }
   void put(NodeId node, std::uint32_t key, const RegionRecord& record, Time expires) {
     if (entries_.size() >= kMostEntries) entries_.clear();

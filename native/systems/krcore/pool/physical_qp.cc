@@ -1,6 +1,7 @@
 #include "systems/krcore/pool/physical_qp.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/assert.h"
 
@@ -9,13 +10,10 @@ namespace pyrdma::krcore {
 Prepared& Prepared::operator=(const Prepared& other) {
   if (this == &other) return *this;
   request = other.request;
-  sges = other.sges;
-  header = other.header;
   to = other.to;
   order = other.order;
   entry = other.entry;
   ticket = other.ticket;
-  fetched = other.fetched;
   owner = other.owner;
   epoch = other.epoch;
   node = other.node;
@@ -23,6 +21,14 @@ Prepared& Prepared::operator=(const Prepared& other) {
   is_signaled = other.is_signaled;
   pieces = other.pieces;
   request.sges = sges.data();
+  // A post copies each request: one of a user has no header, and seldom more than one piece.
+  if (kind == Kind::kUser) {
+    std::copy_n(other.sges.begin(), std::min(request.sge_count, kMostSges), sges.begin());
+  } else {
+    sges = other.sges;
+    header = other.header;
+  }
+  if (fetched != nullptr || other.fetched != nullptr) fetched = other.fetched;
   return *this;
 }
 
@@ -34,7 +40,7 @@ PhysicalQp::PhysicalQp(Env& env, fabric::ProtectionDomain& domain, const fabric:
       peer_(peer),
       depth_(depth),
       max_inline_(options.max_inline),
-      ring_(options.send_entries) {
+      ring_(std::bit_ceil(options.send_entries)) {
   fabric::Device& device = env.device();
   headers_ = device.allocate(domain, ring_.size() * kHeaderStride);
   if (completions_ == nullptr) {
@@ -52,11 +58,11 @@ Prepared& PhysicalQp::push(const Prepared& request) {
 }
 
 fabric::Sge PhysicalQp::header_place(std::uint64_t position) {
-  return headers_->sge(position % ring_.size() * kHeaderStride, sizeof(MessageHeader));
+  return headers_->sge(place_of(position) * kHeaderStride, sizeof(MessageHeader));
 }
 
 std::byte* PhysicalQp::header_data(std::uint64_t position) {
-  return headers_->data() + position % ring_.size() * kHeaderStride;
+  return headers_->data() + place_of(position) * kHeaderStride;
 }
 
 }  // namespace pyrdma::krcore

@@ -84,7 +84,7 @@ class PhysicalQp {
 
   /// The requests under way, the oldest first.
   std::uint64_t under_way() const { return tail_ - head_; }
-  Prepared& at(std::uint64_t position) { return ring_[position % ring_.size()]; }
+  Prepared& at(std::uint64_t position) { return ring_[place_of(position)]; }
   std::uint64_t head() const { return head_; }
   std::uint64_t tail() const { return tail_; }
   Prepared& push(const Prepared& request);
@@ -114,7 +114,8 @@ class PhysicalQp {
   fabric::CompletionQueue* completions_;
   std::unique_ptr<fabric::QueuePair> qp_;
   std::uint32_t peer_, depth_, max_inline_;
-  std::vector<Prepared> ring_;
+  std::size_t place_of(std::uint64_t position) const { return position & (ring_.size() - 1); }
+  std::vector<Prepared> ring_;  // a power of two
   std::uint64_t head_ = 0, tail_ = 0;
 };
 

@@ -98,11 +98,7 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
       if (v != nullptr) {
         const SendLock lock(*v);
         if (is_old()) return;  // since the look without the lock
-        for (std::size_t i = 0; i < v->completions.size(); ++i) {
-          if (v->completions[i].ticket != header.ticket || header.ticket == 0) continue;
-          complete(*v, v->first_entry + i, Status::kSuccess);
-          break;
-        }
+        complete_ticket(*v, header.ticket, Status::kSuccess);
       }
       return;
     case MessageKind::kTransfer:
@@ -124,9 +120,7 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
         const auto status = header.key <= static_cast<std::uint32_t>(Status::kGeneral)
                                 ? static_cast<Status>(header.key)
                                 : Status::kGeneral;
-        for (std::size_t i = 0; i < v->completions.size() && header.ticket != 0; ++i) {
-          if (v->completions[i].ticket == header.ticket) complete(*v, v->first_entry + i, status);
-        }
+        complete_ticket(*v, header.ticket, status);
         v->refusal = status;
         fail_vqp(*v, status);
       }

@@ -67,11 +67,15 @@ void Service::succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& 
                                                                     : RequestId::kFreesBits;
   const RequestId id = RequestId::unpack(wc.wr_id, bits);
   qp.uncompleted -= std::min(qp.uncompleted, id.frees);
+  Vqp* v = nullptr;
+  VqpId last;
   for (std::uint32_t i = 0; i < id.frees && qp.under_way() != 0; ++i) {
     Prepared& request = qp.at(qp.head());
     // The signaled one is the last.
-    const bool is_named = i + 1 == id.frees && id.owner;
-    Vqp* v = owner_of(request, is_named ? id.owner : request.owner);
+    const VqpId owner = i + 1 == id.frees && id.owner ? id.owner : request.owner;
+    // A list has one owner.
+    if (v == nullptr || owner != last || request.epoch != v->epoch) v = owner_of(request, owner);
+    last = owner;
     finish(request, Status::kSuccess, v);
     qp.pop();
     if (v != nullptr && v->transfer.stage == Transfer::kRunning) end_transfer(pool, *v);
@@ -112,20 +116,24 @@ void Service::finish(Prepared& request, Status status, Vqp* v) {
 // The printed listing marks the head of the queue, and so loses a second completion before the user
 // takes the first (ambiguity algorithm2_head_ready).
 void Service::complete(Vqp& v, std::uint64_t entry, Status status) {
-  if (options_.bugs.has(Bug::kHeadReadyOnly)) entry = v.first_entry;
-  const std::uint64_t place = entry - v.first_entry;
-  if (place >= v.completions.size()) return;
-  CompletionEntry& row = v.completions[place];
+  if (options_.bugs.has(Bug::kHeadReadyOnly)) entry = v.completions.begin();
+  if (!v.completions.contains(entry)) return;
+  CompletionEntry& row = v.completions[entry];
   row.is_ready = true;
   row.status = status;
   if (row.ticket != 0)
     std::erase_if(v.announced, [&](const Question& q) { return q.message.ticket == row.ticket; });
-  while (!v.completions.empty() && v.completions.front().is_ready &&
-         !v.completions.front().is_signaled && v.completions.front().status == Status::kSuccess) {
-    v.completions.pop_front();
-    ++v.first_entry;
+  const bool is_silent = row.is_silent();
+  while (!v.completions.empty() && v.completions.front().is_silent()) v.completions.pop_front();
+  if (!is_silent) env_.notify(v.watch);
+}
+
+void Service::complete_ticket(Vqp& v, std::uint64_t ticket, Status status) {
+  for (std::uint64_t row = v.completions.begin(); row != v.completions.end(); ++row) {
+    if (ticket == 0 || v.completions[row].ticket != ticket) continue;
+    complete(v, row, status);
+    return;
   }
-  env_.notify(v.watch);
 }
 
 void Service::fail_vqp(Vqp& v, Status status) {
@@ -138,7 +146,8 @@ void Service::fail_vqp(Vqp& v, Status status) {
     finish(held, is_own ? status : Status::kFlushed, &v);
   }
   // What waits for its receiver's READ has no other end.
-  for (CompletionEntry& row : v.completions) {
+  for (std::uint64_t number = v.completions.begin(); number != v.completions.end(); ++number) {
+    CompletionEntry& row = v.completions[number];
     if (row.ticket == 0 || row.is_ready) continue;
     row.is_ready = true;
     row.status = Status::kFlushed;
@@ -245,8 +254,7 @@ std::size_t Service::take_ready(Vqp& v, std::span<fabric::Completion> out) {
   while (taken < out.size() && !v.completions.empty() && v.completions.front().is_ready) {
     const CompletionEntry row = v.completions.front();
     v.completions.pop_front();
-    ++v.first_entry;
-    if (!row.is_signaled && row.status == Status::kSuccess) continue;
+    if (row.is_silent()) continue;
     fabric::Completion& wc = out[taken++];
     wc = {};
     wc.wr_id = row.wr_id;

@@ -36,26 +36,27 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   if (v->state.load(std::memory_order_acquire) == VqpState::kCreated)
     return {0, fabric::PostError::kInvalidState, Status::kSuccess};
   if (list.empty()) return {};
-  const Time now = env_.now();
-  std::vector<Prepared>& prepared = v->prepared;
-  prepared.clear();
+  KnownRegion region;
+  region.now = env_.now();
+  // The places stay: to make one takes longer than to fill it. A write with immediate takes two.
+  if (v->prepared.size() < 2 * list.size()) v->prepared.resize(2 * list.size());
+  std::size_t count = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Scope check(env_, scope::check_request);
-    Prepared& next = prepared.emplace_back();
-    const Status status = prepare(*v, list[i], next, now);
+    Prepared& next = v->prepared[count++];
+    const Status status = prepare(*v, list[i], next, region);
     if (status != Status::kSuccess) {
       const auto bad = static_cast<std::uint32_t>(i);
       if (!options_.bugs.has(Bug::kErrorMidList)) return {bad, fabric::PostError::kInvalid, status};
-      prepared.pop_back();
       const SendLock lock(*v);
-      for (const Prepared& lost : prepared)
+      for (const Prepared& lost : std::span(v->prepared).first(count - 1))
         v->completions.push_back({lost.request.wr_id, 0, lost.request.opcode, Status::kSuccess,
                                   lost.is_signaled, false});
       return {bad, fabric::PostError::kInvalid, status};
     }
     // A write with immediate is a write, and a message behind it.
     if (list[i].opcode == Opcode::kWriteImm) {
-      Prepared notice;
+      Prepared& notice = v->prepared[count++];
       prepare_message(*v, list[i], notice);
       notice.header.kind = MessageKind::kWriteNotice;
       notice.header.length = static_cast<std::uint32_t>(bytes_of(list[i]));
@@ -64,9 +65,9 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
       next.request.opcode = Opcode::kWrite;
       next.request.flags &= static_cast<std::uint8_t>(~fabric::kSignaled);
       next.is_signaled = false;
-      prepared.push_back(notice);
     }
   }
+  const std::span<Prepared> prepared = std::span(v->prepared).first(count);
   // A longer list would never fit.
   if (prepared.size() > v->options.send_entries)
     return {0, fabric::PostError::kInvalid, Status::kLocalQpOperation};
@@ -87,13 +88,12 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
       each.owner = v->id;
       each.epoch = v->epoch;
       each.order = v->next_order++;
-      each.entry = v->first_entry + v->completions.size();
       each.to = v->to;
       const Opcode opcode =
           each.header.kind == MessageKind::kWriteNotice && each.kind == Prepared::Kind::kMessage
               ? Opcode::kWriteImm
               : each.request.opcode;
-      v->completions.push_back(
+      each.entry = v->completions.push_back(
           {each.request.wr_id, each.ticket, opcode, Status::kSuccess, each.is_signaled, false});
       v->has_sent_messages |= each.kind == Prepared::Kind::kMessage;
     }
@@ -104,7 +104,7 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   }
   // Lines 2 to 3: room comes with completions. The lock is free meanwhile, since a peer may wait
   // for what this node does under it. Pieces are as long as the queue is deep.
-  std::span<Prepared> rest(prepared);
+  std::span<Prepared> rest = prepared;
   while (!rest.empty()) {
     bool is_done = false;
     {
@@ -141,7 +141,8 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   return {static_cast<std::uint32_t>(list.size()), fabric::PostError::kNone, Status::kSuccess};
 }
 
-Status Service::prepare(Vqp& v, const fabric::WorkRequest& request, Prepared& out, Time now) {
+Status Service::prepare(Vqp& v, const fabric::WorkRequest& request, Prepared& out,
+                        KnownRegion& region) {
   if (!fabric::is_one_of(request.opcode, fabric::allowed_opcodes(fabric::Transport::kRc)) ||
       !fabric::has_pieces_up_to(std::min(v.options.max_sges, kMostSges), request))
     return options_.bugs.has(Bug::kNoCheck) ? Status::kSuccess : Status::kLocalQpOperation;
@@ -150,12 +151,13 @@ Status Service::prepare(Vqp& v, const fabric::WorkRequest& request, Prepared& ou
   out.request.sges = out.sges.data();
   out.is_signaled = (request.flags & fabric::kSignaled) != 0;
   if (fabric::is_one_of(request.opcode, fabric::kSends)) return prepare_message(v, request, out);
-  return prepare_one_sided(v, request, out, now);
+  return prepare_one_sided(v, request, out, region);
 }
 
 Status Service::prepare_one_sided(Vqp& v, const fabric::WorkRequest& request, Prepared& out,
-                                  Time now) {
+                                  KnownRegion& region) {
   out.kind = Prepared::Kind::kUser;
+  out.ticket = 0;
   const std::uint64_t bytes = bytes_of(request);
   const bool returns = fabric::is_one_of(request.opcode, fabric::kReturning);
   const bool is_inline = (request.flags & fabric::kInline) != 0;
@@ -168,10 +170,14 @@ Status Service::prepare_one_sided(Vqp& v, const fabric::WorkRequest& request, Pr
     return Status::kLocalLength;
   if (fabric::is_one_of(request.opcode, fabric::kAtomics) && request.remote_addr % 8 != 0)
     return Status::kRemoteInvalidRequest;
-  RegionRecord record;
-  const Status status = check_remote(v, request, bytes, record, now);
-  if (status != Status::kSuccess) return status;
-  out.request.rkey = record.rkey;
+  // Most lists go to one region.
+  if (!region.is_known || region.key != request.rkey) {
+    const Status status = find_region(v, request.rkey, region);
+    if (status != Status::kSuccess) return status;
+  }
+  if (options_.check_regions && !allows(region.record, request.opcode, request.remote_addr, bytes))
+    return Status::kRemoteAccess;
+  out.request.rkey = region.record.rkey;
   return Status::kSuccess;
 }
 
@@ -179,6 +185,7 @@ Status Service::prepare_one_sided(Vqp& v, const fabric::WorkRequest& request, Pr
 // is announced, and the receiver reads it (section 4.5).
 Status Service::prepare_message(Vqp& v, const fabric::WorkRequest& request, Prepared& out) {
   out.kind = Prepared::Kind::kMessage;
+  out.ticket = 0;
   const std::uint64_t bytes = bytes_of(request);
   const bool is_inline = (request.flags & fabric::kInline) != 0;
   if (is_inline && bytes > v.options.max_inline) return Status::kLocalQpOperation;
@@ -209,34 +216,32 @@ Status Service::prepare_message(Vqp& v, const fabric::WorkRequest& request, Prep
   return Status::kSuccess;
 }
 
-Status Service::check_remote(Vqp& v, const fabric::WorkRequest& request, std::uint64_t bytes,
-                             RegionRecord& record, Time now) {
+// In the core's MRStore, else in the ValidMR table of the node.
+Status Service::find_region(Vqp& v, std::uint32_t key, KnownRegion& region) {
+  region.key = key;
+  region.is_known = false;
   CoreState& core = *core_states_[v.pool.load(std::memory_order_acquire)->core];
   {
     const std::lock_guard<Mutex> lock(core.store_mutex);
-    if (const auto known = core.store.find(v.node, request.rkey, now)) {
-      record = *known;
-      return !options_.check_regions || allows(record, request.opcode, request.remote_addr, bytes)
-                 ? Status::kSuccess
-                 : Status::kRemoteAccess;
+    if (const RegionRecord* known = core.store.find(v.node, key, region.now)) {
+      region.record = *known;
+      region.is_known = true;
+      return Status::kSuccess;
     }
   }
   const Scope step(env_, scope::region_miss);
   ++counters_.region_misses;
   const Time asked = env_.now();
-  const LookupResult result = look_up_region(v, request.rkey, record);
+  const LookupResult result = look_up_region(v, key, region.record);
   if (result == LookupResult::kFailed) return Status::kRetryExceeded;
   if (result == LookupResult::kAbsent) return Status::kRemoteAccess;
   const Time from = options_.bugs.has(Bug::kLeaseFromAnswer) ? env_.now() : asked;
-  {
-    const std::lock_guard<Mutex> lock(core.store_mutex);
-    // Without checks the store only translates keys.
-    core.store.put(v.node, request.rkey, record,
-                   options_.check_regions ? from + options_.lease : kForever);
-  }
-  return !options_.check_regions || allows(record, request.opcode, request.remote_addr, bytes)
-             ? Status::kSuccess
-             : Status::kRemoteAccess;
+  const std::lock_guard<Mutex> lock(core.store_mutex);
+  // Without checks the store only translates keys.
+  core.store.put(v.node, key, region.record,
+                 options_.check_regions ? from + options_.lease : kForever);
+  region.is_known = true;
+  return Status::kSuccess;
 }
 
 // Lines 5 to 20, for a list that fits.
@@ -274,13 +279,16 @@ void Service::hold(CorePool& pool, Vqp& v, const Prepared& request) {
 std::uint32_t Service::post_physical(CorePool& pool, PhysicalQp& qp, std::span<Prepared> list) {
   const Scope step(env_, scope::post_physical);
   std::vector<fabric::WorkRequest>& requests = pool.requests;
-  requests.clear();
+  requests.resize(list.size());
   std::uint32_t unsignaled = qp.unsignaled;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const bool is_last = i + 1 == list.size();
     const std::uint64_t position = qp.tail();
     Prepared& each = qp.push(list[i]);
-    fabric::WorkRequest& request = each.request;
+    // A copy of what has just been changed field by field would wait for these stores.
+    fabric::WorkRequest& request = requests[i];
+    request = list[i].request;
+    request.sges = each.sges.data();
     if (each.kind == Prepared::Kind::kMessage ||
         (each.kind == Prepared::Kind::kInternal && request.opcode == Opcode::kSend)) {
       const bool carries = each.header.kind == MessageKind::kData;
@@ -319,7 +327,6 @@ std::uint32_t Service::post_physical(CorePool& pool, PhysicalQp& qp, std::span<P
         unsignaled = 0;
       }
     }
-    requests.push_back(request);
   }
   const fabric::PostResult result = qp.qp().post(requests);
   for (std::size_t i = result.accepted; i < list.size(); ++i) qp.unpush();

@@ -14,6 +14,7 @@
 
 #include "env/sync.h"
 #include "systems/krcore/pool/core_pool.h"
+#include "systems/krcore/vqp/completion_rows.h"
 
 namespace pyrdma::krcore {
 
@@ -24,16 +25,6 @@ struct VqpOptions {
   std::uint32_t max_inline = 0;
   std::uint64_t domain = 0;  // its regions'
   std::uint64_t app = 0;     // whose end frees it
-};
-
-/// A row of the software completion queue. A request without a signal has one too, which nobody
-/// sees unless the request fails.
-struct CompletionEntry {
-  std::uint64_t wr_id = 0;
-  std::uint64_t ticket = 0;  // of a zero-copy send, which waits for its receiver
-  fabric::Opcode opcode = fabric::Opcode::kWrite;
-  fabric::Status status = fabric::Status::kSuccess;
-  bool is_signaled = false, is_ready = false;
 };
 
 struct PostedReceive {
@@ -96,7 +87,6 @@ class Vqp {
   /// Forgets the connection and all posts. The caller holds the lock of `pool`, and has taken the
   /// physical queue pair away.
   void end_sending() {
-    first_entry += completions.size();
     completions.clear();
     pending.clear();
     announced.clear();
@@ -134,9 +124,8 @@ class Vqp {
   std::optional<std::uint32_t> life;  // of the node to which it is connected
   PhysicalQp* qp = nullptr;
   Destination to;  // for a dynamic connection
-  std::deque<CompletionEntry> completions;
-  std::uint64_t first_entry = 0;  // number of completions.front()
-  std::deque<Prepared> pending;   // posts that wait for a physical queue pair
+  CompletionRows completions;
+  std::deque<Prepared> pending;  // posts that wait for a physical queue pair
   std::uint64_t next_order = 1;
   std::deque<Question> announced;  // zero-copy sends that the receiver has not read
   bool is_asking = false;          // in the pool's list of those that wait for an answer
