@@ -230,22 +230,8 @@ def test_a_renewed_list_has_the_counts_and_their_origin(
     assert text.count("\n") == path.read_text(encoding="utf-8").count("\n")
 
 
-IN_BACKGROUND = {
-    "krcore": "turns of the service's background threads are no step yet: 61 % lie in steps",
-}
-"""Systems whose first workload has less, with the reason."""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "system",
-    [
-        pytest.param(n, marks=pytest.mark.xfail(reason=IN_BACKGROUND[n]))
-        if n in IN_BACKGROUND
-        else n
-        for n in systems.NAMES
-    ],
-)
+@pytest.mark.parametrize("system", systems.NAMES)
 def test_most_instructions_of_a_workload_lie_in_steps(system: str) -> None:
     first, *_ = scopes.calibrations(system)
     assert scopes.measure(system, [first]).covered >= 0.95

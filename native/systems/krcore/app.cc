@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "systems/krcore/scopes.h"
 
 namespace pyrdma::krcore {
 
@@ -120,6 +121,7 @@ void App::connect(std::span<const Target> targets) {
 
 PushResult App::push(Queue queue, std::span<const fabric::WorkRequest> list,
                      std::span<fabric::Completion> completions, std::size_t* taken) {
+  const Scope step(env(), scope::call);
   enter();
   const PushResult result = service_.push(queue, list);
   std::size_t count = 0;
@@ -143,11 +145,13 @@ std::size_t App::push(std::span<const Post> posts) {
 }
 
 std::size_t App::pop(Queue queue, std::span<fabric::Completion> out) {
+  const Scope step(env(), scope::call);
   enter();
   return service_.poll(queue, out);
 }
 
 std::size_t App::wait(Queue queue, std::span<fabric::Completion> out, Time deadline) {
+  const Scope step(env(), scope::call);
   enter();
   std::size_t count = 0;
   env().poll_until(
@@ -182,11 +186,13 @@ fabric::PostResult App::post_receive(Queue queue,
 }
 
 std::size_t App::pop_messages(Queue queue, std::span<Message> out) {
+  const Scope step(env(), scope::call);
   enter();
   return service_.pop_messages(queue, out);
 }
 
 std::size_t App::wait_messages(Queue queue, std::span<Message> out, Time deadline) {
+  const Scope step(env(), scope::call);
   enter();
   std::size_t count = 0;
   env().poll_until(

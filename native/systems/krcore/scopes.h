@@ -24,6 +24,13 @@
   X(take_message, 150, 0, 0, 1, 0, 0)                                                            \
   X(post_receive, 60, 0, 0, 0, 0, 0)                                                             \
   X(pop_messages, 100, 0, 0, 0, 0, 0)                                                            \
+  X(control_look, 100, 0, 0, 0, 0, 0)                                                            \
+  X(look_after, 100, 0, 0, 0, 0, 0)                                                              \
+  X(builder_turn, 100, 0, 0, 0, 0, 0)                                                            \
+  X(call, 40, 0, 0, 0, 0, 0)                                                                     \
+  X(forget_regions, 40, 0, 0, 0, 0, 0)                                                           \
+  X(load_record, 40, 0, 0, 0, 0, 0)                                                              \
+  X(load_address, 40, 0, 0, 0, 0, 0)                                                             \
   X(race_start, 220, 0, 0, 0, 0, 0)                                                              \
   X(race_find_buckets, 180, 0, 0, 0, 0, 0)                                                       \
   X(race_judge_buckets, 260, 0, 0, 4, 0, 0)                                                      \

@@ -244,6 +244,8 @@ class Service {
   // control/background.cc
   void boot();
   void run_control();
+  std::optional<ControlMessage> next_control();
+  void look_after(CorePool& pool);
   void let_pollers_look();
   void run_builder();
   void take_control(const ControlMessage& message);

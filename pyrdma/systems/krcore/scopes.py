@@ -11,6 +11,7 @@ _FIRST = "krcore/push"
 
 CALIBRATIONS = (
     Calibration("krcore_one_sided", _FIRST, (*_RUN, "region_bytes=65536", "miss=1"), nodes=3),
+    Calibration("krcore_one_sided", _FIRST, (*_RUN, "region_bytes=65536", "batch=4"), nodes=3),
     Calibration("krcore_echo", _FIRST, (*_RUN, "server_threads=1"), nodes=3),
     Calibration("krcore_connect", "krcore/connect", (*_RUN,), nodes=3),
     Calibration(

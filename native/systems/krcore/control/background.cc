@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "systems/krcore/scopes.h"
 #include "systems/krcore/service.h"
 
 namespace pyrdma::krcore {
@@ -107,29 +108,32 @@ void Service::let_pollers_look() {
   env_.poll_until([] { return false; }, env_.now() + 1);
 }
 
+std::optional<ControlMessage> Service::next_control() {
+  const Scope step(env_, scope::control_look);
+  const std::lock_guard<Mutex> lock(port_mutex_);
+  return port_->take();
+}
+
+// What arrives for an application that does not ask must not fill the buffers of others.
+void Service::look_after(CorePool& pool) {
+  const Scope step(env_, scope::look_after);
+  dispatch(pool);
+  if (!pool.mutex.try_lock()) return;
+  const std::lock_guard<Mutex> lock(pool.mutex, std::adopt_lock);
+  if (!pool.dynamic.empty()) poll_inner(pool, *pool.dynamic.front());
+  for (const auto& [node, qp] : pool.reliable) poll_inner(pool, *qp);
+  for (const auto& qp : pool.leaving) poll_inner(pool, *qp);
+  ask_again(pool);
+}
+
 void Service::run_control() {
   Time last = env_.now();
   while (!stops_.load(std::memory_order_acquire)) {
-    for (;;) {
-      std::optional<ControlMessage> message;
-      {
-        const std::lock_guard<Mutex> lock(port_mutex_);
-        message = port_->take();
-      }
-      if (!message) break;
+    while (const auto message = next_control()) {
       last = env_.now();
       take_control(*message);
     }
-    // What arrives for an application that does not ask must not fill the buffers of others.
-    for (const auto& pool : pools_) {
-      dispatch(*pool);
-      if (!pool->mutex.try_lock()) continue;
-      const std::lock_guard<Mutex> lock(pool->mutex, std::adopt_lock);
-      if (!pool->dynamic.empty()) poll_inner(*pool, *pool->dynamic.front());
-      for (const auto& [node, qp] : pool->reliable) poll_inner(*pool, *qp);
-      for (const auto& qp : pool->leaving) poll_inner(*pool, *qp);
-      ask_again(*pool);
-    }
+    for (const auto& pool : pools_) look_after(*pool);
     let_pollers_look();
     const Time now = env_.now();
     env_.sleep_until(now + (now - last > kIdleAfter ? kIdleTurn : kTurn));
@@ -219,8 +223,11 @@ void Service::run_builder() {
       reconnect_meta_servers();
       next_reconnect = env_.now() + kReconnect;
     }
-    regions_->free_ended(env_.now());
-    end_left();
+    {
+      const Scope step(env_, scope::builder_turn);
+      regions_->free_ended(env_.now());
+      end_left();
+    }
     let_pollers_look();
     const Time end = env_.now();
     env_.sleep_until(end + (end - last > kIdleAfter ? kIdleTurn : kTurn));

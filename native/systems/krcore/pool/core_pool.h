@@ -2,6 +2,7 @@
 // in the background, and where messages for the core arrive.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
@@ -62,7 +63,7 @@ class CorePool {
   /// The target of this core, or an empty value on a device without dynamic connections.
   DctMeta target() const { return target_meta_; }
 
-  /// Guards the receives.
+  /// Guards the receives and `received`.
   Mutex receive_mutex;
   fabric::CompletionQueue& receives() { return *receives_; }
   fabric::CompletionQueue* dynamic_completions() { return dynamic_completions_.get(); }
@@ -73,6 +74,9 @@ class CorePool {
   std::vector<std::uint64_t> dynamic_requests;  // to each node since the last sample
   std::vector<std::uint32_t> frequent;          // samples in a row, of each node
   std::vector<fabric::WorkRequest> requests;    // of a post
+  /// Completions of a poll. They stay here, since to make them anew costs as much as to poll.
+  using Batch = std::array<fabric::Completion, 16>;
+  Batch sent, received;
 
  private:
   fabric::QpOptions queue_pair_options(fabric::Transport transport) const;

@@ -270,6 +270,7 @@ void Service::clear_caches() {
 }
 
 void Service::forget_regions() {
+  const Scope step(env_, scope::forget_regions);
   for (const auto& state : core_states_) {
     const std::lock_guard<Mutex> lock(state->store_mutex);
     state->store.clear();

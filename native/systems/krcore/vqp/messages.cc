@@ -1,7 +1,6 @@
 // Two-sided messages (section 4.4): what arrives in the buffers of a core goes to the virtual queue
 // pair that its header names. Long payloads are read by the receiver (section 4.5).
 #include <algorithm>
-#include <array>
 #include <mutex>
 
 #include "fabric/post_rules.h"
@@ -15,7 +14,6 @@ using fabric::Status;
 
 namespace {
 
-constexpr std::size_t kReceiveBatch = 16;
 constexpr std::size_t kKeptTickets = 256;
 constexpr std::uint32_t kForeignMessages = 16;  // then the sender shall send to the receiver's core
 
@@ -39,7 +37,7 @@ bool Service::dispatch_all(CorePool& pool, std::uint32_t rounds) {
   if (!pool.receive_mutex.try_lock()) return false;
   const std::lock_guard<Mutex> lock(pool.receive_mutex, std::adopt_lock);
   const Scope step(env_, scope::poll_receives);
-  std::array<fabric::Completion, kReceiveBatch> batch;
+  CorePool::Batch& batch = pool.received;
   std::size_t count = batch.size();
   for (std::uint32_t round = 0; round < rounds && count == batch.size(); ++round) {
     count = pool.receives().poll(batch);

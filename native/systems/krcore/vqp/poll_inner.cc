@@ -2,7 +2,6 @@
 // queue pair and hands them to their owners. And what follows a failure, which the paper leaves to
 // its checks: the requests behind it are posted again when they cannot have run.
 #include <algorithm>
-#include <array>
 #include <mutex>
 
 #include "systems/krcore/scopes.h"
@@ -13,8 +12,6 @@ namespace pyrdma::krcore {
 using fabric::Status;
 
 namespace {
-
-constexpr std::size_t kBatch = 16;
 
 /// Whether the requests behind one that ended so have certainly not run: the responder has refused
 /// it, or it has not left this node.
@@ -37,9 +34,9 @@ bool is_refusal(Status status) {
 
 void Service::poll_inner(CorePool& pool, PhysicalQp& qp) {
   const Scope step(env_, scope::poll_inner);
-  std::array<fabric::Completion, kBatch> batch;
+  CorePool::Batch& batch = pool.sent;
   // A full batch may leave some, for which nobody would come again.
-  for (std::size_t count = kBatch; count == kBatch;) {
+  for (std::size_t count = batch.size(); count == batch.size();) {
     count = qp.completions().poll(batch);
     for (const fabric::Completion& wc : std::span(batch).first(count)) {
       PhysicalQp* which = qp.is_dynamic() ? pool.by_number(wc.qp_num) : &qp;

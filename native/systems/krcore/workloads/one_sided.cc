@@ -1,5 +1,6 @@
 // krcore_one_sided: clients read or write random words of servers through virtual queue pairs
 // (section 5.2, figures 10, 12a, 13, 14b and 15b).
+#include "systems/krcore/scopes.h"
 #include "systems/krcore/workloads/options.h"
 #include "systems/krcore/workloads/workloads.h"
 
@@ -121,6 +122,7 @@ class OneSidedLoad final : public measure::Workload {
       const std::size_t server = regions.size() == 1 ? 0 : rng.below(regions.size());
       const fabric::RemoteRegion& region = regions[server];
       for (fabric::WorkRequest& request : list) {
+        const Scope step(env, scope::load_address);
         request.rkey = region.rkey;
         request.remote_addr = region.addr + rng.below(region.length - size + 1) / 8 * 8;
       }
@@ -143,6 +145,7 @@ class OneSidedLoad final : public measure::Workload {
         begin = env.now();
       }
       one_list();
+      const Scope step(env, scope::load_record);
       const Time end = env.now();
       for (std::uint32_t i = 0; i < batch; ++i)
         if (interval.count(end)) latency.record(end - begin);
