@@ -77,7 +77,7 @@ TEST(KrcoreBugsSim, ANumberOfAnEarlierQueueIsNobody) {
     const int wrong = count_wrong(1, with_bug(bug), [](Service& service, auto&, int& count) {
       App app(service);
       std::vector<Queue> old;
-      // The places of destroyed queues come again after all others.
+      // The places of destroyed queues come again after others.
       for (std::uint32_t i = 0; i <= service.options().virtual_queue_pairs; ++i) {
         const Queue queue = service.create({});
         if (i == 0) old.push_back(queue);
@@ -101,7 +101,8 @@ TEST(KrcoreBugsSim, ANumberBeyondTheTableIsNobody) {
   EXPECT_EQ(wrong, 0);
 }
 
-// A queue pair that has failed takes milliseconds to serve again. Others serve meanwhile.
+// A queue pair that has failed serves again after the builder's next turn, at any time in 100 us.
+// Others serve meanwhile.
 TEST(KrcoreBugsSim, AFailedQueuePairIsNotChosen) {
   for (const Bug bug : {Bug::kNone, Bug::kDeadQueuePairKept}) {
     const int wrong = count_wrong(2, with_bug(bug), [](Service& service, auto&, int& count) {
@@ -116,11 +117,15 @@ TEST(KrcoreBugsSim, AFailedQueuePairIsNotChosen) {
         const fabric::Sge sge = piece(own, 0, 8);
         EXPECT_EQ(do_one(app, queue, one_sided(Opcode::kRead, sge, there.addr, there.rkey)).status,
                   Status::kSuccess);
-        service.break_physical(queue);
-        const Time begin = app.env().now();
-        EXPECT_EQ(do_one(app, queue, one_sided(Opcode::kRead, sge, there.addr, there.rkey)).status,
-                  Status::kSuccess);
-        count += app.env().now() - begin > 20 * kMicrosecond;
+        for (int i = 0; i < 5; ++i) {
+          app.env().sleep_until(app.env().now() + kMillisecond + 30 * kMicrosecond);
+          service.break_physical(queue);
+          const Time begin = app.env().now();
+          EXPECT_EQ(
+              do_one(app, queue, one_sided(Opcode::kRead, sge, there.addr, there.rkey)).status,
+              Status::kSuccess);
+          count += app.env().now() - begin > 20 * kMicrosecond;
+        }
       }
       runtime::node_barrier(service.env(), "done");
     });

@@ -40,8 +40,6 @@ Service::Service(Env& env, const Options& options)
                     "' lacks RC, UD or shared receive queues, which a service needs; use another "
                     "device");
   }
-  for (std::uint32_t i = 0; i < options_.virtual_queue_pairs; ++i)
-    free_places_.push_back(static_cast<std::uint16_t>(i));
   boot();
 }
 

@@ -297,7 +297,8 @@ class Service {
   Mutex table_mutex_;
   std::vector<std::atomic<Vqp*>> table_;
   std::vector<std::unique_ptr<Vqp>> vqps_;
-  std::deque<std::uint16_t> free_places_;
+  std::deque<std::uint16_t> free_places_;  // that have been used, the longest free one first
+  std::uint32_t used_places_ = 0;          // the others have never been used
   std::map<std::uint64_t, std::uint32_t> app_queues_;  // queue pairs of each application
   std::vector<std::atomic<std::uint32_t>> ports_;
 

@@ -39,6 +39,8 @@ class KrcoreBatch(Workload):
         Dynamic queue pairs of a pool (1 to 256, default 2).
     rc_queue_pairs
         Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    virtual_queue_pairs
+        Of a node, at most (1 to 65,535, default 16,384).
     meta_servers
         The first nodes, which hold the metadata of all (1 to 64, default 1).
     check_regions
@@ -67,6 +69,7 @@ class KrcoreBatch(Workload):
     cores: int = DEFAULT
     dc_queue_pairs: int = DEFAULT
     rc_queue_pairs: int = DEFAULT
+    virtual_queue_pairs: int = DEFAULT
     meta_servers: int = DEFAULT
     check_regions: bool = DEFAULT
     message_bytes: int = DEFAULT
@@ -97,6 +100,8 @@ class KrcoreConnect(Workload):
         Dynamic queue pairs of a pool (1 to 256, default 2).
     rc_queue_pairs
         Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    virtual_queue_pairs
+        Of a node, at most (1 to 65,535, default 16,384).
     meta_servers
         The first nodes, which hold the metadata of all (1 to 64, default 1).
     check_regions
@@ -128,6 +133,7 @@ class KrcoreConnect(Workload):
     cores: int = DEFAULT
     dc_queue_pairs: int = DEFAULT
     rc_queue_pairs: int = DEFAULT
+    virtual_queue_pairs: int = DEFAULT
     meta_servers: int = DEFAULT
     check_regions: bool = DEFAULT
     message_bytes: int = DEFAULT
@@ -158,6 +164,8 @@ class KrcoreEcho(Workload):
         Dynamic queue pairs of a pool (1 to 256, default 2).
     rc_queue_pairs
         Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    virtual_queue_pairs
+        Of a node, at most (1 to 65,535, default 16,384).
     meta_servers
         The first nodes, which hold the metadata of all (1 to 64, default 1).
     check_regions
@@ -192,6 +200,7 @@ class KrcoreEcho(Workload):
     cores: int = DEFAULT
     dc_queue_pairs: int = DEFAULT
     rc_queue_pairs: int = DEFAULT
+    virtual_queue_pairs: int = DEFAULT
     meta_servers: int = DEFAULT
     check_regions: bool = DEFAULT
     message_bytes: int = DEFAULT
@@ -309,6 +318,8 @@ class KrcoreMesh(Workload):
         Dynamic queue pairs of a pool (1 to 256, default 2).
     rc_queue_pairs
         Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    virtual_queue_pairs
+        Of a node, at most (1 to 65,535, default 16,384).
     meta_servers
         The first nodes, which hold the metadata of all (1 to 64, default 1).
     check_regions
@@ -333,6 +344,7 @@ class KrcoreMesh(Workload):
     cores: int = DEFAULT
     dc_queue_pairs: int = DEFAULT
     rc_queue_pairs: int = DEFAULT
+    virtual_queue_pairs: int = DEFAULT
     meta_servers: int = DEFAULT
     check_regions: bool = DEFAULT
     message_bytes: int = DEFAULT
@@ -360,6 +372,8 @@ class KrcoreOneSided(Workload):
         Dynamic queue pairs of a pool (1 to 256, default 2).
     rc_queue_pairs
         Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    virtual_queue_pairs
+        Of a node, at most (1 to 65,535, default 16,384).
     meta_servers
         The first nodes, which hold the metadata of all (1 to 64, default 1).
     check_regions
@@ -399,6 +413,7 @@ class KrcoreOneSided(Workload):
     cores: int = DEFAULT
     dc_queue_pairs: int = DEFAULT
     rc_queue_pairs: int = DEFAULT
+    virtual_queue_pairs: int = DEFAULT
     meta_servers: int = DEFAULT
     check_regions: bool = DEFAULT
     message_bytes: int = DEFAULT
@@ -433,6 +448,8 @@ class KrcoreRace(Workload):
         Dynamic queue pairs of a pool (1 to 256, default 2).
     rc_queue_pairs
         Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    virtual_queue_pairs
+        Of a node, at most (1 to 65,535, default 16,384).
     meta_servers
         The first nodes, which hold the metadata of all (1 to 64, default 1).
     check_regions
@@ -471,6 +488,7 @@ class KrcoreRace(Workload):
     cores: int = DEFAULT
     dc_queue_pairs: int = DEFAULT
     rc_queue_pairs: int = DEFAULT
+    virtual_queue_pairs: int = DEFAULT
     meta_servers: int = DEFAULT
     check_regions: bool = DEFAULT
     message_bytes: int = DEFAULT
@@ -505,6 +523,8 @@ class KrcoreRing(Workload):
         Dynamic queue pairs of a pool (1 to 256, default 2).
     rc_queue_pairs
         Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    virtual_queue_pairs
+        Of a node, at most (1 to 65,535, default 16,384).
     meta_servers
         The first nodes, which hold the metadata of all (1 to 64, default 1).
     check_regions
@@ -533,6 +553,7 @@ class KrcoreRing(Workload):
     cores: int = DEFAULT
     dc_queue_pairs: int = DEFAULT
     rc_queue_pairs: int = DEFAULT
+    virtual_queue_pairs: int = DEFAULT
     meta_servers: int = DEFAULT
     check_regions: bool = DEFAULT
     message_bytes: int = DEFAULT
@@ -562,6 +583,8 @@ class KrcoreSpike(Workload):
         Dynamic queue pairs of a pool (1 to 256, default 2).
     rc_queue_pairs
         Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    virtual_queue_pairs
+        Of a node, at most (1 to 65,535, default 16,384).
     meta_servers
         The first nodes, which hold the metadata of all (1 to 64, default 1).
     check_regions
@@ -612,6 +635,7 @@ class KrcoreSpike(Workload):
     cores: int = DEFAULT
     dc_queue_pairs: int = DEFAULT
     rc_queue_pairs: int = DEFAULT
+    virtual_queue_pairs: int = DEFAULT
     meta_servers: int = DEFAULT
     check_regions: bool = DEFAULT
     message_bytes: int = DEFAULT
@@ -651,6 +675,8 @@ class KrcoreTransfer(Workload):
         Dynamic queue pairs of a pool (1 to 256, default 2).
     rc_queue_pairs
         Reliable queue pairs of a pool, at most (0 to 4,096, default 64).
+    virtual_queue_pairs
+        Of a node, at most (1 to 65,535, default 16,384).
     meta_servers
         The first nodes, which hold the metadata of all (1 to 64, default 1).
     check_regions
@@ -679,6 +705,7 @@ class KrcoreTransfer(Workload):
     cores: int = DEFAULT
     dc_queue_pairs: int = DEFAULT
     rc_queue_pairs: int = DEFAULT
+    virtual_queue_pairs: int = DEFAULT
     meta_servers: int = DEFAULT
     check_regions: bool = DEFAULT
     message_bytes: int = DEFAULT

@@ -13,7 +13,8 @@ CALIBRATIONS = (
     Calibration("krcore_one_sided", _FIRST, (*_RUN, "region_bytes=65536", "miss=1"), nodes=3),
     Calibration("krcore_one_sided", _FIRST, (*_RUN, "region_bytes=65536", "batch=4"), nodes=3),
     Calibration("krcore_echo", _FIRST, (*_RUN, "server_threads=1"), nodes=3),
-    Calibration("krcore_connect", "krcore/connect", (*_RUN,), nodes=3),
+    # Few queues, so that most creations find a place that has been used.
+    Calibration("krcore_connect", "krcore/connect", (*_RUN, "virtual_queue_pairs=16"), nodes=3),
     Calibration(
         "krcore_connect",
         "krcore/metadata_ask",

@@ -55,6 +55,7 @@ class Client {
   const std::uint32_t number_;
   App app_;
   Registration memory_;
+  std::uint64_t message_place_ = 0;
   std::map<NodeId, Link> links_;
   std::map<NodeId, std::uint32_t> generations_;
   std::uint64_t next_value_ = 1;

@@ -22,6 +22,11 @@ const fuzz::Scenario& services() {
 fuzz::Options drawn(std::uint64_t seed) {
   fuzz::Options options = fuzz::small_options(seed, {3, 80, 200, true});
   if (seed % 16 == 8) options.nodes = seed % 32 == 8 ? 2 : 6;
+  // Few writes leave at the moment of a crash.
+  if (seed % 4 == 1) {
+    options.faults.enable(Fault::crash, 4);
+    options.faults[Fault::torn_crash].rate = 1;
+  }
   options.faults = fuzz::limited(services(), options.faults);
   return options;
 }

@@ -9,6 +9,9 @@ namespace pyrdma::krcore {
 
 namespace {
 
+// A place rests until so many others are free, so that a number comes again after 67 million queue
+// pairs. More would not fit a cache.
+constexpr std::size_t kRestingPlaces = 1024;
 constexpr Time kReliableMade = 5 * kSecond;  // where there are no dynamic connections
 
 }  // namespace
@@ -33,12 +36,13 @@ Vqp* Service::find(VqpId id) {
 
 Vqp* Service::take_place(const VqpOptions& options) {
   const std::lock_guard<Mutex> lock(table_mutex_);
-  if (free_places_.empty()) return nullptr;
+  const bool is_fresh = used_places_ < table_.size() && free_places_.size() < kRestingPlaces;
+  if (!is_fresh && free_places_.empty()) return nullptr;
   std::uint32_t& of_app = app_queues_[options.app];
   if (of_app >= options_.app_queues) return nullptr;
   ++of_app;
-  const std::uint16_t index = free_places_.front();
-  free_places_.pop_front();
+  const auto index = is_fresh ? static_cast<std::uint16_t>(used_places_++) : free_places_.front();
+  if (!is_fresh) free_places_.pop_front();
   if (vqps_[index] == nullptr) vqps_[index] = std::make_unique<Vqp>(env_);
   Vqp& v = *vqps_[index];
   auto generation = static_cast<std::uint16_t>(v.id.generation + 1);

@@ -1,6 +1,10 @@
 // The zero-copy protocol of two-sided messages (section 4.5): the sender announces a long payload,
 // and the receiver reads it straight into the user's buffer. The send ends when the receiver has
 // read.
+//
+// A send that ends with an error may still be read, since its receiver may not know of the error.
+// The paper says nothing of it. The owner must not use the buffer for something else then, but
+// remove its registration: that memory has no other use until all leases have ended.
 #include <algorithm>
 #include <memory>
 #include <mutex>

@@ -33,6 +33,7 @@ inline std::vector<measure::ParameterSpec> with_service_parameters(
        "pools of a node; 0: one for each core that the fabric names, else 2", 0, 256},
       {"dc_queue_pairs", Int{2}, "count", "dynamic queue pairs of a pool", 1, 256},
       {"rc_queue_pairs", Int{64}, "count", "reliable queue pairs of a pool, at most", 0, 4096},
+      {"virtual_queue_pairs", Int{16384}, "count", "of a node, at most", 1, 65535},
       {"meta_servers", Int{1}, "count", "the first nodes, which hold the metadata of all", 1, 64},
       {"check_regions", Int{1}, "bool", "check remote regions against ValidMR", 0, 1},
       {"message_bytes", Int{16384}, "bytes", "of payload in a buffer of the service", 64, 16 << 20},
@@ -53,6 +54,7 @@ inline Options service_options(const measure::Params& params, NodeId nodes) {
   options.cores = params.count("cores");
   options.dc_queue_pairs = params.count("dc_queue_pairs");
   options.rc_queue_pairs = params.count("rc_queue_pairs");
+  options.virtual_queue_pairs = params.count("virtual_queue_pairs");
   options.check_regions = params.flag("check_regions") && options.check_regions;
   options.message_bytes = params.count("message_bytes");
   options.zero_copy_above = std::min(params.count("zero_copy_above"), options.message_bytes);
