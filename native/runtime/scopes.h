@@ -3,7 +3,7 @@
 //
 // machine: AMD EPYC
 // compiler: g++ (Debian 12.2.0-14+deb12u1) 12.2.0
-// commit: 0e96b186410c
+// commit: 7c04399e5fb6
 #pragma once
 #include "env/scope.h"
 

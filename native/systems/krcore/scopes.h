@@ -5,27 +5,27 @@
 //
 // machine: AMD EPYC
 // compiler: g++ (Debian 12.2.0-14+deb12u1) 12.2.0
-// commit: 0e96b186410c
+// commit: 5163886fe3ab
 #pragma once
 #include "env/scope.h"
 
 // clang-format off
 //  name, instructions, lines: near, last level, NIC, other core, memory
 #define PYRDMA_KRCORE_SCOPES(X) \
-  X(create, 2580, 0, 0.161, 0, 0, 0)                                                             \
+  X(create, 289, 0, 0, 0, 0, 0)                                                                  \
   X(connect, 587, 0, 0, 0, 0, 0)                                                                 \
   X(meta_lookup, 418, 0, 0, 1, 0, 0)                                                             \
-  X(push, 458, 0, 0, 0, 0.067, 0)                                                                \
+  X(push, 458, 0, 0, 0, 0.483, 0)                                                                \
   X(check_request, 273, 0, 0, 0, 0, 0)                                                           \
   X(region_miss, 1350, 0, 0, 1, 0, 0)                                                            \
-  X(post_physical, 239, 0, 0, 0, 0.0179, 0)                                                      \
-  X(poll, 214, 0, 0, 0, 0.0165, 0)                                                               \
-  X(poll_inner, 113, 0, 0, 0, 0.045, 0)                                                          \
+  X(post_physical, 239, 0, 0, 0, 0.00717, 0)                                                     \
+  X(poll, 214, 0, 0, 0, 0.0123, 0)                                                               \
+  X(poll_inner, 113, 0, 0, 0, 0.065, 0)                                                          \
   X(dispatch_completion, 161, 0, 0, 0, 0.0252, 0)                                                \
   X(poll_receives, 89.3, 0, 0, 0.317, 0.00917, 0)                                                \
-  X(take_message, 483, 0, 0, 0, 0.341, 0)                                                        \
-  X(post_receive, 391, 0, 0, 0, 0.0517, 0)                                                       \
-  X(pop_messages, 299, 0, 0, 0, 0.348, 0)                                                        \
+  X(take_message, 483, 0, 0, 0, 0.353, 0)                                                        \
+  X(post_receive, 391, 0, 0, 0, 0.0402, 0)                                                       \
+  X(pop_messages, 299, 0, 0, 0, 0.34, 0)                                                         \
   X(control_look, 65, 0, 0, 0, 0, 0)                                                             \
   X(look_after, 150, 0, 0, 0, 1.31, 0)                                                           \
   X(builder_turn, 170, 0, 0, 0, 1, 0)                                                            \
@@ -33,20 +33,20 @@
   X(forget_regions, 173, 0, 0, 0, 0, 0)                                                          \
   X(load_record, 64, 0, 0, 0, 0, 0)                                                              \
   X(load_address, 51, 0, 0, 0, 0, 0)                                                             \
-  X(race_start, 301, 0.65, 0, 0, 0, 0)                                                           \
-  X(race_find_buckets, 693, 0.105, 0, 0, 0, 0)                                                   \
-  X(race_judge_buckets, 411, 0.332, 0, 2, 0, 0)                                                  \
-  X(race_read_blocks, 317, 0.477, 0, 0, 0, 0)                                                    \
+  X(race_start, 301, 0.574, 0, 0, 0, 0)                                                          \
+  X(race_find_buckets, 693, 0.11, 0, 0, 0, 0)                                                    \
+  X(race_judge_buckets, 411, 0.399, 0, 2, 0, 0)                                                  \
+  X(race_read_blocks, 317, 0.531, 0, 0, 0, 0)                                                    \
   X(race_compare_keys, 186, 0.102, 0, 1.02, 0, 0)                                                \
   X(race_look_up_path, 150, 0, 0, 0, 0, 0)                                                       \
   X(race_take_path, 120, 0, 0, 2, 0, 0)                                                          \
-  X(race_place, 1170, 0.261, 0, 0, 0, 0)                                                         \
-  X(race_look_again, 468, 0.287, 0, 2, 0, 0)                                                     \
+  X(race_place, 1170, 0.186, 0, 0, 0, 0)                                                         \
+  X(race_look_again, 468, 0.346, 0, 2, 0, 0)                                                     \
   X(race_resolve, 17.1, 0, 0, 0, 0, 0)                                                           \
-  X(race_swap_slot, 164, 0.00465, 0, 0, 0, 0)                                                    \
-  X(race_finish, 27, 0, 0, 0, 0, 0)                                                              \
+  X(race_swap_slot, 164, 0, 0, 0, 0, 0)                                                          \
+  X(race_finish, 27, 0.0128, 0, 0, 0, 0)                                                         \
   X(race_ring, 1060, 0.0375, 0, 0, 0, 0)                                                         \
-  X(race_take_completion, 93.7, 0.394, 0, 0, 0.00145, 0)                                         \
+  X(race_take_completion, 93.7, 0.412, 0, 0, 0.00145, 0)                                         \
   X(race_split_begin, 150, 0, 0, 1, 0, 0)                                                        \
   X(race_split_look, 900, 0, 0, 48, 0, 0)                                                        \
   X(race_split_pass, 9000, 0, 0, 100, 0, 0)                                                      \

@@ -12,7 +12,7 @@
 namespace pyrdma::krcore::race {
 namespace {
 
-const std::uint64_t kRaceSeeds = (fuzz::kSlowed ? 20 : 200) * fuzz::search_factor();
+const std::uint64_t kRaceSeeds = (fuzz::kSlowed ? 20 : 2000) * fuzz::search_factor();
 
 const fuzz::Scenario& races() {
   static const fuzz::Scenario scenario = race_scenario();
