@@ -29,27 +29,32 @@ std::unique_ptr<fabric::MemoryRegion> Lite::allocate(std::size_t bytes) {
   return env_.device().allocate(*domain_, bytes, fabric::kAllAccess);
 }
 
-// The parallel connections to a node take turns, whether or not one of them is full.
 void Lite::start(fabric::Opcode opcode, const fabric::Sge& local,
                  const fabric::RemoteRegion& remote, std::uint64_t offset, LiteRequest& request) {
+  fabric::WorkRequest work;
+  work.sges = &local;
+  work.sge_count = 1;
+  work.opcode = opcode;
+  work.remote_addr = remote.addr + offset;
+  work.rkey = remote.rkey;
+  start(work, remote.node, request);
+}
+
+// The parallel connections to a node take turns, whether or not one of them is full.
+void Lite::start(fabric::WorkRequest work, NodeId node, LiteRequest& request) {
   const Scope step(env_, scope::lite_post);
   request.is_done_.store(false, std::memory_order_relaxed);
   request.connection_ = nullptr;
-  if (remote.node >= peers_.size()) return request.end(fabric::Status::kRetryExceeded);
-  Peer& peer = *peers_[remote.node];
+  if (node >= peers_.size()) return request.end(fabric::Status::kRetryExceeded);
+  Peer& peer = *peers_[node];
   const std::uint32_t used = peer.used.load(std::memory_order_acquire);
   if (used == 0) return request.end(fabric::Status::kRetryExceeded);
   env_.charge(Cost::kAtomic);
   const std::uint32_t turn = peer.next.fetch_add(1, std::memory_order_relaxed);
   LiteConnection& connection = *peer.slots[turn % used].load(std::memory_order_acquire);
   request.connection_ = &connection;
-  fabric::WorkRequest work;
   work.wr_id = reinterpret_cast<std::uintptr_t>(&request);
-  work.sges = &local;
-  work.sge_count = 1;
-  work.opcode = opcode;
-  work.remote_addr = remote.addr + offset;
-  work.rkey = remote.rkey;
+  work.flags = fabric::kSignaled;
   fabric::PostError error = fabric::PostError::kNone;
   env_.catch_up();  // the threads share the queue's room
   {
@@ -103,19 +108,29 @@ bool Lite::poll_for(LiteConnection& connection, const LiteRequest& request) {
   return is_broken || request.is_done();
 }
 
+bool Lite::has_ended(LiteRequest& request) {
+  if (request.connection_ == nullptr) return true;
+  if (!poll_for(*request.connection_, request)) return false;
+  if (!request.is_done()) request.end(fabric::Status::kFlushed);
+  return true;
+}
+
 void Lite::finish(LiteRequest& request) {
   if (request.connection_ == nullptr) return;
-  LiteConnection& connection = *request.connection_;
   // The code polls once, even for a request that another thread has ended.
-  env_.poll_until([&] { return poll_for(connection, request); }, kForever,
-                  &connection.completions->watch());
-  if (!request.is_done()) request.end(fabric::Status::kFlushed);
+  env_.poll_until([&] { return has_ended(request); }, kForever,
+                  &request.connection_->completions->watch());
 }
 
 void Lite::post(fabric::Opcode opcode, const fabric::Sge& local, const fabric::RemoteRegion& remote,
                 std::uint64_t offset, LiteRequest& request) {
   env_.charge(Cost::kSystemCall);
   start(opcode, local, remote, offset, request);
+}
+
+void Lite::post(const fabric::WorkRequest& work, NodeId node, LiteRequest& request) {
+  env_.charge(Cost::kSystemCall);
+  start(work, node, request);
 }
 
 fabric::Status Lite::wait(std::span<LiteRequest> requests) {

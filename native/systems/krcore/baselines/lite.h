@@ -87,6 +87,8 @@ class LiteRequest {
   LiteRequest(const LiteRequest&) = delete;
   LiteRequest& operator=(const LiteRequest&) = delete;
   bool is_done() const { return is_done_.load(std::memory_order_acquire); }
+  /// Of one that has ended.
+  fabric::Status status() const { return status_; }
 
  private:
   friend class Lite;
@@ -133,6 +135,10 @@ class Lite {
   /// Posts a read or write. What goes wrong is the request's status.
   void post(fabric::Opcode opcode, const fabric::Sge& local, const fabric::RemoteRegion& remote,
             std::uint64_t offset, LiteRequest& request);
+  /// Posts `work` to the node. Its wr_id and flags do not count.
+  void post(const fabric::WorkRequest& work, NodeId node, LiteRequest& request);
+  /// Polls for a request, within a call. Returns whether it has ended.
+  bool has_ended(LiteRequest& request);
   /// Waits for these requests in one call. Returns the first status that is no success.
   fabric::Status wait(std::span<LiteRequest> requests);
 
@@ -180,6 +186,7 @@ class Lite {
                      const fabric::RemoteRegion& remote, std::uint64_t offset);
   void start(fabric::Opcode opcode, const fabric::Sge& local, const fabric::RemoteRegion& remote,
              std::uint64_t offset, LiteRequest& request);
+  void start(fabric::WorkRequest work, NodeId node, LiteRequest& request);
   void finish(LiteRequest& request);
   bool poll_for(LiteConnection& connection, const LiteRequest& request);
   void fail(LiteConnection& connection);

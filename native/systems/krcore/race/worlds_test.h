@@ -2,6 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,9 +15,11 @@
 #include "runtime/mesh.h"
 #include "runtime/node_barrier.h"
 #include "runtime/worlds_test.h"
+#include "systems/krcore/baselines/lite_device.h"
 #include "systems/krcore/race/client.h"
 #include "systems/krcore/race/fuzz/audit.h"
 #include "systems/krcore/race/storage.h"
+#include "systems/krcore/virtual_device.h"
 
 namespace pyrdma::krcore::race {
 
@@ -118,14 +121,33 @@ inline void run_table_node(Env& env, const runtime::Kill& kill, const Shape& sha
   runtime::node_barrier(env, "race left", runtime::kSetupTimeout, left);
 }
 
-/// Runs `per_client` on every client's node. Then `at_end` looks at the memory, on the first
+/// Runs `per_client` on every client's node. The world "sim/krcore" is that of queue pairs of the
+/// service, "sim/lite" that of LITE's calls. Then `at_end` looks at the memory, on the first
 /// storage node. Every node is a thread of this process.
 inline void run_table(const std::string& world, const Shape& shape, const PerClient& per_client,
                       const AtEnd& at_end = {}) {
   Regions regions(shape.storages);
-  runtime::run_world(world, shape.storages + shape.clients,
+  const std::string fabric = world.substr(0, world.find('/'));
+  const std::string below = world.substr(std::min(world.size(), fabric.size() + 1));
+  runtime::run_world(fabric, shape.storages + shape.clients,
                      [&](Env& env, const runtime::Kill& kill) {
-                       run_table_node(env, kill, shape, regions, per_client, at_end);
+                       const auto run = [&](Env& used) {
+                         run_table_node(used, kill, shape, regions, per_client, at_end);
+                       };
+                       if (below == "krcore") {
+                         Options options;
+                         options.cores = 1;
+                         options.arena_bytes = 32 << 20;
+                         Service service(env, options);
+                         VirtualEnv used(env, service);
+                         run(used);
+                       } else if (below == "lite") {
+                         Lite lite(env, {});
+                         LiteEnv used(env, lite);
+                         run(used);
+                       } else {
+                         run(env);
+                       }
                      });
 }
 

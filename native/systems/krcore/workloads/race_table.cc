@@ -43,6 +43,11 @@ TableNode::TableNode(Env& env, const measure::Params& params, std::uint32_t clie
     options.arena_bytes = std::max(options.arena_bytes, shape.bytes + (32U << 20));
     service_ = std::make_unique<Service>(env, options);
     virtual_env_ = std::make_unique<VirtualEnv>(env, *service_);
+  } else if (params.text("system") == "lite") {
+    LiteOptions options;
+    options.name = params.key("lite");
+    lite_ = std::make_unique<Lite>(env, options);
+    lite_env_ = std::make_unique<LiteEnv>(env, *lite_);
   } else {
     env.device().open();
   }
@@ -66,9 +71,9 @@ std::string TableNode::name(const char* what, std::uint32_t client, std::uint32_
                      std::to_string(storage));
 }
 
-// A virtual queue pair needs no end at the storage node.
+// A virtual queue pair needs no end at the storage node, nor does LITE.
 void TableNode::accept(std::uint32_t first, std::uint32_t count) {
-  if (!is_storage() || service_ != nullptr) return;
+  if (!is_storage() || !is_raw()) return;
   if (idle_ == nullptr) idle_ = env_.device().create_completion_queue(1);
   for (std::uint32_t client = first; client < first + count; ++client) {
     const auto peer = env_.device().rendezvous().await_value<fabric::QpAddress>(
@@ -98,7 +103,7 @@ TableNode::Ends TableNode::connect(std::uint32_t number) {
         device.create_queue_pair(*ends.pd, *ends.completions, *ends.completions, options));
     fabric::QueuePair& pair = *ends.owned.back();
     ends.pairs.push_back(&pair);
-    if (service_ != nullptr) {
+    if (!is_raw()) {
       fabric::QpAddress peer;
       peer.node = storage;
       pair.connect(peer);

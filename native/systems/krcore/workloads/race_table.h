@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "systems/krcore/baselines/lite_device.h"
 #include "systems/krcore/race/client.h"
 #include "systems/krcore/race/storage.h"
 #include "systems/krcore/virtual_device.h"
@@ -20,10 +21,10 @@ inline std::vector<measure::ParameterSpec> with_table_parameters(
       {"system",
        Text("krcore"),
        "",
-       "queue pairs of the service, or of the device",
+       "queue pairs of the service or of the device, or LITE's calls",
        0,
        0,
-       {"krcore", "verbs"}},
+       {"krcore", "verbs", "lite"}},
       {"transport", Text("dc"), "", "of the service's physical queue pairs", 0, 0, {"dc", "rc"}},
       {"storage_nodes", Int{1}, "count", "the first nodes, which have the table", 1,
        race::kMostNodes},
@@ -40,7 +41,13 @@ class TableNode {
  public:
   TableNode(Env& env, const measure::Params& params, std::uint32_t clients);
 
-  Env& env() { return virtual_env_ ? *virtual_env_ : env_; }
+  Env& env() {
+    if (virtual_env_ != nullptr) return *virtual_env_;
+    if (lite_env_ != nullptr) return *lite_env_;
+    return env_;
+  }
+  /// Nobody else opens the device.
+  bool is_raw() const { return service_ == nullptr && lite_ == nullptr; }
   Service* service() { return service_.get(); }
   const race::TableAddress& table() const { return table_; }
   const Spread& spread() const { return spread_; }
@@ -68,6 +75,8 @@ class TableNode {
   const Spread spread_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<VirtualEnv> virtual_env_;
+  std::unique_ptr<Lite> lite_;
+  std::unique_ptr<LiteEnv> lite_env_;
   std::unique_ptr<fabric::ProtectionDomain> pd_;
   std::unique_ptr<fabric::CompletionQueue> idle_;
   std::unique_ptr<race::Storage> storage_;
