@@ -35,6 +35,7 @@ enum class Cost : std::uint8_t {
   kSystemCall,    // from user mode to the kernel and back
   kAtomic,        // a read-modify-write of a word in the own cache
   kLineTransfer,  // a line that another core has written comes to this core
+  kProcessStart,  // the node's system starts a process
   kCount,
 };
 
@@ -144,6 +145,12 @@ class Env {
                                 std::uint32_t core = kNextCore) {
     return spawn_on(core, std::move(name), std::move(body));
   }
+
+  /// Starts a process of the node's operating system, and returns when it runs. The real world
+  /// really starts one, which does nothing; what a started process does, the caller does after it.
+  /// The simulated world charges Cost::kProcessStart. Throws Error(kUnavailable) when the system
+  /// starts none.
+  virtual void start_process() { charge(Cost::kProcessStart); }
 
   /// Returns the seeded random stream of this node for `purpose`; equal calls give equal streams.
   virtual Rng rng(std::string_view purpose) = 0;

@@ -29,6 +29,7 @@ class EnvDecorator : public Env {
   void work(Time duration) override { inner_.work(duration); }
   std::uint32_t cores() const override { return inner_.cores(); }
   std::uint32_t core() override { return inner_.core(); }
+  void start_process() override { inner_.start_process(); }
   Rng rng(std::string_view purpose) override { return inner_.rng(purpose); }
   fabric::Device& device() override { return inner_.device(); }
   Storage& storage() override { return inner_.storage(); }

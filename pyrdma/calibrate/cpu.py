@@ -9,7 +9,16 @@ from .machine import Caches, Machine, Samples
 
 __all__ = ["cpu_measurements", "cpu_values"]
 
-_PLAIN = ("add", "code", "atomic", "clock", "system_call", "context_switch", "core_line")
+_PLAIN = (
+    "add",
+    "code",
+    "atomic",
+    "clock",
+    "system_call",
+    "context_switch",
+    "process_start",
+    "core_line",
+)
 _LEAST_MEMORY, _MOST_MEMORY = 1 << 28, 1 << 30
 
 
@@ -87,6 +96,10 @@ def cpu_values(
         "cpu.context_switch_ns": (
             samples.quartile("context_switch"),
             "two threads of a core wake each other through an eventfd",
+        ),
+        "cpu.process_start_ns": (
+            samples.quartile("process_start"),
+            "posix_spawn of the program true, and its end",
         ),
         "cpu.core_line_ns": (core_line, "two threads write a line in turn, one way"),
         "cpu.near_line_ns": (near, walk(caches.near // 2 >> 10)),

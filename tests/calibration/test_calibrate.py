@@ -25,6 +25,7 @@ CPU: dict[str, float] = {
     "cpu.clock_read_ns": 11,
     "cpu.system_call_ns": 140,
     "cpu.context_switch_ns": 1800,
+    "cpu.process_start_ns": 600_000,
     "cpu.core_line_ns": 55,
     "cpu.near_line_ns": 4.5,
     "cpu.llc_line_ns": 21,
@@ -119,6 +120,7 @@ class KnownMachine:
             "clock": v["cpu.clock_read_ns"],
             "system_call": v["cpu.system_call_ns"],
             "context_switch": v["cpu.context_switch_ns"],
+            "process_start": v["cpu.process_start_ns"],
             "core_line": v["cpu.core_line_ns"],
             "line_loaded": walk(v, max(bytes_, 1), v["cpu.memory_loaded_ns"]),
         }[kind]

@@ -9,6 +9,7 @@
 
 #include "env/env.h"
 #include "env/thread/clock.h"
+#include "env/thread/small_process.h"
 #include "env/thread/thread_storage.h"
 #include "env/thread/thread_trace.h"
 
@@ -54,6 +55,7 @@ class ThreadEnv final : public Env {
   void notify(Watch& watch) override;
   void sleep_until(Time t) override;
   void work(Time duration) override;
+  void start_process() override { run_small_process(); }
   Rng rng(std::string_view purpose) override;
   std::uint32_t core() override;
   fabric::Device& device() override;

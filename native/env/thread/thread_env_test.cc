@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <stdexcept>
@@ -95,6 +97,22 @@ TEST(ThreadEnv, StopEndsEveryBlockingCall) {
   world.host.stopped = true;
   EXPECT_THROW(world.env.poll_until([] { return false; }, kForever), Error);
   EXPECT_THROW(world.env.sleep_until(world.env.now() + 100 * kSecond), Error);
+}
+
+// A process is really started, has ended when the call returns, and leaves nothing behind.
+TEST(ThreadEnv, StartsAProcess) {
+  World world;
+  rusage before{}, after{};
+  getrusage(RUSAGE_CHILDREN, &before);
+  for (int i = 0; i < 3; ++i) world.env.start_process();
+  getrusage(RUSAGE_CHILDREN, &after);
+  EXPECT_GT(after.ru_minflt, before.ru_minflt);
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "no child is left";
+  const char* const path = std::getenv("PATH");
+  const std::string kept = path == nullptr ? "" : path;
+  setenv("PATH", "/nowhere", 1);
+  EXPECT_THROW(world.env.start_process(), Error);
+  setenv("PATH", kept.c_str(), 1);
 }
 
 TEST(ThreadEnv, SleepAndWorkLastAsLongAsAsked) {

@@ -23,6 +23,7 @@ SimCpuCosts cpu_costs(const SimProfile& p, std::uint32_t cores) {
   set(Cost::kClockRead, p.cpu_clock_read_ns);
   set(Cost::kSystemCall, p.cpu_system_call_ns);
   set(Cost::kAtomic, p.cpu_atomic_ns);
+  set(Cost::kProcessStart, p.cpu_process_start_ns);
   set(Cost::kLineTransfer, p.cpu_core_line_ns);
   const auto per_byte = [](double gbps) { return 8000.0 / gbps; };
   SimCpu& cpu = costs.cpu;

@@ -184,6 +184,11 @@ TEST(SimCpu, APrefetchHidesWhatIsFetchedMeanwhile) {
   EXPECT_NEAR(walk(1), 2000 + 4, 2);
 }
 
+TEST(SimCpu, AProcessStartTakesItsTime) {
+  EXPECT_EQ(time_of([](Env& env) { env.start_process(); }, {{"cpu.process_start_ns", 530'000}}),
+            530'000);
+}
+
 TEST(SimCpu, MoreThreadsSaturateTheMemory) {
   const auto copy = [](Env& env) {
     const Footprint far(env, nullptr, 1ULL << 32);

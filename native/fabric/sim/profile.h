@@ -100,6 +100,7 @@ namespace pyrdma::fabric::sim {
   X(cpu, numa_hop_ns, "ns", 0, 1e6, "what the way to another socket adds to a line or a doorbell")        \
   X(cpu, system_call_ns, "ns", 0, 1e6, "user to kernel and back")                                         \
   X(cpu, context_switch_ns, "ns", 0, 1e6, "between threads that share a core")                            \
+  X(cpu, process_start_ns, "ns", 0, 1e10, "starting a small program: fork, exec and exit")                \
   X(cpu, timeslice_us, "us", 1, 1e6, "longest run of a thread that shares a core")                        \
   X(control, open_us, "us", 0, 1e7, "opening the device: library and kernel, beside commands")            \
   X(control, open_commands, "count", 0, 1000, "commands of opening the device")                           \

@@ -92,6 +92,7 @@ inline std::map<std::string, double> test_profile_values() {
                                                 {"cpu.memory_gbps", 400},
                                                 {"cpu.numa_hop_ns", 60},
                                                 {"cpu.context_switch_ns", 1000},
+                                                {"cpu.process_start_ns", 500000},
                                                 {"cpu.timeslice_us", 1000},
                                                 {"control.create_us", 5},
                                                 {"control.create_qp_commands", 1},

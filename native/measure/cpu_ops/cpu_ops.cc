@@ -20,6 +20,7 @@
 #include "base/quote.h"
 #include "base/rng.h"
 #include "env/thread/clock.h"
+#include "env/thread/small_process.h"
 #include "env/thread/thread_env.h"
 #include "measure/cpu_ops/code.h"
 
@@ -118,6 +119,8 @@ double time_system_call(Time duration) {
     for (int i = 0; i < 256; ++i) syscall(SYS_getppid);
   });
 }
+
+double time_process_start(Time duration) { return repeat(duration, 1, run_small_process); }
 
 struct alignas(64) Line {
   Line* next = nullptr;
@@ -246,11 +249,12 @@ double time_of(std::string_view kind, std::uint64_t bytes, Time duration, const 
   if (kind == "clock") return time_clock(duration);
   if (kind == "system_call") return time_system_call(duration);
   if (kind == "context_switch") return time_context_switch(duration);
+  if (kind == "process_start") return time_process_start(duration);
   if (kind == "core_line") return time_core_line(duration, cores);
   throw Error(ErrorCode::kInvalidArgument,
               "kind is " + in_quotes(kind) +
                   "; it must be add, code, line, line_loaded, atomic, clock, system_call, "
-                  "context_switch or core_line");
+                  "context_switch, process_start or core_line");
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ namespace pyrdma::measure {
 ///   clock           a reading of the clock of Env::now
 ///   system_call     a system call that does nothing
 ///   context_switch  a thread wakes another one of its core and sleeps
+///   process_start   a small program starts and ends
 ///   core_line       a line that another core has just written
 /// Throws Error(kInvalidArgument) for another kind or fewer than 4096 bytes of lines, and
 /// Error(kUnavailable) when the kind needs two cores and there is one.

@@ -30,7 +30,7 @@ TEST(CpuOps, MoreWorkTakesMoreTime) {
 }
 
 TEST(CpuOps, EveryKindEnds) {
-  for (const char* kind : {"atomic", "clock", "context_switch"})
+  for (const char* kind : {"atomic", "clock", "context_switch", "process_start"})
     EXPECT_GT(cpu_operation_ns(kind, 0, kShort), 0) << kind;
   if (usable_cores().size() < 2) GTEST_SKIP() << "two cores are needed";
   EXPECT_GT(cpu_operation_ns("core_line", 0, kShort), 0);

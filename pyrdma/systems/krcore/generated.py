@@ -461,7 +461,7 @@ class KrcoreRace(Workload):
     arena_bytes
         Registered memory of a node's applications (bytes, at least 4,096, default 67,108,864).
     system
-        Queue pairs of the service, or of the device (default krcore).
+        Queue pairs of the service or of the device, or LITE's calls (default krcore).
     transport
         Of the service's physical queue pairs (default dc).
     storage_nodes
@@ -494,7 +494,7 @@ class KrcoreRace(Workload):
     message_bytes: int = DEFAULT
     zero_copy_above: int = DEFAULT
     arena_bytes: int = DEFAULT
-    system: Literal["krcore", "verbs"] = DEFAULT
+    system: Literal["krcore", "verbs", "lite"] = DEFAULT
     transport: Literal["dc", "rc"] = DEFAULT
     storage_nodes: int = DEFAULT
     keys: int = DEFAULT
@@ -596,7 +596,7 @@ class KrcoreSpike(Workload):
     arena_bytes
         Registered memory of a node's applications (bytes, at least 4,096, default 67,108,864).
     system
-        Queue pairs of the service, or of the device (default krcore).
+        Queue pairs of the service or of the device, or LITE's calls (default krcore).
     transport
         Of the service's physical queue pairs (default dc).
     storage_nodes
@@ -609,9 +609,6 @@ class KrcoreSpike(Workload):
         Operations under way of a client (1 to 256, default 12).
     processes
         That start at the spike, spread over the computing nodes (1 to 4,096, default 180).
-    start_us
-        That a node's system takes to start a process, one after another; an estimate of a fork and
-        exec of a small program (us, 0 to 10,000,000, default 1,000).
     sampled_rc
         Make reliable connections to frequent nodes (default True).
     burst
@@ -641,14 +638,13 @@ class KrcoreSpike(Workload):
     message_bytes: int = DEFAULT
     zero_copy_above: int = DEFAULT
     arena_bytes: int = DEFAULT
-    system: Literal["krcore", "verbs"] = DEFAULT
+    system: Literal["krcore", "verbs", "lite"] = DEFAULT
     transport: Literal["dc", "rc"] = DEFAULT
     storage_nodes: int = DEFAULT
     keys: int = DEFAULT
     value_bytes: int = DEFAULT
     window: int = DEFAULT
     processes: int = DEFAULT
-    start_us: int = DEFAULT
     sampled_rc: bool = DEFAULT
     burst: int = DEFAULT
     interval_ms: int = DEFAULT

@@ -21,10 +21,6 @@ class SpikeLoad final : public measure::Workload {
     static const std::vector<measure::ParameterSpec> specs = with_table_parameters({
         {"processes", Int{180}, "count", "that start at the spike, spread over the computing nodes",
          1, 4096},
-        {"start_us", Int{1000}, "us",
-         "that a node's system takes to start a process, one after another; an estimate of a fork "
-         "and exec of a small program",
-         0, 1e7},
         {"sampled_rc", Int{1}, "bool", "make reliable connections to frequent nodes", 0, 1},
         {"burst", Int{48}, "count", "lookups of a burst of a worker", 1, 1e6},
         {"interval_ms", Int{50}, "ms", "from burst to burst", 1, 1e6},
@@ -53,10 +49,11 @@ class SpikeLoad final : public measure::Workload {
     const Time spike = common_begin(env, params);
     if (!node.is_storage()) {
       recorder.prepare_threads(node.spread().count);
-      // The node's system starts one process after another.
+      // The node's system starts one process after another (Env::start_process).
       std::vector<std::unique_ptr<Thread>> workers;
+      env.sleep_until(spike);
       for (std::uint32_t i = 0; i < node.spread().count; ++i) {
-        env.sleep_until(spike + static_cast<Time>(i + 1) * params.integer("start_us") * 1000);
+        env.start_process();
         workers.push_back(env.spawn("worker/" + std::to_string(i), [&, i] {
           worker(node, params, i, spike, recorder.thread(i));
         }));
@@ -97,7 +94,7 @@ class SpikeLoad final : public measure::Workload {
                      Time spike, measure::ThreadRecorder& recorder) {
     Env& env = node.env();
     const std::uint32_t number = node.spread().client(env.node(), index);
-    if (node.service() == nullptr) env.device().open();
+    if (node.is_raw()) env.device().open();
     TableNode::Ends ends = node.connect(number);
     const auto client = node.client(ends, index);
     recorder.add("ready", "ns", static_cast<double>(env.now() - spike));
