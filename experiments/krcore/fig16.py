@@ -14,7 +14,7 @@ waits.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from experiments import _axes
 from experiments.krcore import _misses
@@ -36,7 +36,12 @@ LATE_MS = 3000
 END_MS = LATE_MS + 200
 UNTIL_MS = (300, 400, 500, 600, 700, 800, 1000)
 """Ends of the runs that count the queue pairs on reliable connections."""
-SERIES = {"verbs": "verbs", "LITE": "lite", "KRCore": "krcore", "KRCore(DC)": "krcore"}
+SERIES: dict[str, Literal["verbs", "lite", "krcore"]] = {
+    "verbs": "verbs",
+    "LITE": "lite",
+    "KRCore": "krcore",
+    "KRCore(DC)": "krcore",
+}
 """The queue pairs or calls of each series."""
 ABOUT = 0.1
 """Relative difference of two rates of which one is about the other."""
