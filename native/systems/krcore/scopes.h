@@ -31,7 +31,7 @@
   X(builder_turn, 170, 0, 0, 0, 1, 0)                                                            \
   X(call, 74.9, 0, 0, 0, 0, 0)                                                                   \
   X(forget_regions, 173, 0, 0, 0, 0, 0)                                                          \
-  X(load_record, 64, 0, 0, 0, 0, 0)                                                              \
+  X(load_turn, 64, 0, 0, 0, 0, 0)                                                                \
   X(load_address, 51, 0, 0, 0, 0, 0)                                                             \
   X(race_start, 301, 0.574, 0, 0, 0, 0)                                                          \
   X(race_find_buckets, 693, 0.11, 0, 0, 0, 0)                                                    \

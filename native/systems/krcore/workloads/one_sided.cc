@@ -140,12 +140,12 @@ class OneSidedLoad final : public measure::Workload {
     measure::Histogram& latency = recorder.histogram(params.text("op"));
     measure::Interval interval(env.now(), params);
     for (Time begin = env.now(); !interval.over(begin);) {
+      const Scope step(env, scope::load_turn);
       if (misses) {
         service.forget_regions();
         begin = env.now();
       }
       one_list();
-      const Scope step(env, scope::load_record);
       const Time end = env.now();
       for (std::uint32_t i = 0; i < batch; ++i)
         if (interval.count(end)) latency.record(end - begin);
