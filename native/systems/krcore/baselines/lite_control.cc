@@ -10,6 +10,7 @@
 // one request after another, lets the server make its end, and tells the client.
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "runtime/exchange.h"
 #include "runtime/node_barrier.h"
@@ -205,8 +206,8 @@ void Lite::take(const ControlMessage& message) {
   if (message.kind == ControlKind::kAccept || message.kind == ControlKind::kRegistered) {
     for (Making* making : makings_) {
       if (making->ticket != message.ticket) continue;
-      making->has_address = true;
-      making->theirs = message.queue_pair;
+      // Its thread reads the address without the lock once it is there. Later answers are equal.
+      if (!std::exchange(making->has_address, true)) making->theirs = message.queue_pair;
       making->is_ready |= message.kind == ControlKind::kRegistered;
     }
     env_.notify(control_watch_);
