@@ -141,6 +141,14 @@ const fabric::AddressHandle* Service::handle_of(NodeId node) {
   return node < peers_.size() ? peers_[node].handle.get() : nullptr;
 }
 
+// A life that ended before it had a port gave no handle. A message of the next life may be the
+// first that this node sees of it.
+const fabric::AddressHandle* Service::handle_of_sender(NodeId node) {
+  const fabric::AddressHandle* handle = handle_of(node);
+  while (handle == nullptr && node < env_.nodes() && find_peer(node)) handle = handle_of(node);
+  return handle;
+}
+
 ControlMessage Service::own_metadata(ControlKind kind) const {
   ControlMessage message;
   message.kind = kind;

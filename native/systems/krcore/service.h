@@ -271,6 +271,7 @@ class Service {
   void move_users(CorePool& pool, NodeId node);
   ControlMessage own_metadata(ControlKind kind) const;
   const fabric::AddressHandle* handle_of(NodeId node);
+  const fabric::AddressHandle* handle_of_sender(NodeId node);
   std::uint32_t known_life(NodeId node);
   void know_peer(NodeId node, std::uint32_t incarnation, const fabric::QpAddress& port);
   bool find_peer(NodeId node);

@@ -53,6 +53,15 @@ TEST(KrcoreFuzz, ServicesKeepTheirPropertiesUnderFaults) {
     EXPECT_GE(sums.branches.at(branch), 100U) << branch;
 }
 
+// 5133: a held READ of a zero-copy message had no address of its sender, whose life before had
+// ended without a port.
+TEST(KrcoreFuzz, SeedsThatHaveFoundBugs) {
+  for (const std::uint64_t seed : {5133U}) {
+    const fuzz::Outcome outcome = run(services(), drawn(seed));
+    EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
+  }
+}
+
 constexpr std::uint64_t kMostSeeds = 200;  // within which a bug is found
 
 /// The runs in which a bug is looked for.
