@@ -172,6 +172,11 @@ std::unique_ptr<fabric::QueuePair> LiteDevice::create_queue_pair(
     fabric::SharedReceiveQueue* shared_receives) {
   if (options.transport != fabric::Transport::kRc || shared_receives != nullptr)
     throw_missing("other transports than RC, and no shared receive queues");
+  if (options.send_entries < 1 || options.send_entries > capabilities_.max_queue_entries) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "LITE: send_entries is " + std::to_string(options.send_entries) +
+                    "; it must be from 1 to " + std::to_string(capabilities_.max_queue_entries));
+  }
   auto queue = std::make_unique<LiteQueue>(*this, options);
   static_cast<LiteCompletions&>(send_queue).add(queue.get());
   return queue;

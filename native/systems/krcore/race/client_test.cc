@@ -8,6 +8,21 @@
 namespace pyrdma::krcore::race {
 namespace {
 
+TEST(KrcoreLiteDeviceSim, AQueuePairWithoutEntriesIsRefused) {
+  fabric::sim::SimCluster cluster(runtime::sim_options(1));
+  cluster.run([](Env& env) {
+    Lite lite(env, {});
+    LiteDevice device(lite);
+    const auto pd = device.create_protection_domain();
+    const auto completions = device.create_completion_queue(1);
+    fabric::QpOptions options;
+    options.send_entries = 0;
+    EXPECT_TRUE(refuses(
+        [&] { device.create_queue_pair(*pd, *completions, *completions, options, nullptr); },
+        ErrorCode::kInvalidArgument, {"send_entries", "0"}));
+  });
+}
+
 TEST_P(RaceWorlds, OneClientInsertsUpdatesAndRemoves) {
   run({1, 1, small_table()}, [](ClientNode& node) {
     const auto client = node.client();

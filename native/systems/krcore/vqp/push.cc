@@ -36,6 +36,9 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   if (v->state.load(std::memory_order_acquire) == VqpState::kCreated)
     return {0, fabric::PostError::kInvalidState, Status::kSuccess};
   if (list.empty()) return {};
+  // A longer list would never fit, and would make its places in vain.
+  if (list.size() > v->options.send_entries)
+    return {0, fabric::PostError::kInvalid, Status::kLocalQpOperation};
   KnownRegion region;
   region.now = env_.now();
   // The places stay: to make one takes longer than to fill it. A write with immediate takes two.
@@ -68,7 +71,7 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
     }
   }
   const std::span<Prepared> prepared = std::span(v->prepared).first(count);
-  // A longer list would never fit.
+  // Nor would these.
   if (prepared.size() > v->options.send_entries)
     return {0, fabric::PostError::kInvalid, Status::kLocalQpOperation};
   {
