@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "env/env_decorator.h"
 #include "fabric/fabric.h"
 #include "systems/krcore/app.h"
+#include "systems/krcore/device_env.h"
 
 namespace pyrdma::krcore {
 
@@ -49,18 +49,6 @@ class VirtualDevice final : public fabric::Device {
   std::string name_;
 };
 
-/// The Env of a program on a virtual device. A thread that waits for a virtual completion queue is
-/// woken by all that happens on its node, since many physical queues stand behind it.
-class VirtualEnv final : public EnvDecorator {
- public:
-  VirtualEnv(Env& inner, Service& service) : EnvDecorator(inner), device_(service) {}
-  fabric::Device& device() override { return device_; }
-  bool poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* /*only*/) override {
-    return inner_.poll_until_ref(ready, deadline, nullptr);
-  }
-
- private:
-  VirtualDevice device_;
-};
+using VirtualEnv = DeviceEnv<VirtualDevice, Service>;
 
 }  // namespace pyrdma::krcore

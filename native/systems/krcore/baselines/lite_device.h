@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
-#include "env/env_decorator.h"
 #include "systems/krcore/baselines/lite.h"
+#include "systems/krcore/device_env.h"
 
 namespace pyrdma::krcore {
 
@@ -57,17 +57,6 @@ class LiteDevice final : public fabric::Device {
   std::string name_;
 };
 
-/// The Env of a program on LITE. A thread that waits is woken by all that happens on its node.
-class LiteEnv final : public EnvDecorator {
- public:
-  LiteEnv(Env& inner, Lite& lite) : EnvDecorator(inner), device_(lite) {}
-  fabric::Device& device() override { return device_; }
-  bool poll_until_ref(FunctionRef<bool()> ready, Time deadline, Watch* /*only*/) override {
-    return inner_.poll_until_ref(ready, deadline, nullptr);
-  }
-
- private:
-  LiteDevice device_;
-};
+using LiteEnv = DeviceEnv<LiteDevice, Lite>;
 
 }  // namespace pyrdma::krcore
