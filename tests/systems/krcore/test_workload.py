@@ -60,6 +60,19 @@ def test_echoes_come_back(
     assert total(result, "refused_messages") == 0
 
 
+def test_clients_measure_together() -> None:
+    # Reliable connections are made one after the other, for 1.4 ms each. Clients that began as soon
+    # as they had theirs found an idle server, and the sum of their rates was above its limit.
+    rates = {}
+    for transport in ("rc", "dc"):
+        load = workload.KrcoreEcho(
+            transport=transport, clients=12, batch=2, server_threads=1, **SMALL
+        )
+        with sim(7) as cluster:
+            rates[transport] = cluster.run(load, duration_s=0.0003).value("rate")
+    assert rates["rc"] == pytest.approx(rates["dc"], rel=0.25)
+
+
 @pytest.mark.parametrize(("cached", "reads"), [(False, 2), (True, 0)])
 def test_a_connect_without_cached_metadata_takes_two_reads(cached: bool, reads: int) -> None:
     load = workload.KrcoreConnect(clients=4, cached=cached, iterations=20, **SMALL)

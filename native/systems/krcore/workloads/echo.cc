@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "runtime/exchange.h"
+#include "systems/krcore/workloads/common_start.h"
 #include "systems/krcore/workloads/options.h"
 #include "systems/krcore/workloads/workloads.h"
 
@@ -87,6 +88,7 @@ class EchoLoad final : public measure::Workload {
         options.arena_bytes, std::uint64_t{4} * (load.size + 64) * load.batch * load.clients);
     Service service(env, options);
     std::atomic<bool> stops{false};
+    CommonStart start(env, params, load.spread.count);
     if (env.node() == 0) {
       std::atomic<std::uint32_t> bound{0};
       std::vector<std::unique_ptr<Thread>> threads;
@@ -99,6 +101,7 @@ class EchoLoad final : public measure::Workload {
       while (bound.load(std::memory_order_acquire) < load.server_threads && env.now() < end)
         env.sleep_until(env.now() + 10 * kMicrosecond);
       runtime::node_barrier(env, params.key("krcore/begin"));
+      start.meet();
       runtime::node_barrier(env, params.key("krcore/stopped"), 600 * kSecond);
       stops.store(true);
       for (const auto& thread : threads) thread->join();
@@ -107,8 +110,11 @@ class EchoLoad final : public measure::Workload {
       recorder.prepare_threads(load.spread.count);
       if (load.spread.count != 0) {
         measure::on_threads(env, load.spread.count, [&](std::uint32_t i) {
-          client(service, params, load, load.spread.client(env.node(), i), recorder.thread(i));
+          client(service, params, load, load.spread.client(env.node(), i), recorder.thread(i),
+                 start, i);
         });
+      } else {
+        start.meet();
       }
       runtime::node_barrier(env, params.key("krcore/stopped"), 600 * kSecond);
     }
@@ -171,7 +177,8 @@ class EchoLoad final : public measure::Workload {
   }
 
   static void client(Service& service, const measure::Params& params, const Load& load,
-                     std::uint32_t number, measure::ThreadRecorder& recorder) {
+                     std::uint32_t number, measure::ThreadRecorder& recorder, CommonStart& start,
+                     std::uint32_t index) {
     Env& env = service.env();
     App app(service);
     if (params.text("transport") == "rc") await_reliable(service, 0);
@@ -220,6 +227,7 @@ class EchoLoad final : public measure::Workload {
       check_done(done);
     };
     for (int i = 0; i < 40; ++i) round();  // the queue pairs have moved to their cores
+    start.wait(index);
     measure::Interval interval(env.now(), params);
     for (Time begin = env.now(); !interval.over(begin);) {
       round();
@@ -255,12 +263,14 @@ class EchoLoad final : public measure::Workload {
     env.device().open();
     const auto domain = env.device().create_protection_domain();
     std::atomic<bool> stops{false};
+    CommonStart start(env, params, load.spread.count);
     if (env.node() == 0) {
       std::vector<std::unique_ptr<Thread>> threads;
       for (std::uint32_t i = 0; i < load.server_threads; ++i) {
         threads.push_back(env.spawn("server/" + std::to_string(i),
                                     [&, i] { serve_raw(env, params, *domain, load, i, stops); }));
       }
+      start.meet();
       runtime::node_barrier(env, params.key("krcore/stopped"), 600 * kSecond);
       stops.store(true);
       for (const auto& thread : threads) thread->join();
@@ -269,8 +279,10 @@ class EchoLoad final : public measure::Workload {
       if (load.spread.count != 0) {
         measure::on_threads(env, load.spread.count, [&](std::uint32_t i) {
           client_raw(env, params, *domain, load, load.spread.client(env.node(), i),
-                     recorder.thread(i));
+                     recorder.thread(i), start, i);
         });
+      } else {
+        start.meet();
       }
       runtime::node_barrier(env, params.key("krcore/stopped"), 600 * kSecond);
     }
@@ -324,8 +336,8 @@ class EchoLoad final : public measure::Workload {
   }
 
   static void client_raw(Env& env, const measure::Params& params, fabric::ProtectionDomain& domain,
-                         const Load& load, std::uint32_t number,
-                         measure::ThreadRecorder& recorder) {
+                         const Load& load, std::uint32_t number, measure::ThreadRecorder& recorder,
+                         CommonStart& start, std::uint32_t index) {
     const std::uint32_t slots = 2 * load.batch;
     const auto memory = env.device().allocate(domain, std::size_t{slots + 1} * load.size);
     const auto receives = env.device().create_completion_queue(slots + 2);
@@ -372,6 +384,7 @@ class EchoLoad final : public measure::Workload {
       check_done(done);
     };
     for (int i = 0; i < 40; ++i) round();
+    start.wait(index);
     measure::Interval interval(env.now(), params);
     for (Time begin = env.now(); !interval.over(begin);) {
       round();

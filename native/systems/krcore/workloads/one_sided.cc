@@ -1,6 +1,7 @@
 // krcore_one_sided: clients read or write random words of servers through virtual queue pairs
 // (section 5.2, figures 10, 12a, 13, 14b and 15b).
 #include "systems/krcore/scopes.h"
+#include "systems/krcore/workloads/common_start.h"
 #include "systems/krcore/workloads/options.h"
 #include "systems/krcore/workloads/workloads.h"
 
@@ -50,50 +51,22 @@ class OneSidedLoad final : public measure::Workload {
             shared_region(env, params.key("krcore/region/" + std::to_string(server))));
     }
     runtime::node_barrier(env, params.key("krcore/begin"));
-    std::uint32_t ready = 0;
-    Time begin = 0;
-    Mutex ready_mutex(env);
+    CommonStart start(env, params, spread.count);
     if (spread.count != 0) {
       measure::on_threads(env, spread.count, [&](std::uint32_t i) {
-        client(service, params, regions, recorder.thread(i), [&] {
-          {
-            const std::lock_guard<Mutex> lock(ready_mutex);
-            ++ready;
-          }
-          env.poll_until(
-              [&] {
-                const std::lock_guard<Mutex> lock(ready_mutex);
-                return ready >= spread.count;
-              },
-              kForever);
-          if (i == 0) {
-            runtime::node_barrier(env, params.key("krcore/connected"), 600 * kSecond);
-            begin = common_begin(env, params);
-            const std::lock_guard<Mutex> lock(ready_mutex);
-            ready = ~0U;
-          }
-          env.poll_until(
-              [&] {
-                const std::lock_guard<Mutex> lock(ready_mutex);
-                return ready == ~0U;
-              },
-              kForever);
-          env.sleep_until(begin);
-        });
+        client(service, params, regions, recorder.thread(i), start, i);
       });
     } else {
-      runtime::node_barrier(env, params.key("krcore/connected"), 600 * kSecond);
-      common_begin(env, params);
+      start.meet();
     }
     add_counters(recorder, service);
     runtime::node_barrier(env, params.key("krcore/done"), 600 * kSecond);
   }
 
  private:
-  template <class Meet>
   static void client(Service& service, const measure::Params& params,
                      const std::vector<fabric::RemoteRegion>& regions,
-                     measure::ThreadRecorder& recorder, const Meet& meet) {
+                     measure::ThreadRecorder& recorder, CommonStart& start, std::uint32_t index) {
     Env& env = service.env();
     const auto size = params.count("size");
     const auto batch = params.count("batch");
@@ -121,10 +94,11 @@ class OneSidedLoad final : public measure::Workload {
     const auto one_list = [&] {
       const std::size_t server = regions.size() == 1 ? 0 : rng.below(regions.size());
       const fabric::RemoteRegion& region = regions[server];
+      const std::uint64_t places = (region.length - size) / 8 + 1;
       for (fabric::WorkRequest& request : list) {
         const Scope step(env, scope::load_address);
         request.rkey = region.rkey;
-        request.remote_addr = region.addr + rng.below(region.length - size + 1) / 8 * 8;
+        request.remote_addr = region.addr + rng.below(places) * 8;
       }
       fabric::Completion done;
       const PushResult result = app.push(queues[server], list, {&done, 1});
@@ -136,7 +110,7 @@ class OneSidedLoad final : public measure::Workload {
       }
     };
     for (std::size_t i = 0; i < 4 * regions.size(); ++i) one_list();  // all regions are checked
-    meet();
+    start.wait(index);
     measure::Histogram& latency = recorder.histogram(params.text("op"));
     measure::Interval interval(env.now(), params);
     for (Time begin = env.now(); !interval.over(begin);) {
@@ -147,8 +121,9 @@ class OneSidedLoad final : public measure::Workload {
       }
       one_list();
       const Time end = env.now();
-      for (std::uint32_t i = 0; i < batch; ++i)
-        if (interval.count(end)) latency.record(end - begin);
+      std::uint64_t counted = 0;
+      for (std::uint32_t i = 0; i < batch; ++i) counted += interval.count(end) ? 1 : 0;
+      if (counted != 0) latency.record(end - begin, counted);
       begin = end;
     }
     interval.add_rates(recorder);

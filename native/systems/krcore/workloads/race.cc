@@ -1,7 +1,7 @@
 // krcore_race: clients look keys of a RACE table up (section 5.3.1), YCSB-C.
 #include <algorithm>
-#include <atomic>
 
+#include "systems/krcore/workloads/common_start.h"
 #include "systems/krcore/workloads/race_table.h"
 #include "systems/krcore/workloads/workloads.h"
 
@@ -25,19 +25,16 @@ class RaceLoad final : public measure::Workload {
     measure::check_interval(params);
     const std::uint32_t clients = params.count("clients");
     TableNode node(env, params, clients);
+    CommonStart start(env, params, node.is_storage() ? 0 : node.spread().count);
     if (node.is_storage()) {
       node.accept(0, clients);
-      runtime::node_barrier(env, params.key("krcore/loaded"), 600 * kSecond);
+      start.meet();
+    } else if (recorder.prepare_threads(node.spread().count); node.spread().count == 0) {
+      start.meet();
     } else {
-      recorder.prepare_threads(node.spread().count);
-      std::atomic<std::uint32_t> loaded{0};
-      if (node.spread().count == 0) {
-        runtime::node_barrier(env, params.key("krcore/loaded"), 600 * kSecond);
-      } else {
-        measure::on_threads(env, node.spread().count, [&](std::uint32_t i) {
-          client(node, params, i, loaded, recorder.thread(i));
-        });
-      }
+      measure::on_threads(env, node.spread().count, [&](std::uint32_t i) {
+        client(node, params, i, start, recorder.thread(i));
+      });
     }
     if (node.service() != nullptr) add_counters(recorder, *node.service());
     runtime::node_barrier(env, params.key("krcore/done"), 600 * kSecond);
@@ -45,7 +42,7 @@ class RaceLoad final : public measure::Workload {
 
  private:
   static void client(TableNode& node, const measure::Params& params, std::uint32_t index,
-                     std::atomic<std::uint32_t>& loaded, measure::ThreadRecorder& recorder) {
+                     CommonStart& start, measure::ThreadRecorder& recorder) {
     Env& env = node.env();
     const std::uint32_t clients = params.count("clients");
     const std::uint32_t number = node.spread().client(env.node(), index);
@@ -65,13 +62,7 @@ class RaceLoad final : public measure::Workload {
       client->start(race::Kind::kInsert, key, view(node.key_of(key)), view(value));
     }
     while (client->under_way() != 0) take([](const race::Result&) {});
-    loaded.fetch_add(1);
-    while (loaded.load() < node.spread().count) env.sleep_until(env.now() + 10 * kMicrosecond);
-    if (index == 0) {
-      runtime::node_barrier(env, params.key("krcore/loaded"), 600 * kSecond);
-      loaded.store(~0U);
-    }
-    while (loaded.load() != ~0U) env.sleep_until(env.now() + 10 * kMicrosecond);
+    start.wait(index);
     measure::Histogram& gets = recorder.histogram("get");
     measure::Histogram& updates = recorder.histogram("update");
     Rng rng = env.rng("krcore/keys/" + std::to_string(index));
