@@ -159,7 +159,12 @@ class Service {
 
   // vqp/connect.cc
   ConnectResult resolve(NodeId node, DctMeta& meta);
+  bool has_cached(NodeId node, DctMeta& meta);
+  bool take_cached(NodeId node, DctMeta& meta);
+  bool place_at_once(CorePool& pool, Vqp& v);
+  void place_dynamic(CorePool& pool, Vqp& v, const Destination& to);
   ConnectResult place(Vqp& v);
+  ConnectResult place_after_asking(Vqp& v);
   bool has_place(Vqp& v);
   CorePool& local_pool() { return pool(env_.core()); }
   void adopt(Vqp& v, PhysicalQp* qp);

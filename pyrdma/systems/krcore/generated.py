@@ -121,6 +121,8 @@ class KrcoreConnect(Workload):
         READs, or RPCs (default meta_server).
     cached
         Keep the metadata of the server; else each connect asks a meta server (default False).
+    queues
+        Created in a row, then connected one by one, then destroyed (1 to 4,096, default 1).
     warmup_ns
         Time before the measurement; discarded (ns, at least 0, default 10,000).
     iterations
@@ -143,6 +145,7 @@ class KrcoreConnect(Workload):
     clients: int = DEFAULT
     metadata: Literal["meta_server", "rpc"] = DEFAULT
     cached: bool = DEFAULT
+    queues: int = DEFAULT
     warmup_ns: int = DEFAULT
     iterations: int = DEFAULT
 

@@ -131,16 +131,37 @@ void Service::leave(Vqp& v) {
 }
 
 // Lines 9 to 16: a reliable queue pair if there is one, else the next dynamic one with the metadata
-// of the node.
+// of the node. Returns false if the node has no metadata in the cache.
+bool Service::place_at_once(CorePool& pool, Vqp& v) {
+  if (PhysicalQp* qp = pool.reliable_to(v.node)) {
+    ++counters_.rc_hits;
+    adopt(v, qp);
+    return true;
+  }
+  Destination to;
+  if (pool.dynamic.empty() || !has_cached(v.node, to.meta)) return false;
+  to.handle = handle_of(v.node);
+  if (to.handle == nullptr) return false;
+  place_dynamic(pool, v, to);
+  return true;
+}
+
+void Service::place_dynamic(CorePool& pool, Vqp& v, const Destination& to) {
+  if (options_.rc_policy == RcPolicy::kAtOnce && v.node != env_.node())
+    want_reliable(pool.core, v.node);
+  v.to = to;
+  adopt(v, pool.next_dynamic(options_.bugs.has(Bug::kDeadQueuePairKept)));
+}
+
 ConnectResult Service::place(Vqp& v) {
   {
     const SendLock lock(v);
-    if (PhysicalQp* qp = lock.pool->reliable_to(v.node)) {
-      ++counters_.rc_hits;
-      adopt(v, qp);
-      return ConnectResult::kConnected;
-    }
+    if (place_at_once(*lock.pool, v)) return ConnectResult::kConnected;
   }
+  return place_after_asking(v);
+}
+
+ConnectResult Service::place_after_asking(Vqp& v) {
   if (!env_.device().capabilities().dc) {
     CorePool& pool = *v.pool.load(std::memory_order_acquire);
     want_reliable(pool.core, v.node);
@@ -165,11 +186,8 @@ ConnectResult Service::place(Vqp& v) {
     cache_[v.node].has_meta = false;
     return ConnectResult::kUnknownNode;
   }
-  if (options_.rc_policy == RcPolicy::kAtOnce && v.node != env_.node())
-    want_reliable(v.pool.load(std::memory_order_acquire)->core, v.node);
   const SendLock lock(v);
-  v.to = std::move(to);
-  adopt(v, lock.pool->next_dynamic(options_.bugs.has(Bug::kDeadQueuePairKept)));
+  place_dynamic(*lock.pool, v, to);
   return ConnectResult::kConnected;
 }
 
@@ -187,8 +205,12 @@ ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId 
     v->port = port;
     v->peer = peer.number();
     v->peer_epoch = peer_epoch;
+    if (place_at_once(*lock.pool, *v)) {
+      v->state.store(VqpState::kConnected);
+      return ConnectResult::kConnected;
+    }
   }
-  const ConnectResult result = place(*v);
+  const ConnectResult result = place_after_asking(*v);
   if (result == ConnectResult::kConnected) v->state.store(VqpState::kConnected);
   return result;
 }
@@ -198,23 +220,31 @@ std::uint32_t Service::known_life(NodeId node) {
   return peers_[node].incarnation;
 }
 
-// Lines 13 to 15. Threads of a node that miss the same node together ask once.
-ConnectResult Service::resolve(NodeId node, DctMeta& meta) {
+bool Service::has_cached(NodeId node, DctMeta& meta) {
   if (node == env_.node()) {
     meta = pools_.front()->target();
-    return ConnectResult::kConnected;
+    return true;
   }
+  const std::lock_guard<Mutex> lock(cache_mutex_);
+  return take_cached(node, meta);
+}
+
+// The caller holds the lock.
+bool Service::take_cached(NodeId node, DctMeta& meta) {
+  if (!options_.dc_cache || !cache_[node].has_meta) return false;
+  ++counters_.cache_hits;
+  if (!options_.bugs.has(Bug::kMetaOnMissOnly)) meta = cache_[node].meta;
+  return true;
+}
+
+// Lines 13 to 15. Threads of a node that miss the same node together ask once.
+ConnectResult Service::resolve(NodeId node, DctMeta& meta) {
   while (options_.dc_cache) {
     {
       const std::lock_guard<Mutex> lock(cache_mutex_);
-      Cached& cached = cache_[node];
-      if (cached.has_meta) {
-        ++counters_.cache_hits;
-        if (!options_.bugs.has(Bug::kMetaOnMissOnly)) meta = cached.meta;
-        return ConnectResult::kConnected;
-      }
-      if (!cached.is_asked) {
-        cached.is_asked = true;
+      if (take_cached(node, meta)) return ConnectResult::kConnected;
+      if (!cache_[node].is_asked) {
+        cache_[node].is_asked = true;
         break;
       }
     }
